@@ -762,7 +762,7 @@ func (e ScoreParamsOnce) Valid() bool {
 
 // Adapted The state of the fast weights under which a chunk was scored.
 type Adapted struct {
-	// Updates Updates made before the chunk.
+	// Updates Updates before the chunk.
 	Updates uint64 `json:"updates"`
 
 	// Written Entries of the fast weights that the last of these updates wrote.
@@ -777,77 +777,78 @@ type BranchNorm struct {
 	// Name The weight's name in the model's file.
 	Name string `json:"name"`
 
-	// Elements Numbers in the weight, and in M.
+	// Elements Number of elements of the weight, and of M.
 	Elements int64 `json:"elements"`
 
-	// Norm Frobenius norm of M, the banks added up, after the update.
+	// Norm Frobenius norm of M, summed over the banks, after the update.
 	Norm float64 `json:"norm"`
 
-	// Change Frobenius norm of M after the update less M before it.
+	// Change Frobenius norm of the difference of M after and before the update.
 	Change float64 `json:"change"`
 
-	// Banks The same of each bank. Only of the method `sparse-meta`.
+	// Banks The same for each bank. Only for the method `sparse-meta`.
 	Banks []FastNorm `json:"banks,omitempty"`
 }
 
-// ChunkEvent The score of one chunk of the stream, or of a part of it; never of text on both sides of a chunk's border. A chunk that is not full yet is
-// scored as far as the text goes, and the rest of it when there is more. Totals are the session's, this event included.
+// ChunkEvent The score of one chunk of the stream, or of a part of it, but never of text on both sides of
+// a chunk's border. A chunk that is not full yet is scored as far as the text goes, and the
+// rest when more arrives. Totals are the session's, this event included.
 type ChunkEvent struct {
-	// Type Tells this event from others.
+	// Type Distinguishes this event from others.
 	Type ChunkEventType `json:"type"`
 
 	// Step Index of the chunk in the stream.
 	Step uint64 `json:"step"`
 
-	// Offset Place in the stream of the first byte that this event reports.
+	// Offset Offset of the first byte that this event reports.
 	Offset int64 `json:"offset"`
 
 	// Bytes Bytes of text that this event reports.
 	Bytes int64 `json:"bytes"`
 
-	// Chars The same in characters of UTF-8 that begin in them.
+	// Chars UTF-8 characters that begin in these bytes.
 	Chars int64 `json:"chars"`
 
-	// Tokens The same in tokens.
+	// Tokens Length of the text in tokens.
 	Tokens int64 `json:"tokens"`
 
-	// Bits What that text cost: the sum over its tokens of -log2 of their probability.
+	// Bits Cost of the text: the sum of -log2 of its tokens' probabilities.
 	Bits float64 `json:"bits"`
 
-	// BitsPerByte (bits - unknown_bits)/(bytes - unknown_bytes). Only of a model of words; absent when all words are unknown.
+	// BitsPerByte (bits - unknown_bits)/(bytes - unknown_bytes). Only for a model of words; absent if all words are unknown.
 	BitsPerByte *float64 `json:"bits_per_byte,omitempty"`
 
-	// BPC bits/chars. Absent when there are no characters, and of a model of words.
+	// BPC bits/chars. Absent without characters, and for a model of words.
 	BPC *float64 `json:"bpc,omitempty"`
 
-	// Perplexity 2^(bits/tokens), at most the largest finite double. Absent when there are no tokens.
+	// Perplexity 2^(bits/tokens), at most the largest finite double. Absent without tokens.
 	Perplexity *float64 `json:"perplexity,omitempty"`
 
-	// Unknown Tokens that stand for words that the vocabulary does not have. Only of a model of words.
+	// Unknown Tokens of words that are not in the vocabulary. Only for a model of words.
 	Unknown *int64 `json:"unknown,omitempty"`
 
-	// UnknownBits What these tokens have of `bits`. Only of a model of words.
+	// UnknownBits Bits of these tokens. Only for a model of words.
 	UnknownBits *float64 `json:"unknown_bits,omitempty"`
 
-	// UnknownBytes What these tokens have of `bytes`. Only of a model of words.
+	// UnknownBytes Bytes of these tokens. Only for a model of words.
 	UnknownBytes *int64 `json:"unknown_bytes,omitempty"`
 
 	// BaselineBits Bits under the static model. Only if the session keeps a baseline.
 	BaselineBits *float64 `json:"baseline_bits,omitempty"`
 
-	// BaselineBPC baseline_bits/chars. Absent when there are no characters or no baseline, and of a model of words.
+	// BaselineBPC baseline_bits/chars. Absent without characters or baseline, and for a model of words.
 	BaselineBPC *float64 `json:"baseline_bpc,omitempty"`
 
-	// BaselinePerplexity 2^(baseline_bits/tokens), at most the largest finite double. Only of a model of words; absent when there are no tokens or no baseline.
+	// BaselinePerplexity 2^(baseline_bits/tokens), at most the largest finite double. Only for a model of words; absent without tokens or baseline.
 	BaselinePerplexity *float64 `json:"baseline_perplexity,omitempty"`
 
-	// NetworkBits Bits without the session's companion, under the network as it has adapted. Only if the session has one.
+	// NetworkBits Bits under the adapted network without the companion. Only if the session has a companion.
 	NetworkBits *float64 `json:"network_bits,omitempty"`
 
-	// PendingBytes Bytes accepted behind those that this event reports, of a word that has not ended: they have no bits yet. The session's offset is that of the event, its `bytes` and these together. Only of a model of words.
+	// PendingBytes Bytes accepted after those that this event reports. They belong to an unfinished word and have no bits yet. The session's offset is the event's `offset` plus `bytes` plus these. Only for a model of words.
 	PendingBytes *int64 `json:"pending_bytes,omitempty"`
 
-	// Totals An amount of text, and its information.
+	// Totals An amount of text and its bits.
 	Totals Measures `json:"totals"`
 
 	// Adapted The state of the fast weights under which a chunk was scored.
@@ -856,68 +857,69 @@ type ChunkEvent struct {
 	// Complete The chunk is full: an update follows.
 	Complete bool `json:"complete"`
 
-	// Text The text that was accepted with this event, from `text_offset` on; what is not UTF-8 of it as U+FFFD. Only where a session is watched.
+	// Text The text accepted with this event, from `text_offset` on; bytes that are not UTF-8 appear as U+FFFD. Only for watched sessions.
 	Text *string `json:"text,omitempty"`
 
-	// TextBase64 The same as it is. Only if it is not UTF-8.
+	// TextBase64 The exact bytes of the text. Only if it is not UTF-8.
 	TextBase64 []byte `json:"text_base64,omitempty"`
 
-	// TextOffset Place in the stream of the first byte of `text`: that of the event, or of a model of words behind the part of a word that was accepted before.
+	// TextOffset Offset of the first byte of `text`: the event's offset or, for a model of words, the one after the part of a word accepted before.
 	TextOffset *int64 `json:"text_offset,omitempty"`
 
-	// TokenBytes Bytes of each token, beside `logprobs`: they tile the text from `offset` on. Only of a model of words; of a model of bytes each byte is a token.
+	// TokenBytes Length in bytes of each token of `logprobs`, from `offset` on without gaps. Only for a model of words; for a model of bytes each byte is a token.
 	TokenBytes []int64 `json:"token_bytes,omitempty"`
 
-	// Logprobs Natural log-probability of each token. Only if asked for.
+	// Logprobs Natural log-probability of each token. Only if requested.
 	Logprobs []float64 `json:"logprobs,omitempty"`
 
 	// BaselineLogprobs The same under the static model. Only if the session keeps a baseline.
 	BaselineLogprobs []float64 `json:"baseline_logprobs,omitempty"`
 
-	// TopLogprobs The likeliest tokens at each token, the likeliest first. Only if asked for.
+	// TopLogprobs The likeliest tokens for each token, the likeliest first. Only if requested.
 	TopLogprobs [][]TokenLogprob `json:"top_logprobs,omitempty"`
 
 	// BaselineTopLogprobs The same under the static model. Only if the session keeps a baseline.
 	BaselineTopLogprobs [][]TokenLogprob `json:"baseline_top_logprobs,omitempty"`
 
-	// ElapsedMs Time from having the text to this report, waiting for other sessions included.
+	// ElapsedMs Time from the text's arrival to this report, including waits for other sessions.
 	ElapsedMs float64 `json:"elapsed_ms"`
 
-	// Diverged The last token of this event, or one that ends with it in a text of words, cost the network more than 128 bits under its fast weights, which have diverged: the token counts as 128 bits, the fast weights are reset to zero behind the event, and its chunk makes no update. Lower `rate` of the session's settings. Absent if false.
+	// Diverged The fast weights have diverged: the event's last token cost the network more than 128 bits. The token counts as 128 bits, the fast weights are reset to zero after the event, and its chunk makes no update. Use a lower `rate`. Absent if false.
 	Diverged *bool `json:"diverged,omitempty"`
 }
 
-// ChunkEventType Tells this event from others.
+// ChunkEventType Distinguishes this event from others.
 type ChunkEventType string
 
-// Commit What a completion leaves in the session: nothing, the prompt, or the prompt and the sampled text.
+// Commit What a completion feeds to the session: nothing, the prompt, or the prompt and the sampled text.
 type Commit string
 
-// Comparison The totals of a session and its shadow at the same offset, the last one where both are known. Bits per byte compare, whatever the models: of
-// a model of words they are those of the words that its vocabulary has. Absent as long as there is no such offset.
+// Comparison The totals of a session and its shadow at the last offset where both are known; absent if
+// there is no such offset. Bits per byte can be compared between any models. For a model of
+// words they cover only the words of its vocabulary.
 type Comparison struct {
-	// Difference `shadow_bits_per_byte` less `session_bits_per_byte`: below 0 the shadow has expected the text better.
+	// Difference `shadow_bits_per_byte` minus `session_bits_per_byte`: below 0, the shadow predicts the text better.
 	Difference *float64 `json:"difference,omitempty"`
 
-	// Offset Where both have these totals.
+	// Offset The offset of these totals.
 	Offset int64 `json:"offset"`
 
-	// Session An amount of text, and its information.
+	// Session An amount of text and its bits.
 	Session Measures `json:"session"`
 
-	// SessionBitsPerByte Of the session. Absent where it has scored no bytes.
+	// SessionBitsPerByte Bits per byte of the session. Absent if it has scored no bytes.
 	SessionBitsPerByte *float64 `json:"session_bits_per_byte,omitempty"`
 
-	// Shadow An amount of text, and its information.
+	// Shadow An amount of text and its bits.
 	Shadow Measures `json:"shadow"`
 
-	// ShadowBitsPerByte Of the shadow. Absent where it has scored no bytes.
+	// ShadowBitsPerByte Bits per byte of the shadow. Absent if it has scored no bytes.
 	ShadowBitsPerByte *float64 `json:"shadow_bits_per_byte,omitempty"`
 }
 
 // Completion A completion in one piece.
 type Completion struct {
-	// Type Tells this object from events of a stream.
+	// Type Distinguishes this object from events of a stream.
 	Type CompletionType `json:"type"`
 
 	// Text The sampled text. Bytes that are not UTF-8 appear as U+FFFD.
@@ -926,16 +928,16 @@ type Completion struct {
 	// TextBase64 The sampled bytes. Only when they are not UTF-8.
 	TextBase64 []byte `json:"text_base64,omitempty"`
 
-	// Logprobs Natural log-probability of each token of the text. Only if asked for.
+	// Logprobs Natural log-probability of each token of the text. Only if requested.
 	Logprobs []float64 `json:"logprobs,omitempty"`
 
-	// Tokens The text of each of these tokens. Only of a model of words; of a model of bytes each byte of the text is a token.
+	// Tokens The text of each token. Only for a model of words; for a model of bytes each byte of the text is a token.
 	Tokens []string `json:"tokens,omitempty"`
 
-	// FinishReason Why a completion ended: a stop string was met, or `max_tokens` were sampled.
+	// FinishReason Why a completion ended: at a stop string, or after `max_tokens`.
 	FinishReason FinishReason `json:"finish_reason"`
 
-	// Usage How many tokens a completion took.
+	// Usage Number of tokens of a completion.
 	Usage Usage `json:"usage"`
 
 	// Seed Seed of the sampling.
@@ -947,30 +949,32 @@ type Completion struct {
 	// ElapsedMs Time from the request's start to its end.
 	ElapsedMs float64 `json:"elapsed_ms"`
 
-	// TopLogprobs The likeliest tokens at each token of the text, the likeliest first. Only if asked for.
+	// TopLogprobs The likeliest tokens for each token of the text, the likeliest first. Only if requested.
 	TopLogprobs [][]TokenLogprob `json:"top_logprobs,omitempty"`
 }
 
-// CompletionType Tells this object from events of a stream.
+// CompletionType Distinguishes this object from events of a stream.
 type CompletionType string
 
-// CompletionFrom Which model the text is sampled from: as the session scores with it, or the static model, the slow weights without companion, after the same
-// text. `static` needs a session that keeps a baseline, unless its method is `static` or `cache`.
+// CompletionFrom Which model the text is sampled from: the adapted model, which the session scores with, or
+// the static model (slow weights without companion) after the same text. `static` requires a
+// session with a baseline, unless its method is `static` or `cache`.
 type CompletionFrom string
 
-// CompletionRequest What is to be sampled. A request without any field continues the session with the defaults.
+// CompletionRequest What to sample. A request without fields continues the session with the defaults.
 type CompletionRequest struct {
-	// Commit What a completion leaves in the session: nothing, the prompt, or the prompt and the sampled text.
+	// Commit What a completion feeds to the session: nothing, the prompt, or the prompt and the sampled text.
 	Commit *Commit `json:"commit,omitempty"`
 
 	// Dry How strongly loops are avoided: a byte that followed the last `m` >= 12 bytes earlier in the completion has a logit that is `dry` * 1.3^(`m`-12) smaller; 0 is not at all. The text before the completion does not count. A token of a model of words counts as 5 bytes.
 	Dry *float64 `json:"dry,omitempty"`
 
-	// From Which model the text is sampled from: as the session scores with it, or the static model, the slow weights without companion, after the same
-	// text. `static` needs a session that keeps a baseline, unless its method is `static` or `cache`.
+	// From Which model the text is sampled from: the adapted model, which the session scores with, or
+	// the static model (slow weights without companion) after the same text. `static` requires a
+	// session with a baseline, unless its method is `static` or `cache`.
 	From *CompletionFrom `json:"from,omitempty"`
 
-	// Logprobs Report the log-probability of every sampled token under the full distribution: the model's own, before `dry`, `temperature`, `top_k` and `top_p`. Counts and caches learn nothing of a text while it is sampled.
+	// Logprobs Report the log-probability of every sampled token under the model's full distribution, before `dry`, `temperature`, `top_k` and `top_p`. Counts and caches do not learn from a text while it is sampled.
 	Logprobs *bool `json:"logprobs,omitempty"`
 
 	// MaxTokens The most tokens that are sampled. A text ends with a whole character: what the last tokens begin of another is left off, and not committed.
@@ -979,16 +983,16 @@ type CompletionRequest struct {
 	// MinP The least probability of a token that is sampled, as a part of the likeliest one's; 0 is any.
 	MinP *float64 `json:"min_p,omitempty"`
 
-	// Prompt Fed after the session's text, as UTF-8.
+	// Prompt Text that follows the session's text, as UTF-8.
 	Prompt *string `json:"prompt,omitempty"`
 
-	// PromptBase64 The prompt as any bytes, in standard base64 with padding; instead of `prompt`.
+	// PromptBase64 The prompt as any bytes, in standard base64 with padding. Replaces `prompt`.
 	PromptBase64 []byte `json:"prompt_base64,omitempty"`
 
-	// Seed Seed of the sampling. A seed that is left out is drawn at random, and reported.
+	// Seed Seed of the sampling. If left out, it is random; the answer reports it.
 	Seed *uint64 `json:"seed,omitempty"`
 
-	// Stop The text ends before the first occurrence of any of these. Empty strings are left out.
+	// Stop The text ends before the first occurrence of any of these. Empty strings are ignored.
 	Stop *CompletionRequest_Stop `json:"stop,omitempty"`
 
 	// Stream Answer with server-sent events.
@@ -1000,7 +1004,7 @@ type CompletionRequest struct {
 	// TopK How many of the likeliest tokens are sampled among; 0 is all of them.
 	TopK *int `json:"top_k,omitempty"`
 
-	// TopLogprobs Report so many of the likeliest tokens at every sampled one, too. Only with `logprobs`.
+	// TopLogprobs How many of the likeliest tokens to report for each sampled token. Only with `logprobs`.
 	TopLogprobs *int `json:"top_logprobs,omitempty"`
 
 	// TopP The probability that the likeliest tokens, among which one is sampled, have together.
@@ -1010,59 +1014,59 @@ type CompletionRequest struct {
 // CompletionRequestStop1 defines model for CompletionRequest.Stop.1.
 type CompletionRequestStop1 = []StopString
 
-// CompletionRequest_Stop The text ends before the first occurrence of any of these. Empty strings are left out.
+// CompletionRequest_Stop The text ends before the first occurrence of any of these. Empty strings are ignored.
 type CompletionRequest_Stop struct {
 	union json.RawMessage
 }
 
-// Damage The place where a session is damaged. `lmserve sessions check` says more.
+// Damage Where a session is damaged. `lmserve sessions check` says more.
 type Damage struct {
 	// File Path within the data folder.
 	File string `json:"file"`
 
-	// Byte Position in the file. Absent if it is not known.
+	// Byte Position in the file. Absent if unknown.
 	Byte *int64 `json:"byte,omitempty"`
 
-	// Offset The session's offset at the damaged record or snapshot. Absent if it is not known, or if neither is damaged.
+	// Offset The session's offset at the damaged record or snapshot. Absent if unknown, or if neither is damaged.
 	Offset *int64 `json:"offset,omitempty"`
 }
 
-// DetokenizeRequest Tokens to be made a text of.
+// DetokenizeRequest Tokens to convert to a text.
 type DetokenizeRequest struct {
-	// Model Id of the model that is served, or its name.
+	// Model Id or name of the model.
 	Model *string `json:"model,omitempty"`
 
 	// Tokens The tokens, in order.
 	Tokens []TokenID `json:"tokens"`
 }
 
-// Detokenized The text of tokens.
+// Detokenized The text of the tokens.
 type Detokenized struct {
 	// Prompt The text.
 	Prompt string `json:"prompt"`
 }
 
-// Difference What the session of a name has otherwise than a request asks for.
+// Difference A difference between a named session and a request for it.
 type Difference struct {
 	// Field The field of the request, by its path.
 	Field string `json:"field"`
 
-	// Found What the session has.
+	// Found The session's value.
 	Found string `json:"found"`
 
-	// Expected What the request asks for.
+	// Expected The requested value.
 	Expected string `json:"expected"`
 }
 
 // DoneEvent The end of a streamed completion.
 type DoneEvent struct {
-	// Type Tells this event from others.
+	// Type Distinguishes this event from others.
 	Type DoneEventType `json:"type"`
 
-	// FinishReason Why a completion ended: a stop string was met, or `max_tokens` were sampled.
+	// FinishReason Why a completion ended: at a stop string, or after `max_tokens`.
 	FinishReason FinishReason `json:"finish_reason"`
 
-	// Usage How many tokens a completion took.
+	// Usage Number of tokens of a completion.
 	Usage Usage `json:"usage"`
 
 	// Seed Seed of the sampling.
@@ -1075,10 +1079,10 @@ type DoneEvent struct {
 	ElapsedMs float64 `json:"elapsed_ms"`
 }
 
-// DoneEventType Tells this event from others.
+// DoneEventType Distinguishes this event from others.
 type DoneEventType string
 
-// EditorStop The text ends before the first occurrence of any of these; empty ones are none, and only the first 32 count.
+// EditorStop The text ends before the first occurrence of any of these. Empty strings are ignored; only the first 32 count.
 type EditorStop struct {
 	union json.RawMessage
 }
@@ -1091,25 +1095,25 @@ type EditorStop1 = []string
 
 // ErrorEvent The problem that ended a streamed answer early.
 type ErrorEvent struct {
-	// Type Tells this event from others.
+	// Type Distinguishes this event from others.
 	Type ErrorEventType `json:"type"`
 
 	// Problem A problem document (RFC 9457).
 	Problem Problem `json:"problem"`
 }
 
-// ErrorEventType Tells this event from others.
+// ErrorEventType Distinguishes this event from others.
 type ErrorEventType string
 
 // ExportLogsResponse An `ExportLogsServiceResponse` of OpenTelemetry.
 type ExportLogsResponse struct {
-	// PartialSuccess What of a request was not fed. Absent if all was.
+	// PartialSuccess The rejected part of a request. Absent if all of it was fed.
 	PartialSuccess *LogsPartialSuccess `json:"partialSuccess,omitempty"`
 }
 
 // FIMCompletion The text that fills the place.
 type FIMCompletion struct {
-	// Choices The one text.
+	// Choices The only text.
 	Choices []FIMChoice `json:"choices"`
 
 	// Created When the request began, in seconds since 1970.
@@ -1121,10 +1125,10 @@ type FIMCompletion struct {
 	// Model Id of the model.
 	Model string `json:"model"`
 
-	// Object As Mistral has it.
+	// Object As in Mistral's interface.
 	Object FIMCompletionObject `json:"object"`
 
-	// Usage How many tokens a request took; null where a stream has yet to end.
+	// Usage Number of tokens of a request; null until a stream ends.
 	Usage *OpenAIUsage `json:"usage"`
 }
 
@@ -1138,12 +1142,12 @@ type FIMChoice struct {
 	Message FIMMessage `json:"message"`
 }
 
-// FIMCompletionObject As Mistral has it.
+// FIMCompletionObject As in Mistral's interface.
 type FIMCompletionObject string
 
-// FIMEvent The text as the one event of a stream.
+// FIMEvent The text as the only event of a stream.
 type FIMEvent struct {
-	// Choices The one text.
+	// Choices The only text.
 	Choices []FIMDelta `json:"choices"`
 
 	// Created When the request began, in seconds since 1970.
@@ -1155,10 +1159,10 @@ type FIMEvent struct {
 	// Model Id of the model.
 	Model string `json:"model"`
 
-	// Object As Mistral has it.
+	// Object As in Mistral's interface.
 	Object FIMEventObject `json:"object"`
 
-	// Usage How many tokens a request took; null where a stream has yet to end.
+	// Usage Number of tokens of a request; null until a stream ends.
 	Usage *OpenAIUsage `json:"usage"`
 }
 
@@ -1172,7 +1176,7 @@ type FIMDelta struct {
 	Index        int          `json:"index"`
 }
 
-// FIMEventObject As Mistral has it.
+// FIMEventObject As in Mistral's interface.
 type FIMEventObject string
 
 // FIMMessage The text.
@@ -1180,49 +1184,49 @@ type FIMMessage struct {
 	// Content The text.
 	Content string `json:"content"`
 
-	// Role As Mistral has it.
+	// Role As in Mistral's interface.
 	Role FIMMessageRole `json:"role"`
 }
 
-// FIMMessageRole As Mistral has it.
+// FIMMessageRole As in Mistral's interface.
 type FIMMessageRole string
 
-// FIMRequest A text with a place to be filled.
+// FIMRequest A text with a place to fill.
 type FIMRequest struct {
-	// MaxTokens The most tokens that are sampled.
+	// MaxTokens Maximum number of sampled tokens.
 	MaxTokens *int `json:"max_tokens,omitempty"`
 
-	// Model Id of the model, or its name.
+	// Model Id or name of the model.
 	Model *string `json:"model,omitempty"`
 
-	// Prompt Text before the place.
+	// Prompt Text before the place to fill.
 	Prompt string `json:"prompt"`
 
 	// RandomSeed Seed of the sampling.
 	RandomSeed *uint64 `json:"random_seed,omitempty"`
 
-	// Stop The text ends before the first occurrence of any of these; empty ones are none, and only the first 32 count.
+	// Stop The text ends before the first occurrence of any of these. Empty strings are ignored; only the first 32 count.
 	Stop *EditorStop `json:"stop,omitempty"`
 
 	// Stream Answer with server-sent events.
 	Stream *bool `json:"stream,omitempty"`
 
-	// Suffix Text behind it.
+	// Suffix Text after the place to fill.
 	Suffix *string `json:"suffix,omitempty"`
 
-	// Temperature The number that the logits are divided by.
+	// Temperature Divides the logits.
 	Temperature *float64 `json:"temperature,omitempty"`
 
 	// TopP As in an `OpenAICompletionRequest`.
 	TopP *float64 `json:"top_p,omitempty"`
 }
 
-// FastNorm How large a matrix of fast weights M is, and how far an update has moved it.
+// FastNorm The size of a matrix of fast weights M, and of its change by an update.
 type FastNorm struct {
 	// Norm Frobenius norm of M after the update.
 	Norm float64 `json:"norm"`
 
-	// Change Frobenius norm of M after the update less M before it.
+	// Change Frobenius norm of the difference of M after and before the update.
 	Change float64 `json:"change"`
 }
 
@@ -1234,7 +1238,7 @@ type Feedback struct {
 	// Sample The beginning of the incident's first line.
 	Sample string `json:"sample"`
 
-	// Verdict What a user has said of an incident: that incidents like it are not worth showing, or that they always are.
+	// Verdict A user's judgment of an incident: similar incidents are not worth showing, or always are.
 	Verdict Verdict `json:"verdict"`
 }
 
@@ -1243,65 +1247,69 @@ type FeedbackRequest struct {
 	// Incident Number of the incident.
 	Incident int64 `json:"incident"`
 
-	// Verdict What a user has said of an incident: that incidents like it are not worth showing, or that they always are.
+	// Verdict A user's judgment of an incident: similar incidents are not worth showing, or always are.
 	Verdict *Verdict `json:"verdict,omitempty"`
 }
 
-// FinishReason Why a completion ended: a stop string was met, or `max_tokens` were sampled.
+// FinishReason Why a completion ended: at a stop string, or after `max_tokens`.
 type FinishReason string
 
-// ForkRequest The fork does not take its name, `labels` and `ttl_seconds` from the session; those that are left out it does not have.
+// ForkRequest A fork. Its name, `labels` and `ttl_seconds` are only those given here; it has none of the session's.
 //
 // Example: {"at_offset":17518,"labels":{"branch":"b"}}
 type ForkRequest struct {
-	// AtOffset Bytes of the session's text that the fork gets, from the beginning on; left out, all of it. The offset need not be one where a chunk or a
-	// request ended. The state at the offset is computed again from the snapshot before it, at once or, where that takes long, when the fork is first
-	// used. Until then the totals of a fork that begins within a piece of text that was scored together are those up to that piece, all of them:
-	// `bytes` is less than `offset`.
+	// AtOffset Bytes of the session's text that the fork gets, from the beginning. If left out, the
+	// fork gets all of it. Any offset is allowed, not only the end of a chunk or request. The
+	// state at the offset is recomputed from the snapshot before it: at once or, if that takes
+	// long, when the fork is first used. A fork may begin within a piece of text that was
+	// scored together. Until it is used, its totals then end before that piece, and `bytes` is
+	// less than `offset`.
 	AtOffset *int64 `json:"at_offset,omitempty"`
 
-	// History How much of its text a session keeps. `full` is all of it, so that the session can be forked at any offset. `tail` is only what the session
-	// needs to come back after a restart, so that it can be forked at its end or not far before. Left out, a new session has `full`, and a fork
-	// has what its parent has.
+	// History How much of its text a session keeps. `full` is all of it, so the session can be forked at
+	// any offset. `tail` is only what a restart needs, so the session can be forked at its end or
+	// shortly before. If left out, a new session has `full`, and a fork has its parent's value.
 	History *History `json:"history,omitempty"`
 
-	// Labels Names and values that the server keeps for the caller and never interprets. Names have 1 to 64 characters, values up to 256.
+	// Labels Names and values that the server stores for the caller and never interprets. Names have 1 to 64 characters, values up to 256.
 	Labels *Labels `json:"labels,omitempty"`
 
-	// Name A session's name: 1 to 64 of `a-z`, `0-9`, `.`, `_` and `-`, the first of them a letter or a digit; not `import`, and not of the form of an id.
+	// Name A session's name: 1 to 64 characters of `a-z`, `0-9`, `.`, `_` and `-`, beginning with a letter or a digit; not `import`, and not a UUID.
 	Name *SessionName `json:"name,omitempty"`
 
-	// TTLSeconds The fork is deleted when it has not been used for so many seconds. 0, or left out, is never.
+	// TTLSeconds The fork is deleted after this many seconds without use. 0 (the default) means never.
 	TTLSeconds *int64 `json:"ttl_seconds,omitempty"`
 }
 
-// GapEvent Events that the client has missed, since it took them too slowly or came late.
+// GapEvent Events that the client missed because it read too slowly or connected late.
 type GapEvent struct {
-	// Type Tells this event from others.
+	// Type Distinguishes this event from others.
 	Type GapEventType `json:"type"`
 
-	// From Place in the stream of the first byte whose event was left out.
+	// From Offset of the first byte whose event was left out.
 	From int64 `json:"from"`
 
-	// To The place after the last such byte; `from` where only an `update` was left out.
+	// To Offset after the last such byte; equal to `from` if only an `update` was left out.
 	To int64 `json:"to"`
 
-	// Events How many were left out. Absent if that is not known.
+	// Events Number of events left out. Absent if unknown.
 	Events *int64 `json:"events,omitempty"`
 }
 
-// GapEventType Tells this event from others.
+// GapEventType Distinguishes this event from others.
 type GapEventType string
 
-// History How much of its text a session keeps. `full` is all of it, so that the session can be forked at any offset. `tail` is only what the session
-// needs to come back after a restart, so that it can be forked at its end or not far before. Left out, a new session has `full`, and a fork
-// has what its parent has.
+// History How much of its text a session keeps. `full` is all of it, so the session can be forked at
+// any offset. `tail` is only what a restart needs, so the session can be forked at its end or
+// shortly before. If left out, a new session has `full`, and a fork has its parent's value.
 type History string
 
-// Incident Strange lines and changes of number that belong together. A change opens an incident, unless it belongs to one that is open. A line with a `p` of 1/100 or less opens an incident. It joins one that is open if it follows its last line
-// directly, or shares a rare word or value with its first line; so does every line with the incident's strangest word or value in the same place.
+// Incident Related strange lines and changes. A change opens an incident, unless it belongs to an open
+// one. A line with a `p` of 1/100 or less opens an incident, or joins an open one: if it
+// directly follows the incident's last line, or shares a rare word or value with its first
+// line. Every line with the incident's strangest word or value in the same place joins, too.
 type Incident struct {
-	// Changes What changed in number, the first four. An incident that has no strange line has a `p` of 1.
+	// Changes The first four changes. An incident without a strange line has a `p` of 1.
 	Changes []IncidentChange `json:"changes,omitempty"`
 
 	// First Number of its first line.
@@ -1310,177 +1318,187 @@ type Incident struct {
 	// Last Number of its last line so far.
 	Last int64 `json:"last"`
 
-	// Lines How many lines belong to it.
+	// Lines Number of its lines.
 	Lines int64 `json:"lines"`
 
 	// Number Number of the incident among those of the session, from 1.
 	Number int64 `json:"number"`
 
-	// Offset Place in the stream of its first line.
+	// Offset Offset of its first line.
 	Offset int64 `json:"offset"`
 
 	// P The smallest `p` of its lines.
 	P float64 `json:"p"`
 
-	// Rank Its strangest line is the strangest of about so many: 1/p, rounded down.
+	// Rank 1/p, rounded down: its strangest line is the strangest of about this many lines.
 	Rank int64 `json:"rank"`
 
 	// Samples The beginnings of up to three of its lines.
 	Samples []string `json:"samples"`
 
-	// State Whether lines may still join the incident. `closed`: none has for 200 lines. `stays`: it was closed because so many lines have joined it that
-	// they are what is usual now, as after a deploy or a change of format.
+	// State Whether lines may still join the incident. `closed`: no line has joined for 200 lines.
+	// `stays`: it was closed because many lines have joined and are now usual, as after a deploy
+	// or a change of format.
 	State IncidentState `json:"state"`
 
-	// Verdict What a user has said of an incident: that incidents like it are not worth showing, or that they always are.
+	// Verdict A user's judgment of an incident: similar incidents are not worth showing, or always are.
 	Verdict *Verdict `json:"verdict,omitempty"`
 
-	// Why Why a line is strange. Its strangest word or value, and what usually stands in that place.
+	// Why Why a line is strange: its strangest word or value, and the usual ones in that place.
 	Why *LineWhy `json:"why,omitempty"`
 }
 
-// IncidentChange Something that changed in number.
+// IncidentChange A change of a rate or number.
 type IncidentChange struct {
-	// Evidence What came how often, before and now, as a sentence.
+	// Evidence A sentence that compares the counts before and now.
 	Evidence string `json:"evidence"`
 
-	// First Number of the line at which it began.
+	// First Number of the line at which the change began.
 	First int64 `json:"first"`
 
-	// Kind `surge`: a word, value or kind of line comes far oftener than it did. `novelty`: a kind of line that never came comes often. `number`: a number
-	// is far outside its own past. `silence`: what came regularly has stopped. `drift`: a share or the size of a number moved slowly. `empty`: a
-	// value that was always there is NaN, null, - or nothing. `field`: a field of a new name comes. `missing`: a field that always came does not.
-	// `format`: most lines look new; this is no harm by itself.
+	// Kind `surge`: a word, value or kind of line comes far more often than before. `novelty`: a
+	// new kind of line comes often. `number`: a number is far outside its own past. `silence`:
+	// something regular has stopped. `drift`: a share or the size of a number moved slowly.
+	// `empty`: a value that was always there is NaN, null, - or nothing. `field`: a field with
+	// a new name comes. `missing`: a field that always came does not. `format`: most lines
+	// look new; this alone is no harm.
 	Kind IncidentChangeKind `json:"kind"`
 
-	// Line Number of the line at which it was found.
+	// Line Number of the line at which the change was found.
 	Line int64 `json:"line"`
 }
 
-// IncidentChangeKind `surge`: a word, value or kind of line comes far oftener than it did. `novelty`: a kind of line that never came comes often. `number`: a number
-// is far outside its own past. `silence`: what came regularly has stopped. `drift`: a share or the size of a number moved slowly. `empty`: a
-// value that was always there is NaN, null, - or nothing. `field`: a field of a new name comes. `missing`: a field that always came does not.
-// `format`: most lines look new; this is no harm by itself.
+// IncidentChangeKind `surge`: a word, value or kind of line comes far more often than before. `novelty`: a
+// new kind of line comes often. `number`: a number is far outside its own past. `silence`:
+// something regular has stopped. `drift`: a share or the size of a number moved slowly.
+// `empty`: a value that was always there is NaN, null, - or nothing. `field`: a field with
+// a new name comes. `missing`: a field that always came does not. `format`: most lines
+// look new; this alone is no harm.
 type IncidentChangeKind string
 
-// IncidentList Incidents of a session, and the verdicts on incidents that it has.
+// IncidentList Incidents of a session, and its verdicts on incidents.
 type IncidentList struct {
-	// Feedback In the order in which they were given.
+	// Feedback The verdicts, in the order in which they were given.
 	Feedback []Feedback `json:"feedback"`
 
-	// Incidents The newest first.
+	// Incidents The incidents, the newest first.
 	Incidents []Incident `json:"incidents"`
 
-	// SilentSeconds How many seconds the text has to be without a line, by the clock of its time stamps, until that is unusual. Absent as long as its lines do not
-	// tell. Nothing is sent when that time has passed: who follows the log has the clock.
+	// SilentSeconds Seconds without a line, by the time stamps of the lines, after which the silence is
+	// unusual. Absent until there are enough lines to know. The server sends nothing when that
+	// time has passed; the program that follows the log must watch the clock.
 	SilentSeconds *float64 `json:"silent_seconds,omitempty"`
 }
 
-// IncidentState Whether lines may still join the incident. `closed`: none has for 200 lines. `stays`: it was closed because so many lines have joined it that
-// they are what is usual now, as after a deploy or a change of format.
+// IncidentState Whether lines may still join the incident. `closed`: no line has joined for 200 lines.
+// `stays`: it was closed because many lines have joined and are now usual, as after a deploy
+// or a change of format.
 type IncidentState string
 
-// Labels Names and values that the server keeps for the caller and never interprets. Names have 1 to 64 characters, values up to 256.
+// Labels Names and values that the server stores for the caller and never interprets. Names have 1 to 64 characters, values up to 256.
 type Labels map[string]string
 
-// LineEvent A line of the session's text, and how strange it is for the lines before it.
+// LineEvent A line of the session's text, and how strange it is after the lines before it.
 type LineEvent struct {
-	// Type Tells this event from others.
+	// Type Distinguishes this event from others.
 	Type LineEventType `json:"type"`
 
 	// Number Number of the line among those of the session, from 1.
 	Number int64 `json:"number"`
 
-	// Lines How many lines the record has. Only with `unit=record`; `number` and `seen` are then those of lines.
+	// Lines Number of lines of the record. Only with `unit=record`; `number` and `seen` still count lines.
 	Lines *int64 `json:"lines,omitempty"`
 
-	// Offset Place in the stream of the line's first byte.
+	// Offset Offset of the line's first byte.
 	Offset int64 `json:"offset"`
 
-	// Bytes Length of the line, with its newline.
+	// Bytes Length of the line in bytes, with its newline.
 	Bytes int64 `json:"bytes"`
 
-	// Chars Length of the line in characters of UTF-8.
+	// Chars Length of the line in UTF-8 characters.
 	Chars int64 `json:"chars"`
 
-	// Bits What the line cost: the sum over its tokens of -log2 of their probability.
+	// Bits Cost of the line: the sum of -log2 of its tokens' probabilities.
 	Bits float64 `json:"bits"`
 
-	// BPC bits/chars. Absent when there are no characters, and of a model of words.
+	// BPC bits/chars. Absent without characters, and for a model of words.
 	BPC *float64 `json:"bpc,omitempty"`
 
 	// BaselineBits Bits under the static model. Only if the session keeps a baseline.
 	BaselineBits *float64 `json:"baseline_bits,omitempty"`
 
-	// P Probability that an ordinary line of this session is at least as strange, from the lines before it. Over 0, at most 1.
+	// P Probability that an ordinary line of this session is at least as strange, judged by the lines before. Above 0, at most 1.
 	P float64 `json:"p"`
 
-	// Rank The line is the strangest of about so many: 1/p, rounded down.
+	// Rank 1/p, rounded down: the line is the strangest of about this many lines.
 	Rank int64 `json:"rank"`
 
 	// Seen Lines of the session before this one.
 	Seen int64 `json:"seen"`
 
-	// Warm Whether these are enough for `p` to mean what it says. Nothing should be flagged before.
+	// Warm Whether `seen` is large enough for `p` to be reliable. Do not flag lines before that.
 	Warm bool `json:"warm"`
 
-	// Incidents The incidents that the line has opened, joined or closed. Only if there are any.
+	// Incidents The incidents that the line has opened, joined or closed. Absent if there are none.
 	Incidents []Incident `json:"incidents,omitempty"`
 
-	// Span The strangest word or value of a line: bytes of the line, from `from` up to `to`. Empty where no place of the line is known yet.
+	// Span The strangest word or value of a line: bytes of the line, from `from` up to `to`. Empty if
+	// no place of the line is known yet.
 	Span LineSpan `json:"span"`
 
-	// Why Why a line is strange. Its strangest word or value, and what usually stands in that place.
+	// Why Why a line is strange: its strangest word or value, and the usual ones in that place.
 	Why *LineWhy `json:"why,omitempty"`
 
-	// Learnt Whether the session learns from the line. Only with `learn=unflagged`, of a line that has ended.
+	// Learnt Whether the session learns from the line. Only with `learn=unflagged`, for a line that has ended.
 	Learnt *bool `json:"learnt,omitempty"`
 
-	// Ended Whether the line has its newline. If not, the text has ended, and the line goes on with the session's.
+	// Ended Whether the line has its newline. If not, the line continues with the session's next text.
 	Ended bool `json:"ended"`
 
-	// Text The line without its newline; what is not UTF-8 of it as U+FFFD. Only if asked for.
+	// Text The line without its newline; bytes that are not UTF-8 appear as U+FFFD. Only if requested.
 	Text *string `json:"text,omitempty"`
 
-	// TextBase64 The same as it is. Only if it is not UTF-8.
+	// TextBase64 The exact bytes of the text. Only if it is not UTF-8.
 	TextBase64 []byte `json:"text_base64,omitempty"`
 
-	// TokenBits What each byte of the line without its newline has cost, in bits. Only if asked for. Of a model of words the cost of a word stands at the white
-	// space behind it, and that of the line's last word at the newline.
+	// TokenBits The cost in bits of each byte of the line, without its newline. Only if requested. For a
+	// model of words, the cost of a word is at the white space after it, and the cost of the
+	// line's last word at the newline.
 	TokenBits []float32 `json:"token_bits,omitempty"`
 
-	// Cut Whether `text` and `token_bits` are those of the line's first bytes only, since it is so long.
+	// Cut Whether `text` and `token_bits` cover only the first bytes of a very long line.
 	Cut *bool `json:"cut,omitempty"`
 }
 
-// LineEventType Tells this event from others.
+// LineEventType Distinguishes this event from others.
 type LineEventType string
 
-// LineSpan The strangest word or value of a line: bytes of the line, from `from` up to `to`. Empty where no place of the line is known yet.
+// LineSpan The strangest word or value of a line: bytes of the line, from `from` up to `to`. Empty if
+// no place of the line is known yet.
 type LineSpan struct {
-	// From The first byte of the part, counted from the beginning of the line.
+	// From The first byte, counted from the beginning of the line.
 	From int64 `json:"from"`
 
-	// To The byte after its last one.
+	// To The byte after the last one.
 	To int64 `json:"to"`
 }
 
-// LineWhy Why a line is strange. Its strangest word or value, and what usually stands in that place.
+// LineWhy Why a line is strange: its strangest word or value, and the usual ones in that place.
 type LineWhy struct {
-	// Before The word before it in the line. Empty at the beginning.
+	// Before The word before it in the line. Empty at the beginning of the line.
 	Before string `json:"before"`
 
-	// Lines How many of the lines before had the token. Only where the token is rare wherever it stands; `usual` is empty then.
+	// Lines Number of earlier lines with the token. Only if the token is rare in all places; `usual` is empty then.
 	Lines *int64 `json:"lines,omitempty"`
 
 	// Token The strangest word or value, as it is in the line.
 	Token string `json:"token"`
 
-	// Usual The first bytes of up to three words or values that stood in this place before, the most frequent first.
+	// Usual The first bytes of up to three earlier words or values in this place, the most frequent first.
 	Usual []string `json:"usual"`
 }
 
-// LlamaAnswer The text; in a stream, its one event.
+// LlamaAnswer The text, or in a stream its only event.
 type LlamaAnswer struct {
 	// Content The text.
 	Content string `json:"content"`
@@ -1488,37 +1506,37 @@ type LlamaAnswer struct {
 	// Model Id of the model.
 	Model string `json:"model"`
 
-	// Stop True: there is nothing more.
+	// Stop Always true: nothing follows.
 	Stop bool `json:"stop"`
 }
 
-// LlamaRequest A text to be continued, or to be filled before `input_suffix`. Fields that are not listed make no difference.
+// LlamaRequest A text to continue, or a place to fill before `input_suffix`. Fields that are not listed have no effect.
 type LlamaRequest struct {
-	// InputExtra Other texts.
+	// InputExtra Texts from other files.
 	InputExtra []LlamaExtra `json:"input_extra,omitempty"`
 
-	// InputPrefix Text before that.
+	// InputPrefix Text before `prompt`.
 	InputPrefix *string `json:"input_prefix,omitempty"`
 
-	// InputSuffix Text behind the place.
+	// InputSuffix Text after the place to fill.
 	InputSuffix *string `json:"input_suffix,omitempty"`
 
-	// NPredict The most tokens that are sampled; below 0, the most that there are.
+	// NPredict Maximum number of sampled tokens; below 0, the largest possible number.
 	NPredict *int `json:"n_predict,omitempty"`
 
-	// Prompt Text before the place; behind `input_prefix`.
+	// Prompt Text before the place to fill, after `input_prefix`.
 	Prompt *string `json:"prompt,omitempty"`
 
-	// Seed Seed of the sampling; below 0, drawn at random.
+	// Seed Seed of the sampling; below 0, a random seed.
 	Seed *int64 `json:"seed,omitempty"`
 
-	// Stop The text ends before the first occurrence of any of these; empty ones are none, and only the first 32 count.
+	// Stop The text ends before the first occurrence of any of these. Empty strings are ignored; only the first 32 count.
 	Stop *EditorStop `json:"stop,omitempty"`
 
 	// Stream Answer with server-sent events.
 	Stream *bool `json:"stream,omitempty"`
 
-	// Temperature The number that the logits are divided by.
+	// Temperature Divides the logits.
 	Temperature *float64 `json:"temperature,omitempty"`
 
 	// TopP As in an `OpenAICompletionRequest`.
@@ -1531,137 +1549,145 @@ type LlamaExtra struct {
 	Text *string `json:"text,omitempty"`
 }
 
-// LogsPartialSuccess What of a request was not fed. Absent if all was.
+// LogsPartialSuccess The rejected part of a request. Absent if all of it was fed.
 type LogsPartialSuccess struct {
 	// ErrorMessage Why the first of them was rejected.
 	ErrorMessage string `json:"errorMessage"`
 
-	// RejectedLogRecords Number of records, as JSON of protobuf writes it.
+	// RejectedLogRecords Number of rejected records, as protobuf's JSON writes it.
 	RejectedLogRecords string `json:"rejectedLogRecords"`
 }
 
-// Measures An amount of text, and its information.
+// Measures An amount of text and its bits.
 type Measures struct {
 	// Bytes The length of the text in bytes.
 	Bytes int64 `json:"bytes"`
 
-	// Chars Characters of UTF-8 that begin in these bytes.
+	// Chars UTF-8 characters that begin in these bytes.
 	Chars int64 `json:"chars"`
 
 	// Tokens The length of the text in tokens, the units that the model predicts.
 	Tokens int64 `json:"tokens"`
 
-	// Bits Sum over the tokens of -log2 of their probability.
+	// Bits Sum of -log2 of the tokens' probabilities.
 	Bits float64 `json:"bits"`
 
-	// BitsPerByte (bits - unknown_bits)/(bytes - unknown_bytes). Only of a model of words; absent when all words are unknown.
+	// BitsPerByte (bits - unknown_bits)/(bytes - unknown_bytes). Only for a model of words; absent if all words are unknown.
 	BitsPerByte *float64 `json:"bits_per_byte,omitempty"`
 
-	// BPC bits/chars. Absent when there are no characters, and of a model of words.
+	// BPC bits/chars. Absent without characters, and for a model of words.
 	BPC *float64 `json:"bpc,omitempty"`
 
-	// Perplexity 2^(bits/tokens), at most the largest finite double. Absent when there are no tokens.
+	// Perplexity 2^(bits/tokens), at most the largest finite double. Absent without tokens.
 	Perplexity *float64 `json:"perplexity,omitempty"`
 
-	// Unknown Tokens that stand for words that the vocabulary does not have. Only of a model of words.
+	// Unknown Tokens of words that are not in the vocabulary. Only for a model of words.
 	Unknown *int64 `json:"unknown,omitempty"`
 
-	// UnknownBits What these tokens have of `bits`. Only of a model of words.
+	// UnknownBits Bits of these tokens. Only for a model of words.
 	UnknownBits *float64 `json:"unknown_bits,omitempty"`
 
-	// UnknownBytes What these tokens have of `bytes`. Only of a model of words.
+	// UnknownBytes Bytes of these tokens. Only for a model of words.
 	UnknownBytes *int64 `json:"unknown_bytes,omitempty"`
 
 	// BaselineBits Bits under the static model. Only if the session keeps a baseline.
 	BaselineBits *float64 `json:"baseline_bits,omitempty"`
 
-	// BaselineBPC baseline_bits/chars. Absent when there are no characters or no baseline, and of a model of words.
+	// BaselineBPC baseline_bits/chars. Absent without characters or baseline, and for a model of words.
 	BaselineBPC *float64 `json:"baseline_bpc,omitempty"`
 
-	// BaselinePerplexity 2^(baseline_bits/tokens), at most the largest finite double. Only of a model of words; absent when there are no tokens or no baseline.
+	// BaselinePerplexity 2^(baseline_bits/tokens), at most the largest finite double. Only for a model of words; absent without tokens or baseline.
 	BaselinePerplexity *float64 `json:"baseline_perplexity,omitempty"`
 }
 
 // Method How a session adapts.
 //
-//   - `static`: not at all: the static model alone, unless `companion` is true. A companion beside it still learns.
-//   - `sparse-meta`: fast weights written by the model's meta-learners after every full chunk. Its settings are `p`, `gammas`, `beta1`, `beta2`.
-//   - `dynamic-sgd`: dynamic evaluation (Krause et al. 2018). The fast weights M, one for every weight of the model, follow the gradient G of
-//     every full chunk's mean loss (nats) and decay: M = (1 - `decay`) M - `rate` G.
-//   - `dynamic-rms`: dynamic evaluation at each weight's own pace. With r the root mean square of a weight's gradient over training text,
-//     r̄ its mean over the weight's matrix and R its mean over all weights:
-//     M = (1 - min(1, `decay` r/R)) M - `rate` G / (r + `floor` r̄). Only for models that come with these statistics.
-//   - `cache`: the slow weights, mixed with a continuous cache (Grave et al. 2016) of the hidden states of the last `cache_size` tokens: with a
-//     share of `lambda` a token is as probable as it followed states h_i like the present one h, these weighted by
-//     exp(`theta` h·h_i / sqrt(d_model)). There are no fast weights, and no updates of them.
-//   - `counts`: no network and no weights. With a companion the session predicts by counts of its own text; without one every byte costs 8 bits.
-//     Lines are rated as with every other method. A request with this method and no model gets the model `counts`, which has no other method.
+//   - `static`: not at all. The static model alone, unless `companion` is true; the companion
+//     still learns.
+//   - `sparse-meta`: the model's meta-learners update the fast weights after every full chunk.
+//     Settings: `p`, `gammas`, `beta1`, `beta2`.
+//   - `dynamic-sgd`: dynamic evaluation (Krause et al. 2018). The fast weights M, one for every
+//     weight of the model, follow the gradient G of every full chunk's mean loss (nats) and
+//     decay: M = (1 - `decay`) M - `rate` G.
+//   - `dynamic-rms`: dynamic evaluation with RMS scaling. r is the root mean square of a
+//     weight's gradient over training text, r̄ the mean of r over the weight's matrix, and R the
+//     mean over all weights: M = (1 - min(1, `decay` r/R)) M - `rate` G / (r + `floor` r̄). Only
+//     for models that contain these statistics.
+//   - `cache`: the slow weights, mixed with a continuous cache (Grave et al. 2016) of the hidden
+//     states of the last `cache_size` tokens. With weight `lambda`, a token's probability is how
+//     often it followed the cached states h_i, weighted by their similarity to the present state
+//     h: exp(`theta` h·h_i / sqrt(d_model)). There are no fast weights.
+//   - `counts`: no network and no weights. With a companion the session predicts from counts of
+//     its own text; without one every byte costs 8 bits. Lines are rated as with every other
+//     method. A request with this method and no model gets the model `counts`, which has no
+//     other method.
 //
-// The settings of other methods than the session's have to be within their limits, are reported, and have no effect.
+// Settings of other methods must be within their limits. They are reported and have no effect.
 type Method string
 
-// Model A model that is served.
+// Model A served model.
 type Model struct {
 	// ID The model's name and the beginning of its content hash.
 	ID string `json:"id"`
 
-	// Object As OpenAI has it.
+	// Object As in OpenAI's interface.
 	Object ModelObject `json:"object"`
 
 	// Created When the server began to serve the model, in seconds since 1970.
 	Created int64 `json:"created"`
 
-	// OwnedBy As OpenAI has it: always `lmserve`.
+	// OwnedBy As in OpenAI's interface: always `lmserve`.
 	OwnedBy string `json:"owned_by"`
 
-	// Name The name without the hash: requests may use either, and the name also without `lmserve-`. A name that several models share is refused: the error lists their ids.
+	// Name The name without the hash. Requests may use either, and the name also without `lmserve-`. A name that several models share is refused, with an error that lists their ids.
 	Name string `json:"name"`
 
 	// Parameters Number of slow weights; meta-learners are not counted.
 	Parameters int64 `json:"parameters"`
 
-	// Tokenizer How texts become tokens: `bytes` is a token for every byte, `words` one for every word and every end of a line.
+	// Tokenizer How texts become tokens: `bytes` has a token for each byte, `words` for each word and end of a line.
 	Tokenizer string `json:"tokenizer"`
 
-	// VocabSize How many tokens there are. Their ids are 0 to one less.
+	// VocabSize Number of tokens. Their ids are 0 to `vocab_size` - 1.
 	VocabSize int32 `json:"vocab_size"`
 
-	// Banks Number of banks of fast weights, and so of a session's `gammas`.
+	// Banks Number of banks of fast weights, and of a session's `gammas`.
 	Banks int `json:"banks"`
 
-	// Defaults The settings in force; `SettingsRequest` describes each. The settings of dynamic evaluation are those
-	// of `dynamic-rms` in sessions with this method, and those of `dynamic-sgd` in all other sessions.
+	// Defaults The settings in force; `SettingsRequest` describes each. The settings of dynamic evaluation
+	// are those of `dynamic-rms` in sessions with that method, and those of `dynamic-sgd` in all
+	// other sessions.
 	Defaults Settings `json:"defaults"`
 
 	// Config The network's configuration, as in the weights file.
 	Config json.RawMessage `json:"config"`
 
-	// Card What the makers of the model say of it: recipe, data, measured numbers. Any object.
+	// Card The model card by its makers: recipe, data, measured numbers. Any object.
 	Card json.RawMessage `json:"card"`
 
-	// Loaded Whether the weights are in memory. Those of the default are; others are loaded by the first request that needs them, and dropped when no session in memory needs them and others need the memory.
+	// Loaded Whether the weights are in memory. The default's always are. Others are loaded by the first request that needs them, and evicted when no session in memory uses them and their memory is needed.
 	Loaded bool `json:"loaded"`
 
-	// SessionBytes Memory of a session's state under `defaults`, while it is in memory.
+	// SessionBytes Memory of a session's state with `defaults` in bytes.
 	SessionBytes int64 `json:"session_bytes"`
 
-	// WeightsBytes Memory of the weights, when they are loaded.
+	// WeightsBytes Memory of the loaded weights in bytes.
 	WeightsBytes int64 `json:"weights_bytes"`
 }
 
-// ModelObject As OpenAI has it.
+// ModelObject As in OpenAI's interface.
 type ModelObject string
 
-// ModelList The models that are served.
+// ModelList The served models.
 type ModelList struct {
-	// Object As OpenAI has it.
+	// Object As in OpenAI's interface.
 	Object ModelListObject `json:"object"`
 
 	// Data The models, the default first.
 	Data []Model `json:"data"`
 }
 
-// ModelListObject As OpenAI has it.
+// ModelListObject As in OpenAI's interface.
 type ModelListObject string
 
 // OllamaAnswer The text.
@@ -1669,7 +1695,7 @@ type OllamaAnswer struct {
 	// CreatedAt When the request began.
 	CreatedAt time.Time `json:"created_at"`
 
-	// Done True: there is nothing more.
+	// Done Always true: nothing follows.
 	Done bool `json:"done"`
 
 	// DoneReason Why the text ended.
@@ -1682,33 +1708,33 @@ type OllamaAnswer struct {
 	Response string `json:"response"`
 }
 
-// OllamaRequest A text to be continued, or to be filled before a suffix.
+// OllamaRequest A text to continue, or a place to fill before a suffix.
 type OllamaRequest struct {
-	// Model Id of the model, or its name.
+	// Model Id or name of the model.
 	Model *string `json:"model,omitempty"`
 
-	// Options Fields that are not listed make no difference.
+	// Options Fields that are not listed have no effect.
 	Options *OllamaOptions `json:"options,omitempty"`
 
-	// Prompt Text before the place.
+	// Prompt Text before the place to fill.
 	Prompt string `json:"prompt"`
 
-	// Suffix Text behind it.
+	// Suffix Text after the place to fill.
 	Suffix *string `json:"suffix,omitempty"`
 }
 
-// OllamaOptions Fields that are not listed make no difference.
+// OllamaOptions Fields that are not listed have no effect.
 type OllamaOptions struct {
-	// NumPredict The most tokens that are sampled; below 0, the most that there are.
+	// NumPredict Maximum number of sampled tokens; below 0, the largest possible number.
 	NumPredict *int `json:"num_predict,omitempty"`
 
-	// Seed Seed of the sampling; below 0, drawn at random.
+	// Seed Seed of the sampling; below 0, a random seed.
 	Seed *int64 `json:"seed,omitempty"`
 
-	// Stop The text ends before the first occurrence of any of these; empty ones are none, and only the first 32 count.
+	// Stop The text ends before the first occurrence of any of these. Empty strings are ignored; only the first 32 count.
 	Stop *EditorStop `json:"stop,omitempty"`
 
-	// Temperature The number that the logits are divided by.
+	// Temperature Divides the logits.
 	Temperature *float64 `json:"temperature,omitempty"`
 
 	// TopP As in an `OpenAICompletionRequest`.
@@ -1717,28 +1743,28 @@ type OllamaOptions struct {
 
 // OpenAIChoice One text, or a piece of it.
 type OpenAIChoice struct {
-	// Text The sampled text, after its prompt if `echo` asks for that.
+	// Text The sampled text, with `echo` after its prompt.
 	Text string `json:"text"`
 
-	// Index The texts after the first prompt come first, then those after the second.
+	// Index Index of the text. Texts of the first prompt come first, then those of the second.
 	Index int `json:"index"`
 
-	// Logprobs The tokens of the text, one entry each in every list; null if they were not asked for.
+	// Logprobs The tokens of the text; each list has one entry for each token. Null if not requested.
 	Logprobs *OpenAILogprobs `json:"logprobs"`
 
-	// FinishReason Why the text ended; null in an event of a stream after which the text goes on.
+	// FinishReason Why the text ended; null in a stream's event if the text continues.
 	FinishReason *FinishReason `json:"finish_reason"`
 
-	// Probability Of a suggestion: the probability that the text comes next.
+	// Probability For a suggestion, the probability that the text comes next.
 	Probability *float64 `json:"probability,omitempty"`
 }
 
-// OpenAICompletion The answer to a completion; as an event of a stream, a part of it.
+// OpenAICompletion A completion, or in a stream a part of one.
 type OpenAICompletion struct {
-	// ID `cmpl-` and the request's id: the same in all events of a stream.
+	// ID `cmpl-` and the request's id; the same in all events of a stream.
 	ID string `json:"id"`
 
-	// Object As OpenAI has it.
+	// Object As in OpenAI's interface.
 	Object OpenAICompletionObject `json:"object"`
 
 	// Created When the request began, in seconds since 1970.
@@ -1747,72 +1773,74 @@ type OpenAICompletion struct {
 	// Model Id of the model.
 	Model string `json:"model"`
 
-	// Choices The texts; in an event of a stream, the next piece of one of them.
+	// Choices The texts, or in a stream the next piece of one of them.
 	Choices []OpenAIChoice `json:"choices"`
 
-	// Usage How many tokens a request took; null where a stream has yet to end.
+	// Usage Number of tokens of a request; null until a stream ends.
 	Usage *OpenAIUsage `json:"usage,omitempty"`
 
-	// Offset The session's offset after a request with `commit`; in a stream only in the event with the last `finish_reason`.
+	// Offset The session's offset after a request with `commit`. In a stream, only in the event with the last `finish_reason`.
 	Offset *int64 `json:"offset,omitempty"`
 }
 
-// OpenAICompletionObject As OpenAI has it.
+// OpenAICompletionObject As in OpenAI's interface.
 type OpenAICompletionObject string
 
-// OpenAICompletionRequest Fields that may be null mean the same as fields that are left out.
+// OpenAICompletionRequest Null means the same as leaving the field out.
 type OpenAICompletionRequest struct {
-	// BestOf Only the value of `n` is supported: all texts that are sampled are given.
+	// BestOf Only the value of `n` is supported: all sampled texts are returned.
 	BestOf *int `json:"best_of,omitempty"`
 
-	// Commit What the session learns of the request, see above. An extension, like the fields up to `suggest`.
+	// Commit What the session learns from the request, see the operation's description. An extension, like the fields up to `suggest`.
 	Commit *Commit `json:"commit,omitempty"`
 
-	// Dry How strongly loops are avoided, as in a completion of a session; 0 is not at all.
+	// Dry How strongly loops are avoided, as in a session's completion; 0 means not at all.
 	Dry *float64 `json:"dry,omitempty"`
 
 	// Echo Each text begins with its prompt.
 	Echo *bool `json:"echo,omitempty"`
 
-	// FrequencyPenalty Not supported, unless it is 0.
+	// FrequencyPenalty Only 0 is supported.
 	FrequencyPenalty *float32 `json:"frequency_penalty,omitempty"`
 
-	// LogitBias Not supported, unless it is empty.
+	// LogitBias Only an empty object is supported.
 	LogitBias map[string]float32 `json:"logit_bias,omitempty"`
 
-	// Logprobs Report the log-probability of each token of the texts under the full distribution, and those of so many of the likeliest tokens beside it.
+	// Logprobs Report the log-probability of each token of the texts under the full distribution, and
+	// of this many of the likeliest tokens.
 	Logprobs *int `json:"logprobs,omitempty"`
 
-	// MaxTokens The most tokens that are sampled for each text; for all texts together `openai_sampled_tokens_max` at most.
+	// MaxTokens Maximum number of sampled tokens of each text; at most `openai_sampled_tokens_max` for all texts together.
 	MaxTokens *int `json:"max_tokens,omitempty"`
 
-	// MinP The least probability of a token that is sampled, as a part of the likeliest one's; 0 is any.
+	// MinP Minimum probability of a sampled token, as a fraction of the likeliest token's; 0 allows any.
 	MinP *float64 `json:"min_p,omitempty"`
 
-	// Model Id of the model that is served, or its name. Left out: that of the session, or the default.
+	// Model Id or name of the model. If left out, the session's model or the default.
 	Model *string `json:"model,omitempty"`
 
-	// N Texts for each prompt; for all prompts together `openai_texts_max` at most.
+	// N Number of texts for each prompt; at most `openai_texts_max` for all prompts together.
 	N *int `json:"n,omitempty"`
 
 	// Offset The session's offset that the caller expects, in bytes. Only with `commit`.
 	Offset *int64 `json:"offset,omitempty"`
 
-	// PresencePenalty Not supported, unless it is 0.
+	// PresencePenalty Only 0 is supported.
 	PresencePenalty *float32 `json:"presence_penalty,omitempty"`
 
-	// Prompt What is continued: a text, or a list of texts, or tokens, or a list of lists of tokens; all together `openai_prompt_tokens_max` tokens at
-	// most.
+	// Prompt The prompts to continue: a text, a list of texts, tokens, or a list of lists of tokens;
+	// together at most `openai_prompt_tokens_max` tokens.
 	Prompt OpenAICompletionRequest_Prompt `json:"prompt"`
 
-	// RepetitionPenalty Not supported, unless it is 1: see `dry`.
+	// RepetitionPenalty Only 1 is supported: use `dry`.
 	RepetitionPenalty *float32 `json:"repetition_penalty,omitempty"`
 
-	// Seed Seed of the sampling: the same request to the same state gives the same texts. The first text after each prompt has this seed, the next
-	// one more. A seed that is left out is drawn at random for each prompt.
+	// Seed Seed of the sampling: the same request to the same state gives the same texts. The first
+	// text after each prompt has this seed, the next text this seed plus one, and so on. If
+	// left out, the seed is random for each prompt.
 	Seed *uint64 `json:"seed,omitempty"`
 
-	// Stop The text ends before the first occurrence of any of these. Empty strings are left out. A prompt that is echoed is not looked at.
+	// Stop The text ends before the first occurrence of any of these. Empty strings are ignored. Echoed prompts are not searched.
 	Stop *OpenAICompletionRequest_Stop `json:"stop,omitempty"`
 
 	// Stream Answer with server-sent events.
@@ -1820,36 +1848,42 @@ type OpenAICompletionRequest struct {
 
 	// StreamOptions Only with `stream`.
 	StreamOptions *struct {
-		// IncludeObfuscation Events are not padded; only false is supported.
+		// IncludeObfuscation Only false is supported: events are not padded.
 		IncludeObfuscation *OpenAICompletionRequestStreamOptionsIncludeObfuscation `json:"include_obfuscation,omitempty"`
 
-		// IncludeUsage A last event without choices has the `usage` of the request; that of all others is null.
+		// IncludeUsage Adds a last event without choices that has the request's `usage`; all other events have null.
 		IncludeUsage *bool `json:"include_usage,omitempty"`
 	} `json:"stream_options,omitempty"`
 
-	// Suffix Text behind the place that is filled; with it, texts have at most 128 bytes. Three texts are sampled, or `n` if that is more: the first as the
-	// request says, the others from a temperature of 0.6 at least, to the end of their line, at most 48 bytes. A text may end where it repeats the
-	// beginning of the suffix (its first line that is not blank, at most 64 characters), at the end of a line, or at its own end. The answer is
-	// the text, up to such an end, that is likeliest together with the first 32 bytes of the suffix behind it. So a streamed text comes as a whole.
-	// A prompt of more than 4,096 bytes is read from a line on in its first quarter that stays the same while the prompt's beginning moves on. With
-	// `echo`, and of a model of words, a text ends before it would repeat the beginning of the suffix, and nothing is ranked. A prompt that is one
-	// string, written with markers around prefix and suffix as `POST /generate` reads them, is read as these two. In lists of prompts, with
-	// `echo` and beside a `suffix`, be it empty, markers are text.
+	// Suffix Text after the place to fill; the text then has at most 128 bytes. Three texts are
+	// sampled, or `n` if that is more: the first as requested, the others at a temperature of
+	// at least 0.6, to the end of their line, at most 48 bytes. A text may end where it
+	// repeats the beginning of the suffix (its first nonblank line, at most 64 characters), at
+	// the end of a line, or at its own end. The answer is the text, up to such an end, that is
+	// likeliest together with the first 32 bytes of the suffix. So a stream has the whole text
+	// in one piece.
+	//
+	// A prompt of more than 4,096 bytes is read only from a line in its first quarter on; this
+	// line stays the same while the beginning of the prompt moves. With `echo`, and for a
+	// model of words, a text ends before it would repeat the beginning of the suffix, and
+	// nothing is ranked. A prompt that is one string with markers around prefix and suffix, as
+	// in `POST /generate`, is read as prefix and suffix. In lists of prompts, with `echo`, and
+	// with `suffix`, even an empty one, markers are text.
 	Suffix *string `json:"suffix,omitempty"`
 
-	// Suggest Asks for suggestions in place of sampled texts.
+	// Suggest Asks for suggestions instead of sampled texts.
 	Suggest *OpenAISuggest `json:"suggest,omitempty"`
 
-	// Temperature The number that the logits are divided by. At 0 the likeliest token is always taken.
+	// Temperature Divides the logits. At 0 the likeliest token is always chosen.
 	Temperature *float64 `json:"temperature,omitempty"`
 
-	// TopK How many of the likeliest tokens are sampled among; 0 and -1 are all of them.
+	// TopK Samples from this many of the likeliest tokens; 0 and -1 mean all.
 	TopK *int `json:"top_k,omitempty"`
 
-	// TopP The probability that the likeliest tokens, among which one is sampled, have together.
+	// TopP Nucleus sampling: samples from the likeliest tokens whose probabilities sum to this number.
 	TopP *float64 `json:"top_p,omitempty"`
 
-	// User Whom the request is for: see above what session it names.
+	// User May name a session, see the operation's description.
 	User *string `json:"user,omitempty"`
 }
 
@@ -1862,8 +1896,8 @@ type OpenAICompletionRequestPrompt1 = []string
 // OpenAICompletionRequestPrompt3 defines model for OpenAICompletionRequest.Prompt.3.
 type OpenAICompletionRequestPrompt3 = []TokenList
 
-// OpenAICompletionRequest_Prompt What is continued: a text, or a list of texts, or tokens, or a list of lists of tokens; all together `openai_prompt_tokens_max` tokens at
-// most.
+// OpenAICompletionRequest_Prompt The prompts to continue: a text, a list of texts, tokens, or a list of lists of tokens;
+// together at most `openai_prompt_tokens_max` tokens.
 type OpenAICompletionRequest_Prompt struct {
 	union json.RawMessage
 }
@@ -1871,12 +1905,12 @@ type OpenAICompletionRequest_Prompt struct {
 // OpenAICompletionRequestStop1 defines model for OpenAICompletionRequest.Stop.1.
 type OpenAICompletionRequestStop1 = []StopString
 
-// OpenAICompletionRequest_Stop The text ends before the first occurrence of any of these. Empty strings are left out. A prompt that is echoed is not looked at.
+// OpenAICompletionRequest_Stop The text ends before the first occurrence of any of these. Empty strings are ignored. Echoed prompts are not searched.
 type OpenAICompletionRequest_Stop struct {
 	union json.RawMessage
 }
 
-// OpenAICompletionRequestStreamOptionsIncludeObfuscation Events are not padded; only false is supported.
+// OpenAICompletionRequestStreamOptionsIncludeObfuscation Only false is supported: events are not padded.
 type OpenAICompletionRequestStreamOptionsIncludeObfuscation bool
 
 // OpenAIError A problem in OpenAI's form. Only at the operations with the tag `openai`.
@@ -1884,21 +1918,22 @@ type OpenAIError struct {
 	// Message The problem's `detail`, or its `title` if it has none.
 	Message string `json:"message"`
 
-	// Type By the status, below 500 but for 429, 429, and from 500 on.
+	// Type By the status: `rate_limit_error` for 429, `server_error` from 500 on, otherwise `invalid_request_error`.
 	Type OpenAIErrorType `json:"type"`
 
 	// Param The problem's `field`.
 	Param *string `json:"param"`
 
-	// Code The last part of the problem's `type`, with `_` for `-`; but `invalid_api_key` for `unauthorized`, and `rate_limit_exceeded` for
-	// `key-request-limit` and `key-rate-limit`.
+	// Code The last part of the problem's `type`, with `_` for `-`. Exceptions: `invalid_api_key`
+	// for `unauthorized`, and `rate_limit_exceeded` for `key-request-limit` and
+	// `key-rate-limit`.
 	Code string `json:"code"`
 
-	// Offset The problem's `offset`, where it has one.
+	// Offset The problem's `offset`, if it has one.
 	Offset *int64 `json:"offset,omitempty"`
 }
 
-// OpenAIErrorType By the status, below 500 but for 429, 429, and from 500 on.
+// OpenAIErrorType By the status: `rate_limit_error` for 429, `server_error` from 500 on, otherwise `invalid_request_error`.
 type OpenAIErrorType string
 
 // OpenAIErrorEvent The error that ended a stream early.
@@ -1907,12 +1942,12 @@ type OpenAIErrorEvent struct {
 	Error OpenAIError `json:"error"`
 }
 
-// OpenAILogprobs The tokens of the text, one entry each in every list; null if they were not asked for.
+// OpenAILogprobs The tokens of the text; each list has one entry for each token. Null if not requested.
 type OpenAILogprobs = json.RawMessage
 
-// OpenAISuggest Asks for suggestions in place of sampled texts.
+// OpenAISuggest Asks for suggestions instead of sampled texts.
 type OpenAISuggest struct {
-	// MinProbability The least probability of a suggestion. From 0.5 on there is at most one.
+	// MinProbability Minimum probability of a suggestion. From 0.5 on there is at most one.
 	MinProbability *float64 `json:"min_probability,omitempty"`
 
 	// Unit Where suggestions end, as in a `SuggestRequest`.
@@ -1922,60 +1957,60 @@ type OpenAISuggest struct {
 	WithinMs *int `json:"within_ms,omitempty"`
 }
 
-// OpenAIUsage How many tokens a request took; null where a stream has yet to end.
+// OpenAIUsage Number of tokens of a request; null until a stream ends.
 type OpenAIUsage struct {
 	// PromptTokens Tokens of all prompts, each counted once.
 	PromptTokens int64 `json:"prompt_tokens"`
 
-	// CompletionTokens Tokens sampled for all texts, those of stop strings included.
+	// CompletionTokens Sampled tokens of all texts, including those of stop strings.
 	CompletionTokens int64 `json:"completion_tokens"`
 
-	// TotalTokens Both together.
+	// TotalTokens The sum of both.
 	TotalTokens int64 `json:"total_tokens"`
 }
 
-// Parent The session that a fork was made of. It may have been deleted since, or be on the server that the fork was imported from.
+// Parent The session that was forked. It may have been deleted since, or be on the server from which the fork was imported.
 type Parent struct {
-	// ID The id of that session.
+	// ID The parent's id.
 	ID string `json:"id"`
 
-	// Offset Bytes of text that the fork has from that session.
+	// Offset Bytes of text that the fork has from its parent.
 	Offset int64 `json:"offset"`
 }
 
-// PastScore What a part of a session's text has cost when it was fed.
+// PastScore The cost of a part of a session's text when it was fed.
 type PastScore struct {
-	// Offset Place in the stream of the first byte of this part.
+	// Offset Offset of the first byte of this part.
 	Offset int64 `json:"offset"`
 
-	// Bytes Bytes of text in it.
+	// Bytes Bytes of text in this part.
 	Bytes int64 `json:"bytes"`
 
-	// Tokens The same in tokens.
+	// Tokens Length of the text in tokens.
 	Tokens int64 `json:"tokens"`
 
-	// Bits Sum over the tokens of -log2 of their probability.
+	// Bits Sum of -log2 of the tokens' probabilities.
 	Bits float64 `json:"bits"`
 
-	// UnknownBytes What the tokens of unknown words have of `bytes`. Only of a model of words.
+	// UnknownBytes Bytes of the tokens of unknown words. Only for a model of words.
 	UnknownBytes *int64 `json:"unknown_bytes,omitempty"`
 
-	// UnknownBits What these tokens have of `bits`. Only of a model of words.
+	// UnknownBits Bits of these tokens. Only for a model of words.
 	UnknownBits *float64 `json:"unknown_bits,omitempty"`
 
 	// BaselineBits Bits under the static model. Only if the session keeps a baseline.
 	BaselineBits *float64 `json:"baseline_bits,omitempty"`
 
-	// Time When the last of this text was accepted.
+	// Time When the last byte of this text was accepted.
 	Time time.Time `json:"time"`
 }
 
-// PastScores What a session's text has cost when it was fed. The parts follow each other without a gap.
+// PastScores The cost of a session's text when it was fed. There are no gaps between the parts.
 type PastScores struct {
-	// From The first offset of which the session keeps text and scores.
+	// From The first offset whose text and scores the session keeps.
 	From int64 `json:"from"`
 
-	// Next The offset behind these parts, where another request goes on. Without a part it is where they would begin: at `end`, or before the last piece of a fork that was cut within a piece of text, which has no bits until the fork is used.
+	// Next The offset after these parts, where the next request continues. Without parts it is where they would begin: at `end`, or before the last piece of a fork that was cut within a piece of text. That piece has no bits until the fork is used.
 	Next int64 `json:"next"`
 
 	// End The session's offset.
@@ -1987,7 +2022,7 @@ type PastScores struct {
 
 // PieceEvent A part of a completion, as it grows. The pieces together are the text.
 type PieceEvent struct {
-	// Type Tells this event from others.
+	// Type Distinguishes this event from others.
 	Type PieceEventType `json:"type"`
 
 	// Text The piece of text. Bytes that are not UTF-8 appear as U+FFFD.
@@ -1996,49 +2031,49 @@ type PieceEvent struct {
 	// TextBase64 The bytes of the piece. Only when they are not UTF-8.
 	TextBase64 []byte `json:"text_base64,omitempty"`
 
-	// Logprobs Natural log-probability of each token of the piece. Only if asked for.
+	// Logprobs Natural log-probability of each token of the piece. Only if requested.
 	Logprobs []float64 `json:"logprobs,omitempty"`
 
-	// Tokens The text of each of these tokens. Only of a model of words; of a model of bytes each byte of the piece is a token.
+	// Tokens The text of each token. Only for a model of words; for a model of bytes each byte of the piece is a token.
 	Tokens []string `json:"tokens,omitempty"`
 
-	// TopLogprobs The likeliest tokens at each token of the piece, the likeliest first. Only if asked for.
+	// TopLogprobs The likeliest tokens for each token of the piece, the likeliest first. Only if requested.
 	TopLogprobs [][]TokenLogprob `json:"top_logprobs,omitempty"`
 }
 
-// PieceEventType Tells this event from others.
+// PieceEventType Distinguishes this event from others.
 type PieceEventType string
 
 // Problem A problem document (RFC 9457).
 type Problem struct {
-	// Type What kind of problem it is. Programs tell problems apart by this, and by nothing else.
+	// Type The kind of the problem. Programs should distinguish problems only by this field.
 	Type ProblemType `json:"type"`
 
-	// Title A sentence that is the same for every problem of this type.
+	// Title A sentence, the same for every problem of this type.
 	Title string `json:"title"`
 
-	// Status The HTTP status; in an `error` event, the status that an answer not yet begun would have had.
+	// Status The HTTP status. In an `error` event, the status that the answer would have had if it had not begun.
 	Status int `json:"status"`
 
-	// Detail What happened this time.
+	// Detail What happened in this case.
 	Detail *string `json:"detail,omitempty"`
 
-	// Field The field of the body, by its path (`settings.gammas[1]`), or the parameter at fault.
+	// Field The path of the wrong field of the body (`settings.gammas[1]`), or the wrong parameter.
 	Field *string `json:"field,omitempty"`
 
-	// Found What was found there.
+	// Found The value found.
 	Found *string `json:"found,omitempty"`
 
-	// Expected What was expected there.
+	// Expected The values expected.
 	Expected *string `json:"expected,omitempty"`
 
-	// Offset The session's true offset: where to go on.
+	// Offset The session's true offset, where to continue.
 	Offset *int64 `json:"offset,omitempty"`
 
-	// Damage The place where a session is damaged. `lmserve sessions check` says more.
+	// Damage Where a session is damaged. `lmserve sessions check` says more.
 	Damage *Damage `json:"damage,omitempty"`
 
-	// RequestID The answer's `X-Request-Id`: the server's log has more under it.
+	// RequestID The answer's `X-Request-Id`; the server's log has entries with this id.
 	RequestID string `json:"request_id"`
 
 	// Error A problem in OpenAI's form. Only at the operations with the tag `openai`.
@@ -2047,32 +2082,32 @@ type Problem struct {
 	// Code At `/v1/logs`: the code of `google.rpc.Status`.
 	Code *int `json:"code,omitempty"`
 
-	// Differences Of `session-differs`: all that differs. The first is in `field`, `found` and `expected`, too.
+	// Differences For `session-differs`: all differences. `field`, `found` and `expected` repeat the first.
 	Differences []Difference `json:"differences,omitempty"`
 
-	// LimitBytes Of `key-disk-limit`: what they may be charged for.
+	// LimitBytes For `key-disk-limit`: the key's limit.
 	LimitBytes *int64 `json:"limit_bytes,omitempty"`
 
 	// Message At `/v1/logs`: the message of `google.rpc.Status`.
 	Message *string `json:"message,omitempty"`
 
-	// UsedBytes Of `key-disk-limit`: what the sessions of the key are charged for.
+	// UsedBytes For `key-disk-limit`: bytes charged to the key's sessions.
 	UsedBytes *int64 `json:"used_bytes,omitempty"`
 }
 
-// ProblemType What kind of problem it is. Programs tell problems apart by this, and by nothing else.
+// ProblemType The kind of the problem. Programs should distinguish problems only by this field.
 type ProblemType string
 
-// Recovering How far the session's state was computed again from its text, as after a restart or in a fork far back. Absent once that is done, or if nobody has asked for it yet.
+// Recovering Progress of recomputing the session's state from its text, as after a restart or for a fork far back. Absent when it is done, or before it begins.
 type Recovering struct {
-	// DoneBytes Bytes of text that are done.
+	// DoneBytes Bytes of text recomputed so far.
 	DoneBytes int64 `json:"done_bytes"`
 
-	// OfBytes Bytes of text from the snapshot on that the computing began with.
+	// OfBytes Bytes of text to recompute, from the snapshot on.
 	OfBytes int64 `json:"of_bytes"`
 }
 
-// ScoreText Text to be scored, in one of two forms.
+// ScoreText Text to score, in one of two forms.
 type ScoreText struct {
 	// Base64 Any bytes, in standard base64 with padding.
 	Base64 []byte `json:"base64,omitempty"`
@@ -2081,127 +2116,131 @@ type ScoreText struct {
 	Text *string `json:"text,omitempty"`
 }
 
-// ScoreTextsEvent One object of a stream of scores, told apart by its `type`.
+// ScoreTextsEvent One object of a stream of scores; `type` distinguishes them.
 type ScoreTextsEvent struct {
 	union json.RawMessage
 }
 
-// ScoreTextsRequest Texts to be scored, each by itself. Whatever is left out has its default.
+// ScoreTextsRequest Texts to score independently. Fields that are left out have their defaults.
 type ScoreTextsRequest struct {
-	// Model Id or name of the model: one of those of `GET /v1/models`, of which the first is the default.
+	// Model Id or name of the model, from `GET /v1/models`. The first model there is the default.
 	//
 	// Example: lmserve-default
 	Model *string `json:"model,omitempty"`
 
-	// Seed Seed of the masks that choose which entries an update writes, for each of the texts.
+	// Seed Seed of the masks that choose which entries an update writes, the same for each text.
 	Seed *uint64 `json:"seed,omitempty"`
 
-	// Settings How the session is to adapt. A setting that is left out has the model's default for the method.
-	// The defaults of dynamic evaluation differ between its two methods; `Model.defaults` has all others.
+	// Settings How the session adapts. A setting that is left out has the model's default for the method.
+	// The two methods of dynamic evaluation have different defaults; `Model.defaults` has all
+	// others.
 	Settings *SettingsRequest `json:"settings,omitempty"`
 
 	// Texts The texts. Each may be empty.
 	Texts []string `json:"texts"`
 }
 
-// ServiceStatus How the server is.
+// ServiceStatus The status of the server.
 type ServiceStatus struct {
 	// Status `ok` at /healthz, `ready` at /readyz.
 	Status ServiceStatusStatus `json:"status"`
 
-	// Keys `stale` if the keys file has become unreadable or wrong, and the keys read before are still in force. Only at /readyz.
+	// Keys `stale` if the keys file has become unreadable or invalid, and the last valid keys are still in force. Only at /readyz.
 	Keys *ServiceStatusKeys `json:"keys,omitempty"`
 
-	// Disk `full` while so little is left of the disk, or of the server's budget of it, that nothing is done that needs more. Only at /readyz.
+	// Disk `full` while the disk, or the server's budget for it, is almost full, and requests that need space are refused. Only at /readyz.
 	Disk *ServiceStatusDisk `json:"disk,omitempty"`
 }
 
 // ServiceStatusStatus `ok` at /healthz, `ready` at /readyz.
 type ServiceStatusStatus string
 
-// ServiceStatusKeys `stale` if the keys file has become unreadable or wrong, and the keys read before are still in force. Only at /readyz.
+// ServiceStatusKeys `stale` if the keys file has become unreadable or invalid, and the last valid keys are still in force. Only at /readyz.
 type ServiceStatusKeys string
 
-// ServiceStatusDisk `full` while so little is left of the disk, or of the server's budget of it, that nothing is done that needs more. Only at /readyz.
+// ServiceStatusDisk `full` while the disk, or the server's budget for it, is almost full, and requests that need space are refused. Only at /readyz.
 type ServiceStatusDisk string
 
-// Session A session. `model`, `created_at`, `last_used_at`, `settings` and `history` are there, unless there is an `error`.
+// Session A session. `model`, `created_at`, `last_used_at`, `settings` and `history` are present unless there is an `error`.
 type Session struct {
 	// ID A UUID that the server has chosen. It never names another session.
 	ID string `json:"id"`
 
-	// Name By which its owner finds the session, too. Absent if it has none.
+	// Name The owner's name for the session. Absent if it has none.
 	Name *string `json:"name,omitempty"`
 
-	// Model Id of the model the session runs on.
+	// Model Id of the session's model.
 	Model string `json:"model,omitempty"`
 
-	// CreatedAt When the session was made.
+	// CreatedAt When the session was created.
 	CreatedAt time.Time `json:"created_at,omitempty,omitzero"`
 
 	// LastUsedAt End of the last request that fed or sampled the session.
 	LastUsedAt time.Time `json:"last_used_at,omitempty,omitzero"`
 
-	// Offset Bytes accepted so far: the place of the next byte.
+	// Offset Bytes accepted so far: the position of the next byte.
 	Offset int64 `json:"offset"`
 
-	// Step Updates of the fast weights made so far; 0 for a method that makes none.
+	// Step Updates of the fast weights so far; 0 for a method without updates.
 	Step uint64 `json:"step"`
 
-	// PendingBytes Bytes at the end of the session's text that belong to a word that has not ended: they have no bits yet. `offset` is the `bytes` of `totals` and these together. Only of a model of words.
+	// PendingBytes Bytes at the end of the session's text that belong to an unfinished word and have no bits yet. `offset` is the `bytes` of `totals` plus these. Only for a model of words.
 	PendingBytes *int64 `json:"pending_bytes,omitempty"`
 
-	// PendingTokens Tokens already scored of the chunk that is not full yet.
+	// PendingTokens Scored tokens of the unfinished chunk.
 	PendingTokens int `json:"pending_tokens"`
 
-	// Totals An amount of text, and its information.
+	// Totals An amount of text and its bits.
 	Totals Measures `json:"totals"`
 
-	// MemoryBytes Memory that the session occupies; 0 while it is on the disk only.
+	// MemoryBytes Memory of the session's state; 0 while the session is only on disk.
 	MemoryBytes int64 `json:"memory_bytes"`
 
-	// Numerics Name of the arithmetic that the session is computed in. Scores in two arithmetics may differ by rounding.
+	// Numerics Name of the session's arithmetic. Scores in two arithmetics may differ by rounding.
 	Numerics *string `json:"numerics,omitempty"`
 
-	// Settings The settings in force; `SettingsRequest` describes each. The settings of dynamic evaluation are those
-	// of `dynamic-rms` in sessions with this method, and those of `dynamic-sgd` in all other sessions.
+	// Settings The settings in force; `SettingsRequest` describes each. The settings of dynamic evaluation
+	// are those of `dynamic-rms` in sessions with that method, and those of `dynamic-sgd` in all
+	// other sessions.
 	Settings *Settings `json:"settings,omitempty"`
 
 	// Seed Seed of the masks that choose which entries an update writes.
 	Seed uint64 `json:"seed"`
 
-	// Labels Names and values that the server keeps for the caller and never interprets. Names have 1 to 64 characters, values up to 256.
+	// Labels Names and values that the server stores for the caller and never interprets. Names have 1 to 64 characters, values up to 256.
 	Labels *Labels `json:"labels,omitempty"`
 
-	// TTLSeconds Seconds without use after which the session is deleted; 0 is never.
+	// TTLSeconds Seconds without use after which the session is deleted; 0 means never.
 	TTLSeconds int64 `json:"ttl_seconds"`
 
-	// History How much of its text a session keeps. `full` is all of it, so that the session can be forked at any offset. `tail` is only what the session
-	// needs to come back after a restart, so that it can be forked at its end or not far before. Left out, a new session has `full`, and a fork
-	// has what its parent has.
+	// History How much of its text a session keeps. `full` is all of it, so the session can be forked at
+	// any offset. `tail` is only what a restart needs, so the session can be forked at its end or
+	// shortly before. If left out, a new session has `full`, and a fork has its parent's value.
 	History *History `json:"history,omitempty"`
 
-	// Parent The session that a fork was made of. It may have been deleted since, or be on the server that the fork was imported from.
+	// Parent The session that was forked. It may have been deleted since, or be on the server from which the fork was imported.
 	Parent *Parent `json:"parent,omitempty"`
 
-	// ShadowOf What there is between a session and a shadow of it. In `shadows` of the session `id`, `name` and `model` are those of the shadow, and in
-	// `shadow_of` of the shadow those of the session.
+	// ShadowOf The relation of a session and its shadow. In a session's `shadows`, `id`, `name` and `model`
+	// are those of the shadow; in a shadow's `shadow_of`, those of the session.
 	ShadowOf *Shadow `json:"shadow_of,omitempty"`
 
-	// Shadows The session's shadows that the caller sees. Absent if there are none.
+	// Shadows The session's shadows, as far as the caller may see them. Absent if there are none.
 	Shadows []Shadow `json:"shadows,omitempty"`
 
-	// Owner Id of the key that made the session. Only admins see it; absent for the anonymous owner.
+	// Owner Id of the key that created the session. Only admins see it; absent for the anonymous owner.
 	Owner *string `json:"owner,omitempty"`
 
-	// Error Why the session cannot be used: it is damaged, or of a model that is not served. Fields that could not be read are missing or 0. The session can be
-	// deleted and, if it is damaged, exported as far as it can be read. Absent for a session that can be used, and for one whose damage has not been met yet.
+	// Error Why the session cannot be used: it is damaged, or its model is not served. Unreadable
+	// fields are missing or 0. The session can be deleted and, if damaged, exported as far as
+	// it can be read. Absent if the session can be used, or if its damage has not been found
+	// yet.
 	Error *string `json:"error,omitempty"`
 
-	// DiskBytes Bytes of the disk that the session is charged for: its log and its snapshots. What a fork shares is charged to the session that has written it, and after its deletion to one of the forks. 0 where sessions are kept in memory only.
+	// DiskBytes Bytes of disk charged to the session: its log and its snapshots. Data shared with forks is charged to the session that wrote it, and after its deletion to one of the forks. 0 if sessions are only in memory.
 	DiskBytes int64 `json:"disk_bytes"`
 
-	// Recovering How far the session's state was computed again from its text, as after a restart or in a fork far back. Absent once that is done, or if nobody has asked for it yet.
+	// Recovering Progress of recomputing the session's state from its text, as after a restart or for a fork far back. Absent when it is done, or before it begins.
 	Recovering *Recovering `json:"recovering,omitempty"`
 }
 
@@ -2214,77 +2253,87 @@ type SessionList struct {
 	Next *string `json:"next,omitempty"`
 }
 
-// SessionName A session's name: 1 to 64 of `a-z`, `0-9`, `.`, `_` and `-`, the first of them a letter or a digit; not `import`, and not of the form of an id.
+// SessionName A session's name: 1 to 64 characters of `a-z`, `0-9`, `.`, `_` and `-`, beginning with a letter or a digit; not `import`, and not a UUID.
 type SessionName = string
 
-// SessionPatch What is to be changed of a session. What is left out stays.
+// SessionPatch Changes to a session. Fields that are left out stay.
 type SessionPatch struct {
-	// Labels Labels to be set or, where they are `null`, taken away; `null` takes all labels away. After that there are at most 16.
+	// Labels Labels to set; `null` as a value removes a label, and `null` instead of labels removes all. At most 16 may remain.
 	Labels json.RawMessage `json:"labels,omitempty"`
 
-	// Name Another name, of the form of any session's name, that no other session of the same key has. `null`, or an empty one, takes the name away.
+	// Name The new name, which no other session of the key may have. `null`, or an empty name, removes the name.
 	Name json.RawMessage `json:"name,omitempty"`
 
-	// ShadowOf `null` makes of a shadow a session of its own, which keeps what it has come to. No other value can be set.
+	// ShadowOf `null` turns a shadow into an ordinary session, which keeps its text and state. No other value is allowed.
 	ShadowOf json.RawMessage `json:"shadow_of,omitempty"`
 
-	// TTLSeconds The session is deleted when it has not been used for so many seconds. 0, or `null`, is never.
+	// TTLSeconds The session is deleted after this many seconds without use. 0 or `null` means never.
 	TTLSeconds json.RawMessage `json:"ttl_seconds,omitempty"`
 }
 
-// SessionRequest What a new session is to be. Whatever is left out has its default.
+// SessionRequest A new session. Fields that are left out have their defaults.
 type SessionRequest struct {
-	// History How much of its text a session keeps. `full` is all of it, so that the session can be forked at any offset. `tail` is only what the session
-	// needs to come back after a restart, so that it can be forked at its end or not far before. Left out, a new session has `full`, and a fork
-	// has what its parent has.
+	// History How much of its text a session keeps. `full` is all of it, so the session can be forked at
+	// any offset. `tail` is only what a restart needs, so the session can be forked at its end or
+	// shortly before. If left out, a new session has `full`, and a fork has its parent's value.
 	History *History `json:"history,omitempty"`
 
-	// Labels Names and values that the server keeps for the caller and never interprets. Names have 1 to 64 characters, values up to 256.
+	// Labels Names and values that the server stores for the caller and never interprets. Names have 1 to 64 characters, values up to 256.
 	Labels *Labels `json:"labels,omitempty"`
 
-	// Model Id or name of the model that the session runs on: one of those of `GET /v1/models`, of which the first is the default.
+	// Model Id or name of the session's model, from `GET /v1/models`. The first model there is the default.
 	//
 	// Example: lmserve-default
 	Model *string `json:"model,omitempty"`
 
-	// Seed Seed of the masks that choose which entries an update writes. Two sessions with the same settings, seed and text agree to the bit.
-	// A seed that is left out is drawn at random.
+	// Seed Seed of the masks that choose which entries an update writes. Two sessions with the same
+	// settings, seed and text agree to the bit. If left out, the seed is random.
 	Seed *uint64 `json:"seed,omitempty"`
 
-	// Settings How the session is to adapt. A setting that is left out has the model's default for the method.
-	// The defaults of dynamic evaluation differ between its two methods; `Model.defaults` has all others.
+	// Settings How the session adapts. A setting that is left out has the model's default for the method.
+	// The two methods of dynamic evaluation have different defaults; `Model.defaults` has all
+	// others.
 	Settings *SettingsRequest `json:"settings,omitempty"`
 
-	// ShadowOf Id or name of a session that the new one is to be the shadow of. The session must have all of its text, must be no shadow itself, and has at
-	// most `session_shadows_max` shadows. Left out, the new session is no shadow.
+	// ShadowOf Id or name of the session whose shadow the new session is. That session must have all of
+	// its text, must not be a shadow, and has at most `session_shadows_max` shadows. If left
+	// out, the new session is not a shadow.
 	//
 	//
 	// Example: web-1
 	ShadowOf *string `json:"shadow_of,omitempty"`
 
-	// TTLSeconds The session is deleted when it has not been used for so many seconds. 0, or left out, is never.
+	// TTLSeconds The session is deleted after this many seconds without use. 0 (the default) means never.
 	TTLSeconds *int64 `json:"ttl_seconds,omitempty"`
 }
 
-// Settings The settings in force; `SettingsRequest` describes each. The settings of dynamic evaluation are those
-// of `dynamic-rms` in sessions with this method, and those of `dynamic-sgd` in all other sessions.
+// Settings The settings in force; `SettingsRequest` describes each. The settings of dynamic evaluation
+// are those of `dynamic-rms` in sessions with that method, and those of `dynamic-sgd` in all
+// other sessions.
 type Settings struct {
 	// Method How a session adapts.
 	//
-	// - `static`: not at all: the static model alone, unless `companion` is true. A companion beside it still learns.
-	// - `sparse-meta`: fast weights written by the model's meta-learners after every full chunk. Its settings are `p`, `gammas`, `beta1`, `beta2`.
-	// - `dynamic-sgd`: dynamic evaluation (Krause et al. 2018). The fast weights M, one for every weight of the model, follow the gradient G of
-	//   every full chunk's mean loss (nats) and decay: M = (1 - `decay`) M - `rate` G.
-	// - `dynamic-rms`: dynamic evaluation at each weight's own pace. With r the root mean square of a weight's gradient over training text,
-	//   r̄ its mean over the weight's matrix and R its mean over all weights:
-	//   M = (1 - min(1, `decay` r/R)) M - `rate` G / (r + `floor` r̄). Only for models that come with these statistics.
-	// - `cache`: the slow weights, mixed with a continuous cache (Grave et al. 2016) of the hidden states of the last `cache_size` tokens: with a
-	//   share of `lambda` a token is as probable as it followed states h_i like the present one h, these weighted by
-	//   exp(`theta` h·h_i / sqrt(d_model)). There are no fast weights, and no updates of them.
-	// - `counts`: no network and no weights. With a companion the session predicts by counts of its own text; without one every byte costs 8 bits.
-	//   Lines are rated as with every other method. A request with this method and no model gets the model `counts`, which has no other method.
+	// - `static`: not at all. The static model alone, unless `companion` is true; the companion
+	//   still learns.
+	// - `sparse-meta`: the model's meta-learners update the fast weights after every full chunk.
+	//   Settings: `p`, `gammas`, `beta1`, `beta2`.
+	// - `dynamic-sgd`: dynamic evaluation (Krause et al. 2018). The fast weights M, one for every
+	//   weight of the model, follow the gradient G of every full chunk's mean loss (nats) and
+	//   decay: M = (1 - `decay`) M - `rate` G.
+	// - `dynamic-rms`: dynamic evaluation with RMS scaling. r is the root mean square of a
+	//   weight's gradient over training text, r̄ the mean of r over the weight's matrix, and R the
+	//   mean over all weights: M = (1 - min(1, `decay` r/R)) M - `rate` G / (r + `floor` r̄). Only
+	//   for models that contain these statistics.
+	// - `cache`: the slow weights, mixed with a continuous cache (Grave et al. 2016) of the hidden
+	//   states of the last `cache_size` tokens. With weight `lambda`, a token's probability is how
+	//   often it followed the cached states h_i, weighted by their similarity to the present state
+	//   h: exp(`theta` h·h_i / sqrt(d_model)). There are no fast weights.
+	// - `counts`: no network and no weights. With a companion the session predicts from counts of
+	//   its own text; without one every byte costs 8 bits. Lines are rated as with every other
+	//   method. A request with this method and no model gets the model `counts`, which has no
+	//   other method.
 	//
-	// The settings of other methods than the session's have to be within their limits, are reported, and have no effect.
+	// Settings of other methods must be within their limits. They are reported and have no effect.
 	Method          Method    `json:"method"`
 	Chunk           int       `json:"chunk"`
 	P               float64   `json:"p"`
@@ -2304,8 +2353,9 @@ type Settings struct {
 	Baseline        bool      `json:"baseline"`
 }
 
-// SettingsRequest How the session is to adapt. A setting that is left out has the model's default for the method.
-// The defaults of dynamic evaluation differ between its two methods; `Model.defaults` has all others.
+// SettingsRequest How the session adapts. A setting that is left out has the model's default for the method.
+// The two methods of dynamic evaluation have different defaults; `Model.defaults` has all
+// others.
 type SettingsRequest struct {
 	// Baseline Whether every chunk is scored with the static model too. The static model is the slow weights alone, without companion. To score with it costs the time of scoring once more from the first layer on that adapts, and less where the companion mixes it in anyway.
 	Baseline *bool `json:"baseline,omitempty"`
@@ -2345,20 +2395,27 @@ type SettingsRequest struct {
 
 	// Method How a session adapts.
 	//
-	// - `static`: not at all: the static model alone, unless `companion` is true. A companion beside it still learns.
-	// - `sparse-meta`: fast weights written by the model's meta-learners after every full chunk. Its settings are `p`, `gammas`, `beta1`, `beta2`.
-	// - `dynamic-sgd`: dynamic evaluation (Krause et al. 2018). The fast weights M, one for every weight of the model, follow the gradient G of
-	//   every full chunk's mean loss (nats) and decay: M = (1 - `decay`) M - `rate` G.
-	// - `dynamic-rms`: dynamic evaluation at each weight's own pace. With r the root mean square of a weight's gradient over training text,
-	//   r̄ its mean over the weight's matrix and R its mean over all weights:
-	//   M = (1 - min(1, `decay` r/R)) M - `rate` G / (r + `floor` r̄). Only for models that come with these statistics.
-	// - `cache`: the slow weights, mixed with a continuous cache (Grave et al. 2016) of the hidden states of the last `cache_size` tokens: with a
-	//   share of `lambda` a token is as probable as it followed states h_i like the present one h, these weighted by
-	//   exp(`theta` h·h_i / sqrt(d_model)). There are no fast weights, and no updates of them.
-	// - `counts`: no network and no weights. With a companion the session predicts by counts of its own text; without one every byte costs 8 bits.
-	//   Lines are rated as with every other method. A request with this method and no model gets the model `counts`, which has no other method.
+	// - `static`: not at all. The static model alone, unless `companion` is true; the companion
+	//   still learns.
+	// - `sparse-meta`: the model's meta-learners update the fast weights after every full chunk.
+	//   Settings: `p`, `gammas`, `beta1`, `beta2`.
+	// - `dynamic-sgd`: dynamic evaluation (Krause et al. 2018). The fast weights M, one for every
+	//   weight of the model, follow the gradient G of every full chunk's mean loss (nats) and
+	//   decay: M = (1 - `decay`) M - `rate` G.
+	// - `dynamic-rms`: dynamic evaluation with RMS scaling. r is the root mean square of a
+	//   weight's gradient over training text, r̄ the mean of r over the weight's matrix, and R the
+	//   mean over all weights: M = (1 - min(1, `decay` r/R)) M - `rate` G / (r + `floor` r̄). Only
+	//   for models that contain these statistics.
+	// - `cache`: the slow weights, mixed with a continuous cache (Grave et al. 2016) of the hidden
+	//   states of the last `cache_size` tokens. With weight `lambda`, a token's probability is how
+	//   often it followed the cached states h_i, weighted by their similarity to the present state
+	//   h: exp(`theta` h·h_i / sqrt(d_model)). There are no fast weights.
+	// - `counts`: no network and no weights. With a companion the session predicts from counts of
+	//   its own text; without one every byte costs 8 bits. Lines are rated as with every other
+	//   method. A request with this method and no model gets the model `counts`, which has no
+	//   other method.
 	//
-	// The settings of other methods than the session's have to be within their limits, are reported, and have no effect.
+	// Settings of other methods must be within their limits. They are reported and have no effect.
 	Method *Method `json:"method,omitempty"`
 
 	// P Of `sparse-meta`: the probability that an update writes one entry of the fast weights. At 0 the session scores as with the method `static` and the same `companion`.
@@ -2374,115 +2431,126 @@ type SettingsRequest struct {
 	Theta *float32 `json:"theta,omitempty"`
 }
 
-// Shadow What there is between a session and a shadow of it. In `shadows` of the session `id`, `name` and `model` are those of the shadow, and in
-// `shadow_of` of the shadow those of the session.
+// Shadow The relation of a session and its shadow. In a session's `shadows`, `id`, `name` and `model`
+// are those of the shadow; in a shadow's `shadow_of`, those of the session.
 type Shadow struct {
-	// BehindBytes Bytes of the session's text that the shadow has not been fed yet.
+	// BehindBytes Bytes of the session's text that the shadow has not read yet.
 	BehindBytes int64 `json:"behind_bytes"`
 
-	// Compared The totals of a session and its shadow at the same offset, the last one where both are known. Bits per byte compare, whatever the models: of
-	// a model of words they are those of the words that its vocabulary has. Absent as long as there is no such offset.
+	// Compared The totals of a session and its shadow at the last offset where both are known; absent if
+	// there is no such offset. Bits per byte can be compared between any models. For a model of
+	// words they cover only the words of its vocabulary.
 	Compared *Comparison `json:"compared,omitempty"`
 
-	// Error Why the shadow does not go on; it is tried again. Absent if it does, or has come to the end.
+	// Error Why the shadow does not advance; the server retries. Absent if the shadow advances or has read all text.
 	Error *string `json:"error,omitempty"`
 
-	// ID Of the other session.
+	// ID The other session's id.
 	ID string `json:"id"`
 
-	// Model Id of the model that the other session runs on. Absent if that is not known.
+	// Model Id of the other session's model. Absent if unknown.
 	Model *string `json:"model,omitempty"`
 
-	// Name Of the other session. Absent if it has none.
+	// Name The other session's name. Absent if it has none.
 	Name *string `json:"name,omitempty"`
 
-	// Offset How far the shadow has come: its `offset`.
+	// Offset The shadow's `offset`.
 	Offset int64 `json:"offset"`
 }
 
-// StartEvent Where a session is when somebody begins to watch it. The events that follow are about what comes after.
+// StartEvent The session's position when a client begins to watch it. Later events are about later text.
 type StartEvent struct {
-	// Type Tells this event from others.
+	// Type Distinguishes this event from others.
 	Type StartEventType `json:"type"`
 
 	// Offset The session's offset, in bytes.
 	Offset int64 `json:"offset"`
 
-	// Step Updates of the fast weights made so far.
+	// Step Updates of the fast weights so far.
 	Step uint64 `json:"step"`
 
-	// PendingBytes Bytes at the end of the text that have no bits yet, of a word that has not ended. Only of a model of words.
+	// PendingBytes Bytes at the end of the text that belong to an unfinished word and have no bits yet. Only for a model of words.
 	PendingBytes *int64 `json:"pending_bytes,omitempty"`
 
-	// LinesFrom The offset from which on the session has lines. Absent if it has none.
+	// LinesFrom The offset from which the session has lines. Absent if it has none.
 	LinesFrom *int64 `json:"lines_from,omitempty"`
 
-	// Totals An amount of text, and its information.
+	// Totals An amount of text and its bits.
 	Totals Measures `json:"totals"`
 }
 
-// StartEventType Tells this event from others.
+// StartEventType Distinguishes this event from others.
 type StartEventType string
 
-// StopString A text before which a completion ends; an empty one ends nothing.
+// StopString A completion ends before this text. Empty strings are ignored.
 type StopString = string
 
-// SuggestRequest What was typed, and what suggestions are wanted.
+// SuggestRequest The typed text, and which suggestions to make.
 type SuggestRequest struct {
-	// MinProbability The least probability of a candidate. From 0.5 on there is at most one text to look for, which is quick.
+	// MinProbability Minimum probability of a candidate. From 0.5 on there is at most one candidate, and the search is fast.
 	MinProbability *float64 `json:"min_probability,omitempty"`
 
-	// N Candidates, at most: none that would add less than 0.01 keystrokes to what the others save on average.
+	// N Maximum number of candidates. Candidates that would save less than 0.01 more keystrokes on average are left out.
 	N *int `json:"n,omitempty"`
 
-	// Refused Texts behind the cursor that are offered no more, because they were offered at an earlier key and the writer typed past them: of an offer `ith` behind
-	// `w`, what is left behind `wi` is `th`. Of `word` and `word+` they are words, else beginnings of texts. The probabilities of the others grow by theirs.
+	// Refused Texts not to offer again, because they were offered at an earlier key and the writer
+	// typed past them. They are texts after the cursor: of an offer `ith` after `w`, `th` is
+	// left after `wi`. For `word` and `word+` they are words, otherwise beginnings of texts.
+	// The probabilities of the others rise accordingly.
 	Refused []string `json:"refused,omitempty"`
 
-	// Suffix Text behind the cursor. The candidates are then those of ten, or of `n` if that is more, that cost least together with the first 32 bytes of the
-	// suffix behind them, the cheapest first. The ranking comes on top of `within_ms`.
+	// Suffix Text after the cursor. Ten candidates (or `n` if more) are then ranked by their cost
+	// together with the first 32 bytes of the suffix, the cheapest first. Ranking takes time
+	// in addition to `within_ms`.
 	Suffix *string `json:"suffix,omitempty"`
 
-	// Typed What stands behind the session's text and before the cursor; at most 1,024 bytes.
+	// Typed The text after the session's text and before the cursor, at most 1,024 bytes.
 	Typed *string `json:"typed,omitempty"`
 
-	// Unit Where candidates end: `word`, at the end of a word, the present one or the next behind one separator; `word+`, of a word behind up to ten
-	// separators; `line`, anywhere within the line; `free`, anywhere; `auto`, `free` where free ends would have saved more than words in the last two
-	// thousand bytes of the text, as in code and logs, and `word+` elsewhere.
+	// Unit Where candidates end. `word`: at the end of the current word, or of the next word after
+	// one separator. `word+`: of a word after up to ten separators. `line`: anywhere within
+	// the line. `free`: anywhere. `auto`: as `free` if free ends would have saved more than
+	// words in the last two thousand bytes of the text, as in code and logs; otherwise as
+	// `word+`.
 	Unit *SuggestRequestUnit `json:"unit,omitempty"`
 
-	// WithinMs The search ends after so many milliseconds with the best that it has found; 0, after a fixed number of steps, so that the answer does not depend on
-	// the machine. The time begins when the request has the session's state and a worker: the waits for both come on top. One step is always made.
+	// WithinMs Time for the search in milliseconds; the best candidates found so far are returned. 0
+	// means a fixed number of steps, so that the answer does not depend on the machine. The
+	// time begins when the request has the session's state and a worker; waits for both are
+	// extra. At least one step is made.
 	WithinMs *int `json:"within_ms,omitempty"`
 }
 
-// SuggestRequestUnit Where candidates end: `word`, at the end of a word, the present one or the next behind one separator; `word+`, of a word behind up to ten
-// separators; `line`, anywhere within the line; `free`, anywhere; `auto`, `free` where free ends would have saved more than words in the last two
-// thousand bytes of the text, as in code and logs, and `word+` elsewhere.
+// SuggestRequestUnit Where candidates end. `word`: at the end of the current word, or of the next word after
+// one separator. `word+`: of a word after up to ten separators. `line`: anywhere within
+// the line. `free`: anywhere. `auto`: as `free` if free ends would have saved more than
+// words in the last two thousand bytes of the text, as in code and logs; otherwise as
+// `word+`.
 type SuggestRequestUnit string
 
 // SuggestedText A text that may come next.
 type SuggestedText struct {
-	// Probability The probability that the text comes next; of a word, that it also ends there.
+	// Probability The probability that the text comes next; for a word, that it also ends there.
 	Probability float64 `json:"probability"`
 
-	// Saves The keystrokes that the text saves where it is right.
+	// Saves Keystrokes that the text saves if it is right.
 	Saves float64 `json:"saves"`
 
-	// Separator Of a word, the likeliest character behind it. Whoever accepts the word may be given it, until another one is typed.
+	// Separator For a word, the likeliest character after it. An editor may insert it with the word, and replace it when another is typed.
 	Separator *string `json:"separator,omitempty"`
 
-	// Text What is inserted at the cursor.
+	// Text The text to insert at the cursor.
 	Text string `json:"text"`
 }
 
-// Suggestions What may come next.
+// Suggestions Texts that may come next.
 type Suggestions struct {
-	// Candidates The text that saves most on average comes first, then what saves most beside those before it.
+	// Candidates The text that saves most on average comes first; each later one adds most to those before it.
 	Candidates []SuggestedText `json:"candidates"`
 
-	// Complete Whether the search made all its steps. It does not if within_ms was over, or if as many requests waited for a worker as there are workers: then the
-	// network ranked in one call what counts of the session's text proposed.
+	// Complete Whether the search made all its steps. It stops early when `within_ms` is over. If at
+	// least as many requests wait for a worker as there are workers, there is no search: the
+	// network ranks proposals from counts in one call.
 	Complete bool `json:"complete"`
 
 	// ElapsedMs Time from the request's start to its end.
@@ -2491,70 +2559,70 @@ type Suggestions struct {
 	// Offset The session's offset.
 	Offset int64 `json:"offset"`
 
-	// Rows Prefixes that the network has read for this answer.
+	// Rows Number of prefixes that the network read for this answer.
 	Rows int `json:"rows"`
 }
 
-// SummaryEvent What the whole request did. Totals are the session's, after the request.
+// SummaryEvent The result of the whole request. Totals are the session's after the request.
 type SummaryEvent struct {
-	// Type Tells this event from others.
+	// Type Distinguishes this event from others.
 	Type SummaryEventType `json:"type"`
 
-	// Offset The session's offset after the request: the place of the next byte.
+	// Offset The session's offset after the request: the position of the next byte.
 	Offset int64 `json:"offset"`
 
-	// Bytes Bytes of text that the request has fed or scored; of a model of words, those of the tokens that were scored.
+	// Bytes Bytes of text that the request has fed or scored; for a model of words, the bytes of the scored tokens.
 	Bytes int64 `json:"bytes"`
 
-	// Chars The same in characters of UTF-8 that begin in them.
+	// Chars UTF-8 characters that begin in these bytes.
 	Chars int64 `json:"chars"`
 
-	// Tokens The same in tokens.
+	// Tokens Length of the text in tokens.
 	Tokens int64 `json:"tokens"`
 
-	// Bits What that text cost: the sum over its tokens of -log2 of their probability.
+	// Bits Cost of the text: the sum of -log2 of its tokens' probabilities.
 	Bits float64 `json:"bits"`
 
-	// BitsPerByte (bits - unknown_bits)/(bytes - unknown_bytes). Only of a model of words; absent when all words are unknown.
+	// BitsPerByte (bits - unknown_bits)/(bytes - unknown_bytes). Only for a model of words; absent if all words are unknown.
 	BitsPerByte *float64 `json:"bits_per_byte,omitempty"`
 
-	// BPC bits/chars. Absent when there are no characters, and of a model of words.
+	// BPC bits/chars. Absent without characters, and for a model of words.
 	BPC *float64 `json:"bpc,omitempty"`
 
-	// Perplexity 2^(bits/tokens), at most the largest finite double. Absent when there are no tokens.
+	// Perplexity 2^(bits/tokens), at most the largest finite double. Absent without tokens.
 	Perplexity *float64 `json:"perplexity,omitempty"`
 
-	// Unknown Tokens that stand for words that the vocabulary does not have. Only of a model of words.
+	// Unknown Tokens of words that are not in the vocabulary. Only for a model of words.
 	Unknown *int64 `json:"unknown,omitempty"`
 
-	// UnknownBits What these tokens have of `bits`. Only of a model of words.
+	// UnknownBits Bits of these tokens. Only for a model of words.
 	UnknownBits *float64 `json:"unknown_bits,omitempty"`
 
-	// UnknownBytes What these tokens have of `bytes`. Only of a model of words.
+	// UnknownBytes Bytes of these tokens. Only for a model of words.
 	UnknownBytes *int64 `json:"unknown_bytes,omitempty"`
 
 	// BaselineBits Bits under the static model. Only if the session keeps a baseline.
 	BaselineBits *float64 `json:"baseline_bits,omitempty"`
 
-	// BaselineBPC baseline_bits/chars. Absent when there are no characters or no baseline, and of a model of words.
+	// BaselineBPC baseline_bits/chars. Absent without characters or baseline, and for a model of words.
 	BaselineBPC *float64 `json:"baseline_bpc,omitempty"`
 
-	// BaselinePerplexity 2^(baseline_bits/tokens), at most the largest finite double. Only of a model of words; absent when there are no tokens or no baseline.
+	// BaselinePerplexity 2^(baseline_bits/tokens), at most the largest finite double. Only for a model of words; absent without tokens or baseline.
 	BaselinePerplexity *float64 `json:"baseline_perplexity,omitempty"`
 
-	// NetworkBits Bits without the session's companion, under the network as it has adapted. Only if the session has one.
+	// NetworkBits Bits under the adapted network without the companion. Only if the session has a companion.
 	NetworkBits *float64 `json:"network_bits,omitempty"`
 
 	// Chunks Number of `chunk` events of this request, sent or not.
 	Chunks int64 `json:"chunks"`
 
-	// PendingBytes Bytes at the end of the text that belong to a word that has not ended: they are accepted, and have no bits yet. Only of a model of words.
+	// PendingBytes Bytes at the end of the text that belong to an unfinished word: accepted, but without bits yet. Only for a model of words.
 	PendingBytes *int64 `json:"pending_bytes,omitempty"`
 
-	// Updates Updates of the fast weights made by the session so far.
+	// Updates Updates of the session's fast weights so far.
 	Updates uint64 `json:"updates"`
 
-	// Totals An amount of text, and its information.
+	// Totals An amount of text and its bits.
 	Totals Measures `json:"totals"`
 
 	// ElapsedMs Time from the request's start to its end.
@@ -2563,17 +2631,17 @@ type SummaryEvent struct {
 	// Lines The lines, the oldest first. Only with `unit=line`, in an answer that is not streamed.
 	Lines []LineEvent `json:"lines,omitempty"`
 
-	// LinesLeftOut Number of lines, the last ones, that the answer has no room for. Absent if there is none.
+	// LinesLeftOut Number of lines left out at the end, because the answer has no room for them. Absent if 0.
 	LinesLeftOut *int64 `json:"lines_left_out,omitempty"`
 
-	// Divergences Number of these with `diverged`. Absent if 0.
+	// Divergences Number of `chunk` events with `diverged`. Absent if 0.
 	Divergences *int64 `json:"divergences,omitempty"`
 
-	// Duplicate True if the session had the whole delivery before, and nothing was fed; else absent.
+	// Duplicate True if the session already had the whole delivery and nothing was fed; absent otherwise.
 	Duplicate *bool `json:"duplicate,omitempty"`
 }
 
-// SummaryEventType Tells this event from others.
+// SummaryEventType Distinguishes this event from others.
 type SummaryEventType string
 
 // TGIAnswer The text.
@@ -2582,36 +2650,36 @@ type TGIAnswer struct {
 	GeneratedText string `json:"generated_text"`
 }
 
-// TGIRequest A text to be continued, or with markers in it, to be filled.
+// TGIRequest A text to continue, or with markers, a place to fill.
 type TGIRequest struct {
 	// Inputs The text.
 	Inputs string `json:"inputs"`
 
-	// Parameters Fields that are not listed make no difference.
+	// Parameters Fields that are not listed have no effect.
 	Parameters *TGIParameters `json:"parameters,omitempty"`
 }
 
-// TGIParameters Fields that are not listed make no difference.
+// TGIParameters Fields that are not listed have no effect.
 type TGIParameters struct {
 	// DoSample If false, the temperature is 0.
 	DoSample *bool `json:"do_sample,omitempty"`
 
-	// MaxNewTokens The most tokens that are sampled.
+	// MaxNewTokens Maximum number of sampled tokens.
 	MaxNewTokens *int `json:"max_new_tokens,omitempty"`
 
-	// ReturnFullText The answer begins with the text.
+	// ReturnFullText Whether the answer begins with the prompt.
 	ReturnFullText *bool `json:"return_full_text,omitempty"`
 
 	// Seed Seed of the sampling.
 	Seed *uint64 `json:"seed,omitempty"`
 
-	// Stop The text ends before the first occurrence of any of these; empty ones are none, and only the first 32 count.
+	// Stop The text ends before the first occurrence of any of these. Empty strings are ignored; only the first 32 count.
 	Stop *EditorStop `json:"stop,omitempty"`
 
-	// StopTokens The text ends before the first occurrence of any of these; empty ones are none, and only the first 32 count.
+	// StopTokens The text ends before the first occurrence of any of these. Empty strings are ignored; only the first 32 count.
 	StopTokens *EditorStop `json:"stop_tokens,omitempty"`
 
-	// Temperature The number that the logits are divided by.
+	// Temperature Divides the logits.
 	Temperature *float64 `json:"temperature,omitempty"`
 
 	// TopP As in an `OpenAICompletionRequest`.
@@ -2620,7 +2688,7 @@ type TGIParameters struct {
 
 // TabbyAnswer The text.
 type TabbyAnswer struct {
-	// Choices The one text.
+	// Choices The only text.
 	Choices []TabbyChoice `json:"choices"`
 
 	// ID `cmpl-` and the request's id.
@@ -2635,9 +2703,9 @@ type TabbyChoice struct {
 	Text string `json:"text"`
 }
 
-// TabbyHealth What the agents show of the server.
+// TabbyHealth What Tabby's agents show about the server.
 type TabbyHealth struct {
-	// Arch Empty: the server does not tell what it runs on.
+	// Arch Empty: the server does not report its machine.
 	Arch string `json:"arch"`
 
 	// CPUCount Always 0.
@@ -2652,11 +2720,11 @@ type TabbyHealth struct {
 	// Model Id of the default model.
 	Model string `json:"model"`
 
-	// Version Empty texts.
+	// Version All texts are empty.
 	Version TabbyVersion `json:"version"`
 }
 
-// TabbyVersion Empty texts.
+// TabbyVersion All texts are empty.
 type TabbyVersion struct {
 	BuildDate      string `json:"build_date"`
 	BuildTimestamp string `json:"build_timestamp"`
@@ -2664,7 +2732,7 @@ type TabbyVersion struct {
 	GitSha         string `json:"git_sha"`
 }
 
-// TabbyRequest A text with a place to be filled. Fields that are not listed make no difference.
+// TabbyRequest A text with a place to fill. Fields that are not listed have no effect.
 type TabbyRequest struct {
 	// DebugOptions For tests of clients.
 	DebugOptions *TabbyDebugOptions `json:"debug_options,omitempty"`
@@ -2675,164 +2743,167 @@ type TabbyRequest struct {
 	// Segments The text.
 	Segments *TabbySegments `json:"segments,omitempty"`
 
-	// Temperature The number that the logits are divided by.
+	// Temperature Divides the logits.
 	Temperature *float64 `json:"temperature,omitempty"`
 }
 
 // TabbyDebugOptions For tests of clients.
 type TabbyDebugOptions struct {
-	// RawPrompt A text to be continued, with markers or without.
+	// RawPrompt A text to continue, with or without markers.
 	RawPrompt *string `json:"raw_prompt,omitempty"`
 }
 
 // TabbySegments The text.
 type TabbySegments struct {
-	// Prefix Text before the place.
+	// Prefix Text before the place to fill.
 	Prefix string `json:"prefix"`
 
-	// Suffix Text behind it.
+	// Suffix Text after the place to fill.
 	Suffix *string `json:"suffix,omitempty"`
 }
 
-// TextScore What a text has cost by itself.
+// TextScore The score of one text.
 type TextScore struct {
-	// Type Tells this event from others.
+	// Type Distinguishes this event from others.
 	Type TextScoreType `json:"type"`
 
-	// Index Place of the text in the request, from 0.
+	// Index Index of the text in the request, from 0.
 	Index int32 `json:"index"`
 
-	// Score An amount of text, and its information.
+	// Score An amount of text and its bits.
 	Score Measures `json:"score"`
 
-	// PendingBytes Bytes at the end of the text that belong to a word that has not ended: they have no bits. Only of a model of words.
+	// PendingBytes Bytes at the end of the text that belong to an unfinished word and have no bits. Only for a model of words.
 	PendingBytes *int64 `json:"pending_bytes,omitempty"`
 
-	// NetworkBits Bits without the companion, under the network as it has adapted. Only if there is a companion.
+	// NetworkBits Bits under the adapted network without the companion. Only if there is a companion.
 	NetworkBits *float64 `json:"network_bits,omitempty"`
 
-	// Updates Updates of the fast weights that the text has caused.
+	// Updates Updates of the fast weights by this text.
 	Updates uint64 `json:"updates"`
 
-	// Divergences How often the fast weights diverged, and were reset. Absent if 0.
+	// Divergences How often the fast weights diverged and were reset. Absent if 0.
 	Divergences *int64 `json:"divergences,omitempty"`
 
-	// ElapsedMs Time that the text has taken.
+	// ElapsedMs Time for this text.
 	ElapsedMs float64 `json:"elapsed_ms"`
 }
 
-// TextScoreType Tells this event from others.
+// TextScoreType Distinguishes this event from others.
 type TextScoreType string
 
-// TokenID A token of the model, below its `vocab_size`: of a model of bytes the value of a byte.
+// TokenID A token of the model, less than its `vocab_size`. For a model of bytes, the value of a byte.
 type TokenID = int32
 
 // TokenList A text as tokens.
 type TokenList = []TokenID
 
-// TokenLogprob A token that the text could have gone on with.
+// TokenLogprob A token that could have come next.
 type TokenLogprob struct {
 	// Logprob Natural log-probability of the token under the full distribution.
 	Logprob float64 `json:"logprob"`
 
-	// Text How the token would be written here. Only of a model of words.
+	// Text The token as it would be written here. Only for a model of words.
 	Text *string `json:"text,omitempty"`
 
-	// Token A token of the model, below its `vocab_size`: of a model of bytes the value of a byte.
+	// Token A token of the model, less than its `vocab_size`. For a model of bytes, the value of a byte.
 	Token TokenID `json:"token"`
 }
 
-// TokenizeRequest A text to be made tokens of.
+// TokenizeRequest A text to convert to tokens.
 type TokenizeRequest struct {
-	// AddSpecialTokens Makes no difference: no token is added to those of the text.
+	// AddSpecialTokens Has no effect: no token is added to the text's own.
 	AddSpecialTokens *bool `json:"add_special_tokens,omitempty"`
 
-	// Model Id of the model that is served, or its name.
+	// Model Id or name of the model.
 	Model *string `json:"model,omitempty"`
 
 	// Prompt The text.
 	Prompt string `json:"prompt"`
 }
 
-// TokenizerInfo What evaluation harnesses ask of a tokenizer.
+// TokenizerInfo A tokenizer, as evaluation harnesses expect it.
 type TokenizerInfo struct {
-	// TokenizerClass Its name.
+	// TokenizerClass The tokenizer's name.
 	TokenizerClass string `json:"tokenizer_class"`
 
-	// VocabSize How many tokens there are.
+	// VocabSize Number of tokens in the vocabulary.
 	VocabSize int32 `json:"vocab_size"`
 
-	// BosToken The token after which the first token of a text is predicted: the end of a line.
+	// BosToken The token before the first token of a text: the end of a line.
 	BosToken string `json:"bos_token"`
 
-	// EosToken A byte that ends no text: the model knows no end of a text, and goes on until `max_tokens`.
+	// EosToken A byte that does not end a text: the model has no end of text, and continues until `max_tokens`.
 	EosToken string `json:"eos_token"`
 
-	// ModelMaxLength The most tokens of a prompt of a completion.
+	// ModelMaxLength Maximum number of tokens of a prompt.
 	ModelMaxLength int64 `json:"model_max_length"`
 }
 
 // Tokens The tokens of a text.
 type Tokens struct {
-	// Count How many there are.
+	// Count Number of tokens.
 	Count int64 `json:"count"`
 
-	// MaxModelLen The most tokens of a prompt of a completion.
+	// MaxModelLen Maximum number of tokens of a prompt.
 	MaxModelLen int64 `json:"max_model_len"`
 
 	// Tokens The tokens, in order.
 	Tokens []TokenID `json:"tokens"`
 }
 
-// Unit What an event reports: the text as it is scored, lines of it, records of several lines, or of the lines those alone at which an incident was opened
-// or closed, has become stranger, has another sample or change, or has twice as many lines, and flagged lines that join one. Incidents that other lines
-// have joined are told with the next line. A score with `unit=incident` reports the first and the last line that end in the text, too.
+// Unit What an event reports: text as it is scored (`chunk`), its lines (`line`), records of
+// several lines (`record`), or only some lines (`incident`). These are lines at which an
+// incident opens, closes, becomes stranger, gets another sample or change, or doubles its
+// number of lines, and flagged lines that join one. Incidents that other lines have joined are
+// reported with the next reported line. A score with `unit=incident` also reports the first
+// and the last line that end in the text.
 type Unit string
 
-// UpdateEvent An update of the fast weights, by what a chunk that is full has taught. There is none in a session of the methods `static` and `cache`, which
-// have no fast weights.
+// UpdateEvent An update of the fast weights from a full chunk. Sessions of the methods `static` and
+// `cache` have no fast weights, and so no updates.
 type UpdateEvent struct {
-	// Type Tells this event from others.
+	// Type Distinguishes this event from others.
 	Type UpdateEventType `json:"type"`
 
-	// Offset Place in the stream of the first byte behind the chunk.
+	// Offset Offset of the first byte after the chunk.
 	Offset int64 `json:"offset"`
 
 	// Step Index of the chunk in the stream.
 	Step uint64 `json:"step"`
 
-	// Updates Updates made so far, this one among them.
+	// Updates Updates so far, including this one.
 	Updates uint64 `json:"updates"`
 
-	// Written Entries of the fast weights that it wrote.
+	// Written Entries of the fast weights that this update wrote.
 	Written int64 `json:"written"`
 
-	// FastRMS Root mean square of the fast weights after it.
+	// FastRMS Root mean square of the fast weights after this update.
 	FastRMS float64 `json:"fast_rms"`
 
 	// Branches The norms of the fast weights, by branch.
 	Branches []BranchNorm `json:"branches"`
 
-	// ElapsedMs Computing time of the update and what belongs to it.
+	// ElapsedMs Computing time of the update.
 	ElapsedMs float64 `json:"elapsed_ms"`
 }
 
-// UpdateEventType Tells this event from others.
+// UpdateEventType Distinguishes this event from others.
 type UpdateEventType string
 
-// Usage How many tokens a completion took.
+// Usage Number of tokens of a completion.
 type Usage struct {
 	// PromptTokens Tokens of the prompt.
 	PromptTokens int64 `json:"prompt_tokens"`
 
-	// CompletionTokens Tokens sampled, those of a stop string included.
+	// CompletionTokens Sampled tokens, including those of a stop string.
 	CompletionTokens int64 `json:"completion_tokens"`
 
-	// TotalTokens Both together.
+	// TotalTokens The sum of both.
 	TotalTokens int64 `json:"total_tokens"`
 }
 
-// Verdict What a user has said of an incident: that incidents like it are not worth showing, or that they always are.
+// Verdict A user's judgment of an incident: similar incidents are not worth showing, or always are.
 type Verdict string
 
 // AcceptEncoding defines model for AcceptEncoding.

@@ -40,11 +40,11 @@ var exchangesOfSessions = []exchange{
 		nil,
 	},
 	{
-		"putSession.made", "There was no session of this name", "PUT /v1/sessions/web-1",
+		"putSession.made", "No session has this name yet", "PUT /v1/sessions/web-1",
 		`{"settings":{"chunk":32},"seed":7,"labels":{"host":"web-1","old":"yes"}}`, nil,
 	},
 	{
-		"putSession.found", "There was one, and it is as the request asks",
+		"putSession.found", "A matching session exists",
 		"PUT /v1/sessions/web-1",
 		`{"settings":{"chunk":32}}`, nil,
 	},
@@ -54,37 +54,37 @@ var exchangesOfSessions = []exchange{
 		nil,
 	},
 	{
-		"patchSession.detached", "A shadow becomes a session of its own",
+		"patchSession.detached", "A shadow becomes an ordinary session",
 		"PATCH /v1/sessions/web-1-next", `{"shadow_of":null}`, nil,
 	},
 	{
-		"patchSession.merged", "One label is changed, and one taken away",
+		"patchSession.merged", "One label changes, one is removed",
 		"PATCH /v1/sessions/web-1",
 		`{"labels":{"host":"web-2","old":null},"ttl_seconds":86400}`, nil,
 	},
 	{
-		"patchSession.renamed", "A session gets another name", "PATCH /v1/sessions/web-1-next",
+		"patchSession.renamed", "A session is renamed", "PATCH /v1/sessions/web-1-next",
 		`{"name":"web-2"}`, nil,
 	},
 }
 
 var exchangesOfText = []exchange{
 	{
-		"score.summary", "A text, fed at an offset, and its summary",
+		"score.summary", "Text fed at an offset, with its summary",
 		"POST /v1/sessions/web-1/score?offset=0", someLines, nil,
 	},
 	{
-		"score.events", "A chunk and a part of one, as they are scored",
+		"score.events", "One chunk and a part of the next, as events",
 		"POST /v1/sessions/web-1/score", "GET /index.html 200\nGET /about",
 		[]string{"Accept", contract.MediaEventStream},
 	},
 	{
-		"score.lines", "Lines, with what each byte cost; nothing is learnt",
+		"score.lines", "Lines with the cost of each byte; nothing is learned",
 		"POST /v1/sessions/web-1/score?unit=line&tokens=true&learn=false",
 		".html 200\nrm -rf /\n", []string{"Accept", contract.MediaNDJSON},
 	},
 	{
-		"score.line", "A line in an answer that is not streamed",
+		"score.line", "One line, not streamed",
 		"POST /v1/sessions/web-1/score?unit=line&wait=10s", ".html 200\nGET /index.html 200\n",
 		[]string{"Content-Type", contract.MediaOctetStream},
 	},
@@ -93,7 +93,7 @@ var exchangesOfText = []exchange{
 		`{"text":"GET /logo.png 404\n"}`, nil,
 	},
 	{
-		"score.records", "Records of a log shipper, as lines",
+		"score.records", "A log shipper's records as lines",
 		"POST /v1/sessions/web-1/score?unit=line&field=method,path,status&learn=false",
 		`{"method":"GET","path":"/a","status":200}` + "\n" +
 			`{"method":"GET","path":"/b","status":404}` + "\n",
@@ -105,7 +105,7 @@ var exchangesOfText = []exchange{
 		[]string{"Accept", contract.MediaEventStream},
 	},
 	{
-		"scoreTexts.two", "Two texts, each by itself, by the static model", "POST /v1/score",
+		"scoreTexts.two", "Two independent texts and the static model", "POST /v1/score",
 		`{"texts":["the cat sat","the cat sat on the mat"],"settings":{"method":"static"}}`, nil,
 	},
 	{
@@ -114,20 +114,20 @@ var exchangesOfText = []exchange{
 		nil,
 	},
 	{
-		"complete.streamed", "The same, while it grows", "POST /v1/sessions/web-1/complete",
+		"complete.streamed", "The same text as a stream", "POST /v1/sessions/web-1/complete",
 		`{"prompt":"GET /","max_tokens":4,"temperature":0,"seed":1,"stream":true}`, nil,
 	},
 	{
-		"suggest.line", "What may be typed next", "POST /v1/sessions/web-1/suggest",
+		"suggest.line", "Suggestions for a line", "POST /v1/sessions/web-1/suggest",
 		`{"typed":"GET /","n":2}`, nil,
 	},
 	{
-		"watchSession.chunks", "A text that another request feeds, and the update that follows",
+		"watchSession.chunks", "Text from another request, and its update",
 		"GET /v1/sessions/web-1/events?updates=true", "",
 		[]string{"Accept", contract.MediaEventStream},
 	},
 	{
-		"watchSession.lines", "The lines of such a text", "GET /v1/sessions/web-1/events?unit=line",
+		"watchSession.lines", "That text by lines", "GET /v1/sessions/web-1/events?unit=line",
 		"",
 		[]string{"Accept", contract.MediaNDJSON},
 	},
@@ -137,58 +137,58 @@ var exchangesOfText = []exchange{
 		"", nil,
 	},
 	{
-		"getScores.two", "All of the text, in two parts", "GET /v1/sessions/web-1/scores?points=2",
+		"getScores.two", "The whole text in two parts", "GET /v1/sessions/web-1/scores?points=2",
 		"",
 		nil,
 	},
-	{"listIncidents.all", "The incidents of its lines", "GET /v1/sessions/web-1/incidents", "",
+	{"listIncidents.all", "The session's incidents", "GET /v1/sessions/web-1/incidents", "",
 		nil},
 	{
-		"giveFeedback.back", "A verdict on an incident is taken back",
+		"giveFeedback.back", "A verdict is removed",
 		"POST /v1/sessions/web-1/feedback", `{"incident":12}`, nil,
 	},
-	{"getSession.used", "A session that was fed", "GET /v1/sessions/web-1", "", nil},
+	{"getSession.used", "A session with text", "GET /v1/sessions/web-1", "", nil},
 	{
-		"listSessions.page", "The first page of one session", "GET /v1/sessions?limit=1&label=host",
+		"listSessions.page", "A page with one session", "GET /v1/sessions?limit=1&label=host",
 		"", nil,
 	},
 }
 
 var exchangesOfCopies = []exchange{
 	{
-		"forkSession.early", "A fork at an offset, with a name", "POST /v1/sessions/web-1/fork",
+		"forkSession.early", "A named fork at an offset", "POST /v1/sessions/web-1/fork",
 		`{"at_offset":20,"name":"branch","labels":{"branch":"b"}}`, nil,
 	},
 	{"getSnapshot.file", aFile, "GET /v1/sessions/web-1/snapshot", "", nil},
 	{
-		"importSession.file", "The file of the export above, with a name",
+		"importSession.file", "The exported file, with a name",
 		"POST /v1/sessions/import?name=copy", "{export}",
 		[]string{"Content-Type", contract.MediaTar},
 	},
 	{
-		"importSession.bytes", "The same file as bytes of any kind", "POST /v1/sessions/import",
+		"importSession.bytes", "The exported file as raw bytes", "POST /v1/sessions/import",
 		"{export}", []string{"Content-Type", contract.MediaOctetStream},
 	},
-	{"deleteSession.gone", "The session is no more", "DELETE /v1/sessions/branch", "", nil},
+	{"deleteSession.gone", "The session is deleted", "DELETE /v1/sessions/branch", "", nil},
 }
 
 var exchangesOfOpenAI = []exchange{
-	{"listModels.one", "The one model", "GET /v1/models", "", nil},
-	{"getModel.byName", "A model by its name", "GET /v1/models/lmserve-default", "", nil},
+	{"listModels.one", "The only model", "GET /v1/models", "", nil},
+	{"getModel.byName", "A model found by name", "GET /v1/models/lmserve-default", "", nil},
 	{
-		"createCompletion.session", "From the model as a session has adapted it",
+		"createCompletion.session", "Continue a session",
 		"POST /v1/completions",
 		`{"model":"lmserve-default","prompt":"GET /","max_tokens":16,"temperature":0,` +
 			`"stop":["\n"],"seed":1}`,
 		[]string{"X-Session-ID", "web-1"},
 	},
 	{
-		"createCompletion.streamed", "Streamed, with the usage at the end", "POST /v1/completions",
+		"createCompletion.streamed", "A stream, with the usage at the end", "POST /v1/completions",
 		`{"model":"lmserve-default","prompt":"The ship sailed","max_tokens":3,"temperature":0,` +
 			`"seed":1,"stream":true,"stream_options":{"include_usage":true}}`, nil,
 	},
 	{
-		"createCompletion.scored", "A prompt's log-probabilities, and no text",
+		"createCompletion.scored", "Log-probabilities of a prompt, without new text",
 		"POST /v1/completions",
 		`{"model":"lmserve-default","prompt":"INFO","max_tokens":0,"echo":true,"logprobs":1,` +
 			`"seed":1}`, nil,
@@ -200,25 +200,25 @@ var exchangesOfOpenAI = []exchange{
 		[]string{"X-Session-ID", "copy"},
 	},
 	{
-		"createCompletion.suggested", "Suggestions, as an editor asks for them",
+		"createCompletion.suggested", "Suggestions for an editor",
 		"POST /v1/completions",
 		`{"prompt":"GET /","n":2,"suggest":{"unit":"line","min_probability":0.05}}`,
 		[]string{"X-Session-ID", "web-1"},
 	},
 	{"tokenize.text", "A text of five bytes", "POST /tokenize", `{"prompt":"café"}`, nil},
 	{
-		"detokenize.tokens", "The same bytes back", "POST /detokenize",
+		"detokenize.tokens", "The same five bytes", "POST /detokenize",
 		`{"tokens":[99,97,102,195,169]}`, nil,
 	},
 	{"tokenizerInfo.bytes", "A byte is a token", "GET /tokenizer_info", "", nil},
 	{
-		"exportLogs.line", "A record of OpenTelemetry", "POST /v1/logs",
+		"exportLogs.line", "An OpenTelemetry record", "POST /v1/logs",
 		`{"resourceLogs":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"web-1"}}]},` +
 			`"scopeLogs":[{"logRecords":[{"timeUnixNano":"1795795200000000000",` +
 			`"body":{"stringValue":"GET /c 200"}}]}]}]}`, nil,
 	},
 	{
-		"pushLoki.line", "An entry of Loki", "POST /loki/api/v1/push",
+		"pushLoki.line", "A Loki entry", "POST /loki/api/v1/push",
 		`{"streams":[{"stream":{"app":"web-1"},"values":[["1795795200000000000","GET /d 200"]]}]}`,
 		nil,
 	},
@@ -233,11 +233,11 @@ const marked = `<fim_prefix>GET /index.html 200\nGET /about.html 200\nGET /in<fi
 
 var exchangesOfEditors = []exchange{
 	{
-		"fillMiddle.filled", "What stands between two texts", "POST /v1/fim/completions",
+		"fillMiddle.filled", "The text between prefix and suffix", "POST /v1/fim/completions",
 		`{` + middle + `}`, nil,
 	},
 	{
-		"fillMiddle.streamed", "The same, as the one event of a stream", "POST /v1/fim/completions",
+		"fillMiddle.streamed", "The same text as a stream of one event", "POST /v1/fim/completions",
 		`{` + middle + `,"stream":true}`, nil,
 	},
 	{
@@ -253,16 +253,16 @@ var exchangesOfEditors = []exchange{
 		`{"prompt":"` + marked + `","n_predict":24}`, nil,
 	},
 	{
-		"llamaCompletion.streamed", "The same, as the one event of a stream", "POST /completion",
+		"llamaCompletion.streamed", "The same text as a stream of one event", "POST /completion",
 		`{"prompt":"` + marked + `","n_predict":24,"stream":true}`, nil,
 	},
 	{
-		"llamaInfill.filled", "Beside another text", "POST /infill",
+		"llamaInfill.filled", "With another file's text", "POST /infill",
 		`{"input_extra":[{"text":"GET /index.html 200\n"}],"input_prefix":"GET /about.html 200\n",` +
 			`"prompt":"GET /in","input_suffix":" 200\n","n_predict":24}`, nil,
 	},
 	{
-		"llamaInfill.streamed", "As the one event of a stream", "POST /infill",
+		"llamaInfill.streamed", "A stream of one event", "POST /infill",
 		`{"prompt":"GET /index.html 200\nGET /in","input_suffix":" 200\n","n_predict":24,` +
 			`"stream":true}`, nil,
 	},
@@ -270,26 +270,26 @@ var exchangesOfEditors = []exchange{
 
 var exchangesOfTabby = []exchange{
 	{
-		"tabbyComplete.filled", "What stands between two segments", "POST /tabby/v1/completions",
+		"tabbyComplete.filled", "The text between two segments", "POST /tabby/v1/completions",
 		`{"language":"text","segments":{"prefix":"GET /index.html 200\nGET /in",` +
 			`"suffix":" 200\n"},"seed":1}`, nil,
 	},
-	{"tabbyHealth.there", "The server is there", "GET /tabby/v1/health", "", nil},
+	{"tabbyHealth.there", "The server is up", "GET /tabby/v1/health", "", nil},
 }
 
 var exchangesOfTheServer = []exchange{
 	{"backup.whole", aFile, "GET /v1/admin/backup", "", nil},
 	{
-		"backup.rest", "The file from a byte on", "GET /v1/admin/backup", "",
+		"backup.rest", "The rest of the file, from a byte on", "GET /v1/admin/backup", "",
 		[]string{"If-Match", "{etag}", "Range", "bytes=100-"},
 	},
 	{"metrics.beginning", "The beginning", "GET /metrics", "", nil},
 	{
-		"metrics.openmetrics", "The beginning, as OpenMetrics", "GET /metrics", "",
+		"metrics.openmetrics", "The beginning of the OpenMetrics format", "GET /metrics", "",
 		[]string{"Accept", "application/openmetrics-text"},
 	},
 	{"health.alive", "The process is alive", "GET /healthz", "", nil},
-	{"ready.ready", "The server takes new work", "GET /readyz", "", nil},
+	{"ready.ready", "The server accepts new work", "GET /readyz", "", nil},
 	{"home.page", "The beginning of the page", "GET /", "", nil},
 	{"pageStyle.style", "The beginning of the style sheet", "GET /page.css", "", nil},
 	{"pageScript.script", "The beginning of the script", "GET /page.js", "", nil},
@@ -301,31 +301,31 @@ var exchangesOfTheServer = []exchange{
 var exchangesOfWords = []exchange{
 	{"getModel.words", "A model of words", "GET /v1/models/small", "", nil},
 	{
-		"putSession.words", "A session of a model of words", "PUT /v1/sessions/story",
+		"putSession.words", "A session with a model of words", "PUT /v1/sessions/story",
 		`{"seed":7,"settings":{"baseline":true}}`, nil,
 	},
 	{
-		"score.words", "Words, one of which is unknown; the last has not ended",
+		"score.words", "Words: one is unknown, the last unfinished",
 		"POST /v1/sessions/story/score", "The cat sat on the zebra .\nthe do",
 		[]string{"Content-Type", textBody},
 	},
 	{
-		"score.wordEvents", "The rest of that word, and more, with the likeliest words beside each",
+		"score.wordEvents", "The rest of the word and more, with likely words",
 		"POST /v1/sessions/story/score?logprobs=true&top_logprobs=2", "g sat\n",
 		[]string{"Accept", contract.MediaNDJSON},
 	},
-	{"getSession.words", "A session of words", "GET /v1/sessions/story", "", nil},
+	{"getSession.words", "A session with a model of words", "GET /v1/sessions/story", "", nil},
 	{
-		"complete.words", "Words, and the likeliest beside each", "POST /v1/sessions/story/complete",
+		"complete.words", "Sampled words, with likely words", "POST /v1/sessions/story/complete",
 		`{"prompt":"the cat","max_tokens":4,"seed":1,"logprobs":true,"top_logprobs":2}`, nil,
 	},
 	{
-		"complete.static", "The same from the model as it is without adaptation",
+		"complete.static", "The same from the static model",
 		"POST /v1/sessions/story/complete",
 		`{"prompt":"the cat","max_tokens":4,"seed":1,"from":"static"}`, nil,
 	},
 	{
-		"createCompletion.words", "The log-probabilities of words", "POST /v1/completions",
+		"createCompletion.words", "Log-probabilities of words", "POST /v1/completions",
 		`{"model":"small","prompt":"the cat zebra","max_tokens":2,"echo":true,"logprobs":1,"seed":1}`,
 		[]string{"X-Session-ID", "story"},
 	},
@@ -334,7 +334,7 @@ var exchangesOfWords = []exchange{
 		`{"prompt":"the cat\nthe zebra"}`, nil,
 	},
 	{
-		"detokenize.words", "The text of words, in which <unk> stands for the unknown one",
+		"detokenize.words", "The text, with <unk> for the unknown word",
 		"POST /detokenize", `{"tokens":[1,5,0,1,3]}`, nil,
 	},
 	{"tokenizerInfo.words", "A word is a token", "GET /tokenizer_info", "", nil},
@@ -343,20 +343,20 @@ var exchangesOfWords = []exchange{
 // exchangesThatFail get problems in the form of OpenAI's interface.
 var exchangesThatFail = []exchange{
 	{
-		"openai.invalid-field", "A field that is not supported", "POST /v1/completions",
+		"openai.invalid-field", "An unsupported field", "POST /v1/completions",
 		`{"model":"lmserve-default","prompt":"x","best_of":3}`, nil,
 	},
 	{
-		"openai.invalid-parameter", "A parameter that there is not", "POST /v1/completions?n=2",
+		"openai.invalid-parameter", "An unknown parameter", "POST /v1/completions?n=2",
 		`{"model":"lmserve-default","prompt":"x"}`, nil,
 	},
-	{"openai.malformed-body", "A body that is no JSON", "POST /v1/completions", `{"model":`, nil},
+	{"openai.malformed-body", "A body that is not JSON", "POST /v1/completions", `{"model":`, nil},
 	{
-		"openai.model-not-found", "Another model", "POST /v1/completions",
+		"openai.model-not-found", "An unknown model", "POST /v1/completions",
 		`{"model":"gpt-5","prompt":"x"}`, nil,
 	},
 	{
-		"openai.session-not-found", "No such session", "POST /v1/completions",
+		"openai.session-not-found", "An unknown session", "POST /v1/completions",
 		`{"model":"lmserve-default","prompt":"x"}`, []string{"X-Session-ID", "none"},
 	},
 }

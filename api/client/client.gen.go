@@ -226,55 +226,58 @@ type Adapted = api.Adapted
 // BranchNorm The fast weights of one branch, which is a weight of the model.
 type BranchNorm = api.BranchNorm
 
-// ChunkEvent The score of one chunk of the stream, or of a part of it; never of text on both sides of a chunk's border. A chunk that is not full yet is
-// scored as far as the text goes, and the rest of it when there is more. Totals are the session's, this event included.
+// ChunkEvent The score of one chunk of the stream, or of a part of it, but never of text on both sides of
+// a chunk's border. A chunk that is not full yet is scored as far as the text goes, and the
+// rest when more arrives. Totals are the session's, this event included.
 type ChunkEvent = api.ChunkEvent
 
-// ChunkEventType Tells this event from others.
+// ChunkEventType Distinguishes this event from others.
 type ChunkEventType = api.ChunkEventType
 
-// Commit What a completion leaves in the session: nothing, the prompt, or the prompt and the sampled text.
+// Commit What a completion feeds to the session: nothing, the prompt, or the prompt and the sampled text.
 type Commit = api.Commit
 
-// Comparison The totals of a session and its shadow at the same offset, the last one where both are known. Bits per byte compare, whatever the models: of
-// a model of words they are those of the words that its vocabulary has. Absent as long as there is no such offset.
+// Comparison The totals of a session and its shadow at the last offset where both are known; absent if
+// there is no such offset. Bits per byte can be compared between any models. For a model of
+// words they cover only the words of its vocabulary.
 type Comparison = api.Comparison
 
 // Completion A completion in one piece.
 type Completion = api.Completion
 
-// CompletionType Tells this object from events of a stream.
+// CompletionType Distinguishes this object from events of a stream.
 type CompletionType = api.CompletionType
 
-// CompletionFrom Which model the text is sampled from: as the session scores with it, or the static model, the slow weights without companion, after the same
-// text. `static` needs a session that keeps a baseline, unless its method is `static` or `cache`.
+// CompletionFrom Which model the text is sampled from: the adapted model, which the session scores with, or
+// the static model (slow weights without companion) after the same text. `static` requires a
+// session with a baseline, unless its method is `static` or `cache`.
 type CompletionFrom = api.CompletionFrom
 
-// CompletionRequest What is to be sampled. A request without any field continues the session with the defaults.
+// CompletionRequest What to sample. A request without fields continues the session with the defaults.
 type CompletionRequest = api.CompletionRequest
 
 // CompletionRequestStop1 defines model for CompletionRequest.Stop.1.
 type CompletionRequestStop1 = api.CompletionRequestStop1
 
-// CompletionRequest_Stop The text ends before the first occurrence of any of these. Empty strings are left out.
+// CompletionRequest_Stop The text ends before the first occurrence of any of these. Empty strings are ignored.
 type CompletionRequest_Stop = api.CompletionRequest_Stop
 
-// Damage The place where a session is damaged. `lmserve sessions check` says more.
+// Damage Where a session is damaged. `lmserve sessions check` says more.
 type Damage = api.Damage
 
-// Difference What the session of a name has otherwise than a request asks for.
+// Difference A difference between a named session and a request for it.
 type Difference = api.Difference
 
 // DoneEvent The end of a streamed completion.
 type DoneEvent = api.DoneEvent
 
-// DoneEventType Tells this event from others.
+// DoneEventType Distinguishes this event from others.
 type DoneEventType = api.DoneEventType
 
 // ExportLogsResponse An `ExportLogsServiceResponse` of OpenTelemetry.
 type ExportLogsResponse = api.ExportLogsResponse
 
-// FastNorm How large a matrix of fast weights M is, and how far an update has moved it.
+// FastNorm The size of a matrix of fast weights M, and of its change by an update.
 type FastNorm = api.FastNorm
 
 // Feedback A verdict on an incident.
@@ -283,207 +286,227 @@ type Feedback = api.Feedback
 // FeedbackRequest A verdict on an incident.
 type FeedbackRequest = api.FeedbackRequest
 
-// FinishReason Why a completion ended: a stop string was met, or `max_tokens` were sampled.
+// FinishReason Why a completion ended: at a stop string, or after `max_tokens`.
 type FinishReason = api.FinishReason
 
-// ForkRequest The fork does not take its name, `labels` and `ttl_seconds` from the session; those that are left out it does not have.
+// ForkRequest A fork. Its name, `labels` and `ttl_seconds` are only those given here; it has none of the session's.
 //
 // Example: {"at_offset":17518,"labels":{"branch":"b"}}
 type ForkRequest = api.ForkRequest
 
-// GapEvent Events that the client has missed, since it took them too slowly or came late.
+// GapEvent Events that the client missed because it read too slowly or connected late.
 type GapEvent = api.GapEvent
 
-// GapEventType Tells this event from others.
+// GapEventType Distinguishes this event from others.
 type GapEventType = api.GapEventType
 
-// History How much of its text a session keeps. `full` is all of it, so that the session can be forked at any offset. `tail` is only what the session
-// needs to come back after a restart, so that it can be forked at its end or not far before. Left out, a new session has `full`, and a fork
-// has what its parent has.
+// History How much of its text a session keeps. `full` is all of it, so the session can be forked at
+// any offset. `tail` is only what a restart needs, so the session can be forked at its end or
+// shortly before. If left out, a new session has `full`, and a fork has its parent's value.
 type History = api.History
 
-// Incident Strange lines and changes of number that belong together. A change opens an incident, unless it belongs to one that is open. A line with a `p` of 1/100 or less opens an incident. It joins one that is open if it follows its last line
-// directly, or shares a rare word or value with its first line; so does every line with the incident's strangest word or value in the same place.
+// Incident Related strange lines and changes. A change opens an incident, unless it belongs to an open
+// one. A line with a `p` of 1/100 or less opens an incident, or joins an open one: if it
+// directly follows the incident's last line, or shares a rare word or value with its first
+// line. Every line with the incident's strangest word or value in the same place joins, too.
 type Incident = api.Incident
 
-// IncidentChange Something that changed in number.
+// IncidentChange A change of a rate or number.
 type IncidentChange = api.IncidentChange
 
-// IncidentChangeKind `surge`: a word, value or kind of line comes far oftener than it did. `novelty`: a kind of line that never came comes often. `number`: a number
-// is far outside its own past. `silence`: what came regularly has stopped. `drift`: a share or the size of a number moved slowly. `empty`: a
-// value that was always there is NaN, null, - or nothing. `field`: a field of a new name comes. `missing`: a field that always came does not.
-// `format`: most lines look new; this is no harm by itself.
+// IncidentChangeKind `surge`: a word, value or kind of line comes far more often than before. `novelty`: a
+// new kind of line comes often. `number`: a number is far outside its own past. `silence`:
+// something regular has stopped. `drift`: a share or the size of a number moved slowly.
+// `empty`: a value that was always there is NaN, null, - or nothing. `field`: a field with
+// a new name comes. `missing`: a field that always came does not. `format`: most lines
+// look new; this alone is no harm.
 type IncidentChangeKind = api.IncidentChangeKind
 
-// IncidentList Incidents of a session, and the verdicts on incidents that it has.
+// IncidentList Incidents of a session, and its verdicts on incidents.
 type IncidentList = api.IncidentList
 
-// IncidentState Whether lines may still join the incident. `closed`: none has for 200 lines. `stays`: it was closed because so many lines have joined it that
-// they are what is usual now, as after a deploy or a change of format.
+// IncidentState Whether lines may still join the incident. `closed`: no line has joined for 200 lines.
+// `stays`: it was closed because many lines have joined and are now usual, as after a deploy
+// or a change of format.
 type IncidentState = api.IncidentState
 
-// Labels Names and values that the server keeps for the caller and never interprets. Names have 1 to 64 characters, values up to 256.
+// Labels Names and values that the server stores for the caller and never interprets. Names have 1 to 64 characters, values up to 256.
 type Labels = api.Labels
 
-// LineEvent A line of the session's text, and how strange it is for the lines before it.
+// LineEvent A line of the session's text, and how strange it is after the lines before it.
 type LineEvent = api.LineEvent
 
-// LineEventType Tells this event from others.
+// LineEventType Distinguishes this event from others.
 type LineEventType = api.LineEventType
 
-// LineSpan The strangest word or value of a line: bytes of the line, from `from` up to `to`. Empty where no place of the line is known yet.
+// LineSpan The strangest word or value of a line: bytes of the line, from `from` up to `to`. Empty if
+// no place of the line is known yet.
 type LineSpan = api.LineSpan
 
-// LineWhy Why a line is strange. Its strangest word or value, and what usually stands in that place.
+// LineWhy Why a line is strange: its strangest word or value, and the usual ones in that place.
 type LineWhy = api.LineWhy
 
-// LogsPartialSuccess What of a request was not fed. Absent if all was.
+// LogsPartialSuccess The rejected part of a request. Absent if all of it was fed.
 type LogsPartialSuccess = api.LogsPartialSuccess
 
-// Measures An amount of text, and its information.
+// Measures An amount of text and its bits.
 type Measures = api.Measures
 
 // Method How a session adapts.
 //
-//   - `static`: not at all: the static model alone, unless `companion` is true. A companion beside it still learns.
-//   - `sparse-meta`: fast weights written by the model's meta-learners after every full chunk. Its settings are `p`, `gammas`, `beta1`, `beta2`.
-//   - `dynamic-sgd`: dynamic evaluation (Krause et al. 2018). The fast weights M, one for every weight of the model, follow the gradient G of
-//     every full chunk's mean loss (nats) and decay: M = (1 - `decay`) M - `rate` G.
-//   - `dynamic-rms`: dynamic evaluation at each weight's own pace. With r the root mean square of a weight's gradient over training text,
-//     r̄ its mean over the weight's matrix and R its mean over all weights:
-//     M = (1 - min(1, `decay` r/R)) M - `rate` G / (r + `floor` r̄). Only for models that come with these statistics.
-//   - `cache`: the slow weights, mixed with a continuous cache (Grave et al. 2016) of the hidden states of the last `cache_size` tokens: with a
-//     share of `lambda` a token is as probable as it followed states h_i like the present one h, these weighted by
-//     exp(`theta` h·h_i / sqrt(d_model)). There are no fast weights, and no updates of them.
-//   - `counts`: no network and no weights. With a companion the session predicts by counts of its own text; without one every byte costs 8 bits.
-//     Lines are rated as with every other method. A request with this method and no model gets the model `counts`, which has no other method.
+//   - `static`: not at all. The static model alone, unless `companion` is true; the companion
+//     still learns.
+//   - `sparse-meta`: the model's meta-learners update the fast weights after every full chunk.
+//     Settings: `p`, `gammas`, `beta1`, `beta2`.
+//   - `dynamic-sgd`: dynamic evaluation (Krause et al. 2018). The fast weights M, one for every
+//     weight of the model, follow the gradient G of every full chunk's mean loss (nats) and
+//     decay: M = (1 - `decay`) M - `rate` G.
+//   - `dynamic-rms`: dynamic evaluation with RMS scaling. r is the root mean square of a
+//     weight's gradient over training text, r̄ the mean of r over the weight's matrix, and R the
+//     mean over all weights: M = (1 - min(1, `decay` r/R)) M - `rate` G / (r + `floor` r̄). Only
+//     for models that contain these statistics.
+//   - `cache`: the slow weights, mixed with a continuous cache (Grave et al. 2016) of the hidden
+//     states of the last `cache_size` tokens. With weight `lambda`, a token's probability is how
+//     often it followed the cached states h_i, weighted by their similarity to the present state
+//     h: exp(`theta` h·h_i / sqrt(d_model)). There are no fast weights.
+//   - `counts`: no network and no weights. With a companion the session predicts from counts of
+//     its own text; without one every byte costs 8 bits. Lines are rated as with every other
+//     method. A request with this method and no model gets the model `counts`, which has no
+//     other method.
 //
-// The settings of other methods than the session's have to be within their limits, are reported, and have no effect.
+// Settings of other methods must be within their limits. They are reported and have no effect.
 type Method = api.Method
 
-// Model A model that is served.
+// Model A served model.
 type Model = api.Model
 
-// ModelObject As OpenAI has it.
+// ModelObject As in OpenAI's interface.
 type ModelObject = api.ModelObject
 
-// OpenAISuggest Asks for suggestions in place of sampled texts.
+// OpenAISuggest Asks for suggestions instead of sampled texts.
 type OpenAISuggest = api.OpenAISuggest
 
-// Parent The session that a fork was made of. It may have been deleted since, or be on the server that the fork was imported from.
+// Parent The session that was forked. It may have been deleted since, or be on the server from which the fork was imported.
 type Parent = api.Parent
 
-// PastScore What a part of a session's text has cost when it was fed.
+// PastScore The cost of a part of a session's text when it was fed.
 type PastScore = api.PastScore
 
-// PastScores What a session's text has cost when it was fed. The parts follow each other without a gap.
+// PastScores The cost of a session's text when it was fed. There are no gaps between the parts.
 type PastScores = api.PastScores
 
 // PieceEvent A part of a completion, as it grows. The pieces together are the text.
 type PieceEvent = api.PieceEvent
 
-// PieceEventType Tells this event from others.
+// PieceEventType Distinguishes this event from others.
 type PieceEventType = api.PieceEventType
 
-// ProblemType What kind of problem it is. Programs tell problems apart by this, and by nothing else.
+// ProblemType The kind of the problem. Programs should distinguish problems only by this field.
 type ProblemType = api.ProblemType
 
-// Recovering How far the session's state was computed again from its text, as after a restart or in a fork far back. Absent once that is done, or if nobody has asked for it yet.
+// Recovering Progress of recomputing the session's state from its text, as after a restart or for a fork far back. Absent when it is done, or before it begins.
 type Recovering = api.Recovering
 
-// ScoreTextsRequest Texts to be scored, each by itself. Whatever is left out has its default.
+// ScoreTextsRequest Texts to score independently. Fields that are left out have their defaults.
 type ScoreTextsRequest = api.ScoreTextsRequest
 
-// ServiceStatus How the server is.
+// ServiceStatus The status of the server.
 type ServiceStatus = api.ServiceStatus
 
 // ServiceStatusStatus `ok` at /healthz, `ready` at /readyz.
 type ServiceStatusStatus = api.ServiceStatusStatus
 
-// ServiceStatusKeys `stale` if the keys file has become unreadable or wrong, and the keys read before are still in force. Only at /readyz.
+// ServiceStatusKeys `stale` if the keys file has become unreadable or invalid, and the last valid keys are still in force. Only at /readyz.
 type ServiceStatusKeys = api.ServiceStatusKeys
 
-// ServiceStatusDisk `full` while so little is left of the disk, or of the server's budget of it, that nothing is done that needs more. Only at /readyz.
+// ServiceStatusDisk `full` while the disk, or the server's budget for it, is almost full, and requests that need space are refused. Only at /readyz.
 type ServiceStatusDisk = api.ServiceStatusDisk
 
-// Session A session. `model`, `created_at`, `last_used_at`, `settings` and `history` are there, unless there is an `error`.
+// Session A session. `model`, `created_at`, `last_used_at`, `settings` and `history` are present unless there is an `error`.
 type Session = api.Session
 
-// SessionName A session's name: 1 to 64 of `a-z`, `0-9`, `.`, `_` and `-`, the first of them a letter or a digit; not `import`, and not of the form of an id.
+// SessionName A session's name: 1 to 64 characters of `a-z`, `0-9`, `.`, `_` and `-`, beginning with a letter or a digit; not `import`, and not a UUID.
 type SessionName = api.SessionName
 
-// SessionRequest What a new session is to be. Whatever is left out has its default.
+// SessionRequest A new session. Fields that are left out have their defaults.
 type SessionRequest = api.SessionRequest
 
-// Settings The settings in force; `SettingsRequest` describes each. The settings of dynamic evaluation are those
-// of `dynamic-rms` in sessions with this method, and those of `dynamic-sgd` in all other sessions.
+// Settings The settings in force; `SettingsRequest` describes each. The settings of dynamic evaluation
+// are those of `dynamic-rms` in sessions with that method, and those of `dynamic-sgd` in all
+// other sessions.
 type Settings = api.Settings
 
-// SettingsRequest How the session is to adapt. A setting that is left out has the model's default for the method.
-// The defaults of dynamic evaluation differ between its two methods; `Model.defaults` has all others.
+// SettingsRequest How the session adapts. A setting that is left out has the model's default for the method.
+// The two methods of dynamic evaluation have different defaults; `Model.defaults` has all
+// others.
 type SettingsRequest = api.SettingsRequest
 
-// Shadow What there is between a session and a shadow of it. In `shadows` of the session `id`, `name` and `model` are those of the shadow, and in
-// `shadow_of` of the shadow those of the session.
+// Shadow The relation of a session and its shadow. In a session's `shadows`, `id`, `name` and `model`
+// are those of the shadow; in a shadow's `shadow_of`, those of the session.
 type Shadow = api.Shadow
 
-// StartEvent Where a session is when somebody begins to watch it. The events that follow are about what comes after.
+// StartEvent The session's position when a client begins to watch it. Later events are about later text.
 type StartEvent = api.StartEvent
 
-// StartEventType Tells this event from others.
+// StartEventType Distinguishes this event from others.
 type StartEventType = api.StartEventType
 
-// StopString A text before which a completion ends; an empty one ends nothing.
+// StopString A completion ends before this text. Empty strings are ignored.
 type StopString = api.StopString
 
-// SuggestRequest What was typed, and what suggestions are wanted.
+// SuggestRequest The typed text, and which suggestions to make.
 type SuggestRequest = api.SuggestRequest
 
-// SuggestRequestUnit Where candidates end: `word`, at the end of a word, the present one or the next behind one separator; `word+`, of a word behind up to ten
-// separators; `line`, anywhere within the line; `free`, anywhere; `auto`, `free` where free ends would have saved more than words in the last two
-// thousand bytes of the text, as in code and logs, and `word+` elsewhere.
+// SuggestRequestUnit Where candidates end. `word`: at the end of the current word, or of the next word after
+// one separator. `word+`: of a word after up to ten separators. `line`: anywhere within
+// the line. `free`: anywhere. `auto`: as `free` if free ends would have saved more than
+// words in the last two thousand bytes of the text, as in code and logs; otherwise as
+// `word+`.
 type SuggestRequestUnit = api.SuggestRequestUnit
 
 // SuggestedText A text that may come next.
 type SuggestedText = api.SuggestedText
 
-// Suggestions What may come next.
+// Suggestions Texts that may come next.
 type Suggestions = api.Suggestions
 
-// SummaryEvent What the whole request did. Totals are the session's, after the request.
+// SummaryEvent The result of the whole request. Totals are the session's after the request.
 type SummaryEvent = api.SummaryEvent
 
-// SummaryEventType Tells this event from others.
+// SummaryEventType Distinguishes this event from others.
 type SummaryEventType = api.SummaryEventType
 
-// TextScore What a text has cost by itself.
+// TextScore The score of one text.
 type TextScore = api.TextScore
 
-// TextScoreType Tells this event from others.
+// TextScoreType Distinguishes this event from others.
 type TextScoreType = api.TextScoreType
 
-// TokenID A token of the model, below its `vocab_size`: of a model of bytes the value of a byte.
+// TokenID A token of the model, less than its `vocab_size`. For a model of bytes, the value of a byte.
 type TokenID = api.TokenID
 
-// TokenLogprob A token that the text could have gone on with.
+// TokenLogprob A token that could have come next.
 type TokenLogprob = api.TokenLogprob
 
-// Unit What an event reports: the text as it is scored, lines of it, records of several lines, or of the lines those alone at which an incident was opened
-// or closed, has become stranger, has another sample or change, or has twice as many lines, and flagged lines that join one. Incidents that other lines
-// have joined are told with the next line. A score with `unit=incident` reports the first and the last line that end in the text, too.
+// Unit What an event reports: text as it is scored (`chunk`), its lines (`line`), records of
+// several lines (`record`), or only some lines (`incident`). These are lines at which an
+// incident opens, closes, becomes stranger, gets another sample or change, or doubles its
+// number of lines, and flagged lines that join one. Incidents that other lines have joined are
+// reported with the next reported line. A score with `unit=incident` also reports the first
+// and the last line that end in the text.
 type Unit = api.Unit
 
-// UpdateEvent An update of the fast weights, by what a chunk that is full has taught. There is none in a session of the methods `static` and `cache`, which
-// have no fast weights.
+// UpdateEvent An update of the fast weights from a full chunk. Sessions of the methods `static` and
+// `cache` have no fast weights, and so no updates.
 type UpdateEvent = api.UpdateEvent
 
-// UpdateEventType Tells this event from others.
+// UpdateEventType Distinguishes this event from others.
 type UpdateEventType = api.UpdateEventType
 
-// Usage How many tokens a completion took.
+// Usage Number of tokens of a completion.
 type Usage = api.Usage
 
-// Verdict What a user has said of an incident: that incidents like it are not worth showing, or that they always are.
+// Verdict A user's judgment of an incident: similar incidents are not worth showing, or always are.
 type Verdict = api.Verdict
 
 // AcceptEncoding defines model for AcceptEncoding.

@@ -21,52 +21,52 @@ type ServerInterface interface {
 	// Home Open the page
 	// (GET /)
 	Home(w http.ResponseWriter, r *http.Request, params HomeParams)
-	// OllamaGenerate Fill a place in a text, in the form of Ollama
+	// OllamaGenerate Fill in the middle as Ollama does
 	// (POST /api/generate)
 	OllamaGenerate(w http.ResponseWriter, r *http.Request)
-	// LlamaCompletion Continue a text, in the form of llama.cpp
+	// LlamaCompletion Complete a text as llama.cpp does
 	// (POST /completion)
 	LlamaCompletion(w http.ResponseWriter, r *http.Request)
-	// Detokenize Make a text of tokens
+	// Detokenize Convert tokens to a text
 	// (POST /detokenize)
 	Detokenize(w http.ResponseWriter, r *http.Request)
 	// Docs Read this document as a page
 	// (GET /docs)
 	Docs(w http.ResponseWriter, r *http.Request)
-	// GenerateText Fill a place in a text, in the form of text-generation-inference
+	// GenerateText Fill in the middle as text-generation-inference does
 	// (POST /generate)
 	GenerateText(w http.ResponseWriter, r *http.Request)
-	// Health Is the process alive?
+	// Health Check that the process is alive
 	// (GET /healthz)
 	Health(w http.ResponseWriter, r *http.Request)
-	// LlamaInfill Fill a place in a text, in the form of llama.cpp
+	// LlamaInfill Fill in the middle as llama.cpp does
 	// (POST /infill)
 	LlamaInfill(w http.ResponseWriter, r *http.Request)
-	// PushLoki Feed entries of Loki's push protocol to sessions
+	// PushLoki Feed Loki entries to sessions
 	// (POST /loki/api/v1/push)
 	PushLoki(w http.ResponseWriter, r *http.Request)
-	// Metrics What the server has counted, for Prometheus
+	// Metrics Get the metrics for Prometheus
 	// (GET /metrics)
 	Metrics(w http.ResponseWriter, r *http.Request)
 	// Contract Get this document
 	// (GET /openapi.yaml)
 	Contract(w http.ResponseWriter, r *http.Request)
-	// PageStyle Get the style of the page
+	// PageStyle Get the page's style sheet
 	// (GET /page.css)
 	PageStyle(w http.ResponseWriter, r *http.Request, params PageStyleParams)
-	// PageScript Get the script of the page
+	// PageScript Get the page's script
 	// (GET /page.js)
 	PageScript(w http.ResponseWriter, r *http.Request, params PageScriptParams)
-	// Ready Does the server take new work?
+	// Ready Check that the server accepts work
 	// (GET /readyz)
 	Ready(w http.ResponseWriter, r *http.Request)
-	// TabbyComplete Fill a place in a text, in the form of Tabby
+	// TabbyComplete Fill in the middle as Tabby does
 	// (POST /tabby/v1/completions)
 	TabbyComplete(w http.ResponseWriter, r *http.Request)
-	// TabbyHealth Tell Tabby's agents that the server is there
+	// TabbyHealth Check the server for Tabby's agents
 	// (GET /tabby/v1/health)
 	TabbyHealth(w http.ResponseWriter, r *http.Request)
-	// Tokenize Make tokens of a text
+	// Tokenize Convert a text to tokens
 	// (POST /tokenize)
 	Tokenize(w http.ResponseWriter, r *http.Request)
 	// TokenizerInfo Describe the tokenizer
@@ -75,31 +75,31 @@ type ServerInterface interface {
 	// Backup Back up all sessions as one file
 	// (GET /v1/admin/backup)
 	Backup(w http.ResponseWriter, r *http.Request, params BackupParams)
-	// CreateCompletion Continue prompts, in OpenAI's form
+	// CreateCompletion Complete prompts as OpenAI does
 	// (POST /v1/completions)
 	CreateCompletion(w http.ResponseWriter, r *http.Request, params CreateCompletionParams)
-	// FillMiddle Fill a place in a text, in the form of Mistral
+	// FillMiddle Fill in the middle as Mistral does
 	// (POST /v1/fim/completions)
 	FillMiddle(w http.ResponseWriter, r *http.Request)
-	// ExportLogs Feed records of OpenTelemetry to sessions
+	// ExportLogs Feed OpenTelemetry log records to sessions
 	// (POST /v1/logs)
 	ExportLogs(w http.ResponseWriter, r *http.Request)
-	// ListModels List the models served
+	// ListModels List the served models
 	// (GET /v1/models)
 	ListModels(w http.ResponseWriter, r *http.Request)
 	// GetModel Describe a model
 	// (GET /v1/models/{model})
 	GetModel(w http.ResponseWriter, r *http.Request, model string)
-	// ScoreTexts Score many texts, each by itself
+	// ScoreTexts Score many texts independently
 	// (POST /v1/score)
 	ScoreTexts(w http.ResponseWriter, r *http.Request)
-	// ListSessions List sessions, a page at a time
+	// ListSessions List sessions page by page
 	// (GET /v1/sessions)
 	ListSessions(w http.ResponseWriter, r *http.Request, params ListSessionsParams)
-	// CreateSession Make a session
+	// CreateSession Create a session
 	// (POST /v1/sessions)
 	CreateSession(w http.ResponseWriter, r *http.Request)
-	// ImportSession Make a session of an exported one
+	// ImportSession Import an exported session
 	// (POST /v1/sessions/import)
 	ImportSession(w http.ResponseWriter, r *http.Request, params ImportSessionParams)
 	// DeleteSession Delete a session
@@ -108,37 +108,37 @@ type ServerInterface interface {
 	// GetSession Describe a session
 	// (GET /v1/sessions/{id})
 	GetSession(w http.ResponseWriter, r *http.Request, id SessionID)
-	// PatchSession Change a session's name and labels, and when it expires
+	// PatchSession Change a session's name, labels and expiry
 	// (PATCH /v1/sessions/{id})
 	PatchSession(w http.ResponseWriter, r *http.Request, id SessionID)
-	// PutSession Make a session of a name, or find it
+	// PutSession Create or find a session by name
 	// (PUT /v1/sessions/{id})
 	PutSession(w http.ResponseWriter, r *http.Request, id SessionID)
-	// Complete Sample text that continues the session's text
+	// Complete Continue the session's text
 	// (POST /v1/sessions/{id}/complete)
 	Complete(w http.ResponseWriter, r *http.Request, id SessionID, params CompleteParams)
-	// WatchSession Watch what others feed to a session
+	// WatchSession Watch the text fed to a session
 	// (GET /v1/sessions/{id}/events)
 	WatchSession(w http.ResponseWriter, r *http.Request, id SessionID, params WatchSessionParams)
-	// GiveFeedback Say what an incident is worth
+	// GiveFeedback Give a verdict on an incident
 	// (POST /v1/sessions/{id}/feedback)
 	GiveFeedback(w http.ResponseWriter, r *http.Request, id SessionID)
-	// ForkSession Make a session that has the text of another
+	// ForkSession Fork a session
 	// (POST /v1/sessions/{id}/fork)
 	ForkSession(w http.ResponseWriter, r *http.Request, id SessionID)
 	// ListIncidents List a session's incidents
 	// (GET /v1/sessions/{id}/incidents)
 	ListIncidents(w http.ResponseWriter, r *http.Request, id SessionID)
-	// Score Feed text to a session and get its score in bits
+	// Score Score text and feed it to a session
 	// (POST /v1/sessions/{id}/score)
 	Score(w http.ResponseWriter, r *http.Request, id SessionID, params ScoreParams)
-	// GetScores Get what a session's text has cost
+	// GetScores Get the scores of past text
 	// (GET /v1/sessions/{id}/scores)
 	GetScores(w http.ResponseWriter, r *http.Request, id SessionID, params GetScoresParams)
 	// GetSnapshot Export a session as one file
 	// (GET /v1/sessions/{id}/snapshot)
 	GetSnapshot(w http.ResponseWriter, r *http.Request, id SessionID, params GetSnapshotParams)
-	// Suggest Suggest what may be typed next
+	// Suggest Suggest what to type next
 	// (POST /v1/sessions/{id}/suggest)
 	Suggest(w http.ResponseWriter, r *http.Request, id SessionID, params SuggestParams)
 	// GetText Get a part of a session's text
@@ -156,19 +156,19 @@ func (_ Unimplemented) Home(w http.ResponseWriter, r *http.Request, params HomeP
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// OllamaGenerate Fill a place in a text, in the form of Ollama
+// OllamaGenerate Fill in the middle as Ollama does
 // (POST /api/generate)
 func (_ Unimplemented) OllamaGenerate(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// LlamaCompletion Continue a text, in the form of llama.cpp
+// LlamaCompletion Complete a text as llama.cpp does
 // (POST /completion)
 func (_ Unimplemented) LlamaCompletion(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// Detokenize Make a text of tokens
+// Detokenize Convert tokens to a text
 // (POST /detokenize)
 func (_ Unimplemented) Detokenize(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -180,31 +180,31 @@ func (_ Unimplemented) Docs(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GenerateText Fill a place in a text, in the form of text-generation-inference
+// GenerateText Fill in the middle as text-generation-inference does
 // (POST /generate)
 func (_ Unimplemented) GenerateText(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// Health Is the process alive?
+// Health Check that the process is alive
 // (GET /healthz)
 func (_ Unimplemented) Health(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// LlamaInfill Fill a place in a text, in the form of llama.cpp
+// LlamaInfill Fill in the middle as llama.cpp does
 // (POST /infill)
 func (_ Unimplemented) LlamaInfill(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// PushLoki Feed entries of Loki's push protocol to sessions
+// PushLoki Feed Loki entries to sessions
 // (POST /loki/api/v1/push)
 func (_ Unimplemented) PushLoki(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// Metrics What the server has counted, for Prometheus
+// Metrics Get the metrics for Prometheus
 // (GET /metrics)
 func (_ Unimplemented) Metrics(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -216,37 +216,37 @@ func (_ Unimplemented) Contract(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// PageStyle Get the style of the page
+// PageStyle Get the page's style sheet
 // (GET /page.css)
 func (_ Unimplemented) PageStyle(w http.ResponseWriter, r *http.Request, params PageStyleParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// PageScript Get the script of the page
+// PageScript Get the page's script
 // (GET /page.js)
 func (_ Unimplemented) PageScript(w http.ResponseWriter, r *http.Request, params PageScriptParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// Ready Does the server take new work?
+// Ready Check that the server accepts work
 // (GET /readyz)
 func (_ Unimplemented) Ready(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// TabbyComplete Fill a place in a text, in the form of Tabby
+// TabbyComplete Fill in the middle as Tabby does
 // (POST /tabby/v1/completions)
 func (_ Unimplemented) TabbyComplete(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// TabbyHealth Tell Tabby's agents that the server is there
+// TabbyHealth Check the server for Tabby's agents
 // (GET /tabby/v1/health)
 func (_ Unimplemented) TabbyHealth(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// Tokenize Make tokens of a text
+// Tokenize Convert a text to tokens
 // (POST /tokenize)
 func (_ Unimplemented) Tokenize(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -264,25 +264,25 @@ func (_ Unimplemented) Backup(w http.ResponseWriter, r *http.Request, params Bac
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// CreateCompletion Continue prompts, in OpenAI's form
+// CreateCompletion Complete prompts as OpenAI does
 // (POST /v1/completions)
 func (_ Unimplemented) CreateCompletion(w http.ResponseWriter, r *http.Request, params CreateCompletionParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// FillMiddle Fill a place in a text, in the form of Mistral
+// FillMiddle Fill in the middle as Mistral does
 // (POST /v1/fim/completions)
 func (_ Unimplemented) FillMiddle(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ExportLogs Feed records of OpenTelemetry to sessions
+// ExportLogs Feed OpenTelemetry log records to sessions
 // (POST /v1/logs)
 func (_ Unimplemented) ExportLogs(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListModels List the models served
+// ListModels List the served models
 // (GET /v1/models)
 func (_ Unimplemented) ListModels(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -294,25 +294,25 @@ func (_ Unimplemented) GetModel(w http.ResponseWriter, r *http.Request, model st
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ScoreTexts Score many texts, each by itself
+// ScoreTexts Score many texts independently
 // (POST /v1/score)
 func (_ Unimplemented) ScoreTexts(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListSessions List sessions, a page at a time
+// ListSessions List sessions page by page
 // (GET /v1/sessions)
 func (_ Unimplemented) ListSessions(w http.ResponseWriter, r *http.Request, params ListSessionsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// CreateSession Make a session
+// CreateSession Create a session
 // (POST /v1/sessions)
 func (_ Unimplemented) CreateSession(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ImportSession Make a session of an exported one
+// ImportSession Import an exported session
 // (POST /v1/sessions/import)
 func (_ Unimplemented) ImportSession(w http.ResponseWriter, r *http.Request, params ImportSessionParams) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -330,37 +330,37 @@ func (_ Unimplemented) GetSession(w http.ResponseWriter, r *http.Request, id Ses
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// PatchSession Change a session's name and labels, and when it expires
+// PatchSession Change a session's name, labels and expiry
 // (PATCH /v1/sessions/{id})
 func (_ Unimplemented) PatchSession(w http.ResponseWriter, r *http.Request, id SessionID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// PutSession Make a session of a name, or find it
+// PutSession Create or find a session by name
 // (PUT /v1/sessions/{id})
 func (_ Unimplemented) PutSession(w http.ResponseWriter, r *http.Request, id SessionID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// Complete Sample text that continues the session's text
+// Complete Continue the session's text
 // (POST /v1/sessions/{id}/complete)
 func (_ Unimplemented) Complete(w http.ResponseWriter, r *http.Request, id SessionID, params CompleteParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// WatchSession Watch what others feed to a session
+// WatchSession Watch the text fed to a session
 // (GET /v1/sessions/{id}/events)
 func (_ Unimplemented) WatchSession(w http.ResponseWriter, r *http.Request, id SessionID, params WatchSessionParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GiveFeedback Say what an incident is worth
+// GiveFeedback Give a verdict on an incident
 // (POST /v1/sessions/{id}/feedback)
 func (_ Unimplemented) GiveFeedback(w http.ResponseWriter, r *http.Request, id SessionID) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ForkSession Make a session that has the text of another
+// ForkSession Fork a session
 // (POST /v1/sessions/{id}/fork)
 func (_ Unimplemented) ForkSession(w http.ResponseWriter, r *http.Request, id SessionID) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -372,13 +372,13 @@ func (_ Unimplemented) ListIncidents(w http.ResponseWriter, r *http.Request, id 
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// Score Feed text to a session and get its score in bits
+// Score Score text and feed it to a session
 // (POST /v1/sessions/{id}/score)
 func (_ Unimplemented) Score(w http.ResponseWriter, r *http.Request, id SessionID, params ScoreParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetScores Get what a session's text has cost
+// GetScores Get the scores of past text
 // (GET /v1/sessions/{id}/scores)
 func (_ Unimplemented) GetScores(w http.ResponseWriter, r *http.Request, id SessionID, params GetScoresParams) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -390,7 +390,7 @@ func (_ Unimplemented) GetSnapshot(w http.ResponseWriter, r *http.Request, id Se
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// Suggest Suggest what may be typed next
+// Suggest Suggest what to type next
 // (POST /v1/sessions/{id}/suggest)
 func (_ Unimplemented) Suggest(w http.ResponseWriter, r *http.Request, id SessionID, params SuggestParams) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -3763,52 +3763,52 @@ type StrictServerInterface interface {
 	// Home Open the page
 	// (GET /)
 	Home(ctx context.Context, request HomeRequestObject) (HomeResponseObject, error)
-	// OllamaGenerate Fill a place in a text, in the form of Ollama
+	// OllamaGenerate Fill in the middle as Ollama does
 	// (POST /api/generate)
 	OllamaGenerate(ctx context.Context, request OllamaGenerateRequestObject) (OllamaGenerateResponseObject, error)
-	// LlamaCompletion Continue a text, in the form of llama.cpp
+	// LlamaCompletion Complete a text as llama.cpp does
 	// (POST /completion)
 	LlamaCompletion(ctx context.Context, request LlamaCompletionRequestObject) (LlamaCompletionResponseObject, error)
-	// Detokenize Make a text of tokens
+	// Detokenize Convert tokens to a text
 	// (POST /detokenize)
 	Detokenize(ctx context.Context, request DetokenizeRequestObject) (DetokenizeResponseObject, error)
 	// Docs Read this document as a page
 	// (GET /docs)
 	Docs(ctx context.Context, request DocsRequestObject) (DocsResponseObject, error)
-	// GenerateText Fill a place in a text, in the form of text-generation-inference
+	// GenerateText Fill in the middle as text-generation-inference does
 	// (POST /generate)
 	GenerateText(ctx context.Context, request GenerateTextRequestObject) (GenerateTextResponseObject, error)
-	// Health Is the process alive?
+	// Health Check that the process is alive
 	// (GET /healthz)
 	Health(ctx context.Context, request HealthRequestObject) (HealthResponseObject, error)
-	// LlamaInfill Fill a place in a text, in the form of llama.cpp
+	// LlamaInfill Fill in the middle as llama.cpp does
 	// (POST /infill)
 	LlamaInfill(ctx context.Context, request LlamaInfillRequestObject) (LlamaInfillResponseObject, error)
-	// PushLoki Feed entries of Loki's push protocol to sessions
+	// PushLoki Feed Loki entries to sessions
 	// (POST /loki/api/v1/push)
 	PushLoki(ctx context.Context, request PushLokiRequestObject) (PushLokiResponseObject, error)
-	// Metrics What the server has counted, for Prometheus
+	// Metrics Get the metrics for Prometheus
 	// (GET /metrics)
 	Metrics(ctx context.Context, request MetricsRequestObject) (MetricsResponseObject, error)
 	// Contract Get this document
 	// (GET /openapi.yaml)
 	Contract(ctx context.Context, request ContractRequestObject) (ContractResponseObject, error)
-	// PageStyle Get the style of the page
+	// PageStyle Get the page's style sheet
 	// (GET /page.css)
 	PageStyle(ctx context.Context, request PageStyleRequestObject) (PageStyleResponseObject, error)
-	// PageScript Get the script of the page
+	// PageScript Get the page's script
 	// (GET /page.js)
 	PageScript(ctx context.Context, request PageScriptRequestObject) (PageScriptResponseObject, error)
-	// Ready Does the server take new work?
+	// Ready Check that the server accepts work
 	// (GET /readyz)
 	Ready(ctx context.Context, request ReadyRequestObject) (ReadyResponseObject, error)
-	// TabbyComplete Fill a place in a text, in the form of Tabby
+	// TabbyComplete Fill in the middle as Tabby does
 	// (POST /tabby/v1/completions)
 	TabbyComplete(ctx context.Context, request TabbyCompleteRequestObject) (TabbyCompleteResponseObject, error)
-	// TabbyHealth Tell Tabby's agents that the server is there
+	// TabbyHealth Check the server for Tabby's agents
 	// (GET /tabby/v1/health)
 	TabbyHealth(ctx context.Context, request TabbyHealthRequestObject) (TabbyHealthResponseObject, error)
-	// Tokenize Make tokens of a text
+	// Tokenize Convert a text to tokens
 	// (POST /tokenize)
 	Tokenize(ctx context.Context, request TokenizeRequestObject) (TokenizeResponseObject, error)
 	// TokenizerInfo Describe the tokenizer
@@ -3817,31 +3817,31 @@ type StrictServerInterface interface {
 	// Backup Back up all sessions as one file
 	// (GET /v1/admin/backup)
 	Backup(ctx context.Context, request BackupRequestObject) (BackupResponseObject, error)
-	// CreateCompletion Continue prompts, in OpenAI's form
+	// CreateCompletion Complete prompts as OpenAI does
 	// (POST /v1/completions)
 	CreateCompletion(ctx context.Context, request CreateCompletionRequestObject) (CreateCompletionResponseObject, error)
-	// FillMiddle Fill a place in a text, in the form of Mistral
+	// FillMiddle Fill in the middle as Mistral does
 	// (POST /v1/fim/completions)
 	FillMiddle(ctx context.Context, request FillMiddleRequestObject) (FillMiddleResponseObject, error)
-	// ExportLogs Feed records of OpenTelemetry to sessions
+	// ExportLogs Feed OpenTelemetry log records to sessions
 	// (POST /v1/logs)
 	ExportLogs(ctx context.Context, request ExportLogsRequestObject) (ExportLogsResponseObject, error)
-	// ListModels List the models served
+	// ListModels List the served models
 	// (GET /v1/models)
 	ListModels(ctx context.Context, request ListModelsRequestObject) (ListModelsResponseObject, error)
 	// GetModel Describe a model
 	// (GET /v1/models/{model})
 	GetModel(ctx context.Context, request GetModelRequestObject) (GetModelResponseObject, error)
-	// ScoreTexts Score many texts, each by itself
+	// ScoreTexts Score many texts independently
 	// (POST /v1/score)
 	ScoreTexts(ctx context.Context, request ScoreTextsRequestObject) (ScoreTextsResponseObject, error)
-	// ListSessions List sessions, a page at a time
+	// ListSessions List sessions page by page
 	// (GET /v1/sessions)
 	ListSessions(ctx context.Context, request ListSessionsRequestObject) (ListSessionsResponseObject, error)
-	// CreateSession Make a session
+	// CreateSession Create a session
 	// (POST /v1/sessions)
 	CreateSession(ctx context.Context, request CreateSessionRequestObject) (CreateSessionResponseObject, error)
-	// ImportSession Make a session of an exported one
+	// ImportSession Import an exported session
 	// (POST /v1/sessions/import)
 	ImportSession(ctx context.Context, request ImportSessionRequestObject) (ImportSessionResponseObject, error)
 	// DeleteSession Delete a session
@@ -3850,37 +3850,37 @@ type StrictServerInterface interface {
 	// GetSession Describe a session
 	// (GET /v1/sessions/{id})
 	GetSession(ctx context.Context, request GetSessionRequestObject) (GetSessionResponseObject, error)
-	// PatchSession Change a session's name and labels, and when it expires
+	// PatchSession Change a session's name, labels and expiry
 	// (PATCH /v1/sessions/{id})
 	PatchSession(ctx context.Context, request PatchSessionRequestObject) (PatchSessionResponseObject, error)
-	// PutSession Make a session of a name, or find it
+	// PutSession Create or find a session by name
 	// (PUT /v1/sessions/{id})
 	PutSession(ctx context.Context, request PutSessionRequestObject) (PutSessionResponseObject, error)
-	// Complete Sample text that continues the session's text
+	// Complete Continue the session's text
 	// (POST /v1/sessions/{id}/complete)
 	Complete(ctx context.Context, request CompleteRequestObject) (CompleteResponseObject, error)
-	// WatchSession Watch what others feed to a session
+	// WatchSession Watch the text fed to a session
 	// (GET /v1/sessions/{id}/events)
 	WatchSession(ctx context.Context, request WatchSessionRequestObject) (WatchSessionResponseObject, error)
-	// GiveFeedback Say what an incident is worth
+	// GiveFeedback Give a verdict on an incident
 	// (POST /v1/sessions/{id}/feedback)
 	GiveFeedback(ctx context.Context, request GiveFeedbackRequestObject) (GiveFeedbackResponseObject, error)
-	// ForkSession Make a session that has the text of another
+	// ForkSession Fork a session
 	// (POST /v1/sessions/{id}/fork)
 	ForkSession(ctx context.Context, request ForkSessionRequestObject) (ForkSessionResponseObject, error)
 	// ListIncidents List a session's incidents
 	// (GET /v1/sessions/{id}/incidents)
 	ListIncidents(ctx context.Context, request ListIncidentsRequestObject) (ListIncidentsResponseObject, error)
-	// Score Feed text to a session and get its score in bits
+	// Score Score text and feed it to a session
 	// (POST /v1/sessions/{id}/score)
 	Score(ctx context.Context, request ScoreRequestObject) (ScoreResponseObject, error)
-	// GetScores Get what a session's text has cost
+	// GetScores Get the scores of past text
 	// (GET /v1/sessions/{id}/scores)
 	GetScores(ctx context.Context, request GetScoresRequestObject) (GetScoresResponseObject, error)
 	// GetSnapshot Export a session as one file
 	// (GET /v1/sessions/{id}/snapshot)
 	GetSnapshot(ctx context.Context, request GetSnapshotRequestObject) (GetSnapshotResponseObject, error)
-	// Suggest Suggest what may be typed next
+	// Suggest Suggest what to type next
 	// (POST /v1/sessions/{id}/suggest)
 	Suggest(ctx context.Context, request SuggestRequestObject) (SuggestResponseObject, error)
 	// GetText Get a part of a session's text
