@@ -42,7 +42,7 @@ func readRooms(t *testing.T) rooms {
 	text, err := os.ReadFile("../ARCHITECTURE.md")
 	require.NoError(t, err)
 	h := rooms{imports: map[string][]string{}}
-	for _, row := range tableUnder(t, string(text), "## Rooms") {
+	for _, row := range tableUnder(t, string(text), "## Our packages") {
 		room := names(row[0])
 		require.Len(t, room, 1, "the first cell names one room: %s", row)
 		require.NotContains(t, h.order, room[0], "a room stands once")
