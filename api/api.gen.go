@@ -3045,7 +3045,7 @@ type ScoreParams struct {
 	RecordStart *string `form:"record_start,omitempty" json:"record_start,omitempty"`
 
 	// TroubleWords Words that indicate trouble, separated by white space. A line with a word that contains
-	// one of them has a smaller `p`; the rarer such lines are, the smaller. Words are letters
+	// one of them gets a smaller `p`, most of all if such lines are rare. Words are letters
 	// and `_`; case does not matter. The session keeps the list for all of its lines. If it
 	// has lines already, with another list or none, it refuses the list. Only with
 	// `unit=line`, `record` or `incident`.
