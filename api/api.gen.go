@@ -2853,11 +2853,11 @@ type Tokens struct {
 }
 
 // Unit What an event reports: text as it is scored (`chunk`), its lines (`line`), records of
-// several lines (`record`), or only some lines (`incident`). These are lines at which an
-// incident opens, closes, becomes stranger, gets another sample or change, or doubles its
-// number of lines, and flagged lines that join one. Incidents that other lines have joined are
-// reported with the next reported line. A score with `unit=incident` also reports the first
-// and the last line that end in the text.
+// several lines (`record`), or only some lines (`incident`). These are flagged lines that join
+// an incident, and lines at which an incident opens, closes, becomes stranger, gets another
+// sample or change, or doubles in size. Incidents that other lines have joined are reported
+// with the next reported line. A score with `unit=incident` also reports the first and the
+// last line that end in the text.
 type Unit string
 
 // UpdateEvent An update of the fast weights from a full chunk. Sessions of the methods `static` and
