@@ -139,7 +139,8 @@ func (p page) with(outputs map[int][]string) []byte {
 	return []byte(strings.Join(lines, "\n"))
 }
 
-func TestTheListOfCommandsThatAreNotTypedInIsOfCommandsThatThereAre(t *testing.T) {
+// The index of the pages lists commands that are not typed in. Each of them is in a page.
+func TestListedUntypedCommandsExist(t *testing.T) {
 	for _, e := range exceptions(t) {
 		p := readPage(t, e.page)
 		require.True(t, slices.ContainsFunc(p.commands(),

@@ -115,7 +115,7 @@ func asJSON(t *testing.T, v any) string {
 
 // A prompt with a session is scored as the continuation of the session's text. The scores are
 // bit-identical to feeding a fork as long as nothing is learnt in between.
-func TestASessionIsContinuedAndLeftAsItWas(t *testing.T) {
+func TestSessionIsContinuedAndLeftAsItWas(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	path := g.create(`{"seed":3}`)
 	g.text(path+"/score", numbered(1, 10*modeltest.Chunk+1))
@@ -183,7 +183,7 @@ func TestASessionIsContinuedAndLeftAsItWas(t *testing.T) {
 	)
 }
 
-func TestTheLegacyBlockToTheLetter(t *testing.T) {
+func TestLegacyBlockIsExact(t *testing.T) {
 	g := newRig(t, Options{})
 	g.fake.max = 1
 	answer := g.completed(
@@ -263,7 +263,7 @@ func TestEmptyStopStringsStopNothing(t *testing.T) {
 }
 
 // The events of a stream join to the unstreamed answer.
-func TestAStreamedAnswerIsTheWholeInPieces(t *testing.T) {
+func TestStreamedAnswerIsWholeAnswerInPieces(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	for name, fields := range map[string]string{
 		"one text":          `"prompt":"GET /"`,
@@ -354,7 +354,7 @@ func TestAStreamedAnswerIsTheWholeInPieces(t *testing.T) {
 	}
 }
 
-func TestASeedGivesTheSameTexts(t *testing.T) {
+func TestSameSeedGivesSameTexts(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	texts := func(fields string) (all []string) {
 		for _, c := range g.completed(`{"model":"small","max_tokens":30,` + fields + `}`).Choices {
@@ -389,7 +389,7 @@ func TestASeedGivesTheSameTexts(t *testing.T) {
 	)
 }
 
-func TestAModelHasItsIDAndItsName(t *testing.T) {
+func TestModelHasItsIDAndItsName(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	listed := decode[api.ModelList](t, g.do("GET", "/v1/models", nil), http.StatusOK).Data[0]
 	require.EqualValues(t, api.ObjectModel, listed.Object)
@@ -407,7 +407,7 @@ func TestAModelHasItsIDAndItsName(t *testing.T) {
 }
 
 // Two versions of a model may share a name. Requests then use their ids.
-func TestANameThatModelsShareIsNoModel(t *testing.T) {
+func TestSharedModelNameIsNoModel(t *testing.T) {
 	other, err := modeltest.New(20)
 	require.NoError(t, err)
 	small, err := modeltest.Small()
@@ -426,7 +426,7 @@ func TestANameThatModelsShareIsNoModel(t *testing.T) {
 }
 
 // The server answers the largest prompt and the largest batch, as text and as tokens.
-func TestTheLargestRequestsAreAnswered(t *testing.T) {
+func TestLargestRequestsAreAnswered(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
@@ -465,7 +465,7 @@ func TestTheLargestRequestsAreAnswered(t *testing.T) {
 }
 
 // A client that leaves ends its completion.
-func TestALeavingClientEndsItsCompletion(t *testing.T) {
+func TestLeavingClientEndsItsCompletion(t *testing.T) {
 	for _, stream := range []bool{false, true} {
 		told := &completing{
 			Metrics: metrics.New(metrics.Options{Models: []string{"small"}}),

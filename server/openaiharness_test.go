@@ -155,7 +155,7 @@ func bytesOf(ids []int) (text []byte) {
 	return text
 }
 
-func TestATokenizerForHarnesses(t *testing.T) {
+func TestTokenizerForHarnesses(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	info := decode[map[string]any](t, g.do("GET", "/tokenizer_info", nil), http.StatusOK)
 	require.Equal(t, "\n", info["bos_token"])

@@ -22,7 +22,7 @@ import (
 )
 
 // The page needs no key; its data does.
-func TestThePageComesWithoutAKey(t *testing.T) {
+func TestKeylessClientGetsPage(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "alice"})
 	g := newRig(t, Options{Keys: ring.Ring})
 	for path, want := range map[string]string{"/": "<!doctype html>", "/page.css": "/*",

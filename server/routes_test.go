@@ -174,7 +174,7 @@ func TestScoreEventsAddUpToTheSummary(t *testing.T) {
 	}
 }
 
-func TestOffsetConflictTellsTheTrueOffsetAndChangesNothing(t *testing.T) {
+func TestOffsetConflictNamesOffsetAndChangesNothing(t *testing.T) {
 	g := newRig(t, Options{})
 	path := g.create("{}")
 	g.text(path+"/score?offset=0", "0123456789")

@@ -63,7 +63,7 @@ func TestTruncationSaysWhatIsMissing(t *testing.T) {
 
 // A flipped bit may hit a field of the zstd frame that does not affect the content, such as the
 // window's size. Then the result must be the same file.
-func TestFlippedBitsOfACompressedFileNeverGiveAnotherFile(t *testing.T) {
+func TestFlippedBitsNeverGiveAnotherFile(t *testing.T) {
 	f := small()
 	packed := compressed(t, f)
 	for i := range packed {
@@ -263,7 +263,7 @@ func allocated(fn func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-func TestAHeaderThatPromisesMuchCostsLittle(t *testing.T) {
+func TestHeaderThatPromisesMuchCostsLittle(t *testing.T) {
 	huge := framed(`{"w":{"dtype":"U8","shape":[4294967296],"data_offsets":[0,4294967296]}}`, 100)
 	got := allocated(func() {
 		_, err := Read(bytes.NewReader(huge), Limits{})
@@ -272,7 +272,7 @@ func TestAHeaderThatPromisesMuchCostsLittle(t *testing.T) {
 	require.Less(t, got, uint64(readStep+1<<20))
 }
 
-func TestAZstdBombCostsLittle(t *testing.T) {
+func TestZstdBombCostsLittle(t *testing.T) {
 	const bomb = 128 << 20
 	var packed bytes.Buffer
 	w, err := zstd.NewWriter(&packed, zstd.WithEncoderLevel(zstd.SpeedFastest))
@@ -295,7 +295,7 @@ func TestAZstdBombCostsLittle(t *testing.T) {
 	require.Less(t, got, uint64(32<<20), "of %d", bomb)
 }
 
-func TestAZstdWindowOverTheLimitIsRefused(t *testing.T) {
+func TestZstdWindowOverLimitIsRefused(t *testing.T) {
 	// The frame header asks for a window of 2^(10+18) = 256 MiB.
 	frame := append([]byte(zstdMagic), 0, 18<<3, 1, 0, 0)
 	_, err := Read(bytes.NewReader(frame), Limits{})

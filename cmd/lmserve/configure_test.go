@@ -100,7 +100,7 @@ func TestEveryFlagCanBeConfigured(t *testing.T) {
 
 // A faulty configuration is reported with file, key, value found and value expected, before any
 // work.
-func TestAConfigurationThatIsWrong(t *testing.T) {
+func TestWrongConfiguration(t *testing.T) {
 	for text, want := range map[string]string{
 		"listn: x": "listn: found an unknown key, expected a command, " +
 			"or a flag of one",
@@ -142,7 +142,7 @@ func TestAConfigurationThatIsWrong(t *testing.T) {
 }
 
 // The default place is the user's configuration folder; "none" means no file.
-func TestTheDefaultConfigurationFile(t *testing.T) {
+func TestDefaultConfigurationFile(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("XDG_CONFIG_HOME", dir)
 	require.Equal(t, fromDefault, inForce(t, "serve")["threads"].From)
@@ -169,7 +169,7 @@ func TestConfigurationsOfModelsAndOfCommands(t *testing.T) {
 	require.Contains(t, stderr, "--config no-such-model")
 }
 
-func TestAKeyIsNotShown(t *testing.T) {
+func TestKeyIsNotShown(t *testing.T) {
 	t.Setenv("LMSERVE_KEY", "secret-text")
 	out := must(t, "", "config", "complete")
 	require.NotContains(t, out, "secret-text")

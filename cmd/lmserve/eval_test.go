@@ -142,7 +142,7 @@ func TestEvalAndTuneOfWords(t *testing.T) {
 	must(t, "", "eval", "--model", tuned, "--data", words, "--methods", "static,dynamic-rms")
 }
 
-func TestATableOfAllMethodsFitsAPage(t *testing.T) {
+func TestTableOfAllMethodsFitsPage(t *testing.T) {
 	number := 12.3456
 	res := eval.Result{Model: "model-0123456789ab", Data: "dir", Methods: stream.Methods(),
 		Reset: eval.ResetDocument}
@@ -170,7 +170,7 @@ func TestATableOfAllMethodsFitsAPage(t *testing.T) {
 
 // If all methods diverged, the number of words is unknown, and the table omits the share of unknown
 // words.
-func TestATableOfWordsWithoutAnyScore(t *testing.T) {
+func TestTableOfWordsWithoutAnyScore(t *testing.T) {
 	part := eval.Part{Name: "a.txt", Domain: ".", Documents: 1, Bytes: 10,
 		Scores: []*eval.Score{nil}}
 	var out bytes.Buffer

@@ -86,7 +86,7 @@ func TestTrainMakesAModelOfWords(t *testing.T) {
 	require.Contains(t, must(t, "a fox\n", "score", "--model", out, "--total", "-"), "6 bytes")
 }
 
-func TestTrainIsInterruptedAndGoesOn(t *testing.T) {
+func TestTrainIsInterruptedAndContinues(t *testing.T) {
 	dir := t.TempDir()
 	args := []string{"train", "--data", foxes(t), "--config", smallConfig(t), "--out",
 		filepath.Join(dir, "m"), "--checkpoints", filepath.Join(dir, "run"),

@@ -149,7 +149,7 @@ func TestShapesThatDoNotFitPanic(t *testing.T) {
 
 // A product with a streamed right operand (AVX-512 only) has the bits of one with a packed
 // operand.
-func TestAStreamedOperandChangesNoBit(t *testing.T) {
+func TestStreamedOperandChangesNoBit(t *testing.T) {
 	eachKernel(t, 2, func(t *testing.T, x *Exec) {
 		packed := NewExecIn(1, Arithmetic{Instructions: min(x.Arithmetic().instructions(), AVX2)})
 		defer packed.Close()

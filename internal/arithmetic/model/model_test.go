@@ -36,7 +36,7 @@ func TestConstantsDescribeDefaultModel(t *testing.T) {
 	require.Equal(t, m.LM.Layout.Size, weights.DefaultWeights)
 }
 
-func TestAModelSurvivesItsFile(t *testing.T) {
+func TestModelSurvivesItsFile(t *testing.T) {
 	m := small(t)
 	require.Equal(t, 2097152, m.CompanionBytes, "what a file that says nothing of it has meant "+
 		"so far")
@@ -134,7 +134,7 @@ func TestClustersInAModelsFile(t *testing.T) {
 }
 
 // A configuration that needs too much memory is refused because the file lacks its tensors.
-func TestAFileTakesNoMoreMemoryThanItsTensors(t *testing.T) {
+func TestFileTakesNoMoreMemoryThanItsTensors(t *testing.T) {
 	f := small(t).File()
 	f.Metadata[keyConfig] = `{"n_layer":1024,"d_model":65536,"n_head":1024,"d_head":4096,` +
 		`"d_inner":262144,"vocab":256,"seg_len":16,"mem_len":16}`

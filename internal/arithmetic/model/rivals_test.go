@@ -47,7 +47,7 @@ func TestStatisticsAndRivalsSurviveTheFile(t *testing.T) {
 
 // A file contains no statistics if the model has none, and no rivals if they are the defaults. So
 // the hash of such a model does not depend on optional parts of the format.
-func TestAModelWithoutStatisticsHasNone(t *testing.T) {
+func TestModelWithoutStatisticsHasNone(t *testing.T) {
 	f := small(t).File()
 	for _, tensor := range f.Tensors {
 		require.False(t, strings.HasPrefix(tensor.Name, "gradient."), tensor.Name)
@@ -144,7 +144,7 @@ func normalised(t *testing.T) *Model {
 	return n
 }
 
-func TestAModelKeepsTheStatisticsThatItsMetaLearnersKnow(t *testing.T) {
+func TestModelKeepsStatisticsOfItsMetaLearners(t *testing.T) {
 	m := normalised(t)
 	got, err := FromFile(m.File())
 	require.NoError(t, err)

@@ -92,7 +92,7 @@ func (l *lesson) feed(
 
 // The companion equals that of the learnt lines alone, beside a network that has read all lines.
 // Every line is scored after the lines learnt before it, and after its own beginning.
-func TestASkippedLineTeachesTheCompanionNothing(t *testing.T) {
+func TestSkippedLineTeachesCompanionNothing(t *testing.T) {
 	m := testModel(t)
 	w, other := testWorker(t, m, 1), testWorker(t, m, 2)
 	set := settings(m, methodIs(Static))
@@ -135,7 +135,7 @@ func TestASkippedLineTeachesTheCompanionNothing(t *testing.T) {
 }
 
 // The cache of a model of words holds the learnt tokens alone.
-func TestASkippedLineIsNotInTheCacheOfWords(t *testing.T) {
+func TestSkippedLineIsNotInCacheOfWords(t *testing.T) {
 	m := wordModel(t)
 	w, other := testWorker(t, m, 1), testWorker(t, m, 2)
 	set := settings(m, methodIs(Static))
@@ -244,7 +244,7 @@ func TestLinesAreDecidedOnWhenTheyAreScored(t *testing.T) {
 
 // A snapshot also has the companion before an open line. In early snapshots, which lack it, the
 // open line so far counts as learnt.
-func TestASnapshotHasTheCompanionBeforeTheLine(t *testing.T) {
+func TestSnapshotHasCompanionBeforeLine(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
 	s := New(m, settings(m, methodIs(Static)))

@@ -21,7 +21,7 @@ func networks(w *Worker, s *Stream, text string) (nll []float32) {
 }
 
 // A chunk is learnt if it costs the network SkipBelow or more. That depends on the chunk alone.
-func TestChunksThatCostLittleAreNotLearntFrom(t *testing.T) {
+func TestChunksThatCostLittleAreNotLearnedFrom(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
 	static := New(m, settings(m, func(s *Settings) { s.Method, s.Companion = Static, false }))
@@ -46,7 +46,7 @@ func TestChunksThatCostLittleAreNotLearntFrom(t *testing.T) {
 }
 
 // Without a companion every chunk is learnt.
-func TestWithoutACompanionEveryChunkIsLearntFrom(t *testing.T) {
+func TestWithoutCompanionEveryChunkIsLearnedFrom(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
 	of := func(below float64) *Stream {

@@ -25,7 +25,7 @@ import (
 // After every start all acknowledged text is there, and nothing else is. All that the server
 // reports has the bits of an undisturbed stream. LMSERVE_CRASH_ROUNDS is the number of kills;
 // LMSERVE_CRASH_SEED repeats the clients and the moments.
-func TestAServerThatIsKilledLosesNothing(t *testing.T) {
+func TestKilledServerLosesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}

@@ -320,7 +320,7 @@ func (l *limited) status(field string) int64 {
 // declares. The kernel refuses more, and the server survives that. Every answer follows the
 // contract, and afterwards a small score works as before. With LMSERVE_TEST_LONG the test lasts a
 // minute.
-func TestTheWorstRequestsAtOnceStayWithinTheMemory(t *testing.T) {
+func TestWorstRequestsAtOnceStayWithinMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}

@@ -20,7 +20,7 @@ func octavesApart(a, b float64) float64 { return math.Abs(math.Log2(a / b)) }
 
 // From any start, the search reaches the bottom of a bowl, within half a fine step in each
 // parameter.
-func TestTheSearchFindsTheBottomOfABowl(t *testing.T) {
+func TestSearchFindsBottomOfBowl(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 3).Draw(t, "parameters")
 		var params []Parameter
@@ -52,7 +52,7 @@ func TestTheSearchFindsTheBottomOfABowl(t *testing.T) {
 }
 
 // A trial says how many remain if none of them is better.
-func TestATrialKnowsHowManyAreLeft(t *testing.T) {
+func TestTrialKnowsHowManyAreLeft(t *testing.T) {
 	var trials []Trial
 	s := Search{Refine: 1, Visit: func(t Trial) { trials = append(trials, t) }}
 	size := Parameter{Name: "size", Start: 4, Step: 2, Min: 1, Max: 100, Whole: true}
@@ -75,7 +75,7 @@ func TestATrialKnowsHowManyAreLeft(t *testing.T) {
 
 // If two parameters depend on each other, like rate and decay, steps along one alone would stop
 // on the slope of the valley.
-func TestTheSearchFollowsADiagonalValley(t *testing.T) {
+func TestSearchFollowsDiagonalValley(t *testing.T) {
 	f := func(v []float64) (float64, error) {
 		x, y := math.Log2(v[0]), math.Log2(v[1])
 		return 100*(x+y)*(x+y) + (x-y-12)*(x-y-12), nil
@@ -86,7 +86,7 @@ func TestTheSearchFollowsADiagonalValley(t *testing.T) {
 	require.InEpsilon(t, 1./64, best.Values[1], 0.01)
 }
 
-func TestTheSearchKeepsToBoundsAndWholeNumbers(t *testing.T) {
+func TestSearchKeepsToBoundsAndWholeNumbers(t *testing.T) {
 	size := Parameter{Name: "size", Start: 10, Step: 2, Min: 1, Max: 100, Whole: true}
 	share := Parameter{Name: "share", Start: 0.1, Step: 2, Min: 0.01, Max: 0.99}
 	f := func(v []float64) (float64, error) {
@@ -100,7 +100,7 @@ func TestTheSearchKeepsToBoundsAndWholeNumbers(t *testing.T) {
 	require.InEpsilon(t, 0.0125, best.Values[1], 1e-9)
 }
 
-func TestTheSearchLeavesWhatDiverges(t *testing.T) {
+func TestSearchLeavesWhatDiverges(t *testing.T) {
 	cliff := func(v []float64) (float64, error) {
 		if v[0] > 2.5 {
 			return math.NaN(), nil
@@ -121,7 +121,7 @@ func TestTheSearchLeavesWhatDiverges(t *testing.T) {
 	require.ErrorContains(t, err, "1000")
 }
 
-func TestAFlatObjectiveIsNotFollowed(t *testing.T) {
+func TestFlatObjectiveIsNotFollowed(t *testing.T) {
 	n := 0
 	best, err := Search{Tolerance: 1e-3}.Minimise([]Parameter{param("a", 1), param("b", 1)},
 		func(v []float64) (float64, error) {
@@ -133,7 +133,7 @@ func TestAFlatObjectiveIsNotFollowed(t *testing.T) {
 	require.Equal(t, 9, n, "the start and its neighbours")
 }
 
-func TestTheSearchTellsWhatItTries(t *testing.T) {
+func TestSearchReportsItsTrials(t *testing.T) {
 	var trials []Trial
 	best, err := Search{Visit: func(t Trial) {
 		trials = append(trials,

@@ -42,7 +42,7 @@ func normalisedRun(t *testing.T) Options {
 	return o
 }
 
-func TestMetaLearnersAreTrainedOnNormalisedGradients(t *testing.T) {
+func TestMetaLearnersAreTrainedOnNormalizedGradients(t *testing.T) {
 	o := normalisedRun(t)
 	o.Out = filepath.Join(t.TempDir(), "m.safetensors")
 	_, err := Run(context.Background(), o)
@@ -81,14 +81,14 @@ func TestMetaLearnersAreTrainedOnNormalisedGradients(t *testing.T) {
 	require.Contains(t, told.notes(), learnerRenewed)
 }
 
-func TestARunOnNormalisedGradientsResumes(t *testing.T) {
+func TestRunOnNormalizedGradientsResumes(t *testing.T) {
 	o := normalisedRun(t)
 	o.Valid = WriteText(t, 200)
 	requireSameResult(t, o, 1, 3)
 }
 
 // Statistics only fit the slow weights with which they were gathered.
-func TestNormalisingNeedsStatisticsOfTheSameWeights(t *testing.T) {
+func TestNormalizingNeedsStatisticsOfTheSameWeights(t *testing.T) {
 	refused := func(change func(*Options)) {
 		o := normalisedRun(t)
 		change(&o)

@@ -20,7 +20,7 @@ import (
 
 var day = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 
-func TestATokenIsItsIDAndItsSecretAndTheFileHasNeither(t *testing.T) {
+func TestTokenHasIDAndSecretAndFileHasNeither(t *testing.T) {
 	k, token := New("alice", day.Add(time.Millisecond))
 	require.Regexp(t, `^lms_[0-9a-f]{16}_[A-Za-z0-9_-]{43}$`, token)
 	id, secret, ok := splitToken(token)
@@ -250,13 +250,13 @@ func TestOnlyTheWholeRightSecretOpens(t *testing.T) {
 }
 
 // An unknown id must not match a key whose hash is all zeros.
-func TestAnUnknownIDIsNoKey(t *testing.T) {
+func TestUnknownIDIsNoKey(t *testing.T) {
 	r := ringOf(t, Key{ID: "0000000000000001", Name: "z", Created: day})
 	_, err := r.Authenticate("lms_0000000000000002_" + strings.Repeat("A", secretChars))
 	require.ErrorIs(t, err, ErrUnknown)
 }
 
-func TestAKeyExpiresToTheMoment(t *testing.T) {
+func TestKeyExpiresOnTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, token := New("alice", time.Now())
 		k.Expires = time.Now().Add(time.Hour)
@@ -271,7 +271,7 @@ func TestAKeyExpiresToTheMoment(t *testing.T) {
 }
 
 // A server's keys over time: none, some, an error in the file, and valid again; never none again.
-func TestTheRingFollowsTheFile(t *testing.T) {
+func TestRingFollowsFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "folder", "keys.json")
 		var reports []error
@@ -361,7 +361,7 @@ func TestNamesAreFreeAgainOnceRevoked(t *testing.T) {
 	require.ErrorContains(t, err, `name: found "no spaces"`)
 }
 
-func TestTheFileIsReplacedAsAWholeOrNotAtAll(t *testing.T) {
+func TestFileIsReplacedWholeOrNotAtAll(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.json")
 	add := func(name string) error {
 		return UpdateFile(path, func(list []Key) ([]Key, error) {
@@ -411,7 +411,7 @@ func TestWritersAtOnceLoseNothing(t *testing.T) {
 	require.Len(t, list, cap(errs))
 }
 
-func TestALockLeftBehindIsNamed(t *testing.T) {
+func TestLockLeftBehindIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "keys.json")
 		require.NoError(t, os.WriteFile(path+".lock", nil, 0o600))

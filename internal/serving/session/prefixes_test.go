@@ -40,7 +40,7 @@ func oneByte(t fatal, mg *Manager, who Caller, id, prompt string) {
 
 // Texts that are written, cut and changed key by key are continued as if they were never seen
 // before.
-func TestAKnownPrefixChangesNoBit(t *testing.T) {
+func TestKnownPrefixChangesNoBit(t *testing.T) {
 	m := testModel(t)
 	w := stream.NewWorker(m, 1)
 	defer w.Close()
@@ -98,7 +98,7 @@ func TestAKnownPrefixChangesNoBit(t *testing.T) {
 
 // A prompt is read from the last end of a chunk that it shares with an earlier prompt. If that end
 // is not cached, one of the few ends before it is.
-func TestAKnownPrefixIsNotReadAgain(t *testing.T) {
+func TestKnownPrefixIsNotReadAgain(t *testing.T) {
 	mg := newManager(t, Options{})
 	long := logText(100*testChunk + 3)
 	for _, id := range []string{"", create(t, mg, CreateRequest{})} {
@@ -112,7 +112,7 @@ func TestAKnownPrefixIsNotReadAgain(t *testing.T) {
 	}
 }
 
-func TestAKnownPrefixIsItsOwnersAndItsSessions(t *testing.T) {
+func TestKnownPrefixBelongsToOwnerAndSession(t *testing.T) {
 	mg := newManager(t, Options{})
 	one, two := Caller{Key: "one"}, Caller{Key: "two"}
 	text := logText(2 * testChunk)

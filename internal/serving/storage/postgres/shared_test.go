@@ -56,7 +56,7 @@ func end(t *testing.T, s *postgres.Store, name string) {
 	require.NoError(t, s.Exec(t.Context(), `delete from nodes where id = '`+name+`'`))
 }
 
-func TestALeaseLastsByTheClockOfTheDatabase(t *testing.T) {
+func TestLeaseLastsByClockOfDatabase(t *testing.T) {
 	p := newPlace(t, pgtest.Shared(t), folder(t))
 	a, b := p.node(t, "a"), p.node(t, "b")
 	lapsed, alive := renew(t, a, "a", time.Hour)
@@ -77,7 +77,7 @@ func TestALeaseLastsByTheClockOfTheDatabase(t *testing.T) {
 	require.Equal(t, []string{"a"}, alive)
 }
 
-func TestASessionIsClaimedByItsServerOrWhenThatIsGone(t *testing.T) {
+func TestOnlyGoneServersSessionIsClaimed(t *testing.T) {
 	p := newPlace(t, pgtest.Shared(t), folder(t))
 	a, b := p.node(t, "a"), p.node(t, "b")
 	renew(t, a, "a", time.Hour)
@@ -221,7 +221,7 @@ func TestNamesAndQuotasAreTheDatabasesToKeep(t *testing.T) {
 	require.Equal(t, "3", page[0].ID)
 }
 
-func TestOwnersDoNotPassTheirQuotaOnSeveralServersAtOnce(t *testing.T) {
+func TestOwnersKeepQuotaOnSeveralServers(t *testing.T) {
 	p := newPlace(t, pgtest.Shared(t), folder(t))
 	const most, each = 5, 6
 	var all sync.WaitGroup
@@ -241,7 +241,8 @@ func TestOwnersDoNotPassTheirQuotaOnSeveralServersAtOnce(t *testing.T) {
 	require.Len(t, page, most)
 }
 
-func TestWhatHasExpiredOrWasNotCompletedGoesWhenItsServerIsGone(t *testing.T) {
+// Expired and half-made sessions of a server are removed by others once its lease has ended.
+func TestStaleSessionsOfGoneServerAreRemoved(t *testing.T) {
 	p := newPlace(t, pgtest.Shared(t), bucket(t))
 	a, b := p.node(t, "a"), p.node(t, "b")
 	renew(t, a, "a", time.Hour)
@@ -277,7 +278,7 @@ func TestWhatHasExpiredOrWasNotCompletedGoesWhenItsServerIsGone(t *testing.T) {
 	require.True(t, found("young"))
 }
 
-func TestAServerAmongOthersWaitsForOneThatIsAlone(t *testing.T) {
+func TestSharedServerWaitsForLoneServer(t *testing.T) {
 	p := newPlace(t, pgtest.Shared(t), folder(t))
 	lonely := p.options()
 	lonely.Alone = true
@@ -295,7 +296,7 @@ func TestAServerAmongOthersWaitsForOneThatIsAlone(t *testing.T) {
 }
 
 // The first version of the tables had no columns for terms.
-func TestTheTablesOfTheFirstVersionAreBroughtUpToDate(t *testing.T) {
+func TestTablesOfFirstVersionAreMigrated(t *testing.T) {
 	p := newPlace(t, pgtest.Shared(t), folder(t))
 	conn, err := pgx.Connect(t.Context(), p.server.URL(p.database))
 	require.NoError(t, err)
