@@ -39,7 +39,7 @@ func pages(t *testing.T) []page {
 // prints.
 type command struct {
 	text     string
-	section  string // the heading of the second level that it stands under
+	section  string // the heading of the second level above it
 	from, to int    // the lines of its output
 	indent   string // of the block, where the block is a part of a list
 }

@@ -187,7 +187,8 @@ func TestLegacyBlockIsExact(t *testing.T) {
 	g := newRig(t, Options{})
 	g.fake.max = 1
 	answer := g.completed(
-		`{"model":"fake","prompt":"añ\"","max_tokens":2,"echo":true,"logprobs":2,"n":2,"stop":null,"suffix":null}`,
+		`{"model":"fake","prompt":"añ\"","max_tokens":2,"echo":true,"logprobs":2,"n":2,`+
+			`"stop":null,"suffix":null}`,
 		"X-Request-Id",
 		"a-b",
 	)
@@ -208,7 +209,8 @@ func TestLegacyBlockIsExact(t *testing.T) {
 		require.JSONEq(t, `{
 			"tokens": ["a", "bytes:\\xc3", "bytes:\\xb1", "\"", "a", "bytes:\\xc3"],
 			"token_logprobs": [null, -2, -2, -2, -1, -1],
-			"top_logprobs": [null, {"bytes:\\xc3": -2}, {"bytes:\\xb1": -2}, {"\"": -2}, {"a": -1}, {"bytes:\\xc3": -1}],
+			"top_logprobs": [null, {"bytes:\\xc3": -2}, {"bytes:\\xb1": -2}, {"\"": -2}, {"a": -1},
+				{"bytes:\\xc3": -1}],
 			"text_offset": [0, 1, 1, 2, 3, 4]
 		}`, string(*c.Logprobs))
 	}
@@ -224,7 +226,8 @@ func TestLegacyBlockIsExact(t *testing.T) {
 	require.Regexp(
 		t,
 		`^\{"id":"cmpl-x","object":"text_completion","created":[0-9]+,"model":"fake-0",`+
-			`"choices":\[\{"text":"abababababababab","index":0,"logprobs":null,"finish_reason":"length"\}\],`+
+			`"choices":\[\{"text":"abababababababab","index":0,"logprobs":null,`+
+			`"finish_reason":"length"\}\],`+
 			`"usage":\{"prompt_tokens":2,"completion_tokens":16,"total_tokens":18\}\}`,
 		string(raw),
 	)
@@ -268,9 +271,10 @@ func TestStreamedAnswerIsWholeAnswerInPieces(t *testing.T) {
 	for name, fields := range map[string]string{
 		"one text":          `"prompt":"GET /"`,
 		"texts and prompts": `"prompt":["GET /ñ","","POST"],"n":2,"logprobs":2`,
-		"echo":              `"prompt":[[1,195],[177,2,255]],"n":2,"echo":true,"logprobs":3,"stop":["a","\n"]`,
-		"nothing sampled":   `"prompt":"añb","max_tokens":0,"echo":true,"logprobs":0`,
-		"nothing at all":    `"prompt":"","max_tokens":0`,
+		"echo": `"prompt":[[1,195],[177,2,255]],"n":2,"echo":true,"logprobs":3,` +
+			`"stop":["a","\n"]`,
+		"nothing sampled": `"prompt":"añb","max_tokens":0,"echo":true,"logprobs":0`,
+		"nothing at all":  `"prompt":"","max_tokens":0`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			body := func(more string) string {

@@ -222,7 +222,8 @@ func TestPageReadsWithAModelOfWords(t *testing.T) {
 	b.checkLooks("read-words")
 	value[bool](b, `(location.hash = location.hash.replace("read", "learn"), true)`)
 	b.until(
-		`document.querySelector(".sums .adapted dt")?.innerText === "Adapted with companion, bits a word"`)
+		`document.querySelector(".sums .adapted dt")?.innerText === "Adapted with companion, ` +
+			`bits a word"`)
 	value[bool](b, `(location.hash = location.hash.replace("learn", "write"), true)`)
 	b.until(`document.querySelector(".sheet textarea")?.value.endsWith("the mat .\n")`)
 	b.click("Continue")

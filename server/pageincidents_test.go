@@ -161,7 +161,8 @@ func TestPageGoesToTheNextStrangestLine(t *testing.T) {
 			const number = (text) => Number(text.replaceAll(/\D/g, ""));
 			return {
 				Offset: number(`+note+`.split(",")[0]),
-				Rank: number(document.querySelector(".rating strong").innerText.slice("1 in".length)),
+				Rank: number(
+					document.querySelector(".rating strong").innerText.slice("1 in".length)),
 			};
 		})()`)
 	}

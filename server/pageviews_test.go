@@ -171,7 +171,8 @@ func TestPageWritesWithTheKeyboardAlone(t *testing.T) {
 	b.until(`document.querySelector(".card.static footer") !== null`)
 	b.press(kb.Tab)
 	b.until(
-		`document.querySelector(".sheet .fixed").textContent.startsWith("What the session has.\nHi")`)
+		`document.querySelector(".sheet .fixed").textContent.startsWith("What the session ` +
+			`has.\nHi")`)
 	b.until(`!document.querySelector(".acts").innerText.includes("Learning")`)
 	text := b.sessionText(path)
 	require.Greater(t, len(text), len("What the session has.\nHi"))
@@ -231,9 +232,11 @@ func TestPageOffersWhatComesNext(t *testing.T) {
 	b.with(chromedp.ModifierCtrl, "z")
 	b.until(`location.hash !== "` + here + `"`)
 	b.until(
-		`document.querySelector(".sheet textarea")?.value.startsWith("The quick brown fox jumps over the lazy dog, as always.\n")`)
+		`document.querySelector(".sheet textarea")?.value.startsWith("The quick brown fox jumps ` +
+			`over the lazy dog, as always.\n")`)
 	b.until(
-		`document.querySelector(".sheet textarea").value.endsWith("jumps over the lazy dog, as \n")`)
+		`document.querySelector(".sheet textarea").value.endsWith("jumps over the lazy dog, ` +
+			`as \n")`)
 	fork := value[string](b, `"/v1/sessions/" + location.hash.split("/")[2]`)
 	require.Len(t, b.sessionText(fork), before)
 }

@@ -120,7 +120,8 @@ func TestSnapshotIsImportedByHolderOfFile(t *testing.T) {
 	g.key = ring.token["giver"]
 	path :=
 		g.create(
-			`{"seed":3,"labels":{"a":"b"},"ttl_seconds":60,"history":"tail","settings":{"baseline":true}}`)
+			`{"seed":3,"labels":{"a":"b"},"ttl_seconds":60,"history":"tail",` +
+				`"settings":{"baseline":true}}`)
 	g.score(path, someText)
 	id := strings.TrimPrefix(path, "/v1/sessions/")
 

@@ -28,8 +28,8 @@ type block struct {
 	dqv    kernel.Matrix // backward: gradient of qv
 }
 
-// scores is a (queries, keys) matrix in a buffer with gaps in front of and behind every
-// row, each as long as a block has rows. The same memory, read with a stride longer by one
+// scores is a (queries, keys) matrix in a buffer. Every row has a gap before and after it,
+// each as long as a block has rows. The same memory, read with a stride longer by one
 // from rows-1 elements before its beginning, is the matrix by distance: query i meets
 // key j in column j + rows-1-i. Elements of that view for which there is no key lie in the
 // gaps.
@@ -222,9 +222,8 @@ func clearOutside(row []float32, lo, hi int) {
 	clear(row[hi:])
 }
 
-// attendBackward takes s.dy = dL/d(h + o), the normalisation of post-norm already
-// differentiated, and adds the attention's part of dL/dh to s.dx, which holds the
-// residual's part. It leaves s.dx as it is unless below says that the gradient of a weight
+// attendBackward takes s.dy = dL/d(h + o), behind the normalization of post-norm. It adds
+// the attention's part of dL/dh to s.dx, which holds the residual's part. It leaves s.dx as it is unless below says that the gradient of a weight
 // below this layer is wanted.
 func (s *Segment) attendBackward(x *Exec, i int, grads Grads, below bool) {
 	l, ix := &s.layers[i], s.model.Layout.layers[i]

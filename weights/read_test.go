@@ -114,14 +114,16 @@ func TestMalformedHeadersAreRefused(t *testing.T) {
 		"a second object": {`{}{}`, 0, ErrFormat, "nothing but spaces"},
 		"not UTF-8": {"{\"\xff\":1}", 0, ErrFormat,
 			`header at byte 10: found byte "\xff", expected UTF-8`},
-		"broken surrogate":          {`{"\ud800x":{}}`, 0, ErrFormat, "two that pair"},
-		"unpaired surrogate":        {`{"\ud800\u0041":{}}`, 0, ErrFormat, "two that pair"},
-		"lone low surrogate":        {`{"\udc00":{}}`, 0, ErrFormat, "two that pair"},
-		"cut escape":                {`{"\u12`, 0, ErrFormat, `found "\\u12"`},
-		"unknown escape":            {`{"\x":{}}`, 0, ErrFormat, "an escape sequence of JSON"},
-		"control character":         {"{\"a\nb\":{}}", 0, ErrFormat, "control characters escaped"},
-		"tensor twice":              {`{"w":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"w":{}}`, 0, ErrFormat, `byte 61: found key "w" again`},
-		"tensor twice, in disguise": {`{"w":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"\u0077":{}}`, 0, ErrFormat, `key "w" again`},
+		"broken surrogate":   {`{"\ud800x":{}}`, 0, ErrFormat, "two that pair"},
+		"unpaired surrogate": {`{"\ud800\u0041":{}}`, 0, ErrFormat, "two that pair"},
+		"lone low surrogate": {`{"\udc00":{}}`, 0, ErrFormat, "two that pair"},
+		"cut escape":         {`{"\u12`, 0, ErrFormat, `found "\\u12"`},
+		"unknown escape":     {`{"\x":{}}`, 0, ErrFormat, "an escape sequence of JSON"},
+		"control character":  {"{\"a\nb\":{}}", 0, ErrFormat, "control characters escaped"},
+		"tensor twice": {`{"w":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},` +
+			`"w":{}}`, 0, ErrFormat, `byte 61: found key "w" again`},
+		"tensor twice, in disguise": {`{"w":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},` +
+			`"\u0077":{}}`, 0, ErrFormat, `key "w" again`},
 		"metadata twice": {`{"__metadata__":{},"__metadata__":{}}`, 0, ErrFormat,
 			"again"},
 		"metadata key twice": {`{"__metadata__":{"a":"","a":""}}`, 0, ErrFormat, `key "a" again`},
@@ -177,12 +179,15 @@ func TestMalformedHeadersAreRefused(t *testing.T) {
 			`tensor "w", data_offsets at byte 9: found [0,8], expected 12 bytes for F32[3]`},
 		"hole at the start": {entry(`"dtype":"F32",` + shape + `"data_offsets":[4,12]`), 12,
 			ErrFormat, "expected begin 0: no hole"},
-		"hole between": {`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[3,5]}}`, 5,
+		"hole between": {`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8",` +
+			`"shape":[2],"data_offsets":[3,5]}}`, 5,
 			ErrFormat,
 			`tensor "b", data_offsets at byte 61: found [3,5], expected begin 2: no hole`},
-		"overlap": {`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}}`, 3,
+		"overlap": {`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8",` +
+			`"shape":[2],"data_offsets":[1,3]}}`, 3,
 			ErrFormat, "expected begin 2: no overlap"},
-		"same data twice": {`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}`, 2,
+		"same data twice": {`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},` +
+			`"b":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}`, 2,
 			ErrFormat, "no overlap"},
 		"beyond the end": {entry(`"dtype":"F32",` + shape + offsets), 7, ErrTruncated,
 			"found 7 bytes, expected 8"},
@@ -213,13 +218,16 @@ func TestWhatTheFormatAllowsIsAccepted(t *testing.T) {
 			"\"data_offsets\": [ 0 , 2 ] } }", 2, []string{"w"}},
 		"fields in another order": {`{"w":{"data_offsets":[0,2],"shape":[2],"dtype":"U8"}}`, 2,
 			[]string{"w"}},
-		"metadata last": {`{"w":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"__metadata__":{"a":"b"}}`, 2, []string{"w"}},
-		"escapes":       {`{"\u0077\n\"\/\\\b\f\r\t\ud834\udd1e\u00E9":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}`, 2, []string{"w\n\"/\\\b\f\r\t𝄞é"}},
+		"metadata last": {`{"w":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},` +
+			`"__metadata__":{"a":"b"}}`, 2, []string{"w"}},
+		"escapes": {`{"\u0077\n\"\/\\\b\f\r\t\ud834\udd1e\u00E9":{"dtype":"U8","shape":[2],` +
+			`"data_offsets":[0,2]}}`, 2, []string{"w\n\"/\\\b\f\r\t𝄞é"}},
 		"the replacement, written": {`{"\ufffd":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}`,
 			2, []string{"\ufffd"}},
 		"scalar": {`{"w":{"dtype":"F64","shape":[],"data_offsets":[0,8]}}`, 8, []string{"w"}},
 		"another order than the data's, with an empty tensor between": {
-			`{"b":{"dtype":"U8","shape":[3],"data_offsets":[2,5]},"none":{"dtype":"F32","shape":[7,0],"data_offsets":[2,2]},` +
+			`{"b":{"dtype":"U8","shape":[3],"data_offsets":[2,5]},"none":{"dtype":"F32",` +
+				`"shape":[7,0],"data_offsets":[2,2]},` +
 				`"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}`, 5,
 			[]string{"a", "none", "b"}},
 	} {

@@ -115,9 +115,10 @@ func TestWrongConfiguration(t *testing.T) {
 		"serve: {threads: [1, 2]}":    `serve.threads: found "1,2", expected a whole number`,
 		"serve: {threads: {a: 1}}": "serve.threads: found a section, expected the " +
 			"value of a flag",
-		"serve: {scrub: perhaps}":      `serve.scrub: found "perhaps", expected true or false`,
-		"serve: {max-replay: 3}":       `serve.max-replay: found "3", expected a duration`,
-		"serve: {memory-budget: 1.5G}": `serve.memory-budget: found "1.5G", expected a number of bytes`,
+		"serve: {scrub: perhaps}": `serve.scrub: found "perhaps", expected true or false`,
+		"serve: {max-replay: 3}":  `serve.max-replay: found "3", expected a duration`,
+		"serve: {memory-budget: 1.5G}": `serve.memory-budget: found "1.5G", expected a number ` +
+			`of bytes`,
 		"serve: {threads: 0}": "--threads is 0, expected 1 to 256 (--threads is " +
 			"from FILE: serve.threads)",
 		"threads: x":                         `threads: found "x", expected a whole number`,

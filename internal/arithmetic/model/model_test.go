@@ -203,7 +203,8 @@ func TestFilesThatDoNotFitAreRefused(t *testing.T) {
 		"no model": func(f *weights.File) { delete(f.Metadata, keyConfig) },
 		"d_model": func(f *weights.File) {
 			f.Metadata[keyConfig] =
-				`{"n_layer":2,"d_model":7,"n_head":1,"d_head":2,"d_inner":2,"vocab":256,"seg_len":2}`
+				`{"n_layer":2,"d_model":7,"n_head":1,"d_head":2,"d_inner":2,"vocab":256,` +
+					`"seg_len":2}`
 		},
 		"unknown field": func(f *weights.File) { f.Metadata[keyConfig] = `{"layers":2}` },
 		keyTokenizer:    func(f *weights.File) { f.Metadata[keyTokenizer] = `{"kind":"words"}` },
@@ -213,7 +214,8 @@ func TestFilesThatDoNotFitAreRefused(t *testing.T) {
 		},
 		`branch "nothing"`: func(f *weights.File) {
 			f.Metadata[keyAdapt] =
-				`{"chunk":8,"gammas":[0.5],"beta1":1,"beta2":1,"p":0.5,"out":1,"branches":["nothing"]}`
+				`{"chunk":8,"gammas":[0.5],"beta1":1,"beta2":1,"p":0.5,"out":1,` +
+					`"branches":["nothing"]}`
 		},
 		"mixture is 1.5, expected 0 to 1": func(f *weights.File) {
 			f.Metadata[keyAdapt] = strings.Replace(f.Metadata[keyAdapt], "}", `,"mixture":1.5}`, 1)

@@ -156,8 +156,8 @@ func TestKnownPrefixesGoFirst(t *testing.T) {
 	require.Equal(t, holders+1, mg.engine.budget.Holders(), "no state had to go")
 }
 
-// Prompts that many send at once, to sessions that are deleted meanwhile, leave no more memory in
-// use than that of what is kept, and keep nothing of a session that is gone.
+// Many prompts are sent at once, to sessions that are deleted meanwhile. Afterwards only the kept
+// prefixes use memory, and none is of a deleted session.
 func TestKnownPrefixesOfGoneSessionsGo(t *testing.T) {
 	m := testModel(t)
 	mg := newManager(t, Options{Threads: 2,

@@ -304,12 +304,16 @@ func TestTablesOfFirstVersionAreMigrated(t *testing.T) {
 		`drop table nodes, keys, object_store`,
 		`alter table records drop column continued`,
 		`alter table sessions drop column node, drop column owner, drop column name,
-			drop column complete, drop column ttl, drop column model, drop column numerics, drop column used`,
+			drop column complete, drop column ttl, drop column model, drop column numerics,
+			drop column used`,
 		`update lmserve_schema set version = 1`,
 		`insert into sessions (id, epoch, head, start, "end")
 			select id, nextval('epochs'), convert_to(head, 'UTF8'), 0, 0 from (values
-			('a', '{"owner":"x","complete":true,"ttl_ns":5000,"model":{"name":"m","hash":"abc"},"numerics":[{"from":0,"name":"one"},{"from":3,"name":"two"}],"name":"news","labels":{"odd":"\u0000"}}'),
-			('b', '{"owner":"x","complete":false,"ttl_ns":0,"model":{"name":"m","hash":"abc"},"numerics":null,"name":"news"}'))
+			('a', '{"owner":"x","complete":true,"ttl_ns":5000,"model":{"name":"m","hash":"abc"},` +
+			`"numerics":[{"from":0,"name":"one"},{"from":3,"name":"two"}],"name":"news",` +
+			`"labels":{"odd":"\u0000"}}'),
+			('b', '{"owner":"x","complete":false,"ttl_ns":0,"model":{"name":"m","hash":"abc"},` +
+			`"numerics":null,"name":"news"}'))
 			as old(id, head)`,
 	} {
 		_, err := conn.Exec(t.Context(), sql)
@@ -328,7 +332,8 @@ func TestTablesOfFirstVersionAreMigrated(t *testing.T) {
 	require.Greater(t, now, before)
 	var found string
 	require.NoError(t, conn.QueryRow(t.Context(), `
-		select string_agg(concat_ws(' ', id, owner, name, complete, ttl, model, numerics), ', ' order by id)
+		select string_agg(concat_ws(' ', id, owner, name, complete, ttl, model, numerics), ', '
+			order by id)
 		from sessions`).Scan(&found))
 	require.Equal(t, "a x news t 5 abc two, b x  f 0 abc ", found)
 	require.NoError(t, conn.Close(t.Context()))
