@@ -114,7 +114,7 @@ func asJSON(t *testing.T, v any) string {
 }
 
 // A prompt with a session is scored as the continuation of the session's text. The scores are
-// bit-identical to feeding a fork as long as nothing is learnt in between.
+// bit-identical to feeding a fork as long as nothing is learned in between.
 func TestSessionIsContinuedAndLeftAsItWas(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	path := g.create(`{"seed":3}`)

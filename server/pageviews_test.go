@@ -185,7 +185,7 @@ func TestPageWritesWithTheKeyboardAlone(t *testing.T) {
 }
 
 // A session that has read a line many times offers the rest of it. Tab takes a word, then
-// everything; the end of the line is learnt and can be undone.
+// everything; the end of the line is learned and can be undone.
 func TestPageOffersWhatComesNext(t *testing.T) {
 	b := newTab(t)
 	path := b.create(withBaseline)
@@ -305,7 +305,7 @@ func (b *tab) slow(pattern string, ms int) {
 
 // What was written stays while the session's text is still coming, and while another view is shown.
 // So does what is typed while learning is taken back, which one asks for twice. A sentence that is
-// being learnt when another session is opened is learnt.
+// being learned when another session is opened is learned.
 func TestPageLosesNothingThatIsWritten(t *testing.T) {
 	b := newTab(t)
 	path := b.create(withBaseline)

@@ -239,7 +239,7 @@ func TestLinesOfWords(t *testing.T) {
 	require.Equal(t, g.state(t, whole), g.state(t, cut))
 }
 
-// A flagged line is not learnt. The session's state depends only on its text and those lines.
+// A flagged line is not learned. The session's state depends only on its text and those lines.
 func TestLinesOfWordsMayBeLeftUnlearnt(t *testing.T) {
 	g := newWordsRig(t)
 	const usual = "the cat sat on the mat .\n"

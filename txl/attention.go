@@ -93,7 +93,7 @@ func (s *Segment) block(w *Exec, a *attention, b, h, i0, i1 int) block {
 func blocks(n int) int { return (n + queryBlock - 1) / queryBlock }
 
 // attend computes rows n0..n1 of layer i's attention with its residual and,
-// post-norm, its normalisation:
+// post-norm, its normalization:
 //
 //	score(i,j) = ((q_i + r_w_bias)·k_j + (q_i + r_r_bias)·r_(i+m-j)) / sqrt(d),  j <= i+m
 //	x = LN(h + o_net(softmax(score) v))     or with pre-norm   h + o_net(...), q k v from LN(c)
@@ -119,7 +119,7 @@ func (s *Segment) projectRows(x *Exec, i, n0, n1 int) {
 }
 
 // attended ends the attention of rows n0..n1 of layer i, whose attention vectors are there: o_net,
-// residual and normalisation.
+// residual and normalization.
 func (s *Segment) attended(x *Exec, i, n0, n1 int) {
 	l, ix := &s.layers[i], s.model.Layout.layers[i]
 	D, hd := s.cfg.DModel, s.cfg.NHead*s.cfg.DHead
@@ -266,7 +266,7 @@ func (s *Segment) attendBackward(x *Exec, i int, grads Grads, below bool) {
 		x.MulNN(dx, dkv.RowRange(s.mlen*s.B, keys), wkv, true)
 		return
 	}
-	// The memory's rows are normalised here, too: they count for gain and bias.
+	// The memory's rows are normalized here, too: they count for gain and bias.
 	dn := s.dnorm[first*D:]
 	x.MulNN(rowsOf(s.dnorm, first, keys, D), dkv.RowRange(first, keys), wkv, false)
 	x.MulNN(rowsOf(s.dnorm, s.mlen*s.B, keys, D), dq, wq, true)

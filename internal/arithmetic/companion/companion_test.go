@@ -47,7 +47,7 @@ func TestDistributionChangesNothing(t *testing.T) {
 	requireSame(t, before, r.s)
 }
 
-// A passed text is read and not learnt. Counts do not change, no match expects a byte of it, and
+// A passed text is read and not learned. Counts do not change, no match expects a byte of it, and
 // Back undoes it.
 func TestWhatIsPassedIsNotLearned(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -55,7 +55,7 @@ func TestWhatIsPassedIsNotLearned(t *testing.T) {
 		learnt := drawText(t, 1500)
 		r.feed(learnt)
 		before := r.s.Clone()
-		again := rapid.IntRange(0, len(learnt)).Draw(t, "again") // the learnt end, repeated twice
+		again := rapid.IntRange(0, len(learnt)).Draw(t, "again") // the learned end, repeated twice
 		passed := append(append(drawText(t, 100), learnt[again:]...), learnt[again:]...)
 		r.x.Begin(r.s)
 		for i, b := range passed {
@@ -81,7 +81,7 @@ func TestWhatIsPassedIsNotLearned(t *testing.T) {
 	})
 }
 
-// Matches with learnt text also work while a text is passed.
+// Matches with learned text also work while a text is passed.
 func TestMatchGoesAlongWhatIsPassed(t *testing.T) {
 	r := reader{New(small(1)), widest(), uniform(), 0}
 	text := randomBytes(4000, 1)

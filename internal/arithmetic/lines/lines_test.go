@@ -162,7 +162,7 @@ func TestWarmMeterAllocatesNothing(t *testing.T) {
 	}))
 }
 
-// ordinaryLog returns a log of lines of three formats. As under a model that has learnt the log,
+// ordinaryLog returns a log of lines of three formats. As under a model that has learned the log,
 // constant bytes are cheap, digits and names expensive.
 func ordinaryLog(lines int, seed uint64) (text []byte, costs []float64) {
 	r := rand.New(rand.NewPCG(seed, 1))

@@ -135,8 +135,8 @@ func TestStatisticsAndRivalsThatCannotBeAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "dynamic_rms")
 }
 
-// normalised returns a model whose meta-learners see normalized gradients.
-func normalised(t *testing.T) *Model {
+// normalized returns a model whose meta-learners see normalized gradients.
+func normalized(t *testing.T) *Model {
 	m := measured(t)
 	l := *m.Learner
 	require.NoError(t, l.Normalise(sparsemeta.DefaultNormal(), m.Statistics))
@@ -145,7 +145,7 @@ func normalised(t *testing.T) *Model {
 }
 
 func TestModelKeepsStatisticsOfItsMetaLearners(t *testing.T) {
-	m := normalised(t)
+	m := normalized(t)
 	got, err := FromFile(m.File())
 	require.NoError(t, err)
 	require.Equal(t, m.Learner, got.Learner)

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A gradient computed before the text is accepted is the one that the chunk is learnt from.
+// A gradient computed before the text is accepted is the one that the chunk is learned from.
 // Between the two, a text may be dropped, another accepted, or the worker may serve another
 // stream.
 func TestForeseenGradientIsThatOfAcceptedText(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// feedAs feeds text of any length, learnt as the lesson says.
+// feedAs feeds text of any length, learned as the lesson says.
 func feedAs(w *Worker, s *Stream, text string, how Lesson) {
 	for at := 0; at < len(text); {
 		n := min(len(text)-at, s.Room())
@@ -42,7 +42,7 @@ const chunk = modeltest.Chunk
 
 func line(bytes int, with string) string { return strings.Repeat(with, bytes-1) + "\n" }
 
-// Lines that end at chunk borders are learnt like any text, to the bit.
+// Lines that end at chunk borders are learned like any text, to the bit.
 func TestByLinesLineWithinItsChunkIsLearnedAsEver(t *testing.T) {
 	text := line(chunk, "a") + line(chunk/2, "b") + line(chunk/2, "c") + line(chunk, "a")
 	for _, method := range gradientMethods {
@@ -75,7 +75,7 @@ func TestByLinesASkippedLineMovesNoWeight(t *testing.T) {
 	}
 }
 
-// The gradient of a line's first chunks waits for the line's end, and is learnt then.
+// The gradient of a line's first chunks waits for the line's end, and is learned then.
 func TestByLinesLineOfSeveralChunksIsLearnedAtItsEnd(t *testing.T) {
 	for _, method := range gradientMethods {
 		w, s := heldStream(t, method)
@@ -240,7 +240,7 @@ func TestNonFiniteCarriedGradientIsRefused(t *testing.T) {
 	require.ErrorContains(t, again.Finite(), `"held.gradient", element 0 is NaN`)
 }
 
-// A warm chunk of lines allocates nothing, learnt or skipped, and neither does looking ahead.
+// A warm chunk of lines allocates nothing, learned or skipped, and neither does looking ahead.
 func TestByLinesAWarmChunkAllocatesNothing(t *testing.T) {
 	for _, method := range gradientMethods {
 		w, s := heldStream(t, method)

@@ -20,7 +20,7 @@ func networks(w *Worker, s *Stream, text string) (nll []float32) {
 	return nll
 }
 
-// A chunk is learnt if it costs the network SkipBelow or more. That depends on the chunk alone.
+// A chunk is learned if it costs the network SkipBelow or more. That depends on the chunk alone.
 func TestChunksThatCostLittleAreNotLearnedFrom(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
@@ -28,7 +28,7 @@ func TestChunksThatCostLittleAreNotLearnedFrom(t *testing.T) {
 	require.Equal(t, scored(w, static, text), networks(w, skipping(t, 32), text),
 		"nothing is learnt")
 
-	costs := map[bool][]float64{} // bits a token, by whether the chunk was learnt
+	costs := map[bool][]float64{} // bits a token, by whether the chunk was learned
 	const below = 8
 	s := skipping(t, below)
 	for rest := text; len(rest) >= testChunk; rest = rest[testChunk:] {
@@ -45,7 +45,7 @@ func TestChunksThatCostLittleAreNotLearnedFrom(t *testing.T) {
 	}
 }
 
-// Without a companion every chunk is learnt.
+// Without a companion every chunk is learned.
 func TestWithoutCompanionEveryChunkIsLearnedFrom(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)

@@ -201,9 +201,9 @@ func (l *limited) worst(t *testing.T) map[string]func(ctx context.Context, n int
 	for i := range labels {
 		labels[i] = fmt.Sprintf(`"%064d":"%s"`, i, strings.Repeat("\U0001F600", 256))
 	}
-	labelled := `{"labels":{` + strings.Join(labels, ",") + `}}`
+	labeled := `{"labels":{` + strings.Join(labels, ",") + `}}`
 	for range 200 {
-		l.create(labelled)
+		l.create(labeled)
 	}
 	var session string
 	_, h := l.ask(t.Context(), http.MethodPost, "/v1/sessions/import", "application/x-tar",

@@ -100,7 +100,7 @@ func TestPNGDecodes(t *testing.T) {
 		}
 	}
 	for i, s := range styles {
-		require.True(t, colors[fmt.Sprint(s.color.R, s.color.G, s.color.B)], "colour of line %d", i)
+		require.True(t, colors[fmt.Sprint(s.color.R, s.color.G, s.color.B)], "color of line %d", i)
 	}
 }
 

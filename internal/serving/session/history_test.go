@@ -180,7 +180,7 @@ func TestForkRepeatsPast(t *testing.T) {
 	require.Equal(t, updates[2:], updatesAgain)
 }
 
-// The static model continues as if nothing had been learnt: the cost of its text equals the
+// The static model continues as if nothing had been learned: the cost of its text equals the
 // baseline's.
 func TestCompletionFromStaticModel(t *testing.T) {
 	mg := newManager(t, Options{})

@@ -159,7 +159,7 @@ func TestLinesThatCannotBeginTakeNothing(t *testing.T) {
 	}
 }
 
-// Its length and its strangeness decide whether a line is learnt, also where its first part came
+// Its length and its strangeness decide whether a line is learned, also where its first part came
 // with learn=true. The log has what was reported.
 func TestOverlongLineIsAmongUnlearnedOnes(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
@@ -252,7 +252,7 @@ func TestForkOfLinesAtEveryKindOfOffset(t *testing.T) {
 	require.Empty(t, sv.told())
 }
 
-// inOneRecord joins an exported log, which is learnt by lines, into one record.
+// inOneRecord joins an exported log, which is learned by lines, into one record.
 func inOneRecord(x *changeable) {
 	one := *x.last()
 	one.Text, one.Skipped = nil, nil
@@ -292,8 +292,8 @@ func TestLabelsChangeWhileLinesAreFed(t *testing.T) {
 	require.True(t, byLine)
 }
 
-// The text of a line may come with learning by lines, without it, and after a restart: it is learnt
-// as the log says.
+// Parts of a line may come with learning by lines, without it, and after a restart. The line is
+// learned as the log says.
 func TestLearningChangesInTheMidstOfALine(t *testing.T) {
 	r := CreateRequest{Settings: Settings{"method": MethodDynamicSGD}}
 	pieces := []struct {
@@ -379,7 +379,7 @@ func TestReaderEndsWithItsRequestAndWithItsSession(t *testing.T) {
 	require.Zero(t, mg.engine.budget.Used())
 }
 
-// The kept tail of a text learnt by lines is enough to continue. That holds also after a
+// The kept tail of a text learned by lines is enough to continue. That holds also after a
 // compaction, and in a folder restored from a backup.
 func TestTailOfLinesSurvivesCompactionAndBackup(t *testing.T) {
 	if testing.Short() {
@@ -422,7 +422,7 @@ func TestTailOfLinesSurvivesCompactionAndBackup(t *testing.T) {
 	}
 }
 
-// The numbers of lines that are not learnt are charged as text is: on the disk to the key's limit,
+// The numbers of lines that are not learned are charged as text is: on the disk to the key's limit,
 // in a store in memory to the memory. That memory is released later.
 func TestUnlearnedTextIsCharged(t *testing.T) {
 	all := ScoreOptions{Lines: true, Learn: LearnUnflagged, Threshold: 1}

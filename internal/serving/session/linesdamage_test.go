@@ -66,8 +66,8 @@ func TestMisfitImportOfLinesIsRefused(t *testing.T) {
 	require.Len(t, page, 1)
 }
 
-// The export of a damaged session of lines has the readable text and what was learnt of it, and can
-// be continued.
+// The export of a damaged session of lines has the readable text and says which lines were learned.
+// The session can be continued.
 func TestTouchedSessionOfLinesIsExportedAsFarAsItGoes(t *testing.T) {
 	text := strangeText()
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})

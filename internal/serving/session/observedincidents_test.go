@@ -22,7 +22,7 @@ func (r *recorded) told(session string) map[int64]IncidentReport {
 }
 
 // An observer gets all incidents, also of text whose lines nobody asks for. It gets none of text
-// that is not learnt, and none again of text that a fork has from another session.
+// that is not learned, and none again of text that a fork has from another session.
 func TestObserverGetsIncidents(t *testing.T) {
 	told := &recorded{}
 	sv := newServer(t, t.TempDir(), Options{Observer: told, ReplayMax: time.Hour})
