@@ -46,7 +46,8 @@ func (w *Worker) read(s *Stream, text []byte, room int) int {
 	return len(text) - len(rest)
 }
 
-// predict scores w.tokens, which text completes, behind the tokens in the segments.
+// predict scores w.tokens, the tokens that text completes. In the segments they follow the tokens
+// scored before.
 func (w *Worker) predict(
 	s *Stream, text []byte, how Lesson, skip func(*lines.Line) bool,
 ) Scores {

@@ -69,7 +69,8 @@ const (
 	crashPause = 300 * time.Millisecond // longest wait for such a moment
 )
 
-// crashPhases are all of them. A round aims at one, and counts the requests that its kill cuts off.
+// crashPhases are the phases in which a kill can come. A round aims at one, and counts the requests
+// that its kill cuts off.
 var crashPhases = func() []string {
 	all := []string{starting, returning, working, keeping, draining}
 	for _, o := range operations() {

@@ -122,7 +122,7 @@ func (s *Store) create(
 	return epoch, err
 }
 
-// insert makes the row of a session, which is this server's.
+// insert adds the row of a session that this server owns, and returns its epoch.
 func (s *Store) insert(
 	ctx context.Context, q queryer, id string, head []byte, start, end int64,
 ) (epoch uint64, err error) {
