@@ -175,7 +175,7 @@ test-long: race fuzz ## run the race detector, all fuzz targets, tests with ten 
 	LMSERVE_TEST_LONG=1 $(GO) test -count=1 -timeout 2h $(RAPID) -rapid.checks=1000
 	$(MAKE) test-attack CRASH_ROUNDS=1000 POWER_CUTS=1000 ATTACK_TIMEOUT=12h
 	LMSERVE_TEST_POSTGRES=1 LMSERVE_CLUSTER_ROUNDS=1000 $(GO) test ./internal/e2e/cluster \
-	  -run '^TestSessionsInADatabaseSurvive' -count=1 -v -timeout 12h
+	  -run '^TestSharedSessionsSurvive' -count=1 -v -timeout 12h
 
 # RELEASE are the machines that a release is for. Its tools are a module of their own, in packaging.
 RELEASE = linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64

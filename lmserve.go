@@ -180,7 +180,7 @@ func (m *Model) borrow() *stream.Worker {
 	return stream.NewWorker(m.model, m.threads)
 }
 
-// Stream is a text so far and the model's state that has learnt it.
+// Stream is a text so far and the model's state that has learned it.
 type Stream struct {
 	model     *Model
 	state     *stream.Stream

@@ -45,7 +45,7 @@ func open(t *testing.T, m *lmserve.Model) *lmserve.Stream {
 	return s
 }
 
-func TestTheBitsOfATextAreThoseOfItsPieces(t *testing.T) {
+func TestSplitTextGivesSameBits(t *testing.T) {
 	m := small(t, 2)
 	whole, parts := open(t, m), open(t, m)
 	bits := whole.Feed(text)
@@ -67,7 +67,7 @@ func TestTheBitsOfATextAreThoseOfItsPieces(t *testing.T) {
 	require.EqualValues(t, len(text), parts.Tally().Bytes)
 }
 
-func TestForksAndRestoredStreamsGoOnToTheSameBits(t *testing.T) {
+func TestForksAndRestoredStreamsContinueToSameBits(t *testing.T) {
 	m := small(t, 1)
 	s := open(t, m)
 	s.Feed(text)
@@ -96,7 +96,7 @@ func TestForksAndRestoredStreamsGoOnToTheSameBits(t *testing.T) {
 	require.ErrorContains(t, err, "the file is no snapshot")
 }
 
-func TestACompletionLeavesTheStreamAsItIs(t *testing.T) {
+func TestCompletionLeavesStreamUnchanged(t *testing.T) {
 	m := small(t, 1)
 	s, alone := open(t, m), open(t, m)
 	s.Feed(text)
@@ -255,7 +255,7 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 
 // A stream of words can be cut anywhere, stored in the middle of a word, and completed with
 // words.
-func TestAStreamOfWords(t *testing.T) {
+func TestStreamOfWords(t *testing.T) {
 	m := load(t, modeltest.SmallOfWords, 1)
 	text := []byte(modeltest.WordText(20))
 	text = text[:len(text)-3]

@@ -33,7 +33,7 @@ type Settings struct {
 	// Seed determines the random masks of MethodSparseMeta.
 	Seed uint64 `json:"seed"`
 	// SkipBelow, of MethodSparseMeta, is in bits a token. A chunk that costs the network less is
-	// not learnt.
+	// not learned.
 	SkipBelow float64 `json:"skip_below,omitempty"`
 
 	// Companion mixes the model with counts of the stream's text, or with a cache for a model of

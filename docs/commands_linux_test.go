@@ -22,10 +22,10 @@ const arithmetic = "float32-fma"
 const tools = "base64 bash curl cut dd fold git go grep head jq make openssl sed seq sha256sum " +
 	"tar zstd"
 
-// Every command of the pages works as printed, but for those that the index of the pages lists with
+// Every command of the pages works as printed, except those that the index of the pages lists with
 // a reason. Ids, dates and long numbers are compared by their form. The exit code counts where a
 // page leaves out a part of the output, and on processors with another arithmetic than the pages'.
-func TestTheCommandsOfThePagesWorkAsPrinted(t *testing.T) {
+func TestCommandsOfPagesWorkAsPrinted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}

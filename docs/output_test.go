@@ -34,8 +34,8 @@ func formOf(line string) string {
 // elided says whether a page leaves out parts of an output, where it has three dots.
 func elided(want []string) bool { return strings.Contains(strings.Join(want, "\n"), "...") }
 
-// sameOutput says whether an output is what a page says: three dots on a line of their own stand
-// for any lines, and within a line for any text.
+// sameOutput says whether an output is what a page says. In the page, a line of three dots matches
+// any lines, and three dots within a line match any text.
 func sameOutput(want, got []string) bool {
 	var pattern, text strings.Builder
 	for _, line := range want {

@@ -39,7 +39,7 @@ func pages(t *testing.T) []page {
 // prints.
 type command struct {
 	text     string
-	section  string // the heading of the second level that it stands under
+	section  string // the heading of the second level above it
 	from, to int    // the lines of its output
 	indent   string // of the block, where the block is a part of a list
 }
@@ -139,7 +139,8 @@ func (p page) with(outputs map[int][]string) []byte {
 	return []byte(strings.Join(lines, "\n"))
 }
 
-func TestTheListOfCommandsThatAreNotTypedInIsOfCommandsThatThereAre(t *testing.T) {
+// The index of the pages lists commands that are not typed in. Each of them is in a page.
+func TestListedUntypedCommandsExist(t *testing.T) {
 	for _, e := range exceptions(t) {
 		p := readPage(t, e.page)
 		require.True(t, slices.ContainsFunc(p.commands(),

@@ -21,11 +21,11 @@ import (
 // home is the folder of the user whom the pages show.
 const home = "/home/alice"
 
-// port is how a port of this machine stands in the pages.
+// port matches a port of this machine, as the pages write it.
 var port = regexp.MustCompile(
 	`((?:localhost|127\.0\.0\.1|::\]|--listen |--admin-listen ):)(8080|8443|9090)\b`)
 
-// progress is told on a busy machine alone.
+// progress matches lines that are printed only on a busy machine.
 var progress = regexp.MustCompile(
 	`^lmserve: .*([,:] \d+\w* (left|so far)| are scored.*|: up to date)$`)
 
@@ -35,7 +35,7 @@ type shell struct {
 	dir   string
 	in    io.Writer
 	lines chan string
-	ports map[string]string // the free ones that stand for those of the pages
+	ports map[string]string // from a port in the pages to a free one
 }
 
 // newShell starts one in a folder.
@@ -95,8 +95,8 @@ func kill(shell int) {
 	_ = syscall.Kill(shell, syscall.SIGKILL)
 }
 
-// here is a command of a page with the ports, the folder for temporary files and the address of a
-// server that this shell has for it.
+// here returns a command of a page as this shell runs it: with other ports, another folder for
+// temporary files and another address of a server.
 func (s *shell) here(command string) string {
 	command = strings.ReplaceAll(command, "bin/lmserve serve ", "bin/lmserve serve --listen "+
 		"127.0.0.1:8080 ")
@@ -126,8 +126,8 @@ func freePort(t *testing.T) string {
 	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
 
-// run types in a command, and gives what it prints and its exit code. For what goes on in the
-// background, that is so many lines.
+// run types in a command, and returns its output and its exit code. Of a command in the background,
+// it returns the first lines.
 func (s *shell) run(command string, lines int) (got []string, code int) {
 	const end = "---- the command has ended: "
 	_, err := io.WriteString(s.in, s.here(command)+"\n")

@@ -88,7 +88,7 @@ func names(cell string) []string {
 	return all
 }
 
-func TestTheTableOfRoomsRunsDownwards(t *testing.T) {
+func TestTableOfRoomsRunsDownwards(t *testing.T) {
 	h := readRooms(t)
 	for at, room := range h.order {
 		for _, below := range h.imports[room] {

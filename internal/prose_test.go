@@ -25,7 +25,7 @@ import (
 const proseDebts = "testdata/prose.txt"
 
 const (
-	maxColumns  = 100 // of a line of Go or Markdown, but for tables, code and links
+	maxColumns  = 100 // of a line of Go or Markdown, except tables, code and links
 	maxWords    = 25  // of a sentence
 	maxTestName = 50  // letters
 )
@@ -157,7 +157,7 @@ func goPlaces(t *testing.T, file string, text []byte) (broken []place) {
 	return broken
 }
 
-// markdownPlaces checks the lines and sentences of a page, but for code, tables and links.
+// markdownPlaces checks the lines and sentences of a page, except code, tables and links.
 func markdownPlaces(file string, text []byte) (broken []place) {
 	var prose strings.Builder
 	code := false

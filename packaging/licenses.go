@@ -133,14 +133,14 @@ func (d *dependency) readLicenses(dir string, classify func([]byte) []string) er
 	slices.Sort(d.licenses)
 	d.licenses = slices.Compact(d.licenses)
 	if len(d.licenses) == 0 {
-		return fmt.Errorf("%s %s: no licence is known of its files %q", d.path, d.version,
+		return fmt.Errorf("%s %s: no license is known of its files %q", d.path, d.version,
 			d.texts.paths())
 	}
 	others := slices.DeleteFunc(slices.Clone(d.licenses), func(name string) bool {
 		return slices.Contains(accepted, name)
 	})
 	if len(others) > 0 {
-		return fmt.Errorf("%s %s: found the licences %q, expected none but %q", d.path, d.version,
+		return fmt.Errorf("%s %s: found the licenses %q, expected none but %q", d.path, d.version,
 			others, accepted)
 	}
 	return nil

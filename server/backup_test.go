@@ -56,7 +56,7 @@ func (g *rig) cutBackup(bytesEach int64) []byte {
 // Clients feed and delete sessions and take snapshots while a backup is read over a breaking
 // connection. The restored data is clean and has everything acknowledged before the backup.
 // Restored sessions continue bit for bit like undisturbed ones.
-func TestABackupUnderLoadGoesOnToTheSameBits(t *testing.T) {
+func TestBackupUnderLoadContinuesToSameBits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
@@ -140,7 +140,7 @@ func TestABackupUnderLoadGoesOnToTheSameBits(t *testing.T) {
 	}
 }
 
-func TestABackupIsReadByOneAtATime(t *testing.T) {
+func TestBackupHasOneReaderAtATime(t *testing.T) {
 	g := newRealRig(t, session.Options{}, Options{})
 	status, _, err := g.post(g.create("{}")+"/score", numbered(1, 300))
 	require.NoError(t, err)

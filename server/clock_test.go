@@ -77,7 +77,7 @@ func requireSince(t *testing.T, start time.Time, want time.Duration) {
 	require.InDelta(t, want.Seconds(), time.Since(start).Seconds(), 0.01*want.Seconds()+0.001)
 }
 
-func TestALongBodyIsReadAsFastAsItsKeyMayAndNoFaster(t *testing.T) {
+func TestLongBodyIsReadAtRateOfItsKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ring := newTestKeys(t, keys.Key{Name: "slow", Limits: keys.Limits{BytesPerSecond: 100}},
 			keys.Key{Name: "other"})
@@ -118,7 +118,9 @@ func TestALongBodyIsReadAsFastAsItsKeyMayAndNoFaster(t *testing.T) {
 	})
 }
 
-func TestAKeyInDebtIsRefusedAtTheStartAndToldWhenToComeBack(t *testing.T) {
+// A key that has used more than its limit is refused before its body is read. The refusal says when
+// to retry.
+func TestKeyInDebtIsRefusedWithRetryTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ring := newTestKeys(t, keys.Key{Name: "slow", Limits: keys.Limits{BytesPerSecond: 100}})
 		g, _ := newClockRig(t, Options{Keys: ring.Ring})
@@ -192,7 +194,7 @@ func TestNewLimitsOfAKeyAreInForceWithinASecond(t *testing.T) {
 }
 
 // A request ends when its key is revoked or expires. The session keeps the reported text.
-func TestAKeyThatIsNoLongerGoodEndsItsStreams(t *testing.T) {
+func TestInvalidatedKeyEndsItsStreams(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, ring *testKeys){
 		"revoked": func(t *testing.T, ring *testKeys) { ring.revoke(t, "k") },
 		"expired": func(*testing.T, *testKeys) {}, // by the clock
@@ -237,7 +239,7 @@ func TestAKeyThatIsNoLongerGoodEndsItsStreams(t *testing.T) {
 }
 
 // A drain does not wait for a body that only its key's rate holds back.
-func TestADrainEndsABodyThatIsHeldBack(t *testing.T) {
+func TestDrainEndsHeldBackBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ring := newTestKeys(t, keys.Key{Name: "slow", Limits: keys.Limits{BytesPerSecond: 10}})
 		g, _ := newClockRig(t, Options{Keys: ring.Ring})

@@ -34,7 +34,7 @@ func preflight(t *testing.T, g *rig, origin, method, headers string) *http.Respo
 	)
 }
 
-func TestAPageOfANamedOriginMayUseTheServer(t *testing.T) {
+func TestNamedOriginMayUseServer(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "alice"})
 	for name, o := range map[string]Options{
 		"without keys": {CORSOrigins: []string{"HTTPS://App.example.org:443"}},
@@ -78,7 +78,7 @@ func TestAPageOfANamedOriginMayUseTheServer(t *testing.T) {
 	}
 }
 
-func TestAPageThatNobodyNamedMayNotUseTheServer(t *testing.T) {
+func TestUnnamedOriginMayNotUseServer(t *testing.T) {
 	named := Options{CORSOrigins: []string{page}}
 	others := []string{"https://evil.example", page + ".evil.example", "http://app.example.org",
 		page + ":8443", "https://sub.app.example.org", "null", "*"}
@@ -135,7 +135,7 @@ const userPage = `<!doctype html><title>page</title><script>
 
 // A page of an allowed origin can use the server. A page of another origin can do nothing, even
 // with the same key.
-func TestAChromiumPageOfANamedOriginUsesTheServer(t *testing.T) {
+func TestChromiumPageOfNamedOriginUsesServer(t *testing.T) {
 	browser := findChromium(t)
 	ring := newTestKeys(t, keys.Key{Name: "alice"})
 	for name, named := range map[string]bool{"named": true, "not named": false} {

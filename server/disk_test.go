@@ -17,7 +17,7 @@ import (
 
 // A key at the disk limit in the keys file gets a problem with the numbers, even within a streamed
 // answer. Other keys are unaffected, and a deletion makes space at once.
-func TestAKeysLimitOfTheDiskIsThatOfTheKeysFile(t *testing.T) {
+func TestKeysDiskLimitComesFromKeysFile(t *testing.T) {
 	const limit = 20_000
 	ring := newTestKeys(t, keys.Key{Name: "small", Limits: keys.Limits{Disk: limit}},
 		keys.Key{Name: "other"})

@@ -17,7 +17,7 @@ import (
 )
 
 // The contract as a page is public, like the contract.
-func TestTheContractCanBeReadInABrowser(t *testing.T) {
+func TestContractIsReadableInBrowser(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "alice"})
 	g := newRig(t, Options{Keys: ring.Ring})
 	want, err := docs.Page()

@@ -71,7 +71,7 @@ var earlyRefusals = map[string]api.ProblemType{
 	helloOfTLS: malformed,
 }
 
-func TestARequestThatNoHandlerSeesIsAnsweredByAProblem(t *testing.T) {
+func TestRequestWithoutHandlerGetsProblem(t *testing.T) {
 	g := newRig(t, Options{})
 	for text, kind := range earlyRefusals {
 		for _, before := range []bool{false, true} { // alone, and after a good request
@@ -89,7 +89,7 @@ func TestARequestThatNoHandlerSeesIsAnsweredByAProblem(t *testing.T) {
 }
 
 // A handler's answer is left unchanged, even if it looks like a refusal.
-func TestAnAnswerThatLooksLikeARefusalIsLeftAsItIs(t *testing.T) {
+func TestAnswerThatLooksLikeRefusalIsUnchanged(t *testing.T) {
 	const text = "HTTP/1.1 400 Bad Request\r\n\r\n"
 	server, client := net.Pipe()
 	defer client.Close()

@@ -213,7 +213,8 @@ var exchangesOfOpenAI = []exchange{
 	{"tokenizerInfo.bytes", "A byte is a token", "GET /tokenizer_info", "", nil},
 	{
 		"exportLogs.line", "An OpenTelemetry record", "POST /v1/logs",
-		`{"resourceLogs":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"web-1"}}]},` +
+		`{"resourceLogs":[{"resource":{"attributes":[{"key":"service.name",` +
+			`"value":{"stringValue":"web-1"}}]},` +
 			`"scopeLogs":[{"logRecords":[{"timeUnixNano":"1795795200000000000",` +
 			`"body":{"stringValue":"GET /c 200"}}]}]}]}`, nil,
 	},
@@ -229,7 +230,8 @@ const middle = `"prompt":"GET /index.html 200\nGET /about.html 200\nGET /in","su
 	`"max_tokens":24,"random_seed":1`
 
 // marked is the same place in a single text with markers.
-const marked = `<fim_prefix>GET /index.html 200\nGET /about.html 200\nGET /in<fim_suffix> 200\n<fim_middle>`
+const marked = `<fim_prefix>GET /index.html 200\nGET /about.html 200\n` +
+	`GET /in<fim_suffix> 200\n<fim_middle>`
 
 var exchangesOfEditors = []exchange{
 	{
@@ -246,7 +248,8 @@ var exchangesOfEditors = []exchange{
 	},
 	{
 		"ollamaGenerate.filled", "A prompt with markers", "POST /api/generate",
-		`{"model":"default","prompt":"` + marked + `","stream":false,"options":{"num_predict":24}}`, nil,
+		`{"model":"default","prompt":"` + marked + `","stream":false,` +
+			`"options":{"num_predict":24}}`, nil,
 	},
 	{
 		"llamaCompletion.filled", "A prompt with markers", "POST /completion",
@@ -258,7 +261,8 @@ var exchangesOfEditors = []exchange{
 	},
 	{
 		"llamaInfill.filled", "With another file's text", "POST /infill",
-		`{"input_extra":[{"text":"GET /index.html 200\n"}],"input_prefix":"GET /about.html 200\n",` +
+		`{"input_extra":[{"text":"GET /index.html 200\n"}],` +
+			`"input_prefix":"GET /about.html 200\n",` +
 			`"prompt":"GET /in","input_suffix":" 200\n","n_predict":24}`, nil,
 	},
 	{
@@ -316,7 +320,8 @@ var exchangesOfWords = []exchange{
 	},
 	{"getSession.words", "A session with a model of words", "GET /v1/sessions/story", "", nil},
 	{
-		"complete.words", "Sampled words, with likely words", "POST /v1/sessions/story/complete",
+		"complete.words", "Sampled words, with likely words",
+		"POST /v1/sessions/story/complete",
 		`{"prompt":"the cat","max_tokens":4,"seed":1,"logprobs":true,"top_logprobs":2}`, nil,
 	},
 	{
@@ -326,7 +331,8 @@ var exchangesOfWords = []exchange{
 	},
 	{
 		"createCompletion.words", "Log-probabilities of words", "POST /v1/completions",
-		`{"model":"small","prompt":"the cat zebra","max_tokens":2,"echo":true,"logprobs":1,"seed":1}`,
+		`{"model":"small","prompt":"the cat zebra","max_tokens":2,"echo":true,"logprobs":1,` +
+			`"seed":1}`,
 		[]string{"X-Session-ID", "story"},
 	},
 	{

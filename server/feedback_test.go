@@ -32,7 +32,7 @@ func withCounts(t *testing.T) session.Options {
 
 const ofCounts = `{"settings":{"method":"counts","companion":false}}`
 
-func TestVerdictIsKeptUntilItIsTakenBack(t *testing.T) {
+func TestVerdictIsKeptUntilItIsRevoked(t *testing.T) {
 	g := newRealRig(t, withCounts(t), Options{})
 	path := g.create(ofCounts)
 	g.text(path+"/score?unit=line", requestLog(0, 400)+"09:05:00 ERROR db-2 lost\n")

@@ -31,7 +31,7 @@ func sendHost(t *testing.T, g *rig, method, path, host string, headers ...string
 	return resp
 }
 
-func TestAServerWithoutKeysAnswersOnlyToItsOwnNames(t *testing.T) {
+func TestServerWithoutKeysAnswersOnlyToItsOwnNames(t *testing.T) {
 	g := newRig(t, Options{AllowedHosts: []string{"lm.example.org"}})
 	_, port, err := net.SplitHostPort(g.addr)
 	require.NoError(t, err)
@@ -161,10 +161,10 @@ const foreignPage = `<!doctype html><title>page</title><script>
 })()
 </script>`
 
-// TestAChromiumPageOfAnotherOriginDoesNothing opens two pages in a real browser. One has another
+// TestChromiumPageOfAnotherOriginDoesNothing opens two pages in a real browser. One has another
 // port of this machine as its origin, and the other a foreign name that resolves to the server, as
 // in DNS rebinding.
-func TestAChromiumPageOfAnotherOriginDoesNothing(t *testing.T) {
+func TestChromiumPageOfAnotherOriginDoesNothing(t *testing.T) {
 	chromium := findChromium(t)
 	for name, at := range map[string]string{"another port": "http://%s",
 		"rebinding": "http://evil.example:%[2]s"} {

@@ -230,7 +230,7 @@ func example(t *testing.T, s *openapi3.Schema) any {
 // No request reveals another key's session, under any method or media type. A stranger gets byte
 // for byte the answer of an id that never existed, and nothing changes. The owner and an admin get
 // another answer. The requests are generated from the contract, so no new route is forgotten.
-func TestAForeignSessionIsOneThatNeverWas(t *testing.T) {
+func TestForeignSessionLooksUnknown(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "owner"}, keys.Key{Name: "stranger"},
 		keys.Key{Name: "admin", Admin: true})
 	g := newTLSRig(t, Options{Keys: ring.Ring})
@@ -385,7 +385,7 @@ func withQuery(s sample) sample {
 }
 
 // The contract's `security: []` marks the same operations as public.
-func TestThePublicListIsTheContracts(t *testing.T) {
+func TestPublicListMatchesContract(t *testing.T) {
 	var found []string
 	for path, item := range document(t).Paths.Map() {
 		for method, op := range item.Operations() {
@@ -414,7 +414,7 @@ func TestWithoutAKeysFileThereIsOneAnonymousOwner(t *testing.T) {
 	}
 }
 
-func TestTheAccessLogNamesTheKeyAndNeverShowsIt(t *testing.T) {
+func TestAccessLogNamesKeyAndNeverShowsIt(t *testing.T) {
 	core, logs := observer.New(zap.DebugLevel)
 	ring := newTestKeys(t, keys.Key{Name: "alice"})
 	g := newRig(t, Options{Log: zap.New(core), Keys: ring.Ring})

@@ -105,7 +105,7 @@ func TestRecordsAreTheSameInEveryForm(t *testing.T) {
 	require.NotNil(t, want[0].Why)
 }
 
-func TestAPatternSaysHowRecordsBegin(t *testing.T) {
+func TestPatternSaysHowRecordsBegin(t *testing.T) {
 	g := newFolderRig(t, t.TempDir(), 1, Options{}, session.Options{})
 	path := g.create(`{"seed":3}`) + "/score?unit=record"
 	lines, _ := g.linesOf(path+"&record_start="+url.QueryEscape(`^\d+ `), "1 a\nb\n2 c\n",
@@ -136,7 +136,7 @@ func TestAPatternSaysHowRecordsBegin(t *testing.T) {
 }
 
 // Events contain the requested fields and no others.
-func TestALineHasWhatWasAskedFor(t *testing.T) {
+func TestLineHasRequestedFields(t *testing.T) {
 	g := newFolderRig(t, t.TempDir(), 1, Options{}, session.Options{})
 	path := g.create(`{"seed":3}`) + "/score?unit=line"
 	lines, sum := g.linesOf(path+"&text=false", "a line\n", contract.MediaNDJSON)
@@ -156,7 +156,7 @@ func TestALineHasWhatWasAskedFor(t *testing.T) {
 	require.EqualValues(t, len(long), int64(len(all.Lines))+*all.LinesLeftOut)
 }
 
-func TestATextThatIsNotLearntLeavesTheSession(t *testing.T) {
+func TestUnlearnedTextLeavesSessionUnchanged(t *testing.T) {
 	g := newFolderRig(t, t.TempDir(), 1, Options{}, session.Options{})
 	session := g.create(`{"seed":3}`)
 	g.score(session, someText)
@@ -177,7 +177,7 @@ func TestATextThatIsNotLearntLeavesTheSession(t *testing.T) {
 	require.EqualValues(t, 2*len(someText), g.score(session, someText).Offset)
 }
 
-func TestLinesThatAreFlaggedAreNotLearnt(t *testing.T) {
+func TestLinesThatAreFlaggedAreNotLearned(t *testing.T) {
 	g := newFolderRig(t, t.TempDir(), 1, Options{}, session.Options{})
 	path := g.create(`{"seed":3}`) + "/score?unit=line&learn=unflagged&threshold=1"
 	lines, _ := g.linesOf(path, strings.Repeat(someText, 20), contract.MediaNDJSON)

@@ -111,7 +111,8 @@ func TestMetricsBesideTheAPIAreForAdmins(t *testing.T) {
 	require.Equal(t, "text/plain; version=0.0.4; charset=utf-8", resp.Header.Get("Content-Type"))
 }
 
-func TestTheAdminAddressHasMetricsProfilesAndHealthWithoutKeys(t *testing.T) {
+// The admin address serves metrics, profiles and health, and asks for no key.
+func TestAdminAddressServesWithoutKeys(t *testing.T) {
 	g := newNotedRig(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

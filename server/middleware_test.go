@@ -58,7 +58,7 @@ func TestAccessLogHasOneEntryARequest(t *testing.T) {
 	require.EqualValues(t, 404, all[3].ContextMap()["status"])
 }
 
-func TestAPanicIsAProblemOrACutStream(t *testing.T) {
+func TestPanicIsProblemOrCutStream(t *testing.T) {
 	core, logs := observer.New(zap.ErrorLevel)
 	g := newRig(t, Options{Log: zap.New(core)})
 	path := g.create("{}")

@@ -16,7 +16,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-func TestASessionIsMadeOrFoundByItsName(t *testing.T) {
+func TestSessionIsMadeOrFoundByItsName(t *testing.T) {
 	g := newFolderRig(t, t.TempDir(), 1, Options{}, session.Options{})
 	const web, body = "/v1/sessions/web.log", `{"settings":{"chunk":8},"seed":5,"labels":{"a":"b"}}`
 	resp := g.send("PUT", web, body)
@@ -91,7 +91,7 @@ func TestForksAndImportsMayHaveNames(t *testing.T) {
 	require.EqualValues(t, 9, g.get("/v1/sessions/branch").Offset)
 }
 
-func TestANameIsItsKeysOwn(t *testing.T) {
+func TestNameBelongsToItsKey(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "one"}, keys.Key{Name: "two"}, keys.Key{Name: "admin",
 		Admin: true})
 	g := newFolderRig(t, t.TempDir(), 1, Options{Keys: ring.Ring}, session.Options{})
@@ -111,7 +111,7 @@ func TestANameIsItsKeysOwn(t *testing.T) {
 	}
 }
 
-func TestAPatchIsAMergePatch(t *testing.T) {
+func TestPatchIsMergePatch(t *testing.T) {
 	g := newFolderRig(t, t.TempDir(), 1, Options{}, session.Options{})
 	path := g.create(`{"labels":{"a":"1","b":"2"},"ttl_seconds":60}`)
 	for _, c := range []struct {
@@ -163,7 +163,7 @@ func TestAPatchIsAMergePatch(t *testing.T) {
 	require.EqualValues(t, 31536000, g.get(path).TTLSeconds)
 }
 
-func TestASessionGetsAnotherName(t *testing.T) {
+func TestSessionIsRenamed(t *testing.T) {
 	g := newFolderRig(t, t.TempDir(), 1, Options{}, session.Options{})
 	path := g.create(`{}`)
 	g.do("PUT", "/v1/sessions/taken", nil)
@@ -221,7 +221,7 @@ func TestSessionsAreListedByLabel(t *testing.T) {
 	requireProblem(t, g.do("GET", "/v1/sessions?label=a&label=b", nil), api.ProblemInvalidParameter)
 }
 
-func TestABusySessionCanBeWaitedFor(t *testing.T) {
+func TestRequestWaitsForBusySession(t *testing.T) {
 	g := newFolderRig(t, t.TempDir(), 1, Options{}, session.Options{})
 	path := g.create("{}")
 	body, client := io.Pipe()
@@ -262,7 +262,7 @@ func TestABusySessionCanBeWaitedFor(t *testing.T) {
 	require.EqualValues(t, 8, g.get(path).Offset)
 }
 
-func TestACompletionInOpenAIsFormNamesASession(t *testing.T) {
+func TestOpenAICompletionNamesSession(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	made := decode[api.Session](t, g.do("PUT", "/v1/sessions/web", nil), http.StatusCreated)
 	const body = `{"model":"small","prompt":"x","max_tokens":1`

@@ -53,7 +53,7 @@ func TestAnswerFollowsAccept(t *testing.T) {
 	}
 }
 
-func TestARequestThatIsNotAcceptableChangesNothing(t *testing.T) {
+func TestUnacceptableRequestChangesNothing(t *testing.T) {
 	g := newRig(t, Options{})
 	path := g.create("{}")
 	requireProblem(t, g.text(path+"/score", "text", "Accept", "image/png"),
@@ -88,7 +88,7 @@ func TestBodiesOfOtherKindsAreRefused(t *testing.T) {
 }
 
 // `curl -d` declares every body a form. The problem says what to type instead, and that works.
-func TestABodyThatCurlCallsAFormIsToldWhatToType(t *testing.T) {
+func TestCurlFormBodyGetsHint(t *testing.T) {
 	g := newRig(t, Options{})
 	session := g.create("{}")
 	const form = "application/x-www-form-urlencoded"
@@ -113,7 +113,7 @@ func TestABodyThatCurlCallsAFormIsToldWhatToType(t *testing.T) {
 }
 
 // Where only JSON is accepted, a body without Content-Type counts as JSON.
-func TestABodyWithoutAContentTypeIsWhatTheOperationTakes(t *testing.T) {
+func TestBodyWithoutContentTypeHasOperationsType(t *testing.T) {
 	g := newRig(t, Options{})
 	made := decode[api.Session](t, g.do("POST", "/v1/sessions", strings.NewReader(`{"seed":7}`)),
 		http.StatusCreated)
@@ -125,7 +125,7 @@ func TestABodyWithoutAContentTypeIsWhatTheOperationTakes(t *testing.T) {
 }
 
 // Parameters without effect on the answer are refused.
-func TestAParameterThatWouldBeIgnoredIsRefused(t *testing.T) {
+func TestIgnoredParameterIsRefused(t *testing.T) {
 	g := newRig(t, Options{})
 	path := g.create("{}")
 	for query, field := range map[string]string{

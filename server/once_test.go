@@ -29,7 +29,7 @@ func init() {
 
 // A client whose connection breaks at any byte of a request or an answer asks for the offset and
 // resumes. Its session reaches the same state as without breaks.
-func TestATextThatIsCutOffAnywhereIsFedExactlyOnce(t *testing.T) {
+func TestTextCutAnywhereIsFedExactlyOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}

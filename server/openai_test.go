@@ -114,8 +114,8 @@ func asJSON(t *testing.T, v any) string {
 }
 
 // A prompt with a session is scored as the continuation of the session's text. The scores are
-// bit-identical to feeding a fork as long as nothing is learnt in between.
-func TestASessionIsContinuedAndLeftAsItWas(t *testing.T) {
+// bit-identical to feeding a fork as long as nothing is learned in between.
+func TestSessionIsContinuedAndLeftAsItWas(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	path := g.create(`{"seed":3}`)
 	g.text(path+"/score", numbered(1, 10*modeltest.Chunk+1))
@@ -183,11 +183,12 @@ func TestASessionIsContinuedAndLeftAsItWas(t *testing.T) {
 	)
 }
 
-func TestTheLegacyBlockToTheLetter(t *testing.T) {
+func TestLegacyBlockIsExact(t *testing.T) {
 	g := newRig(t, Options{})
 	g.fake.max = 1
 	answer := g.completed(
-		`{"model":"fake","prompt":"añ\"","max_tokens":2,"echo":true,"logprobs":2,"n":2,"stop":null,"suffix":null}`,
+		`{"model":"fake","prompt":"añ\"","max_tokens":2,"echo":true,"logprobs":2,"n":2,`+
+			`"stop":null,"suffix":null}`,
 		"X-Request-Id",
 		"a-b",
 	)
@@ -208,7 +209,8 @@ func TestTheLegacyBlockToTheLetter(t *testing.T) {
 		require.JSONEq(t, `{
 			"tokens": ["a", "bytes:\\xc3", "bytes:\\xb1", "\"", "a", "bytes:\\xc3"],
 			"token_logprobs": [null, -2, -2, -2, -1, -1],
-			"top_logprobs": [null, {"bytes:\\xc3": -2}, {"bytes:\\xb1": -2}, {"\"": -2}, {"a": -1}, {"bytes:\\xc3": -1}],
+			"top_logprobs": [null, {"bytes:\\xc3": -2}, {"bytes:\\xb1": -2}, {"\"": -2}, {"a": -1},
+				{"bytes:\\xc3": -1}],
 			"text_offset": [0, 1, 1, 2, 3, 4]
 		}`, string(*c.Logprobs))
 	}
@@ -224,7 +226,8 @@ func TestTheLegacyBlockToTheLetter(t *testing.T) {
 	require.Regexp(
 		t,
 		`^\{"id":"cmpl-x","object":"text_completion","created":[0-9]+,"model":"fake-0",`+
-			`"choices":\[\{"text":"abababababababab","index":0,"logprobs":null,"finish_reason":"length"\}\],`+
+			`"choices":\[\{"text":"abababababababab","index":0,"logprobs":null,`+
+			`"finish_reason":"length"\}\],`+
 			`"usage":\{"prompt_tokens":2,"completion_tokens":16,"total_tokens":18\}\}`,
 		string(raw),
 	)
@@ -263,14 +266,15 @@ func TestEmptyStopStringsStopNothing(t *testing.T) {
 }
 
 // The events of a stream join to the unstreamed answer.
-func TestAStreamedAnswerIsTheWholeInPieces(t *testing.T) {
+func TestStreamedAnswerIsWholeAnswerInPieces(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	for name, fields := range map[string]string{
 		"one text":          `"prompt":"GET /"`,
 		"texts and prompts": `"prompt":["GET /ñ","","POST"],"n":2,"logprobs":2`,
-		"echo":              `"prompt":[[1,195],[177,2,255]],"n":2,"echo":true,"logprobs":3,"stop":["a","\n"]`,
-		"nothing sampled":   `"prompt":"añb","max_tokens":0,"echo":true,"logprobs":0`,
-		"nothing at all":    `"prompt":"","max_tokens":0`,
+		"echo": `"prompt":[[1,195],[177,2,255]],"n":2,"echo":true,"logprobs":3,` +
+			`"stop":["a","\n"]`,
+		"nothing sampled": `"prompt":"añb","max_tokens":0,"echo":true,"logprobs":0`,
+		"nothing at all":  `"prompt":"","max_tokens":0`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			body := func(more string) string {
@@ -354,7 +358,7 @@ func TestAStreamedAnswerIsTheWholeInPieces(t *testing.T) {
 	}
 }
 
-func TestASeedGivesTheSameTexts(t *testing.T) {
+func TestSameSeedGivesSameTexts(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	texts := func(fields string) (all []string) {
 		for _, c := range g.completed(`{"model":"small","max_tokens":30,` + fields + `}`).Choices {
@@ -389,7 +393,7 @@ func TestASeedGivesTheSameTexts(t *testing.T) {
 	)
 }
 
-func TestAModelHasItsIDAndItsName(t *testing.T) {
+func TestModelHasItsIDAndItsName(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	listed := decode[api.ModelList](t, g.do("GET", "/v1/models", nil), http.StatusOK).Data[0]
 	require.EqualValues(t, api.ObjectModel, listed.Object)
@@ -407,7 +411,7 @@ func TestAModelHasItsIDAndItsName(t *testing.T) {
 }
 
 // Two versions of a model may share a name. Requests then use their ids.
-func TestANameThatModelsShareIsNoModel(t *testing.T) {
+func TestSharedModelNameIsNoModel(t *testing.T) {
 	other, err := modeltest.New(20)
 	require.NoError(t, err)
 	small, err := modeltest.Small()
@@ -426,7 +430,7 @@ func TestANameThatModelsShareIsNoModel(t *testing.T) {
 }
 
 // The server answers the largest prompt and the largest batch, as text and as tokens.
-func TestTheLargestRequestsAreAnswered(t *testing.T) {
+func TestLargestRequestsAreAnswered(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
@@ -465,7 +469,7 @@ func TestTheLargestRequestsAreAnswered(t *testing.T) {
 }
 
 // A client that leaves ends its completion.
-func TestALeavingClientEndsItsCompletion(t *testing.T) {
+func TestLeavingClientEndsItsCompletion(t *testing.T) {
 	for _, stream := range []bool{false, true} {
 		told := &completing{
 			Metrics: metrics.New(metrics.Options{Models: []string{"small"}}),

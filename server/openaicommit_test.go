@@ -106,7 +106,7 @@ func TestOpenAIClientsTeachSessions(t *testing.T) {
 }
 
 // A prompt that the same user commits repeatedly gets cheaper on a server with UserSessions.
-func TestUserThatCommitsIsLearnt(t *testing.T) {
+func TestUserThatCommitsIsLearned(t *testing.T) {
 	g := newOpenAIRig(t, Options{UserSessions: true})
 	prompt, path, costs := numbered(1, 4*modeltest.Chunk), "", []float64{}
 	for range 4 {

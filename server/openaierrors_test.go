@@ -123,7 +123,7 @@ func TestEveryProblemOfTheseRoutesHasTheEnvelope(t *testing.T) {
 }
 
 // An error after the first event is the last event.
-func TestAnErrorInTheStreamHasTheEnvelope(t *testing.T) {
+func TestErrorInStreamHasEnvelope(t *testing.T) {
 	g := newRig(t, Options{})
 	g.fake.fail = session.ErrDraining
 	raw, err := io.ReadAll(
@@ -324,7 +324,7 @@ func TestBadInputIsRefusedAndChangesNothing(t *testing.T) {
 
 // Reading a body of many tokens takes hardly more memory, garbage included, than the server
 // reserves beforehand.
-func TestABodyOfManyTokensTakesTheMemoryThatIsTakenForIt(t *testing.T) {
+func TestBodyOfManyTokensTakesReservedMemory(t *testing.T) {
 	s, err := New(newFake(), Options{})
 	require.NoError(t, err)
 	many := "[" + strings.Repeat("1,", limits.OpenAIPromptTokensMax-1) + "1]"

@@ -102,7 +102,8 @@ func TestPromptsAreScoredAsTheHarnessDoesIt(t *testing.T) {
 
 	// The model's own greedy continuation is greedy.
 	said := g.completed(
-		`{"model":"small","prompt":"GET /","max_tokens":12,"temperature":0,"logprobs":0}`).Choices[0]
+		`{"model":"small","prompt":"GET /","max_tokens":12,"temperature":0,` +
+			`"logprobs":0}`).Choices[0]
 	var own []int
 	for _, name := range logProbsOf(t, said).Tokens {
 		own = append(own, idOf(t, name))
@@ -155,7 +156,7 @@ func bytesOf(ids []int) (text []byte) {
 	return text
 }
 
-func TestATokenizerForHarnesses(t *testing.T) {
+func TestTokenizerForHarnesses(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	info := decode[map[string]any](t, g.do("GET", "/tokenizer_info", nil), http.StatusOK)
 	require.Equal(t, "\n", info["bos_token"])

@@ -22,7 +22,7 @@ import (
 )
 
 // The page needs no key; its data does.
-func TestThePageComesWithoutAKey(t *testing.T) {
+func TestKeylessClientGetsPage(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "alice"})
 	g := newRig(t, Options{Keys: ring.Ring})
 	for path, want := range map[string]string{"/": "<!doctype html>", "/page.css": "/*",
@@ -222,7 +222,8 @@ func TestPageReadsWithAModelOfWords(t *testing.T) {
 	b.checkLooks("read-words")
 	value[bool](b, `(location.hash = location.hash.replace("read", "learn"), true)`)
 	b.until(
-		`document.querySelector(".sums .adapted dt")?.innerText === "Adapted with companion, bits a word"`)
+		`document.querySelector(".sums .adapted dt")?.innerText === "Adapted with companion, ` +
+			`bits a word"`)
 	value[bool](b, `(location.hash = location.hash.replace("learn", "write"), true)`)
 	b.until(`document.querySelector(".sheet textarea")?.value.endsWith("the mat .\n")`)
 	b.click("Continue")

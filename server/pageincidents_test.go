@@ -126,19 +126,19 @@ func TestPageEndsALogOnItsIncident(t *testing.T) {
 	b.until(`"ERROR".includes(` + hottest + `)`)
 	b.checkLooks("log")
 	b.press("n")
-	colours := `[...document.querySelectorAll(".map span")].map((e) => e.className).join()`
+	colors := `[...document.querySelectorAll(".map span")].map((e) => e.className).join()`
 	at := `document.querySelector(".map").scrollTop = 0`
 	b.click("Adaptive")
 	value[float64](b, at)
 	b.until(`document.querySelector(".map [class*=heat6]") !== null`)
-	before := value[string](b, colours)
+	before := value[string](b, colors)
 	b.run(chromedp.Reload())
 	b.until(`document.querySelector(".toolbar") !== null`)
 	b.click("Adaptive")
 	b.until(`document.querySelector(".coarse") === null`)
 	b.click("Following")
 	value[float64](b, at)
-	b.until(colours + ` === ` + fmt.Sprintf("%q", before))
+	b.until(colors + ` === ` + fmt.Sprintf("%q", before))
 }
 
 // A key moves to the strangest lines in order of strangeness, whatever their order in the text.
@@ -161,7 +161,8 @@ func TestPageGoesToTheNextStrangestLine(t *testing.T) {
 			const number = (text) => Number(text.replaceAll(/\D/g, ""));
 			return {
 				Offset: number(`+note+`.split(",")[0]),
-				Rank: number(document.querySelector(".rating strong").innerText.slice("1 in".length)),
+				Rank: number(
+					document.querySelector(".rating strong").innerText.slice("1 in".length)),
 			};
 		})()`)
 	}

@@ -171,7 +171,8 @@ func TestPageWritesWithTheKeyboardAlone(t *testing.T) {
 	b.until(`document.querySelector(".card.static footer") !== null`)
 	b.press(kb.Tab)
 	b.until(
-		`document.querySelector(".sheet .fixed").textContent.startsWith("What the session has.\nHi")`)
+		`document.querySelector(".sheet .fixed").textContent.startsWith("What the session ` +
+			`has.\nHi")`)
 	b.until(`!document.querySelector(".acts").innerText.includes("Learning")`)
 	text := b.sessionText(path)
 	require.Greater(t, len(text), len("What the session has.\nHi"))
@@ -184,7 +185,7 @@ func TestPageWritesWithTheKeyboardAlone(t *testing.T) {
 }
 
 // A session that has read a line many times offers the rest of it. Tab takes a word, then
-// everything; the end of the line is learnt and can be undone.
+// everything; the end of the line is learned and can be undone.
 func TestPageOffersWhatComesNext(t *testing.T) {
 	b := newTab(t)
 	path := b.create(withBaseline)
@@ -231,9 +232,11 @@ func TestPageOffersWhatComesNext(t *testing.T) {
 	b.with(chromedp.ModifierCtrl, "z")
 	b.until(`location.hash !== "` + here + `"`)
 	b.until(
-		`document.querySelector(".sheet textarea")?.value.startsWith("The quick brown fox jumps over the lazy dog, as always.\n")`)
+		`document.querySelector(".sheet textarea")?.value.startsWith("The quick brown fox jumps ` +
+			`over the lazy dog, as always.\n")`)
 	b.until(
-		`document.querySelector(".sheet textarea").value.endsWith("jumps over the lazy dog, as \n")`)
+		`document.querySelector(".sheet textarea").value.endsWith("jumps over the lazy dog, ` +
+			`as \n")`)
 	fork := value[string](b, `"/v1/sessions/" + location.hash.split("/")[2]`)
 	require.Len(t, b.sessionText(fork), before)
 }
@@ -302,7 +305,7 @@ func (b *tab) slow(pattern string, ms int) {
 
 // What was written stays while the session's text is still coming, and while another view is shown.
 // So does what is typed while learning is taken back, which one asks for twice. A sentence that is
-// being learnt when another session is opened is learnt.
+// being learned when another session is opened is learned.
 func TestPageLosesNothingThatIsWritten(t *testing.T) {
 	b := newTab(t)
 	path := b.create(withBaseline)

@@ -427,7 +427,7 @@ func TestMalformedBodiesAreLocated(t *testing.T) {
 }
 
 // 1e2 is an integer for the contract but not for encoding/json. The error still names the field.
-func TestAnIntegerThatOnlyTheContractCanReadIsAFieldError(t *testing.T) {
+func TestIntegerInExponentFormIsFieldError(t *testing.T) {
 	g := newRig(t, Options{})
 	p := requireProblem(t, g.json("/v1/sessions", `{"settings":{"chunk":1e2}}`),
 		api.ProblemInvalidField)

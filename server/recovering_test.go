@@ -15,7 +15,7 @@ import (
 )
 
 // A client that does not wait for a state learns its progress and when to retry.
-func TestAStateThatIsBeingComputedIsToldInBytes(t *testing.T) {
+func TestStateProgressIsReportedInBytes(t *testing.T) {
 	done := session.Recovery{Done: 1200, Of: 37500}
 	p := problem.Of(fmt.Errorf("somewhere: %w", &session.RecoveringError{Recovery: done}))
 	require.Equal(t, api.ProblemOverloaded, p.Type)
@@ -27,7 +27,7 @@ func TestAStateThatIsBeingComputedIsToldInBytes(t *testing.T) {
 }
 
 // Every request that needs a session's state accepts wait.
-func TestAForkFarBackIsWaitedFor(t *testing.T) {
+func TestRequestWaitsForForkFarBack(t *testing.T) {
 	g := newFolderRig(t, t.TempDir(), 1, Options{}, session.Options{ForkSnapshots: 2, ReplayMax: 1})
 	path := g.create("{}")
 	g.score(path, someText)

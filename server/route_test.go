@@ -101,7 +101,7 @@ func TestRequestsForSessionsElsewhereArePassedOn(t *testing.T) {
 }
 
 // A completion in OpenAI's form names its session in the body, which is passed on complete.
-func TestACompletionForASessionElsewhereIsPassedOn(t *testing.T) {
+func TestCompletionForSessionElsewhereIsPassedOn(t *testing.T) {
 	near, far, places := twoServers(t)
 	path := far.create("{}")
 	id, model := strings.TrimPrefix(path, "/v1/sessions/"), far.fake.Model().ID
@@ -119,7 +119,7 @@ func TestACompletionForASessionElsewhereIsPassedOn(t *testing.T) {
 	require.Nil(t, places.asked.Load(), "one of no session is answered here")
 }
 
-func TestARequestIsPassedOnOnce(t *testing.T) {
+func TestRequestIsPassedOnOnce(t *testing.T) {
 	near, _, _ := twoServers(t)
 	requireProblem(t, near.do("GET", "/v1/sessions/s-0001", nil, "Lmserve-Proxied", "1"),
 		api.ProblemSessionNotFound)
@@ -128,7 +128,7 @@ func TestARequestIsPassedOnOnce(t *testing.T) {
 	require.Len(t, near.fake.sessions, 1)
 }
 
-func TestAServerThatCannotBeReachedIsTold(t *testing.T) {
+func TestUnreachableServerIsReported(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
@@ -147,7 +147,7 @@ func TestAServerThatCannotBeReachedIsTold(t *testing.T) {
 
 // If the lease of the server that handles a request lapses, the request ends like one whose
 // connection broke: nobody knows how much of the text was accepted.
-func TestARequestEndsWithTheServerThatHasIt(t *testing.T) {
+func TestRequestEndsWithItsServer(t *testing.T) {
 	t.Parallel()
 	near, far, places := twoServers(t)
 	path := far.create(`{"settings":{"chunk":16}}`)

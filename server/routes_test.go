@@ -27,7 +27,8 @@ func TestSessionsAreCreatedReadListedAndDeleted(t *testing.T) {
 	require.Nil(t, plain.Totals.BPC, "nothing was scored, so nothing has a ratio")
 
 	made := g.json("/v1/sessions",
-		`{"settings":{"chunk":8,"p":0.25,"baseline":true},"seed":9007199254740991,"labels":{"a":"b"},"ttl_seconds":60}`)
+		`{"settings":{"chunk":8,"p":0.25,"baseline":true},"seed":9007199254740991,`+
+			`"labels":{"a":"b"},"ttl_seconds":60}`)
 	info := decode[api.Session](t, made, http.StatusCreated)
 	require.Equal(t, "/v1/sessions/"+info.ID, made.Header.Get("Location"))
 	require.Equal(t, 8, info.Settings.Chunk)
@@ -50,8 +51,10 @@ func TestSettingsGoThroughBothWays(t *testing.T) {
 	for _, method := range []string{session.MethodStatic, session.MethodSparseMeta,
 		session.MethodDynamicSGD, session.MethodDynamicRMS, session.MethodCache} {
 		body := `"method":"` + method +
-			`","chunk":9,"p":0.25,"gammas":[0.5],"beta1":0.125,"beta2":2,"skip_below":1.5,"rate":0.5,"decay":0.75,"floor":3,` +
-			`"cache_size":11,"theta":4,"lambda":0.375,"companion":true,"companion_bytes":65536,"companion_static":true,"baseline":true`
+			`","chunk":9,"p":0.25,"gammas":[0.5],"beta1":0.125,"beta2":2,"skip_below":1.5,` +
+			`"rate":0.5,"decay":0.75,"floor":3,` +
+			`"cache_size":11,"theta":4,"lambda":0.375,"companion":true,"companion_bytes":65536,` +
+			`"companion_static":true,"baseline":true`
 		g.create(`{"settings":{` + body + `}}`)
 		asked := g.fake.asked.Settings
 		text, err := json.Marshal(codec.EncodeSettings(asked))
@@ -174,7 +177,7 @@ func TestScoreEventsAddUpToTheSummary(t *testing.T) {
 	}
 }
 
-func TestOffsetConflictTellsTheTrueOffsetAndChangesNothing(t *testing.T) {
+func TestOffsetConflictNamesOffsetAndChangesNothing(t *testing.T) {
 	g := newRig(t, Options{})
 	path := g.create("{}")
 	g.text(path+"/score?offset=0", "0123456789")
@@ -206,7 +209,8 @@ func TestCompletionWholeAndStreamed(t *testing.T) {
 	require.Zero(t, whole.Offset)
 
 	resp := g.json(path,
-		`{"prompt":"abc","max_tokens":10,"stop":["zz","ca"],"stream":true,"commit":"prompt","temperature":0,"top_k":5,"top_p":0.5}`)
+		`{"prompt":"abc","max_tokens":10,"stop":["zz","ca"],"stream":true,"commit":"prompt",`+
+			`"temperature":0,"top_k":5,"top_p":0.5}`)
 	require.Equal(t, contract.MediaEventStream, resp.Header.Get("Content-Type"))
 	events := readEvents(resp).all(t)
 	require.Len(t, events, 2)

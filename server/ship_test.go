@@ -144,7 +144,8 @@ func TestOTLPRejectsOnlyWhatCannotBeFed(t *testing.T) {
 	require.Contains(t, answer, `No session has the name "other"`)
 	require.Equal(t, "z\n", g.told("web"))
 	status, answer = g.ship("/loki/api/v1/push", contract.MediaJSON,
-		`{"streams":[{"stream":{"app":"other"},"values":[["1","x"]]},{"stream":{"app":"web"},"values":[["1","zz"]]}]}`)
+		`{"streams":[{"stream":{"app":"other"},"values":[["1","x"]]},{"stream":{"app":"web"},`+
+			`"values":[["1","zz"]]}]}`)
 	require.Equal(t, http.StatusBadRequest, status)
 	require.Contains(t, answer, "session-not-found")
 	require.Equal(t, "z\nzz\n", g.told("web"))

@@ -17,7 +17,7 @@ import (
 
 // A slow client gets the whole answer: an answer ends only if no byte moves. The system's buffers
 // hold megabytes and report free space late.
-func TestAnAnswerThatMovesSlowlyIsNotCut(t *testing.T) {
+func TestSlowAnswerIsNotCut(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}

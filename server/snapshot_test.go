@@ -67,7 +67,7 @@ func (g *rig) export(path string) []byte {
 const someText = "2026-11-21T03:25:35.777Z INFO request GET /v1/sessions " +
 	"200\n2026-11-21T03:25:35.779Z INFO request GET /v1/sessions 404\n"
 
-func TestAForkGoesOnFromItsOffset(t *testing.T) {
+func TestForkContinuesFromItsOffset(t *testing.T) {
 	g := newFolderRig(t, t.TempDir(), 1, Options{}, session.Options{})
 	path := g.create(`{"seed":3,"labels":{"a":"b"},"ttl_seconds":60,"history":"full"}`)
 	g.score(path, someText)
@@ -100,7 +100,7 @@ func TestAForkGoesOnFromItsOffset(t *testing.T) {
 		2*len(someText)+1)}, []string{*p.Field, *p.Found, *p.Expected})
 }
 
-func TestATrimmedOffsetIsGone(t *testing.T) {
+func TestTrimmedOffsetIsGone(t *testing.T) {
 	g := newFolderRig(t, t.TempDir(), 1, Options{}, session.Options{ReplayMax: 1})
 	path := g.create(`{"history":"tail"}`)
 	g.score(path, someText)
@@ -112,7 +112,7 @@ func TestATrimmedOffsetIsGone(t *testing.T) {
 	require.Equal(t, "history", *p.Field)
 }
 
-func TestASnapshotIsImportedByWhoHasTheFile(t *testing.T) {
+func TestSnapshotIsImportedByHolderOfFile(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "giver"}, keys.Key{Name: "taker"}, keys.Key{Name: "admin",
 		Admin: true}, keys.Key{Name: "small", Limits: keys.Limits{Sessions: 1}})
 	g, h := newFolderRig(t, t.TempDir(), 1, Options{Keys: ring.Ring}, session.Options{}),
@@ -120,7 +120,8 @@ func TestASnapshotIsImportedByWhoHasTheFile(t *testing.T) {
 	g.key = ring.token["giver"]
 	path :=
 		g.create(
-			`{"seed":3,"labels":{"a":"b"},"ttl_seconds":60,"history":"tail","settings":{"baseline":true}}`)
+			`{"seed":3,"labels":{"a":"b"},"ttl_seconds":60,"history":"tail",` +
+				`"settings":{"baseline":true}}`)
 	g.score(path, someText)
 	id := strings.TrimPrefix(path, "/v1/sessions/")
 
@@ -171,7 +172,7 @@ func TestASnapshotIsImportedByWhoHasTheFile(t *testing.T) {
 		api.ProblemKeySessionLimit)
 }
 
-func TestAnImportThatIsNotGoodMakesNothing(t *testing.T) {
+func TestBadImportMakesNothing(t *testing.T) {
 	g := newFolderRig(t, t.TempDir(), 1, Options{}, session.Options{})
 	path := g.create(`{}`)
 	g.score(path, someText)
@@ -222,7 +223,7 @@ func TestAnImportThatIsNotGoodMakesNothing(t *testing.T) {
 }
 
 // A file that could be sent only in part does not look complete.
-func TestASnapshotThatFailsIsCutOff(t *testing.T) {
+func TestFailingSnapshotIsCutOff(t *testing.T) {
 	g := newRig(t, Options{})
 	path := g.create("{}")
 	g.fake.fail = fmt.Errorf("disk on fire")
@@ -235,7 +236,7 @@ func TestASnapshotThatFailsIsCutOff(t *testing.T) {
 }
 
 // Headers of one line of ASCII say that the file is partial.
-func TestAPartOfASessionSaysThatItIsOne(t *testing.T) {
+func TestPartialSessionSaysSo(t *testing.T) {
 	g := newRig(t, Options{})
 	path := g.create("{}")
 	whole := g.do("GET", path+"/snapshot", nil)
@@ -252,7 +253,7 @@ func TestAPartOfASessionSaysThatItIsOne(t *testing.T) {
 
 // A damaged session is listed with the place of the damage, and can be deleted. All other uses
 // fail.
-func TestADamagedSessionIsListedAndNamed(t *testing.T) {
+func TestDamagedSessionIsListedAndNamed(t *testing.T) {
 	dir := t.TempDir()
 	var path, good string
 	t.Run("before", func(t *testing.T) {
@@ -287,7 +288,7 @@ func TestADamagedSessionIsListedAndNamed(t *testing.T) {
 }
 
 // A session with an unreadable head is listed with only its id and the reason.
-func TestASessionWithoutAHeadIsListed(t *testing.T) {
+func TestSessionWithoutHeadIsListed(t *testing.T) {
 	dir := t.TempDir()
 	store, err := folder.Open(dir, folder.Options{})
 	require.NoError(t, err)

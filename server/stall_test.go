@@ -15,7 +15,8 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-func TestABodyThatStallsIsGivenUpAndOneThatMovesIsNot(t *testing.T) {
+// A body that stalls is given up. A slow body that moves is not.
+func TestOnlyStalledBodyIsGivenUp(t *testing.T) {
 	t.Parallel()
 	const idle = 500 * time.Millisecond
 	g := newRig(t, Options{BodyIdleMax: idle})
@@ -46,7 +47,7 @@ func TestABodyThatStallsIsGivenUpAndOneThatMovesIsNot(t *testing.T) {
 }
 
 // A body's read deadline ends with the body: the work after it may take longer.
-func TestABodyThatHasEndedHasNoDeadline(t *testing.T) {
+func TestEndedBodyHasNoDeadline(t *testing.T) {
 	const idle = 200 * time.Millisecond
 	g := newRig(t, Options{BodyIdleMax: idle, AnswerIdleMax: idle})
 	path := g.create("{}")
@@ -57,7 +58,7 @@ func TestABodyThatHasEndedHasNoDeadline(t *testing.T) {
 
 // An answer that makes progress may take longer than AnswerIdleMax in total, and so may the work
 // before it.
-func TestAnAnswerThatMovesLivesOn(t *testing.T) {
+func TestMovingAnswerIsNotCut(t *testing.T) {
 	t.Parallel()
 	const idle = 500 * time.Millisecond
 	g := newRig(t, Options{AnswerIdleMax: idle})
@@ -80,7 +81,7 @@ func TestAnAnswerThatMovesLivesOn(t *testing.T) {
 
 // A client that announces a body and never sends it gets its error at once. Then the connection is
 // closed.
-func TestAnErrorDoesNotWaitForABodyNobodyWants(t *testing.T) {
+func TestErrorDoesNotWaitForUnwantedBody(t *testing.T) {
 	g := newRig(t, Options{})
 	path := g.create("{}")
 	for name, request := range map[string]string{
@@ -117,7 +118,7 @@ func TestConnectionsAreKeptWhereTheBodyWasRead(t *testing.T) {
 }
 
 // A client that reads none of its events stalls only its own session, for at most AnswerIdleMax.
-func TestAClientThatDoesNotReadHarmsOnlyItself(t *testing.T) {
+func TestClientThatDoesNotReadHarmsOnlyItself(t *testing.T) {
 	g := newRig(t, Options{AnswerIdleMax: 300 * time.Millisecond})
 	stalled, other := g.create(`{"settings":{"chunk":1}}`), g.create("{}")
 

@@ -46,7 +46,7 @@ func TestEventsArriveWhileTheBodyIsStillComingIn(t *testing.T) {
 }
 
 // A partial chunk is scored as soon as it arrives.
-func TestAPartOfAChunkIsReportedAtOnce(t *testing.T) {
+func TestPartOfChunkIsReportedAtOnce(t *testing.T) {
 	g := newRig(t, Options{})
 	path := g.create(`{"settings":{"chunk":16}}`)
 	body, text := io.Pipe()
@@ -61,7 +61,7 @@ func TestAPartOfAChunkIsReportedAtOnce(t *testing.T) {
 	require.Len(t, events.all(t), 1)
 }
 
-func TestAFailureInMidStreamIsTheLastEvent(t *testing.T) {
+func TestFailureInMidStreamIsLastEvent(t *testing.T) {
 	g := newRig(t, Options{})
 	g.fake.fail = errors.New("disk on fire")
 	path := g.create(`{"settings":{"chunk":16}}`)
@@ -82,7 +82,7 @@ func TestAFailureInMidStreamIsTheLastEvent(t *testing.T) {
 }
 
 // If a body breaks off, the session keeps the reported text and continues from there.
-func TestACutOffBodyKeepsWhatWasReported(t *testing.T) {
+func TestCutOffBodyKeepsWhatWasReported(t *testing.T) {
 	for _, accept := range []string{contract.MediaJSON, contract.MediaEventStream,
 		contract.MediaNDJSON} {
 		g := newRig(t, Options{})
@@ -104,7 +104,7 @@ func TestACutOffBodyKeepsWhatWasReported(t *testing.T) {
 
 // A client that leaves cancels its request, whether it was sending or waiting, and frees the
 // session.
-func TestAClientThatLeavesCancelsItsRequest(t *testing.T) {
+func TestLeavingClientCancelsItsRequest(t *testing.T) {
 	for name, request := range map[string]func(g *rig, path string) *http.Request{
 		"score, still sending": func(g *rig, path string) *http.Request {
 			body, text := io.Pipe()

@@ -40,7 +40,7 @@ func (r *eventReader) upTo(t *testing.T, offset int64) (all []event) {
 }
 
 // A watcher gets the events of another client's text at once, in both formats, with the text.
-func TestASessionIsWatched(t *testing.T) {
+func TestSessionIsWatched(t *testing.T) {
 	for _, accept := range []string{contract.MediaEventStream, contract.MediaNDJSON} {
 		g := newRealRig(t, session.Options{Threads: 2}, Options{})
 		path := g.create(`{"settings":{"chunk":16,"baseline":true}}`)
@@ -93,7 +93,7 @@ func TestASessionIsWatched(t *testing.T) {
 }
 
 // A watcher that reconnects learns which events it missed, and can read them.
-func TestAWatcherThatComesAgain(t *testing.T) {
+func TestWatcherReconnects(t *testing.T) {
 	g := newRealRig(t, session.Options{}, Options{})
 	path := g.create("{}")
 	text := "one\ntwo\nthree\n"
@@ -129,7 +129,7 @@ func TestAWatcherThatComesAgain(t *testing.T) {
 }
 
 // A HEAD request for the events gets only their headers.
-func TestTheHeadOfEvents(t *testing.T) {
+func TestHeadOfEvents(t *testing.T) {
 	g := newRealRig(t, session.Options{}, Options{})
 	path := g.create("{}")
 	resp := g.do("HEAD", path+"/events", nil, "Accept", contract.MediaEventStream)
@@ -139,7 +139,7 @@ func TestTheHeadOfEvents(t *testing.T) {
 }
 
 // Watches end with the server, and a drain does not wait for them.
-func TestADrainEndsThoseWhoWatch(t *testing.T) {
+func TestDrainEndsWatches(t *testing.T) {
 	g := newRealRig(t, session.Options{}, Options{})
 	path := g.create("{}")
 	events := g.watchEvents(path + "/events")
@@ -175,7 +175,7 @@ func TestOnlyTheOwnerAndAdminsReadASession(t *testing.T) {
 
 // A watcher that does not read holds up no feeder. Once it reads again, it gets an event for what
 // it missed.
-func TestASlowWatcherHoldsUpNobody(t *testing.T) {
+func TestSlowWatcherHoldsUpNobody(t *testing.T) {
 	g := newRealRig(t, session.Options{Threads: 2}, Options{})
 	path := g.create(`{"settings":{"method":"static","companion":false}}`) // static is fast
 	resp := g.do("GET", path+"/events?logprobs=true&top_logprobs=20", nil, "Accept",
@@ -202,7 +202,7 @@ func TestASlowWatcherHoldsUpNobody(t *testing.T) {
 }
 
 // Parts of the text and its scores match the session's. A range beyond the end returns what exists.
-func TestThePastOfASession(t *testing.T) {
+func TestPastOfSession(t *testing.T) {
 	g := newRealRig(t, session.Options{ReplayMax: 1}, Options{})
 	text := strings.Repeat("some \xfe text\n", 60) // 45 chunks, with a snapshot after each
 	path := g.create(`{"settings":{"baseline":true}}`)
@@ -241,7 +241,7 @@ func TestThePastOfASession(t *testing.T) {
 }
 
 // A completion from the static model needs a session with a baseline, which keeps its memory.
-func TestACompletionFromTheStaticModelOverHTTP(t *testing.T) {
+func TestCompletionFromStaticModelOverHTTP(t *testing.T) {
 	g := newRealRig(t, session.Options{}, Options{})
 	path := g.create(`{"settings":{"baseline":true}}`)
 	require.Equal(t, http.StatusOK, g.text(path+"/score", numbered(1, 500)).StatusCode)

@@ -77,7 +77,7 @@ func wholes(t require.TestingT, events []api.ChunkEvent) map[uint64]chunkWhole {
 
 // A text may be split anywhere between two requests, even within a word or a character: chunks and
 // state are the same.
-func TestATextOfWordsMayBeCutAnywhere(t *testing.T) {
+func TestTextOfWordsMayBeCutAnywhere(t *testing.T) {
 	g := newWordsRig(t)
 	text := strings.Repeat(prose, 3)
 	const made = `{"seed":3,"settings":{"chunk":16,"baseline":true}}`
@@ -104,7 +104,7 @@ func TestATextOfWordsMayBeCutAnywhere(t *testing.T) {
 }
 
 // Accepted bytes of a word are reported at once, and the word is scored when it has ended.
-func TestAWordIsScoredWhenItHasEnded(t *testing.T) {
+func TestWordIsScoredWhenItHasEnded(t *testing.T) {
 	g := newWordsRig(t)
 	path := g.create(`{"seed":3}`)
 	r, w := io.Pipe()
@@ -145,7 +145,7 @@ func TestAWordIsScoredWhenItHasEnded(t *testing.T) {
 
 // The measures of a text of words are those that the contract describes, without bits per
 // character.
-func TestTheMeasuresOfWords(t *testing.T) {
+func TestMeasuresOfWords(t *testing.T) {
 	g := newWordsRig(t)
 	path := g.create(`{"seed":3,"settings":{"baseline":true}}`)
 	sum := decode[map[string]any](t, g.text(path+"/score", "the cat xyzzy sat\n"), http.StatusOK)
@@ -188,7 +188,7 @@ func TestBytesHaveNothingOfWords(t *testing.T) {
 }
 
 // A model's description names its tokens' kind and number.
-func TestAModelOfWordsSaysSo(t *testing.T) {
+func TestModelOfWordsSaysSo(t *testing.T) {
 	m := decode[api.Model](t, newWordsRig(t).do("GET", "/v1/models/"+wordsName(t), nil),
 		http.StatusOK)
 	require.Equal(t, "words", m.Tokenizer)
@@ -239,7 +239,7 @@ func TestLinesOfWords(t *testing.T) {
 	require.Equal(t, g.state(t, whole), g.state(t, cut))
 }
 
-// A flagged line is not learnt. The session's state depends only on its text and those lines.
+// A flagged line is not learned. The session's state depends only on its text and those lines.
 func TestLinesOfWordsMayBeLeftUnlearnt(t *testing.T) {
 	g := newWordsRig(t)
 	const usual = "the cat sat on the mat .\n"
@@ -258,7 +258,7 @@ func TestLinesOfWordsMayBeLeftUnlearnt(t *testing.T) {
 }
 
 // A client that reads slowly or leaves can resume at the offset last reported to it.
-func TestAFeederOfWordsGoesOnWhereItWas(t *testing.T) {
+func TestFeederOfWordsContinuesWhereItStopped(t *testing.T) {
 	g := newWordsRig(t)
 	path := g.create(`{"seed":3,"settings":{"chunk":16}}`)
 	at := int64(0)

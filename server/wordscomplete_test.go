@@ -27,7 +27,7 @@ func isSpelt(t *testing.T, text string) {
 
 // A completion continues with a new word: the prompt's last word counts as complete, and one space
 // separates the two.
-func TestACompletionOfWordsGoesOnWithTheNextWord(t *testing.T) {
+func TestCompletionOfWordsContinuesWithNextWord(t *testing.T) {
 	g := newWordsRig(t)
 	path := g.create(`{"seed":3,"settings":{"chunk":16}}`)
 	g.score(path, strings.Repeat("the cat sat on the mat .\n", 5))
@@ -59,7 +59,7 @@ func TestACompletionOfWordsGoesOnWithTheNextWord(t *testing.T) {
 }
 
 // The pieces of a stream join to the text and tokens of the unstreamed answer.
-func TestACompletionOfWordsIsStreamed(t *testing.T) {
+func TestCompletionOfWordsIsStreamed(t *testing.T) {
 	g := newWordsRig(t)
 	path := g.create(`{"seed":3}`)
 	body := map[string]any{
@@ -83,7 +83,7 @@ func TestACompletionOfWordsIsStreamed(t *testing.T) {
 }
 
 // A committed completion is fed as printed: the session equals one fed the printed text.
-func TestACompletionOfWordsIsCommitted(t *testing.T) {
+func TestCompletionOfWordsIsCommitted(t *testing.T) {
 	g := newWordsRig(t)
 	const made = `{"seed":3,"settings":{"chunk":16}}`
 	const before = "the cat sat on the ma" // ends within a word
@@ -214,7 +214,7 @@ func TestLongTextsOfWordsAreTokenized(t *testing.T) {
 }
 
 // A session of words can be exported and imported in the middle of a word.
-func TestASessionOfWordsIsExportedWithinAWord(t *testing.T) {
+func TestSessionOfWordsIsExportedInMidWord(t *testing.T) {
 	g := newWordsRig(t)
 	path := g.create(`{"seed":3,"settings":{"chunk":16}}`)
 	g.score(path, prose)

@@ -85,7 +85,7 @@ func drawCache(t *rapid.T) CacheSettings {
 // The cache gives the likelihoods and distributions of its definition, for pieces and chunks of
 // any size and any number of threads. The bits are always the same. Scores are float32 products
 // of up to 32 numbers of size 3: their error is about 1e-5 before theta.
-func TestTheCacheIsItsDefinitionHoweverItIsFed(t *testing.T) {
+func TestCacheFollowsItsDefinition(t *testing.T) {
 	one, three := exec(t, 1), exec(t, 3)
 	rapid.Check(t, func(t *rapid.T) {
 		r, set := drawReading(t), drawCache(t)
@@ -137,7 +137,7 @@ func (r *reading) nll(lo, hi int) (nll []float32) {
 	return nll
 }
 
-func TestACopyOfACacheIsItsOwn(t *testing.T) {
+func TestCopyOfCacheIsIndependent(t *testing.T) {
 	set := CacheSettings{Size: 3, Theta: 1, Lambda: 0.5}
 	c := NewCache(set, 2)
 	c.Append([]float32{1, 2, 3, 4}, []int32{7, 8})
@@ -167,7 +167,7 @@ func TestNoTokenCostsLessThanNothing(t *testing.T) {
 
 // Huge states and a huge theta still give a distribution: the most similar position gets all of
 // the probability.
-func TestTheCacheDoesNotOverflow(t *testing.T) {
+func TestCacheDoesNotOverflow(t *testing.T) {
 	c := NewCache(CacheSettings{Size: 8, Theta: CacheThetaMax, Lambda: 0.5}, 2)
 	c.Append([]float32{1e15, 0, -1e15, 0, 0, 1e15}, []int32{0, 1, 2})
 	logProbs := []float32{float32(math.Log(0.5)), float32(math.Log(0.25)), float32(math.Log(0.25)),
@@ -178,7 +178,7 @@ func TestTheCacheDoesNotOverflow(t *testing.T) {
 	}
 }
 
-func TestAWarmCacheAllocatesNothing(t *testing.T) {
+func TestWarmCacheAllocatesNothing(t *testing.T) {
 	x := exec(t, 2)
 	const n, width = 40, 8
 	c := NewCache(CacheSettings{Size: 100, Theta: 1, Lambda: 0.5}, width)

@@ -114,7 +114,7 @@ func TestDynamicEvaluationDoesNotDependOnThreads(t *testing.T) {
 }
 
 // Without a floor a weight that never had a gradient has no scale, and does not change.
-func TestAWeightWithoutStatisticsStays(t *testing.T) {
+func TestWeightWithoutStatisticsStays(t *testing.T) {
 	branches := testLearner(1).Branches
 	d := NewDynamic(branches, DynamicSettings{Rate: 1e-3, Decay: 0.5}, testStatistics(t, branches))
 	rms := testRMS(branches)

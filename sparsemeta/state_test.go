@@ -130,7 +130,7 @@ func requireSum(t *testing.T, s *State, fast []float32) {
 
 // In bfloat16 the state equals that in float32 up to rounding. M is rounded once, to its last
 // place. I is rounded at random, and keeps its mean.
-func TestAStateInBF16IsThatInFloat32Rounded(t *testing.T) {
+func TestBF16StateIsRoundedFloat32State(t *testing.T) {
 	for banks := 1; banks <= 3; banks++ {
 		l := testLearner(banks)
 		l.Settings.Gammas = []float32{0.98, 0.9995, 0.9}[:banks]
@@ -160,7 +160,7 @@ func TestAStateInBF16IsThatInFloat32Rounded(t *testing.T) {
 
 // In the paper's training, with gamma 0, beta 0 and 1 and every element written, M is g(G) and I
 // stays zero.
-func TestWithoutAveragingTheFastWeightsAreGOfTheGradient(t *testing.T) {
+func TestWithoutAveragingFastWeightsAreGOfGradient(t *testing.T) {
 	l := testLearner(1)
 	l.Settings = Settings{Gammas: []float32{0}, Beta2: 1, P: 1, Out: 1}
 	tables, s, fast := l.Compile(), NewState(l.Branches, 1, 1, kernel.Float32),

@@ -33,7 +33,7 @@ func requireAgreement(t require.TestingT, n *Network, table *Table, x float32) {
 
 // The error is within ErrorBound, 2^-10 of the steepest slope plus rounding, over all 2^32 bit
 // patterns of x.
-func TestTableAgreesWithTheNetworkOverTheWholeFloatRange(t *testing.T) {
+func TestTableMatchesNetworkOverWholeFloatRange(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := drawNetwork(t)
 		table := Compile(n)

@@ -194,7 +194,7 @@ func TestPendingThatNoTextLeavesIsRefused(t *testing.T) {
 }
 
 // Sampled and printed tokens are read back as the same tokens.
-func TestSpeltTokensAreReadAsTheSame(t *testing.T) {
+func TestSpelledTokensAreReadAsTheSame(t *testing.T) {
 	w := few(t)
 	require.Equal(t, "the a\n<unk> ab", string(spell(w, 1, 2, 0, 3, 6)))
 	rapid.Check(t, func(t *rapid.T) {
@@ -253,7 +253,7 @@ func TestVocabulariesThatAreNoneAreRefused(t *testing.T) {
 }
 
 // ReadSymbols accepts every vocabulary that NewWords accepts, so a trained model can be opened.
-func TestAVocabularyIsNotLargerThanItsFormMayBe(t *testing.T) {
+func TestVocabularyFitsItsForm(t *testing.T) {
 	const count = MaxSymbolBytes/(MaxWordBytes+1) + 1
 	text := make([]byte, count+MaxWordBytes) // every 1,024 bytes of it are another word
 	rand.NewChaCha8([32]byte{}).Read(text)
@@ -269,7 +269,7 @@ func TestAVocabularyIsNotLargerThanItsFormMayBe(t *testing.T) {
 	require.ErrorContains(t, err, "found more than 268435456 bytes")
 }
 
-func TestAWordVocabularySurvivesItsForm(t *testing.T) {
+func TestWordVocabularySurvivesItsForm(t *testing.T) {
 	w := few(t)
 	back, err := Parse(w.Describe(), w.Symbols())
 	require.NoError(t, err)

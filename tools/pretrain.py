@@ -236,7 +236,7 @@ class TransformerXL(torch.nn.Module):
         return F.cross_entropy(logits.float().flatten(0, 1), y.flatten()), torch.stack(kept)
 
 
-# ---- optimiser -----------------------------------------------------------------------------------
+# ---- optimizer -----------------------------------------------------------------------------------
 
 
 def orthogonal(x):
@@ -252,7 +252,7 @@ def orthogonal(x):
 
 
 class Muon:
-    """The optimiser of internal/learning/train/optim/muon.go: Muon for the matrices of the layers, Adam for
+    """The optimizer of internal/learning/train/optim/muon.go: Muon for the matrices of the layers, Adam for
     all other weights, at one learning rate. Matrices of one shape step together."""
 
     def __init__(self, named, decay):

@@ -28,8 +28,8 @@ type block struct {
 	dqv    kernel.Matrix // backward: gradient of qv
 }
 
-// scores is a (queries, keys) matrix in a buffer with gaps in front of and behind every
-// row, each as long as a block has rows. The same memory, read with a stride longer by one
+// scores is a (queries, keys) matrix in a buffer. Every row has a gap before and after it,
+// each as long as a block has rows. The same memory, read with a stride longer by one
 // from rows-1 elements before its beginning, is the matrix by distance: query i meets
 // key j in column j + rows-1-i. Elements of that view for which there is no key lie in the
 // gaps.
@@ -93,7 +93,7 @@ func (s *Segment) block(w *Exec, a *attention, b, h, i0, i1 int) block {
 func blocks(n int) int { return (n + queryBlock - 1) / queryBlock }
 
 // attend computes rows n0..n1 of layer i's attention with its residual and,
-// post-norm, its normalisation:
+// post-norm, its normalization:
 //
 //	score(i,j) = ((q_i + r_w_bias)·k_j + (q_i + r_r_bias)·r_(i+m-j)) / sqrt(d),  j <= i+m
 //	x = LN(h + o_net(softmax(score) v))     or with pre-norm   h + o_net(...), q k v from LN(c)
@@ -119,7 +119,7 @@ func (s *Segment) projectRows(x *Exec, i, n0, n1 int) {
 }
 
 // attended ends the attention of rows n0..n1 of layer i, whose attention vectors are there: o_net,
-// residual and normalisation.
+// residual and normalization.
 func (s *Segment) attended(x *Exec, i, n0, n1 int) {
 	l, ix := &s.layers[i], s.model.Layout.layers[i]
 	D, hd := s.cfg.DModel, s.cfg.NHead*s.cfg.DHead
@@ -222,10 +222,9 @@ func clearOutside(row []float32, lo, hi int) {
 	clear(row[hi:])
 }
 
-// attendBackward takes s.dy = dL/d(h + o), the normalisation of post-norm already
-// differentiated, and adds the attention's part of dL/dh to s.dx, which holds the
-// residual's part. It leaves s.dx as it is unless below says that the gradient of a weight
-// below this layer is wanted.
+// attendBackward takes s.dy = dL/d(h + o), behind the normalization of post-norm. It adds
+// the attention's part of dL/dh to s.dx, which holds the residual's part. It leaves s.dx as
+// it is unless below says that the gradient of a weight below this layer is wanted.
 func (s *Segment) attendBackward(x *Exec, i int, grads Grads, below bool) {
 	l, ix := &s.layers[i], s.model.Layout.layers[i]
 	D, hd, rows, keys := s.cfg.DModel, s.cfg.NHead*s.cfg.DHead, s.n*s.B, (s.mlen+s.n)*s.B
@@ -267,7 +266,7 @@ func (s *Segment) attendBackward(x *Exec, i int, grads Grads, below bool) {
 		x.MulNN(dx, dkv.RowRange(s.mlen*s.B, keys), wkv, true)
 		return
 	}
-	// The memory's rows are normalised here, too: they count for gain and bias.
+	// The memory's rows are normalized here, too: they count for gain and bias.
 	dn := s.dnorm[first*D:]
 	x.MulNN(rowsOf(s.dnorm, first, keys, D), dkv.RowRange(first, keys), wkv, false)
 	x.MulNN(rowsOf(s.dnorm, s.mlen*s.B, keys, D), dq, wq, true)

@@ -10,7 +10,7 @@ import (
 // A segment beside another gives the bits of an independent one, wherever the networks first
 // differ. The test tries every tensor that can have fast weights, alone and with those of the
 // softmax.
-func TestASegmentBesideAnotherGivesTheBitsOfAWholeOne(t *testing.T) {
+func TestSegmentBesideAnotherHasBitsOfWholeOne(t *testing.T) {
 	for name, c := range shapes {
 		t.Run(name, func(t *testing.T) {
 			m, all := randomModel(t, c, 7)
@@ -27,7 +27,7 @@ func TestASegmentBesideAnotherGivesTheBitsOfAWholeOne(t *testing.T) {
 }
 
 // The same holds if both networks have fast weights, some of them equal.
-func TestASegmentBesideAnotherMayHaveFastWeights(t *testing.T) {
+func TestSegmentBesideAnotherMayHaveFastWeights(t *testing.T) {
 	c := shapes["odd"]
 	m, one := randomModel(t, c, 7)
 	_, two := randomModel(t, c, 8)
@@ -93,7 +93,7 @@ func besideAsWhole(t *testing.T, m *Model, fast, others Fast, seed uint64) {
 }
 
 // One segment serves pairs of networks that differ from different halves on, in turn.
-func TestASegmentBesideAnotherLeavesNothingOfAPairInTheNext(t *testing.T) {
+func TestPairOfSegmentsLeavesNothingInNextOne(t *testing.T) {
 	c := shapes["prenorm"]
 	m, all := randomModel(t, c, 3)
 	x := newExec(t, 1)
@@ -127,7 +127,7 @@ func TestASegmentBesideAnotherLeavesNothingOfAPairInTheNext(t *testing.T) {
 }
 
 // Calls in an order that would give wrong numbers are refused.
-func TestASegmentBesideAnotherFollowsIt(t *testing.T) {
+func TestSegmentBesideAnotherFollowsIt(t *testing.T) {
 	c := shapes["plain"]
 	m, fast := randomModel(t, c, 3)
 	other, _ := randomModel(t, c, 4)

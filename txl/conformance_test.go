@@ -16,7 +16,8 @@ import (
 )
 
 var update = flag.Bool("update", false,
-	"write internal/lab/conformance/testdata/adasoftmax_*.safetensors instead of comparing with them")
+	"write internal/lab/conformance/testdata/adasoftmax_*.safetensors instead of comparing "+
+		"with them")
 
 // conformanceFiles are the adasoftmax files that the reference of these tests makes. Each has
 // another form of adaptive input and softmax. All have batches of two streams.

@@ -58,7 +58,8 @@ func TestSamplingFollowsTheDistribution(t *testing.T) {
 	}
 }
 
-func TestZeroTemperatureTakesTheLikeliestAndTheLowerOfTwo(t *testing.T) {
+// Of two equally likely tokens, the lower one is taken.
+func TestZeroTemperatureTakesLikeliestThenLowest(t *testing.T) {
 	require.Equal(t, []float64{0, 1, 0, 0}, frequencies(Sampling{}, logs(1, 3, 3, 2), 1))
 }
 
@@ -76,7 +77,7 @@ func TestRanksAreInTheOrderOfProbabilities(t *testing.T) {
 	})
 }
 
-func TestTheSameSeedDrawsTheSameTokens(t *testing.T) {
+func TestSameSeedDrawsSameTokens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := Sampling{Temperature: rapid.Float64Range(0.1, 3).Draw(t, "temperature"),
 			TopK: rapid.IntRange(0, 6).Draw(t, "top_k"),
@@ -104,7 +105,7 @@ func TestTheSameSeedDrawsTheSameTokens(t *testing.T) {
 
 // Sampling from a large vocabulary sorts only the likeliest tokens. The token is the same as with
 // all sorted: the first in order of probability at which the cumulative probability is reached.
-func TestALargeVocabularyIsDrawnFromAsIfSorted(t *testing.T) {
+func TestLargeVocabularyDrawsAsIfSorted(t *testing.T) {
 	const vocab = 5 * sortedLeast
 	rapid.Check(t, func(t *rapid.T) {
 		seed := rapid.Uint64().Draw(t, "seed")

@@ -600,7 +600,7 @@ func TestUnwantedGradientsAreLeftOut(t *testing.T) {
 	}
 }
 
-func TestAWarmSegmentDoesNotAllocate(t *testing.T) {
+func TestWarmSegmentDoesNotAllocate(t *testing.T) {
 	for _, name := range []string{"plain", "prenorm", "adaptive", "one table", "own tables"} {
 		c := shapes[name]
 		m, fast := randomModel(t, c, 31)

@@ -29,7 +29,8 @@ func FuzzHeader(f *testing.F) {
 	f.Add(`{"\ud834\udd1e":{"shape":[],"dtype":"U8","data_offsets":[0,1]}} `, 1)
 	f.Add(`{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"__metadata__":{"\u0000":"\\"}}`, 0)
 	f.Add(
-		`{"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},"b":{"dtype":"F32","shape":[1,2],"data_offsets":[3,11]}}`, 11)
+		`{"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},"b":{"dtype":"F32","shape":[1,2],`+
+			`"data_offsets":[3,11]}}`, 11)
 	f.Fuzz(func(t *testing.T, header string, data int) { checkRead(t, framed(header, data&0xfff)) })
 }
 

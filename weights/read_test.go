@@ -63,7 +63,7 @@ func TestTruncationSaysWhatIsMissing(t *testing.T) {
 
 // A flipped bit may hit a field of the zstd frame that does not affect the content, such as the
 // window's size. Then the result must be the same file.
-func TestFlippedBitsOfACompressedFileNeverGiveAnotherFile(t *testing.T) {
+func TestFlippedBitsNeverGiveAnotherFile(t *testing.T) {
 	f := small()
 	packed := compressed(t, f)
 	for i := range packed {
@@ -114,14 +114,16 @@ func TestMalformedHeadersAreRefused(t *testing.T) {
 		"a second object": {`{}{}`, 0, ErrFormat, "nothing but spaces"},
 		"not UTF-8": {"{\"\xff\":1}", 0, ErrFormat,
 			`header at byte 10: found byte "\xff", expected UTF-8`},
-		"broken surrogate":          {`{"\ud800x":{}}`, 0, ErrFormat, "two that pair"},
-		"unpaired surrogate":        {`{"\ud800\u0041":{}}`, 0, ErrFormat, "two that pair"},
-		"lone low surrogate":        {`{"\udc00":{}}`, 0, ErrFormat, "two that pair"},
-		"cut escape":                {`{"\u12`, 0, ErrFormat, `found "\\u12"`},
-		"unknown escape":            {`{"\x":{}}`, 0, ErrFormat, "an escape sequence of JSON"},
-		"control character":         {"{\"a\nb\":{}}", 0, ErrFormat, "control characters escaped"},
-		"tensor twice":              {`{"w":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"w":{}}`, 0, ErrFormat, `byte 61: found key "w" again`},
-		"tensor twice, in disguise": {`{"w":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"\u0077":{}}`, 0, ErrFormat, `key "w" again`},
+		"broken surrogate":   {`{"\ud800x":{}}`, 0, ErrFormat, "two that pair"},
+		"unpaired surrogate": {`{"\ud800\u0041":{}}`, 0, ErrFormat, "two that pair"},
+		"lone low surrogate": {`{"\udc00":{}}`, 0, ErrFormat, "two that pair"},
+		"cut escape":         {`{"\u12`, 0, ErrFormat, `found "\\u12"`},
+		"unknown escape":     {`{"\x":{}}`, 0, ErrFormat, "an escape sequence of JSON"},
+		"control character":  {"{\"a\nb\":{}}", 0, ErrFormat, "control characters escaped"},
+		"tensor twice": {`{"w":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},` +
+			`"w":{}}`, 0, ErrFormat, `byte 61: found key "w" again`},
+		"tensor twice, in disguise": {`{"w":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},` +
+			`"\u0077":{}}`, 0, ErrFormat, `key "w" again`},
 		"metadata twice": {`{"__metadata__":{},"__metadata__":{}}`, 0, ErrFormat,
 			"again"},
 		"metadata key twice": {`{"__metadata__":{"a":"","a":""}}`, 0, ErrFormat, `key "a" again`},
@@ -177,12 +179,15 @@ func TestMalformedHeadersAreRefused(t *testing.T) {
 			`tensor "w", data_offsets at byte 9: found [0,8], expected 12 bytes for F32[3]`},
 		"hole at the start": {entry(`"dtype":"F32",` + shape + `"data_offsets":[4,12]`), 12,
 			ErrFormat, "expected begin 0: no hole"},
-		"hole between": {`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[3,5]}}`, 5,
+		"hole between": {`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8",` +
+			`"shape":[2],"data_offsets":[3,5]}}`, 5,
 			ErrFormat,
 			`tensor "b", data_offsets at byte 61: found [3,5], expected begin 2: no hole`},
-		"overlap": {`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}}`, 3,
+		"overlap": {`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8",` +
+			`"shape":[2],"data_offsets":[1,3]}}`, 3,
 			ErrFormat, "expected begin 2: no overlap"},
-		"same data twice": {`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}`, 2,
+		"same data twice": {`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},` +
+			`"b":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}`, 2,
 			ErrFormat, "no overlap"},
 		"beyond the end": {entry(`"dtype":"F32",` + shape + offsets), 7, ErrTruncated,
 			"found 7 bytes, expected 8"},
@@ -213,13 +218,16 @@ func TestWhatTheFormatAllowsIsAccepted(t *testing.T) {
 			"\"data_offsets\": [ 0 , 2 ] } }", 2, []string{"w"}},
 		"fields in another order": {`{"w":{"data_offsets":[0,2],"shape":[2],"dtype":"U8"}}`, 2,
 			[]string{"w"}},
-		"metadata last": {`{"w":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"__metadata__":{"a":"b"}}`, 2, []string{"w"}},
-		"escapes":       {`{"\u0077\n\"\/\\\b\f\r\t\ud834\udd1e\u00E9":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}`, 2, []string{"w\n\"/\\\b\f\r\t𝄞é"}},
+		"metadata last": {`{"w":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},` +
+			`"__metadata__":{"a":"b"}}`, 2, []string{"w"}},
+		"escapes": {`{"\u0077\n\"\/\\\b\f\r\t\ud834\udd1e\u00E9":{"dtype":"U8","shape":[2],` +
+			`"data_offsets":[0,2]}}`, 2, []string{"w\n\"/\\\b\f\r\t𝄞é"}},
 		"the replacement, written": {`{"\ufffd":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}`,
 			2, []string{"\ufffd"}},
 		"scalar": {`{"w":{"dtype":"F64","shape":[],"data_offsets":[0,8]}}`, 8, []string{"w"}},
 		"another order than the data's, with an empty tensor between": {
-			`{"b":{"dtype":"U8","shape":[3],"data_offsets":[2,5]},"none":{"dtype":"F32","shape":[7,0],"data_offsets":[2,2]},` +
+			`{"b":{"dtype":"U8","shape":[3],"data_offsets":[2,5]},"none":{"dtype":"F32",` +
+				`"shape":[7,0],"data_offsets":[2,2]},` +
 				`"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}`, 5,
 			[]string{"a", "none", "b"}},
 	} {
@@ -263,7 +271,7 @@ func allocated(fn func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-func TestAHeaderThatPromisesMuchCostsLittle(t *testing.T) {
+func TestHeaderThatPromisesMuchCostsLittle(t *testing.T) {
 	huge := framed(`{"w":{"dtype":"U8","shape":[4294967296],"data_offsets":[0,4294967296]}}`, 100)
 	got := allocated(func() {
 		_, err := Read(bytes.NewReader(huge), Limits{})
@@ -272,7 +280,7 @@ func TestAHeaderThatPromisesMuchCostsLittle(t *testing.T) {
 	require.Less(t, got, uint64(readStep+1<<20))
 }
 
-func TestAZstdBombCostsLittle(t *testing.T) {
+func TestZstdBombCostsLittle(t *testing.T) {
 	const bomb = 128 << 20
 	var packed bytes.Buffer
 	w, err := zstd.NewWriter(&packed, zstd.WithEncoderLevel(zstd.SpeedFastest))
@@ -295,7 +303,7 @@ func TestAZstdBombCostsLittle(t *testing.T) {
 	require.Less(t, got, uint64(32<<20), "of %d", bomb)
 }
 
-func TestAZstdWindowOverTheLimitIsRefused(t *testing.T) {
+func TestZstdWindowOverLimitIsRefused(t *testing.T) {
 	// The frame header asks for a window of 2^(10+18) = 256 MiB.
 	frame := append([]byte(zstdMagic), 0, 18<<3, 1, 0, 0)
 	_, err := Read(bytes.NewReader(frame), Limits{})

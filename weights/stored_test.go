@@ -18,7 +18,7 @@ func (s *storage) ReadAt(p []byte, at int64) (int, error) {
 	return bytes.NewReader(s.Bytes()).ReadAt(p, at)
 }
 
-func TestAStoredFileIsTheFileInMemory(t *testing.T) {
+func TestStoredFileEqualsFileInMemory(t *testing.T) {
 	f := small()
 	var plain bytes.Buffer
 	require.NoError(t, Write(&plain, f))
@@ -90,7 +90,7 @@ func TestScanRefusesWhatReadRefuses(t *testing.T) {
 	}))
 }
 
-func TestALargeWindowIsRefused(t *testing.T) {
+func TestLargeWindowIsRefused(t *testing.T) {
 	var packed bytes.Buffer
 	z, err := zstd.NewWriter(&packed, zstd.WithWindowSize(4<<20), zstd.WithSingleSegment(false))
 	require.NoError(t, err)

@@ -243,7 +243,8 @@ func TestElementsAreConverted(t *testing.T) {
 	torn := &Tensor{Name: "t", DType: F32, Shape: []int{2}, Data: make([]byte, 7)}
 	_, err = torn.Float32s()
 	require.EqualError(t, err,
-		`weights: tensor "t", data: found 7 bytes, expected 8 bytes for F32[2]: not a well-formed safetensors file`)
+		`weights: tensor "t", data: found 7 bytes, expected 8 bytes for F32[2]: not a `+
+			`well-formed safetensors file`)
 }
 
 func TestEmbeddedModelIsReadable(t *testing.T) {

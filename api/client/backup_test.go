@@ -55,7 +55,7 @@ func newClientOf(t *testing.T, a answering) *client.Client {
 	return c
 }
 
-func TestABackupGoesOnWhereItsConnectionWasCut(t *testing.T) {
+func TestBackupResumesWhereConnectionWasCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		content, got := strings.Repeat("all sessions ", 100), &bytes.Buffer{}
 		var at, of int64
@@ -68,7 +68,7 @@ func TestABackupGoesOnWhereItsConnectionWasCut(t *testing.T) {
 	})
 }
 
-func TestABackupIsGivenUp(t *testing.T) {
+func TestBackupIsGivenUp(t *testing.T) {
 	refusal := func(status int) answering {
 		return func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: status, Body: http.NoBody}, nil

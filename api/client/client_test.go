@@ -113,12 +113,12 @@ func TestEachOperation(t *testing.T) {
 		}
 	}
 	require.Equal(t, map[string]bool{"web": true, "fork": true, "copy": true}, names)
-	var labelled []string
+	var labeled []string
 	for s, err := range r.Sessions(ctx, "rack:b") {
 		require.NoError(t, err)
-		labelled = append(labelled, s.ID)
+		labeled = append(labeled, s.ID)
 	}
-	require.Equal(t, []string{web.ID, imported.ID}, labelled)
+	require.Equal(t, []string{web.ID, imported.ID}, labeled)
 	require.NoError(t, r.DeleteSession(ctx, "fork"))
 	_, err = r.GetSession(ctx, "fork")
 	require.True(t, client.Is(err, client.ProblemSessionNotFound), err)

@@ -40,7 +40,7 @@ func TestTypesWrittenByHandAreTheContracts(t *testing.T) {
 }
 
 // The client can set every parameter of a score and a completion.
-func TestTheClientKnowsAllParameters(t *testing.T) {
+func TestClientKnowsAllParameters(t *testing.T) {
 	require.ElementsMatch(t,
 		[]string{
 			"learn", "threshold", "unit", "record_start", "trouble_words", "text", "tokens",
@@ -72,7 +72,7 @@ func tags(t reflect.Type) (names []string) {
 	return names
 }
 
-func TestAPatchDetachesAShadowByNull(t *testing.T) {
+func TestPatchDetachesShadowByNull(t *testing.T) {
 	for want, patch := range map[string]client.SessionPatch{
 		`{}`: {}, `{"shadow_of":null}`: {Detach: true},
 	} {

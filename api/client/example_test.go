@@ -10,7 +10,7 @@ import (
 	"github.com/lmserve/lmserve/api/client"
 )
 
-// A session is one stream of text. Its scores and completions show what the model has learnt from
+// A session is one stream of text. Its scores and completions show what the model has learned from
 // the text.
 func Example() {
 	url, stop := serve() // or a server's: http://localhost:8080
@@ -46,7 +46,7 @@ func Example() {
 	// fennel soup; tuesday: okra stew
 }
 
-// Lines that are strange for a stream are not learnt, so that they stay strange.
+// Lines that are strange for a stream are not learned, so that they stay strange.
 func ExampleClient_Feed() {
 	url, stop := serve()
 	defer stop()

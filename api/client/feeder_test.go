@@ -66,7 +66,7 @@ func withoutAnswer(r *http.Request, pass http.RoundTripper) (*http.Response, err
 
 func isScore(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/score") }
 
-func TestAFeederNoticesThatSomebodyElseFeeds(t *testing.T) {
+func TestFeederNoticesThatSomebodyElseFeeds(t *testing.T) {
 	r, ctx := newRig(t, session.Options{}), context.Background()
 	s, err := r.CreateSession(ctx, client.SessionRequest{})
 	require.NoError(t, err)
@@ -82,7 +82,7 @@ func TestAFeederNoticesThatSomebodyElseFeeds(t *testing.T) {
 
 // If an answer was lost, the session's text may come from another client. Then its bits differ from
 // those of the feeder's text.
-func TestAFeederTellsItsTextFromAnother(t *testing.T) {
+func TestFeederRecognizesItsText(t *testing.T) {
 	r, ctx := newRig(t, session.Options{}), context.Background()
 	s, err := r.CreateSession(ctx, client.SessionRequest{})
 	require.NoError(t, err)
@@ -188,7 +188,7 @@ func TestReplayTellsWhatFeedingHasTold(t *testing.T) {
 	}
 }
 
-func TestAnErrorOfTheCallersEndsTheFeeding(t *testing.T) {
+func TestErrorOfCallerEndsFeeding(t *testing.T) {
 	r, ctx := newRig(t, session.Options{}), context.Background()
 	s, err := r.CreateSession(ctx, client.SessionRequest{})
 	require.NoError(t, err)
@@ -199,7 +199,7 @@ func TestAnErrorOfTheCallersEndsTheFeeding(t *testing.T) {
 	require.True(t, err == enough, err)
 }
 
-func TestFeedingEndsWithItsContextAlsoWhereTheReaderWaits(t *testing.T) {
+func TestFeedingEndsWithContextWhileReaderWaits(t *testing.T) {
 	r := newRig(t, session.Options{})
 	s, err := r.CreateSession(context.Background(), client.SessionRequest{})
 	require.NoError(t, err)
@@ -218,7 +218,7 @@ func TestFeedingEndsWithItsContextAlsoWhereTheReaderWaits(t *testing.T) {
 	require.NoError(t, writer.Close())
 }
 
-func TestWhatAReaderFailsWithIsToldAfterItsTextIsFed(t *testing.T) {
+func TestReaderErrorIsReportedAfterItsTextIsFed(t *testing.T) {
 	r, ctx := newRig(t, session.Options{}), context.Background()
 	s, err := r.CreateSession(ctx, client.SessionRequest{})
 	require.NoError(t, err)
@@ -292,7 +292,7 @@ func TestPatienceWaitsAsLongAsTheServerSays(t *testing.T) {
 	}
 }
 
-func TestAFeederWaitsForAServerThatIsNotThere(t *testing.T) {
+func TestFeederWaitsForMissingServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := errors.New("connection refused")
 		c := nowhere(t, func(*http.Request) (*http.Response, error) { return nil, refused })
@@ -310,7 +310,7 @@ func TestAFeederWaitsForAServerThatIsNotThere(t *testing.T) {
 	})
 }
 
-func TestAnAnswerThatStallsIsGivenUp(t *testing.T) {
+func TestStalledAnswerIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		scores := 0
 		c := nowhere(t, func(r *http.Request) (*http.Response, error) {
@@ -332,7 +332,8 @@ func TestAnAnswerThatStallsIsGivenUp(t *testing.T) {
 	})
 }
 
-func TestAnAnswerThatIsNoProblemDocumentIsAnErrorAllTheSame(t *testing.T) {
+// A proxy may refuse with a page of its choice. The client still returns an error.
+func TestRefusalWithoutProblemDocumentIsError(t *testing.T) {
 	c := nowhere(t, func(r *http.Request) (*http.Response, error) {
 		return answer(r, http.StatusBadGateway, "text/html", "<h1>no upstream</h1>"), nil
 	})
@@ -340,7 +341,7 @@ func TestAnAnswerThatIsNoProblemDocumentIsAnErrorAllTheSame(t *testing.T) {
 	require.EqualError(t, err, "the server answers 502: Bad Gateway: <h1>no upstream</h1>")
 }
 
-func TestABaseURLIsCheckedBeforeTheFirstRequest(t *testing.T) {
+func TestBaseURLIsCheckedBeforeFirstRequest(t *testing.T) {
 	for _, wrong := range []string{
 		"", "localhost:8080", "ftp://x", "http://", "http://x/?y", "http://x/#y", "::",
 	} {

@@ -55,7 +55,7 @@ func serveFolder(dir string) error {
 
 // Killing and restarting a server at any time changes nothing. The session is bit-identical to one
 // fed in one piece, and each event arrives once.
-func TestAServerThatIsKilledChangesNothing(t *testing.T) {
+func TestKilledServerChangesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
 	}

@@ -18,9 +18,9 @@ const (
 // waitMax is the longest wait for a turn that a request may ask for.
 const waitMax = 10 * time.Minute
 
-// Learn says whether a text enters the session and is learnt. With LearnTrue it enters and is
-// learnt; with LearnFalse the session does not change. With LearnUnflagged it enters, but flagged
-// lines are not learnt.
+// Learn says whether a text enters the session and is learned. With LearnTrue it enters and is
+// learned; with LearnFalse the session does not change. With LearnUnflagged it enters, but flagged
+// lines are not learned.
 type Learn = ScoreParamsLearn
 
 // ScoreOptions configures how a text is scored, and the contents of events. With the zero value the

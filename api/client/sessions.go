@@ -106,7 +106,7 @@ func (c *Client) Suggest(
 		request(newSuggestRequest(ctx, c.base, session, SuggestParams{}, mediaJSON, body)))
 }
 
-// DeleteSession deletes a session with its text and everything it has learnt.
+// DeleteSession deletes a session with its text and everything it has learned.
 func (c *Client) DeleteSession(ctx context.Context, session string) error {
 	return c.done(request(newDeleteSessionRequest(ctx, c.base, session)))
 }

@@ -51,7 +51,8 @@ func TestBenchReadsAConfigurationFile(t *testing.T) {
 	}
 	table := must(t, "",
 		write(
-			`{"n_layer":1,"d_model":8,"n_head":1,"d_head":4,"d_inner":8,"vocab":256,"seg_len":8,"mem_len":300}`)...)
+			`{"n_layer":1,"d_model":8,"n_head":1,"d_head":4,"d_inner":8,"vocab":256,"seg_len":8,`+
+				`"mem_len":300}`)...)
 	require.Contains(t, table, "long: ")
 	require.Contains(t, table, "8 after 300")
 	_, stderr, code := lmserve("", write(`{"layers":1}`)...)

@@ -100,7 +100,7 @@ func TestEveryFlagCanBeConfigured(t *testing.T) {
 
 // A faulty configuration is reported with file, key, value found and value expected, before any
 // work.
-func TestAConfigurationThatIsWrong(t *testing.T) {
+func TestWrongConfiguration(t *testing.T) {
 	for text, want := range map[string]string{
 		"listn: x": "listn: found an unknown key, expected a command, " +
 			"or a flag of one",
@@ -115,9 +115,10 @@ func TestAConfigurationThatIsWrong(t *testing.T) {
 		"serve: {threads: [1, 2]}":    `serve.threads: found "1,2", expected a whole number`,
 		"serve: {threads: {a: 1}}": "serve.threads: found a section, expected the " +
 			"value of a flag",
-		"serve: {scrub: perhaps}":      `serve.scrub: found "perhaps", expected true or false`,
-		"serve: {max-replay: 3}":       `serve.max-replay: found "3", expected a duration`,
-		"serve: {memory-budget: 1.5G}": `serve.memory-budget: found "1.5G", expected a number of bytes`,
+		"serve: {scrub: perhaps}": `serve.scrub: found "perhaps", expected true or false`,
+		"serve: {max-replay: 3}":  `serve.max-replay: found "3", expected a duration`,
+		"serve: {memory-budget: 1.5G}": `serve.memory-budget: found "1.5G", expected a number ` +
+			`of bytes`,
 		"serve: {threads: 0}": "--threads is 0, expected 1 to 256 (--threads is " +
 			"from FILE: serve.threads)",
 		"threads: x":                         `threads: found "x", expected a whole number`,
@@ -142,7 +143,7 @@ func TestAConfigurationThatIsWrong(t *testing.T) {
 }
 
 // The default place is the user's configuration folder; "none" means no file.
-func TestTheDefaultConfigurationFile(t *testing.T) {
+func TestDefaultConfigurationFile(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("XDG_CONFIG_HOME", dir)
 	require.Equal(t, fromDefault, inForce(t, "serve")["threads"].From)
@@ -169,7 +170,7 @@ func TestConfigurationsOfModelsAndOfCommands(t *testing.T) {
 	require.Contains(t, stderr, "--config no-such-model")
 }
 
-func TestAKeyIsNotShown(t *testing.T) {
+func TestKeyIsNotShown(t *testing.T) {
 	t.Setenv("LMSERVE_KEY", "secret-text")
 	out := must(t, "", "config", "complete")
 	require.NotContains(t, out, "secret-text")

@@ -52,7 +52,7 @@ func huggingFolderOf(t *testing.T, c txl.Config, set map[string]func(bias []floa
 }
 
 // Every command accepts a converted model of bytes.
-func TestAConvertedModelServes(t *testing.T) {
+func TestConvertedModelServes(t *testing.T) {
 	dir, want := huggingFolder(t, 256)
 	for _, name := range []string{"m.safetensors", "m.safetensors.zst"} {
 		out := filepath.Join(t.TempDir(), name)
@@ -68,7 +68,7 @@ func TestAConvertedModelServes(t *testing.T) {
 }
 
 // A model is named after its folder, including dots, or after its file without extension.
-func TestAConvertedModelIsNamedAfterItsSource(t *testing.T) {
+func TestConvertedModelIsNamedAfterItsSource(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "transfo-xl-v1.5")
 	from, _ := huggingFolder(t, 256)
 	require.NoError(t, os.Rename(from, dir))
@@ -105,7 +105,7 @@ func TestConvertTakesAVocabulary(t *testing.T) {
 
 // A converted model of words can be meta-trained as the static model. It keeps its weights and
 // vocabulary, and gets meta-learners.
-func TestAConvertedModelOfWordsIsMetaTrained(t *testing.T) {
+func TestConvertedModelOfWordsIsMetaTrained(t *testing.T) {
 	symbols := []string{"<eos>", "fox", "the", "brown", "prose/a", "<unk>"}
 	dir, want := huggingFolder(t, len(symbols))
 	vocab := strings.Join(symbols, "\n") + "\n"
@@ -183,7 +183,7 @@ func TestConvertSaysWhatIsWrong(t *testing.T) {
 
 // A converted state dict of words gives the losses that the reference implementation, or the slow
 // model of txl's tests, computed for the text.
-func TestAConvertedModelOfWordsGivesTheReferencesNumbers(t *testing.T) {
+func TestConvertedModelOfWordsGivesReferenceNumbers(t *testing.T) {
 	for _, file := range []struct{ name, memory, chunk, preLNorm, cutoffs string }{
 		{"small", "12", "8", "false", ""},
 		{"own_tables", "6", "7", "true", ""}, {"own_table", "8", "6", "false", "4,9"},

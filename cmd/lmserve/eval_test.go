@@ -99,9 +99,8 @@ func TestEvalPrintsDocumentsDomainsTotalAndCurve(t *testing.T) {
 func wordModel(t *testing.T) (file, data string) {
 	config := filepath.Join(t.TempDir(), "words.json")
 	require.NoError(t, os.WriteFile(config,
-		[]byte(
-			`{"n_layer":1,"d_model":32,"n_head":2,"d_head":16,"d_inner":64,"seg_len":32,"mem_len":32,
-			"cutoffs":[3,6],"div_val":2}`), 0o600))
+		[]byte(`{"n_layer":1,"d_model":32,"n_head":2,"d_head":16,"d_inner":64,"seg_len":32,
+			"mem_len":32,"cutoffs":[3,6],"div_val":2}`), 0o600))
 	data, file = foxes(t), filepath.Join(t.TempDir(), "words.safetensors")
 	must(t, "", "train", "--data", data, "--config", config, "--out", file, "--tokenizer", "words",
 		"--min-count", "1", "--steps", "20", "--batch", "2", "--lr", "0.01", "--meta-steps", "2",
@@ -118,7 +117,8 @@ func TestEvalAndTuneOfWords(t *testing.T) {
 	out := must(t, "", "eval", "--model", file, "--data", words, "--chunk", "25", "--p", "0.5",
 		"--methods", "static,sparse-meta,dynamic-sgd,cache")
 	for _, want := range []string{
-		"each a stream of its own; chunk 25; p 0.5\nperplexity (unknown words are tokens, too), and " +
+		"each a stream of its own; chunk 25; p 0.5\nperplexity (unknown words are tokens, " +
+			"too), and " +
 			"how many percent less than static\n",
 		"tokens  ", "microseconds a token", "times the time of static", "    604  ", "      4  ",
 		"unknown words, 0.17 %", "bytes of known words: bits per byte",
@@ -142,7 +142,7 @@ func TestEvalAndTuneOfWords(t *testing.T) {
 	must(t, "", "eval", "--model", tuned, "--data", words, "--methods", "static,dynamic-rms")
 }
 
-func TestATableOfAllMethodsFitsAPage(t *testing.T) {
+func TestTableOfAllMethodsFitsPage(t *testing.T) {
 	number := 12.3456
 	res := eval.Result{Model: "model-0123456789ab", Data: "dir", Methods: stream.Methods(),
 		Reset: eval.ResetDocument}
@@ -170,7 +170,7 @@ func TestATableOfAllMethodsFitsAPage(t *testing.T) {
 
 // If all methods diverged, the number of words is unknown, and the table omits the share of unknown
 // words.
-func TestATableOfWordsWithoutAnyScore(t *testing.T) {
+func TestTableOfWordsWithoutAnyScore(t *testing.T) {
 	part := eval.Part{Name: "a.txt", Domain: ".", Documents: 1, Bytes: 10,
 		Scores: []*eval.Score{nil}}
 	var out bytes.Buffer

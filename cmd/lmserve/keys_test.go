@@ -51,7 +51,8 @@ func TestKeysAreMadeListedAndRevoked(t *testing.T) {
 	require.Regexp(t,
 		`^id +name +status +admin +created +expires +sessions +requests +bytes/s +disk$`, table[0])
 	require.Regexp(t,
-		`^[0-9a-f]{16}  alice  revoked  no +\d{4}-\d\d-\d\d  never +default +default +default +default$`, table[1])
+		`^[0-9a-f]{16}  alice  revoked  no +\d{4}-\d\d-\d\d  never +default +default +default `+
+			`+default$`, table[1])
 	require.Regexp(t, `^[0-9a-f]{16}  ops +active +yes +.* 7 +3 +4096 +800M$`, table[2])
 	file, err := os.ReadFile(filepath.Join(dir, "keys.json"))
 	require.NoError(t, err)

@@ -96,7 +96,7 @@ func TestScoreReadsFilesAndStandardInputAlike(t *testing.T) {
 
 // The product's promise: on a log that the embedded model has never seen, adaptive bits per
 // character fall below static ones within a few KB.
-func TestTheEmbeddedModelAdaptsToALog(t *testing.T) {
+func TestEmbeddedModelAdaptsToLog(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}

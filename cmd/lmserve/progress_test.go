@@ -37,7 +37,7 @@ func TestDumbTerminalIsNotDrawnOn(t *testing.T) {
 
 // Without a terminal, long work is reported in occasional lines with the remaining time. Short work
 // is not reported.
-func TestProgressIsToldInLines(t *testing.T) {
+func TestProgressIsReportedInLines(t *testing.T) {
 	telling(t, time.Millisecond, time.Millisecond)
 	var out bytes.Buffer
 	locked := &lockedWriter{w: &out}

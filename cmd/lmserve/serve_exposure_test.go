@@ -32,7 +32,7 @@ func send(t *testing.T, method, url, key, body string) (status int, object map[s
 
 // A lost keys file, or one left behind when a folder moves, does not expose the sessions that it
 // protected.
-func TestAFolderWhoseSessionsHaveOwnersDoesNotOpenWithoutItsKeys(t *testing.T) {
+func TestFolderWithOwnersNeedsItsKeys(t *testing.T) {
 	file, dir := randomModel(t), t.TempDir()
 	alice := strings.TrimSpace(must(t, "", "keys", "add", "alice", "--data-dir", dir))
 	url, stop := serving(t, "--model", file, "--data-dir", dir)

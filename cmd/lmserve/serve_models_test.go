@@ -167,7 +167,7 @@ func TestServeLoadsAModelWhenItIsNeeded(t *testing.T) {
 }
 
 // The budget must have space for the weights of models that are loaded on demand.
-func TestServeRefusesABudgetWithoutRoomForAModelsWeights(t *testing.T) {
+func TestServeRefusesBudgetBelowWeightsOfModel(t *testing.T) {
 	m, err := modeltest.New(5)
 	require.NoError(t, err)
 	m.CompanionBytes = companion.TableBytesDefault // same as the first model's

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestServeRefusesFlagsThatSayTwiceWhereSessionsAre(t *testing.T) {
+func TestServeRefusesTwoPlacesForSessions(t *testing.T) {
 	const store, objects = "postgres://lmserve:secret@127.0.0.1:1/lmserve", "file:///nowhere"
 	for _, test := range []struct {
 		args []string

@@ -52,7 +52,7 @@ func TestServeRefusesFoldersItCannotRead(t *testing.T) {
 }
 
 // A budget too small for one session is refused, with the smallest that works.
-func TestServeRefusesABudgetThatNoSessionFitsInto(t *testing.T) {
+func TestServeRefusesBudgetBelowOneSession(t *testing.T) {
 	file := randomModel(t)
 	_, stderr, code := lmserve("", "serve", "--model", file, "--log-format", "none", "--data-dir",
 		"none",

@@ -33,7 +33,7 @@ func answered(t *testing.T, res *http.Response, err error) (status int, body str
 
 // With a damaged last record, the text before it can be exported, over HTTP and from the command
 // line. The export is marked as partial and can be imported. Everything else is refused.
-func TestADamagedSessionIsExportedInPart(t *testing.T) {
+func TestDamagedSessionIsExportedInPart(t *testing.T) {
 	dir, model := t.TempDir(), smallModel(t)
 	url, stop := serving(t, "--data-dir", dir, "--model", model)
 	made := strings.NewReader(`{"labels":{"a":"b"}}`)

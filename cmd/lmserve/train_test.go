@@ -30,7 +30,8 @@ func foxes(t *testing.T) string {
 func smallConfig(t *testing.T) string {
 	file := filepath.Join(t.TempDir(), "fox.json")
 	text :=
-		`{"n_layer":1,"d_model":32,"n_head":2,"d_head":16,"d_inner":64,"vocab":256,"seg_len":32,"mem_len":32}`
+		`{"n_layer":1,"d_model":32,"n_head":2,"d_head":16,"d_inner":64,"vocab":256,"seg_len":32,` +
+			`"mem_len":32}`
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
@@ -73,7 +74,8 @@ func TestTrainMakesAModelOfWords(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "fox.json") // the vocabulary determines its size
 	require.NoError(t, os.WriteFile(config,
 		[]byte(
-			`{"n_layer":1,"d_model":32,"n_head":2,"d_head":16,"d_inner":64,"seg_len":32,"mem_len":32}`), 0o600))
+			`{"n_layer":1,"d_model":32,"n_head":2,"d_head":16,"d_inner":64,"seg_len":32,`+
+				`"mem_len":32}`), 0o600))
 	text := must(t, "", "train", "--data", foxes(t), "--config", config, "--out", out,
 		"--report", page, "--tokenizer", "words", "--vocab-size", "6",
 		"--phase", "pretrain", "--steps", "20", "--batch", "2", "--lr", "0.01")
@@ -86,7 +88,7 @@ func TestTrainMakesAModelOfWords(t *testing.T) {
 	require.Contains(t, must(t, "a fox\n", "score", "--model", out, "--total", "-"), "6 bytes")
 }
 
-func TestTrainIsInterruptedAndGoesOn(t *testing.T) {
+func TestTrainIsInterruptedAndContinues(t *testing.T) {
 	dir := t.TempDir()
 	args := []string{"train", "--data", foxes(t), "--config", smallConfig(t), "--out",
 		filepath.Join(dir, "m"), "--checkpoints", filepath.Join(dir, "run"),
@@ -133,7 +135,8 @@ func TestTrainNamesTheFlagThatIsWrong(t *testing.T) {
 	odd := filepath.Join(t.TempDir(), "odd.json")
 	require.NoError(t, os.WriteFile(odd,
 		[]byte(
-			`{"n_layer":1,"d_model":31,"n_head":2,"d_head":16,"d_inner":64,"vocab":256,"seg_len":32}`), 0o600))
+			`{"n_layer":1,"d_model":31,"n_head":2,"d_head":16,"d_inner":64,"vocab":256,`+
+				`"seg_len":32}`), 0o600))
 	for want, args := range map[string][]string{
 		"--init is empty, expected a model file": {"--phase", "meta"},
 		`--phase is "posttrain", expected pretrain, meta or joint`: {"--phase",

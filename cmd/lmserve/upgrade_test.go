@@ -29,7 +29,7 @@ import (
 // -tags noasm, for the other arithmetic) and run
 //
 //	LMSERVE_OLDER=/path/to/lmserve LMSERVE_OLDER_NAME=2026-11-22-8526217 \
-//	  go test ./cmd/lmserve -run TestAnOlderProgramWritesAFolder
+//	  go test ./cmd/lmserve -run TestOlderProgramWritesFolder
 const upgradeFolders = "testdata/upgrade"
 
 // olderSession is a session in a folder of an older program.
@@ -77,7 +77,7 @@ func upgradeText(part int) string {
 
 // A data folder of an older program can be opened, served and fed. The results are bit-identical to
 // the older program's.
-func TestFoldersOfOlderProgramsGoOnToTheSameBits(t *testing.T) {
+func TestFoldersOfOlderProgramsContinueToSameBits(t *testing.T) {
 	folders, err := filepath.Glob(filepath.Join(upgradeFolders, "*", "data"))
 	require.NoError(t, err)
 	require.NotEmpty(t, folders)
@@ -105,9 +105,9 @@ func TestFoldersOfOlderProgramsGoOnToTheSameBits(t *testing.T) {
 	}
 }
 
-// TestAnOlderProgramWritesAFolder makes a folder of testdata/upgrade with the program in the
+// TestOlderProgramWritesFolder makes a folder of testdata/upgrade with the program in the
 // environment. If the folder exists, the program continues from it in its own arithmetic.
-func TestAnOlderProgramWritesAFolder(t *testing.T) {
+func TestOlderProgramWritesFolder(t *testing.T) {
 	older, name := os.Getenv("LMSERVE_OLDER"), os.Getenv("LMSERVE_OLDER_NAME")
 	if older == "" || name == "" {
 		t.Skip("LMSERVE_OLDER and LMSERVE_OLDER_NAME are not set: there is no older program")

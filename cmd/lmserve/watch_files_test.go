@@ -144,7 +144,7 @@ awk -v from="$from" '{ if (NR >= from) printf "{\"__CURSOR\":\"%d\",\"MESSAGE\":
 `
 
 // After a restart, watch reads the journal behind the last entry that the session has.
-func TestWatchGoesOnInTheJournal(t *testing.T) {
+func TestWatchContinuesInTheJournal(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there is no shell")
 	}

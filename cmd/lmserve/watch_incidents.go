@@ -137,7 +137,7 @@ func (r *lineReport) tellLocked(
 	}
 	switch {
 	case len(changes) == 0 || f.Line.P <= r.threshold:
-		if err := r.labelledLocked(f, fmt.Sprintf("#%d", i.Number)); err != nil {
+		if err := r.labeledLocked(f, fmt.Sprintf("#%d", i.Number)); err != nil {
 			return err
 		}
 	case changes[0].Kind != client.ChangeSilence: // the line does not show a silence

@@ -167,10 +167,10 @@ func (r *lineReport) source(name string) string {
 const markedMost = 1. / 100
 
 // printLocked prints a line in one write.
-func (r *lineReport) printLocked(f watch.Found) error { return r.labelledLocked(f, "") }
+func (r *lineReport) printLocked(f watch.Found) error { return r.labeledLocked(f, "") }
 
-// labelledLocked is printLocked with a label before the reason.
-func (r *lineReport) labelledLocked(f watch.Found, label string) error {
+// labeledLocked is printLocked with a label before the reason.
+func (r *lineReport) labeledLocked(f watch.Found, label string) error {
 	if r.asJSON {
 		return r.printJSON(f)
 	}

@@ -150,7 +150,7 @@ func TestWatchReadsTheEndOfAFileFirst(t *testing.T) {
 
 // watch resumes where it was: after a restart, after a rotation in between, and with lines not
 // reported before.
-func TestWatchGoesOnWhereItWas(t *testing.T) {
+func TestWatchContinuesWhereItWas(t *testing.T) {
 	for _, far := range []bool{false, true} {
 		t.Run(map[bool]string{false: "here", true: "there"}[far], func(t *testing.T) {
 			dir := t.TempDir()
@@ -323,7 +323,8 @@ func TestWatchRefusesWhatItCannotDo(t *testing.T) {
 		{[]string{"--record-start", "a"}, exitUsage,
 			`--record-start is "a", expected --records, too`},
 		{[]string{"--records", "--record-start", "(a"}, exitUsage,
-			"--record-start is \"(a\", expected a regular expression of RE2: missing closing ): `(a`"},
+			"--record-start is \"(a\", expected a regular expression of RE2: missing closing " +
+				"): `(a`"},
 		{[]string{"--trouble-words", "no such"}, exitUsage, "--trouble-words: open no such"},
 		{[]string{"--trouble-words", words}, exitUsage,
 			words + `: line 2: found "not-one", expected letters and _ alone, at most 64 bytes`},
@@ -348,7 +349,7 @@ func TestWatchRefusesWhatItCannotDo(t *testing.T) {
 	}
 }
 
-func TestAFolderThatIsInUseNamesTheServer(t *testing.T) {
+func TestFolderInUseNamesItsServer(t *testing.T) {
 	dir := t.TempDir()
 	log, data := filepath.Join(dir, "app.log"), filepath.Join(dir, "data")
 	logOf(t, log, 0, 40)
@@ -413,7 +414,7 @@ func TestCarriageReturnAtTheEndIsNotShown(t *testing.T) {
 
 // The text available from a pipe is scored at once. The total includes it even if the run is
 // interrupted.
-func TestScorePrintsWhatAPipeHasAtOnceAndItsTotalWhenItIsEnded(t *testing.T) {
+func TestScorePrintsPipeAtOnceAndTotalAtEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	in, writer := io.Pipe()
 	defer writer.Close()
@@ -607,7 +608,7 @@ func TestWatchTakesFeedback(t *testing.T) {
 
 // Without --model a session needs no network and resumes after a restart. A session created with a
 // model keeps it.
-func TestWatchGoesOnWithoutModel(t *testing.T) {
+func TestWatchContinuesWithoutModel(t *testing.T) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, "app.log")
 	flags := []string{"--session", "app", "--data-dir", filepath.Join(dir, "data"), "--history",

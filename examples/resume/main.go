@@ -59,7 +59,7 @@ func run(ctx context.Context, name, id string, threshold float64) error {
 	offset, err := c.Feed(ctx, id, file, client.FeedOptions{
 		Score: client.ScoreOptions{
 			Offset: &session.Offset, Lines: true,
-			Learn: client.LearnUnflagged, Threshold: threshold, // strange lines are not learnt
+			Learn: client.LearnUnflagged, Threshold: threshold, // strange lines are not learned
 		},
 		Event: func(e client.Event) error {
 			if line := e.Line; line.Warm && line.P <= threshold {

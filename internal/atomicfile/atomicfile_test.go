@@ -38,7 +38,7 @@ func requireOnly(t require.TestingT, dir string, want map[string]string) {
 	require.Equal(t, want, got)
 }
 
-func TestAFileIsMadeAndReplaced(t *testing.T) {
+func TestFileIsMadeAndReplaced(t *testing.T) {
 	dir := t.TempDir()
 	for _, text := range []string{"one", "", strings.Repeat("much ", bufferBytes)} {
 		require.NoError(t, Write(filepath.Join(dir, "f"), Options{}, saying(text)))
@@ -46,7 +46,7 @@ func TestAFileIsMadeAndReplaced(t *testing.T) {
 	}
 }
 
-func TestARelativePathIsInTheCurrentFolder(t *testing.T) {
+func TestRelativePathIsInCurrentFolder(t *testing.T) {
 	t.Chdir(t.TempDir())
 	require.NoError(t, Write("f", Options{}, saying("here")))
 	require.NoError(t, Write("g", Options{Exclusive: true}, saying("there")))
@@ -65,7 +65,7 @@ func TestPermissionsAreThoseAskedFor(t *testing.T) {
 	require.Equal(t, fs.FileMode(0o600), info.Mode())
 }
 
-func TestAnExclusiveFileReplacesNothing(t *testing.T) {
+func TestExclusiveFileReplacesNothing(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
 	require.NoError(t, Write(path, Options{Exclusive: true}, saying("first")))
@@ -82,7 +82,7 @@ func TestAnExclusiveFileReplacesNothing(t *testing.T) {
 	requireOnly(t, dir, map[string]string{"f": "first", "g": "another's"})
 }
 
-func TestAFileSystemWithoutLinksHasExclusiveFilesToo(t *testing.T) {
+func TestFileSystemWithoutLinksHasExclusiveFilesToo(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
 	s := osSystem()
@@ -97,7 +97,7 @@ func TestAFileSystemWithoutLinksHasExclusiveFilesToo(t *testing.T) {
 	requireOnly(t, dir, map[string]string{"f": "first"})
 }
 
-func TestAGivenTemporaryNameIsALock(t *testing.T) {
+func TestGivenTemporaryNameIsLock(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
 	o := Options{Temporary: path + ".lock"}
@@ -114,7 +114,7 @@ func TestAGivenTemporaryNameIsALock(t *testing.T) {
 	requireOnly(t, dir, map[string]string{"f": ""})
 }
 
-func TestAFileEndsOnce(t *testing.T) {
+func TestFileEndsOnce(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
 	for _, end := range []func(*File) error{(*File).Commit, (*File).Discard} {
@@ -129,7 +129,7 @@ func TestAFileEndsOnce(t *testing.T) {
 	requireOnly(t, dir, map[string]string{"f": ""})
 }
 
-func TestAnErrorWhileFillingChangesNothing(t *testing.T) {
+func TestErrorWhileFillingChangesNothing(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
 	require.NoError(t, Write(path, Options{}, saying("old")))
@@ -158,7 +158,7 @@ func (d *fullDisk) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func TestAFullDiskChangesNothing(t *testing.T) {
+func TestFullDiskChangesNothing(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
 	require.NoError(t, Write(path, Options{}, saying("old")))
@@ -186,7 +186,8 @@ type failing struct {
 func (f failing) Sync() error  { return errors.Join(f.handle.Sync(), f.sync) }
 func (f failing) Close() error { return errors.Join(f.handle.Close(), f.close) }
 
-func TestEveryStepThatFailsIsReportedAndLeavesOldOrNewWhole(t *testing.T) {
+// Whichever step fails, the file has either its old content or the new one, complete.
+func TestFailedStepIsReportedAndLeavesWholeFile(t *testing.T) {
 	disk := errors.New("disk on fire")
 	for name, c := range map[string]struct {
 		exclusive bool
@@ -249,7 +250,7 @@ func spoilHandle(s *system, sync, close error) {
 	}
 }
 
-func TestATemporaryFileThatStaysIsReported(t *testing.T) {
+func TestLeftoverTemporaryFileIsReported(t *testing.T) {
 	disk := errors.New("disk on fire")
 	s := osSystem()
 	s.remove = func(string) error { return disk }
@@ -304,7 +305,7 @@ func (r recording) Write(p []byte) (int, error) {
 func (r recording) Sync() error  { *r.did = append(*r.did, "sync"); return r.handle.Sync() }
 func (r recording) Close() error { *r.did = append(*r.did, "close"); return r.handle.Close() }
 
-func TestAFolderOfThatNameIsRefused(t *testing.T) {
+func TestFolderOfThatNameIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
 	require.NoError(t, os.Mkdir(path, 0o777))

@@ -39,7 +39,7 @@ func read(t *testing.T) map[string]string {
 	return files
 }
 
-func TestTheFilesAreThoseOfTheTable(t *testing.T) {
+func TestFilesMatchTable(t *testing.T) {
 	inCopy(t)
 	before := read(t)
 	require.NoError(t, run(partsOf(stream.Table, session.SamplingTable)))
@@ -48,7 +48,7 @@ func TestTheFilesAreThoseOfTheTable(t *testing.T) {
 
 // An added row reaches the contract, the order of the fields in Go, the documentation, and the
 // page.
-func TestARowIsEnoughForContractDocumentationAndPage(t *testing.T) {
+func TestRowIsEnoughForContractDocumentationAndPage(t *testing.T) {
 	inCopy(t)
 	row := setting.Row[stream.Settings]{
 		Name: "out_factor", Field: func(s *stream.Settings) any { return &s.Adapt.Out },
@@ -96,7 +96,7 @@ func TestARowIsEnoughForContractDocumentationAndPage(t *testing.T) {
 	require.Equal(t, before, read(t), "without the row all is as it was")
 }
 
-func TestAPartThatIsNotThereIsNamed(t *testing.T) {
+func TestMissingPartIsNamed(t *testing.T) {
 	const text = "a\n  # BEGIN GENERATED x, by hand\n  old\n  # END GENERATED x\nb\n"
 	got, err := replace(text, "x", "one\n  two\n")
 	require.NoError(t, err)

@@ -47,7 +47,7 @@ func TestOnlyWhatIsSyncedIsSure(t *testing.T) {
 	require.Equal(t, map[string]string{"a": "one"}, left(t, append(events, late), OnlySynced))
 }
 
-func TestAWriteIsTornAtSectors(t *testing.T) {
+func TestWriteIsTornAtSectors(t *testing.T) {
 	data := make([]byte, 3*sectorBytes)
 	for i := range data {
 		data[i] = 'x'
@@ -64,7 +64,7 @@ func TestAWriteIsTornAtSectors(t *testing.T) {
 	require.Equal(t, 4, n, "the first and the last one in part")
 }
 
-func TestAFolderThatIsLostTakesWhatIsInIt(t *testing.T) {
+func TestLostFolderTakesItsFiles(t *testing.T) {
 	events := []Event{
 		{Kind: Name, Node: Folder, Name: "d"},
 		{Kind: Name, Node: 1, Name: "d/a"},
@@ -103,7 +103,7 @@ func TestLinksStayLinks(t *testing.T) {
 	require.True(t, os.SameFile(a, b))
 }
 
-func TestARenamedFileMayHaveEitherNameOrBothOrNone(t *testing.T) {
+func TestRenamedFileMayHaveEitherNameOrBothOrNone(t *testing.T) {
 	events := []Event{
 		{Kind: Name, Node: 1, Name: "a"},
 		{Kind: SyncDir, Name: ".", Covers: 1},

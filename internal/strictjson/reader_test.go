@@ -50,7 +50,7 @@ func walk(text string) (items []item, err error) {
 	return items, err
 }
 
-func TestAReaderWalksWhatIsPrescribed(t *testing.T) {
+func TestReaderWalksPrescribedFormat(t *testing.T) {
 	got, err := walk(" {\"version\" : " +
 		"1,\n\"items\":[{\"name\":\"a\\u0062\"},{\"n\":1e2,\"on\":true,\"name\":\"\"}]} ")
 	require.NoError(t, err)
@@ -60,7 +60,7 @@ func TestAReaderWalksWhatIsPrescribed(t *testing.T) {
 	require.Empty(t, got)
 }
 
-func TestAReaderTellsWhereAndWhat(t *testing.T) {
+func TestReaderNamesPlaceAndFault(t *testing.T) {
 	const start = `{"version":1,"items":[{"name":"a"},`
 	at := len(start)
 	for text, want := range map[string]struct {
@@ -151,7 +151,7 @@ func FuzzReader(f *testing.F) {
 }
 
 // The text is not copied: the cost of a Reader does not grow with it.
-func TestAReaderDoesNotCopyItsText(t *testing.T) {
+func TestReaderDoesNotCopyItsText(t *testing.T) {
 	text := []byte(`"` + strings.Repeat("a", 1<<20) + `"`)
 	per := testing.Benchmark(func(b *testing.B) {
 		b.ReportAllocs()

@@ -155,7 +155,7 @@ func TestUnmarshalTellsWhereAndWhat(t *testing.T) {
 	}
 }
 
-func TestWhatIsMarshalledIsUnmarshalled(t *testing.T) {
+func TestUnmarshalUndoesMarshal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := outer{inner: inner{rapid.Float32().Draw(t, "x"), rapid.Uint16().Draw(t, "u")},
 			A: rapid.Int().Draw(t, "a"), B: rapid.Bool().Draw(t, "b"),

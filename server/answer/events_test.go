@@ -16,7 +16,7 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-func TestAnEventIsALineOrAServerSentEvent(t *testing.T) {
+func TestEventIsLineOrServerSentEvent(t *testing.T) {
 	for media, want := range map[string]string{
 		contract.MediaNDJSON: "{\"n\":1}\n{\"n\":2}\n",
 		contract.MediaEventStream: "event: a\nid: 7\ndata: {\"n\":1}\n\nevent: b\ndata: " +
@@ -34,7 +34,7 @@ func TestAnEventIsALineOrAServerSentEvent(t *testing.T) {
 
 // An error before the first event gets its own status. A later error becomes the last event if the
 // client is still there.
-func TestAStreamFailsWithAnEventOnlyAfterItHasBegun(t *testing.T) {
+func TestStreamFailsWithEventOnlyAfterItHasBegun(t *testing.T) {
 	ctx := WithRequestID(context.Background(), "my-id")
 	problems := NewProblems(zap.NewNop(), func(string) {})
 	w := httptest.NewRecorder()
@@ -61,7 +61,7 @@ type deaf struct{ http.ResponseWriter }
 
 func (deaf) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
-func TestAFileBeginsWithItsFirstByte(t *testing.T) {
+func TestFileBeginsWithItsFirstByte(t *testing.T) {
 	w := httptest.NewRecorder()
 	file := NewFile(t.Context(), w, "a.zst")
 	require.Empty(t, w.Header())
@@ -72,7 +72,7 @@ func TestAFileBeginsWithItsFirstByte(t *testing.T) {
 }
 
 // A problem answers a request only if no answer has begun; otherwise the connection is cut.
-func TestAProblemAfterTheAnswerHasBegunCutsTheConnection(t *testing.T) {
+func TestLateProblemCutsConnection(t *testing.T) {
 	problems := NewProblems(zap.NewNop(), func(string) {})
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	w := httptest.NewRecorder()

@@ -107,7 +107,7 @@ func (e Encoder) Chunk(c session.Chunk) api.ChunkEvent {
 	return event
 }
 
-// Line encodes the event of a line. With byLine the event also reports whether the line was learnt.
+// Line encodes the event of a line. With byLine the event also says whether the line was learned.
 func (e Encoder) Line(l session.Line, byLine bool) api.LineEvent {
 	event := api.LineEvent{
 		Type:         api.EventLine,

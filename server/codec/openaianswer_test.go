@@ -16,7 +16,7 @@ import (
 
 // AnswerBytes covers the memory of the blocks, of the joined blocks, and of the encoded answer,
 // even with the longest names and numbers.
-func TestAWholeAnswerTakesNoMoreThanItBorrows(t *testing.T) {
+func TestWholeAnswerTakesNoMoreThanItBorrows(t *testing.T) {
 	model := session.ModelInfo{ID: "m"}
 	long := -float64(
 		math.SmallestNonzeroFloat32,
@@ -81,7 +81,7 @@ func TestAWholeAnswerTakesNoMoreThanItBorrows(t *testing.T) {
 }
 
 // The bound also holds for words, whose names can be as long as the longest word.
-func TestAWholeAnswerOfWordsTakesNoMoreThanItBorrows(t *testing.T) {
+func TestWholeAnswerOfWordsTakesNoMoreThanItBorrows(t *testing.T) {
 	small, err := modeltest.SmallOfWords()
 	require.NoError(t, err)
 	sessions, err := session.NewManager(small, session.Options{Threads: 1})

@@ -28,7 +28,7 @@ func all(text, pattern string) (found []string) {
 	return found
 }
 
-func TestThePageHasAllThatTheContractHas(t *testing.T) {
+func TestPageHasAllOfContract(t *testing.T) {
 	doc, err := contract.Document()
 	require.NoError(t, err)
 	text := page(t)
@@ -79,7 +79,7 @@ func TestEveryLinkLeadsSomewhereHere(t *testing.T) {
 	}
 }
 
-func TestThePolicyAllowsTheStyleAlone(t *testing.T) {
+func TestPolicyAllowsOnlyStyle(t *testing.T) {
 	inPage := all(page(t), `(?s)<style>(.*?)</style>`)
 	require.Len(t, inPage, 1)
 	sum := sha256.Sum256([]byte(inPage[0]))

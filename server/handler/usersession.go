@@ -43,7 +43,7 @@ func (u *users) session(
 			return id, nil
 		}
 	}
-	if id, err = labelled(sessions, who, model, user); err == nil && id == "" {
+	if id, err = labeled(sessions, who, model, user); err == nil && id == "" {
 		labels := map[string]string{userLabel: user}
 		var made session.Info
 		made, err = sessions.Create(ctx, who, session.CreateRequest{Model: model, Labels: labels})
@@ -59,8 +59,8 @@ func (u *users) session(
 	return id, nil
 }
 
-// labelled returns the id of the caller's oldest session with this model and user label, or "".
-func labelled(
+// labeled returns the id of the caller's oldest session with this model and user label, or "".
+func labeled(
 	sessions userSessions, who session.Caller, model, user string,
 ) (id string, err error) {
 	own := who

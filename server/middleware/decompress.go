@@ -74,7 +74,7 @@ func decompressor(coding string, from io.Reader) (plain io.Reader, end func(), e
 type noting struct {
 	r     io.Reader
 	bytes int64
-	err   error // but for io.EOF
+	err   error // nil at io.EOF
 }
 
 func (n *noting) Read(p []byte) (int, error) {

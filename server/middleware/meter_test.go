@@ -12,7 +12,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/keys"
 )
 
-func TestAMeterHoldsAKeyToItsRequestsAndBytes(t *testing.T) {
+func TestMeterLimitsRequestsAndBytesOfKey(t *testing.T) {
 	all := &meters{byKey: map[string]*meter{}}
 	small := keys.Limits{Sessions: 1, Requests: 2, BytesPerSecond: 100}
 	m := all.of("key", small)

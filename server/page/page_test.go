@@ -32,7 +32,7 @@ func files(t *testing.T) []*File {
 	return all
 }
 
-func TestTheWholePageIsSmall(t *testing.T) {
+func TestWholePageIsSmall(t *testing.T) {
 	total := 0
 	for _, f := range files(t) {
 		total += len(f.gzipped)
@@ -43,7 +43,7 @@ func TestTheWholePageIsSmall(t *testing.T) {
 
 // The sum that build.mjs writes to dist matches the sources: after a change, run `make page`.
 // .ci/run compares esbuild's output with dist.
-func TestTheCommittedPageIsWhatTheSourcesGive(t *testing.T) {
+func TestCommittedPageMatchesItsSources(t *testing.T) {
 	names := []string{"build.mjs", "package-lock.json"}
 	require.NoError(t, filepath.WalkDir("src", func(name string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {
@@ -95,7 +95,7 @@ func TestEveryFileComesCompressedToThoseWhoTakeIt(t *testing.T) {
 	}
 }
 
-func TestThePageMayDoNothingButAskThisServer(t *testing.T) {
+func TestPageMayOnlyAskThisServer(t *testing.T) {
 	for _, f := range files(t) {
 		w := httptest.NewRecorder()
 		f.Answer(w, "", "")

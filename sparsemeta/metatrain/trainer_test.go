@@ -222,12 +222,11 @@ func TestAdamKeepsItsState(t *testing.T) {
 	require.NoError(t, trainer.Step(dv, 1e-3))
 	s := trainer.State()
 	require.Equal(t, 1, s.Iteration)
-	require.Len(t, s.Mean, 4*sparsemeta.NetworkSize)
-	require.Len(t, s.Variance, 4*sparsemeta.NetworkSize)
+	const size = sparsemeta.NetworkSize
+	require.Len(t, s.Mean, 4*size)
+	require.Len(t, s.Variance, 4*size)
 	for i := range s.Mean {
-		g :=
-			float64(
-				grad[i/(2*sparsemeta.NetworkSize)][i/sparsemeta.NetworkSize%2][i%sparsemeta.NetworkSize])
+		g := float64(grad[i/(2*size)][i/size%2][i%size])
 		require.InDelta(t, 0.1*g, s.Mean[i], 1e-6*math.Abs(g))
 		require.InDelta(t, 0.01*g*g, s.Variance[i], 1e-6*g*g)
 	}
@@ -259,27 +258,29 @@ func TestBadGradientsChangeNothing(t *testing.T) {
 	for bank := range phi {
 		copy(phi[bank], l.Phi[bank])
 	}
-	refused := func(want string, lr float64, change func(sparsemeta.NodeGradients) sparsemeta.NodeGradients) {
+	type gradients = sparsemeta.NodeGradients
+	refused := func(want string, lr float64, change func(gradients) gradients) {
 		require.ErrorContains(t, trainer.Step(change(waves(trainer, 2)), lr), want)
 		require.Equal(t, phi, l.Phi)
 		require.Equal(t, state, trainer.State())
 	}
-	refused("metatrain: bank 1: b: gradient of w1[0]: found NaN", 1e-3, func(dv sparsemeta.NodeGradients) sparsemeta.NodeGradients {
+	refused("metatrain: bank 1: b: gradient of w1[0]: found NaN", 1e-3, func(dv gradients) gradients {
 		dv[1][1][3] = math.NaN()
 		return dv
 	})
-	refused("bank 0, branch 1: found 1 nodes", 1e-3, func(dv sparsemeta.NodeGradients) sparsemeta.NodeGradients {
+	refused("bank 0, branch 1: found 1 nodes", 1e-3, func(dv gradients) gradients {
 		dv[0][1] = dv[0][1][:1]
 		return dv
 	})
-	refused("found 1 banks, want 2", 1e-3, func(dv sparsemeta.NodeGradients) sparsemeta.NodeGradients { return dv[:1] })
-	refused("learning rate: found -1", -1, func(dv sparsemeta.NodeGradients) sparsemeta.NodeGradients { return dv })
+	refused("found 1 banks, want 2", 1e-3, func(dv gradients) gradients { return dv[:1] })
+	refused("learning rate: found -1", -1, func(dv gradients) gradients { return dv })
 	require.NoError(t, trainer.Step(waves(trainer, 2), 1e-3), "and it goes on")
 }
 
 func TestOptionsErrorsNameTheField(t *testing.T) {
 	for want, o := range map[string]Options{
-		"Beta1: found 1": {Beta1: 1}, "Beta2: found -1": {Beta2: -1}, "Eps: found -1": {Eps: -1}, "Workers: found -1": {Workers: -1},
+		"Beta1: found 1": {Beta1: 1}, "Beta2: found -1": {Beta2: -1}, "Eps: found -1": {Eps: -1},
+		"Workers: found -1": {Workers: -1},
 	} {
 		_, err := New(testLearner(1), o)
 		require.ErrorContains(t, err, want)
@@ -336,7 +337,8 @@ func BenchmarkBuild(b *testing.B) {
 func BenchmarkStep(b *testing.B) {
 	for name, workers := range map[string]int{"workers=1": 1, "workers=2": 2} {
 		b.Run(name, func(b *testing.B) {
-			l := &sparsemeta.Learner{Branches: make([]sparsemeta.Branch, 30), Settings: sparsemeta.TwoBankSettings()}
+			l := &sparsemeta.Learner{Branches: make([]sparsemeta.Branch, 30),
+				Settings: sparsemeta.TwoBankSettings()}
 			for i := range l.Branches {
 				l.Branches[i].Size = 1
 			}

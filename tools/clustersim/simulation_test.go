@@ -21,7 +21,7 @@ func ran(c cluster) *simulation {
 }
 
 // The cluster's work equals the cost of its requests, and a request takes at least its cost.
-func TestACalmClusterDoesWhatItIsAsked(t *testing.T) {
+func TestCalmClusterDoesWhatItIsAsked(t *testing.T) {
 	c := small()
 	c.rack, c.rate = 0, 200
 	p := ran(c).phases[3]
@@ -41,7 +41,7 @@ func TestACalmClusterDoesWhatItIsAsked(t *testing.T) {
 
 // Requests for sessions of lost servers are refused until the lease lapses; then the sessions are
 // claimed.
-func TestTheSessionsOfALostRackAreTakenOver(t *testing.T) {
+func TestSessionsOfLostRackAreTakenOver(t *testing.T) {
 	c := small()
 	s := ran(c)
 	before, leased, after, later := s.phases[0], s.phases[1], s.phases[2], s.phases[3]
@@ -59,14 +59,14 @@ func TestTheSessionsOfALostRackAreTakenOver(t *testing.T) {
 }
 
 // An overloaded cluster works at its capacity.
-func TestAFullClusterGivesWhatItHas(t *testing.T) {
+func TestFullClusterGivesWhatItHas(t *testing.T) {
 	c := small()
 	c.rack, c.rate = 0, 2*float64(c.nodes*c.cores)/(float64(c.bytes)*c.costs.byte)
 	p := ran(c).phases[3]
 	require.InEpsilon(t, c.rate/2, float64(p.waits.count())/(p.to-p.from), .05)
 }
 
-func TestTheReportHasBothTables(t *testing.T) {
+func TestReportHasBothTables(t *testing.T) {
 	var out bytes.Buffer
 	c := small()
 	c.rate = 100

@@ -36,7 +36,7 @@ func TestOrdinaryLogsHaveFewChanges(t *testing.T) {
 	require.LessOrEqual(t, changes, lines/1000, "changes in %d lines", lines)
 }
 
-func TestSurgeOfAStatusIsTold(t *testing.T) {
+func TestSurgeOfStatusIsReported(t *testing.T) {
 	log := accessLog{status: func(i int, usual string) string {
 		if i >= 2640 && i < 2700 && i%30 != 7 {
 			return "502"
@@ -55,7 +55,7 @@ func TestSurgeOfAStatusIsTold(t *testing.T) {
 	require.Regexp(t, `^HTTP 502: 0 of 2,640, then \d+ of \d+$`, c.String())
 }
 
-func TestFloodOfAClientIsTold(t *testing.T) {
+func TestFloodOfClientIsReported(t *testing.T) {
 	for _, flooding := range []string{"198.18.4.5", "10.0.1.7"} {
 		log := accessLog{client: func(i int, usual string) string {
 			if i >= 2000 && i%5 < 3 {
@@ -86,7 +86,7 @@ func TestNewTemplateIsANovelty(t *testing.T) {
 		c.String())
 }
 
-func TestSilenceOfAHeartbeatIsTold(t *testing.T) {
+func TestSilenceOfHeartbeatIsReported(t *testing.T) {
 	beats := func(until int) accessLog {
 		return accessLog{between: func(i int, stamp string) []string {
 			if i%30 == 1 && i < until {
@@ -108,7 +108,7 @@ func TestSilenceOfAHeartbeatIsTold(t *testing.T) {
 }
 
 // In a log without stamps the clock counts lines.
-func TestSilenceIsToldInLines(t *testing.T) {
+func TestSilenceIsReportedInLines(t *testing.T) {
 	stamp := regexp.MustCompile(`\d\d:\d\d:\d\d`)
 	log := accessLog{between: func(i int, _ string) []string {
 		if i%25 == 1 && i < 1500 {
@@ -142,7 +142,7 @@ func TestPauseOfTheLogIsNoSilence(t *testing.T) {
 	}
 }
 
-func TestNumberOutsideItsPastIsTold(t *testing.T) {
+func TestNumberOutsideItsPastIsReported(t *testing.T) {
 	log := accessLog{took: func(i int, usual float64) float64 {
 		if i == 1800 {
 			return 20
@@ -161,7 +161,7 @@ func grown(i int, from, to float64) float64 {
 	return from + float64((to-from)*min(1, max(0, float64(i-5000)/4000)))
 }
 
-func TestDriftOfAShareIsTold(t *testing.T) {
+func TestDriftOfShareIsReported(t *testing.T) {
 	log := accessLog{status: func(i int, usual string) string {
 		if float64(i*7919%1000) < grown(i, 10, 50) {
 			return "500"
@@ -176,7 +176,7 @@ func TestDriftOfAShareIsTold(t *testing.T) {
 	require.Regexp(t, `^HTTP 500: 1\.\d+ % before, [234]\.\d+ % of the last [\d,]+$`, c.String())
 }
 
-func TestDriftOfANumberIsTold(t *testing.T) {
+func TestDriftOfNumberIsReported(t *testing.T) {
 	for _, times := range []float64{2, .5} {
 		log := accessLog{took: func(i int, usual float64) float64 {
 			return usual * grown(i, 1, times)
@@ -191,7 +191,7 @@ func TestDriftOfANumberIsTold(t *testing.T) {
 }
 
 // Numbers that grow from the beginning, as counters do, do not drift.
-func TestACounterIsNoDrift(t *testing.T) {
+func TestCounterIsNoDrift(t *testing.T) {
 	log := accessLog{took: func(i int, usual float64) float64 { return float64(i) }}.lines(9000, 18)
 	for _, c := range take(New(), log) {
 		require.NotEqual(t, Drift, c.Kind, c.String())
@@ -221,7 +221,7 @@ func from(at int, pattern, with string) func(int, string) string {
 	}
 }
 
-func TestWhatChangesInFieldsIsTold(t *testing.T) {
+func TestChangesInFieldsAreReported(t *testing.T) {
 	for _, c := range []struct {
 		pattern, with string
 		kind          Kind
@@ -249,7 +249,7 @@ func TestWhatChangesInFieldsIsTold(t *testing.T) {
 
 // A value that is empty now and then, such as a client's name in an access log, does not become
 // empty.
-func TestAValueThatIsOftenEmptyIsUsual(t *testing.T) {
+func TestValueThatIsOftenEmptyIsUsual(t *testing.T) {
 	log := jsonLog(3000, func(i int, l string) string {
 		if i%97 == 0 {
 			return from(0, `"took":\d+`, `"took":null`)(i, l)
@@ -262,7 +262,7 @@ func TestAValueThatIsOftenEmptyIsUsual(t *testing.T) {
 }
 
 // A new format is one change, and hides the changes that it causes.
-func TestANewFormatIsOneChange(t *testing.T) {
+func TestNewFormatIsOneChange(t *testing.T) {
 	log := jsonLog(2000, from(1000,
 		`.*T(.*)Z","level":"(.*)","user":"(.*)","took":(\d+).*`, `$1 [$2] <$3> handled in $4 ms`))
 	told := take(New(), log)
@@ -284,7 +284,7 @@ func TestDueIsLongerThanTheLogsPauses(t *testing.T) {
 }
 
 // The promise bounds the number of reports on any log.
-func TestThePromiseHoldsOnAnyLog(t *testing.T) {
+func TestPromiseHoldsOnAnyLog(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		word := rapid.StringMatching(`[a-z]{1,3}|\d{1,4}( ?ms)?|\d\d:\d\d:\d\d|[ =:.]{1,3}`)
 		words := rapid.SliceOfN(word, 1, 30).Draw(t, "words")
@@ -309,7 +309,7 @@ func TestThePromiseHoldsOnAnyLog(t *testing.T) {
 	})
 }
 
-func TestACloneSharesNothing(t *testing.T) {
+func TestCloneSharesNothing(t *testing.T) {
 	log := ordinary(900, 9)
 	d := New()
 	take(d, log[:450])
@@ -323,7 +323,7 @@ func TestACloneSharesNothing(t *testing.T) {
 	require.True(t, bytes.Equal(copied.AppendState(nil), twin.AppendState(nil)))
 }
 
-func TestADetectorHasAFixedSize(t *testing.T) {
+func TestDetectorHasFixedSize(t *testing.T) {
 	require.LessOrEqual(t, int(reflect.TypeFor[Detector]().Size()), StateBytesMax)
 	d := New()
 	size := len(d.AppendState(nil))
@@ -332,7 +332,7 @@ func TestADetectorHasAFixedSize(t *testing.T) {
 	require.Len(t, d.AppendState(nil), size)
 }
 
-func TestAWarmLineAllocatesNothing(t *testing.T) {
+func TestWarmLineAllocatesNothing(t *testing.T) {
 	log := ordinary(3000, 11)
 	d := New()
 	take(d, log[:1000])
@@ -367,7 +367,7 @@ func FuzzTake(f *testing.F) {
 
 // A reported outage does not raise the threshold of its place: the next outage is reported as
 // soon.
-func TestAnotherOutageIsToldAsSoon(t *testing.T) {
+func TestAnotherOutageIsReportedAsSoon(t *testing.T) {
 	for _, second := range []string{"502", "500"} {
 		log := accessLog{status: func(i int, usual string) string {
 			switch {

@@ -34,7 +34,7 @@ func busyLog(n int, seed uint64) [][]byte {
 	}.lines(n, seed)
 }
 
-func TestARestoredDetectorGoesOnToTheBit(t *testing.T) {
+func TestRestoredDetectorContinuesToSameBits(t *testing.T) {
 	kinds := map[Kind]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		log := busyLog(1500, rapid.Uint64().Draw(t, "seed"))
@@ -56,7 +56,7 @@ func TestARestoredDetectorGoesOnToTheBit(t *testing.T) {
 	}
 }
 
-func TestAStateOfAnotherLengthIsRefused(t *testing.T) {
+func TestStateOfAnotherLengthIsRefused(t *testing.T) {
 	state := New().AppendState(nil)
 	for _, n := range []int{0, 1, 2, 100, len(state) - 1} {
 		_, err := ReadState(state[:n])

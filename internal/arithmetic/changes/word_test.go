@@ -37,7 +37,7 @@ func TestStampsAreFound(t *testing.T) {
 	}
 }
 
-func TestTheClockPassesMidnightAndIsSetBack(t *testing.T) {
+func TestClockPassesMidnightAndIsSetBack(t *testing.T) {
 	var c clock
 	for i, s := range []struct{ stamp, time int64 }{
 		{86_390_000, 0}, {86_399_000, 9_000}, {2_000, 12_000}, {1_000, 12_000}, {3_500, 13_500},

@@ -14,7 +14,7 @@ import (
 
 // The distribution that scores a byte is fixed before the byte is known. It sums to one, whatever
 // the text and the networks.
-func TestAByteCostsWhatTheDistributionSays(t *testing.T) {
+func TestByteCostsWhatDistributionSays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		networks := rapid.IntRange(1, networksMax).Draw(t, "networks")
 		text := drawText(t, 600)
@@ -38,7 +38,7 @@ func TestAByteCostsWhatTheDistributionSays(t *testing.T) {
 }
 
 // Reading a distribution does not change the state.
-func TestADistributionChangesNothing(t *testing.T) {
+func TestDistributionChangesNothing(t *testing.T) {
 	r := reader{New(small(1)), widest(), someNetworks(1, 3), 0}
 	r.feed(prose(5000, 1))
 	before := r.s.Clone()
@@ -47,15 +47,15 @@ func TestADistributionChangesNothing(t *testing.T) {
 	requireSame(t, before, r.s)
 }
 
-// A passed text is read and not learnt. Counts do not change, no match expects a byte of it, and
+// A passed text is read and not learned. Counts do not change, no match expects a byte of it, and
 // Back undoes it.
-func TestWhatIsPassedIsNotLearnt(t *testing.T) {
+func TestWhatIsPassedIsNotLearned(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := reader{New(small(1)), widest(), someNetworks(1, 3), 0}
 		learnt := drawText(t, 1500)
 		r.feed(learnt)
 		before := r.s.Clone()
-		again := rapid.IntRange(0, len(learnt)).Draw(t, "again") // the learnt end, repeated twice
+		again := rapid.IntRange(0, len(learnt)).Draw(t, "again") // the learned end, repeated twice
 		passed := append(append(drawText(t, 100), learnt[again:]...), learnt[again:]...)
 		r.x.Begin(r.s)
 		for i, b := range passed {
@@ -81,8 +81,8 @@ func TestWhatIsPassedIsNotLearnt(t *testing.T) {
 	})
 }
 
-// Matches with learnt text also work while a text is passed.
-func TestAMatchGoesAlongWhatIsPassed(t *testing.T) {
+// Matches with learned text also work while a text is passed.
+func TestMatchGoesAlongWhatIsPassed(t *testing.T) {
 	r := reader{New(small(1)), widest(), uniform(), 0}
 	text := randomBytes(4000, 1)
 	r.feed(text)
@@ -132,7 +132,7 @@ func TestPiecesDoNotMatter(t *testing.T) {
 
 // All instruction sets give the same bits, on every machine and in every version. The hash covers
 // each cost of the text and the final state.
-func TestTheBitsAreTheSameEverywhere(t *testing.T) {
+func TestBitsAreSameEverywhere(t *testing.T) {
 	want := map[int]uint64{1: 0xd20c834751e40114, 2: 0x0d1d8f41159dcea8}
 	for networks := range want {
 		eachSet(t, func(t *testing.T, v kernel.Vectors) {
@@ -149,7 +149,7 @@ func TestTheBitsAreTheSameEverywhere(t *testing.T) {
 }
 
 // A clone is independent of its origin.
-func TestAClonesTextIsItsOwn(t *testing.T) {
+func TestTextOfCloneIsIndependent(t *testing.T) {
 	r := reader{New(small(2)), widest(), someNetworks(2, 5), 0}
 	r.feed(prose(3000, 1))
 	clone := reader{r.s.Clone(), widest(), r.of, r.at}
@@ -170,7 +170,7 @@ func TestResetIsANewState(t *testing.T) {
 }
 
 // Repeated text costs nearly nothing. Random text costs hardly more than its bits.
-func TestWhatIsLearntIsWhatThereIs(t *testing.T) {
+func TestWhatIsLearnedIsWhatThereIs(t *testing.T) {
 	r := reader{New(Settings{TableBytesDefault, 1}), widest(), uniform(), 0}
 	first := bitsOf(r.feed(randomBytes(20000, 1)))
 	require.InDelta(t, 8*20000, first, 160)

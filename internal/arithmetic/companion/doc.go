@@ -20,7 +20,7 @@
 //	a_j = w_j x    s = (a_1 + .. + a_4)/4    P(1) = (squash(s) + r(s))/2    squash(s) = 1/(1+e^-s)
 //
 // The probability of a byte is the product over its eight nodes. All 256 probabilities are fixed
-// before the byte is known: nothing is learnt within a byte. After the byte, each row follows the
+// before the byte is known: nothing is learned within a byte. After the byte, each row follows the
 // gradient of the row's loss, w_j += rate (bit - squash(a_j)) x. Histories, maps and refinements
 // count the bits.
 //

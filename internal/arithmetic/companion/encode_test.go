@@ -11,7 +11,7 @@ import (
 )
 
 // A state that is encoded and decoded continues to the same bits.
-func TestAnEncodedStateGoesOn(t *testing.T) {
+func TestEncodedStateContinues(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		set := small(rapid.IntRange(1, networksMax).Draw(t, "networks"))
 		r := reader{New(set), widest(), someNetworks(set.Networks, 5), 0}
@@ -33,7 +33,7 @@ func TestAnEncodedStateGoesOn(t *testing.T) {
 }
 
 // The text of a long session wraps around in its ring. Decode accepts the state.
-func TestALongTextsStateIsAccepted(t *testing.T) {
+func TestLongTextsStateIsAccepted(t *testing.T) {
 	r := reader{New(small(1)), widest(), uniform(), 0}
 	for i := range 5 {
 		r.feed(append(prose(20000, uint64(i)), records(20000, uint64(i))...))

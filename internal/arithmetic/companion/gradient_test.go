@@ -15,7 +15,7 @@ import (
 
 // The gradient belongs to the loss that Score returns. Finite differences of the same loss in
 // float64 agree with it in every direction, after any text.
-func TestTheGradientIsThatOfTheLoss(t *testing.T) {
+func TestGradientIsThatOfLoss(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		networks := rapid.IntRange(1, networksMax).Draw(t, "networks")
 		text := drawText(t, 1000)
@@ -88,7 +88,7 @@ func lossOf(s *State, x *Scratch, b byte, logits []float64) (nll float64) {
 }
 
 // With share 0 the gradient is that of the softmax.
-func TestTheGradientOfTheNetworksOwnLossIsTheSoftmaxs(t *testing.T) {
+func TestGradientOfNetworkLossIsThatOfSoftmax(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 6))
 		logProbs, b := distribution(rng), byte(rng.IntN(256))
@@ -107,7 +107,7 @@ func TestTheGradientOfTheNetworksOwnLossIsTheSoftmaxs(t *testing.T) {
 
 // A gradient is finite if a network is certain. It is zero where the mixture does not depend on
 // the network.
-func TestTheGradientOfACertainNetworkIsFinite(t *testing.T) {
+func TestGradientOfCertainNetworkIsFinite(t *testing.T) {
 	for _, share := range []float32{0, 0.5, 1} {
 		for _, b := range []byte{7, 8, 200} {
 			s, x := New(small(1)), widest()
@@ -124,7 +124,7 @@ func TestTheGradientOfACertainNetworkIsFinite(t *testing.T) {
 }
 
 // All instruction sets give the same bits of a gradient, and computing one allocates nothing.
-func TestTheGradientIsTheSameEverywhere(t *testing.T) {
+func TestGradientIsSameEverywhere(t *testing.T) {
 	text, of := prose(3000, 4), someNetworks(1, 9)
 	var want [][256]float32
 	eachSet(t, func(t *testing.T, v kernel.Vectors) {

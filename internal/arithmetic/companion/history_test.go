@@ -23,7 +23,7 @@ func TestHistoriesAreClosed(t *testing.T) {
 }
 
 // After a bit its count is larger, or at its maximum. The other count is not larger.
-func TestAHistoryFollowsItsBits(t *testing.T) {
+func TestHistoryFollowsItsBits(t *testing.T) {
 	for _, h := range histories {
 		one, zero := h.after(1), h.after(0)
 		require.LessOrEqual(t, one.zeros, h.zeros)

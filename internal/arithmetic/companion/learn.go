@@ -35,7 +35,7 @@ func (x *Scratch) Pass(s *State, b byte, passed uint64) {
 			s.find(m, least)
 		}
 		if found := &s.place.Matches[m]; found.At == learnt {
-			*found = match{} // behind that offset nothing is learnt
+			*found = match{} // behind that offset nothing is learned
 		}
 	}
 }

@@ -48,7 +48,7 @@ func TestSymbolsComeBack(t *testing.T) {
 }
 
 // A carry passes through any number of bytes of 255.
-func TestACarryGoesThroughAllBytes(t *testing.T) {
+func TestCarryGoesThroughAllBytes(t *testing.T) {
 	e := newEncoder()
 	e.out, e.low, e.width = []byte{7, 255, 255}, 1<<64-1, 1<<60
 	e.encode(15, 1, 16)

@@ -85,7 +85,7 @@ func TestTextsComeBackWithOtherInstructions(t *testing.T) {
 }
 
 // The size of the coded text matches the bits that scoring reports, which equal those of Feed.
-func TestTheSizeIsThatOfTheBits(t *testing.T) {
+func TestSizeIsThatOfBits(t *testing.T) {
 	m := small(t)
 	text := bytes.Repeat([]byte("what was there before is cheap. "), 200)
 	_, c := pack(t, m, stream.Defaults(m), 1, text)
@@ -157,7 +157,7 @@ func TestFilesThatAreWrong(t *testing.T) {
 }
 
 // A model of words is refused: it has no tokens for unknown words.
-func TestAModelOfWordsIsRefused(t *testing.T) {
+func TestModelOfWordsIsRefused(t *testing.T) {
 	m, err := modeltest.SmallOfWords()
 	require.NoError(t, err)
 	_, err = Compress(context.Background(), m, stream.Defaults(m), 1, []byte("the cat"), nil)

@@ -92,7 +92,7 @@ func TestBlankLinesOpenNothing(t *testing.T) {
 }
 
 // A tracker restored from its state continues like the original, whatever came before.
-func TestStateGoesOn(t *testing.T) {
+func TestStateContinues(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		draw := rapid.Custom(func(rt *rapid.T) Line {
 			l := Line{P: 1}

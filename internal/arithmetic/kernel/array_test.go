@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAnArrayIsItsElements(t *testing.T) {
+func TestArrayIsItsElements(t *testing.T) {
 	eachKernel(t, 1, func(t *testing.T, e *Exec) {
 		rng := rand.New(rand.NewPCG(1, 1))
 		for _, held := range []Precision{Float32, BF16} {

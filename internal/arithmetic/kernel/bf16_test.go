@@ -123,7 +123,7 @@ func TestBF16SumsAreInTheOrderOfTheInstruction(t *testing.T) {
 	})
 }
 
-func TestBF16ProductsCutAtMultiplesOf32HaveTheBitsOfTheWhole(t *testing.T) {
+func TestBF16ProductsCutAt32HaveBitsOfWhole(t *testing.T) {
 	eachBF16(t, 1, func(t *testing.T, x *Exec) {
 		a, b := Mat(normal(5*700), 5, 700), Mat(normal(700*40), 700, 40)
 		whole := multiply(x, 0, a, b)
@@ -232,7 +232,7 @@ func TestArithmetic(t *testing.T) {
 }
 
 // Two Execs of one process can compute in different arithmetics at the same time.
-func TestAnArithmeticIsItsExecsOwn(t *testing.T) {
+func TestArithmeticBelongsToItsExec(t *testing.T) {
 	a, b := Mat(normal(40*300), 40, 300), Mat(normal(50*300), 50, 300)
 	var want [][]float32
 	var execs []*Exec
@@ -337,7 +337,7 @@ func (s *bf16Scratch) take(k bf16Kernel) {
 }
 
 // Sums treat subnormal numbers as zero, and nothing else does: the mode ends with the kernel.
-func TestSubnormalNumbersAreLeftAloneAfterProductsInBF16(t *testing.T) {
+func TestSubnormalsSurviveBF16Products(t *testing.T) {
 	eachBF16(t, 1, func(t *testing.T, x *Exec) {
 		a, b, c := Mat(normal(40*40), 40, 40), Mat(normal(40*40), 40, 40), Mat(normal(40*40), 40,
 			40)

@@ -126,11 +126,21 @@ func TestShapesThatDoNotFitPanic(t *testing.T) {
 	short := mat(2, 2)
 	short.Data = short.Data[:3]
 	for name, f := range map[string]func(){
-		"kernel: MulNT: c (2, 2), a (2, 3), b (2, 4) do not fit":                   func() { x.MulNT(mat(2, 2), mat(2, 3), mat(2, 4), false) },
-		"kernel: MulNN: c (2, 2), a (2, 3), b (2, 3) do not fit":                   func() { x.MulNN(mat(2, 2), mat(2, 3), mat(2, 3), false) },
-		"kernel: MulTN: c (3, 2), a (2, 2), b (2, 2) do not fit":                   func() { x.MulTN(mat(3, 2), mat(2, 2), mat(2, 2), false) },
-		"kernel: MulNN: only b may have an Add":                                    func() { x.MulNN(mat(2, 2), added, mat(2, 2), false) },
-		"kernel: matrix a (2, 2) with stride 2 needs 4 elements, has 3 (added: 0)": func() { x.MulNN(mat(2, 2), short, mat(2, 2), false) },
+		"kernel: MulNT: c (2, 2), a (2, 3), b (2, 4) do not fit": func() {
+			x.MulNT(mat(2, 2), mat(2, 3), mat(2, 4), false)
+		},
+		"kernel: MulNN: c (2, 2), a (2, 3), b (2, 3) do not fit": func() {
+			x.MulNN(mat(2, 2), mat(2, 3), mat(2, 3), false)
+		},
+		"kernel: MulTN: c (3, 2), a (2, 2), b (2, 2) do not fit": func() {
+			x.MulTN(mat(3, 2), mat(2, 2), mat(2, 2), false)
+		},
+		"kernel: MulNN: only b may have an Add": func() {
+			x.MulNN(mat(2, 2), added, mat(2, 2), false)
+		},
+		"kernel: matrix a (2, 2) with stride 2 needs 4 elements, has 3 (added: 0)": func() {
+			x.MulNN(mat(2, 2), short, mat(2, 2), false)
+		},
 		"kernel: rows 1 to 3 of a matrix with 2 rows": func() {
 			mat(2,
 				2).RowRange(1, 3)
@@ -149,7 +159,7 @@ func TestShapesThatDoNotFitPanic(t *testing.T) {
 
 // A product with a streamed right operand (AVX-512 only) has the bits of one with a packed
 // operand.
-func TestAStreamedOperandChangesNoBit(t *testing.T) {
+func TestStreamedOperandChangesNoBit(t *testing.T) {
 	eachKernel(t, 2, func(t *testing.T, x *Exec) {
 		packed := NewExecIn(1, Arithmetic{Instructions: min(x.Arithmetic().instructions(), AVX2)})
 		defer packed.Close()

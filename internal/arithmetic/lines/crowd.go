@@ -32,7 +32,7 @@ const (
 	crowdRadii   = 2    // a line joins a crowd within this multiple of the mean squared distance
 	crowdAge     = 256  // lines added to a crowd's age
 	farNew       = crowdNumbers * 4096
-	farMost      = crowdNumbers * 410 // with 16 radii: larger distances are learnt as this one
+	farMost      = crowdNumbers * 410 // with 16 radii: larger distances are learned as this one
 	radiusSlow   = 512
 	// count of numbers for which a uint32 holds the sum of squared differences, at most
 	// 4*crowdScale^2*crowdSumMost each

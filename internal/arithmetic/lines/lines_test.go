@@ -135,7 +135,7 @@ func TestCostsDoNotRate(t *testing.T) {
 	})
 }
 
-func TestTheMemoryOfAMeterIsBounded(t *testing.T) {
+func TestMemoryOfMeterIsBounded(t *testing.T) {
 	m := NewMeter()
 	long := bytes.Repeat([]byte("ab"), 100_000)
 	costs := slices.Repeat([]float64{.5}, len(long))
@@ -151,7 +151,7 @@ func TestTheMemoryOfAMeterIsBounded(t *testing.T) {
 	require.EqualValues(t, 1, m.Seen())
 }
 
-func TestAWarmMeterAllocatesNothing(t *testing.T) {
+func TestWarmMeterAllocatesNothing(t *testing.T) {
 	m := NewMeter()
 	text, costs := ordinaryLog(100, 1)
 	feed(m, text, costs)
@@ -162,7 +162,7 @@ func TestAWarmMeterAllocatesNothing(t *testing.T) {
 	}))
 }
 
-// ordinaryLog returns a log of lines of three formats. As under a model that has learnt the log,
+// ordinaryLog returns a log of lines of three formats. As under a model that has learned the log,
 // constant bytes are cheap, digits and names expensive.
 func ordinaryLog(lines int, seed uint64) (text []byte, costs []float64) {
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -230,7 +230,7 @@ func strangeLine() (text []byte, costs []float64, from, to int) {
 	return text, costs, from, to
 }
 
-func TestAChangedFieldIsFoundAndMarked(t *testing.T) {
+func TestChangedFieldIsFoundAndMarked(t *testing.T) {
 	m := NewMeter()
 	feed(m, first(ordinaryLog(500, 4)), second(ordinaryLog(500, 4)))
 	text, costs, from, to := strangeLine()
@@ -244,7 +244,7 @@ func TestAChangedFieldIsFoundAndMarked(t *testing.T) {
 func first(text []byte, _ []float64) []byte      { return text }
 func second(_ []byte, costs []float64) []float64 { return costs }
 
-func TestABurstOfStrangeLinesDoesNotBecomeNormalAtOnce(t *testing.T) {
+func TestBurstOfStrangeLinesDoesNotBecomeNormalAtOnce(t *testing.T) {
 	text, costs := ordinaryLog(1000, 5)
 	m, calm := NewMeter(), NewMeter()
 	feed(m, text, costs)

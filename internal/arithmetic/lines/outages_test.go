@@ -36,7 +36,7 @@ func outage(t *testing.T, name string, each func(l *Line, i *incidents.Incident)
 }
 
 // nginx serves two servers of an application, which are killed at line 887 for 111 lines.
-func TestOutageOfBackendIsTold(t *testing.T) {
+func TestOutageOfBackendIsReported(t *testing.T) {
 	told, lines := int64(0), int64(0)
 	outage(t, "backend-down", func(l *Line, i *incidents.Incident) {
 		if told == 0 && l.Number >= 887 {
@@ -54,7 +54,7 @@ func TestOutageOfBackendIsTold(t *testing.T) {
 }
 
 // A process of PostgreSQL is killed at line 571.
-func TestKilledDatabaseIsTold(t *testing.T) {
+func TestKilledDatabaseIsReported(t *testing.T) {
 	told := int64(0)
 	outage(t, "database-killed", func(l *Line, i *incidents.Incident) {
 		if told == 0 && l.Number >= 571 {
@@ -66,7 +66,7 @@ func TestKilledDatabaseIsTold(t *testing.T) {
 }
 
 // A worker's jobs run out of memory at line 265; its heartbeat, every 35 s, stops at line 431.
-func TestStoppedHeartbeatIsTold(t *testing.T) {
+func TestStoppedHeartbeatIsReported(t *testing.T) {
 	var told []int64
 	evidence := ""
 	outage(t, "heartbeat-stops", func(l *Line, i *incidents.Incident) {

@@ -77,7 +77,7 @@ func (p *placeTable) take(line []byte, of *scratch) (values, all float64, strang
 			of.runs = runsOf(of.runs, text)
 		}
 		for _, place := range [2]key{x.before, x.column} {
-			if bits, mark, ok := p.stand(place, seedToken, text, of); ok {
+			if bits, mark, ok := p.rate(place, seedToken, text, of); ok {
 				w.add(bits)
 				if x.digit || x.field {
 					v.add(bits)
@@ -91,7 +91,7 @@ func (p *placeTable) take(line []byte, of *scratch) (values, all float64, strang
 			}
 			for n, r := range of.runs {
 				at := place.plus(byte(n)).plus(byte(len(of.runs))).spread()
-				if bits, mark, ok := p.stand(at, seedRun, text[r.from:r.to], of); ok {
+				if bits, mark, ok := p.rate(at, seedRun, text[r.from:r.to], of); ok {
 					v.add(bits)
 					if bits /= runsBehind; bits > strangest.bits {
 						strangest = placed{
@@ -116,9 +116,9 @@ func (p *placeTable) take(line []byte, of *scratch) (values, all float64, strang
 // rareBits is the surprise from which on a token counts as rare in its place.
 const rareBits = 5
 
-// stand returns how surprising a token is in a place, in bits, and learns it. It reports false if
+// rate returns how surprising a token is in a place, in bits, and learns it. It reports false if
 // the place is hardly known.
-func (p *placeTable) stand(
+func (p *placeTable) rate(
 	place, seed key, text []byte, of *scratch,
 ) (bits float64, mark incidents.Mark, ok bool) {
 	token := seed.with(text).spread()

@@ -15,7 +15,7 @@ func stateOf() []byte {
 	return m.AppendState(nil)
 }
 
-func TestAStateOfAnotherLengthIsRefused(t *testing.T) {
+func TestStateOfAnotherLengthIsRefused(t *testing.T) {
 	state := stateOf()
 	for _, n := range []int{0, 1, 2, 100, len(state) - 1} {
 		_, err := ReadState(state[:n])

@@ -153,7 +153,7 @@ func FromFile(f *weights.File) (*Model, error) {
 	if err := r.finish(); err != nil {
 		return nil, err
 	}
-	if err := normalise(learner, a.Normal, statistics); err != nil {
+	if err := normalize(learner, a.Normal, statistics); err != nil {
 		return nil, err
 	}
 	m, err := NewOf(tok, f.Metadata[keyName], lm, learner, a.Chunk,
@@ -262,8 +262,8 @@ func readLearner(r *reader, layout *txl.Layout, a adapt) (*sparsemeta.Learner, e
 	return l, nil
 }
 
-// normalise restores the normalization of a learner's inputs, if the file has one.
-func normalise(l *sparsemeta.Learner, n *sparsemeta.Normal, s *sparsemeta.Statistics) (err error) {
+// normalize restores the normalization of a learner's inputs, if the file has one.
+func normalize(l *sparsemeta.Learner, n *sparsemeta.Normal, s *sparsemeta.Statistics) (err error) {
 	switch {
 	case n == nil:
 		return nil

@@ -36,7 +36,7 @@ func TestConstantsDescribeDefaultModel(t *testing.T) {
 	require.Equal(t, m.LM.Layout.Size, weights.DefaultWeights)
 }
 
-func TestAModelSurvivesItsFile(t *testing.T) {
+func TestModelSurvivesItsFile(t *testing.T) {
 	m := small(t)
 	require.Equal(t, 2097152, m.CompanionBytes, "what a file that says nothing of it has meant "+
 		"so far")
@@ -134,7 +134,7 @@ func TestClustersInAModelsFile(t *testing.T) {
 }
 
 // A configuration that needs too much memory is refused because the file lacks its tensors.
-func TestAFileTakesNoMoreMemoryThanItsTensors(t *testing.T) {
+func TestFileTakesNoMoreMemoryThanItsTensors(t *testing.T) {
 	f := small(t).File()
 	f.Metadata[keyConfig] = `{"n_layer":1024,"d_model":65536,"n_head":1024,"d_head":4096,` +
 		`"d_inner":262144,"vocab":256,"seg_len":16,"mem_len":16}`
@@ -203,7 +203,8 @@ func TestFilesThatDoNotFitAreRefused(t *testing.T) {
 		"no model": func(f *weights.File) { delete(f.Metadata, keyConfig) },
 		"d_model": func(f *weights.File) {
 			f.Metadata[keyConfig] =
-				`{"n_layer":2,"d_model":7,"n_head":1,"d_head":2,"d_inner":2,"vocab":256,"seg_len":2}`
+				`{"n_layer":2,"d_model":7,"n_head":1,"d_head":2,"d_inner":2,"vocab":256,` +
+					`"seg_len":2}`
 		},
 		"unknown field": func(f *weights.File) { f.Metadata[keyConfig] = `{"layers":2}` },
 		keyTokenizer:    func(f *weights.File) { f.Metadata[keyTokenizer] = `{"kind":"words"}` },
@@ -213,7 +214,8 @@ func TestFilesThatDoNotFitAreRefused(t *testing.T) {
 		},
 		`branch "nothing"`: func(f *weights.File) {
 			f.Metadata[keyAdapt] =
-				`{"chunk":8,"gammas":[0.5],"beta1":1,"beta2":1,"p":0.5,"out":1,"branches":["nothing"]}`
+				`{"chunk":8,"gammas":[0.5],"beta1":1,"beta2":1,"p":0.5,"out":1,` +
+					`"branches":["nothing"]}`
 		},
 		"mixture is 1.5, expected 0 to 1": func(f *weights.File) {
 			f.Metadata[keyAdapt] = strings.Replace(f.Metadata[keyAdapt], "}", `,"mixture":1.5}`, 1)

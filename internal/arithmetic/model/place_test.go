@@ -12,7 +12,7 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-func TestAModelIsFoundByItsNameOrItsFile(t *testing.T) {
+func TestModelIsFoundByItsNameOrItsFile(t *testing.T) {
 	m, err := modeltest.Small()
 	require.NoError(t, err)
 	folder := t.TempDir()
@@ -48,7 +48,7 @@ func TestAModelIsFoundByItsNameOrItsFile(t *testing.T) {
 }
 
 // An outline is sufficient to list, make and check sessions of a model.
-func TestAnOutlineIsTheModelWithoutItsLargeArrays(t *testing.T) {
+func TestOutlineIsModelWithoutItsLargeArrays(t *testing.T) {
 	m, err := modeltest.Small()
 	require.NoError(t, err)
 	loads := 0

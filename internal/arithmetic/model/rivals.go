@@ -117,7 +117,8 @@ func (m *Model) appendStatistics(f *weights.File) {
 	}
 	for i, t := range m.LM.Layout.Tensors {
 		f.Tensors = append(f.Tensors,
-			weights.Tensor{Name: statisticsCodes + t.Name, DType: weights.U8, Shape: t.Shape, Data: m.Statistics.Codes[t.Off : t.Off+t.Size]},
+			weights.Tensor{Name: statisticsCodes + t.Name, DType: weights.U8, Shape: t.Shape,
+				Data: m.Statistics.Codes[t.Off : t.Off+t.Size]},
 			weights.F32Tensor(statisticsScale+t.Name, nil, m.Statistics.Scales[i:i+1]))
 	}
 }
@@ -128,7 +129,8 @@ func readStatistics(r *reader, l *txl.Layout) (*sparsemeta.Statistics, error) {
 	if _, ok := r.file.Tensor(statisticsCodes + l.Tensors[0].Name); !ok {
 		return nil, nil // statistics of other weights are then surplus tensors
 	}
-	s := &sparsemeta.Statistics{Branches: Weights(l), Codes: make([]uint8, l.Size), Scales: make([]float32, len(l.Tensors))}
+	s := &sparsemeta.Statistics{Branches: Weights(l), Codes: make([]uint8, l.Size),
+		Scales: make([]float32, len(l.Tensors))}
 	for i, t := range l.Tensors {
 		r.readBytes(statisticsCodes+t.Name, t.Shape, s.Codes[t.Off:t.Off+t.Size])
 		r.read(statisticsScale+t.Name, nil, s.Scales[i:i+1])

@@ -47,7 +47,7 @@ func TestStatisticsAndRivalsSurviveTheFile(t *testing.T) {
 
 // A file contains no statistics if the model has none, and no rivals if they are the defaults. So
 // the hash of such a model does not depend on optional parts of the format.
-func TestAModelWithoutStatisticsHasNone(t *testing.T) {
+func TestModelWithoutStatisticsHasNone(t *testing.T) {
 	f := small(t).File()
 	for _, tensor := range f.Tensors {
 		require.False(t, strings.HasPrefix(tensor.Name, "gradient."), tensor.Name)
@@ -135,8 +135,8 @@ func TestStatisticsAndRivalsThatCannotBeAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "dynamic_rms")
 }
 
-// normalised returns a model whose meta-learners see normalized gradients.
-func normalised(t *testing.T) *Model {
+// normalized returns a model whose meta-learners see normalized gradients.
+func normalized(t *testing.T) *Model {
 	m := measured(t)
 	l := *m.Learner
 	require.NoError(t, l.Normalise(sparsemeta.DefaultNormal(), m.Statistics))
@@ -144,8 +144,8 @@ func normalised(t *testing.T) *Model {
 	return n
 }
 
-func TestAModelKeepsTheStatisticsThatItsMetaLearnersKnow(t *testing.T) {
-	m := normalised(t)
+func TestModelKeepsStatisticsOfItsMetaLearners(t *testing.T) {
+	m := normalized(t)
 	got, err := FromFile(m.File())
 	require.NoError(t, err)
 	require.Equal(t, m.Learner, got.Learner)

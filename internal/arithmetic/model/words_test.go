@@ -25,7 +25,7 @@ func smallOfWords(t *testing.T) *Model {
 	return m
 }
 
-func TestAModelOfWordsKeepsItsVocabulary(t *testing.T) {
+func TestModelOfWordsKeepsItsVocabulary(t *testing.T) {
 	m := smallOfWords(t)
 	back, err := FromFile(m.File())
 	require.NoError(t, err)

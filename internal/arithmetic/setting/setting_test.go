@@ -153,7 +153,7 @@ func TestFlagsReadEveryType(t *testing.T) {
 	require.Equal(t, "whether it is heard (default: false)", table[1].FlagUsage())
 }
 
-func TestTheContractSaysWhatTheRowsSay(t *testing.T) {
+func TestContractMatchesRows(t *testing.T) {
 	require.Equal(t, `mode:
   type: string
   enum: [slow, fast]
@@ -224,7 +224,7 @@ properties:
 	require.Equal(t, []string{"aa bb", "cccccccc", "d"}, wrapped("aa bb cccccccc d", 5))
 }
 
-func TestThePageHasAnObjectForEachRow(t *testing.T) {
+func TestPageHasObjectForEachRow(t *testing.T) {
 	require.Equal(t, `{
   name: "mode",
   kind: "word",
@@ -268,7 +268,7 @@ func TestThePageHasAnObjectForEachRow(t *testing.T) {
 `, table.TypeScript())
 }
 
-func TestTheDocumentationHasALineForEachRow(t *testing.T) {
+func TestDocumentationHasLineForEachRow(t *testing.T) {
 	require.Equal(t, `| name | flag | range | default | what it is |
 |---|---|---|---|---|
 | `+"`loud` | none | true or false | false | Whether it is heard. |\n| `size` | `--size`"+

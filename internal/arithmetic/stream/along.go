@@ -25,14 +25,14 @@ func (w *Worker) setOut(s *Stream, how Lesson) {
 		return
 	}
 	if !how.ByLine && a.marking.line[lineBytes] > HeldMax {
-		a.companion, a.back = s.held.companion, true // the open line is not learnt
+		a.companion, a.back = s.held.companion, true // the open line is not learned
 	}
 	w.counts.Begin(a.companion)
 	a.line = w.counts.Mark(a.companion)
 }
 
 // follow processes a text that is scored, in parts that each lie in one line. It calls visit with
-// the tokens of each part; visit must compute their scores. In a text that is learnt by lines,
+// the tokens of each part; visit must compute their scores. In a text that is learned by lines,
 // follow skips the lines in how.Skipped. If skip is not nil, it also skips the lines for which
 // skip returns true. It returns the resulting lesson.
 func (w *Worker) follow(
@@ -109,13 +109,13 @@ func (w *Worker) skips(
 	return skips
 }
 
-// learn marks the open line as learnt, unless its marks are already set, and begins a new line.
+// learn marks the open line as learned, unless its marks are already set, and begins a new line.
 func (a *along) learn() {
 	a.decide(tokenLearnt)
 	a.marking.line[lineBytes], a.marking.line[lineCached] = 0, 0
 }
 
-// takeIn adds tokens and bytes to the open line. A line of more than HeldMax bytes is not learnt;
+// takeIn adds tokens and bytes to the open line. A line of more than HeldMax bytes is not learned;
 // the companion goes back at its end.
 func (w *Worker) takeIn(s *Stream, tokens, bytes int) {
 	a := &w.along
@@ -126,7 +126,7 @@ func (w *Worker) takeIn(s *Stream, tokens, bytes int) {
 	}
 }
 
-// skip marks the open line as not learnt.
+// skip marks the open line as not learned.
 func (a *along) skip(s *Stream) {
 	a.decide(tokenSkipped)
 	if s.Cache != nil {

@@ -22,7 +22,7 @@ type lesson struct {
 }
 
 // drawLesson draws lines of a kind of text. Some span several chunks, and some are too long to be
-// learnt.
+// learned.
 func drawLesson(t *rapid.T, line func(bytes int) string) (l lesson) {
 	l.how.ByLine = true
 	for n := range rapid.IntRange(1, 8).Draw(t, "lines") {
@@ -41,7 +41,7 @@ func drawLesson(t *rapid.T, line func(bytes int) string) (l lesson) {
 	return l
 }
 
-// learnt reports whether the line of a byte is learnt; an open line is learnt so far.
+// learned reports whether the line of a byte is learned; an open line is learned so far.
 func (l *lesson) learnt(at int) bool {
 	number := uint16(strings.Count(l.text[:at], "\n"))
 	begin := strings.LastIndexByte(l.text[:at], '\n') + 1
@@ -70,7 +70,7 @@ func (l *lesson) feed(
 		case 1:
 			line, _, _ := strings.Cut(l.text[at:at+n], "\n")
 			if left := HeldMax - (at - (strings.LastIndexByte(l.text[:at], '\n') + 1)); left >= 0 {
-				// a reader continues as if the line were learnt
+				// a reader continues as if the line were learned
 				line = line[:min(len(line), left)]
 			}
 			read = slices.Clone(w.Score((*s).Reader(), []byte(line)).NLL)
@@ -90,9 +90,9 @@ func (l *lesson) feed(
 	return nll, falls
 }
 
-// The companion equals that of the learnt lines alone, beside a network that has read all lines.
-// Every line is scored after the lines learnt before it, and after its own beginning.
-func TestASkippedLineTeachesTheCompanionNothing(t *testing.T) {
+// The companion equals that of the learned lines alone, beside a network that has read all lines.
+// Every line is scored after the lines learned before it, and after its own beginning.
+func TestSkippedLineTeachesCompanionNothing(t *testing.T) {
 	m := testModel(t)
 	w, other := testWorker(t, m, 1), testWorker(t, m, 2)
 	set := settings(m, methodIs(Static))
@@ -134,8 +134,8 @@ func TestASkippedLineTeachesTheCompanionNothing(t *testing.T) {
 	})
 }
 
-// The cache of a model of words holds the learnt tokens alone.
-func TestASkippedLineIsNotInTheCacheOfWords(t *testing.T) {
+// The cache of a model of words holds the learned tokens alone.
+func TestSkippedLineIsNotInCacheOfWords(t *testing.T) {
 	m := wordModel(t)
 	w, other := testWorker(t, m, 1), testWorker(t, m, 2)
 	set := settings(m, methodIs(Static))
@@ -154,7 +154,7 @@ func TestASkippedLineIsNotInTheCacheOfWords(t *testing.T) {
 		s, base := New(m, set), New(m, alone)
 		got, falls := l.feed(t, w, &s, func(Scores) {})
 
-		var all, window []position // of the learnt tokens; with the open line
+		var all, window []position // of the learned tokens; with the open line
 		k, width := 0, m.LM.Config.DModel
 		l.feed(t, other, &base, func(scores Scores) {
 			hidden := other.seg.Hidden()
@@ -243,8 +243,8 @@ func TestLinesAreDecidedOnWhenTheyAreScored(t *testing.T) {
 }
 
 // A snapshot also has the companion before an open line. In early snapshots, which lack it, the
-// open line so far counts as learnt.
-func TestASnapshotHasTheCompanionBeforeTheLine(t *testing.T) {
+// open line so far counts as learned.
+func TestSnapshotHasCompanionBeforeLine(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
 	s := New(m, settings(m, methodIs(Static)))

@@ -10,7 +10,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model"
 )
 
-// BenchmarkLines feeds a log with one worker: as text, with lines, and learnt by lines. Of the
+// BenchmarkLines feeds a log with one worker: as text, with lines, and learned by lines. Of the
 // lines, none, one of ten, or all are skipped.
 func BenchmarkLines(b *testing.B) {
 	m, err := model.Default()
@@ -28,7 +28,7 @@ func BenchmarkLines(b *testing.B) {
 	for _, c := range []struct {
 		name    string
 		lines   bool
-		skipped func(*lines.Line) bool // nil: the text is learnt as usual
+		skipped func(*lines.Line) bool // nil: the text is learned as usual
 	}{
 		{"text", false, nil}, {"lines", true, nil}, {"by line, all learnt", true, never},
 		{"by line, 9 of 10 learnt", true, tenth}, {"by line, none learnt", true, always},

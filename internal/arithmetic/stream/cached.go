@@ -1,7 +1,7 @@
 package stream
 
 // This file combines a stream's cache with its network. Where a stream learns by lines, the cache
-// first keeps the positions of learnt tokens. The positions of the open line follow, and may be
+// first keeps the positions of learned tokens. The positions of the open line follow, and may be
 // taken back.
 
 // mixCached replaces the network's losses of the scored tokens from:to by the mixture's.

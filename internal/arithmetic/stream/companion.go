@@ -37,7 +37,7 @@ func (s *Stream) companions() (all []named) {
 
 // readCompanions reads the states of the stream's companions. In early versions skipped lines
 // taught the companion, and snapshots lack the state before the open line. Restored from such a
-// snapshot, the stream has learnt the open line so far.
+// snapshot, the stream has learned the open line so far.
 func (s *Stream) readCompanions(f *weights.Stored) (err error) {
 	if s.Companion == nil {
 		return nil

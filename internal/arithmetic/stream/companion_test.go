@@ -18,7 +18,7 @@ import (
 
 // The reported distribution of a token is the one that scores it, and it sums to one. Samples are
 // drawn from the same distribution.
-func TestTheMixtureIsScoredToldAndSampled(t *testing.T) {
+func TestMixtureIsScoredReportedAndSampled(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 1)
 	each(t, Methods(), func(t *testing.T, method string) {
@@ -59,7 +59,7 @@ func TestTheMixtureIsScoredToldAndSampled(t *testing.T) {
 
 // A completion that repeats a text does not make the text likelier, since counts and cache do not
 // learn it. Fed text does.
-func TestACompletionIsNotLearnt(t *testing.T) {
+func TestCompletionIsNotLearned(t *testing.T) {
 	byBytes, byWords := testModel(t), wordModel(t)
 	each(t, Methods(), func(t *testing.T, method string) {
 		for _, m := range []*model.Model{byBytes, byWords} {
@@ -104,7 +104,7 @@ func (d *script) Next([]float32) (id int32) {
 
 // A stream with a companion predicts repeated text sooner than its network learns it. Without one
 // it has the bits of the network alone. Fast weights learn from the network either way.
-func TestACompanionKnowsWhatItHasRead(t *testing.T) {
+func TestCompanionKnowsWhatItHasRead(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
 	again := strings.Repeat(text, 4)
@@ -166,7 +166,7 @@ func TestGoldenStateWithACompanion(t *testing.T) {
 }
 
 // A score that is not committed leaves the companion unchanged, whatever the worker did between.
-func TestAScoreThatIsNotCommittedIsForgotten(t *testing.T) {
+func TestUncommittedScoreIsForgotten(t *testing.T) {
 	m := testModel(t)
 	w, other := testWorker(t, m, 1), testWorker(t, m, 1)
 	set := settings(m, methodIs(SparseMeta))
@@ -183,7 +183,7 @@ func TestAScoreThatIsNotCommittedIsForgotten(t *testing.T) {
 	require.Equal(t, want.Hash(), s.Hash())
 }
 
-func TestASnapshotWithoutItsCompanionIsRefused(t *testing.T) {
+func TestSnapshotWithoutItsCompanionIsRefused(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
 	set := settings(m, methodIs(Static))
@@ -224,7 +224,7 @@ func TestSettingsOfACompanionAreChecked(t *testing.T) {
 
 // The companion of a model of words is its cache, with any method. It makes repeated text
 // cheaper, is part of the state, and leaves the fast weights alone.
-func TestTheCompanionOfWordsIsACache(t *testing.T) {
+func TestCompanionOfWordsIsCache(t *testing.T) {
 	m := wordModel(t)
 	text := []byte(strings.Repeat("the cat sat on a mat , and the dog\n", 30))
 	for _, method := range []string{Static, SparseMeta, DynamicSGD} {

@@ -69,8 +69,8 @@ func shelvedDivergence(t *testing.T, m *model.Model) {
 	}
 }
 
-// The tokens that one byte completes are scored together, so that every text that is accepted has
-// bytes, and what is pending is that of any pieces.
+// The tokens that one byte completes are scored together. Every accepted text therefore has bytes,
+// and its pending tokens do not depend on how it was split.
 func TestDivergenceInWordsKeepsTokensTogether(t *testing.T) {
 	eachWordModel(t, divergenceKeepsTokensTogether)
 }

@@ -5,7 +5,7 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// FeedAs scores, accepts and settles the next piece of a text, learnt as the lesson says. It
+// FeedAs scores, accepts and settles the next piece of a text, learned as the lesson says. It
 // takes as much text as the chunk has room for and returns the number of bytes read.
 func (w *Worker) FeedAs(s *Stream, text []byte, how Lesson) (read int) {
 	scores := w.ScoreAs(s, text, how)

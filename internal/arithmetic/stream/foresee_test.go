@@ -7,10 +7,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A gradient computed before the text is accepted is the one that the chunk is learnt from.
+// A gradient computed before the text is accepted is the one that the chunk is learned from.
 // Between the two, a text may be dropped, another accepted, or the worker may serve another
 // stream.
-func TestAForeseenGradientIsThatOfTheTextThatIsAccepted(t *testing.T) {
+func TestForeseenGradientIsThatOfAcceptedText(t *testing.T) {
 	m := mixtureModel(t, testModel(t), 0.7)
 	w, plain := testWorker(t, m, 1), testWorker(t, m, 1)
 	kinds := []func(*Settings){

@@ -35,7 +35,7 @@ func (s *Stream) lineNumbers() []int32 {
 	return s.held.line[:]
 }
 
-// holdLines prepares the stream to learn by lines. Pending tokens count as learnt.
+// holdLines prepares the stream to learn by lines. Pending tokens count as learned.
 func (s *Stream) holdLines() {
 	if s.held == nil {
 		s.held = &held{

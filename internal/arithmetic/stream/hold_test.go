@@ -14,7 +14,7 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// feedAs feeds text of any length, learnt as the lesson says.
+// feedAs feeds text of any length, learned as the lesson says.
 func feedAs(w *Worker, s *Stream, text string, how Lesson) {
 	for at := 0; at < len(text); {
 		n := min(len(text)-at, s.Room())
@@ -42,8 +42,8 @@ const chunk = modeltest.Chunk
 
 func line(bytes int, with string) string { return strings.Repeat(with, bytes-1) + "\n" }
 
-// Lines that end at chunk borders are learnt like any text, to the bit.
-func TestByLinesALineThatEndsInItsChunkIsLearntAsEver(t *testing.T) {
+// Lines that end at chunk borders are learned like any text, to the bit.
+func TestByLinesLineWithinItsChunkIsLearnedAsEver(t *testing.T) {
 	text := line(chunk, "a") + line(chunk/2, "b") + line(chunk/2, "c") + line(chunk, "a")
 	for _, method := range gradientMethods {
 		w, byLine := heldStream(t, method)
@@ -75,8 +75,8 @@ func TestByLinesASkippedLineMovesNoWeight(t *testing.T) {
 	}
 }
 
-// The gradient of a line's first chunks waits for the line's end, and is learnt then.
-func TestByLinesALineOfSeveralChunksIsLearntAtItsEnd(t *testing.T) {
+// The gradient of a line's first chunks waits for the line's end, and is learned then.
+func TestByLinesLineOfSeveralChunksIsLearnedAtItsEnd(t *testing.T) {
 	for _, method := range gradientMethods {
 		w, s := heldStream(t, method)
 		defer w.Close()
@@ -93,7 +93,7 @@ func TestByLinesALineOfSeveralChunksIsLearntAtItsEnd(t *testing.T) {
 	}
 }
 
-func TestByLinesTooLongALineIsNotLearnt(t *testing.T) {
+func TestByLinesOverlongLineIsNotLearned(t *testing.T) {
 	w, s := heldStream(t, DynamicSGD)
 	defer w.Close()
 	feedAs(w, s, line(HeldMax+chunk, "a"), Lesson{ByLine: true})
@@ -151,7 +151,7 @@ func heldSnapshot(t require.TestingT, method string) (*Stream, *weights.File) {
 	return s, f
 }
 
-func TestASnapshotOfLinesThatDoesNotFitIsRefusedWithItsPlace(t *testing.T) {
+func TestMisfitSnapshotOfLinesIsRefusedWithItsPlace(t *testing.T) {
 	number := func(name string, element, value int) func(*weights.File) {
 		return tensor(name, func(t *weights.Tensor) {
 			binary.LittleEndian.PutUint32(t.Data[4*element:], uint32(value))
@@ -216,7 +216,7 @@ func TestASnapshotOfLinesThatDoesNotFitIsRefusedWithItsPlace(t *testing.T) {
 
 // A cache learns all text that it reads, so a snapshot of a cache that learns by lines is
 // refused.
-func TestACacheDoesNotLearnByLines(t *testing.T) {
+func TestCacheDoesNotLearnByLines(t *testing.T) {
 	w, s := heldStream(t, Cache)
 	defer w.Close()
 	f, err := s.Snapshot()
@@ -230,7 +230,7 @@ func TestACacheDoesNotLearnByLines(t *testing.T) {
 
 // A broken gradient may leave a carried gradient that is not finite. It is part of the stream's
 // own state, and is refused in a stream from elsewhere.
-func TestACarriedGradientThatIsNotFinite(t *testing.T) {
+func TestNonFiniteCarriedGradientIsRefused(t *testing.T) {
 	s, f := heldSnapshot(t, DynamicSGD)
 	spoil := tensor(tensorCarried, func(t *weights.Tensor) { *t = notANumber(*t) })
 	spoil(f)
@@ -240,7 +240,7 @@ func TestACarriedGradientThatIsNotFinite(t *testing.T) {
 	require.ErrorContains(t, again.Finite(), `"held.gradient", element 0 is NaN`)
 }
 
-// A warm chunk of lines allocates nothing, learnt or skipped, and neither does looking ahead.
+// A warm chunk of lines allocates nothing, learned or skipped, and neither does looking ahead.
 func TestByLinesAWarmChunkAllocatesNothing(t *testing.T) {
 	for _, method := range gradientMethods {
 		w, s := heldStream(t, method)
@@ -263,7 +263,7 @@ func TestByLinesAWarmChunkAllocatesNothing(t *testing.T) {
 }
 
 // A stream with lines occupies the memory that is reserved for it beforehand.
-func TestTheMemoryOfLinesIsWhatIsReservedForIt(t *testing.T) {
+func TestMemoryOfLinesIsReserved(t *testing.T) {
 	for _, method := range append(gradientMethods, Static) {
 		w, s := heldStream(t, method)
 		defer w.Close()

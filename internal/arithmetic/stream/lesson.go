@@ -10,20 +10,20 @@ import (
 //
 // A stream that learns by lines decides at a line's newline whether to learn the line. It learns
 // no token of a skipped line. Chunk borders, the order of updates and the memory stay the same. A
-// chunk's update uses the loss of its learnt tokens only. Each token weighs as much as in a chunk
-// that is learnt whole. Two rules keep skipped lines out of the weights:
+// chunk's update uses the loss of its learned tokens only. Each token weighs as much as in a chunk
+// that is learned whole. Two rules keep skipped lines out of the weights:
 //
-//   - At the end of a chunk, the gradient of an open line is carried. If the line is learnt, the
+//   - At the end of a chunk, the gradient of an open line is carried. If the line is learned, the
 //     gradient joins the update of the chunk in which the line ends. If the line is skipped, the
-//     gradient is dropped. Lines over HeldMax bytes are never learnt, which bounds the wait.
-//   - A chunk without learnt tokens makes no update, and fast weights do not decay.
+//     gradient is dropped. Lines over HeldMax bytes are never learned, which bounds the wait.
+//   - A chunk without learned tokens makes no update, and fast weights do not decay.
 //
 // A skipped line stays in the memory of the Transformer-XL, which holds all text read. Without it
 // the next line would be scored in a context that never existed. The memory forgets it after
 // MemLen tokens.
 type Lesson struct {
 	ByLine bool
-	// Skipped lists the lines that are not learnt, in ascending order, by their newlines' numbers
+	// Skipped lists the lines that are not learned, in ascending order, by their newlines' numbers
 	// in the text, from 0.
 	Skipped []uint16
 	// drawn says that the text is a token sampled from a frozen stream. Counts and cache do not

@@ -7,7 +7,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model"
 )
 
-// HeldMax is the maximum size, in bytes, of a line that is learnt by lines.
+// HeldMax is the maximum size, in bytes, of a line that is learned by lines.
 const HeldMax = 16 << 10
 
 // HeldBytes returns the bytes of memory that learning by lines adds to a stream.
@@ -36,7 +36,7 @@ func heldSize(m *model.Model, set Settings) int {
 // Marks of pending tokens, as snapshots store them.
 const (
 	tokenLearnt  = iota
-	tokenSkipped // it is not learnt
+	tokenSkipped // it is not learned
 	tokenOpen    // its line is open
 )
 
@@ -49,7 +49,7 @@ const (
 
 // Indexes of the numbers of an open line.
 const (
-	lineBytes   = iota // bytes learnt by lines; at most HeldMax+1
+	lineBytes   = iota // bytes learned by lines; at most HeldMax+1
 	lineCarries        // state of the carried gradient
 	lineCached         // positions of the cache that belong to the line
 
@@ -66,7 +66,7 @@ type held struct {
 	companion *companion.State
 }
 
-// marking says which tokens are learnt.
+// marking says which tokens are learned.
 type marking struct {
 	marks []int32  // of the pending tokens
 	line  [3]int32 // of the open line, see lineBytes
@@ -132,7 +132,7 @@ func (h *held) check(carries, words bool) error {
 	}
 	open := min(under, len(h.marks)) // the open line is at the end
 	if under > HeldMax {
-		open = 0 // the line is too long to be learnt
+		open = 0 // the line is too long to be learned
 	}
 	if words && c != carriesOpen {
 		open = min(open, trailing(h.marks, tokenOpen))

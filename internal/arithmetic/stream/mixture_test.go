@@ -22,7 +22,7 @@ func mixtureModel(t testing.TB, m *model.Model, share float32) *model.Model {
 // Beside a companion the fast weights learn from the mixture's loss if the model asks for it.
 // Without a companion they learn from the network's own loss. A small share changes little, since
 // all else is the same.
-func TestTheFastWeightsLearnFromTheMixture(t *testing.T) {
+func TestFastWeightsLearnFromMixture(t *testing.T) {
 	own := testModel(t)
 	each(t, gradientMethods, func(t *testing.T, method string) {
 		learnt := func(m *model.Model, companion bool) (*Stream, []float32) {
@@ -79,7 +79,7 @@ func TestByLinesTheFastWeightsLearnFromTheMixture(t *testing.T) {
 	}
 }
 
-func TestASnapshotWithoutItsSlopesIsRefused(t *testing.T) {
+func TestSnapshotWithoutItsSlopesIsRefused(t *testing.T) {
 	m := mixtureModel(t, testModel(t), 0.5)
 	w := testWorker(t, m, 1)
 	s := New(m, settings(m, methodIs(SparseMeta)))

@@ -27,7 +27,7 @@ func settleEach(w *Worker, s *Stream, text string, measured bool) (norms [][]Bra
 }
 
 // Measuring does not change an update, and its norms do not depend on the number of threads.
-func TestAnUpdateThatIsMeasuredIsTheSame(t *testing.T) {
+func TestMeasuredUpdateIsTheSame(t *testing.T) {
 	text := strings.Repeat("GET /index.html 200\n", 5)
 	each(t, Methods(), func(t *testing.T, method string) {
 		m := testModel(t)
@@ -123,7 +123,7 @@ func TestToldDistributionsHaveTheScores(t *testing.T) {
 }
 
 // A Static copy continues like the baseline, and does not change its origin.
-func TestAStaticCopyIsTheBaseline(t *testing.T) { eachModel(t, aStaticCopyIsTheBaseline) }
+func TestStaticCopyIsBaseline(t *testing.T) { eachModel(t, aStaticCopyIsTheBaseline) }
 
 func aStaticCopyIsTheBaseline(t *testing.T, m *model.Model) {
 	text, rest := strings.Repeat("GET /index.html 200\n", 4)[:71],

@@ -10,7 +10,7 @@ import (
 
 // A quick search makes at most two calls: one for the root, one for the companion's proposals.
 // Its probabilities equal those of the whole search.
-func TestAQuickSearchRanksWhatCountsPropose(t *testing.T) {
+func TestQuickSearchRanksWhatCountsPropose(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 1)
 	s := New(m, settings(m, nil))
@@ -45,7 +45,7 @@ func TestAQuickSearchRanksWhatCountsPropose(t *testing.T) {
 }
 
 // Without a companion there are no proposals: a quick search makes one call after the root's.
-func TestAQuickSearchNeedsNoCompanion(t *testing.T) {
+func TestQuickSearchNeedsNoCompanion(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 1)
 	s := New(m, settings(m, func(s *Settings) { s.Companion = false }))

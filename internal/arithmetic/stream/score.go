@@ -8,14 +8,14 @@ import "github.com/lmserve/lmserve/internal/arithmetic/lines"
 // depend on the pieces in which the text comes.
 func (w *Worker) Score(s *Stream, text []byte) Scores { return w.ScoreAs(s, text, Lesson{}) }
 
-// ScoreAs is Score for a text that is learnt as the lesson says.
+// ScoreAs is Score for a text that is learned as the lesson says.
 func (w *Worker) ScoreAs(s *Stream, text []byte, how Lesson) Scores {
 	read := w.begin(s, text)
 	return w.predict(s, text[:read], how.Until(text, read), nil)
 }
 
-// ScoreLines is Score for a text that is learnt by lines. It calls skip with every line that ends
-// in the text, once the line is scored. Lines for which skip returns true are not learnt. The
+// ScoreLines is Score for a text that is learned by lines. It calls skip with every line that ends
+// in the text, once the line is scored. Lines for which skip returns true are not learned. The
 // stream must make lines of its text. A line is valid until skip returns.
 func (w *Worker) ScoreLines(s *Stream, text []byte, skip func(*lines.Line) bool) Scores {
 	read := w.begin(s, text)
@@ -46,7 +46,8 @@ func (w *Worker) read(s *Stream, text []byte, room int) int {
 	return len(text) - len(rest)
 }
 
-// predict scores w.tokens, which text completes, behind the tokens in the segments.
+// predict scores w.tokens, the tokens that text completes. In the segments they follow the tokens
+// scored before.
 func (w *Worker) predict(
 	s *Stream, text []byte, how Lesson, skip func(*lines.Line) bool,
 ) Scores {
@@ -135,7 +136,7 @@ func (w *Worker) network(s *Stream, nll []float32) {
 	w.seg.NLL(len(s.Pending), w.tokens.IDs, nll)
 }
 
-// Commit accepts the text that was just scored, learnt as it was scored. It changes no weights;
+// Commit accepts the text that was just scored, learned as it was scored. It changes no weights;
 // Settle does, once the chunk is full.
 func (w *Worker) Commit(s *Stream, scores Scores) { w.CommitLines(s, scores, nil) }
 

@@ -15,7 +15,7 @@ type Scores struct {
 	NLL      []float32         // negative log-likelihoods in nats, one a token
 	Baseline []float32         // under the static model; nil without a baseline
 	Network  []float32         // without the companion; nil if there is none
-	Lesson   Lesson            // how the text is learnt if it is accepted
+	Lesson   Lesson            // how the text is learned if it is accepted
 	// Diverged says that the last token, or one that the same byte completes, shows a Divergence.
 	// Commit then resets the fast weights.
 	Diverged bool

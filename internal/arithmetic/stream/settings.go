@@ -48,7 +48,7 @@ type Settings struct {
 	Seed     uint64                     `json:"seed"`
 
 	// SkipBelow is a loss of the network in bits a token. With SparseMeta and counts, chunks that
-	// cost less are not learnt, see Worker.teaches. Streams from before this setting have 0 and
+	// cost less are not learned, see Worker.teaches. Streams from before this setting have 0 and
 	// learn every chunk.
 	SkipBelow float64 `json:"skip_below,omitempty"`
 

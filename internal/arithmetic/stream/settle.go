@@ -85,7 +85,7 @@ func (w *Worker) Foresee(s *Stream, scores Scores) bool {
 
 // teaches reports whether the chunk is worth a backward pass and an update. A chunk that the
 // network predicts well has a small gradient; in a log most chunks do. A companion counts such a
-// chunk all the same, so skipping costs little; without a companion every chunk is learnt. The
+// chunk all the same, so skipping costs little; without a companion every chunk is learned. The
 // loss is that of the whole chunk at the weights before the update, whatever the pieces.
 func (w *Worker) teaches(s *Stream, targets []int32) bool {
 	if s.Settings.SkipBelow == 0 || s.Fast == nil || s.Companion == nil {

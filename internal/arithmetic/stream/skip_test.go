@@ -20,15 +20,15 @@ func networks(w *Worker, s *Stream, text string) (nll []float32) {
 	return nll
 }
 
-// A chunk is learnt if it costs the network SkipBelow or more. That depends on the chunk alone.
-func TestChunksThatCostLittleAreNotLearntFrom(t *testing.T) {
+// A chunk is learned if it costs the network SkipBelow or more. That depends on the chunk alone.
+func TestChunksThatCostLittleAreNotLearnedFrom(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
 	static := New(m, settings(m, func(s *Settings) { s.Method, s.Companion = Static, false }))
 	require.Equal(t, scored(w, static, text), networks(w, skipping(t, 32), text),
 		"nothing is learnt")
 
-	costs := map[bool][]float64{} // bits a token, by whether the chunk was learnt
+	costs := map[bool][]float64{} // bits a token, by whether the chunk was learned
 	const below = 8
 	s := skipping(t, below)
 	for rest := text; len(rest) >= testChunk; rest = rest[testChunk:] {
@@ -45,8 +45,8 @@ func TestChunksThatCostLittleAreNotLearntFrom(t *testing.T) {
 	}
 }
 
-// Without a companion every chunk is learnt.
-func TestWithoutACompanionEveryChunkIsLearntFrom(t *testing.T) {
+// Without a companion every chunk is learned.
+func TestWithoutCompanionEveryChunkIsLearnedFrom(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
 	of := func(below float64) *Stream {

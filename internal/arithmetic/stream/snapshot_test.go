@@ -46,7 +46,7 @@ func anySettings(t *rapid.T, m *model.Model) Settings {
 	})
 }
 
-func TestAStreamGoesOnFromASnapshotAsIfNothingHadHappened(t *testing.T) {
+func TestRestoredStreamContinuesToSameBits(t *testing.T) {
 	eachModel(t, goesOnFromASnapshot)
 }
 
@@ -75,7 +75,7 @@ func goesOnFromASnapshot(t *testing.T, m *model.Model) {
 }
 
 // A snapshot can also be taken between the score of a full chunk and its update.
-func TestASnapshotBeforeAChunkIsSettled(t *testing.T) {
+func TestSnapshotBeforeChunkIsSettled(t *testing.T) {
 	eachModel(t, snapshotsComeBeforeAnUpdate)
 }
 
@@ -94,7 +94,7 @@ func snapshotsComeBeforeAnUpdate(t *testing.T, m *model.Model) {
 	})
 }
 
-func TestASnapshotsBytesAreAFunctionOfTheState(t *testing.T) {
+func TestSnapshotIsFunctionOfState(t *testing.T) {
 	m := testModel(t)
 	one, two := testWorker(t, m, 1), testWorker(t, m, 3)
 	rapid.Check(t, func(t *rapid.T) {
@@ -110,7 +110,7 @@ func TestASnapshotsBytesAreAFunctionOfTheState(t *testing.T) {
 	})
 }
 
-func TestASnapshotSharesNothingWithItsStream(t *testing.T) {
+func TestSnapshotSharesNothingWithItsStream(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
 	each(t, Methods(), func(t *testing.T, method string) {
@@ -163,7 +163,7 @@ func tensor(name string, change func(*weights.Tensor)) func(*weights.File) {
 	}
 }
 
-func TestASnapshotThatDoesNotFitIsRefusedWithItsPlace(t *testing.T) {
+func TestMisfitSnapshotIsRefusedWithItsPlace(t *testing.T) {
 	m := testModel(t)
 	const fast = "fast.1.M.crit.out_layers.0.bias"
 	shape := func(dims ...int) func(*weights.Tensor) {
@@ -279,13 +279,13 @@ func TestNumbersThatAreNotFinite(t *testing.T) {
 	require.ErrorContains(t, err, "+Inf")
 }
 
-func TestAFrozenStreamHasNoSnapshot(t *testing.T) {
+func TestFrozenStreamHasNoSnapshot(t *testing.T) {
 	_, err := New(testModel(t), settings(testModel(t), nil)).Frozen().Snapshot()
 	require.ErrorContains(t, err, "frozen")
 }
 
 // Restore accepts a snapshot of another arithmetic and reports it; the caller decides.
-func TestTheNumericsOfASnapshotAreReported(t *testing.T) {
+func TestNumericsOfSnapshotAreReported(t *testing.T) {
 	m := testModel(t)
 	f, set := snapshotOf(t, m, SparseMeta)
 	replace(kernel.Arithmetic{}.Numerics(), "float32-other")(f)

@@ -12,7 +12,7 @@ import (
 
 // The companion mixes in the distribution of a stream of the static model, to the bit. The scores
 // equal those of a companion that gets the distributions of two streams.
-func TestTheCompanionMixesTheStaticModelIn(t *testing.T) {
+func TestCompanionMixesInStaticModel(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 2)
 	both := scored(w, New(m, settings(m, nil)), text)
@@ -39,7 +39,7 @@ func TestTheCompanionMixesTheStaticModelIn(t *testing.T) {
 
 // The static model is mixed in only if meta-learners write fast weights. It adds to a stream the
 // memory of the layers whose input differs.
-func TestTheStaticModelIsMixedInBesideMetaLearners(t *testing.T) {
+func TestStaticModelIsMixedInBesideMetaLearners(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 1)
 	layer := int64(4 * m.LM.Config.MemLen * m.LM.Config.DModel)
@@ -65,7 +65,7 @@ func TestTheStaticModelIsMixedInBesideMetaLearners(t *testing.T) {
 
 // Early snapshots hold the memory of shared lower layers twice. They are read if both copies are
 // equal.
-func TestASnapshotWithTheWholeMemoryOfTheBaselineIsRead(t *testing.T) {
+func TestSnapshotWithWholeMemoryOfBaselineIsRead(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 1)
 	set := settings(m, func(s *Settings) { s.Companion, s.Baseline = false, true })

@@ -59,14 +59,14 @@ type Stream struct {
 	trouble     string         // list of words that rates the lines; "": none
 	records     *lines.Records // of lines that end behind their From; nil: not begun
 	recordsNext *lines.Records // replace records at their From; nil: none
-	held        *held          // nil: the stream has learnt nothing by lines
+	held        *held          // nil: the stream has learned nothing by lines
 
 	model   *model.Model
 	dynamic Arena  // Dynamic's fast weights, in the form of a step
 	id      uint64 // identifies the stream in workers
 	learnt  uint64 // identifies its fast weights; a frozen stream has its origin's
 	frozen  bool
-	drawn   uint64 // bytes at the end of the text that counts have not learnt
+	drawn   uint64 // bytes at the end of the text that counts have not learned
 }
 
 // nextID numbers the streams of the process, so that workers can identify them.
@@ -127,7 +127,7 @@ func (s *Stream) Frozen() *Stream {
 	f.Text.Word = append(make([]byte, 0, cap(s.Text.Word)), s.Text.Word...)
 	f.Memory = txl.NewMemory(s.model.LM.Config, 1)
 	f.Memory.CopyFrom(s.Memory)
-	if s.Cache != nil { // the cache, like the memory, holds text read, not learnt
+	if s.Cache != nil { // the cache, like the memory, holds text read, not learned
 		f.Cache = s.Cache.Copy()
 		if s.held != nil {
 			f.held = &held{marking: marking{slices.Clone(s.held.marks), s.held.line}}
@@ -205,7 +205,7 @@ func StateBytes(m *model.Model, set Settings) int64 {
 // OfWords reports whether the stream's tokens are words; else they are bytes.
 func (s *Stream) OfWords() bool { return s.model.OfWords() }
 
-// LearnsByLine reports whether the stream has learnt text by lines.
+// LearnsByLine reports whether the stream has learned text by lines.
 func (s *Stream) LearnsByLine() bool { return s.held != nil }
 
 // Offset returns the number of bytes of text that the stream has accepted.

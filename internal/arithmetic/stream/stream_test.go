@@ -241,7 +241,7 @@ func TestStreamsThatShareAWorkerDoNotMeet(t *testing.T) {
 
 // A worker that continues behind a chunk keeps what the branches do not change. Its bits equal
 // those of a fresh worker.
-func TestAWorkerGoesOnAsAFreshOneBegins(t *testing.T) {
+func TestUsedWorkerEqualsFreshOne(t *testing.T) {
 	m, err := newModel([]string{"layers.1.*_net.weight", "*.CoreNet.*", "crit.*"})
 	require.NoError(t, err)
 	set := Defaults(m)
@@ -266,7 +266,7 @@ func TestAWorkerGoesOnAsAFreshOneBegins(t *testing.T) {
 	require.Equal(t, again.Hash(), s.Hash())
 }
 
-func TestALaterByteNeverChangesAnEarlierScore(t *testing.T) {
+func TestLaterByteNeverChangesEarlierScore(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
 	each(t, Methods(), func(t *testing.T, method string) {
@@ -389,7 +389,7 @@ func generated(w *Worker, s *Stream, prompt string, n int, seed uint64) (ids []i
 	return ids, logProbs
 }
 
-func TestACompletionLeavesTheStreamAsItWas(t *testing.T) {
+func TestCompletionLeavesStreamUnchanged(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 2)
 	rapid.Check(t, func(t *rapid.T) {
@@ -440,7 +440,8 @@ func TestGenerateDrawsFromTheDistributionThatScoreUses(t *testing.T) {
 	})
 }
 
-func TestPastTheEndOfTheChunkACompletionReadsOnWithTheSameWeights(t *testing.T) {
+// A completion that passes the end of the chunk reads on with the weights that it began with.
+func TestCompletionPastChunkKeepsItsWeights(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
 	// The static model has the same weights in every chunk, so generating equals feeding. The
@@ -461,7 +462,7 @@ func TestPastTheEndOfTheChunkACompletionReadsOnWithTheSameWeights(t *testing.T) 
 	})
 }
 
-func TestAWarmChunkAllocatesNothing(t *testing.T) {
+func TestWarmChunkAllocatesNothing(t *testing.T) {
 	eachModel(t, warmChunksAllocateNothing)
 }
 
@@ -584,7 +585,7 @@ func TestMemoryBytesIsWhatAStreamTakes(t *testing.T) {
 
 // A worker must not confuse the rows of a frozen stream with those of its origin, or the rows of
 // two copies.
-func TestAFrozenStreamAndItsOriginDoNotMeetInAWorker(t *testing.T) {
+func TestFrozenStreamAndItsOriginDoNotMeetInWorker(t *testing.T) {
 	m := upperModel(t)
 	long := strings.Repeat(text, 2)
 	const fed = 2*testChunk + 3
@@ -615,7 +616,7 @@ func TestAFrozenStreamAndItsOriginDoNotMeetInAWorker(t *testing.T) {
 	})
 }
 
-func TestAFrozenStreamKeepsWhatWasLearnt(t *testing.T) {
+func TestFrozenStreamKeepsWhatWasLearned(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
 	fed, next := text[:4*testChunk], text[4*testChunk:5*testChunk]

@@ -22,7 +22,7 @@ var out = setting.Row[Settings]{
 
 // The row alone makes a flag of the setting, checks its range, sets it in the stream and reports
 // it.
-func TestARowIsEnoughToServeASetting(t *testing.T) {
+func TestRowIsEnoughToServeSetting(t *testing.T) {
 	m, table := testModel(t), append(Table[:len(Table):len(Table)], out)
 	given := func(args ...string) (setting.Values, error) {
 		asked := setting.Values{}

@@ -127,7 +127,7 @@ func TestWordsAreScoredAsTokens(t *testing.T) {
 }
 
 // The end of a text completes its last word and its last line, wherever the chunk border lies.
-func TestTheEndOfATextCompletesItsLastWord(t *testing.T) {
+func TestEndOfTextCompletesItsLastWord(t *testing.T) {
 	m := wordModel(t)
 	w := testWorker(t, m, 1)
 	for n := range 2 * testChunk {
@@ -189,7 +189,7 @@ func TestPartsOfWordsFillChunks(t *testing.T) {
 }
 
 // A restored stream continues in the middle of a word, and at the end of a line that had no room.
-func TestASnapshotInTheMiddleOfAWord(t *testing.T) { eachWordModel(t, aSnapshotInTheMiddleOfAWord) }
+func TestSnapshotInMidWord(t *testing.T) { eachWordModel(t, aSnapshotInTheMiddleOfAWord) }
 
 func aSnapshotInTheMiddleOfAWord(t *testing.T, m *model.Model) {
 	w := testWorker(t, m, 2)
@@ -222,7 +222,7 @@ func wordSnapshot(t require.TestingT, method string) (*weights.File, Settings) {
 	return f, s.Settings
 }
 
-func TestASnapshotOfWordsThatDoesNotFitIsRefused(t *testing.T) {
+func TestMisfitSnapshotOfWordsIsRefused(t *testing.T) {
 	m := wordModel(t)
 	f, set := wordSnapshot(t, Static)
 	_, _, err := Restore(m, set, f.Stored())
@@ -292,7 +292,7 @@ func FuzzRestoreWordsHeader(f *testing.F) {
 	})
 }
 
-func TestAChunkOfOneWordIsRefused(t *testing.T) {
+func TestChunkOfOneWordIsRefused(t *testing.T) {
 	m := wordModel(t)
 	_, err := With(m, setting.Values{"chunk": 1})
 	require.EqualError(t, err,
@@ -306,7 +306,7 @@ func TestAChunkOfOneWordIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "found 12, expected 13 to 1024")
 }
 
-func TestAWarmChunkOfWordsAllocatesNothing(t *testing.T) {
+func TestWarmChunkOfWordsAllocatesNothing(t *testing.T) {
 	m := wordModel(t)
 	w := testWorker(t, m, 2)
 	text := []byte(modeltest.WordText(60))

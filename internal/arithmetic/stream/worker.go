@@ -32,7 +32,7 @@ type Worker struct {
 	all     Arena // gradients of all weights, made on first use
 
 	// The fast weights of a SparseMeta stream, summed over its banks, and their place: the
-	// stream's learnt and number of updates. Streams keep only the banks, which makes them a
+	// stream's learned and number of updates. Streams keep only the banks, which makes them a
 	// third smaller. A worker sums the banks again when it switches to another stream.
 	fast   Arena
 	fastAt place
@@ -89,7 +89,7 @@ func NewWorker(m *model.Model, threads int) *Worker {
 }
 
 // WorkerBytes returns the maximum memory of a worker, in bytes. Such a worker has served streams
-// of every method in chunks of MaxChunk, with the static model. It has learnt by lines and
+// of every method in chunks of MaxChunk, with the static model. It has learned by lines and
 // measured updates.
 func WorkerBytes(m *model.Model) int64 {
 	c := m.LM.Config
@@ -220,7 +220,7 @@ func (w *Worker) inputsOf(before int32, targets []int32) []int32 {
 }
 
 // Settled holds the times at which the parts of a Settle ended. A part that did not run has the
-// zero time: all parts if the chunk was not full, Backward and Update if nothing was learnt,
+// zero time: all parts if the chunk was not full, Backward and Update if nothing was learned,
 // Backward if Foresee had run.
 type Settled struct{ Begun, Backward, Update, Remember time.Time }
 
@@ -243,7 +243,7 @@ func (w *Worker) update(s *Stream, step *Step) {
 }
 
 // along tracks how a text that is scored, but not accepted, changes a stream's lines, companion
-// and cache. A skipped line restores them, so that the text behind it is scored beside learnt
+// and cache. A skipped line restores them, so that the text behind it is scored beside learned
 // text only.
 type along struct {
 	// The companion at the text. It is held.companion if back is true: the line that was open at

@@ -196,7 +196,7 @@ func saves(chosen []Candidate) (sum float64) {
 
 // Keep keeps the prefixes that begin with a prefix, and its beginnings. Kept prefixes are not
 // computed again.
-func TestTheTreeIsKeptFromKeyToKey(t *testing.T) {
+func TestTreeIsKeptFromKeyToKey(t *testing.T) {
 	var tree Tree
 	s := newTable(&tree, 5)
 	root := tree.Extend(s, None, []byte("ab"), 8)

@@ -33,7 +33,7 @@ import (
 // nothing else is, and the bits are those of a single undisturbed server.
 //
 // LMSERVE_CLUSTER_ROUNDS is the number of faults; LMSERVE_CLUSTER_SEED repeats them.
-func TestSessionsInADatabaseSurviveWhatHappensToTheirServers(t *testing.T) {
+func TestSharedSessionsSurviveServerFaults(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}

@@ -57,7 +57,7 @@ func unmounted(t *testing.T, dir string, missing bool, do func()) (left []os.Dir
 // The folder of the states is unmounted and mounted again while clients feed sessions, and servers
 // are killed meanwhile. No answer says that a session is damaged, and nothing is written into the
 // mount point. Every text is in its session with the same bits, also if only its tail is kept.
-func TestSessionsInADatabaseSurviveAnUnmount(t *testing.T) {
+func TestSharedSessionsSurviveUnmount(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}

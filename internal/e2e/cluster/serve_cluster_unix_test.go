@@ -104,7 +104,7 @@ func (w *writer) run(ctx context.Context, c *client.Client) {
 // Clients know one address; the servers behind it are killed, stopped for longer than their lease,
 // and ended. Every text is in its session once and in order, with the bits that a single
 // undisturbed server computes.
-func TestSessionsInADatabaseAreServedByThreeServersAsByOne(t *testing.T) {
+func TestThreeServersServeSessionsLikeOne(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}

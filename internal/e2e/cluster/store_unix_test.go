@@ -41,7 +41,7 @@ func ask(t *testing.T, method, url, media, body string) (answer map[string]any) 
 	return answer
 }
 
-func TestSessionsInADatabaseOutliveTheServerAndItsMachine(t *testing.T) {
+func TestSharedSessionsOutliveServerAndMachine(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
@@ -124,7 +124,7 @@ func TestSessionsInADatabaseOutliveTheServerAndItsMachine(t *testing.T) {
 
 // Servers without a keys file use the keys of the database, and see changes to them. Servers
 // without such a database do not ask for them.
-func TestSessionsInADatabaseHaveTheirKeysThere(t *testing.T) {
+func TestSharedSessionsHaveKeysInDatabase(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}

@@ -25,7 +25,7 @@ import (
 // After every start all acknowledged text is there, and nothing else is. All that the server
 // reports has the bits of an undisturbed stream. LMSERVE_CRASH_ROUNDS is the number of kills;
 // LMSERVE_CRASH_SEED repeats the clients and the moments.
-func TestAServerThatIsKilledLosesNothing(t *testing.T) {
+func TestKilledServerLosesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
@@ -69,7 +69,8 @@ const (
 	crashPause = 300 * time.Millisecond // longest wait for such a moment
 )
 
-// crashPhases are all of them. A round aims at one, and counts the requests that its kill cuts off.
+// crashPhases are the phases in which a kill can come. A round aims at one, and counts the requests
+// that its kill cuts off.
 var crashPhases = func() []string {
 	all := []string{starting, returning, working, keeping, draining}
 	for _, o := range operations() {

@@ -19,7 +19,7 @@ import (
 )
 
 // Whenever 'sessions export --out' is killed, the file of that name is complete or missing.
-func TestAnExportThatIsKilledLeavesNoTornFile(t *testing.T) {
+func TestKilledExportLeavesNoTornFile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}

@@ -332,7 +332,7 @@ func some(r *rand.Rand, percent int) powercut.Survivor {
 // Whatever part of the unsynced writes survives, all acknowledged text is there, and nothing else.
 // LMSERVE_POWER_CUTS is the number of cuts; without it the test does not run. LMSERVE_CRASH_SEED
 // repeats the clients and the moments.
-func TestAPowerCutLosesNothing(t *testing.T) {
+func TestPowerCutLosesNothing(t *testing.T) {
 	if os.Getenv("LMSERVE_POWER_CUTS") == "" {
 		t.Skip("LMSERVE_POWER_CUTS is not set; 'make test-attack' sets it")
 	}

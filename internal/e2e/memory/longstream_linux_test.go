@@ -26,7 +26,7 @@ import (
 // repeatedly if they are shorter. After every twentieth of it, a line reports bytes a second, bits
 // a byte, the server's own memory, that of mapped files, and the disk. At the end the server is
 // killed; the last line reports how long a new one needs to continue.
-func TestALongStream(t *testing.T) {
+func TestLongStream(t *testing.T) {
 	dir := os.Getenv("LMSERVE_STREAM")
 	if dir == "" {
 		t.Skip("LMSERVE_STREAM=DIR streams the texts of a folder (an hour)")

@@ -201,9 +201,9 @@ func (l *limited) worst(t *testing.T) map[string]func(ctx context.Context, n int
 	for i := range labels {
 		labels[i] = fmt.Sprintf(`"%064d":"%s"`, i, strings.Repeat("\U0001F600", 256))
 	}
-	labelled := `{"labels":{` + strings.Join(labels, ",") + `}}`
+	labeled := `{"labels":{` + strings.Join(labels, ",") + `}}`
 	for range 200 {
-		l.create(labelled)
+		l.create(labeled)
 	}
 	var session string
 	_, h := l.ask(t.Context(), http.MethodPost, "/v1/sessions/import", "application/x-tar",
@@ -320,7 +320,7 @@ func (l *limited) status(field string) int64 {
 // declares. The kernel refuses more, and the server survives that. Every answer follows the
 // contract, and afterwards a small score works as before. With LMSERVE_TEST_LONG the test lasts a
 // minute.
-func TestTheWorstRequestsAtOnceStayWithinTheMemory(t *testing.T) {
+func TestWorstRequestsAtOnceStayWithinMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(Main(m)) }
 
-// TestKilledChild leaves a process and a file; TestAKilledTestLeavesNothing kills it.
+// TestKilledChild leaves a process and a file; TestKilledTestLeavesNothing kills it.
 func TestKilledChild(t *testing.T) {
 	if os.Getenv("LMSERVE_TEST_KILLED") == "" {
 		t.Skip("it is run by another test")
@@ -28,7 +28,7 @@ func TestKilledChild(t *testing.T) {
 }
 
 // The processes of a killed test die with it, and the next tests remove its folders.
-func TestAKilledTestLeavesNothing(t *testing.T) {
+func TestKilledTestLeavesNothing(t *testing.T) {
 	temporary := t.TempDir()
 	tests := func(of string) *exec.Cmd {
 		cmd := Command(os.Args[0], "-test.run", of)

@@ -177,7 +177,7 @@ func watchSeed(t *testing.T) uint64 {
 
 // A watch is killed repeatedly while the log grows and is rotated. Every line is in the session
 // once, and strange lines are printed, with the numbers of an undisturbed run.
-func TestAWatchThatIsKilledLosesNothing(t *testing.T) {
+func TestKilledWatchLosesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}

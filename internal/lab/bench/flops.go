@@ -120,10 +120,10 @@ type wanted func(tensor string) bool
 //
 //   - the gradients of weights that are not wanted;
 //   - anything below the lowest layer with a wanted weight;
-//   - the gradient of the memory's rows, and with it, if that of qkv_net is not wanted, the
-//     gradients of the memory's keys and values;
-//   - the gradient of the position encoding, and with it, if that of r_net is not wanted, the
-//     gradient of r.
+//   - the gradient of the memory's rows;
+//   - the gradients of the memory's keys and values, unless that of qkv_net is wanted;
+//   - the gradient of the position encoding;
+//   - the gradient of r, unless that of r_net is wanted.
 func (s segment) backward(want wanted) (flops float64) {
 	below := s.inputWanted(want) // whether the layer's input needs a gradient
 	for i := range s.NLayer {

@@ -211,8 +211,9 @@ func TestOperationsOfNamedModels(t *testing.T) {
 	c, err := txl.Named("enwik8-12l")
 	require.NoError(t, err)
 	s := segment{Config: c, batch: 1, rows: 128, memory: 512}
-	// 12 layers of 128x1536x512 + 512x1024x512 + 640x512x512 + 3 times 512 for each of
-	// 128*512 + 128*129/2 pairs + 128x512x512 + 2 times 128x2048x512, and 128x256x512.
+	// Each of 12 layers has products of 128x1536x512, 512x1024x512, 640x512x512 and 128x512x512,
+	// and two of 128x2048x512. Its attention has 3 times 512 for each of 128*512 + 128*129/2
+	// pairs. The softmax has 128x256x512.
 	macs := 12*(128*1536*512+512*1024*512+640*512*512+3*512*(128*512+128*129/2)+128*512*512+
 		2*128*2048*512) + 128*256*512
 	require.EqualValues(t, 2*macs, s.forward())

@@ -107,12 +107,12 @@ func (b *bench) time(f func()) float64 {
 		})/float64(calls))
 	})
 	if len(samples) == 0 {
-		return first // cancelled
+		return first // canceled
 	}
 	return median(samples)
 }
 
-// sample calls f for the time of a row, at least a few times, unless the run is cancelled.
+// sample calls f for the time of a row, at least a few times, unless the run is canceled.
 func (b *bench) sample(f func()) {
 	start := time.Now()
 	for n := 0; b.ctx.Err() == nil &&

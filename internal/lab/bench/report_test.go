@@ -56,7 +56,7 @@ func (r Report) find(t *testing.T, section, what string, threads int) Row {
 	return Row{}
 }
 
-func TestAReportHasEverything(t *testing.T) {
+func TestReportHasEverything(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
@@ -115,7 +115,7 @@ func shapes(r Report, section string) (s []string) {
 	return s
 }
 
-func TestAStaticModelHasNoAdaptiveRows(t *testing.T) {
+func TestStaticModelHasNoAdaptiveRows(t *testing.T) {
 	m := tiny(t)
 	static, err := model.New("static", m.LM, nil, m.Chunk, nil)
 	require.NoError(t, err)
@@ -141,7 +141,7 @@ func TestOptionsOutOfRangeAreRefused(t *testing.T) {
 	}
 }
 
-func TestACancelledRunEndsEarly(t *testing.T) {
+func TestCanceledRunEndsEarly(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	m := tiny(t)
 	o := quick()
@@ -151,7 +151,7 @@ func TestACancelledRunEndsEarly(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// Progress counts every measurement, up to the announced total. TestAReportHasEverything checks
+// Progress counts every measurement, up to the announced total. TestReportHasEverything checks
 // the progress of a whole report.
 func TestProgressCountsTheMeasurements(t *testing.T) {
 	m := tiny(t)

@@ -23,7 +23,7 @@ func words(t *testing.T) *model.Model {
 	return m
 }
 
-func TestAModelOfWordsIsMeasuredInWords(t *testing.T) {
+func TestModelOfWordsIsMeasuredInWords(t *testing.T) {
 	m := words(t)
 	require.Equal(t, 50, m.Chunk)
 	require.InDelta(t, 0.3, m.Learner.Settings.P, 1e-9)
@@ -63,7 +63,7 @@ func TestWordsFollowZipfsLaw(t *testing.T) {
 }
 
 // A text has the requested number of tokens, and nothing is pending behind it.
-func TestATextHasSoManyTokens(t *testing.T) {
+func TestTextHasRequestedTokens(t *testing.T) {
 	m := words(t)
 	tok := m.Tokenizer
 	text := newLanguage(tok).text(40)

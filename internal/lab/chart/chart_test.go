@@ -63,7 +63,7 @@ func elements(t *testing.T, svg []byte) (texts []string, paths map[string][]stri
 	}
 }
 
-func TestAnSVGHasALineALine(t *testing.T) {
+func TestSVGHasOnePathPerLine(t *testing.T) {
 	c := example()
 	svg, err := c.SVG()
 	require.NoError(t, err)
@@ -86,7 +86,7 @@ func TestAnSVGHasALineALine(t *testing.T) {
 
 func points(path string) int { return strings.Count(path, "M") + strings.Count(path, "L") }
 
-func TestAPNGDecodes(t *testing.T) {
+func TestPNGDecodes(t *testing.T) {
 	text, err := example().PNG()
 	require.NoError(t, err)
 	picture, err := png.Decode(bytes.NewReader(text))
@@ -100,7 +100,7 @@ func TestAPNGDecodes(t *testing.T) {
 		}
 	}
 	for i, s := range styles {
-		require.True(t, colors[fmt.Sprint(s.color.R, s.color.G, s.color.B)], "colour of line %d", i)
+		require.True(t, colors[fmt.Sprint(s.color.R, s.color.G, s.color.B)], "color of line %d", i)
 	}
 }
 

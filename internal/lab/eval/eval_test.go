@@ -192,7 +192,7 @@ func TestNeverResetIsOneStream(t *testing.T) {
 }
 
 // The curve's score of the first 2 KB equals the total score of documents with exactly 2 KB.
-func TestTheCurveAgreesWithTheTotal(t *testing.T) {
+func TestCurveAgreesWithTotal(t *testing.T) {
 	m, dir := small(t, 1), t.TempDir()
 	long := ""
 	for i := range 400 {
@@ -232,7 +232,7 @@ func TestOnlyTheFirstBytesWhenAsked(t *testing.T) {
 		evaluate(t, small(t, 1), dir, Options{}).Methods, "and with")
 }
 
-func TestAShuffleIsAPermutationDrawnFromItsSeed(t *testing.T) {
+func TestShuffleIsPermutationDrawnFromItsSeed(t *testing.T) {
 	m, dir := small(t, 0), t.TempDir()
 	for i := range 20 {
 		write(t, dir, fmt.Sprintf("%02d", i), strings.Repeat("x", 10+i))
@@ -258,7 +258,7 @@ func TestAShuffleIsAPermutationDrawnFromItsSeed(t *testing.T) {
 		"reset documents do not care")
 }
 
-func TestAResultSurvivesJSON(t *testing.T) {
+func TestResultSurvivesJSON(t *testing.T) {
 	seed := uint64(9)
 	for _, m := range []*model.Model{small(t, 1), small(t, 3e38)} {
 		res := evaluate(t, m, corpus(t), Options{Reset: ResetNever, Shuffle: &seed})
@@ -271,7 +271,7 @@ func TestAResultSurvivesJSON(t *testing.T) {
 }
 
 // The model of counts has no other method, and needs no choice.
-func TestTheModelOfCountsIsEvaluatedByItsCounts(t *testing.T) {
+func TestModelOfCountsIsEvaluatedByItsCounts(t *testing.T) {
 	beside := evaluate(t, small(t, 0), corpus(t),
 		Options{Methods: []string{stream.Static, stream.Counts}})
 	alone := evaluate(t, model.Counts(), corpus(t), Options{})
@@ -299,7 +299,7 @@ func TestThreadsChangeNoScore(t *testing.T) {
 
 // A method that diverges has no score in the document, in its domain and in total. The other
 // methods keep their scores.
-func TestADivergenceIsReportedAndStaysWhereItIs(t *testing.T) {
+func TestDivergenceIsReportedAndStaysWhereItIs(t *testing.T) {
 	dir := corpus(t)
 	good, bad := small(t, 1), small(t, 3e38)
 	var last int64
@@ -341,7 +341,7 @@ func TestADivergenceIsReportedAndStaysWhereItIs(t *testing.T) {
 	require.Nil(t, first.Total.Scores[1].Cost)
 }
 
-func TestTheChartHasALineAMethod(t *testing.T) {
+func TestChartHasOneLinePerMethod(t *testing.T) {
 	m, dir := small(t, 1), corpus(t)
 	for _, reset := range []string{ResetDocument, ResetNever} {
 		res := evaluate(t, m, dir, Options{Reset: reset})
@@ -395,7 +395,7 @@ func TestErrorsNameWhatIsWrong(t *testing.T) {
 }
 
 // An interrupted evaluation returns the finished documents with their normal results.
-func TestAnInterruptedEvaluationHasWhatIsDone(t *testing.T) {
+func TestInterruptedEvaluationHasWhatIsDone(t *testing.T) {
 	m, dir, alone := small(t, 0), t.TempDir(), t.TempDir()
 	for _, name := range []string{"a", "b", "c"} {
 		write(t, dir, name, strings.Repeat(name+" text ", 100))
@@ -424,7 +424,7 @@ func TestAnInterruptedEvaluationHasWhatIsDone(t *testing.T) {
 }
 
 // An evaluation interrupted within its first document reports the progress of each method.
-func TestAnEvaluationInterruptedInItsFirstDocument(t *testing.T) {
+func TestEvaluationInterruptedInItsFirstDocument(t *testing.T) {
 	m, dir := small(t, 0), t.TempDir()
 	write(t, dir, "a", strings.Repeat("a text ", 100))
 	methods := []string{"static", "cache"}

@@ -19,7 +19,7 @@ func bytesOf(n int) *tokenizer.Tokens {
 }
 
 // A meter has the bits up to each of its marks, whatever the pieces of the scores.
-func TestAMeterKnowsTheBitsUpToItsMarks(t *testing.T) {
+func TestMeterKnowsBitsUpToItsMarks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nll := rapid.SliceOfN(rapid.Float32Range(0, 20), 0, 500).Draw(t, "nll")
 		m := &meter{unknown: -1, marks: octaves(400)}
@@ -55,7 +55,7 @@ func TestMarksHoldTheLengthsOfTheCurve(t *testing.T) {
 	require.Empty(t, octaves(63))
 }
 
-func TestTheRunningWindowSuitsTheStream(t *testing.T) {
+func TestRunningWindowSuitsStream(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.Int64Range(1, 1<<32).Draw(t, "bytes")
 		marks, window := running(n, n)

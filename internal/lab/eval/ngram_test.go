@@ -13,7 +13,7 @@ import (
 
 // The rival's distributions sum to one after any typed text, and it proposes text that it has
 // read.
-func TestTheNGramProposesWhatItHasRead(t *testing.T) {
+func TestNGramProposesWhatItHasRead(t *testing.T) {
 	before := []byte(strings.Repeat("the red house, the blue house.\n", 5))
 	g := newNGram(nil)
 	o := suggest.Options{N: 5, Unit: suggest.Word}

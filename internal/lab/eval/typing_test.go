@@ -17,7 +17,7 @@ import (
 
 // The writer accepts the longest correct candidate. It keeps a word's separator if that is
 // correct, and types over a wrong one. All other characters take one key each.
-func TestAWriterAcceptsWhatTakesItFarthest(t *testing.T) {
+func TestWriterAcceptsWhatTakesItFarthest(t *testing.T) {
 	word := func(text, separator string) suggest.Candidate {
 		return suggest.Candidate{Text: text, Separator: separator, Probability: 0.35}
 	}
@@ -67,7 +67,7 @@ func TestAWriterAcceptsWhatTakesItFarthest(t *testing.T) {
 }
 
 // An offer that the writer types past is refused until the text differs from it.
-func TestTheWriterRefusesWhatItTypedPast(t *testing.T) {
+func TestWriterRefusesWhatItTypedPast(t *testing.T) {
 	e := typing{TypingOptions: TypingOptions{Window: 5}}
 	var got [][]string
 	_, err := e.types([]byte("abcde"), "free", func(typed []byte, refused []string) (suggest.Found,
@@ -82,7 +82,7 @@ func TestTheWriterRefusesWhatItTypedPast(t *testing.T) {
 }
 
 // The last candidate of a window counts in full.
-func TestAWindowEndsBehindItsLastCandidate(t *testing.T) {
+func TestWindowEndsBehindItsLastCandidate(t *testing.T) {
 	e := typing{TypingOptions: TypingOptions{Window: 3}}
 	typed, err := e.types([]byte("abcdef"), TypingInline,
 		func(typed []byte, _ []string) (suggest.Found, error) {
@@ -189,7 +189,7 @@ func TestTypingCountsTheKeysOfEveryDocument(t *testing.T) {
 }
 
 // A document without an offer does not lower the mean share of correct offers.
-func TestAMeanOfRightIsOfWhatWasShown(t *testing.T) {
+func TestMeanOfCorrectOffersSkipsEmptyDocuments(t *testing.T) {
 	e := typing{TypingOptions: TypingOptions{Read: []int64{9}, Methods: []string{"counts"}}}
 	score := func(shown, right, saved float64) TypingScore {
 		return TypingScore{Read: 9, Method: "counts", Inline: Typed{Shown: shown, Right: right,

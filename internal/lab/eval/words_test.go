@@ -97,7 +97,7 @@ func TestWordsHaveAPerplexity(t *testing.T) {
 
 // The cache mixes distributions over all words: its probabilities sum to one in all clusters.
 // Words that were read become more probable.
-func TestTheCacheIsADistributionOverAllClusters(t *testing.T) {
+func TestCacheIsDistributionOverAllClusters(t *testing.T) {
 	m := smallOfWords(t)
 	w := stream.NewWorker(m, 1)
 	defer w.Close()
@@ -154,7 +154,7 @@ func TestWordsOfOneStream(t *testing.T) {
 }
 
 // The curve of words has different lengths.
-func TestTheCurveOfWords(t *testing.T) {
+func TestCurveOfWords(t *testing.T) {
 	res := evaluate(t, smallOfWords(t), wordCorpus(t), Options{Methods: []string{stream.Static}})
 	require.Len(t, res.Curve, 1)
 	require.EqualValues(t, 512, res.Curve[0].To)

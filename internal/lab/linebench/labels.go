@@ -126,8 +126,8 @@ func incidentsOf(log []scored, ratings []float64) (best []float64) {
 	return best
 }
 
-// labelled sums the findings of the methods in several logs.
-type labelled struct {
+// labeled sums the findings of the methods in several logs.
+type labeled struct {
 	sets              int
 	found             [methods]finding
 	lines, ordinaries int
@@ -135,8 +135,8 @@ type labelled struct {
 	flagged           [len(rates)]int // ordinary lines
 }
 
-// labelledPaths returns the logs of a folder.
-func labelledPaths(dir string) ([]string, error) {
+// labeledPaths returns the logs of a folder.
+func labeledPaths(dir string) ([]string, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*", "log.txt"))
 	if err == nil && len(paths) == 0 {
 		err = fmt.Errorf("%s has no folder with a log.txt", dir)
@@ -144,10 +144,10 @@ func labelledPaths(dir string) ([]string, error) {
 	return paths, err
 }
 
-// printLabelled evaluates the logs of a folder. words names a file of words of trouble, or the
+// printLabeled evaluates the logs of a folder. words names a file of words of trouble, or the
 // default list; "" means none.
-func printLabelled(w io.Writer, dir, words string) error {
-	paths, err := labelledPaths(dir)
+func printLabeled(w io.Writer, dir, words string) error {
+	paths, err := labeledPaths(dir)
 	if err != nil {
 		return err
 	}
@@ -155,12 +155,12 @@ func printLabelled(w io.Writer, dir, words string) error {
 	if err != nil {
 		return err
 	}
-	var all labelled
+	var all labeled
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "P of each set\tlines\tAP\thits\tincident AP\tinc@"+
 		"\tat 1/1000\tat 1/100\ttold\tof these false")
 	for _, path := range paths {
-		log, err := readLabelled(path)
+		log, err := readLabeled(path)
 		if err != nil {
 			return err
 		}
@@ -178,7 +178,7 @@ func printLabelled(w io.Writer, dir, words string) error {
 }
 
 // row prints the findings of P. Flagged and printed counts are per 1,000 lines.
-func (l *labelled) row(w io.Writer, name string) {
+func (l *labeled) row(w io.Writer, name string) {
 	f := l.found[ratingP].over(l.sets)
 	share := func(n, of int) float64 { return 1000 * float64(n) / float64(of) }
 	fmt.Fprintf(w, "%s\t%d\t%.3f\t%.3f\t%.3f\t%.3f\t%.1f\t%.1f\t%.1f\t%.1f\n", name, l.lines,
@@ -203,7 +203,7 @@ func readTrouble(name string) (list string, err error) {
 	return list, nil
 }
 
-func judge(log []scored) (l labelled) {
+func judge(log []scored) (l labeled) {
 	l.sets = 1
 	for m := range methods {
 		l.found[m] = find(log, ratingsOf(log, m))
@@ -230,7 +230,7 @@ func judge(log []scored) (l labelled) {
 	return l
 }
 
-func (l *labelled) add(other *labelled) {
+func (l *labeled) add(other *labeled) {
 	l.sets += other.sets
 	for m := range methods {
 		l.found[m].add(other.found[m])
@@ -244,8 +244,8 @@ func (l *labelled) add(other *labelled) {
 	l.alarms += other.alarms
 }
 
-// readLabelled reads a log and its labels.
-func readLabelled(path string) ([]line, error) {
+// readLabeled reads a log and its labels.
+func readLabeled(path string) ([]line, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err

@@ -44,7 +44,7 @@ func main() {
 	case *labels != "" && *answers:
 		err = printOperated(os.Stdout, *labels)
 	case *labels != "":
-		err = printLabelled(os.Stdout, *labels, *trouble)
+		err = printLabeled(os.Stdout, *labels, *trouble)
 	case *changes:
 		err = printChanges(os.Stdout, paths)
 	case *list:

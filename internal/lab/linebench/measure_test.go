@@ -34,7 +34,8 @@ func TestMeasuresAreThoseOfWhatWasFlagged(t *testing.T) {
 	require.Equal(t, .5, o.recall(field))
 }
 
-func TestTheThresholdLetsThroughAsManyOrdinaryLinesAsItMay(t *testing.T) {
+// The threshold lets as many ordinary lines through as the allowance says.
+func TestThresholdPassesAllowedOrdinaryLines(t *testing.T) {
 	log := threeIncidents()
 	ratings := []float64{99, 1, 50, 2, 3, 50, 4, 50, 5, 50, 6, 7}
 	for alarms, want := range []float64{7, 6, 5} {

@@ -41,7 +41,7 @@ type scored struct {
 // toldMost is the maximum P of an incident that watch prints by default.
 const toldMost = 1. / 1000
 
-// score rates a log with all methods, in one pass: each line before it is learnt. With a list of
+// score rates a log with all methods, in one pass: each line before it is learned. With a list of
 // words of trouble, the rating includes them.
 func score(log []line, trouble string) []scored {
 	counts := model.Counts()

@@ -39,15 +39,15 @@ func (o *operator) shows(i *incidents.Incident) bool {
 }
 
 // told handles an incident at a line, and reports whether the line belongs to a shown incident.
-func (o *operator) told(i *incidents.Incident, labelled bool) bool {
+func (o *operator) told(i *incidents.Incident, labeled bool) bool {
 	truth, known := o.shown[i.Number]
 	if i.Closed || !known && !o.shows(i) {
 		return false
 	}
-	o.shown[i.Number] = truth || labelled
+	o.shown[i.Number] = truth || labeled
 	if !known && o.answers > 0 {
 		o.answers--
-		if labelled {
+		if labeled {
 			o.matters = append(o.matters, i.Like())
 		} else {
 			o.falseAlarm = append(o.falseAlarm, i.Like())
@@ -96,7 +96,7 @@ func operate(log []line, o operator) (sum operated) {
 
 // printOperated shows the logs of a folder to operators with different numbers of answers.
 func printOperated(w io.Writer, dir string) error {
-	paths, err := labelledPaths(dir)
+	paths, err := labeledPaths(dir)
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func printOperated(w io.Writer, dir string) error {
 		for _, answers := range answersGiven {
 			var all operated
 			for _, path := range paths {
-				log, err := readLabelled(path)
+				log, err := readLabeled(path)
 				if err != nil {
 					return err
 				}

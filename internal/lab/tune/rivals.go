@@ -100,7 +100,7 @@ func Method(ctx context.Context, m *model.Model, method string, texts [][]byte, 
 	if m.OfWords() {
 		search.Tolerance = wordTolerance
 	}
-	best, err := search.Minimise(params, func(values []float64) (float64, error) {
+	best, err := search.Minimize(params, func(values []float64) (float64, error) {
 		candidate, err := withValues(m, method, values)
 		if err != nil {
 			return 0, err

@@ -45,7 +45,7 @@ type Search struct {
 // the start gives a number.
 var ErrNoScore = errors.New("no setting tried gives a score")
 
-// Minimise searches for the values with the least f. It calls f once for each point; an error of
+// Minimize searches for the values with the least f. It calls f once for each point; an error of
 // f ends the search.
 //
 // From the start the search walks along one parameter after the other as long as a step lowers f;
@@ -53,7 +53,7 @@ var ErrNoScore = errors.New("no setting tried gives a score")
 // at once. If f gives no number at the start, the search begins at the largest smaller value of
 // the first parameter that gives one. If that parameter is a rate, and too large, neighbors of
 // the start may give no number either.
-func (s Search) Minimise(params []Parameter, f func(values []float64) (float64, error)) (Trial,
+func (s Search) Minimize(params []Parameter, f func(values []float64) (float64, error)) (Trial,
 	error) {
 	if err := check(params); err != nil {
 		return Trial{}, err

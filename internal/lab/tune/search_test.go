@@ -20,7 +20,7 @@ func octavesApart(a, b float64) float64 { return math.Abs(math.Log2(a / b)) }
 
 // From any start, the search reaches the bottom of a bowl, within half a fine step in each
 // parameter.
-func TestTheSearchFindsTheBottomOfABowl(t *testing.T) {
+func TestSearchFindsBottomOfBowl(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 3).Draw(t, "parameters")
 		var params []Parameter
@@ -42,7 +42,7 @@ func TestTheSearchFindsTheBottomOfABowl(t *testing.T) {
 			}
 			return sum, nil
 		}
-		best, err := Search{Refine: 1}.Minimise(params, f)
+		best, err := Search{Refine: 1}.Minimize(params, f)
 		require.NoError(t, err)
 		for i, v := range best.Values {
 			// Half a fine step is a quarter of an octave; values are rounded to three digits.
@@ -52,14 +52,14 @@ func TestTheSearchFindsTheBottomOfABowl(t *testing.T) {
 }
 
 // A trial says how many remain if none of them is better.
-func TestATrialKnowsHowManyAreLeft(t *testing.T) {
+func TestTrialKnowsHowManyAreLeft(t *testing.T) {
 	var trials []Trial
 	s := Search{Refine: 1, Visit: func(t Trial) { trials = append(trials, t) }}
 	size := Parameter{Name: "size", Start: 4, Step: 2, Min: 1, Max: 100, Whole: true}
 	f := func(v []float64) (float64, error) {
 		return octavesApart(v[0], 16) + octavesApart(v[1], 1), nil
 	}
-	_, err := s.Minimise([]Parameter{size, param("rate", 1)}, f)
+	_, err := s.Minimize([]Parameter{size, param("rate", 1)}, f)
 	require.NoError(t, err)
 	best := 0
 	for n, trial := range trials {
@@ -75,18 +75,18 @@ func TestATrialKnowsHowManyAreLeft(t *testing.T) {
 
 // If two parameters depend on each other, like rate and decay, steps along one alone would stop
 // on the slope of the valley.
-func TestTheSearchFollowsADiagonalValley(t *testing.T) {
+func TestSearchFollowsDiagonalValley(t *testing.T) {
 	f := func(v []float64) (float64, error) {
 		x, y := math.Log2(v[0]), math.Log2(v[1])
 		return 100*(x+y)*(x+y) + (x-y-12)*(x-y-12), nil
 	}
-	best, err := Search{Refine: 1}.Minimise([]Parameter{param("rate", 1), param("decay", 1)}, f)
+	best, err := Search{Refine: 1}.Minimize([]Parameter{param("rate", 1), param("decay", 1)}, f)
 	require.NoError(t, err)
 	require.InEpsilon(t, 64, best.Values[0], 0.01)
 	require.InEpsilon(t, 1./64, best.Values[1], 0.01)
 }
 
-func TestTheSearchKeepsToBoundsAndWholeNumbers(t *testing.T) {
+func TestSearchKeepsToBoundsAndWholeNumbers(t *testing.T) {
 	size := Parameter{Name: "size", Start: 10, Step: 2, Min: 1, Max: 100, Whole: true}
 	share := Parameter{Name: "share", Start: 0.1, Step: 2, Min: 0.01, Max: 0.99}
 	f := func(v []float64) (float64, error) {
@@ -94,13 +94,13 @@ func TestTheSearchKeepsToBoundsAndWholeNumbers(t *testing.T) {
 		require.True(t, v[0] >= 1 && v[0] <= 100 && v[1] >= 0.01 && v[1] <= 0.99, v)
 		return -v[0] + v[1], nil
 	}
-	best, err := Search{Refine: 1}.Minimise([]Parameter{size, share}, f)
+	best, err := Search{Refine: 1}.Minimize([]Parameter{size, share}, f)
 	require.NoError(t, err)
 	require.Equal(t, 80., best.Values[0], "the last of the grid")
 	require.InEpsilon(t, 0.0125, best.Values[1], 1e-9)
 }
 
-func TestTheSearchLeavesWhatDiverges(t *testing.T) {
+func TestSearchLeavesWhatDiverges(t *testing.T) {
 	cliff := func(v []float64) (float64, error) {
 		if v[0] > 2.5 {
 			return math.NaN(), nil
@@ -108,12 +108,12 @@ func TestTheSearchLeavesWhatDiverges(t *testing.T) {
 		return 1 / v[0], nil
 	}
 	for _, start := range []float64{0.01, 4, 1000} {
-		best, err := Search{}.Minimise([]Parameter{param("rate", start)}, cliff)
+		best, err := Search{}.Minimize([]Parameter{param("rate", start)}, cliff)
 		require.NoError(t, err)
 		require.LessOrEqual(t, best.Values[0], 2.5)
 		require.Greater(t, 2*best.Values[0], 2.5, "one step from the cliff, starting at %v", start)
 	}
-	_, err := Search{}.Minimise([]Parameter{param("rate", 1000)}, func([]float64) (float64,
+	_, err := Search{}.Minimize([]Parameter{param("rate", 1000)}, func([]float64) (float64,
 		error) {
 		return math.Inf(1), nil
 	})
@@ -121,24 +121,24 @@ func TestTheSearchLeavesWhatDiverges(t *testing.T) {
 	require.ErrorContains(t, err, "1000")
 }
 
-func TestAFlatObjectiveIsNotFollowed(t *testing.T) {
+func TestFlatObjectiveIsNotFollowed(t *testing.T) {
 	n := 0
-	best, err := Search{Tolerance: 1e-3}.Minimise([]Parameter{param("a", 1), param("b", 1)},
+	best, err := Search{Tolerance: 1e-3}.Minimize([]Parameter{param("a", 1), param("b", 1)},
 		func(v []float64) (float64, error) {
 			n++
 			return 1 - 1e-6*math.Log2(v[0]), nil
 		})
 	require.NoError(t, err)
 	require.Equal(t, []float64{1, 1}, best.Values)
-	require.Equal(t, 9, n, "the start and its neighbours")
+	require.Equal(t, 9, n, "the start and its neighbors")
 }
 
-func TestTheSearchTellsWhatItTries(t *testing.T) {
+func TestSearchReportsItsTrials(t *testing.T) {
 	var trials []Trial
 	best, err := Search{Visit: func(t Trial) {
 		trials = append(trials,
 			t)
-	}}.Minimise([]Parameter{param("a", 8)},
+	}}.Minimize([]Parameter{param("a", 8)},
 		func(v []float64) (float64, error) { return octavesApart(v[0], 2), nil })
 	require.NoError(t, err)
 	require.Equal(t, []Trial{
@@ -148,7 +148,7 @@ func TestTheSearchTellsWhatItTries(t *testing.T) {
 	require.Equal(t, trials[3], best)
 
 	broken := errors.New("broken")
-	_, err = Search{}.Minimise([]Parameter{param("a", 8)}, func([]float64) (float64,
+	_, err = Search{}.Minimize([]Parameter{param("a", 8)}, func([]float64) (float64,
 		error) {
 		return 0, broken
 	})
@@ -158,7 +158,7 @@ func TestTheSearchTellsWhatItTries(t *testing.T) {
 		"b: start is 3": {Name: "b", Start: 3, Step: 2, Min: 1, Max: 2},
 		"c: start is 0": {Name: "c", Step: 2, Max: 2},
 	} {
-		_, err := Search{}.Minimise([]Parameter{p}, nil)
+		_, err := Search{}.Minimize([]Parameter{p}, nil)
 		require.ErrorContains(t, err, says)
 	}
 }

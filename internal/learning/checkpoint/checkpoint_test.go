@@ -18,7 +18,7 @@ import (
 
 // Both forms of torch.save give the saved tensors, in the order of the configuration, a tied weight
 // once.
-func TestAStateDictBecomesTheModelsTensors(t *testing.T) {
+func TestStateDictBecomesModelsTensors(t *testing.T) {
 	tensors := plain(256)
 	for form, file := range map[Form][]byte{
 		FormZip:    archiveOf(t, stateDict(tensors, false), arraysOf(tensors)),
@@ -46,7 +46,7 @@ func TestAStateDictBecomesTheModelsTensors(t *testing.T) {
 }
 
 // A model that was pickled whole gives the same tensors, and has its own configuration.
-func TestAPickledModelSaysItsConfiguration(t *testing.T) {
+func TestPickledModelSaysItsConfiguration(t *testing.T) {
 	tensors := plain(12)
 	root := treeOf(tensors)
 	root.attributes = func(p *pickler) {

@@ -32,7 +32,8 @@ var (
 	className   = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
 )
 
-// findClass returns the replacement for a Python class; each only keeps its arguments.
+// findClass returns the replacement for a Python class or function, or an error if the class is not
+// allowed.
 func findClass(module, name string) (any, error) {
 	switch full := module + "." + name; full {
 	case "torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v2":

@@ -46,7 +46,7 @@ func untied(t testing.TB, file string, ties map[string]string) (tensors []shown)
 
 // Tables whose values differ from the embeddings' belong to the softmax, in every form of the file,
 // and keep every bit: the model equals the conformance file's.
-func TestASoftmaxWithTablesOfItsOwn(t *testing.T) {
+func TestSoftmaxWithSeparateTables(t *testing.T) {
 	six, eight, on, off := 6, 8, true, false
 	for file, is := range map[string]struct {
 		ties     map[string]string
@@ -170,7 +170,7 @@ func TestHuggingFacesTies(t *testing.T) {
 }
 
 // A requested configuration also says whether tables are tied.
-func TestAConfigurationSaysWhatIsUntied(t *testing.T) {
+func TestConfigurationSaysWhatIsUntied(t *testing.T) {
 	config := txl.Config{NLayer: 1, DModel: 4, NHead: 2, DHead: 2, DInner: 6, Vocab: 4, SegLen: 8,
 		MemLen: 8, Cutoffs: []int{}}
 	tensors := plain(4)

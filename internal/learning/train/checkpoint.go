@@ -45,7 +45,9 @@ type array struct {
 }
 
 func newCheckpoint() *checkpoint {
-	return &checkpoint{file: &weights.File{Metadata: map[string]string{checkpointKind: checkpointValue}}}
+	return &checkpoint{file: &weights.File{
+		Metadata: map[string]string{checkpointKind: checkpointValue},
+	}}
 }
 
 // put stores a copy of an array.

@@ -59,7 +59,7 @@ var goldenRuns = map[string]string{
 	SchemeWindow: "b4c6f20772289ee86ae3bd6c8a49b9a1eb7132f9a820f9bfae22e4edebcfdc73",
 }
 
-func TestARunHasTheBitsThatItAlwaysHad(t *testing.T) {
+func TestRunHasUnchangedBits(t *testing.T) {
 	requireGoldenRuns(t, goldenRuns, TinyMeta)
 }
 
@@ -384,7 +384,7 @@ func TestHeldOutTextIsNotPretrainedOn(t *testing.T) {
 
 // A model's meta-learners survive pretraining and are trained further, unless the options ask for
 // others; then new ones are made.
-func TestMetaLearnersGoOn(t *testing.T) {
+func TestMetaLearnersContinue(t *testing.T) {
 	first := TinyMeta(t, SchemeOnline)
 	first.Phases, first.Init, first.Valid = []string{PhaseMeta}, Pretrained(t), ValidNone
 	first.Meta.Settings = sparsemeta.Settings{Gammas: []float32{.9, .99, .999}, P: .25}

@@ -53,7 +53,7 @@ var goldenWordRuns = map[string]string{
 	SchemeWindow: "d965010be6a84e6438af4c8f6359a0f9fe599e7a9d5bcf408fa286a74dcd3f9c",
 }
 
-func TestARunOnWordsHasTheBitsThatItAlwaysHad(t *testing.T) {
+func TestRunOnWordsHasUnchangedBits(t *testing.T) {
 	requireGoldenRuns(t, goldenWordRuns, tinyWordsMeta)
 }
 
@@ -134,7 +134,7 @@ func TestRunsFromAModelOfWordsResume(t *testing.T) {
 }
 
 // The model to continue from decides what a token is.
-func TestTheTokensAreThoseOfTheModelToGoOnFrom(t *testing.T) {
+func TestTokensAreThoseOfStartingModel(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Phases, o.Init, o.Model.NLayer = []string{PhaseMeta}, pretrainedWords(t), 0
 	o.Tokenizer.Kind = tokenizer.KindBytes

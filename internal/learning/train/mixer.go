@@ -8,7 +8,7 @@ import (
 )
 
 // mixer is a companion beside the step of one stream of bytes, as in sessions. The reported loss is
-// then the mixture's; the learnt loss is a blend by share. With fast weights the static network is
+// then the mixture's; the learned loss is a blend by share. With fast weights the static network is
 // mixed in, too, unless the model mixes only the companion.
 type mixer struct {
 	counts   *companion.State

@@ -32,8 +32,8 @@ func withStatistics(t *testing.T) string {
 	return path
 }
 
-// normalisedRun meta-trains a model with statistics.
-func normalisedRun(t *testing.T) Options {
+// normalizedRun meta-trains a model with statistics.
+func normalizedRun(t *testing.T) Options {
 	o := tinyWordsMeta(t, SchemeOnline)
 	o.Tokenizer, o.Model.NLayer = TokenizerOptions{}, 0
 	o.Phases, o.Init = []string{PhaseMeta}, withStatistics(t)
@@ -42,8 +42,8 @@ func normalisedRun(t *testing.T) Options {
 	return o
 }
 
-func TestMetaLearnersAreTrainedOnNormalisedGradients(t *testing.T) {
-	o := normalisedRun(t)
+func TestMetaLearnersAreTrainedOnNormalizedGradients(t *testing.T) {
+	o := normalizedRun(t)
 	o.Out = filepath.Join(t.TempDir(), "m.safetensors")
 	_, err := Run(context.Background(), o)
 	require.NoError(t, err)
@@ -81,16 +81,16 @@ func TestMetaLearnersAreTrainedOnNormalisedGradients(t *testing.T) {
 	require.Contains(t, told.notes(), learnerRenewed)
 }
 
-func TestARunOnNormalisedGradientsResumes(t *testing.T) {
-	o := normalisedRun(t)
+func TestRunOnNormalizedGradientsResumes(t *testing.T) {
+	o := normalizedRun(t)
 	o.Valid = WriteText(t, 200)
 	requireSameResult(t, o, 1, 3)
 }
 
 // Statistics only fit the slow weights with which they were gathered.
-func TestNormalisingNeedsStatisticsOfTheSameWeights(t *testing.T) {
+func TestNormalizingNeedsStatisticsOfTheSameWeights(t *testing.T) {
 	refused := func(change func(*Options)) {
-		o := normalisedRun(t)
+		o := normalizedRun(t)
 		change(&o)
 		_, err := Run(context.Background(), o)
 		require.ErrorContains(t, err, "Meta.Normal is true, expected false, or a model to go on "+
@@ -103,7 +103,7 @@ func TestNormalisingNeedsStatisticsOfTheSameWeights(t *testing.T) {
 		o.Init, o.Model, o.Phases = "", tinyClusters, []string{PhasePretrain, PhaseMeta}
 	})
 	refused(func(o *Options) { o.Model = tinyClusters; o.Model.UntieSoftmax = true })
-	o := normalisedRun(t)
+	o := normalizedRun(t)
 	o.Meta.Normal = &sparsemeta.Normal{Level: -1, Floor: 1}
 	_, err := Run(context.Background(), o)
 	require.ErrorContains(t, err, "option Meta.Normal: sparsemeta: normal: level: found -1")

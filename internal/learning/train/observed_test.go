@@ -207,7 +207,7 @@ func TestPageOfAnInterruptedRunSaysSo(t *testing.T) {
 
 // At the start a run reports what it will do and how long that will take; the trial steps do not
 // change the model.
-func TestPlanIsToldAtTheStart(t *testing.T) {
+func TestPlanIsReportedAtTheStart(t *testing.T) {
 	o := train.TinyMeta(t, train.SchemeOnline)
 	var log bytes.Buffer
 	reported(&o, report.Options{Progress: &log})
@@ -297,7 +297,7 @@ func TestDirectoriesAndFilesAreToldApart(t *testing.T) {
 	}
 }
 
-func TestTooLittleDataIsToldBeforeTheRun(t *testing.T) {
+func TestTooLittleDataIsReportedBeforeTheRun(t *testing.T) {
 	o := train.TinyPretraining(t)
 	o.Data = train.WriteTree(t, map[string]string{"a/1": "hardly a text\n", "b/1": "nor this"})
 	reported(&o, report.Options{Metrics: filepath.Join(t.TempDir(), "m")})

@@ -64,7 +64,7 @@ func (p *onlineScheme) step() (Outcome, error) {
 		o.Loss += p.chunk(i) / float64(p.options.Online.Chunks)
 		o.Tokens += len(p.text.targets)
 	}
-	return o, p.optimise(&o)
+	return o, p.optimize(&o)
 }
 
 // chunk scores the i'th chunk of a step. It adds the gradients of the loss for the meta-learners

@@ -170,8 +170,8 @@ type MetaOptions struct {
 	// Companion puts a companion beside the network, as in sessions. The meta-learners (and, in
 	// PhaseJoint, the slow weights) then learn from the mixture's losses, and all validations
 	// measure them. Only for models of bytes and SchemeOnline. Meta-learners that are trained
-	// further keep it if they learnt from the mixture. Of the mixed networks only the one with fast
-	// weights has a gradient.
+	// further keep it if they learned from the mixture. Of the mixed networks only the one with
+	// fast weights has a gradient.
 	Companion bool `json:"companion,omitempty"`
 	// Mixture is the share of the mixture's loss in what the fast weights learn from with a
 	// companion, in serving as in training; the network's loss has the rest.

@@ -53,7 +53,7 @@ type WordsRecord struct {
 	Fingerprint string `json:"fingerprint"` // hash of the symbols
 }
 
-// recordOfWords returns nil for other tokenizers.
+// recordOfWords returns the record of a tokenizer of words, or nil for other tokenizers.
 func recordOfWords(o TokenizerOptions, tok tokenizer.Tokenizer) *WordsRecord {
 	words, ok := tok.(*tokenizer.Words)
 	if !ok {

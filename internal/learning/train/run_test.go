@@ -82,7 +82,7 @@ func TestCheckpointOfAnotherRunIsRefused(t *testing.T) {
 
 // With the schedule wsd a run can be prolonged before its learning rate decays. It ends as if it
 // had been as long from its start.
-func TestARunMayBeProlongedBeforeItsDecay(t *testing.T) {
+func TestRunMayBeProlongedBeforeItsDecay(t *testing.T) {
 	interrupted := func(step int) Options {
 		o := TinyPretraining(t)
 		o.Dir, o.Out = filepath.Join(t.TempDir(), "run"), filepath.Join(t.TempDir(), "m")
@@ -264,7 +264,7 @@ func TestReportIsAboutTheStoredModel(t *testing.T) {
 
 // A model can be trained further with other lengths of segment and memory: no weight depends on
 // them. Nothing else can change.
-func TestModelGoesOnWithOtherLengths(t *testing.T) {
+func TestModelContinuesWithOtherLengths(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Init, o.Phases, o.Meta.Steps = Pretrained(t), []string{PhaseMeta}, 1
 	o.Store, o.Out = "float32", filepath.Join(t.TempDir(), "m")
@@ -288,7 +288,7 @@ func TestModelGoesOnWithOtherLengths(t *testing.T) {
 // A model can be trained further with separate tables for the softmax. They begin as the
 // embeddings, so that the static model is unchanged, and then tables of the softmax can have fast
 // weights. The reverse is not possible.
-func TestModelGoesOnWithTablesOfTheSoftmaxsOwn(t *testing.T) {
+func TestModelContinuesWithSeparateSoftmaxTables(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Init, o.Phases, o.Meta.Steps = Pretrained(t), []string{PhaseMeta}, 1
 	o.Meta.Branches = []string{"softmax"}

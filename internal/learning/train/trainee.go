@@ -16,9 +16,9 @@ type trainee struct {
 	steps int // steps made
 }
 
-// optimise moves the weights by the gradients of the chunks, and completes the outcome of the step.
+// optimize moves the weights by the gradients of the chunks, and completes the outcome of the step.
 // If the outcome is not finite, it moves nothing, and the loop stops.
-func (t *trainee) optimise(o *Outcome) (err error) {
+func (t *trainee) optimize(o *Outcome) (err error) {
 	if o.Norm = t.meta.norm(); o.diverged() {
 		return nil
 	}

@@ -61,7 +61,7 @@ func (p *windowScheme) step() (Outcome, error) {
 	var o Outcome
 	p.writeFast(&o)
 	p.learn(&o)
-	err := p.optimise(&o)
+	err := p.optimize(&o)
 	p.writing.reset()
 	return o, err
 }

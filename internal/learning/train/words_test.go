@@ -82,7 +82,7 @@ func TestPretrainingWithTablesOfTheSoftmaxsOwn(t *testing.T) {
 }
 
 // A run is only resumed with its vocabulary.
-func TestTheVocabularyIsPartOfTheRecipe(t *testing.T) {
+func TestVocabularyIsPartOfRecipe(t *testing.T) {
 	o := tinyWords(t)
 	o.Dir = t.TempDir()
 	_, err := Run(context.Background(), o)

@@ -164,7 +164,7 @@ func closed(i *api.Incident) *api.Incident {
 	return &after
 }
 
-func TestIncidentIsToldWhenItOpensAndEnds(t *testing.T) {
+func TestIncidentIsReportedAtItsOpeningAndEnd(t *testing.T) {
 	b, c := newInbox(t), &account{}
 	n := start(t, c, "", receiver(t, b.URL+"/hook"))
 	line := &Line{

@@ -61,8 +61,8 @@ type Notifier struct {
 
 	mu   sync.Mutex
 	open map[string]*opened // by Alert.IncidentID
-	// again are the last incidents whose end was told. One that has an alert again, as after a
-	// verdict that is taken back, has another id, or receivers would take it for a repeat.
+	// again has the last incidents whose end was delivered. An incident that alerts again, as after
+	// a revoked verdict, gets another id. With the same id, receivers would take it for a repeat.
 	again map[string]bool
 }
 

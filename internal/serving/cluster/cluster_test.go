@@ -74,7 +74,8 @@ func joined(t *testing.T, b *book, report func(error)) *Member {
 	return m
 }
 
-func TestAMemberStopsBeforeItsLeaseIsOverAndGoesOnInANewTerm(t *testing.T) {
+// Once a lease is about to end, the member stops. With a new lease it begins a new term.
+func TestMemberStopsBeforeLeaseEndsAndBeginsNewTerm(t *testing.T) {
 	b := &book{now: time.Unix(1e9, 0), until: map[string]time.Time{}}
 	m := joined(t, b, nil)
 	first := m.Term()
@@ -98,7 +99,7 @@ func TestAMemberStopsBeforeItsLeaseIsOverAndGoesOnInANewTerm(t *testing.T) {
 }
 
 // The clock of a machine may have stopped while it was asleep.
-func TestATermEndsWhenTheDirectorySaysSo(t *testing.T) {
+func TestTermEndsWhenDirectorySaysSo(t *testing.T) {
 	b := &book{now: time.Unix(1e9, 0), until: map[string]time.Time{}}
 	m := joined(t, b, nil)
 	first := m.Term()
@@ -107,7 +108,7 @@ func TestATermEndsWhenTheDirectorySaysSo(t *testing.T) {
 	require.Greater(t, m.Term(), first)
 }
 
-func TestTheTimeCountsFromBeforeTheRenewalWasAskedFor(t *testing.T) {
+func TestLeaseCountsFromBeforeItsRenewal(t *testing.T) {
 	b := &book{now: time.Unix(1e9, 0), until: map[string]time.Time{}}
 	m := joined(t, b, nil)
 	slow := &slowBook{book: b, takes: 7 * time.Hour}
@@ -129,7 +130,7 @@ func (s *slowBook) Renew(ctx context.Context, self Node, lease time.Duration) (b
 	return s.book.Renew(ctx, self, lease)
 }
 
-func TestAMemberRenewsItsLeaseByItselfAndTellsWhenItCannot(t *testing.T) {
+func TestMemberRenewsItsLeaseOrReportsFailure(t *testing.T) {
 	b := &book{now: time.Unix(1e9, 0), until: map[string]time.Time{}}
 	told := make(chan error, 16)
 	m, err := Join(t.Context(), Options{
@@ -155,7 +156,7 @@ func TestAMemberRenewsItsLeaseByItselfAndTellsWhenItCannot(t *testing.T) {
 	require.Empty(t, b.until)
 }
 
-func TestALeaseHasALeast(t *testing.T) {
+func TestLeaseHasMinimum(t *testing.T) {
 	_, err := Join(t.Context(), Options{Directory: &book{}, Lease: time.Millisecond})
 	require.ErrorContains(t, err, "expected at least 100ms")
 }
@@ -168,7 +169,7 @@ func nodes(n int) (all []Node) {
 	return all
 }
 
-func TestANodeThatGoesTakesOnlyItsOwnKeysAlong(t *testing.T) {
+func TestLeavingNodeTakesOnlyItsKeys(t *testing.T) {
 	const keys = 4000
 	all := nodes(5)
 	count := map[string]int{}
@@ -187,7 +188,9 @@ func TestANodeThatGoesTakesOnlyItsOwnKeysAlong(t *testing.T) {
 	}
 }
 
-func TestASessionGoesToANodeThatTakesItAndComputesAsItDid(t *testing.T) {
+// A node that drains or lacks the model gets no session. Of the others, one with the same
+// arithmetic does.
+func TestSessionGoesToNodeWithSameArithmetic(t *testing.T) {
 	all := nodes(4)
 	all[1].Numerics, all[2].Models, all[3].Draining = "portable", []string{"other"}, true
 	for k := range 50 {

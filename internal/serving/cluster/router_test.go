@@ -23,7 +23,7 @@ func (p places) Locate(_ context.Context, _, text string) (at storage.Place, err
 
 // A request goes to the server that has its session or should claim it, also if that server joined
 // after the last renewal. If neither is known, the claim decides.
-func TestARequestGoesToTheServerOfItsSession(t *testing.T) {
+func TestRequestGoesToServerOfItsSession(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	b := &book{now: now, until: map[string]time.Time{}}
 	self := Node{ID: "a-1", Name: "a", Addr: "http://a"}

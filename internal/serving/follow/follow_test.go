@@ -103,7 +103,7 @@ func (w *writer) copyTruncate() {
 
 // Whatever happens to a file, and wherever the reader is stopped and started again, every line is
 // returned once, and in order.
-func TestEveryLineOfAFileComesOnceThroughRotationAndRestarts(t *testing.T) {
+func TestLinesComeOnceThroughRotationAndRestarts(t *testing.T) {
 	dir, n := t.TempDir(), 0
 	rapid.Check(t, func(r *rapid.T) {
 		n++
@@ -212,7 +212,7 @@ func requireNext(t *testing.T, f *Follower, want string) Piece {
 	return p
 }
 
-func TestAFileThatWasTruncatedAndHasGrownBeyondThePlaceIsReadFromItsBeginning(t *testing.T) {
+func TestTruncatedAndRegrownFileIsReadFromStart(t *testing.T) {
 	path, f := openLog(t, "one\ntwo\n")
 	requireNext(t, f, "one\ntwo\n")
 	require.NoError(t, os.WriteFile(path, []byte("another, and longer\n"), 0o600))
@@ -229,7 +229,7 @@ func TestHalfALineWaitsForItsNewline(t *testing.T) {
 }
 
 // A file without a last newline is closed some time after it was renamed.
-func TestTheLastLineOfAFileThatIsLeftGetsItsNewline(t *testing.T) {
+func TestLastLineOfLeftFileGetsItsNewline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path, f := openLog(t, "one\ntw")
 		requireNext(t, f, "one\n")
@@ -271,7 +271,8 @@ func TestWhatComesLateToARenamedFileIsGiven(t *testing.T) {
 	requireNext(t, again, "later\n")
 }
 
-func TestAFileThatIsNotToBeFoundIsReplacedByThePathsFile(t *testing.T) {
+// If the file read before is gone, the file that has its path now is read.
+func TestMissingFileIsReplacedByFileOfPath(t *testing.T) {
 	path, f := openLog(t, "one\ntwo\n")
 	p := requireNext(t, f, "one\ntwo\n")
 	require.NoError(t, os.WriteFile(path, []byte("quite another\n"), 0o600))

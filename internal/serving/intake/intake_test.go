@@ -418,7 +418,7 @@ func TestLinesEndWithANewline(t *testing.T) {
 	}
 }
 
-func TestABodyHasFewStreams(t *testing.T) {
+func TestBodyHasFewStreams(t *testing.T) {
 	var body strings.Builder
 	for i := range StreamsMax + 1 {
 		fmt.Fprintf(&body, `,{"stream":{"app":"a%d"},"values":[["1","x"]]}`, i)

@@ -14,7 +14,7 @@ import (
 )
 
 // A keys file must be a regular file; nothing waits for a writer to a pipe.
-func TestAKeysFileIsAFile(t *testing.T) {
+func TestKeysFileIsFile(t *testing.T) {
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "keys.json")
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))

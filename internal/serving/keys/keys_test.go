@@ -20,7 +20,7 @@ import (
 
 var day = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 
-func TestATokenIsItsIDAndItsSecretAndTheFileHasNeither(t *testing.T) {
+func TestTokenHasIDAndSecretAndFileHasNeither(t *testing.T) {
 	k, token := New("alice", day.Add(time.Millisecond))
 	require.Regexp(t, `^lms_[0-9a-f]{16}_[A-Za-z0-9_-]{43}$`, token)
 	id, secret, ok := splitToken(token)
@@ -109,40 +109,56 @@ func TestWhatIsWrongIsLocated(t *testing.T) {
 			`keys.json:2: version: found a field given twice, expected it once`},
 		{`"keys": [`, `"keys": 7, "k": [`, `keys.json:3: keys: found 7, expected an array`},
 		{`"5f0c6c1d9ea23b47"`, `"5F0C6C1D9EA23B47"`,
-			`keys.json:5: keys[0].id: found "5F0C6C1D9EA23B47", expected 16 hexadecimal digits in lower case`},
+			`keys.json:5: keys[0].id: found "5F0C6C1D9EA23B47", expected 16 hexadecimal digits ` +
+				`in lower case`},
 		{`"5f0c6c1d9ea23b47"`, `5`, `keys.json:5: keys[0].id: found 5, expected a string`},
 		{`"alice"`, `"al ice"`,
-			`keys.json:6: keys[0].name: found "al ice", expected a name of 1 to 64 letters, digits or . _ @ + -`},
+			`keys.json:6: keys[0].name: found "al ice", expected a name of 1 to 64 letters, ` +
+				`digits or . _ @ + -`},
 		{`"alice"`, `"0123456789abcdef"`,
-			`keys.json:6: keys[0].name: found "0123456789abcdef", expected a name that cannot be taken for an id`},
+			`keys.json:6: keys[0].name: found "0123456789abcdef", expected a name that cannot be ` +
+				`taken for an id`},
 		{`"alice"`, `null`, `keys.json:6: keys[0].name: found null, expected a string`},
 		{`a08"`, `a0"`,
-			`keys.json:7: keys[0].sha256: found "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a0", expected 64 hexadecimal digits in lower case`},
+			`keys.json:7: keys[0].sha256: found ` +
+				`"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a0", expected 64 ` +
+				`hexadecimal digits in lower case`},
 		{`a08"`, `A08"`,
-			`keys.json:7: keys[0].sha256: found "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00A08", expected 64 hexadecimal digits in lower case`},
+			`keys.json:7: keys[0].sha256: found ` +
+				`"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00A08", expected 64 ` +
+				`hexadecimal digits in lower case`},
 		{`"2026-11-21T09:00:00Z"`, `"tomorrow"`,
-			`keys.json:8: keys[0].created: found "tomorrow", expected a time such as 2026-01-31T00:00:00Z`},
+			`keys.json:8: keys[0].created: found "tomorrow", expected a time such as ` +
+				`2026-01-31T00:00:00Z`},
 		{`"2027-11-21T00:00:00+01:00"`, `"0001-01-01T00:00:00+01:00"`,
-			`keys.json:9: keys[0].expires: found "0001-01-01T00:00:00+01:00", expected a year from 1 to 9999`},
+			`keys.json:9: keys[0].expires: found "0001-01-01T00:00:00+01:00", expected a year ` +
+				`from 1 to 9999`},
 		{`"admin": false`, `"admin": "no"`,
 			`keys.json:10: keys[0].admin: found "no", expected true or false`},
 		{`"admin"`, `"adm\u00efn"`,
-			`keys.json:10: keys[0]."admïn": found an unknown field, expected one of ["id" "name" "sha256" "created" "expires" "revoked" "admin" "limits"]`},
+			`keys.json:10: keys[0]."admïn": found an unknown field, expected one of ["id" "name" ` +
+				`"sha256" "created" "expires" "revoked" "admin" "limits"]`},
 		{`"sessions": 100`, `"sessions": 0`,
-			`keys.json:11: keys[0].limits.sessions: found 0, expected an integer from 1 to 1048576`},
+			`keys.json:11: keys[0].limits.sessions: found 0, expected an integer from 1 to ` +
+				`1048576`},
 		{`"requests": 8`, `"requests": 1e2`,
-			`keys.json:11: keys[0].limits.requests: found 1e2, expected an integer from 1 to 65536`},
+			`keys.json:11: keys[0].limits.requests: found 1e2, expected an integer from 1 ` +
+				`to 65536`},
 		{`65536`, `-1`,
-			`keys.json:11: keys[0].limits.bytes_per_second: found -1, expected an integer from 1 to 1099511627776`},
+			`keys.json:11: keys[0].limits.bytes_per_second: found -1, expected an integer from 1 ` +
+				`to 1099511627776`},
 		{`65536`, `99999999999999999999`,
-			`keys.json:11: keys[0].limits.bytes_per_second: found 99999999999999999999, expected an integer from 1 to 1099511627776`},
+			`keys.json:11: keys[0].limits.bytes_per_second: found 99999999999999999999, expected ` +
+				`an integer from 1 to 1099511627776`},
 		{`{"sessions": 100, "requests": 8, "bytes_per_second": 65536, "disk": 1048576}`, `[]`,
 			`keys.json:11: keys[0].limits: found an array, expected an object`},
 		{`"0000000000000001"`, `"5f0c6c1d9ea23b47"`,
-			`keys.json:13: keys[1].id: found "5f0c6c1d9ea23b47", which keys[0] has, expected another one`},
+			`keys.json:13: keys[1].id: found "5f0c6c1d9ea23b47", which keys[0] has, expected ` +
+				`another one`},
 		{`"bob", "created": "2026-11-21T09:00:00.5Z", "revoked": "2026-11-22T09:00:00Z"`,
 			`"alice", "created": "2026-11-21T09:00:00.5Z"`,
-			`keys.json:13: keys[1].name: found "alice", which keys[0] has, expected another one, or one of the two revoked`},
+			`keys.json:13: keys[1].name: found "alice", which keys[0] has, expected another one, ` +
+				`or one of the two revoked`},
 		{`"name": "bob",`, ``, `keys.json:14: keys[1].name: found no such field, expected one`},
 		{`"alice",`, `"alice"`,
 			`keys.json:7: found invalid character '"' after object key:value pair, expected JSON`},
@@ -250,13 +266,13 @@ func TestOnlyTheWholeRightSecretOpens(t *testing.T) {
 }
 
 // An unknown id must not match a key whose hash is all zeros.
-func TestAnUnknownIDIsNoKey(t *testing.T) {
+func TestUnknownIDIsNoKey(t *testing.T) {
 	r := ringOf(t, Key{ID: "0000000000000001", Name: "z", Created: day})
 	_, err := r.Authenticate("lms_0000000000000002_" + strings.Repeat("A", secretChars))
 	require.ErrorIs(t, err, ErrUnknown)
 }
 
-func TestAKeyExpiresToTheMoment(t *testing.T) {
+func TestKeyExpiresOnTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, token := New("alice", time.Now())
 		k.Expires = time.Now().Add(time.Hour)
@@ -271,7 +287,7 @@ func TestAKeyExpiresToTheMoment(t *testing.T) {
 }
 
 // A server's keys over time: none, some, an error in the file, and valid again; never none again.
-func TestTheRingFollowsTheFile(t *testing.T) {
+func TestRingFollowsFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "folder", "keys.json")
 		var reports []error
@@ -361,7 +377,7 @@ func TestNamesAreFreeAgainOnceRevoked(t *testing.T) {
 	require.ErrorContains(t, err, `name: found "no spaces"`)
 }
 
-func TestTheFileIsReplacedAsAWholeOrNotAtAll(t *testing.T) {
+func TestFileIsReplacedWholeOrNotAtAll(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.json")
 	add := func(name string) error {
 		return UpdateFile(path, func(list []Key) ([]Key, error) {
@@ -411,7 +427,7 @@ func TestWritersAtOnceLoseNothing(t *testing.T) {
 	require.Len(t, list, cap(errs))
 }
 
-func TestALockLeftBehindIsNamed(t *testing.T) {
+func TestLockLeftBehindIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "keys.json")
 		require.NoError(t, os.WriteFile(path+".lock", nil, 0o600))

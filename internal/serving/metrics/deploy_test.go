@@ -68,7 +68,7 @@ type panel struct {
 	GridPos struct{ X, Y, W, H int } `json:"gridPos"`
 }
 
-func TestEveryPanelOfTheDashboardsAsksForMetricsThatThereAre(t *testing.T) {
+func TestDashboardPanelsAskForExistingMetrics(t *testing.T) {
 	known := families(t)
 	files, err := filepath.Glob(dashboards)
 	require.NoError(t, err)
@@ -166,7 +166,7 @@ func TestPromtoolEvaluatesTheAlerts(t *testing.T) {
 }
 
 // The table in the page on operations has all our metrics, with types and labels, and no others.
-func TestTheTableOfMetricsIsWhatThereIs(t *testing.T) {
+func TestTableListsAllMetrics(t *testing.T) {
 	page, err := os.ReadFile(operationsPage)
 	require.NoError(t, err)
 	_, after, found := strings.Cut(string(page), "| metric | type | labels |")

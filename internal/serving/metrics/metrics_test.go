@@ -104,7 +104,7 @@ func answer(t *testing.T, m *Metrics, headers ...string) *httptest.ResponseRecor
 }
 
 // Prometheus asks for OpenMetrics and for gzip; other clients get uncompressed text.
-func TestTheFormatIsWhatTheClientAsksFor(t *testing.T) {
+func TestClientChoosesFormat(t *testing.T) {
 	m := used()
 	plain := answer(t, m)
 	require.Contains(t, plain.Header().Get("Content-Type"), "text/plain; version=0.0.4")

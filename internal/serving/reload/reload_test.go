@@ -38,7 +38,8 @@ func requireValue(t *testing.T, v *Value[string], want string, bad bool) {
 	require.Equal(t, bad, err != nil, err)
 }
 
-func TestAChangeIsSeenWithinASecondAndNotLookedForBefore(t *testing.T) {
+// A value looks at its file once a second, not at every call.
+func TestChangeIsSeenAfterOneSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "f")
 		write(t, path, "one")
@@ -61,7 +62,8 @@ func TestAChangeIsSeenWithinASecondAndNotLookedForBefore(t *testing.T) {
 	})
 }
 
-func TestTheLastGoodValueStaysAndTheTroubleIsReportedEveryMinute(t *testing.T) {
+// While a file is unreadable, its last good value stays, and the fault is reported every minute.
+func TestLastGoodValueStaysAndFaultIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "f")
 		write(t, path, "good")
@@ -92,7 +94,7 @@ func TestTheLastGoodValueStaysAndTheTroubleIsReportedEveryMinute(t *testing.T) {
 }
 
 // A file that does not change is checked but not read again.
-func TestAnOldFileIsReadOnce(t *testing.T) {
+func TestOldFileIsReadOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "f")
 		write(t, path, "x")

@@ -37,7 +37,7 @@ func TestAnchorsStayWhileTheFrontMovesOn(t *testing.T) {
 
 // A window that slides over a text is read from its anchor, and text that was read before is not
 // read again.
-func TestASlidingPromptBeforeASuffixIsNotReadAgain(t *testing.T) {
+func TestSlidingPromptBeforeSuffixIsNotReadAgain(t *testing.T) {
 	mg, text := newManager(t, Options{}), numbered(3*anchorBytes)
 	const window = 2 * anchorBytes
 	fill := func(at int) {

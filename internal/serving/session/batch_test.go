@@ -40,7 +40,7 @@ func batch(t fatal, mg *Manager, id string, r BatchRequest) [][]Piece {
 
 // A text of a batch equals that of a single completion, whatever else is in the batch: of a
 // session, or of the static model without one.
-func TestATextOfABatchIsTheCompletionByItself(t *testing.T) {
+func TestBatchedTextEqualsSingleCompletion(t *testing.T) {
 	m := testModel(t)
 	w := stream.NewWorker(m, 1)
 	defer w.Close()
@@ -204,7 +204,7 @@ func TestBatchesAreHeldToTheirLimits(t *testing.T) {
 
 // A batch ends between two chunks with its context or its client, and keeps no memory. A batch that
 // begins during a drain is refused.
-func TestABatchEndsWithItsClient(t *testing.T) {
+func TestBatchEndsWithItsClient(t *testing.T) {
 	mg := newManager(t, Options{})
 	r := BatchRequest{
 		Prompts:   [][]byte{[]byte(logText(5000))},
@@ -228,7 +228,7 @@ func TestABatchEndsWithItsClient(t *testing.T) {
 
 // The state of a batch without a session counts in the memory for states: it replaces an idle
 // session's. If no state can be dropped, the batch is refused.
-func TestABatchWithoutASessionTakesMemoryLikeASession(t *testing.T) {
+func TestBatchWithoutSessionTakesMemoryLikeSession(t *testing.T) {
 	m := testModel(t)
 	r := BatchRequest{Prompts: [][]byte{[]byte("x")}, N: 1, MaxTokens: 1}
 	need := stream.StateBytes(m, stream.DefaultsFor(m, stream.Static))

@@ -143,7 +143,7 @@ func (l leaver) Phase(_ context.Context, p Phase, _, _ time.Time) {
 }
 
 // Text that was sent whole is committed whole, even if the client leaves during the commit.
-func TestCommitGoesOnWithoutItsClient(t *testing.T) {
+func TestCommitContinuesWithoutItsClient(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	mg := newManager(t, Options{Threads: 2, Observer: leaver{leave: leave}})
 	id := create(t, mg, CreateRequest{})

@@ -91,7 +91,7 @@ func TestCharsOfAnOlderProgramStay(t *testing.T) {
 }
 
 // A count that no text can have is found before a client sees it.
-func TestARecordWithAWrongCountIsRefused(t *testing.T) {
+func TestRecordWithWrongCountIsRefused(t *testing.T) {
 	h := &head{Settings: stream.DefaultsFor(testModel(t), stream.Static)}
 	for _, r := range []storage.Record{
 		{Continued: 11}, {Continued: -1}, {Continued: 1, Words: &storage.Words{}},
@@ -105,7 +105,7 @@ func TestARecordWithAWrongCountIsRefused(t *testing.T) {
 		"counts 2 bytes that continue a character, expected 3 to 6")
 }
 
-func TestAnExportWithAWrongCountIsRefused(t *testing.T) {
+func TestExportWithWrongCountIsRefused(t *testing.T) {
 	of := newManager(t, Options{})
 	id := create(t, of, CreateRequest{})
 	score(t, of, id, cyrillic)

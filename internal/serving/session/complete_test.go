@@ -42,7 +42,7 @@ func inOneGo(s *stream.Stream, w *stream.Worker, prompt string, p txl.Sampling, 
 	return text, logProbs
 }
 
-func TestACompletionInTurnsIsACompletionInOneGo(t *testing.T) {
+func TestCompletionInTurnsEqualsOneInOneGo(t *testing.T) {
 	m := testModel(t)
 	w := stream.NewWorker(m, 1)
 	defer w.Close()
@@ -157,7 +157,7 @@ func TestCommittedTextIsFedAsByScore(t *testing.T) {
 	}
 }
 
-func TestACommittingCompletionIsAFeeder(t *testing.T) {
+func TestCommittingCompletionIsFeeder(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})
 	body, client := io.Pipe()
@@ -200,7 +200,7 @@ func TestSamplingFollowsTheRequest(t *testing.T) {
 }
 
 // A completion avoids loops by default, also in a batch. Without that it copies the session's text.
-func TestACompletionAvoidsLoops(t *testing.T) {
+func TestCompletionAvoidsLoops(t *testing.T) {
 	mg := newManager(t, Options{})
 	loop := strings.Repeat("GET /index.html 304\n", 12)
 	counts := setting.Values{"method": MethodStatic, "companion": true}
@@ -220,7 +220,7 @@ func TestACompletionAvoidsLoops(t *testing.T) {
 	require.Equal(t, string(avoids.Text), text)
 }
 
-func TestACompletionEndsBeforeAStopString(t *testing.T) {
+func TestCompletionEndsBeforeStopString(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})
 	score(t, mg, id, logText(50))
@@ -244,7 +244,7 @@ func TestACompletionEndsBeforeAStopString(t *testing.T) {
 	}
 }
 
-func TestACompletionWhoseClientGoesAwayEnds(t *testing.T) {
+func TestCompletionEndsWithItsClient(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	gone := errors.New("broken pipe")
 	id := create(t, mg, CreateRequest{})
@@ -277,7 +277,7 @@ func TestACompletionWhoseClientGoesAwayEnds(t *testing.T) {
 	require.Equal(t, want.Hash(), hash(t, mg, id), "the prompt was fed, the text was not")
 }
 
-func TestACompletionOfADeletedSessionEnds(t *testing.T) {
+func TestCompletionOfDeletedSessionEnds(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})
 	_, err := mg.Complete(context.Background(), Caller{}, id, CompleteRequest{MaxTokens: 65536},
@@ -315,7 +315,7 @@ func TestCompletionFieldsOutOfRangeAreNamed(t *testing.T) {
 
 // A completion reports the likeliest tokens at each sampled token, and its text does not depend on
 // that.
-func TestACompletionReportsTheLikeliestTokens(t *testing.T) {
+func TestCompletionReportsLikeliestTokens(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{Seed: ptr(uint64(1))})
 	score(t, mg, id, logText(100))

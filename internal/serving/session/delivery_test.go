@@ -70,7 +70,7 @@ func cutDown(t fatal, sv *server, id, key, text string, chunks int) {
 	sv.start()
 }
 
-func TestCutDeliveryGoesOnWhereItWasCut(t *testing.T) {
+func TestCutDeliveryContinuesWhereItWasCut(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
 	text := logText(400) + "\n"

@@ -63,7 +63,7 @@ func requireTheRestGoesOn(t *testing.T, mg *Manager, who Caller, id string) {
 	require.NoError(t, err)
 }
 
-func TestAKeyAtItsLimitOfTheDiskBesideOneThatGoesOn(t *testing.T) {
+func TestKeyAtItsDiskLimitDoesNotStopAnother(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	defer func() { sv.stop() }()
 	const limit = 20_000
@@ -127,7 +127,7 @@ func TestAKeyAtItsLimitOfTheDiskBesideOneThatGoesOn(t *testing.T) {
 	require.Empty(t, sv.told())
 }
 
-func TestAnImportBeyondALimitIsRefusedBeforeItIsWritten(t *testing.T) {
+func TestImportBeyondLimitIsRefusedBeforeItIsWritten(t *testing.T) {
 	from := newManager(t, Options{})
 	text := strings.Repeat("a", 100_000)
 	small := Settings{"method": MethodStatic, "chunk": 1000, "companion": false}
@@ -191,7 +191,7 @@ func TestForksComeToTheLimitOfTheDiskToo(t *testing.T) {
 }
 
 // Snapshots may exceed the limit once, and not again.
-func TestAKeyAtItsLimitGetsNoMoreSnapshots(t *testing.T) {
+func TestKeyAtItsLimitGetsNoMoreSnapshots(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: 1})
 	defer func() { sv.stop() }()
 	who := Caller{Key: "a", MaxDisk: 160_000}
@@ -242,7 +242,8 @@ func (s *tightStore) Usage() storage.Usage {
 	return u
 }
 
-func TestADiskThatIsNearlyFullTakesNothingMoreAndLetsDeletionsThrough(t *testing.T) {
+// Below the reserve, everything that needs space is refused. Deletions still work.
+func TestNearlyFullDiskTakesOnlyDeletions(t *testing.T) {
 	var told []error
 	tight := &tightStore{left: 1 << 39}
 	sv := &server{t: t, dir: t.TempDir(), options: Options{
@@ -284,7 +285,7 @@ func TestADiskThatIsNearlyFullTakesNothingMoreAndLetsDeletionsThrough(t *testing
 	require.Empty(t, sv.told())
 }
 
-func TestADiskBudgetHolds(t *testing.T) {
+func TestDiskBudgetHolds(t *testing.T) {
 	const budget = 1 << 18
 	sv := newServer(t, t.TempDir(), Options{DiskBudget: budget, ReplayMax: time.Hour})
 	defer func() { sv.stop() }()

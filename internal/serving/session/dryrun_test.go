@@ -24,7 +24,7 @@ func readText(t fatal, mg *Manager, id string, body ...string) (chunks []Chunk, 
 	return chunks, sum
 }
 
-func TestATextThatIsReadLeavesTheSessionAsItWas(t *testing.T) {
+func TestReadTextLeavesSessionUnchanged(t *testing.T) {
 	mg := newManager(t, Options{Threads: 2})
 	rapid.Check(t, func(t *rapid.T) {
 		r := drawRequest(t)
@@ -57,7 +57,7 @@ func TestATextThatIsReadLeavesTheSessionAsItWas(t *testing.T) {
 	})
 }
 
-func TestATextThatIsReadIsScoredAsAPromptThatIsEchoed(t *testing.T) {
+func TestReadTextIsScoredAsEchoedPrompt(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	id := create(t, mg, CreateRequest{})
 	score(t, mg, id, logText(5*testChunk+3))
@@ -75,7 +75,7 @@ func TestATextThatIsReadIsScoredAsAPromptThatIsEchoed(t *testing.T) {
 
 // The first chunk of a text that is only read is scored as if the text were fed, up to the first
 // update.
-func TestATextThatIsReadIsScoredAsIfItWereLearntUpToTheChunksEnd(t *testing.T) {
+func TestReadTextIsScoredAsLearnedUpToEndOfChunk(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	id := create(t, mg, CreateRequest{Settings: Settings{"baseline": true}})
 	score(t, mg, id, logText(4*testChunk+3))
@@ -88,7 +88,7 @@ func TestATextThatIsReadIsScoredAsIfItWereLearntUpToTheChunksEnd(t *testing.T) {
 	require.Equal(t, learnt, read)
 }
 
-func TestATextThatCannotBeReadChangesNothing(t *testing.T) {
+func TestUnreadableTextChangesNothing(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	id := create(t, mg, CreateRequest{})
 	score(t, mg, id, "abc")

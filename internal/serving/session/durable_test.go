@@ -128,7 +128,7 @@ func tempDir(t *testing.T, rt *rapid.T) string {
 }
 
 // A session has the same bits whenever it is stopped, dropped or snapshotted.
-func TestASessionThatComesBackHasTheSameBits(t *testing.T) {
+func TestReloadedSessionHasSameBits(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		sv := newServer(rt, tempDir(t, rt), Options{ReplayMax: time.Hour})
 		defer func() { sv.stop() }()
@@ -237,7 +237,7 @@ func TestManySessionsShareTheMemoryOfThree(t *testing.T) {
 	require.Empty(t, sv.told())
 }
 
-func TestARequestThatWaitsForMemoryGetsItOrGivesUp(t *testing.T) {
+func TestRequestWaitsForMemoryOrGivesUp(t *testing.T) {
 	probe := newManager(t, Options{})
 	size := get(t, probe, create(t, probe, CreateRequest{})).MemoryBytes
 	sv := newServer(t, t.TempDir(), Options{MaxMemoryBytes: size})
@@ -265,7 +265,7 @@ func TestARequestThatWaitsForMemoryGetsItOrGivesUp(t *testing.T) {
 	require.ErrorIs(t, err, ErrFull, "it would never fit")
 }
 
-func TestADamagedSnapshotIsReportedAndGoneWithout(t *testing.T) {
+func TestDamagedSnapshotIsReportedAndSkipped(t *testing.T) {
 	for name, damaged := range map[string]int{"the newest": 1, "both": 2} {
 		t.Run(name, func(t *testing.T) {
 			sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
@@ -308,7 +308,7 @@ func TestADamagedSnapshotIsReportedAndGoneWithout(t *testing.T) {
 	}
 }
 
-func TestATailIsNotEnoughWithoutASnapshot(t *testing.T) {
+func TestTailIsNotEnoughWithoutSnapshot(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: 1})
 	defer func() { sv.stop() }()
 	id := create(t, sv.mg, CreateRequest{History: HistoryTail})
@@ -367,7 +367,7 @@ func TestAnotherArithmeticIsNotedAndSnapshotted(t *testing.T) {
 	require.Empty(t, sv.told(), "once")
 }
 
-func TestADrainTakesTheSnapshotsThatAreWorthIt(t *testing.T) {
+func TestDrainTakesWorthwhileSnapshots(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	ids := []string{create(t, sv.mg, CreateRequest{}), create(t, sv.mg, CreateRequest{})}
 	for n, cost := range []time.Duration{replayWorth - 1, replayWorth} {
@@ -462,7 +462,7 @@ func (w *slowStore) Append(ctx context.Context, id string, epoch uint64, at int6
 	return w.Store.Append(ctx, id, epoch, at, records...)
 }
 
-func TestASlowDiskDoesNotKeepTheWorker(t *testing.T) {
+func TestSlowDiskDoesNotKeepWorker(t *testing.T) {
 	store := &slowStore{Store: storage.NewMemory(), reached: make(chan struct{}),
 		resume: make(chan struct{})}
 	mg := newManager(t, Options{Store: store, Threads: 1})

@@ -33,7 +33,7 @@ func (f *fullStore) Append(ctx context.Context, id string, epoch uint64, at int6
 	return f.Store.Append(ctx, id, epoch, at, records...)
 }
 
-func TestAFullDiskIsAnErrorOfTheCallAlone(t *testing.T) {
+func TestFullDiskFailsOnlyTheCall(t *testing.T) {
 	store := &fullStore{storage.NewMemory(), testChunk}
 	mg := newManager(t, Options{Store: store})
 	id := create(t, mg, CreateRequest{})
@@ -82,7 +82,7 @@ func TestDamageSaysWhereItIs(t *testing.T) {
 	require.Nil(t, (&UnusableError{Err: &ModelError{}}).Damage())
 }
 
-func TestATrimmedOffsetIsToldFromOneThatNeverWas(t *testing.T) {
+func TestTrimmedOffsetDiffersFromUnknownOne(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: 1})
 	defer func() { sv.stop() }()
 	id := create(t, sv.mg, CreateRequest{History: HistoryTail})
@@ -94,7 +94,7 @@ func TestATrimmedOffsetIsToldFromOneThatNeverWas(t *testing.T) {
 	}
 }
 
-func TestAnImportTellsItsFileFromItsReaderAndItsModel(t *testing.T) {
+func TestImportErrorsSeparateFileReaderAndModel(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})
 	score(t, mg, id, logText(40))
@@ -212,7 +212,7 @@ func TestFilesLeaveTheProcessorsToTheWorkers(t *testing.T) {
 func errOf[T any](_ T, err error) error { return err }
 
 // In memory, too, a session with a tail keeps only the text that it needs.
-func TestATailIsTrimmedInMemoryToo(t *testing.T) {
+func TestTailIsTrimmedInMemoryToo(t *testing.T) {
 	for _, history := range []string{HistoryFull, HistoryTail} {
 		mg := newManager(t, Options{ReplayMax: 1})
 		r := CreateRequest{History: history, Seed: ptr(uint64(3)),

@@ -143,7 +143,7 @@ func isTheSession(t testing.TB, r CreateRequest, file []byte, text string) {
 	require.Equal(t, want.Hash(), hash(t, mg, info.ID), "it goes on to the same bits")
 }
 
-func TestATouchedSessionIsExportedAsFarAsItGoes(t *testing.T) {
+func TestTouchedSessionIsExportedAsFarAsItGoes(t *testing.T) {
 	text := pieces(19)
 	last := len(text) - pieceBytes
 	for name, c := range map[string]struct {
@@ -206,7 +206,7 @@ func id0(sv *server) string {
 
 // A page with records is lost: the session is exported up to the last good record. The session's
 // key is still known.
-func TestASessionThatLostAPageIsExportedByItsOwner(t *testing.T) {
+func TestSessionThatLostPageIsExportedByItsOwner(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	defer func() { sv.stop() }()
 	who, r := Caller{Key: "alice"}, CreateRequest{Seed: ptr(uint64(3)), TTL: time.Hour}

@@ -10,8 +10,8 @@ import (
 // Progress reports the current step, and how many of its bytes are done.
 type Progress func(what string, done, total int64)
 
-// part begins a step of total bytes and returns a function to report each bytes done. A nil
-// Progress ignores them.
+// part begins a step of total bytes. It returns a function that reports further bytes of the step
+// as done. With a nil Progress the function does nothing.
 func (p Progress) part(what string, total int64) (add func(bytes int)) {
 	if p == nil {
 		return func(int) {}

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAShortRequestDoesNotWaitForTheEndOfALongUpload(t *testing.T) {
+func TestShortRequestDoesNotWaitForLongUpload(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	long, short := create(t, mg, CreateRequest{}), create(t, mg, CreateRequest{})
 	ctx, stop := context.WithCancel(context.Background())
@@ -32,7 +32,7 @@ func TestAShortRequestDoesNotWaitForTheEndOfALongUpload(t *testing.T) {
 	require.ErrorIs(t, <-done, context.Canceled)
 }
 
-func TestAClientThatStallsHoldsNoWorker(t *testing.T) {
+func TestStalledClientHoldsNoWorker(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	stalled, other := create(t, mg, CreateRequest{}), create(t, mg, CreateRequest{})
 	text := logText(3 * testChunk)
@@ -59,7 +59,7 @@ func TestAClientThatStallsHoldsNoWorker(t *testing.T) {
 	require.Equal(t, hash(t, mg, other), hash(t, mg, stalled), "with the same seed and text")
 }
 
-func TestAStalledCompletionHoldsNoWorker(t *testing.T) {
+func TestStalledCompletionHoldsNoWorker(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	stalled, other := create(t, mg, CreateRequest{}), create(t, mg, CreateRequest{})
 	reached, resume := make(chan struct{}), make(chan struct{})

@@ -154,7 +154,7 @@ func requireText(t *testing.T, sv *server, id, text string) {
 }
 
 // Whether the write was made or not, the session continues from the store's state.
-func TestAnAppendOfUnknownOutcomeIsLookedUp(t *testing.T) {
+func TestAppendOfUnknownOutcomeIsLookedUp(t *testing.T) {
 	for _, made := range []bool{false, true} {
 		sv, store := faulty(t, Options{ReplayMax: time.Hour})
 		id, text := create(t, sv.mg, CreateRequest{}), logText(3*testChunk)
@@ -195,7 +195,7 @@ func TestAfterAnUnknownOutcomeTheSessionIsClaimedAnew(t *testing.T) {
 	requireText(t, sv, id, "textmore")
 }
 
-func TestAStoreThatIsUnavailableFailsTheRequestAndNothingElse(t *testing.T) {
+func TestUnavailableStoreFailsOnlyTheRequest(t *testing.T) {
 	sv, store := faulty(t, Options{ReplayMax: time.Hour})
 	id, text := create(t, sv.mg, CreateRequest{}), logText(3*testChunk)
 	score(t, sv.mg, id, text[:testChunk])
@@ -238,7 +238,7 @@ func withoutClaim(t *testing.T, sv *server, id string) {
 	s.loseClaim()
 }
 
-func TestASnapshotThatCannotBeTakenNowIsTakenLater(t *testing.T) {
+func TestFailedSnapshotIsTakenLater(t *testing.T) {
 	for _, err := range []error{storage.ErrUnavailable, storage.ErrUnknown} {
 		sv, store := faulty(t, Options{ReplayMax: 1})
 		id, text := create(t, sv.mg, CreateRequest{}), logText(3*testChunk)
@@ -257,7 +257,7 @@ func TestASnapshotThatCannotBeTakenNowIsTakenLater(t *testing.T) {
 
 // The store deletes a session before the session knows. A snapshot between these fails. That is
 // normal: nothing is reported or counted.
-func TestADeletionDuringASnapshotIsNoError(t *testing.T) {
+func TestDeletionDuringSnapshotIsNoError(t *testing.T) {
 	for _, call := range []string{"WriteSnapshot", "Snapshots"} {
 		told := &recorded{}
 		sv, store := faulty(t, Options{ReplayMax: 1, Observer: told})
@@ -272,7 +272,7 @@ func TestADeletionDuringASnapshotIsNoError(t *testing.T) {
 }
 
 // A snapshot that cannot be dropped stays, and is dropped with a later one.
-func TestASnapshotThatCannotBeDroppedNowIsDroppedLater(t *testing.T) {
+func TestUndroppedSnapshotIsDroppedLater(t *testing.T) {
 	for _, err := range []error{storage.ErrUnavailable, storage.ErrUnknown} {
 		sv, store := faulty(t, Options{ReplayMax: 1, ForkSnapshots: 1})
 		id, text := create(t, sv.mg, CreateRequest{}), logText(8*testChunk)
@@ -382,7 +382,7 @@ func takeOver(t *testing.T, sv *server, id, text string) storage.Session {
 }
 
 // Completions and exports write nothing, so the store would not refuse them: they check the claim.
-func TestACompletionGoesOnFromWhatAnotherHasWritten(t *testing.T) {
+func TestCompletionContinuesTextOfAnotherServer(t *testing.T) {
 	sv, _ := faulty(t, Options{ReplayMax: time.Hour})
 	id, text := create(t, sv.mg, CreateRequest{}), logText(3*testChunk)
 	score(t, sv.mg, id, text[:2*testChunk])
@@ -405,7 +405,7 @@ func TestACompletionGoesOnFromWhatAnotherHasWritten(t *testing.T) {
 	require.Equal(t, text+"and more", logged(t, sv.mg, info.ID))
 }
 
-func TestACompletionUnderWayEndsWhenTheSessionIsClaimedByAnother(t *testing.T) {
+func TestClaimByAnotherEndsRunningCompletion(t *testing.T) {
 	sv, _ := faulty(t, Options{ReplayMax: time.Hour})
 	id := create(t, sv.mg, CreateRequest{})
 	score(t, sv.mg, id, logText(testChunk))
@@ -424,7 +424,7 @@ func TestACompletionUnderWayEndsWhenTheSessionIsClaimedByAnother(t *testing.T) {
 
 // A caller's deletion deletes the session, whichever server has it. A session that expired here but
 // belongs to another server by now stays, and so does one that another server is making.
-func TestADeletionIsFencedUnlessItIsAskedFor(t *testing.T) {
+func TestOnlyRequestedDeletionIsUnfenced(t *testing.T) {
 	sv, _ := faulty(t, Options{})
 	asked := create(t, sv.mg, CreateRequest{})
 	expired, moved := create(t, sv.mg, CreateRequest{TTL: time.Minute}),
@@ -461,7 +461,7 @@ func (r *racingStore) Delete(ctx context.Context, id string, epoch uint64) error
 	return r.Store.Delete(ctx, id, epoch)
 }
 
-func TestAStartLeavesAloneWhatAnotherHasClaimedSince(t *testing.T) {
+func TestStartLeavesClaimsOfOthersAlone(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
 	id := create(t, sv.mg, CreateRequest{})
@@ -479,7 +479,7 @@ func TestAStartLeavesAloneWhatAnotherHasClaimedSince(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotFound)
 }
 
-func TestASessionThatAnotherHasDeletedVanishes(t *testing.T) {
+func TestSessionDeletedByAnotherVanishes(t *testing.T) {
 	for name, use := range map[string]func(sv *server, id string) error{
 		"score": func(sv *server, id string) error { _, err := feed(sv, id, "x", 3); return err },
 		"complete": func(sv *server, id string) error {
@@ -507,7 +507,7 @@ func TestASessionThatAnotherHasDeletedVanishes(t *testing.T) {
 	}
 }
 
-func TestASessionThatComesBackFromAnotherArithmeticIsNoted(t *testing.T) {
+func TestReturnFromAnotherArithmeticIsRecorded(t *testing.T) {
 	sv, _ := faulty(t, Options{ReplayMax: time.Hour})
 	id := create(t, sv.mg, CreateRequest{})
 	score(t, sv.mg, id, "text")

@@ -189,7 +189,7 @@ func (f *feeder) settleLocked(ctx context.Context, w *stream.Worker) {
 
 // watchLinesLocked begins lines or records of the session's text if the request asks for them, and
 // none or other ones were made before. It writes their offset to the head before more text follows,
-// so that a recovery begins them at the same place. The head also says whether text may be learnt
+// so that a recovery begins them at the same place. The head also says whether text may be learned
 // by lines. The disk works without the worker.
 //
 // If there is no free memory, the session is dropped and ready is false: a session that waits for
@@ -307,7 +307,7 @@ func (f *feeder) foresee(
 	return phaseSince(ctx, f.engine.observer, PhaseBackward, begun).Sub(begun)
 }
 
-// score scores a text that is learnt as the request asks. When it learns by lines, it skips lines
+// score scores a text that is learned as the request asks. When it learns by lines, it skips lines
 // above the threshold of surprise and lines that are too long.
 func (f *feeder) score(w *stream.Worker, text []byte) stream.Scores {
 	switch {
@@ -319,7 +319,7 @@ func (f *feeder) score(w *stream.Worker, text []byte) stream.Scores {
 	return w.Score(f.s.stream, text)
 }
 
-// skips reports whether a line is fed but not learnt.
+// skips reports whether a line is fed but not learned.
 func (f *feeder) skips(l *lines.Line) bool {
 	return l.Warm() && l.P <= f.options.Threshold || l.Bytes > stream.HeldMax
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
-func TestATextMayEndWhereItRepeatsTheSuffix(t *testing.T) {
+func TestTextMayEndWhereItRepeatsSuffix(t *testing.T) {
 	for _, c := range []struct {
 		text, suffix string
 		ends         []int
@@ -37,7 +37,7 @@ const rounding = 1e-3
 
 // The answer is the sampled text that costs least together with the suffix. It is the same for the
 // same seed, whatever was asked before.
-func TestTheTextBeforeASuffixCostsLeastWithIt(t *testing.T) {
+func TestTextBeforeSuffixCostsLeastWithIt(t *testing.T) {
 	m := testModel(t)
 	w := stream.NewWorker(m, 1)
 	defer w.Close()

@@ -31,7 +31,7 @@ func requireListed(t *testing.T, mg *Manager, id, says string) {
 	}
 }
 
-func TestAnImportOfNumbersThatAreNotFiniteIsRefused(t *testing.T) {
+func TestImportOfNonFiniteNumbersIsRefused(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{Settings: Settings{"baseline": true}})
 	score(t, mg, id, logText(2*testChunk+3))

@@ -47,7 +47,7 @@ func caughtUp(t fatal, mg *Manager, id string) Comparison {
 
 // A shadow has the same state as a session that was fed the same text by requests. That holds
 // however the text arrives, and whatever happens to the server.
-func TestAShadowIsASessionThatWasFedTheSameText(t *testing.T) {
+func TestShadowEqualsSessionFedSameText(t *testing.T) {
 	words := wordModel(t)
 	other := otherModel(t)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -91,7 +91,7 @@ func TestAShadowIsASessionThatWasFedTheSameText(t *testing.T) {
 
 // A shadow with the settings of its session has the same lines and learns the same ones. So it has
 // the same state.
-func TestAShadowLearnsWhatItsSessionLearns(t *testing.T) {
+func TestShadowLearnsWhatItsSessionLearns(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
 	r := CreateRequest{Seed: ptr(uint64(5))}
@@ -120,7 +120,7 @@ func TestAShadowLearnsWhatItsSessionLearns(t *testing.T) {
 	caughtUp(t, sv.mg, cache)
 }
 
-func TestAShadowIsFedByItsSessionAlone(t *testing.T) {
+func TestShadowIsFedByItsSessionAlone(t *testing.T) {
 	mg := newManager(t, Options{})
 	of := create(t, mg, CreateRequest{})
 	id := shadow(t, mg, of, CreateRequest{})
@@ -147,7 +147,7 @@ func TestAShadowIsFedByItsSessionAlone(t *testing.T) {
 }
 
 // The server's feeding of a shadow has the lowest priority; a request to the shadow does not.
-func TestARequestToAShadowIsNotBehindOthers(t *testing.T) {
+func TestRequestToShadowIsNotBehindOthers(t *testing.T) {
 	mg := newManager(t, Options{})
 	of := create(t, mg, CreateRequest{})
 	id := shadow(t, mg, of, CreateRequest{})
@@ -199,7 +199,7 @@ func TestWhatCanBeFollowed(t *testing.T) {
 }
 
 // An admin's shadow of another owner's session belongs to the admin.
-func TestAShadowIsSeenByItsOwner(t *testing.T) {
+func TestShadowIsSeenByItsOwner(t *testing.T) {
 	mg := newManager(t, Options{})
 	alice, admin := Caller{Key: "alice"}, Caller{Key: "boss", Admin: true, MaxSessions: 1}
 	info, err := mg.Create(background, alice, CreateRequest{})
@@ -222,7 +222,7 @@ func TestAShadowIsSeenByItsOwner(t *testing.T) {
 
 // A shadow that cannot be fed is retried now and then, however much text its session gets. It
 // continues when it can be fed.
-func TestAShadowThatCannotBeFedIsTriedAgainNowAndThen(t *testing.T) {
+func TestFeedingShadowIsRetried(t *testing.T) {
 	told := &recorded{}
 	sv := newServer(t, t.TempDir(), Options{Observer: told})
 	defer func() { sv.stop() }()
@@ -257,7 +257,7 @@ func TestAShadowThatCannotBeFedIsTriedAgainNowAndThen(t *testing.T) {
 	require.Eventually(t, func() bool { return link().Behind == 0 }, time.Minute, time.Millisecond)
 }
 
-func TestAShadowEndsWithItsSession(t *testing.T) {
+func TestShadowEndsWithItsSession(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
 	text := logText(100 * testChunk)
@@ -291,7 +291,7 @@ func TestAShadowEndsWithItsSession(t *testing.T) {
 	require.Empty(t, get(t, sv.mg, of).Shadows, "the session stays")
 }
 
-func TestAShadowThatIsDetachedIsASessionOfItsOwn(t *testing.T) {
+func TestDetachedShadowIsOrdinarySession(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
 	of := create(t, sv.mg, CreateRequest{})
@@ -338,7 +338,7 @@ func TestWhatIsMadeOfAShadowIsNone(t *testing.T) {
 }
 
 // Text that a shadow has not read is kept, also if the session keeps only the tail of its text.
-func TestATailIsKeptUntilTheShadowHasReadIt(t *testing.T) {
+func TestTailIsKeptUntilShadowHasReadIt(t *testing.T) {
 	for _, durable := range []bool{true, false} {
 		o := Options{ReplayMax: time.Nanosecond} // a snapshot after every chunk
 		sv := &server{t: t, dir: t.TempDir(), options: o}
@@ -367,7 +367,7 @@ func TestATailIsKeptUntilTheShadowHasReadIt(t *testing.T) {
 	}
 }
 
-func TestASessionRunsOnTheModelThatItAsksFor(t *testing.T) {
+func TestSessionRunsOnRequestedModel(t *testing.T) {
 	small, other := testModel(t), otherModel(t)
 	_, err := NewManager(small, Options{Others: sources(t, other, small)})
 	require.ErrorContains(t, err, "there twice")

@@ -20,7 +20,7 @@ import (
 
 // A fork at any offset equals a session that was fed the text up to there, whatever snapshots
 // exist, and its origin is unchanged.
-func TestAForkIsTheSessionOfItsText(t *testing.T) {
+func TestForkIsSessionOfItsText(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		sv := newServer(rt, tempDir(t, rt), Options{
 			ReplayMax:     rapid.SampledFrom([]time.Duration{1, time.Hour}).Draw(rt, "replay"),
@@ -84,7 +84,7 @@ func TestAForkIsTheSessionOfItsText(t *testing.T) {
 	})
 }
 
-func TestAForkThatCannotBeMadeLeavesNothing(t *testing.T) {
+func TestFailedForkLeavesNothing(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: 1})
 	defer func() { sv.stop() }()
 	id := create(t, sv.mg, CreateRequest{History: HistoryTail})
@@ -119,7 +119,7 @@ func export(t fatal, mg *Manager, id string) []byte {
 	return b.Bytes()
 }
 
-func TestAnImportIsTheSessionThatWasExported(t *testing.T) {
+func TestImportEqualsExportedSession(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		sv := newServer(rt, tempDir(t, rt),
 			Options{ReplayMax: time.Duration(rapid.SampledFrom([]int64{1,
@@ -236,7 +236,7 @@ func refused(
 	}
 }
 
-func TestAnExportThatIsNotWholeIsRefused(t *testing.T) {
+func TestIncompleteExportIsRefused(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{Settings: Settings{"baseline": true}})
 	score(t, mg, id, logText(40))
@@ -298,7 +298,7 @@ func TestAnExportThatIsNotWholeIsRefused(t *testing.T) {
 func memberName(id, name string) string { return "sessions/" + id + "/" + name }
 
 // An export is a data folder: a server can continue with the unpacked tar file.
-func TestAnExportIsADataFolder(t *testing.T) {
+func TestExportIsDataFolder(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})
 	score(t, mg, id, logText(100))

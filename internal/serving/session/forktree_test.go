@@ -100,7 +100,7 @@ func TestForksOfForksGoTheirOwnWays(t *testing.T) {
 }
 
 // A fork uses disk space only for its new text, and outlives its origin.
-func TestAForkTakesNoDiskForWhatItShares(t *testing.T) {
+func TestForkTakesNoDiskForWhatItShares(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}

@@ -36,7 +36,7 @@ type head struct {
 	LinesFrom *int64 `json:"lines_from,omitempty"`
 	// Records say how lines form records; nil: there are no records.
 	Records *recordRule `json:"records,omitempty"`
-	// ByLine says that some of the text may be learnt by lines.
+	// ByLine says that some of the text may be learned by lines.
 	ByLine bool `json:"by_line,omitempty"`
 	// TroubleWords is the word list that also rates lines; "": none.
 	TroubleWords string `json:"trouble_words,omitempty"`

@@ -22,7 +22,7 @@ func testHead(t testing.TB) head {
 		Records:      &recordRule{8, "^a"}, ByLine: true}
 }
 
-func TestAHeadIsReadAsItWasWritten(t *testing.T) {
+func TestHeadIsReadAsItWasWritten(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		want := testHead(t)
 		want.Owner = rapid.String().Draw(rt, "owner")
@@ -37,7 +37,7 @@ func TestAHeadIsReadAsItWasWritten(t *testing.T) {
 	})
 }
 
-func TestAHeadThatIsNotAsWrittenIsRefused(t *testing.T) {
+func TestChangedHeadIsRefused(t *testing.T) {
 	h := testHead(t)
 	text := string(h.encode())
 	for _, c := range []struct{ from, to, want string }{

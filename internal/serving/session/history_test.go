@@ -93,7 +93,7 @@ func checkPast(t *rapid.T, mg *Manager) {
 }
 
 // A fork at an old offset within a piece has no totals for its last text until it is used.
-func TestThePastOfAForkThatWasCutOutOfAPiece(t *testing.T) {
+func TestPastOfForkCutWithinPiece(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	defer func() { sv.stop() }()
 	id := create(t, sv.mg, CreateRequest{})
@@ -122,7 +122,7 @@ func TestThePastOfAForkThatWasCutOutOfAPiece(t *testing.T) {
 }
 
 // A session that keeps only the tail of its text reports where that begins.
-func TestAPastThatWasTrimmedIsToldSo(t *testing.T) {
+func TestTrimmedPastIsReported(t *testing.T) {
 	store, err := folder.Open(t.TempDir(), folder.Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, store.Close()) }()
@@ -150,7 +150,7 @@ func TestAPastThatWasTrimmedIsToldSo(t *testing.T) {
 
 // Scores that are not kept can be computed again: a fork at an offset that scores the text from
 // there reports the same bits.
-func TestAForkTellsThePastAgain(t *testing.T) {
+func TestForkRepeatsPast(t *testing.T) {
 	mg := newManager(t, Options{})
 	id, text := create(t, mg, CreateRequest{Settings: Settings{"baseline": true}}),
 		logText(5*testChunk+3)
@@ -180,9 +180,9 @@ func TestAForkTellsThePastAgain(t *testing.T) {
 	require.Equal(t, updates[2:], updatesAgain)
 }
 
-// The static model continues as if nothing had been learnt: the cost of its text equals the
+// The static model continues as if nothing had been learned: the cost of its text equals the
 // baseline's.
-func TestACompletionFromTheStaticModel(t *testing.T) {
+func TestCompletionFromStaticModel(t *testing.T) {
 	mg := newManager(t, Options{})
 	for _, method := range []string{MethodSparseMeta, MethodDynamicRMS, MethodCache} {
 		id := create(t, mg, CreateRequest{Settings: Settings{"method": method, "baseline": true}})

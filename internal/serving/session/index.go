@@ -238,7 +238,7 @@ func (ix *index) fresh(
 
 // blank returns a session without text, in no store and no registry. A request that names no
 // session continues it. Its method is static, which learns nothing. Every method with fast weights
-// scores the same before it has learnt.
+// scores the same before it has learned.
 func (ix *index) blank(who Caller, m *servedModel) (*session, error) {
 	return ix.fresh(who, "", m, stream.DefaultsFor(m.Model, stream.Static), CreateRequest{})
 }

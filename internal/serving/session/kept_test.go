@@ -39,7 +39,7 @@ func stateAt(t *testing.T, sv *server, text string) string {
 
 // A fork starts at the nearest snapshot, and has the bits of a replay from the start. It may be at
 // a snapshot, within a record, before the first or after the last snapshot, or a fork of a fork.
-func TestAForkFarBackBeginsAtTheNearestKeptSnapshot(t *testing.T) {
+func TestForkFarBackBeginsAtNearestKeptSnapshot(t *testing.T) {
 	sv, id, text := spread(t, 40, 4)
 	kept := keptOffsets(t, sv, id)
 	require.Len(t, kept, 4+recoverySnapshots)
@@ -58,7 +58,7 @@ func TestAForkFarBackBeginsAtTheNearestKeptSnapshot(t *testing.T) {
 }
 
 // A score that may not wait for any computing succeeds on a fork at a kept snapshot.
-func TestAForkAtAKeptSnapshotComputesNothing(t *testing.T) {
+func TestForkAtKeptSnapshotComputesNothing(t *testing.T) {
 	sv, id, text := spread(t, 40, 4)
 	kept := keptOffsets(t, sv, id)
 	for _, at := range kept {
@@ -72,7 +72,7 @@ func TestAForkAtAKeptSnapshotComputesNothing(t *testing.T) {
 }
 
 // If a snapshot is damaged, forks and the session use the one before it.
-func TestAForkGoesOnFromTheSnapshotBeforeADamagedOne(t *testing.T) {
+func TestForkUsesSnapshotBeforeDamagedOne(t *testing.T) {
 	sv, id, text := spread(t, 40, 4)
 	kept := keptOffsets(t, sv, id)
 	sv.stop()
@@ -145,7 +145,7 @@ func TestSnapshotsForForksAreNotTakenForNothing(t *testing.T) {
 
 // A request that limits its wait for a fork's state gets the progress when that time is over. A
 // request that waits long enough gets the state, whatever it asks for.
-func TestARequestWaitsForTheStateOfAForkAsLongAsItSays(t *testing.T) {
+func TestRequestWaitsForForkAsLongAsItSays(t *testing.T) {
 	text := logText(30*testChunk + 5)
 	at := int64(20*testChunk + 3)
 	scoring := func(o ScoreOptions) func(*Manager, string, time.Duration) error {

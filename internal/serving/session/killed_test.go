@@ -86,7 +86,7 @@ func (k *killedStore) Delete(ctx context.Context, id string, epoch uint64) error
 
 // The next start removes a half-made fork or import. That also holds for a session with a tail: its
 // log begins above 0 before it has a record.
-func TestWhatAKillLeavesOfASessionInTheMakingIsGoneAfterTheNextStart(t *testing.T) {
+func TestRestartRemovesHalfMadeSessions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
@@ -140,7 +140,7 @@ func TestWhatAKillLeavesOfASessionInTheMakingIsGoneAfterTheNextStart(t *testing.
 
 // A kill between the writing of a snapshot and the dropping of an older one leaves one too many,
 // which is dropped with the next.
-func TestAKillWhileSnapshotsAreSpreadLeavesTheSession(t *testing.T) {
+func TestKillWhileSnapshotsAreSpreadLeavesSession(t *testing.T) {
 	text := logText(12*testChunk + 2)
 	for killed, done := 0, false; !done; killed++ {
 		k := &killedStore{left: 1 << 30}

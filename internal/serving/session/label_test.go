@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAPatchIsAMergeAndDurable(t *testing.T) {
+func TestPatchIsMergeAndDurable(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
 	id := create(t, sv.mg, CreateRequest{Labels: map[string]string{"a": "1", "b": "2"},
@@ -43,7 +43,7 @@ func TestAPatchIsAMergeAndDurable(t *testing.T) {
 	require.Empty(t, sv.told())
 }
 
-func TestAPatchThatCannotBeChangesNothing(t *testing.T) {
+func TestImpossiblePatchChangesNothing(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{Labels: map[string]string{"a": "1"}})
 	many := map[string]*string{}
@@ -66,7 +66,7 @@ func TestAPatchThatCannotBeChangesNothing(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestAPatchedTTLIsInForce(t *testing.T) {
+func TestPatchedTTLIsInForce(t *testing.T) {
 	mg := newManager(t, Options{})
 	now := time.Now()
 	mg.engine.clock.read = func() time.Time { return now }
@@ -82,7 +82,7 @@ func TestAPatchedTTLIsInForce(t *testing.T) {
 }
 
 // Another server that shares the store may have patched the session.
-func TestAPatchBuildsOnWhatTheStoreHas(t *testing.T) {
+func TestPatchBuildsOnWhatStoreHas(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
 	id := create(t, sv.mg, CreateRequest{Labels: map[string]string{"a": "1"}})
@@ -98,7 +98,7 @@ func TestAPatchBuildsOnWhatTheStoreHas(t *testing.T) {
 	require.Equal(t, map[string]string{"a": "1", "b": "2", "c": "3"}, info.Labels)
 }
 
-func TestAListingByLabelHasAllThatHaveItOnce(t *testing.T) {
+func TestListingByLabelHasEachSessionOnce(t *testing.T) {
 	mg := newManager(t, Options{})
 	var want []string
 	for i := range 3 * lookedAtOnce {

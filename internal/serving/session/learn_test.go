@@ -61,7 +61,7 @@ func undisturbed(t testing.TB, r CreateRequest, text string) string {
 
 // A request for lines waits for a cold session as a request for text does. It is refused if the
 // queue is full, and gets a RecoveringError if the recovery takes long.
-func TestARequestForLinesWaitsAsOneForTextDoes(t *testing.T) {
+func TestRequestForLinesWaitsLikeOneForText(t *testing.T) {
 	sv, id := coldServer(t, logText(9*testChunk), Options{ReplayMax: time.Hour, MaxQueue: 2})
 	defer func() { sv.stop() }()
 	refused := func() {
@@ -125,7 +125,7 @@ func TestLinesWaitForMemory(t *testing.T) {
 }
 
 // Without text no lines begin.
-func TestAnEmptyTextBeginsNoLines(t *testing.T) {
+func TestEmptyTextBeginsNoLines(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	id := create(t, mg, CreateRequest{})
 	_, err := feedLines(mg, id, "", unflagged)
@@ -159,9 +159,9 @@ func TestLinesThatCannotBeginTakeNothing(t *testing.T) {
 	}
 }
 
-// Its length and its strangeness decide whether a line is learnt, also where its first part came
+// Its length and its strangeness decide whether a line is learned, also where its first part came
 // with learn=true. The log has what was reported.
-func TestTooLongALineIsAmongThoseThatAreNotLearnt(t *testing.T) {
+func TestOverlongLineIsAmongUnlearnedOnes(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	defer func() { sv.stop() }()
 	id := create(t, sv.mg, CreateRequest{Settings: Settings{"chunk": 1024, "method": MethodStatic}})
@@ -218,7 +218,7 @@ func TestLinesSurviveAKillBeforeAnyWrite(t *testing.T) {
 
 // A fork has its origin's state at the offset, wherever in lines, chunks and records that is, also
 // where records are longer than chunks.
-func TestAForkOfLinesAtEveryKindOfOffset(t *testing.T) {
+func TestForkOfLinesAtEveryKindOfOffset(t *testing.T) {
 	text := strangeText()
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	defer func() { sv.stop() }()
@@ -252,7 +252,7 @@ func TestAForkOfLinesAtEveryKindOfOffset(t *testing.T) {
 	require.Empty(t, sv.told())
 }
 
-// inOneRecord joins an exported log, which is learnt by lines, into one record.
+// inOneRecord joins an exported log, which is learned by lines, into one record.
 func inOneRecord(x *changeable) {
 	one := *x.last()
 	one.Text, one.Skipped = nil, nil
@@ -292,8 +292,8 @@ func TestLabelsChangeWhileLinesAreFed(t *testing.T) {
 	require.True(t, byLine)
 }
 
-// The text of a line may come with learning by lines, without it, and after a restart: it is learnt
-// as the log says.
+// Parts of a line may come with learning by lines, without it, and after a restart. The line is
+// learned as the log says.
 func TestLearningChangesInTheMidstOfALine(t *testing.T) {
 	r := CreateRequest{Settings: Settings{"method": MethodDynamicSGD}}
 	pieces := []struct {
@@ -357,7 +357,7 @@ func TestReadersBesideAFeeder(t *testing.T) {
 
 // A request that only reads a text ends between two chunks when it is canceled, as by a revoked
 // key. It also ends when its session is deleted. A feeder then continues at once.
-func TestAReaderEndsWithItsRequestAndWithItsSession(t *testing.T) {
+func TestReaderEndsWithItsRequestAndWithItsSession(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	id := create(t, mg, CreateRequest{})
 	read := func(stop func(), ctx context.Context) error {
@@ -379,9 +379,9 @@ func TestAReaderEndsWithItsRequestAndWithItsSession(t *testing.T) {
 	require.Zero(t, mg.engine.budget.Used())
 }
 
-// The kept tail of a text learnt by lines is enough to continue. That holds also after a
+// The kept tail of a text learned by lines is enough to continue. That holds also after a
 // compaction, and in a folder restored from a backup.
-func TestTheTailOfATextOfLinesSurvivesCompactionAndBackup(t *testing.T) {
+func TestTailOfLinesSurvivesCompactionAndBackup(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
@@ -422,9 +422,9 @@ func TestTheTailOfATextOfLinesSurvivesCompactionAndBackup(t *testing.T) {
 	}
 }
 
-// The numbers of lines that are not learnt are charged as text is: on the disk to the key's limit,
+// The numbers of lines that are not learned are charged as text is: on the disk to the key's limit,
 // in a store in memory to the memory. That memory is released later.
-func TestWhatIsNotLearntIsCharged(t *testing.T) {
+func TestUnlearnedTextIsCharged(t *testing.T) {
 	all := ScoreOptions{Lines: true, Learn: LearnUnflagged, Threshold: 1}
 	text := strings.Repeat("\n", 20_000)
 	like := CreateRequest{Settings: Settings{"method": MethodStatic, "chunk": 1000}}

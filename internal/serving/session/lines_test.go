@@ -163,7 +163,7 @@ func TestWordsOfTroubleAreThoseOfTheFirstLines(t *testing.T) {
 }
 
 // A fork has the lines of its text: those of its origin, if they had begun.
-func TestAForkHasTheLinesOfItsText(t *testing.T) {
+func TestForkHasLinesOfItsText(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
 	id := create(t, sv.mg, CreateRequest{})
@@ -198,7 +198,7 @@ func TestLinesChangeNoScore(t *testing.T) {
 	require.Equal(t, get(t, mg, b).Tally, get(t, mg, a).Tally)
 }
 
-func TestLinesOfATextThatIsReadAreThoseOfALearntOneUpToTheUpdate(t *testing.T) {
+func TestLinesOfReadAndLearnedTextAreEqualUpToUpdate(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	id := create(t, mg, CreateRequest{Settings: Settings{"chunk": 64, "baseline": true}})
 	watch(t, mg, id, ScoreOptions{}, whole(0, 1))
@@ -215,7 +215,7 @@ func TestLinesOfATextThatIsReadAreThoseOfALearntOneUpToTheUpdate(t *testing.T) {
 
 // A session that learns by lines is a function of its text and of the lines that it did not learn.
 // Whatever happens to it, it is bit-identical to one without interruption.
-func TestWhatIsNotLearntIsPartOfTheLog(t *testing.T) {
+func TestUnlearnedTextIsPartOfLog(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		sv := newServer(rt, tempDir(t, rt), Options{ReplayMax: time.Hour, Threads: 2})
 		defer func() { sv.stop() }()

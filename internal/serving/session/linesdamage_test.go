@@ -12,7 +12,7 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-func TestAnImportOfLinesThatDoesNotFitIsRefused(t *testing.T) {
+func TestMisfitImportOfLinesIsRefused(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{Settings: Settings{"method": MethodDynamicSGD}})
 	score(t, mg, id, "abc")
@@ -66,9 +66,9 @@ func TestAnImportOfLinesThatDoesNotFitIsRefused(t *testing.T) {
 	require.Len(t, page, 1)
 }
 
-// The export of a damaged session of lines has the readable text and what was learnt of it, and can
-// be continued.
-func TestATouchedSessionOfLinesIsExportedAsFarAsItGoes(t *testing.T) {
+// The export of a damaged session of lines has the readable text and says which lines were learned.
+// The session can be continued.
+func TestTouchedSessionOfLinesIsExportedAsFarAsItGoes(t *testing.T) {
 	text := strangeText()
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	defer func() { sv.stop() }()
@@ -95,7 +95,7 @@ func TestATouchedSessionOfLinesIsExportedAsFarAsItGoes(t *testing.T) {
 }
 
 // A check of the folder reports lines that differ from the head.
-func TestACheckFindsLinesThatTheHeadDoesNotKnow(t *testing.T) {
+func TestCheckFindsLinesThatHeadDoesNotKnow(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	defer func() { sv.stop() }()
 	id := create(t, sv.mg, CreateRequest{})

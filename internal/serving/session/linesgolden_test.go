@@ -38,7 +38,7 @@ func goldenText() string {
 }
 
 // The lines of a session that learns by lines are bit-identical to the golden file: their costs,
-// their strangeness, which are learnt, and the state at the end. Each arithmetic has its own file.
+// their strangeness, which are learned, and the state at the end. Each arithmetic has its own file.
 // `go test -run Golden -update`, also with `-tags noasm`, writes the file again for an intended
 // change. Existing sessions then do not continue to the same bits.
 func TestGoldenLinesUnderOneAndManyThreads(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-func TestAReplayedLogArrivesAtTheSameState(t *testing.T) {
+func TestReplayedLogArrivesAtSameState(t *testing.T) {
 	mg := newManager(t, Options{})
 	rapid.Check(t, func(t *rapid.T) {
 		r := drawRequest(t)

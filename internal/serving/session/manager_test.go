@@ -124,7 +124,7 @@ func TestEverySettingInForceIsReported(t *testing.T) {
 	require.NotEqual(t, x.Seed, y.Seed, "drawn at random")
 }
 
-func TestTheModelIsDescribed(t *testing.T) {
+func TestModelIsDescribed(t *testing.T) {
 	mg := newManager(t, Options{})
 	about := mg.Model()
 	require.Equal(t, testModel(t).ID(), about.ID)
@@ -217,7 +217,7 @@ func TestDeletingASessionEndsItsFeederAfterItsChunk(t *testing.T) {
 	require.Zero(t, mg.index.budget.Used())
 }
 
-func TestASecondFeederIsRefusedAtOnce(t *testing.T) {
+func TestSecondFeederIsRefusedAtOnce(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})
 	body, client := io.Pipe()
@@ -238,7 +238,7 @@ func TestASecondFeederIsRefusedAtOnce(t *testing.T) {
 	score(t, mg, id, "now it can be fed")
 }
 
-func TestTheNumberOfSessionsIsBounded(t *testing.T) {
+func TestNumberOfSessionsIsBounded(t *testing.T) {
 	mg := newManager(t, Options{MaxSessions: 2})
 	a := create(t, mg, CreateRequest{})
 	create(t, mg, CreateRequest{})
@@ -248,7 +248,7 @@ func TestTheNumberOfSessionsIsBounded(t *testing.T) {
 	create(t, mg, CreateRequest{})
 }
 
-func TestTheMemoryOfAllSessionsIsBounded(t *testing.T) {
+func TestMemoryOfAllSessionsIsBounded(t *testing.T) {
 	probe := newManager(t, Options{})
 	one := get(t, probe, create(t, probe, CreateRequest{})).MemoryBytes
 	most := 2*one + 6*(testChunk+recordBytes) + 1
@@ -268,7 +268,7 @@ func TestTheMemoryOfAllSessionsIsBounded(t *testing.T) {
 	require.LessOrEqual(t, mg.index.budget.Used(), most)
 }
 
-func TestTheTextOfASessionIsBoundedToTheByte(t *testing.T) {
+func TestTextOfSessionHasExactLimit(t *testing.T) {
 	mg := newManager(t, Options{MaxSessionBytes: 50})
 	for _, body := range []io.Reader{strings.NewReader(logText(60)), bytewiseBody(logText(60))} {
 		id := create(t, mg, CreateRequest{})
@@ -322,7 +322,7 @@ func TestSessionsExpireWhenTheyAreNotUsed(t *testing.T) {
 	require.Equal(t, page[0].MemoryBytes+page[1].MemoryBytes, mg.index.budget.Used())
 }
 
-func TestASessionInUseDoesNotExpire(t *testing.T) {
+func TestSessionInUseDoesNotExpire(t *testing.T) {
 	mg := newManager(t, Options{})
 	clock := make(chan time.Duration, 1)
 	start := time.Now()

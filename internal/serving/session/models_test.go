@@ -60,7 +60,7 @@ func requireSame(t fatal, mg *Manager, id string, m *model.Model, text string) {
 }
 
 // Many first requests at once load the weights of a model once.
-func TestAModelIsLoadedOnceWhenItIsFirstNeeded(t *testing.T) {
+func TestModelIsLoadedOnceWhenItIsFirstNeeded(t *testing.T) {
 	other := otherModel(t)
 	var loads atomic.Int32
 	from, _, err := model.NewSource(func() (*model.Model, error) {
@@ -96,7 +96,7 @@ func TestAModelIsLoadedOnceWhenItIsFirstNeeded(t *testing.T) {
 }
 
 // A model that cannot be loaded fails only the requests that need it.
-func TestAModelThatCannotBeLoadedLeavesTheServerServing(t *testing.T) {
+func TestUnloadableModelLeavesServerServing(t *testing.T) {
 	other, broken := otherModel(t), errors.New("the file is gone")
 	var fails atomic.Bool
 	from, _, err := model.NewSource(func() (*model.Model, error) {
@@ -133,7 +133,7 @@ func TestAModelThatCannotBeLoadedLeavesTheServerServing(t *testing.T) {
 }
 
 // If the file of a served model is replaced by another model's, it is not loaded.
-func TestAFileThatHasChangedIsNotLoaded(t *testing.T) {
+func TestChangedFileIsNotLoaded(t *testing.T) {
 	now := otherModel(t)
 	from, _, err := model.NewSource(func() (*model.Model, error) { return now, nil })
 	require.NoError(t, err)
@@ -224,7 +224,7 @@ func TestRequestsOfManyModelsDoNotWaitForEachOther(t *testing.T) {
 }
 
 // Weights are dropped in order of use: states that were used earlier are dropped first.
-func TestAModelThatNoStateNeedsStaysUntilItsMemoryIsWanted(t *testing.T) {
+func TestUnusedModelStaysUntilMemoryIsNeeded(t *testing.T) {
 	other := otherModel(t)
 	state := roomFor(t, other, 1) - other.WeightsBytes()
 	sv := newServer(t, t.TempDir(), Options{
@@ -290,7 +290,7 @@ func TestForksExportsAndCompletionsLoadTheModelTheyNeed(t *testing.T) {
 
 // A request that is canceled while weights are loaded leaves, and the loaded weights serve the next
 // one.
-func TestARequestDoesNotWaitForWeightsLongerThanItMay(t *testing.T) {
+func TestRequestWaitsForWeightsOnlyAsLongAsItMay(t *testing.T) {
 	other, gate := otherModel(t), make(chan struct{})
 	var first sync.Once
 	from, _, err := model.NewSource(func() (*model.Model, error) {
@@ -316,7 +316,7 @@ func TestARequestDoesNotWaitForWeightsLongerThanItMay(t *testing.T) {
 	requireSame(t, mg, id, other, logText(40))
 }
 
-func TestAModelIsAskedForByItsIDItsNameOrItsShortName(t *testing.T) {
+func TestModelIsFoundByIDNameOrShortName(t *testing.T) {
 	m := *testModel(t)
 	m.Name = model.NamePrefix + "tiny"
 	for name, is := range map[string]bool{
@@ -330,7 +330,7 @@ func TestAModelIsAskedForByItsIDItsNameOrItsShortName(t *testing.T) {
 
 // Two versions of a model may have one name. A request with that name is refused with the IDs of
 // both.
-func TestANameThatModelsShareIsRefused(t *testing.T) {
+func TestSharedModelNameIsRefused(t *testing.T) {
 	version, other := otherModel(t), manyModels(t, 1)[0]
 	version.Name, other.Name = testModel(t).Name, "another"
 	mg := newManager(t, Options{Others: sources(t, version, other)})
@@ -349,7 +349,7 @@ func TestANameThatModelsShareIsRefused(t *testing.T) {
 }
 
 // In a store in memory a session has its state from the beginning, and is not made without it.
-func TestASessionInMemoryIsNotMadeWithoutItsModel(t *testing.T) {
+func TestSessionInMemoryIsNotMadeWithoutItsModel(t *testing.T) {
 	other, broken := otherModel(t), errors.New("the file is gone")
 	var fails atomic.Bool
 	from, _, err := model.NewSource(func() (*model.Model, error) {

@@ -35,7 +35,7 @@ func asItIs(s storage.Store) storage.Store { return s }
 
 // A copied session continues in the other store to the same bits. Half-made sessions are made
 // again, existing ones stay, and differences are reported.
-func TestMovedSessionsGoOnToTheSameBits(t *testing.T) {
+func TestMovedSessionsContinueToSameBits(t *testing.T) {
 	here, there := t.TempDir(), t.TempDir()
 	sv := newServer(t, here, Options{})
 	named := putNamed(t, sv.mg, "news")

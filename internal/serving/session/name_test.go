@@ -40,7 +40,7 @@ func TestWhatANameMayBe(t *testing.T) {
 	}
 }
 
-func TestANameIsMadeOnceAndFoundEverywhere(t *testing.T) {
+func TestNameIsMadeOnceAndFoundEverywhere(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
 	id, made := put(t, sv.mg, Caller{}, "web", CreateRequest{})
@@ -66,7 +66,7 @@ func TestANameIsMadeOnceAndFoundEverywhere(t *testing.T) {
 	require.NotEqual(t, id, other)
 }
 
-func TestANameBelongsToItsOwner(t *testing.T) {
+func TestNameBelongsToItsOwner(t *testing.T) {
 	mg := newManager(t, Options{})
 	a, b, admin := Caller{Key: "a"}, Caller{Key: "b"}, Caller{Key: "c", Admin: true}
 	ofA, _ := put(t, mg, a, "web", CreateRequest{})
@@ -112,7 +112,7 @@ func TestOfPutsAtTheSameTimeOneMakesTheSession(t *testing.T) {
 	require.Len(t, page, names)
 }
 
-func TestAPutThatFailsFreesTheName(t *testing.T) {
+func TestFailedPutFreesName(t *testing.T) {
 	mg := newManager(t, Options{MaxSessions: 1})
 	create(t, mg, CreateRequest{})
 	_, _, err := mg.Put(background, Caller{}, "web", CreateRequest{})
@@ -129,7 +129,7 @@ func TestAPutThatFailsFreesTheName(t *testing.T) {
 	}
 }
 
-func TestAPutThatAsksForAnotherSessionSaysWhatDiffers(t *testing.T) {
+func TestPutOfAnotherSessionSaysWhatDiffers(t *testing.T) {
 	mg := newManager(t, Options{})
 	r := CreateRequest{
 		Settings: Settings{"chunk": 7, "beta1": float32(.1)}, Seed: ptr(uint64(3)), TTL: time.Hour,
@@ -159,7 +159,7 @@ func TestAPutThatAsksForAnotherSessionSaysWhatDiffers(t *testing.T) {
 	}}, *differ)
 }
 
-func TestANameIsFreeAgainWhenItsSessionExpires(t *testing.T) {
+func TestNameIsFreeAgainWhenItsSessionExpires(t *testing.T) {
 	mg := newManager(t, Options{})
 	now := time.Now()
 	mg.engine.clock.read = func() time.Time { return now }
@@ -202,7 +202,7 @@ func rename(sv *server, who Caller, id, name string) error {
 	return err
 }
 
-func TestASessionIsFoundByTheNameThatItWasGivenLast(t *testing.T) {
+func TestSessionIsFoundByItsLastName(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
 	id, _ := put(t, sv.mg, Caller{}, "web", CreateRequest{Seed: ptr(uint64(3))})
@@ -233,7 +233,7 @@ func TestASessionIsFoundByTheNameThatItWasGivenLast(t *testing.T) {
 }
 
 // An admin names a session for its owner.
-func TestANameThatIsGivenIsTheOwners(t *testing.T) {
+func TestAdminNamesSessionForItsOwner(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
 	a, admin := Caller{Key: "a"}, Caller{Key: "c", Admin: true}
@@ -278,7 +278,7 @@ func TestOneOfManyGetsAName(t *testing.T) {
 }
 
 // A name whose writing failed is not the session's. If the outcome is unknown, the store decides.
-func TestANameThatCannotBeWritten(t *testing.T) {
+func TestUnwrittenNameIsNotTheSessions(t *testing.T) {
 	sv, store := faulty(t, Options{})
 	id, _ := put(t, sv.mg, Caller{}, "web", CreateRequest{})
 	store.fail("SetHead", storage.ErrUnavailable, false)
@@ -296,7 +296,7 @@ func TestANameThatCannotBeWritten(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotFound)
 }
 
-func TestAHeadWithoutANameKeepsItsBytes(t *testing.T) {
+func TestHeadWithoutNameKeepsItsBytes(t *testing.T) {
 	h := testHead(t)
 	require.NotContains(t, string(h.encode()), `"name":""`)
 	h.Name = "web.log"

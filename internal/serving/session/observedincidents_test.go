@@ -22,8 +22,8 @@ func (r *recorded) told(session string) map[int64]IncidentReport {
 }
 
 // An observer gets all incidents, also of text whose lines nobody asks for. It gets none of text
-// that is not learnt, and none again of text that a fork has from another session.
-func TestObserverIsToldOfIncidents(t *testing.T) {
+// that is not learned, and none again of text that a fork has from another session.
+func TestObserverGetsIncidents(t *testing.T) {
 	told := &recorded{}
 	sv := newServer(t, t.TempDir(), Options{Observer: told, ReplayMax: time.Hour})
 	defer func() { sv.stop() }()
@@ -69,7 +69,7 @@ func TestObserverIsToldOfIncidents(t *testing.T) {
 
 // After a restart, and with a verdict, an observer gets what a session remembers; when it is
 // deleted, an empty list.
-func TestObserverIsToldWhatSessionsRemember(t *testing.T) {
+func TestObserverGetsWhatSessionsRemember(t *testing.T) {
 	told := &recorded{}
 	sv := newServer(t, t.TempDir(), Options{Observer: told, ReplayMax: time.Hour})
 	defer func() { sv.stop() }()

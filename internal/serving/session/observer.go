@@ -12,7 +12,7 @@ import (
 type Observer interface {
 	// Phase reports that a phase of a request has ended. The context is the request's.
 	Phase(ctx context.Context, p Phase, began, ended time.Time)
-	// Scored reports a text that was scored, its model (ModelInfo.ID), and whether it is learnt:
+	// Scored reports a text that was scored, its model (ModelInfo.ID), and whether it is learned:
 	// LearnTrue, LearnFalse or LearnUnflagged.
 	Scored(model, learn string, t Tally)
 	// Line reports a line that has ended in a text whose caller asked for lines, and the session's

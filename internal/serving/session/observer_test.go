@@ -145,7 +145,7 @@ func (r *recorded) has(p Phase) (n int) {
 
 // An observer's reports add up to those of callers. Every phase of a full chunk is reported once,
 // in order, except that either the log or the gradient may be ready first.
-func TestAnObserverIsToldWhatCallersAreTold(t *testing.T) {
+func TestObserverGetsWhatCallersGet(t *testing.T) {
 	told := &recorded{}
 	mg := newManager(t, Options{Observer: told})
 	id := create(t, mg, CreateRequest{Settings: Settings{"baseline": true}})
@@ -183,7 +183,7 @@ func TestAnObserverIsToldWhatCallersAreTold(t *testing.T) {
 	require.Zero(t, mg.Stats().Sessions)
 }
 
-func TestAnObserverIsToldOfLinesAndOfTextThatIsNotLearnt(t *testing.T) {
+func TestObserverGetsLinesAndUnlearnedText(t *testing.T) {
 	told := &recorded{}
 	mg := newManager(t, Options{Observer: told})
 	id := create(t, mg, CreateRequest{})
@@ -210,7 +210,7 @@ func TestAnObserverIsToldOfLinesAndOfTextThatIsNotLearnt(t *testing.T) {
 // Text that a shadow copies from its session is reported once, and details that only a watcher asks
 // for are not. The observer's totals for a session and its shadow are the text that both have
 // scored since it began.
-func TestAnObserverIsToldOfBothEndsOfAShadow(t *testing.T) {
+func TestObserverGetsBothEndsOfShadow(t *testing.T) {
 	told := &recorded{}
 	sv := newServer(t, t.TempDir(), Options{Observer: told})
 	defer func() { sv.stop() }()
@@ -243,7 +243,7 @@ func TestAnObserverIsToldOfBothEndsOfAShadow(t *testing.T) {
 	require.Less(t, compared()[0].Bytes, c.Followed.Bytes, "what was before the restart is not")
 }
 
-func TestAnObserverIsToldOfALineOnce(t *testing.T) {
+func TestObserverGetsEachLineOnce(t *testing.T) {
 	told := &recorded{}
 	mg := newManager(t, Options{Observer: told})
 	of := create(t, mg, CreateRequest{})
@@ -261,7 +261,7 @@ func TestAnObserverIsToldOfALineOnce(t *testing.T) {
 	require.EqualValues(t, 2*len(text), told.scored.Bytes)
 }
 
-func TestAnObserverIsToldOfSnapshotsAndReplays(t *testing.T) {
+func TestObserverGetsSnapshotsAndReplays(t *testing.T) {
 	told := &recorded{}
 	sv := &server{t: t, dir: t.TempDir(), options: Options{Observer: told, ReplayMax: time.Hour}}
 	sv.start()

@@ -18,7 +18,7 @@ import (
 
 // A caller sees the sessions of the caller's key, an admin sees all, in every list however it is
 // paged. No method finds other sessions.
-func TestASessionExistsForItsKeyAndForAdminsOnly(t *testing.T) {
+func TestSessionExistsForItsKeyAndForAdminsOnly(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		mg, err := NewManager(testModel(t), Options{})
 		require.NoError(rt, err)
@@ -76,7 +76,7 @@ func requireNotFound(t fatal, mg *Manager, who Caller, id string) {
 	require.ErrorIs(t, err, ErrNotFound)
 }
 
-func TestAKeyHasSoManySessionsAndOthersAsManyOfTheirOwn(t *testing.T) {
+func TestSessionLimitIsPerKey(t *testing.T) {
 	mg := newManager(t, Options{})
 	now := time.Now()
 	mg.engine.clock.read = func() time.Time { return now }
@@ -101,7 +101,7 @@ func TestAKeyHasSoManySessionsAndOthersAsManyOfTheirOwn(t *testing.T) {
 	require.NoError(t, err, "the expired make room")
 }
 
-func TestAFullQueueRefusesTheNewOnly(t *testing.T) {
+func TestFullQueueRefusesOnlyNewRequests(t *testing.T) {
 	q := &queue{max: 1}
 	ran := 0
 	work := func() error { ran++; return nil }
@@ -118,7 +118,8 @@ func TestAFullQueueRefusesTheNewOnly(t *testing.T) {
 	require.Zero(t, q.length())
 }
 
-func TestRequestsBeyondTheQueueAreRefusedAndThoseThatHaveBegunAreNot(t *testing.T) {
+// Requests beyond the queue are refused; requests that have begun are not.
+func TestFullQueueRefusesRequestsNotYetBegun(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1, MaxQueue: 2})
 	ids := make([]string, 4)
 	for i := range ids {
@@ -169,7 +170,8 @@ func TestRequestsBeyondTheQueueAreRefusedAndThoseThatHaveBegunAreNot(t *testing.
 	score(t, mg, ids[3], "there is room again")
 }
 
-func TestTheFirstChunkOfARequestWaitsForNoLongTextOfItsKey(t *testing.T) {
+// The first chunk of a request does not wait for a long text of the same key.
+func TestShortRequestPassesLongText(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	long, short := create(t, mg, CreateRequest{}), create(t, mg, CreateRequest{})
 	text, more := io.Pipe()
@@ -207,7 +209,7 @@ func TestTheFirstChunkOfARequestWaitsForNoLongTextOfItsKey(t *testing.T) {
 }
 
 // A key that fills the queue does not block other keys.
-func TestAFullQueueHasAPartForEachKey(t *testing.T) {
+func TestFullQueueHasPartForEachKey(t *testing.T) {
 	q := queue{max: 6}
 	var wait func(keys []string) error // nested, so that all wait at once
 	wait = func(keys []string) error {

@@ -40,7 +40,7 @@ func oneByte(t fatal, mg *Manager, who Caller, id, prompt string) {
 
 // Texts that are written, cut and changed key by key are continued as if they were never seen
 // before.
-func TestAKnownPrefixChangesNoBit(t *testing.T) {
+func TestKnownPrefixChangesNoBit(t *testing.T) {
 	m := testModel(t)
 	w := stream.NewWorker(m, 1)
 	defer w.Close()
@@ -98,7 +98,7 @@ func TestAKnownPrefixChangesNoBit(t *testing.T) {
 
 // A prompt is read from the last end of a chunk that it shares with an earlier prompt. If that end
 // is not cached, one of the few ends before it is.
-func TestAKnownPrefixIsNotReadAgain(t *testing.T) {
+func TestKnownPrefixIsNotReadAgain(t *testing.T) {
 	mg := newManager(t, Options{})
 	long := logText(100*testChunk + 3)
 	for _, id := range []string{"", create(t, mg, CreateRequest{})} {
@@ -112,7 +112,7 @@ func TestAKnownPrefixIsNotReadAgain(t *testing.T) {
 	}
 }
 
-func TestAKnownPrefixIsItsOwnersAndItsSessions(t *testing.T) {
+func TestKnownPrefixBelongsToOwnerAndSession(t *testing.T) {
 	mg := newManager(t, Options{})
 	one, two := Caller{Key: "one"}, Caller{Key: "two"}
 	text := logText(2 * testChunk)
@@ -156,8 +156,8 @@ func TestKnownPrefixesGoFirst(t *testing.T) {
 	require.Equal(t, holders+1, mg.engine.budget.Holders(), "no state had to go")
 }
 
-// Prompts that many send at once, to sessions that are deleted meanwhile, leave no more memory in
-// use than that of what is kept, and keep nothing of a session that is gone.
+// Many prompts are sent at once, to sessions that are deleted meanwhile. Afterwards only the kept
+// prefixes use memory, and none is of a deleted session.
 func TestKnownPrefixesOfGoneSessionsGo(t *testing.T) {
 	m := testModel(t)
 	mg := newManager(t, Options{Threads: 2,

@@ -56,7 +56,7 @@ func recordsOf(start, text string, from int64, logProbs []float64) (all []Line) 
 
 // However the text arrives, and whatever happens to the session meanwhile, the records depend only
 // on the text and on where they begin.
-func TestRecordsAreAFunctionOfTheTextAndOfWhereTheyBegin(t *testing.T) {
+func TestRecordsAreFunctionOfTextAndStart(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		sv := newServer(rt, tempDir(t, rt), Options{ReplayMax: time.Hour, Threads: 2})
 		defer func() { sv.stop() }()
@@ -123,7 +123,7 @@ func TestAnotherPatternHoldsFromItsTextOn(t *testing.T) {
 	require.Equal(t, []string{"c", "a\n b", "c"}, heads(nil), "it was left as it was")
 }
 
-func TestAWatchTellsRecords(t *testing.T) {
+func TestWatchTellsRecords(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})
 	records(t, mg, id, ScoreOptions{}, "a\n")

@@ -47,7 +47,7 @@ func begunAt(t *testing.T, sv *server, id string) int64 {
 }
 
 // A canceled request stops within a chunk, and the next one continues its work.
-func TestARecoveryOutlivesTheRequestThatBeganIt(t *testing.T) {
+func TestRecoveryOutlivesItsRequest(t *testing.T) {
 	text := logText(60*testChunk + 5)
 	sv, id := coldServer(t, text, Options{ReplayMax: time.Hour})
 	defer func() { sv.stop() }()
@@ -72,7 +72,7 @@ func TestARecoveryOutlivesTheRequestThatBeganIt(t *testing.T) {
 	require.Empty(t, sv.told())
 }
 
-func TestAScoreThatWaitsLongForARecoveryIsToldToComeAgain(t *testing.T) {
+func TestLongRecoveryAsksScoreToRetry(t *testing.T) {
 	text := logText(5*testChunk + 5)
 	sv, id := coldServer(t, text, Options{ReplayMax: time.Hour})
 	defer func() { sv.stop() }()
@@ -88,7 +88,7 @@ func TestAScoreThatWaitsLongForARecoveryIsToldToComeAgain(t *testing.T) {
 }
 
 // The progress of a recovery survives the loss of the memory and of the process.
-func TestALongRecoveryTakesSnapshotsOnItsWay(t *testing.T) {
+func TestLongRecoveryTakesSnapshotsOnItsWay(t *testing.T) {
 	text := logText(20*testChunk + 5)
 	for name, lose := range map[string]func(sv *server, id string){
 		"evicted": func(sv *server, id string) {
@@ -133,7 +133,7 @@ func TestALongRecoveryTakesSnapshotsOnItsWay(t *testing.T) {
 
 // A fork within a record at an old offset is made without its state. Until it is used, its totals
 // are those of the record before.
-func TestAForkFarBackIsMadeAtOnce(t *testing.T) {
+func TestForkFarBackIsMadeAtOnce(t *testing.T) {
 	text := logText(20*testChunk + 9)
 	for _, at := range []int64{testChunk + 1, 10*testChunk + 7, int64(len(text)) - 1} {
 		sv, id := coldServer(t, text, Options{ReplayMax: time.Hour})

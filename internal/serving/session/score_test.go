@@ -18,7 +18,7 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-func TestASessionIsAFunctionOfItsBytesAloneHoweverTheyCome(t *testing.T) {
+func TestSessionIsFunctionOfItsBytesAlone(t *testing.T) {
 	m := testModel(t)
 	managers := map[int]*Manager{1: newManager(t, Options{Threads: 1}),
 		2: newManager(t, Options{Threads: 2}), 5: newManager(t, Options{Threads: 5})}
@@ -88,7 +88,7 @@ func checkTotals(t *rapid.T, r CreateRequest, chunks []Chunk, want *stream.Strea
 	}
 }
 
-func TestTheSumOfACallDoesNotDependOnItsPieces(t *testing.T) {
+func TestSumOfCallDoesNotDependOnItsPieces(t *testing.T) {
 	mg := newManager(t, Options{})
 	text := logText(100)
 	r := CreateRequest{Settings: Settings{"baseline": true}}
@@ -113,7 +113,7 @@ func bytewiseBody(text string) *reads {
 	return &body
 }
 
-func TestALaterByteNeverChangesAnEarlierScore(t *testing.T) {
+func TestLaterByteNeverChangesEarlierScore(t *testing.T) {
 	mg := newManager(t, Options{})
 	text := logText(80)
 	chunks, _ := score(t, mg, create(t, mg, CreateRequest{}), text)
@@ -176,7 +176,7 @@ func TestNothingWrittenIsStaticToTheBit(t *testing.T) {
 	require.Zero(t, adapted[0].FastRMS)
 }
 
-func TestAnEventIsEmittedAfterTheLogAndBeforeTheUpdateItCauses(t *testing.T) {
+func TestEventComesAfterItsLogAndBeforeItsUpdate(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	id := create(t, mg, CreateRequest{})
 	s, err := mg.index.catalog.find(Caller{}, id)
@@ -225,7 +225,7 @@ func TestWhatTheBodyHasIsScoredAtOnce(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-func TestAFastBodyGetsFullChunks(t *testing.T) {
+func TestFastBodyGetsFullChunks(t *testing.T) {
 	mg := newManager(t, Options{})
 	chunks, sum := score(t, mg, create(t, mg, CreateRequest{}), logText(10*testChunk+3))
 	require.Len(t, chunks, 11)
@@ -236,7 +236,7 @@ func TestAFastBodyGetsFullChunks(t *testing.T) {
 	require.EqualValues(t, 3, chunks[10].Bytes)
 }
 
-func TestAnEmptyBodyChangesNothing(t *testing.T) {
+func TestEmptyBodyChangesNothing(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{Settings: Settings{"baseline": true}})
 	before := hash(t, mg, id)
@@ -255,7 +255,7 @@ func (u unread) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-func TestAWrongOffsetChangesNothingAndReadsNothing(t *testing.T) {
+func TestWrongOffsetChangesNothingAndReadsNothing(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})
 	score(t, mg, id, logText(21))
@@ -276,7 +276,7 @@ func TestAWrongOffsetChangesNothingAndReadsNothing(t *testing.T) {
 	require.Equal(t, int64(25), get(t, mg, id).Offset)
 }
 
-func TestAClientThatWentAwayLeavesTheSessionSettled(t *testing.T) {
+func TestLeavingClientLeavesSessionSettled(t *testing.T) {
 	m, text := testModel(t), logText(5*testChunk)
 	mg := newManager(t, Options{})
 	gone := errors.New("broken pipe")
@@ -333,7 +333,7 @@ func (c *cutOff) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func TestABodyThatBreaksLeavesWhatArrived(t *testing.T) {
+func TestBrokenBodyLeavesWhatArrived(t *testing.T) {
 	mg := newManager(t, Options{})
 	for _, with := range []bool{false, true} {
 		id := create(t, mg, CreateRequest{})

@@ -285,7 +285,8 @@ func (r *replays) note(do func()) {
 	do()
 }
 
-func TestAServerServesNothingWithoutItsLeaseAndGoesOnWithIt(t *testing.T) {
+// A server whose lease has ended refuses every request, and serves again with a new lease.
+func TestServerServesOnlyWithItsLease(t *testing.T) {
 	d := newDatabase(t)
 	var told replays
 	a := d.join(t, "a", &told)
@@ -341,7 +342,7 @@ func TestAServerServesNothingWithoutItsLeaseAndGoesOnWithIt(t *testing.T) {
 	require.Zero(t, told.taken)
 }
 
-func TestASessionOfALostServerGoesOnElsewhereToTheSameBits(t *testing.T) {
+func TestSessionOfLostServerContinuesToSameBits(t *testing.T) {
 	d := newDatabase(t)
 	var first, second replays
 	a, b := d.join(t, "a", &first), d.join(t, "b", &second)
@@ -377,7 +378,7 @@ func TestASessionOfALostServerGoesOnElsewhereToTheSameBits(t *testing.T) {
 	require.Equal(t, 1, first.taken)
 }
 
-func TestAServerHandsItsSessionsOver(t *testing.T) {
+func TestServerHandsItsSessionsOver(t *testing.T) {
 	d := newDatabase(t)
 	a, b := d.join(t, "a", nil), d.join(t, "b", nil)
 	text := logText(6 * testChunk)

@@ -310,7 +310,7 @@ func (s *session) trimVolatileLocked(ctx context.Context) error {
 }
 
 // recordSize returns the part of a record's size that varies: its text, the numbers of the lines
-// that are not learnt, and the account of words.
+// that are not learned, and the account of words.
 func recordSize(r *storage.Record) int {
 	size := len(r.Text) + storage.SkippedBytes*len(r.Skipped)
 	if r.Words != nil {

@@ -177,7 +177,7 @@ func TestSuggestRefusesWhatItCannotDo(t *testing.T) {
 }
 
 // A suffix sorts the same candidates by their cost together with the suffix.
-func TestASuffixRanksSuggestions(t *testing.T) {
+func TestSuffixRanksSuggestions(t *testing.T) {
 	m := testModel(t)
 	w := stream.NewWorker(m, 1)
 	defer w.Close()

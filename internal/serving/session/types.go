@@ -339,7 +339,7 @@ type Summary struct {
 }
 
 // CompleteRequest asks for text sampled after the session's text and the prompt. CommitPrompt and
-// CommitAll feed the prompt first, so that the model has learnt from it. CommitAll then feeds the
+// CommitAll feed the prompt first, so that the model has learned from it. CommitAll then feeds the
 // sampled text when it is complete. A call that fails has fed nothing.
 type CompleteRequest struct {
 	Prompt      []byte   // fed after the session's text; may be empty
@@ -392,7 +392,7 @@ type Candidate struct {
 }
 
 // BatchRequest asks for texts that continue the session's text and one of several prompts each.
-// Without Commit nothing is learnt from a prompt. A prompt does not affect the others.
+// Without Commit nothing is learned from a prompt. A prompt does not affect the others.
 type BatchRequest struct {
 	// as in a CreateRequest; not used if the batch continues a session
 	Model       string

@@ -65,7 +65,7 @@ func TestFeedersThatWaitHaveTheirTurnsInOrder(t *testing.T) {
 	require.Zero(t, waiting(t, mg, id))
 }
 
-func TestAWaitEndsWithItsTimeItsClientAndTheSession(t *testing.T) {
+func TestWaitEndsWithItsTimeItsClientAndSession(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})
 	finish := feedSlowly(t, mg, id)
@@ -114,7 +114,7 @@ func TestOnlySoManyRequestsWaitForOneSession(t *testing.T) {
 	finish()
 }
 
-func TestADrainEndsThoseThatWait(t *testing.T) {
+func TestDrainEndsWaits(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})
 	body, client := io.Pipe()

@@ -83,7 +83,7 @@ func timeless(c Chunk) Chunk {
 }
 
 // A watcher gets what the feeder gets, with the text, whatever each asks for.
-func TestAWatcherIsToldWhatTheFeederIsTold(t *testing.T) {
+func TestWatcherGetsWhatFeederGets(t *testing.T) {
 	mg := newManager(t, Options{Threads: 2})
 	id := create(t, mg, CreateRequest{Settings: Settings{"baseline": true}})
 	text := logText(5*testChunk + 3)
@@ -150,7 +150,7 @@ func TestAWatcherIsToldWhatTheFeederIsTold(t *testing.T) {
 
 // Reports of tokens do not depend on the pieces in which the text arrived, nor does the session on
 // whether it is watched.
-func TestWhatIsToldOfTokensDoesNotDependOnPieces(t *testing.T) {
+func TestReportedTokensDoNotDependOnPieces(t *testing.T) {
 	mg := newManager(t, Options{})
 	text := logText(3*testChunk + 5)
 	detailOf := func(t fatal, id string, pieces []string) (top, base [][]Candidate,
@@ -188,7 +188,7 @@ func TestWhatIsToldOfTokensDoesNotDependOnPieces(t *testing.T) {
 
 // A reader that takes nothing delays nobody. It gets the range of bytes that it has missed, and the
 // events after it.
-func TestASlowReaderMissesEventsAndIsToldSo(t *testing.T) {
+func TestSlowReaderGetsRangeOfMissedEvents(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})
 	slow := startWatch(t, mg, Caller{}, id, WatchOptions{LogProbs: true, Top: 20, Text: true}, true)
@@ -220,7 +220,7 @@ func TestASlowReaderMissesEventsAndIsToldSo(t *testing.T) {
 	require.Zero(t, mg.subscribers.taken.Load(), "the memory is given back")
 }
 
-func TestAWatchEndsWithItsSessionAndAtADrain(t *testing.T) {
+func TestWatchEndsWithItsSessionAndAtDrain(t *testing.T) {
 	mg := newManager(t, Options{})
 	id, other := create(t, mg, CreateRequest{}), create(t, mg, CreateRequest{})
 	r, o := startWatch(t, mg, Caller{}, id, WatchOptions{}, false), startWatch(t, mg, Caller{},
@@ -252,7 +252,7 @@ func TestWatchingIsNoUse(t *testing.T) {
 }
 
 // Events continue when the state is dropped and recovered; a fork has its own events.
-func TestAWatchOutlivesTheStateInMemory(t *testing.T) {
+func TestWatchOutlivesStateInMemory(t *testing.T) {
 	store, err := folder.Open(t.TempDir(), folder.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) }) // runs after the manager's cleanup
@@ -287,7 +287,7 @@ func TestAWatchOutlivesTheStateInMemory(t *testing.T) {
 	<-f.ended
 }
 
-func TestAWatchSaysWhereItBegins(t *testing.T) {
+func TestWatchSaysWhereItBegins(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})
 	score(t, mg, id, logText(20))
@@ -315,7 +315,7 @@ func TestAWatchSaysWhereItBegins(t *testing.T) {
 	require.Len(t, events[0].Chunk.Lines[1].TokenBits, 3)
 }
 
-func TestAWatchTellsThatNothingHappens(t *testing.T) {
+func TestIdleWatchSaysSo(t *testing.T) {
 	mg := newManager(t, Options{})
 	mg.watchIdle = time.Millisecond
 	id := create(t, mg, CreateRequest{})

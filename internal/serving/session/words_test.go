@@ -70,7 +70,7 @@ func drawWay(t *rapid.T, r CreateRequest) ScoreOptions {
 
 // Whatever happens to a session of words, and in whatever pieces its text arrives, it equals the
 // session that was fed its text at once. So do its forks at any offset, and its imports.
-func TestASessionOfWordsIsAFunctionOfItsText(t *testing.T) {
+func TestSessionOfWordsIsFunctionOfItsText(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		sv := newWordServer(rt, tempDir(t, rt), Options{
 			ReplayMax:     rapid.SampledFrom([]time.Duration{1, time.Hour}).Draw(rt, "replay"),
@@ -172,7 +172,7 @@ func requireTiled(t fatal, pieces []Piece) {
 
 // A completion is a function of the session's text and the prompt. The committed text has the
 // sampled words, with one space between two of them.
-func TestACompletionOfWordsIsFedAsItIsPrinted(t *testing.T) {
+func TestCompletionOfWordsIsFedAsItIsPrinted(t *testing.T) {
 	m := wordModel(t)
 	mg := newManagerOf(t, m, Options{Threads: 2})
 	w := stream.NewWorker(m, 1)
@@ -217,7 +217,7 @@ func TestACompletionOfWordsIsFedAsItIsPrinted(t *testing.T) {
 
 // An echoed prompt comes with the scores of its words, also of the last, which counts as complete.
 // The words of all pieces make up the text.
-func TestABatchOfWordsEchoesItsPrompts(t *testing.T) {
+func TestBatchOfWordsEchoesItsPrompts(t *testing.T) {
 	m := wordModel(t)
 	mg := newManagerOf(t, m, Options{})
 	w := stream.NewWorker(m, 1)
@@ -284,7 +284,7 @@ func TestTokensOfPromptsOfWordsAreCounted(t *testing.T) {
 
 // A completion that commits is refused before it begins if the disk has no room for all of its
 // records, whatever the limit is.
-func TestACompletionOfWordsIsCommittedInTheWholeOrNotAtAll(t *testing.T) {
+func TestCompletionOfWordsIsCommittedWholeOrNotAtAll(t *testing.T) {
 	sv := newWordServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
 	request := CompleteRequest{
@@ -313,7 +313,7 @@ func TestACompletionOfWordsIsCommittedInTheWholeOrNotAtAll(t *testing.T) {
 }
 
 // An account of words that no text can have is found before a client sees it: JSON has no NaN.
-func TestASessionWithABrokenAccountOfWordsIsRefused(t *testing.T) {
+func TestSessionWithBrokenAccountOfWordsIsRefused(t *testing.T) {
 	for _, w := range []storage.Words{
 		{UnknownBits: math.NaN()}, {UnknownBaseline: math.Inf(1)}, {Bytes: 11},
 		{Bytes: 9, Tokens: 10},

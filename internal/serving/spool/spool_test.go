@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestASpoolHoldsWhatItReceived(t *testing.T) {
+func TestSpoolHoldsWhatItReceived(t *testing.T) {
 	text := strings.Repeat("0123456789", BufferBytes/4)
 	s, err := Receive(iotest.HalfReader(strings.NewReader(text)))
 	require.NoError(t, err)
@@ -41,7 +41,7 @@ func TestASpoolHoldsWhatItReceived(t *testing.T) {
 	require.Equal(t, text[:5]+"x"+text[6:]+"end", string(all))
 }
 
-func TestASpoolTellsTheReadersErrorsFromItsOwn(t *testing.T) {
+func TestSpoolSeparatesReaderErrorsFromItsOwn(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	cut := errors.New("cut off")
 	_, err := Receive(io.MultiReader(strings.NewReader("text"), iotest.ErrReader(cut)))

@@ -172,7 +172,7 @@ const (
 	MaxHeadBytes = 64 << 10
 	MaxTextBytes = 1 << 20 // text of one record
 	SnapshotsMax = 1 << 11 // snapshots of one session
-	SkippedMax   = 1 << 16 // lines of a record that are not learnt
+	SkippedMax   = 1 << 16 // lines of a record that are not learned
 	SkippedBytes = 2       // bytes for each of these lines
 	WordsBytes   = 8 * 8   // bytes for Record.Words
 )

@@ -108,7 +108,7 @@ func attributes(of []*common.KeyValue) map[string]string {
 // A request is one span with the name of its route, in the trace of its headers. Each of its phases
 // is a child span. A collector gets them over HTTP, with the names that the variables set. No span
 // contains a key.
-func TestACollectorGetsTheSpansOfARequest(t *testing.T) {
+func TestCollectorGetsSpansOfRequest(t *testing.T) {
 	to := newReceiver(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", to.URL)
 	t.Setenv("OTEL_SERVICE_NAME", "scores-of-logs")
@@ -148,12 +148,12 @@ func TestACollectorGetsTheSpansOfARequest(t *testing.T) {
 	}
 }
 
-func TestTheSamplerOfTheVariablesDecides(t *testing.T) {
+func TestSamplerOfEnvironmentDecides(t *testing.T) {
 	t.Setenv("OTEL_TRACES_SAMPLER", "always_off")
 	require.Empty(t, traced(t, 3))
 }
 
-func TestARequestOfManyChunksHasABoundedNumberOfSpans(t *testing.T) {
+func TestRequestOfManyChunksHasBoundedNumberOfSpans(t *testing.T) {
 	all := traced(t, PhasesMax+7)
 	require.Len(t, all, 1+PhasesMax)
 	for _, kv := range all[len(all)-1].Attributes {

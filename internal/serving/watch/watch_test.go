@@ -51,7 +51,7 @@ func TestReasonNamesTokenAndWhatIsUsual(t *testing.T) {
 	}
 }
 
-func TestALineIsShownWithItsMarks(t *testing.T) {
+func TestLineIsShownWithItsMarks(t *testing.T) {
 	text := []byte("one two three four")
 	marks := []client.LineSpan{{From: 4, To: 7}, {From: 14, To: 18}}
 	for _, c := range []struct {
@@ -84,7 +84,7 @@ func TestALineIsShownWithItsMarks(t *testing.T) {
 
 // For every text, mark and width, a row is not wider than the terminal, and it has the beginning of
 // the mark.
-func TestARowFitsAndHasTheMark(t *testing.T) {
+func TestRowFitsAndHasMark(t *testing.T) {
 	text := []byte(strings.Repeat("abc déf 日本 ", 12))
 	for width := 12; width < 120; width++ {
 		for at := range int64(len(text)) {
@@ -118,7 +118,7 @@ func TestRatesAreFractionsOrNumbers(t *testing.T) {
 	}
 }
 
-func TestTheTopKeepsTheStrangestInOrder(t *testing.T) {
+func TestTopKeepsStrangestInOrder(t *testing.T) {
 	top := Top{Size: 3}
 	for i, p := range []float64{.5, .1, .9, .1, .01, .2} {
 		top.Add(Found{Line: client.LineEvent{Number: int64(i), P: p, Warm: i > 0}})
@@ -130,7 +130,7 @@ func TestTheTopKeepsTheStrangestInOrder(t *testing.T) {
 	require.Equal(t, []int64{4, 1, 3}, got)
 }
 
-func TestALagSaysHowMuchHowLongAndHowFast(t *testing.T) {
+func TestLagSaysHowMuchHowLongAndHowFast(t *testing.T) {
 	var l lag
 	now := time.Unix(1000, 0)
 	var b Behind
@@ -161,7 +161,7 @@ func testPosition() *Position {
 	}
 }
 
-func TestAPositionKnowsThePlaceOfEachOffset(t *testing.T) {
+func TestPositionKnowsPlaceOfEachOffset(t *testing.T) {
 	p := testPosition()
 	require.NoError(t, p.check())
 	for offset, want := range map[int64]follow.Place{
@@ -183,7 +183,7 @@ func TestAPositionKnowsThePlaceOfEachOffset(t *testing.T) {
 
 // The session's text is read again from the file and from the rotated one, with the newline that
 // the rotated one lacks.
-func TestTheTextOfASessionIsReadAgain(t *testing.T) {
+func TestTextOfSessionIsReadAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	k := keeper{file: filepath.Join(t.TempDir(), "p.json"), position: Position{
 		Version: positionVersion, Session: "s", Path: path,
@@ -221,7 +221,7 @@ func TestTheTextOfASessionIsReadAgain(t *testing.T) {
 	}
 }
 
-func TestAPositionThatCannotBeIsRefused(t *testing.T) {
+func TestImpossiblePositionIsRefused(t *testing.T) {
 	for name, spoil := range map[string]func(*Position){
 		"version":  func(p *Position) { p.Version = 3 },
 		"session":  func(p *Position) { p.Session = "" },
@@ -242,7 +242,7 @@ func TestAPositionThatCannotBeIsRefused(t *testing.T) {
 }
 
 // A position of version 1 counted bytes of files that were not cleaned.
-func TestAPositionOfVersion1GoesOnAtItsPlace(t *testing.T) {
+func TestPositionOfVersion1ContinuesAtItsPlace(t *testing.T) {
 	p := testPosition()
 	p.Version = 1
 	require.NoError(t, p.check())
@@ -256,7 +256,7 @@ func TestAPositionOfVersion1GoesOnAtItsPlace(t *testing.T) {
 }
 
 // However much is read of a file, its position has few parts, and covers every offset.
-func TestAPositionStaysSmall(t *testing.T) {
+func TestPositionStaysSmall(t *testing.T) {
 	k := keeper{file: filepath.Join(t.TempDir(), "p.json"), position: Position{
 		Version: positionVersion, Session: "s", Path: "/log",
 	}}

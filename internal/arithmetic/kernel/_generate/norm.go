@@ -39,8 +39,8 @@ func (l lanes8) store() {
 	VMOVUPD(l.hi, l.at.Offset(32))
 }
 
-// centred returns (x - mean) * rstd.
-func centred(x Mem, mean, rstd reg.VecVirtual) reg.VecVirtual {
+// centered returns (x - mean) * rstd.
+func centered(x Mem, mean, rstd reg.VecVirtual) reg.VecVirtual {
 	v := YMM()
 	VMOVUPS(x, v)
 	VSUBPS(mean, v, v)
@@ -84,7 +84,7 @@ func normalize() {
 		"x", "gain", "bias")
 	mean, rstd := broadcast("mean"), broadcast("rstd")
 	eights(func(at reg.GPVirtual) {
-		v := centred(index(p[1], at), mean, rstd)
+		v := centered(index(p[1], at), mean, rstd)
 		VMULPS(index(p[2], at), v, v)
 		VADDPS(index(p[3], at), v, v)
 		VMOVUPS(v, index(p[0], at))
@@ -97,7 +97,7 @@ func normDots() {
 	mean, rstd := broadcast("mean"), broadcast("rstd")
 	sums, dots := loadLanes(Mem{Base: p[3]}), loadLanes(Mem{Base: p[3], Disp: 64})
 	eightsThen(func(at reg.GPVirtual) {
-		v := centred(index(p[1], at), mean, rstd)
+		v := centered(index(p[1], at), mean, rstd)
 		g := YMM()
 		VMOVUPS(index(p[0], at), g)
 		VMULPS(index(p[2], at), g, g)
@@ -116,7 +116,7 @@ func normBackward() {
 	mean, rstd, meanG, meanGX := broadcast("mean"), broadcast("rstd"), broadcast("meanG"),
 		broadcast("meanGX")
 	eights(func(at reg.GPVirtual) {
-		v := centred(index(p[2], at), mean, rstd)
+		v := centered(index(p[2], at), mean, rstd)
 		VMULPS(meanGX, v, v)
 		g := YMM()
 		VMOVUPS(index(p[1], at), g)
@@ -133,7 +133,7 @@ func normGain() {
 		"dy", "x")
 	mean, rstd := broadcast("mean"), broadcast("rstd")
 	eights(func(at reg.GPVirtual) {
-		v := centred(index(p[2], at), mean, rstd)
+		v := centered(index(p[2], at), mean, rstd)
 		VMULPS(index(p[1], at), v, v)
 		VADDPS(index(p[0], at), v, v)
 		VMOVUPS(v, index(p[0], at))

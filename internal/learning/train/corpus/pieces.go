@@ -20,7 +20,7 @@ type PiecesState struct {
 
 // Pieces is the text of online meta-training: an endless stream of pieces of documents, each from
 // another domain than the one before it (if there are several). So what the fast weights have
-// learnt keeps going out of date. If some domains are held out from pretraining, half of the
+// learned keeps going out of date. If some domains are held out from pretraining, half of the
 // pieces, on average, come from these.
 type Pieces struct {
 	docs     []Document

@@ -97,7 +97,7 @@ func TestPiecesOfWordsBeginLines(t *testing.T) {
 	}
 }
 
-func TestReadingEndsWithTheErrorOfWhoIsTold(t *testing.T) {
+func TestReadingEndsWithErrorOfReceiver(t *testing.T) {
 	stop := errors.New("stop")
 	_, err := prose().Count(func(int) error { return stop })
 	require.Equal(t, stop, err)

@@ -38,7 +38,7 @@ func shorthand(all []Metric) (out []string) {
 }
 
 // Lines of a sitting after the checkpoint from which the next one resumes do not count.
-func TestALaterSittingSupersedes(t *testing.T) {
+func TestLaterSittingSupersedes(t *testing.T) {
 	all := lines("start:pretrain:0", "step:pretrain:10", "step:pretrain:20", "valid:pretrain:20",
 		"step:pretrain:30", "start:meta:0", "step:meta:10",
 		"resume:pretrain:20", "step:pretrain:30", "end:pretrain:30", "start:meta:0", "step:meta:10",
@@ -70,7 +70,7 @@ func TestElapsedTimeIsThatOfTheSittings(t *testing.T) {
 }
 
 // A line that was cut off does not spoil the next.
-func TestMetricsGoOnAfterACutOffLine(t *testing.T) {
+func TestMetricsContinueAfterACutOffLine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m")
 	require.NoError(t, os.WriteFile(path, []byte(`{"event":"start","phase":"pretrain"}`+"\n"+
 		`{"event":"step","pha`), 0o666))

@@ -7,7 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestABaseIsPaidForOnceAndStaysUntilOthersWantItsMemory(t *testing.T) {
+// States that share a base are charged for it once. It stays after its last state.
+func TestBaseIsPaidOnceAndStaysUntilMemoryIsNeeded(t *testing.T) {
 	b := New[string](Options{Max: 30})
 	drops := 0
 	base := b.NewBase(10, func() { drops++ })
@@ -35,7 +36,7 @@ func TestABaseIsPaidForOnceAndStaysUntilOthersWantItsMemory(t *testing.T) {
 }
 
 // A base in use is not dropped, and an unused one is dropped in its turn among the states.
-func TestABaseGoesInItsTurn(t *testing.T) {
+func TestBaseGoesInItsTurn(t *testing.T) {
 	b := New[string](Options{Max: 30})
 	drops := 0
 	base := b.NewBase(10, func() { drops++ })
@@ -56,7 +57,7 @@ func TestABaseGoesInItsTurn(t *testing.T) {
 }
 
 // Where states are never dropped, bases still are.
-func TestABaseMakesRoomWhereStatesStay(t *testing.T) {
+func TestBaseMakesRoomWhereStatesStay(t *testing.T) {
 	b := New[string](Options{Max: 30, Keeps: true})
 	base := b.NewBase(10, func() {})
 	stays, on := b.OpenOn(nil, "stays"), b.OpenOn(base, "on")

@@ -15,7 +15,7 @@ func reserve(t require.TestingT, a *Account[string], bytes int64) {
 	require.Equal(t, Want[string]{}, want)
 }
 
-func TestTheStateUsedLongestAgoIsGivenUpFirst(t *testing.T) {
+func TestLeastRecentlyUsedStateIsGivenUpFirst(t *testing.T) {
 	b := New[string](Options{Max: 30})
 	var all []*Account[string]
 	for _, name := range []string{"a", "b", "c"} {
@@ -48,7 +48,7 @@ func TestTheStateUsedLongestAgoIsGivenUpFirst(t *testing.T) {
 	require.False(t, ok, "each is asked once until it rests again")
 }
 
-func TestAPartOfAStateIsGivenBack(t *testing.T) {
+func TestPartOfStateIsGivenBack(t *testing.T) {
 	b := New[string](Options{Max: 10})
 	a := b.OpenOn(nil, "a")
 	reserve(t, a, 8)
@@ -83,7 +83,7 @@ func TestThoseThatWaitTryAgainWhenMemoryIsGivenBack(t *testing.T) {
 	}
 }
 
-func TestABudgetThatKeepsItsStatesIsFull(t *testing.T) {
+func TestBudgetThatKeepsItsStatesIsFull(t *testing.T) {
 	b := New[string](Options{Max: 10, Keeps: true})
 	a, other := b.OpenOn(nil, "a"), b.OpenOn(nil, "b")
 	reserve(t, a, 10)
@@ -97,7 +97,7 @@ func TestABudgetThatKeepsItsStatesIsFull(t *testing.T) {
 	require.EqualError(t, err, "a state of 11 bytes, there are 10 for all")
 }
 
-func TestAClosedAccountTakesNothingAndGivesBackOnce(t *testing.T) {
+func TestClosedAccountTakesNothingAndGivesBackOnce(t *testing.T) {
 	b := New[string](Options{Max: 20})
 	a := b.OpenOn(nil, "a")
 	reserve(t, a, 10)

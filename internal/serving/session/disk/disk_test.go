@@ -98,7 +98,7 @@ func TestAnySequenceOfCallsAddsUpAsAMapDoes(t *testing.T) {
 	})
 }
 
-func TestTheAlarmBeginsBelowTheReserveAndEndsAtTwiceThat(t *testing.T) {
+func TestAlarmBeginsBelowReserveAndEndsAtTwiceThat(t *testing.T) {
 	const all = 1 << 40
 	left, told := int64(all), []error(nil)
 	g := New(Options{
@@ -132,7 +132,7 @@ func TestTheAlarmBeginsBelowTheReserveAndEndsAtTwiceThat(t *testing.T) {
 }
 
 // A small disk, or a small budget, has a smaller reserve.
-func TestABudgetIsWatchedAsTheFileSystemIs(t *testing.T) {
+func TestBudgetIsWatchedLikeFileSystem(t *testing.T) {
 	used := int64(0)
 	g := New(Options{Budget: 1000, Space: func() Space {
 		return Space{Used: used, Left: 1 << 40,

@@ -42,7 +42,7 @@ func TestOperationsBeginOnlyWhileItServes(t *testing.T) {
 	require.Equal(t, 1, ends)
 }
 
-func TestADrainWithNothingUnderWayIsOverAtOnce(t *testing.T) {
+func TestIdleDrainEndsAtOnce(t *testing.T) {
 	for _, serve := range []bool{false, true} {
 		l := New(leased, func() {})
 		if serve {
@@ -52,7 +52,7 @@ func TestADrainWithNothingUnderWayIsOverAtOnce(t *testing.T) {
 	}
 }
 
-func TestADrainWaitsForExactlyWhatHasBegun(t *testing.T) {
+func TestDrainWaitsForExactlyWhatHasBegun(t *testing.T) {
 	var working atomic.Int64
 	l := New(leased, func() { require.Zero(t, working.Load()) })
 	l.Serve()

@@ -293,7 +293,7 @@ func TestAnySequenceOfCallsDoesWhatAMapDoes(t *testing.T) {
 	})
 }
 
-func TestASessionThatIsGoneBetweenTwoPagesDoesNotEndTheList(t *testing.T) {
+func TestSessionGoneBetweenPagesDoesNotEndList(t *testing.T) {
 	r := New[int](10)
 	var all []*Entry[int]
 	for n := range 5 {
@@ -314,7 +314,7 @@ func TestASessionThatIsGoneBetweenTwoPagesDoesNotEndTheList(t *testing.T) {
 	require.False(t, more)
 }
 
-func TestASessionInUseExpiresOnlyAfterwards(t *testing.T) {
+func TestSessionInUseExpiresOnlyAfterwards(t *testing.T) {
 	r := New[int](1)
 	e := NewEntry("a", "", "", time.Minute, start, 1)
 	r.Add(e, start)

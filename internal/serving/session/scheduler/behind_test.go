@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAJobBehindWaitsForAPauseOfAllOthers(t *testing.T) {
+func TestJobBehindWaitsForPauseOfAllOthers(t *testing.T) {
 	sc := newTestScheduler(t, 2)
 	upload := Job{Session: "upload", Chunk: 16}
 	s := mustAcquire(t, sc, upload)
@@ -36,7 +36,7 @@ func TestAJobBehindWaitsForAPauseOfAllOthers(t *testing.T) {
 	require.Equal(t, "shadow", <-got)
 }
 
-func TestAJobBehindDoesNotStarve(t *testing.T) {
+func TestJobBehindDoesNotStarve(t *testing.T) {
 	sc := newTestScheduler(t, 1)
 	upload := Job{Session: "upload", Chunk: 16}
 	got := make(chan time.Duration, 1)
@@ -64,7 +64,7 @@ func TestAJobBehindDoesNotStarve(t *testing.T) {
 	}
 }
 
-func TestAJobBehindGivesUpItsPlace(t *testing.T) {
+func TestJobBehindGivesUpItsPlace(t *testing.T) {
 	sc := newTestScheduler(t, 1)
 	s := mustAcquire(t, sc, Job{Session: "upload", Chunk: 16})
 	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)

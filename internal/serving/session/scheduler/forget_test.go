@@ -11,7 +11,7 @@ import (
 
 // No worker of a model that has left the memory remains: no idle one, none in a slot that serves
 // other models now, and not the one that a job still holds.
-func TestTheWorkersOfAModelThatIsForgottenEnd(t *testing.T) {
+func TestWorkersOfForgottenModelEnd(t *testing.T) {
 	sc := newTestScheduler(t, 3)
 	m, err := modeltest.New(9)
 	require.NoError(t, err)

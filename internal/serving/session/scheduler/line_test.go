@@ -10,7 +10,7 @@ import (
 )
 
 // The queue is compared with the plain rule, which sees the whole history of each ticket.
-func TestAKeyThatWaitsSeesEachOtherKeyGrantedOnceAtMost(t *testing.T) {
+func TestWaitingKeySeesOtherKeysGrantedAtMostOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var l line
 		inLine := map[string][]*ticket{} // tickets of each key, in order of arrival
@@ -136,7 +136,7 @@ func TestOfAKeyRequestsThatHaveHadNoWorkerAreFirst(t *testing.T) {
 }
 
 // A new key waits for the chunks under way, and not for the requests in the queue before it.
-func TestAShortRequestOvertakesTheSixtyUploadsOfAnotherKey(t *testing.T) {
+func TestShortRequestOvertakesUploadsOfAnotherKey(t *testing.T) {
 	sc := newTestScheduler(t, 2)
 	greedy := func(n int) Job {
 		return Job{Key: "greedy", Session: fmt.Sprint("upload ", n),

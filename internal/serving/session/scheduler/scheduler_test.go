@@ -104,7 +104,7 @@ func TestThreadsFollowTheNumberOfActiveSessions(t *testing.T) {
 	sc.release(s)
 }
 
-func TestASessionGetsTheWorkerThatHasItsSegment(t *testing.T) {
+func TestSessionGetsWorkerThatHasItsSegment(t *testing.T) {
 	sc := newTestScheduler(t, 3)
 	a, b := Job{Session: "a", Chunk: 16}, Job{Session: "b", Chunk: 16}
 	first, second := mustAcquire(t, sc, a), mustAcquire(t, sc, b)
@@ -146,7 +146,7 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 		func() bool { sc.mu.Lock(); defer sc.mu.Unlock(); return sc.mu.active == 0 })
 }
 
-func TestAWorkerGrantedToOneThatGivesUpIsPassedOn(t *testing.T) {
+func TestUnwantedWorkerIsPassedOn(t *testing.T) {
 	sc := newTestScheduler(t, 1)
 	s := mustAcquire(t, sc, Job{Session: "a", Chunk: 16})
 	late := &ticket{job: Job{Session: "late", Chunk: 16}, ready: make(chan *slot, 1)}
@@ -166,7 +166,7 @@ func TestAWorkerGrantedToOneThatGivesUpIsPassedOn(t *testing.T) {
 		})
 }
 
-func TestALeaseIsNotTakenAwayFromAHolderThatWorks(t *testing.T) {
+func TestWorkingHolderKeepsItsLease(t *testing.T) {
 	sc := newTestScheduler(t, 1)
 	l, err := sc.Lease(context.Background(), Job{Session: "a", Chunk: 16})
 	require.NoError(t, err)

@@ -20,7 +20,7 @@ func chunks(t *testing.T, sc *Scheduler, session string, n int, each func(*slot)
 	}
 }
 
-func TestASessionWhoseTextGoesOnKeepsItsWorkerThoughOthersWait(t *testing.T) {
+func TestSessionKeepsItsWorkerWhileOthersWait(t *testing.T) {
 	sc := newTestScheduler(t, 1)
 	first := mustAcquire(t, sc, upload("a"))
 	got := make(chan string, 1)
@@ -37,7 +37,7 @@ func TestASessionWhoseTextGoesOnKeepsItsWorkerThoughOthersWait(t *testing.T) {
 	require.Equal(t, "b", <-got, "the worker is not kept for long for a session that does not come")
 }
 
-func TestATurnEnds(t *testing.T) {
+func TestTurnEnds(t *testing.T) {
 	sc := newTestScheduler(t, 1)
 	s := mustAcquire(t, sc, upload("a"))
 	got := make(chan string, 1)
@@ -50,13 +50,13 @@ func TestATurnEnds(t *testing.T) {
 
 // If no other session waits, a new turn begins with each chunk, however long the worker has served
 // the session.
-func TestATurnBeginsAnewWhereNobodyWaited(t *testing.T) {
+func TestTurnBeginsAnewWhereNobodyWaited(t *testing.T) {
 	sc := newTestScheduler(t, 1)
 	chunks(t, sc, "a", 1, func(s *slot) { s.turn = s.turn.Add(-turn) })
 	chunks(t, sc, "a", 1, func(s *slot) { require.Less(t, time.Since(s.turn), turn) })
 }
 
-func TestARequestThatHasHadNoWorkerCutsATurnShort(t *testing.T) {
+func TestRequestWithoutWorkerCutsTurnShort(t *testing.T) {
 	sc := newTestScheduler(t, 1)
 	s := mustAcquire(t, sc, upload("a"))
 	got := make(chan string)

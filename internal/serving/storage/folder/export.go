@@ -107,8 +107,8 @@ func (e *Exporter) write(name string, size int64, content io.Reader) error {
 const exportFiles = 1 << 16
 
 // OpenExport opens an archive of one session for reading. An Exporter wrote it, or tar made it from
-// a session's files and the file version. The error is storage.ErrNoBackup if it is no such
-// archive. Damage is the session's Err, or is found when the session is read.
+// a session's files and the file version. For anything else the error is storage.ErrNoBackup.
+// Damage to the session is no error here: its Err reports it, or a later read.
 func OpenExport(file *io.SectionReader) (*Folder, error) {
 	a := &archived{file: file, members: map[string]member{}}
 	if err := a.list(); err != nil {

@@ -180,7 +180,7 @@ func (n *noted) SyncDir(path string) error {
 
 // The files of a killed process may not be on the disk: opening syncs the session, or its first use
 // does.
-func TestWhatWasLeftIsSyncedBeforeItIsTold(t *testing.T) {
+func TestWhatWasLeftIsSyncedBeforeItIsReported(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s, err := open(dir, Options{}, unsynced{})
 	require.NoError(t, err)
@@ -218,7 +218,7 @@ func TestWhatWasLeftIsSyncedBeforeItIsTold(t *testing.T) {
 }
 
 // A fork that cuts a segment during a read is no damage: all records are read.
-func TestReadGoesOnWhereAForkCuts(t *testing.T) {
+func TestReadContinuesWhereForkCuts(t *testing.T) {
 	s, err := open(filepath.Join(t.TempDir(), "data"), Options{}, unsynced{})
 	require.NoError(t, err)
 	epoch, err := s.Create(background, "a", []byte("{}"), 0)

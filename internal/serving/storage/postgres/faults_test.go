@@ -41,7 +41,7 @@ func (p *place) single(t *testing.T) (s *postgres.Store, epoch uint64) {
 	return s, epoch
 }
 
-func TestAnAppendThatLosesItsConnectionIsMadeOnce(t *testing.T) {
+func TestAppendWithLostConnectionIsMadeOnce(t *testing.T) {
 	p := newPlace(t, pgtest.Shared(t), folder(t))
 	for name, fault := range map[string]pgtest.Fault{
 		"the request is lost": pgtest.LoseRequest, "the answer is lost": pgtest.LoseAnswer,
@@ -58,7 +58,7 @@ func TestAnAppendThatLosesItsConnectionIsMadeOnce(t *testing.T) {
 	}
 }
 
-func TestAnAppendThatComesLateDoesNothing(t *testing.T) {
+func TestLateAppendDoesNothing(t *testing.T) {
 	p := newPlace(t, pgtest.Shared(t), folder(t))
 	s, epoch := p.single(t)
 	p.proxy.Next(pgtest.Late, 0)
@@ -69,7 +69,7 @@ func TestAnAppendThatComesLateDoesNothing(t *testing.T) {
 	require.Equal(t, "one two three", textOf(t, s, "a"))
 }
 
-func TestAnAppendOfWhichNobodyKnowsIsToldToBeSo(t *testing.T) {
+func TestAppendOfUnknownOutcomeIsReported(t *testing.T) {
 	p := newPlace(t, pgtest.Shared(t), folder(t))
 	s, epoch := p.single(t)
 	rival := p.started(t, postgres.Options{Database: p.server.URL(p.database), Objects: p.objects})
@@ -93,7 +93,7 @@ func TestAnAppendOfWhichNobodyKnowsIsToldToBeSo(t *testing.T) {
 	require.Equal(t, "one two ", textOf(t, s, "a"))
 }
 
-func TestAHeadThatComesLateIsFencedByTheNextClaim(t *testing.T) {
+func TestLateHeadIsFencedByNextClaim(t *testing.T) {
 	p := newPlace(t, pgtest.Shared(t), folder(t))
 	s, epoch := p.single(t)
 	p.proxy.Next(pgtest.Late, 0)
@@ -109,7 +109,7 @@ func TestAHeadThatComesLateIsFencedByTheNextClaim(t *testing.T) {
 	require.Equal(t, "new", string(found.Head))
 }
 
-func TestACommitWhoseAnswerIsLostIsToldToBeUnknown(t *testing.T) {
+func TestCommitWithLostAnswerIsReportedAsUnknown(t *testing.T) {
 	p := newPlace(t, pgtest.Shared(t), folder(t))
 	s, epoch := p.single(t)
 	p.proxy.Next(pgtest.LoseAnswer, 3) // begin, select, update, commit
@@ -127,7 +127,7 @@ func TestACommitWhoseAnswerIsLostIsToldToBeUnknown(t *testing.T) {
 	require.Equal(t, "new", string(found.Head), "and this one was not")
 }
 
-func TestReadsGoOnWhenTheServerOfTheDatabaseWasStartedAgain(t *testing.T) {
+func TestReadsContinueAfterRestartOfDatabase(t *testing.T) {
 	server := pgtest.New(t)
 	p := newPlace(t, server, folder(t))
 	s := p.started(t, p.options())
@@ -144,7 +144,7 @@ func TestReadsGoOnWhenTheServerOfTheDatabaseWasStartedAgain(t *testing.T) {
 	require.Equal(t, "one two", textOf(t, s, "a"))
 }
 
-func TestTheServerOfTheDatabaseIsKilledAfterEveryStep(t *testing.T) {
+func TestDatabaseServerIsKilledAfterEveryStep(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
@@ -156,7 +156,7 @@ func TestTheServerOfTheDatabaseIsKilledAfterEveryStep(t *testing.T) {
 	})
 }
 
-func TestTheServerOfTheDatabaseIsKilledAtAnyMoment(t *testing.T) {
+func TestDatabaseServerIsKilledAtAnyMoment(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
@@ -172,7 +172,7 @@ func TestTheServerOfTheDatabaseIsKilledAtAnyMoment(t *testing.T) {
 	t.Logf("the server was killed %d times", kills)
 }
 
-func TestASweepRemovesWhatIsNoSnapshot(t *testing.T) {
+func TestSweepRemovesWhatIsNoSnapshot(t *testing.T) {
 	p := newPlace(t, pgtest.Shared(t), bucket(t))
 	s := p.started(t, p.options())
 	epoch, err := s.Create(t.Context(), "a", nil, 0)
@@ -208,7 +208,7 @@ func TestASweepRemovesWhatIsNoSnapshot(t *testing.T) {
 	require.Empty(t, names, "nothing is left of a session that was deleted")
 }
 
-func TestASnapshotThatASweepHasOvertakenIsRefused(t *testing.T) {
+func TestSnapshotOvertakenBySweepIsRefused(t *testing.T) {
 	p := newPlace(t, pgtest.Shared(t), folder(t))
 	s := p.started(t, p.options())
 	epoch, err := s.Create(t.Context(), "a", nil, 0)
@@ -225,7 +225,7 @@ func TestASnapshotThatASweepHasOvertakenIsRefused(t *testing.T) {
 	require.Empty(t, names)
 }
 
-func TestADamagedObjectIsToldOfBeforeAnyOfItIsRead(t *testing.T) {
+func TestDamagedObjectIsReportedBeforeReading(t *testing.T) {
 	p := newPlace(t, pgtest.Shared(t), folder(t))
 	s := p.started(t, p.options())
 	epoch, err := s.Create(t.Context(), "a", nil, 0)

@@ -81,7 +81,7 @@ func readState(ctx context.Context, s *postgres.Store, id string, at int64) (sta
 	return state, err
 }
 
-func TestAStoreOfObjectsThatIsAwayLosesNothing(t *testing.T) {
+func TestUnreachableObjectStoreLosesNothing(t *testing.T) {
 	for name, make := range aways() {
 		t.Run(name, func(t *testing.T) {
 			ctx := t.Context()
@@ -148,7 +148,7 @@ func TestAStoreOfObjectsThatIsAwayLosesNothing(t *testing.T) {
 	}
 }
 
-func TestALogIsNotTrimmedWithoutItsState(t *testing.T) {
+func TestLogIsNotTrimmedWithoutItsState(t *testing.T) {
 	p := newPlace(t, pgtest.Shared(t), bucket(t))
 	s := p.started(t, p.options())
 	epoch, err := s.Create(t.Context(), "a", nil, 0)
@@ -167,7 +167,7 @@ func TestALogIsNotTrimmedWithoutItsState(t *testing.T) {
 }
 
 // A folder is unmounted while a state is written to it: the state is then missing from the store.
-func TestAStateThatWentAstrayIsNone(t *testing.T) {
+func TestMisplacedStateIsNoSnapshot(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "objects")
 	p := newPlace(t, pgtest.Shared(t), "file://"+filepath.ToSlash(dir))
 	s := p.started(t, p.options())
@@ -186,7 +186,7 @@ func TestAStateThatWentAstrayIsNone(t *testing.T) {
 	require.Empty(t, kept)
 }
 
-func TestALostMarkerIsWrittenWhenAskedFor(t *testing.T) {
+func TestLostMarkerIsWrittenWhenAskedFor(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "objects")
 	p := newPlace(t, pgtest.Shared(t), "file://"+filepath.ToSlash(dir))
 	s := p.started(t, p.options())
@@ -216,7 +216,7 @@ func TestALostMarkerIsWrittenWhenAskedFor(t *testing.T) {
 }
 
 // A database of an older version has objects, and its store has no marker.
-func TestAnUnmarkedStoreWithObjectsIsNoFirstUse(t *testing.T) {
+func TestUnmarkedStoreWithObjectsIsNoFirstUse(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "objects")
 	p := newPlace(t, pgtest.Shared(t), "file://"+filepath.ToSlash(dir))
 	s := p.started(t, p.options())
@@ -232,7 +232,7 @@ func TestAnUnmarkedStoreWithObjectsIsNoFirstUse(t *testing.T) {
 }
 
 // A store that cannot be reached may be the database's: servers start, and use it when it is back.
-func TestAStoreIsOpenedWhileItsObjectsAreUnreachable(t *testing.T) {
+func TestStoreIsOpenedWhileItsObjectsAreUnreachable(t *testing.T) {
 	var refuses atomic.Bool
 	memory := s3mem.New()
 	require.NoError(t, memory.CreateBucket("states"))
@@ -258,7 +258,7 @@ func TestAStoreIsOpenedWhileItsObjectsAreUnreachable(t *testing.T) {
 }
 
 // Two servers that start a new database with different stores agree on one.
-func TestTheFirstOfTwoStoresIsTheDatabases(t *testing.T) {
+func TestNewDatabaseKeepsFirstOfTwoStores(t *testing.T) {
 	p := newPlace(t, pgtest.Shared(t), folder(t))
 	errs := make(chan error)
 	for range 4 {

@@ -32,10 +32,12 @@ func (s *Store) Renew(
 	defer held.Release()
 	err = held.QueryRow(ctx, `
 		insert into nodes as n (id, name, addr, numerics, models, draining, lease, until)
-		values ($1, $2, $3, $4, $5, $6, $7, clock_timestamp() + $7::bigint * interval '1 microsecond')
+		values ($1, $2, $3, $4, $5, $6, $7,
+			clock_timestamp() + $7::bigint * interval '1 microsecond')
 		on conflict (id) do update
 			set draining = excluded.draining, lease = excluded.lease, until = excluded.until
-		returning coalesce((select old.until <= clock_timestamp() from nodes old where old.id = $1), true)`,
+		returning coalesce(
+			(select old.until <= clock_timestamp() from nodes old where old.id = $1), true)`,
 		self.ID, self.Name, self.Addr, self.Numerics,
 		append([]string{}, self.Models...), self.Draining, lease.Microseconds()).
 		Scan(&lapsed)

@@ -53,7 +53,7 @@ func TestObjectsInAFolderAreWholeOrAbsent(t *testing.T) {
 	require.NoError(t, o.close())
 }
 
-func TestAMissingClientSaysHowToGetIt(t *testing.T) {
+func TestMissingClientSaysHowToGetIt(t *testing.T) {
 	for scheme, tag := range tags {
 		if openers[scheme] != nil {
 			continue

@@ -17,7 +17,7 @@ func (p *place) reload(t *testing.T, sql string) {
 	p.server.Exec(t, p.database, "select pg_reload_conf()")
 }
 
-func TestASettingThatIsReloadedStopsWrites(t *testing.T) {
+func TestReloadedSettingStopsWrites(t *testing.T) {
 	p := newPlace(t, pgtest.New(t), folder(t))
 	o := p.options()
 	o.Node = "n"
@@ -55,7 +55,7 @@ func TestASettingThatIsReloadedStopsWrites(t *testing.T) {
 }
 
 // A store that has the database alone has no lease to renew.
-func TestASettingThatIsReloadedStopsALoneStore(t *testing.T) {
+func TestReloadedSettingStopsLoneStore(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
@@ -70,7 +70,7 @@ func TestASettingThatIsReloadedStopsALoneStore(t *testing.T) {
 	}, time.Minute, 100*time.Millisecond)
 }
 
-func TestAConnectionWithCarelessSettingsWritesNothing(t *testing.T) {
+func TestConnectionWithCarelessSettingsWritesNothing(t *testing.T) {
 	p := newPlace(t, pgtest.New(t), folder(t))
 	s, epoch := p.single(t)
 	p.server.Exec(t, p.database, "alter database "+p.database+" set synchronous_commit = off")

@@ -122,7 +122,7 @@ func (s *Store) create(
 	return epoch, err
 }
 
-// insert makes the row of a session, which is this server's.
+// insert adds the row of a session that this server owns, and returns its epoch.
 func (s *Store) insert(
 	ctx context.Context, q queryer, id string, head []byte, start, end int64,
 ) (epoch uint64, err error) {
@@ -154,7 +154,8 @@ func (s *Store) Claim(ctx context.Context, id string) (found storage.Session, er
 		}
 		done, err := tx.Exec(ctx, `
 			update sessions set epoch = nextval('epochs'), node = $2, used = clock_timestamp()
-			where id = $1 and ($2::text is null or exists (select from nodes n where n.id = $2 and `+lives+`))`,
+			where id = $1 and ($2::text is null
+				or exists (select from nodes n where n.id = $2 and `+lives+`))`,
 			id, s.self())
 		if err != nil {
 			return err
@@ -331,7 +332,8 @@ func copyTo(ctx context.Context, tx pgx.Tx, from, id string, c storage.Cut) erro
 	_, err := tx.Exec(ctx, `
 		insert into records (
 			session, at, ms, bits, baseline, by_line, skipped, words, continued, text, crc)
-		select $2, at, ms, bits, baseline, by_line, skipped, words, continued, text, crc from records
+		select $2, at, ms, bits, baseline, by_line, skipped, words, continued, text, crc
+		from records
 		where session = $1 and at >= $3 and at < $4`, from, id, c.Start, c.End)
 	if err != nil {
 		return err
@@ -349,9 +351,11 @@ func copyTo(ctx context.Context, tx pgx.Tx, from, id string, c storage.Cut) erro
 	}
 	_, err = tx.Exec(ctx, `
 		with kept as (
-			select at, bytes, sha256, object from snapshots where session = $1 and at between $3 and $4
+			select at, bytes, sha256, object from snapshots
+			where session = $1 and at between $3 and $4
 		), held as (
-			select object from objects where object in (select object from kept) order by object for update
+			select object from objects where object in (select object from kept)
+			order by object for update
 		), shared as (
 			update objects o set refs = refs + 1 from held
 			where o.object = held.object and o.refs > 0 returning o.object

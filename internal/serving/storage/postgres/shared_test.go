@@ -56,7 +56,7 @@ func end(t *testing.T, s *postgres.Store, name string) {
 	require.NoError(t, s.Exec(t.Context(), `delete from nodes where id = '`+name+`'`))
 }
 
-func TestALeaseLastsByTheClockOfTheDatabase(t *testing.T) {
+func TestLeaseLastsByClockOfDatabase(t *testing.T) {
 	p := newPlace(t, pgtest.Shared(t), folder(t))
 	a, b := p.node(t, "a"), p.node(t, "b")
 	lapsed, alive := renew(t, a, "a", time.Hour)
@@ -77,7 +77,7 @@ func TestALeaseLastsByTheClockOfTheDatabase(t *testing.T) {
 	require.Equal(t, []string{"a"}, alive)
 }
 
-func TestASessionIsClaimedByItsServerOrWhenThatIsGone(t *testing.T) {
+func TestOnlyGoneServersSessionIsClaimed(t *testing.T) {
 	p := newPlace(t, pgtest.Shared(t), folder(t))
 	a, b := p.node(t, "a"), p.node(t, "b")
 	renew(t, a, "a", time.Hour)
@@ -221,7 +221,7 @@ func TestNamesAndQuotasAreTheDatabasesToKeep(t *testing.T) {
 	require.Equal(t, "3", page[0].ID)
 }
 
-func TestOwnersDoNotPassTheirQuotaOnSeveralServersAtOnce(t *testing.T) {
+func TestOwnersKeepQuotaOnSeveralServers(t *testing.T) {
 	p := newPlace(t, pgtest.Shared(t), folder(t))
 	const most, each = 5, 6
 	var all sync.WaitGroup
@@ -241,7 +241,8 @@ func TestOwnersDoNotPassTheirQuotaOnSeveralServersAtOnce(t *testing.T) {
 	require.Len(t, page, most)
 }
 
-func TestWhatHasExpiredOrWasNotCompletedGoesWhenItsServerIsGone(t *testing.T) {
+// Expired and half-made sessions of a server are removed by others once its lease has ended.
+func TestStaleSessionsOfGoneServerAreRemoved(t *testing.T) {
 	p := newPlace(t, pgtest.Shared(t), bucket(t))
 	a, b := p.node(t, "a"), p.node(t, "b")
 	renew(t, a, "a", time.Hour)
@@ -277,7 +278,7 @@ func TestWhatHasExpiredOrWasNotCompletedGoesWhenItsServerIsGone(t *testing.T) {
 	require.True(t, found("young"))
 }
 
-func TestAServerAmongOthersWaitsForOneThatIsAlone(t *testing.T) {
+func TestSharedServerWaitsForLoneServer(t *testing.T) {
 	p := newPlace(t, pgtest.Shared(t), folder(t))
 	lonely := p.options()
 	lonely.Alone = true
@@ -295,7 +296,7 @@ func TestAServerAmongOthersWaitsForOneThatIsAlone(t *testing.T) {
 }
 
 // The first version of the tables had no columns for terms.
-func TestTheTablesOfTheFirstVersionAreBroughtUpToDate(t *testing.T) {
+func TestTablesOfFirstVersionAreMigrated(t *testing.T) {
 	p := newPlace(t, pgtest.Shared(t), folder(t))
 	conn, err := pgx.Connect(t.Context(), p.server.URL(p.database))
 	require.NoError(t, err)
@@ -303,12 +304,16 @@ func TestTheTablesOfTheFirstVersionAreBroughtUpToDate(t *testing.T) {
 		`drop table nodes, keys, object_store`,
 		`alter table records drop column continued`,
 		`alter table sessions drop column node, drop column owner, drop column name,
-			drop column complete, drop column ttl, drop column model, drop column numerics, drop column used`,
+			drop column complete, drop column ttl, drop column model, drop column numerics,
+			drop column used`,
 		`update lmserve_schema set version = 1`,
 		`insert into sessions (id, epoch, head, start, "end")
 			select id, nextval('epochs'), convert_to(head, 'UTF8'), 0, 0 from (values
-			('a', '{"owner":"x","complete":true,"ttl_ns":5000,"model":{"name":"m","hash":"abc"},"numerics":[{"from":0,"name":"one"},{"from":3,"name":"two"}],"name":"news","labels":{"odd":"\u0000"}}'),
-			('b', '{"owner":"x","complete":false,"ttl_ns":0,"model":{"name":"m","hash":"abc"},"numerics":null,"name":"news"}'))
+			('a', '{"owner":"x","complete":true,"ttl_ns":5000,"model":{"name":"m","hash":"abc"},` +
+			`"numerics":[{"from":0,"name":"one"},{"from":3,"name":"two"}],"name":"news",` +
+			`"labels":{"odd":"\u0000"}}'),
+			('b', '{"owner":"x","complete":false,"ttl_ns":0,"model":{"name":"m","hash":"abc"},` +
+			`"numerics":null,"name":"news"}'))
 			as old(id, head)`,
 	} {
 		_, err := conn.Exec(t.Context(), sql)
@@ -327,7 +332,8 @@ func TestTheTablesOfTheFirstVersionAreBroughtUpToDate(t *testing.T) {
 	require.Greater(t, now, before)
 	var found string
 	require.NoError(t, conn.QueryRow(t.Context(), `
-		select string_agg(concat_ws(' ', id, owner, name, complete, ttl, model, numerics), ', ' order by id)
+		select string_agg(concat_ws(' ', id, owner, name, complete, ttl, model, numerics), ', '
+			order by id)
 		from sessions`).Scan(&found))
 	require.Equal(t, "a x news t 5 abc two, b x  f 0 abc ", found)
 	require.NoError(t, conn.Close(t.Context()))

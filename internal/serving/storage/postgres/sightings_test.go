@@ -9,7 +9,7 @@ import (
 
 // Whatever the clock of the database says, a lease that was seen lapses without a renewal: when the
 // observer's clock has counted the lease's whole length.
-func TestALeaseThatWasSeenEndsByTheOwnClock(t *testing.T) {
+func TestSeenLeaseEndsByOwnClock(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	s := &sightings{now: func() time.Time { return now }}
 	const lease = 10 * time.Second

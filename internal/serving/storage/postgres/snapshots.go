@@ -268,10 +268,12 @@ func release(ctx context.Context, tx pgx.Tx, id string, at *int64) (left []strin
 	rows, _ := tx.Query(ctx, `
 		with held as (
 			select object from objects where object in
-				(select object from snapshots where session = $1 and ($2::bigint is null or at = $2))
+				(select object from snapshots
+					where session = $1 and ($2::bigint is null or at = $2))
 			order by object for update
 		), counted as (
-			update objects o set refs = refs - 1, since = now() from held where o.object = held.object
+			update objects o set refs = refs - 1, since = now() from held
+			where o.object = held.object
 			returning o.object, o.refs
 		)
 		select object from counted where refs = 0`, id, at)

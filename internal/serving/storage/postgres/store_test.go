@@ -96,14 +96,14 @@ func (p *place) started(t testing.TB, o postgres.Options) *postgres.Store {
 	return s
 }
 
-func TestAStoreWithABucketIsAStore(t *testing.T) {
+func TestStoreWithBucketPassesSuite(t *testing.T) {
 	server := pgtest.Shared(t)
 	storetest.Run(t, func(t *testing.T) storetest.Backend {
 		return newPlace(t, server, bucket(t)).backend()
 	})
 }
 
-func TestAStoreWithAFolderIsAStore(t *testing.T) {
+func TestStoreWithFolderPassesSuite(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
@@ -113,7 +113,7 @@ func TestAStoreWithAFolderIsAStore(t *testing.T) {
 	})
 }
 
-func TestADatabaseIsRefusedUnlessItsSchemaIsTheProgramsOwn(t *testing.T) {
+func TestDatabaseWithForeignSchemaIsRefused(t *testing.T) {
 	server := pgtest.Shared(t)
 	at := server.URL(server.Database(t))
 	o := postgres.Options{Database: at, Objects: folder(t)}
@@ -142,7 +142,7 @@ func TestADatabaseIsRefusedUnlessItsSchemaIsTheProgramsOwn(t *testing.T) {
 	require.ErrorContains(t, err, "or a newer one")
 }
 
-func TestADatabaseThatConfirmsWhatIsNotDurableIsRefused(t *testing.T) {
+func TestNonDurableDatabaseIsRefused(t *testing.T) {
 	p := newPlace(t, pgtest.Shared(t), folder(t))
 	o := p.options()
 	o.Database += "&synchronous_commit=off"
@@ -167,7 +167,7 @@ func TestURLsThatNameNoStoreAreRefused(t *testing.T) {
 	}
 }
 
-func TestAStoreThatIsOpenedAloneWaitsForTheOther(t *testing.T) {
+func TestLoneStoreWaitsForOtherStore(t *testing.T) {
 	p := newPlace(t, pgtest.Shared(t), folder(t))
 	o := p.options()
 	o.Alone = true

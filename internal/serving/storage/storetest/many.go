@@ -95,7 +95,7 @@ func limits(t *testing.T, b Backend) {
 	require.Empty(t, text(t, s, long, 0))
 }
 
-func cancelled(t *testing.T, b Backend) {
+func canceled(t *testing.T, b Backend) {
 	s := started(t, b)
 	epoch := create(t, s, "a")
 	require.NoError(t, s.Append(background, "a", epoch, 0, record("x")))

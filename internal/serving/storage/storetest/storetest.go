@@ -58,7 +58,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Backend) {
 		{"sessions are listed by pages", pages},
 		{"a list goes on while sessions come and go", listedMeanwhile},
 		{"what is over the limits is refused", limits},
-		{"a context ends what has not begun", cancelled},
+		{"a context ends what has not begun", canceled},
 		{"appends of many sessions at once", concurrent},
 		{"two writers at one session", rivals},
 		{"a closed store says so", closed},
