@@ -216,13 +216,13 @@ func TestPageReadsWithAModelOfWords(t *testing.T) {
 	require.Regexp(t, `(?s)(the|cat|mat)`,
 		value[string](b, `document.querySelector(".expected").innerText`))
 	require.Contains(t, value[string](b, `document.querySelector(".legend").innerText`),
-		"bits a word")
+		"bits per word")
 	b.click("Lines")
 	b.until(`document.querySelectorAll(".strangest tbody tr").length > 30`)
 	b.checkLooks("read-words")
 	value[bool](b, `(location.hash = location.hash.replace("read", "learn"), true)`)
 	b.until(
-		`document.querySelector(".sums .adapted dt")?.innerText === "Adapted with companion, bits a word"`)
+		`document.querySelector(".sums .adapted dt")?.innerText === "Adapted with companion, bits per word"`)
 	value[bool](b, `(location.hash = location.hash.replace("learn", "write"), true)`)
 	b.until(`document.querySelector(".sheet textarea")?.value.endsWith("the mat .\n")`)
 	b.click("Continue")
@@ -348,7 +348,7 @@ func TestPageHasALongTextOnlyWhereItIsSeen(t *testing.T) {
 	})()`)
 	b.until(`document.querySelector(".map .heat0, .map [class*=heat]") !== null`)
 	b.click("Pause")
-	b.until(`document.querySelector(".toolbar .primary")?.textContent === "Go on"`)
+	b.until(`document.querySelector(".toolbar .primary")?.textContent === "Continue"`)
 	// The median frame time of scrolling far, where no row is cached, is compared with that of
 	// repainting the same place. This cancels the machine's speed and load.
 	frames := func(change string) float64 {

@@ -128,6 +128,7 @@ func serve(c *cobra.Command, f serveFlags) error {
 		Log: log, Metrics: told, Around: told.around(), Keys: ring, TLS: secure,
 		AllowedHosts: f.names(ring), CORSOrigins: f.corsOrigins,
 		UserSessions: f.userSessions, Logs: logs, ConnectionsMax: connections,
+		Version:           buildVersion(),
 		DrainDelay:        f.limits.drainDelay,
 		ScoreBodyBytesMax: int64(f.limits.scoreBody), BodyIdleMax: f.limits.bodyIdle,
 		AnswerIdleMax: f.limits.answerIdle, Places: o.among.places(o.sessions),
