@@ -54,7 +54,7 @@ export function App() {
           : <View />}
       </main>
       <footer class="about">
-        <a href="docs">Documentation of the API</a>
+        <a href="docs">API documentation</a>
         {version && <span>lmserve {version}</span>}
       </footer>
       <KeyDialog />
