@@ -24,7 +24,11 @@ import (
 // The page needs no key; its data does.
 func TestThePageComesWithoutAKey(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "alice"})
-	g := newRig(t, Options{Keys: ring.Ring})
+	g := newRig(t, Options{Keys: ring.Ring, Version: "v1.2.3"})
+	document := g.do("GET", "/", nil)
+	text, err := io.ReadAll(document.Body)
+	require.NoError(t, err)
+	require.Contains(t, string(text), `<meta name="version" content="v1.2.3">`)
 	for path, want := range map[string]string{"/": "<!doctype html>", "/page.css": "/*",
 		"/page.js": "/*"} {
 		resp := g.do("GET", path, nil)

@@ -20,7 +20,6 @@ import (
 	"github.com/lmserve/lmserve/server/handler"
 	"github.com/lmserve/lmserve/server/limits"
 	"github.com/lmserve/lmserve/server/middleware"
-	webpage "github.com/lmserve/lmserve/server/page"
 )
 
 // Sessions is the part of a session manager that the server uses: the handlers' methods, and Drain.
@@ -68,7 +67,7 @@ func New(sessions Sessions, o Options) (*Server, error) {
 		Problems:  s.problems,
 		Memory:    middleware.NewMemory(),
 		Counted:   o.Metrics,
-		Document:  webpage.Document(o.Version),
+		Version:   o.Version,
 
 		UserSessions: o.UserSessions,
 		Logs:         o.Logs,

@@ -19,7 +19,6 @@ import (
 	"github.com/lmserve/lmserve/server/answer"
 	"github.com/lmserve/lmserve/server/codec"
 	"github.com/lmserve/lmserve/server/middleware"
-	"github.com/lmserve/lmserve/server/page"
 	"github.com/lmserve/lmserve/server/routes"
 )
 
@@ -78,8 +77,8 @@ type Handlers struct {
 	TakesWork func() bool // false once the server drains
 	Problems  *answer.Problems
 	Memory    *middleware.Memory
-	Counted   http.Handler               // serves the server's metrics
-	Document  func() (*page.File, error) // opens the page's document
+	Counted   http.Handler // serves the server's metrics
+	Version   string       // shown by the page; "": none
 
 	// UserSessions creates sessions for the users that completions in OpenAI's form name.
 	UserSessions bool

@@ -44,10 +44,13 @@ var (
 // versionMeta is the element of the document for the server's version.
 const versionMeta = `<meta name="version" content="%s">`
 
-// Document returns a function that opens the page's document. The document has the server's
-// version, which the page shows; "" shows none.
-func Document(version string) func() (*File, error) {
-	return sync.OnceValues(func() (*File, error) {
+// documents has the opened document of each version.
+var documents sync.Map
+
+// Document returns the page's document. It has the server's version, which the page shows; ""
+// shows none.
+func Document(version string) (*File, error) {
+	open, _ := documents.LoadOrStore(version, sync.OnceValues(func() (*File, error) {
 		plain, err := dist.ReadFile("dist/index.html")
 		if err != nil {
 			return nil, err
@@ -55,7 +58,8 @@ func Document(version string) func() (*File, error) {
 		element := fmt.Sprintf(versionMeta, html.EscapeString(version))
 		text := strings.Replace(string(plain), fmt.Sprintf(versionMeta, ""), element, 1)
 		return newFile("index.html", []byte(text))
-	})
+	}))
+	return open.(func() (*File, error))()
 }
 
 // File is a file of the page, plain and compressed.
