@@ -966,7 +966,7 @@ type CompletionRequest struct {
 	// Commit What a completion feeds to the session: nothing, the prompt, or the prompt and the sampled text.
 	Commit *Commit `json:"commit,omitempty"`
 
-	// Dry How strongly loops are avoided: a byte that followed the last `m` >= 12 bytes earlier in the completion has a logit that is `dry` * 1.3^(`m`-12) smaller; 0 is not at all. The text before the completion does not count. A token of a model of words counts as 5 bytes.
+	// Dry Strength of loop avoidance: if the last `m` >= 12 bytes occurred before in the completion, the logit of the byte that followed them is reduced by `dry` * 1.3^(`m`-12); 0 is none. The text before the completion does not count. A token of a model of words counts as 5 bytes.
 	Dry *float64 `json:"dry,omitempty"`
 
 	// From Which model the text is sampled from: the adapted model, which the session scores with, or
@@ -977,10 +977,10 @@ type CompletionRequest struct {
 	// Logprobs Report the log-probability of every sampled token under the model's full distribution, before `dry`, `temperature`, `top_k` and `top_p`. Counts and caches do not learn from a text while it is sampled.
 	Logprobs *bool `json:"logprobs,omitempty"`
 
-	// MaxTokens The most tokens that are sampled. A text ends with a whole character: what the last tokens begin of another is left off, and not committed.
+	// MaxTokens Maximum number of sampled tokens. The text ends with a whole character: an incomplete one at the end is dropped and not committed.
 	MaxTokens *int `json:"max_tokens,omitempty"`
 
-	// MinP The least probability of a token that is sampled, as a part of the likeliest one's; 0 is any.
+	// MinP Minimum probability of a sampled token, relative to the likeliest token.
 	MinP *float64 `json:"min_p,omitempty"`
 
 	// Prompt Text that follows the session's text, as UTF-8.
@@ -998,16 +998,16 @@ type CompletionRequest struct {
 	// Stream Answer with server-sent events.
 	Stream *bool `json:"stream,omitempty"`
 
-	// Temperature The number that the logits are divided by; at 0 the likeliest token is always taken.
+	// Temperature Divisor of the logits; 0 always takes the likeliest token.
 	Temperature *float64 `json:"temperature,omitempty"`
 
-	// TopK How many of the likeliest tokens are sampled among; 0 is all of them.
+	// TopK Number of likeliest tokens among which one is sampled; 0 is all.
 	TopK *int `json:"top_k,omitempty"`
 
 	// TopLogprobs How many of the likeliest tokens to report for each sampled token. Only with `logprobs`.
 	TopLogprobs *int `json:"top_logprobs,omitempty"`
 
-	// TopP The probability that the likeliest tokens, among which one is sampled, have together.
+	// TopP Total probability of the likeliest tokens, among which one is sampled.
 	TopP *float64 `json:"top_p,omitempty"`
 }
 
@@ -2357,40 +2357,40 @@ type Settings struct {
 // The two methods of dynamic evaluation have different defaults; `Model.defaults` has all
 // others.
 type SettingsRequest struct {
-	// Baseline Whether every chunk is scored with the static model too. The static model is the slow weights alone, without companion. To score with it costs the time of scoring once more from the first layer on that adapts, and less where the companion mixes it in anyway.
+	// Baseline Scoring of every chunk with the static model as well. The static model has the slow weights alone, and no companion. A chunk is scored again from the first layer that adapts. This costs less if the companion mixes in the static model anyway.
 	Baseline *bool `json:"baseline,omitempty"`
 
-	// Beta1 Of `sparse-meta`: the weight of a chunk's gradient in the average.
+	// Beta1 For `sparse-meta`: weight of a chunk's gradient in the gradient average.
 	Beta1 *float32 `json:"beta1,omitempty"`
 
-	// Beta2 Of `sparse-meta`: the weight of a chunk's gradient beside the average.
+	// Beta2 For `sparse-meta`: weight of a chunk's gradient added to the average for this chunk alone.
 	Beta2 *float32 `json:"beta2,omitempty"`
 
-	// CacheSize Of `cache`: how many tokens the cache remembers. Memory and time grow with it.
+	// CacheSize For `cache`: number of tokens that the cache holds. Memory and time grow with the number.
 	CacheSize *int `json:"cache_size,omitempty"`
 
-	// Chunk Tokens between two updates of the fast weights. The model may allow fewer than the maximum.
+	// Chunk Tokens between two updates of the fast weights. A model may allow fewer.
 	Chunk *int `json:"chunk,omitempty"`
 
-	// Companion Whether the model's distribution is mixed with what the session's text has had so far. Beside a model of bytes it is counts; beside one of words the cache of the method `cache`, whose settings it has. Without, the model scores alone. Left out it is true, but false where `method` is `static`.
+	// Companion Mixing of the model's predictions with statistics of the session's text. With a model of bytes, the statistics are a table of counts. With a model of words, they are the cache of the method `cache`, with its settings. Without a companion, the model predicts alone.
 	Companion *bool `json:"companion,omitempty"`
 
-	// CompanionBytes The size of the companion's table of counts, a power of two.
+	// CompanionBytes Size of the companion's table of counts, a power of two.
 	CompanionBytes *int `json:"companion_bytes,omitempty"`
 
-	// CompanionStatic Of `sparse-meta`: whether the companion mixes the static model's distribution in, too. It reads the text beside the adaptive one, through the layers alone in which both differ. It has no effect beside a model of words.
+	// CompanionStatic For `sparse-meta`: static model as a third part of the companion's mixture. The static model then reads the text too, but recomputes only the layers that adapt. The setting has no effect with a model of words.
 	CompanionStatic *bool `json:"companion_static,omitempty"`
 
-	// Decay Of `dynamic-sgd` and `dynamic-rms`: the part of the fast weights that an update takes away. In `dynamic-rms` it is multiplied by the weight's r/R.
+	// Decay For `dynamic-sgd` and `dynamic-rms`: fraction of the fast weights that each update removes. `dynamic-rms` multiplies the fraction by the weight's r/R.
 	Decay *float32 `json:"decay,omitempty"`
 
-	// Floor Of `dynamic-rms`: what is added to a weight's root mean square, in units of the mean of its matrix. The smaller it is, the sooner the weights diverge.
+	// Floor For `dynamic-rms`: constant added to a weight's root mean square, relative to the mean of its matrix. With a smaller constant, the weights diverge sooner.
 	Floor *float32 `json:"floor,omitempty"`
 
-	// Gammas Of `sparse-meta`: the decay of the gradient average from chunk to chunk, one number a bank of the model. `Model.banks` is how many banks a model has.
+	// Gammas For `sparse-meta`: decay of the gradient average from chunk to chunk, one number for each bank of the model. `Model.banks` is the number of banks.
 	Gammas []float32 `json:"gammas,omitempty"`
 
-	// Lambda Of `cache`: the share that the cache has in the probability. At 0 the session scores as with the method `static` and the same `companion`.
+	// Lambda For `cache`: weight of the cache in the mixture with the network. At 0 the session scores as with the method `static` and the same `companion`.
 	Lambda *float32 `json:"lambda,omitempty"`
 
 	// Method How a session adapts.
@@ -2418,16 +2418,16 @@ type SettingsRequest struct {
 	// Settings of other methods must be within their limits. They are reported and have no effect.
 	Method *Method `json:"method,omitempty"`
 
-	// P Of `sparse-meta`: the probability that an update writes one entry of the fast weights. At 0 the session scores as with the method `static` and the same `companion`.
+	// P For `sparse-meta`: probability that an update writes an entry of the fast weights. At 0 the session scores as with the method `static` and the same `companion`.
 	P *float64 `json:"p,omitempty"`
 
-	// Rate Of `dynamic-sgd` and `dynamic-rms`: the learning rate. At 0 the session scores as with the method `static` and the same `companion`.
+	// Rate For `dynamic-sgd` and `dynamic-rms`: learning rate. At 0 the session scores as with the method `static` and the same `companion`.
 	Rate *float32 `json:"rate,omitempty"`
 
-	// SkipBelow Of `sparse-meta`: chunks that cost the network fewer bits a token teach nothing: they are not learnt from. Without a companion of counts, and at 0, every chunk is learnt from. Text that is learnt line by line always is.
+	// SkipBelow For `sparse-meta`: bits per token below which the network does not learn from a chunk. At 0, or without a companion of counts, it learns from every chunk. Text that is learned line by line is never skipped.
 	SkipBelow *float64 `json:"skip_below,omitempty"`
 
-	// Theta Of `cache`: how sharply states like the present one are preferred. At 0 all count alike.
+	// Theta For `cache`: sharpness with which the cache prefers states like the current one. At 0 all states count equally.
 	Theta *float32 `json:"theta,omitempty"`
 }
 

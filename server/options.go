@@ -21,6 +21,7 @@ type Options struct {
 	Keys              *keys.Ring    // nil: no keys required
 	Log               *zap.Logger   // nil: no log
 	Metrics           Metrics       // nil: nothing is counted, and /metrics is empty
+	Version           string        // shown by the page; "": none
 	ScoreBodyBytesMax int64         // 0: limits.ScoreBodyBytesMax, the largest value
 	BodyIdleMax       time.Duration // 0: limits.BodyIdleMax, the largest value
 	AnswerIdleMax     time.Duration // 0: limits.AnswerIdleMax, the largest value

@@ -24,7 +24,11 @@ import (
 // The page needs no key; its data does.
 func TestKeylessClientGetsPage(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "alice"})
-	g := newRig(t, Options{Keys: ring.Ring})
+	g := newRig(t, Options{Keys: ring.Ring, Version: "v1.2.3"})
+	document := g.do("GET", "/", nil)
+	text, err := io.ReadAll(document.Body)
+	require.NoError(t, err)
+	require.Contains(t, string(text), `<meta name="version" content="v1.2.3">`)
 	for path, want := range map[string]string{"/": "<!doctype html>", "/page.css": "/*",
 		"/page.js": "/*"} {
 		resp := g.do("GET", path, nil)
@@ -216,14 +220,14 @@ func TestPageReadsWithAModelOfWords(t *testing.T) {
 	require.Regexp(t, `(?s)(the|cat|mat)`,
 		value[string](b, `document.querySelector(".expected").innerText`))
 	require.Contains(t, value[string](b, `document.querySelector(".legend").innerText`),
-		"bits a word")
+		"bits per word")
 	b.click("Lines")
 	b.until(`document.querySelectorAll(".strangest tbody tr").length > 30`)
 	b.checkLooks("read-words")
 	value[bool](b, `(location.hash = location.hash.replace("read", "learn"), true)`)
 	b.until(
 		`document.querySelector(".sums .adapted dt")?.innerText === "Adapted with companion, ` +
-			`bits a word"`)
+			`bits per word"`)
 	value[bool](b, `(location.hash = location.hash.replace("learn", "write"), true)`)
 	b.until(`document.querySelector(".sheet textarea")?.value.endsWith("the mat .\n")`)
 	b.click("Continue")
@@ -349,7 +353,7 @@ func TestPageHasALongTextOnlyWhereItIsSeen(t *testing.T) {
 	})()`)
 	b.until(`document.querySelector(".map .heat0, .map [class*=heat]") !== null`)
 	b.click("Pause")
-	b.until(`document.querySelector(".toolbar .primary")?.textContent === "Go on"`)
+	b.until(`document.querySelector(".toolbar .primary")?.textContent === "Continue"`)
 	// The median frame time of scrolling far, where no row is cached, is compared with that of
 	// repainting the same place. This cancels the machine's speed and load.
 	frames := func(change string) float64 {

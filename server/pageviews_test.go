@@ -448,7 +448,7 @@ func TestPageMakesComparesAndDetachesAShadow(t *testing.T) {
 	b.score(path, numbered(1, 1600))
 	b.open(place("sessions", path))
 	b.click("Shadow")
-	b.click("Make a shadow")
+	b.click("Create a shadow")
 	b.until(
 		`document.querySelector(".shadows tbody small")?.textContent === "up to byte 1\u202f600"`)
 	shadow := b.get(path).Shadows[0]
@@ -471,14 +471,14 @@ func TestPageMakesComparesAndDetachesAShadow(t *testing.T) {
 		method.value = "sparse-meta";
 		return method.dispatchEvent(new Event("change", {bubbles: true}));
 	})()`)
-	b.click("Settings of sparse-meta")
+	b.click("Further settings of sparse-meta")
 	b.until(`document.querySelectorAll(".settings input").length === 7`)
 	b.fill(`.settings label:nth-child(2) input`, "0.25")
 	b.fill(`.settings label:nth-child(3) input`, "0.5, 0.75")
 	b.checkLooks("shadow-settings")
 	value[bool](b, `(document.querySelector(".shadows .check input").click(), true)`)
 	b.until(`document.querySelectorAll(".settings input").length === 6`) // no field for the table
-	b.click("Make a shadow")
+	b.click("Create a shadow")
 	b.until(`document.querySelector(".shadows tbody a")?.innerText.includes("companion false")`)
 	settings := b.get("/v1/sessions/" + b.get(path).Shadows[0].ID).Settings
 	require.InDelta(t, 0.25, settings.P, 0)
@@ -517,7 +517,7 @@ func TestPageExportsAndImportsASession(t *testing.T) {
 
 	b.click("New session…")
 	b.fill("dialog input:not([type])", "fresh")
-	b.click("Make")
+	b.click("Create")
 	b.until(`document.querySelector(".details h2")?.innerText === "fresh"`)
 	fresh := b.get("/v1/sessions/fresh").Settings
 	require.Equal(t, []bool{true, true}, []bool{fresh.Companion, fresh.Baseline})

@@ -67,6 +67,7 @@ func New(sessions Sessions, o Options) (*Server, error) {
 		Problems:  s.problems,
 		Memory:    middleware.NewMemory(),
 		Counted:   o.Metrics,
+		Version:   o.Version,
 
 		UserSessions: o.UserSessions,
 		Logs:         o.Logs,

@@ -18,7 +18,8 @@ type alertFlags struct{ receivers []string }
 
 func (f *alertFlags) register(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.receivers, "alerts", nil,
-		"receiver of incidents as they open and end, in JSON: a URL, alertmanager:URL,\n"+
+		"receiver of alerts when incidents open and close, in JSON: a URL, "+
+			"alertmanager:URL,\n"+
 			"otlp:URL or exec:COMMAND; may be repeated (default: none)")
 }
 

@@ -28,14 +28,14 @@ func newBackup() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "backup OUT",
 		Short: "Write all sessions to one file",
-		Long: `Write all sessions, as they are at one moment, to one file, of which 'lmserve restore'
-makes a data folder: from a running server (--server), which goes on with its work, or
-from a data folder that no server has open. The file must not exist yet, and appears
-when it is whole and its checksums are right; a name that ends in ` + zstdSuffix + ` compresses it.
+		Long: `Write a consistent backup of all sessions to one file, for 'lmserve restore'. The
+source is a running server (--server), which continues its work, or a data folder that
+no server uses. The file must not exist, and appears when it is complete and its
+checksums are verified. A name that ends in` + zstdSuffix + ` compresses it.
 
-A connection that is lost is made again, and the backup goes on where it was. Where keys
-are asked for, a backup wants the key of an admin: in --key-file, in the variable
-LMSERVE_KEY, or as --key. The keys file is no part of a backup.`,
+After a lost connection, the backup reconnects and continues. If the server requires keys,
+give an admin's key by --key-file, the variable LMSERVE_KEY or --key. The backup does not
+include the keys file.`,
 		Example: "  lmserve backup --server http://127.0.0.1:8080 lmserve.tar.zst\n" +
 			"  lmserve backup --data-dir /var/lib/lmserve lmserve.tar",
 		Args: exactly(1, "a file to write"),
@@ -68,9 +68,11 @@ LMSERVE_KEY, or as --key. The keys file is no part of a backup.`,
 		},
 	}
 	f.registerFolder(c)
-	c.Flags().StringVar(&server, "server", "", "URL of a running server, as http://127.0.0.1:8080")
-	c.Flags().StringVar(&key, "key", "", "key of an admin, as 'lmserve keys add' printed it")
-	c.Flags().StringVar(&keyFile, "key-file", "", "file that holds that key (default: --key holds)")
+	c.Flags().StringVar(&server, "server", "",
+		"URL of a running server, such as http://127.0.0.1:8080")
+	c.Flags().StringVar(&key, "key", "", "key of an admin, as printed by 'lmserve keys add'")
+	c.Flags().StringVar(&keyFile, "key-file", "",
+		"file of that key (default: none, the key is in --key)")
 	return c
 }
 
@@ -135,7 +137,7 @@ func writeBackup(
 	if err != nil {
 		return err
 	}
-	p.begin("reading it again")
+	p.begin("verifying")
 	err = withBackup(p.reading(c.Context(), in, info.Size()), func(r io.Reader) error {
 		return folder.CheckBackup(c.Context(), r, func(d *storage.CorruptError) {
 			damaged++

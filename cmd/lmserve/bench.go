@@ -22,11 +22,11 @@ func newBench() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure this machine's limits, and lmserve against them",
-		Long: `Measure, in one run, what this machine can do (multiply-adds and bytes of memory a
-second) and what lmserve makes of it: every kernel at the model's shapes, a chunk
-without and with adaptation, a step of training, a decoded token, sessions side by
-side. The limits are measured again beside every row, for machines are shared and
-change their clocks. What is in the caches may be faster than memory.`,
+		Long: `Measure the limits of this machine (multiply-adds and bytes of memory per second) and
+compare lmserve with them: every kernel with the model's shapes, a chunk without and
+with adaptation, a training step, a decoded token, and concurrent sessions. The limits
+are measured again for every row, because machines are shared and change their clock
+rates. Data in the processor's caches may be faster than the limit of memory.`,
 		Example: "  lmserve bench\n  lmserve bench --config enwik8-12l --only limits,chunks",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -57,12 +57,14 @@ change their clocks. What is in the caches may be faster than memory.`,
 		},
 	}
 	flags.register(c)
-	c.Flags().StringVar(&config, "config", "", "random weights instead of a model: "+configUsage())
-	c.Flags().IntVar(&o.Chunk, "chunk", 0, "tokens between two updates (default: the model's)")
+	c.Flags().StringVar(&config, "config", "",
+		"random weights instead of a model, for "+configUsage())
+	c.Flags().IntVar(&o.Chunk, "chunk", 0,
+		"tokens between two updates of the fast weights (default: the model's)")
 	c.Flags().Float64Var(&o.Seconds, "seconds", bench.SecondsDefault,
-		"seconds to measure each row for; fewer are quicker and noisier")
+		"duration of each row's measurement in seconds; less is quicker and noisier")
 	c.Flags().StringSliceVar(&o.Only, "only", bench.Sections(), "sections to measure")
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON instead of tables")
+	c.Flags().BoolVar(&asJSON, "json", false, "output as JSON instead of tables")
 	return c
 }
 

@@ -34,13 +34,14 @@ func newComplete() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "complete [--after FILE] [--prompt TEXT]",
 		Short: "Continue a prompt, after adapting to some text",
-		Long: `Sample text that continues a prompt: after the text of files (--after), after that of a
-session (--session), or after both, files being fed to the session first. The text is printed as it is
-sampled; the same seed samples the same text again. A model of words takes a word at the end of
-the prompt for complete, and goes on with the next.
+		Long: `Sample text that continues a prompt. The model first adapts to files (--after), to a
+session (--session), or to both: the session then reads the files first. The text is
+printed while it is sampled. The same seed samples the same text again. A model of words
+treats the last word of the prompt as complete, and continues with the next word.
 
-With --json it is the object that the server answers, with the text, why it ended, the seed and, if
---logprobs asks for them, log-probabilities. If Ctrl-C ends it, finish_reason is "interrupted".`,
+With --json, the output is the server's answer: the text, the reason for its end, the
+seed and, with --logprobs, log-probabilities. After Ctrl-C, finish_reason is
+"interrupted".`,
 		Example: `  lmserve complete --after access.log --prompt 'GET /' --stop ' '
   lmserve complete --server http://127.0.0.1:8080 --session mine --prompt Dear --json
   lmserve complete --prompt 'Once upon' --max-tokens 40 --temperature 0 --logprobs 3`,
@@ -50,24 +51,24 @@ With --json it is the object that the server answers, with the text, why it ende
 	k.connectFlags.register(c)
 	k.stream.register(c)
 	flags := c.Flags()
-	flags.Lookup("seed").Usage = "seed of the sampling (default: one drawn at random, and " +
-		"printed), " +
-		"and of the masks of a new session (default: 0)"
+	flags.Lookup("seed").Usage = "seed of the sampling (default: a random seed, which is " +
+		"printed), and of a new session's masks (default: 0)"
 	for _, row := range session.SamplingTable {
 		flags.Var(row.Flag(k.sampling), row.FlagName(), row.FlagUsage())
 	}
 	flags.StringVar(&k.prompt, "prompt", "", "text to continue")
 	flags.StringSliceVar(&k.after, "after", nil,
-		"files to adapt to before the prompt, in this order; -: standard input")
+		"files that the model reads before the prompt, in this order; -: standard input")
 	flags.StringArrayVar(&k.stops, "stop", nil, fmt.Sprintf(
-		"end the text before the first occurrence of this `text`; may be repeated (up to %d)",
+		"`text` before whose first occurrence the completion ends; may be repeated (up to %d)",
 		session.StopStringsMax))
-	flags.IntVar(&k.logprobs, "logprobs", 0, fmt.Sprintf("print each token with its natural "+
-		"log-probability and those of so many of the likeliest (0 to %d; default: the text alone)",
+	flags.IntVar(&k.logprobs, "logprobs", 0, fmt.Sprintf("number of likeliest tokens "+
+		"printed beside each token, with natural log-probabilities "+
+		"(0 to %d; default: the text alone)",
 		session.CandidatesMax))
 	flags.StringVar(&k.commit, "commit", session.CommitNone,
-		"what the session keeps: none, prompt, or all (the prompt and the text)")
-	flags.BoolVar(&k.asJSON, "json", false, "print one object in JSON")
+		"text that the session keeps: none, prompt, or all (prompt and completion)")
+	flags.BoolVar(&k.asJSON, "json", false, "output as one JSON object")
 	return c
 }
 

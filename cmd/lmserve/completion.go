@@ -87,7 +87,7 @@ func newCompletion() *cobra.Command {
 	shells := slices.Sorted(maps.Keys(completionScripts))
 	return &cobra.Command{
 		Use:   "completion " + strings.Join(shells, "|"),
-		Short: "Print a script that makes a shell complete lmserve's commands and flags",
+		Short: "Print a shell's completion script for commands and flags",
 		Example: `  source <(lmserve completion bash)
   lmserve completion zsh > "${fpath[1]}/_lmserve"
   lmserve completion fish > ~/.config/fish/completions/lmserve.fish`,

@@ -23,12 +23,13 @@ func newCompress() *cobra.Command {
 	var out string
 	c := &cobra.Command{
 		Use:   "compress FILE|- [--out FILE]",
-		Short: "Write a file in as many bits as the model needs for it",
-		Long: `Write a file in the bits that 'lmserve score' reports for it, which proves them: an
-arithmetic coder takes the distribution that the model gives for each byte before it sees it,
-and the model adapts as it reads. The file has a checksum, the name of the model, its
-arithmetic and the settings, and 'lmserve decompress' makes the same bytes of it again, by the
-same model. That takes several times as long: bytes have to come out one after the other.`,
+		Short: "Compress a file with the model's predictions",
+		Long: `Write a file in the bits that 'lmserve score' reports for it, as a proof of these
+bits. An arithmetic coder encodes each byte with the distribution that the model
+predicts, and the model adapts as it reads. The compressed file includes a checksum, the
+name of the model, its arithmetic and the settings. 'lmserve decompress' restores the
+bytes with the same model. It takes several times as long, because it decodes one byte
+after the other.`,
 		Example: `  lmserve compress access.log
   journalctl | lmserve compress - --out journal.lms
   lmserve compress novel.txt --model mine.safetensors.zst --method dynamic-rms`,
@@ -86,10 +87,10 @@ same model. That takes several times as long: bytes have to come out one after t
 // printCompressed prints the file's size, and how much of it the header and the text take.
 func printCompressed(w io.Writer, name string, size int64, c compress.Compressed) {
 	head, text := int64(len(c.Head)), int64(len(c.Text))
-	fmt.Fprintf(w, "%s: %s bytes became %s: %s of header, and %s", name,
+	fmt.Fprintf(w, "%s: %s bytes compressed to %s: %s of header, and %s", name,
 		humanize.Comma(size), humanize.Comma(head+text), humanize.Comma(head), humanize.Comma(text))
 	if size > 0 {
-		fmt.Fprintf(w, " for the %.4f bits a byte that the model needs", c.Bits/float64(size))
+		fmt.Fprintf(w, " for the model's %.4f bits per byte", c.Bits/float64(size))
 	}
 	fmt.Fprintln(w)
 }
@@ -99,14 +100,14 @@ func newDecompress() *cobra.Command {
 	var out string
 	c := &cobra.Command{
 		Use:   "decompress FILE" + compressedSuffix + "|- [--out FILE]",
-		Short: "Make the bytes again of a file that compress wrote",
-		Long: `Make the bytes again of which 'lmserve compress' made a file, with the model that the file
-names; any number of threads will do. --model is needed only if that model is neither embedded nor
-beside the program. Flags that change the model or its arithmetic, such as --mem-len or --precision,
-must be those of 'lmserve compress'.
+		Short: "Restore a file that compress wrote",
+		Long: `Restore the bytes of a file that 'lmserve compress' wrote, with the model that the
+file names and any number of threads. --model is needed only if that model is neither
+embedded nor beside the program. Flags that change the model or its arithmetic, such as
+--mem-len or --precision, must be the same as for 'lmserve compress'.
 
-The result gets its name only when its checksum is right. On standard output bytes come as they are
-decoded: there, look at the exit code.`,
+The output file appears only if its checksum is correct. Standard output gets bytes as
+they are decoded, so check the exit code.`,
 		Example: `  lmserve decompress access.log.lms --out copy.log
   lmserve decompress journal.lms --out - | less`,
 		Args: exactly(1, "a file, or - for standard input"),

@@ -50,7 +50,8 @@ func TestCompressProvesTheBitsOfScore(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	_, said, code := lmserve("", "compress", file, "--model", model)
 	require.Zero(t, code, said)
-	found := regexp.MustCompile(`, and ([\d,]+) for the ([\d.]+) bits a byte`).FindStringSubmatch(
+	sizes := regexp.MustCompile(`, and ([\d,]+) for the model's ([\d.]+) bits per byte`)
+	found := sizes.FindStringSubmatch(
 		said)
 	require.NotNil(t, found, said)
 	total := must(t, text, "score", "--model", model, "--total-only", "-")

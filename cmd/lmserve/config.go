@@ -21,9 +21,9 @@ func newConfig() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "config COMMAND...",
-		Short: "Show which values a command's flags have, and where from",
-		Long: `Show which values the flags of a command have when the command line does not give them, and
-whether they are from the environment, from the configuration file, or the defaults.
+		Short: "Show the values of a command's flags, and where they come from",
+		Long: `Show the values of a command's flags without a command line, and where each value
+comes from: the environment, the configuration file or the default.
 
 ` + configurationHelp,
 		Example: `  lmserve config serve
@@ -53,7 +53,7 @@ whether they are from the environment, from the configuration file, or the defau
 			return printConfigured(c.OutOrStdout(), conf.file, all)
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON instead of a table")
+	c.Flags().BoolVar(&asJSON, "json", false, "output as JSON instead of a table")
 	return c
 }
 

@@ -32,17 +32,19 @@ const (
 	noConfig       = "none" // means no file
 )
 
-const configurationHelp = `Where a flag is not given, its value is that of the variable
-LMSERVE_COMMAND_FLAG or LMSERVE_FLAG, as LMSERVE_SERVE_LISTEN or LMSERVE_DATA_DIR, or else what the
-configuration file says (YAML):
+const configurationHelp = `The value of a flag comes from the first of these that has it: the
+command line; the environment variable LMSERVE_COMMAND_FLAG, such as
+LMSERVE_SERVE_LISTEN; the variable LMSERVE_FLAG, such as LMSERVE_DATA_DIR; the
+configuration file (YAML):
 
     data-dir: /var/lib/lmserve    # for every command that has the flag
     serve:                        # for one command
       listen: 127.0.0.1:9090
       allow-host: [lm.example.org]
 
-The file is that of --config or LMSERVE_CONFIG, or else lmserve/config.yaml in the user's folder of
-configurations, if it is there; none is no file. 'lmserve config COMMAND' shows what holds.`
+--config or LMSERVE_CONFIG names the configuration file; none reads no file. The default
+is lmserve/config.yaml in the user's configuration folder, if the file exists. 'lmserve
+config COMMAND' shows the current values.`
 
 type configuration struct {
 	file   string // path; "" for none

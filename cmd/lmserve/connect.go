@@ -38,13 +38,15 @@ type connectFlags struct {
 
 func (f *connectFlags) register(c *cobra.Command) {
 	f.model.register(c)
-	c.Flags().Lookup("model").Usage += "; with --server, the name of one that it serves"
+	c.Flags().Lookup("model").Usage += "; with --server, the name of one of its models"
 	f.data.registerFolder(c)
-	c.Flags().StringVar(&f.server, "server", "", "URL of the server that has the session, as "+
-		"http://127.0.0.1:8080 (default: none; the model runs in this process)")
-	c.Flags().StringVar(&f.session, "session", "", "name or id of the session to go on with; "+
-		"if there is none of this name, it is made\n(default: a new one, which is deleted at the end)")
-	c.Flags().StringVar(&f.key, "key", "", "key for the server, as 'lmserve keys add' printed it")
+	c.Flags().StringVar(&f.server, "server", "",
+		"URL of the server of the session, such as http://127.0.0.1:8080 (default: none, the "+
+			"model runs in this process)")
+	c.Flags().StringVar(&f.session, "session", "",
+		"name or id of the session to continue; a missing name is created\n"+
+			"(default: a new session, deleted at the end)")
+	c.Flags().StringVar(&f.key, "key", "", "key for the server, as printed by 'lmserve keys add'")
 }
 
 type connection struct {

@@ -44,30 +44,31 @@ func newConvert() *cobra.Command {
 	var f convertFlags
 	c := &cobra.Command{
 		Use:   "convert FROM --out FILE",
-		Short: "Make a model of a checkpoint that PyTorch or Hugging Face's library wrote",
-		Long: `Make a file of weights, for --model and 'train --init', of a Transformer-XL checkpoint
-of others. FROM is a file or a folder:
+		Short: "Convert a checkpoint of PyTorch or Hugging Face's library to a model",
+		Long: `Convert a Transformer-XL checkpoint of another program to a file for --model and
+'train --init'. FROM is a file or a folder:
   model.pt        a pickled model of the reference implementation
-  *.pt, *.bin     a state dict that torch.save wrote, of any version since 0.4
+  *.pt, *.bin     a state dict written by torch.save, of any version since 0.4
   *.safetensors   a state dict as safetensors
-  a folder        Hugging Face's layout, config.json with pytorch_model.bin or
-                  model.safetensors and a vocabulary; or one that has a model.pt
-Nothing in these files is run: a pickle may name tensors, the reference's modules and
-plain containers, and is refused if it names anything else.
+  a folder        Hugging Face's layout: config.json with pytorch_model.bin or
+                  model.safetensors and a vocabulary; or a folder with a model.pt
+Nothing in these files is executed. A pickle may refer only to tensors, the reference's
+modules and plain containers; otherwise it is refused.
 
-A state dict does not tell all of a configuration. What its shapes and names tell is read
-from them; what is still missing is asked for: --mem-len, --pre-lnorm and, where clusters
-of the softmax share one table, --cutoffs; or all of it by --config.
+The shapes and names of a state dict determine only a part of the configuration. convert
+asks for the rest: --mem-len, --pre-lnorm and, if clusters of the softmax share one
+table, --cutoffs; or --config for everything.
 
-The columns of the softmax's clusters are ascending in Hugging Face's layout, which convert
-recognizes by its names, and descending in others; --cluster-order says it otherwise. Which order
-was used is printed.
+The columns of the softmax's clusters are ascending in Hugging Face's layout, which
+convert recognizes by its names, and descending in others; --cluster-order overrides
+this. convert prints the order.
 
-convert then scores a sample of plain English, of at most 512 tokens, and warns of a model that
-predicts it no better than a uniform guess, or better with the other order.
+convert then scores a sample of plain English, of at most 512 tokens. It warns if the
+model predicts the sample no better than a uniform guess, or better with the other
+order.
 
-A model of words needs its vocabulary (vocab.txt, or the reference's or Hugging Face's
-pickle of one); without it the file has the weights only, and nothing can serve it.`,
+A model of words needs its vocabulary: vocab.txt, or a pickle of the reference or of
+Hugging Face. Without it, the file has weights only and cannot be served.`,
 		Example: `  lmserve convert LM-TFM-wt103/model.pt --vocab vocab.txt --out wt103.safetensors
   lmserve convert transfo-xl-wt103 --out wt103.safetensors.zst
   lmserve convert state_dict.pt --mem-len 512 --pre-lnorm=false --out mine.safetensors`,
@@ -88,27 +89,29 @@ pickle of one); without it the file has the weights only, and nothing can serve 
 
 func (f *convertFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.out, "out", "",
-		"file to write, which must not exist yet; compressed if it ends in .zst")
+		"file for the model, which must not exist; compressed if the name ends in .zst")
 	flags.StringVar(&f.name, "name", "", "name of the model (default: that of the file or folder)")
-	flags.StringVar(&f.config, "config", "", configUsage())
+	flags.StringVar(&f.config, "config", "",
+		configUsage()+" (default: from the checkpoint)")
 	flags.StringVar(&f.vocab, "vocab", "",
-		"file of the vocabulary (default: the one in the folder)")
-	flags.IntVar(&f.memLen, "mem-len", 0, "rows of memory that a layer attends to")
+		"file of the vocabulary (default: the file in the folder)")
+	flags.IntVar(&f.memLen, "mem-len", 0, "rows of memory that each layer attends to")
 	flags.IntVar(&f.segLen, "seg-len", 0,
-		"usual rows of a segment (default: the checkpoint's, or those of the memory)")
+		"usual rows of a segment (default: the checkpoint's, or the rows of memory)")
 	flags.IntVar(&f.clampLen, "clamp-len", 0,
-		"largest distance that positions tell apart (default: the checkpoint's, or any)")
-	flags.BoolVar(&f.sameLength, "same-length", false, "limit every query to --mem-len keys")
+		"largest distance that positions distinguish (default: the checkpoint's, or "+
+			"unlimited)")
+	flags.BoolVar(&f.sameLength, "same-length", false, "at most --mem-len keys for every query")
 	flags.BoolVar(&f.preLNorm, "pre-lnorm", false,
-		"normalise in front of attention and feed-forward, not behind them")
+		"normalization before attention and feed-forward layers, not after them")
 	flags.IntSliceVar(&f.cutoffs, "cutoffs", nil,
-		"first tokens of the softmax's clusters behind the head, such as 20000,40000,200000")
+		"first tokens of the softmax's clusters after the head, such as 20000,40000,200000")
 	flags.StringVar(&f.order, clusterOrderName, orderAuto,
-		"order of the clusters' columns in the head: descending, as the reference for PyTorch "+
-			"trains\n"+
-			"them; ascending, as that for TensorFlow and Hugging Face's library do; or auto: "+
+		"order of the clusters' columns in the head: descending (the reference for PyTorch), "+
 			"ascending\n"+
-			"in Hugging Face's layout, descending in others")
+			"(the reference for TensorFlow, and Hugging Face's library) or auto (ascending in "+
+			"Hugging Face's\n"+
+			"layout, descending in others)")
 }
 
 // options returns the options of the configuration, if any, overridden by flags.

@@ -26,14 +26,14 @@ type dataFlags struct {
 
 func (f *dataFlags) register(c *cobra.Command) {
 	f.registerFolder(c)
-	c.PersistentFlags().StringVar(&f.keysFile, "keys-file", "", "keys file (default: keys.json "+
-		"in the data folder)")
+	c.PersistentFlags().StringVar(&f.keysFile, "keys-file", "",
+		"file of the keys (default: keys.json in the data folder)")
 }
 
 // registerFolder registers the data folder's flag for a command that does not use keys.
 func (f *dataFlags) registerFolder(c *cobra.Command) {
-	c.PersistentFlags().StringVar(&f.dir, "data-dir", "", "data folder (default: lmserve in the "+
-		"user's state folder)")
+	c.PersistentFlags().StringVar(&f.dir, "data-dir", "",
+		"data folder (default: lmserve in the user's state folder)")
 }
 
 // path returns the path of the keys file, or "" without a data folder.

@@ -24,20 +24,22 @@ func newEval() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "eval --data DIR",
 		Short: "Score documents with several methods side by side",
-		Long: `Score every file below a directory with several methods on the same weights: bits
-per byte of each document, of each domain (its first folder) and in total, what
-each method gains over the first one and costs beside it, and the curve over the
-first 2, 8, 32, 128 KB of a document. 1 KB is 1024 bytes.
+		Long: `Score every file below a directory with several methods on the same weights. The
+tables show bits per byte of each document, of each domain (the first folder) and in
+total; the gain and the cost of each method relative to the first; and bits per byte in
+the first 2, 8, 32 and 128 KB of a document. 1 KB is 1024 bytes.
 
-Of a model of words it is perplexities: 2 to the power of the bits a token, where the
-end of a line is a token, and an unknown word is one, too. Bits per byte, beside them,
-are of the words that are known.
+For a model of words, the tables show perplexities: 2 to the power of the bits per
+token. A token is a word, an unknown word or the end of a line. Bits per byte count the
+known words alone.
 
-With --typing a simulated writer types a part of each document, and accepts candidates
-for what comes next: how many keys five candidates save, of words and with free ends,
-and one that is shown inline; whether probabilities are right; time and work a key.
+With --typing, a simulated writer types a part of each document and accepts suggestions.
+The tables show how many keys are saved by five candidates (words, or texts of any
+length) and by one inline suggestion; the calibration of probabilities; and time and
+work per key.
 
-The settings are the model's. Flags for settings hold for every method that has them.`,
+Defaults of settings are the model's. A flag for a setting applies to every method that
+has the setting.`,
 		Example: `  lmserve eval --data docs --methods static,sparse-meta
   lmserve eval --data docs --model words --p 0.3 --chunk 50 --gammas 0.999
   lmserve eval --data docs --reset never --shuffle-seed 1 --json --chart stream.svg
@@ -82,29 +84,32 @@ The settings are the model's. Flags for settings hold for every method that has 
 	c.Flags().StringVar(&data, "data", "", "directory of documents, one a file")
 	c.Flags().StringSliceVar(&o.Methods, "methods", nil, "methods to compare: "+
 		strings.Join(stream.Methods(), ", ")+
-		", each also with "+eval.WithCompanion+" behind it, beside counts of the text; "+
-		stream.Counts+" is these alone, without the model; gain and "+
-		"cost are against the first (default: static and, if the model has meta-learners, "+
-		"sparse-meta; of a model of bytes then the same with "+eval.WithCompanion+")")
-	c.Flags().StringVar(&o.Reset, "reset", eval.ResetDocument, "when the methods forget: "+
-		"document (each document is a stream of its own) or never (all are one stream)")
-	c.Flags().Uint64Var(&shuffle, "shuffle-seed", 0, "score the documents in an order drawn at "+
-		"random from this seed (default: in the order of their paths)")
-	c.Flags().Int64Var(&o.MaxBytes, "max-bytes", 0, "score only the first bytes of each document "+
-		"(0: all)")
-	c.Flags().Uint64Var(&o.Seed, "seed", 0, "seed of the masks that say which fast weights an "+
-		"update writes")
+		", each optionally with "+eval.WithCompanion+", which mixes in counts of the text; "+
+		stream.Counts+" is the counts alone, without the model; gain and "+
+		"cost are relative to the first (default: static and, if the model has meta-learners, "+
+		"sparse-meta; for a model of bytes, the same with "+eval.WithCompanion+" too)")
+	c.Flags().StringVar(&o.Reset, "reset", eval.ResetDocument,
+		"when methods forget: document (each document is a separate stream) or never (all "+
+			"documents are one stream)")
+	c.Flags().Uint64Var(&shuffle, "shuffle-seed", 0,
+		"seed of a random order of documents (default: none, documents are in the order of "+
+			"their paths)")
+	c.Flags().Int64Var(&o.MaxBytes, "max-bytes", 0,
+		"bytes scored of each document, from its beginning (0: all)")
+	c.Flags().Uint64Var(&o.Seed, "seed", 0,
+		"seed of the masks that select the fast weights of an update")
 	rows := slices.DeleteFunc(slices.Clone(stream.Table),
 		func(r setting.Row[stream.Settings]) bool {
 			return r.Name == "method" || r.Name == "companion" // --methods sets them
 		})
 	settingFlags(c, rows, o.Settings)
 	c.Flags().StringVar(&o.KV, "kv", eval.KVExact,
-		"keys and values of the memory when the fast weights that make them move: "+
-			"exact (computed again, as sessions do) or cached (kept as they are)")
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON instead of tables")
+		"keys and values of the memory after an update of the fast weights that produce "+
+			"them: exact (recomputed, as in sessions) or cached (unchanged)")
+	c.Flags().BoolVar(&asJSON, "json", false, "output as JSON instead of tables")
 	c.Flags().StringVar(&picture, "chart", "",
-		"draw bits per byte against bytes seen, or the perplexity of words, to this .svg or .png file")
+		".svg or .png file for a chart of bits per byte, or the perplexity of words, over "+
+			"bytes read (default: none)")
 	typingFlags(c, &typing, &typed)
 	renamed(c, map[string]string{"shuffle": "shuffle-seed"})
 	return c

@@ -19,18 +19,19 @@ import (
 // typingFlags registers the flags of eval --typing.
 func typingFlags(c *cobra.Command, typing *bool, o *eval.TypingOptions) {
 	c.Flags().BoolVar(typing, "typing", false,
-		"count the keys of a simulated writer who accepts suggestions, instead of bits; "+
-			"of --methods, "+eval.NGram+" and "+eval.NGramPrior+
-			" are rivals without a network then")
+		"keys saved by suggestions for a simulated writer, instead of bits; "+
+			"--methods may then include "+eval.NGram+" and "+eval.NGramPrior+
+			", which use no network")
 	c.Flags().StringVar(&o.Prior, "prior", "",
-		"with --typing: directory of text that "+eval.NGramPrior+" has read before all else, "+
-			"20 MB at most, the same share of each file")
+		"with --typing: directory of text that "+eval.NGramPrior+" reads first, "+
+			"at most 20 MB, the same share of each file")
 	c.Flags().Int64SliceVar(&o.Read, "read", eval.TypingRead,
-		"with --typing: bytes that a session has read before, or several numbers of them")
+		"with --typing: bytes that a session has read before the typing; several numbers "+
+			"make several tests")
 	c.Flags().IntVar(&o.Window, "window", eval.TypingWindow,
-		"with --typing: characters that are typed of each document")
+		"with --typing: characters typed of each document")
 	c.Flags().Float64Var(&o.Threshold, "threshold", eval.TypingThreshold,
-		"with --typing: least probability of a suggestion that is shown inline")
+		"with --typing: minimum probability of an inline suggestion")
 }
 
 // runTyping simulates typing and prints the result.

@@ -37,10 +37,11 @@ func findings(n int) error {
 	return nil
 }
 
-const exitHelp = `Exit codes: 0 when the work is done; 1 when it failed, or found damage or
-differences; 2 when the command, a flag, an argument, a variable or the configuration file is wrong,
-and nothing was done; 130 or 143 when Ctrl-C or SIGTERM ended it before it was done. What goes on
-until a signal ends it, such as serve, exits with 0 then.`
+const exitHelp = `Exit codes:
+  0         success; also if a signal ends a command that runs until then, such as serve
+  1         failure, or damage or differences found
+  2         wrong command, flag, argument, variable or configuration file; nothing was done
+  130, 143  interrupted by Ctrl-C or SIGTERM`
 
 // usageError marks an error in how the command was called.
 type usageError struct{ error }

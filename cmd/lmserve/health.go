@@ -25,12 +25,12 @@ func newHealth() *cobra.Command {
 	var f healthFlags
 	c := &cobra.Command{
 		Use:   "health",
-		Short: "Ask a server whether it serves",
-		Long: `Ask a server whether it takes work (its path /readyz), and print its answer. The exit code is
-0 if it does, and 1 if it does not, or cannot be reached. The check needs no key, so that
-containers without a shell can be watched with it.
+		Short: "Check whether a server accepts work",
+		Long: `Ask a server whether it accepts work (path /readyz), and print the answer. The exit
+code is 0 if it does, and 1 if it does not or cannot be reached. The check needs no key,
+and suits containers without a shell.
 
-The certificate of a server on a loopback address may bear any name, as nothing secret is sent.`,
+For a loopback address, any certificate is accepted, because no secret is sent.`,
 		Example: `  lmserve health
   lmserve health --server https://127.0.0.1:8443 --timeout 2s`,
 		Args: cobra.NoArgs,
@@ -38,7 +38,7 @@ The certificate of a server on a loopback address may bear any name, as nothing 
 	}
 	c.Flags().StringVar(&f.server, "server", "http://127.0.0.1:8080", "URL of the server")
 	c.Flags().DurationVar(&f.timeout, "timeout", 5*time.Second,
-		"longest time that the server may take")
+		"maximum time for the server's answer")
 	return c
 }
 

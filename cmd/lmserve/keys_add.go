@@ -18,9 +18,9 @@ func newKeysAdd(f *dataFlags) *cobra.Command {
 	var disk byteSize
 	c := &cobra.Command{
 		Use:   "add NAME",
-		Short: "Make a key and show it, once",
-		Long: `Make a key. It goes to standard output, this once: the file has only its hash.
-Clients send it with every request, as "Authorization: Bearer KEY".`,
+		Short: "Create a key and print it once",
+		Long: `Create a key and print it on standard output, once: the file has only its hash.
+Clients send the key with every request, as "Authorization: Bearer KEY".`,
 		Example: `  lmserve keys add alice
   lmserve keys add ci --expires 90d --sessions 10 --bytes-per-second 65536 --disk 200M
   lmserve keys add ops --admin`,
@@ -51,28 +51,29 @@ Clients send it with every request, as "Authorization: Bearer KEY".`,
 				return err
 			}
 			fmt.Fprintln(c.OutOrStdout(), token)
-			fmt.Fprintf(c.ErrOrStderr(), "lmserve: made key %s (%s) in %s; it is not shown again\n",
+			fmt.Fprintf(c.ErrOrStderr(),
+				"lmserve: created key %s (%s) in %s; it is not shown again\n",
 				made.ID, made.Name, at.name)
 			if first {
-				fmt.Fprintf(c.ErrOrStderr(), "lmserve: from now on a server with this %s asks "+
-					"for a key\n", at.kind)
+				fmt.Fprintf(c.ErrOrStderr(),
+					"lmserve: from now on, a server with this %s requires a key\n", at.kind)
 			}
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&k.Admin, "admin", false,
-		"let the key see and change the sessions of all keys")
-	c.Flags().StringVar(&expires, "expires", "", "when the key expires: 2027-01-31 (UTC), "+
-		"2027-01-31T12:00:00Z, or a time from now such as 90d or 12h (default: never)")
-	c.Flags().IntVar(&k.Limits.Sessions, "sessions", 0, fmt.Sprintf("most live sessions of this "+
-		"key (default %d)", limits.KeySessionsDefault))
-	c.Flags().IntVar(&k.Limits.Requests, "requests", 0, fmt.Sprintf("most requests of this key "+
-		"at work at the same time (default %d)", limits.KeyRequestsDefault))
+	c.Flags().BoolVar(&k.Admin, "admin", false, "access to the sessions of all keys")
+	c.Flags().StringVar(&expires, "expires", "",
+		"end of the key's validity: 2027-01-31 (UTC), 2027-01-31T12:00:00Z, or a time from "+
+			"now such as 90d or 12h (default: never)")
+	c.Flags().IntVar(&k.Limits.Sessions, "sessions", 0, fmt.Sprintf("maximum number of live "+
+		"sessions of this key (default %d)", limits.KeySessionsDefault))
+	c.Flags().IntVar(&k.Limits.Requests, "requests", 0, fmt.Sprintf("maximum number of "+
+		"concurrent requests of this key (default %d)", limits.KeyRequestsDefault))
 	c.Flags().Int64Var(&k.Limits.BytesPerSecond, "bytes-per-second", 0,
-		fmt.Sprintf("most bytes of text a second for this key (default %d)",
+		fmt.Sprintf("maximum bytes of text per second for this key (default %d)",
 			limits.KeyBytesPerSecondDefault))
-	c.Flags().Var(&disk, "disk", fmt.Sprintf("most bytes of the disk for the sessions of this "+
-		"key, as 800M or 4G (default %s)", sizeOf(limits.KeyDiskBytesDefault)))
+	c.Flags().Var(&disk, "disk", fmt.Sprintf("disk space for the sessions of this key, such "+
+		"as 800M or 4G (default %s)", sizeOf(limits.KeyDiskBytesDefault)))
 	return c
 }
 

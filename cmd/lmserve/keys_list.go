@@ -40,7 +40,7 @@ func newKeysList(f *dataFlags) *cobra.Command {
 			return printKeys(c.OutOrStdout(), listed(list, time.Now()))
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON instead of a table")
+	c.Flags().BoolVar(&asJSON, "json", false, "output as JSON instead of a table")
 	return c
 }
 

@@ -12,10 +12,10 @@ import (
 func newKeysRevoke(f *dataFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke ID|NAME",
-		Short: "Refuse a key from now on",
-		Long: `Revoke a key, named by its id or its name. A running server refuses it within a
-second, and ends what it is still feeding. Its sessions stay, for admins; its name is
-free for a new key.`,
+		Short: "Revoke a key",
+		Long: `Revoke a key by its id or name. A running server refuses the key within a second, and
+ends its requests in progress. The key's sessions stay, for admins. Its name is free for
+a new key.`,
 		Example: "  lmserve keys revoke alice",
 		Args:    exactly(1, "an id or a name"),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -38,12 +38,12 @@ func newRoot() *cobra.Command {
 	root := subcommand(&cobra.Command{
 		Use:   "lmserve",
 		Short: "A language-model server whose model learns the stream it serves",
-		Long: `lmserve hosts a Transformer-XL with Sparse-MetaNet fast weights. Each session
-keeps fast weights of its own, rewritten sparsely from the loss gradient of every
-chunk of text it has scored: the model learns the stream while it serves it.
+		Long: `lmserve hosts a Transformer-XL with Sparse-MetaNet fast weights. Each session has its
+own fast weights. After each chunk of scored text, an update rewrites a few of them from
+the gradient of the loss: the model learns the stream while it serves it.
 
-Every command works with the default model, which is embedded. --model takes another: a name
-that 'lmserve models' lists, or a file.
+Every command works with the default model, which is embedded. --model selects another
+by file, or by a name that 'lmserve models' lists.
 
 ` + configurationHelp + "\n\n" + exitHelp,
 		Example: `  journalctl | lmserve score
@@ -59,9 +59,10 @@ that 'lmserve models' lists, or a file.
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usagef("%w (see '%s --help')", err, c.CommandPath())
 	})
-	root.PersistentFlags().String(configName, "", "configuration file, or none (default: "+
-		configVariable+", or lmserve/config.yaml in the user's folder of configurations)")
-	root.PersistentFlags().Bool(quietName, false, "do not tell progress on standard error")
+	root.PersistentFlags().String(configName, "", "configuration file, or none to read no file "+
+		"(default: "+
+		configVariable+", or lmserve/config.yaml in the user's configuration folder)")
+	root.PersistentFlags().Bool(quietName, false, "no progress on standard error")
 	root.AddCommand(newServe(), newKeys(), newSessions(), newMigrate(), newBackup(), newRestore(),
 		newScore(),
 		newWatch(), newComplete(), newSuggest(), newTrain(), newConvert(), newEval(), newTune(),

@@ -20,9 +20,9 @@ func newMan() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "man DIR",
 		Short: "Write the manual pages of all commands",
-		Long: `Write a manual page for each command into a folder, which is made if it does not exist:
-lmserve.1 for the program, lmserve-serve.1 for 'lmserve serve', and so on. They say what
---help says.`,
+		Long: `Write a manual page for each command into a folder, which is created if necessary:
+lmserve.1 for the program, lmserve-serve.1 for 'lmserve serve', and so on. The pages
+have the text of --help.`,
 		Example: `  lmserve man ~/.local/share/man/man1
   lmserve man --date 2026-11-22 dist/man`,
 		Args:              exactly(1, "a folder to write to"),
@@ -38,8 +38,7 @@ lmserve.1 for the program, lmserve-serve.1 for 'lmserve serve', and so on. They 
 			return writeManual(c.Root(), args[0], when)
 		},
 	}
-	c.Flags().StringVar(&date, "date", "",
-		"day that the pages bear, as 2026-11-22 (default: today)")
+	c.Flags().StringVar(&date, "date", "", "date of the pages, such as 2026-11-22 (default: today)")
 	return c
 }
 

@@ -12,13 +12,14 @@ func newMigrate() *cobra.Command {
 	var store, objects string
 	c := &cobra.Command{
 		Use:   "migrate",
-		Short: "Make or update the tables of a database for sessions",
-		Long: `Make the tables that 'lmserve serve --store' keeps sessions in, or bring those of an older
-lmserve up to date, in one transaction for each version. What is up to date is left as it is. No
-server may have the database open while its tables are updated.
+		Short: "Create or update the tables of a database for sessions",
+		Long: `Create the tables that 'lmserve serve --store' uses, or update those of an older
+lmserve, in one transaction for each version. Current tables are not changed. During an
+update, no server may use the database.
 
-With --objects the object store gets the marker that says whose it is, if it has none: an object with
-the id of the database. A database that has states already marks only a store that has some of them.`,
+With --objects, the object store is marked as the database's: an object holds the id of
+the database. A store that has a marker keeps it. If the database has states, only a
+store that has some of them is marked.`,
 		Example: "  lmserve migrate --store postgres://lmserve@db/lmserve --objects s3://states",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -47,9 +48,9 @@ the id of the database. A database that has states already marks only a store th
 			return err
 		},
 	}
-	c.Flags().StringVar(&store, "store", "", "URL of the PostgreSQL database, as "+
-		"postgres://user@host/name")
+	c.Flags().StringVar(&store, "store", "",
+		"URL of the PostgreSQL database, such as postgres://user@host/name")
 	c.Flags().StringVar(&objects, "objects", "",
-		"URL of the object store, which gets the marker of the database (default: none)")
+		"URL of the object store to mark as the database's (default: none)")
 	return c
 }

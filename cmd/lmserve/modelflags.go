@@ -44,13 +44,12 @@ const (
 func (f *lengthFlags) register(c *cobra.Command) {
 	f.given = c.Flags().Changed
 	c.Flags().IntVar(&f.memLen, memLenName, 0,
-		"rows of memory that a layer attends to; another number makes another model "+
-			"(default: the model's)")
+		"rows of memory that each layer attends to; another number makes a model with "+
+			"another id (default: the model's)")
 	c.Flags().IntVar(&f.clampLen, clampLenName, 0,
-		"the largest distance that positions tell apart, 0: no limit (default: the model's)")
+		"largest distance that positions distinguish, 0: no limit (default: the model's)")
 	c.Flags().BoolVar(&f.sameLength, sameLengthName, false,
-		"let every position attend to as many others as there are rows of memory "+
-			"(default: the model's)")
+		"same attention span for every position: --mem-len rows (default: the model's)")
 }
 
 // given returns a flag's value, or nil if the command line omits it.
@@ -79,15 +78,15 @@ func (f *lengthFlags) apply(m *model.Model) (*model.Model, error) {
 }
 
 func (f *modelFlags) register(c *cobra.Command) {
-	c.Flags().StringVar(&f.path, "model", "", "name of a model that 'lmserve models' lists, or "+
-		"its file (default: the first of these)")
+	c.Flags().StringVar(&f.path, "model", "",
+		"name (see 'lmserve models') or file of the model (default: the first in that list)")
 	f.registerComputing(c)
 }
 
 // registerComputing registers the flags that control how models compute.
 func (f *modelFlags) registerComputing(c *cobra.Command) {
 	c.Flags().IntVar(&f.threads, "threads", runtime.GOMAXPROCS(0),
-		"threads to compute with; results do not depend on their number")
+		"number of threads; results do not depend on it")
 	precisionFlag(c, &f.precision)
 	f.lengths.register(c)
 }
@@ -215,8 +214,9 @@ func (f *modelFlags) check() error {
 
 // precisionFlag registers --precision, whose value is checked before the command runs.
 func precisionFlag(c *cobra.Command, p *kernel.Precision) {
-	c.Flags().StringVar((*string)(p), "precision", string(kernel.Float32), "of matrix products: "+
-		"float32, or bf16 (needs AVX512-BF16 or AMX): faster, rounded to 8 bits")
+	c.Flags().StringVar((*string)(p), "precision", string(kernel.Float32),
+		"precision of matrix products: float32, or bf16 (faster, rounded to 8 bits; needs "+
+			"AVX512-BF16 or AMX)")
 	c.PreRunE = func(*cobra.Command, []string) error {
 		if err := (kernel.Arithmetic{Precision: *p}).Validate(); err != nil {
 			return usagef("--precision: %w", err)

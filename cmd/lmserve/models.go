@@ -22,21 +22,21 @@ func newModels() *cobra.Command {
 	var seconds float64
 	c := &cobra.Command{
 		Use:   "models [NAME|FILE]...",
-		Short: "List the models that there are: names, sizes, bits and speed",
-		Long: `List the models that are embedded in the program, those whose files
-(NAME.safetensors.zst or NAME.safetensors) are beside it or in its prefix's share/lmserve,
-and files that are named.
---model takes each by its name.
+		Short: "List the available models with sizes, bits and speed",
+		Long: `List the models embedded in the program, model files (NAME.safetensors.zst or
+NAME.safetensors) beside the program or in share/lmserve of its installation prefix, and
+the given files. --model accepts each by its name.
 
-WEIGHTS is their number, MEMORY what they take, and SESSION what the state of a session takes
-beside them. STATIC and ADAPTIVE are bits, fewer are better: without fast weights, and with. It is 'lmserve train' that has measured them on its validation text, and has put them into
-the model's file: per byte, or per word and line end of a model of words; of the network alone, or
-with companion, where it was trained beside a companion of counts. Models compare by them where both
-and the validation text are the same (its fingerprint is in --json). A model that says nothing of it
-has none.
+WEIGHTS is the number of weights, MEMORY their size, and SESSION the size of a session's
+state. STATIC and ADAPTIVE are bits per byte without and with fast weights; fewer are
+better. For a model of words, they are bits per word or line end. 'lmserve train'
+measured them on its validation text, for the network alone, or with a companion of
+counts if the model was trained with one. Compare two models only if this and the
+validation text (its fingerprint is in --json) are the same. A dash means that the model
+file has no measurements.
 
-SPEED is measured, now and on this machine, if --measure asks for it: bytes a second that one
-session with the model's defaults scores and learns. Else there is none.`,
+SPEED is measured on this machine if --measure is given: bytes per second that one
+session with default settings scores and learns.`,
 		Example: "  lmserve models\n  lmserve models --measure --threads 2\n" +
 			"  lmserve models own.safetensors.zst --json",
 		RunE: func(c *cobra.Command, named []string) error {
@@ -69,9 +69,9 @@ session with the model's defaults scores and learns. Else there is none.`,
 		},
 	}
 	flags.registerComputing(c)
-	c.Flags().BoolVar(&measure, "measure", false, "measure the speed of each")
-	c.Flags().Float64Var(&seconds, "seconds", 2, "seconds to measure each for")
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON instead of a table")
+	c.Flags().BoolVar(&measure, "measure", false, "measurement of each model's speed")
+	c.Flags().Float64Var(&seconds, "seconds", 2, "duration of each measurement in seconds")
+	c.Flags().BoolVar(&asJSON, "json", false, "output as JSON instead of a table")
 	return c
 }
 

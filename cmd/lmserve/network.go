@@ -19,15 +19,19 @@ type networkFlags struct {
 	store, objects string // URLs
 }
 
-const storeUsage = "URL of a PostgreSQL database to keep sessions in instead of the data folder, as " +
-	"postgres://user@host/name;\n'lmserve migrate' makes its tables. One server at a time may have it " +
-	"open, or several with --advertise.\nThe password is better in PGPASSFILE or PGPASSWORD than here (default: none)"
+const storeUsage = "URL of a PostgreSQL database for sessions instead of the data folder, " +
+	"such as postgres://user@host/name;\n'lmserve migrate' creates its tables. One server at a " +
+	"time may use the database, or several with --advertise.\nA password is safer in " +
+	"PGPASSFILE or PGPASSWORD (default: none)"
 
 func (f *networkFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.store, "store", "", storeUsage)
 	flags.StringVar(&f.objects, "objects", "",
-		"with --store, URL of where the states of sessions are kept: s3://bucket?region=R\n(of a release, or a program built with -tags s3), or file:///folder, which "+
-			"has to be there wherever the server runs\n(default: none)")
+		"with --store, URL of the object store for the states of sessions: "+
+			"s3://bucket?region=R\n"+
+			"(in releases and builds with -tags s3), or file:///folder, which every server must "+
+			"reach\n"+
+			"(default: none)")
 }
 
 // given reports whether sessions are in a database.

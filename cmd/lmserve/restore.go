@@ -20,12 +20,12 @@ var zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
 func newRestore() *cobra.Command {
 	return &cobra.Command{
 		Use:   "restore BACKUP DIR",
-		Short: "Make a data folder of a backup",
-		Long: `Make a data folder of a file that 'lmserve backup' has written. There must be nothing at
-DIR yet. The folder appears whole, or not at all; every byte is compared with its
-checksum. A snapshot that differs is left out and printed, and the exit code is 1: its
-session begins from an older one, or from its text. The keys file, if the server had
-one, has to be put into the folder as well.`,
+		Short: "Create a data folder from a backup",
+		Long: `Create a data folder from a file that 'lmserve backup' wrote. DIR must not exist. The
+folder appears complete or not at all; every byte is compared with its checksum. A
+snapshot with a wrong checksum is skipped and printed, and the exit code is 1: its
+session starts from an older snapshot, or from its text. If the server had a keys file,
+copy it into the folder.`,
 		Example: "  lmserve restore lmserve.tar.zst /var/lib/lmserve",
 		Args:    exactly(2, "a backup and a folder to make"),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -32,21 +32,21 @@ func newScore() *cobra.Command {
 	var k scoring
 	c := &cobra.Command{
 		Use:   "score [FILE...|-]",
-		Short: "Score text and print its bits per character, chunk by chunk or line by line",
-		Long: `Score files (or standard input) as one stream and print the bits per character of
-every chunk and in total. The model adapts as it reads; each chunk is scored
-before the update that it causes. What a pipe has is scored and printed at once.
+		Short: "Score text and print bits per character, by chunk or by line",
+		Long: `Score files (or standard input) as one stream, and print bits per character of each
+chunk and in total. The model adapts as it reads; each chunk is scored before the update
+that it causes. Text from a pipe is scored and printed as soon as it arrives.
 
-With --lines it is every line that is printed, with its number, its bits, its bits per
-character and its rank: 1/2300 is the strangest of about 2,300 lines (see docs/watch.md).
---threshold or --top choose the strange ones. With --records a stack trace or another record of
-several lines is one.
+With --lines, each line is printed with its number, bits, bits per character and rank:
+1/2300 is the strangest of about 2,300 lines (see docs/watch.md). --threshold and --top
+select strange lines. With --records, several lines that form a record, such as a stack
+trace, count as one.
 
-Of a model of words it is the perplexity of every chunk, how many of its words the vocabulary
-does not have, and the bits per byte of the others. A word is scored when the white space behind
-it has come, so a text without a newline at its end leaves its last word without a score.
+For a model of words, each chunk has a perplexity, the number of words that the
+vocabulary does not have, and bits per byte of the other words. A word is scored when
+the white space after the word arrives. A last word without a newline gets no score.
 
-If Ctrl-C ends it, the total of what was scored is printed.`,
+After Ctrl-C, score prints the total so far.`,
 		Example: `  lmserve score --compare access.log
   journalctl | lmserve score
   lmserve score --lines --top 20 access.log
@@ -58,19 +58,19 @@ If Ctrl-C ends it, the total of what was scored is printed.`,
 	k.choice.register(c, "")
 	flags := c.Flags()
 	flags.StringVar(&k.shadow, "shadow-model", "",
-		"a second model that scores the same text; its bits per byte stand below the total, "+
-			"beside\n"+
-			"those of the first\n(a file; with --server, the name of a model that the server has)")
+		"second model that scores the same text; its bits per byte are printed below the "+
+			"total of the first\n"+
+			"(a file; with --server, the name of one of its models)")
 	flags.StringVar(&k.learn, "learn", string(client.LearnTrue),
-		"whether the session takes in the text and learns from it: true, false, or\nunflagged: "+
-			"with --lines, not from lines that are as strange as --threshold says")
-	flags.BoolVar(&k.lines, "lines", false, "print a line for each line of the text")
+		"learning from the text: true, false (the session does not change), or\n"+
+			"unflagged (with --lines: all lines except those stranger than --threshold)")
+	flags.BoolVar(&k.lines, "lines", false, "one row for each line of the text")
 	k.records.register(c)
 	registerTroubleWords(c, &k.trouble)
 	flags.BoolVar(&k.compare, "compare", false,
-		"score with the static model too: the slow weights alone, without companion")
-	flags.BoolVar(&k.totalOnly, "total-only", false, "print the total alone")
-	flags.BoolVar(&k.asJSON, "json", false, "print JSON, one object for each chunk or line")
+		"scores of the static model too: the slow weights alone, without companion")
+	flags.BoolVar(&k.totalOnly, "total-only", false, "the total alone")
+	flags.BoolVar(&k.asJSON, "json", false, "output as JSON, one object for each chunk or line")
 	renamed(c, map[string]string{"total": "total-only"})
 	rate := flags.Lookup("rate")
 	rate.Value = oldThreshold{rate.Value, c}

@@ -24,23 +24,25 @@ func newServe() *cobra.Command {
 		Short: "Serve sessions over HTTP",
 		Long: strings.TrimSpace(`
 Serve the API of api/openapi.yaml (also at /openapi.yaml). The first line on standard
-output says where it listens, the second where sessions are kept, and others which further
-models sessions may run on and which models read words; the access log goes to standard error. SIGTERM and SIGINT
-drain: no new work, chunks under way are finished, then it ends. SIGHUP, or the end of whoever
-reads the output, changes nothing.
+output shows the address, the second the place of the sessions. Further lines list
+additional models and models of words. The access log goes to standard error.
 
-Sessions are kept in the data folder, and are there again after a restart, to the bit;
-with --data-dir=none they are in memory only; with --store and --objects they are in a
-PostgreSQL database and an object store (docs/cluster.md), for one server at a time, or
-with --advertise for several that share the sessions.
-Damage to the data folder stops the sessions that it touches, and no others. While a disk
-refuses writes, requests that need one are refused, and what the server had confirmed stays.
+SIGTERM and SIGINT drain the server: it refuses new work, finishes chunks in progress,
+and exits. The server ignores SIGHUP, and continues if the reader of its output exits.
+
+By default, sessions are in the data folder, and bit-identical after a restart. With
+--data-dir=none, sessions are in memory only. With --store and --objects, they are in a
+PostgreSQL database and an object store (docs/cluster.md), for one server, or with
+--advertise for several servers that share the sessions.
+
+Damage to the data folder stops only the damaged sessions. While the disk refuses
+writes, requests that need a write are refused, and confirmed data is kept.
 
 If the data folder has a keys file (see 'lmserve keys'), every request needs a key.
-If not, whoever reaches the server may do everything. Then it listens on a loopback
-address only, answers only requests whose Host is a loopback name or one that
---allow-host names, and refuses those of web pages of other origins. On other
-addresses keys and text want TLS.
+Without keys, anyone who reaches the server has full access. The server then listens on
+loopback addresses only, and accepts only requests with a loopback name, or one of
+--allow-host, in their Host header. It refuses requests from web pages of other origins.
+Other addresses require keys and TLS, unless --insecure is given.
 
 ` + memoryHelp),
 		Example: `  lmserve serve
@@ -126,6 +128,7 @@ func serve(c *cobra.Command, f serveFlags) error {
 		Log: log, Metrics: told, Around: told.around(), Keys: ring, TLS: secure,
 		AllowedHosts: f.names(ring), CORSOrigins: f.corsOrigins,
 		UserSessions: f.userSessions, Logs: logs, ConnectionsMax: connections,
+		Version:           buildVersion(),
 		DrainDelay:        f.limits.drainDelay,
 		ScoreBodyBytesMax: int64(f.limits.scoreBody), BodyIdleMax: f.limits.bodyIdle,
 		AnswerIdleMax: f.limits.answerIdle, Places: o.among.places(o.sessions),

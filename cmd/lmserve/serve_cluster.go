@@ -29,17 +29,16 @@ type clusterFlags struct {
 
 func (f *clusterFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.advertise, "advertise", "",
-		"with --store, URL at which other servers of the same database reach this one: they "+
-			"share the "+
-			"sessions, and\npass requests on to whichever has a session (default: none, the "+
-			"server has "+
-			"the database alone)")
+		"with --store, URL at which other servers of the same database reach this one; the "+
+			"servers share the sessions,\n"+
+			"and forward requests to the server that holds the session (default: none, this "+
+			"server uses the database alone)")
 	flags.StringVar(&f.node, "node", "",
-		"with --advertise, name of this server among those, which no other has and which it keeps\n"+
+		"with --advertise, unique and lasting name of this server among the others\n"+
 			"(default: host and port of --advertise)")
 	flags.DurationVar(&f.lease, "lease", cluster.LeaseDefault,
-		"with --advertise, time after which others take over the sessions of this server when it "+
-			"is lost")
+		"with --advertise, time after which other servers take over the sessions of a lost "+
+			"server")
 }
 
 // given reports whether the server is one of several.

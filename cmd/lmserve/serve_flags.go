@@ -55,57 +55,64 @@ func (f *serveFlags) register(c *cobra.Command) {
 	f.cluster.register(flags)
 	f.alerts.register(flags)
 	flags.StringVar(&f.alertThreshold, "alert-threshold", watch.RateDefault,
-		"alert of incidents with a line that is stranger than all but so many ordinary ones,\n"+
-			"as a fraction, 1/1000, or a probability, 0.001; those with a change always are")
+		"rarity of a line for an alert of its incident: 1/1000 (one line in 1,000 is as "+
+			"strange) or 0.001;\n"+
+			"incidents with a change are always alerted")
 	flags.StringArrayVar(&f.models, "model", nil,
-		"name ('lmserve models' lists them) or file of a model that sessions may run on; may be "+
-			"repeated, the first is that of\nsessions that ask for none, the others are in memory "+
-			"while sessions there need them\n(default: the default one)")
+		"name (see 'lmserve models') or file of a model; may be repeated. Sessions use the "+
+			"first model unless they ask for another;\n"+
+			"the others are in memory while sessions need them (default: the default model)")
 	flags.StringVar(&f.tlsCert, "tls-cert", "",
-		"file of the certificate chain (PEM), to serve HTTPS; it is read again when it changes")
+		"file of the certificate chain (PEM) for HTTPS; reloaded when it changes")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "file of the certificate's private key (PEM)")
 	flags.BoolVar(&f.insecure, "insecure", false,
-		"allow listening on addresses that other machines can reach without keys, or without TLS")
+		"permission to listen on addresses that other machines can reach, without keys or "+
+			"without TLS")
 	flags.BoolVar(&f.openToAll, "open-to-anyone", false,
-		"serve a folder whose sessions belong to keys although there is no keys file")
+		"permission to serve sessions that belong to keys, without a keys file")
 	flags.StringSliceVar(&f.allowHosts, "allow-host", nil,
-		"name or address that requests may have as their Host or Origin, besides loopback names; "+
-			"may be repeated.\nIt makes a server with keys look at these headers, too")
+		"name or address accepted in the Host and Origin of requests, besides loopback "+
+			"names; may be repeated.\n"+
+			"A server with keys checks these headers only with this flag")
 	flags.StringSliceVar(&f.corsOrigins, "cors-origin", nil,
-		"origin of web pages that may use the server from browsers, as https://app.example.org; "+
-			"may be repeated.\nWithout it no page of another origin may")
+		"origin of web pages that may use the API, such as https://app.example.org; may be "+
+			"repeated (default: none)")
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:8080",
-		"address and port to listen on; port 0 takes a free one")
+		"address and port of the API; port 0 takes a free port")
 	flags.StringVar(&f.admin, "admin", "",
-		"address and port of the admin's metrics (/metrics), profiles (/debug/pprof) and health, "+
-			"without keys; port 0 takes a free one\n(default: none; /metrics is beside the API, too)")
+		"address and port for metrics (/metrics), profiles (/debug/pprof) and health without "+
+			"keys; port 0 takes a free port\n"+
+			"(default: none; the API has /metrics too)")
 	flags.StringVar(&f.logFormat, "log-format", "console",
-		"form of the log on standard error: console, json or none")
-	flags.IntVar(&f.maxSessions, "max-sessions", session.SessionsDefault, "most live sessions")
+		"format of the log on standard error: console, json or none")
+	flags.IntVar(&f.maxSessions, "max-sessions", session.SessionsDefault,
+		"maximum number of live sessions")
 	flags.IntVar(&f.maxConnections, "max-connections", 0,
-		"most connections at the same time; a new one takes the place of one without a request, "+
-			"or waits\n(default: what half of the process's descriptors allow)")
+		"maximum number of connections; a new one replaces an idle one, or waits\n"+
+			"(default: half of the process's file descriptors)")
 	flags.Var(&f.budget, "memory-budget",
-		"memory for the states of sessions in use, as 800M or 4G; the states used longest ago go "+
-			"to disk to make room\n(default: a quarter of the machine's memory). What the process "+
-			"takes beside it is said above")
+		"memory for the states of sessions, such as 800M or 4G; beyond it, the least "+
+			"recently used states go to disk\n"+
+			"(default: a quarter of the machine's memory). The text above lists what else needs "+
+			"memory")
 	flags.Var(&f.diskBudget, "disk-budget",
-		"most that the data folder may take of the disk, as 800M or 20G; before that, nothing is "+
-			"done any more that needs more\n(default: what the disk has)")
+		"disk space for the data folder, such as 800M or 20G; near the limit, requests that "+
+			"need space are refused\n"+
+			"(default: unlimited)")
 	flags.DurationVar(&f.replayMax, "max-replay", session.ReplayMaxDefault,
-		"most computing that a restart may have to repeat for a session; it sets how often a "+
-			"session's state goes to disk")
+		"maximum computing time that a restart repeats for a session; less time means that "+
+			"states are saved more often")
 	flags.IntVar(&f.forkSnapshots, "fork-snapshots", 0,
-		"most snapshots of a session that are kept beside the last two, so that a fork far back is "+
-			"soon ready.\nUntil there are as many, a state goes to disk every 4s of computing. "+
-			"docs/operations.md (Forks) has what they cost")
+		"maximum number of snapshots of a session besides the last two, for fast forks from "+
+			"earlier text. Until a session\n"+
+			"has so many, its state is saved every 4s of computing. docs/operations.md (Forks) "+
+			"lists the costs")
 	flags.DurationVar(&f.drain, "drain-timeout", 30*time.Second,
-		"longest time that finishing the requests under way may take when the server ends")
-	flags.BoolVar(&f.scrub, "scrub", true,
-		"look through the data folder for damage, slowly and again and again, while serving")
+		"maximum time to finish requests in progress when the server ends")
+	flags.BoolVar(&f.scrub, "scrub", true, "slow, repeated check of the data folder for damage")
 	flags.BoolVar(&f.userSessions, "user-sessions", false,
-		"make a session for each user that requests to /v1/completions name, on first use, and "+
-			"continue it from then on")
+		"a lasting session for each user that requests to /v1/completions name, created on "+
+			"first use")
 	f.logs.register(c)
 	renamed(c, map[string]string{
 		"keys": "keys-file", "log": "log-format", "replay-max": "max-replay",
@@ -126,13 +133,14 @@ func (f *limitFlags) register(c *cobra.Command) {
 	f.scoreBody = limits.ScoreBodyBytesMax
 	flags := c.Flags()
 	flags.Var(&f.scoreBody, "max-score-body",
-		"most bytes of a text that one request has scored, as 64M (score_body_bytes_max)")
+		"maximum size of the text of one score request, such as 64M (score_body_bytes_max)")
 	flags.DurationVar(&f.bodyIdle, "max-body-idle", limits.BodyIdleMax,
-		"longest time without a byte of a request's body (body_idle_seconds_max)")
+		"maximum time without a byte of a request's body (body_idle_seconds_max)")
 	flags.DurationVar(&f.answerIdle, "max-answer-idle", limits.AnswerIdleMax,
-		"longest time without a byte taken of an answer (answer_idle_seconds_max)")
+		"maximum time in which a client reads no byte of an answer (answer_idle_seconds_max)")
 	flags.DurationVar(&f.drainDelay, "drain-delay", 0,
-		"time between /readyz answering 503 and the end of new work, so that load balancers notice")
+		"time between the first 503 of /readyz and the refusal of new work, for load "+
+			"balancers to notice")
 }
 
 // check compares the limits with the contract's.

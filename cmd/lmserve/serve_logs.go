@@ -23,12 +23,11 @@ const (
 func (f *logFlags) register(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.method, "log-sessions", logsDefault,
-		"method of the sessions that /v1/logs and Loki's push make on first use: counts (which "+
-			"needs "+
-			"no network), another one,\ndefault (the model's), or none (they make no sessions)")
+		"method of the sessions that /v1/logs and Loki's push API create on first use: "+
+			"counts (needs no network),\n"+
+			"another method, default (the model's method), or none (no sessions are created)")
 	flags.StringVar(&f.name, "log-session-name", intake.NameDefault,
-		"name of the session of a record: text in which {a|b|c} is the attribute or label a, "+
-			"else b, "+
+		"session name for a log record; {a|b|c} stands for the attribute or label a, else b, "+
 			"else the text c")
 }
 

@@ -28,11 +28,11 @@ const (
 )
 
 // memoryHelp says what --memory-budget includes.
-var memoryHelp = fmt.Sprintf(`The weights of all models but the first are a part of it.
-In all, the process takes the budget, the first model, %dM, %dK for each connection, and for each
-thread a worker of each model (as large as its chunks, 327M at most with the embedded model)
-and %dM for files. Its log says how much that is. The collector is told to keep to it, unless GOMEMLIMIT
-is set. See "Memory" in docs/operations.md.`,
+var memoryHelp = fmt.Sprintf(`--memory-budget limits the states of sessions and the weights of all
+models but the first. In addition, the process needs the first model's weights, %dM, %dK
+for each connection and, for each thread, a worker of each model (at most 327M with the
+embedded model) and %dM for files. The log shows the sum, which is the limit of Go's
+garbage collector unless GOMEMLIMIT is set. See "Memory" in docs/operations.md.`,
 	memoryConstant>>20, connectionBytes>>10, session.FileBytes>>20)
 
 // checkBudget refuses a budget too small for one session of each model.

@@ -7,9 +7,9 @@ func newSessions() *cobra.Command {
 	c := subcommand(&cobra.Command{
 		Use:   "sessions",
 		Short: "List, check, move and delete the sessions in a data folder",
-		Long: `List, check, replay, export, import and delete the sessions in a data folder,
-while no server has it open. SESSION is the id of a session, or its name. With --store and --objects
-the sessions are those in a database; rescue is for folders alone.`,
+		Long: `List, check, replay, export, import and delete the sessions of a data folder that no
+server uses. SESSION is the id or the name of a session. With --store and --objects, the
+sessions are in a database; rescue works only on folders.`,
 		Example: "  lmserve sessions list\n  lmserve sessions check --data-dir /var/lib/lmserve",
 	})
 	f.registerFolder(c)

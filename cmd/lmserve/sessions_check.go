@@ -19,10 +19,10 @@ func newSessionsCheck(f *dataFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check",
 		Short: "Check every byte of a data folder",
-		Long: `Check every checksum and invariant of a data folder: its files, the head and the log of
-every session, and that its snapshots can be restored. Nothing is computed again (that is
-'sessions replay') and nothing is changed. Every finding is one line; if a finding is
-damage, the exit code is 1. With --store there are no files: the rest is checked.`,
+		Long: `Check every checksum and invariant of a data folder: its files, the head and the log
+of every session, and that snapshots can be restored. Nothing is recomputed (see
+'sessions replay') or changed. Every finding is printed as one line. If a finding is
+damage, the exit code is 1. With --store, there are no files to check.`,
 		Example: "  lmserve sessions check --data-dir /var/lib/lmserve",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -92,6 +92,6 @@ damage, the exit code is 1. With --store there are no files: the rest is checked
 		},
 	}
 	flags.register(c)
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON instead of lines")
+	c.Flags().BoolVar(&asJSON, "json", false, "output as JSON instead of lines")
 	return c
 }

@@ -12,7 +12,7 @@ import (
 func newSessionsDelete(f *dataFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:     "delete SESSION...",
-		Short:   "Delete sessions, damaged ones too, with all that is kept of them",
+		Short:   "Delete sessions with all their data, even damaged ones",
 		Example: "  lmserve sessions delete news 01a2011e-91d4-7a62-a0e6-4817bfbd99ae",
 		Args:    atLeastOne("ids or names"),
 		RunE: func(c *cobra.Command, args []string) (err error) {

@@ -17,10 +17,10 @@ func newSessionsExport(f *dataFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "export SESSION",
 		Short: "Write a session to one file",
-		Long: `Write a session to one file, for 'sessions import' here or elsewhere. Nothing in the data
-folder is changed. Of a session that damage has touched, the file has the text up to the
-last good record, and the state that this text leaves behind: then a line on standard
-error says which bytes are in it and what was lost, and the exit code is 1.`,
+		Long: `Write a session to one file, for 'sessions import' in any data folder. The data
+folder does not change. For a damaged session, the file has the text up to the last
+valid record, and the state after that text. A line on standard error then says which
+bytes are included and what was lost, and the exit code is 1.`,
 		Example: "  lmserve sessions export news --out news.tar",
 		Args:    exactly(1, "an id or a name"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -60,7 +60,7 @@ error says which bytes are in it and what was lost, and the exit code is 1.`,
 		},
 	}
 	flags.register(c)
-	c.Flags().StringVar(&out, "out", "", "file to write, which must not exist yet (default: "+
-		"standard output)")
+	c.Flags().StringVar(&out, "out", "",
+		"file for the session, which must not exist (default: standard output)")
 	return c
 }

@@ -17,7 +17,7 @@ func newSessionsImport(f *dataFlags) *cobra.Command {
 	var owner, name string
 	c := &cobra.Command{
 		Use:   "import FILE",
-		Short: "Make a session of an exported file (-: standard input) and print its id",
+		Short: "Import a session from a file (-: standard input) and print its id",
 		Example: "  lmserve sessions import news.tar --name news\n" +
 			"  lmserve sessions export news | lmserve sessions import - --data-dir other",
 		Args: exactly(1, "a file"),
@@ -50,8 +50,8 @@ func newSessionsImport(f *dataFlags) *cobra.Command {
 	}
 	flags.register(c)
 	c.Flags().StringVar(&name, "name", "", "name of the session (default: none)")
-	c.Flags().StringVar(&owner, "owner", "", "id of the key that the session is to belong to "+
-		"(default: no key, as in a server without keys)")
+	c.Flags().StringVar(&owner, "owner", "",
+		"id of the key that owns the session (default: none, as in a server without keys)")
 	return c
 }
 

@@ -34,7 +34,7 @@ func newSessionsList(f *dataFlags) *cobra.Command {
 			})
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON instead of a table")
+	c.Flags().BoolVar(&asJSON, "json", false, "output as JSON instead of a table")
 	return c
 }
 

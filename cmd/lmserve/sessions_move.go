@@ -17,11 +17,12 @@ func newSessionsMove(f *dataFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "move",
 		Short: "Copy the sessions of a data folder into a database, or back",
-		Long: `Copy all sessions of a data folder into a database with its objects, or with --back those of the
-database into a folder, which may be new: with their ids, names, text and states, so that they
-go on there to the same bits. Neither place may have a server meanwhile. What they are copied from
-stays as it is. A session that is there already, the same, is left as it is, so after an interruption
-the same command goes on; one that is there and differs is printed, and the exit code is 1.`,
+		Long: `Copy all sessions of a data folder into a database with its objects, or with --back
+from the database into a folder, which need not exist. Ids, names, text and states are
+copied, so sessions continue bit-identically. No server may use either place. The source
+is not changed. A session that the target has already, with the same content, is
+skipped, so the same command continues after an interruption. If the content differs,
+the session is printed, and the exit code is 1.`,
 		Example: "  lmserve sessions move --data-dir /var/lib/lmserve --store " +
 			"postgres://lmserve@db/lmserve --objects s3://states\n" +
 			"  lmserve sessions move --back --data-dir copy --store " +
@@ -53,7 +54,7 @@ the same command goes on; one that is there and differs is printed, and the exit
 			return moveSessions(c, local, network)
 		},
 	}
-	c.Flags().BoolVar(&back, "back", false, "from the database into the folder")
+	c.Flags().BoolVar(&back, "back", false, "copy from the database into the folder")
 	return c
 }
 

@@ -27,10 +27,10 @@ func newSessionsReplay(f *dataFlags) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "replay [SESSION]...",
-		Short: "Compute sessions again and compare every score",
-		Long: `Compute sessions (none named: all) again from their text, and compare every logged
-total to the bit. Text that was scored in another arithmetic ('lmserve version') is named:
-there, rounding makes a difference. If any total differs, the exit code is 1.`,
+		Short: "Recompute sessions and compare every score",
+		Long: `Recompute sessions (default: all) from their text, and check that every logged total
+is bit-identical. Text scored with another arithmetic ('lmserve version') is reported,
+because rounding makes a difference there. If a total differs, the exit code is 1.`,
 		Example: "  lmserve sessions replay\n  lmserve sessions replay --json news",
 		RunE: func(c *cobra.Command, args []string) error {
 			models, err := flags.finder()
@@ -74,7 +74,7 @@ there, rounding makes a difference. If any total differs, the exit code is 1.`,
 		},
 	}
 	flags.register(c)
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, one line for each session")
+	c.Flags().BoolVar(&asJSON, "json", false, "output as JSON, one line for each session")
 	return c
 }
 

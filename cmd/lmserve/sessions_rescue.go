@@ -11,12 +11,12 @@ import (
 func newSessionsRescue() *cobra.Command {
 	return &cobra.Command{
 		Use:   "rescue DIR OUT",
-		Short: "Write what can be read of a damaged data folder into a new one",
-		Long: `Write every session of the data folder DIR that can be read into the new data folder OUT,
-with the snapshots that are whole, and change nothing in DIR. A session that has lost
-records goes up to the last good one; if a whole snapshot follows the gap, it begins
-behind the gap instead. Every place that does not read, and every session that is not
-complete, is one line. If anything was lost, the exit code is 1. The keys file is not copied.`,
+		Short: "Copy the readable sessions of a damaged data folder into a new one",
+		Long: `Write every readable session of the data folder DIR into the new data folder OUT,
+with its valid snapshots. DIR is not changed. A session that has lost records ends at
+the last valid record; if a valid snapshot follows the gap, the session begins after the
+gap instead. Every unreadable place and every incomplete session is printed as one line.
+If anything was lost, the exit code is 1. The keys file is not copied.`,
 		Example: "  lmserve sessions rescue /var/lib/lmserve /var/lib/lmserve-rescued",
 		Args:    exactly(2, "the damaged folder and the new one"),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -9,7 +9,7 @@ import (
 func newSessionsShow(f *dataFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:     "show SESSION",
-		Short:   "Show what is known of one session, as JSON",
+		Short:   "Show one session as JSON",
 		Example: "  lmserve sessions show news",
 		Args:    exactly(1, "an id or a name"),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -26,9 +26,10 @@ func (f *streamFlags) register(c *cobra.Command) {
 	f.asked = setting.Values{}
 	flags := c.Flags()
 	flags.BoolVar(&f.static, "static", false,
-		"the network alone: --method static; with --companion beside counts")
+		"--method static: the slow weights alone; with --companion, mixed with counts")
 	settingFlags(c, stream.Table, f.asked)
-	flags.Uint64Var(&f.seed, "seed", 0, "seed of the masks")
+	flags.Uint64Var(&f.seed, "seed", 0,
+		"seed of the masks that select the fast weights of an update")
 }
 
 // settingFlags registers a flag for every row that has one. Given values are stored in into.

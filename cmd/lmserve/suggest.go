@@ -30,11 +30,11 @@ func newSuggest() *cobra.Command {
 	var k suggesting
 	c := &cobra.Command{
 		Use:   "suggest [--after FILE] [--typed TEXT]",
-		Short: "Suggest what may be typed next, after adapting to some text",
-		Long: `Print the texts that may come next behind what was typed, each with its probability: after the
-text of files (--after), after that of a session (--session), or after both, files being fed to the
-session first. The texts are chosen by the keystrokes that they save together on average. What was
-typed is not learnt.`,
+		Short: "Suggest the next text to type, after adapting to some text",
+		Long: `Print texts that may follow the typed text, each with its probability. The model
+first adapts to files (--after), to a session (--session), or to both: the session then
+reads the files first. suggest chooses the texts that together save the most keystrokes
+on average. The model does not learn the typed text.`,
 		Example: `  lmserve suggest --after notes.txt --typed 'The qu' --unit word
   lmserve suggest --after main.go --typed 'if err ' -n 1 --min-probability 0.6
   lmserve suggest --server http://127.0.0.1:8080 --session mine --typed 'Dear ' --json`,
@@ -45,17 +45,18 @@ typed is not learnt.`,
 	k.stream.register(c)
 	flags := c.Flags()
 	flags.StringSliceVar(&k.after, "after", nil,
-		"files to adapt to before, in this order; -: standard input")
+		"files that the model reads first, in this order; -: standard input")
 	flags.StringVar(&k.typed, "typed", "", "text before the cursor, at most 1024 bytes")
 	flags.IntVarP(&k.n, "candidates", "n", session.CandidatesDefault,
-		fmt.Sprintf("texts, at most (1 to %d)", session.OfferedMax))
+		fmt.Sprintf("maximum number of texts (1 to %d)", session.OfferedMax))
 	flags.StringVar(&k.unit, "unit", string(client.SuggestLine),
-		"where texts end: word, word+ (behind up to ten separators), line (anywhere within it), "+
-			"free (anywhere) or auto (free if free ends would have saved more lately, else word+)")
-	flags.Float64Var(&k.least, "min-probability", 0, "least probability of a text (0 to 1)")
+		"end of the texts: word, word+ (after up to ten separators), line (within the line), "+
+			"free (anywhere) or auto (free if it would have saved more keys recently, else word+)")
+	flags.Float64Var(&k.least, "min-probability", 0, "minimum probability of a text (0 to 1)")
 	flags.DurationVar(&k.within, "within", 0,
-		"give the best that was found after this time (default: after a fixed number of steps)")
-	flags.BoolVar(&k.asJSON, "json", false, "print the object that the server answers")
+		"time limit; the best texts found so far are printed (default: none, a fixed number "+
+			"of steps)")
+	flags.BoolVar(&k.asJSON, "json", false, "output as the server's JSON answer")
 	return c
 }
 

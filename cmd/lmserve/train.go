@@ -35,30 +35,29 @@ func newTrain() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "train --data DIR --out FILE",
 		Short: "Pretrain a model and meta-train its fast weights",
-		Long: `Train on a directory of text files, each file a stream: first the static model,
-then, by what its fast weights gain on a changing stream, the meta-learners. The
-model that comes out is one file for --model.
+		Long: `Train a model on a directory of text files, one stream a file: first the static
+model, then the meta-learners, which write its fast weights. The result is one file for
+--model.
 
-Nothing but --data and --out is needed. A part of the text is kept back to measure
-the model on; pretraining reads the text three times (1 to 20 million tokens),
-meta-training once (a quarter to one million tokens); each phase keeps the weights
-that did best.
+Only --data and --out are required. A part of the text is held out for validation.
+Pretraining reads the text three times (1 to 20 million tokens), meta-training once (a
+quarter to one million tokens). Each phase keeps its best weights.
 
-Phases, of which --phase lists those to run, in order:
-  pretrain  the slow weights alone
-  meta      the meta-learners alone, the slow weights stand still
-  joint     both together
-A phase goes on with what the one before it, or the model of --init, has. Meta and
-joint train the meta-learners they find further, unless --branches, --gammas or
---normalise ask for others than these; then they are made anew.
+--phase lists the phases to run, in order:
+  pretrain  trains the slow weights
+  meta      trains the meta-learners with fixed slow weights
+  joint     trains both
+A phase starts from the result of the previous phase or from --init's model. Phases meta
+and joint continue to train existing meta-learners. If --branches, --gammas or
+--normalise differ from those of the existing meta-learners, new ones are trained.
 
-A token is a byte or, with --tokenizer words, a word or the end of a line. The words
-of the vocabulary are those of the text, the most frequent first, or those of a file.
-A model of --init brings its tokenizer and its vocabulary with it.
+A token is a byte or, with --tokenizer words, a word or the end of a line. The
+vocabulary has the most frequent words of the text, or those of a file. --init's model
+keeps its tokenizer and vocabulary.
 
-With --checkpoints a run can be interrupted (Ctrl-C) and go on with --resume, to the
-same bits as if it had not been. --resume starts a run that has no checkpoint yet, so
-that one command line serves every sitting.`,
+With --checkpoints, a run interrupted by Ctrl-C can be continued with --resume; the
+result is bit-identical. --resume also starts a run without checkpoints, so the command
+line need not change.`,
 		Example: `  lmserve train --data texts --out mine.safetensors.zst
   lmserve train --data texts --out mine.safetensors.zst --checkpoints run --resume
   lmserve train --data texts --out better.safetensors.zst --phase meta --init mine.safetensors.zst`,
@@ -75,88 +74,94 @@ type trainFlag struct{ name, field, help string }
 
 // trainFlags are the flags of train in the order of the help.
 var trainFlags = []trainFlag{
-	{"data", "Data", "directory of text files, each a stream; its first folders are domains"},
-	{"out", "Out", "file to write the model to; compressed if it ends in .zst"},
-	{"store", "Store", "slow weights in that file: bf16, f16 or float32"},
-	{"name", "Name", "the model's name (default that of the configuration, or of --init's model)"},
-	{"phase", "Phases", "phases in order: pretrain, meta, joint"},
-	{"config", "Config", configUsage() + " (default \"" + train.DefaultConfig + "\")"},
-	{"tokenizer", "Tokenizer.Kind", "what a token of a new model is: bytes or words (default " +
-		"bytes)"},
-	{"vocab-size", "Tokenizer.Size", "words: most symbols of the vocabulary, <eos> and <unk> " +
-		"among them (default: no limit)"},
-	{"min-count", "Tokenizer.MinCount", "words: how often a word of the vocabulary occurs in the " +
-		"text at least (default 3, or 1 beside --vocab-size)"},
+	{"data", "Data", "directory of text files, one stream a file; its first folders are domains"},
+	{"out", "Out", "file for the model; compressed if the name ends in .zst"},
+	{"store", "Store", "precision of the slow weights in --out: bf16, f16 or float32"},
+	{"name", "Name", "name of the model (default: that of the configuration or of --init's model)"},
+	{"phase", "Phases", "training phases in order: pretrain, meta, joint"},
+	{"config", "Config", "configuration of a new model: " + configUsage() + " (default \"" +
+		train.DefaultConfig + "\")"},
+	{"tokenizer", "Tokenizer.Kind", "tokens of a new model: bytes or words (default bytes)"},
+	{"vocab-size", "Tokenizer.Size", "words: maximum size of the vocabulary, including <eos> and " +
+		"<unk> (default: unlimited)"},
+	{"min-count", "Tokenizer.MinCount", "words: minimum occurrences of a vocabulary word " +
+		"(default 3, or 1 with --vocab-size)"},
 	{"vocab", "Tokenizer.Vocabulary", "words: vocabulary file of Transformer-XL's reference " +
-		"implementation (default: the vocabulary is made from --data)"},
-	{"init", "Init", "model file to go on from; a --config beside it may have other lengths " +
-		"(seg_len, mem_len, clamp_len, same_length), or untie_softmax, which copies tables that " +
-		"the softmax shares"},
-	{"hold-out", "HoldOut", "domains kept out of pretraining, for the other phases alone"},
-	{"valid", "Valid", "directory of text files for validation, or none (default: a part of " +
-		"--data is kept back)"},
-	{"valid-every", "Validation.Every", "steps between two validations (default: ten a phase; " +
-		"-1: at its end)"},
-	{"valid-bytes", "Validation.Bytes", "bytes of each validation file (default 16384; -1: all)"},
-	{"valid-one-stream", "Validation.OneStream", "validate all files as one stream, never reset"},
-	{"patience", "Validation.Patience", "end a phase after so many validations without a better " +
-		"one (default: never)"},
-	{"checkpoints", "Dir", "folder for checkpoints"},
-	{"resume", "Resume", "go on from the last checkpoint, if there is one"},
-	{"checkpoint-every", "CheckpointEvery", "steps between two checkpoints (default 500)"},
-	{"metrics", "Metrics", "file to append metrics to, as JSON lines (default metrics.jsonl in " +
-		"the folder of the checkpoints)"},
-	{"log-every", "LogEvery", "steps between two lines of metrics (default 10)"},
-	{"report", "Page", "file of a page (HTML) with the recipe, the results and the curves"},
-	{"seed", "Seed", "seed of everything random"},
-	{"threads", "Threads", "threads; the result does not depend on it (default all)"},
+		"implementation (default: none, the vocabulary is made from --data)"},
+	{"init", "Init", "model file to start from; --config may then change lengths (seg_len, " +
+		"mem_len, clamp_len, same_length) and untie_softmax, which copies the tables shared with " +
+		"the softmax"},
+	{"hold-out", "HoldOut", "domains left out of pretraining, only used by the other phases"},
+	{"valid", "Valid", "directory of text files for validation, or none (default: a held-out " +
+		"part of --data)"},
+	{"valid-every", "Validation.Every", "steps between validations (default: ten validations a " +
+		"phase; -1: one at its end)"},
+	{"valid-bytes", "Validation.Bytes", "bytes of each file for validation (default 16384; -1: " +
+		"all)"},
+	{"valid-one-stream", "Validation.OneStream", "validation on all files as one stream, without " +
+		"resets"},
+	{"patience", "Validation.Patience", "validations without improvement before a phase ends " +
+		"(default: unlimited)"},
+	{"checkpoints", "Dir", "folder for checkpoints (default: none)"},
+	{"resume", "Resume", "continuation from the last checkpoint, if there is one"},
+	{"checkpoint-every", "CheckpointEvery", "steps between checkpoints (default 500)"},
+	{"metrics", "Metrics", "file to which metrics are appended, as JSON lines (default: " +
+		"metrics.jsonl in the folder of checkpoints)"},
+	{"log-every", "LogEvery", "steps between lines of metrics (default 10)"},
+	{"report", "Page", "file for an HTML page with the recipe, results and curves (default: none)"},
+	{"seed", "Seed", "seed of all random choices"},
+	{"threads", "Threads", "number of threads; results do not depend on it (default: all)"},
 	{"precision", "Precision", ""}, // shares the help of all commands
-	{"steps", "Pretrain.Steps", "pretraining: optimiser steps (default: three times through the " +
+	{"steps", "Pretrain.Steps", "pretraining: optimizer steps (default: three passes over the " +
 		"text, 1 to 20 million tokens)"},
-	{"batch", "Pretrain.Batch", "pretraining: streams read side by side (default 16)"},
-	{"segment", "Pretrain.Segment", "pretraining: tokens a stream and step (default the " +
+	{"batch", "Pretrain.Batch", "pretraining: streams in a batch (default 16)"},
+	{"segment", "Pretrain.Segment", "pretraining: tokens of a stream in a step (default: the " +
 		"configuration's)"},
-	{"balance", "Pretrain.Balance", "pretraining: from 0, all tokens are read alike, to 1, all " +
-		"domains are; between, small ones more often than by their size"},
-	{"companion-share", "Pretrain.Companion", "pretraining: share, in what is learnt from, of " +
-		"the loss of the mixture with a companion of counts; the network's own loss has the rest"},
-	{"optimizer", "Pretrain.Optimizer", "pretraining: muon (the layers' matrices take orthogonal " +
-		"steps) or adam (default muon)"},
-	{"lr", "Pretrain.Rate", "pretraining: largest learning rate (default 0.003, adam 0.001)"},
-	{"warmup", "Pretrain.Warmup", "pretraining: warm-up steps (default a twentieth of the steps; " +
-		"-1: none)"},
-	{"schedule", "Pretrain.Schedule", "learning rates after the warm-up: cosine, wsd (stable, " +
-		"then down over the last fifth) or constant"},
-	{"clip", "Pretrain.Clip", "slow weights: largest gradient norm (default 0.25; -1: none)"},
-	{"dropout", "Pretrain.Dropout", "slow weights: dropout on hidden states"},
-	{"attention-dropout", "Pretrain.AttentionDropout", "slow weights: dropout on attention"},
-	{"scheme", "Meta.Scheme", "meta, joint: online, or window (the paper's Algorithm 1)"},
-	{"meta-steps", "Meta.Steps", "meta: steps (default: once through the text, a quarter to one " +
+	{"balance", "Pretrain.Balance", "pretraining: balance of domains, from 0 (in proportion to " +
+		"their sizes) to 1 (equal shares)"},
+	{"companion-share", "Pretrain.Companion", "pretraining: weight, 0 to 1, of the loss of the " +
+		"mixture with a companion of counts in the training loss; the rest is the network's own " +
+		"loss"},
+	{"optimizer", "Pretrain.Optimizer", "pretraining: muon (orthogonal steps for the layers' " +
+		"matrices) or adam (default muon)"},
+	{"lr", "Pretrain.Rate", "pretraining: maximum learning rate (default 0.003, adam 0.001)"},
+	{"warmup", "Pretrain.Warmup", "pretraining: warm-up steps (default: a twentieth of the " +
+		"steps; -1: none)"},
+	{"schedule", "Pretrain.Schedule", "learning rate after the warm-up: cosine, wsd (constant, " +
+		"then decay over the last fifth) or constant"},
+	{"clip", "Pretrain.Clip", "slow weights: maximum norm of the gradient (default 0.25; -1: " +
+		"unlimited)"},
+	{"dropout", "Pretrain.Dropout", "slow weights: dropout rate of hidden states"},
+	{"attention-dropout", "Pretrain.AttentionDropout", "slow weights: dropout rate of attention"},
+	{"scheme", "Meta.Scheme", "meta, joint: method of meta-training, online or window (Algorithm " +
+		"1 of the paper)"},
+	{"meta-steps", "Meta.Steps", "meta: steps (default: one pass over the text, a quarter to one " +
 		"million tokens; window: as --steps)"},
 	{"chunk", "Meta.Chunk", "meta, joint: tokens between two updates of the fast weights " +
 		"(default 64; window: 128; words: 50)"},
-	{"meta-lr", "Meta.Rate", "meta, joint: largest learning rate of the meta-learners (default " +
+	{"meta-lr", "Meta.Rate", "meta, joint: maximum learning rate of the meta-learners (default " +
 		"0.003 online, 0.00025 window)"},
 	{"branches", "Meta.Branches", "meta, joint: weights that get fast weights: paper, wide, " +
-		"softmax (what the softmax has to itself), upper (that, and the feed-forward layers of " +
-		"the upper half), or patterns of names (default upper; window: paper)"},
-	{"gammas", "Meta.Settings.Gammas", "meta, joint: decay of the gradient average in serving, " +
+		"softmax (weights used by the softmax alone), upper (softmax, and the feed-forward " +
+		"layers of the upper half), or name patterns (default upper; window: paper)"},
+	{"gammas", "Meta.Settings.Gammas", "meta, joint: decay of the gradient average when serving, " +
 		"`numbers` for all banks (default 0.99,0.99975; window: 0.999)"},
-	{"p", "Meta.Settings.P", "meta, joint: probability in serving that an update writes one fast " +
-		"weight (default 0.5; words: 0.3)"},
-	{"normalise", "Normalise", "meta, joint: divide what the meta-learners see of a weight's " +
-		"gradients by their usual size, by the statistics that the model of --init has"},
-	{"companion", "Meta.Companion", "meta, joint, online: learn from the loss of the mixture " +
-		"with a companion, and validate it"},
-	{"mixture", "Meta.Mixture", "meta, joint, beside a companion: share of the mixture's loss in " +
-		"what the fast weights learn from, in serving too; the rest is the network's"},
+	{"p", "Meta.Settings.P", "meta, joint: probability, when serving, that an update writes a " +
+		"fast weight (default 0.5; words: 0.3)"},
+	{"normalise", "Normalise", "meta, joint: normalization of the meta-learners' gradients by " +
+		"their usual size, from the gradient statistics of --init's model"},
+	{"companion", "Meta.Companion", "meta, joint, online: training and validation with the loss " +
+		"of the mixture with a companion"},
+	{"mixture", "Meta.Mixture", "meta, joint, with a companion: weight, 0 to 1, of the mixture's " +
+		"loss in the loss that the fast weights learn from, in training and serving; the rest is " +
+		"the network's loss"},
 	{"companion-bytes", "Meta.CompanionBytes", "size of the companion's table, a power of two, " +
-		"in training and by default in serving (default that of --init's model)"},
-	{"companion-alone", "Meta.CompanionAlone", "sessions of the model mix the companion with the " +
-		"network that adapts alone, unless they ask for the static one besides"},
-	{"meta-chunks", "Meta.Online.Chunks", "meta, joint, online: chunks of one step (default 8)"},
-	{"joint-steps", "Joint.Steps", "joint: steps (default as --meta-steps)"},
-	{"joint-lr", "Joint.Rate", "joint: largest learning rate of the slow weights (default 0.0001 " +
+		"in training and by default in serving (default: that of --init's model)"},
+	{"companion-alone", "Meta.CompanionAlone", "default of the model's sessions: companion mixed " +
+		"with the adapting network alone, without the static model"},
+	{"meta-chunks", "Meta.Online.Chunks", "meta, joint, online: chunks in a step (default 8)"},
+	{"joint-steps", "Joint.Steps", "joint: steps (default: as --meta-steps)"},
+	{"joint-lr", "Joint.Rate", "joint: maximum learning rate of the slow weights (default 0.0001 " +
 		"online, 0.00025 window)"},
 }
 

@@ -104,7 +104,7 @@ func TestTrainIsInterruptedAndContinues(t *testing.T) {
 
 	stdout, stderr, code := lmserve("", args...)
 	require.Zero(t, code, stderr)
-	require.Contains(t, stderr, "pretrain goes on after step 9")
+	require.Contains(t, stderr, "pretrain continues after step 9")
 	require.Contains(t, stdout, "pretrain: 30 steps")
 	require.FileExists(t, filepath.Join(dir, "m"))
 	require.FileExists(t, filepath.Join(dir, "run", "metrics.jsonl"))

@@ -38,15 +38,15 @@ func newTune() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "tune --data DIR --out FILE",
 		Short: "Tune dynamic evaluation and the cache for a model",
-		Long: `Find the settings under which dynamic evaluation and the continuous cache score
-the documents of a directory best, each a stream of its own, and write the model
-with them as its defaults. Best is the fewest bits per byte, or the lowest perplexity
-of words. They are searched for on a logarithmic grid, from the
-model's own settings on and as far as it gets better.
+		Long: `Search for the best settings of dynamic evaluation and of the continuous cache, and
+write a model with these settings as defaults. The documents of a directory are scored,
+each as a separate stream. The best settings give the fewest bits per byte, or the
+lowest perplexity of words. The search walks a logarithmic grid, from the model's
+current settings, as long as the score improves.
 
-dynamic-rms needs statistics of the gradients over training text: --statistics
-gathers them first, for a model that has none. With --methods none that is all:
-lmserve train --normalise needs a model with statistics to go on from.`,
+dynamic-rms needs statistics of gradients on training text; --statistics gathers them
+first if the model has none. --methods none gathers the statistics alone, for example
+for 'lmserve train --normalise'.`,
 		Example: `  lmserve tune --data valid --statistics train --out tuned.safetensors.zst
   lmserve tune --data valid --methods cache --model mine.safetensors.zst --out tuned.safetensors.zst`,
 		Args: cobra.NoArgs,
@@ -67,13 +67,14 @@ lmserve train --normalise needs a model with statistics to go on from.`,
 	}
 	flags.register(c)
 	c.Flags().StringVar(&t.data, "data", "", "directory of validation documents, one a file")
-	c.Flags().StringVar(&t.out, "out", "", "file to write the model to, after the statistics and "+
-		"every method; compressed if it ends in .zst")
-	c.Flags().StringSliceVar(&t.methods, "methods", tune.Methods(), "what to tune, or none")
-	c.Flags().StringVar(&t.statistics, "statistics", "", "directory of training text to gather "+
-		"the statistics of gradients over")
-	c.Flags().Int64Var(&t.maxBytes, "max-bytes", 8192, "score only the first bytes of each "+
-		"document (0: all)")
+	c.Flags().StringVar(&t.out, "out", "",
+		"file for the model, written after the statistics and after each method; compressed "+
+			"if the name ends in .zst")
+	c.Flags().StringSliceVar(&t.methods, "methods", tune.Methods(), "methods to tune, or none")
+	c.Flags().StringVar(&t.statistics, "statistics", "",
+		"directory of training text for the statistics of gradients (default: none)")
+	c.Flags().Int64Var(&t.maxBytes, "max-bytes", 8192,
+		"bytes scored of each document, from its beginning (0: all)")
 	return c
 }
 

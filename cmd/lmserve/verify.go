@@ -16,11 +16,11 @@ import (
 func newVerify() *cobra.Command {
 	return &cobra.Command{
 		Use:   "verify FILE...",
-		Short: "Replay files of reference numbers through the real code",
-		Long: `Replay conformance files through the code that serves and trains, print every
-tensor's largest error, and exit with 1 if one is out of tolerance. Kinds: txl,
-adasoftmax, sparsemeta, metatrain, metaonline. See docs/conformance.md for the
-format.`,
+		Short: "Compare results with files of reference numbers",
+		Long: `Replay conformance files through the code that serves and trains, and print the
+largest error of every tensor. The exit code is 1 if a tensor is out of tolerance. Kinds
+of files: txl, adasoftmax, sparsemeta, metatrain, metaonline. See docs/conformance.md
+for the format.`,
 		Example: "  lmserve verify internal/lab/conformance/testdata/*.safetensors",
 		Args:    atLeastOne("a file"),
 		RunE: func(c *cobra.Command, files []string) error {

@@ -15,7 +15,7 @@ import (
 func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use:               "version",
-		Short:             "Print the version, the numerics in use and the default model",
+		Short:             "Print the version, the arithmetic in use and the default model",
 		Example:           "  lmserve version",
 		Args:              cobra.NoArgs,
 		PersistentPreRunE: unconfigured,

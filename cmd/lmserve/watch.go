@@ -51,31 +51,33 @@ func newWatch() *cobra.Command {
 	k := watching{}
 	c := &cobra.Command{
 		Use:   "watch [FILE...|-|--journal [-- ARGUMENT...]]",
-		Short: "Follow logs and print what is strange in them",
-		Long: fmt.Sprintf(`Follow files as tail -F does, or read standard input, and print each line
-that is strange for its stream as soon as it is complete, with its strangest word or value marked,
-and what usually stands in that place. Strange lines that belong together are one incident: the
-first is printed, and how many there were when no more come. With --lines each strange line is
-printed, with --records a stack trace or another record of several lines as one. What is strange is
-said by comparison with the lines before, so the first %d lines of a session are never printed.
+		Short: "Follow logs and print strange lines",
+		Long: fmt.Sprintf(`Follow files like tail -F, or read standard input, and print each strange
+line as soon as it is complete. The strangest word or value is marked, with the values
+that are usual in its place. Strange lines that belong together form an incident: watch
+prints the first line, and the number of lines when the incident ends. With --lines, each strange
+line is printed. With --records, several lines that form a record, such as a stack
+trace, count as one. A line is strange in comparison with the lines before, so the first
+%d lines of a session are never printed.
 
-No model is needed: lines are rated by tables of what stood in the lines before. --model rates them
-the same way, and scores the text with a model besides.
+No model is required: tables of the values in earlier lines rate each line. --model also
+scores the text with a model; the ratings stay the same.
 
-Of each file its end is read first, for the model to learn from (--history, or --from-start); then
-what comes. A file may be missing at first, may be rotated in any way, and is tried again while it
-cannot be read. A pattern in quotes, as 'app-*.log', is followed, too: files that appear later are
-taken in. Files whose names differ in a date alone are one log.
+watch first reads the end of each file, for the session to learn (--history,
+--from-start), then new lines. A file may be missing at first, may be rotated in any
+way, and is retried while it cannot be read. Quoted patterns such as 'app-*.log' also
+match files that appear later. Files whose names differ only in a date are one log.
 
-With --session the watching goes on where it was, also if the file was rotated and compressed since:
-every line is in the session once. Several files have a session each, named after SESSION and the
-file: SESSION.access.log.
+With --session, watch continues where it stopped, even if the file was rotated and
+compressed since; the session reads every line once. Several files have a session each,
+named after SESSION and the file: SESSION.access.log.
 
---journal runs journalctl itself, with the arguments behind "--".
+--journal runs journalctl with the arguments after "--".
 
-A line is printed with its rank: 1/2300 is the strangest of about 2,300 lines. How the rank is made,
-and how far it can be trusted, is in docs/watch.md. If the reading does not keep up with the stream,
-standard error says so. Ctrl-C and SIGTERM end the watching, with exit code 0.`, lines.WarmUp),
+Each printed line has a rank: 1/2300 is the strangest of about 2,300 lines.
+docs/watch.md explains the rank and its reliability. If scoring falls behind the stream,
+watch reports the lag on standard error. Ctrl-C and SIGTERM
+end watch with exit code 0.`, lines.WarmUp),
 		Example: `  lmserve watch --session journal --journal -- -u nginx
   lmserve watch /var/log/nginx/access.log /var/log/nginx/error.log --session web
   lmserve watch '/var/log/containers/*.log' --field log --session node
@@ -87,27 +89,31 @@ standard error says so. Ctrl-C and SIGTERM end the watching, with exit code 0.`,
 	k.choice.register(c, watch.RateDefault)
 	renamed(c, map[string]string{"rate": "threshold"})
 	flags := c.Flags()
-	flags.StringVar(&k.learn, "learn", string(client.LearnTrue), "what the session learns from: "+
-		"true: all lines; false: none, it stays as it is;\n"+
-		"unflagged: those that are not printed,\nso that a --model does not learn an attack; "+
-		"the tables that rate lines take in all")
+	flags.StringVar(&k.learn, "learn", string(client.LearnTrue),
+		"lines that the session learns: true (all lines), false (none), or unflagged (lines "+
+			"that are not printed,\n"+
+			"so that the --model does not learn an attack; the tables that rate lines always "+
+			"learn all lines)")
 	flags.Var(&k.history, "history",
-		"how much of the end of a file is read before what comes, in whole lines\n"+
+		"size of the end of each file that is read first, in whole lines\n"+
 			"(default: 512KiB, with --model 32KiB)")
 	flags.BoolVar(&k.fromStart, "from-start", false,
-		"read files, or the journal, from their beginning")
+		"reading of files, or the journal, from their beginning")
 	flags.BoolVar(&k.journal, "journal", false,
-		"read the journal of systemd; arguments behind -- are those of journalctl")
-	flags.StringVar(&k.field, "field", "", "of lines in JSON read this value alone, "+
-		"as message or /http/path\n(default: whole lines)")
-	flags.BoolVar(&k.lines, "lines", false, "print every strange line, not one for an incident")
+		"the journal of systemd; arguments after -- are those of journalctl")
+	flags.StringVar(&k.field, "field", "",
+		"only this value of JSON lines, such as message or /http/path\n"+
+			"(default: whole lines)")
+	flags.BoolVar(&k.lines, "lines", false,
+		"every strange line, instead of one line for each incident")
 	k.records.register(c)
 	registerTroubleWords(c, &k.trouble)
 	k.alerts.register(flags)
-	flags.BoolVar(&k.answers, "feedback", false, "read answers on incidents from standard input, "+
-		"as \"f 12\": #12 was a\nfalse alarm, and incidents like it are not printed again; "+
-		"m: they always are; u takes back")
-	flags.BoolVar(&k.asJSON, "json", false, "print one object a line, in JSON")
+	flags.BoolVar(&k.answers, "feedback", false,
+		"feedback on incidents from standard input: \"f 12\" marks #12 as a false alarm, and "+
+			"similar incidents are\n"+
+			"not printed again; m (matters): they are always printed; u removes the feedback")
+	flags.BoolVar(&k.asJSON, "json", false, "output as JSON, one object for each line or incident")
 	return c
 }
 

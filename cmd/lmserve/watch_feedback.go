@@ -11,8 +11,8 @@ import (
 	"github.com/lmserve/lmserve/api/client"
 )
 
-const answersHelp = "answer with f, m or u, and a number: #12 was a false alarm, matters, or " +
-	"take the answer back; l lists the answers"
+const answersHelp = "feedback: \"f 12\" (incident #12 is a false alarm), \"m 12\" (it matters), " +
+	"\"u 12\" (remove the feedback), \"l\" (list the feedback)"
 
 // feedback reads answers on incidents, one per line, until the end of input or of ctx.
 func (a *watchAll) feedback(ctx context.Context, answers io.Reader) {

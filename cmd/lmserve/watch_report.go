@@ -303,11 +303,13 @@ type recordFlags struct {
 }
 
 func (f *recordFlags) register(c *cobra.Command) {
-	c.Flags().BoolVar(&f.on, "records", false, "print records of several lines instead of lines, "+
-		"as stack traces and pretty JSON are")
-	c.Flags().StringVar(&f.start, "record-start", "", "how a record begins, as a regular "+
-		"expression "+
-		"(RE2), '^\\d{4}-'; it is kept with\nthe session (default: by indentation and known forms)")
+	c.Flags().BoolVar(&f.on, "records", false,
+		"records of several lines instead of lines, such as stack traces and pretty-printed "+
+			"JSON")
+	c.Flags().StringVar(&f.start, "record-start", "",
+		"regular expression (RE2) that matches the start of a record, such as '^\\d{4}-'; "+
+			"the session keeps it\n"+
+			"(default: none, records are found by indentation and known forms)")
 }
 
 // apply requests records.
@@ -345,9 +347,8 @@ func troubleWords(name string) (list string, err error) {
 // registerTroubleWords registers the flag.
 func registerTroubleWords(c *cobra.Command, name *string) {
 	c.Flags().StringVar(name, "trouble-words", "", "file of words, one a line, that make a line "+
-		"stranger if they are rare, or \"default\":\nerror, failed and the like; kept with the "+
-		"session "+
-		"(default: none)")
+		"stranger if they are rare, or\n\"default\" (error, failed and similar words); "+
+		"the session keeps them (default: none)")
 }
 
 // lineChoice says which lines are printed: those above a threshold, or the strangest ones.
@@ -358,10 +359,12 @@ type lineChoice struct {
 
 // register registers the flags. By default it prints lines as strange as rate; "" prints all.
 func (f *lineChoice) register(c *cobra.Command, rate string) {
-	c.Flags().StringVar(&f.threshold, "threshold", rate, "print lines that are stranger than all "+
-		"but so many ordinary ones,\nas a fraction, 1/1000, or a probability, 0.001")
-	c.Flags().IntVar(&f.top, "top", 0, "print so many of the strangest lines at the end, "+
-		"the strangest first (default: lines as they come)")
+	c.Flags().StringVar(&f.threshold, "threshold", rate,
+		"rarity from which a line is printed: 1/1000 (one line in 1,000 is as strange) or "+
+			"0.001")
+	c.Flags().IntVar(&f.top, "top", 0,
+		"number of strangest lines, printed at the end with the strangest first (default: "+
+			"none, lines are printed as they arrive)")
 }
 
 // check returns the largest p of a printed line or, with --top, of a flagged line; 0 if all lines

@@ -70,7 +70,7 @@ func TestRowIsEnoughForContractDocumentationAndPage(t *testing.T) {
 	require.True(t, asked.ExclusiveMin.IsTrue())
 	require.Equal(t, 2., *asked.Max)
 	require.False(t, asked.ExclusiveMax.IsTrue())
-	require.Equal(t, "Of `sparse-meta`: the factor on what the meta-learners write. In the paper "+
+	require.Equal(t, "For `sparse-meta`: the factor on what the meta-learners write. In the paper "+
 		"it is 1.", asked.Description)
 	inForce := doc.Components.Schemas["Settings"].Value
 	require.True(t, inForce.Properties["out_factor"].Value.Type.Is("number"))
@@ -89,7 +89,7 @@ func TestRowIsEnoughForContractDocumentationAndPage(t *testing.T) {
   },
 `)
 	require.Contains(t, after["../docs/settings.md"],
-		"| `out_factor` | `--out-factor` | above 0 to 2 | the model's | Of `sparse-meta`: the "+
+		"| `out_factor` | `--out-factor` | above 0 to 2 | the model's | For `sparse-meta`: the "+
 			"factor on what the meta-learners write. In the paper it is 1. |\n")
 
 	require.NoError(t, run(partsOf(stream.Table, session.SamplingTable)))

@@ -78,6 +78,7 @@ type Handlers struct {
 	Problems  *answer.Problems
 	Memory    *middleware.Memory
 	Counted   http.Handler // serves the server's metrics
+	Version   string       // shown by the page; "": none
 
 	// UserSessions creates sessions for the users that completions in OpenAI's form name.
 	UserSessions bool

@@ -21,7 +21,7 @@ func pageFile(file *page.File, acceptEncoding, ifNoneMatch *string) writer {
 func (h *Handlers) Home(
 	_ context.Context, r routes.HomeRequestObject,
 ) (routes.HomeResponseObject, error) {
-	file, err := page.Document()
+	file, err := page.Document(h.Version)
 	return pageFile(file, r.Params.AcceptEncoding, r.Params.IfNoneMatch), err
 }
 

@@ -8,6 +8,8 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"fmt"
+	"html"
 	"net/http"
 	"path"
 	"strconv"
@@ -35,10 +37,30 @@ var mediaTypes = map[string]string{
 
 // The page's files, each compressed on first use.
 var (
-	Document = sync.OnceValues(func() (*File, error) { return open("index.html") })
-	Style    = sync.OnceValues(func() (*File, error) { return open("page.css") })
-	Script   = sync.OnceValues(func() (*File, error) { return open("page.js") })
+	Style  = sync.OnceValues(func() (*File, error) { return open("page.css") })
+	Script = sync.OnceValues(func() (*File, error) { return open("page.js") })
 )
+
+// versionMeta is the element of the document for the server's version.
+const versionMeta = `<meta name="version" content="%s">`
+
+// documents has the opened document of each version.
+var documents sync.Map
+
+// Document returns the page's document. It has the server's version, which the page shows; ""
+// shows none.
+func Document(version string) (*File, error) {
+	open, _ := documents.LoadOrStore(version, sync.OnceValues(func() (*File, error) {
+		plain, err := dist.ReadFile("dist/index.html")
+		if err != nil {
+			return nil, err
+		}
+		element := fmt.Sprintf(versionMeta, html.EscapeString(version))
+		text := strings.Replace(string(plain), fmt.Sprintf(versionMeta, ""), element, 1)
+		return newFile("index.html", []byte(text))
+	}))
+	return open.(func() (*File, error))()
+}
 
 // File is a file of the page, plain and compressed.
 type File struct {
@@ -53,6 +75,10 @@ func open(name string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
+	return newFile(name, plain)
+}
+
+func newFile(name string, plain []byte) (*File, error) {
 	var gzipped bytes.Buffer
 	w, err := gzip.NewWriterLevel(&gzipped, gzip.BestCompression)
 	if err != nil {

@@ -23,13 +23,26 @@ const sizeMax = 300 << 10
 
 func files(t *testing.T) []*File {
 	t.Helper()
+	document := func() (*File, error) { return Document("v1") }
 	var all []*File
-	for _, open := range []func() (*File, error){Document, Style, Script} {
+	for _, open := range []func() (*File, error){document, Style, Script} {
 		f, err := open()
 		require.NoError(t, err)
 		all = append(all, f)
 	}
 	return all
+}
+
+func TestDocumentHasVersion(t *testing.T) {
+	for version, want := range map[string]string{
+		"":        `<meta name="version" content="">`,
+		"v1.2.3":  `<meta name="version" content="v1.2.3">`,
+		`"><b>&'`: `<meta name="version" content="&#34;&gt;&lt;b&gt;&amp;&#39;">`,
+	} {
+		f, err := Document(version)
+		require.NoError(t, err)
+		require.Contains(t, string(f.plain), want)
+	}
 }
 
 func TestWholePageIsSmall(t *testing.T) {

@@ -102,7 +102,7 @@ func (t Table[T]) Limits() string {
 func (r Row[T]) describe() string {
 	text := r.Help
 	if len(r.Methods) > 0 {
-		text = "Of `" + strings.Join(r.Methods, "` and `") + "`: " + text
+		text = "For `" + strings.Join(r.Methods, "` and `") + "`: " + text
 	}
 	text = strings.ToUpper(text[:1]) + text[1:] + "."
 	if r.Note != "" {

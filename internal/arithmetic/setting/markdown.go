@@ -8,7 +8,7 @@ import (
 // Markdown returns the table for the documentation, one line for each setting.
 func (t Table[T]) Markdown() string {
 	var b strings.Builder
-	b.WriteString("| name | flag | range | default | what it is |\n|---|---|---|---|---|\n")
+	b.WriteString("| name | flag | range | default | meaning |\n|---|---|---|---|---|\n")
 	for _, r := range t {
 		flag := "none"
 		if !r.NoFlag {

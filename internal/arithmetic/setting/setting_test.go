@@ -179,7 +179,7 @@ share:
   exclusiveMaximum: true
   default: 0
   description: >-
-    Of `+"`fast`: the share of `loud`"+`.
+    For `+"`fast`: the share of `loud`"+`.
 chance:
   type: number
   format: double
@@ -269,7 +269,7 @@ func TestPageHasObjectForEachRow(t *testing.T) {
 }
 
 func TestDocumentationHasLineForEachRow(t *testing.T) {
-	require.Equal(t, `| name | flag | range | default | what it is |
+	require.Equal(t, `| name | flag | range | default | meaning |
 |---|---|---|---|---|
 | `+"`loud` | none | true or false | false | Whether it is heard. |\n| `size` | `--size`"+
 		` | 1 to 1000000 tokens | 9 | How much it holds. |

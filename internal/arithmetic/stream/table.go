@@ -29,123 +29,120 @@ var Table = setting.Table[Settings]{
 	{
 		Name: "method", Field: func(s *Settings) any { return &s.Method },
 		Words: AllMethods(), Schema: "Method", Default: modelDefault,
-		Help: "how the session adapts",
-		Note: "`Method` in the contract describes each. `static` asked for by name is without a " +
-			"companion, unless `companion` is true; `--method static+companion` asks for both.",
+		Help: "method by which the session adapts",
+		Note: "The schema `Method` of the contract describes each. `static` has no companion " +
+			"unless `companion` is true; `--method static+companion` asks for both.",
 	},
 	{
 		Name: "chunk", Field: func(s *Settings) any { return &s.Chunk },
 		Min: 1, Max: MaxChunk, Limit: "chunk_tokens_max", Unit: "tokens", Default: modelDefault,
 		Help: "tokens between two updates of the fast weights",
-		Note: "The model may allow fewer than the maximum.",
+		Note: "A model may allow fewer.",
 	},
 	{
 		Name: "p", Field: func(s *Settings) any { return &s.Adapt.P },
 		Methods: []string{SparseMeta}, Min: 0, Max: 1, Default: modelDefault,
-		Help: "the probability that an update writes one entry of the fast weights",
+		Help: "probability that an update writes an entry of the fast weights",
 		Note: "At 0 the session scores as with the method `static` and the same `companion`.",
 	},
 	{
 		Name: "gammas", Field: func(s *Settings) any { return &s.Adapt.Gammas },
 		Methods: []string{SparseMeta}, Min: 0, Max: 1, Default: modelDefault,
 		MaxItems: sparsemeta.MaxBanks, Limit: "gammas_max",
-		Help: "the decay of the gradient average from chunk to chunk, one number a bank of the model",
-		Note: "`Model.banks` is how many banks a model has.",
+		Help: "decay of the gradient average from chunk to chunk, one number for each bank of " +
+			"the model",
+		Note: "`Model.banks` is the number of banks.",
 	},
 	{
 		Name: "beta1", Field: func(s *Settings) any { return &s.Adapt.Beta1 },
 		Methods: []string{SparseMeta}, Min: 0, Max: 1000, Limit: "beta_max", Default: modelDefault,
-		Help: "the weight of a chunk's gradient in the average",
+		Help: "weight of a chunk's gradient in the gradient average",
 	},
 	{
 		Name: "beta2", Field: func(s *Settings) any { return &s.Adapt.Beta2 },
 		Methods: []string{SparseMeta}, Min: 0, Max: 1000, Limit: "beta_max", Default: modelDefault,
-		Help: "the weight of a chunk's gradient beside the average",
+		Help: "weight of a chunk's gradient added to the average for this chunk alone",
 	},
 	{
 		Name: "skip_below", Field: func(s *Settings) any { return &s.SkipBelow },
 		Methods: []string{SparseMeta}, Min: 0, Max: skipBelowMax, Limit: "skip_below_max",
 		Unit: "bits", Default: fmt.Sprint(SkipBelowDefault),
-		Help: "chunks that cost the network fewer bits a token teach nothing: they are not " +
-			"learnt from",
-		Note: "Without a companion of counts, and at 0, every chunk is learnt from. Text that is " +
-			"learnt line by line always is.",
+		Help: "bits per token below which the network does not learn from a chunk",
+		Note: "At 0, or without a companion of counts, it learns from every chunk. Text that is " +
+			"learned line by line is never skipped.",
 	},
 	{
 		Name: "rate", Field: func(s *Settings) any { return &s.Dynamic().Rate },
 		Methods: dynamicMethods, Min: 0, Max: 1000, Limit: "rate_max", Default: modelDefault,
 		Search: setting.Range{Min: 1e-8, Max: 1e3},
-		Help:   "the learning rate",
+		Help:   "learning rate",
 		Note:   "At 0 the session scores as with the method `static` and the same `companion`.",
 	},
 	{
 		Name: "decay", Field: func(s *Settings) any { return &s.Dynamic().Decay },
 		Methods: dynamicMethods, Min: 0, Max: 1, Default: modelDefault,
 		Search: setting.Range{Min: 1e-6, Max: 1},
-		Help:   "the part of the fast weights that an update takes away",
-		Note:   "In `dynamic-rms` it is multiplied by the weight's r/R.",
+		Help:   "fraction of the fast weights that each update removes",
+		Note:   "`dynamic-rms` multiplies the fraction by the weight's r/R.",
 	},
 	{
 		Name: "floor", Field: func(s *Settings) any { return &s.Dynamic().Floor },
 		Methods: []string{DynamicRMS}, Min: 0, Max: 1000, Limit: "floor_max", Default: modelDefault,
 		Search: setting.Range{Min: 1e-3, Max: 1e2},
-		Help:   "what is added to a weight's root mean square, in units of the mean of its matrix",
-		Note:   "The smaller it is, the sooner the weights diverge.",
+		Help:   "constant added to a weight's root mean square, relative to the mean of its matrix",
+		Note:   "With a smaller constant, the weights diverge sooner.",
 	},
 	{
 		Name: "cache_size", Field: func(s *Settings) any { return &s.Cache.Size },
 		Methods: []string{Cache}, Min: 1, Max: sparsemeta.CacheSizeMax, Limit: "cache_size_max",
 		Unit: "tokens", Default: modelDefault,
 		Search: setting.Range{Min: 1, Max: sparsemeta.CacheSizeMax},
-		Help:   "how many tokens the cache remembers",
-		Note:   "Memory and time grow with it.",
+		Help:   "number of tokens that the cache holds",
+		Note:   "Memory and time grow with the number.",
 	},
 	{
 		Name: "theta", Field: func(s *Settings) any { return &s.Cache.Theta },
 		Methods: []string{Cache}, Min: 0, Max: sparsemeta.CacheThetaMax, Limit: "theta_max",
 		Default: modelDefault,
 		Search:  setting.Range{Min: 1e-3, Max: sparsemeta.CacheThetaMax},
-		Help:    "how sharply states like the present one are preferred",
-		Note:    "At 0 all count alike.",
+		Help:    "sharpness with which the cache prefers states like the current one",
+		Note:    "At 0 all states count equally.",
 	},
 	{
 		Name: "lambda", Field: func(s *Settings) any { return &s.Cache.Lambda },
 		Methods: []string{Cache}, Min: 0, Max: 1, Below: true, Default: modelDefault,
 		Search: setting.Range{Min: 1e-3, Max: 0.99},
-		Help:   "the share that the cache has in the probability",
+		Help:   "weight of the cache in the mixture with the network",
 		Note:   "At 0 the session scores as with the method `static` and the same `companion`.",
 	},
 	{
 		Name: "companion", Field: func(s *Settings) any { return &s.Companion },
-		Default: "true; false where method static is asked for",
-		Help: "whether the model's distribution is mixed with what the session's text has had " +
-			"so far",
-		Note: "Beside a model of bytes it is counts; beside one of words the cache of the method " +
-			"`cache`, whose settings it has. Without, the model scores alone. Left out it is " +
-			"true, but " +
-			"false where `method` is `static`.",
+		Default: "true; false with method static",
+		Help:    "mixing of the model's predictions with statistics of the session's text",
+		Note: "With a model of bytes, the statistics are a table of counts. With a model of " +
+			"words, they are the cache of the method `cache`, with its settings. Without a " +
+			"companion, the model predicts alone.",
 	},
 	{
 		Name: "companion_bytes", Field: func(s *Settings) any { return &s.CompanionBytes },
 		Min: companion.TableBytesMin, Max: companion.TableBytesMax, Limit: "companion_bytes_max",
 		Unit: "bytes", Default: modelDefault,
-		Help: "the size of the companion's table of counts, a power of two",
+		Help: "size of the companion's table of counts, a power of two",
 	},
 	{
 		Name: "companion_static", Field: func(s *Settings) any { return &s.CompanionStatic },
 		Methods: []string{SparseMeta}, Default: modelDefault,
-		Help: "whether the companion mixes the static model's distribution in, too",
-		Note: "It reads the text beside the adaptive one, through the layers alone in which both " +
-			"differ. It has no effect beside a model of words.",
+		Help: "static model as a third part of the companion's mixture",
+		Note: "The static model then reads the text too, but recomputes only the layers that " +
+			"adapt. The setting has no effect with a model of words.",
 	},
 	{
 		Name: "baseline", Field: func(s *Settings) any { return &s.Baseline },
 		Default: "false", NoFlag: true,
-		Help: "whether every chunk is scored with the static model too",
-		Note: "The static model is the slow weights alone, without companion. To score with it " +
-			"costs the " +
-			"time of scoring once more from the first layer on that adapts, and less where the " +
-			"companion mixes it in anyway.",
+		Help: "scoring of every chunk with the static model as well",
+		Note: "The static model has the slow weights alone, and no companion. A chunk is scored " +
+			"again from the first layer that adapts. This costs less if the companion " +
+			"mixes in the static model anyway.",
 	},
 }
 

@@ -218,13 +218,13 @@ func TestPlanIsReportedAtTheStart(t *testing.T) {
 			"domain3; validation on ",
 		"pretrain: 10,040 weights; a step is 3 streams of 16 tokens, 0.0107 times through 18,0",
 		"meta: online, 6,528 fast weights (branches: 2, banks: 2); a step is 2 chunks of 16 " +
-			"tokens; 4 steps, 0 made",
+			"tokens; 4 steps, 0 done",
 		"joint: online, 10,040 slow and 6,528 fast weights (",
 		"without a folder for checkpoints an interruption loses everything",
 	} {
 		require.Contains(t, log.String(), want)
 	}
-	require.Regexp(t, `this will take about \d+ s here: pretrain \d+ s, meta \d+ s, joint \d+ s\n`,
+	require.Regexp(t, `estimated time: \d+ s \(pretrain \d+ s, meta \d+ s, joint \d+ s\)\n`,
 		log.String())
 	o.Observer = nil
 	silent, err := train.Run(context.Background(), o)

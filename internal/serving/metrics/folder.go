@@ -31,23 +31,28 @@ func newFolder(mk maker) folder {
 		return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
 	}
 	return folder{
-		sessions: gauge("sessions", "Sessions: hot ones have their states in memory.", "state"),
-		queue:    gauge("queue_length", "Requests that wait for a session's state or a worker."),
+		sessions: gauge("sessions",
+			"Number of sessions; the states of hot ones are in memory.", "state"),
+		queue: gauge("queue_length",
+			"Number of requests that wait for a session's state or a worker."),
 		memory: gauge("memory_bytes",
-			"Memory of the states of sessions, of their text where it is kept in memory, and of the "+
-				"weights of all models but the default."),
-		memoryMax: gauge("memory_limit_bytes", "The most that this memory may be."),
+			"Memory of session states, of text kept in memory, and of the weights of all models "+
+				"but the default, in bytes."),
+		memoryMax: gauge("memory_limit_bytes", "Limit of lmserve_memory_bytes, in bytes."),
 		disk: gauge("disk_bytes",
-			"What the data folder takes of the disk; free pages are used before it grows.", "kind"),
+			"Size of the data folder in bytes, including free pages reused before it grows.",
+			"kind"),
 		diskLeft: gauge("disk_left_bytes",
-			"What is left of the file system of the data folder."),
-		diskSize:    gauge("disk_size_bytes", "All of the file system of the data folder."),
-		diskAlarm:   gauge("disk_alarm", "1 while too little of the disk is left for new text."),
-		modelStates: gauge("model_states", "States in memory of sessions of a model.", "model"),
+			"Free space of the file system of the data folder, in bytes."),
+		diskSize: gauge("disk_size_bytes",
+			"Size of the file system of the data folder, in bytes."),
+		diskAlarm: gauge("disk_alarm", "Whether too little disk is free for new text: 1 or 0."),
+		modelStates: gauge("model_states",
+			"Number of session states of the model in memory.", "model"),
 		modelWeights: gauge("model_weights_bytes",
-			"Memory of the weights of a model; 0 while they are not in memory.", "model"),
+			"Memory of the model's weights in bytes; 0 while they are not loaded.", "model"),
 		scrubFindings: mk.counter("scrub_findings_total",
-			"Damage that was found by reading through the data folder."),
+			"Number of damaged places that the scrubber has found in the data folder."),
 	}
 }
 

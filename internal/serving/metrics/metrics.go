@@ -51,14 +51,15 @@ func New(o Options) *Metrics {
 		Handler: promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}),
 	}
 	mk.NewGauge(prometheus.GaugeOpts{
-		Namespace: namespace, Name: "build_info", Help: "Always 1; the labels say what runs.",
+		Namespace: namespace, Name: "build_info",
+		Help: "Version, arithmetic and default model as labels; always 1.",
 		ConstLabels: prometheus.Labels{
 			"version": o.Version, "model": o.Models[0], "numerics": o.Numerics,
 		},
 	}).Set(1)
 	models := mk.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "model_info",
-		Help: "Always 1; the models that sessions run on, and which is the default.",
+		Help: "A model that sessions can use; always 1.",
 	}, []string{"default", "model"})
 	for i, name := range o.Models {
 		models.WithLabelValues(map[bool]string{true: "yes", false: "no"}[i == 0], name).Set(1)

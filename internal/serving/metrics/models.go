@@ -18,13 +18,13 @@ func newByModel(mk maker, ids []string) byModel {
 		return mk.counters(name, help,
 			"model")
 	}
-	bytes := each("model_scored_bytes_total", "Text that was scored by sessions of a model.")
+	bytes := each("model_scored_bytes_total", "Text scored by sessions of the model, in bytes.")
 	bits := each("model_scored_shannons_total",
-		"Surprise of that text under the model as adapted, in shannons.")
-	loads := each("model_loads_total", "How often the weights of a model were loaded.")
+		"Information of the scored text under the adapting model, in bits (shannons).")
+	loads := each("model_loads_total", "Number of loads of the model's weights.")
 	failures := each("model_load_failures_total",
-		"How often they could not be loaded; they are tried again.")
-	drops := each("model_drops_total", "How often they were dropped, as others needed the memory.")
+		"Number of failed loads of the model's weights; a load is retried.")
+	drops := each("model_drops_total", "Number of evictions of the model's weights.")
 	b := byModel{of: map[string]*onModel{}}
 	for _, id := range ids {
 		b.of[id] = &onModel{

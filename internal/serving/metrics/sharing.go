@@ -7,15 +7,14 @@ type sharing struct{ claims, takeovers, fenced, proxied prometheus.Counter }
 
 func newSharing(mk maker) sharing {
 	return sharing{
-		claims: mk.counter("claims_total", "Sessions that were claimed in the store."),
+		claims: mk.counter("claims_total", "Number of sessions claimed in the store."),
 		takeovers: mk.counter("takeovers_total",
-			"Those of them that a server had had whose lease was over."),
+			"Number of sessions claimed from a server whose lease had lapsed."),
 		fenced: mk.counter("fenced_writes_total",
-			"Writes that the store has refused, as another server had claimed the session, or of "+
-				"which "+
-				"nobody knows whether they were made."),
+			"Number of writes that the store refused because another server had claimed the "+
+				"session, or whose outcome is unknown."),
 		proxied: mk.counter("proxied_requests_total",
-			"Requests that were passed to another server."),
+			"Number of requests forwarded to another server."),
 	}
 }
 
@@ -23,7 +22,7 @@ func newSharing(mk maker) sharing {
 func (m *Metrics) Among(servers func() int) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "servers",
-		Help: "Servers that share the sessions and have a lease, this one included.",
+		Help: "Number of servers with a lease that share the sessions, including this one.",
 	}, func() float64 { return float64(servers()) }))
 }
 

@@ -27,17 +27,18 @@ type openIncidents struct {
 func newWatched(mk maker) watched {
 	w := watched{
 		incidents: mk.counters("incidents_total",
-			"Incidents that were opened and closed, by the method of their session.",
+			"Number of incidents opened and closed, by the method of their session.",
 			"method", "event"),
 		openNow: mk.NewGauge(prometheus.GaugeOpts{
 			Namespace: namespace, Name: "incidents_open",
-			Help: "Open incidents of sessions that were in memory since the start.",
+			Help: "Number of open incidents, of sessions used since the start.",
 		}),
 		alerts: mk.counters("alerts_total",
-			"Alerts by what became of them; those that failed are tried again.",
+			"Number of alerts by outcome; failed ones are retried.",
 			"receiver", "outcome"),
 		waiting: mk.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: namespace, Name: "alerts_waiting", Help: "Alerts that wait to be delivered.",
+			Namespace: namespace, Name: "alerts_waiting",
+			Help: "Number of alerts that wait for delivery.",
 		}, []string{"receiver"}),
 		open: &openIncidents{of: map[string]int{}},
 	}

@@ -52,26 +52,28 @@ func newWork(mk maker) work {
 	w := work{
 		scored: map[string]*[2]scored{},
 		phases: mk.NewHistogramVec(histogramOpts("phase_seconds",
-			"Time that a chunk, or a turn of a completion, has spent in each phase of its work.",
+			"Time of a chunk, or a turn of a completion, in each phase, in seconds.",
 			phaseSeconds), []string{"phase"}),
 		lines: mk.counter("lines_total",
-			"Lines that have ended in text whose lines were asked for."),
+			"Number of finished lines of requests with unit=line."),
 		flagged: mk.counter("lines_flagged_total",
-			"Lines that were not learnt: stranger than the request's threshold, or too long."),
+			"Number of lines not learned: stranger than the request's threshold, or too long."),
 		strange: mk.counters("lines_strange_total",
-			"Lines with a P of 1/1000 or less, by the method of their session.", "method"),
+			"Number of lines with a p of at most 1/1000, by the method of their session.",
+			"method"),
 		strangeness: mk.NewHistogram(histogramOpts("line_strangeness",
-			"How strange lines were for those before them: -log10 of the probability of a line "+
-				"at least as strange.", strangenessBounds)),
+			"Strangeness of lines: -log10 of p, the probability of a line at least as strange.",
+			strangenessBounds)),
 		completions: mk.counters("completions_total",
-			"Texts that were sampled to their end, by why they ended.", "reason"),
-		completionTokens: mk.counter("completion_tokens_total", "Tokens of these texts."),
+			"Number of finished completions, by the reason for their end.", "reason"),
+		completionTokens: mk.counter("completion_tokens_total",
+			"Number of tokens of finished completions."),
 		snapshots: mk.NewHistogram(histogramOpts("snapshot_seconds",
-			"Time that writing the state of a session has taken.", phaseSeconds)),
+			"Time to write the state of a session, in seconds.", phaseSeconds)),
 		snapshotFailures: mk.counter("snapshot_failures_total",
-			"States of sessions that could not be written; they are tried again."),
+			"Number of session states that could not be written; the write is retried."),
 		replayed: mk.counter("replayed_bytes_total",
-			"Text that was computed again to make the states of cold sessions."),
+			"Text recomputed to restore the states of cold sessions, in bytes."),
 	}
 	for p := range session.Phases {
 		w.byPhase[p] = w.phases.WithLabelValues(p.String())
@@ -86,13 +88,13 @@ func newWork(mk maker) work {
 
 func (w *work) makeScored(mk maker) {
 	of := []string{"learn", "baseline"}
-	bytes := mk.counters("scored_bytes_total", "Text that was scored.", of...)
-	tokens := mk.counters("scored_tokens_total", "Tokens that were scored.", of...)
+	bytes := mk.counters("scored_bytes_total", "Scored text in bytes.", of...)
+	tokens := mk.counters("scored_tokens_total", "Number of scored tokens.", of...)
 	bits := mk.counters("scored_shannons_total",
-		"Surprise of the scored text under the models as adapted, in shannons: bits of information.",
+		"Information of the scored text under the adapting models, in bits (shannons).",
 		of...)
 	baseline := mk.counters("baseline_shannons_total",
-		"Surprise of the same text under the static model, of sessions that have a baseline.",
+		"Information of the text with baseline=yes under the static model, in bits (shannons).",
 		"learn")
 	for _, learn := range []string{
 		session.LearnTrue, session.LearnFalse, session.LearnUnflagged,
@@ -110,9 +112,10 @@ func (w *work) makeScored(mk maker) {
 
 func (w *work) makeShadows(mk maker) {
 	bytes := mk.counters("shadow_bytes_total",
-		"Text that sessions and their shadows have scored, but for words that the model does not know.",
+		"Text scored by both sessions and their shadows, in bytes without unknown words.",
 		"role")
-	bits := mk.counters("shadow_shannons_total", "Surprise of that text, in shannons.", "role")
+	bits := mk.counters("shadow_shannons_total",
+		"Information of the text of lmserve_shadow_bytes_total, in bits (shannons).", "role")
 	of := func(role string) compared {
 		return compared{bytes.WithLabelValues(role), bits.WithLabelValues(role)}
 	}

@@ -65,7 +65,7 @@ func (p *progress) Observe(e train.Event) error {
 		p.say("%s step %d  %s%s", e.Phase, e.Step, e.Measurement, mark)
 	case train.Ended:
 		if e.Err == nil && e.Step < e.Steps {
-			p.say("%s ends at step %d of %d: %d validations without a better one", e.Phase, e.Step,
+			p.say("%s ends at step %d of %d: %d validations without improvement", e.Phase, e.Step,
 				e.Steps, e.Stale)
 		}
 		p.end(e.Step)
@@ -86,7 +86,7 @@ func (p *progress) say(format string, args ...any) {
 
 // planned prints what a phase will do, and has its time estimated.
 func (p *progress) planned(e train.Planned) error {
-	p.say("%s: %s; %s steps, %s made", e.Phase, e.Description, humanize.Comma(int64(e.Steps)),
+	p.say("%s: %s; %s steps, %s done", e.Phase, e.Description, humanize.Comma(int64(e.Steps)),
 		humanize.Comma(int64(e.Made)))
 	spent, err := e.Estimate()
 	p.plan = append(p.plan, plannedPhase{e.Phase, spent})
@@ -101,9 +101,9 @@ func (p *progress) ready() {
 		parts = append(parts, phase.name+" "+roundly(phase.time))
 	}
 	if len(parts) == 1 {
-		p.say("this will take about %s here", roundly(total))
+		p.say("estimated time: %s", roundly(total))
 	} else {
-		p.say("this will take about %s here: %s", roundly(total), strings.Join(parts, ", "))
+		p.say("estimated time: %s (%s)", roundly(total), strings.Join(parts, ", "))
 	}
 }
 
@@ -119,7 +119,7 @@ func (p *progress) begin(at train.Standing, now time.Time) {
 		_ = p.bar.Set(at.Step)
 	}
 	if at.Step > 0 {
-		p.say("%s goes on after step %d", at.Phase, at.Step)
+		p.say("%s continues after step %d", at.Phase, at.Step)
 	} else {
 		p.say("%s begins", at.Phase)
 	}

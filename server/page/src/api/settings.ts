@@ -17,7 +17,7 @@ export const settings: Setting[] = [
   {
     name: "method",
     kind: "word",
-    help: "how the session adapts",
+    help: "method by which the session adapts",
     words: ["static", "sparse-meta", "dynamic-sgd", "dynamic-rms", "cache", "counts"],
   },
   {
@@ -30,7 +30,7 @@ export const settings: Setting[] = [
   {
     name: "p",
     kind: "number",
-    help: "the probability that an update writes one entry of the fast weights",
+    help: "probability that an update writes an entry of the fast weights",
     methods: ["sparse-meta"],
     min: 0,
     max: 1,
@@ -38,7 +38,7 @@ export const settings: Setting[] = [
   {
     name: "gammas",
     kind: "numbers",
-    help: "the decay of the gradient average from chunk to chunk, one number a bank of the model",
+    help: "decay of the gradient average from chunk to chunk, one number for each bank of the model",
     methods: ["sparse-meta"],
     min: 0,
     max: 1,
@@ -46,7 +46,7 @@ export const settings: Setting[] = [
   {
     name: "beta1",
     kind: "number",
-    help: "the weight of a chunk's gradient in the average",
+    help: "weight of a chunk's gradient in the gradient average",
     methods: ["sparse-meta"],
     min: 0,
     max: 1000,
@@ -54,7 +54,7 @@ export const settings: Setting[] = [
   {
     name: "beta2",
     kind: "number",
-    help: "the weight of a chunk's gradient beside the average",
+    help: "weight of a chunk's gradient added to the average for this chunk alone",
     methods: ["sparse-meta"],
     min: 0,
     max: 1000,
@@ -62,7 +62,7 @@ export const settings: Setting[] = [
   {
     name: "skip_below",
     kind: "number",
-    help: "chunks that cost the network fewer bits a token teach nothing: they are not learnt from",
+    help: "bits per token below which the network does not learn from a chunk",
     methods: ["sparse-meta"],
     min: 0,
     max: 32,
@@ -70,7 +70,7 @@ export const settings: Setting[] = [
   {
     name: "rate",
     kind: "number",
-    help: "the learning rate",
+    help: "learning rate",
     methods: ["dynamic-sgd", "dynamic-rms"],
     min: 0,
     max: 1000,
@@ -78,7 +78,7 @@ export const settings: Setting[] = [
   {
     name: "decay",
     kind: "number",
-    help: "the part of the fast weights that an update takes away",
+    help: "fraction of the fast weights that each update removes",
     methods: ["dynamic-sgd", "dynamic-rms"],
     min: 0,
     max: 1,
@@ -86,7 +86,7 @@ export const settings: Setting[] = [
   {
     name: "floor",
     kind: "number",
-    help: "what is added to a weight's root mean square, in units of the mean of its matrix",
+    help: "constant added to a weight's root mean square, relative to the mean of its matrix",
     methods: ["dynamic-rms"],
     min: 0,
     max: 1000,
@@ -94,7 +94,7 @@ export const settings: Setting[] = [
   {
     name: "cache_size",
     kind: "whole",
-    help: "how many tokens the cache remembers",
+    help: "number of tokens that the cache holds",
     methods: ["cache"],
     min: 1,
     max: 65536,
@@ -102,7 +102,7 @@ export const settings: Setting[] = [
   {
     name: "theta",
     kind: "number",
-    help: "how sharply states like the present one are preferred",
+    help: "sharpness with which the cache prefers states like the current one",
     methods: ["cache"],
     min: 0,
     max: 1000,
@@ -110,7 +110,7 @@ export const settings: Setting[] = [
   {
     name: "lambda",
     kind: "number",
-    help: "the share that the cache has in the probability",
+    help: "weight of the cache in the mixture with the network",
     methods: ["cache"],
     min: 0,
     max: 1,
@@ -118,25 +118,25 @@ export const settings: Setting[] = [
   {
     name: "companion",
     kind: "switch",
-    help: "whether the model's distribution is mixed with what the session's text has had so far",
+    help: "mixing of the model's predictions with statistics of the session's text",
   },
   {
     name: "companion_bytes",
     kind: "whole",
-    help: "the size of the companion's table of counts, a power of two",
+    help: "size of the companion's table of counts, a power of two",
     min: 65536,
     max: 67108864,
   },
   {
     name: "companion_static",
     kind: "switch",
-    help: "whether the companion mixes the static model's distribution in, too",
+    help: "static model as a third part of the companion's mixture",
     methods: ["sparse-meta"],
   },
   {
     name: "baseline",
     kind: "switch",
-    help: "whether every chunk is scored with the static model too",
+    help: "scoring of every chunk with the static model as well",
   },
   // END GENERATED settings
 ];

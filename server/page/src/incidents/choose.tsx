@@ -41,8 +41,8 @@ export function ChooseSession() {
     <div class="start">
       <h1>Incidents</h1>
       <p class="lead">
-        Strange lines that belong together, with the reason, as they happen. Choose the session of a
-        log.
+        An incident is a group of strange lines that belong together. Incidents appear here as they
+        happen, with their reasons. Choose the session of a log.
       </p>
       {problem && <Problem error={problem} />}
       {sessions?.length === 0 && (

@@ -42,7 +42,7 @@ export function Along(props: Props) {
     Escape: () => onCursor(null),
   };
   return (
-    <div class="along" role="slider" tabIndex={0} aria-label={`Bits a ${props.unit} along the text`}
+    <div class="along" role="slider" tabIndex={0} aria-label={`Bits per ${props.unit} along the text`}
       aria-valuemin={Math.round(from)} aria-valuemax={Math.round(to)}
       aria-valuenow={Math.round(at)} aria-valuetext={said(props, at)}
       onKeyDown={(event) => {
@@ -61,5 +61,5 @@ function said({ of, window, unit }: Props, at: number): string {
   const network = mean.network === null ? "" : `, network alone ${bitsText(mean.network)}`;
   const fixed = mean.fixed === null ? "" : `, static ${bitsText(mean.fixed)}`;
   const byte = grouped(Math.round(at));
-  return `Byte ${byte}: adapted ${bitsText(mean.adapted)}${network}${fixed} bits a ${unit}`;
+  return `Byte ${byte}: adapted ${bitsText(mean.adapted)}${network}${fixed} bits per ${unit}`;
 }

@@ -88,7 +88,7 @@ export function groupsOf(names: string[]): Group[] {
 const parts: [RegExp, string][] = [
   [/qkv_net/, "queries, keys, values"],
   [/r_net/, "distances"],
-  [/o_net/, "attention's output"],
+  [/o_net/, "attention output"],
   [/CoreNet\.0/, "feed-forward, first half"],
   [/CoreNet\.3/, "feed-forward, second half"],
   [/^crit\./, "output"],

@@ -34,13 +34,13 @@ function CostTable({ costs, shadows, of, from, to, unit }: Props) {
   const ends = Array.from({ length: rows }, (_, i) => from + ((i + 1) * (to - from)) / rows);
   return (
     <table class="numbers">
-      <caption>Bits a {unit} in {rows} equal parts of what the chart shows</caption>
+      <caption>Bits per {unit} in {rows} equal parts of the chart</caption>
       <thead>
         <tr><th scope="col">Bytes up to</th><th scope="col">{capital(served)}</th>
           {hasNetwork && <th scope="col">Network alone</th>}
           <th scope="col">{capital(alone)}</th>
           {shadows.map(({ id, name }) => <th scope="col" key={id}>Shadow {name}</th>)}
-          <th scope="col">Saved</th><th scope="col">Updates seen</th></tr>
+          <th scope="col">Saved</th><th scope="col">Updates</th></tr>
       </thead>
       <tbody>
         {ends.map((end, i) => {
@@ -73,7 +73,7 @@ function BranchTable({ of }: { of: Reading }) {
     <table class="numbers">
       <caption>Fast weights after the newest update, at byte {grouped(update.offset)}</caption>
       <thead>
-        <tr><th scope="col">Weights</th><th scope="col">Norm of M</th>
+        <tr><th scope="col">Weights</th><th scope="col">Norm</th>
           <th scope="col">Changed by</th>
           {bankNorms.map((_, bank) => <th scope="col" key={bank}>Bank {bank + 1}</th>)}</tr>
       </thead>

@@ -22,17 +22,17 @@ export function Totals({ of, costs, shadows, unit }: Props) {
   return (
     <dl class="sums">
       <div class="adapted">
-        <dt>{capital(served)}, bits a {unit}</dt>
+        <dt>{capital(served)}, bits per {unit}</dt>
         <dd>{known ? bitsText(totals.bits / units) : "–"}</dd>
       </div>
       <OfNetwork costs={costs} unit={unit} />
       <div class="static">
-        <dt>{capital(alone)}, bits a {unit}</dt>
+        <dt>{capital(alone)}, bits per {unit}</dt>
         <dd>{known && fixed !== undefined ? bitsText(fixed / units) : "–"}</dd>
       </div>
       {shadows.map((shadow, i) => <OfShadow key={shadow.id} of={shadow} at={i} costs={costs} />)}
       <div>
-        <dt>{served === "adapted" ? "Gain by learning" : "Beside the static model"}</dt>
+        <dt>{served === "adapted" ? "Gain by learning" : "Compared with the static model"}</dt>
         <dd>{known && fixed ? differenceText(totals.bits, fixed) : "–"}</dd>
       </div>
       <div>
@@ -51,9 +51,9 @@ function OfNetwork({ costs, unit }: { costs: Costs; unit: string }) {
   const isAll = from === costs.start;
   return (
     <div class="network">
-      <dt>Network alone, {isAll ? `bits a ${unit}` : `from byte ${grouped(from)} on`}</dt>
+      <dt>Network alone, {isAll ? `bits per ${unit}` : `from byte ${grouped(from)}`}</dt>
       <dd>{bitsText(network)}{" "}
-        {!isAll && <small>beside {bitsText(adapted)}</small>}</dd>
+        {!isAll && <small>session: {bitsText(adapted)}</small>}</dd>
     </div>
   );
 }
@@ -66,7 +66,7 @@ function OfShadow({ of, at, costs }: { of: Shadowed; at: number; costs: Costs })
     <div class={`shadow${at + 1}`}>
       <dt>Shadow {of.name}, up to byte {grouped(both)}</dt>
       <dd>{bitsText(of.costs.mean(of.costs.start, both).adapted)}{" "}
-        <small>beside {bitsText(costs.mean(costs.start, both).adapted)}</small></dd>
+        <small>session: {bitsText(costs.mean(costs.start, both).adapted)}</small></dd>
     </div>
   );
 }

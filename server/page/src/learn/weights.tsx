@@ -46,14 +46,14 @@ export function FastWeights(props: Props) {
       <figcaption>
         <h2>Fast weights</h2>
         <span class="scale-key" aria-hidden="true">
-          {own ? "least" : "0"} <i class={isDark() ? "dark" : "light"} /> largest
+          {own ? "smallest" : "0"} <i class={isDark() ? "dark" : "light"} /> largest
         </span>
         <Choice label="Show" value={shown} onChoose={setShown} options={[
           { value: "norm", name: "size" }, { value: "change", name: "change" },
           ...(banks.length > 1 ? banks : []),
         ]} />
         <Choice label="Scale" value={own} onChoose={setOwn}
-          options={[{ value: true, name: "of each" }, { value: false, name: "of all" }]} />
+          options={[{ value: true, name: "per row" }, { value: false, name: "shared" }]} />
       </figcaption>
       <div class="along" role="slider" tabIndex={0} aria-orientation="vertical"
         aria-label="Fast weights of the model" aria-valuemin={0} aria-valuemax={order.length - 1}

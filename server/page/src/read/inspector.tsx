@@ -43,7 +43,7 @@ function Rating({ reading, place }: { reading: Reading; place: number }) {
   const reason = reasonOf(line.why);
   return (
     <p class="rating">
-      Its line: <strong>{rankText(line.rank)}</strong>
+      Line: <strong>{rankText(line.rank)}</strong>
       {reason && <span class="note">{reason}</span>}
     </p>
   );
@@ -79,8 +79,8 @@ function Costs({ bits, fixed, isCoarse }: { bits: number; fixed: number; isCoars
         )}
       </dl>
       {isCoarse
-        ? <p class="note">The mean of the piece around it: this text was scored before the page
-          was open.</p>
+        ? <p class="note">A mean over the chunk: the page was opened after this text was
+          scored.</p>
         : !isNaN(fixed) && <p>{changeIn(bits, fixed)}</p>}
     </>
   );

@@ -21,8 +21,9 @@ export function Strangest({ reading, open }: { reading: Reading; open: (place: n
     <div class="strangest" role="region" aria-label="Lines, strangest first" tabIndex={0}>
       <table>
         <caption>
-          The strangest first: the strangest of about so many lines, by the lines before it.
-          {lines.length === linesListed && ` The first ${linesListed}.`}
+          Strangest lines first. Rank 1 in N: about one line in N is at least this strange, in
+          comparison with the lines before.
+          {lines.length === linesListed && ` The first ${linesListed} are listed.`}
         </caption>
         <thead>
           <tr>

@@ -45,7 +45,7 @@ export function Toolbar(p: Props) {
       <div class="toolbar">
         <Choice label="View" options={shapes} value={p.shape} onChoose={p.setShape} />
         {p.shape === "text" && reading.hasCosts && (
-          <Choice label="Colours" value={p.mode} onChoose={p.setMode}
+          <Choice label="Colors" value={p.mode} onChoose={p.setMode}
             options={colours.filter(({ value }) =>
               hasBaseline || value === "unusual" || value === "adaptive")} />
         )}
@@ -62,7 +62,7 @@ export function Toolbar(p: Props) {
             </button>
           </>
         ) : activity === "idle" && reading.end > reading.session.value.offset ? (
-          <button type="button" class="primary" onClick={() => void resume(reading)}>Go on</button>
+          <button type="button" class="primary" onClick={() => void resume(reading)}>Continue</button>
         ) : activity === "idle" && (
           <>
             {addText}
@@ -74,7 +74,7 @@ export function Toolbar(p: Props) {
         )}
       </div>
       {adding && (activity === "idle" || activity === "watching") && (
-        <Composer label="Text to add" action="Read on" busy={false} onText={(_, text) => {
+        <Composer label="Text to add" action="Read" busy={false} onText={(_, text) => {
           setAdding(false);
           p.setFollows(true);
           void feed(reading, text);
@@ -102,7 +102,7 @@ function Totals({ reading }: { reading: Reading }) {
       <span class="doing">{doing[reading.activity.value]}</span>
       <span>{grouped(offset)} bytes{waiting > 0 && ` of ${grouped(reading.end)}`}</span>
       {adapted !== undefined && reading.hasCosts &&
-        <span><i class="dot of-adapted" />{adapted.toFixed(2)} bits a byte</span>}
+        <span><i class="dot of-adapted" />{adapted.toFixed(2)} bits per byte</span>}
       {fixed !== undefined &&
         <span><i class="dot of-static" />{fixed.toFixed(2)} without learning</span>}
     </p>
@@ -116,8 +116,8 @@ function Coarse({ reading }: { reading: Reading }) {
   if (reading.coarseTo === 0) return null;
   return (
     <p class="note coarse">
-      The colours of the first {grouped(reading.coarseTo)} bytes are means of pieces: they were
-      scored before this page was opened.{" "}
+      The colors of the first {grouped(reading.coarseTo)} bytes are means over chunks, because the
+      page was opened after the bytes were scored.{" "}
       <button type="button" onClick={() => void reread(reading)}>
         Score the last {sizeText(Math.min(rereadBytes, reading.coarseTo))} of them again
       </button>
@@ -127,12 +127,12 @@ function Coarse({ reading }: { reading: Reading }) {
 
 /** The meaning of the colors. */
 function Legend({ mode, words }: { mode: Mode; words: boolean }) {
-  const unit = words ? "bits a word" : "bits a byte";
+  const unit = words ? "bits per word" : "bits per byte";
   const title = mode === "difference"
     ? `${unit}: learning costs ← → learning saves`
-    : mode === "unusual" ? "one line in so many is this strange" : `${unit}, ${mode}`;
+    : mode === "unusual" ? "rarity: one line in N is at least this strange" : `${unit}, ${mode}`;
   return (
-    <figure class="legend" aria-label={`Colours: ${title}`}>
+    <figure class="legend" aria-label={`Colors: ${title}`}>
       <ol>
         {stepsOf(mode, words).map((step) => (
           <li key={step.name} class={step.name}>{step.label}</li>

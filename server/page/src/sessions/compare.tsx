@@ -56,7 +56,7 @@ export function Compare({ of, others }: Props) {
       </label>
       <label>Text
         <textarea rows={4} required maxLength={textMax} value={text} spellcheck={false}
-          placeholder="A few lines that may come next"
+          placeholder="A few lines that may follow"
           onInput={(event) => setText(event.currentTarget.value)} />
       </label>
       <button type="submit" class="primary" disabled={busy || !against}>
@@ -92,10 +92,10 @@ function Result({ of }: { of: Compared }) {
   return (
     <section class="compared" aria-label="Comparison">
       <table class="numbers">
-        <caption>What {grouped(of.bytes)} bytes cost</caption>
+        <caption>Cost of {grouped(of.bytes)} bytes</caption>
         <thead>
           <tr>
-            <th scope="col">Session</th><th scope="col">Bits</th><th scope="col">Bits a byte</th>
+            <th scope="col">Session</th><th scope="col">Bits</th><th scope="col">Bits per byte</th>
           </tr>
         </thead>
         <tbody>
@@ -107,7 +107,7 @@ function Result({ of }: { of: Compared }) {
             <td>{bitsText((first.total - second.total) / of.bytes)}</td></tr>
         </tbody>
       </table>
-      <Choice label="Colour" value={shown} onChoose={setShown} options={[
+      <Choice label="Color" value={shown} onChoose={setShown} options={[
         { value: "difference", name: "difference" },
         { value: "first", name: first.title }, { value: "second", name: second.title },
       ]} />
@@ -129,8 +129,8 @@ function Result({ of }: { of: Compared }) {
         ))}
       </div>
       <p class="note" role="status">
-        {shown === "difference" && <><b class="first">Blue</b>: {first.title} expected it more.{" "}
-          <b class="second">Orange</b>: {second.title} did. </>}
+        {shown === "difference" && <><b class="first">Blue</b>: more expected by {first.title}.{" "}
+          <b class="second">Orange</b>: more expected by {second.title}. </>}
         {said(of, at)}
       </p>
     </section>

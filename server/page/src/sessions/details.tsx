@@ -83,8 +83,8 @@ export function Details({ of, on, list, onForked, onDeleted }: Props) {
       {asks && (
         <Dialog title={`Delete ${titleOf(of)}?`} onClose={() => setAsks(false)}>
           <p>
-            This overwrites {sizeText(of.offset)} of text, and everything learned from it, on the
-            disk. Only an export can bring the session back.
+            This overwrites {sizeText(of.offset)} of text on the disk, and everything learned from
+            it. Only an export can restore the session.
           </p>
           <div class="in-a-row">
             <button type="button" class="danger" onClick={() => {
@@ -119,17 +119,17 @@ function Facts({ of }: { of: Session }) {
   const facts: [string, string | undefined][] = [
     ["Id", of.id],
     ["Text", `${sizeText(of.offset)} (${grouped(of.offset)} bytes)`],
-    ["Bits a byte", bitsText(adapted)],
+    ["Bits per byte", bitsText(adapted)],
     ["Static model", bitsText(fixed)],
     ["Updates", grouped(of.step)],
     ["In memory", of.memory_bytes ? sizeText(of.memory_bytes) : "no, only on disk"],
-    ["On the disk", sizeText(of.disk_bytes)],
+    ["On disk", sizeText(of.disk_bytes)],
     ["Model", of.model],
     ["Method", settings && `${settings.method}, chunks of ${settings.chunk}${
       settings.companion ? ", with companion" : ""}`],
     ["Seed", String(of.seed)],
-    ["Made", of.created_at && new Date(of.created_at).toLocaleString()],
-    ["Used", of.last_used_at && new Date(of.last_used_at).toLocaleString()],
+    ["Created", of.created_at && new Date(of.created_at).toLocaleString()],
+    ["Last used", of.last_used_at && new Date(of.last_used_at).toLocaleString()],
     ["Shadow of", shadow && (shadow.name ?? shortId(shadow.id))],
     ["Fork of", parent && `${shortId(parent.id)} at byte ${grouped(parent.offset)}`],
   ];

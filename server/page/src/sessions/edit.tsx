@@ -6,8 +6,8 @@ import { Problem } from "../shell/problem";
 import { namePattern, nameWords } from "../ui/words";
 
 const lives: [number, string][] = [
-  [0, "forever"], [3600, "an hour"], [86400, "a day"], [7 * 86400, "a week"],
-  [30 * 86400, "30 days"], [365 * 86400, "a year"],
+  [0, "never"], [3600, "after an hour"], [86400, "after a day"], [7 * 86400, "after a week"],
+  [30 * 86400, "after 30 days"], [365 * 86400, "after a year"],
 ];
 
 interface Props {
@@ -48,7 +48,7 @@ export function Edit({ of, onChanged }: Props) {
       event.preventDefault();
       void save();
     }}>
-      <label>Name <span class="note">(or none)</span>
+      <label>Name <span class="note">(optional)</span>
         <input value={name} pattern={namePattern} title={nameWords} onInput={(event) => {
           setState("");
           setName(event.currentTarget.value);
@@ -62,7 +62,7 @@ export function Edit({ of, onChanged }: Props) {
               placeholder="name" onInput={(event) => put(i, [event.currentTarget.value, value])} />
             <input aria-label={`Label ${i + 1}, its value`} value={value} maxLength={256}
               placeholder="value" onInput={(event) => put(i, [label, event.currentTarget.value])} />
-            <button type="button" class="quiet" aria-label={`Remove label ${label || i + 1} away`}
+            <button type="button" class="quiet" aria-label={`Remove label ${label || i + 1}`}
               onClick={() => {
                 setState("");
                 setLabels(labels.filter((_, at) => at !== i));
@@ -73,13 +73,13 @@ export function Edit({ of, onChanged }: Props) {
           onClick={() => setLabels([...labels, ["", ""]])}>Add a label</button>
       </fieldset>
       <div class="in-a-row">
-        <label>Kept, when it is not used,
+        <label>Expires if unused
           <select value={ttl} onChange={(event) => {
             setState("");
             setTTL(Number(event.currentTarget.value));
           }}>
             {!lives.some(([seconds]) => seconds === of.ttl_seconds) &&
-              <option value={of.ttl_seconds}>{of.ttl_seconds} seconds</option>}
+              <option value={of.ttl_seconds}>after {of.ttl_seconds} seconds</option>}
             {lives.map(([seconds, words]) => (
               <option key={seconds} value={seconds}>{words}</option>
             ))}

@@ -39,13 +39,13 @@ export function Fork({ on, onForked }: Props) {
       void fork();
     }}>
       <p class="note">
-        A fork has this session's text up to a place, and what the model had learnt there. Then each
-        goes its own way. Click in the text to go back in time.
+        A fork is a new session with this session's text up to a place, and with all that the model
+        learned from it. Then both are independent. Click in the text to choose an earlier place.
       </p>
       <Travel on={on} at={at} onAt={setAt} />
       {problem && <Problem error={problem} />}
       <div class="in-a-row">
-        <label>Name <span class="note">(or none)</span>
+        <label>Name <span class="note">(optional)</span>
           <input value={name} pattern={namePattern} placeholder="what-if"
             title={nameWords}
             onInput={(event) => setName(event.currentTarget.value)} />

@@ -9,7 +9,7 @@ const pageSize = 200;
 const shownFirst = 50;
 
 export const orders = {
-  used: "last used", made: "made last", size: "most text", name: "name",
+  used: "last used", made: "newest", size: "most text", name: "name",
 } as const;
 export type Order = keyof typeof orders;
 

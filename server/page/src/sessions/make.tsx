@@ -41,17 +41,17 @@ export function Make({ onMade, onClose }: Props) {
     }
   };
   return (
-    <Dialog title="A new session" onClose={onClose}>
+    <Dialog title="New session" onClose={onClose}>
       <form onSubmit={(event) => {
         event.preventDefault();
         void make();
       }}>
-        <label>Name <span class="note">(or none)</span>
+        <label>Name <span class="note">(optional)</span>
           <input value={name} pattern={namePattern} placeholder="web-1"
             title={nameWords}
             onInput={(event) => setName(event.currentTarget.value)} />
         </label>
-        <label>From an exported file <span class="note">(or empty)</span>
+        <label>From an exported file <span class="note">(optional)</span>
           <input type="file" accept=".zst,.safetensors"
             onChange={(event) => setFile(event.currentTarget.files?.[0] ?? null)} />
         </label>
@@ -59,7 +59,7 @@ export function Make({ onMade, onClose }: Props) {
         {problem && <Problem error={problem} />}
         <div class="in-a-row">
           <button type="submit" class="primary" disabled={busy}>
-            {busy ? "Making…" : file ? "Import" : "Make"}
+            {busy ? "Creating…" : file ? "Import" : "Create"}
           </button>
           <button type="button" onClick={onClose}>Cancel</button>
         </div>

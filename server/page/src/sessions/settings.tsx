@@ -2,7 +2,7 @@ import { useState } from "preact/hooks";
 import { settings, type Setting } from "../api/settings";
 import type { Model, Settings } from "../api/types";
 import { models } from "../state/feed";
-import { modelTitle } from "../ui/words";
+import { modelTitle, settingTitle } from "../ui/words";
 
 /** The methods of adaptation. */
 const methods = settings.find(({ name }) => name === "method")?.words ?? [];
@@ -80,11 +80,11 @@ export function ChooseSettings({ of, onChange }: Props) {
           <input type="checkbox"
             checked={Boolean(of.values[name] ?? modelOf(of)?.defaults[name])}
             onChange={(event) => change(name, event.currentTarget.checked)} />
-          <span>{name} <span class="note">{help}</span></span>
+          <span>{settingTitle(name)} <span class="note">{help}</span></span>
         </label>
       ))}
       <button type="button" class="quiet" aria-expanded={isOpen}
-        onClick={() => setOpen(!isOpen)}>Settings of {of.method}</button>
+        onClick={() => setOpen(!isOpen)}>Further settings of {of.method}</button>
       {isOpen && (
         <div class="settings">
           {shown.filter(({ kind }) => kind !== "switch").map((setting) => (
@@ -116,7 +116,7 @@ function NumberField({ of, model, typed, onType }: NumberProps) {
     onInput: (event: { currentTarget: HTMLInputElement }) => onType(event.currentTarget.value),
   };
   return (
-    <label>{name} <span class="note">{help}</span>
+    <label>{settingTitle(name)} <span class="note">{help}</span>
       {kind === "numbers"
         ? <input {...shared} pattern="[0-9.,;\s]+" />
         : <input {...shared} type="number" min={min} max={max}

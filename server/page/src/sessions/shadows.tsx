@@ -36,8 +36,8 @@ export function Shadows({ of, onChanged }: Props) {
   return (
     <div class="shadows">
       <p class="note">
-        A shadow gets the same text on another model, or with other settings, to compare what both
-        expect. It never holds the session up.
+        A shadow reads the same text with another model or other settings, to compare the
+        predictions. It never delays the session.
       </p>
       {!!of.shadows?.length && (
         <Table of={of} shadows={shadows.all} busy={busy}
@@ -97,7 +97,7 @@ function Table({ of, shadows, busy, onDetach }: TableProps) {
   };
   return (
     <table class="numbers">
-      <caption>Bits a byte of the same text</caption>
+      <caption>Bits per byte of the same text</caption>
       <thead>
         <tr><th scope="col">Name</th><th scope="col">Shadow</th><th scope="col">Session</th>
           <th scope="col">Difference</th><th /></tr>
@@ -145,7 +145,7 @@ function New({ of, busy, onMake }: NewProps) {
     }}>
       <ChooseSettings of={adapting} onChange={setAdapting} />
       <div class="in-a-row">
-        <button type="submit" disabled={busy}>{busy ? "Working…" : "Make a shadow"}</button>
+        <button type="submit" disabled={busy}>{busy ? "Working…" : "Create a shadow"}</button>
       </div>
     </form>
   );

@@ -14,7 +14,7 @@ export function Table({ sessions, chosen }: Props) {
       <thead>
         <tr>
           <th scope="col">Session</th><th scope="col">Text</th>
-          <th scope="col">Bits a byte</th><th scope="col">Static</th>
+          <th scope="col">Bits per byte</th><th scope="col">Static</th>
           <th scope="col">Updates</th><th scope="col">Memory</th><th scope="col">Disk</th>
           <th scope="col">Used</th>
         </tr>
@@ -44,7 +44,7 @@ function Row({ of, chosen }: { of: Session; chosen: boolean }) {
         )}
       </th>
       <td data-name="Text">{sizeText(of.offset)}</td>
-      <td data-name="Bits a byte">{bitsText(adapted)}</td>
+      <td data-name="Bits per byte">{bitsText(adapted)}</td>
       <td data-name="Static">{bitsText(fixed)}</td>
       <td data-name="Updates">{grouped(of.step)}</td>
       <td data-name="Memory">{of.memory_bytes ? sizeText(of.memory_bytes) : "–"}</td>

@@ -19,6 +19,9 @@ const shown: Record<View, { name: string; view: FunctionComponent }> = {
   sessions: { name: "Sessions", view: SessionsView },
 };
 
+/** The server's version, which the server writes into the document; "" if it is unknown. */
+const version = document.querySelector<HTMLMetaElement>("meta[name=version]")?.content ?? "";
+
 /** The whole page: navigation and the current view. */
 export function App() {
   const at = route.value;
@@ -41,7 +44,7 @@ export function App() {
         <SessionName />
         <a class="docs" href="docs">Docs</a>
         <button class="quiet theme" type="button" onClick={nextTheme}
-          aria-label={`Colours: ${theme.value}. Change them.`}>
+          aria-label={`Colors: ${theme.value}. Change them.`}>
           <span aria-hidden="true">{{ auto: "◐", light: "○", dark: "●" }[theme.value]}</span>
         </button>
       </header>
@@ -50,6 +53,10 @@ export function App() {
           ? <Problem error={openProblem.value} />
           : <View />}
       </main>
+      <footer class="about">
+        <a href="docs">API documentation</a>
+        {version && <span>lmserve {version}</span>}
+      </footer>
       <KeyDialog />
     </>
   );

@@ -31,7 +31,7 @@ export function shadowName(shadow: Session, of: Session): string {
     String(value) !== String(of.settings?.[setting]));
   return [
     model === of.model ? "" : `${model},`, settings?.method ?? "",
-    ...others.map(([setting, value]) => `${setting} ${value}`),
+    ...others.map(([setting, value]) => `${settingTitle(setting)} ${value}`),
   ].filter(Boolean).join(" ") || shortId(shadow.id);
 }
 
@@ -42,6 +42,25 @@ export function namesOf({ settings }: Session): { served: string; alone: string 
     ? { served: `${served} with companion`, alone: "static alone" }
     : { served, alone: "static" };
 }
+
+const settingNames: Record<string, string> = {
+  chunk: "tokens per update",
+  p: "write probability",
+  gammas: "decay of the gradient average",
+  beta1: "gradient weight in the average",
+  beta2: "gradient weight beside the average",
+  skip_below: "minimum bits to learn",
+  rate: "learning rate",
+  cache_size: "cache size",
+  theta: "cache sharpness",
+  lambda: "cache weight",
+  companion_bytes: "size of the companion's table",
+  companion_static: "companion with static model",
+  baseline: "static model for comparison",
+};
+
+/** A setting's name in words. */
+export const settingTitle = (name: string): string => settingNames[name] ?? name;
 
 /** A name with a capital letter, for the start of a line. */
 export const capital = (name: string): string => name[0].toUpperCase() + name.slice(1);

@@ -158,7 +158,7 @@ function List({ of }: { of: Incidents }) {
         {shown.hidden > 0 && <span>{grouped(shown.hidden)} less strange not shown</span>}
         <span class="keys-line">
           <kbd>j</kbd> <kbd>k</kbd> move, <kbd>Enter</kbd> opens, <kbd>f</kbd> false alarm,
-          {" "}<kbd>m</kbd> matters, <kbd>u</kbd> take back
+          {" "}<kbd>m</kbd> matters, <kbd>u</kbd> undo
         </span>
         <button type="button" class="quiet" onClick={() => setAsksKeys(true)}>
           All keys <kbd>?</kbd>
@@ -182,7 +182,7 @@ function Keys({ onClose }: { onClose: () => void }) {
         <dt><kbd>f</kbd></dt><dd>false alarm: hide this and similar incidents</dd>
         <dt><kbd>m</kbd></dt><dd>matters: always show this and similar incidents</dd>
         <dt><kbd>u</kbd></dt><dd>withdraw the verdict</dd>
-        <dt><kbd>r</kbd></dt><dd>show its first line in Read</dd>
+        <dt><kbd>r</kbd></dt><dd>show the first line in Read</dd>
         <dt><kbd>Esc</kbd></dt><dd>close</dd>
       </dl>
     </Dialog>
@@ -223,7 +223,7 @@ function NoLines({ of }: { of: Session }) {
       <p>This session scores chunks, not lines. A second session can search its text for incidents.</p>
       {problem && <Problem error={problem} />}
       <button type="button" class="primary" disabled={done >= 0} onClick={() => void find()}>
-        {done >= 0 ? "Looking…" : "Find incidents in this text"}
+        {done >= 0 ? "Searching…" : "Find incidents in this text"}
       </button>
     </div>
   );

@@ -31,8 +31,8 @@ function Nothing() {
     <section class="empty">
       <h1>Watch a model learn</h1>
       <p>
-        While text streams through a session, this view shows what the text costs in bits, beside
-        what it would cost a model that does not learn, and which weights each update moves.
+        While text streams through a session, this view shows its cost in bits, the cost for a
+        model that does not learn, and the weights that each update changes.
       </p>
       <p><a class="button primary" href={href("read", "")}>Read a text</a>{" "}
         <a class="button" href={href("sessions", "")}>Choose a session</a></p>
@@ -86,7 +86,7 @@ function Learning({ of }: { of: Reading }) {
         <>
           <figure>
             <figcaption>
-              <h2>Bits a {unit}</h2>
+              <h2>Bits per {unit}</h2>
               <Legend lines={lines} at={Math.ceil(
                 ((cursor ?? to) - from) / (to - from) * places) - 1} />
               <Choice label="Mean over" options={windows} value={window} onChoose={setWindow} />
@@ -99,10 +99,10 @@ function Learning({ of }: { of: Reading }) {
                 onZoom={(low, high) => setRange([low, high])} />
             </Along>
             <p class="note">
-              Bytes of the stream from left to right. Each mark at the bottom is an update of the fast
-              weights.{" "}
-              {of.session.value.settings?.companion && "The network alone, without the " +
-                "companion, is shown for text that arrived while this page was open. "}
+              The horizontal axis is the offset in the stream, in bytes. Each mark at the bottom is an
+              update of the fast weights.{" "}
+              {of.session.value.settings?.companion && "\"Network alone\" is the " +
+                "cost without the companion, for text scored while this page was open. "}
               Drag to zoom. Keys: <kbd>←</kbd> <kbd>→</kbd> move,{" "}
               <kbd>+</kbd> <kbd>−</kbd> zoom, <kbd>0</kbd> shows all.
             </p>
@@ -161,7 +161,7 @@ function Live({ of }: { of: Reading }) {
     const rest = of.end > of.session.value.offset; // the text was not sent completely
     return (
       <button type="button" onClick={() => void resume(of)}>
-        {rest ? "Go on" : "Watch live"}
+        {rest ? "Continue" : "Watch live"}
       </button>
     );
   }

@@ -94,7 +94,7 @@ function Foot({ list }: { list: SessionList }) {
     <div class="foot">
       <span role="status" class="note">
         {none || `${grouped(list.shown.value.length)} of ${grouped(found)} sessions`}
-        {!all && `, of the first ${grouped(count)} that were looked at`}
+        {!all && `, of the first ${grouped(count)} searched`}
       </span>
       {list.more.value && (
         <button type="button" disabled={list.loading.value} onClick={() => void list.showMore()}>
