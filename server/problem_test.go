@@ -328,13 +328,12 @@ func TestFieldErrorsNameFieldFoundAndExpected(t *testing.T) {
 		{"/v1/sessions", `{"settings":{"rate":-0.5}}`, "settings.rate", "-0.5",
 			"a number from 0 to 1000"},
 		{"/v1/sessions", `{"settings":{"Chunk":8}}`, "settings.Chunk", "an unknown field",
-			"an object with no fields but baseline, beta1, beta2, cache_size, chunk, companion, " +
-				"companion_bytes, companion_static, decay, floor, gammas, lambda, method, p, " +
-				"rate, skip_below, theta"},
-		{"/v1/sessions", `{"settings":null}`, "settings", "null", "an object with no fields but " +
-			"baseline, beta1, beta2, cache_size, chunk, companion, " +
-			"companion_bytes, companion_static, decay, floor, gammas, lambda, method, p, rate, " +
-			"skip_below, theta"},
+			"an object with only the fields baseline, beta1, beta2, cache_size, chunk, " +
+				"companion, companion_bytes, companion_static, decay, floor, gammas, lambda, " +
+				"method, p, rate, skip_below, theta"},
+		{"/v1/sessions", `{"settings":null}`, "settings", "null", "an object with only the " +
+			"fields baseline, beta1, beta2, cache_size, chunk, companion, companion_bytes, " +
+			"companion_static, decay, floor, gammas, lambda, method, p, rate, skip_below, theta"},
 		{"/v1/sessions", `{"seed":-1}`, "seed", "-1", "an integer from 0 to 9007199254740991"},
 		{"/v1/sessions", `{"labels":{"a":1}}`, "labels.a", "1",
 			"a string of at most 256 characters"},
@@ -342,14 +341,14 @@ func TestFieldErrorsNameFieldFoundAndExpected(t *testing.T) {
 			"1 to 64 characters"},
 		{"/v1/sessions", `{"seed":1,"settings":{"p":0.5,"\u0070":0}}`, "settings.p",
 			"a field given twice", "it once"},
-		{"/v1/sessions", `[]`, "body", "[]", "an object with no fields but history, labels, " +
+		{"/v1/sessions", `[]`, "body", "[]", "an object with only the fields history, labels, " +
 			"model, seed, settings, shadow_of, ttl_seconds"},
 		{"/v1/sessions", `{"history":"none"}`, "history", `"none"`, `"full" or "tail"`},
 		{path + "/fork", `{"at_offset":-1}`, "at_offset", "-1", "an integer from 0 to " +
 			"9007199254740991"},
 		{path + "/fork", `{"at_offset":7}`, "at_offset", "7", "0 to 0"},
 		{path + "/fork", `{"seed":7}`, "seed", "an unknown field",
-			"an object with no fields but at_offset, history, labels, name, ttl_seconds"},
+			"an object with only the fields at_offset, history, labels, name, ttl_seconds"},
 		{path + "/fork", `{"labels":{"":"x"}}`, "labels.", "a name of 0 characters",
 			"1 to 64 characters"},
 		{path + "/score", `{}`, "body", "{}", "an object with one of the fields base64 or text"},
@@ -410,7 +409,7 @@ func TestMalformedBodiesAreLocated(t *testing.T) {
 		{"/v1/sessions", `{'seed':1}`, "Not JSON at byte 2 of the body: invalid character '\\'' " +
 			"looking for beginning of object key string."},
 		{path + "/score", "{\"text\":\"caf\xe9\"}", "Byte 12 of the body, 0xE9, is not UTF-8. " +
-			"Text of other bytes can be sent as base64."},
+			"Send such text as base64."},
 		{path + "/score", `{"text":"\ud83d"}`,
 			`The escape at byte 9 of the body, \ud83d, is half of a surrogate pair, not a character.`},
 		{path + "/score", `{"text":"ok \\ud83d \ud83d\ude00 \ude00"}`,
