@@ -81,8 +81,8 @@ func TestPathsThatOpenAIHasSayWhatToUse(t *testing.T) {
 		"/v1/responses":           "This server has no chat model; use /v1/completions.",
 		"/v1/responses/resp_1":    "This server has no chat model; use /v1/completions.",
 		"/v1/embeddings":          "This server has no embeddings. ",
-		"/v1/images/generations":  "Of OpenAI's interface there are /v1/completions, ",
-		"/v1/audio/transcription": "Of OpenAI's interface there are /v1/completions, ",
+		"/v1/images/generations":  "Of OpenAI's interface, this server has /v1/completions, ",
+		"/v1/audio/transcription": "Of OpenAI's interface, this server has /v1/completions, ",
 	} {
 		for _, method := range []string{"GET", "POST", "DELETE"} {
 			g.key = key

@@ -340,7 +340,7 @@ func TestFieldErrorsNameFieldFoundAndExpected(t *testing.T) {
 		{"/v1/sessions", `{"labels":{"":"x"}}`, "labels.", "a name of 0 characters",
 			"1 to 64 characters"},
 		{"/v1/sessions", `{"seed":1,"settings":{"p":0.5,"\u0070":0}}`, "settings.p",
-			"a field given twice", "it once"},
+			"a duplicate field", "the field once"},
 		{"/v1/sessions", `[]`, "body", "[]", "an object with only the fields history, labels, " +
 			"model, seed, settings, shadow_of, ttl_seconds"},
 		{"/v1/sessions", `{"history":"none"}`, "history", `"none"`, `"full" or "tail"`},
@@ -362,7 +362,7 @@ func TestFieldErrorsNameFieldFoundAndExpected(t *testing.T) {
 		{path + "/complete", `{"commit":"some"}`, "commit", `"some"`, `"none", "prompt" or "all"`},
 		{path + "/complete", `{"stream":1}`, "stream", "1", "true or false"},
 		{path + "/complete", `{"prompt":"a","prompt_base64":"YQ=="}`, "prompt_base64",
-			"prompt beside it", "one of the two"},
+			"prompt and prompt_base64", "only one of prompt and prompt_base64"},
 	} {
 		p := requireProblem(t, g.json(c.path, c.body), api.ProblemInvalidField)
 		require.Equal(t, []string{c.field, c.found, c.expected}, []string{*p.Field, *p.Found,
@@ -385,7 +385,7 @@ func TestParameterErrorsNameParameterFoundAndExpected(t *testing.T) {
 			"an integer from 0 to 9007199254740991"},
 		{"POST", path + "/score?offset=1&offset=2", "offset", "2 values", "one"},
 		{"POST", path + "/score?ofset=0", "ofset", "an unknown parameter",
-			"only the parameters of the contract"},
+			"a parameter of this operation"},
 		{"POST", path + "/score?logprobs=maybe", "logprobs", `"maybe"`, "true or false"},
 		{"GET", "/v1/sessions?limit=0", "limit", "0", "an integer from 1 to 1000"},
 		{"GET", "/v1/sessions?limit=", "limit", `""`, "an integer from 1 to 1000"},

@@ -47,7 +47,7 @@ LMSERVE_KEY, or as --key. The keys file is no part of a backup.`,
 				return backupFolder(c, &f, args[0])
 			}
 			if f.dir != "" {
-				return usagef("--server and --data-dir are given, expected one of them")
+				return usagef("--server and --data-dir are both given, expected one of them")
 			}
 			if keyFile != "" {
 				text, err := readBounded(c.Context(), keyFile)
@@ -90,7 +90,7 @@ func backupFolder(c *cobra.Command, f *dataFlags, out string) error {
 	return f.withStore(c.Context(), func(store storage.Store) error {
 		backuper, ok := store.(storage.Backuper)
 		if !ok {
-			return fmt.Errorf("%T has no backups", store)
+			return fmt.Errorf("%T does not support backups", store)
 		}
 		b, err := backuper.Backup(c.Context())
 		if err != nil {
@@ -135,7 +135,7 @@ func writeBackup(
 	if err != nil {
 		return err
 	}
-	p.begin("reading it again")
+	p.begin("verifying the backup")
 	err = withBackup(p.reading(c.Context(), in, info.Size()), func(r io.Reader) error {
 		return folder.CheckBackup(c.Context(), r, func(d *storage.CorruptError) {
 			damaged++

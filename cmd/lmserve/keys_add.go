@@ -51,11 +51,12 @@ Clients send it with every request, as "Authorization: Bearer KEY".`,
 				return err
 			}
 			fmt.Fprintln(c.OutOrStdout(), token)
-			fmt.Fprintf(c.ErrOrStderr(), "lmserve: made key %s (%s) in %s; it is not shown again\n",
+			fmt.Fprintf(c.ErrOrStderr(), "lmserve: made key %s (%s) in %s; the key is not shown "+
+				"again\n",
 				made.ID, made.Name, at.name)
 			if first {
-				fmt.Fprintf(c.ErrOrStderr(), "lmserve: from now on a server with this %s asks "+
-					"for a key\n", at.kind)
+				fmt.Fprintf(c.ErrOrStderr(), "lmserve: from now on, a server with this %s "+
+					"requires a key\n", at.kind)
 			}
 			return nil
 		},
@@ -112,7 +113,8 @@ func parseExpires(text string, now time.Time) (t time.Time, err error) {
 		t = now.Add(d).Truncate(time.Second)
 	}
 	if t = t.UTC(); !t.After(now) {
-		return t, fmt.Errorf("--expires is %s, expected a time to come", t.Format(time.RFC3339))
+		return t, fmt.Errorf("--expires is %s, expected a time in the "+
+			"future", t.Format(time.RFC3339))
 	}
 	return t, nil
 }

@@ -185,7 +185,8 @@ func TestWatchGoesOnWhereItWas(t *testing.T) {
 			feedMore(t, flags, "other text\n")
 			stdout, stderr, code := lmserve("", append([]string{"watch"}, flags...)...)
 			require.Equal(t, exitFailure, code, stdout)
-			require.Contains(t, stderr, "it has got other text; name another session, or delete ")
+			require.Contains(t, stderr, "the session has other text; name another session, or "+
+				"delete ")
 		})
 	}
 }
@@ -321,7 +322,7 @@ func TestWatchRefusesWhatItCannotDo(t *testing.T) {
 		{[]string{"--learn", "no"}, exitUsage,
 			`--learn is "no", expected true, false or unflagged`},
 		{[]string{"--record-start", "a"}, exitUsage,
-			`--record-start is "a", expected --records, too`},
+			`--record-start is "a" without --records, expected both`},
 		{[]string{"--records", "--record-start", "(a"}, exitUsage,
 			"--record-start is \"(a\", expected a regular expression of RE2: missing closing ): `(a`"},
 		{[]string{"--trouble-words", "no such"}, exitUsage, "--trouble-words: open no such"},

@@ -102,15 +102,17 @@ func TestSessionsInADatabaseOutliveTheServerAndItsMachine(t *testing.T) {
 	out, stderr, code = program.Run(t, lmserve, append([]string{"sessions", "move", "--data-dir",
 		folder}, flags...)...)
 	require.Equal(t, program.Failure, code, stderr)
-	require.Contains(t, out, `there has the name "news"`)
-	require.Contains(t, out, "0 copied, 0 there already, 1 not copied\n")
+	require.Contains(t, out, `in the target has the name "news"`)
+	require.Contains(t, out, "0 copied, 0 already in the target, 1 not copied\n")
 	sessions("delete", "news")
-	require.Equal(t, "1 copied, 0 there already, 0 not copied\n", sessions("move", "--data-dir",
+	require.Equal(t, "1 copied, 0 already in the target, 0 not "+
+		"copied\n", sessions("move", "--data-dir",
 		folder))
-	require.Equal(t, "0 copied, 1 there already, 0 not copied\n", sessions("move", "--data-dir",
+	require.Equal(t, "0 copied, 1 already in the target, 0 not "+
+		"copied\n", sessions("move", "--data-dir",
 		folder))
 	another := filepath.Join(t.TempDir(), "another")
-	require.Equal(t, "1 copied, 0 there already, 0 not copied\n", sessions("move", "--back",
+	require.Equal(t, "1 copied, 0 already in the target, 0 not copied\n", sessions("move", "--back",
 		"--data-dir", another))
 	shown := func(folder string) string { // a copy has its text in fewer frames
 		all := program.Must(t, lmserve, "sessions", "show", "news", "--data-dir", folder)
