@@ -24,7 +24,7 @@ func TestKeysAreMadeListedAndRevoked(t *testing.T) {
 	require.Zero(t, code, stderr)
 	require.Regexp(t, `^lms_[0-9a-f]{16}_[A-Za-z0-9_-]{43}\n$`, token, "the key and nothing else")
 	require.Contains(t, stderr, "not shown again")
-	require.Contains(t, stderr, "asks for a key")
+	require.Contains(t, stderr, "requires a key")
 	keys("add", "ops", "--admin", "--expires", "12h", "--sessions", "7", "--requests", "3",
 		"--bytes-per-second", "4096",
 		"--disk", "800M")

@@ -45,7 +45,7 @@ func TestLengthsOutOfRangeAreRefused(t *testing.T) {
 		"same_length needs mem_len > 0":       {"--mem-len", "0", "--same-length"},
 		"--mem-len cannot go with --server": {"--mem-len", "9", "--server",
 			"http://127.0.0.1:1"},
-		"--same-length cannot go with --server, who": {"--same-length", "--server",
+		"--same-length has no effect with --server": {"--same-length", "--server",
 			"http://127.0.0.1:1"},
 	} {
 		_, stderr, code := lmserve("some text", append([]string{"score", "-"}, flags...)...)

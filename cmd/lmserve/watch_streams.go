@@ -195,7 +195,7 @@ func (a *watchAll) start(ctx context.Context, s watchStream, mayBeLast bool) {
 	a.group.Go(func() {
 		err := unlessEnded(ctx, a.watch(ctx, s))
 		if err != nil && s.pattern {
-			a.w.Note(fmt.Sprintf("%s: %v; retrying", s.name, err))
+			a.w.Note(fmt.Sprintf("%s: %v; trying again", s.name, err))
 			select {
 			case <-time.After(againAfter):
 			case <-ctx.Done():

@@ -314,7 +314,7 @@ func TestWatchRefusesWhatItCannotDo(t *testing.T) {
 		want string
 	}{
 		{[]string{"--threshold", "1/10", "--top", "3"}, exitUsage,
-			"--threshold and --top were given"},
+			"--threshold and --top are both given"},
 		{[]string{"--threshold", "2"}, exitUsage, `--threshold is "2", expected a probability`},
 		{[]string{"--rate", "2"}, exitUsage, `--threshold is "2"`}, // the flag's old name
 		{[]string{"--threshold", "0"}, exitUsage, `--threshold is "0"`},
@@ -328,12 +328,13 @@ func TestWatchRefusesWhatItCannotDo(t *testing.T) {
 		{[]string{"--trouble-words", "no such"}, exitUsage, "--trouble-words: open no such"},
 		{[]string{"--trouble-words", words}, exitUsage,
 			words + `: line 2: found "not-one", expected letters and _ alone, at most 64 bytes`},
-		{[]string{"--records", "--feedback"}, exitUsage, "expected no --lines, --records or --top"},
-		{[]string{"--learn", "false"}, exitUsage, "without a --session"},
-		{[]string{"--learn", "unflagged", log}, exitUsage, "expected true without a --model"},
+		{[]string{"--records", "--feedback"}, exitUsage, "expected none of these"},
+		{[]string{"--learn", "false"}, exitUsage, "without --session"},
+		{[]string{"--learn", "unflagged", log}, exitUsage, "unflagged without --model, expected " +
+			"true"},
 		{[]string{"--learn", "unflagged", "--session", "a", "--data-dir",
 			filepath.Join(dir, "data"), log},
-			exitUsage, "expected true without a --model"},
+			exitUsage, "unflagged without --model, expected true"},
 		{[]string{"--session", "A!", "--data-dir", dir, log}, exitUsage,
 			`--session is "A!", expected a name`},
 		{[]string{dir}, exitUsage, "is a folder"},

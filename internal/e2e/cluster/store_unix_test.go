@@ -137,7 +137,7 @@ func TestSessionsInADatabaseHaveTheirKeysThere(t *testing.T) {
 		return strings.TrimSpace(program.Must(t, lmserve, append([]string{"keys", "--store", store},
 			args...)...))
 	}
-	require.Contains(t, keys("list"), "a server on it asks for none")
+	require.Contains(t, keys("list"), "a server that uses it requires no key")
 	_, stderr, code := program.Run(t, lmserve, "keys", "revoke", "ann", "--store", store)
 	require.Equal(t, program.Failure, code)
 	require.Contains(t, stderr, "no keys")
@@ -187,5 +187,5 @@ func TestSessionsInADatabaseHaveTheirKeysThere(t *testing.T) {
 	require.Contains(t, stderr, "--store: ")
 	_, stderr, code = program.Run(t, lmserve, "keys", "list", "--store", store, "--keys-file", "x")
 	require.Equal(t, program.Usage, code)
-	require.Contains(t, stderr, "expected one of the two")
+	require.Contains(t, stderr, "expected one of them")
 }

@@ -65,7 +65,7 @@ func (p *progress) Observe(e train.Event) error {
 		p.say("%s step %d  %s%s", e.Phase, e.Step, e.Measurement, mark)
 	case train.Ended:
 		if e.Err == nil && e.Step < e.Steps {
-			p.say("%s ends at step %d of %d: %d validations without a better one", e.Phase, e.Step,
+			p.say("%s ends at step %d of %d: no better validation in the last %d", e.Phase, e.Step,
 				e.Steps, e.Stale)
 		}
 		p.end(e.Step)
@@ -119,7 +119,7 @@ func (p *progress) begin(at train.Standing, now time.Time) {
 		_ = p.bar.Set(at.Step)
 	}
 	if at.Step > 0 {
-		p.say("%s goes on after step %d", at.Phase, at.Step)
+		p.say("%s continues after step %d", at.Phase, at.Step)
 	} else {
 		p.say("%s begins", at.Phase)
 	}

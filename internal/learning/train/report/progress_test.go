@@ -23,7 +23,7 @@ func TestProgressWithoutATerminal(t *testing.T) {
 		}
 	}
 	p.begin(at(100).Standing, start) // resumed at step 100
-	require.Equal(t, "pretrain goes on after step 100\n", out.String())
+	require.Equal(t, "pretrain continues after step 100\n", out.String())
 	out.Reset()
 	p.stepped(at(119), start.Add(lineFirst-1))
 	require.Empty(t, out.String())
