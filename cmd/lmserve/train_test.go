@@ -109,8 +109,8 @@ func TestTrainIsInterruptedAndGoesOn(t *testing.T) {
 
 	_, stderr, code = lmserve("", append(args, "--lr", "0.5")...)
 	require.Equal(t, exitFailure, code)
-	require.Contains(t, stderr, "is from another run: pretrain.rate is 0.003 in the checkpoint and 0.5 "+
-		"here")
+	require.Contains(t, stderr, "is from another run: pretrain.rate is 0.003 in the "+
+		"checkpoint and 0.5 here")
 }
 
 // interruptAt is a log that interrupts the run at a given message.
