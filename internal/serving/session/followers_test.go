@@ -370,7 +370,7 @@ func TestATailIsKeptUntilTheShadowHasReadIt(t *testing.T) {
 func TestASessionRunsOnTheModelThatItAsksFor(t *testing.T) {
 	small, other := testModel(t), otherModel(t)
 	_, err := NewManager(small, Options{Others: sources(t, other, small)})
-	require.ErrorContains(t, err, "there twice")
+	require.ErrorContains(t, err, "given twice")
 	dir := t.TempDir()
 	sv := newServer(t, dir, Options{Others: sources(t, other)})
 	require.Equal(t, []string{small.ID(), other.ID()},

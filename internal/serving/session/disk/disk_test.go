@@ -150,7 +150,7 @@ func TestABudgetIsWatchedAsTheFileSystemIs(t *testing.T) {
 	used = 900
 	require.NoError(t, g.Alarm())
 	used = 1 << 40
-	require.ErrorContains(t, g.Alarm(), "0 bytes are left")
+	require.ErrorContains(t, g.Alarm(), "0 of the 1000 bytes")
 }
 
 func TestWhereThereIsNoDiskNothingIsRefused(t *testing.T) {
