@@ -131,7 +131,7 @@ func TestKeyInDebtIsRefusedWithRetryTime(t *testing.T) {
 		readEvents(g.json(path+"/complete", `{"max_tokens":1000,"stream":true}`)).all(t)
 		resp := g.text(path+"/score", "more")
 		p := requireProblem(t, resp, api.ProblemKeyRateLimit)
-		require.Equal(t, "The key may have 100 bytes a second, and is 9.3 seconds behind.",
+		require.Equal(t, "The key may send 100 bytes per second. Retry after 9.3 seconds.",
 			*p.Detail)
 		require.Equal(t, "10", resp.Header.Get("Retry-After"))
 		require.Equal(t, http.StatusOK, g.do("GET", path, nil).StatusCode,
@@ -166,7 +166,7 @@ func TestSuggestionsAreCharged(t *testing.T) {
 		typed := `{"typed":"` + strings.Repeat("x", 1000) + `"}`
 		requireProblem(t, g.json(path, typed), api.ProblemOverloaded)
 		p := requireProblem(t, g.json(path, "{}"), api.ProblemKeyRateLimit)
-		require.Equal(t, "The key may have 10 bytes a second, and is 100.0 seconds behind.",
+		require.Equal(t, "The key may send 10 bytes per second. Retry after 100.0 seconds.",
 			*p.Detail)
 	})
 }

@@ -59,7 +59,8 @@ func (c *earlyConn) Write(p []byte) (int, error) {
 	}
 	to := c.Conn
 	if under := c.noTLS.Load(); under != nil {
-		to, reason = *under, "400 Bad Request: the server speaks HTTPS here, and was sent HTTP"
+		to, reason = *under, "400 Bad Request: the server expects HTTPS here, but received HTTP: "+
+			"use an https URL"
 	}
 	if _, err := to.Write(c.problems.Early(c.RemoteAddr().String(), reason)); err != nil {
 		return 0, err

@@ -26,12 +26,12 @@ func TestJSONBodiesAreBoundedBeforeATreeIsMade(t *testing.T) {
 		{"/v1/sessions", full(`{"settings":{"gammas":[`, "1,", `1]}}`), "settings.gammas",
 			"more than 64 values", "1 to 8 values, each a number from 0 to 1"},
 		{"/v1/sessions", full(`{"x":[`, "[],", `1]}`), "x", "an unknown field",
-			"an object with no fields but history, labels, model, seed, settings, shadow_of, " +
+			"an object with only the fields history, labels, model, seed, settings, shadow_of, " +
 				"ttl_seconds"},
-		{"/v1/sessions", full(``, "[", ``), "body", "an array", "an object with no fields but " +
+		{"/v1/sessions", full(``, "[", ``), "body", "an array", "an object with only the fields " +
 			"history, labels, model, seed, settings, shadow_of, ttl_seconds"},
 		{"/v1/sessions", full(`[`, "{},", `{}]`), "body", "more than 64 values",
-			"an object with no fields but history, labels, model, seed, settings, shadow_of, " +
+			"an object with only the fields history, labels, model, seed, settings, shadow_of, " +
 				"ttl_seconds"},
 		{"/v1/sessions/s-0001/complete", full(`{"stop":[`, `"",`, `""]}`), "stop",
 			"more than 64 values", "a string of at most 256 characters or at most 32 values, " +

@@ -118,14 +118,13 @@ func TestPatternSaysHowRecordsBegin(t *testing.T) {
 	for query, want := range map[string]string{
 		"unit=record&record_start=%5Ba": "record_start: found \"[a\", " +
 			"expected a regular expression of RE2: missing closing ]: `[a`",
-		"unit=line&record_start=a": "record_start: found \"a\", " +
-			"expected no such parameter without unit=record",
+		"unit=line&record_start=a": "record_start: found \"a\", expected no value without " +
+			"unit=record",
 		"unit=record&tokens=true": "tokens: found true, expected " +
 			"false without unit=line",
 		"unit=line&trouble_words=a%0Ab-c": "expected words of trouble: line " +
 			"2: found \"b-c\", expected letters and _ alone",
-		"trouble_words=a": "trouble_words: found \"a\", expected no such parameter without " +
-			"unit=line",
+		"trouble_words=a": "trouble_words: found \"a\", expected no value without unit=line",
 		"unit=record&record_start=" + strings.Repeat("a", 257): "record_start: found ",
 	} {
 		p := requireProblem(t, g.text(strings.TrimSuffix(path, "unit=record")+query, "x"),

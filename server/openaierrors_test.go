@@ -134,7 +134,7 @@ func TestErrorInStreamHasEnvelope(t *testing.T) {
 	require.Len(t, events, 2)
 	require.JSONEq(
 		t,
-		`{"error":{"message":"The server is shutting down; what was reported before stays","type":"server_error","param":null,"code":"draining"}}`,
+		`{"error":{"message":"The server is shutting down","type":"server_error","param":null,"code":"draining"}}`,
 		strings.TrimPrefix(events[1], "data: "),
 	)
 }

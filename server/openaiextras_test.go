@@ -77,12 +77,12 @@ func TestPathsThatOpenAIHasSayWhatToUse(t *testing.T) {
 	g := newRig(t, Options{Keys: ring.Ring})
 	key := ring.token["k"]
 	for path, want := range map[string]string{
-		"/v1/chat/completions":    "There is no chat model here; use /v1/completions.",
-		"/v1/responses":           "There is no chat model here; use /v1/completions.",
-		"/v1/responses/resp_1":    "There is no chat model here; use /v1/completions.",
-		"/v1/embeddings":          "There are no embeddings here. ",
-		"/v1/images/generations":  "Of OpenAI's interface there are /v1/completions, ",
-		"/v1/audio/transcription": "Of OpenAI's interface there are /v1/completions, ",
+		"/v1/chat/completions":    "This server has no chat model; use /v1/completions.",
+		"/v1/responses":           "This server has no chat model; use /v1/completions.",
+		"/v1/responses/resp_1":    "This server has no chat model; use /v1/completions.",
+		"/v1/embeddings":          "This server has no embeddings. ",
+		"/v1/images/generations":  "Of OpenAI's interface, this server has /v1/completions, ",
+		"/v1/audio/transcription": "Of OpenAI's interface, this server has /v1/completions, ",
 	} {
 		for _, method := range []string{"GET", "POST", "DELETE"} {
 			g.key = key

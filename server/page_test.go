@@ -286,7 +286,7 @@ func TestPageTakesAddressesThatNameNothing(t *testing.T) {
 	b := newTab(t)
 	for _, hash := range []string{"#/read/%", "#/learn/nothing-like-that"} {
 		b.open(hash)
-		b.until(`document.querySelector(".problem h2")?.innerText === "There is no such session"`)
+		b.until(`document.querySelector(".problem h2")?.innerText === "The session does not exist"`)
 	}
 	b.checkLooks("problem")
 }

@@ -328,28 +328,27 @@ func TestFieldErrorsNameFieldFoundAndExpected(t *testing.T) {
 		{"/v1/sessions", `{"settings":{"rate":-0.5}}`, "settings.rate", "-0.5",
 			"a number from 0 to 1000"},
 		{"/v1/sessions", `{"settings":{"Chunk":8}}`, "settings.Chunk", "an unknown field",
-			"an object with no fields but baseline, beta1, beta2, cache_size, chunk, companion, " +
-				"companion_bytes, companion_static, decay, floor, gammas, lambda, method, p, " +
-				"rate, skip_below, theta"},
-		{"/v1/sessions", `{"settings":null}`, "settings", "null", "an object with no fields but " +
-			"baseline, beta1, beta2, cache_size, chunk, companion, " +
-			"companion_bytes, companion_static, decay, floor, gammas, lambda, method, p, rate, " +
-			"skip_below, theta"},
+			"an object with only the fields baseline, beta1, beta2, cache_size, chunk, " +
+				"companion, companion_bytes, companion_static, decay, floor, gammas, lambda, " +
+				"method, p, rate, skip_below, theta"},
+		{"/v1/sessions", `{"settings":null}`, "settings", "null", "an object with only the " +
+			"fields baseline, beta1, beta2, cache_size, chunk, companion, companion_bytes, " +
+			"companion_static, decay, floor, gammas, lambda, method, p, rate, skip_below, theta"},
 		{"/v1/sessions", `{"seed":-1}`, "seed", "-1", "an integer from 0 to 9007199254740991"},
 		{"/v1/sessions", `{"labels":{"a":1}}`, "labels.a", "1",
 			"a string of at most 256 characters"},
 		{"/v1/sessions", `{"labels":{"":"x"}}`, "labels.", "a name of 0 characters",
 			"1 to 64 characters"},
 		{"/v1/sessions", `{"seed":1,"settings":{"p":0.5,"\u0070":0}}`, "settings.p",
-			"a field given twice", "it once"},
-		{"/v1/sessions", `[]`, "body", "[]", "an object with no fields but history, labels, " +
+			"a duplicate field", "the field once"},
+		{"/v1/sessions", `[]`, "body", "[]", "an object with only the fields history, labels, " +
 			"model, seed, settings, shadow_of, ttl_seconds"},
 		{"/v1/sessions", `{"history":"none"}`, "history", `"none"`, `"full" or "tail"`},
 		{path + "/fork", `{"at_offset":-1}`, "at_offset", "-1", "an integer from 0 to " +
 			"9007199254740991"},
 		{path + "/fork", `{"at_offset":7}`, "at_offset", "7", "0 to 0"},
 		{path + "/fork", `{"seed":7}`, "seed", "an unknown field",
-			"an object with no fields but at_offset, history, labels, name, ttl_seconds"},
+			"an object with only the fields at_offset, history, labels, name, ttl_seconds"},
 		{path + "/fork", `{"labels":{"":"x"}}`, "labels.", "a name of 0 characters",
 			"1 to 64 characters"},
 		{path + "/score", `{}`, "body", "{}", "an object with one of the fields base64 or text"},
@@ -363,7 +362,7 @@ func TestFieldErrorsNameFieldFoundAndExpected(t *testing.T) {
 		{path + "/complete", `{"commit":"some"}`, "commit", `"some"`, `"none", "prompt" or "all"`},
 		{path + "/complete", `{"stream":1}`, "stream", "1", "true or false"},
 		{path + "/complete", `{"prompt":"a","prompt_base64":"YQ=="}`, "prompt_base64",
-			"prompt beside it", "one of the two"},
+			"prompt and prompt_base64", "only one of prompt and prompt_base64"},
 	} {
 		p := requireProblem(t, g.json(c.path, c.body), api.ProblemInvalidField)
 		require.Equal(t, []string{c.field, c.found, c.expected}, []string{*p.Field, *p.Found,
@@ -386,7 +385,7 @@ func TestParameterErrorsNameParameterFoundAndExpected(t *testing.T) {
 			"an integer from 0 to 9007199254740991"},
 		{"POST", path + "/score?offset=1&offset=2", "offset", "2 values", "one"},
 		{"POST", path + "/score?ofset=0", "ofset", "an unknown parameter",
-			"only the parameters of the contract"},
+			"a parameter of this operation"},
 		{"POST", path + "/score?logprobs=maybe", "logprobs", `"maybe"`, "true or false"},
 		{"GET", "/v1/sessions?limit=0", "limit", "0", "an integer from 1 to 1000"},
 		{"GET", "/v1/sessions?limit=", "limit", `""`, "an integer from 1 to 1000"},
@@ -410,7 +409,7 @@ func TestMalformedBodiesAreLocated(t *testing.T) {
 		{"/v1/sessions", `{'seed':1}`, "Not JSON at byte 2 of the body: invalid character '\\'' " +
 			"looking for beginning of object key string."},
 		{path + "/score", "{\"text\":\"caf\xe9\"}", "Byte 12 of the body, 0xE9, is not UTF-8. " +
-			"Text of other bytes can be sent as base64."},
+			"Send such text as base64."},
 		{path + "/score", `{"text":"\ud83d"}`,
 			`The escape at byte 9 of the body, \ud83d, is half of a surrogate pair, not a character.`},
 		{path + "/score", `{"text":"ok \\ud83d \ud83d\ude00 \ude00"}`,

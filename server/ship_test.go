@@ -111,7 +111,7 @@ func TestOTLPFeedsSessionsOfServices(t *testing.T) {
 		{"timeUnixNano":"3","body":{"stringValue":"three"}},{"timeUnixNano":"4"}]}]}]}`)
 	require.Equal(t, http.StatusOK, status)
 	require.JSONEq(t, `{"partialSuccess":{"rejectedLogRecords":"1",
-		"errorMessage":"The body is not what its Content-Type says: record 2: it has no body"}}`,
+		"errorMessage":"The body cannot be parsed: record 2: the record has no body"}}`,
 		answer)
 	require.Equal(t, "one\ntwo\\nlines\nthree\n", g.told("checkout"))
 	require.Equal(t, "static", string(g.get("/v1/sessions/checkout").Settings.Method))

@@ -310,7 +310,7 @@ func TestSessionWithoutHeadIsListed(t *testing.T) {
 	require.Equal(t, "broken", broken.ID)
 	require.Nil(t, broken.Settings)
 	require.Contains(t, *broken.Error, "head")
-	require.Contains(t, *other.Error, "its model is small-")
+	require.Contains(t, *other.Error, "the session's model is small-")
 	require.Equal(t, api.MethodSparseMeta, other.Settings.Method)
 	require.EqualValues(t, len(someText), other.Offset)
 	for _, s := range list {

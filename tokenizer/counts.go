@@ -69,7 +69,7 @@ func (c *Counts) count(found piece) error {
 		return nil
 	}
 	if len(c.counts) == MaxDistinct {
-		return fmt.Errorf("%w: found more than %d different words: is this text of words?",
+		return fmt.Errorf("%w: found more than %d different words: is this natural-language text?",
 			ErrVocabulary,
 			MaxDistinct)
 	}

@@ -50,5 +50,5 @@ func lostAlerts(lost int) error {
 	if lost == 0 {
 		return nil
 	}
-	return fmt.Errorf("alerts: %d were not delivered, and nothing keeps them", lost)
+	return fmt.Errorf("alerts: %d alerts were not delivered and are lost", lost)
 }

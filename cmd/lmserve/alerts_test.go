@@ -178,12 +178,12 @@ func TestWatchAlertsOfLines(t *testing.T) {
 	require.Len(t, h.alerts, 1)
 	require.Equal(t, alert.KindLine, h.alerts[0].Kind)
 	require.Contains(t, stderr, "alerts: exec: the command failed")
-	require.Contains(t, stderr, "alerts: 1 were not delivered, and nothing keeps them")
+	require.Contains(t, stderr, "alerts: 1 alerts were not delivered and are lost")
 }
 
 func TestAlertsRefuseWhatCannotBe(t *testing.T) {
 	for flags, want := range map[string]string{
-		"watch --alerts nowhere -":             "--alerts: a receiver that cannot be read",
+		"watch --alerts nowhere -":             "--alerts: found an invalid receiver",
 		"watch --alerts http://x/ --top 3 -":   "--alerts and --top 3",
 		"serve --alerts ftp://x/ --model none": "",
 		"serve --data-dir none --alerts exec:": "--alerts: \"exec:\"",

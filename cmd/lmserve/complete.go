@@ -167,7 +167,7 @@ func feedFiles(
 		return err
 	}})
 	if err != nil && c.Context().Err() != nil && sum.bytes() > 0 {
-		return fmt.Errorf("%w: of the files %d bytes were read, at %s",
+		return fmt.Errorf("%w: %d bytes of the files were read, at %s",
 			context.Cause(c.Context()), sum.bytes(), sum.rate())
 	}
 	return err

@@ -113,7 +113,7 @@ func TestCompleteOverAServer(t *testing.T) {
 		"--lambda is 1, expected":              {"--server", url, "--lambda", "1"},
 		"--seed is 9007199254740992, expected": {"--server", url, "--seed", "9007199254740992"},
 		`--commit is "some", expected`:         {"--server", url, "--commit", "some"},
-		"--static is --method static": {"--server", url, "--static", "--method",
+		"--static and --method are both given": {"--server", url, "--static", "--method",
 			"cache"},
 		"--max-tokens is 65537, expected 1 to":    {"--server", url, "--max-tokens", "65537"},
 		"--temperature is 10.5, expected 0 to 10": {"--server", url, "--temperature", "10.5"},

@@ -114,7 +114,8 @@ they are decoded, so check the exit code.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			plain, named := strings.CutSuffix(args[0], compressedSuffix)
 			if !named && out == "" && args[0] != standardInput {
-				return usagef("%s does not end in %s, expected --out", args[0], compressedSuffix)
+				return usagef("%s does not end in %s: name the output file with "+
+					"--out", args[0], compressedSuffix)
 			}
 			to, err := outputName(args[0], out, plain)
 			if err != nil {
@@ -169,9 +170,9 @@ func decompressor(flags *modelFlags, r *compress.Reader) (*model.Model, error) {
 	for _, m := range finder.loaded {
 		found = append(found, m.ID())
 	}
-	return nil, fmt.Errorf("found the models %s, expected %s, which the text was compressed with: "+
-		"name its file with --model, and repeat --mem-len, --clamp-len and --same-length if "+
-		"compress had them",
+	return nil, fmt.Errorf("found the models %s, expected %s, the model that compressed the "+
+		"text: give its file with --model, and the same --mem-len, --clamp-len and --same-length "+
+		"as for compress",
 		strings.Join(found, ", "), r.Model)
 }
 
@@ -180,14 +181,15 @@ func decompressor(flags *modelFlags, r *compress.Reader) (*model.Model, error) {
 func outputName(in, out, usual string) (string, error) {
 	if out == "" {
 		if out = usual; in == standardInput {
-			return "", usagef("--out is missing: a file to write what standard input becomes")
+			return "", usagef("--out is missing: with standard input, name the output file with " +
+				"--out")
 		}
 	}
 	if out == standardInput {
 		return out, nil
 	}
 	if err := absent(out); err != nil {
-		return "", fmt.Errorf("%w, expected --out with a name that nothing has", err)
+		return "", fmt.Errorf("%w: name an unused file with --out", err)
 	}
 	return out, nil
 }

@@ -78,16 +78,17 @@ func TestCompressRefuses(t *testing.T) {
 		require.Contains(t, said, want)
 	}
 	must(t, "", "compress", file, "--model", model)
-	refused("already exists, expected --out", "compress", file, "--model", model)
-	refused("already exists, expected --out", "decompress", file+".lms", "--model", model)
+	refused("already exists: name an unused file with --out", "compress", file, "--model", model)
+	refused("already exists: name an unused file with "+
+		"--out", "decompress", file+".lms", "--model", model)
 	refused("--out is missing", "compress", "-")
-	refused("does not end in .lms, expected --out", "decompress", file)
+	refused("does not end in .lms: name the output file with --out", "decompress", file)
 	refused("found 0 arguments, expected a file", "compress")
 	refused("method", "compress", file, "--out", filepath.Join(dir, "x"), "--method", "magic")
 	back := filepath.Join(dir, "back")
 	refused("not a text that lmserve compressed", "decompress", file, "--out", back, "--model",
 		model)
-	refused("which the text was compressed with", "decompress", file+".lms", "--out", back,
+	refused("the model that compressed the text", "decompress", file+".lms", "--out", back,
 		"--model", modelFile(t, 8))
 	packed, err := os.ReadFile(file + ".lms")
 	require.NoError(t, err)

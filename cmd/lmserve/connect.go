@@ -72,7 +72,8 @@ func (f *connectFlags) connect(c *cobra.Command) (*connection, error) {
 		"threads", "precision", memLenName, clampLenName, sameLengthName,
 	} {
 		if c.Flags().Changed(name) {
-			err := fmt.Errorf("--%s cannot go with --server, whose models compute as it says", name)
+			err := fmt.Errorf("--%s has no effect with --server: the server's own flags "+
+				"decide", name)
 			return nil, usageError{err}
 		}
 	}
@@ -108,7 +109,7 @@ func (f *connectFlags) startLocal(c *cobra.Command) (*connection, error) {
 	}
 	o, err := serving.openSessions(c.Context(), models, nil, log)
 	if errors.Is(err, storage.ErrInUse) {
-		return nil, fmt.Errorf("%w; if a server has it open, name the server with --server", err)
+		return nil, fmt.Errorf("%w; if a server uses the folder, give its URL with --server", err)
 	}
 	if err != nil {
 		return nil, err

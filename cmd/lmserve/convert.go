@@ -75,7 +75,7 @@ Hugging Face. Without it, the file has weights only and cannot be served.`,
 		Args: exactly(1, "a checkpoint"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if f.out == "" {
-				return usagef("--out is missing: a file to write the model to")
+				return usagef("--out is missing: name the file for the model")
 			}
 			if err := absent(f.out); err != nil {
 				return err
@@ -247,8 +247,8 @@ func tokenizerOf(m *checkpoint.Converted, vocab string) (tokenizer.Tokenizer, in
 			return nil, 0, err
 		}
 		if words.Vocab() != m.Config.Vocab {
-			return nil, 0, fmt.Errorf("%s: found %d symbols, expected %d, as the checkpoint has "+
-				"embeddings",
+			return nil, 0, fmt.Errorf("%s: found %d symbols, expected %d, the checkpoint's "+
+				"number of embeddings",
 				vocab, words.Vocab(), m.Config.Vocab)
 		}
 		return words, convertChunkWords, nil
@@ -293,7 +293,7 @@ func convertReport(c *cobra.Command, form checkpoint.Form, file *weights.Stored,
 	}
 	if file.Metadata["lmserve.tokenizer"] == "" {
 		fmt.Fprintf(c.ErrOrStderr(),
-			"lmserve: %s has no vocabulary and cannot be served yet: give --vocab\n", out)
+			"lmserve: %s has no vocabulary and cannot be served: convert again with --vocab\n", out)
 	}
 	_, err := fmt.Fprintf(c.OutOrStdout(), "%s: %s, %s of %s, from %s\n  %s\n", out,
 		setting.Count(len(file.Tensors), "tensor"), setting.Count(count, "weight"),

@@ -24,8 +24,7 @@ func tryConverted(c *cobra.Command, out string, order checkpoint.Order) error {
 	p.end()
 	if !s.Applies() {
 		_, err := fmt.Fprintf(c.OutOrStdout(), "  perplexity not checked: the vocabulary lacks "+
-			"%d of %d "+
-			"words of the sample of English\n", s.Unknown, s.Tokens)
+			"%d of %d words of the English sample\n", s.Unknown, s.Tokens)
 		return err
 	}
 	text := fmt.Sprintf("  perplexity of a sample of English: %.4g", s.Perplexity)
@@ -44,8 +43,8 @@ func tryConverted(c *cobra.Command, out string, order checkpoint.Order) error {
 func warnOfConverted(c *cobra.Command, s checkpoint.Sample, order checkpoint.Order) {
 	if s.Other > 0 && s.Other < s.Perplexity {
 		fmt.Fprintf(c.ErrOrStderr(), "lmserve: the model predicts a sample of English better "+
-			"with %s "+
-			"clusters: perplexity %.4g, found %.4g with %s ones; try --%s %[1]s\n", order.Other(),
+			"with %s clusters: perplexity %.4g, against %.4g with %s clusters; try --%s "+
+			"%[1]s\n", order.Other(),
 			s.Other, s.Perplexity, order, clusterOrderName)
 	}
 	if s.Sane() {
@@ -56,8 +55,7 @@ func warnOfConverted(c *cobra.Command, s checkpoint.Sample, order checkpoint.Ord
 		try = fmt.Sprintf("--%s %s, ", clusterOrderName, order.Other()) + try
 	}
 	fmt.Fprintf(c.ErrOrStderr(),
-		"lmserve: the model predicts a sample of English no better than a "+
-			"uniform guess: perplexity %.4g of %d tokens, expected less than %d; unless the "+
-			"model knows "+
-			"other text only, check %s\n", s.Perplexity, s.Tokens, s.Vocab, try)
+		"lmserve: the model predicts a sample of English no better than a uniform guess: "+
+			"perplexity %.4g of %d tokens, expected less than %d; unless the model was trained "+
+			"on other text, check %s\n", s.Perplexity, s.Tokens, s.Vocab, try)
 }

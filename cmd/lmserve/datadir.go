@@ -54,7 +54,7 @@ func (f *dataFlags) folder() (string, error) {
 	}
 	dir, err := stateFolder()
 	if err != nil {
-		return "", usagef("--data-dir is not given, and there is no default: %w", err)
+		return "", usagef("--data-dir is not given, and this system has no default: %w", err)
 	}
 	return filepath.Join(dir, "lmserve"), nil
 }
@@ -72,8 +72,8 @@ func (f *dataFlags) mustPath() (string, error) {
 // mustFolder returns the data folder, which commands on stored sessions require.
 func (f *dataFlags) mustFolder() (string, error) {
 	if f.network.given() {
-		return "", usagef("--store is given, expected a data folder: what this command " +
-			"does is the database's own work")
+		return "", usagef("--store is given, expected a data folder: use the database's own " +
+			"tools for this task")
 	}
 	if f.dir == noDataDir {
 		return "", usagef("--data-dir is %s, expected a folder", noDataDir)

@@ -220,7 +220,7 @@ func TestEvalTypingCountsKeys(t *testing.T) {
 	require.Contains(t, out, "\nshort.txt, of 160 bytes, after 400 bytes read\n")
 	_, stderr, code := lmserve("", append(args, "--chart", "x.svg")...)
 	require.Equal(t, exitUsage, code)
-	require.Contains(t, stderr, "--chart is of bits")
+	require.Contains(t, stderr, "--chart and --typing are both given")
 	_, stderr, code = lmserve("", append(args, "--threshold", "2")...)
 	require.Equal(t, exitUsage, code)
 	require.Contains(t, stderr, "threshold is 2, expected 0.002 to less than 1")

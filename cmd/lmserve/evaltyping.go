@@ -40,7 +40,7 @@ func runTyping(
 ) error {
 	for _, flag := range []string{"reset", "shuffle-seed", "max-bytes", "kv", "chart"} {
 		if c.Flags().Changed(flag) {
-			return usagef("--%s is of bits, expected --typing without it", flag)
+			return usagef("--%s and --typing are both given, expected one of them", flag)
 		}
 	}
 	if err := o.Validate(m); err != nil {

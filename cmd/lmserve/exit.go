@@ -27,7 +27,7 @@ const (
 )
 
 // errFindings ends a check or a replay that has printed damage or differences.
-var errFindings = errors.New("damage or differences were found, as printed")
+var errFindings = errors.New("damage or differences were found; see the lines above")
 
 // findings returns errFindings if n > 0.
 func findings(n int) error {

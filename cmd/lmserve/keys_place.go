@@ -33,7 +33,7 @@ func (f *dataFlags) keysAt(ctx context.Context) (keysPlace, error) {
 		path, err := f.mustPath()
 		return keysPlace{
 			name: path, kind: "file", none: "There is no " + path +
-				": a server on it asks for no keys.",
+				": a server that uses it requires no key.",
 			read: func() ([]keys.Key, error) { return keys.ReadFile(path) },
 			update: func(change func([]keys.Key) ([]keys.Key, error)) error {
 				return keys.UpdateFile(path, change)
@@ -41,12 +41,12 @@ func (f *dataFlags) keysAt(ctx context.Context) (keysPlace, error) {
 		}, err
 	}
 	if f.keysFile != "" {
-		return keysPlace{}, usagef("--keys-file and --store are given, expected one of the two")
+		return keysPlace{}, usagef("--keys-file and --store are both given, expected one of them")
 	}
 	name := plain(url)
 	return keysPlace{
 		name: name, kind: "database", none: "There are no keys in " + name +
-			": a server on it asks for none.",
+			": a server that uses it requires no key.",
 		read: func() ([]keys.Key, error) {
 			text, err := postgres.ReadKeys(ctx, url)
 			if err == nil && text == nil {

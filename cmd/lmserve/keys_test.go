@@ -16,7 +16,7 @@ func TestKeysAreMadeListedAndRevoked(t *testing.T) {
 	keys := func(args ...string) string {
 		return must(t, "", append([]string{"keys", "--data-dir", dir}, args...)...)
 	}
-	require.Contains(t, keys("list"), "asks for no keys")
+	require.Contains(t, keys("list"), "requires no key")
 	require.JSONEq(t, "[]", keys("list", "--json"))
 	require.NoDirExists(t, dir)
 
@@ -31,7 +31,7 @@ func TestKeysAreMadeListedAndRevoked(t *testing.T) {
 	keys("add", "ci", "--expires", "2999-01-31")
 	_, stderr, code = lmserve("", "keys", "add", "alice", "--data-dir", dir)
 	require.Equal(t, exitFailure, code)
-	require.Contains(t, stderr, `name: found "alice", which key `)
+	require.Contains(t, stderr, `name: found "alice", the name of key `)
 
 	var list []listedKey
 	require.NoError(t, json.Unmarshal([]byte(keys("list", "--json")), &list))

@@ -43,9 +43,9 @@ func TestLengthsOutOfRangeAreRefused(t *testing.T) {
 		"mem_len is -1, expected 0 to 65536":  {"--mem-len", "-1"},
 		"clamp_len is -5, expected 0 or more": {"--clamp-len", "-5"},
 		"same_length needs mem_len > 0":       {"--mem-len", "0", "--same-length"},
-		"--mem-len cannot go with --server": {"--mem-len", "9", "--server",
+		"--mem-len has no effect with --server": {"--mem-len", "9", "--server",
 			"http://127.0.0.1:1"},
-		"--same-length cannot go with --server, who": {"--same-length", "--server",
+		"--same-length has no effect with --server": {"--same-length", "--server",
 			"http://127.0.0.1:1"},
 	} {
 		_, stderr, code := lmserve("some text", append([]string{"score", "-"}, flags...)...)

@@ -384,7 +384,7 @@ func TestErrorsSayWhatWasWrong(t *testing.T) {
 		{[]string{"keys", "add", "a", "--file", "x", "--expires", "soon"}, exitUsage,
 			[]string{`--expires is "soon"`, "90d"}},
 		{[]string{"keys", "add", "a", "--file", "x", "--expires", "2001-01-01"}, exitUsage,
-			[]string{"2001-01-01T00:00:00Z", "a time to come"}},
+			[]string{"2001-01-01T00:00:00Z", "a time in the future"}},
 		{[]string{"keys", "revoke", "a", "--file", "no-such-file"}, exitFailure,
 			[]string{"no-such-file"}},
 		{[]string{"serve", "--threads", "0"}, exitUsage, []string{"--threads is 0"}},

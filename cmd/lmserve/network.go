@@ -79,7 +79,7 @@ func (f *networkFlags) where() string {
 func plain(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {
-		return "of a URL that is not told, as it may hold a password"
+		return "of a URL that is hidden because it may contain a password"
 	}
 	u.User, u.RawQuery = nil, ""
 	return u.String()

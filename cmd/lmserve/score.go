@@ -103,7 +103,7 @@ func (k *scoring) options(threshold float64) (o client.ScoreOptions, err error) 
 		return o, err
 	}
 	if k.trouble != "" && !k.lines {
-		return o, usagef("--trouble-words rates lines, expected --lines, too")
+		return o, usagef("--trouble-words is given without --lines, expected both")
 	}
 	o.Tokens = k.lines && !o.Records
 	switch o.Learn {
@@ -118,7 +118,7 @@ func (k *scoring) options(threshold float64) (o client.ScoreOptions, err error) 
 			client.LearnTrue, client.LearnFalse, client.LearnUnflagged)
 	}
 	if err == nil && !k.lines && (threshold > 0 || k.choice.top > 0) {
-		err = errors.New("--threshold and --top choose lines, expected --lines, too")
+		err = errors.New("--threshold or --top is given without --lines, expected --lines too")
 	}
 	if err != nil {
 		return o, usageError{err}

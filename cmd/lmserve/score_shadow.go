@@ -21,11 +21,12 @@ func (k *scoring) checkShadow() error {
 	case k.shadow == "":
 		return nil
 	case k.session != "":
-		return usagef("--shadow-model cannot go with --session: the totals would be of " +
-			"other text, too; PUT makes a shadow of a session that stays (docs/guide.md)")
+		return usagef("--shadow-model and --session are both given, expected one of them: the " +
+			"totals would include other text; to compare over time, make a shadow session with " +
+			"PUT (docs/guide.md)")
 	case k.learn == string(client.LearnFalse):
-		return usagef("--shadow-model cannot go with --learn false: " +
-			"the second model reads what the session takes in")
+		return usagef("--shadow-model is given with --learn false, expected learning: the second " +
+			"model reads only text that the session accepts")
 	}
 	return nil
 }
@@ -56,12 +57,12 @@ func caughtUp(
 		case err != nil:
 			return client.Shadow{}, err
 		case len(s.Shadows) == 0:
-			return client.Shadow{}, errors.New("the session of the second model is gone")
+			return client.Shadow{}, errors.New("the session of the second model was deleted")
 		}
 		shadow := s.Shadows[0]
 		switch {
 		case shadow.Error != nil:
-			return shadow, fmt.Errorf("the second model does not go on: %s", *shadow.Error)
+			return shadow, fmt.Errorf("the second model stopped: %s", *shadow.Error)
 		case shadow.BehindBytes == 0:
 			return shadow, nil
 		}

@@ -47,9 +47,9 @@ func TestScoreWithASecondModelSaysWhatBothMakeOfTheText(t *testing.T) {
 	require.Contains(t, out, "bits/byte with "+m.ID()+", ")
 
 	for wrong, args := range map[string][]string{
-		"cannot go with --session":              {"--session", "web", "--shadow-model", second},
-		"cannot go with --learn false":          {"--learn", "false", "--shadow-model", second},
-		"which " + first + " has, too":          {"--model", first, "--shadow-model", first},
+		"and --session are both given":          {"--session", "web", "--shadow-model", second},
+		"is given with --learn false":           {"--learn", "false", "--shadow-model", second},
+		"the same as in " + first + ";":         {"--model", first, "--shadow-model", first},
 		"--shadow-model is \"none\", expected ": {"--server", url, "--shadow-model", "none"},
 	} {
 		_, stderr, code := lmserve(text, append([]string{"score"}, args...)...)

@@ -137,8 +137,7 @@ func serve(c *cobra.Command, f serveFlags) error {
 		return err
 	}
 	if f.insecure {
-		log.Warn("--insecure: on other than loopback addresses, too, keys and TLS are not " +
-			"insisted on")
+		log.Warn("--insecure: keys and TLS are not required on any address")
 	}
 	l, err := f.open(ring != nil && ring.Required(), secure)
 	if err != nil {
@@ -165,17 +164,13 @@ func (f *serveFlags) open(keys bool, secure *tls.Config) (net.Listener, error) {
 	if !addr.IP.IsLoopback() && !f.insecure {
 		switch {
 		case !keys:
-			return nil, usagef("--listen %s can be reached from other machines, and there are no "+
-				"keys: "+
-				"anybody could read and change every session; make a key with 'lmserve keys add "+
-				"NAME', "+
-				"listen on 127.0.0.1, or say --insecure", f.listen)
+			return nil, usagef("--listen %s can be reached from other machines, and no keys "+
+				"exist: anybody could read and change every session; make a key with 'lmserve "+
+				"keys add NAME', listen on 127.0.0.1, or give --insecure", f.listen)
 		case secure == nil:
 			return nil, usagef("--listen %s can be reached from other machines, and keys and "+
-				"text would "+
-				"go there in the clear; give --tls-cert and --tls-key, listen on 127.0.0.1 "+
-				"behind a proxy "+
-				"that has TLS, or say --insecure", f.listen)
+				"text would be sent unencrypted; give --tls-cert and --tls-key, listen on "+
+				"127.0.0.1 behind a proxy with TLS, or give --insecure", f.listen)
 		}
 	}
 	return listen(addr)

@@ -43,7 +43,7 @@ func (t *telemetry) startAlerts(f *serveFlags) (err error) {
 	return err
 }
 
-var errNotServing = errors.New("the server has no sessions yet")
+var errNotServing = errors.New("the server's sessions are not loaded yet")
 
 // text returns a part of a session's text.
 func (a *serveAlerts) text(

@@ -54,8 +54,8 @@ func (f *clusterFlags) check(store, userSessions bool) error {
 		return usagef("--advertise is given without --store, expected both: servers " +
 			"share the sessions of a database")
 	case userSessions:
-		return usagef("--user-sessions and --advertise are given, expected one of the " +
-			"two: users' sessions are found by labels, which do not say where a session is")
+		return usagef("--user-sessions and --advertise are both given, expected one of them: " +
+			"users' sessions are found by labels, which only one server knows")
 	case f.lease < time.Second:
 		return usagef("--lease is %v, expected at least 1s", f.lease)
 	}
@@ -131,7 +131,7 @@ func (j *joined) handOver(ctx context.Context, sessions *session.Manager) {
 		return
 	}
 	if err := j.member.Drain(ctx); err != nil {
-		j.log.Warn("the other servers are not told of the drain", zap.Error(err))
+		j.log.Warn("the other servers were not informed of the drain", zap.Error(err))
 	}
 	if len(j.member.Alive()) > 1 {
 		select {
@@ -149,6 +149,6 @@ func (j *joined) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
 	defer cancel()
 	if err := j.member.Leave(ctx); err != nil {
-		j.log.Warn("the other servers wait for the end of the lease", zap.Error(err))
+		j.log.Warn("the other servers must wait until this server's lease ends", zap.Error(err))
 	}
 }

@@ -45,7 +45,7 @@ func TestFolderWithOwnersNeedsItsKeys(t *testing.T) {
 	_, stderr, code := lmserve("", "serve", "--log-format", "none", "--model", file, "--data-dir",
 		dir, "--listen", "127.0.0.1:0")
 	require.Equal(t, exitUsage, code)
-	for _, part := range []string{dir, "found 1;", made["id"].(string), keysFile,
+	for _, part := range []string{dir, "has 1 sessions that belong", made["id"].(string), keysFile,
 		"lmserve keys add", "--open-to-anyone"} {
 		require.Contains(t, stderr, part)
 	}

@@ -171,11 +171,11 @@ func (f *serveFlags) checkStore() error {
 	case !n.given():
 		return cmp.Or(n.check(), f.cluster.check(false, f.userSessions))
 	case f.data.dir == noDataDir:
-		return usagef("--data-dir is %s and --store is given, expected one of the two: "+
-			"beside --store, --data-dir says where the keys file is", noDataDir)
+		return usagef("--data-dir is %s and --store is given, expected one of them; with "+
+			"--store, give the keys file with --keys-file", noDataDir)
 	case f.diskBudget > 0:
-		return usagef("--disk-budget is %s and --store is given, expected one of the "+
-			"two: the budget is of a data folder", &f.diskBudget)
+		return usagef("--disk-budget is %s and --store is given, expected one of them: only a "+
+			"data folder has a budget", &f.diskBudget)
 	}
 	return cmp.Or(n.check(), f.cluster.check(true, f.userSessions))
 }
@@ -209,7 +209,7 @@ func (f *serveFlags) openKeys(ctx context.Context, log *zap.Logger) (*keys.Ring,
 	}
 	ring, err := keys.OpenRing(path, reportReload(log, "keys"))
 	if err == nil && !ring.Required() {
-		log.Info("no keys file, no keys asked for", zap.String("file", path))
+		log.Info("no keys file; requests need no key", zap.String("file", path))
 	}
 	return ring, err
 }

@@ -152,11 +152,11 @@ func (h *host) serve(ctx context.Context, l net.Listener, timeout time.Duration)
 func reportAlarm(log *zap.Logger) func(error) {
 	return func(why error) {
 		if why != nil {
-			log.Error("the disk has too little room: nothing is done that needs more of it",
+			log.Error("the disk is nearly full: requests that need disk space are refused",
 				zap.Error(why))
 			return
 		}
-		log.Info("the disk has room again")
+		log.Info("the disk has space again")
 	}
 }
 
@@ -191,11 +191,10 @@ func (f *serveFlags) checkOwners(sessions *session.Manager, ring *keys.Ring, whe
 	if err != nil {
 		return err
 	}
-	return usagef("%s has sessions that belong to keys (found %d; the first is %s, of the key "+
-		"%s), and "+
-		"there is no keys file %s: without one the server asks nobody for a key; put the file "+
-		"back, name it with --keys-file, "+
-		"make a new one with 'lmserve keys add NAME --admin', or say --open-to-anyone",
+	return usagef("%s has %d sessions that belong to keys (the first is %s, of the key %s), but "+
+		"the keys file %s is missing: without the file everyone could use them; restore the "+
+		"file, name another with --keys-file, make a new file with 'lmserve keys add NAME "+
+		"--admin', or give --open-to-anyone",
 		where, owned, example.ID, example.Owner, path)
 }
 

@@ -107,11 +107,11 @@ func TestServeListensToOtherMachinesOnlyWhenThatIsSafe(t *testing.T) {
 			t.TempDir(),
 			"--listen", listen)
 		require.Equal(t, exitUsage, code)
-		require.Contains(t, stderr, "there are no keys")
+		require.Contains(t, stderr, "no keys exist")
 		_, stderr, code = lmserve("", "serve", "--model", model, "--log", "none", "--data-dir", dir,
 			"--listen", listen)
 		require.Equal(t, exitUsage, code)
-		require.Contains(t, stderr, "in the clear")
+		require.Contains(t, stderr, "unencrypted")
 	}
 	for _, flags := range [][]string{{"--data-dir", "none", "--listen", "localhost:0"},
 		{"--data-dir", "none", "--listen", "127.0.0.7:0"},

@@ -54,8 +54,8 @@ func (f *serveFlags) checkBudgetOf(m *model.Model, weights int64) error {
 	const unit = 1 << 20
 	least = (least + unit - 1) / unit * unit
 	beside := orWord(", beside its weights", weights == 0, "")
-	return usagef("--memory-budget is %s, expected at least %s: so much memory the "+
-		"state of one session of model %s needs, and what a completion copies of it%s",
+	return usagef("--memory-budget is %s, expected at least %s, the memory for the state of one "+
+		"session of model %s and the copy that a completion makes%s",
 		&f.budget, sizeOf(least), m.ID(), beside)
 }
 
@@ -103,8 +103,8 @@ func (f *serveFlags) connections() (int, error) {
 		return min(most, connectionsMost), nil
 	}
 	if f.maxConnections < 0 || f.maxConnections > most {
-		return 0, usagef("--max-connections is %d, expected 1 to %d, as this process may have %d "+
-			"descriptors open (ulimit -n)", f.maxConnections, most, descriptorsMax())
+		return 0, usagef("--max-connections is %d, expected 1 to %d: the process may open %d "+
+			"file descriptors (ulimit -n)", f.maxConnections, most, descriptorsMax())
 	}
 	return f.maxConnections, nil
 }

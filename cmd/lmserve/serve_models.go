@@ -37,8 +37,8 @@ func (f *serveFlags) loadModels() (s servedModels, err error) {
 		}
 		for k, other := range s.known() {
 			if m.Hash() == other.Hash() {
-				return s, usagef("--model %s: found model %s, which %s has, too; "+
-					"expected another", name, m.ID(), names[k])
+				return s, usagef("--model %s: found model %s, the same as in %s; expected "+
+					"different models", name, m.ID(), names[k])
 			}
 		}
 		if i == 0 {
@@ -143,9 +143,8 @@ func (f *foreignSessions) tell(log *zap.Logger, served []string, where string) {
 	if f.mu.count == 0 {
 		return
 	}
-	log.Warn("sessions of models that are not served are kept, and cannot be used: serve theirs, "+
-		"too, with another --model, or give the models that are served a folder of their own with "+
-		"--data-dir",
+	log.Warn("some sessions belong to models that are not served; they are kept, but cannot be "+
+		"used: add their models with --model, or use another --data-dir",
 		zap.Int("sessions", f.mu.count), zap.Strings("their_models", f.mu.models),
 		zap.Strings("models", served), zap.String("sessions_in", where))
 }

@@ -66,7 +66,7 @@ func TestServeScoresATextWithTwoModels(t *testing.T) {
 	_, stderr, code := lmserve("", "serve", "--data-dir", "none", "--model", first, "--model",
 		first)
 	require.Equal(t, exitUsage, code)
-	require.Contains(t, stderr, "expected another")
+	require.Contains(t, stderr, "expected different models")
 }
 
 // besideTheProgram writes a model to where the program finds it by name.

@@ -28,7 +28,7 @@ func TestServeRefusesTwoPlacesForSessions(t *testing.T) {
 		{[]string{"--store", store, "--objects", objects, "--advertise", "http://h:1", "--lease",
 			"10ms"}, "--lease is 10ms, expected at least 1s"},
 		{[]string{"--store", store, "--objects", objects, "--advertise", "http://h:1",
-			"--user-sessions"}, "--user-sessions and --advertise are given"},
+			"--user-sessions"}, "--user-sessions and --advertise are both given"},
 		{[]string{"--store", "mysql://host/name", "--objects", objects},
 			"does not begin with postgres://"},
 	} {

@@ -99,9 +99,9 @@ func (f *serveFlags) openAdmin() (net.Listener, error) {
 		return nil, usagef("--admin %s: %w", f.admin, err)
 	}
 	if !addr.IP.IsLoopback() && !f.insecure {
-		return nil, usagef("--admin %s can be reached from other machines, and asks "+
-			"nobody for a key: anybody could read metrics and profiles, and have profiles made; "+
-			"listen on 127.0.0.1, or say --insecure", f.admin)
+		return nil, usagef("--admin %s can be reached from other machines without a key: anybody "+
+			"could read metrics, and make and read profiles; listen on 127.0.0.1, or give "+
+			"--insecure", f.admin)
 	}
 	return listen(addr)
 }

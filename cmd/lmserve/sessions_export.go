@@ -39,7 +39,7 @@ bytes are included and what was lost, and the exit code is 1.`,
 				part := func(lost session.Part) {
 					whole = false
 					fmt.Fprintf(p.beside(c.ErrOrStderr()),
-						"lmserve: session %s is exported in part: %v\n", id, lost)
+						"lmserve: session %s was exported in part: %v\n", id, lost)
 				}
 				export := func(w io.Writer) error {
 					to := &progressWriter{ctx: c.Context(), w: w, set: func(_, _ int64) {}}

@@ -80,7 +80,8 @@ func moveSessions(c *cobra.Command, from, to storage.Store) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.OutOrStdout(), "%d copied, %d there already, %d not copied\n", copied, there,
+	fmt.Fprintf(c.OutOrStdout(), "%d copied, %d already in the target, %d not "+
+		"copied\n", copied, there,
 		failed)
 	return findings(failed)
 }

@@ -50,7 +50,7 @@ func settingFlags(c *cobra.Command, rows setting.Table[stream.Settings], into se
 func (f *streamFlags) chosen() (setting.Values, error) {
 	if f.static {
 		if method, given := f.asked["method"]; given && method != stream.Static {
-			err := errors.New("--static is --method static: expected one of them")
+			err := errors.New("--static and --method are both given, expected one of them")
 			return nil, usageError{err}
 		}
 		f.asked["method"] = stream.Static
@@ -58,7 +58,7 @@ func (f *streamFlags) chosen() (setting.Values, error) {
 	if method, given := f.asked["method"].(string); given {
 		method, with := strings.CutSuffix(method, eval.WithCompanion)
 		if with && f.asked["companion"] == false {
-			return nil, usagef("--method %s%s has a companion: expected no --companion=false",
+			return nil, usagef("--method %s%s needs a companion: remove --companion=false",
 				method, eval.WithCompanion)
 		}
 		if with {

@@ -64,10 +64,11 @@ func TestFlagOfAnotherMethodIsRefused(t *testing.T) {
 			"expected method dynamic-sgd or dynamic-rms"},
 		{[]string{"--static", "--p", "0.1"}, "--p has no effect with method static"},
 		{[]string{"--method", "static+companion", "--companion=false"},
-			"expected no --companion=false"},
+			"remove --companion=false"},
 		{[]string{"--method", "cache", "--decay", "0.1"},
 			"--decay has no effect with method cache"},
-		{[]string{"--rate", "1/1000"}, "--threshold and --top choose lines, expected --lines"},
+		{[]string{"--rate", "1/1000"}, "--threshold or --top is given without --lines, expected " +
+			"--lines"},
 	} {
 		_, stderr, code := lmserve("text\n", append([]string{"score", "--model", model},
 			c.args...)...)

@@ -57,7 +57,7 @@ func readKeyPair(cert, key string) (c tls.Certificate, err error) {
 func reportReload(log *zap.Logger, what string) func(error) {
 	return func(err error) {
 		if err != nil {
-			log.Error(what+" not reloaded, those before stay in force", zap.Error(err))
+			log.Error(what+" not reloaded; the earlier contents stay in use", zap.Error(err))
 			return
 		}
 		log.Info(what + " reloaded")

@@ -211,7 +211,8 @@ func (t *training) run(c *cobra.Command) error {
 		return usagef("--data is missing: a directory of text files")
 	}
 	if t.Out == "" && t.Dir == "" {
-		return usagef("neither --out nor --checkpoints is given: the result would be lost")
+		return usagef("neither --out nor --checkpoints is given, expected one of them: the " +
+			"result would be lost")
 	}
 	if t.Config != "" {
 		vocab := 0
@@ -264,7 +265,7 @@ func trainError(err error) error {
 	}
 	var interrupted *train.InterruptedError
 	if errors.As(err, &interrupted) && interrupted.Checkpoint != "" {
-		return fmt.Errorf("%w (the same command with --resume goes on)", err)
+		return fmt.Errorf("%w (the same command with --resume continues)", err)
 	}
 	return err
 }

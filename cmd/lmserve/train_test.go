@@ -97,9 +97,9 @@ func TestTrainIsInterruptedAndContinues(t *testing.T) {
 	var out, log bytes.Buffer
 	code := run(ctx, args, nil, &out, &interruptAt{&log, "pretrain step 9  valid", interrupt})
 	require.Equal(t, exitSignal+int(syscall.SIGINT), code, log.String())
-	require.Contains(t, log.String(), "there is no checkpoint in")
+	require.Contains(t, log.String(), "has no checkpoint yet")
 	require.Contains(t, log.String(), "interrupted in phase pretrain after step 9; resume from")
-	require.Contains(t, log.String(), "(the same command with --resume goes on)")
+	require.Contains(t, log.String(), "(the same command with --resume continues)")
 	require.NoFileExists(t, filepath.Join(dir, "m"))
 
 	stdout, stderr, code := lmserve("", args...)
@@ -111,7 +111,8 @@ func TestTrainIsInterruptedAndContinues(t *testing.T) {
 
 	_, stderr, code = lmserve("", append(args, "--lr", "0.5")...)
 	require.Equal(t, exitFailure, code)
-	require.Contains(t, stderr, "is of another run: pretrain.rate is 0.003 there and 0.5 here")
+	require.Contains(t, stderr, "is from another run: pretrain.rate is 0.003 in the "+
+		"checkpoint and 0.5 here")
 }
 
 // interruptAt is a log that interrupts the run at a given message.
@@ -160,7 +161,7 @@ func TestTrainNamesTheFlagThatIsWrong(t *testing.T) {
 		"--config " + broken + `: json: unknown field "width" (expected`:    {"--config", broken},
 		"--config " + odd + ": txl: d_model is 31, expected an even number": {"--config", odd},
 		`--tokenizer is "bpe", expected bytes or words`:                     {"--tokenizer", "bpe"},
-		"--tokenizer is words, expected nothing: the model to go on from": {"--tokenizer",
+		"--tokenizer is words, expected no value: the initial model": {"--tokenizer",
 			"words", "--init", "m"},
 		"--vocab-size is 2, expected 3 to 16777216, or 0": {"--tokenizer", "words", "--phase",
 			"pretrain", "--vocab-size", "2"},

@@ -94,12 +94,12 @@ func (t *tuning) check() error {
 	if slices.Equal(t.methods, []string{methodsNone}) {
 		t.methods = nil
 		if t.statistics == "" {
-			return errors.New("--methods none without --statistics: there is nothing to do")
+			return errors.New("--methods none without --statistics: nothing to do")
 		}
 	}
 	if t.data == "" && t.methods != nil || t.out == "" {
-		return errors.New("--data or --out is missing: a directory of documents, and a file for " +
-			"the model")
+		return errors.New("--data or --out is missing, expected both: a directory of documents " +
+			"and a file for the model")
 	}
 	for _, method := range t.methods {
 		if !slices.Contains(tune.Methods(), method) {

@@ -73,8 +73,8 @@ func TestTuneGathersTheStatisticsThatNormaliseNeeds(t *testing.T) {
 	}
 	stderr, code := train(randomModel(t))
 	require.Equal(t, exitUsage, code)
-	require.Contains(t, stderr, "--normalise is true, expected false, or a model to go on from "+
-		"that has statistics")
+	require.Contains(t, stderr, "--normalise is true, expected false, or an initial model "+
+		"with gradient statistics")
 
 	text := must(t, "", "tune", "--model", randomModel(t), "--statistics", data, "--methods",
 		"none", "--out", measured)

@@ -132,8 +132,8 @@ func (k *watching) run(c *cobra.Command, files []string) (err error) {
 			client.LearnTrue, client.LearnFalse, client.LearnUnflagged)
 	}
 	if score.Learn == client.LearnFalse && k.session == "" {
-		return usagef("--learn is false, expected true or unflagged without a " +
-			"--session that has learnt before")
+		return usagef("--learn is false without --session, expected true or unflagged: a new " +
+			"session has nothing learned")
 	}
 	if err := k.records.apply(&score); err != nil {
 		return err
@@ -220,9 +220,8 @@ func (k *watching) run(c *cobra.Command, files []string) (err error) {
 // nothingUnflagged refuses --learn unflagged for a session without a model, which has only its
 // tables.
 func nothingUnflagged() error {
-	return usagef("--learn is unflagged, expected true without a --model: the tables that rate " +
-		"lines " +
-		"take in every line, as a new kind of line would else be strange for ever")
+	return usagef("--learn is unflagged without --model, expected true: the tables that rate " +
+		"lines learn every line; otherwise a new kind of line would stay strange for ever")
 }
 
 // checkAnswers refuses --feedback if there is nothing to answer, or no way to answer.
@@ -230,11 +229,11 @@ func (k *watching) checkAnswers(streams []watchStream) error {
 	switch {
 	case !k.answers:
 	case k.lines || k.records.on || k.choice.top > 0:
-		return usagef("--feedback is about incidents, expected no --lines, --records or --top")
+		return usagef("--feedback is given with --lines, --records or --top, expected none of " +
+			"these: feedback is about incidents")
 	case slices.ContainsFunc(streams, func(s watchStream) bool { return s.name == standardInput }):
 		return usagef(
-			"--feedback reads answers from standard input, expected a file or --journal " +
-				"to watch")
+			"--feedback reads answers from standard input: watch a file or --journal instead")
 	}
 	return nil
 }

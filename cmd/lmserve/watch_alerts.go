@@ -143,8 +143,8 @@ func lineOfIncident(l *client.LineEvent, i *client.Incident) *alert.Line {
 // checkAlerts refuses receivers if nothing is found before the end.
 func (k *watching) checkAlerts() error {
 	if k.alerts.given() && k.choice.top > 0 {
-		return usagef("--alerts and --top %d were given, expected one of them: "+
-			"with --top nothing is found before the end", k.choice.top)
+		return usagef("--alerts and --top %d are both given, expected one of them: --top prints "+
+			"only at the end", k.choice.top)
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ func (a *watchAll) answer(ctx context.Context, words []string) (note string, err
 	}
 	source, number, ok := a.printed(number)
 	if !ok {
-		return "", fmt.Errorf("no such incident was printed")
+		return "", fmt.Errorf("no printed incident has this number")
 	}
 	session := a.sessionOf(source)
 	if words[0] == "l" {

@@ -315,7 +315,7 @@ func (f *recordFlags) register(c *cobra.Command) {
 // apply requests records.
 func (f *recordFlags) apply(o *client.ScoreOptions) error {
 	if f.start != "" && !f.on {
-		return usagef("--record-start is %q, expected --records, too", f.start)
+		return usagef("--record-start is %q without --records, expected both", f.start)
 	}
 	if err := lines.CheckPattern(f.start); err != nil {
 		return usagef("--record-start is %q, expected %w", f.start, err)
@@ -372,7 +372,7 @@ func (f *lineChoice) register(c *cobra.Command, rate string) {
 func (f *lineChoice) check(c *cobra.Command) (threshold float64, err error) {
 	top := c.Flags().Changed("top")
 	if top && c.Flags().Changed("threshold") {
-		err := errors.New("--threshold and --top were given, expected one of them")
+		err := errors.New("--threshold and --top are both given, expected one of them")
 		return 0, usageError{err}
 	}
 	if top && (f.top < 1 || f.top > topMax) {

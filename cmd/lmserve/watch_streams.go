@@ -41,7 +41,7 @@ func (k *watching) streams(args []string) (streams []watchStream, patterns []str
 	var files []string
 	for _, arg := range args {
 		if seen[arg] {
-			return nil, nil, usagef("%s is named twice, expected once", arg)
+			return nil, nil, usagef("%s is given twice, expected once", arg)
 		}
 		seen[arg] = true
 		info, err := os.Stat(arg)
@@ -51,7 +51,8 @@ func (k *watching) streams(args []string) (streams []watchStream, patterns []str
 		if err != nil && strings.ContainsAny(arg, "*?[") {
 			path, err := filepath.Abs(arg)
 			if _, wrong := filepath.Match(path, ""); wrong != nil || err != nil {
-				return nil, nil, usagef("%q is no pattern: %w", arg, errors.Join(wrong, err))
+				return nil, nil, usagef("%q is not a valid pattern: "+
+					"%w", arg, errors.Join(wrong, err))
 			}
 			patterns = append(patterns, path)
 			continue
@@ -165,7 +166,7 @@ func (a *watchAll) run(ctx context.Context, streams []watchStream, patterns []st
 				a.start(ctx, s, false)
 			}
 			if len(found) == 0 && !later {
-				a.w.Note(fmt.Sprintf("no file matches %s yet; waiting for one", pattern))
+				a.w.Note(fmt.Sprintf("no file matches %s yet; waiting", pattern))
 			}
 		}
 		select {
@@ -175,7 +176,7 @@ func (a *watchAll) run(ctx context.Context, streams []watchStream, patterns []st
 	}
 	a.group.Wait()
 	if a.failed > 0 {
-		return errors.Join(a.last, fmt.Errorf("%d of the streams ended before, as was told",
+		return errors.Join(a.last, fmt.Errorf("%d streams ended early; see the messages above",
 			a.failed))
 	}
 	return a.last
@@ -209,7 +210,7 @@ func (a *watchAll) start(ctx context.Context, s watchStream, mayBeLast bool) {
 			a.last = err
 		default:
 			a.failed++
-			a.w.Note(fmt.Sprintf("%s: %v; the others go on", s.name, err))
+			a.w.Note(fmt.Sprintf("%s: %v; the other streams continue", s.name, err))
 		}
 	})
 }

@@ -185,7 +185,8 @@ func TestWatchContinuesWhereItWas(t *testing.T) {
 			feedMore(t, flags, "other text\n")
 			stdout, stderr, code := lmserve("", append([]string{"watch"}, flags...)...)
 			require.Equal(t, exitFailure, code, stdout)
-			require.Contains(t, stderr, "it has got other text; name another session, or delete ")
+			require.Contains(t, stderr, "the session has other text; name another session, or "+
+				"delete ")
 		})
 	}
 }
@@ -313,7 +314,7 @@ func TestWatchRefusesWhatItCannotDo(t *testing.T) {
 		want string
 	}{
 		{[]string{"--threshold", "1/10", "--top", "3"}, exitUsage,
-			"--threshold and --top were given"},
+			"--threshold and --top are both given"},
 		{[]string{"--threshold", "2"}, exitUsage, `--threshold is "2", expected a probability`},
 		{[]string{"--rate", "2"}, exitUsage, `--threshold is "2"`}, // the flag's old name
 		{[]string{"--threshold", "0"}, exitUsage, `--threshold is "0"`},
@@ -321,24 +322,25 @@ func TestWatchRefusesWhatItCannotDo(t *testing.T) {
 		{[]string{"--learn", "no"}, exitUsage,
 			`--learn is "no", expected true, false or unflagged`},
 		{[]string{"--record-start", "a"}, exitUsage,
-			`--record-start is "a", expected --records, too`},
+			`--record-start is "a" without --records, expected both`},
 		{[]string{"--records", "--record-start", "(a"}, exitUsage,
 			"--record-start is \"(a\", expected a regular expression of RE2: missing closing " +
 				"): `(a`"},
 		{[]string{"--trouble-words", "no such"}, exitUsage, "--trouble-words: open no such"},
 		{[]string{"--trouble-words", words}, exitUsage,
 			words + `: line 2: found "not-one", expected letters and _ alone, at most 64 bytes`},
-		{[]string{"--records", "--feedback"}, exitUsage, "expected no --lines, --records or --top"},
-		{[]string{"--learn", "false"}, exitUsage, "without a --session"},
-		{[]string{"--learn", "unflagged", log}, exitUsage, "expected true without a --model"},
+		{[]string{"--records", "--feedback"}, exitUsage, "expected none of these"},
+		{[]string{"--learn", "false"}, exitUsage, "without --session"},
+		{[]string{"--learn", "unflagged", log}, exitUsage, "unflagged without --model, expected " +
+			"true"},
 		{[]string{"--learn", "unflagged", "--session", "a", "--data-dir",
 			filepath.Join(dir, "data"), log},
-			exitUsage, "expected true without a --model"},
+			exitUsage, "unflagged without --model, expected true"},
 		{[]string{"--session", "A!", "--data-dir", dir, log}, exitUsage,
 			`--session is "A!", expected a name`},
 		{[]string{dir}, exitUsage, "is a folder"},
-		{[]string{log, log}, exitUsage, "named twice"},
-		{[]string{filepath.Join(dir, "[")}, exitUsage, "is no pattern"},
+		{[]string{log, log}, exitUsage, "given twice"},
+		{[]string{filepath.Join(dir, "[")}, exitUsage, "is not a valid pattern"},
 		{[]string{"--server", "ftp://x", log}, exitUsage, "--server"},
 		{[]string{"--server", "http://x", "--threads", "1", log}, exitUsage,
 			"--threads cannot go with --server"},

@@ -89,7 +89,7 @@ func DecodePatch(r api.SessionPatch) (request session.PatchRequest, err error) {
 		var n int64 // null leaves it zero
 		if err := json.Unmarshal(r.TTLSeconds, &n); err != nil {
 			return request, problem.Field(api.ProblemInvalidField, "ttl_seconds",
-				problem.Shortened(string(r.TTLSeconds)), "an integer written without an exponent")
+				problem.Shortened(string(r.TTLSeconds)), "an integer without an exponent")
 		}
 		request.TTL = new(seconds(&n))
 	}
@@ -115,7 +115,7 @@ func DecodeWait(wait *api.Wait) (time.Duration, error) {
 	d, err := time.ParseDuration(*wait)
 	if err != nil || d > session.WaitMax {
 		return 0, problem.Field(api.ProblemInvalidParameter, "wait", problem.Quoted(*wait),
-			fmt.Sprintf("a time of at most %ds", limits.WaitSecondsMax))
+			fmt.Sprintf("a duration of at most %ds, such as 30s", limits.WaitSecondsMax))
 	}
 	return d, nil
 }
@@ -203,7 +203,7 @@ func DecodeCompletion(
 	if r.Prompt != nil {
 		if r.PromptBase64 != nil {
 			return request, problem.Field(api.ProblemInvalidField, "prompt_base64",
-				"prompt beside it", "one of the two")
+				"prompt and prompt_base64", "only one of prompt and prompt_base64")
 		}
 		request.Prompt = []byte(*r.Prompt)
 	}

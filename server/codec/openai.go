@@ -45,11 +45,11 @@ func DecodeBatch(
 	}
 	if r.BestOf != nil && *r.BestOf != request.N {
 		return request, problem.Field(api.ProblemInvalidField, "best_of", strconv.Itoa(*r.BestOf),
-			fmt.Sprintf("%d, as n: texts are not chosen among", request.N))
+			fmt.Sprintf("%d, the value of n: the server returns every text", request.N))
 	}
 	if r.StreamOptions != nil && !Value(r.Stream) {
 		return request, problem.Field(api.ProblemInvalidField, "stream_options",
-			"options of an answer that is not streamed", "none, or stream to be true")
+			"stream_options without stream=true", "no stream_options, or stream=true")
 	}
 	return request, err
 }
@@ -80,7 +80,7 @@ func decodePrompts(
 	lists, err := p.AsOpenAICompletionRequestPrompt3()
 	if err != nil {
 		return nil, problem.Field(api.ProblemInvalidField, "prompt", "a token with an exponent",
-			"tokens in digits alone")
+			"tokens as plain integers")
 	}
 	for i, ids := range lists {
 		text, err := Detokenized(m, fmt.Sprintf("prompt[%d]", i), ids)

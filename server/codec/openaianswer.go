@@ -113,8 +113,8 @@ func CheckAnswer(m session.ModelInfo, r session.BatchRequest) error {
 		field = "logprobs"
 	}
 	return problem.Field(api.ProblemInvalidField, field,
-		fmt.Sprintf("an answer that may take %d bytes of memory", bytes),
-		fmt.Sprintf("at most %d, or stream to be true", limits.OpenAIAnswerBytesMax))
+		fmt.Sprintf("an answer of up to %d bytes", bytes),
+		fmt.Sprintf("at most %d bytes, or stream=true", limits.OpenAIAnswerBytesMax))
 }
 
 // StreamBytes returns the memory in bytes for pieces of a streamed answer that wait to be sent. It

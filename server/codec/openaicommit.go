@@ -40,7 +40,7 @@ func oneOf[T comparable](name string, field, header *T, quoted func(T) string) (
 	}
 	if header != nil && *header != *field {
 		return nil, problem.Field(api.ProblemInvalidField, name, quoted(*field),
-			quoted(*header)+", as the header says")
+			quoted(*header)+", the header's value")
 	}
 	return field, nil
 }

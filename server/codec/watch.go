@@ -27,12 +27,11 @@ func DecodeWatch(p api.WatchSessionParams) (session.WatchOptions, error) {
 	switch {
 	case o.Lines && o.LogProbs:
 		return o, refuse("logprobs", "true",
-			"false with unit=line; tokens=true has the bits of a line's bytes")
+			"false with unit=line; use tokens=true for the bits within a line")
 	case o.Top > 0 && !o.LogProbs:
 		return o, refuse("top_logprobs", strconv.Itoa(o.Top), "0 without logprobs=true")
 	case (!o.Lines || o.Records) && o.TokenBits:
-		return o, refuse("tokens", "true", "false without unit=line; logprobs=true has those of "+
-			"chunks")
+		return o, refuse("tokens", "true", "false without unit=line; use logprobs=true for chunks")
 	}
 	return o, nil
 }

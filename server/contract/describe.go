@@ -93,7 +93,7 @@ func describeObject(s *openapi3.Schema) string {
 			problem.OneOf(slices.Sorted(maps.Keys(s.Properties)))
 	case len(s.Properties) > 0:
 		names := slices.Sorted(maps.Keys(s.Properties))
-		return "an object with no fields but " + strings.Join(names, ", ")
+		return "an object with only the fields " + strings.Join(names, ", ")
 	case s.MaxProps != nil:
 		return fmt.Sprintf("an object with at most %d fields", *s.MaxProps)
 	}

@@ -3,10 +3,10 @@ package contract
 import "strings"
 
 const (
-	onlyCompletions = "Of OpenAI's interface there are /v1/completions, /v1/models and " +
-		"/v1/models/{model} here."
-	noChat       = "There is no chat model here; use /v1/completions."
-	noEmbeddings = "There are no embeddings here. " + onlyCompletions
+	onlyCompletions = "Of OpenAI's interface, this server has /v1/completions, /v1/models and " +
+		"/v1/models/{model}."
+	noChat       = "This server has no chat model; use /v1/completions."
+	noEmbeddings = "This server has no embeddings. " + onlyCompletions
 )
 
 // elsewhere names alternatives to paths of OpenAI's interface that this server lacks, keyed by the

@@ -30,7 +30,7 @@ func validationProblem(err error) *problem.Problem {
 			jsonOf(schema.Value), Describe(schema.Schema))
 	case request.Parameter != nil:
 		return problem.Field(api.ProblemInvalidParameter, request.Parameter.Name,
-			"a value that cannot be read", Describe(request.Parameter.Schema.Value))
+			"an unreadable value", Describe(request.Parameter.Schema.Value))
 	case isSchema:
 		return schemaProblem(schema)
 	case errors.Is(request.Err, openapi3filter.ErrInvalidRequired):
@@ -47,7 +47,7 @@ func schemaProblem(e *openapi3.SchemaError) *problem.Problem {
 	case "properties": // the path ends at the object with the unknown field
 		return invalidField(append(path, unknownField(e)), "an unknown field", Describe(e.Schema))
 	case "required":
-		return invalidField(path, "no such field", "one")
+		return invalidField(path, "nothing", "a value")
 	}
 	return invalidField(path, jsonOf(e.Value), Describe(e.Schema))
 }

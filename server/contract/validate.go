@@ -85,11 +85,11 @@ func (o *Operation) checkQuery(r *http.Request) *problem.Problem {
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		if o.parameter(name) == nil {
 			return problem.Field(api.ProblemInvalidParameter, name,
-				"an unknown parameter", "only the parameters of the contract")
+				"an unknown parameter", "a parameter of this operation")
 		}
 		if n := len(query[name]); n > 1 {
 			return problem.Field(api.ProblemInvalidParameter, name, fmt.Sprintf("%d values", n),
-				"one")
+				"one value")
 		}
 	}
 	return nil
@@ -137,7 +137,7 @@ func jsonProblem(raw []byte, err error) *problem.Problem {
 	case !errors.As(err, &fault):
 	case fault.Kind == strictjson.ErrUTF8:
 		return problem.New(api.ProblemMalformedBody, fmt.Sprintf(
-			"Byte %d of the body, 0x%02X, is not UTF-8. Text of other bytes can be sent as base64.",
+			"Byte %d of the body, 0x%02X, is not UTF-8. Send such text as base64.",
 			fault.Offset, raw[fault.Offset]))
 	case fault.Kind == strictjson.ErrSurrogate:
 		return problem.New(api.ProblemMalformedBody, fmt.Sprintf(
@@ -145,7 +145,7 @@ func jsonProblem(raw []byte, err error) *problem.Problem {
 			fault.Offset, raw[fault.Offset:fault.Offset+escapeBytes]))
 	case fault.Kind == strictjson.ErrDuplicate:
 		return problem.Field(api.ProblemInvalidField, problem.Shortened(fault.Path),
-			"a field given twice", "it once")
+			"a duplicate field", "the field once")
 	case errors.As(err, &syntax):
 		return problem.New(api.ProblemMalformedBody, fmt.Sprintf("Not JSON at byte %d of the "+
 			"body: %s.", syntax.Offset, syntax))

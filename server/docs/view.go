@@ -82,9 +82,9 @@ type field struct {
 }
 
 type problem struct {
-	Name, Title string
-	Status      int
-	Example     string
+	Name, Title, Note string
+	Status            int
+	Example           string
 }
 
 type limit struct {
@@ -239,7 +239,8 @@ func (b builder) problems() (all []problem, err error) {
 		}
 		name := strings.TrimPrefix(fmt.Sprint(kind), problemPrefix)
 		shown := b.source.Components.Examples["problem."+name]
-		all = append(all, problem{name, fmt.Sprint(row["title"]), int(status), shown.read()})
+		note, _ := row["note"].(string)
+		all = append(all, problem{name, fmt.Sprint(row["title"]), note, int(status), shown.read()})
 	}
 	return all, nil
 }

@@ -113,7 +113,8 @@ func (h *Handlers) logSession(
 		return "", err
 	case !h.Logs.Make:
 		return "", problem.New(api.ProblemSessionNotFound,
-			"No session has the name "+problem.Quoted(name)+", and the server makes none for logs.")
+			"No session has the name "+problem.Quoted(name)+", and the server creates no "+
+				"sessions for logs.")
 	}
 	info, _, err = h.Sessions.Put(ctx, who, name, session.CreateRequest{Settings: h.Logs.Settings})
 	if other, ok := errors.AsType[*session.DifferError](err); ok { // created by another request

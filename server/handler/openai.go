@@ -270,5 +270,6 @@ func checkSessionModel(m session.ModelInfo, info session.Info) error {
 	if info.Model == m.ID || info.Err != nil {
 		return nil
 	}
-	return problem.Field(api.ProblemModelNotFound, "model", m.ID, info.Model+", the session's")
+	return problem.Field(api.ProblemModelNotFound, "model", m.ID, info.Model+", the session's "+
+		"model")
 }

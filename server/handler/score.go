@@ -78,36 +78,36 @@ func checkAsked(p api.ScoreParams, o session.ScoreOptions, media string) error {
 	}
 	switch {
 	case o.Lines && o.LogProbs:
-		return refuse("logprobs", "true", "false with unit=line; tokens=true has the bits of a "+
-			"line's bytes")
+		return refuse("logprobs", "true", "false with unit=line; use tokens=true for the bits "+
+			"within a line")
 	case o.LogProbs && media == contract.MediaJSON:
 		return refuse("logprobs", "true", "false, or Accept: "+contract.MediaNDJSON+" or "+
-			contract.MediaEventStream+", as the events have them and a summary has not")
+			contract.MediaEventStream+": only an event stream has log-probabilities")
 	case o.Top > 0 && !o.LogProbs:
 		return refuse("top_logprobs", strconv.Itoa(o.Top), "0 without logprobs=true")
 	case codec.Value(p.Updates) && media == contract.MediaJSON:
 		return refuse("updates", "true", "false, or Accept: "+contract.MediaNDJSON+" or "+
-			contract.MediaEventStream+", as there are events of updates and a summary has none")
+			contract.MediaEventStream+": only an event stream has updates")
 	case codec.Value(p.Updates) && o.Learn == session.LearnFalse:
-		return refuse("updates", "true", "false with learn=false, by which nothing is updated")
+		return refuse("updates", "true", "false with learn=false, which updates nothing")
 	case !o.Lines && o.Learn == session.LearnUnflagged:
 		return refuse("learn", "unflagged", "true or false without unit=line")
 	case (!o.Lines || o.Records) && o.TokenBits:
 		return refuse("tokens", "true",
-			"false without unit=line; logprobs=true has those of chunks")
+			"false without unit=line; use logprobs=true for chunks")
 	case !o.Lines && p.TroubleWords != nil:
 		return refuse("trouble_words", problem.Quoted(*p.TroubleWords),
-			"no such parameter without unit=line")
+			"no value without unit=line")
 	case !o.Lines && p.Text != nil:
-		return refuse("text", strconv.FormatBool(*p.Text), "no such parameter without unit=line")
+		return refuse("text", strconv.FormatBool(*p.Text), "no value without unit=line")
 	case !o.Records && p.RecordStart != nil:
 		return refuse("record_start", problem.Quoted(*p.RecordStart),
-			"no such parameter without unit=record")
+			"no value without unit=record")
 	case p.Once != nil && (p.Offset != nil || o.Learn == session.LearnFalse):
-		return refuse("once", string(*p.Once), "no such parameter with offset, or with learn=false")
+		return refuse("once", string(*p.Once), "no value with offset or learn=false")
 	case p.Threshold != nil && o.Learn != session.LearnUnflagged && !o.Incidents:
 		return refuse("threshold", strconv.FormatFloat(*p.Threshold, 'g', -1, 64),
-			"no such parameter without learn=unflagged or unit=incident")
+			"no value without learn=unflagged or unit=incident")
 	}
 	return nil
 }

@@ -87,7 +87,7 @@ func authenticate(ring *keys.Ring, r *http.Request) (keys.Key, error) {
 	headers := r.Header.Values("Authorization")
 	if len(headers) == 0 {
 		return keys.Key{}, problem.Field(api.ProblemUnauthorized, "Authorization",
-			"no such header", "Bearer and a key")
+			"no header", "Bearer and a key from 'lmserve keys add'")
 	}
 	scheme, token, _ := strings.Cut(headers[0], " ")
 	if len(headers) > 1 || !strings.EqualFold(scheme, "Bearer") {

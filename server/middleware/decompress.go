@@ -131,5 +131,6 @@ func codingFault(coding string, from *noting, bytes int64, err error) error {
 		err = io.ErrUnexpectedEOF
 	}
 	return problem.New(api.ProblemMalformedBody,
-		fmt.Sprintf("Not %s behind %d decompressed bytes of the body: %v.", coding, bytes, err))
+		fmt.Sprintf("The body is not valid %s after %d decompressed bytes: "+
+			"%v.", coding, bytes, err))
 }

@@ -46,7 +46,7 @@ func checkHosts(r *http.Request, allowed, origins []string) *problem.Problem {
 	if host != "" && !isLoopback(host) && !isLocalAddress(r, host) && !isAllowed(host, allowed) &&
 		!isService(host, allowed) {
 		return problem.Field(api.ProblemHostNotAllowed, "Host", problem.Quoted(r.Host),
-			"a name or address of this machine, or one that --allow-host names")
+			"a name or address of this machine, or a host given with --allow-host")
 	}
 	origin := r.Header.Get("Origin")
 	site := r.Header.Get("Sec-Fetch-Site")
@@ -58,7 +58,8 @@ func checkHosts(r *http.Request, allowed, origins []string) *problem.Problem {
 		return nil
 	case origin != "" && (err != nil || !strings.EqualFold(from.Host, r.Host)):
 		return problem.Field(api.ProblemOriginNotAllowed, "Origin", problem.Quoted(origin),
-			"none, this server's own, or one that --cors-origin or --allow-host names")
+			"no origin, this server's origin, or an origin given with --cors-origin or "+
+				"--allow-host")
 	case site != "" && site != "same-origin" && site != "none":
 		return problem.Field(api.ProblemOriginNotAllowed, "Sec-Fetch-Site", problem.Quoted(site),
 			"same-origin or none")

@@ -127,7 +127,7 @@ func Meter(draining context.Context, problems *answer.Problems) func(http.Handle
 // requestsProblem says that a key has too many concurrent requests.
 func requestsProblem(m *meter) *problem.Problem {
 	p := problem.New(api.ProblemKeyRequestLimit,
-		fmt.Sprintf("The key has %d requests at work.", m.limits.Requests))
+		fmt.Sprintf("The key has %d requests in progress, its maximum.", m.limits.Requests))
 	p.RetryAfter = time.Second
 	return p
 }
@@ -135,7 +135,7 @@ func requestsProblem(m *meter) *problem.Problem {
 // behindProblem says that a key has exceeded its bytes per second.
 func behindProblem(m *meter, behind time.Duration) *problem.Problem {
 	p := problem.New(api.ProblemKeyRateLimit,
-		fmt.Sprintf("The key may have %d bytes a second, and is %.1f seconds behind.",
+		fmt.Sprintf("The key may send %d bytes per second. Retry after %.1f seconds.",
 			m.limits.BytesPerSecond, behind.Seconds()))
 	p.RetryAfter = behind
 	return p

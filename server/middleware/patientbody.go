@@ -16,7 +16,7 @@ var (
 	// longAgo is a deadline that ends pending reads at once.
 	longAgo = time.Unix(1, 0)
 
-	errFinished = errors.New("server: the request of the body is finished")
+	errFinished = errors.New("server: the request of the body has ended")
 )
 
 type bodyKey struct{}

@@ -221,7 +221,7 @@ func (p *passing) pass(w http.ResponseWriter, r *http.Request, route, addr strin
 
 // errLost ends a request to a server whose lease has lapsed. The connection may not show it if that
 // server is stopped or cut off.
-var errLost = errors.New("server: the lease of the server that has the session is over")
+var errLost = errors.New("server: the lease of the server that holds the session has lapsed")
 
 // attend ends a request once the server that handles it is gone.
 func (p *passing) attend(ctx context.Context, addr string, end context.CancelCauseFunc) {
@@ -249,9 +249,9 @@ func (p *passing) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if asks := contract.GetForHead(r.Method) == http.MethodGet; !unsent && !asks {
 		panic(http.ErrAbortHandler)
 	}
-	told := problem.New(api.ProblemOverloaded, "The server that has the session cannot be "+
-		"reached. If it "+
-		"does not come back, another takes the session over.")
+	told := problem.New(api.ProblemOverloaded, "The server that holds the session cannot be "+
+		"reached. Repeat the request: if that server stays away, another server takes the "+
+		"session over.")
 	told.RetryAfter, told.Cause = limits.RetryAfterBusy, err
 	p.problems.Answer(w, r, told)
 }

@@ -16,14 +16,15 @@ func Early(reason string) *Problem {
 	code, _, _ := strings.Cut(status, " ")
 	switch code {
 	case "431":
-		return Field(api.ProblemHeadersTooLarge, "headers", "more",
+		return Field(api.ProblemHeadersTooLarge, "headers", "too many bytes",
 			"at most "+strconv.Itoa(limits.HeaderBytesMax)+" bytes of request line and headers")
 	case "501":
-		return Field(api.ProblemUnsupportedTransferEncoding, "Transfer-Encoding", "another",
-			"none, or chunked")
+		return Field(api.ProblemUnsupportedTransferEncoding, "Transfer-Encoding", "an unknown "+
+			"encoding",
+			"none or chunked")
 	}
 	if why == "" && code == "400" {
-		why = "the request line, a header or the length of the body is not as RFC 9112 has it"
+		why = "the request line, a header or the body's length violates RFC 9112"
 	}
 	return New(api.ProblemMalformedRequest, Clipped(cmp.Or(why, status), limits.DetailCharsMax))
 }

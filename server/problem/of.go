@@ -41,11 +41,12 @@ var rules = slices.Concat([]rule{
 	}),
 	as(func(e *session.LimitError) *Problem {
 		return New(api.ProblemSessionFull,
-			fmt.Sprintf("A session has at most %d bytes of text.", e.Max)).At(e.Offset)
+			fmt.Sprintf("A session has at most %d bytes of text. Create another session for more "+
+				"text.", e.Max)).At(e.Offset)
 	}),
 	as(func(e *session.TooLongError) *Problem {
 		return New(api.ProblemBodyTooLarge,
-			fmt.Sprintf("A text that nothing is learnt of has at most %d bytes.", e.Max))
+			fmt.Sprintf("A text scored with learn=false has at most %d bytes.", e.Max))
 	}),
 	as(func(e *session.TrimmedError) *Problem {
 		return Field(api.ProblemHistoryTrimmed, e.Field, e.Found, e.Want)
@@ -54,13 +55,14 @@ var rules = slices.Concat([]rule{
 		return Field(api.ProblemInvalidField, e.Field, e.Found, e.Want)
 	}),
 	as(func(e *session.QuotaError) *Problem {
-		return New(api.ProblemKeySessionLimit, fmt.Sprintf("The key has %d live sessions.", e.Max))
+		return New(api.ProblemKeySessionLimit, fmt.Sprintf("The key has %d live sessions, its "+
+			"maximum. Deleting a session makes room.", e.Max))
 	}),
 	as(ofDiskLimit),
 	as(func(*session.DiskAlarmError) *Problem {
 		return New(api.ProblemNoSpace,
-			"Nothing that needs more of the disk is done until there is "+
-				"room. Deleting sessions makes room.")
+			"Requests that need disk space are refused until space is free. Deleting sessions "+
+				"frees space.")
 	}),
 	plain(session.ErrNotFound, api.ProblemSessionNotFound, ""),
 	is(session.ErrFull, func(err error) *Problem {
@@ -68,14 +70,17 @@ var rules = slices.Concat([]rule{
 	}),
 	soon(as(ofRecovery)),
 	plain(session.ErrOverloaded, api.ProblemOverloaded,
-		"As many requests wait for a worker as may."),
+		"The queue for workers is full."),
 	plain(session.ErrDraining, api.ProblemDraining, ""),
 	plain(session.ErrAdminOnly, api.ProblemAdminOnly, ""),
-	plain(session.ErrBackupBusy, api.ProblemBackupBusy, ""),
-	plain(session.ErrBackupGone, api.ProblemBackupGone, ""),
-	plain(session.ErrNoBackup, api.ProblemNoBackup, ""),
+	plain(session.ErrBackupBusy, api.ProblemBackupBusy,
+		"Repeat the request after the other backup has ended."),
+	plain(session.ErrBackupGone, api.ProblemBackupGone,
+		"Begin a new backup, without If-Match and Range."),
+	plain(session.ErrNoBackup, api.ProblemNoBackup,
+		"Only a server whose sessions are in a data folder makes backups."),
 	soon(plain(session.ErrElsewhere, api.ProblemOverloaded,
-		"Another server has the session, or takes it over.")),
+		"Another server holds the session or is taking it over. Repeat the request.")),
 	// As after an overload, a retry may succeed.
 	is(session.ErrUnavailable, logged(api.ProblemOverloaded)),
 	is(session.ErrNoSpace, logged(api.ProblemNoSpace)),
@@ -86,10 +91,11 @@ var rules = slices.Concat([]rule{
 	}),
 	as(ofDifference),
 	as(func(e *session.ShadowError) *Problem {
-		return New(api.ProblemSessionShadow, fmt.Sprintf("It is the shadow of session %s.", e.Of))
+		return New(api.ProblemSessionShadow, fmt.Sprintf("The session is the shadow of session "+
+			"%s, and gets its text from there.", e.Of))
 	}),
 	as(func(e *session.NameTakenError) *Problem {
-		return Field(api.ProblemNameTaken, "name", Quoted(e.Name), "a name that is free")
+		return Field(api.ProblemNameTaken, "name", Quoted(e.Name), "an unused name")
 	}),
 	ofModel,
 }, keyRules, []rule{logged(api.ProblemInternal)})
@@ -104,17 +110,17 @@ var bodyRules = slices.Concat(keyRules, []rule{
 	plain(session.ErrDraining, api.ProblemDraining, ""),
 	plain(os.ErrDeadlineExceeded, api.ProblemBodyTimeout, ""),
 	plain(io.ErrUnexpectedEOF, api.ProblemBodyIncomplete,
-		"The body ended before its declared end."),
+		"The body ended before its declared length."),
 	func(err error) *Problem { return New(api.ProblemBodyIncomplete, err.Error()) },
 })
 
 // keyRules covers errors of keys. The problems never repeat the request's key.
 var keyRules = []rule{
 	is(keys.ErrMalformed, func(error) *Problem {
-		return Field(api.ProblemUnauthorized, "Authorization", "a header that is not",
-			"Bearer and a key, one time, as lmserve keys add has shown it")
+		return Field(api.ProblemUnauthorized, "Authorization", "a malformed header",
+			"one header 'Authorization: Bearer KEY', with a key from 'lmserve keys add'")
 	}),
-	plain(keys.ErrUnknown, api.ProblemUnauthorized, "The key is none of this server's."),
+	plain(keys.ErrUnknown, api.ProblemUnauthorized, "This server does not know the key."),
 	plain(keys.ErrRevoked, api.ProblemUnauthorized, "The key was revoked."),
 	plain(keys.ErrExpired, api.ProblemUnauthorized, "The key has expired."),
 }
@@ -169,7 +175,7 @@ func soon(of rule) rule {
 // logged makes the rule for an error whose details only the log gets.
 func logged(kind api.ProblemType) rule {
 	return func(err error) *Problem {
-		p := New(kind, "The server's log has more, under this request_id.")
+		p := New(kind, "The server's log has the details under this request_id.")
 		p.Cause = err
 		return p
 	}
@@ -178,8 +184,8 @@ func logged(kind api.ProblemType) rule {
 // ofDiskLimit says how much disk space the key's sessions use, and their limit.
 func ofDiskLimit(e *session.DiskLimitError) *Problem {
 	p := New(api.ProblemKeyDiskLimit,
-		fmt.Sprintf("The sessions of the key take %d bytes, of at most "+
-			"%d, and this needs more than is left. Deleting sessions makes room.", e.Used, e.Limit))
+		fmt.Sprintf("The key's sessions use %d of at most %d bytes of disk, and the request "+
+			"needs more than the rest. Deleting sessions frees space.", e.Used, e.Limit))
 	p.UsedBytes, p.LimitBytes = &e.Used, &e.Limit
 	return p
 }
@@ -188,9 +194,9 @@ func ofDiskLimit(e *session.DiskLimitError) *Problem {
 // client may retry soon.
 func ofRecovery(e *session.RecoveringError) *Problem {
 	return New(api.ProblemOverloaded,
-		fmt.Sprintf("The session's state is being computed again from "+
-			"its text: %d of %d bytes are done, and kept. The same request, made again, goes on from "+
-			"there, and waits for longer with a longer wait.", e.Done, e.Of))
+		fmt.Sprintf("The server is recomputing the session's state from its text: %d of %d bytes "+
+			"are done. Repeat the request to continue from there, or give it a longer "+
+			"wait.", e.Done, e.Of))
 }
 
 // ofModel says which model could not be loaded; nil for other errors. The reason is for operators

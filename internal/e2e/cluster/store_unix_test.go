@@ -102,15 +102,17 @@ func TestSharedSessionsOutliveServerAndMachine(t *testing.T) {
 	out, stderr, code = program.Run(t, lmserve, append([]string{"sessions", "move", "--data-dir",
 		folder}, flags...)...)
 	require.Equal(t, program.Failure, code, stderr)
-	require.Contains(t, out, `there has the name "news"`)
-	require.Contains(t, out, "0 copied, 0 there already, 1 not copied\n")
+	require.Contains(t, out, `in the target has the name "news"`)
+	require.Contains(t, out, "0 copied, 0 already in the target, 1 not copied\n")
 	sessions("delete", "news")
-	require.Equal(t, "1 copied, 0 there already, 0 not copied\n", sessions("move", "--data-dir",
+	require.Equal(t, "1 copied, 0 already in the target, 0 not "+
+		"copied\n", sessions("move", "--data-dir",
 		folder))
-	require.Equal(t, "0 copied, 1 there already, 0 not copied\n", sessions("move", "--data-dir",
+	require.Equal(t, "0 copied, 1 already in the target, 0 not "+
+		"copied\n", sessions("move", "--data-dir",
 		folder))
 	another := filepath.Join(t.TempDir(), "another")
-	require.Equal(t, "1 copied, 0 there already, 0 not copied\n", sessions("move", "--back",
+	require.Equal(t, "1 copied, 0 already in the target, 0 not copied\n", sessions("move", "--back",
 		"--data-dir", another))
 	shown := func(folder string) string { // a copy has its text in fewer frames
 		all := program.Must(t, lmserve, "sessions", "show", "news", "--data-dir", folder)
@@ -135,7 +137,7 @@ func TestSharedSessionsHaveKeysInDatabase(t *testing.T) {
 		return strings.TrimSpace(program.Must(t, lmserve, append([]string{"keys", "--store", store},
 			args...)...))
 	}
-	require.Contains(t, keys("list"), "a server on it asks for none")
+	require.Contains(t, keys("list"), "a server that uses it requires no key")
 	_, stderr, code := program.Run(t, lmserve, "keys", "revoke", "ann", "--store", store)
 	require.Equal(t, program.Failure, code)
 	require.Contains(t, stderr, "no keys")
@@ -185,5 +187,5 @@ func TestSharedSessionsHaveKeysInDatabase(t *testing.T) {
 	require.Contains(t, stderr, "--store: ")
 	_, stderr, code = program.Run(t, lmserve, "keys", "list", "--store", store, "--keys-file", "x")
 	require.Equal(t, program.Usage, code)
-	require.Contains(t, stderr, "expected one of the two")
+	require.Contains(t, stderr, "expected one of them")
 }

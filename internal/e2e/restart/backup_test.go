@@ -145,6 +145,6 @@ func TestBackupAndRestore(t *testing.T) {
 	third := filepath.Join(folder, "third")
 	_, stderr, code = program.Run(t, lmserve, "restore", cold, third)
 	require.Equal(t, program.Failure, code)
-	require.Contains(t, stderr, "not a whole backup")
+	require.Contains(t, stderr, "not a complete backup")
 	require.NoDirExists(t, third)
 }

@@ -229,7 +229,7 @@ func TestClustersOfOneTable(t *testing.T) {
 	c, err := readBytes(archiveOf(t, stateDict(tensors, false), arraysOf(tensors)))
 	require.NoError(t, err)
 	_, err = c.Convert(Options{Settings: known()})
-	require.EqualError(t, err, "checkpoint: the weights alone do not tell cutoffs")
+	require.EqualError(t, err, "checkpoint: the weights alone do not determine cutoffs")
 	settings := known()
 	for _, cutoffs := range [][]int{{3, 12}, {0, 3}, {5, 5}} {
 		settings.Cutoffs = cutoffs

@@ -45,7 +45,7 @@ func (s Settings) untied() bool { return s.UntieSoftmax != nil && *s.UntieSoftma
 type Missing struct{ Names []string }
 
 func (m *Missing) Error() string {
-	return "checkpoint: the weights alone do not tell " + strings.Join(m.Names, ", ")
+	return "checkpoint: the weights alone do not determine " + strings.Join(m.Names, ", ")
 }
 
 // defaultSegLen is the usual length of a segment, used if nothing tells it and there is no memory.
@@ -126,10 +126,11 @@ func configOfShapes(shapes map[string][]int) (c txl.Config) {
 // it.
 func checkConfig(c txl.Config) error {
 	if err := c.Validate(); err != nil {
-		return unsupported("configuration", err.Error(), "a model that this program has")
+		return unsupported("configuration", err.Error(), "a model of this program")
 	}
 	if c.Activation == txl.SwiGLU || c.Activation == txl.GeGLU {
-		return unsupported("activation", c.Activation, "relu or gelu, which the reference has")
+		return unsupported("activation", c.Activation, "relu or gelu, as in the reference "+
+			"implementation")
 	}
 	return nil
 }
@@ -214,7 +215,7 @@ func settingsOf(a map[string]any) (Settings, error) {
 	if list, ok := a["cutoffs"].([]any); ok {
 		cutoffs, ok := ints(list)
 		if !ok || len(cutoffs) == 0 {
-			return s, malformed("attribute cutoffs", "a list of other things", "integers")
+			return s, malformed("attribute cutoffs", "a list of other values", "integers")
 		}
 		s.Cutoffs = cutoffs[:len(cutoffs)-1] // the last is the size of the vocabulary
 	}

@@ -173,7 +173,8 @@ func unreadable(c txl.Config, byName map[string]Tensor) error {
 	if err := fit(slotsOf(c), byName, false); err != nil {
 		return err
 	}
-	return malformed("tensors", "dimensions of 0, or too many", "shapes that tell a configuration")
+	return malformed("tensors", "dimensions of 0, or too many", "shapes that determine a "+
+		"configuration")
 }
 
 // choose returns the tensors that fit the configuration, under their names, in its order. It
@@ -201,7 +202,7 @@ func choose(c *txl.Config, s Settings, byName map[string]Tensor) ([]Tensor, erro
 	if own != nil && s.UntieSoftmax != nil && !s.untied() {
 		return nil, unsupported("tensors "+strings.Join(own, ", "),
 			"other values than the embeddings'",
-			"a softmax whose weights are the embeddings, as the configuration says")
+			"a softmax with the embeddings as weights, as configured")
 	}
 	c.UntieSoftmax = s.untied() || own != nil
 	layout := txl.NewLayout(*c)

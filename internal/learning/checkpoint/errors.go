@@ -53,7 +53,7 @@ var (
 	ErrFormat = errors.New("not a well-formed checkpoint")
 	// ErrClass: the pickle names a class or a function that is not on the list of allowed ones.
 	ErrClass = errors.New(
-		"refused: a checkpoint of weights needs no such class, and nothing was run")
+		"refused: a checkpoint of weights does not need this class; no code was run")
 	// ErrTooLarge: a limit is exceeded.
 	ErrTooLarge = errors.New("over the limit")
 	// ErrUnsupported: the checkpoint is valid, but its model is not supported.

@@ -212,8 +212,8 @@ func TestPersistentIDsOfOtherForms(t *testing.T) {
 			text("d").op("tQ."),
 		"(a string, ": newPickler().op("(").text("storage").text("FloatStorage").text("0").
 			text("cpu").op("K\x01tQ."),
-		"a part of another": good().text("0").text("cpu").op("K\x01)tQ."),
-		"-1 elements":       good().text("0").text("cpu").number(-1).op("tQ."),
+		"part of another": good().text("0").text("cpu").op("K\x01)tQ."),
+		"-1 elements":     good().text("0").text("cpu").number(-1).op("tQ."),
 	} {
 		require.ErrorContains(t, refuse(t, p.Bytes()), want)
 	}

@@ -53,7 +53,7 @@ func (s *scanner) instruction() (done bool, err error) {
 		if name, ok := refusedOpcodes[code]; ok {
 			found = "opcode " + name
 		}
-		return false, s.fail(at, found, "an instruction that checkpoints have", ErrFormat)
+		return false, s.fail(at, found, "an instruction that checkpoints use", ErrFormat)
 	}
 	from, err := s.argument(op)
 	if err != nil {
@@ -64,7 +64,7 @@ func (s *scanner) instruction() (done bool, err error) {
 		return false, err
 	}
 	if s.memory > maxPickleMemory {
-		return false, s.fail(at, "objects that take more than "+strconv.Itoa(maxPickleMemory>>20)+
+		return false, s.fail(at, "objects of more than "+strconv.Itoa(maxPickleMemory>>20)+
 			" MiB",
 			"at most that", ErrTooLarge)
 	}
@@ -107,7 +107,7 @@ func (s *scanner) follow(op *opcode, at int, content span) error {
 	case get:
 		i := index(argument)
 		if i >= len(s.memo) {
-			return s.fail(at, "memo "+strconv.Itoa(i), "the number of something noted before",
+			return s.fail(at, "memo "+strconv.Itoa(i), "the number of an earlier memo",
 				ErrFormat)
 		}
 		s.push(s.memo[i])
@@ -118,7 +118,7 @@ func (s *scanner) follow(op *opcode, at int, content span) error {
 	case stackGlobal:
 		module, name := s.top[0], s.top[1]
 		if module == (span{}) || name == (span{}) {
-			return s.fail(at, "a class whose name is computed", "a class that two strings name",
+			return s.fail(at, "a class whose name is computed", "a class named by two strings",
 				ErrClass)
 		}
 		s.top = [2]span{}

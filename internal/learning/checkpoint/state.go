@@ -135,7 +135,7 @@ func (w *walker) tensor(name string, value any) error {
 		return malformed("parameter "+quote(name), describe(value), "a tensor")
 	}
 	if w.seen[name] {
-		return malformed("parameter "+quote(name), "the name again", "every name once")
+		return malformed("parameter "+quote(name), "a duplicate name", "every name once")
 	}
 	w.seen[name] = true
 	w.state.tensors = append(w.state.tensors, named(v, name))

@@ -89,7 +89,7 @@ func (v view) check() error {
 			shapeText(v.shape), shapeText(v.stride), v.offset), want)
 	}
 	if len(v.shape) != len(v.stride) || len(v.shape) > weights.MaxRank {
-		return wrong("as many strides as dimensions, at most " + strconv.Itoa(weights.MaxRank))
+		return wrong("one stride per dimension, at most " + strconv.Itoa(weights.MaxRank))
 	}
 	inside := fmt.Sprintf("a part of the storage's %d elements", v.storage.count)
 	n, last := int64(1), v.offset

@@ -45,7 +45,7 @@ func unpickle(in *bufio.Reader, storages func(id []any) (any, error)) (object an
 // colon.
 func brief(text string) string {
 	text, _, _ = strings.Cut(text, ": ")
-	return "what has no meaning (" + strings.Trim(quote(text), `"`) + ")"
+	return "an invalid pickle (" + strings.Trim(quote(text), `"`) + ")"
 }
 
 // storageID reads the persistent id of a storage, ("storage", class, key, location, elements,
@@ -66,8 +66,8 @@ func storageID(id []any) (*storage, error) {
 			describe(id[3]), describe(id[4])), "a class of storages, two strings and an integer")
 	}
 	if len(id) == 6 && id[5] != nil {
-		return nil, unsupported(where, "a storage that is a part of another",
-			"a storage of its own")
+		return nil, unsupported(where, "a storage that is part of another storage",
+			"a separate storage")
 	}
 	if count < 0 || int64(count) > weightsMax/int64(e.size) {
 		return nil, malformed("storage "+quote(key), fmt.Sprintf("%d elements", count),

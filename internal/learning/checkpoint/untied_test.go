@@ -195,5 +195,5 @@ func TestConfigurationSaysWhatIsUntied(t *testing.T) {
 	tensors[len(tensors)-1].of = &table
 	_, err = convert()
 	require.ErrorIs(t, err, ErrUnsupported)
-	require.ErrorContains(t, err, "expected a softmax whose weights are the embeddings")
+	require.ErrorContains(t, err, "expected a softmax with the embeddings as weights")
 }

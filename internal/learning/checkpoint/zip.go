@@ -91,11 +91,11 @@ func (a *archive) open(name string) (*io.SectionReader, error) {
 	where := "record " + quote(name)
 	f := a.records[name]
 	if f == nil {
-		return nil, malformed(where, "no such record", "one in the archive")
+		return nil, malformed(where, "no such record", "a record of the archive")
 	}
 	if f.Method != zip.Store || f.CompressedSize64 != f.UncompressedSize64 || f.Flags&1 != 0 {
 		return nil, malformed(where, "a compressed or encrypted record",
-			"one as torch.save writes it, neither compressed nor encrypted")
+			"a record as torch.save writes it, neither compressed nor encrypted")
 	}
 	at, err := f.DataOffset()
 	if err != nil {

@@ -47,7 +47,7 @@ func TestFailedCheckpointLeavesTheOldOne(t *testing.T) {
 	_, err := Run(context.Background(), o)
 	require.ErrorIs(t, err, ErrCheckpoint)
 	require.ErrorContains(t, err, bestName(PhasePretrain))
-	require.ErrorContains(t, err, "the one before it is intact")
+	require.ErrorContains(t, err, "the previous checkpoint is intact")
 	require.NoError(t, os.Remove(filepath.Join(o.Dir, bestName(PhasePretrain))))
 	o.Resume = true
 	_, err = Run(context.Background(), o)
@@ -81,8 +81,8 @@ func TestFullDiskLosesNothing(t *testing.T) {
 		require.ErrorIs(t, err, syscall.ENOSPC)
 		if room < 3 {
 			require.ErrorIs(t, err, ErrCheckpoint)
-			require.ErrorContains(t, err, r.file(lastName)+" could not be written (the one "+
-				"before it is intact)")
+			require.ErrorContains(t, err, r.file(lastName)+" could not be written (the "+
+				"previous checkpoint is intact)")
 		} else {
 			require.ErrorContains(t, err, "the model could not be written: ")
 			require.ErrorContains(t, err, r.file(lastName)+" has step 12")

@@ -140,9 +140,9 @@ func TestTokensAreThoseOfStartingModel(t *testing.T) {
 	o.Tokenizer.Kind = tokenizer.KindBytes
 	_, err := Run(context.Background(), o)
 	require.ErrorContains(t, err,
-		"Tokenizer.Kind is bytes, expected nothing: the model to go on from")
+		"Tokenizer.Kind is bytes, expected no value: the initial model")
 	o.Tokenizer = TokenizerOptions{Vocabulary: "vocab.txt"}
 	_, err = Run(context.Background(), o)
 	require.ErrorContains(t, err,
-		"Tokenizer.Kind is words, expected nothing: the model to go on from")
+		"Tokenizer.Kind is words, expected no value: the initial model")
 }

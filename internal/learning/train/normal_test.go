@@ -93,9 +93,8 @@ func TestNormalizingNeedsStatisticsOfTheSameWeights(t *testing.T) {
 		o := normalizedRun(t)
 		change(&o)
 		_, err := Run(context.Background(), o)
-		require.ErrorContains(t, err, "Meta.Normal is true, expected false, or a model to go on "+
-			"from that "+
-			"has statistics of its gradients (lmserve tune --statistics gathers them)")
+		require.ErrorContains(t, err, "Meta.Normal is true, expected false, or an initial "+
+			"model with gradient statistics (see lmserve tune --statistics)")
 	}
 	refused(func(o *Options) { o.Init = pretrainedWords(t) })
 	refused(func(o *Options) { o.Phases = []string{PhasePretrain, PhaseMeta} })

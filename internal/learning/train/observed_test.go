@@ -120,13 +120,13 @@ func TestResumeWithoutACheckpointStarts(t *testing.T) {
 	reported(&o, report.Options{Progress: &log})
 	fresh, err := train.Run(context.Background(), o)
 	require.NoError(t, err)
-	require.Contains(t, log.String(), "there is no checkpoint in "+o.Dir+
-		" yet: the run starts from its beginning")
+	require.Contains(t, log.String(), o.Dir+
+		" has no checkpoint yet; the run starts from the beginning")
 	log.Reset()
 	// Resuming a run that has ended repeats its end.
 	again, err := train.Run(context.Background(), o)
 	require.NoError(t, err)
-	require.NotContains(t, log.String(), "there is no checkpoint")
+	require.NotContains(t, log.String(), "has no checkpoint yet")
 	require.Equal(t, fresh.Model, again.Model)
 }
 
@@ -220,7 +220,7 @@ func TestPlanIsReportedAtTheStart(t *testing.T) {
 		"meta: online, 6,528 fast weights (branches: 2, banks: 2); a step is 2 chunks of 16 " +
 			"tokens; 4 steps, 0 done",
 		"joint: online, 10,040 slow and 6,528 fast weights (",
-		"without a folder for checkpoints an interruption loses everything",
+		"no folder for checkpoints is given: an interruption loses the run",
 	} {
 		require.Contains(t, log.String(), want)
 	}

@@ -96,7 +96,7 @@ func (r *runner) openFolder() (last *checkpoint, err error) {
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		if r.o.Resume {
-			err := r.note("there is no checkpoint in %s yet: the run starts from its beginning",
+			err := r.note("%s has no checkpoint yet; the run starts from the beginning",
 				dir)
 			return nil, err
 		}
@@ -104,8 +104,8 @@ func (r *runner) openFolder() (last *checkpoint, err error) {
 	case err != nil:
 		return nil, fmt.Errorf("%w %s: %w", ErrCheckpoint, r.file(lastName), cause(err))
 	case !r.o.Resume:
-		return nil, fmt.Errorf("%w folder %s holds a run already (%s): resume it or choose "+
-			"another folder", ErrCheckpoint, dir, lastName)
+		return nil, fmt.Errorf("%w folder %s already contains a run (%s): resume the run or "+
+			"choose another folder", ErrCheckpoint, dir, lastName)
 	}
 	return readCheckpoint(r.file(lastName), r.recipe)
 }
@@ -153,7 +153,7 @@ func (r *runner) goOn() (init, becomes string, err error) {
 	o := &r.o
 	m, err := model.Load(o.Init)
 	if err != nil {
-		return "", "", fmt.Errorf("train: the model to go on from: %w", err)
+		return "", "", fmt.Errorf("train: the initial model: %w", err)
 	}
 	if m.OfWords() && o.Tokenizer.Kind == tokenizer.KindBytes {
 		return "", "", otherTokenizer(tokenizer.KindBytes)
@@ -190,9 +190,8 @@ func reshape(lm *txl.Model, to txl.Config) (*txl.Model, error) {
 	c.SegLen, c.MemLen, c.ClampLen, c.SameLength = to.SegLen, to.MemLen, to.ClampLen, to.SameLength
 	c.UntieSoftmax = c.UntieSoftmax || to.UntieSoftmax
 	if have, want := showJSON(to), showJSON(c); have != want {
-		return nil, &OptionError{"Model", have, want + ", which the weights of the model to go " +
-			"on from " +
-			"have (only lengths can be others, and untie_softmax be set)"}
+		return nil, &OptionError{"Model", have, want + ", the value of the initial model (only " +
+			"lengths and untie_softmax can differ)"}
 	}
 	if c.UntieSoftmax {
 		lm = lm.UntieSoftmax()
@@ -203,16 +202,15 @@ func reshape(lm *txl.Model, to txl.Config) (*txl.Model, error) {
 
 // What happens to the meta-learners of Options.Init; "" if the model has none.
 const (
-	learnerKept    = "are kept as they are"
+	learnerKept    = "are kept unchanged"
 	learnerTrained = "are trained further"
-	learnerRenewed = "are made anew: other branches, banks or inputs are asked for"
-	learnerDropped = "are dropped: their inputs are of the size of the gradients before pretraining"
+	learnerRenewed = "are made anew: the requested branches, banks or inputs differ"
+	learnerDropped = "are dropped: they expect gradients as before pretraining"
 )
 
 func noStatistics() error {
-	return &OptionError{"Meta.Normal", "true", "false, or a model to go on from that has " +
-		"statistics of " +
-		"its gradients (lmserve tune --statistics gathers them), and is not pretrained further"}
+	return &OptionError{"Meta.Normal", "true", "false, or an initial model with gradient " +
+		"statistics (see lmserve tune --statistics) that is not pretrained further"}
 }
 
 // keepLearner decides what happens to the model's meta-learners, and removes those that are no

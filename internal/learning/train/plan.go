@@ -36,7 +36,7 @@ func (r *runner) prepare(ctx context.Context, names []string) error {
 	if err := r.tell(Ready{}); err != nil || r.o.Dir != "" {
 		return err
 	}
-	return r.note("without a folder for checkpoints an interruption loses everything")
+	return r.note("no folder for checkpoints is given: an interruption loses the run")
 }
 
 func (r *runner) describeText() string {

@@ -53,7 +53,7 @@ func TestCheckpointOfAnotherRunIsRefused(t *testing.T) {
 
 	_, err = Run(context.Background(), o)
 	require.ErrorIs(t, err, ErrCheckpoint)
-	require.ErrorContains(t, err, "holds a run already")
+	require.ErrorContains(t, err, "already contains a run")
 
 	o.Resume = true
 	other := WriteText(t, 2000)
@@ -281,8 +281,8 @@ func TestModelContinuesWithOtherLengths(t *testing.T) {
 
 	o.Model.DInner++
 	_, err = Run(context.Background(), o)
-	require.ErrorContains(t, err, "which the weights of the model to go on from have (only "+
-		"lengths can be others, and untie_softmax be set)")
+	require.ErrorContains(t, err, "the value of the initial model (only "+
+		"lengths and untie_softmax can differ)")
 }
 
 // A model can be trained further with separate tables for the softmax. They begin as the
@@ -317,7 +317,7 @@ func TestModelContinuesWithSeparateSoftmaxTables(t *testing.T) {
 	require.NoError(t, err, "an untied model stays as it is")
 	o.Model.UntieSoftmax = false
 	_, err = Run(context.Background(), o)
-	require.ErrorContains(t, err, "and untie_softmax be set)")
+	require.ErrorContains(t, err, "and untie_softmax can differ)")
 }
 
 // Further training can make a model worse. Then its phases end with the initial weights.

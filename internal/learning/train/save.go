@@ -48,7 +48,7 @@ func (r *runner) save(p stepper) error {
 // unchanged.
 func (r *runner) writeCheckpoint(c *checkpoint, path string) error {
 	if err := r.writeFile(path, c.file, weights.WriteOptions{}); err != nil {
-		return fmt.Errorf("%w %s could not be written (the one before it is intact): %w",
+		return fmt.Errorf("%w %s could not be written (the previous checkpoint is intact): %w",
 			ErrCheckpoint, path, err)
 	}
 	return nil
@@ -58,7 +58,7 @@ func (r *runner) writeCheckpoint(c *checkpoint, path string) error {
 func (r *runner) saveInterrupted(ctx context.Context, p stepper) error {
 	e := r.interrupted(ctx, r.at.Phase, r.at.Step)
 	if err := r.save(p); err != nil {
-		return fmt.Errorf("train: interrupted in phase %s after step %d, which could not be "+
+		return fmt.Errorf("train: interrupted in phase %s after step %d; the step could not be "+
 			"saved: %w", e.Phase, e.Step, err)
 	}
 	return e
@@ -106,7 +106,8 @@ func (r *runner) bestCheckpoint(last *checkpoint) (*checkpoint, error) {
 	var at position
 	best.getJSON(keyPosition, &at)
 	if best.err == nil && (at.Phase != r.at.Phase || at.Step != r.at.Best.Step) {
-		best.fail("it is of phase %s, step %d, expected %s, step %d (the best so far)",
+		best.fail("the checkpoint is from phase %s, step %d, expected %s, step %d (the best so "+
+			"far)",
 			at.Phase, at.Step, r.at.Phase, r.at.Best.Step)
 	}
 	return best, best.err

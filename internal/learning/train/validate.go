@@ -34,8 +34,7 @@ func (o Options) validate() error {
 		return &OptionError{"Data", "empty", "a directory of text files"}
 	}
 	if o.Phases[0] == PhaseMeta && o.Init == "" {
-		return &OptionError{"Init", "empty", "a model file: the phase meta needs slow weights " +
-			"that are already trained"}
+		return &OptionError{"Init", "empty", "a model file: phase meta needs trained slow weights"}
 	}
 	if err := o.validateTokenizer(); err != nil {
 		return err
@@ -74,7 +73,7 @@ func (o Options) validatePhases() error {
 			return &OptionError{"Phases", phase + " again", "each phase at most once"}
 		case phase == PhasePretrain && i > 0:
 			return &OptionError{"Phases", "pretrain after " + o.Phases[i-1],
-				"pretrain as the first: it makes a static model"}
+				"pretrain as the first phase"}
 		}
 	}
 	return nil
@@ -92,7 +91,7 @@ func (o Options) validateTokenizer() error {
 	case t.Kind != tokenizer.KindBytes && t.Kind != tokenizer.KindWords:
 		return &OptionError{"Tokenizer.Kind", fmt.Sprintf("%q", t.Kind), "bytes or words"}
 	case t.Kind == tokenizer.KindBytes && given:
-		return &OptionError{"Tokenizer.Kind", t.Kind, "words: a vocabulary is asked for"}
+		return &OptionError{"Tokenizer.Kind", t.Kind, "words, because a vocabulary is given"}
 	case t.Vocabulary != "" && t.Size != 0:
 		return beside("Tokenizer.Size", int64(t.Size))
 	case t.Vocabulary != "" && t.MinCount != 0:
@@ -110,14 +109,14 @@ func (o Options) validateTokenizer() error {
 
 // beside returns the error for an option that chooses words together with a vocabulary file.
 func beside(option string, value int64) error {
-	return &OptionError{option, fmt.Sprint(value), "nothing: the vocabulary file has all words"}
+	return &OptionError{option, fmt.Sprint(value), "no value: the vocabulary file has all words"}
 }
 
 // otherTokenizer returns the error for options that ask for a kind of tokens together with a model
 // to continue from.
 func otherTokenizer(kind string) error {
 	return &OptionError{"Tokenizer.Kind", kind,
-		"nothing: the model to go on from has a tokenizer"}
+		"no value: the initial model has a tokenizer"}
 }
 
 // validate checks the settings for a number of steps; 0: not known yet.

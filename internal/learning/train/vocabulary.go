@@ -31,7 +31,7 @@ func (r *runner) newTokenizer() (tokenizer.Tokenizer, error) {
 func (r *runner) vocabulary() (*tokenizer.Words, error) {
 	o := r.o.Tokenizer
 	if o.Vocabulary == "" {
-		counts, err := r.seen.Count(r.reading("words are counted", r.seen))
+		counts, err := r.seen.Count(r.reading("counting words", r.seen))
 		if err != nil {
 			return nil, err
 		}
@@ -57,14 +57,14 @@ func (r *runner) encode(tok tokenizer.Tokenizer) (err error) {
 		return nil
 	}
 	r.seen = nil // so that the bytes are freed as tokens replace them
-	if err := r.text.Encode(words, r.reading("text is made tokens", r.text)); err != nil {
+	if err := r.text.Encode(words, r.reading("tokenizing text", r.text)); err != nil {
 		return err
 	}
 	if r.seen, err = r.text.Without(r.o.HoldOut); err != nil {
 		return err
 	}
 	if r.valid != nil {
-		told := r.reading("validation text is made tokens", r.valid.text)
+		told := r.reading("tokenizing validation text", r.valid.text)
 		if err := r.valid.text.Encode(words, told); err != nil {
 			return err
 		}

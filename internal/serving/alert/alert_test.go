@@ -212,7 +212,7 @@ func TestReceiverThatComesBackGetsAll(t *testing.T) {
 	}
 	require.Zero(t, n.Close(time.Minute))
 	require.Len(t, c.notes, 2)
-	require.Contains(t, c.notes[1], "takes alerts again")
+	require.Contains(t, c.notes[1], "accepts alerts again")
 	require.GreaterOrEqual(t, c.count("webhook failed"), 4)
 	require.Equal(t, 5, c.count("webhook sent"))
 }

@@ -66,8 +66,8 @@ func (q *queue) put(alerts ...Alert) {
 		q.count(dropped)
 		if !q.dropped {
 			q.dropped = true
-			q.n.o.Note(fmt.Errorf("alerts: %s: %d alerts wait, the most that may: the oldest "+
-				"are dropped", q, queueMost))
+			q.n.o.Note(fmt.Errorf("alerts: %s: the queue is full with %d alerts; the oldest are "+
+				"dropped", q, queueMost))
 		}
 	}
 	q.waitingLocked(len(q.alerts) - before)
@@ -148,19 +148,19 @@ func (q *queue) deliver(ctx context.Context, a Alert) bool {
 	}, backoff.WithBackOff(pauses), backoff.WithMaxElapsedTime(0),
 		backoff.WithNotify(func(err error, _ time.Duration) {
 			q.count(failed)
-			q.troubled("%w; alerts wait, and are tried again", err)
+			q.troubled("%w; alerts stay in the queue and are retried", err)
 		}))
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return false
 	case err != nil:
 		q.count(refused)
-		q.troubled("an alert was refused, and is not tried again: %w", err)
+		q.troubled("an alert was refused and is dropped: %w", err)
 	default:
 		q.count(sent)
 		if q.trouble {
 			q.trouble = false
-			q.n.o.Note(fmt.Errorf("alerts: %s takes alerts again", q))
+			q.n.o.Note(fmt.Errorf("alerts: %s accepts alerts again", q))
 		}
 	}
 	q.remove(a.ID)
@@ -180,7 +180,7 @@ func (q *queue) try(ctx context.Context, alerts []Alert) error {
 	defer cancel()
 	err := q.send(ctx, alerts)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("no answer in %s", sendMost)
+		return fmt.Errorf("no answer within %s", sendMost)
 	}
 	return err
 }

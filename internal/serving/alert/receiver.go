@@ -35,7 +35,7 @@ func ParseReceiver(what string) (*Receiver, error) {
 	switch kind {
 	case "exec":
 		if strings.TrimSpace(rest) == "" {
-			return nil, errors.New(`"exec:", expected a command behind it`)
+			return nil, errors.New(`"exec:" without a command, expected exec:COMMAND`)
 		}
 		r.name, r.send = "exec", command(rest).send
 		return r, nil
@@ -45,7 +45,7 @@ func ParseReceiver(what string) (*Receiver, error) {
 	}
 	u, err := url.Parse(rest)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, errors.New("a receiver that cannot be read, expected http://HOST/..., " +
+		return nil, errors.New("found an invalid receiver, expected http://HOST/..., " +
 			"https://HOST/..., alertmanager:URL, otlp:URL or exec:COMMAND")
 	}
 	r.name = r.kind + " at " + u.Host

@@ -64,8 +64,8 @@ func (s *store) read() (had state, err error) {
 		}
 	}
 	if err != nil {
-		return had, fmt.Errorf("alerts: %s: %w; open and waiting alerts are not known: delete "+
-			"the file to begin anew", s.file, err)
+		return had, fmt.Errorf("alerts: %s: %w; open and queued alerts are unknown: delete the "+
+			"file to start over", s.file, err)
 	}
 	go s.run()
 	return had, nil
@@ -117,7 +117,7 @@ func (s *store) run() {
 		s.cond.Broadcast()
 		s.mu.Unlock()
 		if err != nil && !again {
-			s.note(fmt.Errorf("alerts: %w; trying again", err))
+			s.note(fmt.Errorf("alerts: %w; retrying", err))
 		}
 		if ended {
 			return

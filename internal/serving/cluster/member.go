@@ -31,7 +31,7 @@ const (
 
 // ErrLapsed says that the lease could not be renewed in time. It stays lapsed until the next
 // renewal.
-var ErrLapsed = errors.New("cluster: the lease of this server is over")
+var ErrLapsed = errors.New("cluster: the lease of this server has lapsed")
 
 // Node is one of the servers that share sessions.
 type Node struct {

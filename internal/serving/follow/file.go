@@ -67,7 +67,7 @@ func openFile(path string, offset int64) (*file, error) {
 
 // notRegular returns the error for a path whose file cannot be followed.
 func notRegular(path string, info os.FileInfo) error {
-	what := "no regular file"
+	what := "not a regular file"
 	switch mode := info.Mode(); {
 	case mode.IsDir():
 		what = "a folder"

@@ -71,7 +71,7 @@ type Follower struct {
 func Open(o Options) *Follower {
 	w := &Follower{o: o, notes: Notes{Say: o.Note}}
 	if _, err := os.Stat(o.Log.current()); errors.Is(err, fs.ErrNotExist) {
-		w.say("the file does not exist yet; waiting for it")
+		w.say("the file does not exist yet; waiting")
 		w.o.Last = -1 // all later text is new
 	}
 	w.look()
@@ -199,7 +199,7 @@ func (w *Follower) read(f *file) Piece {
 	raw, rewritten, err := f.peek(over)
 	switch {
 	case err != nil && over && f.r != f.f: // a damaged or incomplete archive
-		w.say("%v: the rest of it is missing", err)
+		w.say("%v: the rest of the file is missing", err)
 		w.drop(f)
 		return f.end()
 	case err != nil:

@@ -102,7 +102,7 @@ func (j *Journal) run(ctx context.Context) error {
 		if j.place.Cursor == "" || j.place.Cursor == began && errors.Is(err, exec.ErrNotFound) {
 			return err
 		}
-		j.notes.once(fmt.Sprintf("%v; running it again", err))
+		j.notes.once(fmt.Sprintf("%v; restarting journalctl", err))
 	}
 }
 
@@ -131,7 +131,7 @@ func (j *Journal) follow(ctx context.Context) error {
 // Read returns the given number of bytes from a place of the journal.
 func (j *Journal) Read(place Place, bytes int64) (text []byte, err error) {
 	if j.place = place; place.Cursor == "" {
-		return nil, errors.New("follow: nothing was read of the journal before that")
+		return nil, errors.New("follow: no journal entry was read before that position")
 	}
 	err = j.journalctl(context.Background(), []string{"--cursor=" + place.Cursor},
 		func(p Piece) error {
@@ -141,7 +141,8 @@ func (j *Journal) Read(place Place, bytes int64) (text []byte, err error) {
 			return nil
 		})
 	if int64(len(text)) < bytes {
-		return nil, errors.Join(errors.New("follow: the journal has no longer what it had"), err)
+		return nil, errors.Join(errors.New("follow: the journal no longer has its earlier "+
+			"entries"), err)
 	}
 	return text[:bytes], nil
 }
@@ -189,8 +190,8 @@ func (j *Journal) entries(out io.Reader, give func(Piece) error) error {
 		}
 		cursor, line := entryOf(raw)
 		if first && left > 0 && j.place.Cursor != cursor {
-			j.notes.once("the journal has no longer the entry that was read last; what it had " +
-				"between that and the next one is missing")
+			j.notes.once("the journal no longer has the entry that was read last; entries " +
+				"between that entry and the next are missing")
 			left = 0
 		}
 		text := c.Clean([]byte(line))

@@ -105,7 +105,7 @@ func TestOTLPGivesLinesByService(t *testing.T) {
 		}, texts(b), form)
 		require.Equal(t, 6, b.Records, form)
 		require.Equal(t, 1, b.Refused, form)
-		require.Equal(t, "record 5: it has no body", b.Why, form)
+		require.Equal(t, "record 5: the record has no body", b.Why, form)
 		for _, s := range b.Streams {
 			require.Equal(t, s.Name == "unknown", s.Key() == "", "only a record without a time "+
 				"has no key")
@@ -224,7 +224,7 @@ func TestLargeRecordsAreRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"unknown": "x\n"}, texts(b))
 	require.Equal(t, 2, b.Refused)
-	require.Contains(t, b.Why, "objects and arrays, at most 8192")
+	require.Contains(t, b.Why, "objects and arrays, expected at most 8192")
 }
 
 func TestTemplatesNameStreams(t *testing.T) {

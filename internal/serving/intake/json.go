@@ -39,7 +39,7 @@ func (v *value) fault(err error) error {
 		return &Error{v.at + int(syntax.Offset), v.where, "not JSON: " + syntax.Error()}
 	case errors.As(err, &kind):
 		return &Error{v.at + int(kind.Offset), join(v.where, kind.Field),
-			"found a " + kind.Value + ", which cannot stand there"}
+			"found a " + kind.Value + ", which is not allowed there"}
 	}
 	return &Error{v.at, v.where, err.Error()}
 }
@@ -62,9 +62,9 @@ func validJSON(body []byte) error {
 func (v *value) large() string {
 	switch n := bytes.Count(v.text, []byte{'{'}) + bytes.Count(v.text, []byte{'['}); {
 	case len(v.text) > RecordBytesMax:
-		return fmt.Sprintf("it has %d bytes, at most %d can be read", len(v.text), RecordBytesMax)
+		return fmt.Sprintf("it has %d bytes, expected at most %d", len(v.text), RecordBytesMax)
 	case n > ValuesMax:
-		return fmt.Sprintf("it has %d objects and arrays, at most %d can be read", n, ValuesMax)
+		return fmt.Sprintf("it has %d objects and arrays, expected at most %d", n, ValuesMax)
 	}
 	return ""
 }
@@ -75,7 +75,7 @@ func (v *value) into(to any) error {
 		return nil
 	}
 	if len(v.text) > RecordBytesMax {
-		return &Error{v.at, v.where, fmt.Sprintf("%d bytes, at most %d can be read", len(v.text),
+		return &Error{v.at, v.where, fmt.Sprintf("%d bytes, expected at most %d", len(v.text),
 			RecordBytesMax)}
 	}
 	if err := json.Unmarshal(v.text, to); err != nil {

@@ -46,7 +46,7 @@ type packed struct {
 // take returns the next n bytes.
 func (p *packed) take(n int) []byte {
 	if p.fault == "" && n > len(p.body)-p.at {
-		p.fault = fmt.Sprintf("the body ends within a value that needs %d bytes more",
+		p.fault = fmt.Sprintf("the body ends within a value that needs %d more bytes",
 			n-len(p.body)+p.at)
 	}
 	if p.fault != "" {
@@ -111,7 +111,7 @@ func (p *packed) value(depth int) {
 		p.many(p.length(2<<(c-0xde)), true, depth)
 	default:
 		p.at--
-		p.fault = fmt.Sprintf("0x%02x begins no value of MessagePack", c)
+		p.fault = fmt.Sprintf("0x%02x does not begin a MessagePack value", c)
 	}
 }
 
@@ -120,7 +120,7 @@ func (p *packed) value(depth int) {
 func (p *packed) length(bytes int) int {
 	n := p.number(bytes)
 	if left := uint64(len(p.body) - p.at); p.fault == "" && n > left {
-		p.fault = fmt.Sprintf("a length of %d, where the body has %d bytes left", n, left)
+		p.fault = fmt.Sprintf("a length of %d, but the body has %d bytes left", n, left)
 	}
 	if p.fault != "" {
 		return 0

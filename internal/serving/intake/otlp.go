@@ -86,7 +86,7 @@ func logRecord(b *Batch, record field, t *Template, scope, resource source) erro
 		return err
 	}
 	if !has {
-		b.refuse("it has no body")
+		b.refuse("the record has no body")
 		return nil
 	}
 	err = b.add(t.name(own, scope.attributes, resource.attributes), cmp.Or(time, observed), line,
@@ -193,7 +193,7 @@ func jsonRecord(b *Batch, v value, t *Template, scope, resource source) error {
 		return err
 	}
 	if r.Body == nil || r.Body.empty() {
-		b.refuse("it has no body")
+		b.refuse("the record has no body")
 		return nil
 	}
 	name := t.name(jsonAttributes(r.Attributes, t), scope.attributes, resource.attributes)

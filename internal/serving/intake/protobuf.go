@@ -22,7 +22,7 @@ type field struct {
 	at     int    // position of its first byte in the body
 }
 
-var errDepth = errors.New("values lie too deep within each other")
+var errDepth = errors.New("values are nested too deeply")
 
 // fields visits the fields of a message that begins at a byte of the body.
 func fields(message []byte, at int, visit func(f field) error) error {
@@ -47,7 +47,7 @@ func fields(message []byte, at int, visit func(f field) error) error {
 			}
 		}
 		if n < 0 {
-			what := "not the protobuf of the protocol: " + protowire.ParseError(n).Error()
+			what := "not valid protobuf for this protocol: " + protowire.ParseError(n).Error()
 			return &Error{Byte: f.at, What: what}
 		}
 		rest = rest[n:]

@@ -106,7 +106,7 @@ func CheckName(name string) string {
 	case len(name) < 1 || len(name) > NameCharsMax || !consistsOf(name, nameAlphabet):
 		return fmt.Sprintf("a name of 1 to %d letters, digits or . _ @ + -", NameCharsMax)
 	case isID(name):
-		return "a name that cannot be taken for an id"
+		return "a name that does not look like an id"
 	}
 	return ""
 }
@@ -133,11 +133,11 @@ func Add(list []Key, k Key) ([]Key, error) {
 		return nil, fmt.Errorf("keys: name: found %q, expected %s", k.Name, want)
 	}
 	if i := Find(list, k.Name); i >= 0 && list[i].Revoked.IsZero() {
-		return nil, fmt.Errorf("keys: name: found %q, which key %s has; expected a new one, or "+
-			"revoke that key first", k.Name, list[i].ID)
+		return nil, fmt.Errorf("keys: name: found %q, the name of key %s; expected an unused "+
+			"name, or revoke that key first", k.Name, list[i].ID)
 	}
 	if len(list) >= KeysMax {
-		return nil, fmt.Errorf("keys: found %d keys, expected at most %d with the new one",
+		return nil, fmt.Errorf("keys: found %d keys with the new key, expected at most %d",
 			len(list), KeysMax)
 	}
 	return append(slices.Clone(list), k), nil
@@ -152,7 +152,7 @@ func Revoke(list []Key, idOrName string, now time.Time) ([]Key, Key, error) {
 			idOrName, len(list))
 	}
 	if k := list[i]; !k.Revoked.IsZero() {
-		return nil, Key{}, fmt.Errorf("keys: key %s (%s) was revoked at %s already", k.ID, k.Name,
+		return nil, Key{}, fmt.Errorf("keys: key %s (%s) was already revoked at %s", k.ID, k.Name,
 			k.Revoked.Format(time.RFC3339))
 	}
 	list = slices.Clone(list)

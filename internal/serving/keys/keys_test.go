@@ -101,12 +101,12 @@ func TestWhatIsWrongIsLocated(t *testing.T) {
 
 	for _, c := range []struct{ old, new, want string }{
 		{`"version": 1`, `"version": 2`, `keys.json:2: version: found 2, expected 1`},
-		{`"version": 1,`, ``, `keys.json:16: version: found no such field, expected one`},
+		{`"version": 1,`, ``, `keys.json:16: version: found nothing, expected a value`},
 		{`"version": 1`, `"version": 1.0`, `keys.json:2: version: found 1.0, expected 1`},
 		{`"version": 1`, `"Version": 1`,
 			`keys.json:2: Version: found an unknown field, expected one of ["version" "keys"]`},
 		{`"version": 1`, `"version": 1, "version": 1`,
-			`keys.json:2: version: found a field given twice, expected it once`},
+			`keys.json:2: version: found a duplicate field, expected the field once`},
 		{`"keys": [`, `"keys": 7, "k": [`, `keys.json:3: keys: found 7, expected an array`},
 		{`"5f0c6c1d9ea23b47"`, `"5F0C6C1D9EA23B47"`,
 			`keys.json:5: keys[0].id: found "5F0C6C1D9EA23B47", expected 16 hexadecimal digits ` +
@@ -116,8 +116,7 @@ func TestWhatIsWrongIsLocated(t *testing.T) {
 			`keys.json:6: keys[0].name: found "al ice", expected a name of 1 to 64 letters, ` +
 				`digits or . _ @ + -`},
 		{`"alice"`, `"0123456789abcdef"`,
-			`keys.json:6: keys[0].name: found "0123456789abcdef", expected a name that cannot be ` +
-				`taken for an id`},
+			`keys.json:6: keys[0].name: found "0123456789abcdef", expected a name that does not look like an id`},
 		{`"alice"`, `null`, `keys.json:6: keys[0].name: found null, expected a string`},
 		{`a08"`, `a0"`,
 			`keys.json:7: keys[0].sha256: found ` +
@@ -153,13 +152,11 @@ func TestWhatIsWrongIsLocated(t *testing.T) {
 		{`{"sessions": 100, "requests": 8, "bytes_per_second": 65536, "disk": 1048576}`, `[]`,
 			`keys.json:11: keys[0].limits: found an array, expected an object`},
 		{`"0000000000000001"`, `"5f0c6c1d9ea23b47"`,
-			`keys.json:13: keys[1].id: found "5f0c6c1d9ea23b47", which keys[0] has, expected ` +
-				`another one`},
+			`keys.json:13: keys[1].id: found "5f0c6c1d9ea23b47", already used by keys[0], expected an unused id`},
 		{`"bob", "created": "2026-11-21T09:00:00.5Z", "revoked": "2026-11-22T09:00:00Z"`,
 			`"alice", "created": "2026-11-21T09:00:00.5Z"`,
-			`keys.json:13: keys[1].name: found "alice", which keys[0] has, expected another one, ` +
-				`or one of the two revoked`},
-		{`"name": "bob",`, ``, `keys.json:14: keys[1].name: found no such field, expected one`},
+			`keys.json:13: keys[1].name: found "alice", already used by keys[0], expected an unused name, or one of the two keys revoked`},
+		{`"name": "bob",`, ``, `keys.json:14: keys[1].name: found nothing, expected a value`},
 		{`"alice",`, `"alice"`,
 			`keys.json:7: found invalid character '"' after object key:value pair, expected JSON`},
 		{"  ]\n}\n", "  ]\n", `keys.json:15: found unexpected end of JSON input, expected JSON`},
@@ -354,14 +351,14 @@ func TestNamesAreFreeAgainOnceRevoked(t *testing.T) {
 	require.NoError(t, err)
 	b, _ := New("alice", day)
 	_, err = Add(list, b)
-	require.EqualError(t, err, `keys: name: found "alice", which key `+a.ID+
-		` has; expected a new one, or revoke that key first`)
+	require.EqualError(t, err, `keys: name: found "alice", the name of key `+a.ID+
+		`; expected an unused name, or revoke that key first`)
 	list, gone, err := Revoke(list, "alice", day)
 	require.NoError(t, err)
 	require.Equal(t, a.ID, gone.ID)
 	_, _, err = Revoke(list, "alice", day)
-	require.EqualError(t, err, "keys: key "+a.ID+" (alice) was revoked at 2026-11-21T09:00:00Z "+
-		"already")
+	require.EqualError(t, err, "keys: key "+a.ID+" (alice) was already revoked at "+
+		"2026-11-21T09:00:00Z")
 	list, err = Add(list, b)
 	require.NoError(t, err)
 	_, err = Parse("f", Format(list))
@@ -399,7 +396,7 @@ func TestFileIsReplacedWholeOrNotAtAll(t *testing.T) {
 	require.NoFileExists(t, path+".lock")
 
 	require.NoError(t, os.WriteFile(path, []byte("{}"), 0o600))
-	require.ErrorContains(t, add("bob"), "version: found no such field",
+	require.ErrorContains(t, add("bob"), "version: found nothing",
 		"what cannot be read is not overwritten")
 	require.NoFileExists(t, path+".lock")
 	require.NoError(t, os.Remove(path))

@@ -94,11 +94,11 @@ func (p *parser) located(err error) error {
 		field, found, want = "", e.Cause.Error(), "JSON"
 		offset = min(offset, max(0, len(p.text)-1)) // the end of the text counts as its last line
 	case strictjson.ErrDuplicate:
-		found, want = "a field given twice", "it once"
+		found, want = "a duplicate field", "the field once"
 	case strictjson.ErrUnknown:
 		found = "an unknown field"
 	case strictjson.ErrMissing:
-		found = "no such field"
+		found, want = "nothing", "a value"
 	}
 	return p.fail(offset, field, found, want)
 }
@@ -184,14 +184,14 @@ func (p *parser) key(taken map[string]string) (k Key, err error) {
 		return k, err
 	}
 	if other := taken[k.ID]; other != "" {
-		return k, p.fail(at["id"], path+".id", fmt.Sprintf("%q, which %s has", k.ID, other),
-			"another one")
+		return k, p.fail(at["id"], path+".id", fmt.Sprintf("%q, already used by %s", k.ID, other),
+			"an unused id")
 	}
 	taken[k.ID] = path
 	if k.Revoked.IsZero() {
 		if other := taken[k.Name]; other != "" {
-			return k, p.fail(at["name"], path+".name", fmt.Sprintf("%q, which %s has", k.Name,
-				other), "another one, or one of the two revoked")
+			return k, p.fail(at["name"], path+".name", fmt.Sprintf("%q, already used by %s", k.Name,
+				other), "an unused name, or one of the two keys revoked")
 		}
 		taken[k.Name] = path
 	}

@@ -15,7 +15,7 @@ import (
 // Reasons to refuse a token. A client that gets ErrExpired or ErrRevoked has shown the right
 // secret.
 var (
-	ErrMalformed = errors.New("keys: not of the form of a key")
+	ErrMalformed = errors.New("keys: malformed key")
 	ErrUnknown   = errors.New("keys: unknown key") // an id that does not exist, or the wrong secret
 	ErrExpired   = errors.New("keys: the key has expired")
 	ErrRevoked   = errors.New("keys: the key was revoked")

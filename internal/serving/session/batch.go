@@ -23,11 +23,11 @@ func checkBatch(tok tokenizer.Tokenizer, r BatchRequest) error {
 		{"prompt", "%d prompts", len(r.Prompts), 1, BatchPromptsMax},
 		{"prompt", "prompts of %d tokens", tokens, 0, BatchPromptTokens},
 		{"prompt", "prompts of %d bytes", bytes, 0, PromptBytesMax},
-		{"n", "%d texts for each prompt", r.N, 1, BatchTextsMax},
+		{"n", "%d texts per prompt", r.N, 1, BatchTextsMax},
 		{"n", "%d texts", texts, 1, BatchTextsMax},
-		{"max_tokens", "%d tokens for each text", r.MaxTokens, 0, BatchSampledTokens},
-		{"max_tokens", "%d tokens for all texts", texts * r.MaxTokens, 0, BatchSampledTokens},
-		{"logprobs", "%d likeliest tokens", r.Top, 0, CandidatesMax},
+		{"max_tokens", "%d tokens per text", r.MaxTokens, 0, BatchSampledTokens},
+		{"max_tokens", "%d tokens in all texts", texts * r.MaxTokens, 0, BatchSampledTokens},
+		{"logprobs", "the %d likeliest tokens", r.Top, 0, CandidatesMax},
 	} {
 		if c.have < c.from || c.have > c.to {
 			return &FieldError{c.field, fmt.Sprintf(c.found, c.have),

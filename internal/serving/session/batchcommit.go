@@ -23,7 +23,7 @@ func checkBatchCommit(id string, r BatchRequest) error {
 		return nil
 	case id == "":
 		return &FieldError{"commit", strconv.Quote(r.Commit),
-			CommitNone + " in a request that names no session"}
+			CommitNone + " without a session"}
 	case len(r.Prompts) > 1:
 		return &FieldError{"prompt", fmt.Sprintf("%d prompts", len(r.Prompts)), "1 with commit"}
 	case r.Commit == CommitAll && r.N > 1:

@@ -21,7 +21,7 @@ func (l *lease) err() error {
 // mayClaim returns why the server must not claim a session.
 func (l *lease) mayClaim() error {
 	if l.leaving.Load() {
-		return fmt.Errorf("%w: this one hands its sessions over", ErrElsewhere)
+		return fmt.Errorf("%w: this server hands its sessions over", ErrElsewhere)
 	}
 	return l.err()
 }
@@ -79,7 +79,7 @@ func (s *session) stillHolds() error {
 	case err != nil:
 		return err
 	case !s.holds():
-		return fmt.Errorf("%w: the lease of this server was over meanwhile", ErrElsewhere)
+		return fmt.Errorf("%w: the lease of this server lapsed meanwhile", ErrElsewhere)
 	}
 	return nil
 }

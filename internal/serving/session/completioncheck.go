@@ -50,7 +50,7 @@ func checkFrom(s *session, r CompleteRequest) error {
 		if s.Settings.HasStatic() {
 			return nil
 		}
-		return &FieldError{"from", FromStatic, FromAdapted + ", as the session, which adapts by " +
+		return &FieldError{"from", FromStatic, FromAdapted + ": the session's method, " +
 			s.Settings.Method + ", has no settings.baseline"}
 	}
 	return &FieldError{"from", strconv.Quote(r.From), FromAdapted + " or " + FromStatic}

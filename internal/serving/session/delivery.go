@@ -264,8 +264,9 @@ func (d *deliveries) wrong() error {
 	}
 	if bad {
 		return fmt.Errorf(
-			"deliveries have %d bytes of keys, %d that were cut, %d last, expected keys "+
-				"of %d bytes, at most %d, %d and 1", len(d.Whole), len(d.Cut), len(d.Last),
+			"delivery records: found %d bytes of keys, %d cut deliveries, %d last deliveries; "+
+				"expected keys of %d bytes, and at most %d, %d and "+
+				"1", len(d.Whole), len(d.Cut), len(d.Last),
 			deliveryKeySize, DeliveriesMax, cutDeliveriesMax)
 	}
 	return nil

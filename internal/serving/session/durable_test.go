@@ -426,7 +426,7 @@ func TestWhatCannotBeUsedIsListedAndCanBeDeleted(t *testing.T) {
 	require.Len(t, sv.told(), 2)
 	page, _, _ := sv.mg.List(Caller{}, "", 0)
 	require.Len(t, page, 3)
-	require.ErrorContains(t, page[0].Err, "its model is old-abababababab")
+	require.ErrorContains(t, page[0].Err, "the session's model is old-abababababab")
 	require.Equal(t, "old-abababababab", page[0].Model)
 	require.ErrorContains(t, page[1].Err, "head: ")
 	require.NoError(t, page[2].Err)

@@ -21,9 +21,9 @@ var (
 	// Nothing of this one was accepted.
 	ErrBusy = errors.New("session: another request is feeding this session")
 	// ErrFull says that the limit on live sessions, or on the memory of all of them, is reached.
-	ErrFull = errors.New("session: the limit on live sessions is reached")
+	ErrFull = errors.New("session: no room for another session")
 	// ErrOverloaded says that the queue for workers is full. Nothing of this request was accepted.
-	ErrOverloaded = errors.New("session: too many requests wait for a worker")
+	ErrOverloaded = errors.New("session: the queue for workers is full")
 	// ErrImport says that a file is not an export that this server can continue. It is damaged,
 	// another kind of file or, with a *ModelError, from another model. Nothing was made.
 	ErrImport = errors.New("session: the file cannot be imported")
@@ -32,19 +32,20 @@ var (
 	ErrNoSpace = errors.New("session: no space left on the disk")
 	// ErrUnavailable says that the store cannot be reached now. Only what was acknowledged was
 	// accepted, and nothing is lost: the call can be repeated.
-	ErrUnavailable = errors.New("session: the store is not available now")
+	ErrUnavailable = errors.New("session: the store is unavailable")
 	// ErrUnknown says that the last text of the call may or may not have been accepted. The
 	// session's offset, read again, tells.
-	ErrUnknown = errors.New("session: it is not known whether the store has accepted this")
+	ErrUnknown = errors.New("session: the store's answer is missing: the write may have " +
+		"succeeded or failed")
 	// ErrElsewhere says that another server has the session. It may have claimed the session during
 	// the request. Only what was acknowledged was accepted.
-	ErrElsewhere = errors.New("session: another server has this session")
+	ErrElsewhere = errors.New("session: another server holds this session")
 	// ErrAdminOnly is the error for callers without access to all sessions.
-	ErrAdminOnly = errors.New("session: only an admin may do this")
+	ErrAdminOnly = errors.New("session: the operation needs an admin key")
 	// ErrNoBackup says that the store cannot be backed up as one file.
 	ErrNoBackup = errors.New("session: the store has no backups")
 	// ErrBackupBusy says that another backup is being made or read.
-	ErrBackupBusy = errors.New("session: another backup is under way")
+	ErrBackupBusy = errors.New("session: another backup is running")
 	// ErrBackupGone says that the backup with this id has ended.
 	ErrBackupGone = errors.New("session: the backup has ended")
 	// ErrDraining says that the Manager takes no more work. Acknowledged text stays.
@@ -79,7 +80,7 @@ type ModelError struct {
 }
 
 func (e *ModelError) Error() string {
-	return fmt.Sprintf("its model is %.100s, here is %s", e.Have, e.Want)
+	return fmt.Sprintf("the session's model is %.100s, expected %s", e.Have, e.Want)
 }
 
 // ModelLoadError says that the weights of a served model cannot be loaded now. Nothing was changed.
@@ -103,7 +104,8 @@ type OffsetError struct {
 }
 
 func (e *OffsetError) Error() string {
-	return fmt.Sprintf("session: offset %d was expected, but the session is at %d", e.Want, e.Have)
+	return fmt.Sprintf("session: the request expects offset %d, the session is at "+
+		"%d", e.Want, e.Have)
 }
 
 // FieldError says that one field of a request has an invalid value. Nothing was changed.
@@ -132,7 +134,7 @@ func (e *DifferError) Error() string {
 		}
 		fmt.Fprintf(&text, "%s is %s, expected %s", f.Field, f.Found, f.Want)
 	}
-	return fmt.Sprintf("session: session %s has the name, but its %s", e.ID, text.String())
+	return fmt.Sprintf("session: session %s has this name, but differs: %s", e.ID, text.String())
 }
 
 // NameTakenError says that another session of the owner has the name. Nothing was made or changed.
@@ -156,8 +158,8 @@ type LimitError struct {
 }
 
 func (e *LimitError) Error() string {
-	return fmt.Sprintf("session: at offset %d there is no room for this text, a session has at "+
-		"most %d bytes", e.Offset, e.Max)
+	return fmt.Sprintf("session: no room for the text at offset %d: a session has at most %d "+
+		"bytes", e.Offset, e.Max)
 }
 
 // TooLongError says that a text is longer than LearnFalse allows. The session is unchanged.
@@ -166,7 +168,7 @@ type TooLongError struct {
 }
 
 func (e *TooLongError) Error() string {
-	return fmt.Sprintf("session: a text that is not learnt from has at most %d bytes", e.Max)
+	return fmt.Sprintf("session: a text scored without learning has at most %d bytes", e.Max)
 }
 
 // Recovery is the progress of recomputing a session's state from its text.
@@ -180,8 +182,8 @@ type RecoveringError struct{ Recovery }
 
 func (e *RecoveringError) Error() string {
 	return fmt.Sprintf(
-		"session: the session's state is being computed again from its text, and is "+
-			"kept as far as it has come: %d of %d bytes", e.Done, e.Of)
+		"session: the session's state is being recomputed from its text: %d of %d bytes are "+
+			"done", e.Done, e.Of)
 }
 
 func (e *RecoveringError) Is(target error) bool { return target == ErrOverloaded }
@@ -192,7 +194,7 @@ type QuotaError struct {
 }
 
 func (e *QuotaError) Error() string {
-	return fmt.Sprintf("session: the key has %d live sessions, the most it may have", e.Max)
+	return fmt.Sprintf("session: the key has %d live sessions, its maximum", e.Max)
 }
 
 // DiskLimitError says that the sessions of a key use their limit of the disk, or would with this
@@ -266,6 +268,6 @@ type ShadowError struct {
 
 func (e *ShadowError) Error() string {
 	return fmt.Sprintf(
-		"session: session %s is the shadow of session %s, which it takes its text from",
+		"session: session %s is the shadow of session %s, and gets its text from there",
 		e.ID, e.Of)
 }

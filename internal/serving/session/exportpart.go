@@ -25,8 +25,8 @@ type Part struct {
 }
 
 func (p Part) String() string {
-	return fmt.Sprintf("the file has bytes %d to %d of its text, which went to offset %d or "+
-		"further; lost is what followed: %v", p.Start, p.End, p.Known, p.Err)
+	return fmt.Sprintf("the file contains bytes %d to %d of the session's text, which ended at "+
+		"offset %d or later; later text is lost: %v", p.Start, p.End, p.Known, p.Err)
 }
 
 // partMaker finds the part of a session that can be exported, and computes the state there. It
@@ -74,8 +74,8 @@ func (m *partMaker) find(ctx context.Context, id string) (*exported, Part, error
 
 // notEvenPart returns the error for a session of which nothing can be exported.
 func notEvenPart(id string, why error) error {
-	return &UnusableError{ID: id, Err: fmt.Errorf("no part of it can be exported: %w; "+
-		"'lmserve sessions rescue' on the data folder may get more", why)}
+	return &UnusableError{ID: id, Err: fmt.Errorf("no part of the session can be exported: %w; "+
+		"try 'lmserve sessions rescue' on the data folder", why)}
 }
 
 // reach finds the last record that can be read from the beginning and has totals that an import
@@ -84,7 +84,8 @@ func (m *partMaker) reach(
 	ctx context.Context, h *head, found storage.Session,
 ) (p Part, err error) {
 	p = Part{Start: found.Start, End: found.Start, Known: found.End, Err: found.Err}
-	last, stopped := storage.Record{}, errors.New("the record does not follow")
+	last, stopped := storage.Record{}, errors.New("the record does not begin where the record "+
+		"before it ends")
 	err = m.store.Read(ctx, h.ID, found.Start, func(at int64, r storage.Record) error {
 		if wrong := h.checkRecord(last, at, r); wrong != nil {
 			p.Err = fmt.Errorf("session: session %s, record at offset %d: %w", h.ID, at, wrong)
@@ -102,7 +103,7 @@ func (m *partMaker) reach(
 		return p, storeError("reading the log of session "+h.ID, err)
 	}
 	if p.End == p.Start && p.Err != nil {
-		return p, notEvenPart(h.ID, fmt.Errorf("none of its text can be read: %w", p.Err))
+		return p, notEvenPart(h.ID, fmt.Errorf("no text of the session can be read: %w", p.Err))
 	}
 	return p, nil
 }

@@ -254,7 +254,7 @@ func TestWhereNothingCanBeExportedTheErrorSaysWhy(t *testing.T) {
 		err := sv.mg.Export(background, Caller{}, id, 0, io.Discard,
 			func(Part) { t.Error("a part") })
 		require.ErrorAs(t, err, new(*UnusableError))
-		require.ErrorContains(t, err, "none of its text can be read")
+		require.ErrorContains(t, err, "no text of the session can be read")
 		require.ErrorContains(t, err, "lmserve sessions rescue")
 		err = ExportStored(background, sv.mg.engine.models[0].Model, sv.store, id, 1, io.Discard,
 			nil, nil)
@@ -271,7 +271,7 @@ func TestWhereNothingCanBeExportedTheErrorSaysWhy(t *testing.T) {
 		sv.start()
 		err := sv.mg.Export(background, Caller{}, id, 0, io.Discard,
 			func(Part) { t.Error("a part") })
-		require.ErrorContains(t, err, "there is no good snapshot")
+		require.ErrorContains(t, err, "no snapshot is readable")
 		require.ErrorContains(t, err, "lmserve sessions rescue")
 		sv.told()
 	})

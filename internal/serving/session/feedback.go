@@ -75,8 +75,9 @@ func withFeedback(have []Feedback, r FeedbackRequest, known []Incident) ([]Feedb
 			fmt.Sprintf("one of the last %d incidents of the session", incidents.Kept)}
 	}
 	if len(list) == FeedbackMax {
-		return nil, &FieldError{"incident", fmt.Sprintf("one of %d with a verdict", FeedbackMax+1),
-			fmt.Sprintf("at most %d; take some back", FeedbackMax)}
+		return nil, &FieldError{"incident", fmt.Sprintf("an incident beyond %d with "+
+			"verdicts", FeedbackMax+1),
+			fmt.Sprintf("at most %d; take a verdict back first", FeedbackMax)}
 	}
 	of := &known[n]
 	return append(list, Feedback{r.Incident, r.Verdict, of.Like(), of.Samples[0], of.Offset}), nil

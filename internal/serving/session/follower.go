@@ -14,7 +14,7 @@ import (
 const stallTime = 5 * time.Second
 
 // errLeft ends the reading for a session that is no longer a shadow.
-var errLeft = errors.New("the session follows no other any more")
+var errLeft = errors.New("the session is no longer a shadow")
 
 // follower feeds shadows from the logs of their sessions, in goroutines that last while there is
 // text. A shadow continues where its log ends, also after a restart. It is fed whole records,

@@ -35,8 +35,8 @@ func (s *session) follow(of *session) error {
 		return ErrNotFound
 	}
 	if n := len(of.mu.following.shadows); n >= ShadowsMax {
-		return &FieldError{"shadow_of", fmt.Sprintf("a session of %d shadows", n),
-			fmt.Sprintf("one of at most %d", ShadowsMax-1)}
+		return &FieldError{"shadow_of", fmt.Sprintf("a session with %d shadows", n),
+			fmt.Sprintf("a session with at most %d shadows", ShadowsMax-1)}
 	}
 	of.mu.following.shadows = append(of.mu.following.shadows, s)
 	s.mu.Lock()

@@ -183,7 +183,7 @@ func TestWhatCanBeFollowed(t *testing.T) {
 	refused("nobody", "the id or the name of a session")
 	of := create(t, mg, CreateRequest{})
 	id := shadow(t, mg, of, CreateRequest{})
-	refused(id, "a session that is none")
+	refused(id, "a session that is no shadow")
 	for range ShadowsMax - 1 {
 		shadow(t, mg, of, CreateRequest{})
 	}
@@ -193,7 +193,7 @@ func TestWhatCanBeFollowed(t *testing.T) {
 		score(t, mg, tail, logText(3*testChunk))
 		sv.keep(tail)
 	}
-	refused(tail, "is not kept")
+	refused(tail, "without its text before offset")
 	_, err := mg.Create(background, Caller{Key: "other"}, CreateRequest{ShadowOf: of})
 	require.ErrorAs(t, err, new(*FieldError), "of a session that does not exist for the caller")
 }
@@ -370,7 +370,7 @@ func TestTailIsKeptUntilShadowHasReadIt(t *testing.T) {
 func TestSessionRunsOnRequestedModel(t *testing.T) {
 	small, other := testModel(t), otherModel(t)
 	_, err := NewManager(small, Options{Others: sources(t, other, small)})
-	require.ErrorContains(t, err, "there twice")
+	require.ErrorContains(t, err, "given twice")
 	dir := t.TempDir()
 	sv := newServer(t, dir, Options{Others: sources(t, other)})
 	require.Equal(t, []string{small.ID(), other.ID()},

@@ -143,8 +143,8 @@ func (f *fork) planLocked(ctx context.Context, asked *int64) error {
 		return f.beginTail(ctx)
 	}
 	if f.history == HistoryFull && found.Start > 0 {
-		want := HistoryTail + ": the session has its text from offset " + fmt.Sprint(found.Start) +
-			" on only"
+		want := HistoryTail + ", because the session's text begins at offset " +
+			fmt.Sprint(found.Start)
 		return &FieldError{"history", HistoryFull, want}
 	}
 	return nil

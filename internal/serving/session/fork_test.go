@@ -261,7 +261,7 @@ func TestIncompleteExportIsRefused(t *testing.T) {
 			delete(x.state.Metadata,
 				"lmserve.snapshot")
 		},
-		"there is no state at offset 40": func(x *changeable) { x.state = nil },
+		"the file has no state for offset 40": func(x *changeable) { x.state = nil },
 		"is none of a stream": func(x *changeable) {
 			x.state.Tensors = append(x.state.Tensors, weights.Tensor{Name: "more",
 				DType: weights.U8, Shape: []int{0}})
@@ -290,7 +290,7 @@ func TestIncompleteExportIsRefused(t *testing.T) {
 	require.ErrorContains(t, old, "before exports were tar files")
 	other := newManagerOf(t, staticModel(t), Options{})
 	_, err := other.Import(background, Caller{}, bytes.NewReader(whole), "")
-	require.ErrorContains(t, err, "its model is")
+	require.ErrorContains(t, err, "the session's model is")
 	page, _, _ := mg.List(Caller{}, "", 0)
 	require.Len(t, page, 1)
 }

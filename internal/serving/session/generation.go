@@ -193,8 +193,8 @@ func (g *generation) endTurnLocked(ctx context.Context, d *draft) error {
 	if !g.broken {
 		return g.catchUp(ctx)
 	}
-	why := fmt.Errorf("token %d of a completion from offset %d on has a log-probability that is "+
-		"not a finite number", d.tokens, g.s.seen().offset)
+	why := fmt.Errorf("token %d of a completion at offset %d: the log-probability is not a "+
+		"finite number", d.tokens, g.s.seen().offset)
 	if g.blank { // the fault is the model's
 		return fmt.Errorf("session: %w", why)
 	}

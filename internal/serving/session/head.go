@@ -135,7 +135,7 @@ func (h *head) check(id string) error {
 	case h.LinesFrom != nil && *h.LinesFrom < 0:
 		return fmt.Errorf("lines_from is %d, expected 0 or more", *h.LinesFrom)
 	case slices.ContainsFunc(h.Feedback, Feedback.wrong) || len(h.Feedback) > FeedbackMax:
-		return fmt.Errorf("feedback is %d verdicts, expected at most %d that a session gives",
+		return fmt.Errorf("feedback has %d verdicts, expected at most %d valid ones",
 			len(h.Feedback), FeedbackMax)
 	case h.Records != nil && (h.LinesFrom == nil || h.Records.From < *h.LinesFrom):
 		return fmt.Errorf("records.from is %d, expected lines_from or more", h.Records.From)
@@ -144,16 +144,17 @@ func (h *head) check(id string) error {
 	case h.ByLine && !stream.LearnsByLine(h.Settings.Method):
 		return fmt.Errorf("by_line is true, expected false with the method %s", h.Settings.Method)
 	case h.TroubleWords != "" && h.LinesFrom == nil:
-		return errors.New("trouble_words is there, expected none without lines_from")
+		return errors.New("found trouble_words without lines_from, expected both or neither")
 	case !isTroubleList(h.TroubleWords):
-		return fmt.Errorf("trouble_words is %.80q, expected small words with a space between two",
+		return fmt.Errorf("trouble_words is %.80q, expected lower-case words separated by single "+
+			"spaces",
 			h.TroubleWords)
 	case len(h.Numerics) == 0:
 		return fmt.Errorf("numerics is empty, expected one entry or more")
 	}
 	for i, n := range h.Numerics {
 		if n.From < 0 || i > 0 && n.From <= h.Numerics[i-1].From {
-			return fmt.Errorf("numerics[%d].from is %d, expected more than the one before",
+			return fmt.Errorf("numerics[%d].from is %d, expected more than the entry before",
 				i, n.From)
 		}
 	}

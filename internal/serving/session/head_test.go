@@ -60,7 +60,8 @@ func TestChangedHeadIsRefused(t *testing.T) {
 		{`"^a"`, `"(a"`, "records.start is \"(a\", expected a regular expression of RE2: missing " +
 			"closing ): `(a`"},
 		{`"by_line":true`, `"by_line":false`, "expected"},
-		{`"error fail"`, `"Error fail"`, `trouble_words is "Error fail", expected small words`},
+		{`"error fail"`, `"Error fail"`,
+			`trouble_words is "Error fail", expected lower-case words`},
 		{`"start":"^a"},"by_line":true`, `"start":"^a"},"by_line":true,"x":1`, "expected"},
 		{`"method":"sparse-meta"`, `"method":"cache"`,
 			"by_line is true, expected false with the method cache"},

@@ -154,8 +154,8 @@ func checkForm(file *io.SectionReader) error {
 	}
 	if bytes.HasPrefix(begin, []byte("\x28\xb5\x2f\xfd")) || begin[8] == '{' {
 		return errors.New(
-			"the file is of a version of lmserve from before exports were tar files, " +
-				"which this version cannot read")
+			"the file was exported by an old version of lmserve, before exports were tar files; " +
+				"this version cannot read it")
 	}
 	return nil
 }
@@ -166,7 +166,7 @@ func (a *archive) check(ctx context.Context, m *model.Model, log logReader) erro
 	end := a.found.End
 	st, err := readSnapshot(ctx, m, a.store, &a.head, end)
 	if errors.Is(err, storage.ErrNotFound) {
-		return fmt.Errorf("there is no state at offset %d, the end of the log", end)
+		return fmt.Errorf("the file has no state for offset %d, the end of the log", end)
 	}
 	if err != nil {
 		return fmt.Errorf("the state at offset %d: %w", end, err)
@@ -175,7 +175,8 @@ func (a *archive) check(ctx context.Context, m *model.Model, log logReader) erro
 		return err
 	}
 	if a.head.History == HistoryFull && a.found.Start > 0 {
-		return fmt.Errorf("the log begins at offset %d, expected 0: the head says that it is full",
+		return fmt.Errorf("the log begins at offset %d, expected 0, because the head says "+
+			"history full",
 			a.found.Start)
 	}
 	last, err := a.checkLog(ctx, m, log)
@@ -195,7 +196,7 @@ func (a *archive) checkLog(
 		err := errors.Join(checkTime(r.UnixMS), storage.CheckRecords(at, []storage.Record{r}),
 			a.head.checkRecord(last, at, r))
 		if has := r.Words != nil; has != m.OfWords() {
-			err = fmt.Errorf("has an account of words: %t, expected %t", has, m.OfWords())
+			err = fmt.Errorf("has word counts: %t, expected %t", has, m.OfWords())
 		}
 		if err != nil {
 			return fmt.Errorf("the record at offset %d: %w", at, err)
@@ -210,13 +211,15 @@ func (a *archive) checkLog(
 func compareTotals(st *stream.Stream, last *storage.Record) error {
 	switch {
 	case math.Float64bits(st.Tally.Bits) != math.Float64bits(last.Bits):
-		return fmt.Errorf("the state has %v bits, expected %v, as the last record",
+		return fmt.Errorf("the state has %v bits, expected %v, the last record's total",
 			st.Tally.Bits, last.Bits)
 	case !sameCounts(st, last):
 		tally, _ := totalsOf(last, st.Offset())
-		return fmt.Errorf("the state counts %+v, expected %+v, as the last record", st.Tally, tally)
+		return fmt.Errorf("the state counts %+v, expected %+v, the last record's "+
+			"counts", st.Tally, tally)
 	case math.Float64bits(st.Baseline.Bits) != math.Float64bits(last.Baseline):
-		return fmt.Errorf("the state has %v bits of the baseline, expected %v, as the last record",
+		return fmt.Errorf("the state has %v bits of the baseline, expected %v, the last record's "+
+			"total",
 			st.Baseline.Bits, last.Baseline)
 	}
 	return nil

@@ -395,8 +395,8 @@ func (ix *index) checkHead(s *session, next *head) error {
 	}
 	size := len(next.encode())
 	if size > storage.MaxHeadBytes {
-		return &FieldError{"labels", fmt.Sprintf("labels that make a head of %d bytes", size),
-			fmt.Sprintf("labels that leave it at most %d", storage.MaxHeadBytes)}
+		return &FieldError{"labels", fmt.Sprintf("labels and other fields of %d bytes", size),
+			fmt.Sprintf("at most %d bytes", storage.MaxHeadBytes)}
 	}
 	if more := size - len(s.encode()); more > 0 {
 		return ix.disk.Room(s.Owner, int64(more))
@@ -420,10 +420,10 @@ func (ix *index) toFollow(
 	switch {
 	case err != nil:
 	case of.shadowOf() != "":
-		err = refuse("a shadow", "a session that is none")
+		err = refuse("a shadow", "a session that is no shadow")
 	case found.Start > 0:
-		err = refuse(fmt.Sprintf("a session whose text before offset %d is not kept", found.Start),
-			"one that has all of its text")
+		err = refuse(fmt.Sprintf("a session without its text before offset %d", found.Start),
+			"a session that still has all of its text")
 	}
 	if err != nil {
 		done()

@@ -35,7 +35,7 @@ func (h *head) checkTrouble(o ScoreOptions) error {
 		want = fmt.Sprintf("%.80q", h.TroubleWords)
 	}
 	return &FieldError{"trouble_words", fmt.Sprintf("%.80q", o.TroubleWords),
-		want + ", as in the first text with lines; use another session for another list"}
+		want + ", the session's list; use another session for another list"}
 }
 
 // isTroubleList reports whether a list is empty or in the form that lines.TroubleWords returns.
@@ -76,13 +76,13 @@ func checkLearn(s *session, o ScoreOptions) error {
 	case o.Learn != LearnUnflagged:
 		return nil
 	case !o.Lines:
-		return &FieldError{"learn", LearnUnflagged, "another without lines"}
+		return &FieldError{"learn", LearnUnflagged, "another value without lines"}
 	case !stream.LearnsByLine(s.Settings.Method):
 		return &FieldError{"learn", LearnUnflagged,
-			"another with the method " + s.Settings.Method +
-				", which learns from all that it reads"}
+			"another value with the method " + s.Settings.Method +
+				", which learns from every line"}
 	case !(o.Threshold > 0 && o.Threshold <= 1):
-		return &FieldError{"threshold", fmt.Sprint(o.Threshold), "a number over 0, at most 1"}
+		return &FieldError{"threshold", fmt.Sprint(o.Threshold), "a number above 0, at most 1"}
 	}
 	return nil
 }

@@ -149,8 +149,8 @@ func TestWordsOfTroubleAreThoseOfTheFirstLines(t *testing.T) {
 	plain := create(t, mg, CreateRequest{})
 	watch(t, mg, plain, with(""), whole(2, 1))
 	for of, want := range map[string]string{
-		id:    `trouble_words: found "fail", expected "error", as in the first text with lines`,
-		plain: `trouble_words: found "fail", expected none, as in the first text with lines`,
+		id:    `trouble_words: found "fail", expected "error", the session's list`,
+		plain: `trouble_words: found "fail", expected none, the session's list`,
 	} {
 		for _, learn := range []string{LearnTrue, LearnFalse} {
 			o := with("fail")

@@ -38,9 +38,9 @@ func TestMisfitImportOfLinesIsRefused(t *testing.T) {
 		says  string
 		spoil func(x *changeable)
 	}{
-		{"lines of its text in ascending order", skip(65535)},
-		{"lines of its text in ascending order", skip(1, 0)},
-		{"is learnt by lines, expected that the head's by_line is true",
+		{"lines of the record in ascending order", skip(65535)},
+		{"lines of the record in ascending order", skip(1, 0)},
+		{"is learned by lines, expected by_line true in the head",
 			inHead(func(h *head) { h.ByLine = false })},
 		{"by_line is true, expected false without lines_from",
 			inHead(func(h *head) { h.LinesFrom = nil })},
@@ -52,7 +52,7 @@ func TestMisfitImportOfLinesIsRefused(t *testing.T) {
 			inHead(func(h *head) { h.LinesFrom = ptr(int64(9000)) })},
 		{"by_line is true, expected false with the method cache",
 			inHead(func(h *head) { h.Settings.Method = MethodCache })},
-		{"has no lines, expected those from offset 3 on", drop("lines")},
+		{"has no lines, expected lines from offset 3 on", drop("lines")},
 		{`"held.gradient"`, drop("held.gradient")},
 		{`tensor "held.marks" is missing`, drop("held.marks")},
 		{`tensor "held.gradient", element 0 is NaN`, func(x *changeable) {

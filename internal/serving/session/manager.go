@@ -95,7 +95,8 @@ func assemble(served models, o Options) (*Manager, error) {
 	} else if store, ok := o.Store.(storage.Shared); ok {
 		ix.catalog = &sharedCatalog{index: ix, shared: store}
 	} else {
-		return nil, errors.New("session: a lease is given, expected a store that servers can share")
+		return nil, errors.New("session: found a lease with a store for one server, expected a " +
+			"store that servers share")
 	}
 	h.budget.GiveUp, h.prefixes = (*session).evict, newPrefixes(h.budget)
 	h.gone, h.claimed = ix.remove, ix.catalog.claimed
@@ -510,7 +511,7 @@ func (mg *Manager) Drain(ctx context.Context) error {
 		select {
 		case <-drained:
 		case <-ctx.Done():
-			return fmt.Errorf("session: drain: chunks are still under way: %w", ctx.Err())
+			return fmt.Errorf("session: drain: chunks are still being computed: %w", ctx.Err())
 		}
 	}
 	mg.subscribers.end(ErrDraining) // before the snapshots, which may take long

@@ -41,21 +41,21 @@ func (ms models) named(name string) (*servedModel, error) {
 		for _, i := range which {
 			shared = append(shared, ms[i])
 		}
-		return nil, &FieldError{"model", SharedName(name, len(which)), "the ID of one: " +
+		return nil, &FieldError{"model", SharedName(name, len(which)), "the id of one model: " +
 			shared.names()}
 	}
 }
 
 // SharedName returns the text that says that several models have the name.
 func SharedName(name string, models int) string {
-	return fmt.Sprintf("%q, the name of %d models", name, models)
+	return fmt.Sprintf("%q, a name that %d models share", name, models)
 }
 
 // check refuses duplicate models: a session could not tell which one it runs on.
 func (ms models) check() error {
 	for i, m := range ms {
 		if ms[:i].withHash(m.Hash()) != nil {
-			return fmt.Errorf("session: model %s is there twice", m.ID())
+			return fmt.Errorf("session: model %s is given twice", m.ID())
 		}
 	}
 	return nil

@@ -341,8 +341,9 @@ func TestSharedModelNameIsRefused(t *testing.T) {
 	_, err := mg.Create(background, Caller{}, CreateRequest{Model: version.Name})
 	var wrong *FieldError
 	require.ErrorAs(t, err, &wrong)
-	require.Equal(t, FieldError{"model", fmt.Sprintf("%q, the name of 2 models", version.Name),
-		"the ID of one: " + first + ", " + second}, *wrong)
+	require.Equal(t, FieldError{"model", fmt.Sprintf("%q, a name that 2 models "+
+		"share", version.Name),
+		"the id of one model: " + first + ", " + second}, *wrong)
 	require.Len(t, ModelsNamed(mg.Models(), version.Name), 2)
 	require.Len(t, ModelsNamed(mg.Models(), second), 1)
 	require.Empty(t, ModelsNamed(mg.Models(), "none"))

@@ -84,7 +84,8 @@ func (m *mover) move(ctx context.Context, found storage.Session, h head) (there 
 	}
 	name := [2]string{h.Owner, h.Name}
 	if other := m.names[name]; h.Name != "" && other != "" && other != h.ID {
-		return false, fmt.Errorf("%w: session %s there has the name %q", storage.ErrExists, other,
+		return false, fmt.Errorf("%w: session %s in the target has the name "+
+			"%q", storage.ErrExists, other,
 			h.Name)
 	}
 	h.Complete = false // the copy is not complete until it has all data
@@ -114,16 +115,16 @@ func (m *mover) compare(ctx context.Context, found storage.Session) (same bool, 
 	h, err := decodeHead(there.ID, there.Head)
 	switch {
 	case err != nil:
-		return false, fmt.Errorf("the session there: %w", err)
+		return false, fmt.Errorf("the session in the target: %w", err)
 	case !h.Complete:
 		return false, m.to.Delete(ctx, there.ID, 0)
 	case !bytes.Equal(there.Head, found.Head) || there.Start != found.Start ||
 		there.End != found.End:
-		return false, fmt.Errorf("%w: the session there has other settings or text (to offset %d, "+
-			"this one to %d)", storage.ErrExists, there.End, found.End)
+		return false, fmt.Errorf("%w: the session in the target has other settings or text (it "+
+			"ends at offset %d, the source at %d)", storage.ErrExists, there.End, found.End)
 	case (there.Last == nil) != (found.Last == nil) ||
 		there.Last != nil && there.Last.Bits != found.Last.Bits:
-		return false, fmt.Errorf("%w: the text of the session there has other bits",
+		return false, fmt.Errorf("%w: the text of the session in the target has other bits",
 			storage.ErrExists)
 	}
 	return true, nil

@@ -19,7 +19,7 @@ import (
 func Describe(found storage.Session) Info {
 	k := readStored(nil, found)
 	if k.bad == nil && !k.Complete {
-		k.bad = errors.New("its making was not completed: the next start of a server deletes it")
+		k.bad = errors.New("creation was interrupted: the next server start deletes the session")
 	}
 	i := k.info(Caller{Admin: true}, k.seen)
 	i.LastUsed, i.Err = k.lastUsed, k.bad
@@ -194,7 +194,7 @@ func oldest(
 		return nil, err
 	}
 	if len(kept) == 0 {
-		return nil, fmt.Errorf("session: session %s has its text from offset %d on only, and no "+
+		return nil, fmt.Errorf("session: session %s has only text from offset %d on, and no "+
 			"snapshot", h.ID, start)
 	}
 	return readSnapshot(ctx, m, store, h, kept[0].Offset)

@@ -86,7 +86,7 @@ func TestSessionLimitIsPerKey(t *testing.T) {
 	_, err = mg.Create(context.Background(), a, CreateRequest{TTL: time.Minute})
 	require.NoError(t, err)
 	_, err = mg.Create(context.Background(), a, CreateRequest{})
-	require.EqualError(t, err, "session: the key has 2 live sessions, the most it may have")
+	require.EqualError(t, err, "session: the key has 2 live sessions, its maximum")
 	require.ErrorAs(t, err, new(*QuotaError))
 	_, err = mg.Create(context.Background(), b, CreateRequest{})
 	require.NoError(t, err)

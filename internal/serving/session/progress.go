@@ -106,7 +106,7 @@ func (h *head) suits(served models, found storage.Session) error {
 		return &ModelError{Have: h.Model.id(), Want: served.names()}
 	}
 	if last := found.Last; last != nil && (last.Words != nil) != m.OfWords() {
-		return fmt.Errorf("its last record has an account of words: %t, expected %t, as the model "+
+		return fmt.Errorf("the last record has word counts: %t, expected %t, as the model "+
 			"says", last.Words != nil, m.OfWords())
 	}
 	return cmp.Or(h.checkEnd(found), h.Settings.Validate(m.Model))
@@ -117,19 +117,19 @@ func (h *head) checkEnd(found storage.Session) error {
 	last := found.Last
 	switch {
 	case last == nil && found.End > 0:
-		return fmt.Errorf("no record ends at offset %d, the end of its log: expected one with "+
-			"its totals", found.End)
+		return fmt.Errorf("no record ends at offset %d, the end of the log, expected a record "+
+			"with totals", found.End)
 	case last == nil:
 		return nil
 	case last.HasBaseline != h.Settings.Baseline:
-		return fmt.Errorf("its last record has baseline bits: %t, expected %t, as its settings say",
+		return fmt.Errorf("the last record has baseline bits: %t, expected %t for these settings",
 			last.HasBaseline, h.Settings.Baseline)
 	case !finite(last.Bits, last.Baseline):
-		return fmt.Errorf("its last record has totals of %v and %v bits, expected finite ones",
+		return fmt.Errorf("the last record has totals of %v and %v bits, expected finite numbers",
 			last.Bits, last.Baseline)
 	}
 	if err := checkCounts(new(storage.Record), last, found.End); err != nil {
-		return fmt.Errorf("its last record %w", err)
+		return fmt.Errorf("the last record %w", err)
 	}
 	return nil
 }
@@ -140,10 +140,10 @@ func (h *head) checkRecord(before storage.Record, at int64, r storage.Record) er
 	case r.HasBaseline != h.Settings.Baseline:
 		return fmt.Errorf("has baseline bits: %t, expected %t", r.HasBaseline, h.Settings.Baseline)
 	case r.ByLine && !h.ByLine:
-		return errors.New("is learnt by lines, expected that the head's by_line is true")
+		return errors.New("is learned by lines, expected by_line true in the head")
 	case r.Bits < before.Bits, r.Baseline < before.Baseline, !finite(r.Bits, r.Baseline):
-		return fmt.Errorf("totals of %v and %v bits after %v and %v, expected finite ones that "+
-			"do not fall", r.Bits, r.Baseline, before.Bits, before.Baseline)
+		return fmt.Errorf("has totals of %v and %v bits after %v and %v, expected finite numbers "+
+			"that do not fall", r.Bits, r.Baseline, before.Bits, before.Baseline)
 	}
 	return checkCounts(&before, &r, at+int64(len(r.Text)))
 }
@@ -158,7 +158,7 @@ const timeMaxMS = 253402300799999
 
 func checkTime(unixMS int64) error {
 	if (unixMS < 0 || unixMS > timeMaxMS) && unixMS != uncounted {
-		return fmt.Errorf("time %d, expected 0 to %d ms, the years 1970 to 9999",
+		return fmt.Errorf("has time %d, expected 0 to %d ms (years 1970 to 9999)",
 			unixMS, int64(timeMaxMS))
 	}
 	return nil
@@ -268,7 +268,7 @@ func checkCounts(before, r *storage.Record, end int64) error {
 func checkWords(before, w *storage.Words, end int64) error {
 	if w == nil {
 		if before != nil {
-			return errors.New("has no account of words, and the one before has")
+			return errors.New("has no word counts, but the record before has")
 		}
 		return nil
 	}
@@ -284,9 +284,8 @@ func checkWords(before, w *storage.Words, end int64) error {
 	if !counts || !(w.UnknownBits >= before.UnknownBits) ||
 		!(w.UnknownBaseline >= before.UnknownBaseline) ||
 		!finite(w.UnknownBits, w.UnknownBaseline) {
-		return fmt.Errorf("has the account of words %+v after %+v, expected one of at most %d "+
-			"bytes, "+
-			"of numbers that do not fall and are parts of others", *w, *before, end)
+		return fmt.Errorf("has the word counts %+v after %+v, expected at most %d bytes, in "+
+			"numbers that do not fall and fit each other", *w, *before, end)
 	}
 	return nil
 }

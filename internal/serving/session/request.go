@@ -20,7 +20,7 @@ import (
 const NameCharsMax = 64
 
 var nameWanted = fmt.Sprintf("a name: 1 to %d of a-z 0-9 . _ -, the first a letter or a digit; "+
-	"not %q, and not of the form of an id", NameCharsMax, reservedName)
+	"not %q, and not in the form of an id", NameCharsMax, reservedName)
 
 // reservedName cannot be a session's name, because it is a path of the HTTP API.
 const reservedName = "import"

@@ -79,7 +79,7 @@ func restore(ctx context.Context, from *restorable, paused *restoration) (*resto
 		return r, pause.error
 	case errors.Is(err, storage.ErrRange):
 		return nil, &UnusableError{ID: id, Err: errors.Join(fmt.Errorf(
-			"there is no good snapshot, and its log does not begin at 0: %w", err), r.cause)}
+			"no snapshot is readable, and the log does not begin at offset 0: %w", err), r.cause)}
 	case err != nil && ctx.Err() != nil:
 		return r, storeError("replaying session "+id, err)
 	case err != nil:
@@ -104,7 +104,7 @@ func (from *restorable) newest(ctx context.Context) (*restoration, error) {
 	kept, err := from.snapshots.Snapshots(ctx, id)
 	switch {
 	case errors.Is(err, storage.ErrCorrupt):
-		from.logError(fmt.Errorf("session: session %s: its snapshots are not used: %w", id, err))
+		from.logError(fmt.Errorf("session: session %s: the snapshots cannot be used: %w", id, err))
 		r.cause = err
 	case err != nil:
 		return nil, storeError("looking for snapshots of session "+id, err)
@@ -117,8 +117,8 @@ func (from *restorable) newest(ctx context.Context) (*restoration, error) {
 		case ctx.Err() != nil || !damaged(err):
 			return nil, storeError("reading a snapshot of session "+id, err)
 		default:
-			from.logError(fmt.Errorf("session: session %s: going on without its snapshot at "+
-				"offset %d: %w", id, at, err))
+			from.logError(fmt.Errorf("session: session %s: the snapshot at offset %d is skipped: "+
+				"%w", id, at, err))
 			r.damaged, r.cause = append(r.damaged, at), cmp.Or(r.cause, err)
 		}
 	}
@@ -143,7 +143,7 @@ func readSnapshot(
 		return weights.Scan(r, snapshotLimits, func(f *weights.Stored) error {
 			st, err = h.restoreStream(m, f)
 			if err == nil && st.Offset() != at {
-				return fmt.Errorf("it is of offset %d, expected %d", st.Offset(), at)
+				return fmt.Errorf("the state is of offset %d, expected %d", st.Offset(), at)
 			}
 			return err
 		})
@@ -178,18 +178,18 @@ func (h *head) checkLines(st *stream.Stream) error {
 	from, lines := st.LinesFrom()
 	switch {
 	case h.LinesFrom == nil && lines:
-		return errors.New("the state has lines, expected none, as the head has no lines_from")
+		return errors.New("the state has lines, expected none: the head has no lines_from")
 	case lines && from != *h.LinesFrom:
 		return fmt.Errorf("the state has lines from offset %d on, expected %d, the head's "+
 			"lines_from", from, *h.LinesFrom)
 	case h.LinesFrom != nil && !lines && st.Offset() > *h.LinesFrom:
-		return fmt.Errorf("the state of offset %d has no lines, expected those from offset %d on, "+
-			"the head's lines_from", st.Offset(), *h.LinesFrom)
+		return fmt.Errorf("the state at offset %d has no lines, expected lines from offset %d "+
+			"on, the head's lines_from", st.Offset(), *h.LinesFrom)
 	case lines && st.TroubleWords() != h.TroubleWords:
-		return fmt.Errorf("the state has the words of trouble %.80q, expected %.80q, the head's "+
+		return fmt.Errorf("the state has the trouble words %.80q, expected %.80q, the head's "+
 			"trouble_words", st.TroubleWords(), h.TroubleWords)
 	case st.LearnsByLine() && !h.ByLine:
-		return errors.New("the state is learnt by lines, expected that the head's by_line is true")
+		return errors.New("the state is learned by lines, expected by_line true in the head")
 	}
 	return nil
 }
@@ -308,8 +308,8 @@ func (e *MismatchError) Error() string {
 	if e.Baseline {
 		what = "baseline bits"
 	}
-	return fmt.Sprintf("session: session %s, offset %d: computed again, its total is %v %s, "+
-		"expected %v, as was told", e.ID, e.Offset, e.Have, what, e.Want)
+	return fmt.Sprintf("session: session %s, offset %d: the recomputed total is %v %s, expected "+
+		"%v, the reported total", e.ID, e.Offset, e.Have, what, e.Want)
 }
 
 // noteNumerics records that the session is computed in another arithmetic from an offset on.

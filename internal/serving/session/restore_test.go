@@ -79,7 +79,7 @@ func TestLongRecoveryAsksScoreToRetry(t *testing.T) {
 	sv.mg.engine.scoreRecovery = 1
 	sum, err := feed(sv, id, "on", int64(len(text)))
 	require.ErrorIs(t, err, ErrOverloaded)
-	require.ErrorContains(t, err, "is kept as far as it has come")
+	require.ErrorContains(t, err, "is being recomputed from its text")
 	require.Zero(t, sum.Chunks)
 	sv.mg.engine.scoreRecovery = time.Minute
 	_, err = feed(sv, id, "on", int64(len(text)))

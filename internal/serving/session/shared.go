@@ -250,7 +250,7 @@ func (c *sharedCatalog) end() {
 func (c *sharedCatalog) tend(before uint64, cut func(error)) (term uint64) {
 	term = c.lease.Term()
 	if err := c.lease.Err(); err != nil || term != before {
-		cut(fmt.Errorf("%w: the lease of this server was over", ErrUnavailable))
+		cut(fmt.Errorf("%w: the lease of this server lapsed", ErrUnavailable))
 		if err != nil {
 			return term
 		}
@@ -259,7 +259,7 @@ func (c *sharedCatalog) tend(before uint64, cut func(error)) (term uint64) {
 	c.forget()
 	if _, err := c.shared.Expire(context.Background(), tendBatch); err != nil &&
 		!errors.Is(err, storage.ErrUnavailable) && !errors.Is(err, storage.ErrClosed) {
-		c.logError(fmt.Errorf("session: deleting what has expired: %w", err))
+		c.logError(fmt.Errorf("session: deleting expired sessions: %w", err))
 	}
 	return term
 }

@@ -269,8 +269,7 @@ func (s *session) trimTailLocked(at int64) {
 		return
 	}
 	if err := s.trimVolatileLocked(context.Background()); err != nil && !s.isGone(err) {
-		s.host.logError(fmt.Errorf("session: session %s: its text before offset %d is not "+
-			"trimmed: %w",
+		s.host.logError(fmt.Errorf("session: session %s: text before offset %d was not trimmed: %w",
 			s.ID, at, err))
 	}
 	// A fork still computes as much as before: replayCost stays.

@@ -58,7 +58,7 @@ func checkSuggest(s *session, r SuggestRequest) error {
 	case s.model.OfWords():
 		return &FieldError{"model", s.model.Name + ", a model of words", "a model of bytes"}
 	case s.Settings.Method == MethodCache:
-		return &FieldError{"settings.method", MethodCache, "another method, for suggestions"}
+		return &FieldError{"settings.method", MethodCache, "another method for suggestions"}
 	}
 	switch suggest.Unit(r.Unit) {
 	case "", suggest.Word, suggest.WordPlus, suggest.Line, suggest.Free, suggest.Auto:

@@ -320,6 +320,6 @@ func TestSessionWithBrokenAccountOfWordsIsRefused(t *testing.T) {
 	} {
 		h := &head{Settings: stream.DefaultsFor(wordModel(t), stream.Static)}
 		err := h.checkEnd(storage.Session{End: 10, Last: &storage.Record{Words: &w}})
-		require.ErrorContains(t, err, "its last record has the account of words")
+		require.ErrorContains(t, err, "the last record has the word counts")
 	}
 }

@@ -120,8 +120,8 @@ func (s *session) discard() {
 	}
 	if err != nil && !errors.Is(err, storage.ErrNotFound) &&
 		!errors.Is(err, storage.ErrFenced) {
-		s.host.logError(fmt.Errorf("session: deleting session %s, which has expired or was never "+
-			"completed: %w", s.ID, err))
+		s.host.logError(fmt.Errorf("session: deleting expired or incomplete session %s: "+
+			"%w", s.ID, err))
 	}
 }
 

@@ -10,18 +10,18 @@ var (
 	ErrInvalid  = errors.New("invalid argument")
 	ErrNotFound = errors.New("not found")
 	ErrExists   = errors.New("exists already")
-	ErrSequence = errors.New("wrong sequence number") // a SequenceError
-	ErrRange    = errors.New("offset out of range")   // a RangeError
-	ErrFenced   = errors.New("fenced off")            // a FencedError
-	ErrCorrupt  = errors.New("corrupt")               // a CorruptError
-	ErrNoSpace  = errors.New("no space left")         // nothing was written
+	ErrSequence = errors.New("wrong sequence number")        // a SequenceError
+	ErrRange    = errors.New("offset out of range")          // a RangeError
+	ErrFenced   = errors.New("fenced off by another server") // a FencedError
+	ErrCorrupt  = errors.New("corrupt")                      // a CorruptError
+	ErrNoSpace  = errors.New("no space left")                // nothing was written
 	ErrInUse    = errors.New("in use by another process")
-	ErrReadOnly = errors.New("open for reading only")
+	ErrReadOnly = errors.New("open read-only")
 	ErrClosed   = errors.New("closed")
 
 	// ErrUnavailable says that the store cannot be reached now. Nothing was written, and nothing
 	// written before is lost: the same call may succeed later.
-	ErrUnavailable = errors.New("unavailable for now")
+	ErrUnavailable = errors.New("unavailable")
 	// ErrUnknown says that a write may or may not have been made, because the connection was lost
 	// meanwhile. Either all of it was made or nothing. The caller must drop its state of the
 	// session and claim the session again. The claim refuses the write if it is still on its way.
@@ -112,7 +112,7 @@ func SnapshotExists(id string, at int64) error {
 
 // WithinRecord returns the error for a fork at an offset within a record.
 func WithinRecord(id string, at int64) error {
-	return Invalid("session %s: offset %d, expected one at which a record begins", id, at)
+	return Invalid("session %s: offset %d, expected the beginning of a record", id, at)
 }
 
 // Invalid returns an ErrInvalid with what was found and what was expected.

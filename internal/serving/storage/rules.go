@@ -74,7 +74,7 @@ func CheckRecords(at int64, records []Record) error {
 			return Invalid("record %d: %v", i, err)
 		}
 		if at > math.MaxInt64-int64(n) {
-			return Invalid("offset %d, expected that %d bytes more are at most %d", at, n,
+			return Invalid("offset %d plus %d bytes, expected at most %d", at, n,
 				int64(math.MaxInt64))
 		}
 		at += int64(n)
@@ -89,15 +89,14 @@ func (r *Record) CheckSkipped() error {
 		return nil
 	}
 	if !r.ByLine {
-		return fmt.Errorf("record that is not learnt by lines with %d lines that are not learnt",
+		return fmt.Errorf("found %d unlearned lines in a record without learning by lines",
 			len(r.Skipped))
 	}
 	ends := bytes.Count(r.Text, []byte{'\n'})
 	for i, n := range r.Skipped {
 		if int(n) >= ends || i > 0 && n <= r.Skipped[i-1] {
-			return fmt.Errorf("record of %d lines, of which number %d of those that are not "+
-				"learnt is "+
-				"line %d, expected lines of its text in ascending order", ends, i, n)
+			return fmt.Errorf("record of %d lines: unlearned line number %d is line %d, expected "+
+				"lines of the record in ascending order", ends, i, n)
 		}
 	}
 	return nil
@@ -110,7 +109,7 @@ func CheckSnapshot(id string, at, start, end int64, has int) error {
 		return &RangeError{Session: id, Offset: at, Start: start, End: end}
 	}
 	if has >= SnapshotsMax {
-		return Invalid("one more snapshot of session %s, expected at most %d", id, SnapshotsMax)
+		return Invalid("too many snapshots of session %s, expected at most %d", id, SnapshotsMax)
 	}
 	return nil
 }
@@ -211,7 +210,7 @@ type Backup interface {
 }
 
 // ErrBackup says that the folder has its one backup already.
-var ErrBackup = errors.New("another backup is under way")
+var ErrBackup = errors.New("another backup is running")
 
 // ErrNoBackup says that a file to restore is no backup, or is incomplete or damaged.
-var ErrNoBackup = errors.New("not a whole backup")
+var ErrNoBackup = errors.New("not a complete backup")

@@ -46,16 +46,16 @@ type Place struct {
 
 // Errors of a shared store.
 var (
-	ErrTaken = errors.New("another session of the owner has the name")
-	ErrQuota = errors.New("the owner has as many sessions as it may have")
-	ErrOwned = errors.New("another server has the session") // an OwnedError
+	ErrTaken = errors.New("another session of the owner has this name")
+	ErrQuota = errors.New("the owner's session limit is reached")
+	ErrOwned = errors.New("another server holds the session") // an OwnedError
 )
 
 // OwnedError says that a server with a valid lease has the session. Nothing was changed.
 type OwnedError struct{ Session, Node string }
 
 func (e *OwnedError) Error() string {
-	return fmt.Sprintf("storage: session %s: server %s has it, and its lease is not over",
+	return fmt.Sprintf("storage: session %s: server %s holds it under a valid lease",
 		e.Session, e.Node)
 }
 

@@ -40,7 +40,7 @@ type Behind struct {
 func (b Behind) String() string {
 	text := fmt.Sprintf("%s behind (%s)", bytesText(float64(b.Bytes)), seconds(b.Age))
 	if b.Out > 0 {
-		text += fmt.Sprintf("; %s/s come, %s/s are scored", bytesText(b.In), bytesText(b.Out))
+		text += fmt.Sprintf("; %s/s arrive, %s/s are scored", bytesText(b.In), bytesText(b.Out))
 	}
 	if b.Out > b.In {
 		left := float64(b.Bytes) / (b.Out - b.In)

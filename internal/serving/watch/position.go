@@ -62,17 +62,15 @@ func (p *Position) at(offset int64) *Part {
 // there is none.
 func (p *Position) place(offset int64) (follow.Place, error) {
 	if offset > p.Until {
-		return follow.Place{}, fmt.Errorf("the session %s is at offset %d, and has at most %d "+
-			"bytes "+
-			"by what it was sent of %s: it has got other text; name another session",
+		return follow.Place{}, fmt.Errorf("session %s is at offset %d, beyond the %d bytes sent "+
+			"from %s: the session has other text; name another session",
 			p.Session, offset, p.Until, p.Path)
 	}
 	part := p.at(offset)
 	if part == nil {
 		return follow.Place{},
-			fmt.Errorf("the session %s is at offset %d, and what is known of its "+
-				"place in %s begins at %d: it is an older state of the session; name another "+
-				"session",
+			fmt.Errorf("session %s is at offset %d, but its saved positions in %s begin at %d: "+
+				"the session was reset to an older state; name another session",
 				p.Session, offset, p.Path, p.Parts[0].From)
 	}
 	return part.place(offset), nil
@@ -129,7 +127,7 @@ func (p *Position) text(from, to int64, read reader) ([]byte, error) {
 	for from < to {
 		part, end := p.at(from), to
 		if part == nil {
-			return nil, fmt.Errorf("%s has nothing of offset %d", p.Path, from)
+			return nil, fmt.Errorf("%s has no position for offset %d", p.Path, from)
 		}
 		var next Part
 		if i := slices.IndexFunc(p.Parts, func(o Part) bool { return o.From > from }); i >= 0 {

@@ -141,7 +141,7 @@ func TestLagSaysHowMuchHowLongAndHowFast(t *testing.T) {
 	require.InDelta(t, 15, b.Age.Seconds(), 1.01, "the byte 2340 came at 23.4 s")
 	require.InDelta(t, 100, b.In, 1)
 	require.InDelta(t, 60, b.Out, 1)
-	require.Equal(t, "1.5 KiB behind (15s); 100 B/s come, 60 B/s are scored", b.String())
+	require.Equal(t, "1.5 KiB behind (15s); 100 B/s arrive, 60 B/s are scored", b.String())
 	for second := 40; second < 5000; second++ {
 		b = l.look(now.Add(time.Duration(second)*time.Second), 4000, int64(min(4000, 60*second)))
 		require.LessOrEqual(t, len(l.samples), samplesMax+1)
@@ -173,7 +173,7 @@ func TestPositionKnowsPlaceOfEachOffset(t *testing.T) {
 		require.Equal(t, want, place, offset)
 	}
 	_, err := p.place(501)
-	require.ErrorContains(t, err, "it has got other text")
+	require.ErrorContains(t, err, "the session has other text")
 	_, err = p.place(9)
 	require.ErrorContains(t, err, "an older state")
 	require.Equal(t, []follow.Place{{Skip: 90}, {Offset: 40, Skip: 100, Ended: true}},

@@ -358,7 +358,7 @@ func (f *feeding) open(ctx context.Context, in Stream) (from source, resumed boo
 		f.keeper.position = *had
 		f.keeper.position.Path = in.path()
 		if err := f.before(ctx, had.Reported); err != nil {
-			f.note("incidents that are open may be printed again: %v", err)
+			f.note("open incidents may be printed again: %v", err)
 		}
 		read := options.Read
 		if in.Journal != nil {
@@ -379,8 +379,8 @@ func (f *feeding) open(ctx context.Context, in Stream) (from source, resumed boo
 	}
 	w, resumed := follow.Resume(options, place, had.others(in.Session.Offset)...)
 	if !resumed {
-		f.note("the file that was read last is not there any more: it was deleted or truncated. "+
-			"What it had behind byte %d is missing", place.Offset)
+		f.note("the file that was read last is gone: it was deleted or truncated. Its text after "+
+			"byte %d is missing", place.Offset)
 	}
 	return w, resumed, nil
 }
@@ -420,7 +420,7 @@ func (f *feeding) again(ctx context.Context, p *Position, read reader) error {
 	}
 	text, err := p.text(from, to, read)
 	if err != nil {
-		f.note("%d bytes are in the session, and their lines were not reported: %v", to-from, err)
+		f.note("%d bytes were scored, but their lines were not reported: %v", to-from, err)
 		return nil
 	}
 	o := f.options()
@@ -447,7 +447,7 @@ func (w *Watcher) Pipe(ctx context.Context, name string, s client.Session, r io.
 		return err
 	}
 	if err := f.before(ctx, s.Offset); err != nil {
-		f.note("incidents that are open may be printed again: %v", err)
+		f.note("open incidents may be printed again: %v", err)
 	}
 	if within { // nothing else ends the line of the stream before
 		if err := f.feed(ctx, []byte{'\n'}); err != nil {

@@ -137,7 +137,7 @@ func (c *Corpus) Without(domains []string) (*Corpus, error) {
 		}
 	}
 	if len(rest.Documents) == 0 {
-		return nil, fmt.Errorf("%w: directory %s: every domain is held out (%s), nothing is left "+
+		return nil, fmt.Errorf("%w: directory %s: every domain is held out (%s); no text is left "+
 			"for pretraining",
 			ErrData, c.Dir, strings.Join(known, ", "))
 	}

@@ -20,7 +20,7 @@ type AlarmError struct {
 }
 
 func (e *AlarmError) Error() string {
-	return fmt.Sprintf("disk: %d bytes are left of the %d bytes of %s", max(0, e.Left), e.Of,
+	return fmt.Sprintf("disk: %d of the %d bytes of %s are free", max(0, e.Left), e.Of,
 		e.What)
 }
 

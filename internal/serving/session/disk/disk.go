@@ -16,7 +16,7 @@ type LimitError struct {
 }
 
 func (e *LimitError) Error() string {
-	return fmt.Sprintf("disk: the sessions of the key take %d bytes of the disk, it may have %d",
+	return fmt.Sprintf("disk: the key's sessions use %d bytes of disk, at most %d are allowed",
 		e.Used, e.Limit)
 }
 

@@ -141,7 +141,7 @@ func TestBudgetIsWatchedLikeFileSystem(t *testing.T) {
 	used = 950
 	require.NoError(t, g.Alarm())
 	require.NoError(t, g.Fits(25))
-	require.ErrorContains(t, g.Fits(26), "50 bytes are left of the 1000 bytes of the disk budget")
+	require.ErrorContains(t, g.Fits(26), "50 of the 1000 bytes of the disk budget are free")
 	require.NoError(t, g.Alarm(), "what is too large for the rest is no alarm")
 	used = 951
 	require.Error(t, g.Alarm())
@@ -150,7 +150,7 @@ func TestBudgetIsWatchedLikeFileSystem(t *testing.T) {
 	used = 900
 	require.NoError(t, g.Alarm())
 	used = 1 << 40
-	require.ErrorContains(t, g.Alarm(), "0 bytes are left")
+	require.ErrorContains(t, g.Alarm(), "0 of the 1000 bytes")
 }
 
 func TestWhereThereIsNoDiskNothingIsRefused(t *testing.T) {

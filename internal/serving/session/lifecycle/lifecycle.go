@@ -11,8 +11,8 @@ import (
 
 // Errors of Enter.
 var (
-	ErrLoading  = errors.New("session: what is stored is still being loaded")
-	ErrDraining = errors.New("session: draining, no new work is taken")
+	ErrLoading  = errors.New("session: stored sessions are still being loaded")
+	ErrDraining = errors.New("session: the server is shutting down and takes no new work")
 )
 
 type phase int

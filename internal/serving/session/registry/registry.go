@@ -19,8 +19,8 @@ import (
 
 // Errors of Reserve.
 var (
-	ErrQuota = errors.New("registry: the owner has as many sessions as it may have")
-	ErrFull  = errors.New("registry: there are as many sessions as there may be")
+	ErrQuota = errors.New("registry: the owner's session limit is reached")
+	ErrFull  = errors.New("registry: the session limit is reached")
 	ErrName  = errors.New("registry: another session of the owner has the name")
 )
 

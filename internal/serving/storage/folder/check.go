@@ -66,8 +66,7 @@ func (f *Folder) strays() (found []*storage.CorruptError) {
 			Offset: -1,
 			Stray:  true, What: what})
 	}
-	const leftBehind = "left behind by a process that was stopped; it is removed when the folder is " +
-		"opened for writing"
+	const leftBehind = "left behind by a process that was killed; the next server start removes it"
 	for _, dir := range []string{makingName, removedName, backupName} {
 		entries, err := f.files.ReadDir(f.path(dir))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -88,7 +87,7 @@ func (f *Folder) strays() (found []*storage.CorruptError) {
 			case slices.Contains(f.sessions[id].leftovers, e.Name()):
 				note(name, leftBehind)
 			case !known(e.Name()):
-				note(name, "not a file of a session: left alone")
+				note(name, "not a file of a session; ignored")
 			}
 		}
 	}
@@ -153,7 +152,7 @@ func (c *checker) head(ctx context.Context, id string) error {
 			return cmp.Or(c.f.inPlace(), err)
 		}
 		if !bytes.Equal(now.head, s.head) {
-			return corrupt(s, headName, -1, errors.New("another head than the index has"))
+			return corrupt(s, headName, -1, errors.New("a head that differs from the index"))
 		}
 		return nil
 	}))

@@ -140,7 +140,7 @@ func (a *archived) list() error {
 		switch {
 		case errors.Is(err, io.EOF) && !version:
 			return fmt.Errorf(
-				"there is no file %s: the archive is none of lmserve, or was cut short",
+				"the file %s is missing: the archive is not from lmserve, or is incomplete",
 				versionName)
 		case errors.Is(err, io.EOF):
 			return a.ends()
@@ -165,7 +165,8 @@ func (a *archived) list() error {
 func (a *archived) ends() error {
 	end := make([]byte, tarTrailBytes)
 	if n := a.file.Size(); n%tarBlock != 0 {
-		return fmt.Errorf("it has %d bytes, expected blocks of %d: it was cut short", n, tarBlock)
+		return fmt.Errorf("the archive has %d bytes, expected whole blocks of %d bytes: it is "+
+			"incomplete", n, tarBlock)
 	} else if _, err := a.file.ReadAt(end, max(0, n-tarTrailBytes)); err != nil {
 		return err
 	}
@@ -183,8 +184,8 @@ func (a *archived) ends() error {
 		case err != nil:
 			return err
 		case b != 0:
-			return errors.New("it does not end with two blocks of zeros: it was cut short, or is " +
-				"longer")
+			return errors.New("the archive does not end with two blocks of zeros: it is " +
+				"incomplete, or more data follows")
 		}
 	}
 }
@@ -205,9 +206,9 @@ func (a *archived) add(h *tar.Header) error {
 	_, twice := a.members[h.Name]
 	switch {
 	case of != a.id:
-		return fmt.Errorf("%s, expected files of session %s alone", h.Name, a.id)
+		return fmt.Errorf("%s, expected only files of session %s", h.Name, a.id)
 	case twice:
-		return fmt.Errorf("%s is there twice", h.Name)
+		return fmt.Errorf("%s occurs twice", h.Name)
 	case h.Typeflag == tar.TypeLink:
 		return fmt.Errorf("%s is a link, expected a file", h.Name)
 	case len(a.members) >= exportFiles:

@@ -81,8 +81,8 @@ func (f *Folder) openDir(o Options) error {
 	version, err := f.read(f.path(versionName), 256)
 	switch {
 	case err == nil && string(version) != versionText:
-		return fmt.Errorf("storage: %s: found %.40q, expected %q: it is of another version of "+
-			"lmserve",
+		return fmt.Errorf("storage: %s: found %.40q, expected %q: the folder is from another "+
+			"version of lmserve",
 			f.path(versionName), version, versionText)
 	case err == nil:
 		// a missing folder of sessions does not mean an empty store
@@ -98,9 +98,9 @@ func (f *Folder) openDir(o Options) error {
 		return fmt.Errorf("storage: %w", err)
 	}
 	if _, err := os.Lstat(f.path(oldDatabase)); err == nil {
-		return fmt.Errorf("storage: %s: found %s, expected %s: the folder is of a version of "+
-			"lmserve "+
-			"from before sessions were folders, which this version cannot read", f.dir, oldDatabase,
+		return fmt.Errorf("storage: %s: found %s, expected %s: the folder is from an old version "+
+			"of lmserve, before sessions were folders; this version cannot read "+
+			"it", f.dir, oldDatabase,
 			versionName)
 	}
 	if o.ReadOnly || o.Existing {
@@ -197,7 +197,7 @@ func (f *Folder) loadAll(index map[string]indexed) error {
 		id := e.Name()
 		if storage.CheckID(id) != nil || !e.IsDir() {
 			f.report(&storage.CorruptError{File: sessionsName + "/" + id, Byte: -1, Offset: -1,
-				Stray: true, What: "not a folder of a session: left alone"})
+				Stray: true, What: "not a folder of a session; ignored"})
 			continue
 		}
 		group.Go(func() error {
@@ -247,7 +247,7 @@ func (f *Folder) tidy() {
 			if e.IsDir() && ownFolder.MatchString(e.Name()) {
 				err = errors.Join(err, f.shredTree(path))
 			} else {
-				f.report(fmt.Errorf("%s is not of this program, and is left as it is", path))
+				f.report(fmt.Errorf("%s is not a file of lmserve, and is left unchanged", path))
 			}
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -63,7 +63,7 @@ func readArchive(r io.Reader, take func(in io.Reader, h *tar.Header) error) erro
 		h, err := in.Next()
 		switch {
 		case errors.Is(err, io.EOF):
-			return noBackup("it ends before the file %s: it was cut short", versionName)
+			return noBackup("the backup ends before the file %s: it is incomplete", versionName)
 		case err != nil:
 			return noBackup("%w", err)
 		case h.Name == versionName:
@@ -120,10 +120,10 @@ func readEnd(r io.Reader, in *tar.Reader) error {
 	}
 	end := make([]byte, tarBlock-len(versionText)+tarTrailBytes)
 	if _, err := io.ReadFull(r, end); err != nil {
-		return noBackup("it ends within its last blocks: %w", err)
+		return noBackup("the backup ends within its last blocks: %w", err)
 	}
 	if n := bytes.IndexFunc(end, func(b rune) bool { return b != 0 }); n >= 0 {
-		return noBackup("byte %d behind %s is not 0", n, versionName)
+		return noBackup("byte %d after %s is not 0", n, versionName)
 	}
 	switch n, err := io.ReadFull(r, make([]byte, 1)); {
 	case n > 0:
@@ -137,7 +137,8 @@ func readEnd(r io.Reader, in *tar.Reader) error {
 func readVersion(in io.Reader) error {
 	version, err := io.ReadAll(io.LimitReader(in, 256))
 	if err == nil && string(version) != versionText {
-		err = fmt.Errorf("found %.40q, expected %q: it is of another version of lmserve", version,
+		err = fmt.Errorf("found %.40q, expected %q: the backup is from another version of "+
+			"lmserve", version,
 			versionText)
 	}
 	if err != nil {

@@ -205,9 +205,8 @@ func (f *Folder) loadHead(s *session) error {
 	case err != nil:
 		return corrupt(s, headName, -1, err)
 	case d.ID != s.id:
-		return corrupt(s, headName, -1, fmt.Errorf("the head of session %.80q: the folder was "+
-			"copied "+
-			"or renamed", d.ID))
+		return corrupt(s, headName, -1, fmt.Errorf("the head of session %.80q, expected this "+
+			"session's: the folder was copied or renamed", d.ID))
 	case d.Start < 0:
 		return corrupt(s, headName, -1, fmt.Errorf("start %d, expected 0 or more", d.Start))
 	}

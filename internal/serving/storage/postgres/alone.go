@@ -47,7 +47,8 @@ func (s *Store) keepLock(
 			break
 		}
 		if err == nil && (time.Now().After(deadline) || !sleep(ctx, aloneTry)) {
-			err = fmt.Errorf("postgres: database %s: %w: a server or a command has it open",
+			err = fmt.Errorf("postgres: database %s: %w: another server or command uses it; stop "+
+				"that program first",
 				config.Database, storage.ErrInUse)
 		}
 		if err != nil {
@@ -108,8 +109,8 @@ func (s *Store) stayLocked(
 			var others bool
 			if holder, others = retakeLock(look, config, how); others && !told {
 				s.report(fmt.Errorf(
-					"postgres: another server has opened database %s alone: it was "+
-						"expected to wait", config.Database))
+					"postgres: another server has opened database %s exclusively, expected it to "+
+						"wait", config.Database))
 				told = true
 			}
 		}

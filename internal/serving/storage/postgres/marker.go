@@ -30,11 +30,10 @@ const (
 
 // away returns the error for a store with something else in place of the marker.
 func (o *objects) away(found string) error {
-	return unavailable(fmt.Errorf("the object store %s is not that of database %s: found %s, "+
-		"expected "+
-		"the object %s with the id %s; mount the folder, or name the bucket, that has the "+
-		"states. If "+
-		"only the marker is missing, run 'lmserve migrate --store URL --objects URL'",
+	return unavailable(fmt.Errorf("the object store %s does not belong to database %s: found %s, "+
+		"expected the object %s with the id %s; mount the folder, or name the bucket, that has "+
+		"the states. If only the marker is missing, run 'lmserve migrate --store URL --objects "+
+		"URL'",
 		o.where, o.database, found, markerName, o.id))
 }
 
@@ -68,7 +67,7 @@ func (o *objects) is(id string) error {
 	case "":
 		return o.away("no such object")
 	}
-	return o.away(fmt.Sprintf("one with the id %q", id))
+	return o.away(fmt.Sprintf("an object with the id %q", id))
 }
 
 // present checks that the store is the database's, and reports when the store has gone or come

@@ -141,7 +141,7 @@ func TestUnreachableObjectStoreLosesNothing(t *testing.T) {
 			require.Equal(t, rows, left)
 			require.NoError(t, writeState(ctx, s, "a", epoch, 18))
 			require.NoError(t, s.Trim(ctx, "a", epoch, 8))
-			require.Contains(t, reports.all(), "is not that of database")
+			require.Contains(t, reports.all(), "does not belong to database")
 			require.Contains(t, reports.all(), "is back")
 			p.started(t, p.options())
 		})

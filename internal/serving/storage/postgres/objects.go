@@ -62,16 +62,16 @@ func openObjects(ctx context.Context, at string, create bool) (*objects, error) 
 		open = func(context.Context, string) (bucket, error) { return openFolder(u.Path, create) }
 	case !ok && tags[u.Scheme] != "":
 		return nil, storage.Invalid("the objects' URL begins with %q: this program was built "+
-			"without the client of that object store; a release has s3://, and 'go build -tags %s "+
-			"./cmd/lmserve' makes a program that takes %[1]s", u.Scheme+"://", tags[u.Scheme])
+			"without the client of that object store; releases include s3://, and 'go build "+
+			"-tags %s ./cmd/lmserve' builds a program with %[1]s", u.Scheme+"://", tags[u.Scheme])
 	case !ok:
 		return nil, storage.Invalid("the objects' URL begins with %q, expected s3://bucket, "+
 			"gs://bucket, azblob://bucket or file:///folder", u.Scheme+"://")
 	}
 	o.bucket, err = open(ctx, at)
 	if err != nil {
-		return nil, unavailable(fmt.Errorf("opening the object store %s: %w; expected a folder or "+
-			"bucket that is there: mount the folder, or name the bucket", o.where, err))
+		return nil, unavailable(fmt.Errorf("opening the object store %s: %w; expected an "+
+			"existing folder or bucket: mount the folder, or name the bucket", o.where, err))
 	}
 	return o, nil
 }

@@ -51,7 +51,7 @@ func TestReloadedSettingStopsWrites(t *testing.T) {
 		}, time.Minute, 10*time.Millisecond, setting)
 		text += "one "
 	}
-	require.Contains(t, told.all(), "nothing is written until the setting is on again")
+	require.Contains(t, told.all(), "writes are refused until the setting is on again")
 }
 
 // A store that has the database alone has no lease to renew.

@@ -45,7 +45,7 @@ func (e *SchemaError) Error() string {
 	case e.Have < e.Want:
 		return found + ": run 'lmserve migrate --store URL'"
 	}
-	return found + ": run the lmserve that has migrated it, or a newer one"
+	return found + ": run the lmserve version that migrated the database, or a newer version"
 }
 
 // Migrate brings the tables of the database to the version that this program needs, each step in a
@@ -73,8 +73,8 @@ func Migrate(ctx context.Context, url string) (before, now int32, err error) {
 	if 0 < before && before < schemaVersion {
 		free, err := takeLock(ctx, conn, alone) // the lock lasts until the connection ends
 		if err == nil && !free {
-			err = fmt.Errorf("postgres: database %s: %w: end all servers before its tables are "+
-				"updated",
+			err = fmt.Errorf("postgres: database %s: %w: stop all servers before the tables are "+
+				"migrated",
 				config.ConnConfig.Database, storage.ErrInUse)
 		}
 		if err != nil {
@@ -133,8 +133,8 @@ func keepsPromises(ctx context.Context, q queryer, database string) error {
 	}
 	if len(off) > 0 {
 		return fmt.Errorf(
-			"postgres: %w: database %s has the setting %s = off, expected on: what is "+
-				"confirmed has to be durable", storage.ErrInvalid, database, off[0])
+			"postgres: %w: database %s has the setting %s = off, expected on: without it, "+
+				"confirmed text could be lost", storage.ErrInvalid, database, off[0])
 	}
 	return nil
 }
@@ -164,7 +164,7 @@ func (s *Store) watchPromises(ctx context.Context, conn *pgx.Conn) (broken bool)
 	}
 	switch before := s.careless.Swap(now); {
 	case now != nil && before == nil:
-		s.report(fmt.Errorf("%w: nothing is written until the setting is on again", err))
+		s.report(fmt.Errorf("%w: writes are refused until the setting is on again", err))
 	case now == nil && before != nil:
 		s.report(errors.New("postgres: the settings of the database are on again"))
 	}

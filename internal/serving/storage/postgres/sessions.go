@@ -161,7 +161,7 @@ func (s *Store) Claim(ctx context.Context, id string) (found storage.Session, er
 			return err
 		}
 		if done.RowsAffected() == 0 {
-			return unavailable(errors.New("the lease of this server is over"))
+			return unavailable(errors.New("the lease of this server has lapsed"))
 		}
 		if found, err = describe(ctx, tx, id); err != nil {
 			return err

@@ -82,7 +82,7 @@ func (s *Store) putSnapshot(
 			return err
 		}
 		if done.RowsAffected() == 0 {
-			return unavailable(errors.New("the snapshot has taken so long that a sweep has " +
+			return unavailable(errors.New("writing the snapshot took so long that a sweep " +
 				"removed it"))
 		}
 		_, err = tx.Exec(ctx, `
@@ -181,7 +181,7 @@ func (s *Store) ReadSnapshot(
 		if _, _, err := s.findSnapshot(ctx, id, at); err != nil {
 			return err
 		}
-		return corrupt("snapshots", id, at, fmt.Errorf("object %s is not there, expected %d bytes",
+		return corrupt("snapshots", id, at, fmt.Errorf("object %s is missing, expected %d bytes",
 			name, want.Bytes))
 	}
 	if err != nil {

@@ -137,9 +137,9 @@ func TestDatabaseWithForeignSchemaIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.Exec(t.Context(), "update lmserve_schema set version = version + 1"))
 	require.NoError(t, s.Close())
-	refused(now+1, "or a newer one")
+	refused(now+1, "or a newer version")
 	_, _, err = postgres.Migrate(t.Context(), at)
-	require.ErrorContains(t, err, "or a newer one")
+	require.ErrorContains(t, err, "or a newer version")
 }
 
 func TestNonDurableDatabaseIsRefused(t *testing.T) {
