@@ -1693,6 +1693,9 @@ type OllamaRequest struct {
 	// Prompt Text before the place.
 	Prompt string `json:"prompt"`
 
+	// Stream It makes no difference.
+	Stream *bool `json:"stream,omitempty"`
+
 	// Suffix Text behind it.
 	Suffix *string `json:"suffix,omitempty"`
 }
@@ -2668,6 +2671,9 @@ type TabbyVersion struct {
 type TabbyRequest struct {
 	// DebugOptions For tests of clients.
 	DebugOptions *TabbyDebugOptions `json:"debug_options,omitempty"`
+
+	// Language Language of the text; it makes no difference.
+	Language *string `json:"language,omitempty"`
 
 	// Seed Seed of the sampling.
 	Seed *uint64 `json:"seed,omitempty"`
