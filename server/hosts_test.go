@@ -80,7 +80,8 @@ func TestServicesHaveTheirNamesInKubernetes(t *testing.T) {
 		require.Equal(t, http.StatusOK, sendHost(t, g, "GET", "/healthz", host).StatusCode, host)
 	}
 	for _, host := range []string{
-		"lmserve.local", "lmserve.local.:80", "lmserve.dev", "lmserve.com", "lmserve.app.", "lmserve.co.uk", "lmserve.evil.example",
+		"lmserve.local", "lmserve.local.:80",
+		"lmserve.dev", "lmserve.com", "lmserve.app.", "lmserve.co.uk", "lmserve.evil.example",
 		"lmserve.svc.evil.example", "lmserve.default.svc.evil.example", "lmserve..svc",
 		".default.svc",
 		"lmserve.default.svc.cluster.local.evil.example", "x.lmserve.default.svc",

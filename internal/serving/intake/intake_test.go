@@ -390,7 +390,8 @@ func TestMessagePackIsReadAsJSONIs(t *testing.T) {
 func TestLinesAreBoundedByLimitOfBody(t *testing.T) {
 	controls := strings.Repeat("\x01", RecordBytesMax/8)
 	record := func(text string) string {
-		return "\x81\xa1a\xdb" + string(binary.BigEndian.AppendUint32(nil, uint32(len(text)))) + text
+		length := binary.BigEndian.AppendUint32(nil, uint32(len(text)))
+		return "\x81\xa1a\xdb" + string(length) + text
 	}
 	text, _, err := MessagePack([]byte(record(controls)), nil)
 	require.NoError(t, err)
