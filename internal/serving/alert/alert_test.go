@@ -362,8 +362,8 @@ func TestIncidentWithoutNewsEnds(t *testing.T) {
 	require.Zero(t, n.Close(time.Minute))
 }
 
-// At the limit of open incidents a new one ends the one without news for longest, which has another
-// alert, with another id, when there is news of it again.
+// At the limit of open incidents, a new one ends the incident without news for longest. That
+// incident has another alert, with another id, when there is news of it again.
 func TestNewIncidentEndsOldestOne(t *testing.T) {
 	b, c := newInbox(t), &account{}
 	n := start(t, c, "", receiver(t, b.URL))
