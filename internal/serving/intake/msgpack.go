@@ -144,8 +144,8 @@ func (p *packed) binary(bytes int) {
 	}
 }
 
-// room reports whether so many bytes more are within the limit of a record. Without it, a body
-// would need many times its length as memory.
+// room reports whether the limit of a record leaves room for this many bytes. Without the limit, a
+// body would need memory of many times its length.
 func (p *packed) room(bytes int) bool {
 	if p.fault == "" && len(p.json)+bytes > RecordBytesMax {
 		p.fault = fmt.Sprintf("a record of more than %d bytes as JSON", RecordBytesMax)
