@@ -1719,6 +1719,9 @@ type OllamaRequest struct {
 	// Prompt Text before the place to fill.
 	Prompt string `json:"prompt"`
 
+	// Stream Ignored.
+	Stream *bool `json:"stream,omitempty"`
+
 	// Suffix Text after the place to fill.
 	Suffix *string `json:"suffix,omitempty"`
 }
@@ -2736,6 +2739,9 @@ type TabbyVersion struct {
 type TabbyRequest struct {
 	// DebugOptions For tests of clients.
 	DebugOptions *TabbyDebugOptions `json:"debug_options,omitempty"`
+
+	// Language Language of the text. Ignored.
+	Language *string `json:"language,omitempty"`
 
 	// Seed Seed of the sampling.
 	Seed *uint64 `json:"seed,omitempty"`

@@ -74,12 +74,13 @@ func TestServicesHaveTheirNamesInKubernetes(t *testing.T) {
 	g := newRig(t, Options{AllowedHosts: []string{"lmserve", "lm.example.org"}})
 	for _, host := range []string{
 		"lmserve", "lmserve:8080", "lmserve.default", "lmserve.team-a:8080", "LMserve.Default.svc",
-		"lmserve.dev.svc", "lmserve.default.svc.cluster.local",
+		"lmserve.dev.svc", "lmserve.local.svc", "lmserve.default.svc.cluster.local",
 		"lmserve.default.svc.cluster.local.:80",
 	} {
 		require.Equal(t, http.StatusOK, sendHost(t, g, "GET", "/healthz", host).StatusCode, host)
 	}
 	for _, host := range []string{
+		"lmserve.local", "lmserve.local.:80",
 		"lmserve.dev", "lmserve.com", "lmserve.app.", "lmserve.co.uk", "lmserve.evil.example",
 		"lmserve.svc.evil.example", "lmserve.default.svc.evil.example", "lmserve..svc",
 		".default.svc",

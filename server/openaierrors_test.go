@@ -258,6 +258,7 @@ func TestBadInputIsRefusedAndChangesNothing(t *testing.T) {
 		`"suggest":{},"n":21`:                  "n",
 		`"suggest":{},"prompt":["x","y"]`:      "prompt",
 		`"suggest":{},"commit":"prompt"`:       "commit",
+		`"suggest":{},"suffix":"y"`:            "suffix",
 		`"suggest":{},"echo":true`:             "echo",
 		`"suggest":{},"logprobs":0`:            "logprobs",
 	} {

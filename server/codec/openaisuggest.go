@@ -28,6 +28,8 @@ func DecodeOpenAISuggest(
 		return refuse("prompt", strconv.Itoa(len(b.Prompts))+" prompts", "1")
 	case b.Commits():
 		return refuse("commit", strconv.Quote(b.Commit), session.CommitNone)
+	case len(b.Suffix) > 0:
+		return refuse("suffix", strconv.Itoa(len(b.Suffix))+" bytes", "null")
 	case b.Echo:
 		return refuse("echo", "true", "false")
 	case b.LogProbs:

@@ -92,7 +92,8 @@ func isLocalAddress(r *http.Request, host string) bool {
 // isService reports whether Kubernetes gives this name to the service of an allowed name without
 // dots: NAME.NAMESPACE, NAME.NAMESPACE.svc or NAME.NAMESPACE.svc.cluster.local. No page can have
 // such a name, because nobody can register domains below svc or local. NAME.NAMESPACE is refused if
-// the namespace is also a public suffix such as dev.
+// the namespace is also a public suffix such as dev, or local: by multicast DNS (RFC 6762), every
+// device in the network can take the name NAME.local.
 func isService(host string, names []string) bool {
 	name, rest, _ := strings.Cut(host, ".")
 	namespace, zone, full := strings.Cut(rest, ".")
@@ -103,7 +104,7 @@ func isService(host string, names []string) bool {
 		return zone == "svc" || zone == "svc.cluster.local"
 	}
 	_, registered := publicsuffix.PublicSuffix(namespace)
-	return !registered
+	return !registered && namespace != "local"
 }
 
 func isAllowed(host string, names []string) bool {

@@ -362,6 +362,30 @@ func TestIncidentWithoutNewsEnds(t *testing.T) {
 	require.Zero(t, n.Close(time.Minute))
 }
 
+// At the limit of open incidents, a new one ends the incident without news for longest. That
+// incident has another alert, with another id, when there is news of it again.
+func TestNewIncidentEndsOldestOne(t *testing.T) {
+	b, c := newInbox(t), &account{}
+	n := start(t, c, "", receiver(t, b.URL))
+	for i := range openMost + 1 {
+		n.Incident(web, "", incident(int64(i)), nil)
+		if i%100 == 0 { // a queue holds fewer alerts
+			b.alerts(t, i+1)
+		}
+	}
+	got := b.alerts(t, openMost+2)
+	require.Len(t, n.firing(), openMost)
+	first, ended := got[0], got[openMost]
+	require.Equal(t, Resolved, ended.Status)
+	require.Equal(t, first.IncidentID, ended.IncidentID)
+	n.Incident(web, "", incident(0), nil)
+	again := b.alerts(t, openMost+4)[openMost+3]
+	require.Equal(t, Firing, again.Status)
+	require.Equal(t, first.IncidentID, again.IncidentID)
+	require.NotEqual(t, first.ID, again.ID)
+	require.Zero(t, n.Close(time.Minute))
+}
+
 func TestSilenceEndsWithLine(t *testing.T) {
 	b, c := newInbox(t), &account{}
 	n := start(t, c, "", receiver(t, b.URL))

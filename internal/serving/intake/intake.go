@@ -15,9 +15,12 @@ import (
 // Limits on a body.
 const (
 	RecordBytesMax = 1 << 20 // size of a JSON record, or of a resource, that is decoded into values
-	DepthMax       = 32      // depth of nested values
-	ValuesMax      = 1 << 13 // objects and arrays in an OTLP record in JSON
-	StreamsMax     = 1 << 10 // streams of one body
+	// LinesBytesMax is the size of all lines of a body with records. Only MessagePack, control
+	// characters and repeated fields make lines longer than their body.
+	LinesBytesMax = 16 << 20
+	DepthMax      = 32      // depth of nested values
+	ValuesMax     = 1 << 13 // objects and arrays in an OTLP record in JSON
+	StreamsMax    = 1 << 10 // streams of one body
 )
 
 // Error is a fault in a body, and its place.
@@ -106,6 +109,15 @@ func (b *Batch) refuse(why string) {
 	if b.Refused++; b.Refused == 1 {
 		b.Why = fmt.Sprintf("record %d: %s", b.Records, why)
 	}
+}
+
+// appendLineOf is appendLine within LinesBytesMax, for the line of a record.
+func appendLineOf(text, line []byte, record value) ([]byte, error) {
+	if len(text)+len(line) > LinesBytesMax {
+		return nil, &Error{record.at, record.where,
+			fmt.Sprintf("the lines of the body have more than %d bytes", LinesBytesMax)}
+	}
+	return appendLine(text, line), nil
 }
 
 // breaks escapes line breaks as JSON does, so that a record is one line.

@@ -1,9 +1,11 @@
 package intake
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -380,6 +382,38 @@ func TestMessagePackIsReadAsJSONIs(t *testing.T) {
 		var e *Error
 		require.ErrorAs(t, err, &e, name)
 		require.LessOrEqual(t, e.Byte, len(body), name)
+	}
+}
+
+// A control character has six bytes as JSON, and a field may be named often: neither takes more
+// memory than a body may.
+func TestLinesAreBoundedByLimitOfBody(t *testing.T) {
+	controls := strings.Repeat("\x01", RecordBytesMax/8)
+	record := func(text string) string {
+		length := binary.BigEndian.AppendUint32(nil, uint32(len(text)))
+		return "\x81\xa1a\xdb" + string(length) + text
+	}
+	text, _, err := MessagePack([]byte(record(controls)), nil)
+	require.NoError(t, err)
+	require.Equal(t, `{"a":"`+strings.Repeat(`\u0001`, len(controls))+"\"}\n", string(text))
+	twice := strings.Repeat("x", RecordBytesMax*2/3)
+	for name, c := range map[string]struct {
+		read   func([]byte, Fields) ([]byte, int, error)
+		body   string
+		fields string
+	}{
+		"a record": {MessagePack, record(strings.Repeat("\x01", 16*RecordBytesMax)), "a"},
+		"list":     {MessagePack, "\xdd\x00\xff\xff\xff" + strings.Repeat("\xff", 1<<24), "a"},
+		"lines":    {MessagePack, strings.Repeat(record(controls), 100), "/b"},
+		"fields":   {Records, strings.Repeat(`{"a":"`+twice+`"}`, 13), "a,a"},
+	} {
+		body := []byte(c.body)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, _, err := c.read(body, ParseFields(c.fields))
+		runtime.ReadMemStats(&after)
+		require.ErrorContains(t, err, "more than", name)
+		require.Less(t, int(after.TotalAlloc-before.TotalAlloc), 16*LinesBytesMax, name)
 	}
 }
 

@@ -27,7 +27,9 @@ func MessagePack(body []byte, f Fields) (text []byte, records int, err error) {
 		if err != nil {
 			return nil, 0, err
 		}
-		text = appendLine(text, line)
+		if text, err = appendLineOf(text, line, v); err != nil {
+			return nil, 0, err
+		}
 		records++
 	}
 	return text, records, nil
@@ -68,6 +70,7 @@ func (p *packed) value(depth int) {
 	if depth > DepthMax {
 		p.fault = errDepth.Error()
 	}
+	p.room(1)
 	head := p.take(1)
 	if head == nil {
 		return
@@ -88,8 +91,7 @@ func (p *packed) value(depth int) {
 	case c == 0xc2, c == 0xc3:
 		p.json = strconv.AppendBool(p.json, c == 0xc3)
 	case c >= 0xc4 && c <= 0xc6:
-		raw := p.take(p.length(1 << (c - 0xc4)))
-		p.json = appendText(p.json, base64.StdEncoding.EncodeToString(raw))
+		p.binary(p.length(1 << (c - 0xc4)))
 	case c >= 0xc7 && c <= 0xc9:
 		p.extension(p.length(1 << (c - 0xc7)))
 	case c == 0xca:
@@ -128,12 +130,33 @@ func (p *packed) length(bytes int) int {
 	return int(n)
 }
 
-func (p *packed) text(bytes int) { p.json = appendText(p.json, string(p.take(bytes))) }
+// text converts a text. JSON of a text is at most six times as long, and never shorter.
+func (p *packed) text(bytes int) {
+	if p.room(bytes) {
+		p.json = appendText(p.json, string(p.take(bytes)))
+	}
+}
+
+// binary converts bytes to a text in base64.
+func (p *packed) binary(bytes int) {
+	if p.room(base64.StdEncoding.EncodedLen(bytes)) {
+		p.json = appendText(p.json, base64.StdEncoding.EncodeToString(p.take(bytes)))
+	}
+}
+
+// room reports whether the limit of a record leaves room for this many bytes. Without the limit, a
+// body would need memory of many times its length.
+func (p *packed) room(bytes int) bool {
+	if p.fault == "" && len(p.json)+bytes > RecordBytesMax {
+		p.fault = fmt.Sprintf("a record of more than %d bytes as JSON", RecordBytesMax)
+	}
+	return p.fault == ""
+}
 
 // extension converts an extension to its bytes; Fluent Bit's time has type 0.
 func (p *packed) extension(bytes int) {
 	p.take(1)
-	p.json = appendText(p.json, base64.StdEncoding.EncodeToString(p.take(bytes)))
+	p.binary(bytes)
 }
 
 // many converts an array or a map. The names in a map become strings.

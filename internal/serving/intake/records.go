@@ -33,7 +33,9 @@ func ParseFields(text string) (f Fields) {
 func Records(body []byte, f Fields) (text []byte, records int, err error) {
 	add := func(v value) error {
 		line, err := f.line(v)
-		text = appendLine(text, line)
+		if err == nil {
+			text, err = appendLineOf(text, line, v)
+		}
 		records++
 		return err
 	}
