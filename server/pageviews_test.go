@@ -205,8 +205,19 @@ func TestPageOffersWhatComesNext(t *testing.T) {
 	b.press(kb.Tab)
 	b.until(draft + `.startsWith("The quick brown fox jumps")`)
 	before := len(b.sessionText(path))
+	value[bool](b, `(() => {
+		const area = HTMLTextAreaElement.prototype;
+		const {get, set} = Object.getOwnPropertyDescriptor(area, "value");
+		window.shrunk = 0;
+		Object.defineProperty(area, "value", {get, set(text) {
+			if (text.length < get.call(this).length) window.shrunk++;
+			set.call(this, text);
+		}});
+		return true;
+	})()`)
 	b.press(kb.Enter)
 	b.until(draft + ` === "" && document.querySelector(".acts").innerText.includes("Undo")`)
+	require.True(t, value[bool](b, `window.shrunk === 0`), "no written text disappears")
 	b.until(`!document.querySelector(".acts").innerText.includes("Learning")`)
 	require.Greater(t, len(b.sessionText(path)), before)
 

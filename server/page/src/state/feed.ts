@@ -66,12 +66,16 @@ export async function show(session: Session): Promise<Reading> {
   return opened;
 }
 
-/** Feeds a text to the current session piece by piece, and shows its cost. */
-export async function feed(into: Reading, text: Blob): Promise<void> {
+/**
+ * Feeds a text to the current session piece by piece, and shows its cost. Bytes are part of the
+ * shown text at once.
+ */
+export async function feed(into: Reading, text: Blob | Uint8Array): Promise<void> {
   await work(into, "feeding", async (signal) => {
-    const more = new Uint8Array(await text.arrayBuffer());
+    const more = text instanceof Blob ? new Uint8Array(await text.arrayBuffer()) : text;
     // What is left of the past, where opening has ended early.
-    await fetchPast(into, into.end, into.session.value.offset, signal);
+    const { offset } = into.session.value;
+    if (into.end < offset) await fetchPast(into, into.end, offset, signal);
     into.addText(more);
     await sendRest(into, signal);
   });

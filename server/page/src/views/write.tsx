@@ -16,7 +16,7 @@ import { actOf, Keys } from "../write/keys";
 import { List } from "../write/list";
 import { Offers } from "../write/offers";
 import { Sheet } from "../write/sheet";
-import { Suggestions, sources, type Sampling, type Source } from "../write/suggestions";
+import { joined, Suggestions, sources, type Sampling, type Source } from "../write/suggestions";
 
 /** How much of the session's text the sheet starts with. */
 const tailBytes = 6000;
@@ -107,7 +107,7 @@ function Writing({ on }: { on: Reading }) {
     setDraft((now) => now.slice(text.length));
     setCursor((now) => Math.max(0, now - text.length));
     try {
-      await feed(on, new Blob([text, more as BlobPart]));
+      await feed(on, joined(new TextEncoder().encode(text), more));
       if (route.value.session !== id) await finish(on).catch(() => {}); // one has gone elsewhere
     } finally {
       committing.current = false;

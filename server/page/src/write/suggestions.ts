@@ -96,7 +96,7 @@ export class Suggestions {
   }
 }
 
-function joined(a: Uint8Array, b: Uint8Array): Uint8Array {
+export function joined(a: Uint8Array, b: Uint8Array): Uint8Array {
   const both = new Uint8Array(a.length + b.length);
   both.set(a);
   both.set(b, a.length);
