@@ -98,21 +98,23 @@ func TestCompleteOverAServer(t *testing.T) {
 	require.EqualValues(t, len(text), completed(t, append(mine, "--method", "static", "--after",
 		log)...).Offset)
 	require.EqualValues(t, len(text), completed(t, mine...).Offset, "the files are not read again")
-	require.EqualValues(t, len(text)+6, completed(t, append(mine, "--commit", "all")...).Offset)
+	done := completed(t, append(mine, "--commit", "all")...)
+	end := len(text) + len("x") + len(done.TextBytes())
+	require.EqualValues(t, end, done.Offset)
 	_, session := send(t, "GET", url+"/v1/sessions/mine", "", "")
-	require.EqualValues(t, len(text)+6, session["offset"])
-	require.EqualValues(t, len(text)+6, completed(t, "--server", url, "--session",
+	require.EqualValues(t, end, session["offset"])
+	require.EqualValues(t, end, completed(t, "--server", url, "--session",
 		session["id"].(string)).Offset)
 
 	for want, args := range map[string][]string{
-		"--threads cannot go with --server":    {"--threads", "1", "--server", url},
-		"--model is":                           {"--model", file, "--server", url},
-		"--server: client: base URL":           {"--server", "nowhere"},
-		"--logprobs is 21, expected 0 to 20":   {"--server", url, "--logprobs", "21"},
-		"--top-p is 0, expected above 0 to 1":  {"--server", url, "--top-p", "0"},
-		"--lambda is 1, expected":              {"--server", url, "--lambda", "1"},
-		"--seed is 9007199254740992, expected": {"--server", url, "--seed", "9007199254740992"},
-		`--commit is "some", expected`:         {"--server", url, "--commit", "some"},
+		"--threads has no effect with --server": {"--threads", "1", "--server", url},
+		"--model is":                            {"--model", file, "--server", url},
+		"--server: client: base URL":            {"--server", "nowhere"},
+		"--logprobs is 21, expected 0 to 20":    {"--server", url, "--logprobs", "21"},
+		"--top-p is 0, expected above 0 to 1":   {"--server", url, "--top-p", "0"},
+		"--lambda is 1, expected":               {"--server", url, "--lambda", "1"},
+		"--seed is 9007199254740992, expected":  {"--server", url, "--seed", "9007199254740992"},
+		`--commit is "some", expected`:          {"--server", url, "--commit", "some"},
 		"--static and --method are both given": {"--server", url, "--static", "--method",
 			"cache"},
 		"--max-tokens is 65537, expected 1 to":    {"--server", url, "--max-tokens", "65537"},

@@ -88,7 +88,10 @@ func queries(t *testing.T) (all []string) {
 // busyServer returns the metrics of a server that has served every kind of request.
 func busyServer(t *testing.T) string {
 	t.Helper()
-	url, stop := serving(t, "--model", randomModel(t), "--data-dir", t.TempDir())
+	receiver := newHook(t)
+	receiver.turn(true) // its alerts wait
+	url, stop := serving(t, "--model", randomModel(t), "--data-dir", t.TempDir(), "--alerts",
+		receiver.URL, "--alert-threshold", "1/100")
 	defer stop()
 	ask := func(method, path, body string, want int) map[string]any {
 		t.Helper()
@@ -103,6 +106,9 @@ func busyServer(t *testing.T) string {
 		`{"text":"`+strings.Repeat(`GET / 200\n`, 100)+`"}`, http.StatusOK)
 	ask(http.MethodPost, live+"/complete", `{"max_tokens":3}`, http.StatusOK)
 	ask(http.MethodGet, "/v1/sessions/none", "", http.StatusNotFound)
+	ask(http.MethodPost, live+"/score", `{"text":"PANIC of shard a\n`+
+		strings.Repeat(`GET / 200\n`, 5)+`"}`, http.StatusOK)
+	require.Eventually(t, receiver.tried, time.Minute, 10*time.Millisecond)
 	require.Eventually(t, func() bool {
 		is := ask(http.MethodGet, "/v1/sessions/next", "", http.StatusOK)
 		return is["shadow_of"].(map[string]any)["behind_bytes"] == 0.

@@ -59,7 +59,7 @@ func TestServeRefusesBudgetBelowOneSession(t *testing.T) {
 		"--listen", "127.0.0.1:0", "--memory-budget", "1")
 	require.Equal(t, exitUsage, code)
 	least := regexp.MustCompile(
-		`--memory-budget is 1, expected at least (\d+M): `).FindStringSubmatch(stderr)
+		`--memory-budget is 1, expected at least (\d+M), `).FindStringSubmatch(stderr)
 	require.NotNil(t, least, stderr)
 	url, stop := serving(t, "--model", file, "--memory-budget", least[1])
 	defer stop()

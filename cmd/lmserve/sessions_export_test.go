@@ -67,7 +67,7 @@ func TestDamagedSessionIsExportedInPart(t *testing.T) {
 	_, stderr, code := lmserve("", "sessions", "--data-dir", dir, "export", "--model", model,
 		created.ID, "--out", file)
 	require.Equal(t, exitFailure, code)
-	require.Contains(t, stderr, "session "+created.ID+" is exported in part: the file contains "+
+	require.Contains(t, stderr, "session "+created.ID+" was exported in part: the file contains "+
 		"bytes 0 to 16 of")
 	require.Contains(t, stderr, "sessions/"+created.ID+"/log.0000000000000000, byte ")
 	after, err := os.ReadFile(logs[0])

@@ -343,7 +343,7 @@ func TestWatchRefusesWhatItCannotDo(t *testing.T) {
 		{[]string{filepath.Join(dir, "[")}, exitUsage, "is not a valid pattern"},
 		{[]string{"--server", "ftp://x", log}, exitUsage, "--server"},
 		{[]string{"--server", "http://x", "--threads", "1", log}, exitUsage,
-			"--threads cannot go with --server"},
+			"--threads has no effect with --server"},
 	} {
 		_, stderr, code := lmserve("", append([]string{"watch"}, c.args...)...)
 		require.Equal(t, c.code, code, "%v: %s", c.args, stderr)
