@@ -89,7 +89,7 @@ func TestVocabularyIsPartOfRecipe(t *testing.T) {
 	require.NoError(t, err)
 	o.Resume, o.Tokenizer.MinCount = true, 4 // MinCount 4 happens to give the same words
 	_, err = Run(context.Background(), o)
-	require.ErrorContains(t, err, "words.min_count is 3 there and 4 here")
+	require.ErrorContains(t, err, "words.min_count is 3 in the checkpoint and 4 here")
 	o.Tokenizer.MinCount, o.Tokenizer.Vocabulary = 0, filepath.Join(t.TempDir(), "vocab.txt")
 	few := []byte("<eos> 9\nred 7\n<unk> 3\n")
 	require.NoError(t, os.WriteFile(o.Tokenizer.Vocabulary, few, 0o600))
@@ -114,11 +114,11 @@ func TestVocabulariesOfRunsAreChecked(t *testing.T) {
 			o *Options) {
 			o.Tokenizer.Kind = "bpe"
 		},
-		"Tokenizer.Kind is bytes, expected words: a vocabulary": func(
+		"Tokenizer.Kind is bytes, expected words, because a vocabulary": func(
 			o *Options) {
 			o.Tokenizer.Kind, o.Tokenizer.Size = "", 9
 		},
-		"Tokenizer.Kind is words, expected nothing: the model": func(o *Options) { o.Init = "m" },
+		"Tokenizer.Kind is words, expected no value: the initial model": func(o *Options) { o.Init = "m" },
 		"Tokenizer.Size is 2, expected 3 to 16777216, or 0": func(
 			o *Options) {
 			o.Tokenizer.Size = 2
@@ -128,10 +128,10 @@ func TestVocabulariesOfRunsAreChecked(t *testing.T) {
 				-1
 		},
 		"Meta.Chunk is 1, expected 2 to 1024 for a model": func(o *Options) { o.Meta.Chunk = 1 },
-		"Tokenizer.Size is 9, expected nothing: the vocabulary": func(o *Options) {
+		"Tokenizer.Size is 9, expected no value: the vocabulary": func(o *Options) {
 			o.Tokenizer.Vocabulary, o.Tokenizer.Size = "vocab.txt", 9
 		},
-		"Tokenizer.MinCount is 3, expected nothing: the vocabulary": func(o *Options) {
+		"Tokenizer.MinCount is 3, expected no value: the vocabulary": func(o *Options) {
 			o.Tokenizer.Vocabulary, o.Tokenizer.MinCount = "vocab.txt", 3
 		},
 	} {
