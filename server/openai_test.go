@@ -421,7 +421,7 @@ func TestSharedModelNameIsNoModel(t *testing.T) {
 	require.NoError(t, err)
 	g := newRealRig(t, session.Options{Others: []*model.Source{from}}, Options{})
 	p := requireProblem(t, g.do("GET", "/v1/models/"+small.Name, nil), api.ProblemModelNotFound)
-	require.Equal(t, fmt.Sprintf("%q, the name of 2 models", small.Name), *p.Found)
+	require.Equal(t, fmt.Sprintf("%q, a name that 2 models share", small.Name), *p.Found)
 	require.Equal(t, small.ID()+" or "+other.ID(), *p.Expected)
 	for _, id := range []string{small.ID(), other.ID()} {
 		got := decode[api.Model](t, g.do("GET", "/v1/models/"+id, nil), http.StatusOK)

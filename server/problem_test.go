@@ -383,7 +383,7 @@ func TestParameterErrorsNameParameterFoundAndExpected(t *testing.T) {
 			"an integer from 0 to 9007199254740991"},
 		{"POST", path + "/score?offset=99999999999999999999", "offset", `"99999999999999999999"`,
 			"an integer from 0 to 9007199254740991"},
-		{"POST", path + "/score?offset=1&offset=2", "offset", "2 values", "one"},
+		{"POST", path + "/score?offset=1&offset=2", "offset", "2 values", "one value"},
 		{"POST", path + "/score?ofset=0", "ofset", "an unknown parameter",
 			"a parameter of this operation"},
 		{"POST", path + "/score?logprobs=maybe", "logprobs", `"maybe"`, "true or false"},

@@ -241,9 +241,9 @@ func TestScoreSaysWhereRecordsAreWrong(t *testing.T) {
 		{"application/x-ndjson", "", `{"message":"a"}` + "\n{", "record 2, line 2, byte 17"},
 		{"application/json", "", `[{"message":"a"},`, "byte"},
 		{"application/msgpack", "", "\xc1", "record 1, byte 0"},
-		{"application/x-ndjson", "gzip", "no gzip", "Not gzip"},
-		{"application/x-ndjson", "gzip", gzipped(t, strings.Repeat("7\n", 99))[:20], "Not gzip"},
-		{"application/x-ndjson", "zstd", "no zstd", "Not zstd"},
+		{"application/x-ndjson", "gzip", "no gzip", "not valid gzip"},
+		{"application/x-ndjson", "gzip", gzipped(t, strings.Repeat("7\n", 99))[:20], "not valid gzip"},
+		{"application/x-ndjson", "zstd", "no zstd", "not valid zstd"},
 	} {
 		headers := []string{}
 		if c.coding != "" {

@@ -111,7 +111,7 @@ func TestExportWithWrongCountIsRefused(t *testing.T) {
 	score(t, of, id, cyrillic)
 	ofWords := newManagerOf(t, wordModel(t), Options{})
 	refused(t, of, id, func(x *changeable) { x.records[0].Continued = 255 },
-		"the record at offset 0: counts 255 bytes that continue")
+		"the record at offset 0 counts 255 bytes that continue")
 	refused(t, of, id, func(x *changeable) { x.last().Continued++ }, "the state counts")
 	refused(t, of, id, func(x *changeable) {
 		for i := range x.records {
@@ -122,5 +122,5 @@ func TestExportWithWrongCountIsRefused(t *testing.T) {
 	score(t, ofWords, id, "a\n")
 	refused(t, ofWords, id, func(x *changeable) { x.last().Continued = 1 },
 		"bytes that continue a character, expected 0 to 0")
-	refused(t, ofWords, id, func(x *changeable) { x.last().Words = nil }, "words")
+	refused(t, ofWords, id, func(x *changeable) { x.last().Words = nil }, "has word counts: false")
 }

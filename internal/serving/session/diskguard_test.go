@@ -269,7 +269,7 @@ func TestNearlyFullDiskTakesOnlyDeletions(t *testing.T) {
 	require.ErrorAs(t, err, &alarm)
 	require.EqualValues(t, testChunk, get(t, sv.mg, other).Offset)
 	require.Len(t, told, 1)
-	require.ErrorContains(t, told[0], "1048576 bytes are left")
+	require.ErrorContains(t, told[0], "1048576 of the 1099511627776 bytes of the file system")
 
 	requireNothingGrows(t, sv.mg, who, id, file, &alarm)
 	requireTheRestGoesOn(t, sv.mg, who, id)

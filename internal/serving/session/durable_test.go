@@ -325,7 +325,7 @@ func TestTailIsNotEnoughWithoutSnapshot(t *testing.T) {
 	for range 2 { // damaged files stay for inspection
 		_, err = sv.mg.Score(background, Caller{}, id, strings.NewReader("more"), ScoreOptions{},
 			nil)
-		require.ErrorContains(t, err, "no good snapshot")
+		require.ErrorContains(t, err, "no snapshot is readable")
 		require.Len(t, sv.told(), 2)
 	}
 	require.Equal(t, int64(4*testChunk+3), get(t, sv.mg, id).Offset)

@@ -88,7 +88,7 @@ func (m *partMaker) reach(
 		"before it ends")
 	err = m.store.Read(ctx, h.ID, found.Start, func(at int64, r storage.Record) error {
 		if wrong := h.checkRecord(last, at, r); wrong != nil {
-			p.Err = fmt.Errorf("session: session %s, record at offset %d: %w", h.ID, at, wrong)
+			p.Err = fmt.Errorf("session: session %s, record at offset %d %w", h.ID, at, wrong)
 			return stopped
 		}
 		p.End, last = at+int64(len(r.Text)), r

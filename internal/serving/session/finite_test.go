@@ -151,9 +151,9 @@ func TestStoredTotalsThatAreNotFiniteAreListedAsAnError(t *testing.T) {
 		require.ErrorIs(t, err, storage.ErrFenced)
 		_, err = feed(sv, id, "x", 5)
 		require.Error(t, err, "it is claimed anew")
-		require.ErrorContains(t, err, "expected finite ones")
+		require.ErrorContains(t, err, "expected finite numbers")
 		sv.restart()
-		requireListed(t, sv.mg, id, "expected finite ones")
+		requireListed(t, sv.mg, id, "expected finite numbers")
 		require.ErrorAs(t, errOf(feed(sv, id, "x", 5)), new(*UnusableError))
 		require.NoError(t, sv.mg.Delete(Caller{}, id))
 	}

@@ -199,7 +199,7 @@ func (a *archive) checkLog(
 			err = fmt.Errorf("has word counts: %t, expected %t", has, m.OfWords())
 		}
 		if err != nil {
-			return fmt.Errorf("the record at offset %d: %w", at, err)
+			return fmt.Errorf("the record at offset %d %w", at, err)
 		}
 		last = r
 		return nil

@@ -116,9 +116,9 @@ func TestCheckFindsLinesThatHeadDoesNotKnow(t *testing.T) {
 	}
 	require.Empty(t, findings(func(*head) {}))
 	none := findings(func(h *head) { h.LinesFrom, h.ByLine = nil, false })
-	require.Contains(t, none, "record at offset 0: is learnt by lines")
+	require.Contains(t, none, "record at offset 0 is learned by lines")
 	require.Contains(t, none, "the state has lines, expected none")
-	require.Contains(t, findings(func(h *head) { h.ByLine = false }), "by_line is true")
+	require.Contains(t, findings(func(h *head) { h.ByLine = false }), "expected by_line true in the head")
 	later := findings(func(h *head) { h.LinesFrom = ptr(int64(1000)) })
 	require.Contains(t, later, "lines_from is 1000, expected at most")
 }

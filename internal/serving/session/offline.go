@@ -74,7 +74,7 @@ func verifyLog(
 	var last storage.Record
 	err := store.Read(ctx, h.ID, start, func(at int64, r storage.Record) error {
 		if wrong := h.checkRecord(last, at, r); wrong != nil {
-			visit(fmt.Errorf("session: session %s, record at offset %d: %w", h.ID, at, wrong))
+			visit(fmt.Errorf("session: session %s, record at offset %d %w", h.ID, at, wrong))
 		}
 		last = r
 		return nil
