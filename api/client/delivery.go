@@ -29,7 +29,7 @@ func (b *batch) end() int64 { return b.begin + int64(len(b.text)) }
 func (b *batch) from(from, to int64) []byte { return b.text[from-b.begin : to-b.begin] }
 
 // errStalled ends an answer that makes no progress.
-var errStalled = errors.New("client: nothing has come of an answer for too long")
+var errStalled = errors.New("client: the answer stalled")
 
 // changedNothing reports whether err is an answer after which the session has not moved. An error
 // to be retried may follow accepted text; the answer then says up to where.

@@ -256,7 +256,7 @@ func TestIncompleteExportIsRefused(t *testing.T) {
 				false
 		},
 		"the record at offset 0 has totals of": func(x *changeable) { x.records[0].Baseline = -1 },
-		"head: version is 2, expected 1":    func(x *changeable) { x.head.Version = 2 },
+		"head: version is 2, expected 1":       func(x *changeable) { x.head.Version = 2 },
 		"metadata lmserve.snapshot is mis": func(x *changeable) {
 			delete(x.state.Metadata,
 				"lmserve.snapshot")
