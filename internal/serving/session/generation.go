@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"time"
@@ -22,6 +23,8 @@ type generation struct {
 	admitted bool // the request has already waited in the queue
 	// how long the request waits for the recovery of the state; see openWithin
 	maxWait time.Duration
+	within  time.Duration // for reading a prompt, without waits for workers; 0: unlimited
+	took    time.Duration // to read the prompt so far
 
 	broken   bool       // a token's log-probability is not finite
 	late     []Piece    // pieces that do not fit out
@@ -112,6 +115,9 @@ func (g *generation) continueLocked(ctx context.Context, prompt int) error {
 	return nil
 }
 
+// errUnread means that the time was over before a prompt was read.
+var errUnread = errors.New("the prompt is unread")
+
 // reading is the progress in reading a prompt.
 type reading struct {
 	prompt []byte
@@ -120,7 +126,8 @@ type reading struct {
 }
 
 // readLocked returns a frozen stream that has read a prompt, one chunk a turn. A word at the
-// prompt's end counts as complete. If the plan says so, each draft begins with the prompt.
+// prompt's end counts as complete. If the plan says so, each draft begins with the prompt. If the
+// time is over, readLocked caches the stream for the next request and returns errUnread.
 func (g *generation) readLocked(
 	ctx context.Context, prompt []byte, drafts []*draft,
 ) (*stream.Stream, error) {
@@ -128,14 +135,21 @@ func (g *generation) readLocked(
 	frozen, read := g.beginReading(ends)
 	r := reading{prompt: prompt, read: read, words: -int(frozen.Text.Size())}
 	for r.read < len(prompt) || frozen.MidWord() {
-		err := g.turnLocked(ctx, func(w *stream.Worker) { g.read(w, frozen, &r, drafts) })
+		err := g.turnLocked(ctx, func(w *stream.Worker) {
+			began := time.Now()
+			g.read(w, frozen, &r, drafts)
+			g.took += time.Since(began)
+		})
 		if err == nil {
 			err = g.endTurnLocked(ctx, drafts[0])
 		}
 		if err != nil {
 			return nil, err
 		}
-		g.keepReading(ends, frozen, r.read)
+		late := g.within > 0 && g.took >= g.within && r.read < len(prompt)
+		if kept := g.keepReading(ends, frozen, r.read, late); late && kept {
+			return nil, errUnread
+		}
 	}
 	return frozen, nil
 }

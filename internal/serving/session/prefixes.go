@@ -58,16 +58,17 @@ func (p *prefixes) find(key prefixKey) *stream.Stream {
 	return k.stream
 }
 
-// keep caches a copy of a stream, if there is memory for it.
-func (p *prefixes) keep(key prefixKey, s *stream.Stream) {
+// keep caches a copy of a stream, if there is memory for it. It reports whether the cache has one.
+func (p *prefixes) keep(key prefixKey, s *stream.Stream) bool {
 	if p.find(key) != nil {
-		return
+		return true
 	}
 	k := &keptPrefix{stream: s.Shelved()}
 	extra := p.budget.Keep(k.stream.MemoryBytes(), func() { p.drop(key, k) })
 	if extra != nil && !p.enter(key, k, extra) {
 		extra.Release()
 	}
+	return extra != nil
 }
 
 // enter reports false if the memory was taken back already, or another request has cached the same.
@@ -148,16 +149,20 @@ func (g *generation) beginReading(ends []promptEnd) (frozen *stream.Stream, read
 }
 
 // keepReading caches a stream that has read the first read bytes of a prompt, if that is an end to
-// cache: the last one, and a few before it.
-func (g *generation) keepReading(ends []promptEnd, frozen *stream.Stream, read int) {
+// cache: the last one, a few before it, and any end if always is true. It reports whether the cache
+// has the stream.
+func (g *generation) keepReading(
+	ends []promptEnd, frozen *stream.Stream, read int, always bool,
+) (kept bool) {
 	if len(ends) == 0 || read < ends[0].at {
-		return
+		return false
 	}
 	i := (read - ends[0].at) / g.s.Settings.Chunk
-	if ends[i].at == read && (i == len(ends)-1 || i%sparsely == sparsely-1) {
-		g.engine.prefixes.keep(ends[i].key, frozen)
+	if ends[i].at == read && (always || i == len(ends)-1 || i%sparsely == sparsely-1) {
+		kept = g.engine.prefixes.keep(ends[i].key, frozen)
 		if g.s.alive() != nil { // the cached streams of the session were dropped before this one
 			g.engine.prefixes.forget(g.s.ID)
 		}
 	}
+	return kept
 }

@@ -3,6 +3,7 @@ package session
 import (
 	"cmp"
 	"context"
+	"errors"
 
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
@@ -35,11 +36,14 @@ func (mg *Manager) SuggestAfter(
 	if id != "" {
 		defer mg.index.touch(s)
 	}
-	g := generation{engine: mg.engine, s: s, blank: id == "", plan: plan{n: 1}}
+	g := generation{
+		engine: mg.engine, s: s, blank: id == "", plan: plan{n: 1}, within: r.Within,
+	}
 	return g.suggest(ctx, prompt, r)
 }
 
-// suggest returns likely continuations of a prompt, which a copy of the state reads.
+// suggest returns likely continuations of a prompt, which a copy of the state reads. If the time is
+// over before the prompt is read, it returns none, and the next request continues the reading.
 func (g *generation) suggest(
 	ctx context.Context, prompt []byte, r SuggestRequest,
 ) (found Suggested, err error) {
@@ -48,13 +52,19 @@ func (g *generation) suggest(
 	}
 	defer g.s.unlock()
 	read, err := g.readLocked(ctx, prompt, g.drafts(0, false))
+	if errors.Is(err, errUnread) {
+		return Suggested{Offset: g.s.seen().offset}, nil
+	}
 	if err != nil {
 		return found, err
 	}
+	options := r.options(g.engine.scheduler.Busy())
+	if r.Within > 0 {
+		options.Within = max(1, r.Within-g.took)
+	}
 	var what suggest.Found
 	turn := g.turnLocked(ctx, func(w *stream.Worker) {
-		what, err = w.Suggest(ctx, read, new(stream.Suggester), nil,
-			r.options(g.engine.scheduler.Busy()))
+		what, err = w.Suggest(ctx, read, new(stream.Suggester), nil, options)
 	})
 	found = Suggested{
 		Offset: g.s.seen().offset, Candidates: what.Candidates, Complete: what.Complete,

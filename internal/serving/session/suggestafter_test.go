@@ -39,3 +39,32 @@ func TestPromptIsReadBeforeSuggestions(t *testing.T) {
 		}
 	}
 }
+
+// A request with little time reads a part of a long prompt, and the next one continues. Without
+// memory for the part, a request reads the whole prompt.
+func TestLittleTimeReadsALongPromptInParts(t *testing.T) {
+	prompt := []byte(logText(3 * stream.TypedMax))
+	whole := SuggestRequest{N: 5, Unit: string(suggest.Free)}
+	ask := func(mg *Manager, r SuggestRequest) Suggested {
+		found, err := mg.SuggestAfter(t.Context(), Caller{}, "", mg.Model().Name, prompt, r)
+		require.NoError(t, err)
+		return found
+	}
+	want := ask(newManager(t, Options{Threads: 2}), whole)
+	require.NotEmpty(t, want.Candidates)
+
+	mg := newManager(t, Options{Threads: 2})
+	short, requests := whole, 1
+	short.Within = 1
+	for ; len(ask(mg, short).Candidates) == 0; requests++ {
+		require.Less(t, requests, len(prompt))
+	}
+	require.Greater(t, requests, 5)
+	require.Equal(t, want, ask(mg, whole), "no bit depends on the parts")
+
+	least, err := MemoryMin(testModel(t))
+	require.NoError(t, err)
+	tight := newManager(t, Options{MaxMemoryBytes: least})
+	require.NotEmpty(t, ask(tight, short).Candidates)
+	require.Empty(t, tight.engine.prefixes.mu.kept)
+}
