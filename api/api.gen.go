@@ -1956,7 +1956,7 @@ type OpenAISuggest struct {
 	// Unit Where suggestions end, as in a `SuggestRequest`.
 	Unit *SuggestRequestUnit `json:"unit,omitempty"`
 
-	// WithinMs As in a `SuggestRequest`.
+	// WithinMs As in a `SuggestRequest`. If the time is over before a prompt is read that is longer than 1,024 bytes or has no session, the answer is one empty choice. The next request with the same beginning continues the reading.
 	WithinMs *int `json:"within_ms,omitempty"`
 }
 
