@@ -314,9 +314,9 @@ func (b *tab) slow(pattern string, ms int) {
 	})()`, pattern, ms))
 }
 
-// What was written stays while the session's text is still coming, and while another view is shown.
-// So does what is typed while learning is taken back, which one asks for twice. A sentence that is
-// being learned when another session is opened is learned.
+// What was written stays while the session's text is still coming, while another view is shown, and
+// over a reload. So does what is typed while learning is taken back, which one asks for twice. A
+// sentence that is being learned when another session is opened is learned.
 func TestPageLosesNothingThatIsWritten(t *testing.T) {
 	b := newTab(t)
 	path := b.create(withBaseline)
@@ -343,10 +343,15 @@ func TestPageLosesNothingThatIsWritten(t *testing.T) {
 	b.open(place("write", path))
 	b.until(fmt.Sprintf(`%s === %q`, text, has+"HiBy"))
 	b.until(`document.activeElement?.tagName === "TEXTAREA"`)
+	b.run(chromedp.Reload())
+	b.until(fmt.Sprintf(`%s === %q`, text, has+"HiBy"))
+	b.until(`document.activeElement?.tagName === "TEXTAREA"`)
 	b.with(chromedp.ModifierCtrl, kb.Enter)
 	b.until(`document.querySelector(".acts").innerText.includes("Undo")`)
 	b.until(`!document.querySelector(".acts").innerText.includes("Learning")`)
 	require.Equal(t, has+"HiBy", b.sessionText(path))
+	require.True(t, value[bool](b, `!Object.values(sessionStorage).includes("By")`),
+		"a learned draft is not kept")
 
 	b.slow(`\/fork$`, 500)
 	here := value[string](b, `location.hash`)

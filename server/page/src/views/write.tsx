@@ -5,6 +5,7 @@ import { forkSession } from "../api/sessions";
 import { grouped } from "../ui/words";
 import { ModelChoice } from "../shell/model";
 import { Problem } from "../shell/problem";
+import { draftOf, keepDraft } from "../state/drafts";
 import { begin, feed, finish, reading, resume } from "../state/feed";
 import type { Reading } from "../state/reading";
 import { go, href, route } from "../state/route";
@@ -28,9 +29,6 @@ interface Learnt {
   text: string;
   offset: number; // of the session before
 }
-
-/** The drafts of sessions: they stay while other views are shown. */
-const drafts = new Map<string, string>();
 
 /** Continues the session's text together with the models. */
 export function WriteView() {
@@ -64,7 +62,7 @@ function Writing({ on }: { on: Reading }) {
   const suggestions = useMemo(() => new Suggestions(), [on]);
   const offers = useMemo(() => new Offers(on), [on]);
   const { id, offset, settings } = on.session.value;
-  const [draft, setDraft] = useState(drafts.get(id) ?? "");
+  const [draft, setDraft] = useState(() => draftOf(id));
   const [cursor, setCursor] = useState(draft.length);
   const [chosen, setChosen] = useState<Source>("adapted");
   const [sampling, setSampling] = useState<Sampling>(
@@ -84,8 +82,8 @@ function Writing({ on }: { on: Reading }) {
     suggestions.discard();
   }, [suggestions]);
   useLayoutEffect(() => {
-    drafts.set(id, draft);
-    if (undone.current) drafts.set(undone.current.fork, undone.current.text + draft);
+    keepDraft(id, draft);
+    if (undone.current) keepDraft(undone.current.fork, undone.current.text + draft);
   }, [draft]);
 
   const hasStatic = settings?.baseline === true ||
@@ -144,7 +142,7 @@ function Writing({ on }: { on: Reading }) {
       const fork = await forkSession(id, { at_offset: learnt.offset, labels, ttl_seconds });
       // One may have written on, and does so until the fork is shown.
       undone.current = { fork: fork.id, text: learnt.text };
-      drafts.set(fork.id, learnt.text + drafts.get(id));
+      keepDraft(fork.id, learnt.text + draftOf(id));
       go("write", fork.id);
     } catch (error) {
       undoing.current = false;
