@@ -181,6 +181,7 @@ func TestPageWritesWithTheKeyboardAlone(t *testing.T) {
 	b.press("B", "y", "e")
 	b.with(chromedp.ModifierCtrl, kb.Enter)
 	b.until(`document.querySelector(".sheet .fixed").textContent.endsWith("Bye")`)
+	b.until(`!document.querySelector(".acts").innerText.includes("Learning")`)
 	require.Equal(t, text+"Bye", b.sessionText(path))
 }
 
@@ -295,6 +296,14 @@ func TestPageOffersOneAfterTheOther(t *testing.T) {
 	b.until(`document.querySelector(".offers li .said")?.textContent === "quick"`)
 	b.press(kb.Tab)
 	b.until(draft + ` === "The quickq"`)
+
+	// The next Tab has nothing to take, and the cursor stays. The one after it leaves the sheet.
+	inSheet := `document.activeElement.tagName === "TEXTAREA"`
+	b.press(kb.Tab)
+	require.True(t, value[bool](b, inSheet))
+	b.press(kb.Tab)
+	require.False(t, value[bool](b, inSheet))
+	require.Equal(t, "The quickq", value[string](b, draft))
 }
 
 // slow makes requests of the page that match a pattern wait, and count themselves.

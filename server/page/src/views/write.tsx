@@ -73,6 +73,7 @@ function Writing({ on }: { on: Reading }) {
   const [learnt, setLearnt] = useState<Learnt | null>(null);
   const [problem, setProblem] = useState<ProblemError | null>(null);
   const tabbed = useRef(false); // the last key has taken a word
+  const taken = useRef(false); // the last key was a Tab that has taken text
   const askedAt = useRef(0); // where in the draft the texts of the two models begin
   const committing = useRef(false);
   const undoing = useRef(false);
@@ -207,8 +208,12 @@ function Writing({ on }: { on: Reading }) {
         }}
         onKey={(event) => {
           const name = actOf(event, isShown);
-          if (!name) return;
+          const isTab = event.code === "Tab" && !event.shiftKey;
+          const again = isTab && taken.current; // without an offer, it would leave the sheet
+          taken.current = isTab && (name === "accept" || name === "take");
+          if (!name && !again) return;
           event.preventDefault();
+          if (!name) return;
           act[name]();
         }} />
       <List of={offers} onTake={insert} />
