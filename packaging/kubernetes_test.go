@@ -94,7 +94,7 @@ func TestManifestsOfWatchersReadLogsAlone(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), program(t), append([]string{"watch"}, args...)...).
 		CombinedOutput()
 	require.Error(t, err)
-	require.Contains(t, string(out), "is no pattern", "all flags are known")
+	require.Contains(t, string(out), "is not a valid pattern", "all flags are known")
 }
 
 // With keys the server has one more secret, and nothing else differs.

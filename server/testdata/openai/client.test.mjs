@@ -150,7 +150,7 @@ test("what is not here says what to use", async () => {
   for (const request of wrong) {
     await assert.rejects(request, (err) => {
       assert.ok(err instanceof OpenAI.NotFoundError);
-      assert.match(err.message, /There is no chat model here; use \/v1\/completions\./);
+      assert.match(err.message, /This server has no chat model; use \/v1\/completions\./);
       return true;
     });
   }
