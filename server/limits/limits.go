@@ -74,7 +74,7 @@ const (
 	// Bodies of log shippers.
 	LogBodyBytesMax        = 16 << 20 // of a body, decompressed
 	FieldBytesMax          = 1024     // of the parameter field
-	FieldPartsMax          = 32       // names in it, each of which costs a look at each record
+	FieldPartsMax          = 32       // names in that parameter; each is looked up in each record
 	IdempotencyKeyCharsMax = 256
 
 	// Completions. session.SamplingTable has the limits on sampling.

@@ -45,7 +45,7 @@ const (
 	proposedCalls = 3
 	// guessBytes is the number of bytes of a match that one call computes.
 	guessBytes = 12
-	// keptPrefixes is about the number of prefixes above which a suggester starts anew.
+	// keptPrefixes is about the number of prefixes above which a suggester starts again.
 	keptPrefixes = 2048
 )
 

@@ -137,7 +137,7 @@ func TestSuggestKeepsWhatItHasComputed(t *testing.T) {
 	require.Less(t, k.Bytes(), bytes, "guesses count")
 }
 
-// A suggester that has grown large starts anew, and releases its memory.
+// A suggester that has grown large starts again, and releases its memory.
 func TestSuggesterThatIsLargeBeginsAfresh(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 1)
@@ -161,7 +161,7 @@ func TestSuggesterThatIsLargeBeginsAfresh(t *testing.T) {
 }
 
 // The growers of a worker do not refer to a segment that it has replaced.
-func TestGrowersGoWithTheirSegments(t *testing.T) {
+func TestGrowersReleaseReplacedSegment(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 1)
 	set := settings(m, nil)

@@ -1,6 +1,6 @@
 // Package budget limits the memory of sessions: their states, the memory that states share, and
 // their text if the store is in memory. It knows who may be asked to give a state up, and who
-// waits; it knows nothing about states.
+// waits; it does not depend on states.
 //
 // Every call that a chunk makes costs O(1) under the lock.
 package budget
