@@ -229,7 +229,7 @@ func TestSuggestRefusesWhatItCannotDo(t *testing.T) {
 	var k Suggester
 	_, err := w.Suggest(t.Context(), New(m, settings(m, methodIs(Cache))), &k, nil,
 		suggest.Options{})
-	require.EqualError(t, err, "method is cache, expected another one")
+	require.EqualError(t, err, "method is cache, expected a method without a cache")
 	s := New(m, settings(m, nil))
 	_, err = w.Suggest(t.Context(), s, &k, make([]byte, TypedMax+1), suggest.Options{})
 	require.EqualError(t, err, "typed has 1025 bytes, expected at most 1024")

@@ -58,7 +58,7 @@ type Account[H any] struct {
 	bytes  atomic.Int64 // written under budget.mu
 
 	// Guarded by budget.mu.
-	state  int64         // part of bytes: the state's
+	state  int64         // bytes of the state; included in the field bytes
 	place  *list.Element // place in idle; nil: not there
 	since  uint64        // pool.listed when it was put in idle
 	closed bool
