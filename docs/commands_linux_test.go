@@ -15,7 +15,7 @@ import (
 // are read from top to bottom, in a checkout.
 const operations = "docs/operations.md"
 
-// arithmetic is that of the outputs in the pages.
+// arithmetic names the arithmetic that computed the outputs in the pages.
 const arithmetic = "float32-fma"
 
 // tools are the programs that commands of the pages use.

@@ -15,7 +15,7 @@ const client = new OpenAI({
 });
 const named = { headers: { "X-Session-ID": session } };
 
-// A prompt is learnt once, even if the client repeats a request after a lost answer: the session
+// A prompt is learned once, even if the client repeats a request after a lost answer: the session
 // accepts the prompt only at the stated offset.
 async function learn(prompt, offset) {
   const request = { prompt, max_tokens: 0, commit: "prompt", offset };

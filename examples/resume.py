@@ -33,7 +33,7 @@ def request(method, path, body=None, accept="application/json"):
 def strange_lines(session, offset, text, threshold):
     """Feeds text at an offset, and yields its strange lines."""
     path = f"/v1/sessions/{session}/score?unit=line&offset={offset}&wait=30s"
-    path += f"&learn=unflagged&threshold={threshold}"  # strange lines are not learnt
+    path += f"&learn=unflagged&threshold={threshold}"  # strange lines are not learned
     with request("POST", path, text, "application/x-ndjson") as answer:
         for event in map(json.loads, answer):
             if event["type"] == "error":

@@ -3,14 +3,14 @@
 #
 #     journalctl -f | sh watch.sh [SESSION [THRESHOLD]]
 #
-# A line is strange if its probability is at most THRESHOLD (1/1000). Strange lines are not learnt,
+# A line is strange if its probability is at most THRESHOLD (1/1000). Strange lines are not learned,
 # so that they stay strange. LMSERVE_URL and LMSERVE_KEY set the server and the key.
 set -eu
 url=${LMSERVE_URL:-http://localhost:8080}
 session=${1:-watch-sh}
 threshold=${2:-0.001}
 
-# Creates the session, or finds it: then it continues with everything it has learnt.
+# Creates the session, or finds it: then it continues with everything it has learned.
 curl -fsS -o /dev/null -X PUT "$url/v1/sessions/$session" \
   ${LMSERVE_KEY:+-H "Authorization: Bearer $LMSERVE_KEY"}
 

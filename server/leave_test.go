@@ -153,7 +153,7 @@ func TestClientsThatLeaveOverTLSGiveUpTheirPlace(t *testing.T) {
 }
 
 // A server that passed a request on also passes on that the client has left.
-func TestLeavingIsPassedOn(t *testing.T) {
+func TestLeavingClientCancelsForwardedRequest(t *testing.T) {
 	t.Parallel()
 	log, logs := logged()
 	far := newRealRig(t, session.Options{}, Options{Log: log})

@@ -149,7 +149,7 @@ func TestAdminAddressServesWithoutKeys(t *testing.T) {
 }
 
 // Options.Around sees every request, even refused ones.
-func TestSomethingMayGoAroundEveryRequest(t *testing.T) {
+func TestAroundSeesEveryRequest(t *testing.T) {
 	paths := make(chan string, 1)
 	g := newRig(t, Options{Around: func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

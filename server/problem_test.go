@@ -411,9 +411,11 @@ func TestMalformedBodiesAreLocated(t *testing.T) {
 		{path + "/score", "{\"text\":\"caf\xe9\"}", "Byte 12 of the body, 0xE9, is not UTF-8. " +
 			"Send such text as base64."},
 		{path + "/score", `{"text":"\ud83d"}`,
-			`The escape at byte 9 of the body, \ud83d, is half of a surrogate pair, not a character.`},
+			`The escape at byte 9 of the body, \ud83d, is half of a surrogate pair, ` +
+				`not a character.`},
 		{path + "/score", `{"text":"ok \\ud83d \ud83d\ude00 \ude00"}`,
-			`The escape at byte 33 of the body, \ude00, is half of a surrogate pair, not a character.`},
+			`The escape at byte 33 of the body, \ude00, is half of a surrogate pair, ` +
+				`not a character.`},
 		{path + "/score", ` `, "The body is empty; a JSON object was expected."},
 		{path + "/complete", ``, "The body is empty; a JSON object was expected."},
 	} {

@@ -138,8 +138,8 @@ func (c *Cache) Copy() *Cache {
 func (c *Cache) Mix(x *Exec, hidden []float32, next []int32, nll []float32) {
 	c.check("Mix", hidden, len(next))
 	if len(nll) > len(next) {
-		panic(fmt.Sprintf("sparsemeta: Cache.Mix: %d likelihoods of %d positions", len(nll),
-			len(next)))
+		panic(fmt.Sprintf("sparsemeta: Cache.Mix: found %d likelihoods, expected at most %d",
+			len(nll), len(next)))
 	}
 	c.run(x, cacheJob{hidden: hidden, next: next, from: len(next) - len(nll), nll: nll})
 }

@@ -87,8 +87,8 @@ func Parse(text string, symbols []byte) (Tokenizer, error) {
 	switch d.Kind {
 	case KindBytes:
 		if symbols != nil {
-			return nil, fmt.Errorf("%w: found one beside the tokenizer of bytes, expected none",
-				ErrVocabulary)
+			return nil, fmt.Errorf("%w: found a vocabulary for the tokenizer of bytes, "+
+				"expected none", ErrVocabulary)
 		}
 		return Bytes{}, nil
 	case KindWords:

@@ -242,7 +242,7 @@ func (s *Segment) attendBackward(x *Exec, i int, grads Grads, below bool) {
 		task.firstKey = s.mlen // no gradient flows into the memory
 	}
 	first := task.firstKey * s.B
-	clear(s.byDistance(s.dr, hd).Data[:(s.T-s.n)*hd]) // distances no query has met
+	clear(s.byDistance(s.dr, hd).Data[:(s.T-s.n)*hd]) // no query and key are this far apart
 	s.runAttention(x, s.cfg.NHead, task)
 	s.addBiasGrads(x, ix, grads)
 	if g := grads[ix.r]; g != nil {

@@ -83,7 +83,7 @@ func (s *Segment) takeMemory(mem *Memory) {
 // takeRows copies rows n0..n1 of the input of the first half.
 func (s *Segment) takeRows(n0, n1 int) {
 	if s.of.n < n1 {
-		panic("txl: a segment is extended before the one that it is beside")
+		panic("txl: a segment is extended before the segment that it follows")
 	}
 	i := s.first / 2
 	take := func(to, from []float32) {

@@ -140,7 +140,7 @@ func TestSegmentBesideAnotherFollowsIt(t *testing.T) {
 			beside.Begin(x, other, nil, NewMemory(c, 1))
 		})
 	beside.Begin(x, m, nil, NewMemory(c, 1))
-	require.PanicsWithValue(t, "txl: a segment is extended before the one that it is beside",
+	require.PanicsWithValue(t, "txl: a segment is extended before the segment that it follows",
 		func() {
 			beside.Extend(x, []int32{1})
 		})

@@ -312,7 +312,7 @@ func TestGradientsOfSomeWeightsAreThoseAmongAll(t *testing.T) {
 }
 
 // Recomputed probabilities have the bits of kept ones, with and without dropout.
-func TestKeptProbabilitiesAreOnlyAMatterOfMemory(t *testing.T) {
+func TestKeepingProbabilitiesChangesNoBit(t *testing.T) {
 	for name, c := range shapes {
 		t.Run(name, func(t *testing.T) {
 			m, fast := randomModel(t, c, 19)

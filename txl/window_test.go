@@ -60,7 +60,7 @@ func TestLongMemoriesAgreeWithTheReference(t *testing.T) {
 
 // Fixed weights give the same bits as other weights, in any order of streams with and without
 // fast weights, of several models.
-func TestFixedWeightsAreOnlyAMatterOfTime(t *testing.T) {
+func TestFixingWeightsChangesNoBit(t *testing.T) {
 	c := shapes["prenorm"]
 	x := newExec(t, 1)
 	var models []*Model

@@ -124,7 +124,7 @@ func TestThreadsChangeNoBitOfAWordModel(t *testing.T) {
 
 // Rows that need a tail give the same losses in blocks of any size. Gradients are the same up to
 // the rounding of their sums.
-func TestBlocksOfATailAreOnlyAMatterOfMemory(t *testing.T) {
+func TestBlockSizeOfTailChangesNoBit(t *testing.T) {
 	m, fast := randomModel(t, wide, 5)
 	x := newExec(t, 2)
 	ids := randomTokens(wide.SegLen+1, wide.Vocab, 6)

@@ -80,7 +80,7 @@ func TestFlippedBitsNeverGiveAnotherFile(t *testing.T) {
 	}
 }
 
-func TestNothingMayFollowTheData(t *testing.T) {
+func TestBytesAfterDataAreRefused(t *testing.T) {
 	for n := 1; n <= 9; n++ {
 		_, err := Read(bytes.NewReader(append(written(t, small()), make([]byte, n)...)), Limits{})
 		require.ErrorIs(t, err, ErrFormat)

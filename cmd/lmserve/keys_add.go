@@ -113,7 +113,8 @@ func parseExpires(text string, now time.Time) (t time.Time, err error) {
 		t = now.Add(d).Truncate(time.Second)
 	}
 	if t = t.UTC(); !t.After(now) {
-		return t, fmt.Errorf("--expires is %s, expected a time in the future", t.Format(time.RFC3339))
+		return t, fmt.Errorf("--expires is %s, expected a time in the future",
+			t.Format(time.RFC3339))
 	}
 	return t, nil
 }

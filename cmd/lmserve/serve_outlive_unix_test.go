@@ -40,7 +40,7 @@ func TestServeOutlivesItsTerminalAndItsReader(t *testing.T) {
 		}
 	}
 	require.NotEmpty(t, url)
-	require.NoError(t, out.Close()) // like head
+	require.NoError(t, out.Close()) // head, too, closes its input early
 	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
 	for range 3 { // each request is logged
 		resp, err := http.Post(url+"/v1/sessions", "application/json", nil)

@@ -40,7 +40,7 @@ func TestServeRefusesFoldersItCannotRead(t *testing.T) {
 		"lmserve.db": "old"} {
 		dir := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // in case it serves
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // if it serves
 		var stdout, stderr bytes.Buffer
 		code := run(ctx, []string{"serve", "--model", file, "--listen", "127.0.0.1:0", "--log",
 			"none", "--data-dir", dir}, nil, &stdout, &stderr)

@@ -59,7 +59,8 @@ func TestTrainMakesAModelThatScores(t *testing.T) {
 		"default", "--out", better)
 	require.Equal(t, exitUsage, code)
 	require.Regexp(t,
-		`--config is {"n_layer":\d+,.*, expected {"n_layer":\d+,.*only lengths and untie_softmax can differ`,
+		`--config is {"n_layer":\d+,.*, expected {"n_layer":\d+,.*`+
+			`only lengths and untie_softmax can differ`,
 		stderr)
 
 	text = must(t, "", "train", "--data", foxes(t), "--init", out, "--out", better, "--phase",

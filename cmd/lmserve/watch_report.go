@@ -55,7 +55,7 @@ type lineTotal struct {
 // lineEnd is where a line ends.
 type lineEnd struct{ number, offset int64 }
 
-// newLineReport makes a report that writes to out, in the style for writer to.
+// newLineReport makes a report that writes to out, with the colors and width of to.
 func newLineReport(out, to io.Writer, sources bool) *lineReport {
 	return &lineReport{out: out, style: styleOf(to), sources: sources}
 }

@@ -256,7 +256,7 @@ func feedMore(t *testing.T, flags []string, text string) {
 	must(t, text, args...)
 }
 
-// With --learn false the session does not change, and every call starts anew.
+// With --learn false the session does not change, and every call starts again.
 func TestWatchWithoutLearning(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "app.log")
 	flags := append(everyLine(t), "--data-dir", t.TempDir(), "--session", "app", "--from-start",

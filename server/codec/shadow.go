@@ -5,8 +5,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// encodeShadow encodes a shadow and how it compares with its session. The two flags say whether
-// each model is one of words.
+// encodeShadow encodes a shadow and its comparison with its session. The flags say which of the two
+// models is a model of words.
 func encodeShadow(s session.Shadow, followedWords, shadowWords bool) api.Shadow {
 	told := api.Shadow{
 		ID: s.ID, Offset: s.Offset, BehindBytes: s.Behind, Name: orNil(s.Name),

@@ -74,7 +74,7 @@ const (
 	// Bodies of log shippers.
 	LogBodyBytesMax        = 16 << 20 // of a body, decompressed
 	FieldBytesMax          = 1024     // of the parameter field
-	FieldPartsMax          = 32       // names in it, each of which costs a look at each record
+	FieldPartsMax          = 32       // names in that parameter; each is looked up in each record
 	IdempotencyKeyCharsMax = 256
 
 	// Completions. session.SamplingTable has the limits on sampling.
@@ -134,9 +134,9 @@ const (
 	JSONManyTokenBytes = 384 // memory of each value beyond JSONTokensMax
 	// memory per byte of a log shipper's body being read
 	LogReadFactor = 8
-	// the same of a body behind Snappy, by the length of what comes out
+	// memory per decompressed byte of a body in Snappy
 	LogPlainFactor = 6
-	LogKeptFactor  = 2             // the same of the lines that were made of it, by their length
+	LogKeptFactor  = 2             // memory per byte of the lines made from that body
 	ZstdBytes      = 10 << 20      // memory of a decompressor of Zstandard
 	ZstdMemoryMax  = 4 * ZstdBytes // of all of these
 	ZstdWindowMax  = 8 << 20       // window that a body may need, as `zstd -19` makes it

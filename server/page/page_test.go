@@ -78,7 +78,7 @@ func TestCommittedPageMatchesItsSources(t *testing.T) {
 		"the page was not built of these sources: run `make page` and commit server/page/dist")
 }
 
-func TestEveryFileComesCompressedToThoseWhoTakeIt(t *testing.T) {
+func TestFilesAreCompressedIfClientAccepts(t *testing.T) {
 	for _, f := range files(t) {
 		for acceptEncoding, encoding := range map[string]string{
 			"": "", "br": "", "gzip": "gzip", "gzip;q=0": "", "GZIP; q=0.5": "gzip",

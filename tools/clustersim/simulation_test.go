@@ -59,7 +59,7 @@ func TestSessionsOfLostRackAreTakenOver(t *testing.T) {
 }
 
 // An overloaded cluster works at its capacity.
-func TestFullClusterGivesWhatItHas(t *testing.T) {
+func TestOverloadedClusterWorksAtCapacity(t *testing.T) {
 	c := small()
 	c.rack, c.rate = 0, 2*float64(c.nodes*c.cores)/(float64(c.bytes)*c.costs.byte)
 	p := ran(c).phases[3]

@@ -284,7 +284,7 @@ func TestDueIsLongerThanTheLogsPauses(t *testing.T) {
 }
 
 // The promise bounds the number of reports on any log.
-func TestPromiseHoldsOnAnyLog(t *testing.T) {
+func TestAnyLogHasBoundedNumberOfReports(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		word := rapid.StringMatching(`[a-z]{1,3}|\d{1,4}( ?ms)?|\d\d:\d\d:\d\d|[ =:.]{1,3}`)
 		words := rapid.SliceOfN(word, 1, 30).Draw(t, "words")

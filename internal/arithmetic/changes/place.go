@@ -75,7 +75,7 @@ func (d *Detector) placeOf(tag uint32) int {
 	return -1
 }
 
-// visit counts a word at the place. A place whose clock overflows starts anew.
+// visit counts a word at the place. If its clock overflows, the place is reset.
 func (p *place) visit() bool {
 	if p.N == 1<<32-1 {
 		*p = place{Tag: p.Tag}

@@ -17,7 +17,7 @@ import "math"
 // silence.
 
 const (
-	silenceLines    = 3 * warmLines / 2 // no silence is reported before
+	silenceLines    = 3 * warmLines / 2 // lines before the first reported silence
 	sameBeat        = 1. / 4
 	beatsFirst      = 4
 	beatsMemory     = 32

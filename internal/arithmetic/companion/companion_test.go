@@ -49,7 +49,7 @@ func TestDistributionChangesNothing(t *testing.T) {
 
 // A passed text is read and not learned. Counts do not change, no match expects a byte of it, and
 // Back undoes it.
-func TestWhatIsPassedIsNotLearned(t *testing.T) {
+func TestCompanionSkipsPassedText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := reader{New(small(1)), widest(), someNetworks(1, 3), 0}
 		learnt := drawText(t, 1500)
@@ -170,7 +170,7 @@ func TestResetIsANewState(t *testing.T) {
 }
 
 // Repeated text costs nearly nothing. Random text costs hardly more than its bits.
-func TestWhatIsLearnedIsWhatThereIs(t *testing.T) {
+func TestRepeatedTextCostsAlmostNothing(t *testing.T) {
 	r := reader{New(Settings{TableBytesDefault, 1}), widest(), uniform(), 0}
 	first := bitsOf(r.feed(randomBytes(20000, 1)))
 	require.InDelta(t, 8*20000, first, 160)
@@ -183,7 +183,7 @@ func TestWhatIsLearnedIsWhatThereIs(t *testing.T) {
 
 // A network that is right is believed. One that is certain and wrong costs a bounded number of
 // bits.
-func TestNetworksAreBelievedAsFarAsTheyAreRight(t *testing.T) {
+func TestAccurateNetworkIsTrusted(t *testing.T) {
 	text := randomBytes(4000, 2)
 	s, x := New(small(1)), widest()
 	x.Begin(s)

@@ -88,7 +88,7 @@ func (j *pages) begin() {
 	j.turn()
 }
 
-// turn begins an epoch, in which every page is recorded anew.
+// turn begins an epoch, in which every page is recorded again.
 func (j *pages) turn() {
 	if j.epoch++; j.epoch == 0 {
 		clear(j.kept[:])

@@ -69,14 +69,14 @@ const (
 	refineEdge     = 8
 )
 
-// Initial values, before any text.
+// Initial values, before any text. The weights are those of the predictions in the mix.
 const (
-	weightOfOne    = 0.7 // of the only network
-	weightOfFirst  = 0.5 // of the first of two networks
+	weightOfOne    = 0.7 // of the network, if there is one
+	weightOfFirst  = 0.5 // of the first network, if there are two
 	weightOfSecond = 0.2
 	weightOfCounts = 0.1
 
-	estimateStart = 6 // an estimate begins with the weight of this number of bits
+	estimateStart = 6 // bits that the initial estimate counts for
 )
 
 // New returns the state of an empty text. The settings must be valid.

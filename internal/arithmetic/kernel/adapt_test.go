@@ -257,7 +257,7 @@ func TestAveragesAreRoundedEvenlyWhateverTheMask(t *testing.T) {
 
 // Small steps, which rounding to nearest would lose, change I in bfloat16. After many steps its
 // mean equals that of float32.
-func TestAveragesInBF16DoNotStandStill(t *testing.T) {
+func TestBF16AveragesKeepMoving(t *testing.T) {
 	eachKernel(t, 1, func(t *testing.T, x *Exec) {
 		const n, steps = 4096, 200
 		a := &Adaptation{I: NewArray(n, BF16), M: NewArray(n, BF16), G: make([]float32, n),

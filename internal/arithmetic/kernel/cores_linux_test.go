@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestLeavingACoreKeepsTheThreadsCores(t *testing.T) {
+func TestLeavingCoreKeepsThreadAffinity(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var before, after unix.CPUSet

@@ -17,7 +17,7 @@ const (
 	standings   = 8    // tokens that a place remembers
 	placeTotal  = 1024 // counts are halved at this total
 	placeKnown  = 8    // tokens after which a place is rated
-	placeRecent = 64   // memory, in tokens, of its rate of new ones
+	placeRecent = 64   // number of last tokens that the rate of new tokens covers
 	placeWear   = 1024 // maximum misses of a place before another takes its cell
 	textBytes   = 12   // bytes of a token kept for display
 	usualMost   = 3    // tokens of a place that are displayed

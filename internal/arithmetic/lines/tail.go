@@ -38,10 +38,10 @@ const (
 
 func newTail() tail { return tail{weight: 1} }
 
-// p returns the probability of a score at least as large. It divides the weight of the lines with
-// such a score, plus this one, by the weight of all lines plus this one. In the numerator this
-// line counts only in part, the less the larger its score. So scores above all earlier ones still
-// differ: twice the score is half as likely.
+// p returns the probability of a score at least as large: the weight of lines with such a score,
+// divided by the weight of all lines. Both include this line; the first counts it only in part,
+// less for a larger score. So scores above all earlier ones still differ: twice the score is half
+// as likely.
 func (t *tail) p(score float64) float64 {
 	return t.share(score, least, ordinary/(ordinary+score),
 		1)

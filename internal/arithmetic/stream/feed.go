@@ -41,7 +41,7 @@ func (w *Worker) FeedLines(s *Stream, text []byte, each func(*lines.Line)) {
 
 // End feeds the tokens that the end of the text completes, as Feed does: the pending word and the
 // end of the last line. A text of bytes, or one that ends with a newline, has none. Text that
-// follows starts anew.
+// follows starts again.
 func (w *Worker) End(s *Stream, visit func(text []byte, scores Scores)) {
 	last, rest := tokenizer.NewTokens(2), tokenizer.Pending{}
 	rest.CopyFrom(&s.Text)

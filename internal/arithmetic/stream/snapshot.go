@@ -58,7 +58,7 @@ type pending struct {
 }
 
 // Snapshot returns the stream as a file, from which Restore makes a stream that continues to the
-// same bits. The file shares no memory with the stream. The errors are those of Stored.
+// same bits. The file shares no memory with the stream. It returns the errors of Stored.
 func (s *Stream) Snapshot() (*weights.File, error) {
 	f, err := s.Stored()
 	if err != nil {

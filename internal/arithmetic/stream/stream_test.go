@@ -204,7 +204,7 @@ func splitsChangeNothing(t *testing.T, m *model.Model) {
 	})
 }
 
-func TestStreamsThatShareAWorkerDoNotMeet(t *testing.T) {
+func TestStreamsOnSharedWorkerStayIndependent(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 1)
 	rapid.Check(t, func(t *rapid.T) {
@@ -585,7 +585,7 @@ func TestMemoryBytesIsWhatAStreamTakes(t *testing.T) {
 
 // A worker must not confuse the rows of a frozen stream with those of its origin, or the rows of
 // two copies.
-func TestFrozenStreamAndItsOriginDoNotMeetInWorker(t *testing.T) {
+func TestWorkerSeparatesFrozenStreamFromOrigin(t *testing.T) {
 	m := upperModel(t)
 	long := strings.Repeat(text, 2)
 	const fed = 2*testChunk + 3

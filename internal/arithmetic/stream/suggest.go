@@ -45,7 +45,7 @@ const (
 	proposedCalls = 3
 	// guessBytes is the number of bytes of a match that one call computes.
 	guessBytes = 12
-	// keptPrefixes is about the number of prefixes above which a suggester starts anew.
+	// keptPrefixes is about the number of prefixes above which a suggester starts again.
 	keptPrefixes = 2048
 )
 
@@ -70,7 +70,7 @@ func (s *Stream) Suggests() error {
 	case s.OfWords():
 		return fmt.Errorf("model %s is of words, expected one of bytes", s.model.Name)
 	case s.Cache != nil:
-		return fmt.Errorf("method is %s, expected another one", Cache)
+		return fmt.Errorf("method is %s, expected a method without a cache", Cache)
 	}
 	return nil
 }

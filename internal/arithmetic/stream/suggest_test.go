@@ -137,7 +137,7 @@ func TestSuggestKeepsWhatItHasComputed(t *testing.T) {
 	require.Less(t, k.Bytes(), bytes, "guesses count")
 }
 
-// A suggester that has grown large starts anew, and releases its memory.
+// A suggester that has grown large starts again, and releases its memory.
 func TestSuggesterThatIsLargeBeginsAfresh(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 1)
@@ -161,7 +161,7 @@ func TestSuggesterThatIsLargeBeginsAfresh(t *testing.T) {
 }
 
 // The growers of a worker do not refer to a segment that it has replaced.
-func TestGrowersGoWithTheirSegments(t *testing.T) {
+func TestGrowersReleaseReplacedSegment(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 1)
 	set := settings(m, nil)
@@ -229,7 +229,7 @@ func TestSuggestRefusesWhatItCannotDo(t *testing.T) {
 	var k Suggester
 	_, err := w.Suggest(t.Context(), New(m, settings(m, methodIs(Cache))), &k, nil,
 		suggest.Options{})
-	require.EqualError(t, err, "method is cache, expected another one")
+	require.EqualError(t, err, "method is cache, expected a method without a cache")
 	s := New(m, settings(m, nil))
 	_, err = w.Suggest(t.Context(), s, &k, make([]byte, TypedMax+1), suggest.Options{})
 	require.EqualError(t, err, "typed has 1025 bytes, expected at most 1024")

@@ -193,7 +193,7 @@ func with(table setting.Table[Settings], m *model.Model, asked setting.Values) (
 		return set, &setting.Error{Name: "method", Found: set.Method, Want: want}
 	}
 	if least := ChunkMin(m); set.Chunk < least {
-		want := fmt.Sprintf("%d to %d: the model is one of words", least, MaxChunk)
+		want := fmt.Sprintf("%d to %d for a model of words", least, MaxChunk)
 		return set, &setting.Error{Name: "chunk", Found: fmt.Sprint(set.Chunk), Want: want}
 	}
 	if n := len(set.Adapt.Gammas); n != banks {

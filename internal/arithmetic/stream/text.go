@@ -47,7 +47,7 @@ func (h *header) checkWords() error {
 	}
 	switch {
 	case h.Text == nil:
-		return fmt.Errorf("text is missing: the model is one of words")
+		return fmt.Errorf("text is missing; a model of words needs it")
 	case (h.Text.Line || h.Text.Ended != 0) &&
 		(t.Tokens == 0 || t.Tokens%int64(h.Settings.Chunk) != 0):
 		return fmt.Errorf("text.line is true or text.ended above 0, expected it only where a " +

@@ -296,7 +296,7 @@ func TestChunkOfOneWordIsRefused(t *testing.T) {
 	m := wordModel(t)
 	_, err := With(m, setting.Values{"chunk": 1})
 	require.EqualError(t, err,
-		"setting chunk: found 1, expected 2 to 1024: the model is one of words")
+		"setting chunk: found 1, expected 2 to 1024 for a model of words")
 	set := Defaults(m)
 	set.Chunk = 1
 	require.ErrorContains(t, set.Validate(m), "chunk is 1, expected 2 to 1024")

@@ -16,9 +16,9 @@ type end struct {
 
 const none = -1
 
-// saves returns the keystrokes that the end adds to the mean saving of the chosen ends. It counts
-// the cases in which this end is right and no longer chosen one is. The gain counts beyond that
-// of its chosen beginning.
+// saves returns how many keystrokes the end would add to the mean saving of the chosen ends. Its
+// probability counts without that of longer chosen ends. Its gain counts without that of the
+// longest chosen end with which it begins.
 func (e *end) saves() float64 { return (e.p - e.beyond) * (e.gain - e.have) }
 
 // savesLeast is the minimum mean number of keystrokes that a candidate must add.

@@ -138,7 +138,8 @@ func TestSearchFindsWhatTryingAllTextsFinds(t *testing.T) {
 	})
 }
 
-// refusal is the probability of a refused text, and that of the prefix where the search meets it.
+// refusal has the probability p of a refused text. The search finds the text at a prefix, whose
+// probability is at.
 type refusal struct{ p, at float64 }
 
 // refuse distributes the probability of refused texts over all others, and drops improbable ones.

@@ -348,7 +348,7 @@ func (h *history) resolve(t *testing.T, id string, text []byte) {
 				continue
 			}
 			there := alike(is.text, text[at:])
-			// the chunks that have arrived; what follows may begin like the rest
+			// count whole chunks only: the text after them may begin alike by chance
 			if there < int64(len(is.text)) {
 				there = (at+there)/modeltest.Chunk*modeltest.Chunk - at
 			}

@@ -287,7 +287,7 @@ func (l *limited) worst(t *testing.T) map[string]func(ctx context.Context, n int
 		},
 		"backup": func(ctx context.Context, n int) {
 			l.ask(ctx, http.MethodGet, "/v1/admin/backup", "", nil, slowly)
-			time.Sleep(100 * time.Millisecond) // only one at a time
+			time.Sleep(100 * time.Millisecond) // the server makes one backup at a time
 		},
 		"silent": func(ctx context.Context, n int) {
 			c, err := net.Dial("tcp", strings.TrimPrefix(l.url, "http://"))

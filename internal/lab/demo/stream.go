@@ -102,7 +102,7 @@ func (s *stream) shadowBits(ctx context.Context, c *client.Client, end int64) (f
 		case shadow.Offset == end:
 			return shadow.Totals.Bits, nil
 		case shadow.ShadowOf != nil && shadow.ShadowOf.Error != nil:
-			return 0, fmt.Errorf("the shadow of %s does not go on: %s", s.name,
+			return 0, fmt.Errorf("the shadow of %s has stopped: %s", s.name,
 				*shadow.ShadowOf.Error)
 		}
 		select {

@@ -219,8 +219,8 @@ func (c *ngramCounts) view(k int, key uint64) *ngramView {
 	return v
 }
 
-// begin returns the probabilities of tokens that begin with a text, after known contexts: by the
-// byte after the text, and of the text itself as a whole token.
+// begin returns the probabilities of tokens that begin with a text, after the contexts of keys.
+// Element b is for tokens whose next byte is b, the last element for the text itself as a token.
 func (c *ngramCounts) begin(keys []uint64, text string) (next [tokenEnds + 1]float64) {
 	p := c.spelling.begins(text)
 	next = c.spelling.next(text)

@@ -172,8 +172,8 @@ type slot struct {
 }
 
 // slotsOf lists the tensors in the reference implementation's state dict for a configuration, in
-// the order of txl.Layout. It lists those of a model without ties: the softmax's tables and all of
-// its projections, also those that are the input's.
+// the order of txl.Layout. It lists them as for a model without ties: with the softmax's tables and
+// projections, even those that the model shares with its input.
 func slotsOf(c txl.Config) []slot {
 	c.TieProjs, c.UntieSoftmax = nil, true
 	layout := txl.NewLayout(c)

@@ -122,7 +122,8 @@ func TestSeedsThatAFloatCannotTellApartDiffer(t *testing.T) {
 	require.NoError(t, err)
 	o.Resume, o.Seed = true, 1<<62+1
 	_, err = Run(context.Background(), o)
-	require.ErrorContains(t, err, "seed is 4611686018427387904 in the checkpoint and 4611686018427387905 here")
+	require.ErrorContains(t, err, "seed is 4611686018427387904 in the checkpoint and "+
+		"4611686018427387905 here")
 }
 
 func TestDamagedCheckpointsAreRefused(t *testing.T) {

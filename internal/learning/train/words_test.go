@@ -118,7 +118,10 @@ func TestVocabulariesOfRunsAreChecked(t *testing.T) {
 			o *Options) {
 			o.Tokenizer.Kind, o.Tokenizer.Size = "", 9
 		},
-		"Tokenizer.Kind is words, expected no value: the initial model": func(o *Options) { o.Init = "m" },
+		"Tokenizer.Kind is words, expected no value: the initial model": func(
+			o *Options) {
+			o.Init = "m"
+		},
 		"Tokenizer.Size is 2, expected 3 to 16777216, or 0": func(
 			o *Options) {
 			o.Tokenizer.Size = 2

@@ -404,7 +404,7 @@ func TestSilenceEndsWithLine(t *testing.T) {
 	require.Equal(t, "LmserveSilence", got[0].postable(since).Labels["alertname"])
 }
 
-// A silence lasts until a line comes, or until the log is watched anew.
+// A silence lasts until a line comes, or until the log is watched again.
 func TestSilenceLastsForDays(t *testing.T) {
 	b, c := newInbox(t), &account{}
 	file := filepath.Join(t.TempDir(), "alerts.json")

@@ -164,7 +164,7 @@ func (n *Notifier) Silence(of Session, source string, since time.Time, unusual t
 	n.tellLocked(a)
 }
 
-// endSilences ends those of the file: a log that is watched anew is silent only after its next
+// endSilences ends those of the file: a log that is watched again is silent only after its next
 // line.
 func (n *Notifier) endSilences() {
 	n.mu.Lock()

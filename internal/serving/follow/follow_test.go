@@ -247,7 +247,7 @@ func TestLastLineOfLeftFileGetsItsNewline(t *testing.T) {
 
 // Text that a program writes to a renamed file when the new one already has text is returned, too:
 // at once, or by the Follower after a restart.
-func TestWhatComesLateToARenamedFileIsGiven(t *testing.T) {
+func TestFollowReadsLateTextOfRenamedFile(t *testing.T) {
 	path, f := openLog(t, "one\n")
 	requireNext(t, f, "one\n")
 	require.NoError(t, os.Rename(path, path+".1"))

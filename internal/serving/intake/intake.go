@@ -54,12 +54,12 @@ type Stream struct {
 	Text    []byte // each line with its newline
 	Records int
 
-	origins hash.Hash // of the records, and of what they come from
+	origins hash.Hash // of the records and their sources
 	untimed bool      // a record has no time
 }
 
-// Key tells the lines of a stream from others with the same text, by all that the records say and
-// by what they come from. It is "" if a record has no time.
+// Key returns a hash of the records, their times and their sources. It distinguishes a repeated
+// request from different records with the same text. It is "" if a record has no time.
 func (s *Stream) Key() string {
 	if s.untimed {
 		return ""
@@ -75,8 +75,8 @@ func (b *Batch) Bytes() (n int64) {
 	return n
 }
 
-// add adds a record. Its time is in nanoseconds; 0: it has none. The origin is what else tells it
-// from other records.
+// add adds a record. Its time is in nanoseconds; 0: it has none. origin has all else that
+// distinguishes it from other records.
 func (b *Batch) add(name string, time uint64, line []byte, origin ...[]byte) error {
 	s := b.byName[name]
 	if s == nil {

@@ -14,11 +14,11 @@ const NameDefault = "{service.name|service_name|job|app|container|unknown}"
 // nameMax is the longest name of a stream, in bytes; session names have the same limit.
 const nameMax = 64
 
-// attributeMax is the longest value of an attribute that is in a name as it is, in bytes. A body
-// may have one value for a million records.
+// attributeMax is the length, in bytes, above which names contain a hash of an attribute's value
+// instead of the value. A million records of a body may share one long value.
 const attributeMax = 256
 
-// named is the value of an attribute as names have it: a hash of a long one.
+// named returns the value of an attribute as it appears in names; for a long value, its hash.
 func named(value []byte) string {
 	if len(value) <= attributeMax {
 		return string(value)
@@ -27,10 +27,10 @@ func named(value []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// source is what many records come from, a resource, a scope or a stream.
+// source is a common source of records: a resource, a scope or a stream.
 type source struct {
 	attributes map[string]string // those that the template reads
-	sum        [sha256.Size]byte // of all that is said of it
+	sum        [sha256.Size]byte // hash of all its attributes
 }
 
 // Template makes the name of a stream of the attributes of its records.

@@ -132,7 +132,7 @@ func (mg *Manager) Put(
 	}
 }
 
-// match describes a session if it has what a request asks for.
+// match describes a session if its properties equal those that a request asks for.
 func (mg *Manager) match(
 	ctx context.Context, who Caller, s *session, p sessionPlan, r CreateRequest,
 ) (Info, error) {

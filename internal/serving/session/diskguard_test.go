@@ -166,7 +166,7 @@ func TestImportBeyondLimitIsRefusedBeforeItIsWritten(t *testing.T) {
 	require.LessOrEqual(t, sv.mg.engine.disk.Used("a"), who.MaxDisk)
 }
 
-func TestForksComeToTheLimitOfTheDiskToo(t *testing.T) {
+func TestDiskLimitHoldsForForks(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
 	who := Caller{Key: "a", MaxDisk: 250_000}

@@ -384,7 +384,7 @@ func TestDrainTakesWorthwhileSnapshots(t *testing.T) {
 	require.Empty(t, sv.told())
 }
 
-func TestTotalsThatAreNotComeToAgainAreReported(t *testing.T) {
+func TestRecoveryReportsTotalsThatDiffer(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
 	id := create(t, sv.mg, CreateRequest{})

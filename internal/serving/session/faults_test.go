@@ -290,7 +290,7 @@ func TestUndroppedSnapshotIsDroppedLater(t *testing.T) {
 	}
 }
 
-func TestWhatWasMadeWithAnUnknownOutcomeDoesNotStay(t *testing.T) {
+func TestSessionOfUnknownOutcomeIsDeleted(t *testing.T) {
 	for _, made := range []bool{false, true} {
 		sv, store := faulty(t, Options{})
 		id := create(t, sv.mg, CreateRequest{})

@@ -61,7 +61,7 @@ func TestFeedbackIsDurableAndRevocable(t *testing.T) {
 	require.Empty(t, list.Incidents[len(list.Incidents)-1].Verdict)
 }
 
-func TestFeedbackThatCannotBeChangesNothing(t *testing.T) {
+func TestInvalidFeedbackChangesNothing(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{Settings: Settings{"method": MethodStatic}})
 	for _, r := range []FeedbackRequest{{1, VerdictMatters}, {1, "maybe"}} {

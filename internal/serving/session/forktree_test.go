@@ -29,7 +29,7 @@ func checkFolder(t fatal, sv *server) {
 
 // Sessions and forks of forks are fed, snapshotted, dropped from memory, exported and deleted in
 // any order, and each equals the session of its text.
-func TestForksOfForksGoTheirOwnWays(t *testing.T) {
+func TestForksOfForksAreIndependent(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		sv := newServer(rt, tempDir(t, rt), Options{
 			ReplayMax:     rapid.SampledFrom([]time.Duration{1, time.Hour}).Draw(rt, "replay"),

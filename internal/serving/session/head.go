@@ -76,7 +76,7 @@ func (h *head) cutAt(end int64) {
 		h.Records = nil
 	}
 	h.Feedback = slices.DeleteFunc(slices.Clone(h.Feedback), func(f Feedback) bool {
-		return f.Offset >= end // another incident may get its number
+		return f.Offset >= end // a later incident may reuse the number
 	})
 }
 

@@ -200,7 +200,8 @@ func (ix *index) sweep() {
 	}
 }
 
-// sweepBatch is how many sessions expire under one lock, for which a chunk may have to wait.
+// sweepBatch is the number of sessions that expire before the index is unlocked. A chunk may wait
+// for that lock.
 const sweepBatch = 64
 
 // creation is a session to be made.

@@ -114,7 +114,7 @@ func TestSnapshotsForForksTakeHalfOfTheDiskAtMost(t *testing.T) {
 }
 
 // A session with a tail has none of them, and a server with a lower limit drops the surplus.
-func TestSnapshotsForForksGoWhereThereIsNoUseForThem(t *testing.T) {
+func TestSurplusSnapshotsForForksAreDropped(t *testing.T) {
 	sv, id, text := spread(t, 12, 8)
 	tail := create(t, sv.mg, CreateRequest{History: HistoryTail})
 	score(t, sv.mg, tail, text)
@@ -133,7 +133,7 @@ func TestSnapshotsForForksGoWhereThereIsNoUseForThem(t *testing.T) {
 }
 
 // When the limit of snapshots is reached, they are taken as rarely as recovery allows.
-func TestSnapshotsForForksAreNotTakenForNothing(t *testing.T) {
+func TestSnapshotsForForksAreRareAtTheirLimit(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour, ForkSnapshots: 2})
 	defer func() { sv.stop() }()
 	sv.mg.engine.snapshots.apart = 1

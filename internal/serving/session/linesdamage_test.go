@@ -118,7 +118,8 @@ func TestCheckFindsLinesThatHeadDoesNotKnow(t *testing.T) {
 	none := findings(func(h *head) { h.LinesFrom, h.ByLine = nil, false })
 	require.Contains(t, none, "record at offset 0 is learned by lines")
 	require.Contains(t, none, "the state has lines, expected none")
-	require.Contains(t, findings(func(h *head) { h.ByLine = false }), "expected by_line true in the head")
+	require.Contains(t, findings(func(h *head) { h.ByLine = false }),
+		"expected by_line true in the head")
 	later := findings(func(h *head) { h.LinesFrom = ptr(int64(1000)) })
 	require.Contains(t, later, "lines_from is 1000, expected at most")
 }

@@ -52,7 +52,7 @@ func (b *brokenStore) Append(ctx context.Context, id string, epoch uint64, at in
 	return b.Store.Append(ctx, id, epoch, at, records...)
 }
 
-func TestWhatTheLogDoesNotTakeNeverHappened(t *testing.T) {
+func TestFailedAppendChangesNothing(t *testing.T) {
 	store := &brokenStore{Store: storage.NewMemory()}
 	mg := newManager(t, Options{Store: store})
 	id := create(t, mg, CreateRequest{})

@@ -154,7 +154,7 @@ func roomFor(t testing.TB, m *model.Model, states int64) int64 {
 
 // With memory for one model besides the default, models take turns. Dropped weights leave the
 // memory, and a session that is used again continues to the same bits.
-func TestModelsTakeTurnsInTheMemoryThatThereIs(t *testing.T) {
+func TestModelsShareMemoryInTurns(t *testing.T) {
 	all := manyModels(t, 2)
 	most := roomFor(t, all[0], 1)
 	told := &recorded{}

@@ -20,7 +20,7 @@ type Moved struct {
 // Move copies the sessions of a store into another, with ids, names, text and states. No server may
 // have the target open. If a session is there already, Move compares it; a half-made one from an
 // earlier call is made again. Forks no longer share their common text. visit gets each session, and
-// progress the bytes of text done and in all. The error is that of a store as a whole.
+// progress the bytes of text done and in all. It returns the error of a store as a whole.
 func Move(
 	ctx context.Context, from, to storage.Store, visit func(Moved), progress func(done, all int64),
 ) error {

@@ -84,7 +84,7 @@ func TestNameBelongsToItsOwner(t *testing.T) {
 	require.ErrorIs(t, mg.Delete(a, "web"), ErrNotFound)
 }
 
-func TestOfPutsAtTheSameTimeOneMakesTheSession(t *testing.T) {
+func TestConcurrentPutsCreateOneSession(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer sv.stop()
 	const callers, names = 16, 4
@@ -247,7 +247,7 @@ func TestAdminNamesSessionForItsOwner(t *testing.T) {
 }
 
 // Of sessions that are named or made at the same time, one gets the name.
-func TestOneOfManyGetsAName(t *testing.T) {
+func TestConcurrentRenamesGiveNameOnce(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
 	var wait sync.WaitGroup

@@ -26,8 +26,8 @@ const TextsMax = 1024
 
 // ScoreTexts scores each text bit-identically to a new session, and keeps no session. It scores
 // several at once, one on each thread. emit gets the model and the summaries in the order of the
-// texts, each as soon as it and all before it are ready. Nothing waits for emit. The errors are
-// those of Create and of Score.
+// texts, each as soon as it and all before it are ready. Nothing waits for emit. It returns the
+// errors of Create and of Score.
 func (mg *Manager) ScoreTexts(
 	ctx context.Context, who Caller, r ScoreTextsRequest, emit func(ModelInfo, Summary) error,
 ) error {

@@ -244,7 +244,7 @@ func TestLimitsAndExpiryHoldOnAllServersTogether(t *testing.T) {
 	require.ErrorIs(t, err, storage.ErrNotFound, "the server that has it deletes it")
 }
 
-func TestWhatAServerWasMakingStaysAsLongAsItLives(t *testing.T) {
+func TestHalfMadeSessionOfLiveServerStays(t *testing.T) {
 	d := newDatabase(t)
 	a, b := d.join(t, "a", nil), d.join(t, "b", nil)
 	half := head{Version: headVersion, ID: "half", Numerics: []numerics{{Name: "x"}}}

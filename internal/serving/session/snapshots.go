@@ -102,9 +102,10 @@ func (s *session) stateLocked() *stream.Stream {
 	return s.stream
 }
 
-// mayTakeSnapshot reports whether there is room for another snapshot of a session. At its key's
-// limit a session gets none. That costs little, because the session takes no more text either, so
-// that a recovery gets no longer. Below the limit a snapshot may exceed it.
+// mayTakeSnapshot reports whether there is disk space for another snapshot of a session. Below the
+// limit of the session's key a snapshot is allowed, even if it then exceeds the limit. At the limit
+// no snapshot is taken. That costs little: the session accepts no more text either, so its recovery
+// takes no longer.
 func (s *session) mayTakeSnapshot() bool {
 	return s.host.disk.Room(s.Owner, 1) == nil &&
 		s.host.disk.Fits(s.stateBytes(s.model.Model)) == nil

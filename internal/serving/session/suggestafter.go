@@ -11,8 +11,8 @@ import (
 
 // SuggestAfter is Suggest after the session's text and a prompt, which may be as long as that of a
 // completion. Without an id the text before the prompt is empty, and r names the model. A copy of
-// the state that learns nothing first reads a prompt that is longer than TypedMax. The errors are
-// those of Suggest and CompleteBatch.
+// the state that learns nothing first reads a prompt that is longer than TypedMax. It returns the
+// errors of Suggest and CompleteBatch.
 func (mg *Manager) SuggestAfter(
 	ctx context.Context, who Caller, id, modelName string, prompt []byte, r SuggestRequest,
 ) (Suggested, error) {

@@ -332,8 +332,9 @@ type Summary struct {
 	Updates      uint64 // updates of the fast weights in all, after the call
 	// the unfinished line or record; nil: none, or lines were not asked for
 	Rest *Line
-	// Last is the last line that ended in the text, if only Incidents were asked for and it was not
-	// reported. Or it is the record before Rest, if Rest is the unfinished line. Else it is nil.
+	// Last is set in two cases. If only Incidents were asked for, it is the last line that ended in
+	// the text, unless that line was reported. If Rest is the unfinished line, it is the record
+	// before Rest.
 	Last    *Line
 	Elapsed time.Duration
 }

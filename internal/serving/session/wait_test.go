@@ -91,7 +91,7 @@ func TestWaitEndsWithItsTimeItsClientAndSession(t *testing.T) {
 	require.ErrorIs(t, <-done, ErrNotFound)
 }
 
-func TestOnlySoManyRequestsWaitForOneSession(t *testing.T) {
+func TestQueueOfSessionIsBounded(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})
 	finish := feedSlowly(t, mg, id)

@@ -239,7 +239,7 @@ func TestWatchEndsWithItsSessionAndAtDrain(t *testing.T) {
 }
 
 // A session that is watched expires nevertheless.
-func TestWatchingIsNoUse(t *testing.T) {
+func TestWatchedSessionExpires(t *testing.T) {
 	mg := newManager(t, Options{})
 	now := time.Now()
 	mg.engine.clock.read = func() time.Time { return now }

@@ -332,7 +332,7 @@ func TestBlankLinesNeverStandOut(t *testing.T) {
 }
 
 // Text that was read is no longer unread, so a file that does not grow has nothing arriving.
-func TestPieceThatIsReadDoesNotCome(t *testing.T) {
+func TestReadTextIsNotReportedAsArriving(t *testing.T) {
 	cl, err := client.New("http://127.0.0.1:1")
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -1,6 +1,6 @@
 // Package budget limits the memory of sessions: their states, the memory that states share, and
 // their text if the store is in memory. It knows who may be asked to give a state up, and who
-// waits; it knows nothing about states.
+// waits; it does not depend on states.
 //
 // Every call that a chunk makes costs O(1) under the lock.
 package budget
@@ -58,7 +58,7 @@ type Account[H any] struct {
 	bytes  atomic.Int64 // written under budget.mu
 
 	// Guarded by budget.mu.
-	state  int64         // part of bytes: the state's
+	state  int64         // bytes of the state; included in the field bytes
 	place  *list.Element // place in idle; nil: not there
 	since  uint64        // pool.listed when it was put in idle
 	closed bool

@@ -63,7 +63,7 @@ func TestPartOfStateIsGivenBack(t *testing.T) {
 	require.Zero(t, b.Used())
 }
 
-func TestThoseThatWaitTryAgainWhenMemoryIsGivenBack(t *testing.T) {
+func TestFreedMemoryWakesWaitingRequests(t *testing.T) {
 	returned := func(a *Account[string]) { a.Return(10) }
 	for name, giveBack := range map[string]func(a *Account[string]){
 		"return":  returned,
@@ -122,7 +122,7 @@ func TestClosedAccountTakesNothingAndGivesBackOnce(t *testing.T) {
 
 // Holders lock their states, work, and ask each other for memory, as sessions do. Whatever happens
 // concurrently, nobody waits forever and no byte is lost.
-func TestHoldersThatShareAFewStatesAllComeToTheirTurn(t *testing.T) {
+func TestBudgetServesAllHoldersInTurn(t *testing.T) {
 	type holder struct {
 		account *Account[*holder]
 		state   chan struct{} // holds a token while somebody uses the state

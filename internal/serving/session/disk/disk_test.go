@@ -153,7 +153,7 @@ func TestBudgetIsWatchedLikeFileSystem(t *testing.T) {
 	require.ErrorContains(t, g.Alarm(), "0 of the 1000 bytes")
 }
 
-func TestWhereThereIsNoDiskNothingIsRefused(t *testing.T) {
+func TestGuardWithoutDiskRefusesNothing(t *testing.T) {
 	g := New(Options{Budget: 1})
 	g.Limit("a", 1)
 	require.NoError(t, g.Reserve("x", "a", 1<<40))
@@ -164,7 +164,7 @@ func TestWhereThereIsNoDiskNothingIsRefused(t *testing.T) {
 }
 
 // Work that is not necessary leaves half of a limit, of a budget and of a file system.
-func TestAmpleIsHalf(t *testing.T) {
+func TestAmpleLeavesHalfOfEachLimit(t *testing.T) {
 	space := Space{Used: 10, Left: 100, All: 1000}
 	g := New(Options{Budget: 60, Space: func() Space { return space }})
 	g.Limit("a", 40)

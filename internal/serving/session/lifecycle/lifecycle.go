@@ -60,7 +60,7 @@ func (l *Lifecycle) Check() error {
 	return l.checkLocked()
 }
 
-// Enter begins an operation, which a drain waits for. The error is that of Check.
+// Enter begins an operation, which a drain waits for. It returns the error of Check.
 func (l *Lifecycle) Enter() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -67,7 +67,7 @@ type owner[S any] struct {
 // naming is a name in use by an owner.
 type naming[S any] struct {
 	entry *Entry[S]     // nil: the session is being made, or is getting the name
-	made  chan struct{} // closed when that has ended, successful or not
+	made  chan struct{} // closed when making or naming has ended
 }
 
 // reserve takes a name for a session that is being made or renamed; "" is none.

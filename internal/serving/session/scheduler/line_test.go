@@ -92,7 +92,7 @@ func TestWaitingKeySeesOtherKeysGrantedAtMostOnce(t *testing.T) {
 
 // Requests that have not had a worker come before the others of their key. The others wait for at
 // most firstsInRow of their grants.
-func TestOfAKeyRequestsThatHaveHadNoWorkerAreFirst(t *testing.T) {
+func TestRequestsWithoutWorkerGoFirst(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var l line
 		var first, others []*ticket // tickets in order of arrival

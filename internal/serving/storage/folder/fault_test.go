@@ -427,7 +427,7 @@ func failing(
 	return d, from, marks
 }
 
-func TestDeletedTextIsNowhere(t *testing.T) {
+func TestDeletedTextIsInNoFile(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s, err := open(dir, Options{}, unsynced{})
 	require.NoError(t, err)

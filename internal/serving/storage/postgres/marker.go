@@ -164,8 +164,8 @@ func (s *Store) find(ctx context.Context) error {
 	return nil
 }
 
-// markedRow reads the id of the database, whether its store was marked, and whether the store is
-// the database's first.
+// markedRow reads the id of the database, whether its object store was marked, and whether the
+// database has not used any object store yet.
 const markedRow = `
 	select id, marked, not marked and not exists (select from objects) from object_store`
 

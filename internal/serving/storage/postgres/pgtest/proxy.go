@@ -15,7 +15,7 @@ import (
 	"github.com/lmserve/lmserve/internal/e2e/program"
 )
 
-// Fault happens to the next message of a client, or to the answer. Each cuts the connection.
+// Fault is a simulated failure of the next request or its answer. Every fault cuts the connection.
 type Fault int32
 
 // Faults.
@@ -34,7 +34,7 @@ type Proxy struct {
 	l      net.Listener
 	wait   sync.WaitGroup
 	next   atomic.Int32 // a Fault
-	skip   atomic.Int32 // requests to skip before it
+	skip   atomic.Int32 // requests to pass before the fault
 	late   chan struct{}
 
 	mu    sync.Mutex
