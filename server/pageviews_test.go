@@ -95,7 +95,7 @@ func (b *tab) checkNetwork(seen api.SummaryEvent) {
 	require.NotNil(b.t, seen.NetworkBits)
 	bytes := float64(seen.Bytes)
 	b.until(fmt.Sprintf(
-		`document.querySelector(".sums .network dd")?.innerText === "%.3f beside %.3f"`,
+		`document.querySelector(".sums .network dd")?.innerText === "%.3f session: %.3f"`,
 		*seen.NetworkBits/bytes, seen.Bits/bytes))
 	require.Equal(b.t, []string{"adapted with companion", "network alone", "static alone"},
 		value[[]string](b, `[...document.querySelectorAll(".lines-key li")]
@@ -132,7 +132,7 @@ func TestPageShowsASessionsShadows(t *testing.T) {
 			id)),
 	}
 	b.open(place("learn", path))
-	for i, name := range []string{"sparse-meta p 0", "static"} {
+	for i, name := range []string{"sparse-meta write probability 0", "static"} {
 		of := fmt.Sprintf(".sums .shadow%d ", i+1)
 		b.until(`document.querySelector("` + of + `dt")?.innerText === "Shadow ` + name +
 			`, up to byte 1\u202f600"`)

@@ -108,7 +108,7 @@ has the setting.`,
 			"them: exact (recomputed, as in sessions) or cached (unchanged)")
 	c.Flags().BoolVar(&asJSON, "json", false, "output as JSON instead of tables")
 	c.Flags().StringVar(&picture, "chart", "",
-		".svg or .png file for a chart of bits per byte, or the perplexity of words, over "+
+		"file, .svg or .png, for a chart of bits per byte, or the perplexity of words, over "+
 			"bytes read (default: none)")
 	typingFlags(c, &typing, &typed)
 	renamed(c, map[string]string{"shuffle": "shuffle-seed"})
