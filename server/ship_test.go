@@ -242,7 +242,8 @@ func TestScoreSaysWhereRecordsAreWrong(t *testing.T) {
 		{"application/json", "", `[{"message":"a"},`, "byte"},
 		{"application/msgpack", "", "\xc1", "record 1, byte 0"},
 		{"application/x-ndjson", "gzip", "no gzip", "not valid gzip"},
-		{"application/x-ndjson", "gzip", gzipped(t, strings.Repeat("7\n", 99))[:20], "not valid gzip"},
+		{"application/x-ndjson", "gzip", gzipped(t, strings.Repeat("7\n", 99))[:20],
+			"not valid gzip"},
 		{"application/x-ndjson", "zstd", "no zstd", "not valid zstd"},
 	} {
 		headers := []string{}

@@ -56,8 +56,8 @@ func (m *Model) WithRivals(r Rivals) (*Model, error) {
 }
 
 // ErrStatisticsInUse reports that a model's statistics of gradients cannot be replaced.
-var ErrStatisticsInUse = errors.New("model: the meta-learners were trained with the statistics of " +
-	"gradients that the model has, which cannot be others")
+var ErrStatisticsInUse = errors.New("model: the meta-learners were trained with the model's " +
+	"statistics of gradients, which cannot be replaced")
 
 // WithStatistics returns a model with the root mean square of every weight's gradient, and so
 // another hash. rms is an arena in the layout of LM.W. If the meta-learners were trained with

@@ -214,8 +214,10 @@ func TestTypingWantsLongDocuments(t *testing.T) {
 func TestTypingSaysWhatWasWrong(t *testing.T) {
 	m := small(t, 0)
 	for want, o := range map[string]TypingOptions{
-		`prior is "", expected a folder`:                     {Methods: []string{NGramPrior}},
-		`prior is "x", expected a folder`:                    {Methods: []string{NGram}, Prior: "x"},
+		`prior is "", expected a folder`: {Methods: []string{NGramPrior}},
+		`prior is "x", expected a folder`: {
+			Methods: []string{NGram}, Prior: "x",
+		},
 		"read is -1, expected 0 or more":                     {Read: []int64{5, -1}},
 		"window is -1, expected at least 1":                  {Window: -1},
 		"threshold is 1, expected 0.002 to less than 1":      {Threshold: 1},
