@@ -226,6 +226,12 @@ func (t *Tape) Exp(a *Var) *Var {
 	return t.Map(a, math.Exp, func(_, y float64) float64 { return y })
 }
 
+// Log returns ln(a), with a at least 1e-12.
+func (t *Tape) Log(a *Var) *Var {
+	return t.Map(a, func(x float64) float64 { return math.Log(max(x, 1e-12)) },
+		func(x, _ float64) float64 { return 1 / max(x, 1e-12) })
+}
+
 // Softmax returns the softmax of every row.
 func (t *Tape) Softmax(a *Var) *Var {
 	y := New(a.Rows, a.Cols)

@@ -33,6 +33,7 @@ func TestOperationsMatchFiniteDifferences(t *testing.T) {
 		"Sigmoid":   func(t *Tape) *Var { return t.Sigmoid(a) },
 		"Softplus":  func(t *Tape) *Var { return t.Softplus(t.Sub(a, c)) },
 		"Exp":       func(t *Tape) *Var { return t.Exp(a) },
+		"Log":       func(t *Tape) *Var { return t.Log(a) },
 		"Softmax":   func(t *Tape) *Var { return t.Softmax(a) },
 		"Transpose": func(t *Tape) *Var { return t.Transpose(a) },
 		"Columns":   func(t *Tape) *Var { return t.Columns(a, 1, 3) },
