@@ -43,6 +43,20 @@ type Net struct {
 // New returns fast weights of zero for the matrices, with random meta-learners. The caller closes the
 // Net.
 func New(matrices []*tape.Var, s Settings, seed uint64) (*Net, error) {
+	return build(matrices, s, seed, nil)
+}
+
+// Fork returns a Net with n's slow weights and meta-learners and fast weights of zero, for the
+// matrices of a copy of the network, which it sets. Neither Net changes the other.
+func (n *Net) Fork(matrices []*tape.Var, seed uint64) (*Net, error) {
+	for i, v := range matrices {
+		copy(v.Value, n.slow[i])
+	}
+	return build(matrices, n.settings, seed, n.learner.Phi)
+}
+
+// build makes a Net with given meta-learners, or random ones if phi is nil.
+func build(matrices []*tape.Var, s Settings, seed uint64, phi [][]sparsemeta.Network) (*Net, error) {
 	n := &Net{settings: s, matrices: matrices, exec: sparsemeta.NewExec(1)}
 	n.learner = &sparsemeta.Learner{Settings: sparsemeta.Settings{
 		Gammas: []float32{s.Gamma}, Beta1: s.Beta1, Beta2: s.Beta2, P: s.P, Out: s.Out,
@@ -53,6 +67,9 @@ func New(matrices []*tape.Var, s Settings, seed uint64) (*Net, error) {
 		n.slow = append(n.slow, append([]float64(nil), v.Value...))
 	}
 	n.learner.Init(s.Init, seed)
+	for bank := range phi {
+		copy(n.learner.Phi[bank], phi[bank])
+	}
 	if err := n.learner.Validate(); err != nil {
 		return nil, err
 	}
@@ -106,12 +123,14 @@ func (n *Net) Step(solver tape.Solver, others []*tape.Var) error {
 	return nil
 }
 
-// Adapt updates the fast weights alone, with probability p, as after training.
+// Adapt updates the fast weights alone, with probability p, as after training. The gradients of the
+// matrices are zero afterwards.
 func (n *Net) Adapt(p float64) {
 	n.collect()
 	set := n.learner.Settings
 	set.P = p
 	n.state.Update(n.exec, n.trainer.Tables(), set, nil, n.grad, n.fast)
+	tape.ClearGradients(n.matrices)
 	n.publish()
 }
 
