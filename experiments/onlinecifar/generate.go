@@ -53,7 +53,7 @@ func generate(seed uint64) *set {
 
 // drawImage returns an image of a class.
 func drawImage(class int, r *rand.Rand) []byte {
-	const side, noise, hueSpread = generatedSide, 0.12, 0.06
+	const side, noise, hueSpread = generatedSide, 0.18, 0.12
 	inside, texture := shapes[class%shapeCount], textures[class/shapeCount%textureCount]
 	hue := float64(class/(shapeCount*textureCount))/hueCount + hueSpread*r.NormFloat64()
 	ink, paper := ofHue(hue), ofHue(r.Float64())
