@@ -119,14 +119,7 @@ func argmax(logits *tape.Var) []int {
 	return best
 }
 
-// resetNorms forgets the moving statistics of all layers.
-func (n *network) resetNorms() {
-	for _, norm := range n.norms {
-		norm.Reset()
-	}
-}
-
-// copy returns a network of the same parameters, without moving statistics.
+// copy returns a network of the same parameters, with the moving statistics reset (appendix A).
 func (n *network) copy() *network {
 	c := &network{convs: copies(n.convs), shortcuts: copies(n.shortcuts),
 		head: duplicate(n.head), bias: duplicate(n.bias)}
