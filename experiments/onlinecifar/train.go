@@ -31,8 +31,9 @@ var (
 	testLengths = []length{{1, 15}, {20, 35}, {40, 55}, {60, 75}}
 )
 
-// tuneRates are Adam's rates of the baselines at test, of which the dev stream chooses one.
-var tuneRates = []float64{1e-3, 3e-3, 1e-2}
+// tuneRates are Adam's rates of the baselines at test, of which the dev stream chooses one. The early
+// stopping uses the first.
+var tuneRates = []float64{1e-2, 3e-3, 3e-2}
 
 // A row is the result of a method and a seed.
 type row struct {
@@ -108,15 +109,13 @@ func (t *trainer) consider(s *selection, c candidate, rate float64, round int) e
 // finish chooses the rate of a baseline and plays the test streams.
 func (t *trainer) finish(s *selection) (row, error) {
 	if s.Method != nameMeta {
-		for best, rates := s.best, tuneRates; len(rates) > 0; rates = rates[1:] {
-			if rates[0] != t.rate {
-				if err := t.consider(s, best, rates[0], s.Best); err != nil {
-					return row{}, err
-				}
+		for best, rates := s.best, tuneRates[1:]; len(rates) > 0; rates = rates[1:] {
+			if err := t.consider(s, best, rates[0], s.Best); err != nil {
+				return row{}, err
 			}
 		}
 	}
-	for _, stream := range t.test {
+	for i, stream := range t.test {
 		m, err := s.best(s.Rate)
 		if err != nil {
 			return row{}, err
@@ -127,8 +126,8 @@ func (t *trainer) finish(s *selection) (row, error) {
 			return row{}, err
 		}
 		s.Scores = append(s.Scores, got)
+		t.log("seed %d, %s: stream of %v rounds: %.3f", t.seed, s.Method, testLengths[i], got)
 	}
-	t.log("seed %d, %s: tested", t.seed, s.Method)
 	return s.row, nil
 }
 
@@ -168,7 +167,7 @@ func (t *trainer) online() ([]row, error) {
 			net := m.net.copy()
 			return t.consider(s, func(rate float64) (method, error) {
 				return newTuner(net, rate, t.moving, false), nil
-			}, t.rate, n)
+			}, tuneRates[0], n)
 		})
 	if err != nil {
 		return nil, err
@@ -190,7 +189,7 @@ func (t *trainer) pretrained() ([]row, error) {
 		for _, s := range all {
 			err := t.consider(s, func(rate float64) (method, error) {
 				return newTuner(net, rate, t.moving, s.Method == nameOffline), nil
-			}, t.rate, n)
+			}, tuneRates[0], n)
 			if err != nil {
 				return nil, err
 			}
