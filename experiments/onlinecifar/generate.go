@@ -7,8 +7,8 @@ import (
 
 const generatedSide = 8
 
-// The classes of the generated set are all combinations of 5 shapes, 5 textures and 4 hues. The splits
-// share shapes, textures and hues, but no combination.
+// The classes of the generated set are all combinations of 5 shapes, 5 textures and 4 hues. The
+// splits share shapes, textures and hues, but no combination.
 const (
 	shapeCount   = 5
 	textureCount = 5
@@ -35,8 +35,8 @@ var textures = [textureCount]func(x, y int) float64{
 
 func stripes(k int) float64 { return []float64{1, .35}[k&1] }
 
-// generate returns a set of 100 classes of colored textured shapes on 8x8 pixels. Position, size, hue,
-// brightness, the background's color and the noise differ by image.
+// generate returns a set of 100 classes of colored textured shapes on 8x8 pixels. Position, size,
+// hue, brightness, the background's color and the noise differ by image.
 func generate(seed uint64) *set {
 	s := &set{side: generatedSide}
 	r := rand.New(rand.NewPCG(seed, 8))

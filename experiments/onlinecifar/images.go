@@ -28,10 +28,10 @@ type set struct {
 	held   [classCount][][]byte
 }
 
-// The files of CIFAR-100's binary version. Its author publishes the MD5 sum of the archive,
-// 03b5dce01913d631647c71ecec9e9cb8, at cs.toronto.edu/~kriz/cifar.html. The SHA-256 sums are those that
-// public loaders check: of the archive in GoMLX and MLDatasets.jl, of the archive and of its files in
-// torchvision for Ruby.
+// The files of CIFAR-100's binary version. Its author publishes the archive's MD5 sum at
+// cs.toronto.edu/~kriz/cifar.html: 03b5dce01913d631647c71ecec9e9cb8. The SHA-256 sums here
+// are those that public loaders check: GoMLX and MLDatasets.jl the archive's, torchvision for Ruby
+// also those of the two files.
 const (
 	archiveName = "cifar-100-binary.tar.gz"
 	archiveSum  = "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec"
@@ -126,7 +126,8 @@ func unpack(path string) (map[string][]byte, error) {
 	return files, nil
 }
 
-// parse reads records of a coarse label, a fine label and the pixels. The classes are the fine labels.
+// parse reads records of a coarse label, a fine label and the pixels. The fine labels are the
+// classes.
 func parse(data []byte, p part) (classes [classCount][][]byte, err error) {
 	const record = 2 + 3*cifarSide*cifarSide
 	if want := record * p.PerClass * classCount; len(data) != want {
@@ -149,8 +150,8 @@ func parse(data []byte, p part) (classes [classCount][][]byte, err error) {
 	return classes, nil
 }
 
-// split returns the classes for training, development and test: 40, 30 and 30, at random. The paper's
-// own split was never published.
+// split returns the classes for training, development and test: 40, 30 and 30, at random. The link
+// to the paper's own split was never filled in.
 func split(seed uint64) (train, dev, test []int) {
 	order := rand.New(rand.NewPCG(seed, 40)).Perm(classCount)
 	return order[:40], order[40:70], order[70:]

@@ -8,8 +8,8 @@ import (
 	"gonum.org/v1/gonum/blas/blas64"
 )
 
-// Maps are the activations of a batch. Row c of the matrix has channel c of all images, one image after
-// the other, each row by row.
+// Maps are the activations of a batch. Row c of the matrix has channel c of all images, one image
+// after the other, each row by row.
 type Maps struct {
 	*tape.Var
 	Images, Side int
@@ -47,8 +47,8 @@ func conv(t *tape.Tape, x Maps, w *tape.Var) Maps {
 	return y
 }
 
-// An unfolder moves groups of images to and from a matrix with a row for each tap of each channel and
-// a column for each position.
+// An unfolder moves groups of images to and from a matrix. The matrix has a row for each tap of
+// each channel and a column for each position.
 type unfolder struct {
 	x      Maps
 	group  int           // images
@@ -151,8 +151,8 @@ func (n *Norm) Reset() {
 	n.weight = 0
 }
 
-// apply returns gain (x-mean)/sqrt(variance) + bias. The statistics are those of the batch, which enter
-// the moving ones, or, if moving is true and there are some, the moving ones.
+// apply returns gain (x-mean)/sqrt(variance) + bias. The statistics are those of the batch, which
+// then enter the moving ones. If moving is true, they are the moving ones, once there are some.
 func (n *Norm) apply(t *tape.Tape, x Maps, moving bool) Maps {
 	y := newMaps(x.Rows, x.Images, x.Side)
 	scale, centered := make([]float64, x.Rows), make([]float64, len(x.Value))

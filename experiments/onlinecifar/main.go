@@ -1,5 +1,6 @@
-// Command onlinecifar compares Sparse-MetaNet with fine-tuning on Online Cifar: streams of tasks of 5
-// labels, whose classes change partly from task to task (Sparse Meta Networks, section 4.1.2).
+// Command onlinecifar compares Sparse-MetaNet with fine-tuning on Online Cifar (Sparse Meta
+// Networks, section 4.1.2). That is a stream of tasks of 5 labels, whose classes change partly from
+// task to task.
 package main
 
 import (
@@ -14,14 +15,14 @@ import (
 func main() {
 	log.SetFlags(log.Ltime)
 	var o options
-	data := flag.String("data", "", "directory of CIFAR-100's binary files (default: generated images)")
+	data := flag.String("data", "", "directory of CIFAR-100's files (default: generated images)")
 	quick := flag.Bool("quick", false, "a small run of seconds")
 	out := flag.String("out", "", "directory for the figure (default: none)")
 	seed := flag.Uint64("seed", 1, "first seed")
 	seeds := flag.Int("seeds", 2, "number of seeds")
 	workers := flag.Int("workers", 2, "runs at once")
 	only := flag.String("only", "", "job: meta, online or pretrained (default: all)")
-	flag.IntVar(&o.narrow, "narrow", 0, "divisor of the filters 64, 96, 128 and 256 (default: 8, with -data 1)")
+	flag.IntVar(&o.narrow, "narrow", 0, "divisor of the numbers of filters (default: 8, with -data 1)")
 	flag.IntVar(&o.rounds, "rounds", 2400, "rounds of training")
 	flag.IntVar(&o.every, "every", 600, "rounds between two measurements on the dev stream")
 	flag.IntVar(&o.devTasks, "dev", 6, "tasks of the dev stream")

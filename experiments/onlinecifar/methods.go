@@ -62,8 +62,8 @@ func roundGradient(n *network, r round, moving bool) []int {
 	return n.gradient(r.x, r.labels)
 }
 
-// Sparse-MetaNet's settings on Online Cifar (table 3). The size and the rate of the meta-learners are
-// ours: the paper has none.
+// Sparse-MetaNet's settings on Online Cifar (table 3). The size and the rate of the meta-learners
+// are ours: the paper has none.
 const (
 	trainP = 0.3
 	testP  = 0.5
@@ -82,7 +82,9 @@ type meta struct {
 	moving bool
 }
 
-func newMeta(net *network, s metanet.Settings, rate float64, moving bool, seed uint64) (*meta, error) {
+func newMeta(
+	net *network, s metanet.Settings, rate float64, moving bool, seed uint64,
+) (*meta, error) {
 	fast, err := metanet.New(net.convs, s, seed)
 	return &meta{net, fast, &tape.Adam{Rate: rate}, moving}, err
 }

@@ -17,7 +17,7 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// A measure is one of the numbers of a score that the table and the figure show, in percent.
+// measured is one of the numbers of a score that the table and the figure show, in percent.
 type measured struct {
 	Name string
 	Of   func(score) float64
@@ -60,7 +60,8 @@ func table(data string, o options, rows []row) string {
 	fmt.Fprintf(&b, "Online Cifar, %s, filters / %d, %d rounds of training, %d tasks a stream.\n",
 		data, o.narrow, o.rounds, o.tasks)
 	fmt.Fprintf(&b, "Percent: mean of the seeds ± half their range.\n")
-	before := measured{"kept labels, error a task earlier", func(s score) float64 { return 1 - s.Before }}
+	before := measured{"error on the same labels a task before",
+		func(s score) float64 { return 1 - s.Before }}
 	for _, m := range append(measures[:len(measures):len(measures)], before) {
 		fmt.Fprintf(&b, "\n| %s |", m.Name)
 		for _, l := range testLengths {
@@ -76,7 +77,8 @@ func table(data string, o options, rows []row) string {
 			b.WriteByte('\n')
 		}
 	}
-	b.WriteString("\n| chosen on the dev stream | seed | round | rate | dev accuracy |\n|---|---|---|---|---|\n")
+	b.WriteString("\n| chosen on the dev stream | seed | round | rate | dev accuracy |\n" +
+		"|---|---|---|---|---|\n")
 	for _, r := range rows {
 		fmt.Fprintf(&b, "| %s | %d | %d | %g | %.1f |\n", r.Method, r.Seed, r.Best, r.Rate, 100*r.Dev)
 	}
@@ -143,7 +145,8 @@ func figure(dir string, rows []row) error {
 	return f.Close()
 }
 
-// timeRounds prints how long rounds take on random images of CIFAR's size, and the whole experiment.
+// timeRounds prints how long a round takes on random images of CIFAR's size, and how long the
+// experiment would.
 func timeRounds(o options) error {
 	r := rand.New(rand.NewPCG(1, 9))
 	image := func() []byte {
@@ -184,6 +187,7 @@ func timeRounds(o options) error {
 	dev := float64(o.rounds/o.every*o.devTasks) * float64(trainLength.Lo+trainLength.Hi) / 2
 	train := float64(o.rounds)
 	hours := perRound[0]*(train+dev+rounds) + perRound[1]*(2*train+3*dev+3*rounds)
-	fmt.Printf("a seed of %d rounds and %d tasks a stream: about %.1f hours\n", o.rounds, o.tasks, hours/3600)
+	fmt.Printf("a seed of %d rounds and %d tasks a stream: about %.1f hours\n",
+		o.rounds, o.tasks, hours/3600)
 	return nil
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/lmserve/lmserve/experiments/tape"
 )
 
-// filters are those of the four residual blocks (appendix A), of three convolutions each: 12 layers.
+// filters are those of the four residual blocks (appendix A). With three convolutions each they are
+// 12 layers.
 var filters = [4]int{64, 96, 128, 256}
 
 const convolutions = 3 // of a block
@@ -87,8 +88,8 @@ func (n *network) forward(t *tape.Tape, x Maps, moving bool) *tape.Var {
 	return t.AddRow(t.MatMulT(average(t, x), n.head), n.bias)
 }
 
-// gradient adds the derivatives of the mean cross-entropy to the parameters' gradients, and returns the
-// predicted labels: those of the loss.
+// gradient adds the derivatives of the mean cross-entropy to the parameters' gradients. It returns
+// the predicted labels.
 func (n *network) gradient(x Maps, labels []int) []int {
 	var t tape.Tape
 	logits := n.forward(&t, x, false)

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// A task has 5 labels, of which some continue from the task before. The paper's text keeps 2 classes
-// with their labels and gives 1 class another label; the code in its appendix D has these numbers
+// A task has 5 labels, of which some continue from the task before. The paper's text keeps 2
+// classes with their labels and gives 1 class another label. The code in its appendix D has these numbers
 // exchanged. We follow the text.
 const (
 	labelCount = 5

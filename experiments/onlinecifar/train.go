@@ -15,7 +15,7 @@ type options struct {
 	tasks    int     // tasks of each test stream
 	moving   bool    // predictions use the moving statistics of the normalization
 	rate     float64 // Adam's, in training
-	out      float64 // factor on the meta-learners' outputs
+	out      float64 // factor on g, the meta-learners' outputs
 	metaRate float64 // Adam's, of the meta-weights
 	log      func(format string, args ...any)
 }
@@ -31,8 +31,8 @@ var (
 	testLengths = []length{{1, 15}, {20, 35}, {40, 55}, {60, 75}}
 )
 
-// tuneRates are Adam's rates of the baselines at test, of which the dev stream chooses one. The early
-// stopping uses the first.
+// tuneRates are Adam's rates of the baselines at test, of which the dev stream chooses one. The
+// early stopping uses the first.
 var tuneRates = []float64{1e-2, 3e-3, 3e-2}
 
 // A row is the result of a method and a seed.
