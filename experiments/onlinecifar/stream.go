@@ -6,8 +6,8 @@ import (
 )
 
 // A task has 5 labels, of which some continue from the task before. The paper's text keeps 2
-// classes with their labels and gives 1 class another label. The code in its appendix D has these numbers
-// exchanged. We follow the text.
+// classes with their labels and gives 1 class another label. The code in its appendix D has these
+// numbers exchanged. We follow the text.
 const (
 	labelCount = 5
 	keptCount  = 2 // classes with the label of the task before, for the interference
