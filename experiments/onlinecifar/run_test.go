@@ -19,6 +19,7 @@ func TestSmallRunLearns(t *testing.T) {
 		require.Greater(t, r.Scores[3].Accuracy, .4, r.Method) // chance is .2
 		require.Greater(t, r.Scores[3].Accuracy, r.Scores[0].Accuracy, r.Method)
 	}
+	require.InDelta(t, .474, rows[0].Dev, .05)
 	again, err := runAll(o, s, "meta", 1, 1, 1)
 	require.NoError(t, err)
 	require.Equal(t, rows[:1], again)
