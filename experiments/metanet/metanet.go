@@ -1,0 +1,167 @@
+// Package metanet gives the matrices of a small network fast weights: Algorithm 1 of Sparse Meta
+// Networks (Munkhdalai, 2020), with the public packages sparsemeta and metatrain.
+//
+// A network computes with W + M, which a Net keeps in the Value of its variables. Backward gives
+// the gradient with respect to W + M, which is also that with respect to W and to M.
+package metanet
+
+import (
+	"fmt"
+
+	"github.com/lmserve/lmserve/experiments/tape"
+	"github.com/lmserve/lmserve/sparsemeta"
+	"github.com/lmserve/lmserve/sparsemeta/metatrain"
+)
+
+// Settings are those of Algorithm 1.
+type Settings struct {
+	K            int     // length of the truncated graph: K-1 fast updates, then a slow one
+	Gamma        float32 // decay of the gradient average
+	Beta1, Beta2 float32 // weights of the gradient in the average, and beside it
+	P            float64 // probability that an update writes a fast weight
+	Out          float32 // factor on the meta-learners' outputs
+	MetaRate     float64 // Adam's learning rate of the meta-weights
+	Init         sparsemeta.Init
+}
+
+// A Net has fast weights for some matrices of a network.
+type Net struct {
+	settings Settings
+	matrices []*tape.Var // with fast weights
+	slow     [][]float64 // W of each
+	learner  *sparsemeta.Learner
+	state    *sparsemeta.State
+	trainer  *metatrain.Trainer
+	exec     *sparsemeta.Exec
+	grad     []float32 // arena of the matrices
+	fast     []float32
+	nothing  [][]uint8 // masks that write no element
+	nodes    sparsemeta.NodeGradients
+	step     int
+}
+
+// New returns fast weights of zero for the matrices, with random meta-learners. The caller closes the
+// Net.
+func New(matrices []*tape.Var, s Settings, seed uint64) (*Net, error) {
+	return build(matrices, s, seed, nil)
+}
+
+// Fork returns a Net with n's slow weights and meta-learners and fast weights of zero, for the
+// matrices of a copy of the network, which it sets. Neither Net changes the other.
+func (n *Net) Fork(matrices []*tape.Var, seed uint64) (*Net, error) {
+	for i, v := range matrices {
+		copy(v.Value, n.slow[i])
+	}
+	return build(matrices, n.settings, seed, n.learner.Phi)
+}
+
+// build makes a Net with given meta-learners, or random ones if phi is nil.
+func build(matrices []*tape.Var, s Settings, seed uint64, phi [][]sparsemeta.Network) (*Net, error) {
+	n := &Net{settings: s, matrices: matrices, exec: sparsemeta.NewExec(1)}
+	n.learner = &sparsemeta.Learner{Settings: sparsemeta.Settings{
+		Gammas: []float32{s.Gamma}, Beta1: s.Beta1, Beta2: s.Beta2, P: s.P, Out: s.Out,
+	}}
+	for i, v := range matrices {
+		branch := sparsemeta.Branch{Name: fmt.Sprint(i), Size: len(v.Value)}
+		n.learner.Branches = append(n.learner.Branches, branch)
+		n.slow = append(n.slow, append([]float64(nil), v.Value...))
+	}
+	n.learner.Init(s.Init, seed)
+	for bank := range phi {
+		copy(n.learner.Phi[bank], phi[bank])
+	}
+	if err := n.learner.Validate(); err != nil {
+		return nil, err
+	}
+	trainer, err := metatrain.New(n.learner, metatrain.Options{Workers: 1, Beta2: 0.999})
+	if err != nil {
+		return nil, err
+	}
+	n.trainer = trainer
+	n.state = sparsemeta.NewState(n.learner.Branches, 1, seed, sparsemeta.Float32)
+	n.state.Trace()
+	size := n.learner.Size()
+	n.grad, n.fast = make([]float32, size), make([]float32, size)
+	n.nothing = [][]uint8{make([]uint8, size)}
+	return n, nil
+}
+
+// Close ends the goroutines of the Net.
+func (n *Net) Close() error {
+	n.exec.Close()
+	return n.trainer.Close()
+}
+
+// Step takes the gradients of the matrices and of the other parameters, which get no fast weights.
+// Every K-th step updates slow weights and meta-weights; the others update fast weights. All
+// gradients are zero afterwards.
+func (n *Net) Step(solver tape.Solver, others []*tape.Var) error {
+	n.step++
+	n.collect()
+	set := n.learner.Settings
+	if n.step%n.settings.K != 0 {
+		n.state.Update(n.exec, n.trainer.Tables(), set, nil, n.grad, n.fast)
+		tape.ClearGradients(others)
+		n.publish()
+		return nil
+	}
+	n.nodes = n.trainer.Tables().Gradients(n.nodes)
+	n.state.NodeGradient(n.exec, n.trainer.Tables(), set.Out, n.grad, 1, n.nodes)
+	n.state.UpdateMasked(n.exec, n.trainer.Tables(), set, nil, n.grad, n.fast, n.nothing)
+	if err := n.trainer.Step(n.nodes, n.settings.MetaRate); err != nil {
+		return err
+	}
+	n.state.Trace() // the truncated graph begins here
+	for i, v := range n.matrices {
+		copy(v.Value, n.slow[i])
+	}
+	solver.Step(append(others[:len(others):len(others)], n.matrices...))
+	for i, v := range n.matrices {
+		copy(n.slow[i], v.Value)
+	}
+	n.publish()
+	return nil
+}
+
+// Adapt updates the fast weights alone, with probability p, as after training. The gradients of the
+// matrices are zero afterwards.
+func (n *Net) Adapt(p float64) {
+	n.collect()
+	set := n.learner.Settings
+	set.P = p
+	n.state.Update(n.exec, n.trainer.Tables(), set, nil, n.grad, n.fast)
+	tape.ClearGradients(n.matrices)
+	n.publish()
+}
+
+// Reset sets the fast weights and the gradient average to zero.
+func (n *Net) Reset() {
+	n.state.Reset()
+	n.state.Sum(n.exec.Vectors, n.fast)
+	n.publish()
+}
+
+// collect moves the gradients of the matrices into the arena.
+func (n *Net) collect() {
+	at := 0
+	for _, v := range n.matrices {
+		for i, g := range v.Grad {
+			n.grad[at+i] = float32(g)
+		}
+		at += len(v.Grad)
+	}
+	if n.step%n.settings.K != 0 {
+		tape.ClearGradients(n.matrices)
+	}
+}
+
+// publish sets the values of the matrices to W + M.
+func (n *Net) publish() {
+	at := 0
+	for i, v := range n.matrices {
+		for j, w := range n.slow[i] {
+			v.Value[j] = w + float64(n.fast[at+j])
+		}
+		at += len(v.Value)
+	}
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+
+	"github.com/lmserve/lmserve/experiments/tape"
+)
+
+const (
+	classCount  = 100
+	streamCount = 500 // images of a class for the rounds of tasks
+	heldCount   = 100 // images of a class that no round has
+)
+
+// A set has the images of 100 classes. An image has its red, green and blue pixels, row by row.
+type set struct {
+	side   int
+	stream [classCount][][]byte
+	held   [classCount][][]byte
+}
+
+// The files of CIFAR-100's binary version. Its author publishes the archive's MD5 sum at
+// cs.toronto.edu/~kriz/cifar.html: 03b5dce01913d631647c71ecec9e9cb8. The SHA-256 sums here
+// are those that public loaders check: GoMLX and MLDatasets.jl the archive's, torchvision for Ruby
+// also those of the two files.
+const (
+	archiveName = "cifar-100-binary.tar.gz"
+	archiveSum  = "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec"
+	cifarSide   = 32
+)
+
+// A part is one of the two files of records.
+type part struct {
+	Name, Sum string
+	PerClass  int
+}
+
+var parts = []part{
+	{"train.bin", "f31298fc616915fa142368359df1c4ca2ae984d6915ca468b998a5ec6aeebf29", streamCount},
+	{"test.bin", "d8b1e6b7b3bee4020055f0699b111f60b1af1e262aeb93a0b659061746f8224a", heldCount},
+}
+
+// readCIFAR reads the archive in dir, or else the unpacked files. It checks the SHA-256 sums.
+func readCIFAR(dir string) (*set, error) {
+	files, err := unpack(filepath.Join(dir, archiveName))
+	if errors.Is(err, fs.ErrNotExist) {
+		files = map[string][]byte{}
+		for _, p := range parts {
+			data, err := os.ReadFile(filepath.Join(dir, p.Name))
+			if err != nil {
+				return nil, fmt.Errorf("expected %s, or %s and %s, in %s: %w",
+					archiveName, parts[0].Name, parts[1].Name, dir, err)
+			}
+			if err := check(p.Name, data, p.Sum); err != nil {
+				return nil, err
+			}
+			files[p.Name] = data
+		}
+	} else if err != nil {
+		return nil, err
+	}
+	s := &set{side: cifarSide}
+	for i, p := range parts {
+		classes, err := parse(files[p.Name], p)
+		if err != nil {
+			return nil, err
+		}
+		if i == 0 {
+			s.stream = classes
+		} else {
+			s.held = classes
+		}
+	}
+	return s, nil
+}
+
+func check(name string, data []byte, want string) error {
+	if found := fmt.Sprintf("%x", sha256.Sum256(data)); found != want {
+		return fmt.Errorf("%s has the SHA-256 sum %s, want %s: download the file again",
+			name, found, want)
+	}
+	return nil
+}
+
+// unpack returns the files of the archive by their base names.
+func unpack(path string) (map[string][]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	z, err := gzip.NewReader(io.TeeReader(f, sum))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	files, r := map[string][]byte{}, tar.NewReader(z)
+	for {
+		h, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		if files[filepath.Base(h.Name)], err = io.ReadAll(r); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	if _, err := io.Copy(sum, f); err != nil { // what the tar reader left
+		return nil, err
+	}
+	if found := fmt.Sprintf("%x", sum.Sum(nil)); found != archiveSum {
+		return nil, fmt.Errorf("%s has the SHA-256 sum %s, want %s: download the file again",
+			path, found, archiveSum)
+	}
+	return files, nil
+}
+
+// parse reads records of a coarse label, a fine label and the pixels. The fine labels are the
+// classes.
+func parse(data []byte, p part) (classes [classCount][][]byte, err error) {
+	const record = 2 + 3*cifarSide*cifarSide
+	if want := record * p.PerClass * classCount; len(data) != want {
+		return classes, fmt.Errorf("%s has %d bytes, want %d", p.Name, len(data), want)
+	}
+	for ; len(data) > 0; data = data[record:] {
+		label := data[1]
+		if label >= classCount {
+			return classes, fmt.Errorf("%s has the fine label %d, want at most %d",
+				p.Name, label, classCount-1)
+		}
+		classes[label] = append(classes[label], data[2:record])
+	}
+	for label, images := range classes {
+		if len(images) != p.PerClass {
+			return classes, fmt.Errorf("%s has %d images of label %d, want %d",
+				p.Name, len(images), label, p.PerClass)
+		}
+	}
+	return classes, nil
+}
+
+// split returns the classes for training, development and test: 40, 30 and 30, at random. The link
+// to the paper's own split was never filled in.
+func split(seed uint64) (train, dev, test []int) {
+	order := rand.New(rand.NewPCG(seed, 40)).Perm(classCount)
+	return order[:40], order[40:70], order[70:]
+}
+
+// batch returns images as constant maps, with pixels from -2 to 2.
+func (s *set) batch(images [][]byte) Maps {
+	pixels := s.side * s.side
+	value := make([]float64, 3*len(images)*pixels)
+	for i, image := range images {
+		for k, v := range image {
+			value[(k/pixels*len(images)+i)*pixels+k%pixels] = (float64(v) - 127.5) / 63.75
+		}
+	}
+	return Maps{tape.Const(3, len(images)*pixels, value), len(images), s.side}
+}

@@ -1,0 +1,110 @@
+// Command onlinecifar compares Sparse-MetaNet with fine-tuning on Online Cifar (Sparse Meta
+// Networks, section 4.1.2). That is a stream of tasks of 5 labels, whose classes change partly from
+// task to task.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"runtime/debug"
+	"sync"
+)
+
+func main() {
+	log.SetFlags(log.Ltime)
+	var o options
+	data := flag.String("data", "", "directory of CIFAR-100's files (default: generated images)")
+	quick := flag.Bool("quick", false, "a small run of seconds")
+	out := flag.String("out", "", "directory for the figure (default: none)")
+	seed := flag.Uint64("seed", 1, "first seed")
+	seeds := flag.Int("seeds", 2, "number of seeds")
+	workers := flag.Int("workers", 2, "runs at once")
+	only := flag.String("only", "", "job: meta, online or pretrained (default: all)")
+	flag.IntVar(&o.narrow, "narrow", 0, "divisor of the numbers of filters (default: 8, with -data 1)")
+	flag.IntVar(&o.rounds, "rounds", 2400, "rounds of training")
+	flag.IntVar(&o.every, "every", 600, "rounds between two measurements on the dev stream")
+	flag.IntVar(&o.devTasks, "dev", 6, "tasks of the dev stream")
+	flag.IntVar(&o.tasks, "tasks", 12, "tasks of each test stream (the paper's: 400)")
+	flag.BoolVar(&o.moving, "moving", false, "predict with the moving statistics of the normalization")
+	flag.Float64Var(&o.rate, "rate", 1e-3, "Adam's rate in training")
+	flag.Float64Var(&o.out, "out-scale", 0.1, "factor on the meta-learners' outputs")
+	flag.Float64Var(&o.metaRate, "meta-rate", 3e-3, "Adam's rate of the meta-weights")
+	estimate := flag.Bool("estimate", false, "time rounds on random images of CIFAR's size instead")
+	flag.Parse()
+	if *quick {
+		o.narrow, o.rounds, o.every, o.devTasks, o.tasks, *seeds = 16, 40, 20, 1, 2, 1
+	}
+	debug.SetGCPercent(400) // a round allocates megabytes and keeps little
+	o.log = log.Printf
+	if err := run(o, *data, *out, *only, *seed, *seeds, *workers, *estimate); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(o options, data, out, only string, seed uint64, seeds, workers int, estimate bool) error {
+	if o.narrow == 0 {
+		o.narrow = 8
+		if data != "" || estimate {
+			o.narrow = 1
+		}
+	}
+	if estimate {
+		return timeRounds(o)
+	}
+	s, name := generate(1), "generated images"
+	if data != "" {
+		var err error
+		if s, err = readCIFAR(data); err != nil {
+			return err
+		}
+		name = "CIFAR-100"
+	}
+	rows, err := runAll(o, s, only, seed, seeds, workers)
+	if err != nil {
+		return err
+	}
+	fmt.Print(table(name, o, rows))
+	if out != "" {
+		return figure(out, rows)
+	}
+	return nil
+}
+
+// runAll runs every job of every seed, workers at once. The order of the rows is that of the seeds.
+func runAll(o options, s *set, only string, seed uint64, seeds, workers int) ([]row, error) {
+	type job struct {
+		name string
+		run  func() ([]row, error)
+	}
+	var jobs []job
+	for i := range seeds {
+		t := newTrainer(o, s, seed+uint64(i))
+		for _, j := range []job{{"meta", t.meta}, {"online", t.online}, {"pretrained", t.pretrained}} {
+			if only == "" || only == j.name {
+				jobs = append(jobs, j)
+			}
+		}
+	}
+	results, errs := make([][]row, len(jobs)), make([]error, len(jobs))
+	var wait sync.WaitGroup
+	free := make(chan struct{}, workers)
+	for i, j := range jobs {
+		free <- struct{}{}
+		wait.Go(func() {
+			results[i], errs[i] = j.run()
+			<-free
+		})
+	}
+	wait.Wait()
+	var rows []row
+	for i := range jobs {
+		if errs[i] != nil {
+			return nil, fmt.Errorf("%s: %w", jobs[i].name, errs[i])
+		}
+		rows = append(rows, results[i]...)
+	}
+	return rows, nil
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"math/rand/v2"
+
+	"github.com/lmserve/lmserve/experiments/metanet"
+	"github.com/lmserve/lmserve/experiments/tape"
+	"github.com/lmserve/lmserve/sparsemeta"
+)
+
+// A method plays a stream.
+type method interface {
+	// task says that a new task begins. Only the offline baseline uses it.
+	task()
+	// learn predicts the labels of a round and then learns from the true ones.
+	learn(r round) ([]int, error)
+	// predict only predicts.
+	predict(x Maps) []int
+	close() error
+}
+
+// A tuner is a baseline: all weights follow the loss's gradient after every round.
+type tuner struct {
+	net    *network
+	solver tape.Solver
+	moving bool     // predictions use the moving statistics
+	start  *network // if not nil: where every task begins anew, with a new solver
+	rate   float64
+}
+
+func newTuner(from *network, rate float64, moving, offline bool) *tuner {
+	t := &tuner{net: from.copy(), solver: &tape.Adam{Rate: rate}, moving: moving, rate: rate}
+	if offline {
+		t.start = from
+	}
+	return t
+}
+
+func (t *tuner) task() {
+	if t.start != nil {
+		t.net, t.solver = t.start.copy(), &tape.Adam{Rate: t.rate}
+	}
+}
+
+func (t *tuner) learn(r round) ([]int, error) {
+	predicted := roundGradient(t.net, r, t.moving)
+	t.solver.Step(t.net.params())
+	return predicted, nil
+}
+
+func (t *tuner) predict(x Maps) []int { return t.net.predict(x, t.moving) }
+
+func (t *tuner) close() error { return nil }
+
+// roundGradient adds the gradient of a round, and returns the labels predicted before.
+func roundGradient(n *network, r round, moving bool) []int {
+	if moving {
+		predicted := n.predict(r.x, true)
+		n.gradient(r.x, r.labels)
+		return predicted
+	}
+	return n.gradient(r.x, r.labels)
+}
+
+// Sparse-MetaNet's settings on Online Cifar (table 3). The size and the rate of the meta-learners
+// are ours: the paper has none.
+const (
+	trainP = 0.3
+	testP  = 0.5
+)
+
+func paper(out float32, metaRate float64) metanet.Settings {
+	return metanet.Settings{K: 3, Gamma: 0.99, Beta1: 0.5, Beta2: 0.5, P: trainP, Out: out,
+		MetaRate: metaRate, Init: sparsemeta.InitHe()}
+}
+
+// A meta is Sparse-MetaNet: Algorithm 1 with fast weights for the 12 convolutions.
+type meta struct {
+	net    *network
+	fast   *metanet.Net
+	solver tape.Solver // nil: only the fast weights learn, as at test
+	moving bool
+}
+
+func newMeta(
+	net *network, s metanet.Settings, rate float64, moving bool, seed uint64,
+) (*meta, error) {
+	fast, err := metanet.New(net.convs, s, seed)
+	return &meta{net, fast, &tape.Adam{Rate: rate}, moving}, err
+}
+
+// fork returns a copy for a dev or test stream, with fast weights of zero.
+func (m *meta) fork(seed uint64) (*meta, error) {
+	net := m.net.copy()
+	fast, err := m.fast.Fork(net.convs, seed)
+	return &meta{net: net, fast: fast, moving: m.moving}, err
+}
+
+func (m *meta) task() {}
+
+func (m *meta) learn(r round) ([]int, error) {
+	if m.solver != nil {
+		return m.net.gradient(r.x, r.labels), m.fast.Step(m.solver, m.net.others())
+	}
+	predicted := roundGradient(m.net, r, m.moving)
+	m.fast.Adapt(testP)
+	tape.ClearGradients(m.net.others())
+	return predicted, nil
+}
+
+func (m *meta) predict(x Maps) []int { return m.net.predict(x, m.moving) }
+
+func (m *meta) close() error { return m.fast.Close() }
+
+// pretrainer trains a network on all training classes at once.
+type pretrainer struct {
+	net     *network
+	solver  tape.Solver
+	classes []int
+	random  *rand.Rand
+}
+
+func newPretrainer(narrow int, classes []int, rate float64, r *rand.Rand) *pretrainer {
+	return &pretrainer{newNetwork(narrow, len(classes), r), &tape.Adam{Rate: rate}, classes, r}
+}
+
+// step learns from a batch of random images.
+func (p *pretrainer) step(s *set) {
+	images, labels := make([][]byte, batchSize), make([]int, batchSize)
+	for i := range images {
+		labels[i] = p.random.IntN(len(p.classes))
+		images[i] = s.stream[p.classes[labels[i]]][p.random.IntN(streamCount)]
+	}
+	p.net.gradient(s.batch(images), labels)
+	p.solver.Step(p.net.params())
+}
+
+// network returns a copy with a new softmax layer of 5 labels.
+func (p *pretrainer) network() *network {
+	n := p.net.copy()
+	n.newHead(labelCount, n.head.Cols, rand.New(rand.NewPCG(5, 5)))
+	return n
+}

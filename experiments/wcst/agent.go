@@ -1,0 +1,84 @@
+package main
+
+import (
+	"math/rand/v2"
+
+	"github.com/lmserve/lmserve/experiments/metanet"
+	"github.com/lmserve/lmserve/experiments/tape"
+	"github.com/lmserve/lmserve/sparsemeta"
+)
+
+const (
+	entropyShare = 0.01 // of the policy's entropy in the loss
+	valueShare   = 0.5  // of the squared error of the values
+)
+
+// An agent is an advantage actor-critic (Mnih et al., 2016): two layers of ReLU, a policy and a value.
+// Cards do not depend on earlier choices, so the return of a choice is its reward.
+type agent struct {
+	matrices []*tape.Var // of both layers, the policy and the value
+	biases   []*tape.Var
+	solver   tape.Solver
+	fast     *metanet.Net // nil: no fast weights
+	random   *rand.Rand
+}
+
+// newAgent returns an agent with two hidden layers of the given width.
+func newAgent(hidden int, solver tape.Solver, seed uint64) *agent {
+	a := &agent{solver: solver, random: rand.New(rand.NewPCG(seed, 2))}
+	for _, shape := range [][2]int{{inputs, hidden}, {hidden, hidden}, {hidden, codes}, {hidden, 1}} {
+		a.matrices = append(a.matrices, tape.Glorot(shape[0], shape[1], a.random))
+		a.biases = append(a.biases, tape.New(1, shape[1]))
+	}
+	return a
+}
+
+// paper are the settings of table 3. The meta-learners' initial size and rate are ours.
+func paper(metaRate float64) metanet.Settings {
+	return metanet.Settings{K: 3, Gamma: 0.9, Beta1: 0.5, Beta2: 0.5, P: 0.3, Out: 1,
+		MetaRate: metaRate, Init: sparsemeta.InitSmall()}
+}
+
+// play chooses a category for each card, learns from the rewards (1 for a right choice, else 0) and
+// returns the choices.
+func (a *agent) play(cards []float64, categories []int) ([]int, error) {
+	var t tape.Tape
+	x := tape.Const(episode, inputs, cards)
+	for i := range 2 {
+		x = t.ReLU(t.AddRow(t.MatMul(x, a.matrices[i]), a.biases[i]))
+	}
+	logits := t.AddRow(t.MatMul(x, a.matrices[2]), a.biases[2])
+	values := t.AddRow(t.MatMul(x, a.matrices[3]), a.biases[3])
+	policy := t.Softmax(logits)
+
+	choices, rewards, weights := make([]int, episode), make([]float64, episode), make([]float64, episode)
+	for i := range choices {
+		choices[i] = a.draw(policy.Row(i))
+		if choices[i] == categories[i] {
+			rewards[i] = 1
+		}
+		weights[i] = (rewards[i] - values.Value[i]) / episode // the advantage is a constant here
+	}
+	actor := t.CrossEntropy(logits, choices, weights)
+	errors := t.Sub(values, tape.Const(episode, 1, rewards))
+	critic := t.Affine(t.Sum(t.Mul(errors, errors)), valueShare/episode, 0)
+	negative := t.Sum(t.Mul(policy, t.Log(policy)))
+	loss := t.Add(t.Add(actor, critic), t.Affine(negative, entropyShare/episode, 0))
+	t.Backward(loss)
+	if a.fast != nil {
+		return choices, a.fast.Step(a.solver, a.biases)
+	}
+	a.solver.Step(append(a.biases[:len(a.biases):len(a.biases)], a.matrices...))
+	return choices, nil
+}
+
+// draw samples from a distribution.
+func (a *agent) draw(p []float64) int {
+	u := a.random.Float64()
+	for i, q := range p {
+		if u -= q; u < 0 {
+			return i
+		}
+	}
+	return len(p) - 1
+}
