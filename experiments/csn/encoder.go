@@ -14,9 +14,10 @@ type encoder struct {
 	width      int
 }
 
-// newEncoder returns an encoder with the given embeddings. bag says which kind.
+// newEncoder returns an encoder with the given embeddings, which it does not change: tasks are few
+// beside the sentences that the embeddings come from. bag says which kind.
 func newEncoder(embeddings, places *tape.Var, bag bool, width int, r *rand.Rand) *encoder {
-	e := &encoder{embeddings: copied(embeddings), width: width}
+	e := &encoder{embeddings: fixed(embeddings), width: width}
 	if bag {
 		e.width, e.places = embeddings.Cols, copied(places)
 		return e
@@ -39,14 +40,14 @@ func fixed(v *tape.Var) *tape.Var { return tape.Const(v.Rows, v.Cols, v.Value) }
 
 func (e *encoder) params() []*tape.Var {
 	if e.places != nil {
-		return []*tape.Var{e.embeddings, e.places}
+		return []*tape.Var{e.places}
 	}
-	return []*tape.Var{e.embeddings, e.w, e.b}
+	return []*tape.Var{e.w, e.b}
 }
 
 // fixed returns the encoder with constants.
 func (e *encoder) fixed() *encoder {
-	f := &encoder{width: e.width, embeddings: fixed(e.embeddings)}
+	f := &encoder{width: e.width, embeddings: e.embeddings}
 	if e.places != nil {
 		f.places = fixed(e.places)
 	} else {

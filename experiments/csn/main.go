@@ -25,7 +25,7 @@ type options struct {
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("csn: ")
-	o := options{rules: rules{Least: 6, Most: 300, Known: 5, HeldOut: 1000}}
+	o := options{rules: rules{Least: 6, Most: 100, Known: 5, HeldOut: 1000}}
 	flag.StringVar(&o.data, "data", "", "folder of *.txt files to train on; none: a generated text")
 	flag.StringVar(&o.test, "test", "", "folder of *.txt files with the test words; none: 1000 words of -data")
 	flag.StringVar(&o.out, "out", "", "folder for the figure; none: no figure")
@@ -34,7 +34,7 @@ func main() {
 	flag.IntVar(&o.seeds, "seeds", 3, "number of seeds")
 	flag.IntVar(&o.threads, "threads", runtime.NumCPU(), "seeds computed at the same time")
 	flag.Uint64Var(&o.seed, "seed", 1, "first seed")
-	flag.IntVar(&o.budget.Steps, "steps", 4000, "training tasks")
+	flag.IntVar(&o.budget.Steps, "steps", 2000, "training tasks")
 	flag.Float64Var(&o.budget.Rate, "rate", .002, "Adam's first learning rate")
 	quick := flag.Bool("quick", false, "few tasks and one seed")
 	flag.Parse()

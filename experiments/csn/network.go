@@ -9,7 +9,7 @@ import (
 
 const units = 32 // neurons of a hidden layer
 
-// A network is a matrix and a row of biases for each layer, with ReLU between layers.
+// A network is a matrix and a row of biases for each layer, with tanh between layers.
 type network []*tape.Var
 
 func newNetwork(r *rand.Rand, sizes ...int) (n network) {
@@ -43,13 +43,13 @@ func (n network) fixed() (f network) {
 }
 
 // run returns the pre-activations a_t of every layer. With shifts, which may be nil, a hidden layer is
-// ReLU(a_t) + ReLU(beta_t), and the last pre-activations are a_T + beta_T (eq. 1).
+// tanh(a_t) + tanh(beta_t), and the last pre-activations are a_T + beta_T (eq. 1).
 func (n network) run(t *tape.Tape, x *tape.Var, shifts []*tape.Var) (pre []*tape.Var) {
 	for i := 0; i < len(n); i += 2 {
 		a := t.AddRow(t.MatMul(x, n[i]), n[i+1])
-		x = t.ReLU(a)
+		x = t.Tanh(a)
 		if shifts != nil {
-			x = t.Add(x, t.ReLU(shifts[i/2]))
+			x = t.Add(x, t.Tanh(shifts[i/2]))
 			if i == len(n)-2 {
 				a = t.Add(a, shifts[i/2])
 			}
@@ -65,11 +65,5 @@ func (n network) last(t *tape.Tape, x *tape.Var) *tape.Var {
 	return pre[len(pre)-1]
 }
 
-func rectifierSlope(x float64) float64 {
-	if x > 0 {
-		return 1
-	}
-	return 0
-}
-
+// tanhSlope is the derivative.
 func tanhSlope(x float64) float64 { return 1 - math.Tanh(x)*math.Tanh(x) }

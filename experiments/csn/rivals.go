@@ -52,8 +52,11 @@ func (m *matching) logits(t *tape.Tape, k task) *tape.Var {
 // matchingSharpness scales the cosines; with 1, as in the paper, a task's loss hardly falls.
 const matchingSharpness = 10
 
+// slotUnits are those of the meta-learner of slots, which sees every weight of every example.
+const slotUnits = 8
+
 // slotted is the original MetaNet (Munkhdalai and Yu, 2017) on the encoder. Its fast weights add
-// layers beside those of the slow weights: ReLU(x W) + ReLU(x W*). The representation function, which
+// layers beside those of the slow weights: tanh(x W) + tanh(x W*). The representation function, which
 // makes the keys, also has fast weights, from the gradient of a classification of the support set.
 type slotted struct {
 	encoder *encoder
@@ -71,7 +74,7 @@ func newSlotted(e *encoder, ways int, r *rand.Rand) *slotted {
 	for _, w := range m.layers.matrices() {
 		shapes = append(shapes, [2]int{w.Rows, w.Cols})
 	}
-	m.slots = metanet.NewSlots(shapes, 20, 1, r)
+	m.slots = metanet.NewSlots(shapes, slotUnits, 1, r)
 	return m
 }
 
@@ -86,7 +89,7 @@ func (m *slotted) logits(t *tape.Tape, k task) *tape.Var {
 	h, _ := m.encoder.encode(t, append(k.Support[:n:n], k.Queries...), nil)
 	fast := m.dynamic.Apply(t, m.representationGradient(k, h.Range(0, n)))
 	fast = fast.Shape(m.q.Rows, m.q.Cols)
-	keys := t.Add(t.ReLU(t.MatMul(h, m.q)), t.ReLU(t.MatMul(h, fast)))
+	keys := t.Add(t.Tanh(t.MatMul(h, m.q)), t.Tanh(t.MatMul(h, fast)))
 
 	m.write(k, h.Range(0, n), keys)
 	x := h.Range(n, h.Rows)
@@ -96,7 +99,7 @@ func (m *slotted) logits(t *tape.Tape, k task) *tape.Var {
 		if i == len(m.layers)-2 {
 			return t.Add(slow, read.Product(t, i/2, x))
 		}
-		x = t.Add(t.ReLU(slow), t.ReLU(read.Product(t, i/2, x)))
+		x = t.Add(t.Tanh(slow), t.Tanh(read.Product(t, i/2, x)))
 	}
 	panic("no layer")
 }
@@ -106,7 +109,7 @@ func (m *slotted) logits(t *tape.Tape, k task) *tape.Var {
 func (m *slotted) representationGradient(k task, h *tape.Var) *tape.Var {
 	var inner tape.Tape
 	q := copied(m.q)
-	logits := inner.MatMul(inner.ReLU(inner.MatMul(fixed(h), q)), fixed(m.head))
+	logits := inner.MatMul(inner.Tanh(inner.MatMul(fixed(h), q)), fixed(m.head))
 	loss := inner.CrossEntropy(logits, k.Label, nil)
 	inner.Backward(inner.Affine(loss, 1/float64(len(k.Label)), 0))
 	return metanet.Preprocess(q.Grad)
@@ -123,7 +126,7 @@ func (m *slotted) write(k task, h, keys *tape.Var) {
 		x := h.Row(i)
 		for _, a := range pre {
 			gradients = append(gradients, metanet.Outer(x, a.Grad[i*a.Cols:][:a.Cols]))
-			x = inner.ReLU(tape.Const(1, a.Cols, a.Row(i))).Value
+			x = inner.Tanh(tape.Const(1, a.Cols, a.Row(i))).Value
 		}
 		m.slots.Write(keys.Range(i, i+1), gradients)
 	}

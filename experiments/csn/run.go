@@ -56,41 +56,29 @@ func shiftedMethod(name string, bag, direct, recurrent bool) method {
 	}}
 }
 
-func slottedMethod(name string, bag bool) method {
-	return method{name, bag, func(e *encoder, _ uint64, r *rand.Rand) (learner, error) {
-		return episodic{newSlotted(e, ways, r)}, nil
-	}}
-}
-
-func sparseMethod(name string, bag bool) method {
-	return method{name, bag, func(e *encoder, seed uint64, r *rand.Rand) (learner, error) {
-		return newSparse(e, ways, sparseSettings, seed, r)
-	}}
-}
-
 func matchingMethod(name string, bag bool) method {
 	return method{name, bag, func(e *encoder, _ uint64, r *rand.Rand) (learner, error) {
 		return episodic{newMatching(e, r)}, nil
 	}}
 }
 
-// methods are the rows of the table, in its order.
+// methods are the rows of the table, in its order: on a bag of embeddings, then on an LSTM.
 var methods = []method{
-	{"static", false, func(e *encoder, _ uint64, r *rand.Rand) (learner, error) {
+	{"static", true, func(e *encoder, _ uint64, r *rand.Rand) (learner, error) {
 		return episodic{newStatic(e, ways, r)}, nil
 	}},
-	matchingMethod("matching", false),
-	sparseMethod("sparse", false),
-	slottedMethod("slots", false),
-	shiftedMethod("adaFFN-gradient", false, false, false),
-	shiftedMethod("adaFFN-direct", false, true, false),
+	matchingMethod("matching", true),
+	{"sparse", true, func(e *encoder, seed uint64, r *rand.Rand) (learner, error) {
+		return newSparse(e, ways, sparseSettings, seed, r)
+	}},
+	{"slots", true, func(e *encoder, _ uint64, r *rand.Rand) (learner, error) {
+		return episodic{newSlotted(e, ways, r)}, nil
+	}},
+	shiftedMethod("adaFFN-gradient", true, false, false),
+	shiftedMethod("adaFFN-direct", true, true, false),
+	matchingMethod("LSTM-matching", false),
 	shiftedMethod("adaLSTM-gradient", false, false, true),
 	shiftedMethod("adaLSTM-direct", false, true, true),
-	matchingMethod("bag-matching", true),
-	sparseMethod("bag-sparse", true),
-	slottedMethod("bag-slots", true),
-	shiftedMethod("bag-adaFFN-gradient", true, false, false),
-	shiftedMethod("bag-adaFFN-direct", true, true, false),
 }
 
 // A budget says how long to train and how much to test.

@@ -37,16 +37,18 @@ func (m *shifted) params() []*tape.Var {
 	return append(append(p, m.key...), m.memory.Params()...)
 }
 
-// logits are those of the queries: the description phase fills the memory from the support set, the
-// prediction phase reads shifts from it.
-func (m *shifted) logits(t *tape.Tape, k task) *tape.Var {
+// logits are those of the queries.
+func (m *shifted) logits(t *tape.Tape, k task) *tape.Var { return m.predict(t, k, m.describe(k)) }
+
+// predict is the prediction phase: it reads the queries' shifts from the memory.
+func (m *shifted) predict(t *tape.Tape, k task, information []*tape.Var) *tape.Var {
 	n := len(k.Support)
 	h, _ := m.encoder.encode(t, append(k.Support[:n:n], k.Queries...), nil)
 	keys := m.key.last(t, h)
 	alpha := metanet.Attention(t, keys.Range(n, keys.Rows), keys.Range(0, n), 1) // eq. 3
 
 	var shifts []*tape.Var
-	for _, info := range m.describe(k, h.Range(0, n)) {
+	for _, info := range information {
 		values := m.memory.Apply(t, info).Shape(n, info.Rows/n) // eq. 2
 		shifts = append(shifts, t.MatMul(alpha, values))        // eq. 4
 	}
@@ -59,37 +61,33 @@ func (m *shifted) logits(t *tape.Tape, k task) *tape.Var {
 	return pre[len(pre)-1]
 }
 
-// describe returns the conditioning information of each layer, [examples*neurons, numbers]. It comes
-// from a pass over the support set without shifts and is a constant for the training, which so uses
-// first derivatives only. h are the encoder's results.
-func (m *shifted) describe(k task, h *tape.Var) (info []*tape.Var) {
+// describe is the description phase, without shifts. It returns the conditioning information of each
+// layer, [examples*neurons, numbers], a constant for the training, which so uses first derivatives
+// only.
+func (m *shifted) describe(k task) (information []*tape.Var) {
 	var inner tape.Tape
-	var cells []*tape.Var
-	h = fixed(h)
-	if m.recurrent {
-		h, cells = m.encoder.fixed().encode(&inner, k.Support, nil)
-	}
+	h, cells := m.encoder.fixed().encode(&inner, k.Support, nil)
 	pre := m.layers.fixed().run(&inner, h, nil)
-	loss := inner.CrossEntropy(pre[len(pre)-1], k.Label, nil)
-	inner.Backward(loss)
+	logits := pre[len(pre)-1]
+	inner.Backward(inner.CrossEntropy(logits, k.Label, nil))
 	if m.recurrent {
-		info = append(info, m.ofCells(cells, pre[len(pre)-1]))
+		information = append(information, m.ofCells(cells, logits))
 	}
 	for i, a := range pre {
 		switch {
 		case !m.direct:
-			info = append(info, metanet.Preprocess(a.Grad))
+			information = append(information, metanet.Preprocess(a.Grad))
 		case i < len(pre)-1:
 			slope := make([]float64, len(a.Value))
 			for j, x := range a.Value {
-				slope[j] = rectifierSlope(x)
+				slope[j] = tanhSlope(x)
 			}
-			info = append(info, feedback(slope, pre[len(pre)-1]))
+			information = append(information, feedback(slope, logits))
 		default:
-			info = append(info, outputFeedback(a))
+			information = append(information, outputFeedback(a))
 		}
 	}
-	return info
+	return information
 }
 
 // ofCells returns the information of an LSTM's cells. A shift is the same for all words, so the

@@ -27,12 +27,79 @@ func NewCoordinate(inputs, hidden int, scale float64, r *rand.Rand) *Coordinate 
 // Params returns the weights.
 func (c *Coordinate) Params() []*tape.Var { return c.params }
 
-// Apply returns one number for each row of information.
+// Apply returns one number for each row of information, which is a constant. It keeps no hidden units:
+// Backward computes them again, since there are many rows.
 func (c *Coordinate) Apply(t *tape.Tape, information *tape.Var) *tape.Var {
-	p := c.params
-	x := t.ReLU(t.AddRow(t.MatMul(information, p[0]), p[1]))
-	x = t.ReLU(t.AddRow(t.MatMul(x, p[2]), p[3]))
-	return t.AddRow(t.MatMul(x, p[4]), p[5])
+	y, units := tape.New(information.Rows, 1), c.params[0].Cols
+	h1, h2 := make([]float64, units), make([]float64, units)
+	out := c.params[4]
+	for i := range y.Rows {
+		c.hidden(information.Row(i), h1, h2)
+		sum := c.params[5].Value[0]
+		for k, h := range h2 {
+			sum += h * out.Value[k]
+		}
+		y.Value[i] = sum
+	}
+	t.Record(func() {
+		d1, d2 := make([]float64, units), make([]float64, units)
+		for i, g := range y.Grad {
+			x := information.Row(i)
+			c.hidden(x, h1, h2)
+			for k, h := range h2 {
+				out.Grad[k] += g * h
+				d2[k] = g * out.Value[k]
+			}
+			c.params[5].Grad[0] += g
+			clear(d1)
+			layerBack(c.params[2], c.params[3], h1, h2, d2, d1)
+			layerBack(c.params[0], c.params[1], x, h1, d1, nil)
+		}
+	})
+	return y
+}
+
+// hidden sets the hidden units of one row of information.
+func (c *Coordinate) hidden(x, h1, h2 []float64) {
+	layer(c.params[0], c.params[1], x, h1)
+	layer(c.params[2], c.params[3], h1, h2)
+}
+
+// layer sets y to ReLU(x w + b).
+func layer(w, b *tape.Var, x, y []float64) {
+	copy(y, b.Value)
+	for i, a := range x {
+		if a == 0 {
+			continue
+		}
+		for k, v := range w.Row(i) {
+			y[k] += a * v
+		}
+	}
+	for k, v := range y {
+		y[k] = max(v, 0)
+	}
+}
+
+// layerBack adds the gradients of a layer, given its result y and the gradient d with respect to y,
+// which it changes. dx may be nil.
+func layerBack(w, b *tape.Var, x, y, d, dx []float64) {
+	for k := range d {
+		if y[k] <= 0 {
+			d[k] = 0
+		}
+		b.Grad[k] += d[k]
+	}
+	for i, a := range x {
+		grad, row, sum := w.Grad[i*w.Cols:][:w.Cols], w.Row(i), 0.
+		for k, g := range d {
+			grad[k] += g * a
+			sum += g * row[k]
+		}
+		if dx != nil {
+			dx[i] += sum
+		}
+	}
 }
 
 // Preprocess returns two numbers for every gradient, one row each: its size on a logarithmic scale and
