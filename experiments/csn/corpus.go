@@ -70,9 +70,9 @@ func read(dir string, limit int) (sentences [][]string, err error) {
 	return sentences, nil
 }
 
-// build divides a text into training and test. Test words are drawn from the sentences of test or, if
-// there are none, from those of train. Training sentences that contain a test word are left out. Only
-// words in lower case are asked for, so no names of persons and places.
+// build divides a text into training and test. Test words are drawn from the sentences of test or,
+// if there are none, from those of train. Training sentences that contain a test word are left out.
+// Only words in lower case are asked for, so no names of persons and places.
 func build(train, test [][]string, set rules, seed uint64) *corpus {
 	from := test
 	if from == nil {
@@ -84,10 +84,12 @@ func build(train, test [][]string, set rules, seed uint64) *corpus {
 		candidates[i], candidates[j] = candidates[j], candidates[i]
 	})
 	held := map[string]bool{}
-	for _, w := range candidates[:min(set.HeldOut, len(candidates)/2+len(test))] {
-		if len(held) < set.HeldOut {
-			held[w] = true
-		}
+	most := len(candidates)
+	if test == nil {
+		most /= 2 // the others are training words
+	}
+	for _, w := range candidates[:min(set.HeldOut, most)] {
+		held[w] = true
 	}
 	var kept, without [][]string
 	for _, s := range train {

@@ -15,8 +15,8 @@ import (
 
 var small = rules{Least: 6, Most: 300, Known: 5, HeldOut: 100}
 
-// A new word of a known kind is told from others by one example: every method that adapts is far above
-// the fifth of those that guess.
+// A new word of a known kind is told from others by one example: every method that adapts is far
+// above the fifth of those that guess.
 func TestMethodsLearnNewWords(t *testing.T) {
 	c := build(toy(4000, 1), nil, small, 1)
 	b := budget{Steps: 200, Tests: 30, Rate: .003, Epochs: 3, Size: 16}

@@ -58,7 +58,8 @@ func (e *encoder) fixed() *encoder {
 
 // encode returns the rows [windows, width]. The LSTM also returns its cells after each word. Its
 // hidden state with a shift is section 2.5's h = (tanh(c) + tanh(beta)) o; shift may be nil.
-func (e *encoder) encode(t *tape.Tape, all []window, shift *tape.Var) (h *tape.Var, cells []*tape.Var) {
+func (e *encoder) encode(t *tape.Tape, all []window, shift *tape.Var) (h *tape.Var,
+	cells []*tape.Var) {
 	ids := make([]int, len(all))
 	at := func(j int) *tape.Var {
 		for i, w := range all {

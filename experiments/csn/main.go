@@ -1,7 +1,7 @@
 // Command csn tests rapid adaptation on words that are new: which of five words is missing in a
 // sentence, given one to three other sentences of each. It compares Conditionally Shifted Neurons
-// (Munkhdalai et al., 2018) with the original MetaNet, Sparse-MetaNet, Matching Networks, and a model
-// that does not adapt.
+// (Munkhdalai et al., 2018) with the original MetaNet, Sparse-MetaNet, Matching Networks, and a
+// model that does not adapt.
 package main
 
 import (
@@ -27,7 +27,7 @@ func main() {
 	log.SetPrefix("csn: ")
 	o := options{rules: rules{Least: 6, Most: 100, Known: 5, HeldOut: 1000}}
 	flag.StringVar(&o.data, "data", "", "folder of *.txt files to train on; none: a generated text")
-	flag.StringVar(&o.test, "test", "", "folder of *.txt files with the test words; none: 1000 words of -data")
+	flag.StringVar(&o.test, "test", "", "folder of *.txt files to test on; none: 1000 words of -data")
 	flag.StringVar(&o.out, "out", "", "folder for the figure; none: no figure")
 	flag.StringVar(&o.methods, "methods", "", "methods, separated by commas; none: all")
 	flag.IntVar(&o.limit, "limit", 150000, "bytes read of each file")

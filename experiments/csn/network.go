@@ -42,8 +42,8 @@ func (n network) fixed() (f network) {
 	return f
 }
 
-// run returns the pre-activations a_t of every layer. With shifts, which may be nil, a hidden layer is
-// tanh(a_t) + tanh(beta_t), and the last pre-activations are a_T + beta_T (eq. 1).
+// run returns the pre-activations a_t of every layer. With shifts, which may be nil, a hidden layer
+// is tanh(a_t) + tanh(beta_t), and the last pre-activations are a_T + beta_T (eq. 1).
 func (n network) run(t *tape.Tape, x *tape.Var, shifts []*tape.Var) (pre []*tape.Var) {
 	for i := 0; i < len(n); i += 2 {
 		a := t.AddRow(t.MatMul(x, n[i]), n[i+1])

@@ -7,13 +7,13 @@ import (
 	"github.com/lmserve/lmserve/experiments/tape"
 )
 
-// pretrain returns embeddings of words [vocabulary, width] that predict a word from those around it,
-// and the factors of each place in the window [places, width]:
+// pretrain returns embeddings of words [vocabulary, width] that predict a word from those around
+// it, and the factors of each place in the window [places, width]:
 //
 //	score(w) = v_w · sum_j a_j * e_(x_j)
 //
-// It learns to tell the word from others, drawn by their frequency to the power .75 (Mikolov et al.,
-// 2013). Rows of unknown and padding are learned too.
+// It learns to tell the word from others, drawn by their frequency to the power .75 (Mikolov et
+// al., 2013). Rows of unknown and padding are learned too.
 func pretrain(c *corpus, width, epochs int, seed uint64) (embeddings, places *tape.Var) {
 	const negatives, rate = 5, .05
 	r := rand.New(rand.NewPCG(seed, 12))

@@ -24,8 +24,8 @@ func (m *static) logits(t *tape.Tape, k task) *tape.Var {
 	return m.layers.last(t, h)
 }
 
-// matching compares the query with the support set (Matching Networks, Vinyals et al., 2016, without
-// full context embeddings).
+// matching compares the query with the support set (Matching Networks, Vinyals et al., 2016,
+// without full context embeddings).
 type matching struct {
 	encoder *encoder
 	key     network
@@ -56,8 +56,9 @@ const matchingSharpness = 10
 const slotUnits = 8
 
 // slotted is the original MetaNet (Munkhdalai and Yu, 2017) on the encoder. Its fast weights add
-// layers beside those of the slow weights: tanh(x W) + tanh(x W*). The representation function, which
-// makes the keys, also has fast weights, from the gradient of a classification of the support set.
+// layers beside those of the slow weights: tanh(x W) + tanh(x W*). The representation function,
+// which makes the keys, also has fast weights, from the gradient of a classification of the support
+// set.
 type slotted struct {
 	encoder *encoder
 	layers  network

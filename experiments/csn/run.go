@@ -69,7 +69,7 @@ var methods = []method{
 	}},
 	matchingMethod("matching", true),
 	{"sparse", true, func(e *encoder, seed uint64, r *rand.Rand) (learner, error) {
-		return newSparse(e, ways, sparseSettings, seed, r)
+		return newSparse(e, ways, seed, r)
 	}},
 	{"slots", true, func(e *encoder, _ uint64, r *rand.Rand) (learner, error) {
 		return episodic{newSlotted(e, ways, r)}, nil

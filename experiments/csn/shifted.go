@@ -61,9 +61,9 @@ func (m *shifted) predict(t *tape.Tape, k task, information []*tape.Var) *tape.V
 	return pre[len(pre)-1]
 }
 
-// describe is the description phase, without shifts. It returns the conditioning information of each
-// layer, [examples*neurons, numbers], a constant for the training, which so uses first derivatives
-// only.
+// describe is the description phase, without shifts. It returns the conditioning information of
+// each layer, [examples*neurons, numbers], a constant for the training, which so uses first
+// derivatives only.
 func (m *shifted) describe(k task) (information []*tape.Var) {
 	var inner tape.Tape
 	h, cells := m.encoder.fixed().encode(&inner, k.Support, nil)

@@ -8,8 +8,8 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta"
 )
 
-// sparse gives the layers above the encoder the fast weights of Sparse-MetaNet. They begin at zero for
-// every task, and are updated a few times from the support set's gradient.
+// sparse gives the layers above the encoder the fast weights of Sparse-MetaNet. They begin at zero
+// for every task, and are updated a few times from the support set's gradient.
 type sparse struct {
 	*static
 	fast *metanet.Net
@@ -21,7 +21,8 @@ type sparse struct {
 var sparseSettings = metanet.Settings{K: 4, Gamma: 0.9, Beta1: 0.5, Beta2: 0.5, P: 1, Out: 1,
 	MetaRate: 1e-3, Init: sparsemeta.InitSmall()}
 
-func newSparse(e *encoder, ways int, set metanet.Settings, seed uint64, r *rand.Rand) (*sparse, error) {
+func newSparse(e *encoder, ways int, seed uint64, r *rand.Rand) (*sparse, error) {
+	set := sparseSettings
 	m := &sparse{static: newStatic(e, ways, r), set: set}
 	var err error
 	m.fast, err = metanet.New(m.layers.matrices(), set, seed)

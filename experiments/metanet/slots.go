@@ -6,9 +6,10 @@ import (
 	"github.com/lmserve/lmserve/experiments/tape"
 )
 
-// Slots is the memory of Meta Networks (Munkhdalai and Yu, 2017). A slot has a key and the gradients
-// of one example's loss. A meta-learner, which sees one gradient at a time, makes fast weights of
-// them; attention to the keys mixes the fast weights of all slots, differently for every query:
+// Slots is the memory of Meta Networks (Munkhdalai and Yu, 2017). A slot has a key and the
+// gradients of one example's loss. A meta-learner, which sees one gradient at a time, makes fast
+// weights of them; attention to the keys mixes the fast weights of all slots, differently for every
+// query:
 //
 //	W*_i = Z(grad_i),   alpha = softmax_i(sharpness cos(query, key_i)),   W* = sum_i alpha_i W*_i
 //
@@ -24,8 +25,8 @@ type Slots struct {
 	grads     [][]*tape.Var // [matrix][slot], preprocessed
 }
 
-// NewSlots returns an empty memory for matrices of the given shapes. scale is the initial size of the
-// fast weights.
+// NewSlots returns an empty memory for matrices of the given shapes. scale is the initial size of
+// the fast weights.
 func NewSlots(shapes [][2]int, hidden int, scale float64, r *rand.Rand) *Slots {
 	return &Slots{Meta: NewCoordinate(2, hidden, scale, r), Sharpness: 1, shapes: shapes,
 		grads: make([][]*tape.Var, len(shapes))}
