@@ -80,6 +80,7 @@ func draw(dir string, chosen []method, results [][]result) error {
 		p.Add(line, bars)
 		p.Legend.Add(m.Name, line)
 	}
+	p.Legend.Top, p.Legend.Padding = true, vg.Points(5)
 	p.Add(plotter.NewGrid())
 	p.BackgroundColor = color.White
 	return p.Save(7*vg.Inch, 4.5*vg.Inch, filepath.Join(dir, "accuracy.svg"))
