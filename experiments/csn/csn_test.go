@@ -15,7 +15,7 @@ import (
 
 var small = rules{Least: 6, Most: 300, Known: 5, HeldOut: 100}
 
-// A new word of a known kind is told from others by one example: every method that adapts is far
+// One example tells a new word of a known kind from others: every method that adapts is far
 // above the fifth of those that guess.
 func TestMethodsLearnNewWords(t *testing.T) {
 	c := build(toy(4000, 1), nil, small, 1)
@@ -68,7 +68,8 @@ func TestShiftsMatchFiniteDifferences(t *testing.T) {
 		{true, false, false}, {true, true, false}, {false, false, true}, {false, true, true},
 	} {
 		r := rand.New(rand.NewPCG(1, 1))
-		model := newShifted(newEncoder(embeddings, places, m.bag, 3, r), ways, m.direct, m.recurrent, r)
+		e := newEncoder(embeddings, places, m.bag, 3, r)
+		model := newShifted(e, ways, m.direct, m.recurrent, r)
 		k := c.Train.draw(ways, 1, 1, r)
 		information := model.describe(k)
 		loss := func() (*tape.Tape, *tape.Var) {

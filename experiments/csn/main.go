@@ -27,7 +27,7 @@ func main() {
 	log.SetPrefix("csn: ")
 	o := options{rules: rules{Least: 6, Most: 100, Known: 5, HeldOut: 1000}}
 	flag.StringVar(&o.data, "data", "", "folder of *.txt files to train on; none: a generated text")
-	flag.StringVar(&o.test, "test", "", "folder of *.txt files to test on; none: 1000 words of -data")
+	flag.StringVar(&o.test, "test", "", "folder of files to test on; none: 1000 words of -data")
 	flag.StringVar(&o.out, "out", "", "folder for the figure; none: no figure")
 	flag.StringVar(&o.methods, "methods", "", "methods, separated by commas; none: all")
 	flag.IntVar(&o.limit, "limit", 150000, "bytes read of each file")
@@ -127,7 +127,8 @@ func choose(names string) ([]method, error) {
 	for name := range strings.SplitSeq(names, ",") {
 		at := slices.Index(known, name)
 		if at < 0 {
-			return nil, fmt.Errorf("-methods: found %q, want some of %s", name, strings.Join(known, ","))
+			return nil, fmt.Errorf("-methods: found %q, want some of %s", name,
+				strings.Join(known, ","))
 		}
 		chosen = append(chosen, methods[at])
 	}

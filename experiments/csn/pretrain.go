@@ -7,8 +7,8 @@ import (
 	"github.com/lmserve/lmserve/experiments/tape"
 )
 
-// pretrain returns embeddings of words [vocabulary, width] that predict a word from those around
-// it, and the factors of each place in the window [places, width]:
+// pretrain returns embeddings of words [vocabulary, width] that predict a word from those around it.
+// It also returns the factors of each place in the window [places, width]:
 //
 //	score(w) = v_w · sum_j a_j * e_(x_j)
 //
@@ -17,7 +17,8 @@ import (
 func pretrain(c *corpus, width, epochs int, seed uint64) (embeddings, places *tape.Var) {
 	const negatives, rate = 5, .05
 	r := rand.New(rand.NewPCG(seed, 12))
-	e, v, a := tape.New(c.Vocabulary, width), tape.New(c.Vocabulary, width), tape.New(2*reach+1, width)
+	e, v := tape.New(c.Vocabulary, width), tape.New(c.Vocabulary, width)
+	a := tape.New(2*reach+1, width)
 	for i := range e.Value {
 		e.Value[i] = (r.Float64() - .5) * 2 / math.Sqrt(float64(width))
 	}

@@ -75,7 +75,8 @@ func draw(dir string, chosen []method, results [][]result) error {
 		if err != nil {
 			return err
 		}
-		line.Color, line.Dashes, line.Width = plotutil.Color(i%7), plotutil.Dashes(i/7), vg.Points(1.5)
+		line.Color, line.Dashes = plotutil.Color(i%7), plotutil.Dashes(i/7)
+		line.Width = vg.Points(1.5)
 		bars.Color = line.Color
 		p.Add(line, bars)
 		p.Legend.Add(m.Name, line)

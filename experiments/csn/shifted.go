@@ -24,7 +24,8 @@ func newShifted(e *encoder, ways int, direct, recurrent bool, r *rand.Rand) *shi
 		inputs = ways
 	}
 	m := &shifted{encoder: e, direct: direct, recurrent: recurrent,
-		layers: newNetwork(r, e.width, units, units, ways), key: newNetwork(r, e.width, units, units),
+		layers: newNetwork(r, e.width, units, units, ways),
+		key:    newNetwork(r, e.width, units, units),
 		memory: metanet.NewCoordinate(inputs, 20, 1, r)}
 	if recurrent {
 		m.layers = newNetwork(r, e.width, ways)
