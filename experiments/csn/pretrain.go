@@ -7,8 +7,8 @@ import (
 	"github.com/lmserve/lmserve/experiments/tape"
 )
 
-// pretrain returns embeddings of words [vocabulary, width] that predict a word from those around it.
-// It also returns the factors of each place in the window [places, width]:
+// pretrain returns embeddings of words [vocabulary, width] that predict a word from those around
+// it. It also returns the factors of each place in the window [places, width]:
 //
 //	score(w) = v_w · sum_j a_j * e_(x_j)
 //

@@ -7,8 +7,8 @@ import (
 	"github.com/lmserve/lmserve/experiments/tape"
 )
 
-// A Coordinate is a small network that maps the numbers known of a weight or a neuron to one
-// number, with the same weights for all of them. It has two hidden layers of ReLU.
+// A Coordinate is a small network that maps what is known of a weight or a neuron to one number. It
+// has the same weights for all of them, and two hidden layers of ReLU.
 type Coordinate struct{ params []*tape.Var }
 
 // NewCoordinate returns a network of the given number of inputs and hidden units, whose outputs are
