@@ -38,6 +38,11 @@ func TestOperationsMatchFiniteDifferences(t *testing.T) {
 		"Transpose": func(t *Tape) *Var { return t.Transpose(a) },
 		"Columns":   func(t *Tape) *Var { return t.Columns(a, 1, 3) },
 		"Concat":    func(t *Tape) *Var { return t.Concat(a, c) },
+		"Range":     func(t *Tape) *Var { return t.Mul(a.Range(1, 3), c.Range(0, 2)) },
+		"Shape":     func(t *Tape) *Var { return t.MatMul(a.Shape(6, 2), b.Shape(2, 4)) },
+		"Below":     func(t *Tape) *Var { return t.Below(a, row, c) },
+		"Gather":    func(t *Tape) *Var { return t.Gather(a, []int{2, 0, 2}) },
+		"Unit":      func(t *Tape) *Var { return t.Unit(a) },
 		"CrossEntropy": func(t *Tape) *Var {
 			return t.CrossEntropy(a, []int{0, 3, 1}, []float64{1, -2, .5})
 		},

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Identifiers that are no words.
+const (
+	unknown = iota
+	padding
+	blank
+	firstWord
+)
+
+// reach is the number of words that a window shows on each side of the missing one.
+const reach = 6
+
+// A window is a sentence around its missing word, as identifiers of 2*reach+1 words.
+type window [2*reach + 1]int
+
+// A pool has the windows of some words, by word.
+type pool [][]window
+
+// A corpus is a text whose words belong to the vocabulary, and words to be asked for.
+type corpus struct {
+	Vocabulary  int
+	Sentences   [][]int // for training, without those that contain a test word
+	Train, Test pool
+}
+
+// rules say which words are asked for.
+type rules struct {
+	Least, Most int // sentences of a word
+	Known       int // occurrences in the training text for the vocabulary
+	HeldOut     int // test words, at most
+}
+
+var (
+	sentenceEnd = regexp.MustCompile(`[.!?;:]+|\n\s*\n`)
+	word        = regexp.MustCompile(`\pL+(?:['’]\pL+)*`)
+)
+
+// read returns the sentences of all files of a folder, as words. It reads the first limit bytes of
+// each file.
+func read(dir string, limit int) (sentences [][]string, err error) {
+	names, err := filepath.Glob(filepath.Join(dir, "*.txt"))
+	if err != nil {
+		return nil, err
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("%s: found no *.txt file", dir)
+	}
+	for _, name := range names {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range sentenceEnd.Split(string(data[:min(limit, len(data))]), -1) {
+			if words := word.FindAllString(s, -1); len(words) >= 5 {
+				sentences = append(sentences, words)
+			}
+		}
+	}
+	return sentences, nil
+}
+
+// build divides a text into training and test. Test words are drawn from the sentences of test or,
+// if there are none, from those of train. Training sentences that contain a test word are left out.
+// Only words in lower case are asked for, so no names of persons and places.
+func build(train, test [][]string, set rules, seed uint64) *corpus {
+	from := test
+	if from == nil {
+		from = train
+	}
+	r := rand.New(rand.NewPCG(seed, 10))
+	candidates := set.candidates(from)
+	r.Shuffle(len(candidates), func(i, j int) {
+		candidates[i], candidates[j] = candidates[j], candidates[i]
+	})
+	held := map[string]bool{}
+	most := len(candidates)
+	if test == nil {
+		most /= 2 // the others are training words
+	}
+	for _, w := range candidates[:min(set.HeldOut, most)] {
+		held[w] = true
+	}
+	var kept, without [][]string
+	for _, s := range train {
+		if slices.ContainsFunc(s, func(w string) bool { return held[strings.ToLower(w)] }) {
+			without = append(without, s)
+		} else {
+			kept = append(kept, s)
+		}
+	}
+	if test == nil {
+		test = without
+	}
+	counts := map[string]int{}
+	for _, s := range kept {
+		for _, w := range s {
+			counts[strings.ToLower(w)]++
+		}
+	}
+	var known []string
+	for w, n := range counts {
+		if n >= set.Known {
+			known = append(known, w)
+		}
+	}
+	slices.Sort(known)
+	ids := map[string]int{}
+	for _, w := range known {
+		ids[w] = firstWord + len(ids)
+	}
+	c := &corpus{Vocabulary: firstWord + len(ids)}
+	for _, s := range kept {
+		c.Sentences = append(c.Sentences, identify(s, ids))
+	}
+	asked := map[string]bool{}
+	for _, w := range set.candidates(kept) {
+		asked[w] = true
+	}
+	c.Train, c.Test = windows(kept, ids, asked), windows(test, ids, held)
+	return c
+}
+
+// candidates returns the words in lower case that as many sentences as asked for contain, in order.
+func (set rules) candidates(sentences [][]string) (words []string) {
+	counts := map[string]int{}
+	for _, s := range sentences {
+		seen := map[string]bool{}
+		for _, w := range s {
+			if !seen[w] && w == strings.ToLower(w) && len(w) > 2 {
+				seen[w] = true
+				counts[w]++
+			}
+		}
+	}
+	for w, n := range counts {
+		if n >= set.Least && n <= set.Most {
+			words = append(words, w)
+		}
+	}
+	slices.Sort(words)
+	return words
+}
+
+func identify(sentence []string, ids map[string]int) (out []int) {
+	for _, w := range sentence {
+		out = append(out, ids[strings.ToLower(w)]) // 0 is unknown
+	}
+	return out
+}
+
+// windows returns those of the given words, one for each sentence of a word, in the words' order.
+func windows(sentences [][]string, ids map[string]int, of map[string]bool) pool {
+	found := map[string][]window{}
+	for _, s := range sentences {
+		numbers := identify(s, ids)
+		seen := map[string]bool{}
+		for at, w := range s {
+			if of[w] && !seen[w] {
+				seen[w] = true
+				found[w] = append(found[w], cut(numbers, at))
+			}
+		}
+	}
+	var words []string
+	for w := range found {
+		words = append(words, w)
+	}
+	slices.Sort(words)
+	var p pool
+	for _, w := range words {
+		p = append(p, found[w])
+	}
+	return p
+}
+
+// cut returns the window around a word.
+func cut(sentence []int, at int) (w window) {
+	for i := range w {
+		switch j := at + i - reach; {
+		case i == reach:
+			w[i] = blank
+		case j < 0 || j >= len(sentence):
+			w[i] = padding
+		default:
+			w[i] = sentence[j]
+		}
+	}
+	return w
+}
+
+// A task asks which of the support's missing words is missing in each query.
+type task struct {
+	Ways             int
+	Support, Queries []window
+	Label, Answer    []int // of support and queries
+}
+
+// draw returns a task. Words with too few sentences are drawn again.
+func (p pool) draw(ways, shots, queries int, r *rand.Rand) task {
+	k := task{Ways: ways}
+	used := map[int]bool{}
+	for label := 0; label < ways; {
+		w := r.IntN(len(p))
+		if used[w] || len(p[w]) < shots+queries {
+			continue
+		}
+		used[w] = true
+		for i, at := range r.Perm(len(p[w]))[:shots+queries] {
+			if i < shots {
+				k.Support, k.Label = append(k.Support, p[w][at]), append(k.Label, label)
+			} else {
+				k.Queries, k.Answer = append(k.Queries, p[w][at]), append(k.Answer, label)
+			}
+		}
+		label++
+	}
+	return k
+}

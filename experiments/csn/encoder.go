@@ -1,0 +1,100 @@
+package main
+
+import (
+	"math/rand/v2"
+
+	"github.com/lmserve/lmserve/experiments/tape"
+)
+
+// An encoder makes one row of numbers of each window.
+type encoder struct {
+	embeddings *tape.Var
+	places     *tape.Var // of the bag: a factor for each place; nil: an LSTM
+	w, b       *tape.Var // of the LSTM: the gates i, f, o and the new value
+	width      int
+}
+
+// newEncoder returns an encoder with the given embeddings, which it does not change: tasks are few
+// beside the sentences that the embeddings come from. bag says which kind.
+func newEncoder(embeddings, places *tape.Var, bag bool, width int, r *rand.Rand) *encoder {
+	e := &encoder{embeddings: fixed(embeddings), width: width}
+	if bag {
+		e.width, e.places = embeddings.Cols, copied(places)
+		return e
+	}
+	e.w, e.b = tape.Glorot(embeddings.Cols+width, 4*width, r), tape.New(1, 4*width)
+	for i := range width {
+		e.b.Value[width+i] = 1 // gates that keep the cell
+	}
+	return e
+}
+
+func copied(v *tape.Var) *tape.Var {
+	w := tape.New(v.Rows, v.Cols)
+	copy(w.Value, v.Value)
+	return w
+}
+
+// fixed returns a constant that shares the values of a variable.
+func fixed(v *tape.Var) *tape.Var { return tape.Const(v.Rows, v.Cols, v.Value) }
+
+func (e *encoder) params() []*tape.Var {
+	if e.places != nil {
+		return []*tape.Var{e.places}
+	}
+	return []*tape.Var{e.w, e.b}
+}
+
+// fixed returns the encoder with constants.
+func (e *encoder) fixed() *encoder {
+	f := &encoder{width: e.width, embeddings: e.embeddings}
+	if e.places != nil {
+		f.places = fixed(e.places)
+	} else {
+		f.w, f.b = fixed(e.w), fixed(e.b)
+	}
+	return f
+}
+
+// encode returns the rows [windows, width]. The LSTM also returns its cells after each word. Its
+// hidden state with a shift is section 2.5's h = (tanh(c) + tanh(beta)) o; shift may be nil.
+func (e *encoder) encode(t *tape.Tape, all []window, shift *tape.Var) (h *tape.Var,
+	cells []*tape.Var) {
+	ids := make([]int, len(all))
+	at := func(j int) *tape.Var {
+		for i, w := range all {
+			ids[i] = w[j]
+		}
+		return t.Gather(e.embeddings, append([]int(nil), ids...))
+	}
+	if e.places != nil {
+		for j := range 2*reach + 1 {
+			x := t.Mul(at(j), t.Repeat(e.places.Range(j, j+1), len(all)))
+			if h == nil {
+				h = x
+			} else {
+				h = t.Add(h, x)
+			}
+		}
+		return h, nil
+	}
+	n := e.width
+	h = tape.Const(len(all), n, make([]float64, len(all)*n))
+	c := h
+	if shift != nil {
+		shift = t.Tanh(shift)
+	}
+	for j := range 2*reach + 1 {
+		z := t.AddRow(t.MatMul(t.Concat(at(j), h), e.w), e.b)
+		gates := t.Sigmoid(t.Columns(z, 0, 3*n))
+		c = t.Add(t.Mul(t.Tanh(t.Columns(z, 3*n, 4*n)), t.Columns(gates, 0, n)),
+			t.Mul(c, t.Columns(gates, n, 2*n)))
+		cells = append(cells, c)
+		out := t.Tanh(c)
+		if shift != nil {
+			out = t.Add(out, shift)
+		}
+		h = t.Mul(out, t.Columns(gates, 2*n, 3*n))
+	}
+	return h, cells
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"fmt"
+	"image/color"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/plotutil"
+	"gonum.org/v1/plot/vg"
+)
+
+// summary returns the mean and the standard deviation over seeds, in percent; 0 for one seed.
+func summary(results []result, shot int) (mean, spread float64) {
+	var all []float64
+	for _, r := range results {
+		all = append(all, 100*r.Accuracy[shot])
+	}
+	mean, spread = stat.MeanStdDev(all, nil)
+	if math.IsNaN(spread) {
+		spread = 0
+	}
+	return mean, spread
+}
+
+// table returns the accuracies as Markdown.
+func table(chosen []method, results [][]result) string {
+	var b strings.Builder
+	b.WriteString("| method | 1 shot | 2 shots | 3 shots |\n| --- | ---: | ---: | ---: |\n")
+	for i, m := range chosen {
+		fmt.Fprintf(&b, "| %s |", m.Name)
+		for k := range shots {
+			mean, spread := summary(results[i], k)
+			fmt.Fprintf(&b, " %.1f ± %.1f |", mean, spread)
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// curve is a method's line in the figure, with the spread.
+type curve struct {
+	plotter.XYs
+	plotter.YErrors
+}
+
+// draw writes the accuracy over the number of shots to accuracy.svg.
+func draw(dir string, chosen []method, results [][]result) error {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	p := plot.New()
+	p.Title.Text = "The missing word, one of five"
+	p.X.Label.Text, p.Y.Label.Text = "sentences of each word", "right answers, %"
+	p.X.Min, p.X.Max, p.Y.Min = .9, shots+1.5, 0
+	p.X.Tick.Marker = plot.ConstantTicks{{Value: 1, Label: "1"}, {Value: 2, Label: "2"},
+		{Value: 3, Label: "3"}}
+	for i, m := range chosen {
+		var c curve
+		for k := range shots {
+			mean, spread := summary(results[i], k)
+			c.XYs = append(c.XYs, plotter.XY{X: float64(k + 1), Y: mean})
+			c.YErrors = append(c.YErrors, struct{ Low, High float64 }{spread, spread})
+		}
+		line, err := plotter.NewLine(c)
+		if err != nil {
+			return err
+		}
+		bars, err := plotter.NewYErrorBars(c)
+		if err != nil {
+			return err
+		}
+		line.Color, line.Dashes = plotutil.Color(i%7), plotutil.Dashes(i/7)
+		line.Width = vg.Points(1.5)
+		bars.Color = line.Color
+		p.Add(line, bars)
+		p.Legend.Add(m.Name, line)
+	}
+	p.Legend.Top, p.Legend.Padding = true, vg.Points(5)
+	p.Add(plotter.NewGrid())
+	p.BackgroundColor = color.White
+	return p.Save(7*vg.Inch, 4.5*vg.Inch, filepath.Join(dir, "accuracy.svg"))
+}

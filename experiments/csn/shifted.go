@@ -1,0 +1,143 @@
+package main
+
+import (
+	"math/rand/v2"
+
+	"github.com/lmserve/lmserve/experiments/metanet"
+	"github.com/lmserve/lmserve/experiments/tape"
+)
+
+// shifted is a model with conditionally shifted neurons. It is an LSTM or bag under a feed-forward
+// network with shifts (LSTM+adaFFN), or an LSTM with shifts under a softmax with shifts (adaLSTM).
+type shifted struct {
+	encoder   *encoder
+	layers    network
+	key       network             // f
+	memory    *metanet.Coordinate // g of eq. 2, the same for all neurons
+	direct    bool                // direct feedback, eq. 7; else gradients, eqs. 5 and 6
+	recurrent bool                // adaLSTM
+}
+
+func newShifted(e *encoder, ways int, direct, recurrent bool, r *rand.Rand) *shifted {
+	inputs := 2
+	if direct {
+		inputs = ways
+	}
+	m := &shifted{encoder: e, direct: direct, recurrent: recurrent,
+		layers: newNetwork(r, e.width, units, units, ways),
+		key:    newNetwork(r, e.width, units, units),
+		memory: metanet.NewCoordinate(inputs, 20, 1, r)}
+	if recurrent {
+		m.layers = newNetwork(r, e.width, ways)
+	}
+	return m
+}
+
+func (m *shifted) params() []*tape.Var {
+	p := append(m.encoder.params(), m.layers...)
+	return append(append(p, m.key...), m.memory.Params()...)
+}
+
+// logits are those of the queries.
+func (m *shifted) logits(t *tape.Tape, k task) *tape.Var { return m.predict(t, k, m.describe(k)) }
+
+// predict is the prediction phase: it reads the queries' shifts from the memory.
+func (m *shifted) predict(t *tape.Tape, k task, information []*tape.Var) *tape.Var {
+	n := len(k.Support)
+	h, _ := m.encoder.encode(t, append(k.Support[:n:n], k.Queries...), nil)
+	keys := m.key.last(t, h)
+	alpha := metanet.Attention(t, keys.Range(n, keys.Rows), keys.Range(0, n), 1) // eq. 3
+
+	var shifts []*tape.Var
+	for _, info := range information {
+		values := m.memory.Apply(t, info).Shape(n, info.Rows/n) // eq. 2
+		shifts = append(shifts, t.MatMul(alpha, values))        // eq. 4
+	}
+	x := h.Range(n, h.Rows)
+	if m.recurrent {
+		x, _ = m.encoder.encode(t, k.Queries, shifts[0])
+		shifts = shifts[1:]
+	}
+	pre := m.layers.run(t, x, shifts)
+	return pre[len(pre)-1]
+}
+
+// describe is the description phase, without shifts. It returns the conditioning information of
+// each layer, [examples*neurons, numbers], a constant for the training, which so uses first
+// derivatives only.
+func (m *shifted) describe(k task) (information []*tape.Var) {
+	var inner tape.Tape
+	h, cells := m.encoder.fixed().encode(&inner, k.Support, nil)
+	pre := m.layers.fixed().run(&inner, h, nil)
+	logits := pre[len(pre)-1]
+	inner.Backward(inner.CrossEntropy(logits, k.Label, nil))
+	if m.recurrent {
+		information = append(information, m.ofCells(cells, logits))
+	}
+	for i, a := range pre {
+		switch {
+		case !m.direct:
+			information = append(information, metanet.Preprocess(a.Grad))
+		case i < len(pre)-1:
+			slope := make([]float64, len(a.Value))
+			for j, x := range a.Value {
+				slope[j] = tanhSlope(x)
+			}
+			information = append(information, feedback(slope, logits))
+		default:
+			information = append(information, outputFeedback(a))
+		}
+	}
+	return information
+}
+
+// ofCells returns the information of an LSTM's cells. A shift is the same for all words, so the
+// information is the sum of gradients over the words, or the mean of slopes.
+func (m *shifted) ofCells(cells []*tape.Var, logits *tape.Var) *tape.Var {
+	sum := make([]float64, len(cells[0].Value))
+	for _, c := range cells {
+		for i, x := range c.Value {
+			if m.direct {
+				sum[i] += tanhSlope(x) / float64(len(cells))
+			} else {
+				sum[i] += c.Grad[i]
+			}
+		}
+	}
+	if m.direct {
+		return feedback(sum, logits)
+	}
+	return metanet.Preprocess(sum)
+}
+
+// feedback returns eq. 7 for a hidden layer: the error at the output, scaled by the neuron's slope.
+func feedback(slope []float64, logits *tape.Var) *tape.Var {
+	n, ways := logits.Rows, logits.Cols
+	neurons := len(slope) / n
+	v := make([]float64, 0, len(slope)*ways)
+	for i, s := range slope {
+		for _, d := range logits.Grad[i/neurons*ways:][:ways] {
+			v = append(v, s*d)
+		}
+	}
+	return tape.Const(len(slope), ways, v)
+}
+
+// outputFeedback returns eq. 7 for the output, whose slope is the row of the softmax's Jacobian.
+func outputFeedback(logits *tape.Var) *tape.Var {
+	var t tape.Tape
+	p, ways := t.Softmax(logits), logits.Cols
+	v := make([]float64, 0, len(p.Value)*ways)
+	for i := range p.Rows {
+		for l, q := range p.Row(i) {
+			for c, d := range logits.Grad[i*ways:][:ways] {
+				slope := -q * p.Row(i)[c]
+				if c == l {
+					slope += q
+				}
+				v = append(v, slope*d)
+			}
+		}
+	}
+	return tape.Const(len(p.Value), ways, v)
+}

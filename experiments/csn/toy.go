@@ -1,0 +1,22 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+)
+
+// toy returns a generated text. Every word belongs to one of 30 kinds, and the sentences of a kind
+// share the words beside it; half of the other words say nothing. Who knows the kinds from other
+// words tells a new word from others by one example.
+func toy(sentences int, seed uint64) (text [][]string) {
+	const kinds, wordsOfKind, cues, fillers = 30, 12, 4, 40
+	r := rand.New(rand.NewPCG(seed, 11))
+	for range sentences {
+		kind := r.IntN(kinds)
+		filler := func() string { return fmt.Sprintf("filler%d", r.IntN(fillers)) }
+		cue := func(side string) string { return fmt.Sprintf("%s%d.%d", side, kind, r.IntN(cues)) }
+		text = append(text, []string{filler(), filler(), cue("left"), filler(),
+			fmt.Sprintf("word%d.%d", kind, r.IntN(wordsOfKind)), cue("right"), filler(), filler()})
+	}
+	return text
+}

@@ -1,0 +1,120 @@
+package metanet
+
+import (
+	"math/rand/v2"
+
+	"github.com/lmserve/lmserve/experiments/tape"
+)
+
+// Slots is the memory of Meta Networks (Munkhdalai and Yu, 2017). A slot has a key and the
+// gradients of one example's loss. A meta-learner, which sees one gradient at a time, makes fast
+// weights of them; attention to the keys mixes the fast weights of all slots, differently for every
+// query:
+//
+//	W*_i = Z(grad_i),   alpha = softmax_i(sharpness cos(query, key_i)),   W* = sum_i alpha_i W*_i
+//
+// The zero value of Limit means any number of slots; else the oldest make room. Fast weights are
+// computed anew in every Read, so that the meta-learner learns from later losses, also if slots are
+// older than the present tape. Keys of an earlier tape must be constants.
+type Slots struct {
+	Meta      *Coordinate // Z
+	Sharpness float64
+	Limit     int
+	shapes    [][2]int
+	keys      []*tape.Var   // (1, d) of each slot
+	grads     [][]*tape.Var // [matrix][slot], preprocessed
+}
+
+// NewSlots returns an empty memory for matrices of the given shapes. scale is the initial size of
+// the fast weights.
+func NewSlots(shapes [][2]int, hidden int, scale float64, r *rand.Rand) *Slots {
+	return &Slots{Meta: NewCoordinate(2, hidden, scale, r), Sharpness: 1, shapes: shapes,
+		grads: make([][]*tape.Var, len(shapes))}
+}
+
+// Len returns the number of slots.
+func (s *Slots) Len() int { return len(s.keys) }
+
+// Forget removes all slots.
+func (s *Slots) Forget() {
+	s.keys, s.grads = nil, make([][]*tape.Var, len(s.shapes))
+}
+
+// Write fills a slot. gradients has those of each matrix, row by row.
+func (s *Slots) Write(key *tape.Var, gradients [][]float64) {
+	s.keys = append(s.keys, key)
+	for m, g := range gradients {
+		s.grads[m] = append(s.grads[m], Preprocess(g))
+	}
+	if s.Limit > 0 && len(s.keys) > s.Limit {
+		s.keys = s.keys[1:]
+		for m := range s.grads {
+			s.grads[m] = s.grads[m][1:]
+		}
+	}
+}
+
+// A Reading has the fast weights of some queries.
+type Reading struct {
+	Attention *tape.Var   // (queries, slots)
+	Weights   []*tape.Var // W* of each matrix, (queries, size)
+}
+
+// Read returns the fast weights for every row of queries. There must be a slot.
+func (s *Slots) Read(t *tape.Tape, queries *tape.Var) Reading {
+	keys := t.Below(s.keys...)
+	r := Reading{Attention: Attention(t, queries, keys, s.Sharpness)}
+	for m, shape := range s.shapes {
+		fast := s.Meta.Apply(t, t.Below(s.grads[m]...))
+		r.Weights = append(r.Weights,
+			t.MatMul(r.Attention, fast.Shape(len(s.keys), shape[0]*shape[1])))
+	}
+	return r
+}
+
+// Product returns x_q W*_q for every query q, given its x in a row.
+func (r Reading) Product(t *tape.Tape, matrix int, x *tape.Var) *tape.Var {
+	return RowProduct(t, x, r.Weights[matrix])
+}
+
+// RowProduct returns x_q W_q for every row q, where the row q of w is a matrix.
+func RowProduct(t *tape.Tape, x, w *tape.Var) *tape.Var {
+	cols := w.Cols / x.Cols
+	y := tape.New(x.Rows, cols)
+	for q := range x.Rows {
+		for i, a := range x.Row(q) {
+			for j, b := range w.Row(q)[i*cols:][:cols] {
+				y.Value[q*cols+j] += a * b
+			}
+		}
+	}
+	t.Record(func() {
+		for q := range x.Rows {
+			g := y.Grad[q*cols:][:cols]
+			for i, a := range x.Row(q) {
+				at, sum := q*w.Cols+i*cols, 0.
+				for j, d := range g {
+					sum += d * w.Value[at+j]
+					if w.Grad != nil {
+						w.Grad[at+j] += d * a
+					}
+				}
+				if x.Grad != nil {
+					x.Grad[q*x.Cols+i] += sum
+				}
+			}
+		}
+	})
+	return y
+}
+
+// Outer returns the gradient of a matrix W from its input x and the gradient with respect to x W.
+func Outer(x, gradient []float64) []float64 {
+	y := make([]float64, 0, len(x)*len(gradient))
+	for _, a := range x {
+		for _, g := range gradient {
+			y = append(y, a*g)
+		}
+	}
+	return y
+}
