@@ -32,7 +32,7 @@ func main() {
 	seeds := flag.Int("seeds", 10, "runs of each method")
 	tasks := flag.Int("tasks", 30, "rules in a run")
 	gridSeeds := flag.Int("grid-seeds", 3, "runs for each learning rate of the grid, of other seeds")
-	gridTasks := flag.Int("grid-tasks", 10, "rules in a run of the grid")
+	gridTasks := flag.Int("grid-tasks", 30, "rules in a run of the grid")
 	out := flag.String("out", ".", "folder for figure3.svg and figure5.svg")
 	quick := flag.Bool("quick", false, "2 seeds, 6 rules, a grid of 1 seed and 4 rules")
 	flag.Parse()
