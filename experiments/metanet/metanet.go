@@ -100,9 +100,8 @@ func (n *Net) Step(solver tape.Solver, others []*tape.Var) error {
 	n.collect()
 	set := n.learner.Settings
 	if n.step%n.settings.K != 0 {
-		n.state.Update(n.exec, n.trainer.Tables(), set, nil, n.grad, n.fast)
+		n.adapt(set)
 		tape.ClearGradients(others)
-		n.publish()
 		return nil
 	}
 	n.nodes = n.trainer.Tables().Gradients(n.nodes)
@@ -129,6 +128,11 @@ func (n *Net) Adapt(p float64) {
 	n.collect()
 	set := n.learner.Settings
 	set.P = p
+	n.adapt(set)
+}
+
+// adapt updates the fast weights from the arena of gradients.
+func (n *Net) adapt(set sparsemeta.Settings) {
 	n.state.Update(n.exec, n.trainer.Tables(), set, nil, n.grad, n.fast)
 	tape.ClearGradients(n.matrices)
 	n.publish()
@@ -149,9 +153,6 @@ func (n *Net) collect() {
 			n.grad[at+i] = float32(g)
 		}
 		at += len(v.Grad)
-	}
-	if n.step%n.settings.K != 0 {
-		tape.ClearGradients(n.matrices)
 	}
 }
 

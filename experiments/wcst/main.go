@@ -1,16 +1,152 @@
-// Command wcst plays the Wisconsin card sorting test with Sparse-MetaNet and with agents that learn by
-// gradients alone.
+// Command wcst plays the Wisconsin card sorting test (Sparse Meta Networks, section 4.1.1): an agent
+// sorts cards by a rule that it has to find from rewards, and that changes once it is found. It
+// compares Sparse-MetaNet with agents that learn by gradients alone, offline (a new agent for every
+// rule) and online (the same agent throughout), and draws figures 3 and 5 of the paper.
 package main
 
-import "fmt"
+import (
+	"flag"
+	"fmt"
+	"log"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+)
+
+// rates is the paper's grid.
+var rates = []float64{0.0001, 0.0003, 0.0005, 0.001, 0.003}
+
+// methods are the rows of the table. Their rates come from the grid.
+var methods = []method{
+	{Name: "Sparse-MetaNet", Solver: "adam", Fast: true},
+	{Name: "offline Adam", Solver: "adam", Offline: true},
+	{Name: "offline RMSProp", Solver: "rmsprop", Offline: true},
+	{Name: "online Adam", Solver: "adam"},
+	{Name: "online RMSProp", Solver: "rmsprop"},
+}
 
 func main() {
-	for _, m := range []method{{Name: "meta", Solver: "adam", Rate: .0003, Fast: true}, {Name: "meta", Solver: "adam", Rate: .001, Fast: true}, {Name: "off", Solver: "adam", Rate: .001, Offline: true}, {Name: "on", Solver: "adam", Rate: .001}} {
-		r, err := run(m, 20, 1)
-		fmt.Println(m, err)
-		for _, t := range r {
-			fmt.Print(t, " ")
-		}
-		fmt.Println()
+	log.SetFlags(0)
+	seeds := flag.Int("seeds", 10, "runs of each method")
+	tasks := flag.Int("tasks", 30, "rules in a run")
+	gridSeeds := flag.Int("grid-seeds", 3, "runs for each learning rate of the grid, of other seeds")
+	gridTasks := flag.Int("grid-tasks", 30, "rules in a run of the grid")
+	out := flag.String("out", ".", "folder for figure3.svg and figure5.svg")
+	quick := flag.Bool("quick", false, "2 seeds, 6 rules, a grid of 1 seed and 4 rules")
+	flag.Parse()
+	if *quick {
+		*seeds, *tasks, *gridSeeds, *gridTasks = 2, 6, 1, 4
 	}
+	if err := compare(*seeds, *tasks, *gridSeeds, *gridTasks, *out); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// compare chooses the rates, runs all methods, prints the table and draws the figures.
+func compare(seeds, tasks, gridSeeds, gridTasks int, out string) error {
+	results := make([][][]task, len(methods))
+	chosen := append([]method(nil), methods...)
+	for i := range chosen {
+		rate, err := search(chosen[i], gridSeeds, gridTasks)
+		if err != nil {
+			return err
+		}
+		chosen[i].Rate = rate
+		if results[i], err = runs(chosen[i], tasks, 1, seeds); err != nil {
+			return err
+		}
+	}
+	fmt.Println("| method | rate | updates, rules 2-10 | rules 11 on | perseveration errors, rules 2-10 |" +
+		" rules 11 on | rules not found |")
+	fmt.Println("|---|---:|---:|---:|---:|---:|---:|")
+	for i, m := range chosen {
+		early, late := tally(results[i], 1, 10), tally(results[i], 10, tasks)
+		fmt.Printf("| %s | %g | %s | %s | %s | %s | %d of %d |\n", m.Name, m.Rate, early.updates,
+			late.updates, early.errors, late.errors, tally(results[i], 0, tasks).failed, seeds*tasks)
+	}
+	if err := drawFigure(filepath.Join(out, "figure3.svg"), chosen[:3], results[:3]); err != nil {
+		return err
+	}
+	return drawFigure(filepath.Join(out, "figure5.svg"), chosen[3:], results[3:])
+}
+
+// search returns the rate of the grid with the fewest updates; a rule that is not found counts as
+// giveUp.
+func search(m method, seeds, tasks int) (best float64, err error) {
+	fewest := math.Inf(1)
+	for _, m.Rate = range rates {
+		r, err := runs(m, tasks, 1_000_000, seeds)
+		if err != nil {
+			return 0, err
+		}
+		mean := tally(r, 0, tasks).updates.mean
+		fmt.Fprintf(os.Stderr, "%s: rate %g: %.0f updates a rule\n", m.Name, m.Rate, mean)
+		if mean < fewest {
+			best, fewest = m.Rate, mean
+		}
+	}
+	return best, nil
+}
+
+// runs returns the results of several seeds, on all processors.
+func runs(m method, tasks int, firstSeed, seeds int) ([][]task, error) {
+	results, errs := make([][]task, seeds), make([]error, seeds)
+	var wait sync.WaitGroup
+	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
+	for i := range seeds {
+		wait.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			results[i], errs[i] = run(m, tasks, uint64(firstSeed+i))
+		})
+	}
+	wait.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return results, nil
+}
+
+// A spread is a mean and a standard deviation over seeds.
+type spread struct{ mean, deviation float64 }
+
+func (s spread) String() string { return fmt.Sprintf("%.0f ± %.0f", s.mean, s.deviation) }
+
+// A summary is over the rules from lo to hi-1 of all seeds.
+type summary struct {
+	updates, errors spread
+	failed          int
+}
+
+func tally(results [][]task, lo, hi int) (s summary) {
+	var updates, errors []float64
+	for _, run := range results {
+		u, e := 0., 0.
+		for _, t := range run[min(lo, len(run)):min(hi, len(run))] {
+			u += float64(t.Updates)
+			e += float64(t.Errors)
+			if t.Failed {
+				s.failed++
+			}
+		}
+		n := float64(max(1, min(hi, len(run))-lo))
+		updates, errors = append(updates, u/n), append(errors, e/n)
+	}
+	s.updates, s.errors = spreadOf(updates), spreadOf(errors)
+	return s
+}
+
+func spreadOf(x []float64) (s spread) {
+	for _, v := range x {
+		s.mean += v / float64(len(x))
+	}
+	for _, v := range x {
+		s.deviation += (v - s.mean) * (v - s.mean) / float64(max(1, len(x)-1))
+	}
+	s.deviation = math.Sqrt(s.deviation)
+	return s
 }

@@ -45,8 +45,8 @@ type task struct {
 	Failed  bool
 }
 
-// run plays tasks in turn and returns the result of each. An online agent that fails a task continues
-// with the next.
+// run plays tasks in turn and returns the result of each. An agent that fails a task fails all
+// later ones: an online agent has diverged then, and an offline one learns too slowly.
 func run(m method, tasks int, seed uint64) ([]task, error) {
 	g := newGame(seed)
 	a, err := m.agent(seed)
@@ -56,6 +56,10 @@ func run(m method, tasks int, seed uint64) ([]task, error) {
 	defer func() { a.close() }()
 	var results []task
 	for n := range tasks {
+		if n > 0 && results[n-1].Failed {
+			results = append(results, results[n-1])
+			continue
+		}
 		if n > 0 {
 			g.change()
 			if m.Offline {
@@ -77,15 +81,18 @@ func run(m method, tasks int, seed uint64) ([]task, error) {
 // solve plays until a task is solved and, if the agent waits, up to 50 episodes more.
 func (a *agent) solve(g *game, wait bool) (task, error) {
 	var r task
-	for perfect := 0; perfect < solvedEpisodes && !r.Failed; r.Failed = r.Updates >= giveUp && perfect < solvedEpisodes {
+	for perfect := 0; perfect < solvedEpisodes; perfect++ {
+		if r.Updates == giveUp {
+			r.Failed = true
+			return r, nil
+		}
 		wrong, err := a.episode(g, &r)
 		if err != nil {
 			return r, err
 		}
 		r.Updates++
-		perfect++
 		if wrong > 0 {
-			perfect = 0
+			perfect = -1
 		}
 	}
 	if wait {
