@@ -40,14 +40,14 @@ type Net struct {
 	step     int
 }
 
-// New returns fast weights of zero for the matrices, with random meta-learners. The caller closes the
-// Net.
+// New returns fast weights of zero for the matrices, with random meta-learners. The caller closes
+// the Net.
 func New(matrices []*tape.Var, s Settings, seed uint64) (*Net, error) {
 	return build(matrices, s, seed, nil)
 }
 
-// Fork returns a Net with n's slow weights and meta-learners and fast weights of zero, for the
-// matrices of a copy of the network, which it sets. Neither Net changes the other.
+// Fork returns a Net for the matrices of a copy of the network, and sets these. It has n's slow
+// weights and meta-learners, and fast weights of zero. Neither Net changes the other.
 func (n *Net) Fork(matrices []*tape.Var, seed uint64) (*Net, error) {
 	for i, v := range matrices {
 		copy(v.Value, n.slow[i])
@@ -56,7 +56,9 @@ func (n *Net) Fork(matrices []*tape.Var, seed uint64) (*Net, error) {
 }
 
 // build makes a Net with given meta-learners, or random ones if phi is nil.
-func build(matrices []*tape.Var, s Settings, seed uint64, phi [][]sparsemeta.Network) (*Net, error) {
+func build(
+	matrices []*tape.Var, s Settings, seed uint64, phi [][]sparsemeta.Network,
+) (*Net, error) {
 	n := &Net{settings: s, matrices: matrices, exec: sparsemeta.NewExec(1)}
 	n.learner = &sparsemeta.Learner{Settings: sparsemeta.Settings{
 		Gammas: []float32{s.Gamma}, Beta1: s.Beta1, Beta2: s.Beta2, P: s.P, Out: s.Out,

@@ -31,7 +31,8 @@ func conv(t *tape.Tape, x Maps, w *tape.Var) Maps {
 	u := newUnfolder(x)
 	for lo := 0; lo < x.Images; lo += u.group {
 		cols := u.unfold(x.Value, lo)
-		blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, whole(w, w.Value), cols, 0, u.slice(y, y.Value, lo))
+		blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, whole(w, w.Value), cols, 0,
+			u.slice(y, y.Value, lo))
 	}
 	t.Record(func() {
 		for lo := 0; lo < x.Images; lo += u.group {

@@ -73,7 +73,8 @@ func TestConvolutionEqualsItsSum(t *testing.T) {
 					for tap := range taps {
 						i, j := p/side+tap/3-1, p%side+tap%3-1
 						if i >= 0 && j >= 0 && i < side && j < side {
-							sum += w.Value[(o*in+c)*taps+tap] * x.Value[(c*images+n)*side*side+i*side+j]
+							at := (c*images+n)*side*side + i*side + j
+							sum += w.Value[(o*in+c)*taps+tap] * x.Value[at]
 						}
 					}
 				}

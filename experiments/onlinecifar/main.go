@@ -22,12 +22,12 @@ func main() {
 	seeds := flag.Int("seeds", 2, "number of seeds")
 	workers := flag.Int("workers", 2, "runs at once")
 	only := flag.String("only", "", "job: meta, online or pretrained (default: all)")
-	flag.IntVar(&o.narrow, "narrow", 0, "divisor of the numbers of filters (default: 8, with -data 1)")
+	flag.IntVar(&o.narrow, "narrow", 0, "divisor of the filters (default: 8, with -data 1)")
 	flag.IntVar(&o.rounds, "rounds", 2400, "rounds of training")
 	flag.IntVar(&o.every, "every", 600, "rounds between two measurements on the dev stream")
 	flag.IntVar(&o.devTasks, "dev", 6, "tasks of the dev stream")
 	flag.IntVar(&o.tasks, "tasks", 12, "tasks of each test stream (the paper's: 400)")
-	flag.BoolVar(&o.moving, "moving", false, "predict with the moving statistics of the normalization")
+	flag.BoolVar(&o.moving, "moving", false, "predict with moving statistics")
 	flag.Float64Var(&o.rate, "rate", 1e-3, "Adam's rate in training")
 	flag.Float64Var(&o.out, "out-scale", 0.1, "factor on the meta-learners' outputs")
 	flag.Float64Var(&o.metaRate, "meta-rate", 3e-3, "Adam's rate of the meta-weights")
@@ -82,7 +82,8 @@ func runAll(o options, s *set, only string, seed uint64, seeds, workers int) ([]
 	var jobs []job
 	for i := range seeds {
 		t := newTrainer(o, s, seed+uint64(i))
-		for _, j := range []job{{"meta", t.meta}, {"online", t.online}, {"pretrained", t.pretrained}} {
+		jobs := []job{{"meta", t.meta}, {"online", t.online}, {"pretrained", t.pretrained}}
+		for _, j := range jobs {
 			if only == "" || only == j.name {
 				jobs = append(jobs, j)
 			}

@@ -80,7 +80,8 @@ func table(data string, o options, rows []row) string {
 	b.WriteString("\n| chosen on the dev stream | seed | round | rate | dev accuracy |\n" +
 		"|---|---|---|---|---|\n")
 	for _, r := range rows {
-		fmt.Fprintf(&b, "| %s | %d | %d | %g | %.1f |\n", r.Method, r.Seed, r.Best, r.Rate, 100*r.Dev)
+		fmt.Fprintf(&b, "| %s | %d | %d | %g | %.1f |\n", r.Method, r.Seed, r.Best, r.Rate,
+			100*r.Dev)
 	}
 	return b.String()
 }

@@ -14,8 +14,8 @@ var filters = [4]int{64, 96, 128, 256}
 const convolutions = 3 // of a block
 
 // A network is a residual network (He et al., 2016): four blocks, the mean over positions, and a
-// softmax layer. A block adds its input, through a 1x1 convolution, to three 3x3 convolutions, and
-// halves the sides of the maps while these have more than 2 pixels.
+// softmax layer. A block adds its input, through a 1x1 convolution, to three 3x3 convolutions.
+// It halves the sides of maps with more than 2 pixels.
 type network struct {
 	convs     []*tape.Var // of 3x3, the layers with fast weights
 	shortcuts []*tape.Var // of 1x1

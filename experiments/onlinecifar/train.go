@@ -225,7 +225,8 @@ func (t *trainer) meta() (rows []row, err error) {
 			return err
 		},
 		func(n int) error {
-			t.log("seed %d, %s: round %d: training accuracy %.3f", t.seed, s.Method, n, right.value())
+			t.log("seed %d, %s: round %d: training accuracy %.3f", t.seed, s.Method, n,
+				right.value())
 			right = share{}
 			frozen, err := m.fork(t.seed)
 			if err != nil {

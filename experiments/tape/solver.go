@@ -75,7 +75,8 @@ func (a *Adam) Step(params []*Var) {
 	}
 }
 
-// RMSProp divides gradients by a moving root mean square (Hinton's lecture 6e, 2012), with decay .99.
+// RMSProp divides gradients by a moving root mean square (Hinton's lecture 6e, 2012), with
+// decay .99.
 type RMSProp struct {
 	Rate float64
 	sq   map[*Var][]float64

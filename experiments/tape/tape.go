@@ -50,8 +50,8 @@ type Tape struct{ back []func() }
 // Record adds a step of Backward. Steps run in reverse order.
 func (t *Tape) Record(step func()) { t.back = append(t.back, step) }
 
-// Backward adds the derivatives of a (1,1) loss to the gradients of all variables. The tape is empty
-// afterwards.
+// Backward adds the derivatives of a (1,1) loss to the gradients of all variables. The tape is
+// empty afterwards.
 func (t *Tape) Backward(loss *Var) {
 	if loss.Rows*loss.Cols != 1 {
 		panic(fmt.Sprintf("tape: Backward of (%d,%d), want a scalar", loss.Rows, loss.Cols))
@@ -215,9 +215,11 @@ func (t *Tape) Sigmoid(a *Var) *Var {
 
 func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
+func softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
+
 // Softplus returns ln(1+e^a).
 func (t *Tape) Softplus(a *Var) *Var {
-	return t.Map(a, func(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) },
+	return t.Map(a, softplus,
 		func(x, _ float64) float64 { return sigmoid(x) })
 }
 

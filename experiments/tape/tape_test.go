@@ -68,7 +68,8 @@ func TestOperationsMatchFiniteDifferences(t *testing.T) {
 				_, down := loss()
 				v.Value[i] = x
 				want := (up.Value[0] - down.Value[0]) / (2 * h)
-				require.InDelta(t, want, v.Grad[i], 1e-6*(1+math.Abs(want)), "%s: %d %d", name, p, i)
+				require.InDelta(t, want, v.Grad[i], 1e-6*(1+math.Abs(want)), "%s: %d %d", name,
+					p, i)
 			}
 		}
 	}
@@ -76,7 +77,9 @@ func TestOperationsMatchFiniteDifferences(t *testing.T) {
 
 // Adam and RMSProp find the minimum of a quadratic form whose curvatures differ.
 func TestSolversFindMinimum(t *testing.T) {
-	for name, solver := range map[string]Solver{"Adam": &Adam{Rate: .02}, "RMSProp": &RMSProp{Rate: .002}} {
+	for name, solver := range map[string]Solver{
+		"Adam": &Adam{Rate: .02}, "RMSProp": &RMSProp{Rate: .002},
+	} {
 		x := Const(1, 2, []float64{1, -1})
 		x.Grad = make([]float64, 2)
 		for range 2000 {

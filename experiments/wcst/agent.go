@@ -13,7 +13,8 @@ const (
 	valueShare   = 0.5  // of the squared error of the values
 )
 
-// An agent is an advantage actor-critic (Mnih et al., 2016): two layers of ReLU, a policy and a value.
+// An agent is an advantage actor-critic (Mnih et al., 2016): two layers of ReLU, a policy and a
+// value.
 // Cards do not depend on earlier choices, so the return of a choice is its reward.
 type agent struct {
 	matrices []*tape.Var // of both layers, the policy and the value
@@ -26,7 +27,8 @@ type agent struct {
 // newAgent returns an agent with two hidden layers of the given width.
 func newAgent(hidden int, solver tape.Solver, seed uint64) *agent {
 	a := &agent{solver: solver, random: rand.New(rand.NewPCG(seed, 2))}
-	for _, shape := range [][2]int{{inputs, hidden}, {hidden, hidden}, {hidden, codes}, {hidden, 1}} {
+	shapes := [][2]int{{inputs, hidden}, {hidden, hidden}, {hidden, codes}, {hidden, 1}}
+	for _, shape := range shapes {
 		a.matrices = append(a.matrices, tape.Glorot(shape[0], shape[1], a.random))
 		a.biases = append(a.biases, tape.New(1, shape[1]))
 	}
@@ -51,7 +53,8 @@ func (a *agent) play(cards []float64, categories []int) ([]int, error) {
 	values := t.AddRow(t.MatMul(x, a.matrices[3]), a.biases[3])
 	policy := t.Softmax(logits)
 
-	choices, rewards, weights := make([]int, episode), make([]float64, episode), make([]float64, episode)
+	choices := make([]int, episode)
+	rewards, weights := make([]float64, episode), make([]float64, episode)
 	for i := range choices {
 		choices[i] = a.draw(policy.Row(i))
 		if choices[i] == categories[i] {

@@ -1,7 +1,7 @@
-// Command wcst plays the Wisconsin card sorting test (Sparse Meta Networks, section 4.1.1): an agent
-// sorts cards by a rule that it has to find from rewards, and that changes once it is found. It
-// compares Sparse-MetaNet with agents that learn by gradients alone, offline (a new agent for every
-// rule) and online (the same agent throughout), and draws figures 3 and 5 of the paper.
+// Command wcst plays the Wisconsin card sorting test (Sparse Meta Networks, section 4.1.1): an
+// agent sorts cards by a rule that it has to find from rewards, and that changes once it is found.
+// The command compares Sparse-MetaNet with agents that learn by gradients alone: offline (a new
+// agent for every rule) and online (one agent throughout). It draws figures 3 and 5 of the paper.
 package main
 
 import (
@@ -31,7 +31,7 @@ func main() {
 	log.SetFlags(0)
 	seeds := flag.Int("seeds", 10, "runs of each method")
 	tasks := flag.Int("tasks", 30, "rules in a run")
-	gridSeeds := flag.Int("grid-seeds", 3, "runs for each learning rate of the grid, of other seeds")
+	gridSeeds := flag.Int("grid-seeds", 3, "runs of a learning rate in the grid, of other seeds")
 	gridTasks := flag.Int("grid-tasks", 30, "rules in a run of the grid")
 	out := flag.String("out", ".", "folder for figure3.svg and figure5.svg")
 	quick := flag.Bool("quick", false, "2 seeds, 6 rules, a grid of 1 seed and 4 rules")
@@ -58,13 +58,14 @@ func compare(seeds, tasks, gridSeeds, gridTasks int, out string) error {
 			return err
 		}
 	}
-	fmt.Println("| method | rate | updates, rules 2-10 | rules 11 on | perseveration errors, rules 2-10 |" +
-		" rules 11 on | rules not found |")
+	fmt.Println("| method | rate | updates, rules 2-10 | rules 11 on | perseveration errors, " +
+		"rules 2-10 | rules 11 on | rules not found |")
 	fmt.Println("|---|---:|---:|---:|---:|---:|---:|")
 	for i, m := range chosen {
 		early, late := tally(results[i], 1, 10), tally(results[i], 10, tasks)
 		fmt.Printf("| %s | %g | %s | %s | %s | %s | %d of %d |\n", m.Name, m.Rate, early.updates,
-			late.updates, early.errors, late.errors, tally(results[i], 0, tasks).failed, seeds*tasks)
+			late.updates, early.errors, late.errors, tally(results[i], 0, tasks).failed,
+			seeds*tasks)
 	}
 	if err := drawFigure(filepath.Join(out, "figure3.svg"), chosen[:3], results[:3]); err != nil {
 		return err
