@@ -46,7 +46,7 @@ func TestVocabulariesThatDoNotFitAreRefused(t *testing.T) {
 		"expected U8 of one dimension": func(f *weights.File) {
 			last(f).Shape = []int{1, len(last(f).Data)}
 		},
-		"beside the tokenizer of bytes": func(f *weights.File) {
+		"a vocabulary for the tokenizer of bytes": func(f *weights.File) {
 			f.Metadata[keyTokenizer] = tokenizer.Bytes{}.Describe()
 		},
 	} {

@@ -154,7 +154,7 @@ test("what is not here says what to use", async () => {
       return true;
     });
   }
-  await assert.rejects(client.embeddings.create({ model, input: "x" }), /no embeddings here/);
+  await assert.rejects(client.embeddings.create({ model, input: "x" }), /has no embeddings/);
 });
 
 test("errors are those of the client", async () => {
