@@ -132,6 +132,6 @@ func methods() []method {
 		{"NTM", deep(64, func(s sizes, r *rand.Rand) network { return newNTM(s, r) }), 2e-3},
 		{"DNC", deep(64, func(s sizes, r *rand.Rand) network { return newDNC(s, r) }), 2e-3},
 		{"MANN", deep(64, func(s sizes, r *rand.Rand) network { return newMANN(s, r) }), 2e-3},
-		{"fast weights", newFast, 2e-3},
+		{"fast", newFast, 2e-3},
 	}
 }

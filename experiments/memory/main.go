@@ -1,52 +1,89 @@
+// Command memory trains networks with external memory on the copy and associative-recall tasks, beside
+// an LSTM and beside fast weights by Sparse-MetaNet.
 package main
 
 import (
 	"flag"
 	"fmt"
-	"math/rand/v2"
-	"time"
+	"io"
+	"os"
+	"strings"
 )
 
+// options are the flags.
+type options struct {
+	out            string
+	seed           uint64
+	seeds, vectors int
+	sequences      int
+	rate           float64 // 0: that of each method
+	models, tasks  string  // comma-separated names; empty: all
+}
+
 func main() {
-	only := flag.String("m", "", "")
-	tk := flag.Int("t", 0, "")
-	n := flag.Int("n", 2000, "")
-	v := flag.Int("v", 1, "")
-	rate := flag.Float64("r", 0, "")
-	seed := flag.Uint64("seed", 100, "")
+	var o options
+	flag.StringVar(&o.out, "out", "", "directory for figures (default: none are drawn)")
+	flag.Uint64Var(&o.seed, "seed", 1, "first random seed")
+	flag.IntVar(&o.seeds, "seeds", 3, "runs of each model, with consecutive seeds")
+	flag.IntVar(&o.sequences, "sequences", 20000, "sequences of training in each run")
+	flag.IntVar(&o.vectors, "vectors", 1, "vectors of 6 bits in an item of the recall task")
+	flag.Float64Var(&o.rate, "rate", 0, "learning rate (default: that of each model)")
+	flag.StringVar(&o.models, "models", "", "models, comma-separated (default: all)")
+	flag.StringVar(&o.tasks, "tasks", "", "tasks, comma-separated (default: both)")
+	quick := flag.Bool("quick", false, "one run of 400 sequences for each model: seconds, too few to learn")
 	flag.Parse()
-	k := tasks(*v)[*tk]
-	for _, m := range methods() {
-		if *only != "" && m.name != *only {
+	if *quick {
+		o.seeds, o.sequences = 1, 400
+	}
+	if err := run(o, os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "memory:", err)
+		os.Exit(1)
+	}
+}
+
+// run trains all models on all tasks, writes a table of each task and draws its figure.
+func run(o options, w, progress io.Writer) error {
+	if o.seeds < 1 || o.vectors < 1 || o.sequences < windows {
+		return fmt.Errorf("found %d seeds, %d vectors, %d sequences; want at least 1, 1, %d",
+			o.seeds, o.vectors, o.sequences, windows)
+	}
+	for _, k := range tasks(o.vectors) {
+		if !listed(o.tasks, k.name) {
 			continue
 		}
-		if *rate > 0 {
-			m.rate = *rate
+		var jobs []job
+		var all []rows
+		for _, m := range methods() {
+			if !listed(o.models, m.name) {
+				continue
+			}
+			if o.rate > 0 {
+				m.rate = o.rate
+			}
+			all = append(all, rows{method: m.name})
+			for i := range o.seeds {
+				jobs = append(jobs, job{k, m, o.seed + uint64(i)})
+			}
 		}
-		l, err := m.make(k, m.rate, *seed)
+		results, err := trainAll(jobs, o.sequences, progress)
 		if err != nil {
-			panic(err)
+			return err
 		}
-		r := rand.New(rand.NewPCG(*seed, 2))
-		start := time.Now()
-		var sum score
-		for i := range *n {
-			sc, err := l.learn(k.sample(r))
-			if err != nil {
-				panic(err)
-			}
-			sum.add(sc)
-			if (i+1)%(*n/10) == 0 {
-				fmt.Printf("%s %d: %.2f bits %.3f wrong %v\n", m.name, i+1, sum.Bits/float64(*n/10), float64(sum.Wrong)/float64(sum.All), time.Since(start).Round(time.Second))
-				sum = score{}
-			}
+		for i := range all {
+			all[i].seeds = results[i*o.seeds:][:o.seeds]
 		}
-		for _, f := range []int{1, 2, 4} {
-			var sum score
-			for range 20 {
-				sum.add(l.answer(k.draw(r, f*k.max, k.vectors)))
-			}
-			fmt.Printf("%s x%d %.2f bits %.3f wrong\n", m.name, f, sum.Bits/20, float64(sum.Wrong)/float64(sum.All))
+		table(w, k, all)
+		if o.out == "" {
+			continue
+		}
+		if err := figure(o.out, k, all, o.sequences); err != nil {
+			return err
 		}
 	}
+	return nil
+}
+
+// listed says whether a name is in a comma-separated list; all are in the empty list.
+func listed(list, name string) bool {
+	return list == "" || strings.Contains(","+list+",", ","+name+",")
 }

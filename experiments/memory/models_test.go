@@ -109,3 +109,19 @@ func TestModelsMatchFiniteDifferences(t *testing.T) {
 		})
 	}
 }
+
+func BenchmarkLearn(b *testing.B) {
+	for _, m := range methods() {
+		b.Run(m.name, func(b *testing.B) {
+			k := tasks(1)[0]
+			l, err := m.make(k, 1e-3, 1)
+			require.NoError(b, err)
+			defer l.close()
+			r := rand.New(rand.NewPCG(1, 1))
+			for b.Loop() {
+				_, err := l.learn(k.sample(r))
+				require.NoError(b, err)
+			}
+		})
+	}
+}

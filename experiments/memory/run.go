@@ -1,0 +1,96 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+)
+
+const (
+	windows = 40 // points of a learning curve
+	tests   = 50 // sequences of each length
+)
+
+// factors are the lengths of the tests, in longest lengths of training.
+var factors = []int{1, 2, 4}
+
+// A job trains one learner.
+type job struct {
+	task   task
+	method method
+	seed   uint64
+}
+
+// A result is what became of a job.
+type result struct {
+	curve   []float64 // bits per sequence, mean of each window
+	lengths []score   // for each of factors
+	params  int
+}
+
+// train shows the learner a number of random sequences. The tests of all methods are the same.
+func train(j job, sequences int) (result, error) {
+	l, err := j.method.make(j.task, j.method.rate, j.seed)
+	if err != nil {
+		return result{}, err
+	}
+	r := result{params: l.size()}
+	random := rand.New(rand.NewPCG(j.seed, 2))
+	for w := range windows {
+		var sum score
+		n := (w+1)*sequences/windows - w*sequences/windows
+		for range n {
+			s, err := l.learn(j.task.sample(random))
+			if err != nil {
+				return r, errors.Join(err, l.close())
+			}
+			sum.add(s)
+		}
+		r.curve = append(r.curve, sum.Bits/float64(n))
+	}
+	random = rand.New(rand.NewPCG(j.seed, 3))
+	for _, f := range factors {
+		var sum score
+		for range tests {
+			sum.add(l.answer(j.task.draw(random, f*j.task.max, j.task.vectors)))
+		}
+		r.lengths = append(r.lengths, sum)
+	}
+	return r, l.close()
+}
+
+// trainAll runs all jobs, as many at once as there are processors, and reports each on progress.
+func trainAll(jobs []job, sequences int, progress io.Writer) ([]result, error) {
+	results, errs := make([]result, len(jobs)), make([]error, len(jobs))
+	var group sync.WaitGroup
+	var line sync.Mutex
+	free := make(chan bool, runtime.GOMAXPROCS(0))
+	for i, j := range jobs {
+		free <- true
+		group.Go(func() {
+			results[i], errs[i] = train(j, sequences)
+			<-free
+			if errs[i] == nil {
+				line.Lock()
+				defer line.Unlock()
+				fmt.Fprintf(progress, "%s, %s, seed %d: %.2f bits a sequence, wrong bits %s\n", j.task.name,
+					j.method.name, j.seed, results[i].curve[windows-1], percents(results[i].lengths))
+			}
+		})
+	}
+	group.Wait()
+	return results, errors.Join(errs...)
+}
+
+func percents(all []score) (text string) {
+	for _, s := range all {
+		text += fmt.Sprintf("%.1f%% ", s.wrong())
+	}
+	return text
+}
+
+// wrong returns the percentage of wrong bits.
+func (a score) wrong() float64 { return 100 * float64(a.Wrong) / float64(a.All) }
