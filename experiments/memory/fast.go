@@ -8,7 +8,7 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta"
 )
 
-const fastUnits = 64
+const fastUnits = 128 // of the hidden layer
 
 // fast is a network of one hidden layer whose matrices have fast weights, zero at the beginning of a
 // sequence. While the sequence is presented, the gradient of each pair's loss writes fast weights. The
@@ -20,17 +20,19 @@ type fast struct {
 	p           float64 // probability that a pair writes a fast weight
 }
 
-func fastSettings(rate float64) metanet.Settings {
-	return metanet.Settings{K: 1, Gamma: 1, Beta1: 0.5, Beta2: 0.5, P: 1, Out: 0.1,
+// fastSettings weigh all pairs equally: the average does not decay, and the last gradient counts once.
+// K has no meaning here.
+func fastSettings(p, rate float64) metanet.Settings {
+	return metanet.Settings{K: 1, Gamma: 1, Beta1: 1, Beta2: 0, P: p, Out: 0.1,
 		MetaRate: rate, Init: sparsemeta.InitHe()}
 }
 
-func newFast(k task, rate float64, seed uint64) (learner, error) {
+func newFast(k task, p, rate float64, seed uint64) (learner, error) {
 	in, out := code, bits
 	if k.name == "recall" {
 		in, out = bits*k.vectors, bits*k.vectors
 	}
-	return makeFast(in, out, fastSettings(rate), rate, seed)
+	return makeFast(in, out, fastSettings(p, rate), rate, seed)
 }
 
 func makeFast(in, out int, set metanet.Settings, rate float64, seed uint64) (*fast, error) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"math"
-	"math/rand/v2"
 
 	"github.com/lmserve/lmserve/experiments/tape"
 )
@@ -111,27 +110,3 @@ func (l recurrent) learn(s sequence) (score, error) {
 func (l recurrent) size() int { return count(l.params()) }
 
 func (l recurrent) close() error { return nil }
-
-// A method makes a learner of one kind.
-type method struct {
-	name string
-	make func(k task, rate float64, seed uint64) (learner, error)
-	rate float64 // of Adam
-}
-
-func methods() []method {
-	deep := func(units int, f func(s sizes, r *rand.Rand) network) func(task, float64, uint64) (learner, error) {
-		return func(_ task, rate float64, seed uint64) (learner, error) {
-			s := sizes{inputs: bits + channels, outputs: bits, units: units, slots: 36, width: 12}
-			r := rand.New(rand.NewPCG(seed, 1))
-			return recurrent{f(s, r), &tape.Adam{Rate: rate}}, nil
-		}
-	}
-	return []method{
-		{"LSTM", deep(128, func(s sizes, r *rand.Rand) network { return newLSTM(s, r) }), 2e-3},
-		{"NTM", deep(64, func(s sizes, r *rand.Rand) network { return newNTM(s, r) }), 2e-3},
-		{"DNC", deep(64, func(s sizes, r *rand.Rand) network { return newDNC(s, r) }), 2e-3},
-		{"MANN", deep(64, func(s sizes, r *rand.Rand) network { return newMANN(s, r) }), 2e-3},
-		{"fast", newFast, 2e-3},
-	}
-}

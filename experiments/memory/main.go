@@ -17,7 +17,8 @@ type options struct {
 	seeds, vectors int
 	sequences      int
 	rate           float64 // 0: that of each method
-	models, tasks  string  // comma-separated names; empty: all
+	p              float64
+	models, tasks  string // comma-separated names; empty: all
 }
 
 func main() {
@@ -28,6 +29,7 @@ func main() {
 	flag.IntVar(&o.sequences, "sequences", 20000, "sequences of training in each run")
 	flag.IntVar(&o.vectors, "vectors", 1, "vectors of 6 bits in an item of the recall task")
 	flag.Float64Var(&o.rate, "rate", 0, "learning rate (default: that of each model)")
+	flag.Float64Var(&o.p, "p", 1, "probability that a pair writes a fast weight")
 	flag.StringVar(&o.models, "models", "", "models, comma-separated (default: all)")
 	flag.StringVar(&o.tasks, "tasks", "", "tasks, comma-separated (default: both)")
 	quick := flag.Bool("quick", false, "one run of 400 sequences for each model: seconds, too few to learn")
@@ -53,7 +55,7 @@ func run(o options, w, progress io.Writer) error {
 		}
 		var jobs []job
 		var all []rows
-		for _, m := range methods() {
+		for _, m := range methods(o.p) {
 			if !listed(o.models, m.name) {
 				continue
 			}

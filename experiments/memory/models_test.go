@@ -111,7 +111,7 @@ func TestModelsMatchFiniteDifferences(t *testing.T) {
 }
 
 func BenchmarkLearn(b *testing.B) {
-	for _, m := range methods() {
+	for _, m := range methods(1) {
 		b.Run(m.name, func(b *testing.B) {
 			k := tasks(1)[0]
 			l, err := m.make(k, 1e-3, 1)

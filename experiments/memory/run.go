@@ -7,15 +7,46 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"sync"
+
+	"github.com/lmserve/lmserve/experiments/tape"
 )
 
 const (
 	windows = 40 // points of a learning curve
 	tests   = 50 // sequences of each length
+
+	defaultRate = 0.005
 )
 
 // factors are the lengths of the tests, in longest lengths of training.
 var factors = []int{1, 2, 4}
+
+// A method makes learners of one kind.
+type method struct {
+	name string
+	rate float64 // of Adam
+	make func(k task, rate float64, seed uint64) (learner, error)
+}
+
+// methods returns all methods. p is the probability that a pair writes a fast weight.
+func methods(p float64) []method {
+	return []method{
+		recurrentMethod("LSTM", 128, func(s sizes, r *rand.Rand) network { return newLSTM(s, r) }),
+		recurrentMethod("NTM", 64, func(s sizes, r *rand.Rand) network { return newNTM(s, r) }),
+		recurrentMethod("DNC", 64, func(s sizes, r *rand.Rand) network { return newDNC(s, r) }),
+		recurrentMethod("MANN", 64, func(s sizes, r *rand.Rand) network { return newMANN(s, r) }),
+		{"fast", defaultRate, func(k task, rate float64, seed uint64) (learner, error) {
+			return newFast(k, p, rate, seed)
+		}},
+	}
+}
+
+func recurrentMethod(name string, units int, f func(sizes, *rand.Rand) network) method {
+	return method{name, defaultRate, func(_ task, rate float64, seed uint64) (learner, error) {
+		s := sizes{inputs: bits + channels, outputs: bits, units: units, slots: 36, width: 12}
+		return recurrent{f(s, rand.New(rand.NewPCG(seed, 1))), &tape.Adam{Rate: rate}}, nil
+	}}
+}
 
 // A job trains one learner.
 type job struct {

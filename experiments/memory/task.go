@@ -8,7 +8,8 @@ import (
 const (
 	bits     = 6  // of a vector
 	channels = 2  // flags beside the bits: the end of a list or an item's start, and a query
-	code     = 24 // signs of a position's code
+	code     = 64 // signs of a position's code
+	places   = 64 // positions
 )
 
 // A sequence is one example of a task, in the two forms that the models read.
@@ -41,14 +42,15 @@ func (k task) sample(r *rand.Rand) sequence {
 }
 
 // drawCopy returns a list of vectors, its end, and the list again as the answer. The key of a vector
-// is the code of its position.
+// is the code of its position. Positions count from a random one, so that short lists visit them all.
 func drawCopy(r *rand.Rand, length, _ int) sequence {
 	var s sequence
+	start := r.IntN(places - length + 1)
 	for i := range length {
 		v := vector(r)
 		s.inputs = append(s.inputs, row(v, false, false))
 		s.targets = append(s.targets, v)
-		s.keys = append(s.keys, position(i))
+		s.keys = append(s.keys, position(start+i))
 	}
 	s.inputs = append(s.inputs, row(nil, true, false))
 	for range length {
