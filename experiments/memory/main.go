@@ -15,7 +15,8 @@ type options struct {
 	out            string
 	seed           uint64
 	seeds, vectors int
-	sequences      int
+	sequences      int // 0: those of each task
+	tests          int
 	rate           float64 // 0: that of each method
 	p              float64
 	models, tasks  string // comma-separated names; empty: all
@@ -26,7 +27,8 @@ func main() {
 	flag.StringVar(&o.out, "out", "", "directory for figures (default: none are drawn)")
 	flag.Uint64Var(&o.seed, "seed", 1, "first random seed")
 	flag.IntVar(&o.seeds, "seeds", 3, "runs of each model, with consecutive seeds")
-	flag.IntVar(&o.sequences, "sequences", 20000, "sequences of training in each run")
+	flag.IntVar(&o.sequences, "sequences", 0, "sequences of training in each run (default: copy 10000, recall 24000)")
+	flag.IntVar(&o.tests, "tests", 50, "test sequences of each length")
 	flag.IntVar(&o.vectors, "vectors", 1, "vectors of 6 bits in an item of the recall task")
 	flag.Float64Var(&o.rate, "rate", 0, "learning rate (default: that of each model)")
 	flag.Float64Var(&o.p, "p", 1, "probability that a pair writes a fast weight")
@@ -35,7 +37,7 @@ func main() {
 	quick := flag.Bool("quick", false, "one run of 400 sequences for each model: seconds, too few to learn")
 	flag.Parse()
 	if *quick {
-		o.seeds, o.sequences = 1, 400
+		o.seeds, o.sequences, o.tests = 1, 400, 10
 	}
 	if err := run(o, os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "memory:", err)
@@ -45,13 +47,16 @@ func main() {
 
 // run trains all models on all tasks, writes a table of each task and draws its figure.
 func run(o options, w, progress io.Writer) error {
-	if o.seeds < 1 || o.vectors < 1 || o.sequences < windows {
-		return fmt.Errorf("found %d seeds, %d vectors, %d sequences; want at least 1, 1, %d",
-			o.seeds, o.vectors, o.sequences, windows)
+	if o.seeds < 1 || o.vectors < 1 || o.tests < 1 || o.sequences < 0 {
+		return fmt.Errorf("found %d seeds, %d vectors, %d tests, %d sequences; want at least 1, 1, 1, 0",
+			o.seeds, o.vectors, o.tests, o.sequences)
 	}
 	for _, k := range tasks(o.vectors) {
 		if !listed(o.tasks, k.name) {
 			continue
+		}
+		if o.sequences > 0 {
+			k.sequences = max(o.sequences, windows)
 		}
 		var jobs []job
 		var all []rows
@@ -64,10 +69,10 @@ func run(o options, w, progress io.Writer) error {
 			}
 			all = append(all, rows{method: m.name})
 			for i := range o.seeds {
-				jobs = append(jobs, job{k, m, o.seed + uint64(i)})
+				jobs = append(jobs, job{k, m, o.seed + uint64(i), o.tests})
 			}
 		}
-		results, err := trainAll(jobs, o.sequences, progress)
+		results, err := trainAll(jobs, progress)
 		if err != nil {
 			return err
 		}
@@ -78,7 +83,7 @@ func run(o options, w, progress io.Writer) error {
 		if o.out == "" {
 			continue
 		}
-		if err := figure(o.out, k, all, o.sequences); err != nil {
+		if err := figure(o.out, k, all); err != nil {
 			return err
 		}
 	}

@@ -66,7 +66,7 @@ var colors = []color.RGBA{
 }
 
 // figure draws learning curves and wrong bits by length side by side into dir/memory-TASK.svg.
-func figure(dir string, k task, all []rows, sequences int) error {
+func figure(dir string, k task, all []rows) error {
 	left, right := plot.New(), plot.New()
 	left.Title.Text, right.Title.Text = k.name+": learning", k.name+": longer sequences"
 	left.X.Label.Text, left.Y.Label.Text = "sequences seen (thousands)", "bits of error a sequence"
@@ -77,7 +77,7 @@ func figure(dir string, k task, all []rows, sequences int) error {
 		c := colors[i%len(colors)]
 		line, err := addSeries(left, c, windows, func(w int) (x, mean, lo, hi float64) {
 			mean, lo, hi = r.window(w)
-			return float64((w+1)*sequences) / windows / 1000, mean, lo, hi
+			return float64((w+1)*k.sequences) / windows / 1000, mean, lo, hi
 		})
 		if err != nil {
 			return err

@@ -13,7 +13,6 @@ import (
 
 const (
 	windows = 40 // points of a learning curve
-	tests   = 50 // sequences of each length
 
 	defaultRate = 0.005
 )
@@ -53,6 +52,7 @@ type job struct {
 	task   task
 	method method
 	seed   uint64
+	tests  int // sequences of each length
 }
 
 // A result is what became of a job.
@@ -62,8 +62,8 @@ type result struct {
 	params  int
 }
 
-// train shows the learner a number of random sequences. The tests of all methods are the same.
-func train(j job, sequences int) (result, error) {
+// train shows a learner random sequences, then tests it. The tests of all methods are the same.
+func train(j job) (result, error) {
 	l, err := j.method.make(j.task, j.method.rate, j.seed)
 	if err != nil {
 		return result{}, err
@@ -72,7 +72,7 @@ func train(j job, sequences int) (result, error) {
 	random := rand.New(rand.NewPCG(j.seed, 2))
 	for w := range windows {
 		var sum score
-		n := (w+1)*sequences/windows - w*sequences/windows
+		n := (w+1)*j.task.sequences/windows - w*j.task.sequences/windows
 		for range n {
 			s, err := l.learn(j.task.sample(random))
 			if err != nil {
@@ -85,7 +85,7 @@ func train(j job, sequences int) (result, error) {
 	random = rand.New(rand.NewPCG(j.seed, 3))
 	for _, f := range factors {
 		var sum score
-		for range tests {
+		for range j.tests {
 			sum.add(l.answer(j.task.draw(random, f*j.task.max, j.task.vectors)))
 		}
 		r.lengths = append(r.lengths, sum)
@@ -94,7 +94,7 @@ func train(j job, sequences int) (result, error) {
 }
 
 // trainAll runs all jobs, as many at once as there are processors, and reports each on progress.
-func trainAll(jobs []job, sequences int, progress io.Writer) ([]result, error) {
+func trainAll(jobs []job, progress io.Writer) ([]result, error) {
 	results, errs := make([]result, len(jobs)), make([]error, len(jobs))
 	var group sync.WaitGroup
 	var line sync.Mutex
@@ -102,7 +102,7 @@ func trainAll(jobs []job, sequences int, progress io.Writer) ([]result, error) {
 	for i, j := range jobs {
 		free <- true
 		group.Go(func() {
-			results[i], errs[i] = train(j, sequences)
+			results[i], errs[i] = train(j)
 			<-free
 			if errs[i] == nil {
 				line.Lock()

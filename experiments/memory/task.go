@@ -24,16 +24,17 @@ type sequence struct {
 
 // A task draws sequences of a length, in items.
 type task struct {
-	name     string
-	min, max int // lengths of training
-	vectors  int // of an item
-	draw     func(r *rand.Rand, length, vectors int) sequence
+	name      string
+	min, max  int // lengths of training
+	vectors   int // of an item
+	sequences int // of training
+	draw      func(r *rand.Rand, length, vectors int) sequence
 }
 
 // tasks returns copy and associative recall (Graves, Wayne and Danihelka, 2014, sections 4.1 and
 // 4.3) with shorter sequences. The items of recall have the given number of vectors.
 func tasks(vectors int) []task {
-	return []task{{"copy", 1, 8, 1, drawCopy}, {"recall", 2, 6, vectors, drawRecall}}
+	return []task{{"copy", 1, 8, 1, 10000, drawCopy}, {"recall", 2, 6, vectors, 24000, drawRecall}}
 }
 
 // sample draws a sequence of training.
