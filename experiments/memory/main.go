@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"strings"
 )
 
@@ -27,7 +28,7 @@ func main() {
 	flag.StringVar(&o.out, "out", "", "directory for figures (default: none are drawn)")
 	flag.Uint64Var(&o.seed, "seed", 1, "first random seed")
 	flag.IntVar(&o.seeds, "seeds", 3, "runs of each model, with consecutive seeds")
-	flag.IntVar(&o.sequences, "sequences", 0, "sequences of training in each run (default: copy 10000, recall 24000)")
+	flag.IntVar(&o.sequences, "sequences", 0, "sequences of training in each run (default: copy 8000, recall 24000)")
 	flag.IntVar(&o.tests, "tests", 50, "test sequences of each length")
 	flag.IntVar(&o.vectors, "vectors", 1, "vectors of 6 bits in an item of the recall task")
 	flag.Float64Var(&o.rate, "rate", 0, "learning rate (default: that of each model)")
@@ -39,6 +40,7 @@ func main() {
 	if *quick {
 		o.seeds, o.sequences, o.tests = 1, 400, 10
 	}
+	debug.SetGCPercent(1000) // the heap is small and its objects die young
 	if err := run(o, os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "memory:", err)
 		os.Exit(1)
@@ -65,7 +67,7 @@ func run(o options, w, progress io.Writer) error {
 				continue
 			}
 			if o.rate > 0 {
-				m.rate = o.rate
+				m.rates = map[string]float64{k.name: o.rate}
 			}
 			all = append(all, rows{method: m.name})
 			for i := range o.seeds {

@@ -71,7 +71,12 @@ func figure(dir string, k task, all []rows) error {
 	left.Title.Text, right.Title.Text = k.name+": learning", k.name+": longer sequences"
 	left.X.Label.Text, left.Y.Label.Text = "sequences seen (thousands)", "bits of error a sequence"
 	right.X.Label.Text, right.Y.Label.Text = "items of a sequence", "wrong bits (%)"
-	left.Y.Min, right.Y.Min, right.Y.Max = 0, 0, 50
+	left.X.Min, left.Y.Min, right.Y.Min, right.Y.Max = 0, 0, 0, 50
+	var lengths plot.ConstantTicks
+	for _, f := range factors {
+		lengths = append(lengths, plot.Tick{Value: float64(f * k.max), Label: fmt.Sprint(f * k.max)})
+	}
+	right.X.Tick.Marker = lengths
 	left.Legend.Top = true
 	for i, r := range all {
 		c := colors[i%len(colors)]

@@ -11,40 +11,42 @@ import (
 	"github.com/lmserve/lmserve/experiments/tape"
 )
 
-const (
-	windows = 40 // points of a learning curve
-
-	defaultRate = 0.005
-)
+const windows = 40 // points of a learning curve
 
 // factors are the lengths of the tests, in longest lengths of training.
 var factors = []int{1, 2, 4}
 
 // A method makes learners of one kind.
 type method struct {
-	name string
-	rate float64 // of Adam
-	make func(k task, rate float64, seed uint64) (learner, error)
+	name  string
+	rates map[string]float64 // of Adam, by task
+	make  func(k task, rate float64, seed uint64) (learner, error)
 }
 
-// methods returns all methods. p is the probability that a pair writes a fast weight.
+// methods returns all methods. The LSTM has as many parameters as the NTM. p is the probability that a
+// pair writes a fast weight.
 func methods(p float64) []method {
 	return []method{
-		recurrentMethod("LSTM", 128, func(s sizes, r *rand.Rand) network { return newLSTM(s, r) }),
-		recurrentMethod("NTM", 64, func(s sizes, r *rand.Rand) network { return newNTM(s, r) }),
-		recurrentMethod("DNC", 64, func(s sizes, r *rand.Rand) network { return newDNC(s, r) }),
-		recurrentMethod("MANN", 64, func(s sizes, r *rand.Rand) network { return newMANN(s, r) }),
-		{"fast", defaultRate, func(k task, rate float64, seed uint64) (learner, error) {
+		recurrentMethod("LSTM", 76, 0.002, func(s sizes, r *rand.Rand) network { return newLSTM(s, r) }),
+		recurrentMethod("NTM", 64, 0.005, func(s sizes, r *rand.Rand) network { return newNTM(s, r) }),
+		recurrentMethod("DNC", 64, 0.002, func(s sizes, r *rand.Rand) network { return newDNC(s, r) }),
+		recurrentMethod("MANN", 64, 0.002, func(s sizes, r *rand.Rand) network { return newMANN(s, r) }),
+		{"fast", rates(0.005), func(k task, rate float64, seed uint64) (learner, error) {
 			return newFast(k, p, rate, seed)
 		}},
 	}
 }
 
-func recurrentMethod(name string, units int, f func(sizes, *rand.Rand) network) method {
-	return method{name, defaultRate, func(_ task, rate float64, seed uint64) (learner, error) {
+func recurrentMethod(name string, units int, recall float64, f func(sizes, *rand.Rand) network) method {
+	return method{name, rates(recall), func(_ task, rate float64, seed uint64) (learner, error) {
 		s := sizes{inputs: bits + channels, outputs: bits, units: units, slots: 36, width: 12}
 		return recurrent{f(s, rand.New(rand.NewPCG(seed, 1))), &tape.Adam{Rate: rate}}, nil
 	}}
+}
+
+// rates returns the learning rates of a method, chosen on a seed that no table has.
+func rates(recall float64) map[string]float64 {
+	return map[string]float64{"copy": 0.005, "recall": recall}
 }
 
 // A job trains one learner.
@@ -64,7 +66,7 @@ type result struct {
 
 // train shows a learner random sequences, then tests it. The tests of all methods are the same.
 func train(j job) (result, error) {
-	l, err := j.method.make(j.task, j.method.rate, j.seed)
+	l, err := j.method.make(j.task, j.method.rates[j.task.name], j.seed)
 	if err != nil {
 		return result{}, err
 	}

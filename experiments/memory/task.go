@@ -34,7 +34,7 @@ type task struct {
 // tasks returns copy and associative recall (Graves, Wayne and Danihelka, 2014, sections 4.1 and
 // 4.3) with shorter sequences. The items of recall have the given number of vectors.
 func tasks(vectors int) []task {
-	return []task{{"copy", 1, 8, 1, 10000, drawCopy}, {"recall", 2, 6, vectors, 24000, drawRecall}}
+	return []task{{"copy", 1, 8, 1, 8000, drawCopy}, {"recall", 2, 6, vectors, 24000, drawRecall}}
 }
 
 // sample draws a sequence of training.
