@@ -6,8 +6,8 @@ import (
 	"github.com/lmserve/lmserve/experiments/tape"
 )
 
-// dnc is a differentiable neural computer (Graves et al., 2016, Methods) with an LSTM controller and
-// one read head.
+// dnc is a differentiable neural computer (Graves et al., 2016, Methods) with an LSTM controller
+// and one read head.
 type dnc struct {
 	size       sizes
 	cell       *cell

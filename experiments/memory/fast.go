@@ -10,9 +10,9 @@ import (
 
 const fastUnits = 128 // of the hidden layer
 
-// fast is a network of one hidden layer whose matrices have fast weights, zero at the beginning of a
-// sequence. While the sequence is presented, the gradient of each pair's loss writes fast weights. The
-// loss of the answers then trains slow weights and meta-weights, once a sequence.
+// fast is a network of one hidden layer whose matrices have fast weights, zero when a sequence
+// begins. While the sequence is presented, the gradient of each pair's loss writes fast weights.
+// Then the loss of the answers trains slow weights and meta-weights, once a sequence.
 type fast struct {
 	hidden, out layer
 	net         *metanet.Net
@@ -20,11 +20,11 @@ type fast struct {
 	p           float64 // probability that a pair writes a fast weight
 }
 
-// fastSettings weigh all pairs equally: the average does not decay, and the last gradient counts once.
-// K has no meaning here.
+// fastSettings weigh all pairs equally: the average does not decay, and the last gradient counts
+// once.
 func fastSettings(p, rate float64) metanet.Settings {
-	return metanet.Settings{K: 1, Gamma: 1, Beta1: 1, Beta2: 0, P: p, Out: 0.1,
-		MetaRate: rate, Init: sparsemeta.InitHe()}
+	return metanet.Settings{Gamma: 1, Beta1: 1, Beta2: 0, P: p, Out: 0.1, MetaRate: rate,
+		Init: sparsemeta.InitHe()}
 }
 
 func newFast(k task, p, rate float64, seed uint64) (learner, error) {

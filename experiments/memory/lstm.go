@@ -61,4 +61,6 @@ func (n *lstm) params() []*tape.Var { return append(n.cell.params(), n.out.param
 
 func (n *lstm) begin() { n.cell.begin() }
 
-func (n *lstm) step(t *tape.Tape, x *tape.Var) *tape.Var { return n.out.apply(t, n.cell.step(t, x)) }
+func (n *lstm) step(t *tape.Tape, x *tape.Var) *tape.Var {
+	return n.out.apply(t, n.cell.step(t, x))
+}

@@ -1,5 +1,5 @@
-// Command memory trains networks with external memory on the copy and associative-recall tasks, beside
-// an LSTM and beside fast weights by Sparse-MetaNet.
+// Command memory trains networks with external memory to copy lists and to recall associations,
+// beside an LSTM and beside fast weights by Sparse-MetaNet.
 package main
 
 import (
@@ -28,14 +28,16 @@ func main() {
 	flag.StringVar(&o.out, "out", "", "directory for figures (default: none are drawn)")
 	flag.Uint64Var(&o.seed, "seed", 1, "first random seed")
 	flag.IntVar(&o.seeds, "seeds", 3, "runs of each model, with consecutive seeds")
-	flag.IntVar(&o.sequences, "sequences", 0, "sequences of training in each run (default: copy 8000, recall 24000)")
+	flag.IntVar(&o.sequences, "sequences", 0,
+		"sequences of training in each run (default: copy 8000, recall 24000)")
 	flag.IntVar(&o.tests, "tests", 50, "test sequences of each length")
 	flag.IntVar(&o.vectors, "vectors", 1, "vectors of 6 bits in an item of the recall task")
 	flag.Float64Var(&o.rate, "rate", 0, "learning rate (default: that of each model)")
 	flag.Float64Var(&o.p, "p", 1, "probability that a pair writes a fast weight")
 	flag.StringVar(&o.models, "models", "", "models, comma-separated (default: all)")
 	flag.StringVar(&o.tasks, "tasks", "", "tasks, comma-separated (default: both)")
-	quick := flag.Bool("quick", false, "one run of 400 sequences for each model: seconds, too few to learn")
+	quick := flag.Bool("quick", false,
+		"one run of 400 sequences for each model: seconds, too few to learn")
 	flag.Parse()
 	if *quick {
 		o.seeds, o.sequences, o.tests = 1, 400, 10

@@ -6,8 +6,8 @@ import (
 	"github.com/lmserve/lmserve/experiments/tape"
 )
 
-// ntm is a neural Turing machine (Graves, Wayne and Danihelka, 2014) with an LSTM controller, a write
-// head and a read head. The write comes before the read.
+// ntm is a neural Turing machine (Graves, Wayne and Danihelka, 2014) with an LSTM controller, a
+// write head and a read head. The write comes before the read.
 type ntm struct {
 	size    sizes
 	cell    *cell

@@ -8,7 +8,7 @@ import (
 	"github.com/lmserve/lmserve/experiments/tape"
 )
 
-// The models share these operations. Weightings and keys are rows; a memory has a row for each slot.
+// The models share these operations. Weightings and keys are rows. A memory has one row a slot.
 
 // smooth is added to squared lengths, so that the cosine of an empty slot is 0.
 const smooth = 1e-4
@@ -75,8 +75,8 @@ func shift(t *tape.Tape, w, s *tape.Var) *tape.Var {
 	return y
 }
 
-// allocation returns the weighting of free slots for usage u. With slots in the order of their usage,
-// the least used first, it is a_j = (1 - u_j) u_1 ... u_(j-1). The order counts as a constant.
+// allocation returns the weighting of free slots for usage u. With slots in the order of usage, the
+// least used first, it is a_j = (1 - u_j) u_1 ... u_(j-1). The order counts as a constant.
 func allocation(t *tape.Tape, u *tape.Var) *tape.Var {
 	n := u.Cols
 	order := make([]int, n)
@@ -106,8 +106,8 @@ func allocation(t *tape.Tape, u *tape.Var) *tape.Var {
 	return y
 }
 
-// link returns the temporal links after a write with weighting w, if p is the precedence from before
-// it: y_ij = (1 - w_i - w_j) l_ij + w_i p_j, and 0 on the diagonal.
+// link returns the temporal links after a write with weighting w, if p is the precedence before it:
+// y_ij = (1 - w_i - w_j) l_ij + w_i p_j, and 0 on the diagonal.
 func link(t *tape.Tape, l, w, p *tape.Var) *tape.Var {
 	n := w.Cols
 	y := tape.New(n, n)

@@ -97,7 +97,8 @@ func figure(dir string, k task, all []rows) error {
 		}
 	}
 	canvas := vgsvg.New(24*vg.Centimeter, 9*vg.Centimeter)
-	tiles := draw.Tiles{Rows: 1, Cols: 2, PadX: vg.Centimeter, PadTop: 4, PadBottom: 4, PadLeft: 4, PadRight: 4}
+	tiles := draw.Tiles{Rows: 1, Cols: 2, PadX: vg.Centimeter,
+		PadTop: 4, PadBottom: 4, PadLeft: 4, PadRight: 4}
 	places := plot.Align([][]*plot.Plot{{left, right}}, tiles, draw.New(canvas))
 	left.Draw(places[0][0])
 	right.Draw(places[0][1])

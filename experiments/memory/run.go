@@ -23,21 +23,31 @@ type method struct {
 	make  func(k task, rate float64, seed uint64) (learner, error)
 }
 
-// methods returns all methods. The LSTM has as many parameters as the NTM. p is the probability that a
-// pair writes a fast weight.
+// methods returns all methods. The LSTM has as many parameters as the NTM. p is the
+// probability that a pair writes a fast weight.
 func methods(p float64) []method {
 	return []method{
-		recurrentMethod("LSTM", 76, 0.002, func(s sizes, r *rand.Rand) network { return newLSTM(s, r) }),
-		recurrentMethod("NTM", 64, 0.005, func(s sizes, r *rand.Rand) network { return newNTM(s, r) }),
-		recurrentMethod("DNC", 64, 0.002, func(s sizes, r *rand.Rand) network { return newDNC(s, r) }),
-		recurrentMethod("MANN", 64, 0.002, func(s sizes, r *rand.Rand) network { return newMANN(s, r) }),
+		recurrentMethod("LSTM", 76, 0.002, func(s sizes, r *rand.Rand) network {
+			return newLSTM(s, r)
+		}),
+		recurrentMethod("NTM", 64, 0.005, func(s sizes, r *rand.Rand) network {
+			return newNTM(s, r)
+		}),
+		recurrentMethod("DNC", 64, 0.002, func(s sizes, r *rand.Rand) network {
+			return newDNC(s, r)
+		}),
+		recurrentMethod("MANN", 64, 0.002, func(s sizes, r *rand.Rand) network {
+			return newMANN(s, r)
+		}),
 		{"fast", rates(0.005), func(k task, rate float64, seed uint64) (learner, error) {
 			return newFast(k, p, rate, seed)
 		}},
 	}
 }
 
-func recurrentMethod(name string, units int, recall float64, f func(sizes, *rand.Rand) network) method {
+// recurrentMethod has a controller of the given units, and another learning rate on recall.
+func recurrentMethod(name string, units int, recall float64,
+	f func(sizes, *rand.Rand) network) method {
 	return method{name, rates(recall), func(_ task, rate float64, seed uint64) (learner, error) {
 		s := sizes{inputs: bits + channels, outputs: bits, units: units, slots: 36, width: 12}
 		return recurrent{f(s, rand.New(rand.NewPCG(seed, 1))), &tape.Adam{Rate: rate}}, nil

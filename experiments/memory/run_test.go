@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each network learns to copy at most two vectors. Untrained, such a sequence has 9 bits on average.
+// Each network learns to copy at most two vectors. Untrained, a sequence has 9 bits on
+// average.
 func TestNetworksLearnShortCopy(t *testing.T) {
 	k := tasks(1)[0]
 	k.max, k.sequences = 2, 1200

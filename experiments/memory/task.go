@@ -34,7 +34,10 @@ type task struct {
 // tasks returns copy and associative recall (Graves, Wayne and Danihelka, 2014, sections 4.1 and
 // 4.3) with shorter sequences. The items of recall have the given number of vectors.
 func tasks(vectors int) []task {
-	return []task{{"copy", 1, 8, 1, 8000, drawCopy}, {"recall", 2, 6, vectors, 24000, drawRecall}}
+	return []task{
+		{"copy", 1, 8, 1, 8000, drawCopy},
+		{"recall", 2, 6, vectors, 24000, drawRecall},
+	}
 }
 
 // sample draws a sequence of training.
@@ -42,8 +45,9 @@ func (k task) sample(r *rand.Rand) sequence {
 	return k.draw(r, k.min+r.IntN(k.max-k.min+1), k.vectors)
 }
 
-// drawCopy returns a list of vectors, its end, and the list again as the answer. The key of a vector
-// is the code of its position. Positions count from a random one, so that short lists visit them all.
+// drawCopy returns a list of vectors, its end, and the list again as the answer. The key of a
+// vector is the code of its position. Positions count from a random one, so that short lists visit
+// them all.
 func drawCopy(r *rand.Rand, length, _ int) sequence {
 	var s sequence
 	start := r.IntN(places - length + 1)
@@ -61,9 +65,9 @@ func drawCopy(r *rand.Rand, length, _ int) sequence {
 	return s
 }
 
-// drawRecall returns a list of different items, then one of them; the answer is its successor. A flag
-// marks the first vector of an item, another the first vector of the query. The paper has extra steps
-// for both. The key of an item is the item before, as signs.
+// drawRecall returns a list of different items, then one of them; the answer is its successor. A
+// flag marks the first vector of an item, another the first vector of the query. The paper has
+// extra steps for both. The key of an item is the item before, as signs.
 func drawRecall(r *rand.Rand, length, vectors int) sequence {
 	var items [][]float64
 	for len(items) < length {
@@ -71,7 +75,8 @@ func drawRecall(r *rand.Rand, length, vectors int) sequence {
 		for range vectors {
 			item = append(item, vector(r)...)
 		}
-		if !slices.ContainsFunc(items, func(x []float64) bool { return slices.Equal(x, item) }) {
+		same := func(x []float64) bool { return slices.Equal(x, item) }
+		if !slices.ContainsFunc(items, same) {
 			items = append(items, item)
 		}
 	}

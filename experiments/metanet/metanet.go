@@ -87,6 +87,7 @@ func (n *Net) Step(solver tape.Solver, others []*tape.Var) error {
 	set := n.learner.Settings
 	if n.step%n.settings.K != 0 {
 		n.state.Update(n.exec, n.trainer.Tables(), set, nil, n.grad, n.fast)
+		tape.ClearGradients(n.matrices)
 		tape.ClearGradients(others)
 		n.publish()
 		return nil
@@ -169,7 +170,7 @@ func (n *Net) Reset() {
 	n.publish()
 }
 
-// collect moves the gradients of the matrices into the arena.
+// collect copies the gradients of the matrices into the arena.
 func (n *Net) collect() {
 	at := 0
 	for _, v := range n.matrices {
@@ -177,9 +178,6 @@ func (n *Net) collect() {
 			n.grad[at+i] = float32(g)
 		}
 		at += len(v.Grad)
-	}
-	if n.step%n.settings.K != 0 {
-		tape.ClearGradients(n.matrices)
 	}
 }
 
