@@ -286,6 +286,7 @@ func TestPageOffersOneAfterTheOther(t *testing.T) {
 	b.press(kb.Enter)
 	b.until(draft + ` === ""`)
 	b.until(`document.querySelector(".acts").innerText.includes("Undo")`)
+	b.until(`!document.querySelector(".acts").innerText.includes("Learning")`)
 	b.press("T", "h", "e", " ", "q")
 	b.until(draft + ` === "The q"`)
 	b.with(chromedp.ModifierCtrl, " ")

@@ -6,6 +6,7 @@
 package metanet
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/lmserve/lmserve/experiments/tape"
@@ -37,6 +38,7 @@ type Net struct {
 	fast     []float32
 	nothing  [][]uint8 // masks that write no element
 	nodes    sparsemeta.NodeGradients
+	sums     [][]float64 // gradients that Accumulate has added
 	step     int
 }
 
@@ -67,6 +69,7 @@ func build(
 		branch := sparsemeta.Branch{Name: fmt.Sprint(i), Size: len(v.Value)}
 		n.learner.Branches = append(n.learner.Branches, branch)
 		n.slow = append(n.slow, append([]float64(nil), v.Value...))
+		n.sums = append(n.sums, make([]float64, len(v.Value)))
 	}
 	n.learner.Init(s.Init, seed)
 	for bank := range phi {
@@ -124,6 +127,48 @@ func (n *Net) Step(solver tape.Solver, others []*tape.Var) error {
 	return nil
 }
 
+// Accumulate adds the gradients of the matrices to those of the next Learn, for slow weights and
+// meta-weights. It clears them and keeps the fast weights. A caller that trains by Learn chooses
+// itself which gradients write fast weights (Adapt), and does not call Step.
+func (n *Net) Accumulate() {
+	if n.nodes == nil {
+		n.nodes = n.trainer.Tables().Gradients(nil)
+	}
+	n.collect()
+	n.state.NodeGradient(n.exec, n.trainer.Tables(), n.settings.Out, n.grad, 1, n.nodes)
+	for i, v := range n.matrices {
+		for j, g := range v.Grad {
+			n.sums[i][j] += g
+		}
+	}
+	tape.ClearGradients(n.matrices)
+}
+
+// Learn makes one step of slow weights, other parameters and meta-weights, by what Accumulate has
+// added since the last one. The fast weights then have no history: only Reset and Adapt give them
+// one that Accumulate can use. All gradients are zero afterwards.
+func (n *Net) Learn(solver tape.Solver, others []*tape.Var) error {
+	if n.nodes == nil {
+		return errors.New("metanet: Learn without Accumulate")
+	}
+	if err := n.trainer.Step(n.nodes, n.settings.MetaRate); err != nil {
+		return err
+	}
+	n.nodes = nil
+	n.state.Trace()
+	for i, v := range n.matrices {
+		copy(v.Value, n.slow[i])
+		copy(v.Grad, n.sums[i])
+		clear(n.sums[i])
+	}
+	solver.Step(append(others[:len(others):len(others)], n.matrices...))
+	for i, v := range n.matrices {
+		copy(n.slow[i], v.Value)
+	}
+	n.publish()
+	return nil
+}
+
 // Adapt updates the fast weights alone, with probability p, as after training. The gradients of the
 // matrices are zero afterwards.
 func (n *Net) Adapt(p float64) {
@@ -147,7 +192,7 @@ func (n *Net) Reset() {
 	n.publish()
 }
 
-// collect moves the gradients of the matrices into the arena.
+// collect copies the gradients of the matrices into the arena.
 func (n *Net) collect() {
 	at := 0
 	for _, v := range n.matrices {

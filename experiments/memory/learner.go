@@ -1,0 +1,112 @@
+package main
+
+import (
+	"math"
+
+	"github.com/lmserve/lmserve/experiments/tape"
+)
+
+// sizes are those of a model.
+type sizes struct {
+	inputs, outputs int
+	units           int // of the controller
+	slots, width    int // of the memory
+}
+
+// A learner answers sequences and learns from them.
+type learner interface {
+	// learn returns the score of the answer, then takes the step.
+	learn(s sequence) (score, error)
+	// answer returns the score without learning.
+	answer(s sequence) score
+	// size returns the number of trained parameters.
+	size() int
+	close() error
+}
+
+// A score is the error of an answer.
+type score struct {
+	Bits  float64 // -log2 of the probability of the targets
+	Wrong int     // bits whose probability is below 1/2
+	All   int     // bits
+}
+
+func (a *score) add(b score) {
+	a.Bits += b.Bits
+	a.Wrong += b.Wrong
+	a.All += b.All
+}
+
+// judge returns the score of logits, given the loss (nats).
+func judge(loss *tape.Var, logits *tape.Var, targets []float64) score {
+	s := score{Bits: loss.Value[0] / math.Ln2, All: len(targets)}
+	for i, x := range logits.Value {
+		if (x > 0) != (targets[i] > 0.5) {
+			s.Wrong++
+		}
+	}
+	return s
+}
+
+// flat returns rows end to end.
+func flat(rows [][]float64) (all []float64) {
+	for _, r := range rows {
+		all = append(all, r...)
+	}
+	return all
+}
+
+func count(params []*tape.Var) (n int) {
+	for _, p := range params {
+		n += len(p.Value)
+	}
+	return n
+}
+
+const clipAt = 10 // norm of the gradient of a sequence
+
+// A network reads one row a step. Its memory is empty at begin.
+type network interface {
+	params() []*tape.Var
+	begin()
+	step(t *tape.Tape, x *tape.Var) *tape.Var // logits
+}
+
+// recurrent trains a network by backpropagation through whole sequences.
+type recurrent struct {
+	network
+	solver tape.Solver
+}
+
+func (l recurrent) run(t *tape.Tape, s sequence) (*tape.Var, score) {
+	l.begin()
+	var answers []*tape.Var
+	for i, x := range s.inputs {
+		logits := l.step(t, tape.Const(1, len(x), x))
+		if i >= len(s.inputs)-len(s.targets) {
+			answers = append(answers, logits)
+		}
+	}
+	logits, targets := t.Concat(answers...), flat(s.targets)
+	loss := t.BinaryCrossEntropy(logits, targets)
+	return loss, judge(loss, logits, targets)
+}
+
+func (l recurrent) answer(s sequence) score {
+	var t tape.Tape
+	_, result := l.run(&t, s)
+	return result
+}
+
+func (l recurrent) learn(s sequence) (score, error) {
+	var t tape.Tape
+	loss, result := l.run(&t, s)
+	t.Backward(loss)
+	tape.Clip(l.params(), clipAt)
+	l.solver.Step(l.params())
+	return result, nil
+}
+
+func (l recurrent) size() int { return count(l.params()) }
+
+func (l recurrent) close() error { return nil }

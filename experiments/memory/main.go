@@ -1,0 +1,100 @@
+// Command memory trains networks with external memory to copy lists and to recall associations,
+// beside an LSTM and beside fast weights by Sparse-MetaNet.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"strings"
+)
+
+// options are the flags.
+type options struct {
+	out            string
+	seed           uint64
+	seeds, vectors int
+	sequences      int // 0: those of each task
+	tests          int
+	rate           float64 // 0: that of each method
+	p              float64
+	models, tasks  string // comma-separated names; empty: all
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.out, "out", "", "directory for figures (default: none are drawn)")
+	flag.Uint64Var(&o.seed, "seed", 1, "first random seed")
+	flag.IntVar(&o.seeds, "seeds", 3, "runs of each model, with consecutive seeds")
+	flag.IntVar(&o.sequences, "sequences", 0,
+		"sequences of training in each run (default: copy 8000, recall 24000)")
+	flag.IntVar(&o.tests, "tests", 50, "test sequences of each length")
+	flag.IntVar(&o.vectors, "vectors", 1, "vectors of 6 bits in an item of the recall task")
+	flag.Float64Var(&o.rate, "rate", 0, "learning rate (default: that of each model)")
+	flag.Float64Var(&o.p, "p", 1, "probability that a pair writes a fast weight")
+	flag.StringVar(&o.models, "models", "", "models, comma-separated (default: all)")
+	flag.StringVar(&o.tasks, "tasks", "", "tasks, comma-separated (default: both)")
+	quick := flag.Bool("quick", false,
+		"one run of 400 sequences for each model: seconds, too few to learn")
+	flag.Parse()
+	if *quick {
+		o.seeds, o.sequences, o.tests = 1, 400, 10
+	}
+	debug.SetGCPercent(1000) // the heap is small and its objects die young
+	if err := run(o, os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "memory:", err)
+		os.Exit(1)
+	}
+}
+
+// run trains all models on all tasks, writes a table of each task and draws its figure.
+func run(o options, w, progress io.Writer) error {
+	if o.seeds < 1 || o.vectors < 1 || o.tests < 1 || o.sequences < 0 {
+		return fmt.Errorf("found %d seeds, %d vectors, %d tests, %d sequences; want at least 1, 1, 1, 0",
+			o.seeds, o.vectors, o.tests, o.sequences)
+	}
+	for _, k := range tasks(o.vectors) {
+		if !listed(o.tasks, k.name) {
+			continue
+		}
+		if o.sequences > 0 {
+			k.sequences = max(o.sequences, windows)
+		}
+		var jobs []job
+		var all []rows
+		for _, m := range methods(o.p) {
+			if !listed(o.models, m.name) {
+				continue
+			}
+			if o.rate > 0 {
+				m.rates = map[string]float64{k.name: o.rate}
+			}
+			all = append(all, rows{method: m.name})
+			for i := range o.seeds {
+				jobs = append(jobs, job{k, m, o.seed + uint64(i), o.tests})
+			}
+		}
+		results, err := trainAll(jobs, progress)
+		if err != nil {
+			return err
+		}
+		for i := range all {
+			all[i].seeds = results[i*o.seeds:][:o.seeds]
+		}
+		table(w, k, all)
+		if o.out == "" {
+			continue
+		}
+		if err := figure(o.out, k, all); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listed says whether a name is in a comma-separated list; all are in the empty list.
+func listed(list, name string) bool {
+	return list == "" || strings.Contains(","+list+",", ","+name+",")
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"math/rand/v2"
+
+	"github.com/lmserve/lmserve/experiments/tape"
+)
+
+// usageDecay is gamma of eq. 5.
+const usageDecay = 0.95
+
+// mann is a memory-augmented network with least recently used access (Santoro et al., 2016,
+// section 3), an LSTM controller and one head, whose key is read with and then written.
+type mann struct {
+	size   sizes
+	cell   *cell
+	keys   layer
+	alpha  *tape.Var // gate between the slot read last and the least used one
+	out    layer
+	memory *tape.Var // M, one row a slot
+	usage  []float64 // w^u, a constant for the derivatives
+	readAt *tape.Var // w^r
+	read   *tape.Var // r
+}
+
+func newMANN(s sizes, r *rand.Rand) *mann {
+	return &mann{size: s, cell: newCell(s.inputs+s.width, s.units, r),
+		keys: newLayer(s.units, s.width+1, r), alpha: tape.New(1, 1),
+		out: newLayer(s.units+s.width, s.outputs, r)}
+}
+
+func (n *mann) params() []*tape.Var {
+	all := append(append(n.cell.params(), n.keys.params()...), n.out.params()...)
+	return append(all, n.alpha)
+}
+
+func (n *mann) begin() {
+	n.cell.begin()
+	n.memory = constant(n.size.slots, n.size.width, 0)
+	n.usage = make([]float64, n.size.slots)
+	n.readAt, n.read = zeros(n.size.slots), zeros(n.size.width)
+}
+
+func (n *mann) step(t *tape.Tape, x *tape.Var) *tape.Var {
+	h := n.cell.step(t, t.Concat(x, n.read))
+	parts := splitter{t: t, row: n.keys.apply(t, h)}
+	key := t.Tanh(parts.next(n.size.width))
+	strength := oneplus(t, parts.next(1)) // ours: the paper's is 1
+
+	least := n.leastUsed()
+	written := mix(t, t.Sigmoid(n.alpha), n.readAt, least) // eq. 7
+	n.memory = t.Mul(n.memory, without(least, n.size.width))
+	n.memory = t.Add(n.memory, t.MatMul(t.Transpose(written), key)) // eq. 8
+
+	n.readAt = content(t, key, strength, n.memory) // eqs. 2 and 3
+	n.read = t.MatMul(n.readAt, n.memory)          // eq. 4
+	for i := range n.usage {                       // eq. 5
+		n.usage[i] = usageDecay*n.usage[i] + n.readAt.Value[i] + written.Value[i]
+	}
+	return n.out.apply(t, t.Concat(h, n.read))
+}
+
+// leastUsed returns the weighting of the slot with the smallest usage (eq. 6), a constant.
+func (n *mann) leastUsed() *tape.Var {
+	least := 0
+	for i, u := range n.usage {
+		if u < n.usage[least] {
+			least = i
+		}
+	}
+	w := zeros(n.size.slots)
+	w.Value[least] = 1
+	return w
+}
+
+// without returns a constant matrix of 1, with 0 in the rows of a weighting of 0 and 1.
+func without(w *tape.Var, width int) *tape.Var {
+	m := constant(w.Cols, width, 1)
+	for i, x := range w.Value {
+		if x == 1 {
+			clear(m.Row(i))
+		}
+	}
+	return m
+}

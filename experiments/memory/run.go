@@ -1,0 +1,140 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+
+	"github.com/lmserve/lmserve/experiments/tape"
+)
+
+const windows = 40 // points of a learning curve
+
+// factors are the lengths of the tests, in longest lengths of training.
+var factors = []int{1, 2, 4}
+
+// A method makes learners of one kind.
+type method struct {
+	name  string
+	rates map[string]float64 // of Adam, by task
+	make  func(k task, rate float64, seed uint64) (learner, error)
+}
+
+// methods returns all methods. The LSTM has as many parameters as the NTM. p is the
+// probability that a pair writes a fast weight.
+func methods(p float64) []method {
+	return []method{
+		recurrentMethod("LSTM", 76, 0.002, func(s sizes, r *rand.Rand) network {
+			return newLSTM(s, r)
+		}),
+		recurrentMethod("NTM", 64, 0.005, func(s sizes, r *rand.Rand) network {
+			return newNTM(s, r)
+		}),
+		recurrentMethod("DNC", 64, 0.002, func(s sizes, r *rand.Rand) network {
+			return newDNC(s, r)
+		}),
+		recurrentMethod("MANN", 64, 0.002, func(s sizes, r *rand.Rand) network {
+			return newMANN(s, r)
+		}),
+		{"fast", rates(0.005), func(k task, rate float64, seed uint64) (learner, error) {
+			return newFast(k, p, rate, seed)
+		}},
+	}
+}
+
+// recurrentMethod has a controller of the given units, and another learning rate on recall.
+func recurrentMethod(name string, units int, recall float64,
+	f func(sizes, *rand.Rand) network) method {
+	return method{name, rates(recall), func(_ task, rate float64, seed uint64) (learner, error) {
+		s := sizes{inputs: bits + channels, outputs: bits, units: units, slots: 36, width: 12}
+		return recurrent{f(s, rand.New(rand.NewPCG(seed, 1))), &tape.Adam{Rate: rate}}, nil
+	}}
+}
+
+// rates returns the learning rates of a method. Those of NTM, DNC and fast were chosen on seed 100;
+// those of LSTM and MANN were not searched.
+func rates(recall float64) map[string]float64 {
+	return map[string]float64{"copy": 0.005, "recall": recall}
+}
+
+// A job trains one learner.
+type job struct {
+	task   task
+	method method
+	seed   uint64
+	tests  int // sequences of each length
+}
+
+// A result is what became of a job.
+type result struct {
+	curve   []float64 // bits per sequence, mean of each window
+	lengths []score   // for each of factors
+	params  int
+}
+
+// train shows a learner random sequences, then tests it. The tests of all methods are the same.
+func train(j job) (result, error) {
+	l, err := j.method.make(j.task, j.method.rates[j.task.name], j.seed)
+	if err != nil {
+		return result{}, err
+	}
+	r := result{params: l.size()}
+	random := rand.New(rand.NewPCG(j.seed, 2))
+	for w := range windows {
+		var sum score
+		n := (w+1)*j.task.sequences/windows - w*j.task.sequences/windows
+		for range n {
+			s, err := l.learn(j.task.sample(random))
+			if err != nil {
+				return r, errors.Join(err, l.close())
+			}
+			sum.add(s)
+		}
+		r.curve = append(r.curve, sum.Bits/float64(n))
+	}
+	random = rand.New(rand.NewPCG(j.seed, 3))
+	for _, f := range factors {
+		var sum score
+		for range j.tests {
+			sum.add(l.answer(j.task.draw(random, f*j.task.max, j.task.vectors)))
+		}
+		r.lengths = append(r.lengths, sum)
+	}
+	return r, l.close()
+}
+
+// trainAll runs all jobs, as many at once as there are processors, and reports each on progress.
+func trainAll(jobs []job, progress io.Writer) ([]result, error) {
+	results, errs := make([]result, len(jobs)), make([]error, len(jobs))
+	var group sync.WaitGroup
+	var line sync.Mutex
+	free := make(chan bool, runtime.GOMAXPROCS(0))
+	for i, j := range jobs {
+		free <- true
+		group.Go(func() {
+			results[i], errs[i] = train(j)
+			<-free
+			if errs[i] == nil {
+				line.Lock()
+				defer line.Unlock()
+				fmt.Fprintf(progress, "%s, %s, seed %d: %.2f bits a sequence, wrong bits %s\n", j.task.name,
+					j.method.name, j.seed, results[i].curve[windows-1], percents(results[i].lengths))
+			}
+		})
+	}
+	group.Wait()
+	return results, errors.Join(errs...)
+}
+
+func percents(all []score) (text string) {
+	for _, s := range all {
+		text += fmt.Sprintf("%.1f%% ", s.wrong())
+	}
+	return text
+}
+
+// wrong returns the percentage of wrong bits.
+func (a score) wrong() float64 { return 100 * float64(a.Wrong) / float64(a.All) }
