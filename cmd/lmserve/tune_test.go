@@ -89,7 +89,7 @@ func TestTuneGathersTheStatisticsThatNormaliseNeeds(t *testing.T) {
 		"none", "--out", measured)
 	require.Equal(t, exitFailure, code)
 	require.Contains(t, stderr, "--statistics: model: the meta-learners were trained with the "+
-		"statistics")
+		"model's statistics")
 }
 
 func TestTuneSaysWhatWasWrong(t *testing.T) {
