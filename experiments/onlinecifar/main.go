@@ -82,8 +82,8 @@ func runAll(o options, s *set, only string, seed uint64, seeds, workers int) ([]
 	var jobs []job
 	for i := range seeds {
 		t := newTrainer(o, s, seed+uint64(i))
-		jobs := []job{{"meta", t.meta}, {"online", t.online}, {"pretrained", t.pretrained}}
-		for _, j := range jobs {
+		all := []job{{"meta", t.meta}, {"online", t.online}, {"pretrained", t.pretrained}}
+		for _, j := range all {
 			if only == "" || only == j.name {
 				jobs = append(jobs, j)
 			}
