@@ -135,6 +135,9 @@ test-docs: ## type the commands of README.md and docs in, and compare what they 
 test-ship: ## feed sessions by an OpenTelemetry collector, which is built, and by syslog-ng (needs the network)
 	LMSERVE_TEST_SHIPPERS=1 $(GO) test ./internal/e2e/ship -count=1
 
+test-experiments: ## the tests of the papers' experiments, a module of their own
+	cd experiments && $(GO) vet ./... && $(GO) test ./...
+
 test-openai: ## run OpenAI's own client against a running server (needs node 20 or later, npm and the network)
 	@node=$$(node -p 'parseInt(process.versions.node)' 2>/dev/null); \
 	if [ "$${node:-0}" -lt 20 ] || ! command -v npm >/dev/null; then \

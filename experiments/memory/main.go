@@ -52,7 +52,8 @@ func main() {
 // run trains all models on all tasks, writes a table of each task and draws its figure.
 func run(o options, w, progress io.Writer) error {
 	if o.seeds < 1 || o.vectors < 1 || o.tests < 1 || o.sequences < 0 {
-		return fmt.Errorf("found %d seeds, %d vectors, %d tests, %d sequences; want at least 1, 1, 1, 0",
+		return fmt.Errorf("found %d seeds, %d vectors, %d tests, %d sequences; "+
+			"want at least 1, 1, 1, 0",
 			o.seeds, o.vectors, o.tests, o.sequences)
 	}
 	for _, k := range tasks(o.vectors) {

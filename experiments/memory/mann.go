@@ -10,7 +10,7 @@ import (
 const usageDecay = 0.95
 
 // mann is a memory-augmented network with least recently used access (Santoro et al., 2016,
-// section 3), an LSTM controller and one head, whose key is read with and then written.
+// section 3). An LSTM controls one head. The head's key is read with and then written.
 type mann struct {
 	size   sizes
 	cell   *cell

@@ -26,7 +26,8 @@ func requireDerivatives(t *testing.T, params []*tape.Var, loss func(t *tape.Tape
 			}
 			want := (at(x+h) - at(x-h)) / (2 * h)
 			v.Value[i] = x
-			require.InDelta(t, want, v.Grad[i], 1e-6*(1+math.Abs(want)), "parameter %d, element %d", p, i)
+			require.InDelta(t, want, v.Grad[i], 1e-6*(1+math.Abs(want)),
+				"parameter %d, element %d", p, i)
 		}
 	}
 }
@@ -98,7 +99,7 @@ func TestModelsMatchFiniteDifferences(t *testing.T) {
 			r := rand.New(rand.NewPCG(2, 2))
 			for _, p := range n.params() {
 				for i := range p.Value {
-					p.Value[i] += 0.3 * r.NormFloat64() // strong weights, so that no derivative is tiny
+					p.Value[i] += 0.3 * r.NormFloat64() // so that no derivative is tiny
 				}
 			}
 			s := drawCopy(r, 3, 1)

@@ -50,7 +50,8 @@ func table(w io.Writer, k task, all []rows) {
 	fmt.Fprintf(w, "\n|---|---|---|%s\n", strings.Repeat("---|", len(factors)))
 	for _, r := range all {
 		mean, lo, hi := r.window(windows - 1)
-		fmt.Fprintf(w, "| %s | %d | %.2f (%.2f to %.2f) |", r.method, r.seeds[0].params, mean, lo, hi)
+		fmt.Fprintf(w, "| %s | %d | %.2f (%.2f to %.2f) |", r.method, r.seeds[0].params, mean,
+			lo, hi)
 		for f := range factors {
 			mean, lo, hi := r.length(f)
 			fmt.Fprintf(w, " %.1f %% (%.1f to %.1f) |", mean, lo, hi)
@@ -74,7 +75,8 @@ func figure(dir string, k task, all []rows) error {
 	left.X.Min, left.Y.Min, right.Y.Min, right.Y.Max = 0, 0, 0, 50
 	var lengths plot.ConstantTicks
 	for _, f := range factors {
-		lengths = append(lengths, plot.Tick{Value: float64(f * k.max), Label: fmt.Sprint(f * k.max)})
+		length := f * k.max
+		lengths = append(lengths, plot.Tick{Value: float64(length), Label: fmt.Sprint(length)})
 	}
 	right.X.Tick.Marker = lengths
 	left.Legend.Top = true

@@ -120,8 +120,9 @@ func trainAll(jobs []job, progress io.Writer) ([]result, error) {
 			if errs[i] == nil {
 				line.Lock()
 				defer line.Unlock()
-				fmt.Fprintf(progress, "%s, %s, seed %d: %.2f bits a sequence, wrong bits %s\n", j.task.name,
-					j.method.name, j.seed, results[i].curve[windows-1], percents(results[i].lengths))
+				fmt.Fprintf(progress, "%s, %s, seed %d: %.2f bits a sequence, wrong bits %s\n",
+					j.task.name, j.method.name, j.seed, results[i].curve[windows-1],
+					percents(results[i].lengths))
 			}
 		})
 	}

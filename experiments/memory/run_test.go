@@ -51,7 +51,8 @@ func TestTablesDoNotDependOnProcessors(t *testing.T) {
 }
 
 func TestRunDrawsFigures(t *testing.T) {
-	o := options{seed: 1, seeds: 1, vectors: 1, p: 1, sequences: windows, tests: 1, out: t.TempDir()}
+	o := options{seed: 1, seeds: 1, vectors: 1, p: 1, sequences: windows, tests: 1,
+		out: t.TempDir()}
 	require.NoError(t, run(o, io.Discard, io.Discard))
 	for _, name := range []string{"memory-copy.svg", "memory-recall.svg"} {
 		data, err := os.ReadFile(filepath.Join(o.out, name))

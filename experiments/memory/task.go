@@ -83,7 +83,9 @@ func drawRecall(r *rand.Rand, length, vectors int) sequence {
 	var s sequence
 	show := func(item []float64, query bool) {
 		for i := range vectors {
-			s.inputs = append(s.inputs, row(item[i*bits:][:bits], i == 0 && !query, i == 0 && query))
+			first := i == 0
+			s.inputs = append(s.inputs, row(item[i*bits:][:bits], first && !query,
+				first && query))
 		}
 	}
 	for i, item := range items {
