@@ -43,7 +43,7 @@ ATTACK_TIMEOUT ?= 2h
 
 .PHONY: help build test-ship words page demo pictures default-model swift-model words-model bench quick test test-noasm \
 	test-arithmetic test-arm64 test-portable race race-short nightly test-attack test-long test-page \
-	test-docs test-openai test-clients test-postgres test-clouds release test-release fuzz \
+	test-docs test-openai test-experiments test-clients test-postgres test-clouds release test-release fuzz \
 	generate check cross lint vulnerabilities clean
 
 help: ## show this list

@@ -2,6 +2,7 @@ package main
 
 import (
 	"math/rand/v2"
+	"slices"
 
 	"github.com/lmserve/lmserve/experiments/metanet"
 	"github.com/lmserve/lmserve/experiments/tape"
@@ -20,7 +21,8 @@ type agent struct {
 	matrices []*tape.Var // of both layers, the policy and the value
 	biases   []*tape.Var
 	solver   tape.Solver
-	fast     *metanet.Net // nil: no fast weights
+	fast     *metanet.Net   // Sparse-MetaNet's; nil: none
+	slots    *metanet.Slots // the original MetaNet's; nil: none
 	random   *rand.Rand
 }
 
@@ -50,6 +52,10 @@ func (a *agent) play(cards []float64, categories []int) ([]int, error) {
 		x = t.ReLU(t.AddRow(t.MatMul(x, a.matrices[i]), a.biases[i]))
 	}
 	logits := t.AddRow(t.MatMul(x, a.matrices[2]), a.biases[2])
+	if a.slots != nil && a.slots.Len() > 0 {
+		read := a.slots.Read(&t, tape.Const(episode, inputs, cards))
+		logits = t.Add(logits, read.Product(&t, 0, x))
+	}
 	values := t.AddRow(t.MatMul(x, a.matrices[3]), a.biases[3])
 	policy := t.Softmax(logits)
 
@@ -71,8 +77,26 @@ func (a *agent) play(cards []float64, categories []int) ([]int, error) {
 	if a.fast != nil {
 		return choices, a.fast.Step(a.solver, a.biases)
 	}
-	a.solver.Step(append(a.biases[:len(a.biases):len(a.biases)], a.matrices...))
+	params := slices.Concat(a.biases, a.matrices)
+	if a.slots != nil {
+		a.remember(cards, x, logits)
+		params = append(params, a.slots.Meta.Params()...)
+	}
+	a.solver.Step(params)
 	return choices, nil
+}
+
+// remember writes a slot for every card: its key is the card, and its information the gradient of
+// the policy's matrix by this card alone.
+func (a *agent) remember(cards []float64, x, logits *tape.Var) {
+	for i := range episode {
+		gradient := make([]float64, codes)
+		for j, g := range logits.Grad[i*codes:][:codes] {
+			gradient[j] = episode * g // the loss is a mean over the cards
+		}
+		key := tape.Const(1, inputs, cards[i*inputs:][:inputs])
+		a.slots.Write(key, [][]float64{metanet.Outer(x.Row(i), gradient)})
+	}
 }
 
 // draw samples from a distribution.

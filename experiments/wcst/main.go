@@ -25,6 +25,7 @@ var methods = []method{
 	{Name: "offline RMSProp", Solver: "rmsprop", Offline: true},
 	{Name: "online Adam", Solver: "adam"},
 	{Name: "online RMSProp", Solver: "rmsprop"},
+	{Name: "MetaNet with slots", Solver: "adam", Slots: true},
 }
 
 func main() {

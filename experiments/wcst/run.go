@@ -10,6 +10,9 @@ const (
 	waitEpisodes   = 50   // the rule changes within them once a task is solved
 	hidden         = 256  // units of each layer
 	giveUp         = 2000 // updates after which a task counts as failed
+
+	slotsKept = 2 * episode
+	slotUnits = 8 // of the meta-learner's layers
 )
 
 // A method says how an agent learns.
@@ -19,6 +22,7 @@ type method struct {
 	Rate    float64
 	Offline bool // a new agent for every task
 	Fast    bool // Sparse-MetaNet
+	Slots   bool // the original MetaNet: slots and attention, for the policy's matrix
 }
 
 func (m method) solver() tape.Solver {
@@ -30,6 +34,11 @@ func (m method) solver() tape.Solver {
 
 func (m method) agent(seed uint64) (*agent, error) {
 	a := newAgent(hidden, m.solver(), seed)
+	if m.Slots {
+		shape := [2]int{hidden, codes}
+		a.slots = metanet.NewSlots([][2]int{shape}, slotUnits, 1, a.random)
+		a.slots.Limit = slotsKept
+	}
 	if !m.Fast {
 		return a, nil
 	}
