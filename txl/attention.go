@@ -222,9 +222,9 @@ func clearOutside(row []float32, lo, hi int) {
 	clear(row[hi:])
 }
 
-// attendBackward takes s.dy = dL/d(h + o), behind the normalization of post-norm. It adds
-// the attention's part of dL/dh to s.dx, which holds the residual's part. It leaves s.dx as
-// it is unless below says that the gradient of a weight below this layer is wanted.
+// attendBackward takes s.dy = dL/d(h + o), after the normalization of post-norm. It adds
+// the attention's part of dL/dh to s.dx, which holds the residual's part. s.dx
+// changes only if below: if the gradient of a weight below this layer is needed.
 func (s *Segment) attendBackward(x *Exec, i int, grads Grads, below bool) {
 	l, ix := &s.layers[i], s.model.Layout.layers[i]
 	D, hd, rows, keys := s.cfg.DModel, s.cfg.NHead*s.cfg.DHead, s.n*s.B, (s.mlen+s.n)*s.B
