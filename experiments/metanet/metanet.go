@@ -112,19 +112,7 @@ func (n *Net) Step(solver tape.Solver, others []*tape.Var) error {
 	n.nodes = n.trainer.Tables().Gradients(n.nodes)
 	n.state.NodeGradient(n.exec, n.trainer.Tables(), set.Out, n.grad, 1, n.nodes)
 	n.state.UpdateMasked(n.exec, n.trainer.Tables(), set, nil, n.grad, n.fast, n.nothing)
-	if err := n.trainer.Step(n.nodes, n.settings.MetaRate); err != nil {
-		return err
-	}
-	n.state.Trace() // the truncated graph begins here
-	for i, v := range n.matrices {
-		copy(v.Value, n.slow[i])
-	}
-	solver.Step(append(others[:len(others):len(others)], n.matrices...))
-	for i, v := range n.matrices {
-		copy(n.slow[i], v.Value)
-	}
-	n.publish()
-	return nil
+	return n.learn(solver, others)
 }
 
 // Accumulate adds the gradients of the matrices to those of the next Learn, for slow weights and
@@ -151,15 +139,28 @@ func (n *Net) Learn(solver tape.Solver, others []*tape.Var) error {
 	if n.nodes == nil {
 		return errors.New("metanet: Learn without Accumulate")
 	}
-	if err := n.trainer.Step(n.nodes, n.settings.MetaRate); err != nil {
+	for i, v := range n.matrices {
+		copy(v.Grad, n.sums[i])
+	}
+	if err := n.learn(solver, others); err != nil {
 		return err
 	}
 	n.nodes = nil
+	for _, sum := range n.sums {
+		clear(sum)
+	}
+	return nil
+}
+
+// learn makes one step of the meta-weights by the node gradients, and of the slow weights and the
+// other parameters by their gradients. The truncated graph begins anew.
+func (n *Net) learn(solver tape.Solver, others []*tape.Var) error {
+	if err := n.trainer.Step(n.nodes, n.settings.MetaRate); err != nil {
+		return err
+	}
 	n.state.Trace()
 	for i, v := range n.matrices {
 		copy(v.Value, n.slow[i])
-		copy(v.Grad, n.sums[i])
-		clear(n.sums[i])
 	}
 	solver.Step(append(others[:len(others):len(others)], n.matrices...))
 	for i, v := range n.matrices {
