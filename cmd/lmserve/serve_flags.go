@@ -104,9 +104,8 @@ func (f *serveFlags) register(c *cobra.Command) {
 			"states are saved more often")
 	flags.IntVar(&f.forkSnapshots, "fork-snapshots", 0,
 		"maximum number of snapshots of a session besides the last two, for fast forks from "+
-			"earlier text. Until a session\n"+
-			"has so many, its state is saved every 4s of computing. docs/operations.md (Forks) "+
-			"lists the costs")
+			"earlier text. Until a session has this number, its state is saved every 4s of "+
+			"computing. docs/operations.md (Forks) lists the costs")
 	flags.DurationVar(&f.drain, "drain-timeout", 30*time.Second,
 		"maximum time to finish requests in progress when the server ends")
 	flags.BoolVar(&f.scrub, "scrub", true, "slow, repeated check of the data folder for damage")

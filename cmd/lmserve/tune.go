@@ -48,7 +48,7 @@ dynamic-rms needs statistics of gradients on training text; --statistics gathers
 first if the model has none. --methods none gathers the statistics alone, for example
 for 'lmserve train --normalise'.`,
 		Example: `  lmserve tune --data valid --statistics train --out tuned.safetensors.zst
-  lmserve tune --data valid --methods cache --model mine.safetensors.zst --out mine2.safetensors.zst`,
+  lmserve tune --data valid --methods cache --model mine.safetensors --out tuned.safetensors`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := t.check(); err != nil {
