@@ -64,7 +64,7 @@ func (e *engine) batchCommit(
 		return err
 	}
 	ctx = context.WithoutCancel(ctx)
-	if err := s.cutDelivery(ctx); err != nil {
+	if err := s.cutDelivery(ctx, 0); err != nil {
 		return err
 	}
 	f := feeder{reports: reports{engine: e, s: s, emit: noChunks}, admitted: true}

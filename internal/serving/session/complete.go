@@ -29,7 +29,7 @@ func (e *engine) beginCommit(
 		sampled = r.MaxTokens
 	}
 	if err = e.roomFor(s, len(r.Prompt), sampled); err == nil {
-		err = s.cutDelivery(ctx)
+		err = s.cutDelivery(ctx, 0)
 	}
 	if err != nil {
 		end()

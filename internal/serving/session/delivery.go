@@ -95,10 +95,15 @@ func (f *feeder) deliver(
 	case last: // the session ends within the delivery
 		return false, f.lines(ctx, d.Text[fed:], feed)
 	}
-	if err := s.cutDelivery(ctx); err != nil {
+	newline, err := s.missingNewline(ctx)
+	if err != nil {
 		return false, err
 	}
-	if err := f.beginLine(ctx, feed); err != nil {
+	// If only the newline of the other delivery's line was missing, that line is complete now.
+	if err := s.cutDelivery(ctx, len(newline)); err != nil {
+		return false, err
+	}
+	if err := f.lines(ctx, newline, feed); err != nil {
 		return false, err
 	}
 	if key != nil {
@@ -130,12 +135,12 @@ func (f *feeder) lines(ctx context.Context, text []byte, feed feeding) error {
 	return nil
 }
 
-// beginLine ends the session's last line if it has no newline.
-func (f *feeder) beginLine(ctx context.Context, feed feeding) error {
-	s := f.s
+// missingNewline returns the newline that the session's last line lacks; empty if it lacks none, or
+// if the session does not keep its text.
+func (s *session) missingNewline(ctx context.Context) ([]byte, error) {
 	at := s.seen().offset
 	if at == 0 || at == s.wholeTo {
-		return nil
+		return nil, nil
 	}
 	last := byte('\n')
 	err := s.host.store.Read(ctx, s.ID, at-1, func(_ int64, r storage.Record) error {
@@ -146,13 +151,13 @@ func (f *feeder) beginLine(ctx context.Context, feed feeding) error {
 	})
 	switch {
 	case errors.Is(err, storage.ErrRange): // the session does not keep its text
-		return nil
+		return nil, nil
 	case err != nil:
-		return storeError("reading the log of session "+s.ID, err)
+		return nil, storeError("reading the log of session "+s.ID, err)
 	case last != '\n':
-		return f.lines(ctx, []byte{'\n'}, feed)
+		return []byte{'\n'}, nil
 	}
-	return nil
+	return nil, nil
 }
 
 // deliveries is the part of a session's head about deliveries with keys. It is immutable.
@@ -272,10 +277,11 @@ func (d *deliveries) wrong() error {
 	return nil
 }
 
-// cutDelivery records, before other text is fed, how much the session has of a delivery under way.
-func (s *session) cutDelivery(ctx context.Context) error {
+// cutDelivery records, before other text is fed, how much the session has of a delivery under way:
+// all until the offset, and newline bytes that are fed next.
+func (s *session) cutDelivery(ctx context.Context, newline int) error {
 	s.mu.Lock()
-	d, offset := s.Deliveries, s.mu.seen.offset
+	d, offset := s.Deliveries, s.mu.seen.offset+int64(newline)
 	s.mu.Unlock()
 	if d == nil || len(d.Last) == 0 || d.Last[0].whole(offset) {
 		return nil

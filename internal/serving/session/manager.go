@@ -259,7 +259,7 @@ func (mg *Manager) Score(
 	if err := checkOffset(s, o.Offset); err != nil {
 		return Summary{}, err
 	}
-	if err := s.cutDelivery(ctx); err != nil {
+	if err := s.cutDelivery(ctx, 0); err != nil {
 		return Summary{}, err
 	}
 	f := feeder{
