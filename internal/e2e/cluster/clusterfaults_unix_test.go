@@ -10,7 +10,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -301,7 +301,7 @@ func (h *history) check(
 		require.NoError(t, err)
 		require.Len(t, text, int(info.Offset))
 	}
-	file := filepath.Join(os.TempDir(), "lmserve-history-"+id)
+	file := program.Kept("lmserve-history-" + id)
 	defer func() {
 		if t.Failed() {
 			require.NoError(t, os.WriteFile(file+".txt", fmt.Appendf(nil, "%+v\n%s\n", h.all, text),
@@ -322,8 +322,8 @@ func (h *history) check(
 	result, about := porcupine.CheckOperationsVerbose(oneSession, operations, time.Minute)
 	if result != porcupine.Ok {
 		require.NoError(t, porcupine.VisualizePath(oneSession, about, file+".html"))
-		t.Errorf("session %s: this is no history of one session in one place (%s), see %s.html", id,
-			result, file)
+		t.Errorf("session %s: this is no history of one session in one place (%s), see %s.html\n%s",
+			id, result, file, impossible(about, operations))
 	}
 	twin, err := alone.CreateSession(ctx, client.SessionRequest{Seed: new(uint64)})
 	require.NoError(t, err)
@@ -334,6 +334,43 @@ func (h *history) check(
 	same, err := alone.GetSession(ctx, twin.ID)
 	require.NoError(t, err)
 	require.Equal(t, same.Totals.Bits, info.Totals.Bits, "session %s", id)
+}
+
+// impossible describes what no order of the operations explains: the longest order of a part of
+// them, from its last operations on, and the others that began before the first of these ended.
+func impossible(about porcupine.LinearizationInfo, all []porcupine.Operation) string {
+	var longest []int
+	for _, orders := range about.PartialLinearizations() {
+		for _, order := range orders {
+			if len(order) > len(longest) {
+				longest = order
+			}
+		}
+	}
+	var text strings.Builder
+	describe := func(n int) {
+		o := all[n]
+		fmt.Fprintf(&text, "  client %d, %v to %v: %s\n", o.ClientId, time.Duration(o.Call),
+			time.Duration(o.Return), oneSession.DescribeOperation(o.Input, o.Output))
+	}
+	fmt.Fprintf(&text, "%d of %d operations have an order, which ends with:\n", len(longest),
+		len(all))
+	for _, n := range longest[max(0, len(longest)-10):] {
+		describe(n)
+	}
+	first := int64(math.MaxInt64)
+	for n, o := range all {
+		if !slices.Contains(longest, n) {
+			first = min(first, o.Return)
+		}
+	}
+	text.WriteString("one of these comes next, and none can:\n")
+	for n, o := range all {
+		if !slices.Contains(longest, n) && o.Call <= first {
+			describe(n)
+		}
+	}
+	return text.String()
 }
 
 // resolve finds out which request each piece of a session's text comes from. So the outcome of
