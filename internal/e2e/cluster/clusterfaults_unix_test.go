@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -301,12 +302,15 @@ func (h *history) check(
 		require.NoError(t, err)
 		require.Len(t, text, int(info.Offset))
 	}
-	file := program.Kept("lmserve-history-" + id)
+	folder, err := os.MkdirTemp("", "lmserve-history-")
+	require.NoError(t, err)
 	defer func() {
 		if t.Failed() {
-			require.NoError(t, os.WriteFile(file+".txt", fmt.Appendf(nil, "%+v\n%s\n", h.all, text),
-				0o600))
-			t.Logf("what clients were told of session %s, and its text: %s.txt", id, file)
+			require.NoError(t, os.WriteFile(filepath.Join(folder, "history.txt"),
+				fmt.Appendf(nil, "%+v\n%s\n", h.all, text), 0o600))
+			folder, err = program.Keep(folder)
+			require.NoError(t, err)
+			t.Logf("what clients were told of session %s, and its text: see %s", id, folder)
 		}
 	}()
 	h.resolve(t, id, text)
@@ -321,9 +325,10 @@ func (h *history) check(
 	}
 	result, about := porcupine.CheckOperationsVerbose(oneSession, operations, time.Minute)
 	if result != porcupine.Ok {
-		require.NoError(t, porcupine.VisualizePath(oneSession, about, file+".html"))
-		t.Errorf("session %s: this is no history of one session in one place (%s), see %s.html\n%s",
-			id, result, file, impossible(about, operations))
+		require.NoError(t, porcupine.VisualizePath(oneSession, about,
+			filepath.Join(folder, "history.html")))
+		t.Errorf("session %s: this is no history of one session in one place (%s)\n%s", id, result,
+			impossible(about, operations))
 	}
 	twin, err := alone.CreateSession(ctx, client.SessionRequest{Seed: new(uint64)})
 	require.NoError(t, err)

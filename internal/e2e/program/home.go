@@ -46,9 +46,6 @@ func Main(m *testing.M) (code int) {
 // outside is the original folder for temporary files.
 var outside string
 
-// Kept returns a path for a file that explains a failure: it stays when the tests end.
-func Kept(name string) string { return filepath.Join(outside, name) }
-
 // Folder makes a folder for the temporary files of this process. Its name is a prefix with the
 // process id. Folders with this prefix whose processes have ended are removed.
 func Folder(parent, prefix string) (dir string, err error) {
