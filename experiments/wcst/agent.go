@@ -24,6 +24,10 @@ type agent struct {
 	fast     *metanet.Net   // Sparse-MetaNet's; nil: none
 	slots    *metanet.Slots // the original MetaNet's; nil: none
 	random   *rand.Rand
+
+	// dead: no unit of the second layer was active for any card of the last episode. Then no
+	// gradient reaches the layers, and the agent cannot learn.
+	dead bool
 }
 
 // newAgent returns an agent with two hidden layers of the given width.
@@ -51,6 +55,7 @@ func (a *agent) play(cards []float64, categories []int) ([]int, error) {
 	for i := range 2 {
 		x = t.ReLU(t.AddRow(t.MatMul(x, a.matrices[i]), a.biases[i]))
 	}
+	a.dead = slices.Max(x.Value) == 0
 	logits := t.AddRow(t.MatMul(x, a.matrices[2]), a.biases[2])
 	if a.slots != nil && a.slots.Len() > 0 {
 		read := a.slots.Read(&t, tape.Const(episode, inputs, cards))

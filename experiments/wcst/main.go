@@ -60,13 +60,14 @@ func compare(seeds, tasks, gridSeeds, gridTasks int, out string) error {
 		}
 	}
 	fmt.Println("| method | rate | updates, rules 2-10 | rules 11 on | perseveration errors, " +
-		"rules 2-10 | rules 11 on | rules not found |")
-	fmt.Println("|---|---:|---:|---:|---:|---:|---:|")
+		"rules 2-10 | rules 11 on | rules not found | restarts |")
+	fmt.Println("|---|---:|---:|---:|---:|---:|---:|---:|")
 	for i, m := range chosen {
 		early, late := tally(results[i], 1, 10), tally(results[i], 10, tasks)
-		fmt.Printf("| %s | %g | %s | %s | %s | %s | %d of %d |\n", m.Name, m.Rate, early.updates,
-			late.updates, early.errors, late.errors, tally(results[i], 0, tasks).failed,
-			seeds*tasks)
+		all := tally(results[i], 0, tasks)
+		fmt.Printf("| %s | %g | %s | %s | %s | %s | %d of %d | %d |\n", m.Name, m.Rate,
+			early.updates, late.updates, early.errors, late.errors, all.failed, seeds*tasks,
+			all.restarts)
 	}
 	if err := drawFigure(filepath.Join(out, "figure3.svg"), chosen[:3], results[:3]); err != nil {
 		return err
@@ -120,8 +121,8 @@ func (s spread) String() string { return fmt.Sprintf("%.0f ± %.0f", s.mean, s.d
 
 // A summary is over the rules from lo to hi-1 of all seeds.
 type summary struct {
-	updates, errors spread
-	failed          int
+	updates, errors  spread
+	failed, restarts int
 }
 
 func tally(results [][]task, lo, hi int) (s summary) {
@@ -131,6 +132,7 @@ func tally(results [][]task, lo, hi int) (s summary) {
 		for _, t := range run[min(lo, len(run)):min(hi, len(run))] {
 			u += float64(t.Updates)
 			e += float64(t.Errors)
+			s.restarts += t.Restarts
 			if t.Failed {
 				s.failed++
 			}

@@ -10,6 +10,7 @@ const (
 	waitEpisodes   = 50   // the rule changes within them once a task is solved
 	hidden         = 256  // units of each layer
 	giveUp         = 2000 // updates after which a task counts as failed
+	restartsMost   = 10   // of an agent with an unlucky initialization
 
 	slotsKept = 2 * episode
 	slotUnits = 8 // of the meta-learner's layers
@@ -49,42 +50,56 @@ func (m method) agent(seed uint64) (*agent, error) {
 
 // A task is the result of one rule.
 type task struct {
-	Updates int // until it was solved, or giveUp
-	Errors  int // choices by the rule before, until the next rule
-	Failed  bool
+	Updates  int // until it was solved, or giveUp
+	Errors   int // choices by the rule before, until the next rule
+	Restarts int // of an agent that was dead from its initialization
+	Failed   bool
 }
 
 // run plays tasks in turn and returns the result of each. An agent that fails a task fails all
 // later ones: an online agent has diverged then, and an offline one learns too slowly.
-func run(m method, tasks int, seed uint64) ([]task, error) {
+func run(m method, tasks int, seed uint64) (results []task, err error) {
 	g := newGame(seed)
-	a, err := m.agent(seed)
-	if err != nil {
-		return nil, err
-	}
+	var a *agent
 	defer func() { a.close() }()
-	var results []task
 	for n := range tasks {
-		if n > 0 && results[n-1].Failed {
-			results = append(results, results[n-1])
-			continue
-		}
-		if n > 0 {
-			g.change()
-			if m.Offline {
+		var r task
+		switch {
+		case n > 0 && results[n-1].Failed:
+			r = results[n-1]
+			r.Restarts = 0
+		case n == 0 || m.Offline:
+			if n > 0 {
+				g.change()
 				a.close()
-				if a, err = m.agent(seed + 1000*uint64(n)); err != nil {
-					return nil, err
-				}
 			}
+			a, r, err = m.first(g, seed+1000*uint64(n))
+		default:
+			g.change()
+			r, err = a.solve(g, true)
 		}
-		r, err := a.solve(g, !m.Offline)
 		if err != nil {
 			return nil, err
 		}
 		results = append(results, r)
 	}
 	return results, nil
+}
+
+// first returns a new agent and the result of its first task. An agent that is dead from its
+// initialization is replaced, as in the paper (appendix A).
+func (m method) first(g *game, seed uint64) (a *agent, r task, err error) {
+	for restarts := 0; ; restarts++ {
+		if a, err = m.agent(seed + 1_000_000_000*uint64(restarts)); err != nil {
+			return nil, r, err
+		}
+		r, err = a.solve(g, !m.Offline)
+		r.Restarts = restarts
+		if err != nil || !r.Failed || !a.dead || restarts == restartsMost {
+			return a, r, err
+		}
+		a.close()
+	}
 }
 
 // solve plays until a task is solved and, if the agent waits, up to 50 episodes more.
@@ -130,7 +145,7 @@ func (a *agent) episode(g *game, r *task) (wrong int, err error) {
 }
 
 func (a *agent) close() {
-	if a.fast != nil {
+	if a != nil && a.fast != nil {
 		a.fast.Close()
 	}
 }

@@ -45,3 +45,13 @@ func TestAgentsFindRules(t *testing.T) {
 		require.Equal(t, first, again, m.Name)
 	}
 }
+
+// Seed 8 begins with an agent whose second layer is silent for every card. Another takes its place.
+func TestDeadAgentIsReplaced(t *testing.T) {
+	m := method{Name: "Sparse-MetaNet", Solver: "adam", Rate: 0.001, Fast: true}
+	r, err := run(m, 1, 8)
+	require.NoError(t, err)
+	require.Equal(t, 1, r[0].Restarts)
+	require.False(t, r[0].Failed)
+	require.Less(t, r[0].Updates, giveUp)
+}
