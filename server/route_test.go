@@ -18,9 +18,10 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// elsewhere places all sessions, old and new, on another server.
+// elsewhere places all sessions, old and new, on another server, or one session only.
 type elsewhere struct {
 	addr    string
+	only    string
 	unknown bool  // no sessions exist yet
 	err     error // the lookup fails
 	lost    atomic.Bool
@@ -31,6 +32,9 @@ func (e *elsewhere) Session(_ context.Context, _, text string) (string, bool, er
 	e.asked.Store(&text)
 	if e.unknown || e.err != nil {
 		return "", false, e.err
+	}
+	if e.only != "" && e.only != text {
+		return "", true, nil
 	}
 	return e.addr, true, nil
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -472,4 +473,58 @@ func TestLogsOfKeysAreTheirOwn(t *testing.T) {
 	g.key = "lms_none"
 	status, _ := g.ship("/v1/logs", contract.MediaProtobuf, otlp(t, "web", record(1, "x")))
 	require.Equal(t, http.StatusUnauthorized, status)
+}
+
+// A request of a shipper has logs of many sessions, which may be on several servers: each gets its
+// own, also when the request is repeated, through whichever server.
+func TestLogsOfSessionsElsewhereAreFedThere(t *testing.T) {
+	ring := newTestKeys(t, keys.Key{Name: "one"})
+	far := newShipRig(t, Options{Keys: ring.Ring})
+	far.key = ring.token["one"]
+	require.Equal(t, http.StatusCreated, far.send("PUT", "/v1/sessions/web",
+		`{"settings":{"method":"static","companion":false}}`).StatusCode)
+	places := &elsewhere{addr: far.url, only: "web"}
+	near := newShipRig(t, Options{Keys: ring.Ring, Places: places})
+	near.key = far.key
+	body := func(time uint64) string {
+		return otlp(t, "web", record(time, "one"), record(time+1, "two")) +
+			otlp(t, "db", record(time, "three"))
+	}
+	for _, g := range []*rig{near, far, near} {
+		status, answer := g.ship("/v1/logs", contract.MediaProtobuf, body(1))
+		require.Equal(t, http.StatusOK, status, answer)
+	}
+	require.Equal(t, "one\ntwo\n", far.told("web"))
+	require.Equal(t, "three\n", near.told("db"))
+	loki := `{"streams":[{"stream":{"app":"web"},"values":[["5","four"]]}]}`
+	require.Equal(t, http.StatusNoContent, near.json("/loki/api/v1/push", loki).StatusCode)
+	status, _ := near.ship("/v1/logs", contract.MediaProtobuf, otlp(t, "web", record(0, "five")))
+	require.Equal(t, http.StatusOK, status, "without a time")
+	require.Equal(t, "one\ntwo\nfour\nfive\n", far.told("web"))
+
+	for _, away := range []func(){
+		func() { places.addr = "http://127.0.0.1:1" }, // nobody listens
+		func() { places.err = errors.New("the database is away") },
+	} {
+		away()
+		resp := near.json("/loki/api/v1/push", loki)
+		require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+		require.NotEmpty(t, resp.Header.Get("Retry-After"))
+	}
+}
+
+// The answer of the other server decides whether a shipper sends the records again.
+func TestLogsRefusedElsewhereAreRefused(t *testing.T) {
+	far := newRig(t, Options{})
+	near := newRig(t, Options{Places: &elsewhere{addr: far.url}})
+	far.create("{}")
+	body := `{"streams":[{"stream":{"app":"s-0001"},"values":[["1","x"]]}]}`
+	for fail, want := range map[error]int{
+		session.ErrQueueFull:                     http.StatusTooManyRequests,
+		session.ErrUnavailable:                   http.StatusServiceUnavailable,
+		&session.LimitError{Offset: 16, Max: 16}: http.StatusBadRequest,
+	} {
+		far.fake.delivering = fail
+		require.Equal(t, want, near.json("/loki/api/v1/push", body).StatusCode, fail)
+	}
 }

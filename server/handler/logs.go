@@ -88,6 +88,9 @@ func (h *Handlers) feedLogs(
 
 // feedStream feeds the lines of one stream, and creates a missing session.
 func (h *Handlers) feedStream(ctx context.Context, s *intake.Stream) error {
+	if fed, err := middleware.FeedElsewhere(ctx, s.Name, s.Key(), s.Text); fed || err != nil {
+		return err
+	}
 	who := middleware.CallerOf(ctx)
 	id, err := h.logSession(ctx, who, s.Name)
 	if err != nil {

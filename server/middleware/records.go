@@ -113,6 +113,8 @@ func formOfRecords(r *http.Request) (f recordsForm, err error) {
 		f.fields = intake.ParseFields(field)
 	}
 	switch name := r.Header.Get("Idempotency-Key"); {
+	case r.Header.Get(headerDelivery) != "":
+		f.key = r.Header.Get(headerDelivery)
 	case name != "":
 		f.key = "key " + name
 	case query.Has("once"):

@@ -17,12 +17,10 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/serving/session"
 	"github.com/lmserve/lmserve/server/answer"
 	"github.com/lmserve/lmserve/server/contract"
 	"github.com/lmserve/lmserve/server/limits"
-	"github.com/lmserve/lmserve/server/problem"
 )
 
 // Places returns the address of the server that a request is for; "" is this server.
@@ -74,6 +72,10 @@ func Route(
 			answer.RecorderOf(w).Route = route
 			p.pass(w, r, route, addr)
 		default:
+			if passed := r.Header.Get(headerProxied) != ""; !passed &&
+				(route == RouteOTLP || route == RouteLoki) {
+				r = r.WithContext(context.WithValue(r.Context(), peersKey{}, &peers{p, r.Header}))
+			}
 			next.ServeHTTP(w, r)
 		}
 	})
@@ -249,9 +251,5 @@ func (p *passing) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if asks := contract.GetForHead(r.Method) == http.MethodGet; !unsent && !asks {
 		panic(http.ErrAbortHandler)
 	}
-	told := problem.New(api.ProblemOverloaded, "The server that holds the session cannot be "+
-		"reached. Repeat the request: if that server stays away, another server takes the "+
-		"session over.")
-	told.RetryAfter, told.Cause = limits.RetryAfterBusy, err
-	p.problems.Answer(w, r, told)
+	p.problems.Answer(w, r, unreachable(err))
 }

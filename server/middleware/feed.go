@@ -1,0 +1,99 @@
+package middleware
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	"github.com/lmserve/lmserve/api"
+	"github.com/lmserve/lmserve/internal/serving/session"
+	"github.com/lmserve/lmserve/server/answer"
+	"github.com/lmserve/lmserve/server/contract"
+	"github.com/lmserve/lmserve/server/limits"
+	"github.com/lmserve/lmserve/server/problem"
+)
+
+// headerDelivery has the key of a delivery that another server passes on.
+const headerDelivery = "Lmserve-Delivery"
+
+type peersKey struct{}
+
+// peers are the other servers, for one request with logs for several sessions. Such a request
+// cannot be passed on as a whole.
+type peers struct {
+	*passing
+	header http.Header // of the request
+}
+
+// FeedElsewhere feeds whole lines to a session of another server, as a delivery with a key, or
+// without one if key is "". fed is false, without an error, if this server has the session or
+// nobody has it. The error is a problem.
+func FeedElsewhere(ctx context.Context, name, key string, text []byte) (fed bool, err error) {
+	p, passes := ctx.Value(peersKey{}).(*peers)
+	if !passes {
+		return false, nil
+	}
+	addr, _, err := p.places.Session(ctx, CallerOf(ctx).Key, name)
+	if err != nil {
+		return false, problem.Of(fmt.Errorf("%w: %w", session.ErrUnavailable, err))
+	}
+	if addr == "" {
+		return false, nil
+	}
+	p.told()
+	alive, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go p.attend(alive, addr, cancel)
+	err = p.feed(alive, addr, name, key, text)
+	return err == nil, err
+}
+
+func (p *peers) feed(ctx context.Context, addr, name, key string, text []byte) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost,
+		addr+"/v1/sessions/"+url.PathEscape(name)+"/score?unit=incident", bytes.NewReader(text))
+	if err != nil {
+		return fmt.Errorf("server: the address of another server: %w", err)
+	}
+	for name, value := range map[string]string{
+		"Accept":               contract.MediaJSON,
+		"Authorization":        p.header.Get("Authorization"),
+		"Content-Type":         contract.MediaForm, // whole lines
+		answer.HeaderRequestID: answer.RequestID(ctx),
+		headerDelivery:         key,
+		headerProxied:          "1",
+	} {
+		if value != "" {
+			r.Header.Set(name, value)
+		}
+	}
+	resp, err := p.transport.RoundTrip(r)
+	if err != nil {
+		return unreachable(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusOK {
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+			return unreachable(err)
+		}
+		return nil
+	}
+	var told api.Problem
+	if err := json.NewDecoder(io.LimitReader(resp.Body, limits.JSONBodyBytesMax)).
+		Decode(&told); err != nil {
+		return unreachable(fmt.Errorf("status %d: %w", resp.StatusCode, err))
+	}
+	return &problem.Problem{Problem: told}
+}
+
+// unreachable is the problem of a server that cannot be reached.
+func unreachable(cause error) *problem.Problem {
+	told := problem.New(api.ProblemOverloaded, "The server that holds the session cannot be "+
+		"reached. Repeat the request: if that server stays away, another server takes the "+
+		"session over.")
+	told.RetryAfter, told.Cause = limits.RetryAfterBusy, cause
+	return told
+}
