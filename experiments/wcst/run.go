@@ -12,7 +12,7 @@ const (
 	giveUp         = 2000 // updates after which a task counts as failed
 	restartsMost   = 10   // of an agent with an unlucky initialization
 
-	slotsKept = 2 * episode
+	slotsKept = episode // those of the last episode
 	slotUnits = 8 // of the meta-learner's layers
 )
 
