@@ -13,7 +13,7 @@ const (
 	restartsMost   = 10   // of an agent with an unlucky initialization
 
 	slotsKept = episode // those of the last episode
-	slotUnits = 8 // of the meta-learner's layers
+	slotUnits = 8       // of the meta-learner's layers
 )
 
 // A method says how an agent learns.
