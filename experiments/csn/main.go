@@ -11,7 +11,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
+
+	"golang.org/x/sync/errgroup"
 )
 
 type options struct {
@@ -61,21 +62,13 @@ func (o options) main() error {
 	for i := range results {
 		results[i] = make([]result, o.seeds)
 	}
-	failures := make([]error, o.seeds)
-	var all sync.WaitGroup
-	free := make(chan bool, o.threads)
+	var all errgroup.Group
+	all.SetLimit(o.threads)
 	for s := range o.seeds {
-		all.Go(func() {
-			free <- true
-			failures[s] = o.one(chosen, train, test, s, results)
-			<-free
-		})
+		all.Go(func() error { return o.one(chosen, train, test, s, results) })
 	}
-	all.Wait()
-	for _, err := range failures {
-		if err != nil {
-			return err
-		}
+	if err := all.Wait(); err != nil {
+		return err
 	}
 	fmt.Print(table(chosen, results))
 	if o.out != "" {

@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/lmserve/lmserve/experiments/tape"
 )
 
@@ -108,26 +110,24 @@ func train(j job) (result, error) {
 
 // trainAll runs all jobs, as many at once as there are processors, and reports each on progress.
 func trainAll(jobs []job, progress io.Writer) ([]result, error) {
-	results, errs := make([]result, len(jobs)), make([]error, len(jobs))
-	var group sync.WaitGroup
+	results := make([]result, len(jobs))
+	var all errgroup.Group
+	all.SetLimit(runtime.GOMAXPROCS(0))
 	var line sync.Mutex
-	free := make(chan bool, runtime.GOMAXPROCS(0))
 	for i, j := range jobs {
-		free <- true
-		group.Go(func() {
-			results[i], errs[i] = train(j)
-			<-free
-			if errs[i] == nil {
-				line.Lock()
-				defer line.Unlock()
-				fmt.Fprintf(progress, "%s, %s, seed %d: %.2f bits a sequence, wrong bits %s\n",
-					j.task.name, j.method.name, j.seed, results[i].curve[windows-1],
-					percents(results[i].lengths))
+		all.Go(func() (err error) {
+			if results[i], err = train(j); err != nil {
+				return err
 			}
+			line.Lock()
+			defer line.Unlock()
+			_, err = fmt.Fprintf(progress, "%s, %s, seed %d: %.2f bits a sequence, wrong bits %s\n",
+				j.task.name, j.method.name, j.seed, results[i].curve[windows-1],
+				percents(results[i].lengths))
+			return err
 		})
 	}
-	group.Wait()
-	return results, errors.Join(errs...)
+	return results, all.Wait()
 }
 
 func percents(all []score) (text string) {

@@ -9,7 +9,9 @@ import (
 	"log"
 	"os"
 	"runtime/debug"
-	"sync"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
 )
 
 func main() {
@@ -89,23 +91,19 @@ func runAll(o options, s *set, only string, seed uint64, seeds, workers int) ([]
 			}
 		}
 	}
-	results, errs := make([][]row, len(jobs)), make([]error, len(jobs))
-	var wait sync.WaitGroup
-	free := make(chan struct{}, workers)
+	results := make([][]row, len(jobs))
+	var all errgroup.Group
+	all.SetLimit(workers)
 	for i, j := range jobs {
-		free <- struct{}{}
-		wait.Go(func() {
-			results[i], errs[i] = j.run()
-			<-free
+		all.Go(func() (err error) {
+			if results[i], err = j.run(); err != nil {
+				return fmt.Errorf("%s: %w", j.name, err)
+			}
+			return nil
 		})
 	}
-	wait.Wait()
-	var rows []row
-	for i := range jobs {
-		if errs[i] != nil {
-			return nil, fmt.Errorf("%s: %w", jobs[i].name, errs[i])
-		}
-		rows = append(rows, results[i]...)
+	if err := all.Wait(); err != nil {
+		return nil, err
 	}
-	return rows, nil
+	return slices.Concat(results...), nil
 }

@@ -12,7 +12,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"sync"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // rates is the paper's grid.
@@ -95,23 +96,16 @@ func search(m method, seeds, tasks int) (best float64, err error) {
 
 // runs returns the results of several seeds, on all processors.
 func runs(m method, tasks int, firstSeed, seeds int) ([][]task, error) {
-	results, errs := make([][]task, seeds), make([]error, seeds)
-	var wait sync.WaitGroup
-	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
+	results := make([][]task, seeds)
+	var all errgroup.Group
+	all.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range seeds {
-		wait.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			results[i], errs[i] = run(m, tasks, uint64(firstSeed+i))
+		all.Go(func() (err error) {
+			results[i], err = run(m, tasks, uint64(firstSeed+i))
+			return err
 		})
 	}
-	wait.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return nil, err
-		}
-	}
-	return results, nil
+	return results, all.Wait()
 }
 
 // A spread is a mean and a standard deviation over seeds.
