@@ -15,6 +15,17 @@ const AloneLock = aloneLock
 // Sweep removes objects without a snapshot that are older than age.
 func (s *Store) Sweep(ctx context.Context, age time.Duration) error { return s.sweep(ctx, age) }
 
+// ForgetNodes removes nodes that this store has watched for an age without a renewal.
+func (s *Store) ForgetNodes(ctx context.Context, age time.Duration) error {
+	return s.forgetNodes(ctx, age)
+}
+
+// Nodes returns how many nodes the database lists.
+func (s *Store) Nodes(ctx context.Context) (n int, err error) {
+	err = s.pool.QueryRow(ctx, `select count(*) from nodes`).Scan(&n)
+	return n, err
+}
+
 // Objects returns how many objects the database lists, with and without snapshots.
 func (s *Store) Objects(ctx context.Context) (n int, err error) {
 	err = s.pool.QueryRow(ctx, `select count(*) from objects`).Scan(&n)

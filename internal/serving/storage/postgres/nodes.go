@@ -48,7 +48,7 @@ func (s *Store) Renew(
 		return false, nil, unavailable(errors.New("the connection for renewals is broken"))
 	}
 	rows, err := held.Query(ctx, `
-		select id, name, addr, numerics, models, draining, lease, until, not `+lives+` from nodes n
+		select id, name, addr, numerics, models, draining, lease, until from nodes n
 		order by name, id`)
 	if err != nil {
 		return false, nil, unavailable(err)
@@ -57,12 +57,11 @@ func (s *Store) Renew(
 	var n cluster.Node
 	var micros int64
 	var until time.Time
-	var ended bool
 	_, err = pgx.ForEachRow(rows, []any{
-		&n.ID, &n.Name, &n.Addr, &n.Numerics, &n.Models, &n.Draining, &micros, &until, &ended,
+		&n.ID, &n.Name, &n.Addr, &n.Numerics, &n.Models, &n.Draining, &micros, &until,
 	}, func() error {
 		known[n.ID] = true
-		over := s.sightings.over(n.ID, until, time.Duration(micros)*time.Microsecond, ended)
+		over := s.sightings.over(n.ID, until, time.Duration(micros)*time.Microsecond)
 		if !over || n.ID == self.ID {
 			alive = append(alive, n)
 		}
@@ -87,12 +86,13 @@ func (s *Store) Leave(ctx context.Context, id string) error {
 	})
 }
 
-// forgetNodes removes nodes whose leases lapsed long ago.
-func (s *Store) forgetNodes(ctx context.Context) error {
+// forgetNodes removes other nodes that this server has watched for an age without a renewal.
+func (s *Store) forgetNodes(ctx context.Context, age time.Duration) error {
+	ids, untils := s.sightings.unrenewed(age)
 	err := s.once(ctx, func(ctx context.Context, q *pgxpool.Conn) error {
-		_, err := q.Exec(ctx, `delete from nodes
-			where until < clock_timestamp() - $1::bigint * interval '1 microsecond'`,
-			nodeAge.Microseconds())
+		_, err := q.Exec(ctx, `
+			delete from nodes n using unnest($1::text[], $2::timestamptz[]) as gone (id, until)
+			where n.id = gone.id and n.until = gone.until and n.id <> $3`, ids, untils, s.node)
 		return err
 	})
 	if err != nil {

@@ -128,6 +128,41 @@ func TestOnlyGoneServersSessionIsClaimed(t *testing.T) {
 	require.ErrorIs(t, err, storage.ErrNotFound)
 }
 
+// The clock of the database is set ahead while a server runs. Until that server's next renewal its
+// lease looks lapsed. A new server that has not seen the lease before must not take the sessions:
+// the other one still answers for them.
+func TestNewServerDoesNotTrustTheClock(t *testing.T) {
+	database, clocked := pgtest.NewClocked(t)
+	if !clocked {
+		t.Skip("libfaketime is not installed")
+	}
+	p := newPlace(t, database, folder(t))
+	const lease = 2 * time.Second
+	a := p.node(t, "a")
+	renew(t, a, "a", lease)
+	_, err := a.Create(t.Context(), "s", headOf(storage.Terms{Complete: true}), 0)
+	require.NoError(t, err)
+	require.NoError(t, database.SetClock(24*time.Hour))
+	b := p.node(t, "b")
+	renew(t, b, "b", time.Hour)
+	for _, try := range []func() error{
+		func() error { return nil },
+		func() error { return b.ForgetNodes(t.Context(), lease) },
+	} {
+		require.NoError(t, try())
+		_, err = b.Claim(t.Context(), "s")
+		require.ErrorIs(t, err, storage.ErrOwned)
+	}
+	require.Eventually(t, func() bool {
+		_, err = b.Claim(t.Context(), "s")
+		return err == nil
+	}, 10*lease, lease/20, "the lease was not renewed")
+	require.NoError(t, b.ForgetNodes(t.Context(), lease))
+	left, err := b.Nodes(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, left, "a is forgotten")
+}
+
 func TestOfManyServersOneTakesASessionOver(t *testing.T) {
 	p := newPlace(t, pgtest.Shared(t), folder(t))
 	dead := p.node(t, "dead")

@@ -7,9 +7,8 @@ import (
 
 // sightings are the renewals of other servers' leases that this server has seen. The clock of the
 // database may be set. Then the database shows valid leases as lapsed, or lapsed ones as valid. So
-// this server uses its monotonic clock: a lease has lapsed if it was not renewed for its whole
-// length. The lease's server has then stopped before, by its own clock. The database's clock
-// decides only about a lease that was never seen before.
+// this server uses its monotonic clock only: a lease has lapsed if this server has watched it for
+// its whole length without a renewal. The lease's server has then stopped before, by its own clock.
 type sightings struct {
 	now func() time.Time // nil: time.Now
 
@@ -20,27 +19,42 @@ type sightings struct {
 // sighting is the last renewal seen: its end by the database's clock, and when it was seen.
 type sighting struct {
 	until, at time.Time
-	over      bool // when it was first seen
 }
 
 // over reports whether the lease of a server has lapsed. until is its end by the database's clock,
-// lease its length, and ended whether it has ended by that clock.
-func (s *sightings) over(id string, until time.Time, lease time.Duration, ended bool) bool {
+// lease its length.
+func (s *sightings) over(id string, until time.Time, lease time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now
-	if s.now != nil {
-		now = s.now
-	}
 	last, seen := s.of[id]
 	if !seen || !last.until.Equal(until) {
 		if s.of == nil {
 			s.of = map[string]sighting{}
 		}
-		last = sighting{until: until, at: now(), over: !seen && ended}
+		last = sighting{until: until, at: s.clock()}
 		s.of[id] = last
 	}
-	return last.over || now().Sub(last.at) >= lease
+	return s.clock().Sub(last.at) >= lease
+}
+
+// unrenewed returns the servers whose leases were not renewed for a time, with the ends of these
+// leases by the database's clock.
+func (s *sightings) unrenewed(age time.Duration) (ids []string, untils []time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, last := range s.of {
+		if s.clock().Sub(last.at) >= age {
+			ids, untils = append(ids, id), append(untils, last.until)
+		}
+	}
+	return ids, untils
+}
+
+func (s *sightings) clock() time.Time {
+	if s.now != nil {
+		return s.now()
+	}
+	return time.Now()
 }
 
 // forget drops the sightings of servers that the database no longer knows.

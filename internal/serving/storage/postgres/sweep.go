@@ -24,7 +24,7 @@ func (s *Store) sweepAgainAndAgain(ctx context.Context) {
 		if err := s.sweep(ctx, sweepAge); err != nil && ctx.Err() == nil {
 			s.report(fmt.Errorf("postgres: removing what is left of snapshots: %w", err))
 		}
-		if err := s.forgetNodes(ctx); err != nil && ctx.Err() == nil {
+		if err := s.forgetNodes(ctx, nodeAge); err != nil && ctx.Err() == nil {
 			s.report(err)
 		}
 	}
