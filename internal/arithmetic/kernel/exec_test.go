@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// visits counts the calls for each index, and runs a product in each.
+// visits counts the calls of Do for each index. Each call also runs a product.
 type visits struct {
 	count []atomic.Int32
 	a, b  Matrix
@@ -29,7 +29,7 @@ func TestParallelDoesEachIndexOnce(t *testing.T) {
 	x := NewExec(4)
 	defer x.Close()
 	v := visits{count: make([]atomic.Int32, 97)}
-	for round := range 4000 { // enough rounds for two threads to claim at the same moment
+	for round := range 4000 { // so many rounds that two threads sometimes claim at the same moment
 		x.SetThreads(1 + round%4)
 		n := round * round % len(v.count)
 		x.Parallel(n, &v)
@@ -43,7 +43,7 @@ func TestParallelDoesEachIndexOnce(t *testing.T) {
 			}
 		}
 		if round%500 == 0 {
-			time.Sleep(time.Millisecond) // let the others park
+			time.Sleep(time.Millisecond) // gives the other threads time to park
 		}
 	}
 }

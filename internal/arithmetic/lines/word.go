@@ -17,7 +17,7 @@ const (
 	seedGram
 )
 
-// with returns the key extended by some bytes (FNV-1a).
+// with returns the key of the hashed text plus some bytes (FNV-1a).
 func (k key) with(b []byte) key {
 	for _, c := range b {
 		k = k.plus(c)
@@ -27,7 +27,7 @@ func (k key) with(b []byte) key {
 
 func (k key) plus(c byte) key { return (k ^ key(c)) * 0x100000001b3 }
 
-// spread mixes the bits of a key, so that any of them can choose cells of a table.
+// spread mixes the bits of a key, so that any bits of it can choose cells of a table.
 func (k key) spread() key {
 	k ^= k >> 32
 	k *= 0x9e3779b97f4a7c15
