@@ -116,8 +116,7 @@ func geluBackwardGo(dst, d, x []float32) {
 	}
 }
 
-// raiseGo sets each of the lanes to the maximum of itself and its elements x[i], i%8 being the
-// lane.
+// raiseGo sets lanes[j] to the maximum of lanes[j] and all x[i] with i%8 = j.
 func raiseGo(x []float32, lanes *[8]float32) {
 	for i, v := range x {
 		if v > lanes[i%8] {
