@@ -40,22 +40,23 @@ type Change struct {
 	Line    int64 // number of the line that reports the change, from 1
 	First   int64 // number of its first line; for a silence, the line after the key's last line
 	// Text is the word or number that changed. For a template or shape, Text is the line after its
-	// time stamp. For a silence, Text is the beginning of the text of the silent key, with the word
-	// before it, or empty if the detector has not kept that text.
+	// time stamp. For a silence, Text is the beginning of the silent key's text, with the word
+	// before. It is empty if the detector has not kept that text.
 	Text     string
 	From, To int    // bounds of the word or number in the line; both 0 for a line or a silence
 	Before   string // the last plain word before Text; empty for lines and silences
 	Template uint32 // template of the reporting line; 0 for a silence
 	Score    float64
 
-	// For surges and novelties: the key was Count of the last Length words at its place, or of the
-	// last Length lines. Before that, it was Had of Of words or lines, as far as remembered.
+	// For surges and novelties: the key came `Count` times among the last `Length` words at its
+	// place, or lines. Before that, it came `Had` times among `Of` words or lines, as far as
+	// remembered.
 	Count, Length, Had, Of int64
-	// For numbers: the value, and the largest of the Of earlier numbers. For a clock that jumps:
-	// the step in seconds, and the largest earlier step in the same direction.
+	// For numbers: the value, and the largest of the earlier numbers; `Of` is their count. For a
+	// clock that jumps: the step in seconds, and the largest earlier step in the same direction.
 	Value, Largest float64
 	// For drifts: the share of the key, or the geometric mean of the numbers. Usual is the value
-	// before the drift, Now the value in the last Length ticks or numbers.
+	// before the drift, Now the value during the drift.
 	Usual, Now float64
 	// For silences: the mean gap and the present gap in lines. If the log has stamps, also the
 	// gaps in time and the time of day of the last event.

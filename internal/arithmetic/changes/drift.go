@@ -41,7 +41,7 @@ const (
 	driftLeast    = 1.3 // minimum factor by which a drift changes a value
 	driftTimes    = 8
 	numberSD      = .1 // minimum standard deviation of a block of numbers
-	shareLeast    = .1 // minimum mean of a block in the ratio to the variance of chance
+	shareLeast    = .1 // minimum divisor of a variance, see burst
 	deviationSD   = 1.25
 	trendMost     = .6 // maximum Trend of numbers that can drift; counters exceed it
 	trendMemory   = 16 // blocks in Trend

@@ -43,7 +43,7 @@ type fielded struct {
 	had   uint16
 }
 
-const fieldStart = 3 // stands for the beginning of a line, as a tag
+const fieldStart = 3 // tag of the beginning of a line, as if a field ended there
 
 // fieldName returns the bounds of the field name that ends with a word, if any.
 func fieldName(line []byte, w *word) (from, to int, is bool) {

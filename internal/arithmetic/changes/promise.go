@@ -28,7 +28,7 @@ func (p *promise) line(of limits) {
 	p.Threshold = max(of.floor, p.Threshold-of.raise/of.lines)
 }
 
-// report raises the threshold as each report must.
+// report raises the threshold by the amount for one report.
 func (p *promise) report(of limits) { p.Threshold += of.raise }
 
 // tell takes the score of the n-th line, and returns whether it reaches the threshold. If so, a new

@@ -11,10 +11,10 @@ import "math"
 //   - it is rare, with a mean gap of at least eight lines, so that the log continues without it;
 //   - the clock is fine enough: the mean gap is 3 s or more if stamps are whole seconds.
 //
-// The silence is reported when the gap exceeds max(1.4 longest, 2.1 mean) and the log had at least
-// half as many lines as in a mean gap. With fewer lines, the whole log pauses. Keys that are due at
-// the same time make one silence, which is reported once until they return. A key whose last event
-// came before a reported silence belongs to that silence.
+// The silence is reported when the gap exceeds max(1.4 longest, 2.1 mean). The log must have had at
+// least half as many lines as in a mean gap. With fewer lines, the whole log pauses. Keys that are
+// due at the same time make one silence, which is reported once until they return. A key whose last
+// event came before a reported silence belongs to that silence.
 
 const (
 	silenceLines    = 3 * warmLines / 2 // minimum lines before the first report of a silence
@@ -112,7 +112,7 @@ func (d *Detector) tellSilence(l *line, each func(*Change)) {
 			d.due = min(d.due, due)
 			continue
 		}
-		if float64(uint32(l.n)-e.Line)*d.clock.Pace < cameLeast*float64(e.Mean) { // the log pauses, too
+		if float64(uint32(l.n)-e.Line)*d.clock.Pace < cameLeast*float64(e.Mean) { // the log pauses
 			d.due = min(d.due, t+int64(lookAgainMean*e.Mean))
 			continue
 		}

@@ -30,7 +30,8 @@ func (r *refined) rise(s *State) float32 {
 // Slopes returns the slopes of the last scored byte. Let x be the network's logit, s the mean of
 // the rows' logits, r the refinement and p = P(1). A slope is the product of ds/dx and
 //
-//	dp/ds = (squash(s) (1 - squash(s)) + dr/ds)/2    d(-ln P)/dp = -1/p if the bit is 1, else 1/(1-p)
+//	dp/ds      = (squash(s) (1 - squash(s)) + dr/ds)/2
+//	d(-ln P)/dp = -1/p if the bit is 1, else 1/(1-p)
 //
 // If a value is at a bound of its range, the slope is 0.
 func (x *Scratch) Slopes() (slopes Slopes) {
@@ -41,7 +42,7 @@ func (x *Scratch) Slopes() (slopes Slopes) {
 			p <= 1-bitMost || p >= bitMost {
 			continue
 		}
-		pull := float32(0) // setCount ds/dx
+		pull := float32(0) // setCount times ds/dx
 		for j, w := range of.weights {
 			if j == setNode {
 				w = x.weights[at]

@@ -118,7 +118,7 @@ func (l Like) Matches(i *Incident) bool {
 
 // News reports whether the incident's last line, of probability p, is worth a report. A line is
 // worth a report in these cases: it opened or closed the incident, made it stranger, or added a
-// sample or a change; or the incident's number of lines has doubled since the last such report.
+// sample or a change; or the incident's number of lines has reached the next power of two.
 func (i *Incident) News(p float64) bool {
 	n := len(i.Changes)
 	return i.Closed || i.Lines <= samplesMost || i.Lines&(i.Lines-1) == 0 || p == i.P ||

@@ -147,7 +147,7 @@ func (a *Adaptation) trace(x *[strip]float32, on []uint8, lo int) {
 	for _, e := range on {
 		v := x[e]
 		if v != v {
-			v = 0 // in X, NaN stands for an element that was never written
+			v = 0 // in X, NaN marks an element that was never written
 		}
 		trace[e] = v
 	}

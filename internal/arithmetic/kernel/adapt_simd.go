@@ -10,8 +10,8 @@ const (
 	adaptStrip    = 128
 	adaptStrip512 = 256
 
-	// adaptRun is the maximum number of elements in a call of the assembly, which returns one bit
-	// for each strip in a word of 64 bits.
+	// adaptRun is the maximum number of elements in a call of the assembly. A call returns one bit
+	// for each strip, in a word of 64 bits.
 	adaptRun = 64 * adaptStrip
 )
 

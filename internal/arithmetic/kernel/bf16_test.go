@@ -337,7 +337,7 @@ func (s *bf16Scratch) take(k bf16Kernel) {
 }
 
 // Kernels treat subnormal numbers as zero. They must restore the processor's mode, so that other
-// code does not.
+// code keeps subnormal numbers.
 func TestSubnormalsSurviveBF16Products(t *testing.T) {
 	eachBF16(t, 1, func(t *testing.T, x *Exec) {
 		a, b, c := Mat(normal(40*40), 40, 40), Mat(normal(40*40), 40, 40), Mat(normal(40*40), 40,

@@ -18,7 +18,7 @@ func core() int {
 }
 
 // leave moves this thread off a core. On a virtual machine, Linux may believe that an idle core is
-// absent, and wake a thread on the core of the thread that wakes it. Both threads then share that
+// absent. It then wakes a thread on the core of the thread that wakes it. Both threads share that
 // core until Linux balances the load, which takes ten milliseconds or more.
 func leave(core int) {
 	runtime.LockOSThread() // both system calls must come from the same thread

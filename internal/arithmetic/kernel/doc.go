@@ -8,13 +8,13 @@
 //
 // # Order
 //
-// Streaming a text in pieces must not change a single bit of a score. So every product keeps this
-// promise: element (i,j) of C depends only on row i of the left operand, on column j of the right
-// operand and on the order of k. The sum over k is one chain of multiply-adds from k = 0 upwards
-// inside each block of 256 k's, starting at zero. The blocks are added in order. The shape of the
-// product, the position of (i,j), the edges of tiles and the number of threads do not matter. So
-// rows computed one at a time have the bits of rows computed together, and further k's with zero
-// products change nothing.
+// Streaming a text in pieces must not change a single bit of a score. So every product keeps a
+// promise about its element (i,j). The element depends only on row i of the left operand, on column
+// j of the right operand and on the order of k. The sum over k is one chain of multiply-adds from k
+// = 0 upwards inside each block of 256 k's, starting at zero. The blocks are added in order. The
+// shape of the product, the position of (i,j), the edges of tiles and the number of threads do not
+// matter. So rows computed one at a time have the bits of rows computed together, and further k's
+// with zero products change nothing.
 //
 // The assembly uses fused multiply-adds and the portable code does not, so the two differ by
 // rounding. [Arithmetic.Numerics] gives them different names. AVX2 and AVX-512 give the same

@@ -103,7 +103,7 @@ func (x *Exec) Parallel(n int, t Task) {
 	if x.threads == 1 || n <= 1 {
 		w := x
 		if x.threads > 1 {
-			w = x.pool.workers[0].exec // t may rely on the Exec that it gets having a single thread
+			w = x.pool.workers[0].exec // a Task may assume that its Exec has a single thread
 		}
 		for i := range n {
 			t.Do(w, i)

@@ -29,7 +29,7 @@ func TestParallelDoesEachIndexOnce(t *testing.T) {
 	x := NewExec(4)
 	defer x.Close()
 	v := visits{count: make([]atomic.Int32, 97)}
-	for round := range 4000 { // so many rounds that two threads sometimes claim at the same moment
+	for round := range 4000 { // enough rounds for two threads to claim at the same moment
 		x.SetThreads(1 + round%4)
 		n := round * round % len(v.count)
 		x.Parallel(n, &v)

@@ -63,7 +63,7 @@ type placed struct {
 	place    incidents.Mark // mark of its place; if the cell is ownPlace, mark of the part itself
 }
 
-// ownPlace stands for the cell of a part that would be strange in any place.
+// ownPlace is used instead of the cell of a part that would be strange in any place.
 const ownPlace = -1
 
 // take rates the tokens of a line, in bits, and learns them. of holds the tokens.

@@ -17,8 +17,8 @@ import (
 //
 // B, E and W are scores. Each is converted to the share of earlier lines with at least this score,
 // in bits. S is the sum of the four parts. P is the share of lines with at least S, shrunk towards
-// that of ordinary logs. Let H(S) be the weight of the lines with at least S, W the weight of all
-// lines and w the weight of the next line. Then
+// that of ordinary logs. Let H(S) be the weight of the lines with at least S. Let W be the weight
+// of all lines, and w the weight of the next line. Then
 //
 //	P = (H(S) + 256 w 2^(-S/3.7)) / (W + 256 w)
 //

@@ -87,8 +87,8 @@ func markOf(place, seed key, token []byte) incidents.Mark {
 	return incidents.Mark((place ^ seed.with(token).spread()).spread())
 }
 
-// beforeValue reports whether separators announce a value: whether they end with = : " or ', or with
-// a colon and one more byte.
+// beforeValue reports whether separators announce a value. They end with = : " or ', or with a
+// colon and one more byte.
 func beforeValue(separator []byte) bool {
 	n := len(separator)
 	switch separator[n-1] {

@@ -18,14 +18,14 @@ import (
 //	the table of 267,735 words, 109.8 M   439 MB
 //	the softmax's bias                      1 MB
 //
-// With fast weights for the table, a chunk takes twice the time (docs/adaptation.md), although a
-// chunk of 50 words uses at most 100 rows of the table. A pattern can still select the table by
-// name. Tables of words that belong only to the softmax are in the set "softmax" only. If each
-// cluster has a table, word_emb.emb_layers.0.weight is the table of the most frequent words.
+// With fast weights for the table, a chunk takes twice the time (docs/adaptation.md). Yet a chunk
+// of 50 words uses at most 100 rows of the table. A pattern can still select the table by name.
+// Tables of words that belong only to the softmax are in the set "softmax" only. If each cluster
+// has a table, word_emb.emb_layers.0.weight is the table of the most frequent words.
 const charactersMax = 1024
 
 // paperBranches returns patterns of attention, the first feed-forward layer and, for characters,
-// the embedding. The softmax uses the same table, or has a table of its own, which is included.
+// the embedding. If the softmax has another table, that table is included.
 func paperBranches(l *txl.Layout) []string {
 	patterns := []string{"*.qkv_net.weight", "*.r_net.weight", "*.o_net.weight",
 		"*.CoreNet.0.weight"}

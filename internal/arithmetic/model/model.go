@@ -32,8 +32,8 @@ type Model struct {
 	Tables sparsemeta.Tables
 	// Uniform says that the model has no network. All bytes are equally likely, see Counts.
 	Uniform bool
-	// Chunk is the number of tokens between two updates of the fast weights, as the meta-learners
-	// were trained.
+	// Chunk is the number of tokens between two updates of the fast weights. The meta-learners were
+	// trained with this number.
 	Chunk int
 	// Mixture is the weight of the mixture's loss in the loss from which fast weights learn beside
 	// a companion of counts. The network's own loss has the weight 1 - Mixture. The meta-learners

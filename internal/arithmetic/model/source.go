@@ -27,7 +27,7 @@ func (m *Model) Outline() *Model {
 	return &o
 }
 
-// WeightsBytes returns the bytes of memory that the arrays take which an Outline leaves out.
+// WeightsBytes returns the bytes of memory of those arrays that an Outline leaves out.
 func (m *Model) WeightsBytes() int64 {
 	bytes := 4 * int64(len(m.LM.W))
 	if m.Statistics != nil {

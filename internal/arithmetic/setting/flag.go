@@ -50,7 +50,7 @@ func (f *Flag[T]) String() string {
 	return fmt.Sprint(f.into[f.row.Name])
 }
 
-// Type returns the word that stands for the value in a usage text.
+// Type returns the word that a usage text shows in place of the value.
 func (f *Flag[T]) Type() string {
 	switch f.row.Field(new(T)).(type) {
 	case *string:

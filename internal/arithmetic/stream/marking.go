@@ -60,7 +60,7 @@ const (
 // held is the state of a stream that learns by lines.
 type held struct {
 	marking
-	gradient []float32 // carried gradient of the open line, see Lesson
+	gradient []float32 // carried gradient of the weights that the method writes, see Lesson
 	// companion is the companion's state at the beginning of the open line. If learning by lines
 	// began within the line, it is the state at that point. It is nil in a stream without a
 	// companion, and undefined if no line is open.

@@ -46,7 +46,7 @@ func TestFastWeightsLearnFromMixture(t *testing.T) {
 			alone, _ := learnt(own, false)
 			require.Equal(t, alone.Hash(), s.Hash(), "without a companion")
 		}
-		if method == DynamicSGD { // other methods can change a lot
+		if method == DynamicSGD { // updates of the other methods are not continuous
 			_, got := learnt(mixtureModel(t, own, 1e-6), true)
 			require.InDeltaSlice(t, costs, got, 1e-3)
 		}

@@ -18,11 +18,11 @@ import (
 // readBufferBytes is the size of the buffer through which a snapshot is read.
 const readBufferBytes = 64 << 10
 
-// Restore returns the stream of a snapshot. m must be the snapshot's model, and set the settings
-// that it contains. Restore reads the tensors in the order in which Snapshot writes them. numerics
-// is the snapshot's arithmetic (kernel.Arithmetic.Numerics): only under this arithmetic does the
-// stream continue to the same bits. An error names the place in the file, the value found and the
-// value expected.
+// Restore returns the stream of a snapshot. m must be the snapshot's model, and `set` must equal
+// the snapshot's settings. Restore reads the tensors in the order in which Snapshot writes them.
+// numerics is the snapshot's arithmetic (kernel.Arithmetic.Numerics): only under this arithmetic
+// does the stream continue to the same bits. An error names the place in the file, the value found
+// and the value expected.
 func Restore(m *model.Model, set Settings, f *weights.Stored) (s *Stream, numerics string,
 	err error) {
 	s, numerics, err = restore(m, set, f)

@@ -6,7 +6,7 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// undrawn stands for a target that is not drawn yet.
+// undrawn takes the place of a target that is not drawn yet.
 var undrawn = []int32{-1}
 
 // Drawer draws the next token from the log-probabilities [V] of all tokens. It must not keep the

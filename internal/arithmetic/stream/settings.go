@@ -15,7 +15,7 @@ const (
 	Static     = "static"      // no adaptation
 	SparseMeta = "sparse-meta" // fast weights of the branches, written by meta-learners
 	DynamicSGD = "dynamic-sgd" // dynamic evaluation: gradient descent on all weights
-	DynamicRMS = "dynamic-rms" // as DynamicSGD, scaled by the model's gradient statistics
+	DynamicRMS = "dynamic-rms" // like DynamicSGD, scaled by gradient statistics of the model
 	Cache      = "cache"       // a continuous cache of hidden states beside the static model
 	Counts     = "counts"      // no network: the companion's counts alone, or nothing
 )

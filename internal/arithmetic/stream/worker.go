@@ -89,8 +89,8 @@ func NewWorker(m *model.Model, threads int) *Worker {
 }
 
 // WorkerBytes returns the maximum memory of a worker, in bytes. A worker reaches this maximum when
-// it has served streams of every method, with chunks of MaxChunk and the static model, has learned
-// by lines and measured updates.
+// it has served streams of every method, with chunks of MaxChunk and the static model. It must also
+// have learned by lines and measured updates.
 func WorkerBytes(m *model.Model) int64 {
 	c := m.LM.Config
 	segments := txl.SegmentBytes(c, 1, MaxChunk) + txl.BesideBytes(c, 1, MaxChunk)

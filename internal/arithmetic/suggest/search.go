@@ -18,7 +18,8 @@ type Options struct {
 	Least float64
 	// Calls is the maximum number of calls of the source, Rows that of prefixes in a call; 0 means
 	// CallsDefault and RowsDefault. After these calls, the search only continues a prefix that has
-	// at least the probability Likely, one in each call, up to BytesMax calls in all.
+	// at least the probability Likely. It then computes one prefix in each call, up to BytesMax
+	// calls in all.
 	Calls, Rows int
 	// Quick ends the search after at most one call. Proposed says that an earlier call has
 	// computed likely prefixes; the search may then make no call.
