@@ -6,7 +6,7 @@ const logitMost = 12
 // look holds the values that all nodes of the next byte share.
 type look struct {
 	contexts [contextCount]uint32
-	expected [matchCount]int // see State.expected
+	expected [matchCount]int // what State.expected returns for each match
 	classes  [matchCount]int
 	rows     [setCount]int // row of weights in each set; that of setNode depends on the node
 	last     uint32        // hash of the last byte

@@ -14,7 +14,7 @@ type Exec struct {
 
 	threads int
 	room    []float32 // buffer for the caller's tasks, see Reserve
-	product product   // operands of the present product; as a field it is not allocated
+	product product   // operands of the present product; a field, so that calls do not allocate
 
 	pool *pool // nil if the Exec has only one thread
 }

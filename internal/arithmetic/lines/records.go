@@ -39,7 +39,7 @@ type Records struct {
 // recordState is the state of Records, and its durable form.
 type recordState struct {
 	Version int           `json:"version"`
-	From    int64         `json:"from"`   // see NewRecords
+	From    int64         `json:"from"`   // offset at which records were requested
 	Record  Line          `json:"record"` // the open record; its Lines is 0 before the first line
 	Why     incidents.Why `json:"why"`    // explanation of the record's strangest line
 	Form    form          `json:"form"`

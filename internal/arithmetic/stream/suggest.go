@@ -79,9 +79,9 @@ func (s *Stream) Suggests() error {
 }
 
 // Suggest searches for texts that may follow a stream's text and a typed text of at most TypedMax
-// bytes. If the typed text ends within a character, Suggest returns no texts. The stream does not
-// change. The suggester keeps computed prefixes for the next call. Suggest must not come between
-// Score and Commit. If the context ends, Suggest returns its error.
+// bytes. If they end within a character, Suggest returns no texts. The stream does not change. The
+// suggester keeps computed prefixes for the next call. Suggest must not come between Score and
+// Commit. If the context ends, Suggest returns its error.
 func (w *Worker) Suggest(
 	ctx context.Context, s *Stream, k *Suggester, typed []byte, o suggest.Options,
 ) (suggest.Found, error) {
@@ -181,7 +181,7 @@ type source struct {
 	// root when needed, and from there to prefixes and back.
 	textEnds, at, here int32
 	there              bool           // the companion has reached the root
-	text, root         companion.Mark // of the companion's journal at textEnds and at the root
+	text, root         companion.Mark // the companion's marks at textEnds and at the root
 	path               []int32
 
 	rows, parents, tokens []int32 // scratch for the current call
@@ -207,7 +207,7 @@ func (src *source) begin(s *Stream) {
 	moved := here.offset != k.origin.offset
 	k.origin.offset = here.offset
 	known := false
-	if here == k.origin && !(moved && s.held != nil) { // may drop a skipped line
+	if here == k.origin && !(moved && s.held != nil) { // a skipped line changes the companion
 		id, length := k.tree.Follow(bytesOf(s.Pending[k.origin.pending:]))
 		src.textEnds, known = id, id != suggest.None && length == len(s.Pending)-k.origin.pending
 	}

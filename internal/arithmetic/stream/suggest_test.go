@@ -56,7 +56,7 @@ func requireAsFed(t require.TestingT, w *Worker, s *Stream, all map[string][]flo
 	for text, got := range all {
 		f := s.Frozen()
 		var want []float32
-		for rest := append([]byte(text), ' '); len(rest) > 0; { // want will be that of the space
+		for rest := append([]byte(text), ' '); len(rest) > 0; { // the space comes last
 			rest = rest[w.Read(f, rest, func(t Token) { want = slices.Clone(t.LogProbs) }):]
 		}
 		for b := range want {

@@ -6,12 +6,12 @@ import "slices"
 // text of another end.
 type end struct {
 	open
-	above     int // index of the longest end whose text begins this text, or none
+	above     int // index of the longest end whose text is a beginning of this text, or none
 	gain      float64
 	separator string
 
 	chosen bool
-	have   float64 // gain of the longest chosen end whose text begins this text
+	have   float64 // gain of the longest chosen end whose text is a beginning of this text
 	beyond float64 // probability of chosen ends whose texts begin with this text
 }
 

@@ -71,7 +71,7 @@ func (o Options) complete() Options {
 	return o
 }
 
-// OneByOne returns options for as many prefixes, with one prefix in each call.
+// OneByOne returns options for the same total number of prefixes, with one prefix in each call.
 func (o Options) OneByOne() Options {
 	o = o.complete()
 	o.Calls, o.Rows = o.Calls*o.Rows, 1
@@ -159,7 +159,7 @@ type open struct {
 	p      float64
 	order  int // number of the prefix in the order of discovery; decides between equal p
 	shape  shape
-	end    int // index of the longest end whose text begins the prefix, or none
+	end    int // index of the longest end whose text is a beginning of the prefix, or none
 }
 
 // queue orders prefixes by probability, likeliest first.
