@@ -2,7 +2,7 @@ package changes
 
 import "testing"
 
-// BenchmarkTake takes lines of 89 bytes of an access log.
+// BenchmarkTake measures Take on the lines of an access log, 89 bytes each.
 func BenchmarkTake(b *testing.B) {
 	log := ordinary(4000, 15)
 	size := 0
@@ -18,7 +18,7 @@ func BenchmarkTake(b *testing.B) {
 	}
 }
 
-// BenchmarkAppendState appends the state of a warm detector.
+// BenchmarkAppendState measures AppendState on a detector that has seen a whole log.
 func BenchmarkAppendState(b *testing.B) {
 	d := New()
 	take(d, ordinary(2000, 15))

@@ -16,14 +16,14 @@ type Kind uint8
 // The kinds of changes.
 const (
 	Surge    Kind = iota + 1 // comes far more often than before
-	Novelty                  // a template or shape that never came, and now comes often
+	Novelty                  // a template or shape that had not come before and now comes often
 	Number                   // a number far outside its own past
 	Silence                  // a key that came regularly, and stopped
 	Drift                    // a share that grew, or numbers whose size changed, slowly
-	Empty                    // a value that was always there, and is NaN, null, - or missing
+	Empty                    // a value that was always present and is now NaN, null, - or missing
 	NewField                 // a field name that never came before
-	NoField                  // a field that always came, and is missing
-	Format                   // most lines look new
+	NoField                  // a field that came in every line and is now missing
+	Format                   // most lines have new separators
 )
 
 // String returns the kind as a word.
@@ -37,23 +37,26 @@ func (k Kind) String() string {
 type Change struct {
 	Kind    Kind
 	Subject Subject
-	Line    int64 // at which it is reported, counted from 1
-	First   int64 // at which it began; for a silence, the line after the last with the key
-	// Text is the word or number in the line, or the line behind its stamp. For a silence it is
-	// the beginning of that text, with the word before; empty if it was not kept.
+	Line    int64 // number of the line that reports the change, from 1
+	First   int64 // number of its first line; for a silence, the line after the key's last line
+	// Text is the word or number that changed. For a template or shape, Text is the line after its
+	// time stamp. For a silence, Text is the beginning of the silent key's text, with the word
+	// before. It is empty if the detector has not kept that text.
 	Text     string
 	From, To int    // bounds of the word or number in the line; both 0 for a line or a silence
-	Before   string // the last plain word before; empty for lines and silences
-	Template uint32 // of the reporting line; 0 for a silence
+	Before   string // the last plain word before Text; empty for lines and silences
+	Template uint32 // template of the reporting line; 0 for a silence
 	Score    float64
 
-	// For surges and novelties: Count of the last Length words at the place, or lines. Before, it
-	// was Had of Of, as far as remembered.
+	// For surges and novelties: the key came `Count` times among the last `Length` words at its
+	// place, or lines. Before that, it came `Had` times among `Of` words or lines, as far as
+	// remembered.
 	Count, Length, Had, Of int64
-	// For numbers: the value, and the largest of the Of numbers before. For a clock that jumps:
-	// its step in seconds, and the largest step before in that direction.
+	// For numbers: the value, and the largest of the earlier numbers; `Of` is their count. For a
+	// clock that jumps: the step in seconds, and the largest earlier step in the same direction.
 	Value, Largest float64
-	// For drifts: the share, or the numbers' geometric mean, before and in the last Length.
+	// For drifts: the share of the key, or the geometric mean of the numbers. Usual is the value
+	// before the drift, Now the value during the drift.
 	Usual, Now float64
 	// For silences: the mean gap and the present gap in lines. If the log has stamps, also the
 	// gaps in time and the time of day of the last event.
@@ -76,7 +79,7 @@ func (d *Detector) changeOf(l *line, kind Kind, of event) *Change {
 	return c
 }
 
-// shown returns text for display, without separators from a stamp before.
+// shown returns text for display, without the separators that follow a time stamp.
 func shown(b []byte) string {
 	return strings.TrimLeft(strings.TrimSpace(strings.ToValidUTF8(string(b), "")), "\t ]):;,|")
 }

@@ -1,45 +1,46 @@
 package changes
 
-// clock is the log's own time in milliseconds, from the stamps of its lines. Without usable
-// stamps it counts lines.
+// clock is the log's own time in milliseconds, from the time stamps in its lines. If the log has no
+// usable stamps, the clock counts lines.
 type clock struct {
-	Time    int64 // since the first stamp
-	Day     int64 // milliseconds since midnight, of the last stamp
+	Time    int64 // milliseconds since the first stamp
+	Day     int64 // the last stamp's time of day, in milliseconds
 	Stamped int64 // lines with a stamp
 	Fine    uint8 // 1: a stamp had a fraction of a second
-	Stamps  uint8 // 1: stamps are the clock
+	Stamps  uint8 // 1: the clock follows the stamps; 0: it counts lines
 	Start   int64 // the clock at line warmLines
 	Pace    float64
-	Longest float64 // longest gap between two lines, fading
-	Ahead   float64 // largest forward step of a stamp, in milliseconds, fading
-	Back    float64 // largest step back
+	Longest float64 // longest gap between two lines; older gaps fade
+	Ahead   float64 // largest forward step of a stamp, in milliseconds; older steps fade
+	Back    float64 // largest backward step, likewise
 }
 
 const (
-	// paceLines is the memory, in lines, of the mean gap between lines.
+	// paceLines is the number of lines over which the mean gap between lines is taken.
 	paceLines = 4096
-	// A clock of stamps has at most linesASecond lines a second.
+	// If a log has more than linesASecond lines a second, the clock counts lines instead of
+	// following the stamps.
 	linesASecond = 50
-	// A stamp at most backMillis before the last one is out of order. Further back, the clock was
-	// set back.
+	// A stamp at most backMillis milliseconds earlier than the last one means that the line is out
+	// of order. A stamp earlier than that means that the clock was set back.
 	backMillis = 5000
-	// A clock is set back by at most setBackMost milliseconds. A stamp further back belongs to
-	// the next day, as after a night without lines.
+	// A clock is set back by at most setBackMost milliseconds. A larger step back means that the
+	// stamp belongs to the next day, for example after a night without lines.
 	setBackMost = dayMillis / 6
-	// A gap between two lines counts at most as longestTimes the longest or paceTimes the mean
-	// gap. So one pause or clock jump does not change what is usual.
+	// A gap between two lines is limited to the larger of longestTimes the longest gap and
+	// paceTimes the mean gap. So one pause or clock jump does not change what is usual.
 	longestTimes = 4
 	paceTimes    = 20
 
-	// The largest steps that are never reported as jumps. A report needs a step several times
-	// longer.
+	// Steps of up to aheadMillis forward or backLeast back, in milliseconds, are never reported as
+	// jumps. A reported jump is several times larger.
 	aheadMillis = 150_000
 	backLeast   = 15_000
 	stepFades   = 1 - 1./16384
 )
 
-// take advances the clock to the n-th line, and returns the step from the last stamp to this one.
-// A stamp more than setBackMost before the last one belongs to the next day.
+// take advances the clock to the n-th line, and returns the step from the last stamp to this one. A
+// stamp more than setBackMost earlier than the last one belongs to the next day.
 func (c *clock) take(of stamp, n int64) (step int64) {
 	before := c.now(n - 1)
 	if of.to > 0 {
@@ -84,8 +85,8 @@ func (c *clock) stamp(millis int64) (step int64) {
 	return step
 }
 
-// jump records a step of the stamps. A step far larger than all before, forward or back, competes
-// with the line's numbers for the report.
+// jump records a step of the stamps. A line reports its jump or one of its numbers, whichever has
+// the higher score. largest is the largest earlier step in the same direction.
 //
 //	score = 1.5 lg(step / max(largest, 150 s)) ahead, 2 lg(step / max(largest, 15 s)) back
 func (d *Detector) jump(l *line, of stamp, step int64) {
@@ -105,7 +106,7 @@ func (d *Detector) jump(l *line, of stamp, step int64) {
 	*largest = max(*largest, millis)
 }
 
-// now returns the clock at the n-th line.
+// now returns the clock's time at the n-th line.
 func (c *clock) now(n int64) int64 {
 	if c.Stamps == 1 {
 		return c.Time

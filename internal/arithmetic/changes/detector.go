@@ -1,6 +1,6 @@
 // Package changes finds quantitative changes in a log: keys that come far more often than before,
-// keys that came regularly and stopped, and numbers far outside their own past. It counts in one
-// pass, in tables of a fixed size, whatever the log.
+// keys that came regularly and stopped, and numbers far outside their own past. It reads the log
+// once and counts in tables of a fixed size.
 package changes
 
 import (
@@ -16,7 +16,7 @@ type Detector struct {
 	promises
 	format                  format
 	due                     int64 // clock time at which the next key can be silent
-	surgeQuiet, numberQuiet int64 // lines until which no change of the kind is reported
+	surgeQuiet, numberQuiet int64 // until this line, no other change of the kind is reported
 	driftQuiet, emptyQuiet  int64
 	fieldQuiet              int64
 	silenceTold             int64 // line of the last reported silence
@@ -34,10 +34,10 @@ type tables struct {
 }
 
 const (
-	warmLines = 300  // of the log, before any report
-	warmTicks = 128  // of a place, before a surge is reported there
+	warmLines = 300  // lines of the log before the first report
+	warmTicks = 128  // words at a place before the first report of a surge there
 	lineMost  = 4096 // maximum bytes read of a line
-	wordsMost = 96   // of a line
+	wordsMost = 96   // maximum words read of a line
 )
 
 // New returns the detector of an empty log.
@@ -61,25 +61,25 @@ func (d *Detector) Clone() *Detector {
 // CopyFrom copies another detector into d.
 func (d *Detector) CopyFrom(from *Detector) { *d = *from }
 
-// Lines returns the number of lines taken.
+// Lines returns the number of lines that the detector has read.
 func (d *Detector) Lines() int64 { return d.n }
 
-// line is the present line.
+// line is the line that the detector is reading.
 type line struct {
 	n        int64
 	text     []byte
-	shown    int // offset behind the stamp
+	shown    int // offset of the text after the time stamp
 	template uint32
 	surge    surging
 	outlier  outlier
 	drift    drifting
 	emptied  emptied
 	field    fielded
-	format   bool // the format changes
+	format   bool // the log's format changes at this line
 }
 
-// Take takes a line without its newline, and calls each with every change: at most once for each
-// of surges, numbers, silences, drifts, empty values, fields and formats.
+// Take reads a line without its newline, and calls each with every change. A line has at most one
+// surge, number, silence, drift, empty value, field and format.
 func (d *Detector) Take(text []byte, each func(*Change)) {
 	d.n++
 	l := line{n: d.n, text: text[:min(len(text), lineMost)]}
@@ -94,7 +94,7 @@ func (d *Detector) Take(text []byte, each func(*Change)) {
 	if l.format {
 		each(d.formatOf(&l))
 	}
-	if d.format.settling(l.n) { // suppressed reports raise no threshold
+	if d.format.settling(l.n) { // suppressed reports must not raise the thresholds
 		each = func(*Change) {}
 		was := d.promises
 		defer func() { d.promises = was }()
@@ -107,7 +107,7 @@ func (d *Detector) Take(text []byte, each func(*Change)) {
 	d.tellField(&l, each)
 }
 
-// ordinals counts the repeated contexts of words in a line, by hash.
+// ordinals counts how often each context of a word has come in a line. The contexts are hashed.
 type ordinals [64]uint8
 
 // place returns the tag of the next place after a word and separators, and the ordinal of this
@@ -122,7 +122,7 @@ func (o *ordinals) place(before, separators uint32) (tag uint32, ordinal *uint8)
 func (d *Detector) words(l *line, cut cutter) {
 	var ordinals ordinals
 	template, shape, before := uint32(seedTemplate), uint32(seedShape), uint32(seedFirst)
-	said := [2]int{} // the last plain word
+	said := [2]int{} // bounds of the last plain word
 	var w word
 	end, behind := 0, uint32(fieldStart) // end of the last word, and the last field
 	for i := 0; i < wordsMost && cut.next(&w); i++ {
@@ -171,7 +171,7 @@ func (d *Detector) words(l *line, cut cutter) {
 	l.format = d.format.take(l.n, isNew)
 }
 
-// word counts a word at its place: as itself and, if it is a number, by its size.
+// word counts a word at its place. A number is also counted by its size.
 func (d *Detector) word(l *line, w *word, place, hash uint32, of event) {
 	switch w.form {
 	case random:
@@ -201,11 +201,11 @@ func (d *Detector) word(l *line, w *word, place, hash uint32, of event) {
 }
 
 const (
-	valueBytes  = 4 // maximum size of a number that is also counted as itself
+	valueBytes  = 4 // maximum size in bytes of a number that is also counted as a word
 	levelsBelow = 40
 )
 
-// levelOf returns the half octave of a number v, x = lg(.0001 + v). Zero has its own level.
+// levelOf returns the half octave of a number v, given x = lg(.0001 + v). Zero has its own level.
 func levelOf(v, x float64) uint32 {
 	if v == 0 {
 		return seedLevel - 1
@@ -213,8 +213,8 @@ func levelOf(v, x float64) uint32 {
 	return seedLevel + uint32(math.Floor(2*x+levelsBelow))
 }
 
-// Due returns how long the log can be without a line before that is unusual, by the time of its
-// stamps. It reports false as long as the stamps do not show it.
+// Due returns the time without a line after which a pause of the log is unusual, measured by its
+// stamps. It returns false until the stamps are enough to tell.
 func (d *Detector) Due() (time.Duration, bool) {
 	if d.clock.Stamps == 0 || d.n < silenceLines {
 		return 0, false

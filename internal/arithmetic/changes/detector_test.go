@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// only returns the single change of a kind; it fails if there are more or none.
+// only returns the single change of a kind. The test fails if there is none, or more than one.
 func only(t *testing.T, told []Change, kind Kind) Change {
 	t.Helper()
 	var found []Change
@@ -156,7 +156,7 @@ func TestNumberOutsideItsPastIsReported(t *testing.T) {
 	require.Equal(t, "rt 20.000: the largest of 1,800 before is 0.08", c.String())
 }
 
-// grown grows from one number to another while i goes from 5,000 to 9,000.
+// grown returns a number that grows from `from` to `to` while i goes from 5,000 to 9,000.
 func grown(i int, from, to float64) float64 {
 	return from + float64((to-from)*min(1, max(0, float64(i-5000)/4000)))
 }
@@ -198,7 +198,7 @@ func TestCounterIsNoDrift(t *testing.T) {
 	}
 }
 
-// jsonLog makes lines of JSON; changed changes the i-th.
+// jsonLog returns a log of n JSON lines; changed returns the i-th line, given the usual one.
 func jsonLog(n int, changed func(i int, l string) string) (log [][]byte) {
 	for i := range n {
 		l := fmt.Sprintf(
@@ -210,7 +210,7 @@ func jsonLog(n int, changed func(i int, l string) string) (log [][]byte) {
 	return log
 }
 
-// from changes the lines of a log from the i-th on.
+// from returns a function for jsonLog that replaces pattern in all lines from line `at` on.
 func from(at int, pattern, with string) func(int, string) string {
 	r := regexp.MustCompile(pattern)
 	return func(i int, l string) string {
@@ -225,7 +225,7 @@ func TestChangesInFieldsAreReported(t *testing.T) {
 	for _, c := range []struct {
 		pattern, with string
 		kind          Kind
-		within        int64 // lines
+		within        int64 // maximum lines from the change to its report
 		says          string
 	}{
 		{`"took":\d+`, `"took":NaN`, Empty, 2, "took NaN: a number all 1,000 times before"},
@@ -247,8 +247,8 @@ func TestChangesInFieldsAreReported(t *testing.T) {
 	require.Empty(t, take(New(), jsonLog(1020, from(0, "$^", ""))), "nothing changes")
 }
 
-// A value that is empty now and then, such as a client's name in an access log, does not become
-// empty.
+// A value that is sometimes empty, such as a client's name in an access log, is not reported when
+// it is empty.
 func TestValueThatIsOftenEmptyIsUsual(t *testing.T) {
 	log := jsonLog(3000, func(i int, l string) string {
 		if i%97 == 0 {
@@ -283,7 +283,7 @@ func TestDueIsLongerThanTheLogsPauses(t *testing.T) {
 	require.Equal(t, 20*time.Second, due.Round(time.Second))
 }
 
-// The promise bounds the number of reports on any log.
+// The thresholds bound the number of reports on any log.
 func TestAnyLogHasBoundedNumberOfReports(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		word := rapid.StringMatching(`[a-z]{1,3}|\d{1,4}( ?ms)?|\d\d:\d\d:\d\d|[ =:.]{1,3}`)
@@ -365,8 +365,8 @@ func FuzzTake(f *testing.F) {
 	})
 }
 
-// A reported outage does not raise the threshold of its place: the next outage is reported as
-// soon.
+// A reported outage does not raise the threshold of its place. So the next outage is reported after
+// as few lines as the first.
 func TestAnotherOutageIsReportedAsSoon(t *testing.T) {
 	for _, second := range []string{"502", "500"} {
 		log := accessLog{status: func(i int, usual string) string {

@@ -3,79 +3,79 @@ package changes
 import "math"
 
 // A drift is a share that grows slowly, or numbers whose size changes slowly, and stays. The
-// search goes by blocks of 32. For a key, x is its number of events in 32 ticks of its place's
-// clock. For a place's numbers, x is the mean of 32 of lg(.0001 + v). Let m be the mean of the
-// blocks before and s their standard deviation, estimated as 1.25 mean deviations. A block of x
-// moves a CUSUM S by
+// detector searches in blocks of 32 ticks or numbers. For a key, x is its number of events in 32
+// ticks of its place's clock. For a place's numbers, x is the mean of lg(.0001 + v) over 32 numbers
+// v. Let m be the mean of the earlier blocks and s their standard deviation, estimated as 1.25
+// times their mean deviation. A block with value x changes a cumulative sum S by
 //
 //	share:   (x ln 2.5 - 1.5 m') / max(1, s^2 / m)
 //	numbers: (x - m) / max(s, .1) - 1/2, or (m - x) / max(s, .1) - 1/2 downwards
 //
-// with m' = m + 2 sqrt(m / n) of n blocks. Each step is limited to -2.5..2.5, so that a burst
-// moves S little. The first formula is the logarithm of the likelihood ratio for a share 2.5
-// times as high. The mean includes a block only once S is 0 again. After 128 blocks the new level
-// counts as usual. A drift is reported if it moves
+// where m' = m + 2 sqrt(m / n) for a mean of n blocks. Each step is limited to -2.5..2.5, so that a
+// burst changes S little. The first formula is the logarithm of the likelihood ratio for a share
+// 2.5 times as high. The mean does not include a block until S is 0 again. After 128 blocks the new
+// level counts as the usual one. A drift is reported if
 //
-//   - slowly: for eight blocks or more, by 1.3 to 8 times;
-//   - in a known log: of 2,000 lines, with 32 blocks before.
+//   - it is slow: it lasts eight blocks or more, and the value changes by a factor of 1.3 to 8;
+//   - its past is known: the log has 2,000 lines, and 32 blocks came before the drift.
 
 const (
 	driftSets     = 48
-	driftSet      = 4 // cells
+	driftSet      = 4 // cells in a set
 	driftsMost    = driftSets * driftSet
-	driftTicks    = 32  // of a block
-	driftEvents   = 8   // of a key before it is tracked
-	driftFirst    = 8   // blocks before S moves
+	driftTicks    = 32  // ticks in a block
+	driftEvents   = 8   // events of a key before it is tracked
+	driftFirst    = 8   // blocks before S can differ from 0
 	driftKnown    = 32  // blocks before a drift is reported
-	driftMemory   = 256 // blocks
+	driftMemory   = 256 // blocks in the mean
 	driftSlow     = 8   // minimum blocks of a drift
-	driftLong     = 128 // maximum blocks
+	driftLong     = 128 // maximum blocks of a drift
 	driftLines    = 2000
-	driftQuiet    = 500 // lines
-	driftStale    = 512 // lines after which a cell is worth half as much
+	driftQuiet    = 500 // minimum lines between two reports
+	driftStale    = 512 // lines without an event after which a cell is worth half as much
 	driftOdds     = 2.5
 	lnDriftOdds   = .9162907318741551
 	driftClip     = 2.5
 	driftSlack    = .5
 	driftMost     = 100 // maximum of S
-	driftLeast    = 1.3 // minimum factor
+	driftLeast    = 1.3 // minimum factor by which a drift changes a value
 	driftTimes    = 8
-	numberSD      = .1 // minimum, of a block
-	shareLeast    = .1 // minimum mean of a block in the comparison with chance
+	numberSD      = .1 // minimum standard deviation of a block of numbers
+	shareLeast    = .1 // minimum divisor of a variance, see burst
 	deviationSD   = 1.25
-	trendMost     = .6 // limit for numbers that grow by themselves
-	trendMemory   = 16 // blocks
+	trendMost     = .6 // maximum Trend of numbers that can drift; counters exceed it
+	trendMemory   = 16 // blocks in Trend
 	driftEventful = driftTicks * 2 / 3
 )
 
 // drift tracks a key, or the numbers of a place.
 type drift struct {
-	Tag       uint32  // 0: free; the second bit is 1 for numbers
-	Block     uint32  // the open block; for numbers, the count in it
-	Line      uint32  // the last with the key, modulo 2^32
-	Sum       float32 // of the open block
-	Mean      float32 // of a block
-	Deviation float32 // mean, from Mean
-	S         float32 // below 0: numbers fall
-	Total     float32 // of the blocks since S was 0
-	Offs      float32 // sum of the blocks' distances from Mean
+	Tag       uint32  // 0: the cell is free; the second bit is 1 for numbers
+	Block     uint32  // index of the open block; for numbers, the count of numbers in it
+	Line      uint32  // the last line with the key, modulo 2^32
+	Sum       float32 // sum of the open block
+	Mean      float32 // mean of a block
+	Deviation float32 // mean deviation of a block from Mean
+	S         float32 // the cumulative sum; negative if numbers fall
+	Total     float32 // sum of the blocks since S was 0
+	Offs      float32 // sum of the distances of these blocks from Mean
 	Trend     float32 // mean sign of a block's difference from Mean
 	Blocks    uint16  // number of blocks in Mean
-	Since     uint16  // blocks since S was 0
+	Since     uint16  // number of blocks since S was 0
 }
 
-// drifting is the strongest drift of a line.
+// drifting is the strongest drift that a line shows.
 type drifting struct {
 	score float64
 	of    event
-	drift // as reported
+	drift // a copy from the time of the report
 	cell  *drift
 }
 
 func (c *drift) numbers() bool { return c.Tag&2 != 0 }
 
-// driftAt returns the cell of a tag, and whether the tag had one. A new tag takes a free cell, or
-// the least valuable one if the tag is worth more. Otherwise it gets nil.
+// driftAt returns the cell of a tag, and whether the tag already had a cell. A new tag gets a free
+// cell, or the least valuable cell of its set if the tag is worth more. Otherwise cell is nil.
 func (d *Detector) driftAt(tag uint32, worth float32, n int64) (cell *drift, found bool) {
 	i := home(tag, driftSets) * driftSet
 	set := d.drifts[i : i+driftSet]
@@ -91,14 +91,15 @@ func (d *Detector) driftAt(tag uint32, worth float32, n int64) (cell *drift, fou
 	return cell, false
 }
 
-// worth returns how often a key came, halved so that cells do not change hands often.
+// worth returns half the mean count of a key, less if the key has not come lately. A new key must
+// be worth more, so halving keeps cells from changing owners often.
 func (c *drift) worth(n int64) float32 {
 	switch {
 	case c.Tag == 0:
 		return -1
 	case c.numbers():
 		return numbersWorth / 2 * driftStale / (driftStale + float32(uint32(n)-c.Line))
-	case c.Mean > driftEventful: // its share cannot grow by much
+	case c.Mean > driftEventful: // the key's share is too high to grow by much
 		return 0
 	}
 	return c.Mean / 2 * driftStale / (driftStale + float32(uint32(n)-c.Line))
@@ -119,7 +120,7 @@ func (d *Detector) follow(l *line, p *place, e *key, of event) {
 		return
 	}
 	block := p.N / driftTicks
-	if !found || c.Block > block { // new, or its place was lost
+	if !found || c.Block > block { // the key is new, or its place was lost
 		*c = drift{
 			Tag: tag, Block: block, Mean: mean, Blocks: uint16(min(block, driftFirst)),
 			Deviation: float32(math.Sqrt(float64(mean))) / deviationSD,
@@ -138,12 +139,14 @@ func (d *Detector) follow(l *line, p *place, e *key, of event) {
 	}
 }
 
-// most returns a share's mean plus two standard errors: the most it can plausibly have been.
+// most returns a share's mean plus two standard errors: the highest plausible share before the
+// drift.
 func (c *drift) most() float32 {
 	return c.Mean + float32(2*math.Sqrt(float64(c.Mean/float32(max(c.Blocks, 1)))))
 }
 
-// burst returns the ratio of a share's variance between blocks to that of chance, at least 1.
+// burst returns how many times a share's variance between blocks is that of independent events, at
+// least 1.
 func (c *drift) burst() float32 {
 	sd := deviationSD * c.Deviation
 	return max(1, sd*sd/max(c.Mean, shareLeast))
@@ -180,7 +183,7 @@ func (d *Detector) followNumber(l *line, p *place, of event, x float64) {
 	}
 }
 
-// end ends a block. It moves S up by one step, or down by the other.
+// end ends a block. It raises S by up or lowers S by down, each at most driftClip.
 func (c *drift) end(up, down float32) {
 	x := c.Sum
 	c.Sum = 0
@@ -248,7 +251,7 @@ func (d *Detector) drifted(l *line, c *drift, of event) {
 	}
 }
 
-// tellDrift reports the line's strongest drift, like tellSurge.
+// tellDrift reports the line's strongest drift, under the same conditions as tellSurge.
 func (d *Detector) tellDrift(l *line, each func(*Change)) {
 	s := &l.drift
 	report := func() { each(d.driftOf(l)) }
@@ -256,7 +259,7 @@ func (d *Detector) tellDrift(l *line, each func(*Change)) {
 		return
 	}
 	d.places[s.of.at].Told = max(1, uint32(l.n))
-	if s.cell.Tag == s.Tag { // else another has taken its cell
+	if s.cell.Tag == s.Tag { // otherwise another key has taken the cell
 		s.cell.settle()
 	}
 }

@@ -2,17 +2,18 @@ package changes
 
 import "bytes"
 
-// An empty value is NaN, null, - or nothing where a place had a word or number. It is a change if
-// the place had values emptyKnown times and was never empty. The separators before a place show
-// that it is empty: user= at the end of a line, or "user":"".
+// An empty value is NaN, null, - or nothing at a place that had a word or number. The value is
+// reported if the place had emptyKnown values and was never empty before. The separators before a
+// place show that the place is empty: user= at the end of a line, or "user":"".
 
 const (
-	emptyKnown   = 128 // values of a place
+	emptyKnown   = 128 // values of a place before an empty one is reported
 	emptiesMost  = 1<<16 - 1
-	emptyAtFirst = 2 // how often a place is empty when it is reported
+	emptyAtFirst = 2 // how often a place must be empty to be reported
 )
 
-// emptied is the line's value that became empty and had been present most often.
+// emptied is the value of the line that became empty. Of several, it is the value whose place had
+// most values before.
 type emptied struct {
 	of     event
 	values uint32
@@ -66,7 +67,7 @@ func emptyAt(gap []byte, i int, last bool) (to int, empty bool) {
 	return i, false
 }
 
-// gap looks for missing values between two words, or after the last.
+// gap looks for missing values between two words, or between the last word and the end of the line.
 func (d *Detector) gap(l *line, from, to int, before uint32, ordinals *ordinals, said [2]int) {
 	last := to == len(l.text)
 	gap := l.text[from:to]
@@ -101,7 +102,7 @@ func (d *Detector) empty(l *line, of event, visits uint32) {
 	}
 }
 
-// tellEmpty reports the line's value that became empty, like tellNumber.
+// tellEmpty reports the line's value that became empty, under the same conditions as tellNumber.
 func (d *Detector) tellEmpty(l *line, each func(*Change)) {
 	score := 0.
 	if l.emptied.values > 0 {
@@ -117,4 +118,4 @@ func (d *Detector) tellEmpty(l *line, each func(*Change)) {
 	})
 }
 
-const emptyScore = 2 // of any value
+const emptyScore = 2 // the score of every empty value

@@ -2,48 +2,48 @@ package changes
 
 import "bytes"
 
-// A field is a name before = (user=7), or in quotes before a colon ("user": 7), outside URLs. A
-// new name is reported when it has come three times. A missing field came 300 times in a row
-// after the same field, or at the beginning of a line. Then it did not come there eight times,
+// A field is a name before = (user=7), or a name in quotes before a colon ("user": 7), outside
+// URLs. A new name is reported when it comes for the third time. A missing field came 300 times in
+// a row after the same field, or at the beginning of a line. Then it was missing there eight times,
 // and came nowhere else.
 
 const (
 	fieldSets   = 23
 	fieldSet    = 4
 	fieldsMost  = fieldSets * fieldSet
-	fieldBytes  = 20 // kept bytes of a name
+	fieldBytes  = 20 // bytes of a name that are kept
 	fieldLines  = 2 * warmLines
 	fieldTimes  = 3
-	fieldSoon   = 500 // lines in which a new name comes three times
+	fieldSoon   = 500 // lines within which a new name must come three times
 	fieldKnown  = 300
 	fieldMisses = 8
-	fieldScore  = 2 // of any field
+	fieldScore  = 2 // the score of every field
 	countedMost = 1<<16 - 1
 )
 
 // field is the name of a field, with its counts.
 type field struct {
-	Tag    uint32 // 0: free
-	Line   uint32 // the last with the name, modulo 2^32
-	First  uint32 // the first with the name, modulo 2^32; 0: before tracking
-	Next   uint32 // tag of the field after it; 0: none
+	Tag    uint32 // 0: the cell is free
+	Line   uint32 // the last line with the name, modulo 2^32
+	First  uint32 // the first line with the name, modulo 2^32; 0: an earlier line
+	Next   uint32 // tag of the field that usually follows; 0: no field follows
 	Count  uint16
-	Streak uint16 // how often Next followed in a row
-	Missed uint16 // how often it then did not
+	Streak uint16 // how many times in a row Next followed
+	Missed uint16 // how many times Next has not followed since then
 	_      uint16
-	Name   [fieldBytes]byte // its beginning
+	Name   [fieldBytes]byte // the first bytes of the name
 }
 
 // fielded is a new or missing field of a line.
 type fielded struct {
 	kind  Kind
 	of    event
-	first uint32 // line of a new field
+	first uint32 // first line of a new field, modulo 2^32
 	name  []byte
 	had   uint16
 }
 
-const fieldStart = 3 // tag of the beginning of a line
+const fieldStart = 3 // tag of the beginning of a line, as if a field ended there
 
 // fieldName returns the bounds of the field name that ends with a word, if any.
 func fieldName(line []byte, w *word) (from, to int, is bool) {
@@ -67,7 +67,7 @@ func fieldName(line []byte, w *word) (from, to int, is bool) {
 	return 0, 0, false
 }
 
-// field records a field of a line after the field with tag behind, and returns its tag.
+// field records a field of a line and returns its tag. behind is the tag of the field before it.
 func (d *Detector) field(l *line, from, to int, behind uint32, of event) uint32 {
 	name := l.text[from:to]
 	tag := hashOf(name) | 1
@@ -93,8 +93,8 @@ func (d *Detector) field(l *line, from, to int, behind uint32, of event) uint32 
 	return tag
 }
 
-// fieldAt returns the cell of a tag, else a free cell of its set, else the cell with the lowest
-// count.
+// fieldAt returns the cell of a tag. If the tag has none, fieldAt returns a free cell of its set,
+// or the cell with the lowest count.
 func (d *Detector) fieldAt(tag uint32) *field {
 	i := home(tag, fieldSets) * fieldSet
 	set := d.fields[i : i+fieldSet]
@@ -118,7 +118,7 @@ func (d *Detector) fieldOf(tag uint32) *field {
 	return nil
 }
 
-// next records which field follows another one; tag 0 means none.
+// next records that the field tag follows the field behind; tag 0 means that no field follows.
 func (d *Detector) next(l *line, behind, tag uint32) {
 	c := d.fieldOf(behind)
 	if c == nil {
@@ -151,7 +151,7 @@ func (d *Detector) next(l *line, behind, tag uint32) {
 	c.Next, c.Streak, c.Missed = tag, 1, 0
 }
 
-// tellField reports the line's new or missing field, like tellNumber.
+// tellField reports the line's new or missing field, under the same conditions as tellNumber.
 func (d *Detector) tellField(l *line, each func(*Change)) {
 	score := 0.
 	if l.field.kind != 0 {

@@ -1,9 +1,10 @@
 package changes
 
 // The format of a log changes when most lines have new shapes and hardly any had before. A shape
-// is new the first 16 times. A fast and a slow running mean track the share of lines with new
-// shapes. The format changes if the fast mean is above .75 and the slow one below .1. The change
-// is reported once. For 300 lines nothing else is reported, since all else follows from it.
+// counts as new the first 16 times. A fast and a slow running mean track the share of lines with
+// new shapes. The format changes if the fast mean is above .75 and the slow one below .1. The
+// change is reported once. For 300 lines no other change is reported, since the new format causes
+// them.
 
 const (
 	formatNew    = 16
@@ -12,15 +13,15 @@ const (
 	formatMost   = .75
 	formatLeast  = .1
 	formatLines  = 2 * warmLines
-	formatQuiet  = 300  // lines
-	formatStays  = 2000 // lines without another report of a format
-	formatRecent = 16   // memory of the fast mean, in lines
+	formatQuiet  = 300  // lines after a new format without any other report
+	formatStays  = 2000 // minimum lines between two reports of a format
+	formatRecent = 16   // lines that the fast mean remembers
 )
 
 // format holds the shares of lines with new shapes.
 type format struct {
 	Fast, Slow float32
-	Told       int64 // line
+	Told       int64 // line of the last report; 0: none
 }
 
 // take records whether the n-th line has a new shape, and reports whether the format changes.

@@ -9,13 +9,13 @@ import (
 
 var midday = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// accessLog makes n lines of a web server, one a second from noon on. status, client and took
-// return the i-th line's status, address and seconds, given the usual values.
+// accessLog makes the log of a web server, with one line a second from noon on. status, client and
+// took return the i-th line's status, address and seconds, given their usual values.
 type accessLog struct {
 	status func(i int, usual string) string
 	client func(i int, usual string) string
 	took   func(i int, usual float64) float64
-	// between returns lines to insert before the i-th.
+	// between returns lines to insert before the i-th line.
 	between func(i int, stamp string) []string
 }
 

@@ -15,7 +15,7 @@ func lg(x float64) float64 {
 	return exponent + f + float64(.344*f*(1-f))
 }
 
-// ln returns the natural logarithm of a positive number, computed by lg.
+// ln returns the natural logarithm of a positive number, computed from lg.
 func ln(x float64) float64 { return lg(x) * math.Ln2 }
 
 // pow2 returns 2^x with an error below .4 %, for x in -60..60:

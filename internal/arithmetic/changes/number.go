@@ -1,9 +1,9 @@
 package changes
 
-// A number is reported when it is far above all earlier numbers at its place. x = lg(.0001 + v).
-// The place keeps the largest number of this window and of the window before, of 2,048 numbers
-// each. It also keeps the mean and the mean deviation of x. With x' of the largest of n numbers
-// and mean m,
+// A number v is reported when it is far above all earlier numbers at its place. Let x = lg(.0001 +
+// v). The place counts in windows of 2,048 numbers, and keeps the largest number of this window and
+// of the last one. It also keeps the mean m and the mean deviation of x. Let x' be the x of the
+// largest of n numbers. Then
 //
 //	score = 8 (x - x') / (2 deviation + (x' - m)/2 + 1) * n / (n + 128)
 
@@ -51,7 +51,8 @@ func (d *Detector) number(l *line, of event, value, x float64) {
 	}
 }
 
-// tellNumber reports the line's number that is furthest outside its past, like tellSurge.
+// tellNumber reports the line's number that is furthest outside its past, if its score reaches the
+// threshold and the last report is long enough ago.
 func (d *Detector) tellNumber(l *line, each func(*Change)) {
 	report := func() { each(d.numberOf(l)) }
 	d.numbers.tell(numberLimits, l.n, &d.numberQuiet, l.outlier.score, report)

@@ -3,21 +3,21 @@ package changes
 // place is the position of a word: the word and separators before it, and how often this pair
 // came before in the line. Templates and shapes of lines have one place each, too.
 type place struct {
-	Tag       uint32  // 0: free
-	N         uint32  // number of visits: the clock of its keys
+	Tag       uint32  // 0: the cell is free
+	N         uint32  // words seen at the place: the clock of the keys there
 	Raised    uint32  // line of the last peak, modulo 2^32
 	Told      uint32  // line of the last report of a surge here, modulo 2^32; 0: none
-	First     float32 // highest peaks of two keys
+	First     float32 // highest peaks of two keys at the place
 	Second    float32
 	Repeats   [2]repeats
 	Level     float32 // lg of the last number
-	Largest   float32 // number since the window began
-	Before    float32 // largest number of the window before
-	Mean      float32 // of lg of the numbers
-	Deviation float32 // mean, from Mean
+	Largest   float32 // largest number of this window
+	Before    float32 // largest number of the last window
+	Mean      float32 // mean of the numbers' logarithms (lg)
+	Deviation float32 // mean deviation of the logarithms from Mean
 	Values    uint16
-	Credit    uint16    // misses until the place is given away
-	Highest   uint16    // part of the tag of the key of the first peak
+	Credit    uint16    // grows with visits; other tags lower it until they can take the cell
+	Highest   uint16    // part of the tag of the key with the peak First
 	Empty     uint16    // how often its value was empty
 	Last      [2]uint16 // parts of the tags of the last word and the last level
 }
@@ -25,23 +25,23 @@ type place struct {
 // part returns the part of a tag by which a place recognizes the key.
 func part(tag uint32) uint16 { return uint16(tag >> 16) }
 
-// repeats measures how bursty a place is. Same is how often its last word repeats at once,
-// Expected how often it would with independent words.
+// repeats measures how bursty a place is. Same is how often a word there equals the last one.
+// Expected is how often that would happen if words were independent.
 type repeats struct{ Same, Expected float32 }
 
 const (
 	placesMost   = 512
 	creditMost   = 4096
-	creditLost   = 16 // fraction of the credit that a miss costs
+	creditLost   = 16 // 1/16 of the credit is lost when another tag wants the cell
 	creditLast   = 4
-	placeLines   = placesMost     // of templates
-	placeShapes  = placesMost + 1 // of shapes
-	ordinalsMost = 7              // maximum ordinal of a repeated context
+	placeLines   = placesMost     // index of the place of templates
+	placeShapes  = placesMost + 1 // index of the place of shapes
+	ordinalsMost = 7              // maximum ordinal of a repeated context in a line
 )
 
-// placeAt returns the number of a place, and whether the place has a cell. Its cell is the one
-// that its tag chooses, or the next. If both are taken, the one with less credit loses some, and
-// is given away when little is left.
+// placeAt returns the index of a tag's place, and whether the tag has a cell. A tag can use two
+// neighboring cells. If other tags hold both, the cell with less credit loses some of its credit.
+// When little is left, the new tag takes that cell.
 func (d *Detector) placeAt(tag uint32) (int, bool) {
 	i := int(home(tag, placesMost))
 	if d.places[i].Tag == tag {
@@ -63,7 +63,7 @@ func (d *Detector) placeAt(tag uint32) (int, bool) {
 	return i, p.visit()
 }
 
-// placeOf returns the number of a tag's place, or -1 if it has none.
+// placeOf returns the index of a tag's place, or -1 if it has none.
 func (d *Detector) placeOf(tag uint32) int {
 	i := int(home(tag, placesMost))
 	if d.places[i].Tag == tag {

@@ -8,8 +8,8 @@ package changes
 // so that n lines have at most n/lines + (start - floor)/raise + a few reports.
 type promise struct{ Threshold float64 }
 
-// limits are the constants of a promise. After a score above the threshold, nothing is reported
-// for rest lines.
+// limits are the constants of a promise. A score above the threshold begins a rest: nothing is
+// reported for `rest` lines.
 type limits struct {
 	start, floor, raise, lines float64
 	rest                       int64
@@ -23,17 +23,17 @@ var (
 	fieldLimits  = limits{start: 2, floor: 1, raise: 1, lines: 2000, rest: fieldMisses}
 )
 
-// line lowers the threshold by one line's share.
+// line lowers the threshold by the share of one line.
 func (p *promise) line(of limits) {
 	p.Threshold = max(of.floor, p.Threshold-of.raise/of.lines)
 }
 
-// report raises the threshold by one report.
+// report raises the threshold by the amount for one report.
 func (p *promise) report(of limits) { p.Threshold += of.raise }
 
-// tell takes the score of the n-th line, and returns whether it reaches the threshold. If so, a
-// new rest begins. It calls report unless the line falls in the previous rest, which ends at
-// quiet.
+// tell takes the score of the n-th line, and returns whether it reaches the threshold. If so, a new
+// rest without reports begins after the line, and quiet is set to its end. tell calls report unless
+// the line itself falls in an earlier rest.
 func (p *promise) tell(of limits, n int64, quiet *int64, score float64, report func()) bool {
 	p.line(of)
 	if score < p.Threshold {

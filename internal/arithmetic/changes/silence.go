@@ -2,22 +2,22 @@ package changes
 
 import "math"
 
-// A silence is a key that came regularly and stopped. The gaps between its beats have a mean, a
-// mean deviation and a longest, which fades. An event within a quarter of the mean belongs to the
-// beat before. A key is regular if
+// A silence is a key that came regularly and stopped. The key's events are beats. The gaps between
+// its beats have a mean, a mean deviation and a longest gap; the longest fades. An event that
+// follows a beat within a quarter of the mean gap belongs to that beat. A key is regular if
 //
 //   - its mean covers n >= 8 gaps, and the deviation is below .3 n/(n + 4) of the mean;
-//   - its gaps cover half of the time since line 300, or number 1,000;
+//   - its gaps cover half of the time since line 300, or there are 1,000 gaps;
 //   - it is rare, with a mean gap of at least eight lines, so that the log continues without it;
 //   - the clock is fine enough: the mean gap is 3 s or more if stamps are whole seconds.
 //
-// The silence is reported when the gap exceeds max(1.4 longest, 2.1 mean) and half the lines of a
-// mean gap came. Otherwise the log pauses. Keys that are due at once make one silence, reported
-// once until they return. A key whose last event came before a reported silence belongs to that
-// silence.
+// The silence is reported when the gap exceeds max(1.4 longest, 2.1 mean). The log must have had at
+// least half as many lines as in a mean gap. With fewer lines, the whole log pauses. Keys that are
+// due at the same time make one silence, which is reported once until they return. A key whose last
+// event came before a reported silence belongs to that silence.
 
 const (
-	silenceLines    = 3 * warmLines / 2 // lines before the first reported silence
+	silenceLines    = 3 * warmLines / 2 // minimum lines before the first report of a silence
 	sameBeat        = 1. / 4
 	beatsFirst      = 4
 	beatsMemory     = 32
@@ -74,7 +74,7 @@ func (d *Detector) beat(l *line, e *key, of event) {
 	}
 }
 
-// even reports whether a key's gaps are known and similar.
+// even reports whether a key has had enough gaps, and whether they are similar.
 func (e *key) even() bool {
 	n := float32(e.Beats)
 	return e.Beats >= beatsLeast && e.Deviation*(n+beatsPrior) < float32(deviationMost*n*e.Mean)
@@ -128,8 +128,8 @@ func (d *Detector) tellSilence(l *line, each func(*Change)) {
 	}
 }
 
-// says returns the order of the keys that fell silent at once. A key with a text ranks above one
-// without, a template above a word, then the one with more beats.
+// says returns how informative a key is for the report of a silence. A key with a kept text ranks
+// above one without, then a template above a word, then the key with more beats.
 func (d *Detector) says(e *key) int {
 	order := int(e.Beats)
 	if e.Subject == Template {

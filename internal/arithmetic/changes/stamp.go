@@ -3,20 +3,20 @@ package changes
 import "bytes"
 
 const (
-	stampBytes = 400 // beginning of a line in which a stamp is searched
+	stampBytes = 400 // first bytes of a line in which a stamp is searched
 	dateBytes  = 24  // maximum bytes of a date before a time of day
 	dayMillis  = 24 * 60 * 60 * 1000
 )
 
 // stamp is the time in a line, and its position.
 type stamp struct {
-	millis   int64 // since midnight
-	from, to int   // both 0: no stamp
+	millis   int64 // milliseconds since midnight
+	from, to int   // its bounds; both 0 if the line has no stamp
 }
 
-// stampOf returns the first stamp of a line. That is hh:mm:ss with its fraction, its zone and the
-// date before it. Or it is an epoch of ten digits (seconds) or 13 (milliseconds) at the
-// beginning.
+// stampOf returns the first time stamp of a line. A stamp is hh:mm:ss with its fraction, its zone
+// and the date before it. At the beginning of a line, it can also be a Unix time of ten digits
+// (seconds) or 13 digits (milliseconds).
 func stampOf(line []byte) stamp {
 	head := line[:min(len(line), stampBytes)]
 	for i := 2; ; i++ {
@@ -53,8 +53,8 @@ func twoDigits(b []byte) int64 {
 	return int64(b[0]-'0')*10 + int64(b[1]-'0')
 }
 
-// fraction returns the milliseconds of a fraction of a second that begins at i with a point or a
-// comma, and its end.
+// fraction returns the milliseconds of a fraction of a second, and the offset of its end. The
+// fraction begins at i with a point or a comma.
 func fraction(line []byte, i int) (millis int64, to int) {
 	if i+1 >= len(line) || line[i] != '.' && line[i] != ',' || !isDigit(line[i+1]) {
 		return 0, i

@@ -10,11 +10,11 @@ import (
 // ErrState reports bytes that are not the state of a detector.
 var ErrState = errors.New("no state of a detector of changes")
 
-// stateVersion is the first byte of a state. It changes with the layout, and with every change
-// after which a detector would report something else.
+// stateVersion is the first byte of a state. It must change with the layout, and with every change
+// of the code that makes a detector report something else.
 const stateVersion = 2
 
-// StateBytesMax is larger than any state.
+// StateBytesMax is a number of bytes larger than any state.
 const StateBytesMax = 128 << 10
 
 // AppendState appends the detector's state to dst: the version, then the numbers in order, little
@@ -30,8 +30,8 @@ func (d *Detector) AppendState(dst []byte) []byte {
 	return dst
 }
 
-// ReadState returns the detector of a state that AppendState(nil) returned. An error wraps
-// ErrState and says what was found and what was expected.
+// ReadState returns the detector whose AppendState wrote the state. An error wraps ErrState and
+// says what was found and what was expected.
 func ReadState(state []byte) (*Detector, error) {
 	d := New()
 	if len(state) == 0 || state[0] != stateVersion {
@@ -122,16 +122,16 @@ func (d *Detector) check() error {
 	return nil
 }
 
-// soon reports whether a line is a valid end of a rest without reports.
+// soon reports whether a rest without reports can end at a line.
 func (d *Detector) soon(line int64) bool { return 0 <= line && line <= d.n+quietLines }
 
-// passed reports whether a line, modulo 2^32, can be one of n lines.
+// passed reports whether a line number, modulo 2^32, can be one of the first n lines.
 func passed(line uint32, n int64) bool { return int64(uint32(n)-line) < n }
 
 // within reports whether a number is in a range; NaN is not.
 func within[F float32 | float64](x, least, most F) bool { return least <= x && x <= most }
 
-// thresholdMost is larger than any score plus the raise of its report.
+// thresholdMost is larger than the sum of any score and the raise of its report.
 const thresholdMost = 1 << 16
 
 func (p *promise) valid(of limits) bool { return within(p.Threshold, of.floor, thresholdMost) }
@@ -156,7 +156,7 @@ func (e *key) valid(set int, n int64) bool {
 		Word <= e.Subject && e.Subject <= Shape
 }
 
-const lgMost = 64 // of a number
+const lgMost = 64 // largest logarithm of a number
 
 func (p *place) valid(i int, n int64) bool {
 	first := int(home(p.Tag, placesMost))

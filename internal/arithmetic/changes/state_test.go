@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// busyLog has changes of every kind.
+// busyLog returns a log with changes of every kind.
 func busyLog(n int, seed uint64) [][]byte {
 	return accessLog{
 		status: func(i int, usual string) string {
@@ -221,7 +221,8 @@ func FuzzReadState(f *testing.F) {
 	})
 }
 
-// Repeated outages raise thresholds above what one report does. The state can still be read.
+// Repeated outages raise the thresholds higher than a single report does. The state can still be
+// read.
 func TestStateOfBusyOutageIsRead(t *testing.T) {
 	d := New()
 	told := 0
@@ -246,7 +247,7 @@ func TestStateOfBusyOutageIsRead(t *testing.T) {
 	require.Greater(t, told, 5)
 }
 
-// While a format settles, suppressed reports raise no threshold.
+// For some lines after a new format, no changes are reported. These changes raise no threshold.
 func TestNewFormatLeavesThresholdsAsTheyWere(t *testing.T) {
 	d := New()
 	for n := range 3000 {

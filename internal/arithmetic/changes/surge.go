@@ -1,8 +1,8 @@
 package changes
 
-// A surge is a key that comes far more often than before. Each key has a CUSUM of its events,
-// which finds the best window itself. With B events in the last C = min(c, 8192) ticks of its
-// clock c when the excursion begins,
+// A surge is a key that comes far more often than before. Each key has a cumulative sum G over its
+// events, which needs no fixed window. An excursion is a run of events during which G is above 0.
+// When it begins, the clock of the key is c, and the last C = min(c, 8192) ticks had B events. Let
 //
 //	q = (B + 4) / (C + 4)      drain = ln(1 + 63 q)
 //
@@ -10,18 +10,18 @@ package changes
 //
 //	G = G - f d drain + f ln 64, in 0..100
 //
-// G is the logarithm of the likelihood ratio for odds 64 times as high as q's. f discounts
-// bursts. Let same be the share with which the place's last word repeats at once, and expected
-// that share if words were independent. Then
+// G is the logarithm of the likelihood ratio for odds 64 times as high as q's. f discounts bursts.
+// Let same be the share of words at the place that repeat the word before, and expected the same
+// share if words were independent. Then
 //
 //	f = min(1, (1.02 - same) / (1.02 - expected))
 //
-// f is 0 for a number near the place's last one when the excursion begins: a counter advances, or
-// an hour.
+// If an excursion begins with a number near the last number at its place, f is 0. Such a number is
+// a counter or an hour that advances.
 //
-// An excursion ends when G is 0, when it pauses, or when it is long; B then includes its events.
-// A key is reported if G rises to a peak well above M. M is the highest of the key's earlier
-// peaks and the peaks of another key at its place:
+// An excursion ends when G is 0, when it pauses, or when it is long. Then B includes its events. A
+// key is reported if G rises to a peak well above M. M is the highest of the key's earlier peaks
+// and the peaks of another key at its place:
 //
 //	score = (G - 4 - 1.75 M) / 2
 
@@ -31,10 +31,10 @@ const (
 	odds        = 64
 	lnOdds      = 4.1588830833596715
 	sumMost     = 100
-	rivalMost   = 60 // maximum of a peak that other keys are compared with
+	rivalMost   = 60 // maximum of a peak in comparisons with other keys
 	burstMemory = 1024
 	burstLeast  = .02
-	counterNear = .25 // octaves
+	counterNear = .25 // maximum distance, in octaves, between successive numbers of a counter
 
 	pauseEvents = 4
 	pauseTicks  = 64
@@ -44,29 +44,30 @@ const (
 	scoreFloor = 4
 	rivalTimes = 1.75
 	bestFades  = .998
-	rivalFades = 1. / 16384 // a line
-	fadeLines  = 4096       // maximum lines that fade at once
+	rivalFades = 1. / 16384 // fraction by which a peak fades in a line
+	fadeLines  = 4096       // maximum lines for which a peak fades at once
 
 	templatePreferred = 3
 
 	tellEvents = 3
-	placeQuiet = 500 // lines
+	placeQuiet = 500 // minimum lines between two reports at a place
 	quietLines = 64
 )
 
-// event is a key in the present line.
+// event is a key that the present line contains.
 type event struct {
 	tag       uint32
-	at        int // place
+	at        int // index of the place
 	subject   Subject
-	from, to  int    // of the word in the line
-	before    int    // beginning of the text to show: the word before
+	from, to  int    // bounds of the word in the line
+	before    int    // offset of the text to show, which begins with the word before
 	said      [2]int // bounds of the last plain word before
 	counter   bool
-	explained float64 // for a level, G of the number itself
+	explained float64 // for a level: the G of the number as a word
 }
 
-// which returns 1 for levels and 0 otherwise: a number at a place is an event of both.
+// which returns 1 for levels and 0 otherwise. A number at a place is two events: a word and a
+// level.
 func (of *event) which() int {
 	if of.subject == Level {
 		return 1
@@ -74,8 +75,8 @@ func (of *event) which() int {
 	return 0
 }
 
-// preferred returns the margin by which an event's score must exceed another's. A template is
-// more informative than its shape.
+// preferred returns the margin by which an event's score must exceed the other event's score. A
+// shape needs a margin over a template, which is more informative.
 func (of *event) preferred(other *event) float64 {
 	if of.subject == Shape && other.subject == Template {
 		return templatePreferred
@@ -83,16 +84,16 @@ func (of *event) preferred(other *event) float64 {
 	return 0
 }
 
-// surging is the strongest surge of a line.
+// surging is the strongest surge that a line shows.
 type surging struct {
 	score float64
-	key   key // as it was at that time
+	key   key // a copy from the time of the peak
 	cell  *key
 	of    event
-	c     uint32 // the place's clock
+	c     uint32 // the place's clock at that time
 }
 
-// count counts an event, once in a line for each key.
+// count counts an event. Several events of a key in a line count once. It returns the key's G.
 func (d *Detector) count(l *line, of event) (sum float64) {
 	p := &d.places[of.at]
 	n, c := l.n, p.N
@@ -100,7 +101,7 @@ func (d *Detector) count(l *line, of event) (sum float64) {
 	if found && e.Line == uint32(n) {
 		return float64(e.Sum)
 	}
-	if !found || e.Clock > c { // new, or its place was lost
+	if !found || e.Clock > c { // the key is new, or its place was lost
 		*e = key{Tag: of.tag, Clock: c, Began: uint32(n), Subject: of.subject}
 	}
 	if n <= warmLines || c <= warmTicks {
@@ -125,7 +126,7 @@ func (d *Detector) excursion(l *line, p *place, e *key, of event) {
 	sum := float64(e.Sum) - float64(float64(gap)*e.drain()*f)
 	if e.over(sum, gap) {
 		e.end(c, gap)
-		e.Clock = c // with Length 0: drain is that of the excursion's beginning
+		e.Clock = c // drain uses the clock less Length, the clock at the beginning
 		e.Began = uint32(n)
 		if of.counter {
 			f = 0
@@ -143,8 +144,8 @@ func (d *Detector) excursion(l *line, p *place, e *key, of event) {
 	}
 }
 
-// drain returns the amount by which a tick lowers G, from the share of the key when the excursion
-// began.
+// drain returns the amount by which G falls in a tick. It follows from the share of the key before
+// the excursion.
 func (e *key) drain() float64 {
 	recent := float64(min(e.Clock-uint32(e.Length), clockMemory))
 	return float64(float32(ln(1 + float64((odds-1)*min(1,
@@ -159,8 +160,7 @@ func (e *key) over(sum float64, gap uint32) bool {
 			uint64(gap)*uint64(e.Count) > pauseTimes*length
 }
 
-// end adds the excursion's events to those before, within the clock's memory, and starts a new
-// excursion.
+// end ends an excursion and starts a new one. It adds the old one's events to the remembered ones.
 func (e *key) end(c, gap uint32) {
 	e.Before += float32(e.Count)
 	if c > clockMemory {
@@ -174,7 +174,7 @@ func (e *key) end(c, gap uint32) {
 	e.Flags &^= flagTold
 }
 
-// discount returns f, and counts an event of a key whose share is q.
+// discount returns the factor f of bursts, and records an event of a key whose share is q.
 func (p *place) discount(tag uint32, which int, q float64) float64 {
 	r := &p.Repeats[which]
 	f := min(1, (1+burstLeast-float64(r.Same))/(1+burstLeast-float64(r.Expected)))
@@ -225,7 +225,7 @@ func (d *Detector) tellSurge(l *line, each func(*Change)) {
 	if !d.surges.tell(surgeLimits, l.n, &d.surgeQuiet, s.score, report) {
 		return
 	}
-	if s.cell.Tag == s.key.Tag { // else another key has taken its cell
+	if s.cell.Tag == s.key.Tag { // otherwise another key has taken the cell
 		s.cell.Flags |= flagTold
 	}
 	p := &d.places[s.of.at]

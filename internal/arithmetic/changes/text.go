@@ -2,8 +2,8 @@ package changes
 
 import "bytes"
 
-// text is the beginning of a regular key's text, to report its silence. For a word it starts at
-// the word before. For a template or a shape it is the line behind its stamp.
+// text is the beginning of a regular key's text, to show when the key falls silent. For a word, the
+// text starts at the word before. For a template or a shape, the text is the line after its stamp.
 type text struct {
 	Tag  uint32
 	Text [textBytes]byte // padded with zeros
@@ -14,8 +14,8 @@ const (
 	textBytes = 44
 )
 
-// keepText keeps the text of a regular key. It does not replace the text of another regular key,
-// except that of a word by that of a line.
+// keepText keeps the text of a regular key. It does not replace the text of another regular key.
+// Exception: the text of a template or shape replaces that of a word.
 func (d *Detector) keepText(l *line, e *key, of event) {
 	cell := &d.texts[home(e.Tag, textsMost)]
 	if cell.Tag == e.Tag {

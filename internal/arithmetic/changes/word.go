@@ -6,10 +6,10 @@ import "unicode/utf8"
 type form uint8
 
 const (
-	plain   form = iota // letters and few digits
-	number              // has a value
-	address             // a dotted quad
-	random              // an identifier, a time, or a number too long to repeat
+	plain   form = iota // mostly letters, with few digits
+	number              // digits that have a value
+	address             // an IPv4 address
+	random              // an identifier, a time, or a number with too many digits to come again
 )
 
 // word is a run of letters, digits and _ in a line, or a number.
@@ -17,7 +17,7 @@ type word struct {
 	from, to   int
 	form       form
 	value      float64
-	separators uint32 // the last four bytes between the word before and this one
+	separators uint32 // the last four bytes of the separators before this word
 }
 
 // cutter cuts a line into words, without its stamp.
@@ -28,10 +28,10 @@ type cutter struct {
 }
 
 const (
-	randomBytes   = 6 // minimum size of a random word with this number of changes
-	randomChanges = 3 // between digits and letters
-	digitsMost    = 9 // of a number
-	plainDigits   = 4 // of a plain word
+	randomBytes   = 6 // minimum size of a random word with randomChanges changes
+	randomChanges = 3 // changes between digits and letters in a random word
+	digitsMost    = 9 // maximum digits of a number
+	plainDigits   = 4 // maximum digits of a plain word
 )
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
@@ -40,7 +40,7 @@ func isLetter(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_' || c >= utf8.RuneSelf
 }
 
-// next finds the next word, if any.
+// next finds the next word of the line and returns whether there is one.
 func (c *cutter) next(w *word) bool {
 	separators := uint32(0)
 	for c.at < len(c.line) {
@@ -52,7 +52,7 @@ func (c *cutter) next(w *word) bool {
 		if isLetter(b) || isDigit(b) {
 			*w = word{from: c.at, separators: separators}
 			text := c.line
-			if c.at < c.stamp.from { // a date that is too long
+			if c.at < c.stamp.from { // a date longer than dateBytes
 				text = text[:c.stamp.from]
 			}
 			w.to, w.form, w.value = classify(text, c.at)
@@ -148,7 +148,7 @@ const (
 	seedBytes    = 2166136261
 	seedTemplate = 2166136261
 	seedShape    = 1
-	seedFirst    = 7 // as the word before the first
+	seedFirst    = 7 // instead of the hash of a word before the first word
 	seedPlace    = 99
 	seedLevel    = 1000
 )
@@ -168,8 +168,8 @@ func mix(h, v uint32) uint32 {
 	return h ^ h>>15
 }
 
-// hash returns the hash of a plain word, or of another word's form. It identifies the word as the
-// context of the next.
+// hash returns the hash of a plain word's bytes, or of the form of any other word. The hash is the
+// context of the next word.
 func (w *word) hash(line []byte) uint32 {
 	if w.form == plain {
 		return hashOf(line[w.from:w.to])
@@ -177,6 +177,5 @@ func (w *word) hash(line []byte) uint32 {
 	return 10 + uint32(w.form)
 }
 
-// home returns the cell, of n, that a tag chooses. The lowest bit of a tag is always 1 and is
-// ignored.
+// home returns which of n cells a tag chooses. The lowest bit of a tag is always 1 and is ignored.
 func home(tag, n uint32) uint32 { return tag >> 1 % n }

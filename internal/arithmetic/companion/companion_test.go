@@ -47,15 +47,15 @@ func TestDistributionChangesNothing(t *testing.T) {
 	requireSame(t, before, r.s)
 }
 
-// A passed text is read and not learned. Counts do not change, no match expects a byte of it, and
-// Back undoes it.
+// The companion reads a passed text without learning it. The counts do not change, no match expects
+// a byte of the passed text, and Back restores the state before it.
 func TestCompanionSkipsPassedText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := reader{New(small(1)), widest(), someNetworks(1, 3), 0}
 		learnt := drawText(t, 1500)
 		r.feed(learnt)
 		before := r.s.Clone()
-		again := rapid.IntRange(0, len(learnt)).Draw(t, "again") // the learned end, repeated twice
+		again := rapid.IntRange(0, len(learnt)).Draw(t, "again") // the end is passed twice
 		passed := append(append(drawText(t, 100), learnt[again:]...), learnt[again:]...)
 		r.x.Begin(r.s)
 		for i, b := range passed {
@@ -81,12 +81,12 @@ func TestCompanionSkipsPassedText(t *testing.T) {
 	})
 }
 
-// Matches with learned text also work while a text is passed.
+// A passed text that repeats learned text is predicted by a match.
 func TestMatchGoesAlongWhatIsPassed(t *testing.T) {
 	r := reader{New(small(1)), widest(), uniform(), 0}
 	text := randomBytes(4000, 1)
 	r.feed(text)
-	r.feed(text[:1000]) // teaches the state that copies occur
+	r.feed(text[:1000]) // the state learns from this that text can repeat
 	r.x.Begin(r.s)
 	cost := 0.
 	for i, b := range text[2000:2400] {
@@ -100,8 +100,8 @@ func TestMatchGoesAlongWhatIsPassed(t *testing.T) {
 	require.Less(t, cost/math.Ln2/359, 2.)
 }
 
-// Back and Forth exchange the states before and after a piece of text. A text continues to the
-// same bits, whatever its pieces.
+// A text fed in pieces gives the same costs and the same state as the whole text. Back and Forth
+// switch between the states before and after a piece.
 func TestPiecesDoNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := drawText(t, 3000)
@@ -111,7 +111,7 @@ func TestPiecesDoNotMatter(t *testing.T) {
 		var got []float32
 		for len(text) > 0 {
 			n := rapid.IntRange(1, len(text)).Draw(t, "piece")
-			if n < 400 && rapid.Bool().Draw(t, "forget") { // scored, not accepted
+			if n < 400 && rapid.Bool().Draw(t, "forget") { // the piece is scored and taken back
 				before := pieces.s.Clone()
 				pieces.feed(text[:n])
 				pieces.x.Back(pieces.s)
@@ -181,8 +181,8 @@ func TestRepeatedTextCostsAlmostNothing(t *testing.T) {
 	require.Less(t, bitsOf(whole.feed(records(20000, 1))), 0.3*20000)
 }
 
-// A network that is right is believed. One that is certain and wrong costs a bounded number of
-// bits.
+// The mixture follows a network that predicts well. A network that is certain of wrong bytes costs
+// a bounded number of bits.
 func TestAccurateNetworkIsTrusted(t *testing.T) {
 	text := randomBytes(4000, 2)
 	s, x := New(small(1)), widest()
@@ -211,7 +211,7 @@ func TestNothingIsAllocatedForAByte(t *testing.T) {
 		r.x.Distribution(r.s, r.of[0], logProbs)
 	}
 	for range 20 {
-		piece() // the journals grow
+		piece() // let the journals grow to the size that they need
 	}
 	require.Zero(t, testing.AllocsPerRun(10, piece))
 }

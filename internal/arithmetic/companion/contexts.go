@@ -19,8 +19,8 @@ func (s *State) contexts() (hashes [contextCount]uint32) {
 	return hashes
 }
 
-// expectation returns the byte that the first existing match expects, behind a leading 1, and the
-// match's class. Both are 0 without a match.
+// expectation returns the byte that the first existing match expects next, and the class of
+// that match. The byte has a 1 bit in front of its eight bits. Without a match both are 0.
 func (s *State) expectation() (expected, class int) {
 	for m := range s.place.Matches {
 		if expected := s.expected(m); expected != 0 {

@@ -3,9 +3,9 @@
 //
 // # Bits
 //
-// A byte is eight decisions, from its highest bit down. A node is the known bits of a byte behind
-// a leading 1: node 1 before the first bit, 2 to 255 after. Every node has some inputs, each a
-// logit ln P(1)/P(0):
+// A byte is eight decisions, from its highest bit down. A node is a 1 followed by the bits of the
+// byte that are known: node 1 before the first bit, nodes 2 to 255 after it. Every node has some
+// inputs, each a logit ln P(1)/P(0):
 //
 //   - for each network, the ratio of its masses below the two children of the node;
 //   - for each context, the map of the bit history seen in this context at this node;
@@ -25,7 +25,7 @@
 // count the bits.
 //
 // A network that learns beside the counts uses the gradient of the mixture's loss with respect to
-// its logits. Where the counts already predict well, that gradient is small.
+// its logits. Where the counts already predict well, this gradient is small.
 //
 // # Sources
 //

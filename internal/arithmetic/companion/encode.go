@@ -13,8 +13,8 @@ import (
 // it.
 const Version = 2
 
-// header begins an encoded state. The table, the text, the words and the floats follow, each
-// whole. All numbers are little endian.
+// header begins an encoded state. The table, the text, the words and the floats follow, in full.
+// All numbers are little endian.
 type header struct {
 	Version  uint8
 	Networks uint8
@@ -39,7 +39,7 @@ func (s *State) AppendTo(data []byte) []byte {
 // ReadAt implements io.ReaderAt: it reads the bytes that AppendTo appends. The state must not
 // change meanwhile.
 func (s *State) ReadAt(b []byte, at int64) (n int, err error) {
-	begin := int64(0) // of a part
+	begin := int64(0) // offset of a part in the encoded state
 	for _, part := range s.parts() {
 		size := int64(binary.Size(part))
 		if at+int64(n) < begin+size && n < len(b) {
@@ -53,8 +53,8 @@ func (s *State) ReadAt(b []byte, at int64) (n int, err error) {
 	return n, nil
 }
 
-// copyPart copies a part's encoded bytes from offset at to b, as many as fit, and returns their
-// number.
+// copyPart encodes a part and copies its bytes from offset `at` on to b. It returns the number of
+// copied bytes, at most len(b).
 func copyPart(b []byte, part any, at int64) int {
 	switch p := part.(type) {
 	case []uint8:
@@ -119,8 +119,8 @@ func Decode(set Settings, data []byte) (*State, error) {
 	return s, nil
 }
 
-// Check returns an error for the first number that no text produces: one out of range, or not
-// finite because a network gave no distribution.
+// Check returns an error for the first number that no text can produce: a number out of its range,
+// or one that is not finite because a network returned no distribution.
 func (s *State) Check() error {
 	if err := s.check(); err != nil {
 		return fmt.Errorf("companion: %w", err)
@@ -169,7 +169,7 @@ func (s *State) check() error {
 
 const (
 	weightMost   = 1 << 20 // far above any weight in practice
-	estimateMost = 10      // the same for the logit of an estimate
+	estimateMost = 10      // far above the logit of any estimate
 )
 
 func checkEstimate(e []float32) error {
@@ -185,7 +185,7 @@ func checkEstimate(e []float32) error {
 	return nil
 }
 
-// check returns an error if numbers contradict each other.
+// check returns an error if numbers of the place contradict each other.
 func (p *place) check() error {
 	if p.Bytes > 1<<62 || uint64(p.Column) > p.Bytes || uint64(p.Width) > p.Bytes {
 		return errors.New("a line is longer than the text")

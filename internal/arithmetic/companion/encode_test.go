@@ -32,7 +32,8 @@ func TestEncodedStateContinues(t *testing.T) {
 	})
 }
 
-// The text of a long session wraps around in its ring. Decode accepts the state.
+// The state of a long session keeps the last bytes of its text in a ring buffer. Decode accepts a
+// state whose ring has wrapped around.
 func TestLongTextsStateIsAccepted(t *testing.T) {
 	r := reader{New(small(1)), widest(), uniform(), 0}
 	for i := range 5 {

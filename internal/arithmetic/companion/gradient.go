@@ -1,12 +1,12 @@
 package companion
 
-// slope holds the values that Slopes needs of the last scored byte, at each of its nodes.
+// slope holds, for each node of the last scored byte, the values from which Slopes computes.
 type slope struct {
-	logits   [setCount][8]float32 // of the rows of weights
-	squashed [8]float32           // their means as probabilities
+	logits   [setCount][8]float32 // logits of the rows of weights
+	squashed [8]float32           // means of the logits, as probabilities
 	p        [8]float32           // P(1)
-	rises    [8]float32           // the derivatives of the refinements
-	weights  [setCount]float32    // of the first network, except those of the nodes
+	rises    [8]float32           // derivatives of the refinements with respect to the mean logit
+	weights  [setCount]float32    // weights of the first network, except in the rows of nodes
 }
 
 // keepSlope saves the parts of the state that learning will change.
@@ -19,7 +19,7 @@ func (x *Scratch) keepSlope(s *State) {
 	}
 }
 
-// rise returns the derivative of the refinement with respect to its logit.
+// rise returns the derivative of the refinement with respect to the logit that it maps.
 func (r *refined) rise(s *State) float32 {
 	if !r.moves {
 		return 0
@@ -27,12 +27,13 @@ func (r *refined) rise(s *State) float32 {
 	return s.floats[r.at+1] - s.floats[r.at]
 }
 
-// Slopes returns the slopes of the last scored byte. With the network's logit x, the mean s of
-// the rows' logits and p = P(1),
+// Slopes returns the slopes of the last scored byte. Let x be the network's logit, s the mean of
+// the rows' logits, r the refinement and p = P(1). A slope is the product of ds/dx and
 //
-//	dp/ds = (squash(s) (1 - squash(s)) + dr/ds)/2    d(-ln P)/dp = -1/p or, of a 0, 1/(1-p)
+//	dp/ds      = (squash(s) (1 - squash(s)) + dr/ds)/2
+//	d(-ln P)/dp = -1/p if the bit is 1, else 1/(1-p)
 //
-// A value at a bound of its range has slope 0.
+// If a value is at a bound of its range, the slope is 0.
 func (x *Scratch) Slopes() (slopes Slopes) {
 	of := &x.slope
 	for k := range x.nodes {
@@ -41,7 +42,7 @@ func (x *Scratch) Slopes() (slopes Slopes) {
 			p <= 1-bitMost || p >= bitMost {
 			continue
 		}
-		pull := float32(0) // ds/dx, setCount times
+		pull := float32(0) // setCount times ds/dx
 		for j, w := range of.weights {
 			if j == setNode {
 				w = x.weights[at]
@@ -62,16 +63,18 @@ func (x *Scratch) Slopes() (slopes Slopes) {
 }
 
 // Gradient writes the gradient of a byte's loss with respect to the logits [256] of the first
-// network. logProbs [256] are the natural logarithms of that network's probabilities. The loss is
-// a weighted mean: share of the mixture's loss, whose slopes are given, and the rest of the
-// network's own.
+// network. logProbs [256] are the natural logarithms of that network's probabilities. The loss is a
+// weighted mean: the mixture's loss, whose slopes are given, has the weight share, and the
+// network's own loss has the weight 1-share.
 //
-// Let m be the mass below a node and y the byte's bit there. Let D be the sum of what all nodes
-// above contribute by ln m, zero at the root. The child on the side of a bit z has
+// Let m be the mass below a node and y the byte's bit there. Let D be the derivative of the loss
+// with respect to ln m that comes from the nodes above, zero at the root. The child for bit z has
+// mass m' and
 //
 //	D' = D m'/m + (2z - 1) slope    slope = share slope of the mixture + (1-share) (m(1)/m - y)
 //
-// A leaf below a child off the byte's path gets a part of D' in proportion to its mass.
+// If the child is not on the path to the byte, D' is divided among its leaves in proportion to
+// their mass.
 func (x *Scratch) Gradient(
 	logProbs []float32, b byte, slopes *Slopes, share float32, gradient []float32,
 ) {

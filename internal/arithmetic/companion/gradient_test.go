@@ -45,13 +45,13 @@ func TestGradientIsThatOfLoss(t *testing.T) {
 			return lossOf(r.s, r.x, b, moved[:])
 		}
 		const step = 1e-6
-		require.InDelta(t, nll, loss(0), 1e-2) // for rare bytes float32 has few digits
+		require.InDelta(t, nll, loss(0), 1e-2) // float32 has few digits for rare bytes
 		require.InDelta(t, (loss(step)-loss(-step))/(2*step), sum, 5e-3+5e-3*math.Abs(sum))
 	})
 }
 
-// lossOf returns the loss, in float64, of the byte that was scored last and taken back, if the
-// first network had other logits.
+// lossOf returns the loss of a byte in float64, as if the first network had other logits. The byte
+// must be the last scored one, and taken back.
 func lossOf(s *State, x *Scratch, b byte, logits []float64) (nll float64) {
 	mass := func(node int) (sum float64) {
 		for j, l := range logits {
@@ -87,14 +87,15 @@ func lossOf(s *State, x *Scratch, b byte, logits []float64) (nll float64) {
 	return nll
 }
 
-// With share 0 the gradient is that of the softmax.
+// With share 0, the gradient is that of a softmax cross-entropy: the probabilities minus the
+// one-hot vector of the byte.
 func TestGradientOfNetworkLossIsThatOfSoftmax(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 6))
 		logProbs, b := distribution(rng), byte(rng.IntN(256))
 		var gradient [256]float32
 		widest().Gradient(logProbs, b, &Slopes{1, 2, 3}, 0, gradient[:])
-		total := sumOf(logProbs) // the probabilities are rounded
+		total := sumOf(logProbs) // not exactly 1, since the probabilities are rounded
 		for j, g := range gradient {
 			want := math.Exp(float64(logProbs[j])) / total
 			if j == int(b) {
@@ -105,8 +106,8 @@ func TestGradientOfNetworkLossIsThatOfSoftmax(t *testing.T) {
 	})
 }
 
-// A gradient is finite if a network is certain. It is zero where the mixture does not depend on
-// the network.
+// The gradient is finite even if a network gives one byte all its mass. The gradient is zero where
+// the mixture does not depend on the network.
 func TestGradientOfCertainNetworkIsFinite(t *testing.T) {
 	for _, share := range []float32{0, 0.5, 1} {
 		for _, b := range []byte{7, 8, 200} {

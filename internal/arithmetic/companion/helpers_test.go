@@ -11,7 +11,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// small returns settings with a table that a short text already fills.
+// small returns settings with the smallest table, which even a short text fills.
 func small(networks int) Settings { return Settings{TableBytesMin, networks} }
 
 func widest() *Scratch { return NewScratch(kernel.Arithmetic{}.Vectors()) }

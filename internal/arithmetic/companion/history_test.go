@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every history has its number, and its successors are histories, too.
+// Every history has a number, and the history after one more bit is also in the list.
 func TestHistoriesAreClosed(t *testing.T) {
 	numbers := map[history]int{}
 	for i, h := range histories {
@@ -22,7 +22,8 @@ func TestHistoriesAreClosed(t *testing.T) {
 	}
 }
 
-// After a bit its count is larger, or at its maximum. The other count is not larger.
+// After a bit, the count of that bit is larger, or at its maximum. The count of the other bit is
+// not larger.
 func TestHistoryFollowsItsBits(t *testing.T) {
 	for _, h := range histories {
 		one, zero := h.after(1), h.after(0)
@@ -36,10 +37,11 @@ func TestHistoryFollowsItsBits(t *testing.T) {
 	require.Equal(t, history{5, 1, 1}, history{30, 0, 0}.after(1))
 }
 
-// mirrored exchanges zeros and ones.
+// mirrored returns the history in which zeros and ones are exchanged.
 func mirrored(h history) history { return history{h.ones, h.zeros, 1 - h.last} }
 
-// flipped gives a history of one kind of bit the last bit of its mirror image.
+// flipped sets last to 1 in a history with only one kind of bit, as mirrored does. The method
+// after sets it to 0 there.
 func flipped(h history) history {
 	if h.zeros == 0 || h.ones == 0 {
 		h.last = 1

@@ -21,7 +21,7 @@ func (j *journal[T]) backTo(array []T, n int) {
 	}
 }
 
-// drop restores the array to the state at journal length n, and removes the later entries.
+// drop restores the array to the state at journal length n, and removes the entries from there on.
 func (j *journal[T]) drop(array []T, n int) {
 	j.backTo(array, n)
 	j.at, j.held = j.at[:n], j.held[:n]
@@ -69,13 +69,13 @@ func (j *tableJournal) exchange(t table, i int) {
 	*b, j.held[i] = j.held[i], *b
 }
 
-// pages is a journal of the floats. A text changes the same floats many times, so pages records
-// each page once.
+// pages is a journal of the floats, in pages of pageFloats. A text changes the same floats many
+// times, so a page is recorded only once in an epoch.
 type pages struct {
-	numbers []int32 // of the recorded pages
+	numbers []int32 // numbers of the recorded pages
 	held    [][pageFloats]float32
 	kept    [pageCount]uint32 // the epoch in which each page was last recorded
-	epoch   uint32            // begins with the journal and with each mark
+	epoch   uint32            // a new one begins with the journal and with each mark
 }
 
 const (
@@ -125,7 +125,7 @@ func (j *pages) backTo(floats []float32, n int) {
 	}
 }
 
-// drop restores the floats to the state at journal length n, and removes the later entries.
+// drop restores the floats to the state at journal length n, and removes the entries from there on.
 func (j *pages) drop(floats []float32, n int) {
 	j.backTo(floats, n)
 	j.numbers, j.held = j.numbers[:n], j.held[:n]

@@ -9,14 +9,14 @@ const (
 	rateMore  = 0.016
 	rateBits  = 16384
 
-	countMost  = 255 // an estimate forgets older bits
+	countMost  = 255 // maximum count of an estimate, so that it forgets older bits
 	refineRate = 0.01
 
-	// An estimate keeps this distance from 0 and 1.
+	// An estimated probability is at least estimateEdge and at most 1 - estimateEdge.
 	estimateEdge = 1.0 / 4096
 )
 
-// learn advances the state behind a scored byte and learns it.
+// learn learns a scored byte, and appends it to the state's text.
 func (x *Scratch) learn(s *State, b byte) {
 	x.learnWeights(s)
 	x.learnEstimates(s)
@@ -25,8 +25,8 @@ func (x *Scratch) learn(s *State, b byte) {
 	x.goOn(s, b)
 }
 
-// Pass advances the state behind a byte without learning it. passed is the number of bytes passed
-// before. Contexts and matches follow the text; counts do not change.
+// Pass appends a byte to the state's text without learning it. passed is the number of bytes
+// already passed. Contexts and matches follow the text; counts do not change.
 func (x *Scratch) Pass(s *State, b byte, passed uint64) {
 	learnt := uint32(s.place.Bytes - passed)
 	x.step(s, b)
@@ -35,7 +35,7 @@ func (x *Scratch) Pass(s *State, b byte, passed uint64) {
 			s.find(m, least)
 		}
 		if found := &s.place.Matches[m]; found.At == learnt {
-			*found = match{} // behind that offset nothing is learned
+			*found = match{} // the match has reached the passed bytes, which are not learned
 		}
 	}
 }
@@ -60,18 +60,18 @@ func (x *Scratch) learnWeights(s *State) {
 	}
 }
 
-// row returns a row of weights to change.
+// row returns a row of weights for a change, and records the row in the journal.
 func (x *Scratch) row(s *State, row int) []float32 {
 	at := weightsOf(row)
 	x.known.floats.keep(s.floats, int32(at/pageFloats))
 	return s.floats[at : at+inputCount]
 }
 
-// moved lists the estimates that a byte has changed. Their logits are still to be computed.
+// moved lists the estimates that a byte has changed. Their logits must be computed again.
 type moved struct {
 	n  int
 	at [8 * (contextCount + matchCount)]int32
-	// The probabilities of a 1 and of a 0.
+	// The new probabilities of a 1 and of a 0.
 	ones, zeros [8 * (contextCount + matchCount)]float32
 }
 
@@ -130,7 +130,7 @@ func inside(p float32) float32 {
 
 var edgeBits, otherEdgeBits = math.Float32bits(estimateEdge), math.Float32bits(1 - estimateEdge)
 
-// learnRefinement updates the nearer step of the refinement.
+// learnRefinement updates the step of the refinement that is nearer to the logit.
 func (x *Scratch) learnRefinement(s *State) {
 	for k := range x.nodes {
 		n := &x.nodes[k]
@@ -170,7 +170,7 @@ func (x *Scratch) append(s *State, h uint32, b byte, k int) {
 	}
 }
 
-// goOn advances the text, its matches and its place behind a byte, and indexes the byte.
+// goOn appends a byte to the text, and records where its last bytes occurred.
 func (x *Scratch) goOn(s *State, b byte) {
 	follower := followersOf(uint32(s.place.order(1)))
 	x.known.words.keep(s.words, follower)
@@ -186,7 +186,7 @@ func (x *Scratch) goOn(s *State, b byte) {
 	}
 }
 
-// step advances the text, existing matches and the place behind a byte.
+// step appends a byte to the text. It also advances the existing matches and the place.
 func (x *Scratch) step(s *State, b byte) {
 	at := int(s.place.Bytes % textBytes)
 	x.known.text.keep(s.text, at)
@@ -197,7 +197,8 @@ func (x *Scratch) step(s *State, b byte) {
 	s.place.step(b)
 }
 
-// find looks for a new match if the present one is weak. It returns the head for the last bytes.
+// find looks for a new match if the present one is weak. It returns the offset in State.words of
+// the head for the last bytes.
 func (s *State) find(m, least int) (head int) {
 	head = headOf(m, s.place.recent(least))
 	if found := &s.place.Matches[m]; found.weak(least) {

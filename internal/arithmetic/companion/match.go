@@ -1,30 +1,31 @@
 package companion
 
 // A match is an earlier offset of the text whose last bytes equal the present ones. After a byte
-// that differs, the match skips that byte and continues, a few times. In records often one field
-// differs and the rest is the same.
+// that differs, the match skips that byte and continues, a few times. In records, often only one
+// field differs.
 type match struct {
-	At     uint32 // of the byte expected next; 0: no match
+	At     uint32 // offset of the byte that the match expects next; 0: no match
 	Length uint32 // bytes that agreed since the match began or since the last difference
 	Misses uint32 // bytes that differed; 0 again after matchHealed equal bytes
 }
 
 const (
-	matchMisses = 4  // maximum number of bytes that differ
+	matchMisses = 4  // maximum of Misses
 	matchHealed = 16 // equal bytes after which Misses is 0 again
-	matchMost   = 64 // longer matches have the same class
+	matchMost   = 64 // maximum of Length
 
-	agreedClasses = 22 // of matches without a difference
-	differClasses = 16 // of matches after one difference, and again after more
+	agreedClasses = 22 // number of classes of matches without a difference
+	differClasses = 16 // number of classes after one difference, and again after more
 	matchClasses  = 22 + 2*differClasses
 )
 
-// matchLeast is the number of equal bytes that each of the matches requires.
+// matchLeast has, for each of the two matches, the number of equal bytes with which it begins.
 var matchLeast = [matchCount]int{8, 20}
 
 const matchCount = 2
 
-// class returns 0 without a match, else a class of its length and differences.
+// class returns a class of the match's length and differences, from 1 on. Without a match it
+// returns 0.
 func (m *match) class() int {
 	length := int(m.Length)
 	switch {
@@ -42,7 +43,7 @@ func (m *match) class() int {
 	return agreedClasses - 1
 }
 
-// follow advances the match behind a byte. agrees says whether the byte was the expected one.
+// follow advances the match by a byte. agrees says whether the match expected that byte.
 func (m *match) follow(agrees bool) {
 	if m.At == 0 {
 		return

@@ -3,12 +3,12 @@ package companion
 // logitMost bounds the logit of a row of weights.
 const logitMost = 12
 
-// look holds what is known about the next byte at all of its nodes.
+// look holds the values that all nodes of the next byte share.
 type look struct {
 	contexts [contextCount]uint32
-	expected [matchCount]int // see State.expected
+	expected [matchCount]int // what State.expected returns for each match
 	classes  [matchCount]int
-	rows     [setCount]int // of weights; the node's row is found at the node
+	rows     [setCount]int // row of weights in each set; that of setNode depends on the node
 	last     uint32        // hash of the last byte
 
 	trees [networksMax]tree
@@ -29,7 +29,7 @@ func (l *look) at(s *State) {
 	l.last = hash(uint32(last), 5)
 }
 
-// buckets are the offsets of the contexts' buckets for one half of a byte; -1: none.
+// buckets are the offsets of the contexts' buckets for one half of a byte; -1 means no bucket.
 type buckets [contextCount]int
 
 // find looks up the buckets of a half of a byte, given the hashes of that half.
@@ -69,7 +69,7 @@ func (in *inputs) gather(s *State, l *look, b *buckets, node, k int) (met [conte
 	}
 	for m, expected := range l.expected {
 		x := float32(0)
-		if expected>>(8-k) == node { // the expected byte agrees with the known bits
+		if expected>>(8-k) == node { // the expected byte agrees with the bits known so far
 			x = s.floats[matchOf(m, l.classes[m])+estimateLogit]
 			if expected>>(7-k)&1 == 0 {
 				x = -x
@@ -81,7 +81,7 @@ func (in *inputs) gather(s *State, l *look, b *buckets, node, k int) (met [conte
 	return met
 }
 
-// meanOf limits the logits of the sets [set][node] at a node, and returns their mean.
+// meanOf limits the logits of all sets at a node, and returns their mean.
 func meanOf[L [8]float32 | [256]float32](logits *[setCount]L, node int) (mean float32) {
 	for j := range logits {
 		logits[j][node] = limit(logits[j][node], logitMost)
@@ -92,9 +92,9 @@ func meanOf[L [8]float32 | [256]float32](logits *[setCount]L, node int) (mean fl
 
 // refined is a position in the refinement, between two steps.
 type refined struct {
-	at    int     // of the step
+	at    int     // index of the step in State.floats
 	part  float32 // fraction of the way to the next step
-	moves bool    // the logit is within the range of the steps
+	moves bool    // false if the logit is outside the range of the steps
 }
 
 // refinedAt returns the position in the refinement at a node for a logit, and its value there.
@@ -102,7 +102,7 @@ func (l *look) refinedAt(s *State, node int, a float32) (r refined, p float32) {
 	const most = refineEdge - 1.0/128
 	place := limit(a, most) + refineEdge
 	if !(place >= 0) {
-		place = 0 // a NaN; the mean stays NaN
+		place = 0 // any step will do for a NaN, since the mean stays NaN
 	}
 	step := int(place)
 	r = refined{refineOf((l.last+uint32(node)*0x9e3779b1)>>16) + step, place - float32(step),
@@ -113,7 +113,7 @@ func (l *look) refinedAt(s *State, node int, a float32) (r refined, p float32) {
 // bitMost is the largest probability of a bit; 1 - bitMost is the smallest.
 const bitMost = 1 - 1.0/(1<<20)
 
-// together returns P(1) at a node from the mean as a probability and its refinement.
+// together returns P(1) at a node: the mean of a probability and its refinement.
 func together(mean, refined float32) float32 {
 	return max(1-bitMost, min(bitMost, (mean+refined)/2))
 }

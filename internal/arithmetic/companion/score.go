@@ -2,9 +2,9 @@ package companion
 
 import "math/bits"
 
-// Score returns the negative log-likelihood, in nats, of a byte behind the state's text, given
-// the networks' distributions. It learns the byte and advances the state. The number equals that
-// of Distribution to the bit.
+// Score returns the negative log-likelihood of a byte after the state's text, in nats, given the
+// networks' distributions. It learns the byte and advances the state. The result has the same bits
+// as the byte's value from Distribution.
 func (x *Scratch) Score(s *State, of Networks, b byte) (nll float32) {
 	x.prepare(s, of)
 	x.gatherPath(s, b)
@@ -92,7 +92,7 @@ func (x *Scratch) Distribution(s *State, of Networks, logProbs []float32) {
 	}
 	x.vectors.Log(x.ones[:], x.ones[:])
 	x.vectors.Log(x.zeros[:], x.zeros[:])
-	sum := &x.logits[1] // sum of the logarithms on the way to a node
+	sum := &x.logits[1] // sum of the logarithms from the root to each node
 	sum[1] = 0
 	for node := 1; node < 128; node++ {
 		sum[2*node], sum[2*node+1] = sum[node]+x.zeros[node], sum[node]+x.ones[node]

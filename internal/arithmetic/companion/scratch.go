@@ -2,8 +2,9 @@ package companion
 
 import "github.com/lmserve/lmserve/internal/arithmetic/kernel"
 
-// Networks are the distributions over the next byte that are mixed with the counts, as natural
-// logarithms of probabilities [256]. Settings.Networks of them are set; the rest is nil.
+// Networks are the networks' distributions over the next byte, to be mixed with the counts. Each
+// has the natural logarithms of 256 probabilities. The first Settings.Networks are set; the rest is
+// nil.
 type Networks [networksMax][]float32
 
 // Scratch is the working memory to compute with states. It serves any state, one at a time, and
@@ -11,7 +12,7 @@ type Networks [networksMax][]float32
 type Scratch struct {
 	vectors kernel.Vectors
 	look    look
-	known   change // changes since Begin
+	known   change // changes of the state since Begin
 
 	// For the scored byte: its nodes, their inputs [8][inputCount], and the weights of the nodes.
 	nodes   [8]scored
@@ -37,18 +38,18 @@ type scored struct {
 	met     [contextCount]uint8
 	node    int
 	bit     float32
-	sets    [setCount]float32 // probabilities of a 1
+	sets    [setCount]float32 // probabilities of a 1 according to each set of weights
 	refined refined
 }
 
-// ScratchBytes returns the maximum bytes of memory of a scratch that has scored pieces of at most
+// ScratchBytes returns the maximum bytes of memory that a scratch uses for pieces of at most
 // `piece` bytes.
 func ScratchBytes(piece int) int64 {
 	const (
 		places = 4 * (2*contextCount + 1 + 1 + matchCount)
 		held   = 2*contextCount*bucketBytes + 1 + 4*(1+matchCount)
-		pages  = setCount - 1 + 8 + 2*8*(contextCount+matchCount) + 8 // eight rows of the nodes
-		// of a slice that append has grown
+		pages  = setCount - 1 + 8 + 2*8*(contextCount+matchCount) + 8 // setNode has eight rows
+		// append may double the capacity of a slice
 		growth = 2
 		fixed  = 1<<16 + 4*pageCount
 	)
@@ -61,16 +62,16 @@ func NewScratch(v kernel.Vectors) *Scratch { return &Scratch{vectors: v} }
 // Begin starts a piece of text, which Back can undo.
 func (x *Scratch) Begin(s *State) { x.known.begin(s) }
 
-// Back restores the state to the beginning of the piece, and Forth undoes Back. State and scratch
-// must not change between the calls.
+// Back restores the state to the beginning of the piece, and Forth undoes Back. The state must not
+// change between the two calls, and the scratch must not be used for anything else.
 func (x *Scratch) Back(s *State)  { x.known.back(s) }
 func (x *Scratch) Forth(s *State) { x.known.forth(s) }
 
 // Mark returns the state's present position in the piece.
 func (x *Scratch) Mark(s *State) Mark { return x.known.mark(s) }
 
-// Drop restores the state to a position in the piece, which then ends there. The state may also
-// be another one, equal to the one at the end of the piece.
+// Drop restores the state to a position in the piece. The piece then ends there. The state may also
+// be another one, equal to the state at the end of the piece.
 func (x *Scratch) Drop(s *State, to Mark) { x.known.drop(s, to) }
 
 // prepare sets up the look at the next byte.

@@ -2,8 +2,9 @@ package companion
 
 import "slices"
 
-// State holds all that is kept of a text. It is a function of the settings, the text, and the
-// networks' distributions along the text. It is plain data; a Scratch computes with it.
+// State holds everything that the companion keeps of a text. It is a function of the settings, the
+// text, and the networks' distributions along the text. It is plain data; a Scratch computes with
+// it.
 type State struct {
 	settings Settings
 	place    place
@@ -17,7 +18,7 @@ const textBytes = 1 << 16
 
 // The parts of State.words, in order.
 const (
-	headsAt     = 0 // [match][hash of the last bytes]: the offset that followed them
+	headsAt     = 0 // [match][hash of the last bytes]: the offset of the byte after them
 	headCount   = 1 << 14
 	followersAt = headsAt + matchCount*headCount // [byte]: the last four bytes that followed it
 	wordCount   = followersAt + 256
@@ -35,24 +36,24 @@ const (
 
 // The parts of State.floats, in order.
 const (
-	mapsAt     = 0 // [context][history] estimates
+	mapsAt     = 0 // [context][history]: an estimate
 	matchesAt  = mapsAt + contextCount*historyCount*estimateFloats
 	matchesEnd = matchesAt + matchCount*matchClasses*estimateFloats
-	weightsAt  = (matchesEnd + pageFloats - 1) / pageFloats * pageFloats // [row][inputCount]
+	weightsAt  = (matchesEnd + pageFloats - 1) / pageFloats * pageFloats // [row][input]
 	refinesAt  = weightsAt + weightRows*inputCount                       // [context][step]
 	floatCount = refinesAt + refineContexts*refineSteps
 )
 
-// The rows of weights of the sets, in order.
+// The first row of each set, in the order of the rows.
 const (
-	matchRows  = 0            // by the class of the first match
-	nodeRows   = matchClasses // by the node
+	matchRows  = 0            // a row for each class of the first match
+	nodeRows   = matchClasses // a row for each node
 	byteRows   = nodeRows + 256
-	secondRows = byteRows + 256 // by the byte before the last; byteRows go by the last
+	secondRows = byteRows + 256 // a row for each second last byte; byteRows: for each last byte
 	weightRows = secondRows + 256
 )
 
-// The sets of rows.
+// The sets of rows of weights. Each set contributes one row at a node.
 const (
 	setMatch = iota
 	setNode
@@ -61,22 +62,22 @@ const (
 	setCount
 )
 
-// In each of its contexts, the refinement has a probability for each logit -8, -7 .. 8, and
-// interpolates linearly.
+// In each of its contexts, the refinement has a probability for each logit from -8 to 8. Between
+// two steps it interpolates linearly.
 const (
 	refineContexts = 1 << 10
 	refineSteps    = 2*refineEdge + 1
 	refineEdge     = 8
 )
 
-// Initial values, before any text. The weights are those of the predictions in the mix.
+// Initial values, before any text. The weights are those of the inputs of the mixture.
 const (
-	weightOfOne    = 0.7 // of the network, if there is one
-	weightOfFirst  = 0.5 // of the first network, if there are two
+	weightOfOne    = 0.7 // weight of a single network
+	weightOfFirst  = 0.5 // weight of the first of two networks
 	weightOfSecond = 0.2
 	weightOfCounts = 0.1
 
-	estimateStart = 6 // bits that the initial estimate counts for
+	estimateStart = 6 // number of bits for which an initial estimate counts
 )
 
 // New returns the state of an empty text. The settings must be valid.
@@ -96,7 +97,7 @@ func (s *State) start() {
 			n0, n1 := float32(h.zeros), float32(h.ones)
 			s.estimate(mapOf(c, uint8(i)), (n1+0.4)/(n0+n1+0.8))
 		}
-		s.floats[mapOf(c, 0)+estimateLogit] = 0 // nothing was seen
+		s.floats[mapOf(c, 0)+estimateLogit] = 0 // no bits seen, so the history predicts nothing
 	}
 	for m := range matchCount {
 		for class := range matchClasses {
@@ -111,7 +112,7 @@ func (s *State) start() {
 	}
 }
 
-// refineFirst is 1/(1+e^-s) at the steps: the initial refinement changes nothing.
+// refineFirst is 1/(1+e^-s) at the steps s, so that the initial refinement changes nothing.
 var refineFirst = func() (p [refineSteps]float32) {
 	for i := range p {
 		p[i] = float32(i - refineEdge)
@@ -153,7 +154,7 @@ func weightsOf(row int) int    { return weightsAt + row*inputCount }
 func headOf(m int, hash uint32) int { return headsAt + m*headCount + int(hash%headCount) }
 func followersOf(b uint32) int      { return followersAt + int(b) }
 
-// weights returns n rows of weights from one on.
+// weights returns n rows of weights from the given row on.
 func (s *State) weights(row, n int) []float32 {
 	return s.floats[weightsOf(row):weightsOf(row+n)]
 }
@@ -174,7 +175,8 @@ func (s *State) Recent(n int) []byte {
 	return text
 }
 
-// above returns the byte above the next one, in the line before, or 0 if there is none.
+// above returns the byte above the next one: the byte of the same column in the line before. It
+// returns 0 if that line is too short.
 func (s *State) above() uint8 {
 	p := &s.place
 	if p.Column >= p.Width || p.Width > textBytes {
@@ -183,7 +185,8 @@ func (s *State) above() uint8 {
 	return s.at(uint32(p.Bytes) - p.Width)
 }
 
-// expected returns the byte that a match expects next, behind a leading 1, or 0 without a match.
+// expected returns the byte that a match expects next, with a 1 bit in front of its eight bits.
+// Without a match it returns 0.
 func (s *State) expected(m int) int {
 	if at := s.place.Matches[m].At; at != 0 {
 		return 256 | int(s.at(at))
@@ -191,7 +194,7 @@ func (s *State) expected(m int) int {
 	return 0
 }
 
-// Expected appends up to n bytes that the longer of the matches expects. Without a match it
+// Expected appends up to n bytes that the longer of the two matches expects. Without a match it
 // appends nothing.
 func (s *State) Expected(dst []byte, n int) []byte {
 	m := s.place.Matches[0]

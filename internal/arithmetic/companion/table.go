@@ -2,8 +2,9 @@ package companion
 
 // The table of bit histories consists of buckets of 16 bytes: a check byte, 0 in an empty bucket,
 // and the numbers of the histories at the 15 nodes of half a byte. A context has a bucket for the
-// higher half of the next byte and one for each value of that half. A bucket has four possible
-// places in a cache line. If all are taken, it replaces the one with the fewest bits.
+// higher half of the next byte. It has another bucket for the lower half after each value of the
+// higher half. A bucket has four possible places in a cache line. If all are taken, it replaces the
+// bucket that has seen the fewest bits.
 const (
 	bucketBytes = 16
 	lineBuckets = 4

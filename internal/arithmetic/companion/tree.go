@@ -24,7 +24,7 @@ func within(a, most float32) bool { return a > -most && a < most }
 // children 2n, where the next bit is 0, and 2n+1. Byte b is leaf 256+b.
 type tree struct {
 	mass [512]float32
-	logs [512]float32 // of the masses, where computed
+	logs [512]float32 // logarithms of the masses; set only where they are needed
 }
 
 // set sets the masses from log-probabilities [256].

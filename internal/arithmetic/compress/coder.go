@@ -3,17 +3,17 @@ package compress
 import "math/bits"
 
 // The arithmetic coder. A text is a number in [0, 1), written in base 256. The numbers that begin
-// with the symbols so far form an interval [low, low + width), held as 64-bit fixed-point
-// numbers. Every symbol narrows the interval to its share (J. Rissanen, G. Langdon, Arithmetic
-// Coding, 1979). This coder uses integers and writes a byte at a time (G. Martin, Range encoding,
-// 1979). A carry out of low goes into bytes that are already written.
+// with the symbols so far form an interval [low, low + width), held as 64-bit fixed-point numbers.
+// Every symbol narrows the interval to its share (J. Rissanen, G. Langdon, Arithmetic Coding,
+// 1979). This coder uses integers and writes a byte at a time (G. Martin, Range encoding, 1979). A
+// carry out of low is added to bytes that are already written.
 
-// widthMin is the width below which a byte is written and the interval is scaled by 8 bits. It
-// keeps shares of fewer than 2^33 parts exact within 2^-23 of their size.
+// widthMin is the minimum width of the interval. Below it, a byte is written and the interval is
+// scaled by 8 bits. A share of fewer than 2^33 parts is then exact within 2^-23 of its size.
 const widthMin = 1 << 56
 
-// ahead is the number of bytes that a decoder reads before it needs them. At the end of a text it
-// has read at most this number of bytes behind the file.
+// ahead is the number of bytes that a decoder reads before it needs them. So at the end of a text,
+// a decoder has read at most this number of bytes beyond the end of the file.
 const ahead = 7
 
 // encoder writes symbols to out.
@@ -38,7 +38,8 @@ func (e *encoder) encode(from, size, total uint64) {
 	}
 }
 
-// carry adds 1 to the bytes so far as a number. The number stays below 1: some byte is below 255.
+// carry adds 1 to the number that the written bytes form. The number stays below 1, so at least one
+// byte is below 255.
 func (e *encoder) carry() {
 	for i := len(e.out) - 1; ; i-- {
 		e.out[i]++
@@ -49,7 +50,7 @@ func (e *encoder) carry() {
 }
 
 // end writes the shortest number in the interval, and returns all bytes. The interval is at least
-// widthMin wide, so one byte is enough: the decoder reads zeros behind the end.
+// widthMin wide, so one byte is enough: the decoder reads zeros after the last byte.
 func (e *encoder) end() []byte {
 	top, carry := bits.Add64(e.low, widthMin-1, 0)
 	if carry != 0 {
@@ -61,8 +62,8 @@ func (e *encoder) end() []byte {
 // decoder reads symbols from in.
 type decoder struct {
 	in          []byte
-	at          int    // bytes read; behind the end they are 0
-	code, width uint64 // code is the number minus low
+	at          int    // number of bytes read, including zeros after the end of in
+	code, width uint64 // code is the coded number minus low
 }
 
 func newDecoder(in []byte) *decoder {
@@ -73,8 +74,8 @@ func newDecoder(in []byte) *decoder {
 	return d
 }
 
-// part returns which of total parts of the interval contains the number. The caller passes the
-// symbol of that part to narrow.
+// part returns the part of the interval, of total parts, that contains the number. The caller must
+// pass the symbol of that part to narrow.
 func (d *decoder) part(total uint64) uint64 {
 	return min(d.code/(d.width/total), total-1)
 }
@@ -97,5 +98,6 @@ func (d *decoder) shift() {
 	d.code = d.code<<8 | uint64(next)
 }
 
-// beyond returns the number of bytes read behind the end; a negative number counts unread bytes.
+// beyond returns the number of bytes read beyond the end of in. A negative number counts the bytes
+// that are still unread.
 func (d *decoder) beyond() int { return d.at - len(d.in) }

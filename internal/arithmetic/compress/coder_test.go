@@ -21,8 +21,8 @@ func drawShares(t *rapid.T) *shares {
 	return s
 }
 
-// Decoding returns the encoded symbols, whatever the distributions. The size in bytes fits the
-// bits.
+// Decoding returns the encoded symbols for any distributions. The size in bytes matches the
+// symbols' information in bits.
 func TestSymbolsComeBack(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		dists := rapid.SliceOfN(rapid.Custom(drawShares), 0, 200).Draw(rt, "distributions")
@@ -47,7 +47,7 @@ func TestSymbolsComeBack(t *testing.T) {
 	})
 }
 
-// A carry passes through any number of bytes of 255.
+// A carry passes through any number of bytes with the value 255.
 func TestCarryGoesThroughAllBytes(t *testing.T) {
 	e := newEncoder()
 	e.out, e.low, e.width = []byte{7, 255, 255}, 1<<64-1, 1<<60

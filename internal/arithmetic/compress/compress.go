@@ -27,8 +27,8 @@ import (
 	"github.com/lmserve/lmserve/internal/strictjson"
 )
 
-// version is the version of the format. It also covers companion.Version, which neither the
-// header nor the model's hash contains.
+// version is the version of the format. It must change together with companion.Version, which
+// neither the header nor the model's hash contains.
 const version = 2
 
 const (
@@ -38,12 +38,12 @@ const (
 
 // Header describes how a text was compressed.
 type Header struct {
-	Model string `json:"model"` // its ID, which contains a part of its hash
+	Model string `json:"model"` // the model's ID, which contains a part of its hash
 	// the arithmetic, see kernel.Arithmetic.Numerics
 	Numerics string `json:"numerics"`
-	Bytes    int64  `json:"bytes"`          // of the text
-	Seed     uint64 `json:"seed,omitempty"` // of the stream
-	// settings other than the model's, see stream.Recorded
+	Bytes    int64  `json:"bytes"`          // size of the text
+	Seed     uint64 `json:"seed,omitempty"` // seed of the stream
+	// settings that differ from the model's, see stream.Recorded
 	Settings setting.Values `json:"settings,omitempty"`
 }
 
@@ -51,7 +51,7 @@ type Header struct {
 type Compressed struct {
 	Head []byte  // the file before the coded text
 	Text []byte  // the coded text
-	Bits float64 // the model's information for the text
+	Bits float64 // information of the text according to the model
 }
 
 // Write writes the file.
@@ -64,8 +64,8 @@ func (c *Compressed) Write(w io.Writer) error {
 }
 
 // Compress compresses a text as a stream of the model with the given settings would score it. It
-// calls each with the size of every finished piece. The error is the context's, or says that the
-// model's tokens are not bytes.
+// calls each with the number of bytes of every finished piece. An error is that of the context, or
+// says that the model's tokens are not bytes.
 func Compress(
 	ctx context.Context, m *model.Model, set stream.Settings, threads int, text []byte,
 	each func(bytes int),
@@ -155,7 +155,7 @@ func Open(file []byte) (*Reader, error) {
 		return nil, fmt.Errorf("byte 0: found %q, expected %q: not a text that lmserve compressed",
 			file[:min(len(file), len(magic))], magic)
 	}
-	const length = len(magic) + 1 // offset of the header's length
+	const length = len(magic) + 1 // offset at which the length of the header is stored
 	at := length + 4
 	if len(file) < at {
 		return nil, short(file, at, "the length of the header")
@@ -185,7 +185,7 @@ func Open(file []byte) (*Reader, error) {
 	return r, nil
 }
 
-// read reads the header. It decodes each setting to the type of its row.
+// read decodes the header, each setting to the type that the table of settings gives it.
 func (h *Header) read(header []byte) (err error) {
 	type plain Header
 	read := struct {

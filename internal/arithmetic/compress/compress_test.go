@@ -45,7 +45,7 @@ func unpack(m *model.Model, threads int, file []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// Any text can be restored, with any method and settings, also on another number of threads.
+// Any text can be restored with any method and settings, also with another number of threads.
 func TestTextsComeBack(t *testing.T) {
 	m := small(t)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -84,7 +84,7 @@ func TestTextsComeBackWithOtherInstructions(t *testing.T) {
 	require.Equal(t, text, back)
 }
 
-// The size of the coded text matches the bits that scoring reports, which equal those of Feed.
+// The size of the coded text matches the bits that scoring reports. Feed reports the same bits.
 func TestSizeIsThatOfBits(t *testing.T) {
 	m := small(t)
 	text := bytes.Repeat([]byte("what was there before is cheap. "), 200)
@@ -97,8 +97,8 @@ func TestSizeIsThatOfBits(t *testing.T) {
 		"a whole byte ends it")
 }
 
-// Model file, header and version determine how a text was compressed. A later program with other
-// defaults reads the same text.
+// Only the model file, the header and the version determine how a text was compressed. So a later
+// program with other defaults restores the same text.
 func TestHeaderHasTheDefaultsOfTheProgram(t *testing.T) {
 	require.Equal(t, 2, version)
 	require.Equal(t, 2, companion.Version)
@@ -109,7 +109,7 @@ func TestHeaderHasTheDefaultsOfTheProgram(t *testing.T) {
 	require.Equal(t, setting.Values{"companion": true, "skip_below": 0.75}, r.Settings)
 }
 
-// Errors name the fault of a file, and a damaged text is not accepted.
+// The error says what is wrong with a file. A damaged text is not accepted.
 func TestFilesThatAreWrong(t *testing.T) {
 	m := small(t)
 	text := []byte("a text of some length, so that there is something to damage\n")
@@ -137,7 +137,7 @@ func TestFilesThatAreWrong(t *testing.T) {
 		[]byte("float64-fma")[:len(m.Arithmetic.Numerics())], 1), "arithmetic")
 	set := stream.DefaultsFor(m, stream.Static)
 	other, _ := pack(t, m, set, 1, text)
-	with := func(settings string) []byte { // of the same length as the file's settings
+	with := func(settings string) []byte { // settings must be as long as those of the file
 		const own = `{"companion":true,"method":"static"}`
 		return bytes.Replace(other, []byte(own), fmt.Appendf(nil, "%-*s", len(own), settings), 1)
 	}
@@ -150,7 +150,7 @@ func TestFilesThatAreWrong(t *testing.T) {
 	for range 200 {
 		damaged := slices.Clone(file)
 		damaged[len(magic)+5+rng.IntN(len(file)-len(magic)-5)] ^= 1 << rng.IntN(8)
-		if back, err := unpack(m, 1, damaged); err == nil { // the last byte may have unused bits
+		if back, err := unpack(m, 1, damaged); err == nil { // only unused bits were damaged
 			require.Equal(t, text, back)
 		}
 	}
@@ -164,7 +164,7 @@ func TestModelOfWordsIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "expected a model of bytes")
 }
 
-// A canceled context returns its error.
+// If the context is canceled, compressing and decompressing return its error.
 func TestGivingUp(t *testing.T) {
 	m := small(t)
 	file, _ := pack(t, m, stream.Defaults(m), 1, make([]byte, 100))
@@ -177,7 +177,7 @@ func TestGivingUp(t *testing.T) {
 	require.ErrorIs(t, r.Decompress(ctx, m, 1, new(bytes.Buffer)), context.Canceled)
 }
 
-// FuzzOpen checks that any file gives a text or an error, and never more text than the header
+// FuzzOpen checks that any file gives a text or an error. The text is never longer than the header
 // says.
 func FuzzOpen(f *testing.F) {
 	m := small(f)

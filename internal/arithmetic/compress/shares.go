@@ -6,9 +6,9 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// sharesOne is the number of parts of probability 1. Every symbol has one more part, so that any
-// text can be written: a byte of probability 0 costs about 32 bits. The cost for other bytes is
-// not measurable.
+// sharesOne is the number of parts for a probability of 1. Every symbol gets one more part, so that
+// any text can be written: a byte of probability 0 costs about 32 bits. The extra parts make other
+// bytes costlier by an amount too small to measure.
 const sharesOne = 1 << 32
 
 // shares is a distribution in whole numbers: symbol i has the parts upTo[i] to upTo[i+1].
@@ -45,7 +45,7 @@ func (s *shares) of(symbol int32) (from, size uint64) {
 	return from, s.upTo[symbol+1] - from
 }
 
-// holder returns the symbol that has a part.
+// holder returns the symbol to which a part belongs.
 func (s *shares) holder(part uint64) int32 {
 	return int32(sort.Search(len(s.p), func(i int) bool { return s.upTo[i+1] > part }))
 }

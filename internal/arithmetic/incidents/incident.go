@@ -1,11 +1,12 @@
-// Package incidents groups the strange lines of a text into incidents, so that a watcher gets one
-// report for lines that belong together.
+// Package incidents groups the strange lines of a text into incidents, so that lines that belong
+// together give one report.
 //
 // A Tracker takes the lines of a text in order, each with the probability of its rating and its
 // tokens. A strange line, or a change, opens an incident. A line joins an open incident if it has
 // the incident's strangest token in the same place, even when that token has become usual. A
-// strange line also joins if it follows directly or shares a rare token. An incident closes when
-// no line has joined it for a while, or when its lines have become usual.
+// strange line also joins the incident if it directly follows the incident's last line, or shares a
+// rare token with the incident. An incident closes when no line has joined it for a while, or when
+// its lines have become usual.
 //
 // The tracker counts in lines, not in time, so that incidents depend on the text alone.
 package incidents
@@ -17,22 +18,23 @@ import "slices"
 const Strange = 1. / 100
 
 const (
-	// adjacent is the number of lines after an incident's last within which any strange line
-	// joins it, like the lines of a stack trace.
+	// adjacent is a number of lines. A strange line this close to an incident's last line joins the
+	// incident, like the lines of a stack trace.
 	adjacent = 1
-	// quiet is the number of lines without one of an incident after which it closes.
+	// quiet is the number of lines after which an incident closes, if none of them joins it.
 	quiet = 200
-	// stays is the number of an incident's lines after which they count as usual.
+	// stays is the number of lines of an incident after which such lines count as usual. The
+	// incident then closes.
 	stays = 500
 
 	// Kept is the number of incidents that a tracker remembers, open or closed.
 	Kept = 32
 
-	rareMost    = 8  // rare tokens of its first line that identify an incident
-	samplesMost = 3  // lines of an incident kept as text
-	changesMost = 4  // changes of an incident that are kept
-	around      = 64 // lines from an incident within which a change belongs to it
-	// SampleBytes is the maximum size of a line kept as text.
+	rareMost    = 8  // maximum rare tokens that are kept of an incident's first line
+	samplesMost = 3  // maximum lines of an incident that are kept as text
+	changesMost = 4  // maximum changes of an incident that are kept
+	around      = 64 // maximum lines from an incident to a change or rare token that joins it
+	// SampleBytes is the maximum size, in bytes, of a line kept as text.
 	SampleBytes = 160
 )
 
@@ -45,21 +47,21 @@ type Why struct {
 	Token  string   `json:"token,omitzero"`  // the strangest part of the line
 	Usual  []string `json:"usual,omitzero"`  // usual tokens in that place; read-only
 	Rare   bool     `json:"rare,omitzero"`   // the token is rare in any place
-	Lines  int64    `json:"lines,omitzero"`  // earlier lines with a rare token
+	Lines  int64    `json:"lines,omitzero"`  // if the token is rare: number of earlier lines
 }
 
 // Line is a line of the text.
 type Line struct {
-	Number int64 // from 1
-	Offset int64 // of its first byte in the text
-	// probability that an ordinary line is at least as strange; 1 before warm-up
+	Number int64 // number of the line, from 1
+	Offset int64 // offset in the text of the line's first byte
+	// probability that an ordinary line is at least as strange; 1 while the rating warms up
 	P     float64
 	Text  []byte
-	Key   Mark       // of the token that Why is about
-	Place Mark       // its place, or Key if it is rare in any place
+	Key   Mark       // mark of the token that Why describes
+	Place Mark       // mark of that token's place, or Key if the token is rare in any place
 	Why   func() Why // called if the line opens an incident
-	Marks []Mark     // of all parts of the line
-	Rare  []Mark     // of its rare parts
+	Marks []Mark     // marks of all parts of the line
+	Rare  []Mark     // marks of the rare parts of the line
 	// Changes are the changes at the line; read-only.
 	Changes []Change
 }
@@ -67,37 +69,37 @@ type Line struct {
 // Change is a change that a line shows: a surge, a silence, a novelty, a number outside its past,
 // or another kind of package changes.
 type Change struct {
-	Key      Mark   `json:"key"`            // of what changed
-	Token    Mark   `json:"token,omitzero"` // joins lines with it to a surge's incident
+	Key      Mark   `json:"key"`            // identifies the word, number or template that changed
+	Token    Mark   `json:"token,omitzero"` // lines with this token join a surge's incident
 	Kind     string `json:"kind"`
-	Line     int64  `json:"line"`     // at which it is reported
-	First    int64  `json:"first"`    // at which it began
-	Evidence string `json:"evidence"` // as a sentence
+	Line     int64  `json:"line"`     // number of the line that reports the change
+	First    int64  `json:"first"`    // number of the line at which the change began
+	Evidence string `json:"evidence"` // the change, described in a sentence
 }
 
 // Incident is a group of strange lines and changes that belong together.
 type Incident struct {
-	Number  int64   `json:"number"`  // of the incidents of the text, from 1
+	Number  int64   `json:"number"`  // number of the incident in the text, from 1
 	First   int64   `json:"first"`   // number of its first line
-	Last    int64   `json:"last"`    // and of its last one so far
-	Offset  int64   `json:"offset"`  // in the text, of the first line's first byte
+	Last    int64   `json:"last"`    // number of its last line so far
+	Offset  int64   `json:"offset"`  // offset in the text of its first line
 	Lines   int64   `json:"lines"`   // number of its lines
-	Strange int64   `json:"strange"` // of these, with P at most Strange
-	P       float64 `json:"p"`       // the least of its lines; 1 for changes alone
+	Strange int64   `json:"strange"` // number of its lines whose P is at most the constant Strange
+	P       float64 `json:"p"`       // least P of its lines; 1 if it has only changes
 	Closed  bool    `json:"closed,omitzero"`
 	Stays   bool    `json:"stays,omitzero"` // closed because its lines are usual now
 
 	Why Why `json:"why"`
-	// beginnings of its lines, in order
+	// Samples holds the beginnings of its first lines, in order.
 	Samples [samplesMost]string `json:"samples"`
-	Changes []Change            `json:"changes,omitzero"` // at its lines, at most changesMost
+	Changes []Change            `json:"changes,omitzero"` // the first changes at its lines
 
 	Key   Mark           `json:"key"`
 	Place Mark           `json:"place"`
 	Rare  [rareMost]Mark `json:"rare"`
 }
 
-// Like identifies incidents that are like another.
+// Like identifies all incidents that are like a given one.
 type Like struct {
 	Key   Mark `json:"key"`
 	Place Mark `json:"place"`
@@ -106,16 +108,17 @@ type Like struct {
 // Like returns the identity that similar incidents share.
 func (i *Incident) Like() Like { return Like{i.Key, i.Place} }
 
-// Matches reports whether an incident is like another. It is if the strangest token of the other
-// is its strangest or a rare one, or if both strangest tokens have the same place.
+// Matches reports whether an incident is like the one that l identifies. They are alike if their
+// strangest tokens have the same place. They are also alike if the strangest token of l is the
+// strangest or a rare token of the incident.
 func (l Like) Matches(i *Incident) bool {
 	return l.Key != 0 && (l.Key == i.Key || slices.Contains(i.Rare[:], l.Key)) ||
 		l.Place != 0 && l.Place == i.Place
 }
 
-// News reports whether the incident's last line, of probability p, is worth a report. It is if
-// the line opened or closed the incident, made it stranger, or added a sample or a change. It
-// also is if the number of lines has doubled again.
+// News reports whether the incident's last line, of probability p, is worth a report. A line is
+// worth a report in these cases: it opened or closed the incident, made it stranger, or added a
+// sample or a change; or the incident's number of lines has reached the next power of two.
 func (i *Incident) News(p float64) bool {
 	n := len(i.Changes)
 	return i.Closed || i.Lines <= samplesMost || i.Lines&(i.Lines-1) == 0 || p == i.P ||

@@ -9,9 +9,9 @@ import (
 // Tracker holds the incidents of a text. The zero value is that of an empty text. It is plain
 // data: a copy is independent.
 type Tracker struct {
-	kept   [Kept]Incident // incident n at (n-1) % Kept; Number 0: none yet
-	number int64          // of the last incident
-	open   int            // incidents that are open
+	kept   [Kept]Incident // incident n is at index (n-1) % Kept; an unused element has the Number 0
+	number int64          // number of the last incident
+	open   int            // number of open incidents
 }
 
 // Watches reports whether a line of probability p without changes may open or join an incident.
@@ -43,7 +43,7 @@ func (t *Tracker) Incidents() (all []Incident) {
 	return all
 }
 
-// at returns the kept incident of a number, or nil.
+// at returns the kept incident with a number, or nil.
 func (t *Tracker) at(number int64) *Incident {
 	if number < 1 || number > t.number || number <= t.number-Kept {
 		return nil
@@ -83,7 +83,7 @@ func (i *Incident) shares(l *Line) bool {
 func (t *Tracker) begin(l *Line, each func(*Incident)) {
 	t.number++
 	i := &t.kept[(t.number-1)%Kept]
-	if i.Open() { // too many at once
+	if i.Open() { // more than Kept incidents are open
 		t.close(i, each)
 	}
 	*i = Incident{

@@ -30,7 +30,7 @@ func ordinary(m ...Mark) Line { return Line{P: .5, Marks: m} }
 func TestLinesWithTheTokenJoinIncident(t *testing.T) {
 	var tr Tracker
 	lines := []Line{strange(7)}
-	for range 59 { // the rating soon learns the token
+	for range 59 { // after a few lines the token is no longer rated as strange
 		lines = append(lines, ordinary(7, 1), ordinary(1))
 	}
 	events := take(&tr, 1000, lines...)

@@ -1,20 +1,20 @@
 package kernel
 
 const (
-	laneBits = 16 // bits of a random word for one element
+	laneBits = 16 // random bits for one element
 	lanes    = 64 / laneBits
 
 	// MaskLanes is the number of elements that share a word of random bits.
 	MaskLanes = lanes
 
-	// MaskAll is the threshold that writes every element.
+	// MaskAll is a Threshold that selects every element.
 	MaskAll = 1 << laneBits
 )
 
 // roundLane is the factor that turns an element's lane into the random number that rounds its
-// average. An odd factor permutes the lanes. The golden ratio scatters the lanes below a
-// threshold evenly, and those above. So the rounding of an average is independent of whether the
-// element is written.
+// average. An odd factor permutes the lanes. The golden ratio scatters evenly both the lanes below
+// a threshold and the lanes above it. So the rounding of an average does not depend on whether the
+// mask selects the element.
 const roundLane = golden >> (64 - laneBits)
 
 // Adaptation rewrites a run of weights M, sparsely, from their gradient G:
@@ -33,19 +33,19 @@ const roundLane = golden >> (64 - laneBits)
 type Adaptation struct {
 	I, M                     Array
 	G                        []float32
-	Scale                    []float32 // nil: 1
+	Scale                    []float32 // nil means 1
 	Gamma, Beta1, Beta2, Out float32
 
-	Grid   *Grid // f, linear between grid points
+	Grid   *Grid // f inside the grid, linear between grid points
 	Beyond interface {
-		Beyond(x float32) float32 // f outside the grid, and f of NaN
+		Beyond(x float32) float32 // returns f(x) for x outside the grid, and for NaN
 	}
 
-	X []float32 // if not nil, receives x where the mask is on, 0 for NaN
+	X []float32 // if not nil, receives x where the mask is on; NaN is stored as 0
 
-	Mask         []uint8 // on where not 0; nil: random, as follows
-	Key, Counter uint64  // element e is lane e%4, of 16 bits, of Bits(Key, Counter + e/4)
-	Threshold    uint32  // on if its lane is below
+	Mask         []uint8 // on where not 0; if nil, the mask is random, as follows
+	Key, Counter uint64  // the lane of element e is the e%4-th 16 bits of Bits(Key, Counter + e/4)
+	Threshold    uint32  // the mask is on where the lane is below Threshold
 }
 
 // strip is the number of elements that pass through the portable stages together. It is a
@@ -66,7 +66,7 @@ func (a *Adaptation) portable(lo, hi int) int {
 	return len(list)
 }
 
-// draw sets lane to the random lanes of elements lo to hi.
+// draw sets lane to the random bits of elements lo to hi.
 func (a *Adaptation) draw(lane *[strip]uint16, lo, hi int) {
 	counter := a.Counter + uint64(lo)/lanes
 	for e := 0; e < hi-lo; e += lanes {
@@ -113,9 +113,9 @@ func (a *Adaptation) inputs(x *[strip]float32, lo, hi int) {
 	}
 }
 
-// choose lists the elements lo to hi that are on, counted from lo, and returns their number. It
-// avoids branches, which could be mispredicted: it stores every element, and advances the index
-// only if the element is on.
+// choose writes the indexes of the selected elements to on, counted from lo, and returns their
+// number. A branch for each element could be mispredicted. So it writes every index, but advances
+// only if the mask selects the element.
 func (a *Adaptation) choose(on *[strip]uint8, lane *[strip]uint16, lo, hi int) (count int) {
 	if a.Mask != nil {
 		return given(on, a.Mask[lo:hi])
@@ -127,7 +127,7 @@ func (a *Adaptation) choose(on *[strip]uint8, lane *[strip]uint16, lo, hi int) (
 	return count
 }
 
-// given lists the elements whose byte of the mask is not 0.
+// given writes the indexes of the elements whose byte of the mask is not 0.
 func given(on *[strip]uint8, mask []uint8) (count int) {
 	for e, b := range mask {
 		if b != 0 {
@@ -147,13 +147,13 @@ func (a *Adaptation) trace(x *[strip]float32, on []uint8, lo int) {
 	for _, e := range on {
 		v := x[e]
 		if v != v {
-			v = 0 // in X, NaN means "never written"
+			v = 0 // in X, NaN marks an element that was never written
 		}
 		trace[e] = v
 	}
 }
 
-// write replaces the listed elements of M, counted from lo, by Out f(x). It replaces x, too.
+// write replaces the listed elements of M by Out f(x). Indexes count from lo. It overwrites x.
 func (a *Adaptation) write(x *[strip]float32, on []uint8, lo int) {
 	grid := a.Grid
 	for _, e := range on {

@@ -5,16 +5,17 @@ import "math/bits"
 //go:generate sh -c "cd _generate && go run . adapt -out ../adapt_amd64.s -stubs ../adapt_amd64.go -pkg kernel"
 
 const (
-	// adaptStrip is the number of elements that pass through the stages of adapt*AVX2 together.
-	// adaptStrip512 is that of adapt*AVX512. Neither is above strip.
+	// adaptStrip is the number of elements that pass together through the stages of adaptAVX2 and
+	// adaptBF16AVX2. adaptStrip512 is the same number for AVX-512. Neither is larger than strip.
 	adaptStrip    = 128
 	adaptStrip512 = 256
 
-	// adaptRun is the maximum number of elements in a call: a word has one bit for each strip.
+	// adaptRun is the maximum number of elements in a call of the assembly. A call returns one bit
+	// for each strip, in a word of 64 bits.
 	adaptRun = 64 * adaptStrip
 )
 
-// adapt processes the first n elements, and counts the written ones.
+// adapt processes the first n elements, and returns n and how many of them were written.
 func (v Vectors) adapt(a *Adaptation) (n, written int) {
 	if v.set < AVX2 || a.Mask != nil || a.Threshold == 0 {
 		return 0, 0
@@ -66,7 +67,7 @@ func part(s []float32, lo int) *float32 {
 	return &s[lo]
 }
 
-// beyond corrects M of elements lo to hi, at most a strip, where x is outside the grid.
+// beyond corrects the elements lo to hi of M, at most a strip, where x is outside the grid.
 func (a *Adaptation) beyond(lo, hi int) {
 	var x [strip]float32
 	var lane [strip]uint16

@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// BenchmarkAdaptation measures the update in the first-level cache, and so its arithmetic.
-// "narrow" uses few grid points, "wide" many.
+// BenchmarkAdaptation measures Adapt on a run that fits the first-level cache, so that arithmetic
+// dominates. The inputs of "narrow" use few grid points, those of "wide" many.
 func BenchmarkAdaptation(b *testing.B) {
 	for name, sigma := range map[string]float64{"narrow": 0, "wide": 2} {
 		for _, held := range []Precision{Float32, BF16} {
@@ -35,7 +35,7 @@ func BenchmarkAdaptation(b *testing.B) {
 	}
 }
 
-// rough has grid values of many sizes, and another function outside the grid.
+// rough is a function with values of many sizes on the grid, and other values outside.
 type rough struct{ grid Grid }
 
 func newRough() *rough {
@@ -63,10 +63,10 @@ var awkward = []float32{0, float32(math.Copysign(0, -1)), float32(math.NaN()), f
 	float32(4095 / GridScale), math.Nextafter32(float32(4095/GridScale), 0),
 	math.Nextafter32(float32(4095/GridScale), 9), -4095 / GridScale, 1e-3, -1e-3}
 
-// adaptation draws a run of n elements. About one in odd of the inputs is awkward.
+// adaptation draws a run of n elements. About one input in `odd` is taken from awkward.
 func adaptation(rng *rand.Rand, n, odd int, half, scaled, traced, masked bool) *Adaptation {
 	floats := func() []float32 {
-		offset := rng.IntN(9) // in memory, so that arrays are unaligned
+		offset := rng.IntN(9) // shift of the arrays in memory, so that they are unaligned
 		s := make([]float32, offset+n)[offset:]
 		for i := range s {
 			s[i] = float32(rng.NormFloat64() * math.Exp(2*rng.NormFloat64()-7))
@@ -120,7 +120,8 @@ func loaded(a Array) []float32 {
 
 func (a Array) clone() Array { return Array{slices.Clone(a.F32), slices.Clone(a.BF16)} }
 
-// requireSameRun runs an adaptation with the portable code and with the assembly.
+// requireSameRun runs an adaptation with the portable code and with the assembly, and requires the
+// same bits.
 func requireSameRun(t require.TestingT, assembly []Vectors, a *Adaptation) {
 	for _, e := range assembly {
 		b, c := *a, *a
@@ -159,7 +160,7 @@ func FuzzAdaptation(f *testing.F) {
 	})
 }
 
-// Elements one by one, by the definition.
+// Adapt gives the same as the definition, computed one element at a time.
 func TestAdaptationFollowsItsDefinition(t *testing.T) {
 	eachKernel(t, 1, func(t *testing.T, x *Exec) {
 		rng := rand.New(rand.NewPCG(5, 5))
@@ -230,8 +231,8 @@ func TestAdaptationAllocatesNothing(t *testing.T) {
 	})
 }
 
-// The random numbers that round I are uniform, also over the written elements alone and over the
-// others alone.
+// The random numbers that round I are uniform. They are also uniform over the selected elements
+// alone, and over the elements that are not selected.
 func TestAveragesAreRoundedEvenlyWhateverTheMask(t *testing.T) {
 	for _, threshold := range []int{1000, 3277, MaskAll / 2, MaskAll - 3277} {
 		var sums, ups, counts [2]float64
@@ -255,8 +256,8 @@ func TestAveragesAreRoundedEvenlyWhateverTheMask(t *testing.T) {
 	}
 }
 
-// Small steps, which rounding to nearest would lose, change I in bfloat16. After many steps its
-// mean equals that of float32.
+// Steps that rounding to nearest would lose change I in bfloat16. After many steps, the mean of I
+// is that of the same steps in float32.
 func TestBF16AveragesKeepMoving(t *testing.T) {
 	eachKernel(t, 1, func(t *testing.T, x *Exec) {
 		const n, steps = 4096, 200

@@ -7,8 +7,8 @@ import (
 	"runtime"
 )
 
-// kernelAMX is never used here.
+// kernelAMX is never used on this system.
 var kernelAMX bf16Kernel
 
-// permitTiles returns the reason why there are no tiles.
+// permitTiles returns the reason why tiles cannot be used.
 func permitTiles() error { return errors.New("this is " + runtime.GOOS) }

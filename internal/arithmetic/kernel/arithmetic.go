@@ -5,16 +5,16 @@ import "fmt"
 // Arithmetic sets precision and instructions of an Exec. The zero value is Float32 with the
 // widest instructions of this machine.
 type Arithmetic struct {
-	Precision    Precision    // of the matrix products; "" is Float32
-	Instructions Instructions // tests use others than the widest
+	Precision    Precision    // precision of the matrix products; "" means Float32
+	Instructions Instructions // the zero value means the widest; tests also use others
 }
 
 // machine is the widest set of instructions that this machine has.
 var machine = detect()
 
 // Validate returns an error if this machine lacks the arithmetic. BF16 needs a processor with
-// AVX512-BF16, or with AMX tiles on a system that permits their use. With portable instructions
-// BF16 is for tests, and works everywhere.
+// AVX512-BF16, or with AMX tiles on a system that permits their use. BF16 with portable
+// instructions works on every machine, but is slow and meant for tests.
 func (a Arithmetic) Validate() error {
 	switch {
 	case a.Instructions > machine:

@@ -2,10 +2,10 @@ package kernel
 
 import "fmt"
 
-// Array is a row of numbers in float32 or in bfloat16: one of the two slices is nil.
+// Array is a row of numbers in float32 or in bfloat16. One of its two slices is nil.
 type Array struct {
 	F32  []float32
-	BF16 []uint16 // the upper halves of float32s
+	BF16 []uint16 // each is the upper half of a float32
 }
 
 // NewArray returns n zeros.
@@ -56,7 +56,7 @@ func (a Array) CopyFrom(from Array) {
 	copy(a.BF16, from.BF16)
 }
 
-// load sets dst to the elements, in portable Go.
+// load converts the elements to float32 and writes them to dst, in portable Go.
 func (a Array) load(dst []float32) {
 	widenGo(dst, a.BF16)
 	copy(dst, a.F32)

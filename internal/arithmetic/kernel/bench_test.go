@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// BenchmarkGEMM runs the products of a chunk of 128 of enwik8-12l and of the embedded model on
-// one thread. It covers the three forms; C is always (m,n). "Add" has fast weights. (_openblas
-// has more shapes, and a comparison.)
+// BenchmarkGEMM runs products of enwik8-12l and of the embedded model on one thread, for a chunk of
+// 128 tokens. It covers the three forms; C is always (m,n). "Add" has fast weights. (_openblas
+// measures more shapes, and compares them with OpenBLAS.)
 func BenchmarkGEMM(b *testing.B) {
 	shapes := [][3]int{{128, 1536, 512}, {128, 512, 2048}, {128, 640, 160}, {1, 1536, 512}}
 	x := NewExec(1)
@@ -87,7 +87,7 @@ func BenchmarkSoftmax(b *testing.B) {
 	}
 }
 
-// BenchmarkParallel measures the cost of passing an operation to the other threads.
+// BenchmarkParallel measures the cost of starting an operation on several threads.
 func BenchmarkParallel(b *testing.B) {
 	x := NewExec(2)
 	defer x.Close()

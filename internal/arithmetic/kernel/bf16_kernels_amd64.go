@@ -4,7 +4,7 @@ package kernel
 
 import "golang.org/x/sys/cpu"
 
-// hasAssembly says that the assembly exists; without it its functions panic.
+// hasAssembly says whether the assembly exists. If it does not, its functions panic.
 const hasAssembly = true
 
 // kernelsBF16 returns the bf16 kernels of this machine, fastest first, or an error with the
@@ -23,7 +23,7 @@ func kernelsBF16() (all []bf16Kernel, err error) {
 	return all, nil
 }
 
-// kernelDots uses the instruction VDPBF16PS, which continues one chain of an element.
+// kernelDots uses the instruction VDPBF16PS, which adds both products of a pair to one chain.
 var kernelDots = bf16Kernel{name: "AVX512-BF16", blocks: dotBlocks, chains: true}
 
 // dotBlocks is bf16Kernel.blocks for a multiple of eight rows of each block.

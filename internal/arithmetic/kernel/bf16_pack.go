@@ -1,13 +1,14 @@
 package kernel
 
-// lines are lines of an operand from some k on: rows of op(A) or columns of op(B).
+// lines are lines of an operand, from some line and some k on. A line is a row of op(A) or a column
+// of op(B).
 type lines struct {
 	data, add []float32
 	stride    int
-	along     bool // adjacent elements are the k's of a line; else the lines of a k
+	along     bool // true: the elements of a line are adjacent; false: those of a k are
 }
 
-// linesOf returns the lines of m from a line on, and their k's from a k on.
+// linesOf returns the lines of m, from the given line and k on.
 func linesOf(m Matrix, along bool, line, k int) lines {
 	l := lines{data: m.Data, add: m.Add, stride: m.Stride, along: along}
 	if along {
@@ -24,8 +25,8 @@ func (l lines) from(at int) lines {
 	return l
 }
 
-// packPanel packs n <= 32 lines of k <= bf16BlockK k's in tiles of A, or of B if right. Missing
-// lines may hold anything, since their results are dropped. Missing k's are zero.
+// packPanel packs n <= 32 lines of k <= bf16BlockK k's in tiles of A, or of B if right is set.
+// Lines from n on may hold anything, since their results are dropped. Missing k's are zero.
 func (s *bf16Scratch) packPanel(v Vectors, dst []uint32, l lines, n, k int, right bool) {
 	for line := 0; line < n; line += tileLines {
 		for k0 := 0; k0 < k; k0 += tileK {

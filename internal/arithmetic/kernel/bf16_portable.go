@@ -2,17 +2,17 @@ package kernel
 
 import "math"
 
-// The tiles are those of AMX, of 1 KiB each. A tile of C has (16,16) float32. A tile of A has 16
-// rows of 16 pairs of k's, and a tile of B has 16 pairs of k's by 16 columns. A pair is one word,
-// with the even k in its lower half.
+// The sizes of tiles are those of AMX, 1 KiB each. A tile of C has (16,16) float32. A tile of A has
+// 16 rows of 16 pairs of k's, and a tile of B has 16 pairs of k's by 16 columns. A pair is one
+// 32-bit word, with the even k in its lower half.
 const (
 	tileLines = 16 // rows of A or columns of B in a tile
 	tilePairs = 16
 	tileK     = 2 * tilePairs
 	tileWords = tileLines * tilePairs
 
-	// panelLines is the side of a block of C, which has 4 tiles. With 2 of A and 2 of B they use
-	// the processor's 8 tiles.
+	// panelLines is the side of a block of C, which has 4 tiles. With 2 tiles of A and 2 of B, a
+	// kernel uses all 8 tiles of the processor.
 	panelLines = 2 * tileLines
 
 	// bf16BlockK is the number of k's packed at once: a panel of B, 32 KiB, stays in the
@@ -26,25 +26,27 @@ const (
 // bf16Kernel computes blocks of C in bf16. All kernels give the same bits. The zero value is
 // portable.
 type bf16Kernel struct {
-	name string // of its instructions
+	name string // name of its instructions
 
-	// blocks sets, or adds to, blocks of (32,32) of C, one below the other, from steps tiles of
-	// k's. a is [blocks][steps][2][tileWords], b is [steps][2][tileWords]; blocks and steps > 0.
-	// For a single block it may skip the rows from `rows` on.
+	// blocks computes blocks of C, each (32,32), one below the other. The sums are over `steps`
+	// tiles of k's. With acc it adds the sums to C. a is [blocks][steps][2][tileWords], b is
+	// [steps][2][tileWords]; blocks and steps > 0. For a single block it may skip the rows from
+	// `rows` on.
 	blocks func(blocks, rows, steps int, a, b *uint32, c *float32, stride int, acc bool)
 
-	// chains says that a pair holds two k's of one chain. Instead of (k, k+1) and (k+2, k+3),
-	// adjacent pairs are then (k+2, k) and (k+3, k+1), lower halves first.
+	// chains says whether a pair holds two k's that belong to one chain of additions. If so, two
+	// adjacent pairs are (k+2, k) and (k+3, k+1), lower halves first. If not, they are (k, k+1) and
+	// (k+2, k+3).
 	chains bool
 }
 
 // bf16Scratch holds the packed operands of a product in bf16. A panel is 32 lines in tiles:
 // [k/32][2][tileWords].
 type bf16Scratch struct {
-	left  [leftPanels * panelWords]uint32  // of A, all rows of a piece
-	right [panelWords]uint32               // of B
-	tile  [tileWords]uint32                // to be transposed
-	block [panelLines * panelLines]float32 // a block that exceeds C
+	left  [leftPanels * panelWords]uint32  // panels of A, for all rows of a piece of C
+	right [panelWords]uint32               // a panel of B
+	tile  [tileWords]uint32                // a tile before it is transposed
+	block [panelLines * panelLines]float32 // a block that extends beyond C
 
 	kernel bf16Kernel
 }
@@ -53,14 +55,14 @@ type bf16Scratch struct {
 func newBF16Scratch(i Instructions) *bf16Scratch {
 	s := new(bf16Scratch)
 	if i != Portable {
-		kernels, _ := kernelsBF16() // a valid arithmetic has at least one
+		kernels, _ := kernelsBF16() // kernelsBF16 has a kernel, since the arithmetic is valid
 		s.kernel = kernels[0]
 	}
 	return s
 }
 
-// tiles computes rows of C, and cols <= 32 columns, from the packed panels. It computes blocks
-// inside C in place, and others in scratch.
+// tiles computes the given rows and columns of C, at most 32 columns, from the packed panels. It
+// writes blocks inside C in place. A block that extends beyond C is computed in scratch.
 func (s *bf16Scratch) tiles(rows, cols, steps int, c []float32, stride int, acc bool) {
 	if s.kernel.blocks == nil {
 		tilesGo(s, rows, cols, steps, c, stride, acc)
@@ -90,7 +92,7 @@ func copyBlock(dst, src []float32, dstStride, srcStride, rows, cols int) {
 	}
 }
 
-// tilesGo is the reference of the kernels.
+// tilesGo is the reference for the kernels.
 func tilesGo(s *bf16Scratch, rows, cols, steps int, c []float32, stride int, acc bool) {
 	for i := range rows {
 		left := s.left[i/panelLines*steps*2*tileWords:]
@@ -108,7 +110,7 @@ func tilesGo(s *bf16Scratch, rows, cols, steps int, c []float32, stride int, acc
 	}
 }
 
-// tileAt returns the index in a panel of the tile of a step and a line.
+// tileAt returns the index in a panel of the tile for a step of k's and a line.
 func tileAt(step, line int) int { return (2*step + line/tileLines) * tileWords }
 
 // dotBF16 returns the scalar product of a row of a tile of A and a column of a tile of B.
@@ -123,8 +125,8 @@ func dotBF16(a, b []uint32) float32 {
 	return addFlushed(even, odd)
 }
 
-// pairsAlongGo packs n lines, each k floats in a row, as [line][pair]: dst[i][p] = src[i][2p],
-// src[i][2p+1], plus add. k's up to 32 become zero.
+// pairsAlongGo packs n lines of k floats, plus add, as [line][pair]. A line is a row of src, so
+// that dst[i][p] = src[i][2p], src[i][2p+1]. The k's from k to 31 become zero.
 func pairsAlongGo(dst *[tileWords]uint32, src, add []float32, stride, n, k int) {
 	for i := range n {
 		out := dst[i*tilePairs:][:tilePairs]
@@ -135,8 +137,8 @@ func pairsAlongGo(dst *[tileWords]uint32, src, add []float32, stride, n, k int) 
 	}
 }
 
-// pairsAcrossGo packs n lines, the k's of each in a column, as [pair][line]: dst[p][j] =
-// src[2p][j], src[2p+1][j], plus add. k's up to 32 become zero.
+// pairsAcrossGo packs n lines of k floats, plus add, as [pair][line]. A line is a column of src, so
+// that dst[p][j] = src[2p][j], src[2p+1][j]. The k's from k to 31 become zero.
 func pairsAcrossGo(dst *[tileWords]uint32, src, add []float32, stride, n, k int) {
 	clear(dst[:])
 	for p := range k {
@@ -165,10 +167,11 @@ func transposeTileGo(dst, src *[tileWords]uint32) {
 	}
 }
 
-// regroupGo rearranges the pairs of a tile of A, or of B if right, into pairs of single chains.
+// regroupGo rearranges a tile of A, or of B if right is set, so that each pair belongs to one
+// chain.
 func regroupGo(tile *[tileWords]uint32, right bool) {
 	const high = 0xffff << 16
-	toNext, toLine := 1, tilePairs // from a pair to the next of its line, and to the next line
+	toNext, toLine := 1, tilePairs // distances to the next pair, and to the next line
 	if right {
 		toNext, toLine = tileLines, 1
 	}

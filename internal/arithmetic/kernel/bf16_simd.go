@@ -2,7 +2,7 @@ package kernel
 
 //go:generate sh -c "cd _generate && go run . bf16 -out ../bf16_amd64.s -stubs ../bf16_amd64.go -pkg kernel"
 
-// pairsAlong packs a tile, in Go if the assembly does not cover its size.
+// pairsAlong packs a tile. It uses portable Go if the assembly does not cover the tile's size.
 func (v Vectors) pairsAlong(dst *[tileWords]uint32, src, add []float32, stride, n, k int) {
 	switch {
 	case v.set < AVX2 || k < tileK:
@@ -34,7 +34,7 @@ func (v Vectors) transposeTile(dst, src *[tileWords]uint32) {
 	}
 }
 
-// regroup rearranges the pairs of a tile into pairs of single chains.
+// regroup rearranges a tile so that each pair belongs to one chain.
 func (v Vectors) regroup(tile *[tileWords]uint32, right bool) {
 	switch {
 	case v.set < AVX2:

@@ -15,8 +15,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// eachBF16 runs a test in bf16 with the portable code, with the assembly that packs, and with all
-// kernels of this machine.
+// eachBF16 runs a test in bf16 several times: with the portable code, with the assembly that packs,
+// and with each kernel of this machine.
 func eachBF16(t *testing.T, threads int, test func(t *testing.T, x *Exec)) {
 	portable := Arithmetic{Precision: BF16, Instructions: Portable}
 	for _, set := range available() {
@@ -38,7 +38,7 @@ func eachBF16(t *testing.T, threads int, test func(t *testing.T, x *Exec)) {
 	}
 }
 
-// multiplyBy sets the kernel of an Exec in bf16.
+// multiplyBy sets the kernel that an Exec uses for products in bf16.
 func (x *Exec) multiplyBy(k bf16Kernel) {
 	x.engine.alloc()
 	x.engine.bf16.kernel = k
@@ -49,7 +49,7 @@ func (x *Exec) multiplyBy(k bf16Kernel) {
 	}
 }
 
-// packBy sets the instructions by which a portable Exec packs.
+// packBy sets the instructions that an Exec uses to pack operands, even if it is portable.
 func (x *Exec) packBy(set Instructions) {
 	x.engine.vectors = Vectors{set}
 	if x.pool != nil {
@@ -59,7 +59,7 @@ func (x *Exec) packBy(set Instructions) {
 	}
 }
 
-// eachArithmetic runs a test in both precisions.
+// eachArithmetic runs a test in float32 and in bf16.
 func eachArithmetic(t *testing.T, threads int, test func(t *testing.T, x *Exec)) {
 	eachKernel(t, threads, test)
 	t.Run("bf16", func(t *testing.T) { eachBF16(t, threads, test) })
@@ -92,7 +92,7 @@ func TestBF16ProductsAgreeWithFloat64(t *testing.T) {
 	})
 }
 
-// rounded returns a dense copy of m in bf16.
+// rounded returns a dense copy of m, rounded to bf16.
 func rounded(m Matrix) Matrix {
 	r := Mat(m.dense(), m.Rows, m.Cols)
 	for i, v := range r.Data {
@@ -101,7 +101,7 @@ func rounded(m Matrix) Matrix {
 	return r
 }
 
-// The documented order, computed for single elements.
+// A product in bf16 adds in the documented order. The test computes single elements in that order.
 func TestBF16SumsAreInTheOrderOfTheInstruction(t *testing.T) {
 	const k = 2*bf16BlockK + 37
 	eachBF16(t, 1, func(t *testing.T, x *Exec) {
@@ -154,8 +154,8 @@ func TestRoundingToBF16(t *testing.T) {
 	})
 }
 
-// fmaFlushed equals the exact sum, rounded without limits of the exponent, and set to zero if it
-// is then below the smallest normal number.
+// fmaFlushed rounds the exact sum once, as if exponents had no limits. A result below the smallest
+// normal number becomes zero.
 func TestMultiplyAddsOfBF16AreRoundedOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		float := func(name string, significand int) float32 {
@@ -190,12 +190,12 @@ func TestSmallNumbersAreZeroInBF16(t *testing.T) {
 	const least = 0x1p-126
 	eachBF16(t, 1, func(t *testing.T, x *Exec) {
 		for _, s := range []struct{ a, b, c, want float32 }{
-			{least / 2, 4, 0, 0},          // an operand
-			{least, 0.5, 0, 0},            // a product
+			{least / 2, 4, 0, 0},          // a subnormal operand is zero
+			{least, 0.5, 0, 0},            // a subnormal product is zero
 			{least, 1, 0, least},          //
-			{least, 0.5, least, least},    // flushed before the addition
-			{least, -1, least * 1.5, 0},   // a sum
-			{least, 1, least / 2, least},  // an element of C
+			{least, 0.5, least, least},    // the product is zero before the addition
+			{least, -1, least * 1.5, 0},   // a subnormal sum is zero
+			{least, 1, least / 2, least},  // a subnormal element of C is zero
 			{0x1p100, 0x1p100, 0, inf(1)}, //
 			{0x1p100, -0x1p100, 0, inf(-1)},
 		} {
@@ -285,7 +285,7 @@ func TestKernelsForBF16SurviveInterruptions(t *testing.T) {
 		var busy atomic.Int64
 		var wg sync.WaitGroup
 		busy.Store(threads)
-		results := make([][]float32, threads) // the first wrong result
+		results := make([][]float32, threads) // each thread's first wrong result
 		want := make([]float32, blocks*panelLines*panelLines)
 		fill := func(seed uint64) *bf16Scratch {
 			s, rng := new(bf16Scratch), rand.New(rand.NewPCG(seed, 0))
@@ -315,7 +315,7 @@ func TestKernelsForBF16SurviveInterruptions(t *testing.T) {
 			})
 		}
 		for busy.Load() > 0 {
-			runtime.GC() // stops every thread by a signal
+			runtime.GC() // the collector interrupts every thread by a signal
 		}
 		wg.Wait()
 		for i, got := range results {
@@ -325,7 +325,7 @@ func TestKernelsForBF16SurviveInterruptions(t *testing.T) {
 	}
 }
 
-// take sets the kernel of packed operands, and groups their pairs for it.
+// take makes a kernel the one of s, and regroups the packed operands for it.
 func (s *bf16Scratch) take(k bf16Kernel) {
 	s.kernel = k
 	for at := 0; k.chains && at < len(s.left); at += tileWords {
@@ -336,7 +336,8 @@ func (s *bf16Scratch) take(k bf16Kernel) {
 	}
 }
 
-// Sums treat subnormal numbers as zero, and nothing else does: the mode ends with the kernel.
+// Kernels treat subnormal numbers as zero. They must restore the processor's mode, so that other
+// code keeps subnormal numbers.
 func TestSubnormalsSurviveBF16Products(t *testing.T) {
 	eachBF16(t, 1, func(t *testing.T, x *Exec) {
 		a, b, c := Mat(normal(40*40), 40, 40), Mat(normal(40*40), 40, 40), Mat(normal(40*40), 40,
@@ -388,7 +389,7 @@ func FuzzPackBF16(f *testing.F) {
 	})
 }
 
-// anyFloats returns random bits, beginning with those of data.
+// anyFloats returns n floats with random bits. The first ones have the bits of data.
 func anyFloats(rng *rand.Rand, n int, data []byte) []float32 {
 	s := make([]float32, n)
 	for i := range s {
@@ -465,7 +466,7 @@ func BenchmarkGEMMBF16(b *testing.B) {
 	}
 }
 
-// BenchmarkPackBF16 packs 32 lines of 512 k's.
+// BenchmarkPackBF16 measures the packing of 32 lines of 512 k's.
 func BenchmarkPackBF16(b *testing.B) {
 	const k = bf16BlockK
 	src, s, e := Mat(normal(k*k), k, k), new(bf16Scratch), Arithmetic{}.Vectors()

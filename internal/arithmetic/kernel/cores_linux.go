@@ -17,11 +17,11 @@ func core() int {
 	return int(n)
 }
 
-// leave moves this thread off a core. On a virtual machine the system considers an idle core
-// absent and wakes a thread on its waker's core. The two then share the core until the load is
-// balanced, for ten milliseconds or more.
+// leave moves this thread off a core. On a virtual machine, Linux may believe that an idle core is
+// absent. It then wakes a thread on the core of the thread that wakes it. Both threads share that
+// core until Linux balances the load, which takes ten milliseconds or more.
 func leave(core int) {
-	runtime.LockOSThread() // both calls from the same thread
+	runtime.LockOSThread() // both system calls must come from the same thread
 	defer runtime.UnlockOSThread()
 	var all unix.CPUSet
 	if unix.SchedGetaffinity(0, &all) != nil || !all.IsSet(core) || all.Count() < 2 {

@@ -1,20 +1,20 @@
 // Package kernel is dense linear algebra on float32. It has matrix products, the vector functions
 // around a softmax, a counter-based generator of random bits, and the threads that run them.
 // Everything exists in portable Go. On amd64 with AVX2 and FMA the inner loops are assembly. With
-// AVX-512 the loops of the products and of the update are wider.
+// AVX-512, the loops of the products and of Adapt use wider vectors.
 //
 // An [Exec] holds threads, scratch and an [Arithmetic]: the precision of its products and its
 // instruction set. No global state affects its results.
 //
 // # Order
 //
-// Streaming a text in pieces must not change a single bit of a score, so every product keeps this
-// promise: element (i,j) depends only on row i of the left operand, on column j of the right
-// operand and on the order of k. The sum over k is one chain of multiply-adds from k = 0 upwards
-// inside each block of 256 k's, starting at zero. The blocks are added in order. The shape of the
-// product, the position of (i,j), the edges of tiles and the number of threads do not matter. So
-// rows computed one at a time have the bits of rows computed together, and further k's with zero
-// products change nothing.
+// Streaming a text in pieces must not change a single bit of a score. So every product keeps a
+// promise about its element (i,j). The element depends only on row i of the left operand, on column
+// j of the right operand and on the order of k. The sum over k is one chain of multiply-adds from k
+// = 0 upwards inside each block of 256 k's, starting at zero. The blocks are added in order. The
+// shape of the product, the position of (i,j), the edges of tiles and the number of threads do not
+// matter. So rows computed one at a time have the bits of rows computed together, and further k's
+// with zero products change nothing.
 //
 // The assembly uses fused multiply-adds and the portable code does not, so the two differ by
 // rounding. [Arithmetic.Numerics] gives them different names. AVX2 and AVX-512 give the same

@@ -1,6 +1,6 @@
 package kernel
 
-// dotRowsGo sets dst[i] to scalar products of rows, with lanes folded as in Dot.
+// dotRowsGo sets dst[i] to scalar products of rows. It adds in the same order as Dot.
 func dotRowsGo(dst, x, w []float32, n, stride int) {
 	for i := range dst {
 		var lanes [8]float32
@@ -16,7 +16,7 @@ func axpyRowsGo(y, a, x []float32) {
 	}
 }
 
-// fold adds lanes in the order in which a vector register is halved.
+// fold adds eight lanes in the order in which the assembly halves a vector register.
 func fold(l *[8]float32) float32 {
 	return ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7]))
 }

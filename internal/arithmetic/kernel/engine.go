@@ -5,36 +5,37 @@ const (
 	// of a first-level cache of 32 KiB, and one of (256,32) fits a cache of 48 KiB.
 	blockK = 256
 
-	// blockRows is the number of rows of C in a piece of work: their part of A, 192 KiB, stays in
-	// the second-level cache. It is a multiple of every micro-kernel's rows.
+	// blockRows is the number of rows of C in a piece of work. The piece's part of A, 192 KiB,
+	// stays in the second-level cache. The number is a multiple of every micro-kernel's rows.
 	blockRows = 192
 
-	fewCols   = 16         // columns computed at once in a product of few rows
+	fewCols   = 16         // columns that a product of few rows computes at once
 	fewK      = 4          // k's that fewTile takes at once
-	sumK      = 2 * blockK // k's of B summed at once in such a product
-	sumStride = sumK + 8   // not a power of two
+	sumK      = 2 * blockK // k's for which a product of few rows sums B and Add at once
+	sumStride = sumK + 8   // not a power of two, so that the rows do not compete in the cache
 
-	// leftGap is the gap between the packed tiles of A: packLeft may write so far beyond a tile.
+	// leftGap is the gap between the packed tiles of A, in elements. packLeft may write this far
+	// beyond a tile.
 	leftGap = 8
 
-	// leftChunk is the number of k's that are packed for all tiles of A before the next k's. A
-	// cache line of A holds elements of several tiles.
+	// leftChunk is the number of k's that are packed for all tiles of A before the next k's. This
+	// saves loads, since a cache line of A holds elements of several tiles.
 	leftChunk = 16
 )
 
-// engine holds the instructions and packed operands of one thread, with room for the kernel with
-// the largest tiles.
+// engine holds the instructions and packed operands of one thread. Its arrays are large enough for
+// every kernel.
 type engine struct {
 	panel  [blockK * maxCols]float32    // a panel of B: [k][micro.cols]
-	tile   [maxRows * maxCols]float32   // a tile that exceeds C
-	rows   [fewCols * sumStride]float32 // rows of B with Add, in a product of few rows
-	packed []float32                    // a piece of A, copied or in tiles [k][micro.rows]
+	tile   [maxRows * maxCols]float32   // a tile that extends beyond C
+	rows   [fewCols * sumStride]float32 // rows of B plus Add, in a product of few rows
+	packed []float32                    // a piece of A, copied, or in tiles [k][micro.rows]
 	bf16   *bf16Scratch                 // the packed operands of products in bf16
 
 	arithmetic Arithmetic
 	vectors    Vectors
 	micro      *microKernel
-	few        int // products of at most this number of rows do not pack B
+	few        int // a product with at most this number of rows does not pack B
 }
 
 // set prepares an engine for a valid arithmetic.

@@ -9,18 +9,18 @@ import (
 // One Exec serves one caller at a time. It allocates nothing once every kind of operation has
 // run.
 type Exec struct {
-	engine engine // first: a large object begins on a cache line, and so do its panels
+	engine engine // the first field, so that its panels begin on a cache line, as large objects do
 	Vectors
 
 	threads int
-	room    []float32 // for the caller's tasks, see Reserve
-	product product   // operands of the present product, kept here so that calls do not allocate
+	room    []float32 // buffer for the caller's tasks, see Reserve
+	product product   // operands of the present product; a field, so that calls do not allocate
 
-	pool *pool // nil if there are no other threads
+	pool *pool // nil if the Exec has only one thread
 }
 
-// Task is work that Parallel spreads: Do(w, i) for i = 0 .. n-1, in any order. w is a
-// single-threaded Exec of the goroutine that runs it; Do may call products on it.
+// Task is work that Parallel divides among threads. Parallel calls Do(w, i) for i = 0 .. n-1, in
+// any order. w is a single-threaded Exec of the goroutine that runs Do; Do may call products on it.
 type Task interface {
 	Do(w *Exec, i int)
 }
@@ -85,7 +85,7 @@ func (x *Exec) Reserve(n int) {
 	}
 }
 
-// Room returns the buffer of this thread; it holds what the last task left.
+// Room returns the buffer of this thread. The buffer still holds what the last task left in it.
 func (x *Exec) Room() []float32 { return x.room }
 
 // Close ends the goroutines. The Exec must be idle, and must not be used afterwards.
@@ -96,14 +96,14 @@ func (x *Exec) Close() {
 	}
 }
 
-// Parallel runs t.Do for i = 0 .. n-1 and returns when all are done. The caller takes part.
-// Threads claim small runs of i from a shared counter. With one thread Parallel is a plain loop.
-// A panic in Do on another thread ends the process.
+// Parallel runs t.Do for i = 0 .. n-1 and returns when all are done. The caller takes part. Threads
+// claim a few consecutive i at a time from a shared counter. With one thread Parallel is a plain
+// loop. A panic in Do on another thread ends the process.
 func (x *Exec) Parallel(n int, t Task) {
 	if x.threads == 1 || n <= 1 {
 		w := x
 		if x.threads > 1 {
-			w = x.pool.workers[0].exec // t may rely on a single thread
+			w = x.pool.workers[0].exec // a Task may assume that its Exec has a single thread
 		}
 		for i := range n {
 			t.Do(w, i)
@@ -113,20 +113,20 @@ func (x *Exec) Parallel(n int, t Task) {
 	x.pool.run(x.threads, n, t)
 }
 
-// pool holds the threads of an Exec. A job is published and opened. Threads that wake in time
-// join it. The caller closes it when nothing is left to claim. The caller then waits only for the
-// threads that joined, not for those still waking.
+// pool holds the threads of an Exec. The caller opens a job, and threads that wake in time join it.
+// When nothing is left to claim, the caller closes the job. It then waits for the threads that have
+// joined, but not for threads that are still waking.
 type pool struct {
-	workers []worker // [0] is the caller's
+	workers []worker // workers[0] belongs to the caller
 
 	task  Task
-	n     int // task indices 0 .. n-1
-	claim int // indices claimed at once
+	n     int // the indexes of the tasks are 0 .. n-1
+	claim int // number of indexes that a thread claims at once
 
-	_       [64]byte // all threads read the fields above and write those below
+	_       [64]byte // separates fields that threads only read from fields that they write
 	next    atomic.Int64
 	_       [64]byte
-	joined  atomic.Int64 // threads at work on the job, plus jobOpen while others may join
+	joined  atomic.Int64 // number of threads at work on the job, plus jobOpen while more may join
 	closing atomic.Bool
 	done    gate // opened by the last thread to leave a closed job
 }
@@ -144,7 +144,7 @@ func newPool(threads int, a Arithmetic) *pool {
 	p.done.init()
 	for i := range p.workers {
 		p.workers[i].exec = newThread(a)
-		p.workers[i].exec.engine.alloc() // any of them may compute the first product
+		p.workers[i].exec.engine.alloc() // any worker may compute the first product
 		p.workers[i].call.init()
 	}
 	for i := 1; i < threads; i++ {
@@ -158,7 +158,7 @@ func (p *pool) run(threads, n int, t Task) {
 	p.task, p.n, p.claim = t, n, max(1, n/(8*threads))
 	p.next.Store(0)
 	p.joined.Add(jobOpen)
-	defer p.finish() // also after a panic in Do: no thread may work while the caller unwinds
+	defer p.finish() // also after a panic in Do, so that no thread still works on the task
 	for i := 1; i < min(threads, n); i++ {
 		p.workers[i].call.open()
 	}
@@ -194,7 +194,7 @@ func (p *pool) serve(w *worker) {
 			return
 		}
 		if !p.join() {
-			continue // too late: the others did all the work
+			continue // too late: the other threads have done all the work
 		}
 		p.work(w.exec)
 		if p.joined.Add(-1) == 0 {

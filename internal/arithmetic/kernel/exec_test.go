@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// visits counts the calls for each index, and runs a product in each.
+// visits counts the calls of Do for each index. Each call also runs a product.
 type visits struct {
 	count []atomic.Int32
 	a, b  Matrix
@@ -43,7 +43,7 @@ func TestParallelDoesEachIndexOnce(t *testing.T) {
 			}
 		}
 		if round%500 == 0 {
-			time.Sleep(time.Millisecond) // let the others park
+			time.Sleep(time.Millisecond) // gives the other threads time to park
 		}
 	}
 }

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzProductSIMD compares the assembly with the portable code over shapes and views.
+// FuzzProductSIMD compares the assembly with the portable code for products of any shape and
+// stride.
 func FuzzProductSIMD(f *testing.F) {
 	f.Add(uint8(6), uint8(16), uint16(256), uint8(0), uint8(0), uint64(1), true, true)
 	f.Add(uint8(7), uint8(17), uint16(257), uint8(3), uint8(1), uint64(2), false, true)
@@ -31,7 +32,7 @@ func FuzzProductSIMD(f *testing.F) {
 		for _, set := range available() {
 			copy(c.Data, before)
 			product.mul(NewExecIn(1, Arithmetic{Instructions: set}), c, a, b, acc)
-			// Each product is within the error bound of the exact one.
+			// Each product must be within the error bound of the exact product.
 			requireProduct(t, c, a, b, before, acc)
 		}
 	})

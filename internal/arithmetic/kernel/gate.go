@@ -5,30 +5,31 @@ import (
 	"time"
 )
 
-// A thread polls for work for yieldTime before it parks. During spinTime it polls without a
-// pause; then it yields its core between two polls. The operations of one chunk follow each other
-// within yieldTime, and waking a parked thread takes about as long.
+// A thread polls for work for yieldTime before it parks. During spinTime it polls without a pause;
+// then it yields its core between two polls. Within a chunk, the next operation usually comes
+// before yieldTime has passed. Waking a parked thread takes about as long as yieldTime.
 const (
 	spinTime  = 20 * time.Microsecond
 	yieldTime = 200 * time.Microsecond
 )
 
-// gate makes one goroutine wait for another's signal, first spinning, then parked.
+// gate makes one goroutine wait for a signal from another. The waiting goroutine first polls, then
+// parks.
 type gate struct {
 	state atomic.Uint32
 	wake  chan struct{}
-	waker int // core of the thread that woke the waiter
+	waker int // core of the thread that woke the waiting one
 }
 
 const (
 	gateShut = iota
 	gateOpen
-	gateParked // shut, and the waiter sleeps
+	gateParked // shut, and the waiting goroutine is parked
 )
 
 func (g *gate) init() { g.wake = make(chan struct{}, 1) }
 
-// open releases the waiter once; opening an open gate does nothing.
+// open releases the waiting goroutine once. Opening an open gate does nothing.
 func (g *gate) open() {
 	if g.state.Swap(gateOpen) == gateParked {
 		g.waker = core()

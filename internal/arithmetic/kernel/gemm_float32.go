@@ -2,7 +2,7 @@ package kernel
 
 import "math"
 
-// multiply computes rows i0 to i1-1 and columns j0 to j1-1 of C over the blocks of k, in order.
+// multiply computes rows i0 to i1-1 and columns j0 to j1-1 of C, one block of k's after the other.
 func (e *engine) multiply(p *product, i0, i1, j0, j1 int) {
 	if e.streams(p, i1-i0, j1-j0) {
 		e.multiplyStreamed(p, i0, i1, j0, j1)
@@ -21,8 +21,9 @@ func (e *engine) multiply(p *product, i0, i1, j0, j1 int) {
 	}
 }
 
-// fewColumns computes columns from j0 on, if the product has so few rows that packing B would
-// take longer than multiplying. It returns the first column that it has not computed.
+// fewColumns computes columns from j0 on, 16 at a time, without packing B. It does so only if the
+// product has so few rows that packing would take longer than multiplying. It returns the first
+// column that it has not computed.
 func (e *engine) fewColumns(p *product, j0, j1 int) int {
 	most := e.few
 	if p.b.Add == nil {
@@ -46,7 +47,8 @@ func (e *engine) fewColumns(p *product, j0, j1 int) int {
 	return j0
 }
 
-// fewRows adds k0 to k1-1, in blocks, to columns j to j+fewCols-1; b is op(B) there.
+// fewRows adds the products for k0 to k1-1, in blocks, to columns j to j+fewCols-1 of C. b is op(B)
+// from column j and k0 on.
 func (e *engine) fewRows(p *product, b []float32, stride, j, k0, k1 int) {
 	for k := k0; k < k1; k += blockK {
 		n, right := min(blockK, k1-k), b[k-k0:]
@@ -63,13 +65,14 @@ func (e *engine) fewRows(p *product, b []float32, stride, j, k0, k1 int) {
 	}
 }
 
-// If a product of few rows cannot take the last block of k's, the block is padded with zeros. The
-// zeros of A are negative: adding their product, -0, changes no sum, not even -0.
+// The assembly takes fewK k's at a time. If the last block of k's has another length, the block is
+// padded with zeros. The zeros of A are negative: adding their product, -0, changes no sum, not
+// even a sum of -0.
 
-// padded returns the length of a block of k's with padding.
+// padded returns the length of a block of k k's after padding.
 func padded(k int) int { return (k + fewK - 1) &^ (fewK - 1) }
 
-// padLeft copies the last block of A's k's and pads it, if needed.
+// padLeft copies the last block of k's of A to e.packed and pads it, if the block needs padding.
 func (e *engine) padLeft(p *product) {
 	if p.k%fewK == 0 {
 		return
@@ -85,8 +88,8 @@ func (e *engine) padLeft(p *product) {
 	}
 }
 
-// padRight returns k's of the rows of op(B), padded, at a stride of sumStride. Rows that are sums
-// are already in this form.
+// padRight returns k k's of the rows of op(B), padded, at a stride of sumStride. If B has an Add, b
+// already has this stride.
 func (e *engine) padRight(p *product, b []float32, stride, k int) []float32 {
 	if p.b.Add == nil {
 		for j := range fewCols {
@@ -100,7 +103,7 @@ func (e *engine) padRight(p *product, b []float32, stride, k int) []float32 {
 	return b
 }
 
-// sumRows sets e.rows to rows of op(B) and Add.
+// sumRows sets e.rows to the sums of op(B) and Add in fewCols rows.
 func (e *engine) sumRows(b, add []float32, stride, k int) {
 	whole := k &^ (fewK - 1)
 	if whole > 0 {
@@ -117,7 +120,7 @@ func (e *engine) sumRows(b, add []float32, stride, k int) {
 // the tile's data.
 type leftView struct {
 	data           []float32
-	step, row, col int // step: distance of packed tiles, else 0
+	step, row, col int // step is the distance between packed tiles, or 0 if A is not packed
 }
 
 // tile returns the elements of tile t, which begins at row i.
@@ -128,9 +131,10 @@ func (a *leftView) tile(t, i int) []float32 {
 	return a.data[i*a.row:]
 }
 
-// left returns rows i0 to i1-1 of op(A) over k0 to k1-1. It packs them if A is (k,m), where
-// adjacent k's are a whole row apart. Otherwise it copies them if enough columns use them: rows
-// at a stride of a power of two compete for the same cache lines.
+// left returns rows i0 to i1-1 of op(A) for the k's from k0 to k1-1. It packs them if A is (k,m),
+// where adjacent k's are a whole row apart. Otherwise it copies them if enough columns use them. A
+// copy is faster to read, since rows at a stride of a power of two compete for the same cache
+// lines.
 func (e *engine) left(p *product, tiles rowTiles, i0, i1, k0, k1, cols int) leftView {
 	const often = 256
 	s, k := p.a.Stride, k1-k0
@@ -162,8 +166,9 @@ type rightView struct {
 	width int
 }
 
-// right returns columns j to j+cols-1 of op(B) over k0 to k1-1. It packs the panel, unless
-// packing would only copy it and few tiles use it; then the panel is read in place.
+// right returns the panel of columns j to j+cols-1 of op(B) for the k's from k0 to k1-1. If packing
+// would only copy the panel, and few tiles use it, the panel is read in place. Otherwise it is
+// packed.
 func (e *engine) right(p *product, tiles rowTiles, j, cols, k0, k1 int) rightView {
 	const few = 2
 	if !p.transB && p.b.Add == nil && tiles.n <= few && cols == e.micro.cols {
@@ -173,8 +178,8 @@ func (e *engine) right(p *product, tiles rowTiles, j, cols, k0, k1 int) rightVie
 	return rightView{data: e.panel[:], width: e.micro.cols}
 }
 
-// packRight packs columns j to j+cols-1 of op(B), k0 to k1-1, as [k][micro.cols], and adds B's
-// Add. Missing columns may hold anything, since their results are dropped.
+// packRight packs columns j to j+cols-1 of op(B) plus Add, for the k's from k0 to k1-1, as
+// [k][micro.cols]. Columns from cols on may hold anything, since their results are dropped.
 func (e *engine) packRight(p *product, dst []float32, j, cols, k0, k1 int) {
 	b, k := &p.b, k1-k0
 	at := k0*b.Stride + j
@@ -193,8 +198,8 @@ func (e *engine) packRight(p *product, dst []float32, j, cols, k0, k1 int) {
 }
 
 // fetchNext prefetches part t of n of the panel that begins at column j. It does so only if op(B)
-// is packed from rows and too large for the caches. A model's weights then come from memory, in
-// runs too short for the processor's own prefetcher.
+// is packed from rows and too large for the caches, like a model's weights. Then the rows are read
+// from memory in pieces too short for the processor's own prefetcher.
 func (e *engine) fetchNext(p *product, t, n, j, k0, k int) {
 	const line, near = 16, 1 << 14
 	if !p.transB || p.n*p.k < near {
@@ -226,7 +231,7 @@ func (e *engine) multiplyPanel(p *product, tiles rowTiles, a leftView, b rightVi
 	}
 }
 
-// copyTile copies the part of a tile inside C to C, or adds it, like the tile kernel's last step.
+// copyTile sets C to the part of a tile that is inside C or, with acc, adds that part to C.
 func copyTile(c []float32, stride int, tile []float32, width, rows, cols int, acc bool) {
 	for i := range rows {
 		dst, src := c[i*stride:][:cols], tile[i*width:]

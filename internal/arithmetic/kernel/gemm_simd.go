@@ -2,7 +2,8 @@ package kernel
 
 //go:generate sh -c "cd _generate && go run . gemm -out ../gemm_amd64.s -stubs ../gemm_amd64.go -pkg kernel"
 
-// Both have the same arithmetic and so the same bits.
+// The micro-kernels of both sets use the same operations in the same order, so their bits are
+// equal.
 var (
 	avx2 = microKernel{name: "float32-fma", rows: 6, cols: 16, tile: byRows(
 		tile1AVX2, tile2AVX2, tile3AVX2, tile4AVX2, tile5AVX2, tile6AVX2,
@@ -13,7 +14,8 @@ var (
 	)}
 )
 
-// byRows makes microKernel.tile from kernels for 1, 2 and more rows.
+// byRows makes microKernel.tile from an array of kernels: the first is for one row, the second for
+// two, and so on.
 func byRows(
 	kernels ...func(k int, a *float32, row, col int, b *float32, width int, c *float32, stride int,
 		acc bool),

@@ -1,27 +1,27 @@
 package kernel
 
 const (
-	// streamedRows is the number of rows of op(B)ᵀ processed together: whole tiles, and whole
-	// blocks of a transpose.
+	// streamedRows is the number of rows of op(B)ᵀ that are processed together. It is a multiple of
+	// the rows of a tile, and of a block of a transpose.
 	streamedRows = 48
 
-	// streamedMost is the maximum number of rows of A packed at once.
+	// streamedMost is the maximum number of rows of A that are packed at once.
 	streamedMost = 128
 )
 
-// streams reports whether C of this size is better computed as (op(B)ᵀ Aᵀ)ᵀ. This is so if B is
-// the weights of a model, far larger than A, the rows of a text. Then A is packed instead of B,
-// and B is read in place, as it comes from memory. An element is the same chain of multiply-adds
-// either way. Without AVX-512 the tiles take so long that packing B does not matter. With an Add,
-// B must be copied anyway.
+// streams reports whether C is computed faster as (op(B)ᵀ Aᵀ)ᵀ, given its size. This is so if A is
+// the rows of a text and B the weights of a model, which are far larger. Then A is packed instead
+// of B, and B is read in place, as it comes from memory. The bits are the same, since each element
+// is the same chain of multiply-adds. Without AVX-512 the tiles take so long that packing B does
+// not matter. With an Add, B must be copied anyway.
 func (e *engine) streams(p *product, rows, cols int) bool {
-	panels := (rows + e.micro.cols - 1) / e.micro.cols * e.micro.cols // at least 3/4 full
+	panels := (rows + e.micro.cols - 1) / e.micro.cols * e.micro.cols // must be 3/4 full
 	return e.vectors.set >= AVX512 && !p.transA && p.b.Add == nil &&
 		rows%4 == 0 && cols%8 == 0 && 4*rows >= 3*panels && rows <= streamedMost &&
 		2*rows <= min(p.k, blockK, cols)
 }
 
-// multiplyStreamed is multiply for a streamed B.
+// multiplyStreamed is multiply for a product of which streams returns true.
 func (e *engine) multiplyStreamed(p *product, i0, i1, j0, j1 int) {
 	e.alloc()
 	rows, width := i1-i0, e.micro.cols

@@ -2,12 +2,12 @@ package kernel
 
 import "math"
 
-// The geometry of a Grid: cells of equal length between powers of two of z = 1 + GridScale |x|.
-// The cell, and the position in it, are bits of z.
+// The geometry of a Grid: cells of equal length between powers of two of z = 1 + GridScale |x|. The
+// bits of the float32 z contain the number of the cell and the position in the cell.
 const (
 	GridScale    = 1096.6331584284585992637202382881214324422 // e^7
 	GridCellBits = 11
-	GridOctaves  = 12 // z < 2^12, |x| < 3.7
+	GridOctaves  = 12 // so z < 2^12, and |x| < 3.7
 	GridCells    = GridOctaves << GridCellBits
 
 	cellShift = 23 - GridCellBits
@@ -16,11 +16,11 @@ const (
 	perCell   = 1. / (1 << cellShift)
 )
 
-// Grid holds a function's values at the grid points: first those of 0 and above, ascending, then
-// those of 0 and below, descending.
+// Grid holds a function's values at the grid points. First come the points from 0 upwards, then
+// those from 0 downwards.
 type Grid [2 * (GridCells + 1)]float32
 
-// GridPoint returns z at point i of either side, 0 <= i <= GridCells.
+// GridPoint returns z = 1 + GridScale |x| at point i of either side, 0 <= i <= GridCells.
 func GridPoint(i int) float32 { return math.Float32frombits(uint32(bitsOfOne + i<<cellShift)) }
 
 // Locate returns the grid point below |x| on x's side, and the position w, 0 to 1, between it and

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// hugePage is the size of a huge page on amd64, and on arm64 with pages of 4 KiB.
+// hugePage is the size in bytes of a huge page: on amd64, and on arm64 with pages of 4 KiB.
 const hugePage = 2 << 20
 
 // adviseHuge asks for huge pages for x before x is written. Most Linux systems give them on
@@ -15,7 +15,7 @@ func adviseHuge(x []float32) {
 		return
 	}
 	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&x[0])), 4*len(x))
-	first := int(-uintptr(unsafe.Pointer(&x[0])) & (hugePage - 1)) // offset of the next huge page
+	first := int(-uintptr(unsafe.Pointer(&x[0])) & (hugePage - 1)) // bytes to the next huge page
 	if whole := (len(bytes) - first) / hugePage * hugePage; whole > 0 {
 		_ = syscall.Madvise(bytes[first:first+whole], syscall.MADV_HUGEPAGE)
 	}

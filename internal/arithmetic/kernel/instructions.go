@@ -2,14 +2,14 @@ package kernel
 
 import "golang.org/x/sys/cpu"
 
-// Instructions is the instruction set by which an Exec computes. Each set includes those before
-// it.
+// Instructions is the instruction set by which an Exec computes. Each set includes the sets before
+// it in the list.
 type Instructions uint8
 
 // The sets. AVX2 and AVX512 both include FMA, and give the same bits. AVX512 requires F, BW, DQ
 // and VL, which all processors with AVX-512 have, except Xeon Phi.
 const (
-	Widest   Instructions = iota // the last set of this machine
+	Widest   Instructions = iota // the widest set that this machine has
 	Portable                     // only instructions that Go compiles to
 	AVX2
 	AVX512
@@ -20,8 +20,8 @@ func (i Instructions) String() string {
 	return [...]string{"widest", "portable", "AVX2", "AVX512"}[i]
 }
 
-// Vectors are the functions of rows of numbers (vector.go, norm.go), in one instruction set. The
-// zero value is portable. Every Exec has one.
+// Vectors has the functions on rows of numbers (vector.go, norm.go) in one instruction set. The
+// zero value uses portable code. Every Exec has one.
 type Vectors struct{ set Instructions }
 
 // detect returns the widest instruction set of this machine.
@@ -36,7 +36,7 @@ func detect() Instructions {
 	return AVX512
 }
 
-// micro returns the set's kernel.
+// micro returns the micro-kernel of the set.
 func (i Instructions) micro() *microKernel {
 	switch i {
 	case AVX2:
@@ -47,7 +47,8 @@ func (i Instructions) micro() *microKernel {
 	return &portable
 }
 
-// fewRows returns the maximum number of rows of fewTile, or 0 if the set lacks it.
+// fewRows returns the maximum number of rows of A that fewTile takes, or 0 if the set has no
+// fewTile.
 func (i Instructions) fewRows() int {
 	if i < AVX2 {
 		return 0

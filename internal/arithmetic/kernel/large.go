@@ -1,7 +1,7 @@
 package kernel
 
-// NewLarge returns n zeros in huge pages, where the system has them. Numbers that every chunk
-// reads from memory then arrive faster.
+// NewLarge returns n zeros in huge pages, if the system has huge pages. Large arrays that every
+// chunk reads from memory are then read faster.
 func NewLarge(n int) []float32 {
 	x := make([]float32, n)
 	adviseHuge(x)

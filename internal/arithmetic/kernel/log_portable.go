@@ -2,8 +2,8 @@ package kernel
 
 import "math"
 
-// Constants of Log: x = 2^n m, sqrt(1/2) <= m < sqrt(2), ln x = n ln 2 + ln m. The assembly
-// repeats them.
+// Constants of Log. It splits x = 2^n m with sqrt(1/2) <= m < sqrt(2), so that ln x = n ln 2 + ln
+// m. The assembly repeats the constants.
 const (
 	logLeast = 1.1754943508222875e-38 // the smallest normal number
 	logHalf  = 0x3f3504f3             // the bits of sqrt(1/2)

@@ -34,7 +34,8 @@ func withExec(t *testing.T, threads int, a Arithmetic, test func(t *testing.T, x
 	test(t, x)
 }
 
-// others returns the instruction sets other than the portable one; without any it skips the test.
+// others returns all instruction sets of this machine but the portable one. It skips the test if
+// there are none.
 func others(t testing.TB) []Vectors {
 	var all []Vectors
 	for _, set := range available()[1:] {
@@ -46,8 +47,8 @@ func others(t testing.TB) []Vectors {
 	return all
 }
 
-// drawMatrix returns a view of random numbers at a random offset and stride. Numbers between and
-// around the rows are NaN, to reveal reads outside the view.
+// drawMatrix returns a view of random numbers at a random offset and stride. The memory before,
+// between and after its rows is NaN, to reveal reads outside the view.
 func drawMatrix(t *rapid.T, rng *rand.Rand, rows, cols int, add bool) Matrix {
 	stride := cols + rapid.SampledFrom([]int{0, 0, 1, 7, 16}).Draw(t, "gap")
 	offset := rapid.IntRange(0, 5).Draw(t, "offset")
@@ -59,7 +60,7 @@ func drawMatrix(t *rapid.T, rng *rand.Rand, rows, cols int, add bool) Matrix {
 	return m
 }
 
-// fillView makes the memory of a view with m's shape.
+// fillView allocates the memory for a view with the shape and stride of m, and fills it.
 func fillView(rng *rand.Rand, m Matrix, offset int) []float32 {
 	data := make([]float32, offset+m.Rows*m.Stride+9)
 	for i := range data {
@@ -122,7 +123,7 @@ func requireSameBits(t require.TestingT, want, got []float32) {
 	}
 }
 
-// forms are the products in one form: of op(A) (m,k) and op(B) (k,n).
+// forms are the three products, each as a function of op(A) (m,k) and op(B) (k,n).
 var forms = []struct {
 	name string
 	mul  func(x *Exec, c, a, b Matrix, acc bool)

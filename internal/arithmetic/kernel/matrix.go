@@ -2,9 +2,10 @@ package kernel
 
 import "fmt"
 
-// Matrix is a row-major view: element (i,j) is Data[i*Stride+j], plus Add[i*Stride+j] if Add is
-// not nil. The sum is the effective weight W+M of eq. 1. It is computed while the operand is
-// packed and never stored. Only the right operand of a product may have an Add.
+// Matrix is a row-major view. Element (i,j) is Data[i*Stride+j], plus Add[i*Stride+j] if Add is not
+// nil. For a model's weights, Data is W and Add is M, and the sum is the effective weight W+M. The
+// sum is computed while the operand is packed, and never stored. Only the right operand of a
+// product may have an Add.
 type Matrix struct {
 	Data, Add          []float32
 	Rows, Cols, Stride int
@@ -35,7 +36,7 @@ func (m Matrix) ColRange(i, j int) Matrix {
 func (m Matrix) view(i0, i1, j0, j1 int) Matrix {
 	v := Matrix{Rows: i1 - i0, Cols: j1 - j0, Stride: m.Stride}
 	if v.Rows == 0 || v.Cols == 0 {
-		return v // its first element need not exist
+		return v // an empty view may begin at the end of Data
 	}
 	lo, hi := i0*m.Stride+j0, (i1-1)*m.Stride+j1
 	v.Data = m.Data[lo:hi]

@@ -1,20 +1,20 @@
 package kernel
 
-// microKernel computes tiles of C. tile sets, or with acc adds to, the first rows (1 to
-// microKernel.rows) and all columns of a tile:
+// microKernel computes tiles of C. tile computes the first `rows` rows of a tile, at least 1 and at
+// most microKernel.rows, and all of its columns. It sets them or, with acc, adds to them:
 //
 //	c[i*stride+j] (+)= sum over p < k of a[i*row+p*col] * b[p*width+j]
 //
-// Every element is one chain of multiply-adds from p = 0 upwards, starting at zero. Then it is
-// stored in c or added to it: the order that the package promises.
+// Every element is one chain of multiply-adds from p = 0 upwards, starting at zero. Then the
+// chain's sum is stored in c or added to c. This is the order that the package promises.
 type microKernel struct {
-	name       string // of its arithmetic, see Arithmetic.Numerics
-	rows, cols int    // of a tile
+	name       string // name of its arithmetic, see Arithmetic.Numerics
+	rows, cols int    // maximum size of a tile
 	tile       func(rows, k int, a []float32, row, col int, b []float32, width int, c []float32,
 		stride int, acc bool)
 }
 
-const maxRows, maxCols = 12, 32 // of any kernel
+const maxRows, maxCols = 12, 32 // the largest of all kernels
 
 var portable = microKernel{name: "float32", rows: 6, cols: portableCols, tile: tileGo}
 
@@ -39,8 +39,8 @@ func tileGo(rows, k int, a []float32, row, col int, b []float32, width int, c []
 	}
 }
 
-// chains returns eight adjacent elements of a tile. The conversions keep the compiler from fusing
-// multiply and add on machines that could.
+// chains returns eight adjacent elements of a tile, each a chain of multiply-adds. The conversions
+// keep the compiler from fusing multiplication and addition where the processor could.
 func chains(k int, a []float32, col int, b []float32, width int) [8]float32 {
 	var s0, s1, s2, s3, s4, s5, s6, s7 float32
 	for p := range k {

@@ -3,8 +3,9 @@ package kernel
 import "math"
 
 // LayerNorm sets y = (x - mean)/sqrt(var + eps) * gain + bias with the row's mean and biased
-// variance. It returns the mean and 1/sqrt(var + eps), which backward needs. Both sums are in
-// float64: they are short and affect the whole row. All slices have one length; y may be x.
+// variance. It returns the mean and 1/sqrt(var + eps), which LayerNormBackward needs. Both sums are
+// in float64, which costs little and matters, since they affect the whole row. All slices have one
+// length; y may be x.
 func (v Vectors) LayerNorm(y, x, gain, bias []float32, eps float64) (mean, rstd float32) {
 	sameLength("LayerNorm", len(x), len(y))
 	sameLength("LayerNorm", len(x), len(gain))
@@ -19,8 +20,7 @@ func (v Vectors) LayerNorm(y, x, gain, bias []float32, eps float64) (mean, rstd 
 	return mean, rstd
 }
 
-// LayerNormBackward sets dx, which may be dy, from dy and the forward's x, mean and
-// rstd:
+// LayerNormBackward sets dx from dy and from LayerNorm's x, mean and rstd. dx may be dy.
 //
 //	dx = rstd (gain dy - mean(gain dy) - xhat mean(gain dy xhat)),  xhat = (x - mean) rstd
 func (v Vectors) LayerNormBackward(dx, dy, x, gain []float32, mean, rstd float32) {
@@ -41,7 +41,7 @@ func (v Vectors) LayerNormGain(dgain, dy, x []float32, mean, rstd float32) {
 	v.normGain(dgain, dy, x, mean, rstd)
 }
 
-// fold64 adds eight lanes in the order of fold.
+// fold64 adds eight lanes in the same order as fold.
 func fold64(l []float64) float64 {
 	return ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7]))
 }

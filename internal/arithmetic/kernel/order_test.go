@@ -9,9 +9,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The tests of the package's promise about order; see the package comment.
+// The tests in this file check the promise about order in the package comment.
 
-// multiply computes a product of any form into a new dense matrix.
+// multiply computes a product of the given form into a new dense matrix.
 func multiply(x *Exec, form int, a, b Matrix) Matrix {
 	c := Mat(make([]float32, a.Rows*b.Cols), a.Rows, b.Cols)
 	forms[form].mul(x, c, a, b, false)
@@ -87,7 +87,7 @@ func TestThreadsDoNotChangeBits(t *testing.T) {
 	})
 }
 
-// The promised order, computed for single elements.
+// Products add in the promised order. The test computes single elements in that order.
 func TestSumsAreChainsOverBlocksInOrder(t *testing.T) {
 	const k = 2*blockK + 37
 	eachKernel(t, 1, func(t *testing.T, x *Exec) {

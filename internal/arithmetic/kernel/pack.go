@@ -1,9 +1,9 @@
 package kernel
 
-// The portable packing of operands, and the reference of the assembly. A panel of B has width
-// columns, a tile of A has height rows.
+// The portable packing of operands, which is the reference for the assembly. A panel of B has
+// `width` columns, a tile of A has `height` rows.
 
-// packRowsGo transposes: dst[p][j] = src[j][p] + add[j][p], for j < n and p < k.
+// packRowsGo transposes a panel: dst[p][j] = src[j][p] + add[j][p], for j < n and p < k.
 func packRowsGo(dst, src, add []float32, stride, width, n, k int) {
 	for j := range n {
 		row := src[j*stride:][:k]
@@ -20,7 +20,7 @@ func packRowsGo(dst, src, add []float32, stride, width, n, k int) {
 	}
 }
 
-// addTransposedGo adds the transpose: dst[p][j] += src[j][p], for j < n and p < k.
+// addTransposedGo adds the transpose of src to dst: dst[p][j] += src[j][p], for j < n and p < k.
 func addTransposedGo(dst, src []float32, stride, width, n, k int) {
 	for j := range n {
 		for p, v := range src[j*stride:][:k] {
@@ -29,7 +29,7 @@ func addTransposedGo(dst, src []float32, stride, width, n, k int) {
 	}
 }
 
-// packColsGo copies: dst[p][j] = src[p][j] + add[p][j], for j < n and p < k.
+// packColsGo copies a panel: dst[p][j] = src[p][j] + add[p][j], for j < n and p < k.
 func packColsGo(dst, src, add []float32, stride, width, n, k int) {
 	for p := range k {
 		out := dst[p*width:][:n]
@@ -42,8 +42,8 @@ func packColsGo(dst, src, add []float32, stride, width, n, k int) {
 	}
 }
 
-// packLeftGo copies rows i < rows of a tile of Aᵀ: dst[p][i] = src[p][i], for p < k,
-// height elements to a row of dst.
+// packLeftGo copies a tile of Aᵀ: dst[p][i] = src[p][i] for i < rows and p < k. A row of dst has
+// `height` elements.
 func packLeftGo(dst, src []float32, stride, height, rows, k int) {
 	for p := range k {
 		copy(dst[p*height:][:rows], src[p*stride:])

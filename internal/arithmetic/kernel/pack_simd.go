@@ -1,7 +1,7 @@
 package kernel
 
-// packRows transposes a panel eight rows and four k's at a time. The last ones overlap those
-// before; Go packs smaller panels.
+// packRows transposes a panel in blocks of eight rows and four k's. The last block overlaps the
+// block before if the sizes are not multiples. Portable Go packs panels smaller than a block.
 func (v Vectors) packRows(dst, src, add []float32, stride, width, n, k int) {
 	if v.set < AVX2 || n < 8 || k < 4 {
 		packRowsGo(dst, src, add, stride, width, n, k)
@@ -24,7 +24,8 @@ func (Vectors) packEightRows(dst, src, add []float32, at, stride, width, k int) 
 	}
 }
 
-// addTransposed adds the transpose in blocks of eight rows and four k's. Go handles other sizes.
+// addTransposed adds the transpose in blocks of eight rows and four k's. Portable Go handles sizes
+// that are not multiples.
 func (v Vectors) addTransposed(dst, src []float32, stride, width, n, k int) {
 	if v.set < AVX2 || n%8 != 0 || k%4 != 0 {
 		addTransposedGo(dst, src, stride, width, n, k)
@@ -35,8 +36,8 @@ func (v Vectors) addTransposed(dst, src []float32, stride, width, n, k int) {
 	}
 }
 
-// packCols copies a panel sixteen columns at a time, including columns beyond n inside the
-// operand's memory.
+// packCols copies a panel sixteen columns at a time. It also copies columns from n on, as long as
+// they are inside the operand's memory.
 func (v Vectors) packCols(dst, src, add []float32, stride, width, n, k int) {
 	if v.set < AVX2 {
 		packColsGo(dst, src, add, stride, width, n, k)
@@ -48,7 +49,7 @@ func (v Vectors) packCols(dst, src, add []float32, stride, width, n, k int) {
 		if add != nil {
 			size = min(size, len(add)-j)
 		}
-		whole := 0 // number of rows with a whole block of columns
+		whole := 0 // number of rows that can be copied in whole blocks
 		if size >= block {
 			whole = min(k, (size-block)/stride+1)
 		}
@@ -69,13 +70,14 @@ func (v Vectors) packCols(dst, src, add []float32, stride, width, n, k int) {
 	}
 }
 
-// packLeft packs rows of a tile of Aᵀ; it copies 8 or 16 columns where they exist.
+// packLeft packs rows of a tile of Aᵀ. It copies 8 or 16 columns at a time while src has enough
+// elements.
 func (v Vectors) packLeft(dst, src []float32, stride, height, rows, k int) {
 	wide, pack := 8, packLeft8AVX2
 	if height > 8 {
 		wide, pack = 16, packLeft16AVX2
 	}
-	whole := 0 // number of k's with enough columns
+	whole := 0 // number of k's for which src has enough elements
 	if v.set >= AVX2 && len(src) >= wide {
 		whole = min(k, (len(src)-wide)/stride+1)
 		pack(&dst[0], &src[0], stride, height, whole)
@@ -85,8 +87,8 @@ func (v Vectors) packLeft(dst, src []float32, stride, height, rows, k int) {
 	}
 }
 
-// fewTile multiplies up to four of the rows of A by fewCols rows of B, and returns their number;
-// k is a multiple of 4.
+// fewTile multiplies the first rows of A, at most four, by fewCols rows of B. It returns how many
+// rows of A it has multiplied. k must be a multiple of 4.
 func (v Vectors) fewTile(rows, k int, a []float32, row int, b []float32, width int, c []float32,
 	stride int, acc bool) int {
 	switch {
@@ -101,8 +103,8 @@ func (v Vectors) fewTile(rows, k int, a []float32, row int, b []float32, width i
 	return 1
 }
 
-// sumRows sets dst[j*width+p] = src[j*stride+p] + add[j*stride+p] for j < fewCols and p < k, a
-// multiple of 4.
+// sumRows sets dst[j*width+p] = src[j*stride+p] + add[j*stride+p] for j < fewCols and p < k. k must
+// be a multiple of 4.
 func (v Vectors) sumRows(dst, src, add []float32, stride, width, k int) {
 	sumRowsAVX2(&dst[0], &src[0], &add[0], stride, width, k)
 }

@@ -4,7 +4,7 @@ package kernel
 type Precision string
 
 const (
-	// Float32 is the arithmetic of the package comment.
+	// Float32 computes products as the package comment describes.
 	Float32 Precision = "float32"
 
 	// BF16 rounds both operands to bfloat16, which has float32's exponent and 8 bits of
@@ -19,10 +19,11 @@ const (
 	//	}
 	//	c += even + odd
 	//
-	// c starts at 0, or at the element of C in an addition. Further k's up to a multiple of 32
-	// count as zeros. Every operation rounds to nearest even, and treats subnormal inputs and
-	// results as zero. So element (i,j) keeps the promise of the package comment, except for the
-	// sign of a zero that replaces a sum too small for float32. A product cut at a multiple of 32
-	// k's has the bits of the whole.
+	// c starts at 0 or, if the product is added to C, at the element of C. If the number of k's is
+	// not a multiple of 32, zeros are added up to the next multiple. Every operation rounds to
+	// nearest even, and treats subnormal inputs and results as zero. So element (i,j) keeps the
+	// promise of the package comment, with one exception: the sign of a zero that replaces a sum
+	// too small for float32. Two products over k's that are cut at a multiple of 32 give the bits
+	// of one product over all k's.
 	BF16 Precision = "bf16"
 )

@@ -6,18 +6,18 @@ import "fmt"
 type product struct {
 	c, a, b           Matrix
 	m, n, k           int
-	transA, transB    bool // a is (k,m), b is (n,k)
+	transA, transB    bool // transA: a is (k,m); transB: b is (n,k)
 	acc               bool
-	rowPieces, rows   int // rows: of a piece
-	colPieces, panels int // panels: of the product
+	rowPieces, rows   int // rows is the number of rows in a piece
+	colPieces, panels int // panels is the number of panels in the product
 	width             int // columns of a panel
 }
 
-// cut sets the pieces. Their rows are as even as possible, and so are their columns, in panels.
-// On one thread a piece has all columns, since each piece packs its part of A again. With several
+// cut divides C into pieces. They have about equal numbers of rows, and of panels of columns. On
+// one thread a piece has all columns, since every piece packs its part of A anew. With several
 // threads every thread gets a few pieces, if each piece then still has some panels.
 func (p *product) cut(threads, width int) {
-	const piecesPerThread, panelsPerPiece = 3, 4 // at least
+	const piecesPerThread, panelsPerPiece = 3, 4 // minimum numbers
 	p.rowPieces = (p.m + blockRows - 1) / blockRows
 	p.rows = (p.m + p.rowPieces - 1) / p.rowPieces
 	p.width = width
@@ -48,7 +48,7 @@ func (p *product) check(name string, rightK int) {
 	}
 }
 
-// clear computes the product for k = 0.
+// clear computes a product with k = 0: it clears C unless the product is added to C.
 func (p *product) clear() {
 	if p.acc {
 		return
@@ -58,8 +58,9 @@ func (p *product) clear() {
 	}
 }
 
-// rowTiles cuts rows into n tiles of at most height rows, as even as possible: a tile of few rows
-// takes as long as a full one. The first tiles have one row more than the others.
+// rowTiles divides rows into n tiles of at most `height` rows. The sizes are as equal as possible,
+// since a tile of few rows takes as long as a full one. The first `larger` tiles have one row more
+// than the others.
 type rowTiles struct{ n, rows, larger int }
 
 func tilesOf(rows, height int) rowTiles {

@@ -1,9 +1,9 @@
 package kernel
 
-const golden = 0x9E3779B97F4A7C15 // SplitMix64's increment, 2^64 divided by the golden ratio
+const golden = 0x9E3779B97F4A7C15 // the increment of SplitMix64: 2^64 divided by the golden ratio
 
-// Bits returns 64 random bits: output number counter, from 0, of SplitMix64 started in state key.
-// It is a pure function.
+// Bits returns 64 random bits. They are the output of SplitMix64 with index counter, from 0, if its
+// first state is key. It is a pure function.
 func Bits(key, counter uint64) uint64 {
 	return mix(key + (counter+1)*golden)
 }

@@ -10,7 +10,8 @@ func TestBitsAreSplitMix64(t *testing.T) {
 	for i, want := range []uint64{0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F} {
 		require.Equal(t, want, Bits(0, uint64(i)))
 	}
-	// The state after i steps begins the same sequence i outputs later.
+	// SplitMix64 advances its state by golden. So the state after i steps begins the same sequence,
+	// i outputs later.
 	state := uint64(7)
 	for range 2 {
 		state += golden
@@ -28,13 +29,13 @@ func TestKeysDependOnEveryPartAndItsPlace(t *testing.T) {
 	}
 }
 
-// Keys and bits define the meaning of a session's seed: they must not change.
+// Key and Bits must never change, since they define what a session's seed means.
 func TestKeyIsFixed(t *testing.T) {
 	require.Equal(t, uint64(0x83D1EB2DFD7A22AC), Key(1, 2, 3, 4))
 }
 
-// Every output bit is set about half of the time, over adjacent keys and counters: 20,000 draws
-// have a standard deviation of 71.
+// Every output bit is set about half of the time, for adjacent keys and counters. In 20,000 draws
+// the number of set bits has a standard deviation of 71.
 func TestBitsAreBalanced(t *testing.T) {
 	var ones [64]int
 	for i := range uint64(200) {

@@ -14,9 +14,9 @@ func (v Vectors) Exp(dst, src []float32) {
 	v.expSum(dst, src, 1, 0, &lanes)
 }
 
-// Softmax replaces row by softmax(scale*row), scale >= 0, and subtracts the maximum first. The
-// order of its sum depends on the row's length only. Some entries may be -Inf, but not all.
-// SoftmaxAgain repeats it from the returned numbers.
+// Softmax replaces row by softmax(scale*row), where scale >= 0. It subtracts the maximum first, to
+// avoid overflow. The order in which it adds depends on the row's length only. Some entries may be
+// -Inf, but not all. SoftmaxAgain needs the returned maximum and sum.
 func (v Vectors) Softmax(row []float32, scale float32) (most, sum float32) {
 	checkScale(scale)
 	if len(row) == 0 {
@@ -30,7 +30,8 @@ func (v Vectors) Softmax(row []float32, scale float32) (most, sum float32) {
 	return most, sum
 }
 
-// SoftmaxAgain computes the bits of Softmax on the same row.
+// SoftmaxAgain computes the result of Softmax again, to the bit, from the same row and the maximum
+// and sum that Softmax returned.
 func (v Vectors) SoftmaxAgain(row []float32, scale, most, sum float32) {
 	var lanes [8]float32
 	v.expSum(row, row, scale, most, &lanes)
@@ -44,22 +45,22 @@ func checkScale(scale float32) {
 }
 
 // SoftmaxBackward replaces d, the derivatives of a loss with respect to the probabilities prob =
-// softmax(scale*s), by those with respect to s. dot is the sum of d*prob: d = prob (d - dot)
-// scale.
+// softmax(scale*s), by its derivatives with respect to s. dot is the sum of d*prob: d = prob (d -
+// dot) scale.
 func (v Vectors) SoftmaxBackward(d, prob []float32, dot, scale float32) {
 	sameLength("SoftmaxBackward", len(d), len(prob))
 	v.softmaxBackward(d, prob, dot, scale)
 }
 
-// LogSumExp returns ln(sum of e^row[i]) without overflow, and -Inf for an empty row. The order of
-// its sum depends on the row's length only.
+// LogSumExp returns ln(sum of e^row[i]) without overflow, and -Inf for an empty row. The order in
+// which it adds depends on the row's length only.
 func (v Vectors) LogSumExp(row []float32) float32 {
 	if len(row) == 0 {
 		return float32(math.Inf(-1))
 	}
 	m := v.largest(row)
 	if math.IsInf(float64(m), 0) {
-		return m // all are -Inf, or one is +Inf: the difference would be NaN
+		return m // all are -Inf, or one is +Inf: the differences below would be NaN
 	}
 	var lanes [8]float32
 	var unused [128]float32
@@ -82,7 +83,7 @@ func (v Vectors) largest(row []float32) float32 {
 	return m
 }
 
-// Dot returns the sum of a[i]*b[i]. Its order depends on the length only.
+// Dot returns the sum of a[i]*b[i]. The order in which it adds depends on the length only.
 func (v Vectors) Dot(a, b []float32) float32 {
 	sameLength("Dot", len(a), len(b))
 	var lanes [8]float32
@@ -99,14 +100,14 @@ func (v Vectors) Axpy(y []float32, a float32, x []float32) {
 // Scale multiplies x by a.
 func (v Vectors) Scale(x []float32, a float32) { v.scaleRow(x, a) }
 
-// Add sets dst = a + b; dst may be either.
+// Add sets dst = a + b. dst may be a or b.
 func (v Vectors) Add(dst, a, b []float32) {
 	sameLength("Add", len(dst), len(a))
 	sameLength("Add", len(dst), len(b))
 	v.add(dst, a, b)
 }
 
-// ReLU sets dst = max(x, 0), NaN where x is NaN. dst may be x.
+// ReLU sets dst = max(x, 0), and NaN where x is NaN. dst may be x.
 func (v Vectors) ReLU(dst, x []float32) {
 	sameLength("ReLU", len(dst), len(x))
 	v.relu(dst, x)
@@ -119,23 +120,25 @@ func (v Vectors) ReLUBackward(dst, d, x []float32) {
 	v.reluBackward(dst, d, x)
 }
 
-// GELU sets dst = x Phi(x), with the standard normal distribution function Phi. The relative
-// error is below 6e-7, at most 10 units in the last place, for x > -13. Below, where the exact
-// value is under 1e-36, the result becomes 0. It is NaN for NaN and -Inf. dst may be x.
+// GELU sets dst = x Phi(x), with the standard normal distribution function Phi. The relative error
+// is below 6e-7, at most 10 units in the last place, for x > -13. For smaller x, where the exact
+// value is closer to 0 than 1e-36, the result becomes 0. The result is NaN for NaN and -Inf. dst
+// may be x.
 func (v Vectors) GELU(dst, x []float32) {
 	sameLength("GELU", len(dst), len(x))
 	v.gelu(dst, x)
 }
 
-// GELUBackward sets dst = d times the derivative of GELU at x, Phi(x) + x phi(x), with an error
-// below 3e-7. phi is the density. The result is NaN where x is NaN or infinite. dst may be d.
+// GELUBackward sets dst to d times the derivative of GELU at x. The derivative is Phi(x) + x phi(x)
+// with an error below 3e-7, where phi is the density of Phi. The result is NaN where x is NaN or
+// infinite. dst may be d.
 func (v Vectors) GELUBackward(dst, d, x []float32) {
 	sameLength("GELUBackward", len(dst), len(d))
 	sameLength("GELUBackward", len(dst), len(x))
 	v.geluBackward(dst, d, x)
 }
 
-// Load sets dst to the elements of an array.
+// Load sets dst to the elements of an array, as float32.
 func (v Vectors) Load(dst []float32, a Array) {
 	sameLength("Load", len(dst), a.Len())
 	if a.BF16 != nil {
@@ -154,8 +157,8 @@ func (v Vectors) AddTo(dst []float32, a Array) {
 	v.add(dst, dst, a.F32)
 }
 
-// Adam makes a step for the weights w with the moments m and v and the gradient g. No product is
-// fused with a sum, so that the bits are the same on every machine.
+// Adam makes a step of the optimizer for the weights w with the moments m and v and the gradient g.
+// No product is fused with a sum, so that the bits are the same on every machine.
 func (x Vectors) Adam(a *Adam, w, m, v, g []float32) {
 	sameLength("Adam", len(w), len(m))
 	sameLength("Adam", len(w), len(v))
@@ -173,9 +176,9 @@ func (x Vectors) Adapt(a *Adaptation) (written int) {
 	return written
 }
 
-// PeakRounds runs independent chains of multiply-adds without memory access, in the instructions
-// in use. It returns the number of floating-point operations, two for a multiply-add. No matrix
-// product is faster: its speed is the peak that products are measured against. rounds > 0.
+// PeakRounds runs independent chains of multiply-adds without memory access, with the instructions
+// of v. It returns the number of floating-point operations, two for a multiply-add. No matrix
+// product is faster, so products are compared with this speed. rounds must be above 0.
 //
 // Without assembly it is a loop over scalars that multiplies and adds separately, like the
 // portable products.

@@ -5,12 +5,12 @@ import "math"
 // Constants of Exp: e^x = 2^n e^r with n = round(x log2 e) and r = x - n ln 2. Subtracting ln 2
 // in two parts keeps the error in |r| <= ln(2)/2 negligible. The assembly repeats the constants.
 const (
-	expMost  = 89          // e^x has overflowed
-	expLeast = -87         // e^x is barely a normal number
-	expFloor = -88         // keeps n in range
-	expRound = 12582912    // 1.5 2^23: a sum with it has round(x) in its lowest bits
+	expMost  = 89          // for larger x, e^x overflows
+	expLeast = -87         // for smaller x, e^x is hardly a normal number
+	expFloor = -88         // smaller x are replaced by it, to keep n in range
+	expRound = 12582912    // 1.5 * 2^23: expRound + x has round(x) in its lowest bits
 	log2e    = 1.44269504  //
-	ln2Hi    = 0.693359375 // 9 bits: n*ln2Hi is exact
+	ln2Hi    = 0.693359375 // has 9 bits, so that n*ln2Hi is exact
 	ln2Lo    = -2.12194440e-4
 )
 
@@ -21,7 +21,7 @@ var expPoly = [...]float32{
 	4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1,
 }
 
-// expSumGo sets dst[i] = e^(scale*src[i] - shift) and adds it to lanes[i%8].
+// expSumGo sets dst[i] = e^(scale*src[i] - shift) and adds dst[i] to lanes[i%8].
 func expSumGo(dst, src []float32, scale, shift float32, lanes *[8]float32) {
 	for i, v := range src {
 		y := exp(float32(scale*v) - shift)
@@ -45,7 +45,7 @@ func expOf(x, low float32) float32 {
 	r := x - float32(n*ln2Hi)
 	r -= float32(n * ln2Lo)
 	r += low
-	// Evaluating the polynomial in pairs halves the chain.
+	// Evaluating the polynomial in pairs of terms halves the number of dependent operations.
 	r2 := float32(r * r)
 	a := float32(expPoly[0]*r) + expPoly[1]
 	b := float32(expPoly[2]*r) + expPoly[3]
@@ -53,7 +53,7 @@ func expOf(x, low float32) float32 {
 	y := float32((float32(a*r2)+b)*r2) + c
 	y = float32(y*r2) + r
 	y++
-	// pow is 2^n, and +Inf for n = 128.
+	// pow is 2^n. It is +Inf for n = 128.
 	pow := math.Float32frombits(math.Float32bits(t)<<23 + math.Float32bits(1))
 	if x < expLeast {
 		return 0
@@ -63,8 +63,8 @@ func expOf(x, low float32) float32 {
 
 // Constants of GELU. The assembly repeats them.
 const (
-	normalMost = 16         // e^(-normalMost²/2) is 0
-	normalHead = 0xFFFFF000 // the first 12 bits of a significand: their square has 24
+	normalMost = 16         // e^(-normalMost²/2) is 0 in float32
+	normalHead = 0xFFFFF000 // masks the first 12 bits of a significand; their square has 24
 	invSqrt2Pi = 0.398942280401432677939946
 )
 
@@ -80,7 +80,7 @@ var (
 	}
 )
 
-// normalAt returns the standard normal distribution function Phi(x) and its density.
+// normalAt returns the standard normal distribution function Phi(x) and its density at x.
 func normalAt(x float32) (below, density float32) {
 	a := math.Float32frombits(math.Float32bits(x) &^ (1 << 31))
 	if a > normalMost {
@@ -116,7 +116,7 @@ func geluBackwardGo(dst, d, x []float32) {
 	}
 }
 
-// raiseGo raises lanes to the maxima of x.
+// raiseGo sets lanes[j] to the maximum of lanes[j] and all x[i] with i%8 = j.
 func raiseGo(x []float32, lanes *[8]float32) {
 	for i, v := range x {
 		if v > lanes[i%8] {

@@ -2,17 +2,17 @@ package lines
 
 import "math"
 
-// crowds rate a line by the frequency of similar lines (E). The vector of a line counts its runs
-// of three bytes, hashed with signs; a run of digits counts as one 0. A crowd is the set of lines
-// around a middle. The rating of a line is the rarity of its crowd. For a line of no crowd, the
-// distance to the nearest middle is added.
+// crowds rate a line by how rare similar lines are: the part E of a rating, see Rating. The vector
+// of a line counts its runs of three bytes, hashed with signs. A run of digits counts as one 0. A
+// crowd is a set of lines whose vectors are near a common middle. The rating of a line is the
+// rarity of its crowd. If a line belongs to no crowd, its distance to the nearest middle is added.
 type crowds struct {
 	Crowds [crowdsMost]crowd
 	Used   int32
 	Lines  int64
 	Radius float64 // running mean of the squared distance to the nearest middle
 	v      vector
-	last   int // crowd of the line before, often also of the next
+	last   int // crowd of the line before; the next line often has the same
 }
 
 type crowd struct {
@@ -26,16 +26,16 @@ type vector [crowdNumbers]int16
 const (
 	crowdsMost   = 64
 	crowdNumbers = 128
-	crowdScale   = 64   // of the square roots in a vector
-	crowdSumMost = 4095 // maximum of a number of a vector, before its root
-	crowdSlow    = 64   // lines after which a middle moves no slower
+	crowdScale   = 64   // factor of the square roots in a vector
+	crowdSumMost = 4095 // maximum count in a vector, before the square root
+	crowdSlow    = 64   // lines after which the speed of a middle no longer falls
 	crowdRadii   = 2    // a line joins a crowd within this multiple of the mean squared distance
-	crowdAge     = 256  // lines added to a crowd's age
+	crowdAge     = 256  // added to the lines since a crowd's last line, when crowds are compared
 	farNew       = crowdNumbers * 4096
-	farMost      = crowdNumbers * 410 // with 16 radii: larger distances are learned as this one
+	farMost      = crowdNumbers * 410 // Radius learns at most 16 Radius + farMost
 	radiusSlow   = 512
-	// count of numbers for which a uint32 holds the sum of squared differences, at most
-	// 4*crowdScale^2*crowdSumMost each
+	// A uint32 holds the sum of squared differences of this count of numbers. Each square is at
+	// most 4*crowdScale^2*crowdSumMost.
 	distanceStep = 16
 	gramBytes    = 3
 )
@@ -76,8 +76,8 @@ func (v *vector) of(line []byte) {
 	}
 }
 
-// distance returns the squared distance of two vectors. It may stop early and return any number
-// of at least most, if the distance is at least most.
+// distance returns the squared distance of two vectors, if it is below most. Otherwise it may stop
+// early and return any number from most on.
 func (v *vector) distance(w *vector, most int64) (sum int64) {
 	for i := 0; i < crowdNumbers && sum < most; i += distanceStep {
 		a, b := v[i:i+distanceStep], w[i:i+distanceStep]
@@ -119,7 +119,7 @@ func (c *crowds) take(line []byte) (bits float64) {
 	return max(0, bits)
 }
 
-// join moves the middle towards a line.
+// join adds a line to the crowd, whose middle moves towards the line's vector.
 func (c *crowd) join(v *vector, line int64) {
 	step := min(c.Count, crowdSlow-1) + 1
 	for i := range c.Middle {
@@ -129,8 +129,8 @@ func (c *crowd) join(v *vector, line int64) {
 	c.Last = line
 }
 
-// place returns the cell for a new crowd. If all are taken, it is that of the crowd with the
-// fewest lines for its age.
+// place returns the cell for a new crowd. If all cells are taken, it returns the cell of the crowd
+// with the fewest lines for the time since its last line.
 func (c *crowds) place() *crowd {
 	if c.Used < crowdsMost {
 		c.Used++

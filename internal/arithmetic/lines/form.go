@@ -5,21 +5,21 @@ import (
 	"regexp"
 )
 
-// form describes an open record by the forms of its lines.
+// form describes the open record, as far as it decides which lines continue the record.
 type form struct {
-	Indent  int    `json:"indent"`  // of its first line
-	Thrown  bool   `json:"thrown"`  // its first line is an exception, not a log message
-	Python  bool   `json:"python"`  // the frames of a Python traceback are open
+	Indent  int    `json:"indent"`  // spaces and tabs before its first line
+	Thrown  bool   `json:"thrown"`  // its first line is an exception and no log message
+	Python  bool   `json:"python"`  // a Python traceback may have more lines
 	Chained bool   `json:"chained"` // the last line says that another traceback follows
-	Go      bool   `json:"go"`      // the frames of a goroutine are open
-	Split   string `json:"split"`   // stream whose line a container runtime has split here
+	Go      bool   `json:"go"`      // the stack of a goroutine may have more lines
+	Split   string `json:"split"`   // stdout or stderr, if a container runtime has split its line
 }
 
 // begin sets the form for the first line of a record.
 func (f *form) begin(line []byte) { f.Indent, f.Thrown = indentation(line), thrown.Match(line) }
 
-// unwrap removes the prefix of a container runtime (CRI) from a line. split reports whether the
-// runtime has split the line off from the one before.
+// unwrap removes the prefix of a container runtime (CRI) from a line. split reports whether this
+// line is a further part of a line that the runtime has split.
 func (f *form) unwrap(line []byte) (text []byte, split bool) {
 	was := f.Split
 	f.Split = ""
@@ -47,21 +47,24 @@ var thrown = regexp.MustCompile(
 
 // furthers are beginnings of lines that continue a record.
 var furthers = [][]byte{
-	[]byte("Caused by: "), []byte("Suppressed: "), []byte("..."), // Java
-	[]byte("stack backtrace:"), []byte("note: "), // Rust
-	[]byte("Stack trace:"), []byte("[signal "), // PHP, Go
+	[]byte("Caused by: "), []byte("Suppressed: "), []byte("..."), // from stack traces of Java
+	[]byte("stack backtrace:"), []byte("note: "), // from stack traces of Rust
+	[]byte("Stack trace:"), []byte("[signal "), // from stack traces of PHP and Go
 }
 
-// chains are lines of Python between two tracebacks.
+// chains are the lines that Python writes between two tracebacks.
 var chains = [][]byte{
 	[]byte("During handling of the above exception"),
 	[]byte("The above exception was the direct cause"),
 }
 
-// continues reports whether a line continues a record that has the given number of lines. It does
-// if it is blank or indented deeper than the first line. It does if it is part of a stack trace
-// (Java, Python, Go and others), or has only closing brackets, as pretty JSON ends. It also does
-// if PostgreSQL adds such lines to a message.
+// continues reports whether a line continues a record that has the given number of lines. A line
+// continues it in these cases:
+//
+//   - it is blank, or indented deeper than the record's first line;
+//   - it is part of a stack trace (Java, Python, Go and others);
+//   - it has only closing brackets, as at the end of indented JSON;
+//   - it is a line that PostgreSQL adds to a message.
 func (f *form) continues(line []byte, lines int64) bool {
 	line = bytes.TrimRight(line, " \t\r")
 	if len(line) == 0 || indentation(line) > f.Indent {

@@ -1,6 +1,6 @@
 package lines
 
-// histogram is a distribution of nonnegative numbers that forgets old ones.
+// histogram is a distribution of nonnegative numbers. It forgets old numbers.
 type histogram struct {
 	Counts [histogramBins]float32
 	N      float32
@@ -30,7 +30,7 @@ func (h *histogram) above(x float64) float64 {
 	return sum
 }
 
-// add adds a number. The histogram remembers about the last memory numbers.
+// add adds a number. The histogram remembers about the last `memory` numbers.
 func (h *histogram) add(x float64, memory float32) {
 	if h.N >= memory {
 		for i := range h.Counts {
@@ -43,8 +43,8 @@ func (h *histogram) add(x float64, memory float32) {
 	h.N++
 }
 
-// amongAlike computes the tail probability of a number among lines of the same frame. All lines
-// together serve as the prior.
+// amongAlike computes how often a line's number is exceeded among lines of the same frame. The
+// numbers of all lines together serve as the prior.
 type amongAlike struct {
 	All    histogram
 	Frames [framesMost]alike
@@ -59,11 +59,11 @@ const (
 	framesMost   = 1 << 6
 	frameMemory  = 512
 	framesMemory = 4096
-	likeAllLines = 64 // weight of the prior, in lines
+	likeAllLines = 64 // the prior weighs as much as this number of lines
 	frameWear    = 1 << 12
 )
 
-// take returns the tail probability of x, and adds x.
+// take returns the probability of a number of at least x in the frame, and adds x.
 func (a *amongAlike) take(frame key, x float64) (p float64) {
 	p = (a.All.above(x) + likeAllLines/(likeAllLines+x)) / (float64(a.All.N) + 1)
 	f := &a.Frames[frame%framesMost]

@@ -1,10 +1,10 @@
-// Package lines makes lines of a text whose bytes have costs in bits, and rates how strange each
-// line is for its text.
+// Package lines divides a text, whose bytes have costs in bits, into lines. It rates how strange
+// each line is for its text.
 //
-// A Meter takes the text byte by byte, each with its cost under a model of the text. For every
-// line it returns place, size, cost, text and strangeness. Strangeness is the probability that an
-// ordinary line of this text is as strange, estimated from the lines before. The ends of lines
-// depend on the text alone, so the pieces in which the text came do not matter.
+// A Meter takes the text byte by byte, each with its cost under a model of the text. For every line
+// it returns number, offset, size, cost, text and strangeness. Strangeness is the probability that
+// an ordinary line of this text is as strange, estimated from the lines before. The lines depend on
+// the text alone, and not on the pieces in which it was fed.
 //
 // Strangeness depends on the text of the lines alone, see Rating. The costs are summed, but not
 // used for it. The equations and measurements are in docs/watch.md.
@@ -17,12 +17,12 @@ import "github.com/lmserve/lmserve/internal/arithmetic/incidents"
 
 // Line is a line of a text.
 type Line struct {
-	Number   int64   // of the line in its text, from 1
-	Offset   int64   // of its first byte in the text
-	Bytes    int64   // with its newline
-	Chars    int64   // bytes that begin a character of UTF-8
-	Bits     float64 // the sum of its bytes' costs
-	Baseline float64 // the same under the static model, if any
+	Number   int64   // number of the line in its text, from 1
+	Offset   int64   // offset in the text of its first byte
+	Bytes    int64   // size, including the newline
+	Chars    int64   // number of UTF-8 characters: bytes that begin one
+	Bits     float64 // sum of the costs of its bytes
+	Baseline float64 // the same sum under the static model, if there is one
 	Strangeness
 
 	// Text is the line without its newline. Costs has the cost of each byte of Text in bits. If
@@ -32,16 +32,17 @@ type Line struct {
 	Costs []float32 `json:"-"`
 	Cut   bool
 
-	// Incidents are the incidents that the line has opened, joined or closed. They are valid as
-	// long as Text.
+	// Incidents are the incidents that the line has opened, joined or closed. They are valid until
+	// the callback that receives the line returns.
 	Incidents []incidents.Incident `json:"-"`
 
-	// Lines is the number of lines of a record (Records); 0 for a line. A record has the sums of
-	// its lines, and the strangeness of the strangest. Text contains the newlines between them.
+	// Lines is the number of lines in a record (see Records), or 0 for a single line. A record has
+	// the sums of its lines, and the strangeness of its strangest line. Text contains the newlines
+	// between the lines.
 	Lines int64
 
 	rating *Rating
-	why    *incidents.Why // of a record
+	why    *incidents.Why // explanation of a record's strangest line
 }
 
 // Why explains why the line is strange. Call it only before the callback that receives the line
@@ -53,8 +54,8 @@ func (l *Line) Why() incidents.Why {
 	return l.rating.why(l.Text)
 }
 
-// TextMax is the maximum number of a line's bytes that a meter keeps as text. Counts of a longer
-// line are exact; its strangeness is that of the first TextMax bytes.
+// TextMax is the maximum number of a line's bytes that a meter keeps as text. Of a longer line, all
+// bytes are counted, but only the first TextMax bytes are rated.
 const TextMax = 4096
 
 // BitsPerByte returns the mean cost of a byte of the line.
@@ -62,22 +63,22 @@ func (l *Line) BitsPerByte() float64 { return l.Bits / float64(l.Bytes) }
 
 // Strangeness rates a line against the lines before it.
 type Strangeness struct {
-	// P is the probability that a line of this text is at least as strange, estimated from the
-	// lines before: above 0, at most 1.
+	// P is the probability that a line of this text is at least as strange as this one. It is
+	// estimated from the lines before; it is above 0 and at most 1.
 	P float64
-	// From and To bound the strangest part of the line: bytes From up to To. They are equal if no
-	// place in the line is known.
+	// From and To bound the strangest part of the line, as offsets of bytes in it. They are equal
+	// if the line has no part that can be rated.
 	From, To int64
 	// Seen is the number of lines before this one.
 	Seen int64
 }
 
-// WarmUp is the number of lines that a meter must see before its probabilities are reliable.
-// Nothing should be flagged before.
+// WarmUp is the number of lines that a meter must see before its probabilities are reliable. Before
+// that, callers should flag no line.
 const WarmUp = 32
 
-// Warm reports whether enough lines came before for P to be reliable.
+// Warm reports whether P is reliable: whether enough lines came before this one.
 func (s Strangeness) Warm() bool { return s.Seen >= WarmUp }
 
-// Rank returns 1/P, rounded down: the line is the strangest of about that number of lines.
+// Rank returns 1/P, rounded down. Among about this number of lines, the line is the strangest.
 func (s Strangeness) Rank() int64 { return int64(1 / s.P) }

@@ -17,7 +17,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// feed adds text with its costs, and returns copies of the lines that end.
+// feed adds text with its costs to m. It returns copies of the lines that end in the text.
 func feed(m *Meter, text []byte, costs []float64) (got []Line) {
 	for i, b := range text {
 		m.Add(b, costs[i], 2*costs[i], keep(&got))
@@ -25,7 +25,7 @@ func feed(m *Meter, text []byte, costs []float64) (got []Line) {
 	return got
 }
 
-// keep appends a copy of a line to list.
+// keep returns a function that appends a copy of a line to list.
 func keep(list *[]Line) func(*Line) {
 	return func(l *Line) {
 		c := *l
@@ -88,7 +88,7 @@ func TestLinesAreTheTextWhateverItsPieces(t *testing.T) {
 	})
 }
 
-// requireLinesOf checks lines against the text and costs that they came from.
+// requireLinesOf checks that the lines agree with the text and the costs that were fed.
 func requireLinesOf(t require.TestingT, text []byte, costs []float64, got []Line) {
 	offset := 0
 	for i, l := range got {
@@ -162,8 +162,8 @@ func TestWarmMeterAllocatesNothing(t *testing.T) {
 	}))
 }
 
-// ordinaryLog returns a log of lines of three formats. As under a model that has learned the log,
-// constant bytes are cheap, digits and names expensive.
+// ordinaryLog returns a log of lines of three formats. Constant bytes are cheap, digits and names
+// expensive, as if a model had learned the log.
 func ordinaryLog(lines int, seed uint64) (text []byte, costs []float64) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	for n := range lines {
@@ -198,8 +198,8 @@ func name(r *rand.Rand) string {
 	return []string{"anna", "bela", "carl", "dora", "emil"}[r.IntN(5)]
 }
 
-// Small probabilities occur about as often as they say, or less often. The tail of the sum is
-// shrunk to that of other logs, whose lines differ more than these.
+// Small probabilities occur about as often as they say, or less often. They may be rarer because P
+// is shrunk towards other logs, whose lines differ more than the lines here.
 func TestProbabilitiesOfOrdinaryLinesAreNearUniform(t *testing.T) {
 	text, costs := ordinaryLog(20_000, 2)
 	got := feed(NewMeter(), text, costs)[WarmUp:]
@@ -215,7 +215,8 @@ func TestProbabilitiesOfOrdinaryLinesAreNearUniform(t *testing.T) {
 	}
 }
 
-// strangeLine has a changed field, whose bytes cost 8 bits each. The rest of the line is cheap.
+// strangeLine returns a line with a changed field, from byte `from` to byte `to`. Its bytes cost 8
+// bits each. The rest of the line is cheap.
 func strangeLine() (text []byte, costs []float64, from, to int) {
 	text = []byte("10:30:00 cron: run-parts /dev/shm/.x/run\n")
 	from = bytes.Index(text, []byte("/dev"))
@@ -250,7 +251,7 @@ func TestBurstOfStrangeLinesDoesNotBecomeNormalAtOnce(t *testing.T) {
 	feed(m, text, costs)
 	feed(calm, text, costs)
 	r := rand.New(rand.NewPCG(6, 0))
-	for n := range 30 { // lines of a strange format, all words different
+	for n := range 30 { // a burst of lines in a strange format, whose words are all different
 		var line []byte
 		for range 8 {
 			for range 4 + r.IntN(6) {
@@ -262,8 +263,8 @@ func TestBurstOfStrangeLinesDoesNotBecomeNormalAtOnce(t *testing.T) {
 		require.Less(t, got.P, 1./16, "line %d of the burst", n)
 	}
 
-	// The burst does not change the scale. Behind it the same ordinary lines are strange as
-	// without it, and a strange line still is.
+	// Ordinary lines after the burst are no stranger than without the burst. A strange line after
+	// the burst is still strange.
 	text, costs = ordinaryLog(300, 7)
 	after, without := feed(m, text, costs), feed(calm, text, costs)
 	for i := range after {
@@ -275,7 +276,7 @@ func TestBurstOfStrangeLinesDoesNotBecomeNormalAtOnce(t *testing.T) {
 	require.Less(t, feed(m, line, cost)[0].P, 1./32)
 }
 
-// The bits are the same on every machine. They may change with stateVersion only.
+// The bits are the same on every machine. They may change only if stateVersion changes.
 func TestProbabilitiesAreTheSameOnEveryMachine(t *testing.T) {
 	text, costs := ordinaryLog(2000, 8)
 	m := NewMeter()
@@ -288,7 +289,7 @@ func TestProbabilitiesAreTheSameOnEveryMachine(t *testing.T) {
 	require.Equal(t, "1a04e2df1b4a4654", hex.EncodeToString(state[:8]))
 }
 
-// A distance that stops early is not below the least one.
+// A distance below `most` is exact. Otherwise the result is at least `most`.
 func TestDistanceIsExactWhereItIsLess(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var v, w vector

@@ -6,10 +6,10 @@ import "math"
 // two. It reads the bits of a float64, so that every machine computes the same.
 func lg(x float64) float64 {
 	bits := int64(math.Float64bits(x)) - int64(math.Float64bits(1))
-	return float64(float64(bits) / (1 << 52)) // the compiler makes this a product
+	return float64(float64(bits) / (1 << 52)) // compiled as a multiplication
 }
 
-// exp is the inverse of lg for a number from -1000 to 1000.
+// exp returns 2^x for a number from -1000 to 1000; it is the inverse of lg.
 func exp(x float64) float64 {
 	return math.Float64frombits(uint64(int64(float64(x*(1<<52))) + int64(math.Float64bits(1))))
 }

@@ -11,21 +11,21 @@ import (
 // MeterBytes is the maximum memory of a meter, in bytes.
 const MeterBytes = 140<<10 + changes.StateBytesMax + incidents.StateBytesMax
 
-// Meter makes lines of a text and rates how strange they are. Its memory is bounded: tables of
-// 110 KB to rate lines, of 127 KB to count changes, the incidents, and the open line. Only one
-// goroutine may use it at a time.
+// Meter divides a text into lines and rates how strange they are. Its memory is bounded: tables of
+// 110 KB to rate lines, tables of 127 KB to count changes, the incidents, and the open line. Only
+// one goroutine may use it at a time.
 type Meter struct {
 	rating    Rating
 	changes   changes.Detector
 	incidents incidents.Tracker
 
-	// The open line.
-	line  Line // all except Strangeness, Text and Costs
+	// The open line: its bytes so far.
+	line  Line // its Strangeness, Text and Costs are not set
 	text  []byte
 	costs []float32
 
 	ended   Line                 // the line that ended last
-	touched []incidents.Incident // incidents that the last line touched
+	touched []incidents.Incident // incidents that the last line opened, joined or closed
 }
 
 // NewMeter returns the meter of an empty text.
@@ -33,17 +33,17 @@ func NewMeter() *Meter {
 	return &Meter{rating: *NewRating(), changes: *changes.New(), line: Line{Number: 1}}
 }
 
-// Trouble makes the meter of an empty text also rate lines by a list of words of trouble, as
-// TroubleWords returns it. "" means no list.
+// Trouble makes the meter also rate lines by a list of words of trouble, such as "error". The list
+// must be one that TroubleWords returned; "" means no list. The text must still be empty.
 func (m *Meter) Trouble(list string) { m.rating.Trouble(list) }
 
 // TroubleWords returns the list of words of trouble that rates lines, or "" if there is none.
 func (m *Meter) TroubleWords() string { return m.rating.trouble.list }
 
-// Add adds the next byte of the text, with its cost under the learning model and under the static
-// one, in bits. Costs must be finite and not negative. If the byte ends a line, Add calls each
-// with the line, which each must not keep. The cost of a token of several bytes belongs to one of
-// them; the others cost 0.
+// Add adds the next byte of the text, with its cost in bits under the learning model and under the
+// static model. Costs must be finite and not negative. If the byte ends a line, Add calls each with
+// the line, which is valid until each returns. If a token has several bytes, one of them has the
+// token's cost, and the others cost 0.
 func (m *Meter) Add(b byte, bits, baseline float64, each func(*Line)) {
 	m.line.Bytes++
 	m.line.Bits += bits
@@ -62,21 +62,21 @@ func (m *Meter) Add(b byte, bits, baseline float64, each func(*Line)) {
 	}
 }
 
-// End ends the text. It calls each with a last line without a newline. Text added later begins a
-// new line.
+// End ends the text. If the last line has no newline, End calls each with that line. Text added
+// later begins a new line.
 func (m *Meter) End(each func(*Line)) {
 	if m.line.Bytes > 0 {
 		m.finish(each)
 	}
 }
 
-// Pending returns the number of bytes of the open line.
+// Pending returns the number of bytes in the open line.
 func (m *Meter) Pending() int64 { return m.line.Bytes }
 
-// Bytes returns the number of bytes of the text so far.
+// Bytes returns the number of bytes in the text so far.
 func (m *Meter) Bytes() int64 { return m.line.Offset + m.line.Bytes }
 
-// Seen returns the number of lines so far, without the open one.
+// Seen returns the number of lines that have ended.
 func (m *Meter) Seen() int64 { return m.line.Number - 1 }
 
 // Clone returns an independent copy of m.
@@ -86,8 +86,8 @@ func (m *Meter) Clone() *Meter {
 	return c
 }
 
-// CopyFrom copies another meter into m. It allocates nothing if m had an open line as long
-// before.
+// CopyFrom copies another meter into m. It allocates nothing if m already had an open line of the
+// same length.
 func (m *Meter) CopyFrom(other *Meter) {
 	text, costs := append(m.text[:0], other.text...), append(m.costs[:0], other.costs...)
 	scratch, touched := m.rating.scratch, m.touched
@@ -116,7 +116,7 @@ func (m *Meter) finish(each func(*Line)) {
 	}
 }
 
-// follow makes the last line open, join or close incidents.
+// follow passes the last line to the tracker of incidents, with what the tracker needs of the line.
 func (m *Meter) follow() {
 	l := &m.ended
 	m.touched = m.touched[:0]
@@ -149,13 +149,13 @@ func (m *Meter) follow() {
 	}
 }
 
-// changeKey returns a mark of what changed, whatever the digits in it.
+// changeKey returns a mark that identifies what changed. Digits in the changed word do not matter.
 func changeKey(c *changes.Change) incidents.Mark {
 	k := masked([]byte(c.Before)).plus(byte(c.Kind)).plus(byte(c.Subject))
 	return incidents.Mark((k ^ masked([]byte(c.Text)).spread()).spread())
 }
 
-// evidenceBytes is the maximum size of a sentence about a change that is kept.
+// evidenceBytes is the maximum number of bytes that are kept of a sentence about a change.
 const evidenceBytes = 160
 
 func clip(sentence string) string {
@@ -168,8 +168,8 @@ func clip(sentence string) string {
 
 const ellipsis = "…"
 
-// SilentAfter returns how long the text can be without a new line, by its timestamps, before the
-// silence is unusual. It reports false as long as the lines do not show it.
+// SilentAfter returns the time without a new line after which the silence is unusual, according to
+// the timestamps in the lines. It returns false until the lines are enough to tell.
 func (m *Meter) SilentAfter() (time.Duration, bool) { return m.changes.Due() }
 
 // Incidents returns the remembered incidents of the text, newest first.

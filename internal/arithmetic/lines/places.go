@@ -8,39 +8,39 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
 )
 
-// placeTable counts which tokens came in which places. It rates a line by how unusual its tokens
-// are in their places (W), and by how unusual its values are (V).
+// placeTable counts which tokens came in which places. It computes two parts of a rating (see
+// Rating): W, how unusual the line's tokens are in their places, and V, how unusual its values are.
 type placeTable struct{ cells [placesMost]standing }
 
 const (
 	placesMost  = 1 << 9
-	standings   = 8    // tokens that a place remembers
-	placeTotal  = 1024 // counts are halved at this total
-	placeKnown  = 8    // tokens after which a place is rated
-	placeRecent = 64   // number of last tokens that the rate of new tokens covers
-	placeWear   = 1024 // maximum misses of a place before another takes its cell
-	textBytes   = 12   // bytes of a token kept for display
-	usualMost   = 3    // tokens of a place that are displayed
-	runsBehind  = 2    // divisor for a run of digits, such as an hour: tokens are shown first
+	standings   = 8    // number of tokens that a place remembers
+	placeTotal  = 1024 // when a place's counts reach this sum, they are halved
+	placeKnown  = 8    // number of tokens that a place must have seen to be rated
+	placeRecent = 64   // number of tokens over which News is averaged
+	placeWear   = 1024 // maximum number of misses after which another place takes the cell
+	textBytes   = 12   // number of bytes kept of a token, for display
+	usualMost   = 3    // number of usual tokens that are displayed
+	runsBehind  = 2    // divides the score of a run of digits, since other tokens explain more
 
 	placeSeenMost = 1 << 15
 )
 
-// standing counts the most frequent tokens of a place, by their hashes.
+// standing counts the most frequent tokens of a place. It identifies them by hashes.
 type standing struct {
 	Tag, Seen, N, Total uint16
-	News                float32 // running share of tokens that are not among these
+	News                float32 // running share of tokens not counted here
 	Tags, Counts        [standings]uint16
-	Texts               [standings][textBytes]byte // their beginnings, padded with zeros
+	Texts               [standings][textBytes]byte // first bytes of these tokens, zero-padded
 }
 
-// twoLargest keeps the two largest of some numbers, and their count.
+// twoLargest keeps the two largest of the numbers added, and counts the numbers.
 type twoLargest struct {
 	first, second float64
 	n             int
 }
 
-// add reports whether x is the largest so far.
+// add adds a number, and reports whether it is the largest so far.
 func (t *twoLargest) add(x float64) bool {
 	t.n++
 	switch {
@@ -57,16 +57,16 @@ func (t *twoLargest) add(x float64) bool {
 type placed struct {
 	bits     float64
 	from, to int
-	cell     int32 // of its place, or ownPlace
-	lines    int64 // in its own place: the number of earlier lines with it
+	cell     int32 // cell of the part's place, or ownPlace
+	lines    int64 // if the cell is ownPlace: number of earlier lines with the part
 	mark     incidents.Mark
-	place    incidents.Mark // its mark again, in its own place
+	place    incidents.Mark // mark of its place; if the cell is ownPlace, mark of the part itself
 }
 
-// ownPlace is the cell of a part that is strange in any place.
+// ownPlace is used instead of the cell of a part that would be strange in any place.
 const ownPlace = -1
 
-// take rates a line that is cut into tokens, in bits, and learns it.
+// take rates the tokens of a line, in bits, and learns them. of holds the tokens.
 func (p *placeTable) take(line []byte, of *scratch) (values, all float64, strangest placed) {
 	var v, w twoLargest
 	for i := range of.tokens.all {
@@ -113,11 +113,11 @@ func (p *placeTable) take(line []byte, of *scratch) (values, all float64, strang
 	return values, all, strangest
 }
 
-// rareBits is the surprise from which on a token counts as rare in its place.
+// rareBits is the minimum surprise, in bits, of a token that counts as rare in its place.
 const rareBits = 5
 
-// rate returns how surprising a token is in a place, in bits, and learns it. It reports false if
-// the place is hardly known.
+// rate returns how surprising a token is in a place, in bits, and learns it. It returns false if
+// the place has seen too few tokens.
 func (p *placeTable) rate(
 	place, seed key, text []byte, of *scratch,
 ) (bits float64, mark incidents.Mark, ok bool) {
@@ -142,8 +142,8 @@ func (p *placeTable) rate(
 	return bits, mark, ok
 }
 
-// take returns the share of earlier tokens that were at most as frequent as this one, and learns
-// it.
+// take returns the share of earlier tokens that were at most as frequent as this token, and learns
+// the token.
 func (c *standing) take(tag uint16, text []byte) (probability float64) {
 	at, least := -1, 0
 	for i, count := range c.Counts {
@@ -179,8 +179,8 @@ func (c *standing) take(tag uint16, text []byte) (probability float64) {
 	return probability
 }
 
-// usual appends the most frequent tokens of a place other than the given one, most frequent
-// first.
+// usual appends the most frequent tokens of a place, most frequent first. It leaves out the token
+// `not`.
 func (c *standing) usual(tokens []string, not []byte) []string {
 	var order [standings]int
 	for i := range order {

@@ -7,8 +7,9 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
 )
 
-// rarity rates a line by the words between its spaces (B). It is the sum over its different words
-// of -lg((lines with the word + 1/2) / (lines + 1)). All words with a digit count as one.
+// rarity rates a line by its words, as spaces separate them: the part B of a rating, see Rating.
+// The result is the sum over the line's different words of -lg((lines with the word + 1/2) / (lines
+// + 1)). All words with a digit count as one.
 type rarity struct {
 	cells [rarityCells]counted
 	lines int64
@@ -16,26 +17,26 @@ type rarity struct {
 
 const (
 	rarityCells = 1 << 10
-	// maximum misses of a word before another takes its cell
+	// maximum number of misses after which another word takes the cell
 	wordWear = 1 << 12
 )
 
-// counted is the number of lines with one of the words of a hash.
+// counted is the number of lines that contain a word. The word is known by its hash.
 type counted struct {
 	Tag   uint16
-	Seen  uint16 // misses until another word takes the cell
+	Seen  uint16 // number of misses until another word takes the cell
 	Lines uint32
 }
 
-// spacedWord is a word between spaces.
+// spacedWord is a word of a line, as spaces separate words.
 type spacedWord struct {
 	key
 	from, to int
-	lines    uint32 // earlier lines with the word
+	lines    uint32 // number of earlier lines with the word
 }
 
-// take rates a line by its different words, in bits, and learns it. rarest is the first of the
-// words without a digit that the fewest lines had; its to is 0 if there is none.
+// take rates a line by its different words, in bits, and learns the words. rarest is the word
+// without a digit that the fewest earlier lines had. If the line has no such word, rarest.to is 0.
 func (r *rarity) take(of *scratch) (bits float64, rarest spacedWord) {
 	n := float64(r.lines) + 1
 	for _, w := range of.words {
@@ -58,7 +59,8 @@ func (r *rarity) take(of *scratch) (bits float64, rarest spacedWord) {
 	return max(0, bits), rarest
 }
 
-// take counts a line with a word of a tag. A cell of another word loses one of its misses.
+// take counts a line that has the word with a tag. If the cell belongs to another word, that word
+// loses the cell after some misses.
 func (c *counted) take(tag uint16) {
 	switch {
 	case c.Seen > 0 && c.Tag == tag:
@@ -75,7 +77,7 @@ func (c *counted) take(tag uint16) {
 // digitsKey is the key of every word with a digit.
 var digitsKey = seedDigits.spread()
 
-// spaced appends the different words of a line that spaces separate.
+// spaced appends the different words of a line to words. Only spaces separate these words.
 func spaced(words []spacedWord, line []byte) []spacedWord {
 	for i := 0; i < len(line); {
 		if line[i] <= ' ' {

@@ -6,8 +6,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
 )
 
-// Rating rates how strange each line of a text is for the lines before it. It uses the text of
-// the lines alone, no costs of bytes. Four parts measure, each in bits:
+// Rating rates how strange each line of a text is for the lines before it. It uses only the text of
+// the lines, and not the costs of bytes. A rating has four parts, each in bits:
 //
 //	B  how rare the line's words are (rarity.go)
 //	E  how rare similar lines are (crowd.go)
@@ -15,9 +15,10 @@ import (
 //	   same frame (histogram.go)
 //	W  how unusual its tokens are in their places
 //
-// B, E and W are the tail probabilities of their scores among all lines so far. S is the sum of
-// the four. P is the tail probability of S, shrunk to that of ordinary logs. With the weight H(S)
-// of the lines with at least S, the weight W of all lines and the weight w of the next,
+// B, E and W are scores. Each is converted to the share of earlier lines with at least this score,
+// in bits. S is the sum of the four parts. P is the share of lines with at least S, shrunk towards
+// that of ordinary logs. Let H(S) be the weight of the lines with at least S. Let W be the weight
+// of all lines, and w the weight of the next line. Then
 //
 //	P = (H(S) + 256 w 2^(-S/3.7)) / (W + 256 w)
 //
@@ -31,25 +32,25 @@ type Rating struct {
 	trouble trouble
 	sum     tail
 
-	strangest placed // of the last line
+	strangest placed // strangest part of the last line
 	scratch   scratch
 }
 
-// scratch is working memory without state between lines.
+// scratch is working memory that keeps nothing from one line to the next.
 type scratch struct {
 	tokens tokens
 	runs   []run
 	words  []spacedWord
-	marks  []incidents.Mark // of all parts of the line
-	rare   []incidents.Mark // of its rare parts
-	found  []key            // words of trouble
+	marks  []incidents.Mark // marks of all parts of the line
+	rare   []incidents.Mark // marks of the rare parts of the line
+	found  []key            // words of trouble in the line
 }
 
 const (
-	valueTimes = 4   // factor from V's score to the scale of the histograms
-	usualLines = 256 // weight of the prior of S, in lines of ordinary logs
-	usualSlope = 3.7 // bits of S that halve the number of ordinary lines above
-	sumLeast   = 1   // sums below it hardly differ
+	valueTimes = 4   // converts V's score to the scale of the histograms
+	usualLines = 256 // lines of ordinary logs that the prior of S weighs
+	usualSlope = 3.7 // with this many more bits of S, ordinary lines are half as many
+	sumLeast   = 1   // sums S below this number hardly differ
 )
 
 // NewRating returns the rating of an empty text.
@@ -57,15 +58,15 @@ func NewRating() *Rating {
 	return &Rating{b: newTail(), e: newTail(), w: newTail(), sum: newTail()}
 }
 
-// Parts are the bits of the parts of a line's rating.
+// Parts are the parts of a line's rating, in bits.
 type Parts struct{ B, E, V, W, F float64 }
 
-// Trouble makes the rating of an empty text also use a list of words of trouble, as TroubleWords
-// returns it. "" means no list.
+// Trouble makes the rating also use a list of words of trouble, such as "error". The list must be
+// one that TroubleWords returned; "" means no list. The text must still be empty.
 func (r *Rating) Trouble(list string) { r.trouble.begin(list) }
 
-// Take rates a line without its newline, and learns it. from and to bound its strangest part;
-// they are equal if there is none.
+// Take rates a line without its newline, and learns it. from and to are the bounds of its strangest
+// part in bytes; they are equal if the line has no part that can be rated.
 func (r *Rating) Take(line []byte) (p float64, parts Parts, from, to int) {
 	of := &r.scratch
 	of.tokens.cut(line)
@@ -94,8 +95,8 @@ func (r *Rating) Take(line []byte) (p float64, parts Parts, from, to int) {
 	return p, parts, strangest.from, strangest.to
 }
 
-// why explains why the last line is strange: its strangest part, and the usual tokens in that
-// place, or how rare the part is anywhere.
+// why explains why the last line is strange. It returns the line's strangest part, with the usual
+// tokens in that place, or with how rare the part is in any place.
 func (r *Rating) why(line []byte) (w incidents.Why) {
 	s := &r.strangest
 	if s.to > 0 {
@@ -110,10 +111,10 @@ func (r *Rating) why(line []byte) (w incidents.Why) {
 	return w
 }
 
-// whyBytes is the maximum number of displayed bytes of a token, and of the word before it.
+// whyBytes is the maximum number of bytes that are displayed of a token, and of the word before it.
 const whyBytes = 48
 
-// wordBefore returns the last word between separators of a line: HTTP/1.1 of "GET / HTTP/1.1".
+// wordBefore returns the last word of a piece of a line: HTTP/1.1 in "GET / HTTP/1.1".
 func wordBefore(line []byte) string {
 	to := len(line)
 	for to > 0 && !inName(line[to-1]) {
@@ -126,10 +127,10 @@ func wordBefore(line []byte) string {
 	return text(line[from:to])
 }
 
-// text returns the whole characters of some bytes.
+// text returns bytes as a string, without incomplete characters.
 func text(b []byte) string { return strings.ToValidUTF8(string(b), "") }
 
-// take returns the bits of a score's tail probability, and adds the score.
+// take returns the bits of the probability of a score at least as large, and adds the score.
 func (t *tail) take(score float64) float64 {
 	p := t.p(score)
 	t.add(score, p)

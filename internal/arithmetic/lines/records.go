@@ -17,40 +17,43 @@ import (
 const (
 	recordLines = 1000     // maximum number of lines of a record
 	recordBytes = 64 << 10 // maximum size of a record of several lines
-	startBytes  = 256      // beginning of a line in which the pattern is searched
-	// PatternMax is the maximum size, in bytes, of a pattern of how records begin.
+	startBytes  = 256      // bytes at the beginning of a line in which the pattern is searched
+	// PatternMax is the maximum size, in bytes, of the pattern that matches the first line of
+	// records.
 	PatternMax = 256
-	// patternSteps bounds the instructions of a pattern, and so its time on a line.
+	// patternSteps is the maximum number of instructions of a compiled pattern. It limits the time
+	// that a pattern takes for a line.
 	patternSteps = 1000
 )
 
-// Records groups lines that belong together, such as a message and the stack trace behind it. A
-// record begins at a line that does not continue the one before. By default a line continues a
-// record if it is blank, indented deeper than the record's first line, or by its form
-// (form.continues). With a pattern, a record begins where the pattern matches. Records depend on
-// the lines alone. Only one goroutine may use it at a time.
+// Records groups lines that belong together, such as a message and the stack trace after it. A
+// record begins at a line that does not continue the record before. By default, form.continues
+// decides whether a line continues a record, by indentation and by the forms of stack traces. With
+// a pattern, a record begins at each line that the pattern matches. Records depend on the lines
+// alone. Only one goroutine may use it at a time.
 type Records struct {
-	start *regexp.Regexp // nil: the default
+	start *regexp.Regexp // pattern of first lines; nil means the default
 	state recordState
 }
 
 // recordState is the state of Records, and its durable form.
 type recordState struct {
 	Version int           `json:"version"`
-	From    int64         `json:"from"`   // see NewRecords
-	Record  Line          `json:"record"` // the open one; Lines is 0 before the first line
-	Why     incidents.Why `json:"why"`    // of its strangest line
+	From    int64         `json:"from"`   // offset at which records were requested
+	Record  Line          `json:"record"` // the open record; its Lines is 0 before the first line
+	Why     incidents.Why `json:"why"`    // explanation of the record's strangest line
 	Form    form          `json:"form"`
 }
 
-// recordVersion changes with the layout, and with every change that would make other records.
+// recordVersion must change with the layout, and with every change that divides lines into other
+// records.
 const recordVersion = 1
 
-// RecordsBytesMax is larger than any state of Records.
+// RecordsBytesMax is a number of bytes larger than any state of Records.
 const RecordsBytesMax = 16 << 10
 
-// CheckPattern returns an error for an invalid pattern of how records begin. The error says what
-// was expected.
+// CheckPattern returns an error for an invalid pattern of first lines of records. The error says
+// what was expected.
 func CheckPattern(text string) error {
 	if len(text) > PatternMax {
 		return fmt.Errorf("at most %d bytes", PatternMax)
@@ -66,19 +69,19 @@ func CheckPattern(text string) error {
 	return nil
 }
 
-// NewRecords makes records of the lines that follow. from is the offset at which records were
-// requested. start is the pattern of how they begin, which CheckPattern must accept; "" is the
-// default.
+// NewRecords groups the lines that follow into records. from is the offset in the text at which a
+// client requested records. start is the pattern that matches the first line of records, and must
+// be valid for CheckPattern; "" means the default.
 func NewRecords(from int64, start string) *Records {
 	r := &Records{state: recordState{Version: recordVersion, From: from}}
 	r.StartAt(start)
 	return r
 }
 
-// From returns the offset at which records were requested.
+// From returns the offset in the text at which a client requested records.
 func (r *Records) From() int64 { return r.state.From }
 
-// StartAt sets the pattern that begins later records.
+// StartAt sets the pattern that matches the first line of later records.
 func (r *Records) StartAt(start string) {
 	if r.start = nil; start != "" {
 		r.start = regexp.MustCompile(start)
@@ -92,8 +95,8 @@ func (r *Records) Clone() *Records {
 	return &c
 }
 
-// Take adds the next line. If the line begins a record, Take calls each with the record before,
-// which each must not keep.
+// Take adds the next line. If the line begins a record, Take calls each with the record before.
+// That record is valid until each returns.
 func (r *Records) Take(l *Line, each func(*Line)) {
 	s := &r.state
 	of := &s.Record
@@ -128,12 +131,12 @@ func (r *Records) Take(l *Line, each func(*Line)) {
 		of.Strangeness, s.Why = l.Strangeness, l.Why()
 		of.From, of.To = at+l.From, at+l.To
 		if most := int64(len(of.Text)); at+int64(len(l.Text)) > most || of.To > most {
-			of.From, of.To = 0, 0 // it is not in the kept text
+			of.From, of.To = 0, 0 // the strangest part is not in the kept text
 		}
 	}
 }
 
-// Rest calls each with the open record, if any, as if it ended here.
+// Rest calls each with the open record as if it ended here. Without an open record it does nothing.
 func (r *Records) Rest(each func(*Line)) {
 	if r.state.Record.Lines > 0 && each != nil {
 		l := r.state.Record
@@ -142,17 +145,17 @@ func (r *Records) Rest(each func(*Line)) {
 	}
 }
 
-// AppendState appends the state to dst, without the pattern.
+// AppendState appends the state to dst. The pattern is not part of the state.
 func (r *Records) AppendState(dst []byte) []byte {
 	text, err := json.Marshal(&r.state)
 	if err != nil {
-		panic("lines: " + err.Error()) // every field encodes as JSON
+		panic("lines: " + err.Error()) // cannot happen: every field can be encoded as JSON
 	}
 	return append(dst, text...)
 }
 
-// ReadRecords returns the records of a state that AppendState(nil) returned, without a pattern.
-// An error wraps ErrState.
+// ReadRecords returns the Records whose AppendState wrote the state, without a pattern. An error
+// wraps ErrState.
 func ReadRecords(state []byte) (*Records, error) {
 	r := new(Records)
 	if err := strictjson.Unmarshal(state, &r.state); err != nil {
@@ -170,7 +173,7 @@ func ReadRecords(state []byte) (*Records, error) {
 	return r, nil
 }
 
-// wellFormed reports whether a record can have these numbers.
+// wellFormed reports whether the numbers of a record can belong together.
 func (l *Line) wellFormed() bool {
 	return l.Number >= 1 && l.Offset >= 0 && l.Lines >= 1 && l.Lines <= recordLines &&
 		l.Bytes >= l.Lines && l.Chars >= 0 && l.Chars <= l.Bytes && amount(l.Bits) &&

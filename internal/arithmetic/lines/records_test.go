@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// recordsOf makes records of a text that comes in pieces. It keeps every record, the last one as
-// far as it came.
+// recordsOf groups the lines of a text into records; the text comes in pieces. The last record is
+// as long as it came.
 func recordsOf(start string, pieces ...string) (all []Line) {
 	m, r := NewMeter(), NewRecords(0, start)
 	keep := func(l *Line) {
@@ -23,7 +23,7 @@ func recordsOf(start string, pieces ...string) (all []Line) {
 		for _, b := range []byte(piece) {
 			m.Add(b, 1, 0, func(l *Line) { r.Take(l, keep) })
 		}
-		state, err := ReadRecords(r.AppendState(nil)) // a restart
+		state, err := ReadRecords(r.AppendState(nil)) // as after a restart
 		if err != nil {
 			panic(err)
 		}
@@ -35,7 +35,7 @@ func recordsOf(start string, pieces ...string) (all []Line) {
 	return all
 }
 
-// heads returns the first lines of records, with one plus for each further line.
+// heads returns the first line of each record, with one plus sign for each further line.
 func heads(records []Line) (all []string) {
 	for _, r := range records {
 		first, _, _ := strings.Cut(string(r.Text), "\n")
@@ -145,7 +145,7 @@ func TestRecordsByPattern(t *testing.T) {
 	require.Equal(t, []string{"+" + long}, heads(recordsOf("#$", long+"\nx"+long+"\n")))
 }
 
-// A record has the sums of its lines, and the strangeness of the strangest line.
+// A record has the sums of its lines, and the strangeness of its strangest line.
 func TestRecordHasTheStrangestOfItsLines(t *testing.T) {
 	var text strings.Builder
 	for i := range 400 {
@@ -168,7 +168,7 @@ func TestRecordHasTheStrangestOfItsLines(t *testing.T) {
 	require.Contains(t, "disk failed é", r.why.Token)
 }
 
-// Any pieces of a text give the same records, with a restart between any two pieces.
+// A text gives the same records whatever its pieces, also with a restart between any two pieces.
 func TestRecordsDoNotDependOnPieces(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		part := rapid.SampledFrom([]string{
@@ -188,7 +188,7 @@ func TestRecordsDoNotDependOnPieces(t *testing.T) {
 		whole := recordsOf(start, text)
 		require.Equal(rt, whole, recordsOf(start, pieces...))
 		at, number := int64(0), int64(1)
-		for _, r := range whole { // they cover the text without gaps
+		for _, r := range whole { // the records cover the text without gaps
 			require.Equal(rt, []int64{at, number}, []int64{r.Offset, r.Number})
 			require.True(rt, r.Lines <= recordLines && (r.Lines == 1 || r.Bytes <= recordBytes))
 			require.LessOrEqual(rt, len(r.Text), TextMax)

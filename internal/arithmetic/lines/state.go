@@ -14,20 +14,23 @@ import (
 // ErrState reports bytes that are not the state of a meter.
 var ErrState = errors.New("no state of a meter of lines")
 
-// stateVersion is the first byte of a state. It changes with the layout, and with every change
-// after which a meter would compute other probabilities.
+// stateVersion is the first byte of a state. It must change with the layout, and with every change
+// of the code that makes a meter compute other probabilities.
 const stateVersion = 4
 
 // troubleVersion is the first byte of the state of a meter with words of trouble.
 const troubleVersion = stateVersion | 0x80
 
-// StateBytesMax is larger than any state.
+// StateBytesMax is a number of bytes larger than any state.
 const StateBytesMax = 144<<10 + changes.StateBytesMax + incidents.StateBytesMax
 
-// AppendState appends the meter's state to dst. It consists of the version; with words of
-// trouble, the size and text of their list; the numbers in order, little endian; the incidents
-// and the state of the changes, each behind its size; the text of the open line and the costs of
-// its bytes.
+// AppendState appends the meter's state to dst. The state consists of these parts, in order:
+//
+//   - the version;
+//   - with words of trouble, the size and text of their list;
+//   - the numbers, little endian;
+//   - the incidents and the state of the changes, each after its size;
+//   - the text of the open line and the costs of its bytes.
 func (m *Meter) AppendState(dst []byte) []byte {
 	if list := m.TroubleWords(); list != "" {
 		dst = append(appendNumber(append(dst, troubleVersion), uint32(len(list))), list...)
@@ -39,7 +42,7 @@ func (m *Meter) AppendState(dst []byte) []byte {
 	}
 	incidents, err := m.incidents.MarshalText()
 	if err != nil {
-		panic("lines: " + err.Error()) // every field encodes as JSON
+		panic("lines: " + err.Error()) // cannot happen: every field can be encoded as JSON
 	}
 	dst = append(appendNumber(dst, uint32(len(incidents))), incidents...)
 	changes := m.changes.AppendState(nil)
@@ -50,13 +53,13 @@ func (m *Meter) AppendState(dst []byte) []byte {
 func appendNumber(dst []byte, number any) []byte {
 	dst, err := binary.Append(dst, binary.LittleEndian, number)
 	if err != nil {
-		panic("lines: " + err.Error()) // the number's type has no fixed size
+		panic("lines: " + err.Error()) // cannot happen: the types of all numbers have a fixed size
 	}
 	return dst
 }
 
-// ReadState returns the meter of a state that AppendState(nil) returned. An error wraps ErrState
-// and says what was found and what was expected.
+// ReadState returns the meter whose AppendState wrote the state. An error wraps ErrState and says
+// what was found and what was expected.
 func ReadState(state []byte) (*Meter, error) {
 	m := NewMeter()
 	if len(state) == 0 || state[0] != stateVersion && state[0] != troubleVersion {
@@ -142,7 +145,7 @@ func (m *Meter) readTrouble(list []byte) error {
 	return err
 }
 
-// numbers lists pointers to the state of fixed size that is not derived.
+// numbers returns pointers to the numbers of the state. It leaves out those that derive computes.
 func (m *Meter) numbers() []any {
 	r := &m.rating
 	list := []any{
@@ -162,7 +165,7 @@ func (m *Meter) numbers() []any {
 
 func (r *Rating) tails() []*tail { return []*tail{&r.b, &r.e, &r.w, &r.sum} }
 
-// derive computes the values that follow from the rest of the state.
+// derive computes the numbers that follow from the rest of the state.
 func (m *Meter) derive() {
 	m.line.Cut = m.line.Bytes > TextMax
 	seen := m.line.Number - 1
@@ -197,7 +200,7 @@ func (m *Meter) check() error {
 	return nil
 }
 
-// amount reports whether v can be a sum of costs.
+// amount reports whether v can be a sum of costs: not negative, and finite.
 func amount(v float64) bool { return v >= 0 && !math.IsInf(v, 0) }
 
 // plain reports whether text and costs can belong to an open line.
@@ -228,7 +231,7 @@ func (c *crowds) valid() bool {
 	return true
 }
 
-// wrong reports whether a number is larger than the largest root.
+// wrong reports whether the vector has a number larger than the largest of roots.
 func (v *vector) wrong() bool {
 	most := roots[crowdSumMost]
 	return slices.ContainsFunc(v[:], func(x int16) bool { return x > most || x < -most })

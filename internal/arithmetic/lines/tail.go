@@ -2,18 +2,18 @@ package lines
 
 import "math"
 
-// tail is the distribution of the scores of a text's lines. It forgets old lines. At first the
-// newer half of the lines has seven eighths of the weight. In a long text about the last
+// tail is the distribution of the scores of a text's lines. It forgets old lines. In a short text,
+// the newer half of the lines has seven eighths of the weight. In a long text, only about the last
 // lineMemory lines count.
 type tail struct {
-	counts [bins]float64 // weights of the lines in each bin
-	weight float64       // of the next line
-	lines  int64         // lines seen
-	last   int64         // number of the last strange line, from 1; 0: none
+	counts [bins]float64 // sum of the weights of the lines in each bin
+	weight float64       // weight of the next line
+	lines  int64         // number of lines added
+	last   int64         // number of the last strange line, from 1; 0 if there is none
 }
 
 const (
-	// A bin is an eighth of an octave of score + least, from a score of 0 to one of 2^10.
+	// A bin is an eighth of an octave of score + least. The bins cover scores from 0 to 2^10.
 	bins     = 16 << binsLog2
 	binsLog2 = 3
 	// least is the score below which scores hardly differ.
@@ -22,33 +22,35 @@ const (
 	ordinary = 1. / 16
 
 	lineMemory = 4096
-	// forgetting is the exponent with which a line's weight grows with its number. Few models
-	// know a text at its beginning, so the first lines are forgotten soon.
+	// forgetting is the exponent with which a line's weight grows with its number. Most models do
+	// not know a text at its beginning, so the first lines must be forgotten soon.
 	forgetting = 2
-	// All weights are divided by lighter when the next line's weight reaches lineMemory *
-	// lighter.
+	// All weights are divided by lighter when the next line's weight reaches lineMemory * lighter,
+	// so that they stay finite.
 	lighter = 1 << 20
 
-	// A line is strange, for the tail's own purpose, at this probability or below.
+	// A line counts as strange here if its probability is at most strange. Incidents use another
+	// threshold.
 	strange = 1. / 64
-	// apart is the distance, in lines, from which on a strange line counts fully. Closer ones
-	// count less, so that a burst counts about as one line.
+	// apart is the minimum distance, in lines, between two strange lines that both count fully. At
+	// a smaller distance the later line counts less, so that a burst counts as about one line.
 	apart = 64
 )
 
 func newTail() tail { return tail{weight: 1} }
 
-// p returns the probability of a score at least as large: the weight of lines with such a score,
-// divided by the weight of all lines. Both include this line; the first counts it only in part,
-// less for a larger score. So scores above all earlier ones still differ: twice the score is half
-// as likely.
+// p returns the probability of a score at least as large. It is the weight of the lines with such a
+// score, divided by the weight of all lines. The line itself is included in both weights. In the
+// first weight it counts only in part, and less the larger its score is. So even scores above all
+// earlier scores differ: twice the score is half as likely.
 func (t *tail) p(score float64) float64 {
 	return t.share(score, least, ordinary/(ordinary+score),
 		1)
 }
 
-// share returns the weight of the lines with a score at least as large, plus above times this
-// line's weight. It divides that sum by the weight of all lines plus prior times this line's.
+// share returns the weight of the lines with a score at least as large, plus `above` times the next
+// line's weight. It divides this sum by the weight of all lines plus `prior` times the next line's
+// weight.
 func (t *tail) share(score, least, above, prior float64) float64 {
 	bin, part := position(score, least)
 	above = float64(t.weight*above) + float64(t.counts[bin]*(1-part))
@@ -91,7 +93,8 @@ func (t *tail) put(score, least, p float64) {
 	t.grow()
 }
 
-// grow raises the weight of the next line, instead of lowering the weights of all lines before.
+// grow raises the weight of the next line. This has the effect of lowering the weights of all lines
+// before, but costs less.
 func (t *tail) grow() {
 	t.weight += float64(t.weight * max(forgetting/float64(t.lines), 1./lineMemory))
 	if t.weight < lineMemory*lighter {

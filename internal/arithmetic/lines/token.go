@@ -2,14 +2,14 @@ package lines
 
 import "github.com/lmserve/lmserve/internal/arithmetic/incidents"
 
-// token is a part of a line between separators, in a place.
+// token is a part of a line between separators, together with its place.
 type token struct {
 	from, to int
-	// before is the place after the preceding word and separators. column is the place by the
+	// before is the token's place by the word and separators before it. column is its place by the
 	// token's number in the line's frame.
 	before, column key
-	digit          bool // it contains a digit
-	field          bool // by the separators before, it is a value
+	digit          bool // the token contains a digit
+	field          bool // the separators before the token show that it is a value
 }
 
 // tokens cuts a line into tokens, and computes its frame: all of its separators, in order.
@@ -30,9 +30,9 @@ func separates(c byte) bool {
 	return c <= ' '
 }
 
-// cut cuts a line into tokens: runs of bytes that are no separators. It strips bytes that belong
-// to no word from both ends, except / and \ at the beginning and / at the end. A colon separates,
-// except between two digits and two digits, as in a time.
+// cut cuts a line into tokens: runs of bytes that are no separators. It strips bytes that belong to
+// no word from both ends of a token. It keeps / and \ at the beginning, and / at the end. A colon
+// separates tokens, except in a time like 12:30.
 func (t *tokens) cut(line []byte) {
 	t.all, t.frame = t.all[:0], seedFrame
 	t.separator = append(t.separator[:0], '^')
@@ -71,7 +71,8 @@ func (t *tokens) cut(line []byte) {
 	}
 }
 
-// markAt returns the mark of the token, in its place, that contains bytes from:to of the line.
+// markAt returns the mark of the token that contains bytes from:to of the line. The mark identifies
+// the token in its place.
 func (t *tokens) markAt(line []byte, from, to int) incidents.Mark {
 	for i := range t.all {
 		if x := &t.all[i]; x.from <= from && from < to && to <= x.to {
@@ -81,13 +82,13 @@ func (t *tokens) markAt(line []byte, from, to int) incidents.Mark {
 	return 0
 }
 
-// markOf returns the mark of a token in a place.
+// markOf returns the mark that identifies a token in a place.
 func markOf(place, seed key, token []byte) incidents.Mark {
 	return incidents.Mark((place ^ seed.with(token).spread()).spread())
 }
 
-// beforeValue reports whether a value follows these separators: after = : " or ', or one byte
-// after a colon.
+// beforeValue reports whether separators announce a value. They end with = : " or ', or with a
+// colon and one more byte.
 func beforeValue(separator []byte) bool {
 	n := len(separator)
 	switch separator[n-1] {
@@ -97,8 +98,8 @@ func beforeValue(separator []byte) bool {
 	return n > 1 && separator[n-2] == ':'
 }
 
-// inTime reports whether the colon at i, in a token that begins at from, is between exactly two
-// digits and exactly two digits.
+// inTime reports whether the colon at i has exactly two digits on both sides, as in a time. The
+// token begins at from.
 func inTime(line []byte, from, i int) bool {
 	return i-from >= 2 && isDigit(line[i-1]) && isDigit(line[i-2]) &&
 		(i-from == 2 || !isDigit(line[i-3])) &&
@@ -114,9 +115,9 @@ const (
 // run is a run of digits in a token.
 type run struct{ from, to int }
 
-// runsOf appends the runs of digits of a token. It appends none if there are fewer than runsLeast
-// or more than runsMost. It also appends none for a number with one point, or if a word of the
-// token is an identifier.
+// runsOf appends the runs of digits of a token. It appends no run if there are fewer than runsLeast
+// or more than runsMost. It also appends no run if the token is a number with one point, or
+// contains an identifier.
 func runsOf(runs []run, token []byte) []run {
 	for i := 0; i < len(token); {
 		if !inName(token[i]) {

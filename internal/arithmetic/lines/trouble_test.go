@@ -38,14 +38,14 @@ func TestTroubleWordsAreReadOrRefused(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// with returns the meter of an empty text with words of trouble.
+// with returns the meter of an empty text, with a list of words of trouble.
 func with(list string) *Meter {
 	m := NewMeter()
 	m.Trouble(list)
 	return m
 }
 
-// A list without a word in any line rates lines as no list does.
+// If no line has a word of the list, lines are rated as without a list.
 func TestWordsThatNoLineHasMoveNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text, costs := drawText(t)
@@ -55,8 +55,8 @@ func TestWordsThatNoLineHasMoveNothing(t *testing.T) {
 	require.Equal(t, NewMeter().AppendState(nil), with("").AppendState(nil))
 }
 
-// troubled feeds a log in which one line has a word of trouble and another line is as rare. It
-// returns both.
+// troubled feeds a log and two lines with an equally rare word, of which only one is a word of
+// trouble. It returns both lines.
 func troubled(m *Meter, every bool) (trouble, other Line) {
 	var got []Line
 	for i := range 400 {

@@ -17,7 +17,7 @@ const (
 	seedGram
 )
 
-// with returns the key extended by some bytes (FNV-1a).
+// with returns the key of the hashed text plus some bytes (FNV-1a).
 func (k key) with(b []byte) key {
 	for _, c := range b {
 		k = k.plus(c)
@@ -27,7 +27,7 @@ func (k key) with(b []byte) key {
 
 func (k key) plus(c byte) key { return (k ^ key(c)) * 0x100000001b3 }
 
-// spread mixes the bits of a key, so that any of them can choose cells of a table.
+// spread mixes the bits of a key, so that any bits of it can choose cells of a table.
 func (k key) spread() key {
 	k ^= k >> 32
 	k *= 0x9e3779b97f4a7c15
@@ -43,14 +43,15 @@ func inName(c byte) bool {
 		c >= utf8.RuneSelf
 }
 
-// Words that often change between letters and digits are identifiers; all count as one word.
+// A word that often changes between letters and digits is an identifier. All identifiers count as
+// the same word.
 const (
 	identifierBytes   = 6
 	identifierChanges = 3
 )
 
-// identifier reports whether a word is an identifier. It then has at least identifierBytes,
-// contains a digit, and changes at least identifierChanges times between lower case, upper case,
+// identifier reports whether a word is an identifier. An identifier has at least identifierBytes
+// bytes and a digit. It changes at least identifierChanges times between lower case, upper case,
 // digits and _.
 func identifier(word []byte) bool {
 	if len(word) < identifierBytes {
@@ -75,8 +76,8 @@ func identifier(word []byte) bool {
 	return digit && changes >= identifierChanges
 }
 
-// masked returns the key of a word in which a run of digits counts as one 0. All identifiers have
-// the same key.
+// masked returns the key of a word, in which each run of digits counts as one 0. All identifiers
+// have the same key.
 func masked(word []byte) key {
 	k := seedWord
 	if identifier(word) {

@@ -9,22 +9,23 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// charactersMax is the largest vocabulary whose embeddings are branches of the named sets. As in
-// the paper, only embeddings of characters have fast weights: a table of words is larger than all
-// other branches together. For wt103-16l, a session's I and M of one bank take, in 16 bits,
+// charactersMax is the largest vocabulary whose embeddings belong to the sets "paper" and "wide".
+// As in the paper, only embeddings of characters have fast weights: a table of words is
+// larger than all other branches together. In the model wt103-16l, a session's I and M in 16 bits
+// take, for each bank,
 //
 //	"paper", 27.2 M elements              109 MB
 //	the table of 267,735 words, 109.8 M   439 MB
 //	the softmax's bias                      1 MB
 //
-// With the table, a chunk takes twice the time (docs/adaptation.md), although a chunk of 50 words
-// uses at most 100 of its rows. A pattern can still select the table by name. Tables of words
-// that belong to the softmax alone are branches of the set "softmax" only. If each cluster has a
-// table, word_emb.emb_layers.0.weight is the table of the most frequent words.
+// With fast weights for the table, a chunk takes twice the time (docs/adaptation.md). Yet a chunk
+// of 50 words uses at most 100 rows of the table. A pattern can still select the table by name.
+// Tables of words that belong only to the softmax are in the set "softmax" only. If each cluster
+// has a table, word_emb.emb_layers.0.weight is the table of the most frequent words.
 const charactersMax = 1024
 
 // paperBranches returns patterns of attention, the first feed-forward layer and, for characters,
-// the embedding. The softmax shares that table, or has another one, which is included.
+// the embedding. If the softmax has another table, that table is included.
 func paperBranches(l *txl.Layout) []string {
 	patterns := []string{"*.qkv_net.weight", "*.r_net.weight", "*.o_net.weight",
 		"*.CoreNet.0.weight"}
@@ -38,16 +39,18 @@ func wideBranches(l *txl.Layout) []string {
 	return append(append(patterns, characterBranches(l)...), biasBranches(l)...)
 }
 
-// softmaxBranches matches all weights that belong to the softmax alone: its biases and any untied
-// tables. With clusters it includes the head's columns for them and untied projections. The
-// backward pass then need not enter the layers. Without tables these are few weights of a model
-// of words.
+// softmaxBranches matches all weights that belong only to the softmax: its biases, and its tables
+// if it does not use those of the embedding. With clusters it also matches the head's columns for
+// the clusters, and projections that the embedding does not use. With these branches, the backward
+// pass need not enter the layers. A model of words whose softmax has no tables has few such
+// weights.
 const softmaxBranches = "crit.*"
 
 // upperBranches returns patterns of the feed-forward layers of the upper half of the layers,
-// rounded up. It adds the softmax's own weights without tables of words. The backward pass then
-// ends in the middle of the network. All layers keep their keys and values of the memory. The set
-// keeps most of the gain of "wide" and saves two thirds of its time.
+// rounded up. It adds the weights that belong only to the softmax, but no tables of words. The
+// backward pass then ends in the middle of the network. No layer then needs to compute its keys and
+// values of the memory again. The set keeps most of the gain of "wide" and saves two thirds of its
+// time.
 func upperBranches(l *txl.Layout) []string {
 	n := 0
 	for l.Index(fmt.Sprintf("layers.%d.dec_attn.o_net.weight", n)) >= 0 {
@@ -66,15 +69,15 @@ func upperBranches(l *txl.Layout) []string {
 	return patterns
 }
 
-// Patterns of the tables of embeddings, and of the softmax's own tables and projections.
+// Patterns of the tables of embeddings, and of the tables and projections of the softmax.
 const (
 	embeddingTables    = "word_emb.emb_layers.*.weight"
 	softmaxTables      = "crit.out_layers.*.weight"
 	softmaxProjections = "crit.out_projs.*"
 )
 
-// characterBranches returns patterns of the embeddings of characters and of the softmax's own
-// tables; none for words.
+// characterBranches returns patterns of the embeddings of characters, and of the tables that belong
+// to the softmax. It returns no patterns for a model of words.
 func characterBranches(l *txl.Layout) []string {
 	switch {
 	case !ofCharacters(l):
@@ -85,7 +88,8 @@ func characterBranches(l *txl.Layout) []string {
 	return []string{embeddingTables}
 }
 
-// ofCharacters distinguishes characters from words by the size of the vocabulary.
+// ofCharacters reports whether the tokens are characters and not words, by the size of the
+// vocabulary.
 func ofCharacters(l *txl.Layout) bool {
 	tokens := 0
 	for _, c := range l.Clusters() {
@@ -94,7 +98,7 @@ func ofCharacters(l *txl.Layout) bool {
 	return tokens <= charactersMax
 }
 
-// hasWeight reports whether a pattern matches a weight.
+// hasWeight reports whether a pattern matches the name of a weight.
 func hasWeight(l *txl.Layout, pattern string) bool {
 	return slices.ContainsFunc(l.Tensors, func(t txl.Tensor) bool {
 		ok, err := path.Match(pattern, t.Name)
@@ -102,8 +106,8 @@ func hasWeight(l *txl.Layout, pattern string) bool {
 	})
 }
 
-// biasBranches returns patterns of the softmax's biases and, with clusters, of the head's columns
-// for them.
+// biasBranches returns patterns of the softmax's biases. With clusters it adds the head's columns
+// for the clusters.
 func biasBranches(l *txl.Layout) []string {
 	patterns := []string{"crit.out_layers.*.bias"}
 	if l.Index(txl.TailWeights) >= 0 {
@@ -112,15 +116,15 @@ func biasBranches(l *txl.Layout) []string {
 	return patterns
 }
 
-// branchSets maps names to sets of patterns, which depend on the model.
+// branchSets maps the name of a set of branches to its patterns, which depend on the model.
 var branchSets = map[string]func(*txl.Layout) []string{
 	"paper": paperBranches, "wide": wideBranches, "upper": upperBranches,
 	"softmax": func(*txl.Layout) []string { return []string{softmaxBranches} },
 }
 
-// Branches returns the weights that have fast weights, in the order of the layout. A pattern is
-// "paper", "wide", "upper", "softmax", or a path.Match pattern over weight names. No patterns
-// means "wide".
+// Branches returns the weights that the patterns select as branches, in the order of the layout. A
+// pattern is "paper", "wide", "upper", "softmax", or a path.Match pattern over weight names. No
+// patterns means "wide".
 func Branches(l *txl.Layout, patterns []string) ([]sparsemeta.Branch, error) {
 	if len(patterns) == 0 {
 		patterns = []string{"wide"}

@@ -15,15 +15,15 @@ const countsChunk = 1024
 var countsCard = json.RawMessage(
 	`{"description": "no network and no weights: counts of the session's own text"}`)
 
-// Counts returns the model without a network, under which all bytes are equally likely. Its
-// sessions predict by their counts alone. Its weights are the fewest that a file can hold, and
-// are not used.
+// Counts returns the model that has no network. Under this model all bytes are equally likely; its
+// sessions predict only by the counts of their companion. It has the fewest weights that a file can
+// hold, and does not use them.
 func Counts() *Model {
 	lm, err := txl.NewModel(txl.Config{
 		NLayer: 1, DModel: 2, NHead: 1, DHead: 1, DInner: 1, Vocab: 256, SegLen: 1,
 	})
 	if err != nil {
-		panic("model: counts: " + err.Error()) // the configuration is a constant
+		panic("model: counts: " + err.Error()) // cannot happen: the configuration is a constant
 	}
 	m, err := New(NamePrefix+CountsName, lm, nil, countsChunk, countsCard)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Keys of the metadata. Every value is JSON except the name, which is plain text.
+// Keys of the metadata. Every value is JSON except the model's name, which is plain text.
 const (
 	keyName      = "lmserve.name"
 	keyConfig    = "lmserve.config"
@@ -25,11 +25,11 @@ const (
 	keyCard      = "lmserve.card"
 )
 
-// SymbolsTensor names the tensor U8 [n] with the vocabulary of a tokenizer:
-// tokenizer.Tokenizer.Symbols.
+// SymbolsTensor is the name of the tensor of type U8 and shape [n] that holds the vocabulary of a
+// tokenizer, see tokenizer.Tokenizer.Symbols.
 const SymbolsTensor = "tokenizer.symbols"
 
-// adapt is the JSON value of lmserve.adapt.
+// adapt is the JSON value of the metadata's key lmserve.adapt.
 type adapt struct {
 	sparsemeta.Settings
 	Chunk    int                `json:"chunk"`
@@ -41,7 +41,7 @@ type adapt struct {
 	CompanionAlone bool `json:"companion_alone,omitempty"`
 }
 
-// networkTensor returns the name of one array of a meta-learner.
+// networkTensor returns the name of the tensor of one array of a meta-learner.
 func networkTensor(bank int, branch, part string) string {
 	return fmt.Sprintf("meta.%d.%s.%s", bank, branch, part)
 }
@@ -107,7 +107,7 @@ func (m *Model) adapt() adapt {
 func mustJSON(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // plain structs of numbers and strings always encode
+		panic(err) // cannot happen: structs of numbers and strings can always be encoded
 	}
 	return string(b)
 }
@@ -186,7 +186,8 @@ func (a adapt) checkCompanion(m *Model) error {
 	return companion.Settings{TableBytes: a.CompanionBytes, Networks: 1}.Validate()
 }
 
-// checkMixture returns an error for a share outside 0 to 1, or in a model that cannot have one.
+// checkMixture returns an error if the mixture's share is not from 0 to 1, or if the model cannot
+// have a mixture.
 func (a adapt) checkMixture(m *Model) error {
 	switch share := a.Mixture; {
 	case !(share >= 0 && share <= 1):
@@ -198,8 +199,8 @@ func (a adapt) checkMixture(m *Model) error {
 	return nil
 }
 
-// storedAs returns the 16-bit type of all slow weights of a file, or F32 if they have no such
-// type in common.
+// storedAs returns the 16-bit type of a file's slow weights, if all of them have the same.
+// Otherwise it returns F32.
 func storedAs(f *weights.File, l *txl.Layout) weights.DType {
 	var common weights.DType
 	for i, t := range l.Tensors {
@@ -214,8 +215,8 @@ func storedAs(f *weights.File, l *txl.Layout) weights.DType {
 	return common
 }
 
-// readNetwork reads the slow weights. It looks for all tensors before it allocates memory, since
-// a small configuration may ask for any amount.
+// readNetwork reads the slow weights. It checks that the file has all tensors before it allocates
+// memory, since even a small file may ask for any amount.
 func readNetwork(r *reader, config txl.Config) (*txl.Model, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("metadata %s: %w", keyConfig, err)
@@ -262,7 +263,7 @@ func readLearner(r *reader, layout *txl.Layout, a adapt) (*sparsemeta.Learner, e
 	return l, nil
 }
 
-// normalize restores the normalization of a learner's inputs, if the file has one.
+// normalize restores how a learner normalizes its inputs, if the file says so.
 func normalize(l *sparsemeta.Learner, n *sparsemeta.Normal, s *sparsemeta.Statistics) (err error) {
 	switch {
 	case n == nil:
@@ -318,7 +319,7 @@ func (r *reader) readBytes(name string, shape []int, dst []uint8) {
 	r.used++
 }
 
-// symbols returns the vocabulary of a file, or nil without one.
+// symbols returns the vocabulary in the file, or nil if the file has none.
 func (r *reader) symbols() []byte {
 	t, ok := r.file.Tensor(SymbolsTensor)
 	switch {
@@ -344,7 +345,7 @@ func (r *reader) read(name string, shape []int, dst []float32) {
 		return
 	}
 	for j, v := range values {
-		if v-v != 0 { // NaN or infinite
+		if v-v != 0 { // true for NaN and infinite v
 			r.err = fmt.Errorf("tensor %q, element %d is %v, expected a finite number", name, j, v)
 			return
 		}

@@ -25,43 +25,44 @@ type Model struct {
 	Name      string
 	LM        *txl.Model
 	Tokenizer tokenizer.Tokenizer // never nil after New, NewOf or FromFile
-	// Learner holds the meta-learners. It is nil for a model that was only pretrained and serves
-	// statically.
+	// Learner holds the meta-learners. It is nil for a model that was only pretrained. Sessions of
+	// such a model have no fast weights by default.
 	Learner *sparsemeta.Learner
 	// Tables are the compiled meta-learners; nil if Learner is nil.
 	Tables sparsemeta.Tables
-	// Uniform says that the model has no network: see Counts.
+	// Uniform says that the model has no network. All bytes are equally likely, see Counts.
 	Uniform bool
-	// Chunk is the number of tokens between two updates of the fast weights, as in the training
-	// of the meta-learners.
+	// Chunk is the number of tokens between two updates of the fast weights. The meta-learners were
+	// trained with this number.
 	Chunk int
-	// Mixture is the weight of the mixture's loss when fast weights learn beside a companion of
-	// counts. The network's own loss has the rest. The meta-learners were trained for this value.
+	// Mixture is the weight of the mixture's loss in the loss from which fast weights learn beside
+	// a companion of counts. The network's own loss has the weight 1 - Mixture. The meta-learners
+	// were trained with this value.
 	Mixture float32
 	// CompanionBytes is the default size, in bytes, of a session's table of counts; see
 	// companion.Settings.
 	CompanionBytes int
 	// CompanionAlone says that by default a session mixes its companion with the adaptive network
-	// only, not also with the static one. Models whose speed matters more set it.
+	// only, not also with the static one. Fast models set it, since the static network costs time.
 	CompanionAlone bool
 	// Store is the type of the slow weights in the model's file; "" is weights.F32. See StoreAs.
 	Store weights.DType
 	// Statistics are the root mean squares of the gradients of all weights, for DynamicRMS; nil
 	// for a model without them.
 	Statistics *sparsemeta.Statistics
-	// Rivals are the default settings of the other methods of adaptation.
+	// Rivals are the default settings of the methods of adaptation other than sparse-meta.
 	Rivals Rivals
 	// Card describes how the model was made and what it measured: any JSON object.
 	Card json.RawMessage
-	// Arithmetic is the precision and the instructions of workers. The machine chooses it; the
-	// model's file does not contain it.
+	// Arithmetic is the precision and the instruction set with which workers compute. It depends on
+	// the machine, and is not part of the model's file.
 	Arithmetic kernel.Arithmetic
 
 	hash func() string
 }
 
-// New returns a model of bytes, ready to serve, without statistics and with the default settings
-// for the rivals. learner may be nil.
+// New returns a model of bytes, ready to serve, without gradient statistics and with the default
+// Rivals. learner may be nil.
 func New(name string, lm *txl.Model, learner *sparsemeta.Learner, chunk int,
 	card json.RawMessage) (*Model, error) {
 	return NewOf(tokenizer.Bytes{}, name, lm, learner, chunk, card)
@@ -88,10 +89,11 @@ func NewOf(
 
 func (m *Model) setHash() { m.hash = sync.OnceValue(func() string { return m.File().Hash() }) }
 
-// NameCharsMax is the maximum length of a model's name, so that requests can contain its ID.
+// NameCharsMax is the maximum number of characters in a model's name. Requests contain the name as
+// a part of the model's ID.
 const NameCharsMax = 128
 
-// checkName refuses a name that a terminal or a log would not show unchanged.
+// checkName returns an error for a name that a terminal or a log would not show unchanged.
 func checkName(name string) error {
 	shown := strings.ToValidUTF8(name, "\x00") // \x00 is not printable
 	if utf8.RuneCountInString(name) <= NameCharsMax &&
@@ -165,8 +167,9 @@ func (m *Model) OfWords() bool {
 	return ok
 }
 
-// Hash returns the content hash of the model's file, independent of its compression. The content
-// is slow weights, meta-learners, statistics, configuration, default settings and card.
+// Hash returns the hash of the content of the model's file. It does not depend on how the file is
+// compressed. The content is slow weights, meta-learners, statistics, configuration, default
+// settings and card.
 func (m *Model) Hash() string { return m.hash() }
 
 // ID returns the model's name in answers: its name and the start of its hash.
@@ -194,8 +197,8 @@ func WhichNamed(ids, names []string, asked string) (which []int) {
 	return which
 }
 
-// ArenaSize returns the number of elements of a fast-weight arena, with all branches end to end.
-// It is 0 without meta-learners.
+// ArenaSize returns the number of elements of a fast-weight arena, in which all branches follow
+// each other. It is 0 without meta-learners.
 func (m *Model) ArenaSize() (n int) {
 	if m.Learner == nil {
 		return 0
@@ -206,16 +209,16 @@ func (m *Model) ArenaSize() (n int) {
 	return n
 }
 
-// IsBranch reports whether a tensor of the layout has fast weights.
+// IsBranch reports whether the weight with an index in the layout has fast weights.
 func (m *Model) IsBranch(tensor int) bool {
 	name := m.LM.Layout.Tensors[tensor].Name
 	return m.Learner != nil && slices.ContainsFunc(m.Learner.Branches,
 		func(b sparsemeta.Branch) bool { return b.Name == name })
 }
 
-// Views cuts an arena of all branches into one slice for each weight of the layout, nil for a
-// weight that is no branch. txl takes fast weights and returns gradients in this form. A nil
-// arena gives only nil slices.
+// Views cuts an arena of all branches into one slice for each weight of the layout. The slice is
+// nil for a weight that is no branch. txl takes fast weights and returns gradients in this form.
+// For a nil arena, all slices are nil.
 func (m *Model) Views(arena []float32) [][]float32 {
 	views := make([][]float32, len(m.LM.Layout.Tensors))
 	if m.Learner == nil || arena == nil {
@@ -242,6 +245,6 @@ func Load(file string) (*Model, error) {
 	return m, nil
 }
 
-// ErrNotAModel is the error for valid files of weights that hold no model.
+// ErrNotAModel is the error for a valid file of weights that contains no model.
 var ErrNotAModel = errors.New("no model: the file has no lmserve.config in its metadata (is it a " +
 	"checkpoint or a conformance file?)")

@@ -28,7 +28,8 @@ func small(t *testing.T) *Model {
 	return m
 }
 
-// The constants that describe the default model without reading it are right.
+// The constants that describe the default model agree with the embedded file. DefaultID uses them
+// to avoid reading the file.
 func TestConstantsDescribeDefaultModel(t *testing.T) {
 	m, err := Default()
 	require.NoError(t, err)
@@ -58,7 +59,7 @@ func TestModelSurvivesItsFile(t *testing.T) {
 	}
 }
 
-// clustered returns a model with adaptive input and softmax, over bytes.
+// clustered returns a model of bytes with adaptive input and adaptive softmax.
 func clustered(t *testing.T) *Model {
 	lm, err := txl.NewModel(txl.Config{
 		NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 256, SegLen: 8, MemLen: 8,
@@ -71,7 +72,8 @@ func clustered(t *testing.T) *Model {
 	return m
 }
 
-// A file keeps the softmax's own tables, and a file that lacks one is refused.
+// A file keeps the tables that belong to the softmax. A file that lacks one of these tables is
+// refused.
 func TestTablesOfTheSoftmaxsOwnInAModelsFile(t *testing.T) {
 	m, err := New("untied", clustered(t).LM.UntieSoftmax(), nil, 8, nil)
 	require.NoError(t, err)
@@ -89,8 +91,8 @@ func TestTablesOfTheSoftmaxsOwnInAModelsFile(t *testing.T) {
 	require.ErrorContains(t, err, `tensor "crit.out_layers.2.weight" is missing`)
 }
 
-// The file of a model with clusters has its configuration and its tensors, with the names and
-// shapes of the reference implementation. A file in which one does not fit is refused.
+// The file of a model with clusters has the model's configuration and tensors. The tensors have the
+// names and shapes of the reference implementation. A file is refused if one of them does not fit.
 func TestClustersInAModelsFile(t *testing.T) {
 	m := clustered(t)
 	back, err := FromFile(m.File())
@@ -133,7 +135,8 @@ func TestClustersInAModelsFile(t *testing.T) {
 	}
 }
 
-// A configuration that needs too much memory is refused because the file lacks its tensors.
+// A configuration that needs too much memory is refused, because the file does not have the
+// tensors.
 func TestFileTakesNoMoreMemoryThanItsTensors(t *testing.T) {
 	f := small(t).File()
 	f.Metadata[keyConfig] = `{"n_layer":1024,"d_model":65536,"n_head":1024,"d_head":4096,` +
@@ -142,8 +145,8 @@ func TestFileTakesNoMoreMemoryThanItsTensors(t *testing.T) {
 	require.ErrorContains(t, err, "the configuration needs [256 65536]")
 }
 
-// A model stored in 16 bits equals the one that is read back, to the bit and by hash. Storing it
-// again changes nothing.
+// A model stored in 16 bits equals, to the bit and by hash, the model that is read from its file.
+// Storing that model again changes nothing.
 func TestStoredModelIsTheOneThatRuns(t *testing.T) {
 	for _, d := range []weights.DType{weights.F32, weights.F16, weights.BF16} {
 		m := small(t)
@@ -287,8 +290,8 @@ func TestBranchesOfAWordModel(t *testing.T) {
 	clustered.Cutoffs, clustered.DivVal = []int{100, 900}, 2
 	for _, c := range []struct {
 		config  txl.Config
-		biases  []string // in "wide", beside the layers' own
-		softmax []string // in "upper", beside the biases
+		biases  []string // biases in the set "wide", beside those of the layers
+		softmax []string // branches in the set "upper", beside the biases
 	}{
 		{config, []string{"crit.out_layers.0.bias"}, []string{"crit.out_layers.0.bias"}},
 		{clustered, []string{
@@ -318,8 +321,8 @@ func TestBranchesOfAWordModel(t *testing.T) {
 	}
 }
 
-// The softmax's own tables are branches of the set "softmax". Tables of characters are branches
-// of every set, with the embedding.
+// Tables that belong to the softmax are branches of the set "softmax". If the tokens are
+// characters, the tables are branches of every set.
 func TestBranchesOfAModelWithTablesOfTheSoftmaxsOwn(t *testing.T) {
 	config := smallConfig(small(t).File())
 	config.UntieSoftmax = true
@@ -374,7 +377,8 @@ func TestViewsCutTheArenaByBranch(t *testing.T) {
 	}
 }
 
-// Terminals and logs show names, where a newline would make another line.
+// A name that contains a newline is refused, since in a terminal or a log it would begin another
+// line.
 func TestNamesOfModelsCanBePrinted(t *testing.T) {
 	m := small(t)
 	for _, name := range []string{"", "small", "größer 2.1", strings.Repeat("é", NameCharsMax)} {

@@ -10,10 +10,10 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Place is the location of a model: the binary, or a file.
+// Place is where a model is stored: in the binary, or in a file.
 type Place struct {
-	Name string // name for Find; a file without a name has its path
-	File string // "": embedded
+	Name string // name for Find: the model's name, or the path if several files share it
+	File string // path of the file; "" for an embedded model
 }
 
 // String describes the place.
@@ -49,8 +49,9 @@ func embeddedNames() []string { return append(weights.EmbeddedNames(), CountsNam
 // Default returns the embedded default model.
 func Default() (*Model, error) { return Place{Name: weights.DefaultName}.Load() }
 
-// Find returns the place of a model by name: an embedded model ("" is the default), a path, or a
-// file of that name in one of the folders. NamePrefix is optional.
+// Find returns the place of the model with a name. The name can be that of an embedded model (or ""
+// for the default), or a path. It can also be the name of a model whose file is in one of the
+// folders. NamePrefix is optional.
 func Find(name string, folders []string) (Place, error) {
 	if name == "" {
 		return Place{Name: weights.DefaultName}, nil
@@ -61,7 +62,7 @@ func Find(name string, folders []string) (Place, error) {
 	}
 	_, missing := os.Stat(name)
 	if missing == nil || filepath.Base(name) != name {
-		return Place{name, name}, nil // Load says why it cannot be read
+		return Place{name, name}, nil // if it cannot be read, Load returns the error
 	}
 	for _, p := range Places(folders) {
 		if p.Name == short {
@@ -72,9 +73,9 @@ func Find(name string, folders []string) (Place, error) {
 		name, missing, strings.Join(embeddedNames(), ", "), strings.Join(folders, ", "))
 }
 
-// Places returns the places of all models with a name: the embedded ones, the default first, then
-// the files in the folders. If files share a name, the first has it and the others have their
-// paths. Unreadable folders are skipped.
+// Places returns the places of all models: first the embedded ones, beginning with the default,
+// then the files in the folders. If several files have models of the same name, the first gets the
+// name, and the others get their paths. Unreadable folders are skipped.
 func Places(folders []string) (all []Place) {
 	taken := embeddedNames()
 	for _, name := range taken {
@@ -99,7 +100,7 @@ func Places(folders []string) (all []Place) {
 	return all
 }
 
-// nameOfFile returns the name of the model in a file, or "" if the file is no model's.
+// nameOfFile returns the name of the model in a file, or "" if the file contains no model.
 func nameOfFile(file string) string {
 	for _, extension := range []string{".safetensors.zst", ".safetensors"} {
 		if name, ok := strings.CutSuffix(file, extension); ok {

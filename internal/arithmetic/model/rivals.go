@@ -10,20 +10,20 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Rivals are the default settings of the other methods of adaptation.
+// Rivals are the default settings of the methods of adaptation other than sparse-meta.
 type Rivals struct {
 	SGD   sparsemeta.DynamicSettings `json:"dynamic_sgd"`
 	RMS   sparsemeta.DynamicSettings `json:"dynamic_rms"`
 	Cache sparsemeta.CacheSettings   `json:"cache"`
 }
 
-// DefaultRivals returns the settings of a model that was not tuned for these methods.
+// DefaultRivals returns the settings for a model on which they were not tuned.
 func DefaultRivals() Rivals {
 	return Rivals{SGD: sparsemeta.SGDSettings(), RMS: sparsemeta.RMSSettings(),
 		Cache: sparsemeta.DefaultCacheSettings()}
 }
 
-// Validate returns an error for the first method and setting that is out of range.
+// Validate returns an error for the first setting that is out of range. The error names its method.
 func (r Rivals) Validate() error {
 	for _, c := range []struct {
 		name string
@@ -36,7 +36,8 @@ func (r Rivals) Validate() error {
 	return nil
 }
 
-// readRivals returns the settings in a file, or the defaults where the file has none.
+// readRivals returns the settings in a file. For settings that the file lacks it returns the
+// defaults.
 func readRivals(f *weights.File) (Rivals, error) {
 	r := DefaultRivals()
 	if text, ok := f.Metadata[keyRivals]; ok {
@@ -47,7 +48,7 @@ func readRivals(f *weights.File) (Rivals, error) {
 	return r, r.Validate()
 }
 
-// WithRivals returns a model with other settings for the rivals, and so another hash.
+// WithRivals returns a model with other Rivals. It therefore has another hash.
 func (m *Model) WithRivals(r Rivals) (*Model, error) {
 	if err := r.Validate(); err != nil {
 		return nil, fmt.Errorf("model: rivals: %w", err)
@@ -59,9 +60,9 @@ func (m *Model) WithRivals(r Rivals) (*Model, error) {
 var ErrStatisticsInUse = errors.New("model: the meta-learners were trained with the model's " +
 	"statistics of gradients, which cannot be replaced")
 
-// WithStatistics returns a model with the root mean square of every weight's gradient, and so
-// another hash. rms is an arena in the layout of LM.W. If the meta-learners were trained with
-// statistics, the error is ErrStatisticsInUse.
+// WithStatistics returns a model with rms as its statistics of gradients: the root mean square of
+// every weight's gradient, in the layout of LM.W. It therefore has another hash. If the
+// meta-learners were trained with statistics, the error is ErrStatisticsInUse.
 func (m *Model) WithStatistics(rms []float32) (*Model, error) {
 	if m.Learner != nil && m.Learner.Normal != nil {
 		return nil, ErrStatisticsInUse
@@ -73,8 +74,8 @@ func (m *Model) WithStatistics(rms []float32) (*Model, error) {
 	return m.with(func(c *Model) { c.Statistics = s }), nil
 }
 
-// WithLengths returns a model with the same weights whose layers attend to other lengths, and so
-// another hash.
+// WithLengths returns a model with the same weights, whose layers attend over other lengths. It
+// therefore has another hash.
 func (m *Model) WithLengths(l txl.Lengths) (*Model, error) {
 	config := m.LM.Config.WithLengths(l)
 	if err := config.Validate(); err != nil {
@@ -104,7 +105,7 @@ func Weights(l *txl.Layout) []sparsemeta.Branch {
 	return branches
 }
 
-// Prefixes of the names of the statistics' tensors; the name of a weight follows.
+// Beginnings of the names of the statistics' tensors. The name of a weight follows.
 const (
 	statisticsCodes = "gradient.rms."
 	statisticsScale = "gradient.scale."
@@ -123,11 +124,11 @@ func (m *Model) appendStatistics(f *weights.File) {
 	}
 }
 
-// readStatistics reads the statistics of all weights. If the file lacks those of the first
+// readStatistics reads the statistics of all weights. If the file has no statistics of the first
 // weight, the model has none.
 func readStatistics(r *reader, l *txl.Layout) (*sparsemeta.Statistics, error) {
 	if _, ok := r.file.Tensor(statisticsCodes + l.Tensors[0].Name); !ok {
-		return nil, nil // statistics of other weights are then surplus tensors
+		return nil, nil // if the file has statistics of other weights, their tensors are surplus
 	}
 	s := &sparsemeta.Statistics{Branches: Weights(l), Codes: make([]uint8, l.Size),
 		Scales: make([]float32, len(l.Tensors))}

@@ -45,8 +45,8 @@ func TestStatisticsAndRivalsSurviveTheFile(t *testing.T) {
 	require.Equal(t, m.Learner, back.Learner)
 }
 
-// A file contains no statistics if the model has none, and no rivals if they are the defaults. So
-// the hash of such a model does not depend on optional parts of the format.
+// A file contains no statistics if the model has none, and no Rivals if they are the defaults. So
+// the hash of such a model does not depend on these optional parts of the format.
 func TestModelWithoutStatisticsHasNone(t *testing.T) {
 	f := small(t).File()
 	for _, tensor := range f.Tensors {
@@ -75,7 +75,7 @@ func TestStatisticsAndRivalsThatCannotBeAreRefused(t *testing.T) {
 			i := tensorAt(f, "gradient.rms.r_w_bias")
 			f.Tensors = slices.Delete(f.Tensors, i, i+1)
 		},
-		// Only the first weight lacks statistics here.
+		// Only the first weight lacks its statistics.
 		"tensors, the configuration": func(f *weights.File) {
 			i := tensorAt(f, "gradient.rms.word_emb.emb_layers.0.weight")
 			f.Tensors = slices.Delete(f.Tensors, i, i+1)
@@ -135,7 +135,7 @@ func TestStatisticsAndRivalsThatCannotBeAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "dynamic_rms")
 }
 
-// normalized returns a model whose meta-learners see normalized gradients.
+// normalized returns a model whose meta-learners get normalized gradients.
 func normalized(t *testing.T) *Model {
 	m := measured(t)
 	l := *m.Learner

@@ -8,9 +8,9 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// Outline returns the model without its large arrays: slow weights, statistics of gradients and
-// the scale of the meta-learners' inputs. It keeps the model's hash. Settings and files can be
-// checked against it, but it cannot compute.
+// Outline returns the model without its large arrays: slow weights, statistics of gradients and the
+// scale of the meta-learners' inputs. The outline has the model's hash. Settings and files can be
+// checked against the outline, but it cannot compute.
 func (m *Model) Outline() *Model {
 	hash := m.Hash()
 	o := *m
@@ -27,7 +27,7 @@ func (m *Model) Outline() *Model {
 	return &o
 }
 
-// WeightsBytes returns the bytes of memory of the arrays that an Outline lacks.
+// WeightsBytes returns the bytes of memory of those arrays that an Outline leaves out.
 func (m *Model) WeightsBytes() int64 {
 	bytes := 4 * int64(len(m.LM.W))
 	if m.Statistics != nil {
@@ -39,19 +39,19 @@ func (m *Model) WeightsBytes() int64 {
 	return bytes
 }
 
-// ErrOther reports that a Source now has another model.
+// ErrOther reports that a Source has another model than before.
 var ErrOther = errors.New("model: another model is there now")
 
 // Source is a model that can be loaded on demand.
 type Source struct {
 	Outline *Model
-	Bytes   int64 // WeightsBytes of the model
+	Bytes   int64 // WeightsBytes() of the model
 
 	load func() (*Model, error)
 }
 
-// NewSource loads a model once to make its outline. A caller that does not need the model now can
-// drop it.
+// NewSource loads a model once to make its outline, and returns the loaded model, too. A caller
+// that does not need the model yet can drop it.
 func NewSource(load func() (*Model, error)) (*Source, *Model, error) {
 	m, err := load()
 	if err != nil {
@@ -60,7 +60,7 @@ func NewSource(load func() (*Model, error)) (*Source, *Model, error) {
 	return &Source{Outline: m.Outline(), Bytes: m.WeightsBytes(), load: load}, m, nil
 }
 
-// Load loads the model. The error is ErrOther if the content has changed since NewSource.
+// Load loads the model. The error is ErrOther if this is not the model that NewSource loaded.
 func (s *Source) Load() (*Model, error) {
 	m, err := s.load()
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// RequestSchema returns the OpenAPI schema of every setting in a request, as YAML: the lines
-// below an object's `properties`, not indented.
+// RequestSchema returns the OpenAPI schema of the settings in a request. It is YAML without
+// indentation: the lines below `properties` of an object.
 func (t Table[T]) RequestSchema() string {
 	var b strings.Builder
 	for _, r := range t {
@@ -36,7 +36,8 @@ func (t Table[T]) RequestSchema() string {
 	return b.String()
 }
 
-// hasLiteral reports whether the default is a number or a truth value, not words about one.
+// hasLiteral reports whether the default is a number, true or false. Other defaults are described
+// in words.
 func (r Row[T]) hasLiteral() bool {
 	if r.IsBool() {
 		_, err := strconv.ParseBool(r.Default)
@@ -46,8 +47,8 @@ func (r Row[T]) hasLiteral() bool {
 	return err == nil
 }
 
-// AnswerSchema returns the OpenAPI schema of every setting in an answer, as YAML: `required` and
-// `properties` of an object, not indented.
+// AnswerSchema returns the OpenAPI schema of the settings in an answer. It is YAML without
+// indentation: `required` and `properties` of an object.
 func (t Table[T]) AnswerSchema() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "required: [%s]\nproperties:\n", strings.Join(t.names(), ", "))
@@ -64,8 +65,8 @@ func (t Table[T]) AnswerSchema() string {
 	return b.String()
 }
 
-// Order returns the order of the settings for the generator of Go code, which orders the fields
-// of a struct by it. It is YAML: the lines below an overlay's `update`, not indented.
+// Order returns the order of the settings for the generator of Go code, which gives the fields of a
+// struct this order. It is YAML without indentation: the lines below `update` of an overlay.
 func (t Table[T]) Order() string {
 	var b strings.Builder
 	for i, r := range t {
@@ -74,7 +75,7 @@ func (t Table[T]) Order() string {
 	return b.String()
 }
 
-// Limits returns the numbers for the contract's info.x-limits, as YAML. Rows that share a limit
+// Limits returns the maxima for info.x-limits of the contract, as YAML. Rows with the same limit
 // must have the same maximum.
 func (t Table[T]) Limits() string {
 	var b strings.Builder
@@ -98,7 +99,7 @@ func (t Table[T]) Limits() string {
 	return b.String()
 }
 
-// describe returns the contract's sentences about the setting, beginning with its methods.
+// describe returns sentences about the setting for the contract. The first one names its methods.
 func (r Row[T]) describe() string {
 	text := r.Help
 	if len(r.Methods) > 0 {
@@ -111,8 +112,8 @@ func (r Row[T]) describe() string {
 	return text
 }
 
-// kind returns the keywords for the type of the setting; for a list, those for the type of its
-// numbers.
+// kind returns the JSON Schema keywords for the type of the setting. For a list, it returns those
+// for each of its numbers.
 func (r Row[T]) kind() []string {
 	switch r.Field(new(T)).(type) {
 	case *string:
@@ -127,8 +128,8 @@ func (r Row[T]) kind() []string {
 	return []string{"type: number", "format: float"}
 }
 
-// number returns the keywords for the type and the range of the setting; for a list, those for each
-// of its numbers.
+// number returns the JSON Schema keywords for the type and the range of the setting. For a list, it
+// returns those for each of its numbers.
 func (r Row[T]) number() []string {
 	keywords := r.kind()
 	switch r.Field(new(T)).(type) {

@@ -7,16 +7,16 @@ import (
 )
 
 // Flag is a setting on a command line. It implements flag.Value and pflag.Value, and stores the
-// given value in Values. Table.Set, which takes the Values, checks the range.
+// given value in Values. It does not check the value's range; Table.Set does.
 type Flag[T any] struct {
 	row  Row[T]
 	into Values
 }
 
-// Flag returns the row's flag.
+// Flag returns the setting as a flag that stores its value in into.
 func (r Row[T]) Flag(into Values) *Flag[T] { return &Flag[T]{r, into} }
 
-// FlagName returns a setting's name in the form of flags: cache-size.
+// FlagName returns a setting's name in the form of flags, with - instead of _: cache-size.
 func FlagName(name string) string { return strings.ReplaceAll(name, "_", "-") }
 
 // FlagName returns the row's name in the form of flags.
@@ -36,7 +36,7 @@ func (r Row[T]) FlagUsage() string {
 	return strings.ReplaceAll(usage, "`", "") + " (" + notes + ")"
 }
 
-// IsBool reports whether the flag may have no value.
+// IsBool reports whether the flag may be given without a value.
 func (r Row[T]) IsBool() bool {
 	_, is := r.Field(new(T)).(*bool)
 	return is
@@ -50,7 +50,7 @@ func (f *Flag[T]) String() string {
 	return fmt.Sprint(f.into[f.row.Name])
 }
 
-// Type returns the word for a value in a usage text.
+// Type returns the word that a usage text shows in place of the value.
 func (f *Flag[T]) Type() string {
 	switch f.row.Field(new(T)).(type) {
 	case *string:

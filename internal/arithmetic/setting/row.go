@@ -1,7 +1,7 @@
-// Package setting defines tables of settings. A row has a setting's name, the field that holds
-// it, its range, default and unit, and a line of help. All other code derives from the row: the
-// check of a request, the flag on a command line, the schema in the contract and the line in the
-// documentation.
+// Package setting defines tables of settings. A row describes one setting: its name, the field that
+// holds it, its range, default and unit, and a line of help. Everything else follows from the row:
+// the check of a request, the flag on a command line, the schema in the contract and the line in
+// the documentation.
 //
 // The package contains no settings itself. A table is defined next to the struct whose fields it
 // describes.
@@ -14,41 +14,41 @@ import (
 	"strings"
 )
 
-// Row is one setting of a T.
+// Row describes one setting of a T.
 type Row[T any] struct {
-	Name string // in requests, answers and errors: cache_size; a flag has - for _
+	Name string // name in requests, answers and errors: cache_size; a flag has - for _
 	// Field returns the address of the field: a *string, *bool, *int, *float32, *float64 or
 	// *[]float32.
 	Field   func(*T) any
-	Methods []string // methods of adaptation that use the setting; nil: all
+	Methods []string // methods of adaptation that use the setting; nil means all
 
-	Min, Max float64  // of a number, or of each number of a list; both inclusive
-	Above    bool     // Min is exclusive
-	Below    bool     // Max is exclusive
+	Min, Max float64  // inclusive range of the number, or of each number of a list
+	Above    bool     // numbers must be larger than Min
+	Below    bool     // numbers must be smaller than Max
 	MaxItems int      // maximum length of a list; the minimum is 1
 	Words    []string // valid values of a string
 
-	Unit    string // of the number, in the plural: tokens; "" without one
-	Default string // the default, in words
-	Help    string // one line: a noun phrase without full stop, fields in back quotes
-	Note    string // sentences after Help in the contract and the documentation
+	Unit    string // unit of the number, in the plural, such as tokens; "" for none
+	Default string // the default, as readers see it
+	Help    string // a noun phrase on one line without full stop; fields in back quotes
+	Note    string // sentences that follow Help in the contract and the documentation
 
-	NoFlag bool   // commands have no flag of its name
-	Limit  string // name of Max, or of MaxItems, in the contract's info.x-limits; "": not listed
+	NoFlag bool   // commands have no flag for the setting
+	Limit  string // name of the maximum in info.x-limits of the contract; "" if not listed
 	Schema string // name of the contract's schema that describes each of Words
-	Search Range  // where lmserve tune searches for a value; the zero Range: not searched
+	Search Range  // range in which lmserve tune searches; the zero Range means no search
 }
 
-// Range is a range of numbers, ends included.
+// Range is a range of numbers that includes both ends.
 type Range struct{ Min, Max float64 }
 
-// Table lists the settings of a T, in the order for readers. Settings are set in this order: the
-// address of a field may depend on the settings before it.
+// Table lists the settings of a T in the order in which readers see them. Values are also set in
+// this order, since the address of a field may depend on the settings before.
 type Table[T any] []Row[T]
 
 // Error reports a setting with an invalid value.
 type Error struct {
-	Name  string // the row's name; for a number in a list with its index: gammas[1]
+	Name  string // name of the setting; a number of a list has its index: gammas[1]
 	Found string
 	Want  string
 }
@@ -58,7 +58,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("setting %s: found %s, expected %s", e.Name, e.Found, e.Want)
 }
 
-// Of returns the rows of a method: those that name it, and those for all methods.
+// Of returns the rows that a method uses: the rows that name it, and the rows for all methods.
 func (t Table[T]) Of(method string) Table[T] {
 	var rows Table[T]
 	for _, r := range t {
@@ -83,7 +83,7 @@ func (t Table[T]) names() []string {
 	return names
 }
 
-// wanted describes the valid values of the setting; for a list, those of each number.
+// wanted describes the valid values of the setting or, for a list, of each of its numbers.
 func (r Row[T]) wanted() string {
 	switch r.Field(new(T)).(type) {
 	case *string:
@@ -101,7 +101,7 @@ func (r Row[T]) wanted() string {
 	return from + decimal(r.Min) + to + decimal(r.Max)
 }
 
-// holds reports whether a number is in the range; NaN never is.
+// holds reports whether a number is in the range of the setting. NaN is in no range.
 func (r Row[T]) holds(v float64) bool {
 	return v >= r.Min && v <= r.Max && !(r.Above && v == r.Min) && !(r.Below && v == r.Max)
 }
@@ -114,7 +114,7 @@ func decimal(v float64) string {
 	return strconv.FormatFloat(v, 'g', -1, 64)
 }
 
-// Count formats a number of things, as "1 value" and "2 values".
+// Count formats a number of things, such as "1 value" or "2 values".
 func Count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// TypeScript returns the settings for the web page, one object literal each: the elements of an
-// array, not indented. server/page/src/api/settings.ts documents their fields.
+// TypeScript returns the settings for the web page: the elements of an array, without indentation,
+// one object literal for each setting. server/page/src/api/settings.ts documents their fields.
 func (t Table[T]) TypeScript() string {
 	var b strings.Builder
 	for _, r := range t {
-		help := strings.ReplaceAll(r.Help, "`", "") // a form cannot mark names
+		help := strings.ReplaceAll(r.Help, "`", "") // the page shows no back quotes
 		fmt.Fprintf(&b, "{\n  name: %q,\n  kind: %q,\n  help: %q,\n", r.Name, r.formKind(), help)
 		if len(r.Methods) > 0 {
 			fmt.Fprintf(&b, "  methods: %s,\n", quoted(r.Methods))
@@ -28,7 +28,7 @@ func (t Table[T]) TypeScript() string {
 	return b.String()
 }
 
-// formKind returns the kind of input for a form.
+// formKind returns the kind of input that the page's form has for the setting.
 func (r Row[T]) formKind() string {
 	switch r.Field(new(T)).(type) {
 	case *string:
@@ -43,7 +43,7 @@ func (r Row[T]) formKind() string {
 	return "number"
 }
 
-// quoted formats a list of words as an array.
+// quoted formats a list of words as an array of TypeScript.
 func quoted(words []string) string {
 	all := make([]string, len(words))
 	for i, word := range words {

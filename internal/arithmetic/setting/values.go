@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// Values are settings by name, each with its field's type: a string, bool, int, float32, float64
-// or []float32. In a request a missing name means the default. Settings in force are complete.
+// Values maps names of settings to values. A value has the type of its field: string, bool, int,
+// float32, float64 or []float32. In a request, a missing name means the default. The settings of a
+// session always include every name.
 type Values map[string]any
 
 // Clone returns a copy that shares no memory with v.
@@ -30,9 +31,9 @@ func copied(value any) any {
 	return value
 }
 
-// Set sets the fields of a T that are asked for. It ignores an empty list. An *Error names the
-// first value without a row, of another type or out of range; the T may then hold some of the
-// values.
+// Set sets the fields of a T to the values that are asked for. It ignores an empty list. An *Error
+// names the first value that has no row, has another type, or is out of range. The T may then
+// already hold some of the values.
 func (t Table[T]) Set(into *T, asked Values) error {
 	names := t.names()
 	for _, name := range slices.Sorted(maps.Keys(asked)) {
@@ -59,8 +60,8 @@ func unknown(name string, names []string) *Error {
 	return &Error{name, "an unknown setting", strings.Join(names, ", ")}
 }
 
-// Read decodes JSON values to the types of their rows. An *Error names the first without a row or
-// of another type. Read does not check ranges.
+// Read decodes JSON values to the types of their rows. An *Error names the first value that has no
+// row or has another type. Read does not check ranges.
 func (t Table[T]) Read(written map[string]json.RawMessage) (Values, error) {
 	values := make(Values, len(written))
 	for _, name := range slices.Sorted(maps.Keys(written)) {
@@ -77,7 +78,7 @@ func (t Table[T]) Read(written map[string]json.RawMessage) (Values, error) {
 	return values, nil
 }
 
-// Check returns an *Error for the first setting of a T that is out of range.
+// Check returns an *Error for the first of the settings in a T that is out of range.
 func (t Table[T]) Check(of *T) error {
 	for _, r := range t {
 		if err := r.Check(of); err != nil {
@@ -87,7 +88,7 @@ func (t Table[T]) Check(of *T) error {
 	return nil
 }
 
-// Values returns all settings of a T.
+// Values returns the values of all settings in a T.
 func (t Table[T]) Values(of *T) Values {
 	values := make(Values, len(t))
 	for _, r := range t {
@@ -96,7 +97,7 @@ func (t Table[T]) Values(of *T) Values {
 	return values
 }
 
-// Check returns an *Error if the setting of a T is out of range.
+// Check returns an *Error if the setting in a T is out of range.
 func (r Row[T]) Check(of *T) error {
 	switch value := r.value(of).(type) {
 	case string:
@@ -120,7 +121,7 @@ func (r Row[T]) Check(of *T) error {
 	return nil
 }
 
-// Number returns the setting of a T. The row must hold a number.
+// Number returns the value of the setting in a T. The setting must be a number.
 func (r Row[T]) Number(of *T) float64 {
 	switch p := r.Field(of).(type) {
 	case *int:
@@ -133,7 +134,8 @@ func (r Row[T]) Number(of *T) float64 {
 	panic("setting: " + r.Name + " is not a number")
 }
 
-// SetNumber sets a field of a T to a number, rounded to its type, without a check.
+// SetNumber sets the setting in a T to a number, rounded to the type of its field. It does not
+// check the range.
 func (r Row[T]) SetNumber(into *T, v float64) {
 	switch p := r.Field(into).(type) {
 	case *int:
@@ -153,7 +155,7 @@ func (r Row[T]) Whole() bool {
 	return whole
 }
 
-// value returns the value of the field of a T.
+// value returns the value of the setting in a T.
 func (r Row[T]) value(of *T) any {
 	switch p := r.Field(of).(type) {
 	case *string:
@@ -173,7 +175,7 @@ func (r Row[T]) value(of *T) any {
 	}
 }
 
-// set sets the field of a T to a value of the same type.
+// set sets the setting in a T to a value, which must have the type of its field.
 func (r Row[T]) set(into *T, value any) error {
 	switch p := r.Field(into).(type) {
 	case *string:

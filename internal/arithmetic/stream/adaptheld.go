@@ -2,8 +2,9 @@ package stream
 
 import "github.com/lmserve/lmserve/internal/arithmetic/kernel"
 
-// adaptHeld updates the weights of a stream that learns by lines, from its chunk. Both gradients
-// are taken at the weights before the update.
+// adaptHeld updates the weights of a stream that learns by lines, at the end of a chunk. It
+// computes two gradients at the weights before the update: that of the learned tokens, and that of
+// the open line's tokens.
 func (w *Worker) adaptHeld(s *Stream, step *Step) {
 	h, gradient := s.held, w.grads.Values
 	if s.Dynamic != nil {
@@ -27,7 +28,7 @@ func (w *Worker) adaptHeld(s *Stream, step *Step) {
 	switch {
 	case !opens:
 		h.line[lineCarries] = carriesNothing
-	case h.line[lineCarries] == carriesOpen: // the line fills the whole chunk
+	case h.line[lineCarries] == carriesOpen: // the line began before the chunk and is still open
 		addTo(w.Exec, h.gradient, w.open)
 	default:
 		copy(h.gradient, w.open)

@@ -7,7 +7,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/lines"
 )
 
-// setOut prepares w.along for a text behind the stream's.
+// setOut prepares w.along for a text that follows the stream's text.
 func (w *Worker) setOut(s *Stream, how Lesson) {
 	a := &w.along
 	*a = along{companion: s.Companion, marking: marking{marks: a.marks[:0]}}
@@ -25,16 +25,16 @@ func (w *Worker) setOut(s *Stream, how Lesson) {
 		return
 	}
 	if !how.ByLine && a.marking.line[lineBytes] > HeldMax {
-		a.companion, a.back = s.held.companion, true // the open line is not learned
+		a.companion, a.back = s.held.companion, true // the open line is too long to be learned
 	}
 	w.counts.Begin(a.companion)
 	a.line = w.counts.Mark(a.companion)
 }
 
-// follow processes a text that is scored, in parts that each lie in one line. It calls visit with
-// the tokens of each part; visit must compute their scores. In a text that is learned by lines,
-// follow skips the lines in how.Skipped. If skip is not nil, it also skips the lines for which
-// skip returns true. It returns the resulting lesson.
+// follow processes a text that is scored. It divides the text into parts, each within one line. It
+// calls visit with the tokens of each part; visit must compute their scores. In a text that is
+// learned by lines, follow skips the lines in how.Skipped. If skip is not nil, it also skips the
+// lines for which skip returns true. It returns a lesson with all skipped lines.
 func (w *Worker) follow(
 	s *Stream, scores *Scores, how Lesson, skip func(*lines.Line) bool, visit func(from, to int),
 ) Lesson {
@@ -80,8 +80,8 @@ func (w *Worker) follow(
 	return Lesson{ByLine: true, Skipped: w.skipped}
 }
 
-// part returns how many bytes of a non-empty text belong to its first line. It stops at the byte
-// at which the line becomes too long to learn.
+// part returns how many bytes at the beginning of a text belong to its first line. It stops at the
+// byte with which the line becomes too long to be learned. The text must not be empty.
 func (a *along) part(text []byte) int {
 	n := len(text)
 	if end := bytes.IndexByte(text, '\n'); end >= 0 {
@@ -90,7 +90,8 @@ func (a *along) part(text []byte) int {
 	return min(n, max(1, HeldMax-int(a.marking.line[lineBytes])))
 }
 
-// lookAhead prepares the meter of lines that are not accepted yet.
+// lookAhead prepares w.ahead, a copy of the stream's meter that reads lines before they are
+// accepted.
 func (w *Worker) lookAhead(s *Stream) {
 	if w.ahead == nil {
 		w.ahead = new(lines.Meter)
@@ -100,7 +101,7 @@ func (w *Worker) lookAhead(s *Stream) {
 	w.aheadFrom = s.Offset() - s.lines.Bytes()
 }
 
-// skips feeds a part of a text to the meter ahead. It reports whether a line ends in the part and
+// skips feeds a part of a text to the meter w.ahead. It returns true if a line ends in the part and
 // skip returns true for that line.
 func (w *Worker) skips(
 	scores *Scores, from, to int, skip func(*lines.Line) bool,
@@ -116,7 +117,7 @@ func (a *along) learn() {
 }
 
 // takeIn adds tokens and bytes to the open line. A line of more than HeldMax bytes is not learned;
-// the companion goes back at its end.
+// at its end, takeBack restores the companion.
 func (w *Worker) takeIn(s *Stream, tokens, bytes int) {
 	a := &w.along
 	a.take(tokens, tokenOpen)
@@ -163,14 +164,14 @@ func (w *Worker) takeBack(s *Stream) {
 	}
 }
 
-// stay restores the companion to the stream's text. Only arrive accepts the new text.
+// stay restores the companion to the stream's text, since the new text is not accepted yet.
 func (w *Worker) stay() {
 	if w.along.companion != nil {
 		w.counts.Back(w.along.companion)
 	}
 }
 
-// arrive accepts the text: the stream takes over companion, slopes, marks and cache from w.along.
+// arrive accepts the new text: the stream gets companion, slopes, marks and cache from w.along.
 func (w *Worker) arrive(s *Stream) {
 	a := &w.along
 	if s.Companion != nil {

@@ -15,14 +15,14 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// lesson is a text of lines, the last of which may be open, and the lines of it to skip.
+// lesson is a text of lines together with the lines to skip. The last line may be open.
 type lesson struct {
 	text string
 	how  Lesson
 }
 
-// drawLesson draws lines of a kind of text. Some span several chunks, and some are too long to be
-// learned.
+// drawLesson draws a lesson whose lines `line` makes. Some lines span several chunks, and some are
+// too long to be learned.
 func drawLesson(t *rapid.T, line func(bytes int) string) (l lesson) {
 	l.how.ByLine = true
 	for n := range rapid.IntRange(1, 8).Draw(t, "lines") {
@@ -41,7 +41,8 @@ func drawLesson(t *rapid.T, line func(bytes int) string) (l lesson) {
 	return l
 }
 
-// learned reports whether the line of a byte is learned; an open line is learned so far.
+// learnt reports whether the line that contains a byte is learned. An open line counts as learned,
+// unless it is already too long.
 func (l *lesson) learnt(at int) bool {
 	number := uint16(strings.Count(l.text[:at], "\n"))
 	begin := strings.LastIndexByte(l.text[:at], '\n') + 1
@@ -53,8 +54,9 @@ func (l *lesson) learnt(at int) bool {
 	return bytes <= HeldMax && !(ended && slices.Contains(l.how.Skipped, number))
 }
 
-// feed feeds the text in pieces. It returns the costs of its tokens and the bytes that bear them.
-// On the way it restores the stream from snapshots, and scores the next line with a reader.
+// feed feeds the text in pieces. It returns the costs of its tokens, and for each token the offset
+// of the byte that bears its cost. On the way it sometimes restores the stream from a snapshot. It
+// sometimes scores the next line with a reader of the stream.
 func (l *lesson) feed(
 	t *rapid.T, w *Worker, s **Stream, visit func(Scores),
 ) (nll []float32, falls []int) {
@@ -70,7 +72,7 @@ func (l *lesson) feed(
 		case 1:
 			line, _, _ := strings.Cut(l.text[at:at+n], "\n")
 			if left := HeldMax - (at - (strings.LastIndexByte(l.text[:at], '\n') + 1)); left >= 0 {
-				// a reader continues as if the line were learned
+				// a reader continues as if the line were learned, so it must not exceed HeldMax
 				line = line[:min(len(line), left)]
 			}
 			read = slices.Clone(w.Score((*s).Reader(), []byte(line)).NLL)
@@ -90,8 +92,8 @@ func (l *lesson) feed(
 	return nll, falls
 }
 
-// The companion equals that of the learned lines alone, beside a network that has read all lines.
-// Every line is scored after the lines learned before it, and after its own beginning.
+// The companion equals one that has read only the learned lines, although the network has read all
+// lines. Each line is scored after the lines learned before it, and after its own beginning.
 func TestSkippedLineTeachesCompanionNothing(t *testing.T) {
 	m := testModel(t)
 	w, other := testWorker(t, m, 1), testWorker(t, m, 2)
@@ -134,7 +136,7 @@ func TestSkippedLineTeachesCompanionNothing(t *testing.T) {
 	})
 }
 
-// The cache of a model of words holds the learned tokens alone.
+// The cache of a model of words holds only the learned tokens.
 func TestSkippedLineIsNotInCacheOfWords(t *testing.T) {
 	m := wordModel(t)
 	w, other := testWorker(t, m, 1), testWorker(t, m, 2)
@@ -154,21 +156,21 @@ func TestSkippedLineIsNotInCacheOfWords(t *testing.T) {
 		s, base := New(m, set), New(m, alone)
 		got, falls := l.feed(t, w, &s, func(Scores) {})
 
-		var all, window []position // of the learned tokens; with the open line
+		var all, window []position // all: only learned tokens; window: also the open line
 		k, width := 0, m.LM.Config.DModel
 		l.feed(t, other, &base, func(scores Scores) {
 			hidden := other.seg.Hidden()
 			hidden = hidden[len(hidden)-len(scores.NLL)*width:]
 			for i, id := range scores.Tokens.IDs {
 				h := slices.Clone(hidden[i*width : (i+1)*width])
-				begin := 0 // of the line
+				begin := 0 // offset at which the line begins
 				if k > 0 {
 					begin = strings.LastIndexByte(l.text[:falls[k]], '\n') + 1
 				}
 				if k == 0 || strings.Contains(l.text[falls[k-1]:falls[k]], "\n") {
 					window = slices.Clone(all)
 				}
-				long := falls[k]-begin > HeldMax // the line is already too long
+				long := falls[k]-begin > HeldMax // the line is already too long to be learned
 				if long && falls[k] != falls[k-1] {
 					window = slices.Clone(all)
 				}
@@ -184,13 +186,14 @@ func TestSkippedLineIsNotInCacheOfWords(t *testing.T) {
 	})
 }
 
-// position is a position of a cache.
+// position is a position of a cache: a hidden state, and the token that followed.
 type position struct {
 	hidden []float32
 	next   int32
 }
 
-// mixed returns the cost of a token beside the last positions, given the network's cost.
+// mixed returns the cost of a token that the network and a cache of the last positions predict
+// together. nll is the network's cost.
 func mixed(all []position, set Settings, hidden []float32, id int32, nll float32) float64 {
 	all = all[max(0, len(all)-set.Cache.Size):]
 	if len(all) == 0 {
@@ -212,8 +215,8 @@ func mixed(all []position, set Settings, hidden []float32, id int32, nll float32
 	return -math.Log((1-lambda)*math.Exp(-float64(nll)) + lambda*hit/sum)
 }
 
-// ScoreLines decides while scoring which lines to skip. The next line is scored without them, to
-// the same bits as by a lesson known before.
+// ScoreLines decides, while it scores, which lines to skip. The lines after a skipped line get the
+// same scores, to the bit, as from ScoreAs with a lesson that names the skipped line.
 func TestLinesAreDecidedOnWhenTheyAreScored(t *testing.T) {
 	for _, method := range append(gradientMethods, Static) {
 		w, s := heldStream(t, method)
@@ -242,8 +245,8 @@ func TestLinesAreDecidedOnWhenTheyAreScored(t *testing.T) {
 	}
 }
 
-// A snapshot also has the companion before an open line. In early snapshots, which lack it, the
-// open line so far counts as learned.
+// A snapshot also stores the companion as it was before the open line. Early snapshots do not. In a
+// stream restored from an early snapshot, the open line so far counts as learned.
 func TestSnapshotHasCompanionBeforeLine(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)

@@ -10,8 +10,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model"
 )
 
-// BenchmarkLines feeds a log with one worker: as text, with lines, and learned by lines. Of the
-// lines, none, one of ten, or all are skipped.
+// BenchmarkLines feeds a log to one worker: as text, with lines, and learned by lines. Learning by
+// lines skips no line, every tenth line, or all lines.
 func BenchmarkLines(b *testing.B) {
 	m, err := model.Default()
 	require.NoError(b, err)
@@ -28,7 +28,7 @@ func BenchmarkLines(b *testing.B) {
 	for _, c := range []struct {
 		name    string
 		lines   bool
-		skipped func(*lines.Line) bool // nil: the text is learned as usual
+		skipped func(*lines.Line) bool // nil: the text is not learned by lines
 	}{
 		{"text", false, nil}, {"lines", true, nil}, {"by line, all learnt", true, never},
 		{"by line, 9 of 10 learnt", true, tenth}, {"by line, none learnt", true, always},
@@ -49,7 +49,7 @@ func BenchmarkLines(b *testing.B) {
 	}
 }
 
-// feedLines feeds text as a session does.
+// feedLines feeds text in the same way as a session.
 func feedLines(w *Worker, s *Stream, text []byte, skipped func(*lines.Line) bool) {
 	for len(text) > 0 {
 		part := text[:min(len(text), s.Room())]

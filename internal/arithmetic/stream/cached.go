@@ -1,24 +1,26 @@
 package stream
 
-// This file combines a stream's cache with its network. Where a stream learns by lines, the cache
-// first keeps the positions of learned tokens. The positions of the open line follow, and may be
-// taken back.
+// This file combines a stream's cache with its network. If a stream learns by lines, its cache
+// holds the positions of learned tokens, followed by the positions of the open line. The latter are
+// removed if the line is skipped.
 
-// mixCached replaces the network's losses of the scored tokens from:to by the mixture's.
+// mixCached replaces the network's losses of the scored tokens from:to by those of the mixture of
+// network and cache.
 func (w *Worker) mixCached(s *Stream, from, to int, nll []float32) {
 	end := len(s.Pending) + to
 	hidden, next := w.unskipped(w.targets[:end], end)
 	w.withCache(s, func() { s.Cache.Mix(w.Exec, hidden, next, nll[from:to]) })
 }
 
-// mixAllCached replaces the network's distribution after a row of the chunk by the mixture's.
+// mixAllCached replaces the network's distribution after a row of the chunk by that of the mixture
+// of network and cache.
 func (w *Worker) mixAllCached(s *Stream, row int, logProbs []float32) {
 	hidden, next := w.unskipped(w.targets[:row], row+1)
 	w.withCache(s, func() { s.Cache.MixAll(w.Exec, hidden, next, logProbs) })
 }
 
-// withCache calls mix while the cache's length excludes positions that the scored text has taken
-// back.
+// withCache calls mix with a shorter cache: without the positions of lines that the scored text
+// skips.
 func (w *Worker) withCache(s *Stream, mix func()) {
 	all := s.Cache.Len
 	s.Cache.Len = w.along.cached
@@ -26,8 +28,8 @@ func (w *Worker) withCache(s *Stream, mix func()) {
 	s.Cache.Len = all
 }
 
-// unskipped returns the hidden states of the chunk's first rows and the targets behind them,
-// without those of skipped tokens.
+// unskipped returns the hidden states of the chunk's first rows, and the targets that follow them.
+// It leaves out skipped tokens.
 func (w *Worker) unskipped(targets []int32, rows int) (hidden []float32, next []int32) {
 	width, marks := w.model.LM.Config.DModel, w.along.marks
 	hidden = w.seg.Hidden()[:rows*width]

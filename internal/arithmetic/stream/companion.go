@@ -7,10 +7,10 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// This file lists the companions of a stream that a snapshot stores, and restores them.
+// This file lists the companion states that a snapshot of a stream stores, and restores them.
 
-// beforeLine returns the companion's state before the open line, in a stream that learns by
-// lines. It is nil without an open line or without a companion.
+// beforeLine returns the companion's state before the open line, in a stream that learns by lines.
+// It returns nil if no line is open, or if the stream has no companion.
 func (s *Stream) beforeLine() *companion.State {
 	if s.held == nil || s.held.line[lineBytes] == 0 {
 		return nil
@@ -18,13 +18,13 @@ func (s *Stream) beforeLine() *companion.State {
 	return s.held.companion
 }
 
-// named is a companion and the tensor it is stored as.
+// named is a state of a companion, and the name of its tensor in a snapshot.
 type named struct {
 	name  string
 	state *companion.State
 }
 
-// companions returns the companions that a snapshot stores.
+// companions returns the companion states that a snapshot stores.
 func (s *Stream) companions() (all []named) {
 	if s.Companion != nil {
 		all = append(all, named{tensorCompanion, s.Companion})
@@ -35,9 +35,9 @@ func (s *Stream) companions() (all []named) {
 	return all
 }
 
-// readCompanions reads the states of the stream's companions. In early versions skipped lines
-// taught the companion, and snapshots lack the state before the open line. Restored from such a
-// snapshot, the stream has learned the open line so far.
+// readCompanions reads the states of the stream's companions. In early versions the companion also
+// learned skipped lines, and snapshots lack the state before the open line. In a stream restored
+// from such a snapshot, the open line so far counts as learned.
 func (s *Stream) readCompanions(f *weights.Stored) (err error) {
 	if s.Companion == nil {
 		return nil
@@ -55,8 +55,8 @@ func (s *Stream) readCompanions(f *weights.Stored) (err error) {
 	return err
 }
 
-// checkCompanions compares the lengths of the companions' texts with the length of the stream's.
-// Skipped lines make a companion's text shorter.
+// checkCompanions returns an error if a companion's text is longer than the stream's text. It may
+// be shorter only in a stream that learns by lines, which may have skipped lines.
 func (s *Stream) checkCompanions(f *weights.Stored) error {
 	if s.Companion == nil {
 		return nil

@@ -16,8 +16,8 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// The reported distribution of a token is the one that scores it, and it sums to one. Samples are
-// drawn from the same distribution.
+// The distribution that is reported for a token gives the token's score, and it sums to one.
+// Samples are drawn from the same distribution.
 func TestMixtureIsScoredReportedAndSampled(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 1)
@@ -58,7 +58,7 @@ func TestMixtureIsScoredReportedAndSampled(t *testing.T) {
 }
 
 // A completion that repeats a text does not make the text likelier, since counts and cache do not
-// learn it. Fed text does.
+// learn it. A fed text does make itself likelier.
 func TestCompletionIsNotLearned(t *testing.T) {
 	byBytes, byWords := testModel(t), wordModel(t)
 	each(t, Methods(), func(t *testing.T, method string) {
@@ -94,7 +94,7 @@ func TestCompletionIsNotLearned(t *testing.T) {
 	})
 }
 
-// script draws the tokens written in it.
+// script draws the given tokens, one after the other.
 type script struct{ ids []int32 }
 
 func (d *script) Next([]float32) (id int32) {
@@ -102,8 +102,9 @@ func (d *script) Next([]float32) (id int32) {
 	return id
 }
 
-// A stream with a companion predicts repeated text sooner than its network learns it. Without one
-// it has the bits of the network alone. Fast weights learn from the network either way.
+// A companion predicts repeated text sooner than the network learns it. Without a companion, the
+// scores are those of the network, to the bit. With and without a companion, fast weights learn
+// from the network's loss.
 func TestCompanionKnowsWhatItHasRead(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
@@ -136,9 +137,9 @@ func requireNetworkBits(t *testing.T, w *Worker, with, without *Stream) {
 	require.Equal(t, alone.NLL, network)
 }
 
-// goldenCompanion is the state of a sparse-meta stream with a companion after text, by
-// kernel.Arithmetic.Numerics, with one network and with two. A change means that existing
-// sessions do not continue to the same bits.
+// goldenCompanion maps kernel.Arithmetic.Numerics to two hashes of a sparse-meta stream with a
+// companion, after the constant text: with one network and with two. If a hash changes, existing
+// sessions no longer continue to the same bits.
 var goldenCompanion = map[string][2]string{
 	"float32": {
 		"edad72a23162698b078d46ce06c5e7867b22c39ad4e37d9579e10ddb11982001",
@@ -165,7 +166,8 @@ func TestGoldenStateWithACompanion(t *testing.T) {
 	}
 }
 
-// A score that is not committed leaves the companion unchanged, whatever the worker did between.
+// A score that is not committed leaves the companion unchanged, whatever the worker does in
+// between.
 func TestUncommittedScoreIsForgotten(t *testing.T) {
 	m := testModel(t)
 	w, other := testWorker(t, m, 1), testWorker(t, m, 1)
@@ -222,8 +224,8 @@ func TestSettingsOfACompanionAreChecked(t *testing.T) {
 	require.ErrorContains(t, err, "a power of two from 65536 to 67108864")
 }
 
-// The companion of a model of words is its cache, with any method. It makes repeated text
-// cheaper, is part of the state, and leaves the fast weights alone.
+// The companion of a model of words is its cache, with any method. The cache makes repeated text
+// cheaper, is part of the state, and does not change the fast weights.
 func TestCompanionOfWordsIsCache(t *testing.T) {
 	m := wordModel(t)
 	text := []byte(strings.Repeat("the cat sat on a mat , and the dog\n", 30))

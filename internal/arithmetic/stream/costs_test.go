@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A text costs the same as in a copy of the stream that reads it. That holds across ends of
-// chunks and with a tree from an earlier call.
+// Costs gives a text the same costs as a copy of the stream that reads the text. This also holds if
+// a chunk ends in the text, and if an earlier call has left its tree.
 func TestCostsAreThoseOfACopyThatReads(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 2)

@@ -11,8 +11,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model"
 )
 
-// A session without a network learns by its counts, whatever the pieces of its text. It continues
-// from a snapshot to the bit.
+// A stream without a network learns by its counts. The pieces of its text do not matter. Restored
+// from a snapshot, it continues to the same bits.
 func TestCountsLearnWithoutNetwork(t *testing.T) {
 	m := model.Counts()
 	text := []byte(strings.Repeat("GET /index.html 200\nGET /style.css 304\n", 200))
@@ -45,7 +45,7 @@ func feedPieces(w *Worker, s *Stream, text []byte, size int) {
 	}
 }
 
-// Without counts, every byte costs 8 bits, and lines are still rated.
+// Without a network and without counts, every byte costs 8 bits, and lines are still rated.
 func TestCountsWithoutCompanionRateLines(t *testing.T) {
 	m := model.Counts()
 	set := Defaults(m)
@@ -68,7 +68,7 @@ func TestCountsWithoutCompanionRateLines(t *testing.T) {
 	require.Less(t, last.P, 1./1000)
 }
 
-// A model without a network has exactly one method, and no other model has that method.
+// A model without a network has only the method Counts, and no other model has this method.
 func TestCountsHasOneModel(t *testing.T) {
 	m := model.Counts()
 	for _, method := range AllMethods() {

@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// This file mixes a stream's companion with its network, or with two: the adaptive one and the
-// static one. Scores, samples and reported distributions are those of the mixture.
+// This file mixes a stream's companion with one network, the adaptive one, or with two: the
+// adaptive and the static one. Scores, samples and reported distributions are those of the mixture.
 
-// distribution writes the log-probabilities [V] of the token after a row of the chunk. If the
-// stream has a cache, w.targets must hold the targets of the rows before. w.along must be set.
+// distribution writes the log-probabilities [V] of the token after a row of the chunk. w.along must
+// be set. If the stream has a cache, w.targets must hold the targets of the earlier rows.
 func (w *Worker) distribution(s *Stream, row int, logProbs []float32) {
 	if s.Companion != nil {
 		w.ofNetworks(s, row)
@@ -19,7 +19,7 @@ func (w *Worker) distribution(s *Stream, row int, logProbs []float32) {
 	w.ofModel(s, row, logProbs)
 }
 
-// ofModel is distribution without a companion.
+// ofModel is like distribution, but without the companion.
 func (w *Worker) ofModel(s *Stream, row int, logProbs []float32) {
 	if w.model.Uniform {
 		fill(logProbs, -w.uniform())
@@ -32,15 +32,15 @@ func (w *Worker) ofModel(s *Stream, row int, logProbs []float32) {
 	}
 }
 
-// orUniform replaces a distribution of diverged fast weights that is not finite by the uniform
-// one: counts and caches would keep NaN.
+// orUniform replaces a distribution that is not finite by the uniform one. Diverged fast weights
+// may give such a distribution, and counts and caches would keep its NaN.
 func (w *Worker) orUniform(s *Stream, logProbs []float32) {
 	if s.mayDiverge() && !(slices.Max(logProbs) > float32(math.Inf(-1))) {
 		fill(logProbs, -w.uniform())
 	}
 }
 
-// uniform returns the cost of a token, in nats, where all are equally likely.
+// uniform returns the cost of a token, in nats, if all tokens are equally likely.
 func (w *Worker) uniform() float32 { return float32(math.Log(float64(w.model.LM.Config.Vocab))) }
 
 func fill(numbers []float32, with float32) {
@@ -73,8 +73,8 @@ func (w *Worker) baseRoom() []float32 {
 	return w.baseLogProbs
 }
 
-// mixed writes the mixture's losses of the scored tokens from:to, and the network's own. It
-// advances the companion behind these tokens.
+// mixed writes the losses of the scored tokens from:to under the mixture, and under the network
+// alone. It feeds these tokens to the companion.
 func (w *Worker) mixed(s *Stream, from, to int, scores *Scores) {
 	for i := from; i < to; i++ {
 		w.ofNetworks(s, len(s.Pending)+i)

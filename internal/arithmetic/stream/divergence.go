@@ -8,21 +8,22 @@ import (
 
 // Divergence counts how often a stream's fast weights diverged and were reset to zero.
 //
-// A token shows a divergence if it costs the adapted network more than TokenBitsMax, or NaN. Its
-// reported cost is capped at TokenBitsMax. Over a whole vocabulary the cap adds less to the sum
-// of probabilities than float32 resolves.
+// A token shows a divergence if its cost under the adapted network is more than TokenBitsMax, or
+// NaN. Its reported cost is then TokenBitsMax. The probability of such a cost is so small that
+// float32 cannot show it in the sum over a whole vocabulary.
 //
-// Behind the byte that completes the token, fast weights and their averages are zero. The token's
-// chunk makes no update. Counts, caches and the memory stay. No token's probability depends on
-// the token itself, or on the pieces in which the text came.
+// After the byte that completes the token, fast weights and their averages are zero. The token's
+// chunk makes no update. Counts, caches and the memory stay. So a token's probability never depends
+// on the token itself, or on the pieces in which the text came.
 type Divergence struct {
-	Count  int64 `json:"count"`  // resets so far
-	Offset int64 `json:"offset"` // bytes of text before the last reset
-	Step   int64 `json:"step"`   // chunk of the last reset
+	Count  int64 `json:"count"`  // number of resets so far
+	Offset int64 `json:"offset"` // number of bytes of the text before the last reset
+	Step   int64 `json:"step"`   // number of chunks before the chunk of the last reset
 }
 
-// TokenBitsMax bounds the bits of a token under fast weights. The static model needs up to 47 for
-// a byte of random data behind English. With the fast weights of SparseMeta it needs up to 54.
+// TokenBitsMax bounds the bits of a token under fast weights. Even for random data that follows
+// English text, the static model needs at most 47 bits for a byte. With fast weights of SparseMeta,
+// the model needs at most 54.
 const TokenBitsMax = 128
 
 const tokenNatsMax = TokenBitsMax * math.Ln2
@@ -40,10 +41,10 @@ func (s *Stream) ResetInChunk() bool {
 	return s.Divergence.Count > 0 && uint64(s.Divergence.Step) == s.Step
 }
 
-// diverged reports whether one of w.tokens costs the network too much. The segments must have
-// been extended by these tokens. It leaves the costs in w.losses. With several tokens it cannot
-// tell which one diverged: attention multiplies what comes after a token by 0, so an infinity
-// makes NaN of all of them.
+// diverged reports whether one of w.tokens costs the network too much. The segments must have been
+// extended by these tokens. It leaves the costs in w.losses. If there are several tokens, it cannot
+// tell which one diverged. Attention multiplies the states of later tokens by 0, and 0 times
+// infinity is NaN, so that all tokens get NaN.
 func (w *Worker) diverged(s *Stream) bool {
 	if !s.mayDiverge() {
 		return false
@@ -54,7 +55,7 @@ func (w *Worker) diverged(s *Stream) bool {
 	return slices.ContainsFunc(nats, func(v float32) bool { return !(v <= tokenNatsMax) })
 }
 
-// bound caps the costs of tokens at tokenNatsMax.
+// bound limits the costs of tokens to tokenNatsMax.
 func bound(nats []float32) {
 	for i, v := range nats {
 		if !(v <= tokenNatsMax) {
@@ -63,12 +64,12 @@ func bound(nats []float32) {
 	}
 }
 
-// reset makes the fast weights zero.
+// reset sets the fast weights to zero.
 func (s *Stream) reset() {
 	s.Divergence = Divergence{s.Divergence.Count + 1, s.Tally.Bytes, int64(s.Step)}
-	s.learnt = nextID.Add(1) // workers identify the sum of the banks by this number
+	s.learnt = nextID.Add(1) // with a new number, workers compute the sum of the banks again
 	switch {
-	case s.frozen: // the fast weights belong to another stream
+	case s.frozen: // the fast weights belong to another stream, and must stay
 		s.Fast, s.Dynamic, s.dynamic = nil, nil, Arena{}
 	case s.Fast != nil:
 		s.Fast.Reset()

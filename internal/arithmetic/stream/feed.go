@@ -5,8 +5,8 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// FeedAs scores, accepts and settles the next piece of a text, learned as the lesson says. It
-// takes as much text as the chunk has room for and returns the number of bytes read.
+// FeedAs scores, accepts and settles the next piece of a text, learned as the lesson says. It reads
+// at most as much text as completes the chunk, and returns the number of bytes read.
 func (w *Worker) FeedAs(s *Stream, text []byte, how Lesson) (read int) {
 	scores := w.ScoreAs(s, text, how)
 	w.Commit(s, scores)
@@ -14,8 +14,8 @@ func (w *Worker) FeedAs(s *Stream, text []byte, how Lesson) (read int) {
 	return len(scores.Text)
 }
 
-// Feed scores, accepts and settles text of any length. It is the whole loop for callers that keep
-// no log. visit, if not nil, receives the scores of every piece before the update that the piece
+// Feed scores, accepts and settles text of any length. It is for callers that keep no log of the
+// text. visit, if not nil, receives the scores of every piece, before any update that the piece
 // causes.
 func (w *Worker) Feed(s *Stream, text []byte, visit func(text []byte, scores Scores)) {
 	for len(text) > 0 {
@@ -29,7 +29,8 @@ func (w *Worker) Feed(s *Stream, text []byte, visit func(text []byte, scores Sco
 	}
 }
 
-// FeedLines is Feed for a stream that makes lines of its text; it calls each with every line.
+// FeedLines is Feed for a stream that makes lines of its text. It calls each with every line that
+// ends.
 func (w *Worker) FeedLines(s *Stream, text []byte, each func(*lines.Line)) {
 	for len(text) > 0 {
 		scores := w.Score(s, text)
@@ -40,8 +41,8 @@ func (w *Worker) FeedLines(s *Stream, text []byte, each func(*lines.Line)) {
 }
 
 // End feeds the tokens that the end of the text completes, as Feed does: the pending word and the
-// end of the last line. A text of bytes, or one that ends with a newline, has none. Text that
-// follows starts again.
+// end of the last line. If the model's tokens are bytes, or the text ends with a newline, there are
+// no such tokens. Text that is fed later begins a new line.
 func (w *Worker) End(s *Stream, visit func(text []byte, scores Scores)) {
 	last, rest := tokenizer.NewTokens(2), tokenizer.Pending{}
 	rest.CopyFrom(&s.Text)
@@ -56,15 +57,15 @@ func (w *Worker) End(s *Stream, visit func(text []byte, scores Scores)) {
 	}
 }
 
-// scoreToken scores a token that the end of the text completes. No text is pending behind it.
+// scoreToken scores a token that the end of the text completes. After that, no text is pending.
 func (w *Worker) scoreToken(s *Stream, id int32, size, chars int64) Scores {
 	w.resume(s)
 	w.setToken(id, size, chars)
 	return w.predict(s, nil, Lesson{}, nil)
 }
 
-// Read feeds the next piece of a text, as much as the chunk has room for. It calls visit with
-// each token, in order, and the distribution that scored the token. It returns the number of
+// Read feeds the next piece of a text, at most as much as completes the chunk. It calls visit with
+// each token, in order, and with the distribution that scored the token. It returns the number of
 // bytes read.
 func (w *Worker) Read(s *Stream, text []byte, visit func(Token)) (read int) {
 	scores := w.Score(s, text)

@@ -7,9 +7,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A gradient computed before the text is accepted is the one that the chunk is learned from.
-// Between the two, a text may be dropped, another accepted, or the worker may serve another
-// stream.
+// Foresee computes a chunk's gradient before the text is accepted. It is the gradient from which
+// the chunk is learned later. In between, the scored text may be dropped, another text may be
+// accepted, or the worker may serve another stream.
 func TestForeseenGradientIsThatOfAcceptedText(t *testing.T) {
 	m := mixtureModel(t, testModel(t), 0.7)
 	w, plain := testWorker(t, m, 1), testWorker(t, m, 1)
@@ -51,7 +51,7 @@ func TestForeseenGradientIsThatOfAcceptedText(t *testing.T) {
 		require.Equal(t, want.Hash(), s.Hash())
 	})
 
-	// Whatever was drawn, each stream also gets some whole chunks.
+	// Apart from the drawn cases, a stream is fed whole chunks.
 	set := settings(m, methodIs(SparseMeta))
 	s, want := New(m, set), New(m, set)
 	for rest := text[:4*testChunk]; len(rest) > 0; rest = rest[testChunk:] {

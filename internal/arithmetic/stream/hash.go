@@ -11,8 +11,8 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// Hash returns the SHA-256, in hexadecimal, of the stream's tallies and of every bit that its
-// future depends on. Equal states have equal hashes.
+// Hash returns the SHA-256, in hexadecimal, of the stream's tallies and of all state on which its
+// later scores depend. Equal states have equal hashes.
 func (s *Stream) Hash() string {
 	h := sha256.New()
 	for _, t := range []tokenizer.Tally{s.Tally, s.Baseline} {
@@ -84,7 +84,8 @@ func (s *Stream) hashWords(h hash.Hash) {
 	}
 }
 
-// hashMemory hashes the rows in use. A nil layer means the same layer of s.Memory.
+// hashMemory hashes the rows of the memory that are in use. A nil layer means the same layer of
+// s.Memory.
 func (s *Stream) hashMemory(h hash.Hash, mem *txl.Memory) {
 	if mem == nil {
 		return

@@ -14,13 +14,13 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// feedAs feeds text of any length, learned as the lesson says.
+// feedAs feeds text of any length. The lesson says how it is learned.
 func feedAs(w *Worker, s *Stream, text string, how Lesson) {
 	for at := 0; at < len(text); {
 		n := min(len(text)-at, s.Room())
 		rest := how.From([]byte(text), at)
 		part := []byte(text[at : at+n])
-		at += w.FeedAs(s, part, rest.Until(part, n)) // fewer than n where the weights diverge
+		at += w.FeedAs(s, part, rest.Until(part, n)) // fewer than n if weights diverge
 	}
 }
 
@@ -42,7 +42,7 @@ const chunk = modeltest.Chunk
 
 func line(bytes int, with string) string { return strings.Repeat(with, bytes-1) + "\n" }
 
-// Lines that end at chunk borders are learned like any text, to the bit.
+// Lines that end at the ends of chunks are learned as without learning by lines, to the bit.
 func TestByLinesLineWithinItsChunkIsLearnedAsEver(t *testing.T) {
 	text := line(chunk, "a") + line(chunk/2, "b") + line(chunk/2, "c") + line(chunk, "a")
 	for _, method := range gradientMethods {
@@ -57,7 +57,7 @@ func TestByLinesLineWithinItsChunkIsLearnedAsEver(t *testing.T) {
 	}
 }
 
-// A skipped line teaches nothing, wherever the chunk borders lie in it.
+// A skipped line teaches nothing, even if chunks end within it.
 func TestByLinesASkippedLineMovesNoWeight(t *testing.T) {
 	for _, method := range gradientMethods {
 		w, s := heldStream(t, method)
@@ -75,7 +75,8 @@ func TestByLinesASkippedLineMovesNoWeight(t *testing.T) {
 	}
 }
 
-// The gradient of a line's first chunks waits for the line's end, and is learned then.
+// If a line spans several chunks, the gradient of its first chunks is kept until the line ends, and
+// is learned then.
 func TestByLinesLineOfSeveralChunksIsLearnedAtItsEnd(t *testing.T) {
 	for _, method := range gradientMethods {
 		w, s := heldStream(t, method)
@@ -103,7 +104,8 @@ func TestByLinesOverlongLineIsNotLearned(t *testing.T) {
 	require.NotZero(t, s.FastRMS())
 }
 
-// Neither the pieces of a text nor a restore on the way change a bit.
+// A text fed in pieces gives the same state as the whole text, also if the stream is restored from
+// a snapshot between two pieces.
 func TestByLinesAStreamIsAFunctionOfItsTextAndLessons(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, whole := heldStream(t, rapid.SampledFrom(append(gradientMethods, Static)).Draw(t,
@@ -138,8 +140,8 @@ func TestByLinesAStreamIsAFunctionOfItsTextAndLessons(t *testing.T) {
 	})
 }
 
-// heldSnapshot returns the snapshot of a stream that learns by lines and has an open line from
-// the chunk before.
+// heldSnapshot returns the snapshot of a stream that learns by lines. Its open line began in the
+// chunk before.
 func heldSnapshot(t require.TestingT, method string) (*Stream, *weights.File) {
 	w, s := heldStream(t, method)
 	defer w.Close()
@@ -200,7 +202,7 @@ func TestMisfitSnapshotOfLinesIsRefusedWithItsPlace(t *testing.T) {
 		})},
 		{Static, "its lines have more text than the stream",
 			tensor(tensorLines, func(t *weights.Tensor) {
-				t.Data[1+8] = 200 // the line's offset
+				t.Data[1+8] = 200 // the offset of the open line
 			})},
 	} {
 		s, f := heldSnapshot(t, c.method)
@@ -214,8 +216,8 @@ func TestMisfitSnapshotOfLinesIsRefusedWithItsPlace(t *testing.T) {
 	}
 }
 
-// A cache learns all text that it reads, so a snapshot of a cache that learns by lines is
-// refused.
+// The method Cache learns all text that it reads. So a snapshot with this method that learns by
+// lines is refused.
 func TestCacheDoesNotLearnByLines(t *testing.T) {
 	w, s := heldStream(t, Cache)
 	defer w.Close()
@@ -228,8 +230,9 @@ func TestCacheDoesNotLearnByLines(t *testing.T) {
 	require.ErrorContains(t, err, `"held.line" is none of a stream with these settings`)
 }
 
-// A broken gradient may leave a carried gradient that is not finite. It is part of the stream's
-// own state, and is refused in a stream from elsewhere.
+// A broken gradient may leave a carried gradient that is not finite. Restore accepts it in a
+// snapshot, since the state may be the server's own. Finite refuses it, for snapshots from
+// elsewhere.
 func TestNonFiniteCarriedGradientIsRefused(t *testing.T) {
 	s, f := heldSnapshot(t, DynamicSGD)
 	spoil := tensor(tensorCarried, func(t *weights.Tensor) { *t = notANumber(*t) })
@@ -240,7 +243,7 @@ func TestNonFiniteCarriedGradientIsRefused(t *testing.T) {
 	require.ErrorContains(t, again.Finite(), `"held.gradient", element 0 is NaN`)
 }
 
-// A warm chunk of lines allocates nothing, learned or skipped, and neither does looking ahead.
+// Once warm, a chunk of learned and skipped lines allocates nothing.
 func TestByLinesAWarmChunkAllocatesNothing(t *testing.T) {
 	for _, method := range gradientMethods {
 		w, s := heldStream(t, method)
@@ -262,7 +265,7 @@ func TestByLinesAWarmChunkAllocatesNothing(t *testing.T) {
 	}
 }
 
-// A stream with lines occupies the memory that is reserved for it beforehand.
+// A stream with lines uses the memory that StateBytes, LinesBytes and HeldBytes reserve for it.
 func TestMemoryOfLinesIsReserved(t *testing.T) {
 	for _, method := range append(gradientMethods, Static) {
 		w, s := heldStream(t, method)

@@ -5,33 +5,33 @@ import (
 	"slices"
 )
 
-// Lesson says how a stream learns from a text. The zero value is the usual way: the stream learns
-// every token when its chunk is full.
+// Lesson says how a stream learns from a text. With the zero value, the stream learns all tokens of
+// a chunk once the chunk is full.
 //
-// A stream that learns by lines decides at a line's newline whether to learn the line. It learns
-// no token of a skipped line. Chunk borders, the order of updates and the memory stay the same. A
-// chunk's update uses the loss of its learned tokens only. Each token weighs as much as in a chunk
-// that is learned whole. Two rules keep skipped lines out of the weights:
+// A stream that learns by lines decides at a line's newline whether to learn the line. It learns no
+// token of a skipped line. Chunk borders, the order of updates and the memory stay the same. A
+// chunk's update uses the loss of its learned tokens only. Each learned token weighs as much as in
+// a chunk whose tokens are all learned. Two rules keep skipped lines out of the weights:
 //
 //   - At the end of a chunk, the gradient of an open line is carried. If the line is learned, the
 //     gradient joins the update of the chunk in which the line ends. If the line is skipped, the
-//     gradient is dropped. Lines over HeldMax bytes are never learned, which bounds the wait.
+//     gradient is dropped. Lines over HeldMax bytes are never learned, so a gradient is carried
+//     for a bounded time.
 //   - A chunk without learned tokens makes no update, and fast weights do not decay.
 //
-// A skipped line stays in the memory of the Transformer-XL, which holds all text read. Without it
-// the next line would be scored in a context that never existed. The memory forgets it after
-// MemLen tokens.
+// A skipped line stays in the memory of the Transformer-XL, which holds all text read, for MemLen
+// tokens. Without the skipped line, the next line would be scored in a context that never existed.
 type Lesson struct {
 	ByLine bool
-	// Skipped lists the lines that are not learned, in ascending order, by their newlines' numbers
-	// in the text, from 0.
+	// Skipped lists the lines that are not learned, in ascending order. A line is identified by the
+	// number of newlines in the text before the line's own newline.
 	Skipped []uint16
 	// drawn says that the text is a token sampled from a frozen stream. Counts and cache do not
-	// learn it, or completions would reinforce themselves.
+	// learn it, since completions would otherwise make themselves likelier.
 	drawn bool
 }
 
-// From returns the lesson of the part of a text that starts at byte at.
+// From returns the lesson for the part of a text from byte `at` on.
 func (l Lesson) From(text []byte, at int) Lesson {
 	before := newlines(text[:at])
 	part := Lesson{ByLine: l.ByLine}
@@ -43,7 +43,7 @@ func (l Lesson) From(text []byte, at int) Lesson {
 	return part
 }
 
-// Until returns the lesson of the part of a text before byte at.
+// Until returns the lesson for the part of a text before byte `at`.
 func (l Lesson) Until(text []byte, at int) Lesson {
 	ends := newlines(text[:at])
 	before := func(n uint16, ends int) int { return int(n) - ends }
@@ -53,6 +53,7 @@ func (l Lesson) Until(text []byte, at int) Lesson {
 
 func newlines(text []byte) int { return bytes.Count(text, []byte{'\n'}) }
 
-// LearnsByLine reports whether a method can learn by lines. Methods that update from gradients,
-// or do not learn, can. A cache cannot: it is not a sum from which a part could be left out.
+// LearnsByLine reports whether a method can learn by lines. All methods but Cache can: they learn
+// from gradients, which are sums over tokens, or do not learn. A cache is not a sum from which a
+// token could be left out.
 func LearnsByLine(method string) bool { return method != Cache }

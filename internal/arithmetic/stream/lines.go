@@ -10,19 +10,20 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// WatchLines makes lines of the stream's text from an offset on, which must not lie before the
-// stream's. It is called between two pieces of text. A stream that already makes lines keeps
-// them. The lines change neither what the stream learns nor its scores.
+// WatchLines makes the stream divide its text into lines, from an offset on that must not lie
+// before the stream's offset. Call it between two pieces of text. If the stream already makes
+// lines, they continue. The lines change neither what the stream learns nor its scores.
 func (s *Stream) WatchLines(from int64) {
 	s.linesFrom = &from
 	s.beginLines()
 }
 
-// TroubleBy sets the list of words of trouble (lines.TroubleWords) that rates new lines. Call it
-// before WatchLines.
+// TroubleBy sets the list of words of trouble (lines.TroubleWords) by which new lines are rated.
+// Call it before WatchLines.
 func (s *Stream) TroubleBy(list string) { s.trouble = list }
 
-// TroubleWords returns the list that rates the stream's lines, or "" if there is none.
+// TroubleWords returns the list of words of trouble by which the stream's lines are rated, or "" if
+// there is none.
 func (s *Stream) TroubleWords() string {
 	if s.lines == nil {
 		return ""
@@ -30,7 +31,7 @@ func (s *Stream) TroubleWords() string {
 	return s.lines.TroubleWords()
 }
 
-// beginLines starts the lines once the stream has reached their offset.
+// beginLines begins to make lines if the stream has reached the offset where they begin.
 func (s *Stream) beginLines() {
 	if s.lines == nil && s.linesFrom != nil && s.Offset() >= *s.linesFrom {
 		s.lines = lines.NewMeter()
@@ -38,9 +39,10 @@ func (s *Stream) beginLines() {
 	}
 }
 
-// WatchRecords groups the stream's lines into records from an offset on, between two pieces of
-// text. The offset may lie before or behind the stream's. start is the pattern of a record's
-// first line, "" the default. Records from another offset end; their open record is discarded.
+// WatchRecords groups the stream's lines into records from an offset on. Call it between two pieces
+// of text. The offset may lie before or after the stream's offset. start is the pattern of a
+// record's first line; "" means the default. If records already began at another offset, they end,
+// and their open record is discarded.
 func (s *Stream) WatchRecords(from int64, start string) {
 	if s.records != nil && s.records.From() == from {
 		s.records.StartAt(start)
@@ -68,8 +70,9 @@ func (s *Stream) withRecords(each func(*lines.Line)) func(*lines.Line) {
 	}
 }
 
-// RestOfRecords calls each with the open record, as if it ended here, and with the record that
-// the open line begins, if any. The stream does not change. Records are valid until each returns.
+// RestOfRecords calls each with the open record, as if it ended here, and with the record that the
+// open line begins, if it begins one. The stream does not change. Records are valid until each
+// returns.
 func (s *Stream) RestOfRecords(each func(*lines.Line)) {
 	if s.records == nil {
 		return
@@ -79,8 +82,8 @@ func (s *Stream) RestOfRecords(each func(*lines.Line)) {
 	rest.Rest(each)
 }
 
-// LinesFrom returns the offset at which the stream's lines begin. It reports false if the stream
-// makes no lines.
+// LinesFrom returns the offset at which the stream's lines begin. ok is false if the stream makes
+// no lines.
 func (s *Stream) LinesFrom() (offset int64, ok bool) {
 	if s.lines == nil {
 		return 0, false
@@ -88,9 +91,9 @@ func (s *Stream) LinesFrom() (offset int64, ok bool) {
 	return s.Offset() - s.lines.Bytes(), true
 }
 
-// addLines feeds a part of the scored text to a meter whose lines begin at an offset of the
-// stream. It calls each, which may be nil, with every line that ends in the part. Line offsets
-// are those in the stream.
+// addLines feeds a part of the scored text to a meter whose lines begin at an offset of the stream.
+// It calls each, which may be nil, with every line that ends in the part. The offsets of these
+// lines count from the beginning of the stream.
 func addLines(
 	m *lines.Meter, offset int64, scores Scores, from, to int, each func(*lines.Line),
 ) {
@@ -99,7 +102,7 @@ func addLines(
 		visit = atOffset(offset, each)
 	}
 	scores.eachByte(from, to, func(b byte, bits, baseline float64) {
-		m.Add(b, max(0, bits), max(0, baseline), visit) // rounding may leave a negative number
+		m.Add(b, max(0, bits), max(0, baseline), visit) // rounding may give a negative cost
 	})
 }
 
@@ -134,8 +137,8 @@ func (s *Stream) Incidents() []incidents.Incident {
 	return all
 }
 
-// SilentAfter returns how long the text can be without a new line before the silence is unusual.
-// It reports false as long as the lines do not show it.
+// SilentAfter returns how long the text can be without a new line before the silence is unusual. It
+// returns false until the lines are enough to tell.
 func (s *Stream) SilentAfter() (time.Duration, bool) {
 	if s.lines == nil {
 		return 0, false
@@ -143,7 +146,7 @@ func (s *Stream) SilentAfter() (time.Duration, bool) {
 	return s.lines.SilentAfter()
 }
 
-// readLines reads the state of the lines, if the snapshot has one.
+// readLines restores the state of the lines, if the snapshot contains it.
 func (s *Stream) readLines(f *weights.Stored) error {
 	t, ok := f.Tensor(tensorLines)
 	if !ok {

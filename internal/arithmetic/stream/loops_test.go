@@ -15,9 +15,9 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// BenchmarkLoops reports the share of completions that is loops, in percent: bytes that end a
-// sequence of 20 bytes seen before in the completion. The model first adapts to texts of the
-// documentation, or of the folder LMSERVE_LOOPS.
+// BenchmarkLoops reports how much of the completions repeats itself: the percentage of bytes that
+// end a sequence of 20 bytes seen before in the same completion. The model first adapts to texts of
+// the documentation, or of the folder LMSERVE_LOOPS.
 func BenchmarkLoops(b *testing.B) {
 	const completions, size, between, first = 100, 300, 1 << 10, 2 << 10
 	texts := textsOf(b, cmp.Or(os.Getenv("LMSERVE_LOOPS"), "../../../docs"), 16<<10)
@@ -56,8 +56,8 @@ func BenchmarkLoops(b *testing.B) {
 	}
 }
 
-// The small model loops if it takes the likeliest byte or word. With the default penalty it does
-// not.
+// If the small model always takes the likeliest byte or word, its completions repeat themselves.
+// With the default penalty for repetitions (Dry) they do not.
 func TestDryKeepsACompletionFromLooping(t *testing.T) {
 	for _, m := range []*model.Model{testModel(t), wordModel(t)} {
 		w := testWorker(t, m, 1)
@@ -82,7 +82,7 @@ func completion(w *Worker, s *Stream, p txl.Sampling, size int) (written []byte)
 	return written
 }
 
-// looped returns the number of bytes that end a sequence seen before in the text.
+// looped returns the number of bytes that end a sequence of 20 bytes seen before in the text.
 func looped(text []byte) (n int) {
 	const length = 20
 	had := map[string]bool{}

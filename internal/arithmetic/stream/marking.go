@@ -22,7 +22,8 @@ func HeldBytes(m *model.Model, set Settings) int64 {
 	return bytes
 }
 
-// heldSize returns the number of elements of a carried gradient.
+// heldSize returns the number of elements in the gradient of an open line that a stream carries to
+// the next chunk.
 func heldSize(m *model.Model, set Settings) int {
 	switch set.Method {
 	case SparseMeta:
@@ -33,53 +34,53 @@ func heldSize(m *model.Model, set Settings) int {
 	return 0
 }
 
-// Marks of pending tokens, as snapshots store them.
+// Marks of pending tokens, with the values that snapshots store.
 const (
 	tokenLearnt  = iota
-	tokenSkipped // it is not learned
-	tokenOpen    // its line is open
+	tokenSkipped // the token is not learned
+	tokenOpen    // the token belongs to the open line
 )
 
-// States of the carried gradient, as snapshots store them.
+// States of the carried gradient, with the values that snapshots store.
 const (
 	carriesNothing = iota
-	carriesOpen    // of the open line
-	carriesDue     // of a line that has ended; part of the chunk's update
+	carriesOpen    // the gradient of the open line
+	carriesDue     // the gradient of a line that has ended; joins the chunk's update
 )
 
-// Indexes of the numbers of an open line.
+// Indexes in the numbers of the open line, see marking.line.
 const (
-	lineBytes   = iota // bytes learned by lines; at most HeldMax+1
+	lineBytes   = iota // bytes of the line that were fed by lines; at most HeldMax+1
 	lineCarries        // state of the carried gradient
-	lineCached         // positions of the cache that belong to the line
+	lineCached         // positions of the line in the cache
 
-	lineNumbers = lineCached // in a stream without a cache
+	lineNumbers = lineCached // how many of these numbers a stream without a cache stores
 )
 
 // held is the state of a stream that learns by lines.
 type held struct {
 	marking
-	gradient []float32 // carried gradient of the weights that the method writes
-	// companion is the companion's state at the beginning of the open line, or where learning by
-	// lines began in it. It is nil in a stream without a companion, and undefined without an open
-	// line.
+	gradient []float32 // carried gradient of the weights that the method writes, see Lesson
+	// companion is the companion's state at the beginning of the open line. If learning by lines
+	// began within the line, it is the state at that point. It is nil in a stream without a
+	// companion, and undefined if no line is open.
 	companion *companion.State
 }
 
-// marking says which tokens are learned.
+// marking records which tokens are learned.
 type marking struct {
-	marks []int32  // of the pending tokens
-	line  [3]int32 // of the open line, see lineBytes
+	marks []int32  // one mark for each pending token
+	line  [3]int32 // numbers of the open line, see lineBytes
 }
 
-// take appends marks for a number of tokens.
+// take appends the same mark for a number of tokens.
 func (m *marking) take(tokens int, mark int32) {
 	for range tokens {
 		m.marks = append(m.marks, mark)
 	}
 }
 
-// decide sets the marks of the open line's tokens and the state of its gradient.
+// decide sets the marks of the open line's tokens, and with them the state of the carried gradient.
 func (h *marking) decide(mark int32) {
 	for i := len(h.marks) - 1; i >= 0 && h.marks[i] == tokenOpen; i-- {
 		h.marks[i] = mark
@@ -93,8 +94,8 @@ func (h *marking) decide(mark int32) {
 	}
 }
 
-// marked appends a chunk's targets to dst, with -1 for each target that has another mark. any
-// reports whether a target has the mark.
+// marked appends a chunk's targets to dst, with -1 instead of each target that has another mark.
+// any is true if a target has the mark.
 func (h *marking) marked(dst, targets []int32, mark int32) (all []int32, any bool) {
 	for i, target := range targets {
 		if h.marks[i] == mark {
@@ -107,7 +108,7 @@ func (h *marking) marked(dst, targets []int32, mark int32) (all []int32, any boo
 	return dst, any
 }
 
-// trailing returns how many marks at the end equal mark.
+// trailing returns how many elements at the end of marks equal mark.
 func trailing(marks []int32, mark int32) (n int) {
 	for n < len(marks) && marks[len(marks)-1-n] == mark {
 		n++
@@ -115,8 +116,9 @@ func trailing(marks []int32, mark int32) (n int) {
 	return n
 }
 
-// check returns an error if the numbers contradict each other. carries says whether there is a
-// gradient. words says that tokens are words; a line then has fewer tokens than bytes.
+// check returns an error if the numbers contradict each other. carries says whether the snapshot
+// has a carried gradient. words says whether tokens are words, so that a line has fewer tokens than
+// bytes.
 func (h *held) check(carries, words bool) error {
 	c, under := h.line[lineCarries], int(h.line[lineBytes])
 	if c > carriesDue || carries != (c != carriesNothing) {
@@ -130,7 +132,7 @@ func (h *held) check(carries, words bool) error {
 			lineBytes,
 			under, len(h.marks), HeldMax)
 	}
-	open := min(under, len(h.marks)) // the open line is at the end
+	open := min(under, len(h.marks)) // the last marks are those of the open line
 	if under > HeldMax {
 		open = 0 // the line is too long to be learned
 	}
@@ -147,6 +149,7 @@ func (h *held) check(carries, words bool) error {
 	return nil
 }
 
-// cacheRoom is the number of open positions that a cache has room for. A line of HeldMax bytes
-// has at most HeldMax/2 words of one byte with a separator each; the ends of two lines are added.
+// cacheRoom is the maximum number of positions of an open line in a cache. A line of HeldMax bytes
+// has at most HeldMax/2 words, each of one byte and a separator. The ends of two lines add two
+// positions.
 const cacheRoom = HeldMax/2 + 2

@@ -5,14 +5,15 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// This file makes fast weights beside a companion learn from the mixture's loss. The gradient of
-// a byte's loss depends on the companion's state when the byte was scored. A stream keeps eight
-// numbers a byte of that gradient until the chunk is full. The network's part is in the segment,
-// or is computed again, to the same bits.
+// This file makes fast weights beside a companion learn from the mixture's loss. The gradient of a
+// byte's loss depends on the companion's state when the byte was scored. So a stream keeps eight
+// numbers for each byte, its slopes, until the chunk is full. The part of the gradient that depends
+// on the network comes from the segment, which has or recomputes the network's outputs.
 
 // LogitGradients writes the gradients [n,256] of the losses of a chunk's targets [n] with respect
-// to the logits. seg must hold the chunk. The mixture's loss has weight share, the network's own
-// loss the rest. slopes [n,8] are those of companion.Scratch.Slopes for the mixture's losses.
+// to the logits. seg must hold the chunk. The mixture's loss has the weight share, the network's
+// own loss the weight 1-share. slopes [n,8] are the results of companion.Scratch.Slopes for the
+// targets.
 func LogitGradients(
 	x *companion.Scratch, seg *txl.Segment, targets []int32, slopes []float32, share float32,
 	gradients []float32,
@@ -25,8 +26,8 @@ func LogitGradients(
 	}
 }
 
-// ofMixture sets up a step's backward for the loss that the stream learns from. targets [n] and
-// slopes [n,8] belong to the whole chunk.
+// ofMixture prepares a step to learn from the mixture's loss, if the stream learns from it. targets
+// [n] and slopes [n,8] belong to the whole chunk.
 func (w *Worker) ofMixture(s *Stream, step *Step, targets []int32, slopes []float32) {
 	if s.slopes == nil {
 		return

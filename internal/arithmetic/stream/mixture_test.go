@@ -19,9 +19,9 @@ func mixtureModel(t testing.TB, m *model.Model, share float32) *model.Model {
 	return made
 }
 
-// Beside a companion the fast weights learn from the mixture's loss if the model asks for it.
-// Without a companion they learn from the network's own loss. A small share changes little, since
-// all else is the same.
+// Beside a companion, fast weights learn from the mixture's loss if the model has a share for it.
+// Without a companion, they learn from the network's own loss. A very small share gives nearly the
+// same costs as no share.
 func TestFastWeightsLearnFromMixture(t *testing.T) {
 	own := testModel(t)
 	each(t, gradientMethods, func(t *testing.T, method string) {
@@ -46,7 +46,7 @@ func TestFastWeightsLearnFromMixture(t *testing.T) {
 			alone, _ := learnt(own, false)
 			require.Equal(t, alone.Hash(), s.Hash(), "without a companion")
 		}
-		if method == DynamicSGD { // the other methods are not continuous
+		if method == DynamicSGD { // updates of the other methods are not continuous
 			_, got := learnt(mixtureModel(t, own, 1e-6), true)
 			require.InDeltaSlice(t, costs, got, 1e-3)
 		}
@@ -57,7 +57,7 @@ func TestFastWeightsLearnFromMixture(t *testing.T) {
 	}
 }
 
-// By lines, the fast weights learn from the same loss.
+// Fast weights of a stream that learns by lines also learn from the mixture's loss.
 func TestByLinesTheFastWeightsLearnFromTheMixture(t *testing.T) {
 	for _, method := range gradientMethods {
 		w, s := heldStream(t, method)

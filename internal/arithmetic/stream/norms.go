@@ -8,16 +8,16 @@ import (
 // BranchNorm measures the fast weights of a branch after an update, and how far the update moved
 // them.
 type BranchNorm struct {
-	Name            string // of the weight
-	Size            int    // elements
-	sparsemeta.Norm        // of the fast weights, summed over the banks
-	// Banks are the norms of each bank; nil for a method without banks.
+	Name            string // name of the weight
+	Size            int    // number of elements
+	sparsemeta.Norm        // norms of the sum over the banks
+	// Banks has the norms of each bank. It is nil for a method without banks.
 	Banks []sparsemeta.Norm
 }
 
-// SettleMeasured is Settle, and also measures the fast weights of each branch after the chunk's
-// update. The norms are nil if the chunk is not full or the stream has no fast weights. They do
-// not depend on the number of threads.
+// SettleMeasured is like Settle, and also measures the fast weights of each branch after the
+// chunk's update. The norms are nil if the chunk is not full or the stream has no fast weights.
+// They do not depend on the number of threads.
 func (w *Worker) SettleMeasured(s *Stream) (Settled, []BranchNorm) {
 	if s.Room() > 0 || s.frozen || s.Fast == nil && s.Dynamic == nil {
 		return w.Settle(s), nil
@@ -31,7 +31,7 @@ func (w *Worker) SettleMeasured(s *Stream) (Settled, []BranchNorm) {
 	return settled, w.norms(s)
 }
 
-// norms compares the fast weights with w.before.
+// norms measures the fast weights, and their change since w.before.
 func (w *Worker) norms(s *Stream) []BranchNorm {
 	branches := s.branches()
 	norms := make([]BranchNorm, len(branches))

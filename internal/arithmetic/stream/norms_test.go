@@ -26,7 +26,7 @@ func settleEach(w *Worker, s *Stream, text string, measured bool) (norms [][]Bra
 	return norms
 }
 
-// Measuring does not change an update, and its norms do not depend on the number of threads.
+// Measuring does not change an update. The norms do not depend on the number of threads.
 func TestMeasuredUpdateIsTheSame(t *testing.T) {
 	text := strings.Repeat("GET /index.html 200\n", 5)
 	each(t, Methods(), func(t *testing.T, method string) {
@@ -48,7 +48,8 @@ func TestMeasuredUpdateIsTheSame(t *testing.T) {
 	})
 }
 
-// The norms are those of the fast weights before and after the update.
+// The measured norms equal those computed from copies of the fast weights before and after the
+// update.
 func TestNormsAreThoseOfTheFastWeights(t *testing.T) {
 	m := testModel(t)
 	w, s := testWorker(t, m, 2), New(m, settings(m, nil))
@@ -63,7 +64,7 @@ func TestNormsAreThoseOfTheFastWeights(t *testing.T) {
 	for i, b := range m.Learner.Branches {
 		n := norms[i]
 		require.Equal(t, []any{b.Name, b.Size}, []any{n.Name, n.Size})
-		var sum, change float64 // of the banks' sum, in float32
+		var sum, change float64 // sums of squares for the sum of the banks
 		banks := make([]struct{ m, change float64 }, len(before))
 		for k := lo; k < lo+b.Size; k++ {
 			var is, was float32
@@ -76,7 +77,7 @@ func TestNormsAreThoseOfTheFastWeights(t *testing.T) {
 			sum, change = sum+float64(is)*float64(is), change+float64(is-was)*float64(is-was)
 		}
 		near := func(want, got float64) {
-			t.Helper() // squares are summed in float32
+			t.Helper() // the tolerance is wide, since squares are summed in float32
 			require.InEpsilon(t, math.Sqrt(want), got, 1e-4, b.Name)
 		}
 		near(sum, n.M)
@@ -100,7 +101,8 @@ func copyBanks(s *sparsemeta.State) [][]float32 {
 	return banks
 }
 
-// The distributions reported for a token contain its score, and the static model's.
+// The distribution that Tell reports for a token contains the token's score. So does the static
+// model's distribution.
 func TestToldDistributionsHaveTheScores(t *testing.T) {
 	eachModel(t, func(t *testing.T, m *model.Model) {
 		each(t, adapting, func(t *testing.T, method string) {
@@ -122,7 +124,7 @@ func TestToldDistributionsHaveTheScores(t *testing.T) {
 	})
 }
 
-// A Static copy continues like the baseline, and does not change its origin.
+// A copy made by Static scores text like the baseline of the stream. It does not change the stream.
 func TestStaticCopyIsBaseline(t *testing.T) { eachModel(t, aStaticCopyIsTheBaseline) }
 
 func aStaticCopyIsTheBaseline(t *testing.T, m *model.Model) {

@@ -7,20 +7,20 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
 )
 
-// proposer is a suggest.Source that needs no network: behind a prefix that no network has read,
-// the companion predicts alone. Its tree begins at the root of the search.
+// proposer is a suggest.Source that needs no network. After a prefix that no network has read, the
+// companion predicts alone. Its tree begins at the root of the search.
 type proposer struct {
 	*source
 	tree  suggest.Tree
-	begin companion.Mark     // of the journal at the root
-	root  int32              // in the suggester's tree
-	none  companion.Networks // distributions of networks without an opinion
-	known []int32            // each prefix's ID in the suggester's tree, or None
+	begin companion.Mark     // position of the companion's journal at the root
+	root  int32              // ID of the root in the suggester's tree
+	none  companion.Networks // uniform distributions, for prefixes that no network has read
+	known []int32            // for each prefix, its ID in the suggester's tree, or None
 	path  []int32
 }
 
-// propose searches with the companion alone. Then the networks read all prefixes found, in one
-// call.
+// propose searches with the companion alone. Then the networks read all prefixes that were found,
+// in one call.
 func (src *source) propose(ctx context.Context, root int32, o suggest.Options) error {
 	w, quick := src.w, o.Quick
 	src.goTo(root)
@@ -62,7 +62,7 @@ func (p *proposer) Grow(of []suggest.Prefix) {
 // Guess implements suggest.Source.
 func (p *proposer) Guess(int32) []byte { return nil }
 
-// goTo moves the companion to a prefix.
+// goTo moves the companion to the end of a prefix.
 func (p *proposer) goTo(id int32) {
 	p.path = p.path[:0]
 	for parent := id; ; id = parent {

@@ -8,8 +8,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
 )
 
-// A quick search makes at most two calls: one for the root, one for the companion's proposals.
-// Its probabilities equal those of the whole search.
+// A quick search makes at most two calls: one for the root, one for the companion's proposals. Its
+// candidates have the same probabilities as in a complete search.
 func TestQuickSearchRanksWhatCountsPropose(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 1)
@@ -44,7 +44,8 @@ func TestQuickSearchRanksWhatCountsPropose(t *testing.T) {
 	require.Positive(t, same)
 }
 
-// Without a companion there are no proposals: a quick search makes one call after the root's.
+// Without a companion there are no proposals. A quick search then makes one call for the root and
+// one more call.
 func TestQuickSearchNeedsNoCompanion(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 1)
@@ -58,7 +59,7 @@ func TestQuickSearchNeedsNoCompanion(t *testing.T) {
 	require.False(t, found.Complete)
 }
 
-// Auto chooses the unit by the text, including text that was only typed.
+// The unit Auto chooses the unit by the text before, including text that is typed but not fed.
 func TestAutoChoosesByTheText(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 1)

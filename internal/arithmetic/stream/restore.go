@@ -15,13 +15,14 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// readBufferBytes is the size of the buffer that a snapshot is read through.
+// readBufferBytes is the size of the buffer through which a snapshot is read.
 const readBufferBytes = 64 << 10
 
-// Restore returns the stream of a snapshot. m must be the snapshot's model, and set its settings.
-// Restore reads the tensors in the order in which Snapshot writes them. It returns the snapshot's
-// arithmetic (kernel.Arithmetic.Numerics), under which the stream continues to the same bits. An
-// error names the place in the file, the value found and the value expected.
+// Restore returns the stream of a snapshot. m must be the snapshot's model, and `set` must equal
+// the snapshot's settings. Restore reads the tensors in the order in which Snapshot writes them.
+// numerics is the snapshot's arithmetic (kernel.Arithmetic.Numerics): only under this arithmetic
+// does the stream continue to the same bits. An error names the place in the file, the value found
+// and the value expected.
 func Restore(m *model.Model, set Settings, f *weights.Stored) (s *Stream, numerics string,
 	err error) {
 	s, numerics, err = restore(m, set, f)
@@ -31,9 +32,10 @@ func Restore(m *model.Model, set Settings, f *weights.Stored) (s *Stream, numeri
 	return s, numerics, nil
 }
 
-// Finite returns an error if a number of the state, or the sum of the squared fast weights, is
-// not finite. It is stricter than Restore. Restore accepts what a broken gradient left in I of a
-// stream's own snapshot. A stream from another server must not bring such numbers.
+// Finite returns an error if a number of the state, or the sum of the squared fast weights, is not
+// finite. It is stricter than Restore. Restore accepts numbers in I that are not finite, since a
+// broken gradient may have left them. A stream that comes from another server must not contain such
+// numbers.
 func (s *Stream) Finite() error {
 	for _, p := range s.parts() {
 		p.any = false
@@ -48,7 +50,7 @@ func (s *Stream) Finite() error {
 	return nil
 }
 
-// SettingsOf returns the settings of a snapshot's stream.
+// SettingsOf returns the settings of the stream in a snapshot.
 func SettingsOf(f *weights.Stored) (Settings, error) {
 	h, err := readHeader(f)
 	if err != nil {
@@ -129,8 +131,8 @@ func restore(m *model.Model, set Settings, f *weights.Stored) (*Stream, string, 
 	return s, h.Numerics, nil
 }
 
-// readHeader accepts a header only in the form that Snapshot writes. An unknown field may change
-// what the others mean, and a missing field does not mean 0.
+// readHeader accepts a header only in the form that Snapshot writes. It refuses unknown fields,
+// which may change the meaning of the others, and missing fields, which do not mean 0.
 func readHeader(f *weights.Stored) (h header, err error) {
 	text, ok := f.Metadata[keySnapshot]
 	if !ok {
@@ -157,7 +159,7 @@ func readHeader(f *weights.Stored) (h header, err error) {
 // excerpt quotes the beginning of a text.
 func excerpt(text string) string { return fmt.Sprintf("%.24q", text) }
 
-// asJSON encodes a value that is known to be valid, so that encoding cannot fail.
+// asJSON encodes a valid value, so that the encoding cannot fail.
 func asJSON(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -206,8 +208,8 @@ func (h *header) check(m *model.Model, set Settings) error {
 	return nil
 }
 
-// mostWritten returns the maximum number of elements that an update can write: 0 before the first
-// chunk is full.
+// mostWritten returns the maximum number of elements that an update can write. Before the first
+// chunk is full, it returns 0.
 func (h *header) mostWritten(m *model.Model, set Settings) int {
 	switch {
 	case h.Step == 0:
@@ -220,7 +222,7 @@ func (h *header) mostWritten(m *model.Model, set Settings) int {
 	return 0
 }
 
-// reserve sets the lengths of the arrays from the header's counts.
+// reserve sets the lengths of the arrays to those that follow from the header.
 func (s *Stream) reserve() {
 	whole := int64(s.Step) * int64(s.Settings.Chunk)
 	s.Pending = s.Pending[:s.Tally.Tokens-whole]
@@ -236,8 +238,8 @@ func (s *Stream) reserve() {
 	}
 }
 
-// reserveStatic makes room for the static model's memory in a snapshot. Snapshots of early
-// versions store all of its layers, also the shared ones.
+// reserveStatic allocates memory to read the static model's memory from a snapshot. Snapshots of
+// early versions store all layers of that memory, also those that equal the adaptive model's.
 func (s *Stream) reserveStatic(f *weights.Stored) {
 	if s.StaticMemory == nil || s.StaticMemory.Layers[0] != nil {
 		return
@@ -248,7 +250,7 @@ func (s *Stream) reserveStatic(f *weights.Stored) {
 }
 
 // shareStatic drops the layers of the static model's memory that equal the adaptive model's. It
-// returns an error if layers that must be equal differ.
+// returns an error if such layers differ although they must be equal.
 func (s *Stream) shareStatic() error {
 	alike := s.Settings.layersAlike(s.model)
 	if s.StaticMemory == nil || alike == 0 || s.StaticMemory.Layers[0] == nil {
@@ -265,7 +267,7 @@ func (s *Stream) shareStatic() error {
 	return nil
 }
 
-// reserveHeld makes room for a snapshot's state of learning by lines.
+// reserveHeld allocates the state of learning by lines, if the snapshot contains it.
 func (s *Stream) reserveHeld(f *weights.Stored) {
 	if _, ok := f.Tensor(tensorHeld); !ok || !LearnsByLine(s.Settings.Method) {
 		return
@@ -275,7 +277,7 @@ func (s *Stream) reserveHeld(f *weights.Stored) {
 		s.Cache.Len = min(t.Shape[0], len(s.Cache.Next))
 	}
 	if _, ok := f.Tensor(tensorCarried); ok {
-		s.held.line[lineCarries] = carriesOpen // placeholder until read
+		s.held.line[lineCarries] = carriesOpen // a placeholder, replaced when the numbers are read
 	}
 }
 
@@ -315,7 +317,7 @@ func (p *part) read(f *weights.Stored, vocab int) (err error) {
 	return p.finite()
 }
 
-// surplus returns an error that names a tensor which belongs to none of the parts.
+// surplus returns an error that names a tensor of the file that belongs to none of the parts.
 func surplus(f *weights.Stored, parts []part) error {
 	for _, t := range f.Tensors {
 		known := func(p part) bool { return p.name == t.Name }

@@ -6,7 +6,7 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// undrawn is the place of a target that is not drawn yet.
+// undrawn takes the place of a target that is not drawn yet.
 var undrawn = []int32{-1}
 
 // Drawer draws the next token from the log-probabilities [V] of all tokens. It must not keep the
@@ -15,17 +15,18 @@ type Drawer interface {
 	Next(logProbs []float32) int32
 }
 
-// Generate samples tokens behind the stream's text and feeds each to the stream. It calls yield
-// with each token and its log-probability, until yield returns false. The log-probability is in
-// nats, under the model's own distribution before temperature and truncation. On a Frozen copy
-// the result is a completion.
+// Generate samples tokens that follow the stream's text, and feeds each to the stream. It calls
+// yield with each token and its log-probability, until yield returns false. The log-probability is
+// in nats. It is that of the model's distribution, before temperature and truncation change the
+// distribution. On a Frozen copy the result is a completion.
 func (w *Worker) Generate(s *Stream, sampler Drawer, yield func(id int32, logProb float32) bool) {
 	w.Sample(s, sampler, func(t Token) bool { return yield(t.ID, t.LogProbs[t.ID]) })
 }
 
-// Sample is Generate with the text of each token and the whole distribution that it was drawn
-// from. A pending word counts as complete, see EndWord. A token for unknown words is never drawn,
-// since it has no text. Counts and cache of a Frozen copy do not learn what is drawn.
+// Sample is like Generate, but also passes yield the text of each token and the whole distribution
+// from which it was drawn. A pending word counts as complete, see EndWord. A token for unknown
+// words is never drawn, since it has no text. Counts and cache of a Frozen copy do not learn the
+// drawn tokens.
 func (w *Worker) Sample(s *Stream, sampler Drawer, yield func(Token) bool) {
 	w.EndWord(s, nil)
 	if s.frozen && s.Cache != nil && s.held == nil {
@@ -53,8 +54,8 @@ func (w *Worker) Sample(s *Stream, sampler Drawer, yield func(Token) bool) {
 	}
 }
 
-// draw draws a token, but never the one for unknown words. unknown is -1 if there is no such
-// token.
+// draw draws a token, but never the token for unknown words. unknown is that token's ID, or -1 if
+// there is none.
 func draw(sampler Drawer, logProbs []float32, unknown int32) int32 {
 	if unknown < 0 {
 		return sampler.Next(logProbs)
@@ -67,10 +68,10 @@ func draw(sampler Drawer, logProbs []float32, unknown int32) int32 {
 }
 
 // EndWord completes and feeds the pending word, as if a space followed that is not part of the
-// text. It also feeds the tokens for which the chunk had no room. visit, if not nil, receives the
-// tokens as in Read.
+// text. It also feeds tokens that are complete but did not fit into the last chunk. visit, if not
+// nil, receives the tokens, as in Read.
 func (w *Worker) EndWord(s *Stream, visit func(Token)) {
-	ended := s.Text.Due() // the white space is part of the text
+	ended := s.Text.Due() // the white space after the word is already part of the text
 	end := space
 	if ended {
 		end = nil
@@ -88,8 +89,8 @@ func (w *Worker) EndWord(s *Stream, visit func(Token)) {
 	}
 }
 
-// MidWord reports whether the stream's text ends in a word, or with tokens for which the chunk
-// had no room.
+// MidWord reports whether the stream's text ends in a word, or with tokens that did not fit into
+// the last chunk.
 func (s *Stream) MidWord() bool { return s.Text.Due() || len(s.Text.Word) > 0 }
 
 var space = []byte{' '}

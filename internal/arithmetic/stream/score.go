@@ -2,35 +2,35 @@ package stream
 
 import "github.com/lmserve/lmserve/internal/arithmetic/lines"
 
-// Score scores the tokens that the next bytes complete, as many as the chunk has room for. It
-// does not change the stream; Commit accepts the tokens. Scores.Text is the text read: up to the
-// byte that completes the last token with room, or all of it. Scores and pending text do not
-// depend on the pieces in which the text comes.
+// Score scores the tokens that the next bytes of a text complete, at most as many as complete the
+// chunk. It does not change the stream; Commit accepts the tokens. Scores.Text is the text that was
+// read: all of it, or up to the byte that completes the chunk's last token. Scores and pending text
+// do not depend on the pieces in which the text comes.
 func (w *Worker) Score(s *Stream, text []byte) Scores { return w.ScoreAs(s, text, Lesson{}) }
 
-// ScoreAs is Score for a text that is learned as the lesson says.
+// ScoreAs is like Score. The lesson says how the text is to be learned.
 func (w *Worker) ScoreAs(s *Stream, text []byte, how Lesson) Scores {
 	read := w.begin(s, text)
 	return w.predict(s, text[:read], how.Until(text, read), nil)
 }
 
-// ScoreLines is Score for a text that is learned by lines. It calls skip with every line that ends
-// in the text, once the line is scored. Lines for which skip returns true are not learned. The
-// stream must make lines of its text. A line is valid until skip returns.
+// ScoreLines is like Score, for a text that is to be learned by lines. It calls skip with every
+// line that ends in the text, once the line is scored. Lines for which skip returns true are not
+// learned. The stream must make lines of its text. A line is valid until skip returns.
 func (w *Worker) ScoreLines(s *Stream, text []byte, skip func(*lines.Line) bool) Scores {
 	read := w.begin(s, text)
 	return w.predict(s, text[:read], Lesson{ByLine: true}, skip)
 }
 
-// begin prepares the segments for the text behind the stream's, and makes tokens of the text. It
+// begin prepares the segments for a text that follows the stream's text, and makes tokens of it. It
 // returns the number of bytes read.
 func (w *Worker) begin(s *Stream, text []byte) (read int) {
 	w.resume(s)
 	return w.read(s, text, s.Room())
 }
 
-// read makes at most room tokens of the text behind the stream's. It returns the number of bytes
-// read.
+// read makes at most `room` tokens of a text that follows the stream's text. It returns the number
+// of bytes read.
 func (w *Worker) read(s *Stream, text []byte, room int) int {
 	w.tokens.Reset()
 	w.falls = w.falls[:0]
@@ -46,13 +46,12 @@ func (w *Worker) read(s *Stream, text []byte, room int) int {
 	return len(text) - len(rest)
 }
 
-// predict scores w.tokens, the tokens that text completes. In the segments they follow the tokens
-// scored before.
+// predict scores w.tokens, the tokens that text completes, and appends them to the segments.
 func (w *Worker) predict(
 	s *Stream, text []byte, how Lesson, skip func(*lines.Line) bool,
 ) Scores {
 	w.extend(s, w.tokens.IDs)
-	w.at = place{} // until Commit the segments are ahead of the stream
+	w.at = place{} // until Commit, the segments hold more tokens than the stream
 	if !w.together() && w.diverged(s) {
 		w.resume(s)
 		read := w.read(s, text[:w.falls[0]+1], s.Room())
@@ -64,8 +63,8 @@ func (w *Worker) predict(
 }
 
 // together reports whether one byte completes all of w.tokens: a word's parts, and the end of its
-// line. A text cannot be accepted up to one of these tokens, and no token is accepted without a
-// byte of text.
+// line. Such tokens can only be accepted together, since no token is accepted without a byte of
+// text.
 func (w *Worker) together() bool {
 	n := len(w.falls)
 	return n == 0 || w.falls[0] == w.falls[n-1]
@@ -122,8 +121,8 @@ func (w *Worker) scores(
 	return scores
 }
 
-// network writes the network's costs of w.tokens. If the stream may diverge, diverged has already
-// computed them.
+// network writes the network's costs of w.tokens to nll. If the stream may diverge, the method
+// diverged has already computed them.
 func (w *Worker) network(s *Stream, nll []float32) {
 	if w.model.Uniform {
 		fill(nll, w.uniform())
@@ -136,13 +135,13 @@ func (w *Worker) network(s *Stream, nll []float32) {
 	w.seg.NLL(len(s.Pending), w.tokens.IDs, nll)
 }
 
-// Commit accepts the text that was just scored, learned as it was scored. It changes no weights;
-// Settle does, once the chunk is full.
+// Commit accepts the text that was just scored. It is learned as scores.Lesson says. Commit changes
+// no weights; Settle does, once the chunk is full.
 func (w *Worker) Commit(s *Stream, scores Scores) { w.CommitLines(s, scores, nil) }
 
-// CommitLines is Commit, and calls each, if not nil, with every line that ends in the text, if
-// the stream makes lines. If it also makes records, a record that ends comes before the line
-// behind it. Lines and records are valid until each returns.
+// CommitLines is like Commit. If the stream makes lines, it also calls each, unless each is nil,
+// with every line that ends in the text. If the stream makes records, a record comes before the
+// line that begins the next record. Lines and records are valid until each returns.
 func (w *Worker) CommitLines(s *Stream, scores Scores, each func(*lines.Line)) {
 	s.beginLines()
 	if s.lines != nil {

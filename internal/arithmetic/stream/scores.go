@@ -7,21 +7,21 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// Scores describes a piece of text that was scored behind a stream's text and is not yet part of
-// it. It is valid until the worker's next call.
+// Scores describes a piece of text that follows a stream's text. The piece was scored, but the
+// stream has not accepted it yet. It is valid until the worker's next call.
 type Scores struct {
-	Text     []byte            // what was read, see Score
-	Tokens   *tokenizer.Tokens // tokens complete now; some of their text may have come before
-	NLL      []float32         // negative log-likelihoods in nats, one a token
-	Baseline []float32         // under the static model; nil without a baseline
-	Network  []float32         // without the companion; nil if there is none
+	Text     []byte            // the text that was read, see Score
+	Tokens   *tokenizer.Tokens // the tokens that Text completes; their first bytes may be older
+	NLL      []float32         // negative log-likelihood of each token, in nats
+	Baseline []float32         // NLL under the static model; nil without a baseline
+	Network  []float32         // NLL under the network alone; nil without a companion
 	Lesson   Lesson            // how the text is learned if it is accepted
-	// Diverged says that the last token, or one that the same byte completes, shows a Divergence.
-	// Commit then resets the fast weights.
+	// Diverged says that the last token shows a Divergence, or another token that the same byte
+	// completes. Commit then resets the fast weights.
 	Diverged bool
 
 	falls   []int              // for each token, the byte of Text that bears its cost
-	pending *tokenizer.Pending // the text behind the tokens
+	pending *tokenizer.Pending // the text after the last token
 }
 
 // Bits returns the piece's information in bits.
@@ -29,8 +29,8 @@ func (s Scores) Bits() float64         { return AddBits(0, s.NLL) }
 func (s Scores) BaselineBits() float64 { return AddBits(0, s.Baseline) }
 func (s Scores) NetworkBits() float64  { return AddBits(0, s.Network) }
 
-// AddBits adds nats to a sum in bits, token by token, so that the sum does not depend on the
-// pieces in which tokens came.
+// AddBits converts nats to bits and adds them to sum, one token after the other. So the sum does
+// not depend on the pieces in which tokens came.
 func AddBits(sum float64, nll []float32) float64 {
 	for _, v := range nll {
 		sum += float64(v) / math.Ln2
@@ -38,10 +38,10 @@ func AddBits(sum float64, nll []float32) float64 {
 	return sum
 }
 
-// EachByte calls visit with each byte of the text, in order. bits are those of the tokens that
-// the byte completes, baseline their bits under the static model, or 0 without a baseline. The
-// last byte of white space completes the word before it. If the chunk had no room for the end of
-// a line, the next byte bears its cost.
+// EachByte calls visit with each byte of the text, in order. bits is the cost of the tokens that
+// the byte completes. baseline is their cost under the static model, or 0 without a baseline. The
+// last byte of white space completes the word before it. If the token for the end of a line does
+// not fit into the chunk, the next byte bears its cost.
 func (s Scores) EachByte(visit func(b byte, bits, baseline float64)) {
 	s.eachByte(0, len(s.Text), visit)
 }
@@ -62,7 +62,7 @@ func (s Scores) eachByte(from, to int, visit func(b byte, bits, baseline float64
 	}
 }
 
-// After returns the stream's Tally and Baseline as of after the commit of the scores.
+// After returns the Tally and Baseline that the stream will have after the commit of the scores.
 func (s *Stream) After(scores Scores) (tally, baseline tokenizer.Tally) {
 	unknown := s.model.Tokenizer.Unknown()
 	tally, baseline = s.Tally, s.Baseline

@@ -15,7 +15,7 @@ const (
 	Static     = "static"      // no adaptation
 	SparseMeta = "sparse-meta" // fast weights of the branches, written by meta-learners
 	DynamicSGD = "dynamic-sgd" // dynamic evaluation: gradient descent on all weights
-	DynamicRMS = "dynamic-rms" // the same, scaled by the model's gradient statistics
+	DynamicRMS = "dynamic-rms" // like DynamicSGD, scaled by gradient statistics of the model
 	Cache      = "cache"       // a continuous cache of hidden states beside the static model
 	Counts     = "counts"      // no network: the companion's counts alone, or nothing
 )
@@ -30,13 +30,13 @@ func AllMethods() []string { return append(Methods(), Counts) }
 // activations grows with the chunk.
 const MaxChunk = 1024
 
-// SkipBelowDefault skips two of three chunks of a log, one of ten of code and none of prose. It
-// costs at most .002 bits a byte (docs/speed.md).
+// SkipBelowDefault is in bits a token. It skips two of three chunks of a log, one of ten chunks of
+// code, and no chunk of prose. Skipping costs at most .002 bits a byte (docs/speed.md).
 const SkipBelowDefault = 0.75
 
-// Settings say how a stream adapts. Settings of other methods than Method have no effect. Every
-// stored session contains their JSON (docs/formats.md): adding, moving or renaming a field
-// requires a new version of that format. Table lists the settings that users can choose.
+// Settings say how a stream adapts. Settings that belong to another method than Method have no
+// effect. Every stored session contains their JSON (docs/formats.md): adding, moving or renaming a
+// field requires a new version of that format. Table lists the settings that users can choose.
 type Settings struct {
 	Method   string                     `json:"method"`
 	Chunk    int                        `json:"chunk"`    // tokens between two updates
@@ -47,24 +47,24 @@ type Settings struct {
 	Baseline bool                       `json:"baseline"` // whether the static model scores, too
 	Seed     uint64                     `json:"seed"`
 
-	// SkipBelow is a loss of the network in bits a token. With SparseMeta and counts, chunks that
-	// cost less are not learned, see Worker.teaches. Streams from before this setting have 0 and
-	// learn every chunk.
+	// SkipBelow is in bits a token. With SparseMeta and a companion of counts, chunks that cost the
+	// network less are not learned, see Worker.teaches. Streams made before this setting existed
+	// have 0, and learn every chunk.
 	SkipBelow float64 `json:"skip_below,omitempty"`
 
-	// Companion mixes the model's distribution with statistics of the text so far. Beside a model
-	// of bytes it is counts (package companion) with a table of bit histories of CompanionBytes.
-	// Beside a model of words it is a cache with the settings of Cache. Streams from before this
-	// setting have no companion.
+	// Companion mixes the model's distribution with statistics of the text so far. For a model of
+	// bytes, these are counts (package companion), with a table of CompanionBytes. For a model of
+	// words, they are a cache with the settings in Cache. Streams made before this setting existed
+	// have no companion.
 	Companion      bool `json:"companion,omitempty"`
 	CompanionBytes int  `json:"companion_bytes,omitempty"`
-	// CompanionStatic also mixes in the distribution of the static model, if the companion is
-	// counts and the method SparseMeta.
+	// CompanionStatic says that the static model's distribution is mixed in, too. It has an effect
+	// only if the companion is counts and the method is SparseMeta.
 	CompanionStatic bool `json:"companion_static,omitempty"`
 }
 
-// Defaults returns the settings that the model's meta-learners were trained for and its other
-// methods were tuned for.
+// Defaults returns the settings for which the model's meta-learners were trained, and for which the
+// other methods were tuned.
 func Defaults(m *model.Model) Settings {
 	s := Settings{Method: Static, Chunk: m.Chunk}
 	if m.Uniform {
@@ -89,7 +89,8 @@ func DefaultsFor(m *model.Model, method string) Settings {
 }
 
 // HasStatic reports whether a stream with these settings can continue under the static model. It
-// can if it keeps that model's memory as its baseline, or if its method writes no fast weights.
+// can if it has a baseline, and so the static model's memory, or if its method writes no fast
+// weights.
 func (s *Settings) HasStatic() bool {
 	return s.Baseline || s.Method == Static || s.Method == Cache
 }
@@ -151,13 +152,13 @@ func lacks(m *model.Model, method string) string {
 	return ""
 }
 
-// ChunkMin returns the minimum chunk of a model. A chunk of words may begin with tokens for which
-// the chunk before had no room. One more token guarantees that every accepted piece of text has
-// bytes.
+// ChunkMin returns the minimum number of tokens in a chunk of a model. A chunk of words may begin
+// with tokens that did not fit into the chunk before. Room for one more token ensures that each
+// chunk reads at least one byte of text.
 func ChunkMin(m *model.Model) int { return m.Tokenizer.DueMax() + 1 }
 
-// companion returns the settings of the stream's companion. If the stream writes no fast weights,
-// the companion has one network, the static model.
+// companion returns the settings of the stream's companion. If the method writes no fast weights,
+// the static model is the only network that the companion mixes.
 func (s *Settings) companion() companion.Settings {
 	set := companion.Settings{TableBytes: s.CompanionBytes, Networks: 1}
 	if s.CompanionStatic && s.Method == SparseMeta && s.Adapt.P > 0 {
@@ -172,8 +173,8 @@ func (s *Settings) runsStatic(m *model.Model) bool {
 	return s.Baseline || s.counts(m) && s.companion().Networks > 1
 }
 
-// layersAlike returns the number of layers, from the bottom, that have the same input in the
-// static and the adaptive model.
+// layersAlike returns the number of the lowest layers whose inputs are the same in the static and
+// the adaptive model.
 func (s *Settings) layersAlike(m *model.Model) int {
 	adapts := func(int) bool { return false }
 	switch s.Method {
@@ -185,7 +186,7 @@ func (s *Settings) layersAlike(m *model.Model) int {
 	return m.LM.LayersAlike(adapts)
 }
 
-// caches reports whether a stream has a cache: as its method, or as its companion.
+// caches reports whether a stream has a cache, either as its method or as its companion.
 func (s *Settings) caches(m *model.Model) bool {
 	return s.Method == Cache || s.Companion && m.OfWords()
 }
@@ -193,8 +194,8 @@ func (s *Settings) caches(m *model.Model) bool {
 // counts reports whether a stream has a companion of counts.
 func (s *Settings) counts(m *model.Model) bool { return s.Companion && !m.OfWords() }
 
-// HasCompanion reports whether a stream mixes its network with a companion. With a model of words
-// and the method Cache there is none: the method already is that cache.
+// HasCompanion reports whether a stream mixes its network with a companion. A stream of words with
+// the method Cache has no companion, since the method already is the same cache.
 func (s *Settings) HasCompanion(m *model.Model) bool {
 	return s.Companion && !(m.OfWords() && s.Method == Cache)
 }
@@ -229,8 +230,8 @@ func (s Settings) Validate(m *model.Model) error {
 	return nil
 }
 
-// companionWarm is the Warm of a companion's cache: the few positions of a new session predict
-// poorly. The value was found on validation text.
+// companionWarm is the setting Warm of a companion's cache. It gives the cache little weight in a
+// new session, whose few positions predict poorly. The value was found on validation text.
 const companionWarm = 200
 
 // slopesOfByte is the number of slopes that a stream keeps for a pending byte.

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Settle ends the chunk if it is full: the stream adapts to it, and its memory moves on. The
-// chunk's tokens were scored before, so no token's score sees the update that it causes.
+// Settle ends the stream's chunk if it is full. The stream adapts to the chunk and appends it to
+// its memory. The chunk's tokens were scored before, so a token cannot affect its own score.
 func (w *Worker) Settle(s *Stream) Settled {
 	if s.Room() > 0 {
 		return Settled{}
@@ -34,9 +34,9 @@ func (w *Worker) Settle(s *Stream) Settled {
 	return w.settled
 }
 
-// adapt makes the stream learn a chunk. The cache, if any, learns its hidden states. The method
-// learns from the gradient of the chunk's mean loss at the effective weights. The loss is the
-// network's own or the mixture's.
+// adapt makes the stream learn a chunk. A cache learns the chunk's hidden states. The method learns
+// from the gradient of the chunk's mean loss at the effective weights. This loss is the network's
+// own or the mixture's.
 func (w *Worker) adapt(s *Stream, step *Step) {
 	if s.Cache != nil {
 		w.remember(s)
@@ -55,8 +55,8 @@ func (w *Worker) adapt(s *Stream, step *Step) {
 	}
 }
 
-// gradient computes the gradient of a whole chunk with targets [n] and slopes [n,8]. It reports
-// false, and computes nothing, if the chunk teaches nothing.
+// gradient computes the gradient of a whole chunk with targets [n] and slopes [n,8]. If the chunk
+// is not worth learning, it computes nothing and returns false.
 func (w *Worker) gradient(s *Stream, step *Step, targets []int32, slopes []float32) (learns bool) {
 	if !w.teaches(s, targets) {
 		return false
@@ -66,10 +66,10 @@ func (w *Worker) gradient(s *Stream, step *Step, targets []int32, slopes []float
 	return true
 }
 
-// Foresee computes the gradient for Settle before the scored text is accepted, if the text fills
-// the chunk. A server uses the time during which the text is made durable. Foresee does not
-// change the stream, and the bits are the same without it. It reports whether it has computed the
-// gradient. If not, Settle does all of the work.
+// Foresee computes the gradient for Settle in advance, before the scored text is accepted. It does
+// so only if the text fills the chunk. A server calls Foresee while the text is being made durable.
+// The stream does not change, and its bits are the same without Foresee. Foresee returns whether it
+// has computed the gradient. If not, Settle computes it.
 func (w *Worker) Foresee(s *Stream, scores Scores) bool {
 	learns := !s.frozen && (s.Fast != nil || s.Dynamic != nil)
 	more := s.Cache != nil || s.held != nil || scores.Lesson.ByLine
@@ -79,14 +79,15 @@ func (w *Worker) Foresee(s *Stream, scores Scores) bool {
 	}
 	targets := append(append(w.targets[:0], s.Pending...), scores.Tokens.IDs...)
 	step := w.step(s)
-	w.foreseen = w.gradient(s, &step, targets, append(s.slopes, w.slopes...)) // as arrive will
+	w.foreseen = w.gradient(s, &step, targets, append(s.slopes, w.slopes...)) // as arrive does
 	return w.foreseen
 }
 
 // teaches reports whether the chunk is worth a backward pass and an update. A chunk that the
-// network predicts well has a small gradient; in a log most chunks do. A companion counts such a
-// chunk all the same, so skipping costs little; without a companion every chunk is learned. The
-// loss is that of the whole chunk at the weights before the update, whatever the pieces.
+// network predicts well has a small gradient. This is so for most chunks of a log. The companion
+// still counts a skipped chunk, so skipping costs little. Without a companion every chunk is
+// learned. The loss is that of the whole chunk at the weights before the update, so the pieces of
+// the text do not matter.
 func (w *Worker) teaches(s *Stream, targets []int32) bool {
 	if s.Settings.SkipBelow == 0 || s.Fast == nil || s.Companion == nil {
 		return true
@@ -100,7 +101,7 @@ func (w *Worker) teaches(s *Stream, targets []int32) bool {
 	return sum >= s.Settings.SkipBelow*math.Ln2*float64(len(losses))
 }
 
-// goOn advances the segments to the next chunk.
+// goOn prepares the segments for the next chunk.
 func (w *Worker) goOn(s *Stream) {
 	if w.at = (place{s.id, s.Step}); w.model.Uniform {
 		return

@@ -6,21 +6,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// skipping returns a stream with a companion that learns only chunks of at least `below` bits a
-// token.
+// skipping returns a stream with a companion. It learns only chunks that cost the network at least
+// `below` bits a token.
 func skipping(t *testing.T, below float64) *Stream {
 	m := testModel(t)
 	return New(m, settings(m, func(s *Settings) { s.Companion, s.SkipBelow = true, below }))
 }
 
-// networks feeds a text and returns the costs of its tokens for the network without the
-// companion.
+// networks feeds a text and returns the costs of its tokens under the network alone, in nats.
 func networks(w *Worker, s *Stream, text string) (nll []float32) {
 	w.Feed(s, []byte(text), func(_ []byte, scores Scores) { nll = append(nll, scores.Network...) })
 	return nll
 }
 
-// A chunk is learned if it costs the network SkipBelow or more. That depends on the chunk alone.
+// A chunk is learned if it costs the network SkipBelow or more. The pieces of the text do not
+// matter.
 func TestChunksThatCostLittleAreNotLearnedFrom(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
@@ -28,7 +28,7 @@ func TestChunksThatCostLittleAreNotLearnedFrom(t *testing.T) {
 	require.Equal(t, scored(w, static, text), networks(w, skipping(t, 32), text),
 		"nothing is learnt")
 
-	costs := map[bool][]float64{} // bits a token, by whether the chunk was learned
+	costs := map[bool][]float64{} // bits a token: [true] of learned chunks, [false] of others
 	const below = 8
 	s := skipping(t, below)
 	for rest := text; len(rest) >= testChunk; rest = rest[testChunk:] {

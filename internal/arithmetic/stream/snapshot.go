@@ -16,7 +16,7 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// header is a snapshot without its tensors.
+// header is the metadata of a snapshot: everything but the tensors.
 type header struct {
 	Version      int         `json:"version"`
 	Model        string      `json:"model"`
@@ -29,19 +29,19 @@ type header struct {
 	BaselineBits float64     `json:"baseline_bits"`
 	Divergence   *Divergence `json:"divergence,omitempty"`
 
-	// Of words only.
+	// The remaining fields exist only in streams of words.
 	BaselineUnknownBits float64  `json:"baseline_unknown_bits,omitempty"`
 	Text                *pending `json:"text,omitempty"`
 }
 
-// tally is a tokenizer.Tally with its field names in a file.
+// tally is a tokenizer.Tally with the names of its fields in a snapshot.
 type tally struct {
 	Bytes  int64   `json:"bytes"`
 	Chars  int64   `json:"chars"`
 	Tokens int64   `json:"tokens"`
 	Bits   float64 `json:"bits"`
 
-	// Of words only.
+	// The remaining fields exist only in streams of words.
 	Unknown      int64   `json:"unknown,omitempty"`
 	UnknownBytes int64   `json:"unknown_bytes,omitempty"`
 	UnknownChars int64   `json:"unknown_chars,omitempty"`
@@ -58,7 +58,8 @@ type pending struct {
 }
 
 // Snapshot returns the stream as a file, from which Restore makes a stream that continues to the
-// same bits. The file shares no memory with the stream. It returns the errors of Stored.
+// same bits. The file shares no memory with the stream. It returns an error in the same cases as
+// Stored.
 func (s *Stream) Snapshot() (*weights.File, error) {
 	f, err := s.Stored()
 	if err != nil {
@@ -67,9 +68,9 @@ func (s *Stream) Snapshot() (*weights.File, error) {
 	return f.Load()
 }
 
-// Stored is Snapshot without a copy: the file refers to the stream's data, so the stream must not
-// change while the file is read. It returns an error for a number that is not finite, since
-// Restore would refuse the snapshot.
+// Stored is like Snapshot, but does not copy: the file refers to the stream's data, so the stream
+// must not change while the file is read. It returns an error for a number that is not finite,
+// since Restore would refuse the snapshot.
 func (s *Stream) Stored() (*weights.Stored, error) {
 	if s.frozen {
 		return nil, errors.New("stream: snapshot: the stream is frozen, and would learn again if " +
@@ -130,17 +131,18 @@ func bytesTensor(name string, data []byte) weights.StoredTensor {
 	}
 }
 
-// part is an array of the state and the tensor it is stored as: tokens, or numbers.
+// part is an array of the state, either of tokens or of numbers, and the name and shape of its
+// tensor.
 type part struct {
 	name   string
 	shape  []int
 	tokens []int32
 	floats kernel.Array
-	most   int32 // largest value of tokens that are not in the vocabulary; 0: the vocabulary's
-	any    bool  // floats that need not be finite
+	most   int32 // largest valid value of tokens; 0 means that of the vocabulary
+	any    bool  // floats may be NaN or infinite
 }
 
-// parts returns all arrays of the state, in the order of the file.
+// parts returns all arrays of the state, in the order in which a snapshot stores them.
 func (s *Stream) parts() []part {
 	all := []part{{name: "pending", shape: []int{len(s.Pending)}, tokens: s.Pending}}
 	all = s.appendMemory(all, prefixMemory, s.Memory)
@@ -176,7 +178,7 @@ func (s *Stream) parts() []part {
 	return all
 }
 
-// appendHeld appends the state of learning by lines.
+// appendHeld appends the arrays of learning by lines.
 func (s *Stream) appendHeld(all []part) []part {
 	h, line := s.held, s.lineNumbers()
 	all = append(all,
@@ -191,7 +193,7 @@ func (s *Stream) appendHeld(all []part) []part {
 	})
 }
 
-// appendBank appends I and M of every branch.
+// appendBank appends the arrays I and M of a bank, for every branch.
 func (s *Stream) appendBank(all []part, bank int) []part {
 	layout, at := s.model.LM.Layout, 0
 	name := func(what, branch string) string {
@@ -210,13 +212,14 @@ func (s *Stream) appendBank(all []part, bank int) []part {
 	return all
 }
 
-// Prefixes of the names of the memories' tensors.
+// Beginnings of the names of the memories' tensors. The number of the layer follows.
 const (
 	prefixMemory = "memory."
-	prefixStatic = "baseline.memory." // of the static model
+	prefixStatic = "baseline.memory." // memory of the static model
 )
 
-// appendMemory appends the rows of a memory that are in use. mem and its layers may be nil.
+// appendMemory appends those rows of a memory that are in use. mem may be nil, and layers of it,
+// too.
 func (s *Stream) appendMemory(all []part, prefix string, mem *txl.Memory) []part {
 	if mem == nil {
 		return all
@@ -271,7 +274,7 @@ func (p *part) setElement(i int64, bits uint32) {
 	}
 }
 
-// ReadAt implements io.ReaderAt: it reads the array in its form in the file.
+// ReadAt implements io.ReaderAt. It reads the array in the form that it has in a file.
 func (p *part) ReadAt(b []byte, at int64) (n int, err error) {
 	var element [4]byte
 	size := int64(p.tensorType().Size())
@@ -287,13 +290,13 @@ func (p *part) ReadAt(b []byte, at int64) (n int, err error) {
 	return n, nil
 }
 
-// finite returns an error for a number that is not finite, unless the part allows any.
+// finite returns an error for a number that is not finite, unless p.any is true.
 func (p *part) finite() error {
 	if p.any {
 		return nil
 	}
 	for i := range p.floats.Len() {
-		if v := p.floats.At(i); v-v != 0 { // NaN or infinite
+		if v := p.floats.At(i); v-v != 0 { // true for NaN and infinite v
 			return fmt.Errorf("tensor %q, element %d is %v, expected a finite number", p.name, i, v)
 		}
 	}

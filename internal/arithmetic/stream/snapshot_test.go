@@ -34,7 +34,7 @@ func restored(t require.TestingT, m *model.Model, set Settings, file []byte) *St
 	return s
 }
 
-// anySettings draws a method, a chunk and a baseline or none.
+// anySettings draws a method and a chunk, and whether the stream has a baseline.
 func anySettings(t *rapid.T, m *model.Model) Settings {
 	return settings(m, func(set *Settings) {
 		set.Baseline = rapid.Bool().Draw(t, "baseline")
@@ -74,7 +74,7 @@ func goesOnFromASnapshot(t *testing.T, m *model.Model) {
 	})
 }
 
-// A snapshot can also be taken between the score of a full chunk and its update.
+// A snapshot can also be taken when a full chunk is scored but its update has not been made.
 func TestSnapshotBeforeChunkIsSettled(t *testing.T) {
 	eachModel(t, snapshotsComeBeforeAnUpdate)
 }
@@ -128,8 +128,8 @@ func TestSnapshotSharesNothingWithItsStream(t *testing.T) {
 	})
 }
 
-// snapshotOf returns the snapshot of a stream in the middle of its fourth chunk, with all state
-// of the method.
+// snapshotOf returns the snapshot of a stream in the middle of its fourth chunk. The snapshot
+// contains every kind of state that the method has.
 func snapshotOf(t require.TestingT, m *model.Model, method string) (*weights.File, Settings) {
 	set := settings(m, func(s *Settings) { s.Method, s.Baseline = method, true })
 	w := NewWorker(m, 1)
@@ -141,7 +141,7 @@ func snapshotOf(t require.TestingT, m *model.Model, method string) (*weights.Fil
 	return f, set
 }
 
-// replace changes the header's text.
+// replace returns a function that replaces text in the header of a snapshot.
 func replace(old, new string) func(*weights.File) {
 	return func(f *weights.File) {
 		text := f.Metadata[keySnapshot]
@@ -152,7 +152,7 @@ func replace(old, new string) func(*weights.File) {
 	}
 }
 
-// tensor changes one tensor.
+// tensor returns a function that changes one tensor of a snapshot.
 func tensor(name string, change func(*weights.Tensor)) func(*weights.File) {
 	return func(f *weights.File) {
 		t, ok := f.Tensor(name)
@@ -261,8 +261,8 @@ func notANumber(t weights.Tensor) weights.Tensor {
 	return weights.FloatTensor(t.Name, t.DType, t.Shape, values)
 }
 
-// A broken gradient may leave a number in I that is not finite. It is part of the state, since g
-// accepts it. Anywhere else such a number is refused.
+// A broken gradient may leave a number in I that is not finite. Snapshots may contain it, since the
+// meta-learner accepts it. A number that is not finite is refused in all other places.
 func TestNumbersThatAreNotFinite(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
@@ -284,7 +284,8 @@ func TestFrozenStreamHasNoSnapshot(t *testing.T) {
 	require.ErrorContains(t, err, "frozen")
 }
 
-// Restore accepts a snapshot of another arithmetic and reports it; the caller decides.
+// Restore accepts a snapshot that was made with another arithmetic. It reports that arithmetic, and
+// the caller decides.
 func TestNumericsOfSnapshotAreReported(t *testing.T) {
 	m := testModel(t)
 	f, set := snapshotOf(t, m, SparseMeta)
@@ -294,8 +295,8 @@ func TestNumericsOfSnapshotAreReported(t *testing.T) {
 	require.Equal(t, "float32-other", numerics)
 }
 
-// FuzzRestore checks that no file makes Restore panic. If Restore accepts a file, the stream's
-// snapshot is that file.
+// FuzzRestore checks that no file makes Restore panic. If Restore accepts a file, a snapshot of the
+// restored stream must equal the file.
 func FuzzRestore(f *testing.F) {
 	m := testModel(f)
 	var sets []Settings
@@ -323,7 +324,8 @@ func FuzzRestore(f *testing.F) {
 	})
 }
 
-// FuzzRestoreHeader is FuzzRestore for the header alone, with the original tensors.
+// FuzzRestoreHeader is like FuzzRestore, but changes only the header, and keeps the original
+// tensors.
 func FuzzRestoreHeader(f *testing.F) {
 	m := testModel(f)
 	file, set := snapshotOf(f, m, Cache)

@@ -10,8 +10,9 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// The companion mixes in the distribution of a stream of the static model, to the bit. The scores
-// equal those of a companion that gets the distributions of two streams.
+// The companion mixes in the distribution of the static model, with the same bits as a separate
+// stream of the static model. The scores equal those of a companion that gets the distributions of
+// two streams.
 func TestCompanionMixesInStaticModel(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 2)
@@ -37,8 +38,8 @@ func TestCompanionMixesInStaticModel(t *testing.T) {
 	}
 }
 
-// The static model is mixed in only if meta-learners write fast weights. It adds to a stream the
-// memory of the layers whose input differs.
+// The static model is mixed in only if meta-learners write fast weights. The stream then also needs
+// the static model's memory, for those layers whose inputs differ.
 func TestStaticModelIsMixedInBesideMetaLearners(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 1)
@@ -63,8 +64,8 @@ func TestStaticModelIsMixedInBesideMetaLearners(t *testing.T) {
 	require.Nil(t, alone.StaticMemory)
 }
 
-// Early snapshots hold the memory of shared lower layers twice. They are read if both copies are
-// equal.
+// Early snapshots store the memory of lower layers twice: for the adaptive and for the static
+// model. They are accepted if both copies are equal.
 func TestSnapshotWithWholeMemoryOfBaselineIsRead(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 1)

@@ -12,47 +12,47 @@ import (
 //
 //	Begin or Continue  the network at the weights W + M and the memory before the chunk
 //	Score              the losses of the chunk's tokens
-//	Backward           the gradient G of their mean, or of that of other losses, see Logits
+//	Backward           the gradient G of the mean loss, or of another loss, see Logits
 //	Update             I and M from G, eqs. 3 to 6 of the paper
 //	Remember           the memory that the next chunk attends to
 //
 // No phase calls another, so callers can work between two phases. A server writes its log between
-// Score and Backward. Training takes meta-gradients between Backward and Update. A benchmark
-// reads its clock after each phase, and a conformance test compares. Remember may come anywhere
-// after Score.
+// Score and Backward. Training takes meta-gradients between Backward and Update. A benchmark reads
+// its clock after each phase, and a conformance test compares numbers. Remember may come at any
+// time after Score.
 //
-// A Step owns nothing: it refers to arrays of others. No phase allocates.
+// A Step owns no arrays; it refers to those of its caller. No phase allocates memory.
 type Step struct {
 	Exec    *kernel.Exec
 	Network *txl.Model   // the slow weights W
 	Segment *txl.Segment // the activations
 	Memory  *txl.Memory
 
-	Fast  Arena // M, summed over the banks; the zero Arena: the network is static
-	Grads Arena // G of the branches, the weights that have fast weights
-	All   Arena // G of all weights; the zero Arena: only the branches' G is computed
-	// Logits are the gradients [n,B,V] of the targets' losses with respect to the logits. They
-	// are nil if Backward uses the network's own losses.
+	Fast  Arena // M, summed over the banks; the zero Arena means a static network
+	Grads Arena // receives G for the branches, the weights that have fast weights
+	All   Arena // receives G for all weights; the zero Arena means only the branches
+	// Logits are the derivatives [n,B,V] of the targets' losses with respect to the logits. nil
+	// means that Backward uses the network's own losses.
 	Logits []float32
 
-	State *sparsemeta.State // I and M of each bank; not used before Update
+	State *sparsemeta.State // I and M of each bank; only Update uses it
 	Rule
 }
 
-// Rule says how fast weights are stored and written. Serving, training and the replay of
-// reference numbers choose differently.
+// Rule says how fast weights are stored and written. A server, a training run and a replay of
+// reference numbers each have their own Rule.
 type Rule struct {
 	Learner   *sparsemeta.Learner
-	Tables    sparsemeta.Tables   // compiled from the present learner
-	Settings  sparsemeta.Settings // settings of the writes
+	Tables    sparsemeta.Tables   // the meta-learners, compiled from Learner
+	Settings  sparsemeta.Settings // settings of the update
 	Precision kernel.Precision    // precision of I and M: ServingPrecision or TrainingPrecision
-	Trace     bool                // the state keeps the input of each element's last write
-	Masks     [][]uint8           // elements to write, one arena for each bank; nil: random
+	Trace     bool                // keep, for each element, the input of its last write
+	Masks     [][]uint8           // elements to write, an arena for each bank; nil if random
 }
 
 // Precisions of I and M. A server holds many sessions, so it stores 16 bits an element, with
-// stochastic rounding. Training and conformance hold one state, and differentiate or compare it,
-// so they store float32. All arithmetic is in float32.
+// stochastic rounding. Training and conformance tests have one state, which they differentiate or
+// compare, so they store float32. All arithmetic is in float32.
 const (
 	ServingPrecision  = kernel.BF16
 	TrainingPrecision = kernel.Float32
@@ -67,11 +67,11 @@ func (r *Rule) NewState(seed uint64) *sparsemeta.State {
 	return s
 }
 
-// Begin starts a chunk after the memory.
+// Begin starts a chunk that follows the text in the memory.
 func (s *Step) Begin() { s.Segment.Begin(s.Exec, s.Network, s.Fast.Views, s.Memory) }
 
-// Continue starts the chunk after the one in the segment, to the same bits as Remember and Begin.
-// The segment's network and fast weights must stay the same arrays.
+// Continue starts the chunk that follows the chunk in the segment. Its bits are the same as after
+// Remember and Begin. The segment's network and fast weights must stay the same arrays.
 func (s *Step) Continue() { s.Segment.Continue(s.Exec) }
 
 // Score appends the inputs [n,B] to the chunk. It writes the negative log-likelihoods, in nats,
@@ -89,7 +89,7 @@ func (s *Step) Backward(targets []int32) {
 		return
 	}
 	s.backward(targets, s.All.Views)
-	for i, branch := range s.Grads.Views { // dL/dM is dL/dW
+	for i, branch := range s.Grads.Views { // M is added to W, so dL/dM is dL/dW
 		copy(branch, s.All.Views[i])
 	}
 }
@@ -102,8 +102,8 @@ func (s *Step) backward(targets []int32, grads txl.Grads) {
 	s.Segment.BackwardOf(s.Exec, targets, s.Logits, grads)
 }
 
-// Update writes the fast weights from the chunk's gradient. It returns the number of elements
-// written, over all banks.
+// Update writes the fast weights from the chunk's gradient. It returns the number of elements that
+// it has written, summed over all banks.
 func (s *Step) Update() (written int) {
 	g, fast := s.Grads.Values, s.Fast.Values
 	if s.Masks != nil {
@@ -115,11 +115,11 @@ func (s *Step) Update() (written int) {
 // Remember appends the chunk to the memory.
 func (s *Step) Remember() { s.Segment.Remember(s.Memory) }
 
-// Arena holds one number for each element of some of a model's weights, end to end.
+// Arena holds one number for each element of some of a model's weights, in one array.
 type Arena struct {
 	Values []float32
-	// Views has a slice of Values for each tensor of the layout, and nil for tensors outside the
-	// arena. txl takes fast weights and returns gradients in this form.
+	// Views has one element for each tensor of the layout: its slice of Values, or nil if the
+	// tensor is not in the arena. txl takes fast weights and returns gradients in this form.
 	Views [][]float32
 }
 

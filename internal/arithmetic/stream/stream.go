@@ -2,9 +2,9 @@
 //
 //	score a chunk -> backward -> update of the fast weights
 //
-// over the model's parts, txl and sparsemeta, which do not know each other. A Stream is the
-// state. A Worker is the working space and threads that advance it. Neither handles concurrency,
-// the order of requests, or storage.
+// It connects the packages txl and sparsemeta, which do not know each other. A Stream is the state.
+// A Worker has the memory and threads that advance a stream. Neither handles concurrency, the order
+// of requests, or storage.
 package stream
 
 import (
@@ -22,21 +22,21 @@ import (
 // Stream is the state of a text that was read. It is a function of the model, the settings and
 // the bytes fed, and of nothing else. It is plain data.
 //
-// Chunk t holds the tokens [t*Chunk, (t+1)*Chunk) of the text as targets. The input for each
-// target is the token before it; the first target follows the tokenizer's start token. Every
-// token is scored when it is complete: a byte at once, a word when white space follows. Text
-// behind the last complete token is accepted and waits in Text; Tally does not count it yet. So
-// Offset is Tally.Bytes plus the size of Text.
+// Chunk t holds the tokens [t*Chunk, (t+1)*Chunk) of the text as targets. The input for each target
+// is the token before it; the first target follows the tokenizer's start token. Every token is
+// scored when it is complete: a byte at once, a word when white space follows. Text after the last
+// complete token is accepted and kept in Text; Tally does not count it yet. So Offset is
+// Tally.Bytes plus the size of Text.
 type Stream struct {
 	Settings   Settings
-	Tally      tokenizer.Tally   // bytes, tokens and bits of all tokens so far
-	Baseline   tokenizer.Tally   // the same under the static model, if Settings.Baseline
-	Step       uint64            // full chunks so far
-	Written    int               // fast weights written by the last update
+	Tally      tokenizer.Tally   // totals of all complete tokens: bytes, tokens, bits
+	Baseline   tokenizer.Tally   // the same totals under the static model, if Settings.Baseline
+	Step       uint64            // number of full chunks
+	Written    int               // number of fast weights that the last update wrote
 	Pending    []int32           // targets of the open chunk
 	Last       int32             // the token before the pending ones
-	Divergence Divergence        // of the fast weights
-	Text       tokenizer.Pending // the text behind the last token; empty for bytes
+	Divergence Divergence        // resets of diverged fast weights
+	Text       tokenizer.Pending // text after the last complete token; empty for tokens of bytes
 
 	Memory *txl.Memory
 	// StaticMemory is the memory of the static model, which also reads the text. It has only the
@@ -44,29 +44,29 @@ type Stream struct {
 	// not read the text.
 	StaticMemory *txl.Memory
 
-	// State of the method: one of the two, or none for Static.
+	// State of the method: one of the two, or none for the methods without fast weights.
 	Fast    *sparsemeta.State   // state of SparseMeta
 	Dynamic *sparsemeta.Dynamic // state of DynamicSGD and DynamicRMS
 
-	// State beside the method: counts of bytes, or a cache of words. The cache may be the method
-	// itself.
+	// State beside the method: counts of bytes, or a cache of words. The cache may also be that of
+	// the method Cache.
 	Companion *companion.State
 	Cache     *sparsemeta.Cache
-	slopes    []float32 // of the pending bytes, see learnsMixture; nil: not needed
+	slopes    []float32 // slopes of the pending bytes; nil unless learnsMixture
 
-	lines       *lines.Meter   // of the text from linesFrom on; nil: not begun
-	linesFrom   *int64         // the offset at which lines begin; nil: nowhere
-	trouble     string         // list of words that rates the lines; "": none
-	records     *lines.Records // of lines that end behind their From; nil: not begun
-	recordsNext *lines.Records // replace records at their From; nil: none
-	held        *held          // nil: the stream has learned nothing by lines
+	lines       *lines.Meter   // lines from linesFrom on; nil if they have not begun
+	linesFrom   *int64         // offset at which lines begin; nil if they never do
+	trouble     string         // words of trouble by which lines are rated; "" means none
+	records     *lines.Records // records from their offset From on; nil if they have not begun
+	recordsNext *lines.Records // will replace records at their offset From; may be nil
+	held        *held          // nil if the stream has never learned by lines
 
 	model   *model.Model
-	dynamic Arena  // Dynamic's fast weights, in the form of a step
+	dynamic Arena  // fast weights of Dynamic, in the form that a Step needs
 	id      uint64 // identifies the stream in workers
-	learnt  uint64 // identifies its fast weights; a frozen stream has its origin's
+	learnt  uint64 // identifies the fast weights; a frozen stream has the number of its origin
 	frozen  bool
-	drawn   uint64 // bytes at the end of the text that counts have not learned
+	drawn   uint64 // number of the last bytes of the text, which were sampled and not learned
 }
 
 // nextID numbers the streams of the process, so that workers can identify them.
@@ -114,9 +114,9 @@ func (s *Stream) rule() Rule {
 		Precision: ServingPrecision}
 }
 
-// Frozen returns a copy that reads on without learning. It shares s's fast weights by reference,
-// so s must not settle a chunk while the copy is in use. Memory, cache and pending chunk are
-// copies. Nothing that happens to the copy changes s. It has no Snapshot.
+// Frozen returns a copy that reads more text without learning. It shares the fast weights of s, so
+// s must not settle a chunk while the copy is in use. Memory, cache and pending chunk are copied,
+// so the copy never changes s. The copy has no Snapshot.
 func (s *Stream) Frozen() *Stream {
 	f := *s
 	f.id, f.frozen = nextID.Add(1), true
@@ -127,13 +127,13 @@ func (s *Stream) Frozen() *Stream {
 	f.Text.Word = append(make([]byte, 0, cap(s.Text.Word)), s.Text.Word...)
 	f.Memory = txl.NewMemory(s.model.LM.Config, 1)
 	f.Memory.CopyFrom(s.Memory)
-	if s.Cache != nil { // the cache, like the memory, holds text read, not learned
+	if s.Cache != nil { // like the memory, a cache holds text that was read, so it is copied
 		f.Cache = s.Cache.Copy()
 		if s.held != nil {
 			f.held = &held{marking: marking{slices.Clone(s.held.marks), s.held.line}}
 		}
 	}
-	if s.Companion != nil { // and so does the companion
+	if s.Companion != nil { // so does a companion
 		f.Companion = s.Companion.Clone()
 	}
 	if f.Settings.runsStatic(s.model) {
@@ -160,8 +160,8 @@ func (s *Stream) Static() *Stream {
 	return f
 }
 
-// Reader returns a Frozen copy that scores with the static model and makes lines of its text, if
-// s does.
+// Reader returns a Frozen copy that also scores with the static model and makes lines of its text,
+// if s does so.
 func (s *Stream) Reader() *Stream {
 	f := s.Frozen()
 	if s.Settings.Baseline {
@@ -176,7 +176,7 @@ func (s *Stream) Reader() *Stream {
 	return f
 }
 
-// StateBytes returns the MemoryBytes of a stream with these settings that makes no lines.
+// StateBytes returns the memory in bytes of a stream with these settings that makes no lines.
 func StateBytes(m *model.Model, set Settings) int64 {
 	c, layout := m.LM.Config, m.LM.Layout
 	layers := c.NLayer
@@ -202,7 +202,7 @@ func StateBytes(m *model.Model, set Settings) int64 {
 	return bytes
 }
 
-// OfWords reports whether the stream's tokens are words; else they are bytes.
+// OfWords reports whether the stream's tokens are words. Otherwise they are bytes.
 func (s *Stream) OfWords() bool { return s.model.OfWords() }
 
 // LearnsByLine reports whether the stream has learned text by lines.
@@ -211,7 +211,7 @@ func (s *Stream) LearnsByLine() bool { return s.held != nil }
 // Offset returns the number of bytes of text that the stream has accepted.
 func (s *Stream) Offset() int64 { return s.Tally.Bytes + s.Text.Size() }
 
-// Room returns how many more tokens the current chunk takes. It is at least 1 after Settle.
+// Room returns the number of tokens that complete the current chunk. It is at least 1 after Settle.
 func (s *Stream) Room() int { return s.Settings.Chunk - len(s.Pending) }
 
 // Updates returns the number of updates of the fast weights so far: 0 for a method without fast
@@ -234,8 +234,8 @@ func (s *Stream) FastRMS() float64 {
 	return 0
 }
 
-// MemoryBytes returns the bytes of memory that the stream occupies. They do not depend on the
-// text, but on whether the stream makes lines.
+// MemoryBytes returns the bytes of memory that the stream occupies. The number does not depend on
+// the text, but it does depend on whether the stream makes lines.
 func (s *Stream) MemoryBytes() int64 {
 	n := cap(s.Pending)
 	for _, mem := range []*txl.Memory{s.Memory, s.StaticMemory} {
@@ -270,7 +270,7 @@ func (s *Stream) MemoryBytes() int64 {
 // LinesBytes is the maximum memory, in bytes, of a stream's lines.
 const LinesBytes = lines.MeterBytes
 
-// Before returns the last token that the stream has accepted.
+// Before returns the last complete token of the stream's text.
 func (s *Stream) Before() int32 {
 	if n := len(s.Pending); n > 0 {
 		return s.Pending[n-1]

@@ -20,8 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Every check computes a lot, so there are fewer than the usual 100 unless -rapid.checks says
-	// otherwise.
+	// Each check of rapid takes long here, so the default is 10 checks instead of 100.
 	if err := flag.Set("rapid.checks", "10"); err != nil {
 		panic(err)
 	}
@@ -68,7 +67,7 @@ var testConfig = txl.Config{
 	MemLen: 20,
 }
 
-// newModel augments the weights of the given patterns.
+// newModel returns a model in which the weights that match the patterns have fast weights.
 func newModel(patterns []string) (*model.Model, error) { return newModelOf(testConfig, patterns) }
 
 func newModelOf(c txl.Config, patterns []string) (*model.Model, error) {
@@ -98,7 +97,7 @@ func newModelOf(c txl.Config, patterns []string) (*model.Model, error) {
 	return m.WithRivals(model.Rivals{
 		SGD: sparsemeta.DynamicSettings{Rate: 1, Decay: 0.05},
 		RMS: sparsemeta.DynamicSettings{Rate: 0.01, Decay: 0.05, Floor: 0.3},
-		// The window slides within chunks, too.
+		// With this size, the window of cached positions also slides within a chunk.
 		Cache: sparsemeta.CacheSettings{Size: 24, Theta: 1, Lambda: 0.4},
 	})
 }
@@ -106,7 +105,7 @@ func newModelOf(c txl.Config, patterns []string) (*model.Model, error) {
 // adapting lists the methods that learn from the text.
 var adapting = []string{SparseMeta, DynamicSGD, DynamicRMS, Cache}
 
-// each runs a test for each of these methods.
+// each runs a test for each of the given methods.
 func each(t *testing.T, methods []string, f func(t *testing.T, method string)) {
 	for _, method := range methods {
 		t.Run(method, func(t *testing.T) { f(t, method) })
@@ -143,7 +142,7 @@ func scored(w *Worker, s *Stream, text string) (nll []float32) {
 	return nll
 }
 
-// pieces cuts a text at random.
+// pieces cuts a text into random pieces.
 func pieces(t *rapid.T, text string) (cut []string) {
 	for len(text) > 0 {
 		n := min(len(text), rapid.IntRange(1, 40).Draw(t, "piece"))
@@ -239,8 +238,8 @@ func TestStreamsOnSharedWorkerStayIndependent(t *testing.T) {
 	})
 }
 
-// A worker that continues behind a chunk keeps what the branches do not change. Its bits equal
-// those of a fresh worker.
+// A worker that continues with a stream's next chunk keeps results that the branches do not affect.
+// Its bits must equal those of a fresh worker.
 func TestUsedWorkerEqualsFreshOne(t *testing.T) {
 	m, err := newModel([]string{"layers.1.*_net.weight", "*.CoreNet.*", "crit.*"})
 	require.NoError(t, err)
@@ -307,7 +306,7 @@ func nothingWrittenIsStatic(t *testing.T, m *model.Model) {
 	require.NotZero(t, adapted.Written)
 }
 
-// Rivals with disabled settings (rate 0, or no share of the cache) score like the static model.
+// Dynamic evaluation with rate 0, and a cache without weight, score like the static model.
 func TestRivalsThatDoNothingAreStatic(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
@@ -339,12 +338,12 @@ func TestEveryMethodLearnsFromRepetition(t *testing.T) {
 		set.Baseline = true
 		s := New(m, set)
 		w.Feed(s, []byte(strings.Repeat(fed, 12)), nil)
-		// The static model's memory sees repetition, too.
+		// The margin is small, since the static model sees repetitions through its memory.
 		require.Less(t, s.Tally.Bits, 0.8*s.Baseline.Bits)
 	})
 }
 
-// nextByte returns the distribution of the next byte: the score of each of the 256.
+// nextByte returns the distribution of the next byte: it scores each of the 256 bytes.
 func nextByte(w *Worker, s *Stream) (probs [256]float64) {
 	for id := range probs {
 		probs[id] = math.Exp(-float64(w.Score(s, []byte{byte(id)}).NLL[0]))
@@ -363,7 +362,7 @@ func TestProbabilitiesOfTheNextByteSumToOne(t *testing.T) {
 				for _, p := range nextByte(w, s) {
 					sum += p
 				}
-				// 256 terms of float32 accuracy, about 6e-8 each relative.
+				// Each of the 256 terms has a relative error of about 6e-8, that of float32.
 				require.InDelta(t, 1, sum, 2e-6, "position %d", at)
 			}
 			w.Feed(s, []byte(text[at:at+1]), nil)
@@ -426,26 +425,26 @@ func TestGenerateDrawsFromTheDistributionThatScoreUses(t *testing.T) {
 		ids, logProbs := generated(w, s, prompt, n, rapid.Uint64().Draw(t, "seed"))
 		scores := w.Score(s, tokenizer.Bytes{}.Decode([]byte(prompt), ids))
 		if scores.Diverged || len(scores.NLL) < len(prompt)+n {
-			return // diverging weights: the text is scored a token at a time, up to a bound
+			return // weights diverge, so the text is scored one token at a time
 		}
 		nll := scores.NLL[len(prompt):]
 		if learns {
 			logProbs = logProbs[:1] // counts and cache learn the scored text
 		}
 		for i := range logProbs {
-			// Both LogProbs and NLL are a logit minus the same log-sum-exp; they may round
+			// LogProbs and NLL are both a logit minus the same log-sum-exp, but they may be rounded
 			// differently.
 			require.InDelta(t, -nll[i], logProbs[i], 1e-5, "token %d", i)
 		}
 	})
 }
 
-// A completion that passes the end of the chunk reads on with the weights that it began with.
+// A completion that is longer than the rest of the chunk keeps the weights with which it began.
 func TestCompletionPastChunkKeepsItsWeights(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
-	// The static model has the same weights in every chunk, so generating equals feeding. The
-	// same holds beside counts and a cache that learn nothing.
+	// The static model has the same weights in every chunk, so generated tokens have the scores
+	// that they have when fed. The same holds for a cache without weight.
 	each(t, []string{Static, Cache}, func(t *testing.T, method string) {
 		s := New(m, settings(m, func(s *Settings) {
 			s.Method, s.Companion = method, false
@@ -477,7 +476,7 @@ func warmChunksAllocateNothing(t *testing.T, m *model.Model) {
 				w.Commit(s, w.Score(s, chunk[5:]))
 				w.Settle(s)
 			}
-			for range 5 { // until the memory is full
+			for range 5 { // enough chunks to fill the memory
 				warm()
 			}
 			require.Zero(t, testing.AllocsPerRun(20, warm), "%d threads", threads)
@@ -485,9 +484,9 @@ func warmChunksAllocateNothing(t *testing.T, m *model.Model) {
 	})
 }
 
-// golden is the state after text, by kernel.Arithmetic.Numerics and method. The portable
-// arithmetic, "float32", gives it on every machine. A change means that existing sessions do not
-// continue to the same bits.
+// golden maps kernel.Arithmetic.Numerics and the method to the hash of the stream after the
+// constant text. The hashes of the portable arithmetic, "float32", hold on every machine. If a hash
+// changes, existing sessions no longer continue to the same bits.
 var golden = map[string]map[string]string{
 	"float32": {
 		Static:     "a265a360709290152afdbe0c123b262182ce84048bca2274c7670365972c53b1",
@@ -563,7 +562,7 @@ func TestSettingsThatDoNotFitTheModelAreNamed(t *testing.T) {
 	require.NoError(t, other.Validate(m), "of other methods, without effect")
 }
 
-// MemoryBytes returns the memory that New allocates, without some small tables.
+// MemoryBytes returns the memory that New allocates, apart from some small tables.
 func TestMemoryBytesIsWhatAStreamTakes(t *testing.T) {
 	m, err := model.Default()
 	require.NoError(t, err)
@@ -583,8 +582,8 @@ func TestMemoryBytesIsWhatAStreamTakes(t *testing.T) {
 	}
 }
 
-// A worker must not confuse the rows of a frozen stream with those of its origin, or the rows of
-// two copies.
+// A worker must not confuse a frozen stream with its origin, or with another frozen copy, when
+// their chunks have equal numbers of tokens.
 func TestWorkerSeparatesFrozenStreamFromOrigin(t *testing.T) {
 	m := upperModel(t)
 	long := strings.Repeat(text, 2)
@@ -597,7 +596,7 @@ func TestWorkerSeparatesFrozenStreamFromOrigin(t *testing.T) {
 		before := s.Hash()
 
 		first, second, plain := s.Frozen(), s.Frozen(), s.Frozen()
-		w.Feed(first, []byte("xyz"), nil) // w holds as many rows as the others will have
+		w.Feed(first, []byte("xyz"), nil) // now w holds as many rows as the other copies will have
 		other.Feed(second, []byte("abc"), nil)
 		other.Feed(plain, []byte("abc"), nil)
 		want := append([]float32(nil), other.Score(plain, []byte("de")).NLL...)
@@ -631,7 +630,7 @@ func TestFrozenStreamKeepsWhatWasLearned(t *testing.T) {
 	})
 }
 
-// Read reports the same distribution that scores the token.
+// Read reports the distribution that gives each token its score.
 func TestReadTellsTheDistributionsThatScoresComeFrom(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 2)
@@ -645,13 +644,13 @@ func TestReadTellsTheDistributionsThatScoresComeFrom(t *testing.T) {
 		})
 		var ids []int32
 		visit := func(to Token) {
-			// See TestGenerateDrawsFromTheDistributionThatScoreUses.
+			// TestGenerateDrawsFromTheDistributionThatScoreUses says why the numbers may differ.
 			require.InDelta(t, -nll[len(ids)], to.LogProbs[to.ID], 1e-5, "token %d", len(ids))
 			var sum float64
 			for _, l := range to.LogProbs {
 				sum += math.Exp(float64(l))
 			}
-			require.InDelta(t, 1, sum, 1e-5, "token %d", len(ids)) // 256 terms of float32 accuracy
+			require.InDelta(t, 1, sum, 1e-5, "token %d", len(ids)) // 256 rounded terms
 			ids = append(ids, to.ID)
 		}
 		for at := 0; at < len(text); {

@@ -11,45 +11,48 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// This file searches for texts that may come behind a stream's. The distribution behind a prefix
-// is the stream's own, of network and companion. The network reads many prefixes in one call, as
-// rows of a tree behind the chunk. The companion reads one prefix after the other, and goes back.
+// This file searches for texts that may follow a stream's text. After each prefix, the next byte
+// has the stream's own distribution, from network and companion. The network reads many prefixes in
+// one call, as rows of a tree that follows the chunk. The companion reads one prefix after the
+// other, and is restored in between.
 
-// Suggester keeps the computed prefixes of suggestions for a stream, from one key to the next,
-// until a chunk settles. Any worker may use it, one at a time. The zero Suggester is empty.
+// Suggester keeps the prefixes that were computed for a stream's suggestions. They are used again
+// after the next key, until a chunk settles. Any worker may use a Suggester, but only one at a
+// time. The zero Suggester is empty.
 type Suggester struct {
 	tree suggest.Tree
-	rows [2]txl.Tree // of the adapted network, and of the static one beside it
-	// distributions of each prefix, end to end; empty without a companion
+	rows [2]txl.Tree // rows of the adapted network, and of the static network if it is mixed in
+	// Distributions of all prefixes, 256 numbers for each. Empty without a companion.
 	networks companion.Networks
-	guesses  [][]byte // the companion's expected text behind each prefix
+	guesses  [][]byte // for each prefix, the text that the companion expects after it
 	origin   origin
 }
 
 // origin is the place in a stream where a suggester's tree begins.
 type origin struct {
 	stream, step, learnt uint64
-	pending              int   // number of the chunk's tokens before it
-	offset               int64 // of the stream at its last suggestion
+	pending              int   // number of pending tokens before the tree
+	offset               int64 // offset of the stream at its last suggestion
 }
 
 const (
-	// TypedMax is the maximum number of bytes between a stream's text and a suggestion.
+	// TypedMax is the maximum size, in bytes, of the typed text between a stream's text and a
+	// suggestion.
 	TypedMax = 1024
-	// SuggestRowsMax is the maximum number of prefixes in one call, guessed ones included.
+	// SuggestRowsMax is the maximum number of prefixes in one call, including guessed prefixes.
 	SuggestRowsMax = 32
-	// proposedRows is the number of prefixes that the companion proposes. proposedQuick is that
-	// number if the networks read no other prefixes.
+	// proposedRows is the number of prefixes that the companion proposes. proposedQuick is the
+	// number of proposals in a quick search, in which the networks read no other prefixes.
 	proposedRows, proposedQuick = 12, 24
-	// proposedCalls is the number of calls of a search after proposals.
+	// proposedCalls is the maximum number of calls of a search that follows proposals.
 	proposedCalls = 3
-	// guessBytes is the number of bytes of a match that one call computes.
+	// guessBytes is the maximum number of expected bytes that one call computes.
 	guessBytes = 12
-	// keptPrefixes is about the number of prefixes above which a suggester starts again.
+	// keptPrefixes is the number of prefixes above which a suggester drops all prefixes.
 	keptPrefixes = 2048
 )
 
-const sliceBytes = 24 // of a slice header
+const sliceBytes = 24 // size of a slice header
 
 // Bytes returns the bytes of memory that the suggester occupies.
 func (k *Suggester) Bytes() int64 {
@@ -75,9 +78,9 @@ func (s *Stream) Suggests() error {
 	return nil
 }
 
-// Suggest searches for texts that may come next behind a stream's text and a typed text of at
-// most TypedMax bytes. Inside a character it suggests nothing. The stream does not change by a
-// bit. The suggester keeps the results for the next call. Suggest must not come between Score and
+// Suggest searches for texts that may follow a stream's text and a typed text of at most TypedMax
+// bytes. If they end within a character, Suggest returns no texts. The stream does not change. The
+// suggester keeps computed prefixes for the next call. Suggest must not come between Score and
 // Commit. If the context ends, Suggest returns its error.
 func (w *Worker) Suggest(
 	ctx context.Context, s *Stream, k *Suggester, typed []byte, o suggest.Options,
@@ -102,7 +105,7 @@ func (w *Worker) Suggest(
 	defer w.stay()
 	root := src.reach(typed)
 	switch {
-	case w.model.Uniform: // a call costs as much as its prefixes
+	case w.model.Uniform: // many prefixes in one call save no time without a network
 		o = o.OneByOne()
 		o.Quick = false
 	case s.Companion != nil && o.Least < suggest.Likely:
@@ -122,10 +125,10 @@ func (w *Worker) Suggest(
 	return found, err
 }
 
-// Costs returns the negative log-likelihoods, in nats, of texts behind a stream's text: those of a
-// Frozen copy that reads them, with other rounding. Common beginnings are computed once. The stream
-// stays as in Suggest. A text may end anywhere. Rows are the prefixes that were computed. If the
-// context ends, the error is the context's.
+// Costs returns the negative log-likelihoods, in nats, of texts that may follow a stream's text.
+// They are, up to rounding, those of a Frozen copy that reads the texts. Common beginnings are
+// computed once. The stream does not change. A text may end anywhere, also within a character. rows
+// is the number of prefixes that were computed. If the context ends, Costs returns its error.
 func (w *Worker) Costs(
 	ctx context.Context, s *Stream, k *Suggester, texts [][]byte,
 ) (nats []float64, rows int, err error) {
@@ -146,8 +149,8 @@ func (w *Worker) Costs(
 	return nats, src.grown, nil
 }
 
-// recent returns the end of the stream's text and the typed text, as far back as the stream keeps
-// it.
+// recent returns the end of the stream's text, as much as the stream keeps, followed by the typed
+// text.
 func (s *Stream) recent(typed []byte) []byte {
 	if s.Companion == nil {
 		return append(bytesOf(s.Pending), typed...)
@@ -155,8 +158,8 @@ func (s *Stream) recent(typed []byte) []byte {
 	return append(s.Companion.Recent(suggest.AutoBytes), typed...)
 }
 
-// tail returns the last bytes of the stream's text and the typed text, as many as a character may
-// have.
+// tail returns the last bytes of the stream's text and the typed text: enough to contain the last
+// character.
 func (s *Stream) tail(typed []byte) []byte {
 	text := append([]byte{byte(s.Last)}, bytesOf(s.Pending[max(0, len(s.Pending)-3):])...)
 	if s.Companion != nil && s.held == nil {
@@ -165,7 +168,7 @@ func (s *Stream) tail(typed []byte) []byte {
 	return append(text, typed[max(0, len(typed)-3):]...)
 }
 
-// source computes the prefixes of a suggester.
+// source computes the distributions for a suggester's prefixes.
 type source struct {
 	w *Worker
 	s *Stream
@@ -173,14 +176,15 @@ type source struct {
 
 	calls, grown int
 
-	// The companion moves from the end of the stream's text to the root of the search when
-	// needed, and from there to prefixes and back. here is its present prefix.
+	// Three prefixes in the tree: `textEnds` is the end of the stream's text, `at` is the root of
+	// the search, and `here` is the companion's position. The companion moves from textEnds to the
+	// root when needed, and from there to prefixes and back.
 	textEnds, at, here int32
-	there              bool           // the companion has been at the root
-	text, root         companion.Mark // of the journal at these two
+	there              bool           // the companion has reached the root
+	text, root         companion.Mark // the companion's marks at textEnds and at the root
 	path               []int32
 
-	rows, parents, tokens []int32 // of the current call
+	rows, parents, tokens []int32 // scratch for the current call
 }
 
 // begin prepares the source for the stream's text.
@@ -203,7 +207,7 @@ func (src *source) begin(s *Stream) {
 	moved := here.offset != k.origin.offset
 	k.origin.offset = here.offset
 	known := false
-	if here == k.origin && !(moved && s.held != nil) { // a skipped line moves the companion
+	if here == k.origin && !(moved && s.held != nil) { // a skipped line changes the companion
 		id, length := k.tree.Follow(bytesOf(s.Pending[k.origin.pending:]))
 		src.textEnds, known = id, id != suggest.None && length == len(s.Pending)-k.origin.pending
 	}
@@ -214,7 +218,8 @@ func (src *source) begin(s *Stream) {
 	}
 }
 
-// reach moves to a text behind the stream's, and drops prefixes that do not begin with it.
+// reach makes the typed text, which follows the stream's text, the root of the search. It drops
+// prefixes that do not begin with this text.
 func (src *source) reach(typed []byte) (root int32) {
 	tree, s := &src.k.tree, src.s
 	if src.textEnds == suggest.None {
@@ -258,7 +263,7 @@ func (src *source) Grow(of []suggest.Prefix) {
 		}
 		src.keep(i, p.ID)
 		counts := w.along.companion
-		if p.Parent != suggest.None { // at the root the companion is already there
+		if p.Parent != suggest.None { // at the root, the companion is already in place
 			src.goTo(p.ID)
 		}
 		w.counts.Distribution(counts, src.of(p.ID), p.LogProbs)
@@ -266,15 +271,15 @@ func (src *source) Grow(of []suggest.Prefix) {
 	}
 }
 
-// Guess implements suggest.Source.
+// Guess implements suggest.Source. It returns the text that the companion expects.
 func (src *source) Guess(id int32) []byte {
-	if src.s.Companion == nil || src.w.model.Uniform { // without a network a call saves nothing
+	if src.s.Companion == nil || src.w.model.Uniform { // without a network, a guess saves no time
 		return nil
 	}
 	return src.k.guesses[id]
 }
 
-// read makes the networks read prefixes.
+// read makes the networks read the last bytes of some prefixes.
 func (src *source) read(of []suggest.Prefix) {
 	w, s, k := src.w, src.s, src.k
 	if w.model.Uniform {
@@ -298,7 +303,8 @@ func (src *source) read(of []suggest.Prefix) {
 	}
 }
 
-// network writes the log-probabilities [256] of a network behind the i-th prefix of a call.
+// network writes a network's log-probabilities [256] of the byte that follows the i-th prefix of a
+// call.
 func (src *source) network(n, i int, logProbs []float32) {
 	w := src.w
 	if w.model.Uniform {
@@ -311,7 +317,7 @@ func (src *source) network(n, i int, logProbs []float32) {
 	}
 }
 
-// keep stores the networks' distributions behind the i-th prefix of a call.
+// keep stores the networks' distributions of the byte that follows the i-th prefix of a call.
 func (src *source) keep(i int, id int32) {
 	for int(id) >= len(src.k.guesses) {
 		src.k.guesses = append(src.k.guesses, nil)
@@ -325,7 +331,7 @@ func (src *source) keep(i int, id int32) {
 	}
 }
 
-// of returns the networks' distributions behind a prefix.
+// of returns the networks' distributions of the byte that follows a prefix.
 func (src *source) of(id int32) (networks companion.Networks) {
 	for n := range src.networks() {
 		networks[n] = src.k.networks[n][256*id:][:256]
@@ -333,7 +339,7 @@ func (src *source) of(id int32) (networks companion.Networks) {
 	return networks
 }
 
-// goTo moves the companion to a prefix behind the root of the search.
+// goTo moves the companion to a prefix that begins with the root of the search.
 func (src *source) goTo(id int32) {
 	w, counts := src.w, src.w.along.companion
 	if !src.there {
@@ -352,7 +358,7 @@ func (src *source) goTo(id int32) {
 	src.here = id
 }
 
-// goOn advances the companion from a prefix to one that begins with it.
+// goOn advances the companion from prefix `from` to prefix `to`, which begins with `from`.
 func (src *source) goOn(from, to int32) {
 	src.path = src.path[:0]
 	for id := to; id != from; id, _ = src.k.tree.At(id) {

@@ -11,8 +11,8 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// BenchmarkSuggest types behind 10 KB of a text, one character an operation. It asks for five
-// candidates and for one inline. It measures the time of suggesting alone.
+// BenchmarkSuggest types a text after 10 KB of the same text, one character in each operation. It
+// asks for five candidates, and for one inline. It measures only the time of suggesting.
 func BenchmarkSuggest(b *testing.B) {
 	all, err := os.ReadFile("../../../docs/guide.md")
 	require.NoError(b, err)

@@ -16,8 +16,8 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// prefixes records the distributions that a suggester has computed, by the text behind the
-// stream's.
+// prefixes records the distributions that a suggester computes. The key is the text between the
+// stream's text and the predicted byte.
 type prefixes struct {
 	*source
 	of map[string][]float32
@@ -36,7 +36,7 @@ func (p prefixes) Grow(of []suggest.Prefix) {
 	}
 }
 
-// searched suggests, and returns the distributions of all searched prefixes.
+// searched makes a search, and returns the distributions of all prefixes that it has computed.
 func searched(
 	t require.TestingT, w *Worker, s *Stream, k *Suggester, typed string, o suggest.Options,
 ) map[string][]float32 {
@@ -50,12 +50,13 @@ func searched(
 	return p.of
 }
 
-// requireAsFed compares distributions with those of a copy of the stream that was fed the text.
+// requireAsFed compares distributions with those of copies of the stream that were fed the
+// prefixes.
 func requireAsFed(t require.TestingT, w *Worker, s *Stream, all map[string][]float32) {
 	for text, got := range all {
 		f := s.Frozen()
 		var want []float32
-		for rest := append([]byte(text), ' '); len(rest) > 0; { // want precedes the space
+		for rest := append([]byte(text), ' '); len(rest) > 0; { // the space comes last
 			rest = rest[w.Read(f, rest, func(t Token) { want = slices.Clone(t.LogProbs) }):]
 		}
 		for b := range want {
@@ -71,12 +72,12 @@ func suggesting(t *rapid.T, m *model.Model) Settings {
 		set.Method = rapid.SampledFrom([]string{Static, SparseMeta, DynamicSGD}).Draw(t, "method")
 		set.Companion = rapid.Bool().Draw(t, "companion")
 		set.CompanionStatic = rapid.Bool().Draw(t, "static")
-		set.CompanionBytes = companion.TableBytesMin // many copies are made
+		set.CompanionBytes = companion.TableBytesMin // small, since the test makes many copies
 	})
 }
 
-// The distribution behind a prefix equals that of a stream that has read the prefix. This holds
-// behind the end of the chunk, and for a tree kept from key to key.
+// The distribution after a prefix equals that of a stream that has read the prefix. This also holds
+// after the end of the chunk, and if the tree is kept from one key to the next.
 func TestSuggestComputesWhatReadingWould(t *testing.T) {
 	m := upperModel(t)
 	counts := model.Counts()
@@ -110,7 +111,7 @@ func TestSuggestComputesWhatReadingWould(t *testing.T) {
 	})
 }
 
-// Most prefixes that a search needs are kept from the last key.
+// After a key, most prefixes that a search needs have already been computed.
 func TestSuggestKeepsWhatItHasComputed(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 1)
@@ -137,7 +138,7 @@ func TestSuggestKeepsWhatItHasComputed(t *testing.T) {
 	require.Less(t, k.Bytes(), bytes, "guesses count")
 }
 
-// A suggester that has grown large starts again, and releases its memory.
+// A suggester that has grown large drops all prefixes and releases their memory.
 func TestSuggesterThatIsLargeBeginsAfresh(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 1)
@@ -160,7 +161,7 @@ func TestSuggesterThatIsLargeBeginsAfresh(t *testing.T) {
 	require.Equal(t, bytes, k.Bytes())
 }
 
-// The growers of a worker do not refer to a segment that it has replaced.
+// When a worker replaces its segment, it drops the growers that refer to the old one.
 func TestGrowersReleaseReplacedSegment(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 1)
@@ -248,7 +249,8 @@ func TestSuggestRefusesWhatItCannotDo(t *testing.T) {
 	require.Empty(t, found, "within a character of the chunk before")
 }
 
-// The embedded models also give the same numbers, with and without a companion.
+// The property of TestSuggestComputesWhatReadingWould also holds for the embedded models, with and
+// without a companion.
 func TestSuggestComputesWhatEmbeddedModelsWould(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")

@@ -12,19 +12,19 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta"
 )
 
-// modelDefault is the default of most settings, in the words of the documentation.
+// modelDefault is what the documentation shows as the default of most settings.
 const modelDefault = "the model's"
 
-// skipBelowMax is more bits than a token costs under a model that knows nothing.
+// skipBelowMax is more bits than a token costs even if all tokens are equally likely.
 const skipBelowMax = 32
 
 // dynamicMethods are the two forms of dynamic evaluation.
 var dynamicMethods = []string{DynamicSGD, DynamicRMS}
 
 // Table lists every setting that users can choose. The flags of commands, the checks of requests,
-// the contract and docs/settings.md derive from its rows. A row's field is the one that the
-// mathematics uses. The method comes first: the rows of dynamic evaluation use the field that it
-// selects.
+// the contract and docs/settings.md derive from its rows. A row refers to the field that the
+// computation reads. The method comes first, since the rows of dynamic evaluation use the field
+// that the method selects.
 var Table = setting.Table[Settings]{
 	{
 		Name: "method", Field: func(s *Settings) any { return &s.Method },
@@ -146,9 +146,9 @@ var Table = setting.Table[Settings]{
 	},
 }
 
-// Asked returns the settings that differ from the model's defaults for the method, by the names
-// of Table. It includes the method if that is not the model's default. With makes the same
-// settings of them.
+// Asked returns the settings that differ from the model's defaults for the method, by the names of
+// Table. It includes the method if this is not the model's default. From the returned values, With
+// makes the same settings.
 func Asked(m *model.Model, set Settings) setting.Values {
 	of := DefaultsFor(m, set.Method)
 	asked, known := Table.Values(&set), Table.Values(&of)
@@ -161,9 +161,9 @@ func Asked(m *model.Model, set Settings) setting.Values {
 	return asked
 }
 
-// Recorded returns the settings to write into a file, so that later programs compute the same.
-// These are Asked and the method's settings with defaults of the program, not the model. The
-// baseline is left out: it changes no bit of the stream.
+// Recorded returns the settings to write into a file, so that later programs compute the same. It
+// returns those of Asked, and settings of the method whose default is the program's and not the
+// model's. It leaves out the baseline, which does not change the stream's scores.
 func Recorded(m *model.Model, set Settings) setting.Values {
 	recorded, all := Asked(m, set), Table.Values(&set)
 	for _, row := range Table {
@@ -175,10 +175,10 @@ func Recorded(m *model.Model, set Settings) setting.Values {
 	return recorded
 }
 
-// With returns the model's default settings, changed by what is asked for. A *setting.Error names
-// the first value that is out of range or that the model cannot serve. Settings of other methods
-// are also checked for range, and have no effect. Static has no companion unless one is asked
-// for: the name means the network alone.
+// With returns the model's default settings with the values that are asked for. A *setting.Error
+// names the first value that is out of range or that the model cannot serve. Settings of other
+// methods are also checked for range, and have no effect. The method Static has no companion unless
+// the values ask for one, since its name means the network alone.
 func With(m *model.Model, asked setting.Values) (Settings, error) { return with(Table, m, asked) }
 
 func with(table setting.Table[Settings], m *model.Model, asked setting.Values) (Settings, error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/setting"
 )
 
-// A setting outside the table, for a field that the mathematics has always used.
+// out is a row that is not in Table, for a field that the computation already reads.
 var out = setting.Row[Settings]{
 	Name: "out_factor", Field: func(s *Settings) any { return &s.Adapt.Out },
 	Methods: []string{SparseMeta},
@@ -20,8 +20,8 @@ var out = setting.Row[Settings]{
 		"meta-learners write",
 }
 
-// The row alone makes a flag of the setting, checks its range, sets it in the stream and reports
-// it.
+// A row in the table is all that a new setting needs: the setting then has a flag and a checked
+// range, affects the stream, and is reported.
 func TestRowIsEnoughToServeSetting(t *testing.T) {
 	m, table := testModel(t), append(Table[:len(Table):len(Table)], out)
 	given := func(args ...string) (setting.Values, error) {
@@ -63,7 +63,7 @@ func TestRowIsEnoughToServeSetting(t *testing.T) {
 		"default: the model's)", out.FlagUsage())
 }
 
-// Settings that a session reports can be asked for, with the same result.
+// If a client asks for the settings that a session reports, it gets the same settings.
 func TestSettingsInForceCanBeAskedFor(t *testing.T) {
 	m := testModel(t)
 	for _, method := range Methods() {
@@ -77,7 +77,7 @@ func TestSettingsInForceCanBeAskedFor(t *testing.T) {
 	}
 }
 
-// A number just outside its range is refused, for every row.
+// For every row, a number outside the range is refused.
 func TestEveryRangeOfTheTableIsHeld(t *testing.T) {
 	m := testModel(t)
 	for _, row := range Table {
@@ -121,7 +121,7 @@ func TestWhatTheModelCannotServeIsNamed(t *testing.T) {
 		"float32")
 }
 
-// Static asked for by name is the network alone. A companion must be asked for.
+// The method Static has no companion by default. A companion must be asked for.
 func TestStaticIsTheNetworkAlone(t *testing.T) {
 	m := testModel(t)
 	for _, c := range []struct {

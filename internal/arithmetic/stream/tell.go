@@ -6,14 +6,14 @@ import "github.com/lmserve/lmserve/tokenizer"
 // receives it returns.
 type Token struct {
 	ID       int32
-	Size     int64     // bytes of its text; some may have come before
-	Text     []byte    // of a sampled token: the text it adds, with the space before a word
-	LogProbs []float32 // of all tokens of the vocabulary [V], in nats, before truncation
-	Baseline []float32 // of a token that was read: under the static model; nil without one
+	Size     int64     // size of its text in bytes; its first bytes may be older
+	Text     []byte    // for a sampled token: its text, with the space before a word
+	LogProbs []float32 // log-probabilities of the vocabulary [V], in nats, before truncation
+	Baseline []float32 // for a token that was read: the same under the static model, or nil
 }
 
-// Tell calls visit with each token that Score has just scored, in order, and the distribution
-// that scored it. It comes before Commit and does not change the stream.
+// Tell calls visit with each token that Score has just scored, in order, and with the distribution
+// that scored the token. Call it before Commit. It does not change the stream.
 func (w *Worker) Tell(s *Stream, scores Scores, visit func(Token)) {
 	logProbs, baseline := w.room(), []float32(nil)
 	if s.Settings.Baseline {

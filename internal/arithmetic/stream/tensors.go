@@ -14,16 +14,16 @@ const (
 	snapshotVersion = 1
 )
 
-// Tensors of bytes. Only streams with lines, words or a companion have them.
+// Tensors of bytes. Only streams with lines, with words as tokens, or with a companion have them.
 const (
 	tensorLines     = "lines"          // the state of the lines
 	tensorRecords   = "records"        // the state of the records
-	tensorWord      = "text.word"      // tokenizer.Pending.Word
+	tensorWord      = "text.word"      // the bytes of the pending word
 	tensorCompanion = "companion"      // the state of the companion
 	tensorBefore    = "held.companion" // the companion before the open line, see held
 )
 
-// The tensors of learning by lines that Restore looks for.
+// Names of those tensors of learning by lines that Restore looks up.
 const (
 	tensorHeld    = "held.line"
 	tensorMarks   = "held.marks"

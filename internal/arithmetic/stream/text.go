@@ -7,7 +7,7 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// This file checks and restores a snapshot's record of the text: its counts and its pending word.
+// This file checks and restores how a snapshot describes the text: its counts and its pending word.
 
 // checkText checks the counts of a text against each other.
 func (h *header) checkText(words bool) error {
@@ -28,7 +28,7 @@ func (h *header) checkText(words bool) error {
 	return nil
 }
 
-// checkWords is checkText for words, which have at least one byte each.
+// checkWords is checkText for streams of words, in which each word has at least one byte.
 func (h *header) checkWords() error {
 	t := &h.Tally
 	for _, c := range []struct {
@@ -61,7 +61,7 @@ func (h *header) checkWords() error {
 	return nil
 }
 
-// readText restores the pending word. p is nil for bytes.
+// readText restores the pending word. p is nil for a stream of bytes.
 func (s *Stream) readText(f *weights.Stored, p *pending) error {
 	if p == nil {
 		return nil

@@ -27,7 +27,7 @@ func wordModel(t require.TestingT) *model.Model {
 	return m
 }
 
-// eachWordModel runs a test with a model of words, and with one that cuts words.
+// eachWordModel runs a test with a model of words, and with a model that cuts words into parts.
 func eachWordModel(t *testing.T, test func(*testing.T, *model.Model)) {
 	t.Run("words", func(t *testing.T) { test(t, wordModel(t)) })
 	m, err := modeltest.SmallOfProse()
@@ -35,7 +35,7 @@ func eachWordModel(t *testing.T, test func(*testing.T, *model.Model)) {
 	t.Run("prose", func(t *testing.T) { test(t, m) })
 }
 
-// drawWordText draws a text that ends anywhere: in a word, in white space, or with a line.
+// drawWordText draws a text. It may end in a word, in white space, or at the end of a line.
 func drawWordText(t *rapid.T) string {
 	text := modeltest.WordText(rapid.IntRange(1, 30).Draw(t, "lines"))
 	if rapid.Bool().Draw(t, "long") {
@@ -55,7 +55,7 @@ func cutUp(t *rapid.T, text string) (cut []string) {
 	return cut
 }
 
-// Any pieces of a text give the same tokens, scores, lines and state.
+// A text gives the same tokens, scores, lines and state in any pieces.
 func TestWordsDoNotDependOnThePiecesOfTheText(t *testing.T) {
 	eachWordModel(t, wordsDoNotDependOnThePiecesOfTheText)
 }
@@ -103,8 +103,8 @@ func wordsDoNotDependOnThePiecesOfTheText(t *testing.T, m *model.Model) {
 	})
 }
 
-// The scores are those of the tokens that the tokenizer makes of the text. Unknown words are
-// counted separately.
+// The scored tokens are those that the tokenizer makes of the text. Unknown words are counted
+// separately.
 func TestWordsAreScoredAsTokens(t *testing.T) {
 	m := wordModel(t)
 	w := testWorker(t, m, 1)
@@ -126,7 +126,7 @@ func TestWordsAreScoredAsTokens(t *testing.T) {
 	require.EqualValues(t, m.Tokenizer.Chars([]byte(text)), s.Tally.Chars)
 }
 
-// The end of a text completes its last word and its last line, wherever the chunk border lies.
+// The end of a text completes its last word and its last line, wherever the chunk ends.
 func TestEndOfTextCompletesItsLastWord(t *testing.T) {
 	m := wordModel(t)
 	w := testWorker(t, m, 1)
@@ -143,8 +143,8 @@ func TestEndOfTextCompletesItsLastWord(t *testing.T) {
 	}
 }
 
-// Chunks filled by the parts of words always read some text, and lines are complete. The text's
-// end completes the parts that had no room.
+// If parts of words fill the chunks, each chunk still reads some text, and lines are complete. The
+// end of the text also feeds parts that did not fit into the last chunk.
 func TestPartsOfWordsFillChunks(t *testing.T) {
 	m, err := modeltest.SmallOfProse()
 	require.NoError(t, err)
@@ -188,7 +188,8 @@ func TestPartsOfWordsFillChunks(t *testing.T) {
 	require.EqualValues(t, len(text), s.Offset())
 }
 
-// A restored stream continues in the middle of a word, and at the end of a line that had no room.
+// A stream restored from a snapshot continues in the middle of a word. It also continues at the end
+// of a line whose token did not fit into the chunk.
 func TestSnapshotInMidWord(t *testing.T) { eachWordModel(t, aSnapshotInTheMiddleOfAWord) }
 
 func aSnapshotInTheMiddleOfAWord(t *testing.T, m *model.Model) {
@@ -265,7 +266,7 @@ func TestMisfitSnapshotOfWordsIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "model is")
 }
 
-// FuzzRestoreWords is FuzzRestore for streams of words.
+// FuzzRestoreWords is like FuzzRestore, for streams of words.
 func FuzzRestoreWords(f *testing.F) {
 	m := wordModel(f)
 	file, set := wordSnapshot(f, Static)
@@ -281,7 +282,7 @@ func FuzzRestoreWords(f *testing.F) {
 	})
 }
 
-// FuzzRestoreWordsHeader is FuzzRestoreHeader for streams of words.
+// FuzzRestoreWordsHeader is like FuzzRestoreHeader, for streams of words.
 func FuzzRestoreWordsHeader(f *testing.F) {
 	m := wordModel(f)
 	file, set := wordSnapshot(f, Static)
@@ -302,7 +303,7 @@ func TestChunkOfOneWordIsRefused(t *testing.T) {
 	require.ErrorContains(t, set.Validate(m), "chunk is 1, expected 2 to 1024")
 	prose, err := modeltest.SmallOfProse()
 	require.NoError(t, err)
-	_, err = With(prose, setting.Values{"chunk": 12}) // a word may have this number of parts
+	_, err = With(prose, setting.Values{"chunk": 12}) // a word may have 12 parts
 	require.ErrorContains(t, err, "found 12, expected 13 to 1024")
 }
 
@@ -323,8 +324,8 @@ func TestWarmChunkOfWordsAllocatesNothing(t *testing.T) {
 	})
 }
 
-// The text sampled after a text is a function of that text. Fed behind it, it is read as the
-// tokens that were sampled, none of them unknown.
+// The text sampled after a text is a function of that text. If the sampled text is fed after that
+// text, the tokenizer makes the sampled tokens of it. None of them is unknown.
 func TestSampledWordsArePrintedAsTheyAreRead(t *testing.T) {
 	eachWordModel(t, sampledWordsArePrintedAsTheyAreRead)
 }

@@ -13,73 +13,73 @@ import (
 )
 
 // Worker advances streams of one model. It owns what streams can share: threads, activations,
-// gradient arenas, and the summed fast weights. It serves one stream at a time, any stream, and
-// leaks nothing between streams. A warm worker allocates nothing.
+// gradient arenas, and the summed fast weights. It can serve any stream, one at a time, and nothing
+// of one stream affects another. Once warm, a worker allocates nothing.
 type Worker struct {
 	Exec *kernel.Exec
-	// StaleKeys makes the worker keep the memory's keys and values after the fast weights that
-	// made them have changed: see txl.Reuse. The bits of a stream then depend on the worker's
-	// history, so a server must not set it. Set it before the worker's first use.
+	// StaleKeys makes the worker keep the memory's keys and values although the fast weights that
+	// they were computed with have changed, see txl.Reuse. The bits of a stream then depend on the
+	// worker's history, so a server must not set it. Set it before the worker's first use.
 	StaleKeys bool
 
 	model *model.Model
 	seg   *txl.Segment
 	base  *txl.Segment // segment of the static model, made on first use
-	// For prefixes behind the segment and behind base, made on first use.
+	// Growers for prefixes that follow the segment and base, made on first use.
 	growers [2]*txl.Grower
 	chunk   int   // maximum number of rows of the segments
 	grads   Arena // gradients of the branches
 	all     Arena // gradients of all weights, made on first use
 
-	// The fast weights of a SparseMeta stream, summed over its banks, and their place: the
-	// stream's learned and number of updates. Streams keep only the banks, which makes them a
-	// third smaller. A worker sums the banks again when it switches to another stream.
+	// The fast weights of a SparseMeta stream, summed over its banks, and their place: the stream's
+	// `learnt` and its number of updates. Streams keep only the banks, which makes them a third
+	// smaller. A worker sums the banks again when it switches to another stream.
 	fast   Arena
 	fastAt place
 
-	// The stream and chunk whose rows the segments hold. Scoring continues behind these rows
-	// instead of starting the chunk again; the bits are the same either way.
+	// The stream and the chunk whose tokens the segments have read. Scoring continues after these
+	// tokens instead of reading the chunk again; the bits are the same either way.
 	at place
-	// foreseen says that the arenas hold the gradient of the chunk that the last scored text
-	// fills. resume clears it, except at the end of that chunk.
+	// foreseen says that the arenas already hold the gradient of the chunk which the last scored
+	// text completes. resume clears it, except at the end of that chunk.
 	foreseen bool
 
 	inputs  []int32           // last inputs of the segments
-	tokens  tokenizer.Tokens  // tokens scored last
-	falls   []int             // Scores.falls of these
-	text    tokenizer.Pending // the text behind them
-	targets []int32           // pending tokens and the last scored ones
+	tokens  tokenizer.Tokens  // the tokens of the last scored text
+	falls   []int             // Scores.falls of these tokens
+	text    tokenizer.Pending // text after these tokens
+	targets []int32           // the pending tokens, followed by these tokens
 	open    []float32         // gradient of an open line, made on first use
 	along   along             // how the last scored text changes its stream
-	skipped []uint16          // of its lesson
+	skipped []uint16          // lines that the last scored text skips
 	ahead   *lines.Meter      // lines of text that is not accepted yet, made on first use
 	nll     []float32
 	baseNLL []float32
 	netNLL  []float32
-	losses  []float32 // of a whole chunk's tokens
+	losses  []float32 // costs of a whole chunk's tokens
 
-	aheadFrom int64 // offset in the stream at which these lines begin
+	aheadFrom int64 // offset in the stream at which the lines of ahead begin
 
-	counts       *companion.Scratch // of the streams' companions, made on first use
-	networks     companion.Networks // distributions of the networks beside a companion
-	slopes       []float32          // of the tokens scored last, beside a companion
-	logits       []float32          // gradients of a chunk's losses, made on first use
-	logProbs     []float32          // of a whole vocabulary, made on first use
-	baseLogProbs []float32          // the same under the static model
+	counts       *companion.Scratch // scratch for the streams' companions, made on first use
+	networks     companion.Networks // distributions of the networks that a companion mixes
+	slopes       []float32          // slopes of the last scored tokens, see mixture.go
+	logits       []float32          // gradients by the logits of a chunk, made on first use
+	logProbs     []float32          // a distribution over the vocabulary, made on first use
+	baseLogProbs []float32          // a distribution of the static model, made on first use
 	spelt        []byte             // text of a sampled token
 
-	kept     []float32 // hidden states of a chunk that were not skipped, made on first use
-	keptNext []int32   // the tokens that follow them
+	kept     []float32 // hidden states of a chunk's tokens that were not skipped, made on first use
+	keptNext []int32   // the tokens that follow these states
 
 	before sparsemeta.Before // fast weights before a measured update, made on first use
 
 	settled Settled // times of the current Settle
 }
 
-// place identifies a chunk of a stream; the zero value is none.
+// place identifies a chunk of a stream. The zero value identifies no chunk.
 type place struct{ stream, step uint64 }
 
-// NewWorker returns a worker of up to threads threads; Close ends them.
+// NewWorker returns a worker with at most `threads` threads, which Close ends.
 func NewWorker(m *model.Model, threads int) *Worker {
 	return &Worker{
 		Exec: kernel.NewExecIn(threads, m.Arithmetic), model: m, grads: NewArena(m),
@@ -88,15 +88,15 @@ func NewWorker(m *model.Model, threads int) *Worker {
 	}
 }
 
-// WorkerBytes returns the maximum memory of a worker, in bytes. Such a worker has served streams
-// of every method in chunks of MaxChunk, with the static model. It has learned by lines and
-// measured updates.
+// WorkerBytes returns the maximum memory of a worker, in bytes. A worker reaches this maximum when
+// it has served streams of every method, with chunks of MaxChunk and the static model. It must also
+// have learned by lines and measured updates.
 func WorkerBytes(m *model.Model) int64 {
 	c := m.LM.Config
 	segments := txl.SegmentBytes(c, 1, MaxChunk) + txl.BesideBytes(c, 1, MaxChunk)
 	segments += txl.GrowerBytes(c, SuggestRowsMax)
 	numbers := 2*m.ArenaSize() + 3*m.LM.Layout.Size + 4*c.Vocab
-	numbers += MaxChunk * (c.DModel + 1) // of the rows that were not skipped
+	numbers += MaxChunk * (c.DModel + 1) // kept and keptNext
 	if !m.OfWords() {
 		numbers += MaxChunk * slopesOfByte
 	}
@@ -110,13 +110,13 @@ func WorkerBytes(m *model.Model) int64 {
 // Close ends the worker's threads.
 func (w *Worker) Close() { w.Exec.Close() }
 
-// fit makes room for chunks of the stream.
+// fit allocates arrays for chunks of the stream.
 func (w *Worker) fit(s *Stream) {
 	chunk := s.Settings.Chunk
 	if w.chunk != chunk {
 		w.chunk, w.at = chunk, place{}
 		w.seg, w.base = txl.NewSegment(w.model.LM.Config, 1, chunk), nil
-		w.growers = [2]*txl.Grower{} // they refer to the old segments
+		w.growers = [2]*txl.Grower{} // the growers refer to the old segments
 		w.seg.SetReuse(w.reuse())
 		w.inputs, w.targets = make([]int32, 0, chunk), make([]int32, 0, chunk)
 		w.tokens, w.falls = tokenizer.NewTokens(chunk), make([]int, 0, chunk)
@@ -141,12 +141,13 @@ func (w *Worker) fit(s *Stream) {
 	}
 }
 
-// reuse returns which results the segments keep. The slow weights of a served model never change.
+// reuse returns which results the segments may keep from one chunk to the next. The slow weights of
+// a served model never change.
 func (w *Worker) reuse() txl.Reuse {
 	return txl.Reuse{FixedWeights: true, StaleKeys: w.StaleKeys}
 }
 
-// step returns the step of the stream's current chunk, in the worker's arrays.
+// step returns a Step for the stream's current chunk that refers to the worker's arrays.
 func (w *Worker) step(s *Stream) Step {
 	step := Step{Exec: w.Exec, Network: s.model.LM, Segment: w.seg, Memory: s.Memory}
 	switch {
@@ -158,8 +159,8 @@ func (w *Worker) step(s *Stream) Step {
 	return step
 }
 
-// static returns the step of the same chunk under the static model. Its phases come after those
-// of step.
+// static returns the Step for the same chunk under the static model. Each of its phases must follow
+// that of step.
 func (w *Worker) static(s *Stream) Step {
 	return Step{Exec: w.Exec, Network: s.model.LM, Segment: w.base, Memory: s.StaticMemory}
 }
@@ -173,7 +174,8 @@ func (w *Worker) sum(s *Stream) Arena {
 	return w.fast
 }
 
-// resume makes the segments hold the inputs of exactly the pending tokens.
+// resume makes the segments read the inputs of the stream's pending tokens, unless they already
+// hold exactly these.
 func (w *Worker) resume(s *Stream) {
 	w.fit(s)
 	here := place{s.id, s.Step}
@@ -220,8 +222,8 @@ func (w *Worker) inputsOf(before int32, targets []int32) []int32 {
 }
 
 // Settled holds the times at which the parts of a Settle ended. A part that did not run has the
-// zero time: all parts if the chunk was not full, Backward and Update if nothing was learned,
-// Backward if Foresee had run.
+// zero time. If the chunk was not full, no part has run. If nothing was learned, Backward and
+// Update have not run. If Foresee has computed the gradient, Backward has not run.
 type Settled struct{ Begun, Backward, Update, Remember time.Time }
 
 // backward computes the gradient of the mean loss of a chunk's targets.
@@ -242,25 +244,25 @@ func (w *Worker) update(s *Stream, step *Step) {
 	s.Written = len(w.all.Values)
 }
 
-// along tracks how a text that is scored, but not accepted, changes a stream's lines, companion
-// and cache. A skipped line restores them, so that the text behind it is scored beside learned
-// text only.
+// along tracks how a text that is scored, but not accepted, changes a stream's lines, companion and
+// cache. After a skipped line they are restored, so that only learned text affects the scores of
+// the text after the line.
 type along struct {
-	// The companion at the text. It is held.companion if back is true: the line that was open at
-	// the beginning of the text is skipped.
+	// The companion that reads the text. If back is true, the line that was open at the beginning
+	// of the text is skipped, and the companion is held.companion.
 	companion *companion.State
 	back      bool
 
-	// If begun, the open line begins in this text, at the mark line. Otherwise held.companion is
-	// the companion at its beginning.
+	// If begun is true, the open line begins in this text, at the mark `line`. Otherwise
+	// held.companion is the companion's state at the beginning of the open line.
 	line  companion.Mark
 	begun bool
 
-	marking     // as after the text; empty unless the stream learns by lines
-	cached  int // positions of the cache that are not taken back
+	marking     // the state after the text; empty unless the stream learns by lines
+	cached  int // number of positions of the cache, without those of skipped lines
 }
 
-// beforeBytes returns the maximum bytes of memory of the fast weights before an update.
+// beforeBytes returns the maximum bytes of memory that Worker.before takes.
 func beforeBytes(m *model.Model) int64 {
 	banks := int64(0)
 	if m.Learner != nil {

@@ -4,17 +4,16 @@ package suggest
 const AutoBytes = 2048
 
 const (
-	autoContext = 5    // equal bytes by which an earlier place is found
-	autoLead    = 0.03 // share of the keys that free ends must save beyond words
+	autoContext = 5    // number of equal bytes by which an earlier place is recognized
+	autoLead    = 0.03 // keys that free ends must save in addition, as a share of the bytes
 )
 
-// UnitOf chooses between words and free ends for a text's next candidates. It chooses free ends
-// if they would have saved more keys in the recent text, otherwise words. It replays the end of
-// the text with one candidate: the text that followed the last five bytes before. That needs no
-// network.
+// UnitOf chooses the unit of the candidates that may follow a text: WordPlus, or Free if candidates
+// with free ends would have saved more keys in the recent text. It replays the end of the text with
+// one candidate: the text that earlier followed the same five bytes. This needs no network.
 func UnitOf(text []byte) Unit {
 	text = text[max(0, len(text)-AutoBytes):]
-	followed := make([]int, len(text)) // where the same bytes ended before; 0: never
+	followed := make([]int, len(text)) // last offset after the same bytes; 0 means none
 	last := make(map[[autoContext]byte]int, len(text))
 	for i := autoContext; i < len(text); i++ {
 		context := [autoContext]byte(text[i-autoContext:])
@@ -28,8 +27,8 @@ func UnitOf(text []byte) Unit {
 	return WordPlus
 }
 
-// keys returns the number of keys that a text takes. cut returns how much of a candidate is
-// accepted.
+// keys returns the number of keys that typing a text takes. cut returns how many of a candidate's
+// right bytes can be accepted.
 func keys(text []byte, followed []int, cut func(right []byte) int) (n int) {
 	for i := 0; i < len(text); n++ {
 		right := 0
@@ -43,8 +42,8 @@ func keys(text []byte, followed []int, cut func(right []byte) int) (n int) {
 	return n
 }
 
-// wordOf returns the length of the word at the beginning of a text, with separators before it and
-// one after. It returns 0 if the word does not end.
+// wordOf returns the length of the word at the beginning of a text, including the separators before
+// the word and one separator after it. It returns 0 if the word does not end.
 func wordOf(text []byte) int {
 	begins := 0
 	for begins < len(text) && begins <= int(WordPlus.before()) && separator(text[begins]) {

@@ -2,29 +2,31 @@ package suggest
 
 import "slices"
 
-// end is a possible candidate. Free ends may begin with other ends.
+// end is the end of a text that may become a candidate. With free ends, a text may begin with the
+// text of another end.
 type end struct {
 	open
-	above     int // the longest end that is a beginning of this one
+	above     int // index of the longest end whose text is a beginning of this text, or none
 	gain      float64
 	separator string
 
 	chosen bool
-	have   float64 // the gain of the longest chosen end that is a beginning of this one
-	beyond float64 // the probability of the shortest chosen ends that begin with this one
+	have   float64 // gain of the longest chosen end whose text is a beginning of this text
+	beyond float64 // probability of chosen ends whose texts begin with this text
 }
 
 const none = -1
 
-// saves returns how many keystrokes the end would add to the mean saving of the chosen ends. Its
-// probability counts without that of longer chosen ends. Its gain counts without that of the
-// longest chosen end with which it begins.
+// saves returns how many keystrokes this end, if chosen, adds to the mean saving. Where a longer
+// chosen end is right, this end adds nothing, so its probability is subtracted. What a shorter
+// chosen end already saves is subtracted from the gain.
 func (e *end) saves() float64 { return (e.p - e.beyond) * (e.gain - e.have) }
 
 // savesLeast is the minimum mean number of keystrokes that a candidate must add.
 const savesLeast = 0.01
 
-// choose chooses the candidates greedily: each time the end that adds most.
+// choose chooses the candidates greedily: each time, it takes the end that adds most to the mean
+// saving.
 func (s *search) choose() {
 	for i := range s.ends {
 		s.ends[i].p /= s.rest
@@ -46,7 +48,7 @@ func (s *search) choose() {
 	}
 }
 
-// take chooses an end.
+// take chooses an end, and updates the savings of the others.
 func (s *search) take(i int) {
 	e := &s.ends[i]
 	e.chosen = true
@@ -66,7 +68,7 @@ func (s *search) take(i int) {
 	}
 }
 
-// text returns the text between the root and byte b behind a prefix.
+// text returns the text that leads from the root to a prefix, followed by byte b.
 func (t *Tree) text(root, parent int32, b byte) string {
 	text := []byte{b}
 	for id := parent; id != root; id = t.nodes[id].parent {

@@ -13,53 +13,55 @@ import (
 // Options describe a search. The zero value asks for no candidates.
 type Options struct {
 	N    int  // maximum number of candidates
-	Unit Unit // where they end
-	// Least is the minimum probability of a candidate: LeastMin (also 0) to 1.
+	Unit Unit // where candidates end
+	// Least is the minimum probability of a candidate, from LeastMin to 1; 0 means LeastMin.
 	Least float64
-	// Maximum calls of the source, and prefixes in a call; 0: CallsDefault and RowsDefault. They
-	// bound the work of a search. After the last call only a prefix with at least probability
-	// Likely is continued, one in each call, up to BytesMax calls.
+	// Calls is the maximum number of calls of the source, Rows that of prefixes in a call; 0 means
+	// CallsDefault and RowsDefault. After these calls, the search only continues a prefix that has
+	// at least the probability Likely. It then computes one prefix in each call, up to BytesMax
+	// calls in all.
 	Calls, Rows int
 	// Quick ends the search after at most one call. Proposed says that an earlier call has
 	// computed likely prefixes; the search may then make no call.
 	Quick, Proposed bool
-	// Within is the time after which the search ends and chooses from its results; 0: no limit.
-	// Without a limit the candidates do not depend on the machine.
+	// Within is the time after which the search ends and chooses from its results; 0 means no
+	// limit. Without a limit the candidates do not depend on the machine.
 	Within time.Duration
-	// Refused are texts that were offered and typed past, so they do not come next. For units of
-	// words these are words, otherwise all texts with such a beginning. The remaining texts have
-	// probability 1 in total.
+	// Refused are texts that were offered, but the writer typed on, so they do not come next. If
+	// the unit is of words, these words are excluded. Otherwise all texts that begin with a refused
+	// text are excluded. The probabilities of the remaining texts add up to 1.
 	Refused []string
 }
 
 const (
-	LeastMin     = 0.002 // less probable prefixes save nothing
-	BytesMax     = 48    // maximum size of a candidate
+	LeastMin     = 0.002 // minimum probability of a prefix; rarer ones save no keys
+	BytesMax     = 48    // maximum size of a candidate, in bytes
 	CallsDefault = 6
 	RowsDefault  = 4
 
-	Likely = 0.5 // of a prefix; at most one can be likelier
+	Likely = 0.5 // probability of a prefix that the search continues after its last call
 )
 
 // Candidate is a text that may come next.
 type Candidate struct {
 	Text string
-	// Probability is that of the text; for a word, of the word with a separator behind it.
+	// Probability is the probability of the text or, for a word, of the word followed by a
+	// separator.
 	Probability float64
-	// Separator is the likeliest character after a word. It is accepted with the word, until
-	// another character is typed. It is "" if the text can end anywhere, or if the likeliest
-	// character is not known.
+	// Separator is the likeliest character after a word. It is accepted together with the word, but
+	// replaced if the writer types another character. It is "" if the text can end anywhere, or if
+	// the likeliest character is not known.
 	Separator string
-	// Gain is the number of keystrokes saved if the text is right. It counts the characters and
-	// the probability of the separator, minus the key that accepts.
+	// Gain is the number of keystrokes saved if the text is right. It is the number of characters,
+	// plus the probability of the separator, minus one for the key that accepts the text.
 	Gain float64
 }
 
 // Found is the result of a search.
 type Found struct {
-	// largest saving first; each next adds most to those before
+	// the largest saving first; each candidate adds most to those before it
 	Candidates  []Candidate
-	Calls, Rows int  // of the source
+	Calls, Rows int  // number of calls of the source, and of prefixes in all of them
 	Complete    bool // neither Within nor Quick ended the search early
 }
 
@@ -69,15 +71,15 @@ func (o Options) complete() Options {
 	return o
 }
 
-// OneByOne returns options with the same bounds and one prefix in each call.
+// OneByOne returns options for the same total number of prefixes, with one prefix in each call.
 func (o Options) OneByOne() Options {
 	o = o.complete()
 	o.Calls, o.Rows = o.Calls*o.Rows, 1
 	return o
 }
 
-// Search looks for candidates behind a prefix of the tree, which must not end within a character.
-// If the context ends, Search returns its error.
+// Search looks for candidates that may follow a prefix of the tree. The prefix must not end within
+// a character. If the context ends, Search returns its error.
 func (t *Tree) Search(ctx context.Context, src Source, root int32, o Options) (Found, error) {
 	s := search{Options: o.complete(), tree: t, root: root, began: time.Now(), rest: 1}
 	s.found.Complete = true
@@ -92,7 +94,7 @@ func (t *Tree) Search(ctx context.Context, src Source, root int32, o Options) (F
 		}
 		if s.over() {
 			s.found.Complete = false
-			continue // known prefixes cost nothing
+			continue // makes no more calls, but visits prefixes that are already known
 		}
 		if s.found.Calls >= max(s.Calls, BytesMax) {
 			continue
@@ -119,8 +121,8 @@ func (t *Tree) Search(ctx context.Context, src Source, root int32, o Options) (F
 	return s.found, nil
 }
 
-// guess adds the likely continuation of the likeliest prefix to a call. A long and certain text
-// then takes few calls.
+// guess adds the likely continuation of the likeliest prefix to a call, so that a long and certain
+// text takes few calls.
 func (t *Tree) guess(src Source, x open) {
 	if x.p < guessLeast {
 		return
@@ -135,7 +137,7 @@ func (t *Tree) guess(src Source, x open) {
 	}
 }
 
-// guessLeast is the minimum probability of a prefix for which guess is worth its work.
+// guessLeast is the minimum probability of a prefix for which a guess is worth its cost.
 const guessLeast = 0.1
 
 type search struct {
@@ -144,9 +146,9 @@ type search struct {
 	root  int32
 	began time.Time
 	queue queue
-	made  int // number of opened prefixes
+	made  int // number of prefixes found
 	ends  []end
-	rest  float64 // the probability of all texts that were not refused
+	rest  float64 // total probability of the texts that are not refused
 	found Found
 }
 
@@ -155,9 +157,9 @@ type open struct {
 	parent int32
 	b      byte
 	p      float64
-	order  int // order in which prefixes were found
+	order  int // number of the prefix in the order of discovery; decides between equal p
 	shape  shape
-	end    int // the longest end that is a beginning of the prefix
+	end    int // index of the longest end whose text is a beginning of the prefix, or none
 }
 
 // queue orders prefixes by probability, likeliest first.
@@ -175,7 +177,8 @@ func (q *queue) Pop() (x any) {
 	return x
 }
 
-// next returns the likeliest open prefixes outside the tree, at most one call's number.
+// next returns the likeliest open prefixes that the tree lacks, at most as many as one call
+// computes.
 func (s *search) next() (batch []open) {
 	for len(batch) < s.Rows && len(s.queue) > 0 && s.queue[0].p >= s.Least*s.rest {
 		x := heap.Pop(&s.queue).(open)
@@ -188,18 +191,18 @@ func (s *search) next() (batch []open) {
 	return batch
 }
 
-// over reports whether the time is too short for another call, which is estimated by the mean of
-// the calls so far.
+// over reports whether the search must end before another call: because it is quick, or because a
+// call of mean duration would take too long.
 func (s *search) over() bool {
 	if s.found.Calls == 0 && !s.Proposed {
-		return false // without a call little is found
+		return false // without a first call, the search would find little
 	}
 	took, calls := time.Since(s.began), time.Duration(max(1, s.found.Calls))
 	return s.Quick || s.Within > 0 && took+took/calls > s.Within
 }
 
-// visit opens the prefixes behind one with a known distribution, and records candidates. With
-// units of words the candidate is the prefix itself.
+// visit takes a prefix whose next byte has a known distribution, opens the prefixes with one more
+// byte, and records candidates. If the unit is of words, the candidate is the prefix itself.
 func (s *search) visit(id int32, x open) {
 	logProbs := &s.tree.nodes[id].logProbs
 	if s.Unit.ofWords() && x.shape.word && x.shape.part == 0 {
@@ -230,7 +233,7 @@ func (s *search) visit(id int32, x open) {
 	}
 }
 
-// endWord records a word that may end here.
+// endWord records the prefix as a candidate: a word that may end here.
 func (s *search) endWord(x open, logProbs *[256]float32) {
 	sum, most, likeliest := 0., 0., ""
 	for b, l := range logProbs {
@@ -249,8 +252,8 @@ func (s *search) endWord(x open, logProbs *[256]float32) {
 	}
 }
 
-// refuses reports whether a candidate is refused. If so, its probability is removed from the
-// total and from the ends that are its beginnings.
+// refuses reports whether a candidate is refused. If so, its probability is subtracted from the
+// total, and from the ends whose texts are its beginnings.
 func (s *search) refuses(x open) bool {
 	if len(s.Refused) == 0 || !slices.Contains(s.Refused, s.tree.text(s.root, x.parent, x.b)) {
 		return false

@@ -14,7 +14,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// table is a source of texts of a few characters. Its distributions depend on the last byte.
+// table is a Source with an alphabet of few characters. Its distributions depend only on the last
+// byte.
 type table struct {
 	tree  *Tree
 	next  [256][256]float64
@@ -23,7 +24,7 @@ type table struct {
 	guess []byte
 }
 
-// newTable draws probabilities over word characters, others, and one beyond ASCII.
+// newTable draws the probabilities of characters: of words, separators, and one beyond ASCII.
 func newTable(tree *Tree, seed uint64) *table {
 	s, rng := &table{tree: tree}, rand.New(rand.NewPCG(seed, 1))
 	for b := range s.next {
@@ -36,7 +37,7 @@ func newTable(tree *Tree, seed uint64) *table {
 			s.next[b][c] /= sum
 		}
 	}
-	s.next[0xc3] = [256]float64{0xa9: 0.7, 0xa8: 0.2, 'a': 0.1} // é, è, and invalid UTF-8
+	s.next[0xc3] = [256]float64{0xa9: 0.7, 0xa8: 0.2, 'a': 0.1} // second bytes: é, è, and invalid
 	return s
 }
 
@@ -56,15 +57,15 @@ func (s *table) Grow(of []Prefix) {
 
 func (s *table) Guess(int32) []byte { return s.guess }
 
-// ends reports whether a unit may offer a text.
+// ends reports whether a text can be a candidate of a unit.
 func ends(text string, u Unit) bool {
 	word := strings.TrimLeft(text, " .")
 	return u == Free || word != "" && len(text)-len(word) <= int(u.before()) &&
 		!strings.ContainsAny(word, " .")
 }
 
-// Without a time limit, a search finds the same texts, probabilities and choice as an exhaustive
-// search.
+// Without a time limit, a search finds and chooses the same texts, with the same probabilities, as
+// an exhaustive search.
 func TestSearchFindsWhatTryingAllTextsFinds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var tree Tree
@@ -138,11 +139,12 @@ func TestSearchFindsWhatTryingAllTextsFinds(t *testing.T) {
 	})
 }
 
-// refusal has the probability p of a refused text. The search finds the text at a prefix, whose
-// probability is at.
+// refusal holds the probability p of a refused text, and the probability `at` of the prefix at
+// which the search finds the text.
 type refusal struct{ p, at float64 }
 
-// refuse distributes the probability of refused texts over all others, and drops improbable ones.
+// refuse distributes the probability of refused texts over all other texts, and drops texts that
+// are less probable than o.Least.
 func refuse(all map[string]Candidate, refused map[string]refusal, o Options) {
 	rest, met := 1., map[string]bool{}
 	for more := true; more; {
@@ -168,7 +170,7 @@ func refuse(all map[string]Candidate, refused map[string]refusal, o Options) {
 	}
 }
 
-// with returns the chosen candidates and another one, if it is not among them.
+// with returns the chosen candidates and another candidate, unless they already contain its text.
 func with(chosen []Candidate, other Candidate) []Candidate {
 	if slices.ContainsFunc(chosen, func(c Candidate) bool { return c.Text == other.Text }) {
 		return chosen
@@ -176,11 +178,11 @@ func with(chosen []Candidate, other Candidate) []Candidate {
 	return append(slices.Clip(chosen), other)
 }
 
-// saves returns the mean number of keystrokes that candidates save. If several are right, the
-// longest counts.
+// saves returns the mean number of keystrokes that candidates save. If several candidates are
+// right, the longest counts.
 func saves(chosen []Candidate) (sum float64) {
 	for _, c := range chosen {
-		alone := c.Probability // probability that no longer candidate is right, too
+		alone := c.Probability // probability that c is the longest right candidate
 		for _, d := range chosen {
 			if d.Text != c.Text && strings.HasPrefix(d.Text, c.Text) && c.Separator == "" &&
 				!slices.ContainsFunc(chosen, func(e Candidate) bool {
@@ -195,8 +197,8 @@ func saves(chosen []Candidate) (sum float64) {
 	return sum
 }
 
-// Keep keeps the prefixes that begin with a prefix, and its beginnings. Kept prefixes are not
-// computed again.
+// Keep keeps those prefixes of a tree that begin with a given prefix, and the beginnings of that
+// prefix. A later search does not compute the kept prefixes again.
 func TestTreeIsKeptFromKeyToKey(t *testing.T) {
 	var tree Tree
 	s := newTable(&tree, 5)
@@ -224,7 +226,7 @@ func TestTreeIsKeptFromKeyToKey(t *testing.T) {
 	require.Zero(t, again.Calls)
 }
 
-// A search stops at its bounds, and chooses from the results so far.
+// A search stops when it reaches one of its limits, and chooses from its results so far.
 func TestSearchKeepsItsBounds(t *testing.T) {
 	var tree Tree
 	s := newTable(&tree, 3)

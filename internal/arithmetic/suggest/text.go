@@ -8,13 +8,13 @@ import (
 // Unit says where a candidate can end.
 type Unit string
 
-// A word consists of letters, digits, ' and _.
+// The units. A word consists of letters, digits, ' and _.
 const (
-	Word     Unit = "word"  // the rest of the word, or the next word after one other character
-	WordPlus Unit = "word+" // a word after up to ten other characters
-	Line     Unit = "line"  // anywhere within the line
-	Free     Unit = "free"  // anywhere
-	Auto     Unit = "auto"  // WordPlus or Free, see UnitOf
+	Word     Unit = "word"  // a word, or its rest, after at most one other character
+	WordPlus Unit = "word+" // a word, or its rest, after at most ten other characters
+	Line     Unit = "line"  // a text that ends anywhere within the line
+	Free     Unit = "free"  // a text that ends anywhere
+	Auto     Unit = "auto"  // WordPlus or Free, as UnitOf chooses
 )
 
 // before returns the maximum number of characters before a candidate's word.
@@ -36,14 +36,14 @@ func OfWord(r rune) bool {
 // shape describes a text that may become a candidate.
 type shape struct {
 	bytes, chars uint8
-	others       uint8 // characters before its word
-	word         bool  // there is a word
-	part         uint8 // bytes of an incomplete last character
+	others       uint8 // number of characters before its word
+	word         bool  // the text contains a word
+	part         uint8 // number of bytes of an incomplete last character
 	partial      [utf8.UTFMax]byte
 }
 
-// extend returns the shape of the text with one more byte. It reports false if the text is then
-// invalid UTF-8, or no beginning of a candidate.
+// extend returns the shape of the text with one more byte. ok is false if the text is then invalid
+// UTF-8, or if no candidate begins with it.
 func (s shape) extend(b byte, u Unit) (_ shape, ok bool) {
 	s.bytes++
 	s.partial[s.part] = b
@@ -72,7 +72,7 @@ func (s shape) extend(b byte, u Unit) (_ shape, ok bool) {
 	return s, true
 }
 
-// Whole reports whether a text ends at the end of a character.
+// Whole reports whether a text ends with a complete character.
 func Whole(text []byte) bool {
 	for i := len(text) - 1; i >= max(0, len(text)-utf8.UTFMax); i-- {
 		if utf8.RuneStart(text[i]) {
@@ -82,8 +82,8 @@ func Whole(text []byte) bool {
 	return true
 }
 
-// separator reports whether a byte ends a word. Byte 0xe2 counts as one: “, ” and — begin with
-// it, and most other punctuation beyond ASCII.
+// separator reports whether a byte ends a word. Byte 0xe2 counts as a separator: “, ” and — begin
+// with it, and so does most other punctuation beyond ASCII.
 func separator(b byte) bool {
 	return b < utf8.RuneSelf && !OfWord(rune(b)) || b == 0xe2
 }

@@ -1,36 +1,36 @@
 // Package suggest finds texts that a writer is likely to type next, each with its probability:
 // words, or texts that end anywhere. It knows bytes and distributions, but no networks.
 //
-// The search over bytes goes best first. It continues the likeliest prefixes, many in one call,
-// and drops improbable ones. Candidates are chosen by the keystrokes that they save on average. A
-// Tree keeps the prefixes, so that the search after the next key starts with them.
+// The search over bytes goes best first. It continues the likeliest prefixes, many in one call, and
+// drops improbable ones. Candidates are chosen by the keystrokes that they save on average. A Tree
+// keeps the prefixes, so that the search after the next key need not compute them again.
 package suggest
 
-// Source computes the distributions of the byte behind prefixes.
+// Source computes, for prefixes, the distributions of the byte that follows.
 type Source interface {
-	// Grow sets the LogProbs of some prefixes. Each parent is from an earlier call or precedes
-	// its child.
+	// Grow sets the LogProbs of some prefixes. The parent of each is in an earlier call, or
+	// precedes it in the same call.
 	Grow(of []Prefix)
-	// Guess returns bytes that are likely to follow a grown prefix. The search then computes them
-	// in the same call.
+	// Guess returns bytes that are likely to follow a prefix that Grow has computed. The search
+	// then computes these bytes in the same call.
 	Guess(id int32) []byte
 }
 
-// Prefix is a text behind the origin of a tree: its parent's text and one byte.
+// Prefix is a text that follows the origin of a tree: the text of its parent and one more byte.
 type Prefix struct {
-	// ID numbers the present prefixes of a tree with small numbers, which are reused. The origin,
-	// the prefix without bytes, has the parent None.
+	// ID is a small number that identifies the prefix in its tree. It is used again when the prefix
+	// is removed. The origin, the prefix without bytes, has the parent None.
 	ID, Parent int32
 	Byte       byte
-	// LogProbs are the natural logarithms of the probabilities [256] of the byte behind the
+	// LogProbs are the natural logarithms of the probabilities [256] of the byte that follows the
 	// prefix.
 	LogProbs []float32
 }
 
-// None is the ID of no prefix.
+// None is the ID that no prefix has.
 const None = -1
 
-// Tree keeps prefixes whose distributions are known. The zero Tree is empty.
+// Tree keeps prefixes for which the distribution of the next byte is known. The zero Tree is empty.
 type Tree struct {
 	nodes []node
 	free  []int32 // unused nodes
@@ -58,11 +58,12 @@ const nodeBytes = 4*3 + 4 + 4*256
 // At returns the parent and the last byte of a prefix.
 func (t *Tree) At(id int32) (parent int32, b byte) { return t.nodes[id].parent, t.nodes[id].b }
 
-// LogProbs returns the natural logarithms of the probabilities [256] of the byte behind a prefix.
+// LogProbs returns the natural logarithms of the probabilities [256] of the byte that follows a
+// prefix.
 func (t *Tree) LogProbs(id int32) []float32 { return t.nodes[id].logProbs[:] }
 
-// Child returns the prefix with one more byte, or None if the tree lacks it. Child of None is
-// None.
+// Child returns the prefix with one more byte, or None if the tree lacks it. For the ID None, it
+// returns None.
 func (t *Tree) Child(id int32, b byte) int32 {
 	if id == None {
 		return None
@@ -75,7 +76,8 @@ func (t *Tree) Child(id int32, b byte) int32 {
 	return None
 }
 
-// Follow returns the longest beginning of a text that is a prefix in the tree, and its length.
+// Follow returns the longest beginning of a text that is a prefix in the tree, and its length in
+// bytes.
 func (t *Tree) Follow(text []byte) (id int32, length int) {
 	if len(t.nodes) == 0 {
 		return None, 0
@@ -90,8 +92,8 @@ func (t *Tree) Follow(text []byte) (id int32, length int) {
 	return id, length
 }
 
-// Extend grows the prefixes along a text behind a prefix, at most rows in a call. It returns the
-// last prefix. For None it grows the origin first.
+// Extend adds to the tree all prefixes along a text that follows the prefix id, at most `rows` in a
+// call. It returns the last one. If id is None, it adds the origin first.
 func (t *Tree) Extend(src Source, id int32, text []byte, rows int) (last int32) {
 	for id == None || len(text) > 0 {
 		t.call = t.call[:0]
@@ -108,8 +110,8 @@ func (t *Tree) Extend(src Source, id int32, text []byte, rows int) (last int32) 
 	return id
 }
 
-// Cost returns the negative log-likelihood, in nats, of a text behind a prefix. It grows the
-// missing prefixes, at most rows in a call.
+// Cost returns the negative log-likelihood, in nats, of a text that follows the prefix id. It adds
+// the missing prefixes to the tree, at most `rows` in a call.
 func (t *Tree) Cost(src Source, id int32, text []byte, rows int) (nats float64) {
 	known, last := id, max(0, len(text)-1)
 	length := 0
@@ -128,8 +130,9 @@ func (t *Tree) Cost(src Source, id int32, text []byte, rows int) (nats float64) 
 	return nats
 }
 
-// Graft grows the prefixes of another tree behind a prefix, in one call of at most rows. Prefixes
-// must never have been removed from the other tree: parents then come first.
+// Graft adds the prefixes of another tree after the prefix id, at most `rows` of them, in one call.
+// No prefix may have been removed from the other tree, so that parents have smaller IDs than their
+// children.
 func (t *Tree) Graft(src Source, id int32, of *Tree, rows int) {
 	t.call = t.call[:0]
 	at := make([]int32, len(of.nodes))
@@ -148,7 +151,7 @@ func (t *Tree) Graft(src Source, id int32, of *Tree, rows int) {
 	}
 }
 
-// add adds a prefix to the present call.
+// add adds a prefix to the tree and to the call that grow will make.
 func (t *Tree) add(parent int32, b byte) (id int32) {
 	if n := len(t.free); n > 0 {
 		id, t.free = t.free[n-1], t.free[:n-1]
@@ -166,7 +169,7 @@ func (t *Tree) add(parent int32, b byte) (id int32) {
 	return id
 }
 
-// grow executes the present call.
+// grow makes the call: the source computes the added prefixes.
 func (t *Tree) grow(src Source) {
 	for i := range t.call {
 		t.call[i].LogProbs = t.nodes[t.call[i].ID].logProbs[:]
@@ -174,7 +177,7 @@ func (t *Tree) grow(src Source) {
 	src.Grow(t.call)
 }
 
-// Keep removes all prefixes except the beginnings of a prefix and those that begin with it.
+// Keep removes all prefixes except the beginnings of prefix id and the prefixes that begin with it.
 func (t *Tree) Keep(id int32) {
 	for {
 		of := t.nodes[id].parent
@@ -193,7 +196,7 @@ func (t *Tree) Keep(id int32) {
 	}
 }
 
-// remove removes a prefix and all that begin with it.
+// remove removes a prefix and all prefixes that begin with it.
 func (t *Tree) remove(id int32) {
 	for c := t.nodes[id].child; c != None; c = t.nodes[c].next {
 		t.remove(c)

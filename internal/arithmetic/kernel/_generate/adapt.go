@@ -9,7 +9,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// The geometry of a grid and the generator of random bits, as in grid.go and random.go.
+// The geometry of a grid, as in grid.go, and of the generator of random bits, as in random.go.
 const (
 	cellBits  = 11
 	octaves   = 12
@@ -23,17 +23,17 @@ const (
 	mix2      = 0x94D049BB133111EB
 )
 
-// adaptAhead is the distance, in bytes, by which the arenas are prefetched.
+// adaptAhead is the number of bytes that I, M and G are prefetched ahead of their use.
 const adaptAhead = 1024
 
-// adaptPlaces are the constants for locate.
+// adaptPlaces are the constants that the stage locate uses.
 var adaptPlaces = []uint32{
 	1<<31 - 1, math.Float32bits(gridScale), math.Float32bits(1), octaves<<23 - 1,
 	cells + 1, 1<<cellShift - 1, math.Float32bits(1. / (1 << cellShift)),
 }
 
-// adapt emits the functions of Adaptation. They look up only written elements, so that masked
-// elements cost no arithmetic and no grid points in the cache.
+// adapt emits the functions of Adaptation. They look up only the elements that the mask selects, so
+// that the others cost no arithmetic and no cache lines of grid points.
 func adapt() {
 	adapt256()
 	adapt512()
@@ -42,33 +42,33 @@ func adapt() {
 // adaptation holds the registers and stack slots of an adapt function.
 type adaptation struct {
 	isa
-	strip                    int  // elements that pass through the stages together
+	strip                    int  // number of elements that pass through the stages together
 	half                     bool // I and M are in bfloat16
 	gamma, beta1, beta2, out reg.VecVirtual
-	state                    reg.VecVirtual // of the generator, words
-	most                     reg.VecVirtual // largest grid indexes of a strip
+	state                    reg.VecVirtual // state of the random generator, in words
+	most                     reg.VecVirtual // largest grid indexes in a strip
 	place                    []Mem          // constants of the grid
-	odd, below               Op             // 1, and just below half, in the last place of bfloat16
+	odd, below               Op             // 1 and almost 1/2, in bfloat16's last place
 
 	bits  Mem           // the mask of a strip, one bit for each element
-	dense Mem           // x, then out g(x), of the written elements of a strip, without gaps
-	count reg.GPVirtual // number of these
-	cell  Mem           // grid cells of these
+	dense Mem           // x of a strip's selected elements, without gaps; later out g(x)
+	count reg.GPVirtual // number of elements in dense
+	cell  Mem           // grid cells of the elements in dense
 }
 
-// stages are the steps of adapt that differ between instruction sets. One stage for all steps
-// would be slower: such a long chain fills the processor's window with little more than one
-// iteration.
+// stages are the steps of adapt that differ between instruction sets. Each stage is a loop of its
+// own. A single loop would be slower: its chain of instructions is so long that the processor could
+// hardly overlap two iterations.
 type stages interface {
-	draw(start, end reg.GPVirtual) // makes the masks of a strip, unless input does
+	draw(start, end reg.GPVirtual) // makes the masks of a strip, unless the stage input does
 	input() func(at, mask reg.GPVirtual)
 	locate()
-	inside() // jumps to "inside" if all elements are within the grid
+	inside() // jumps to the label "inside" if all elements are within the grid
 	points(grid reg.Register, at reg.GPVirtual) (v, next reg.VecVirtual)
 	write() func(at, mask reg.GPVirtual)
 }
 
-// beginAdapt begins a function for I and M of one type.
+// beginAdapt begins a function for I and M in float32 or, with half, in bfloat16.
 func beginAdapt(name string, half bool, doc ...string) {
 	held := "float32"
 	if half {
@@ -137,8 +137,8 @@ func (a *adaptation) endOfStrip(start reg.GPVirtual) reg.GPVirtual {
 	return end
 }
 
-// stage emits a loop over groups of two vectors each, from start to end. The body also receives
-// the byte offset of a group's mask.
+// stage emits a loop from start to end over groups of two vectors each. It passes the body the
+// offset of a group, and the byte offset of the group's mask.
 func (a *adaptation) stage(
 	name string, start, end reg.GPVirtual, body func(at, mask reg.GPVirtual),
 ) {
@@ -164,7 +164,7 @@ func (a *adaptation) clear(v reg.VecVirtual) {
 	}
 }
 
-// pad writes zeros behind the dense elements.
+// pad writes zeros after the last element of dense.
 func (a *adaptation) pad() {
 	zero, behind := a.vector(), a.dense.Idx(a.count, 4)
 	a.clear(zero)
@@ -175,7 +175,7 @@ func (a *adaptation) pad() {
 	}
 }
 
-// held returns the offset in I and M of an offset in the float32 arrays.
+// held converts an offset in the float32 arrays to the offset of the same element in I and M.
 func (a *adaptation) held(at reg.GPVirtual) reg.GPVirtual {
 	if !a.half {
 		return at
@@ -186,7 +186,8 @@ func (a *adaptation) held(at reg.GPVirtual) reg.GPVirtual {
 	return halved
 }
 
-// ahead prefetches the cache lines of a group of the given size, ahead of a pointer.
+// ahead prefetches the cache lines of a group, adaptAhead bytes ahead of p + at. bytes is the size
+// of the group.
 func (a *adaptation) ahead(at, p reg.Register, bytes int) {
 	for line := 0; line < bytes; line += lineBytes {
 		PREFETCHT0(Mem{Base: p, Index: at, Scale: 1, Disp: adaptAhead + line})
@@ -207,7 +208,7 @@ func (a *adaptation) averageHalves(i Mem, g, x, t reg.VecVirtual) {
 	a.average(x, g, x, t)
 }
 
-// note sets the bit of the strip that begins at start.
+// note sets the bit in `outside` of the strip that begins at start.
 func (a *adaptation) note(outside Mem, start reg.GPVirtual) {
 	strip, strips := GP64(), GP64()
 	MOVQ(start, strip)
@@ -217,8 +218,8 @@ func (a *adaptation) note(outside Mem, start reg.GPVirtual) {
 	MOVQ(strips, outside)
 }
 
-// round rounds to bfloat16. AVX2 gets the result in the lower halves of words, AVX-512 in the
-// upper halves.
+// round rounds float32 to bfloat16. The result is in the lower halves of words with AVX2, and in
+// the upper halves with AVX-512.
 func (a *adaptation) round(v reg.VecVirtual) reg.VecVirtual {
 	wide, t := a.bytes == avx512.bytes, a.vector()
 	VPSRLD(Imm(16), v, t)
@@ -237,7 +238,8 @@ func (a *adaptation) round(v reg.VecVirtual) reg.VecVirtual {
 	return v
 }
 
-// keepNaN restores a NaN x after rounding: rounding must not turn it into another number.
+// keepNaN restores x where x is NaN. Rounding by integer arithmetic could turn a NaN into another
+// number.
 func (a *adaptation) keepNaN(x, rounded reg.VecVirtual) {
 	const unordered = 3
 	if a.bytes == avx512.bytes {
@@ -251,7 +253,8 @@ func (a *adaptation) keepNaN(x, rounded reg.VecVirtual) {
 	VBLENDVPS(nan, x, rounded, rounded)
 }
 
-// lookUp replaces grid positions by out g(x), in bfloat16 in the form of round.
+// lookUp replaces positions in the grid by out g(x). If M is in bfloat16, the results have the form
+// that round returns.
 func (a *adaptation) lookUp(s stages) {
 	grid := param("grid")
 	a.eachDense("look", func(at reg.GPVirtual) {
@@ -267,7 +270,7 @@ func (a *adaptation) lookUp(s stages) {
 	})
 }
 
-// parted separates pairs of neighbors into first and second elements.
+// parted splits pairs of neighbors into a vector of first and a vector of second elements.
 func (a *adaptation) parted(even, odd reg.VecVirtual) (v, next reg.VecVirtual) {
 	v, next = a.vector(), a.vector()
 	VSHUFPS(Imm(0x88), odd, even, v)

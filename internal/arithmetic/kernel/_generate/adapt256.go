@@ -15,11 +15,11 @@ const adaptStrip = 128
 type adaptation256 struct {
 	adaptation
 	adaptTables
-	last    Mem // largest lane that is written
-	rounded Mem // the random numbers that round I, for a strip
+	last    Mem // largest lane whose element is selected
+	rounded Mem // the random numbers of a strip by which I is rounded
 }
 
-// adaptTables are the constants of both functions.
+// adaptTables are the constants of adaptAVX2 and adaptBF16AVX2.
 type adaptTables struct {
 	first, words, places, rounding []Mem
 	// pack and unpack give the source and destination of dense elements, for eight bits of the
@@ -42,7 +42,7 @@ func adapt256() {
 	t.adapt("adaptBF16AVX2", true)
 }
 
-// adapt emits the function for I and M of one type.
+// adapt emits the function for I and M in float32 or, with half, in bfloat16.
 func (t adaptTables) adapt(name string, half bool) {
 	beginAdapt(name, half,
 		name+" is the portable stages of Adaptation, but for what lies outside of the grid.",
@@ -59,7 +59,7 @@ func (t adaptTables) adapt(name string, half bool) {
 	a.emit(a)
 }
 
-// seed adds to the generator's state the offsets of the next four words.
+// seed loads the generator's state, and adds the offsets of the next four words.
 func (a *adaptation256) seed() {
 	x, all := XMM(), YMM()
 	VMOVQ(Load(Param("last"), GP64()), x)
@@ -99,7 +99,8 @@ func (a *adaptation256) draw(start, end reg.GPVirtual) {
 	})
 }
 
-// lanesOf returns the offset of a group's lanes, of two bytes each, from that of its mask.
+// lanesOf converts the offset of a group's mask to the offset of the group's lanes. A lane has two
+// bytes.
 func lanesOf(mask reg.GPVirtual) reg.GPVirtual {
 	lane := GP64()
 	MOVQ(mask, lane)
@@ -107,7 +108,7 @@ func lanesOf(mask reg.GPVirtual) reg.GPVirtual {
 	return lane
 }
 
-// input updates I, computes x, and stores x for written elements.
+// input updates I, computes x, and stores the x of selected elements.
 func (a *adaptation256) input() func(at, mask reg.GPVirtual) {
 	packs := GP64()
 	LEAQ(a.pack, packs)
@@ -143,7 +144,7 @@ func (a *adaptation256) input() func(at, mask reg.GPVirtual) {
 			VPERMPS(x, t, t)
 			VMOVUPS(t, a.dense.Idx(a.count, 4))
 			unless(trace, "untraced", k, func() {
-				VCMPPS(Imm(7), x, x, t) // ordered: 0 for NaN
+				VCMPPS(Imm(7), x, x, t) // the predicate "ordered" is false for NaN
 				VANDPS(t, x, x)
 				unpacks := GP64()
 				LEAQ(a.unpack, unpacks)
@@ -160,7 +161,8 @@ func (a *adaptation256) input() func(at, mask reg.GPVirtual) {
 	}
 }
 
-// averageBF16 computes eight elements of I in bfloat16: as halves for storeHalves, and in x.
+// averageBF16 computes eight elements of I in bfloat16. It returns them as halves for storeHalves,
+// and leaves them as float32 in x.
 func (a *adaptation256) averageBF16(avg, round Mem, g, x reg.VecVirtual) (halves reg.VecVirtual) {
 	t := YMM()
 	a.averageHalves(avg, g, x, t)
@@ -172,7 +174,7 @@ func (a *adaptation256) averageBF16(avg, round Mem, g, x reg.VecVirtual) (halves
 	return t
 }
 
-// storeHalves stores the lower halves of two vectors of eight words with zero upper halves.
+// storeHalves stores the lower halves of two vectors of eight words. The upper halves must be zero.
 func storeHalves(x [2]reg.VecVirtual, m Mem) {
 	t := YMM()
 	VPACKUSDW(x[1], x[0], t)
@@ -180,8 +182,8 @@ func storeHalves(x [2]reg.VecVirtual, m Mem) {
 	VMOVDQU(t, m)
 }
 
-// locate finds the cells of the dense x, and replaces x by the position in the cell. Beyond the
-// grid it uses the last cell.
+// locate finds the grid cells of the x in dense, and replaces each x by its position in the cell.
+// For an x beyond the grid it uses the last cell.
 func (a *adaptation256) locate() {
 	c := a.place
 	magnitude, toZ, one, last, below, inCell, perCell := c[0], c[1], c[2], c[3], c[4], c[5], c[6]
@@ -235,7 +237,7 @@ func (a *adaptation256) points(grid reg.Register, at reg.GPVirtual) (v, next reg
 	return a.parted(even, odd)
 }
 
-// write replaces M where the mask is on.
+// write replaces the selected elements of M.
 func (a *adaptation256) write() func(at, mask reg.GPVirtual) {
 	unpacks := GP64()
 	LEAQ(a.unpack, unpacks)
@@ -268,9 +270,9 @@ func (a *adaptation256) write() func(at, mask reg.GPVirtual) {
 	}
 }
 
-// packings emits two tables with eight bytes for every mask of eight elements. pack has the
-// indexes of the selected elements, in order. unpack has each selected element's number among
-// them, and a negative number for the others.
+// packings emits the tables pack and unpack, with eight bytes for every mask of eight elements.
+// pack lists the indexes of the selected elements, in order. unpack lists, for every selected
+// element, its index among the selected ones. For other elements it has a negative number.
 func packings() (pack, unpack Mem) {
 	var tables [2]Mem
 	for t, name := range []string{"adaptPack", "adaptUnpack"} {
@@ -295,8 +297,8 @@ func packings() (pack, unpack Mem) {
 	return tables[0], tables[1]
 }
 
-// times multiplies the four words of z by a constant, given as its low and high halves in the low
-// halves of lo and hi.
+// times multiplies the four words of z by a constant. The lower halves of lo and hi hold the low
+// and the high half of the constant.
 func times(z reg.VecVirtual, lo, hi Mem) {
 	upper, cross := YMM(), YMM()
 	VPSRLQ(Imm(32), z, upper)

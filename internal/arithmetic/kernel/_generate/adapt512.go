@@ -6,21 +6,21 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// adaptStrip512 is adaptation.strip of adapt*AVX512, as in adapt_simd.go. With a shorter strip a
-// stage waits for the stores of the one before, since its loads span two of them.
+// adaptStrip512 is adaptation.strip of adapt*AVX512, as in adapt_simd.go. With a shorter strip, a
+// stage would wait for the stores of the stage before, since each load spans two of these stores.
 const adaptStrip512 = 256
 
 // adaptation512 holds the registers and stack slots of adaptAVX512 and adaptBF16AVX512. The stage
 // that computes x also draws the mask.
 type adaptation512 struct {
 	adaptation
-	step, mix1, mix2 reg.VecVirtual // of the generator
-	last             reg.VecVirtual // largest lane that is written
+	step, mix1, mix2 reg.VecVirtual // constants of the random generator
+	last             reg.VecVirtual // largest lane whose element is selected
 	rounding         []reg.VecVirtual
-	upper            reg.VecVirtual // indexes of the upper halves of 32 words
+	upper            reg.VecVirtual // indexes that select the upper halves of 32 words
 }
 
-// tables512 are the constants of both functions.
+// tables512 are the constants of adaptAVX512 and adaptBF16AVX512.
 type tables512 struct{ first, upper, words, place, rounding Mem }
 
 func adapt512() {
@@ -62,7 +62,7 @@ func spread(table Mem, n int) (all []reg.VecVirtual) {
 	return all
 }
 
-// adapt emits the function for I and M of one type.
+// adapt emits the function for I and M in float32 or, with half, in bfloat16.
 func (t tables512) adapt(name, narrow string, half bool) {
 	beginAdapt(name, half, name+" is "+narrow+", but that n is a multiple of 32,",
 		"and that strips are adaptStrip512 long.")
@@ -80,7 +80,7 @@ func (t tables512) adapt(name, narrow string, half bool) {
 	a.emit(a)
 }
 
-// seed adds to the generator's state the offsets of the next eight words.
+// seed loads the generator's state, and adds the offsets of the next eight words.
 func (a *adaptation512) seed(t tables512) {
 	VPBROADCASTW(Load(Param("last"), GP64()).(reg.GPVirtual).As32(), a.last)
 	VPBROADCASTQ(Load(Param("state"), GP64()), a.state)
@@ -91,7 +91,7 @@ func (a *adaptation512) seed(t tables512) {
 	VMOVDQU64(t.upper, a.upper)
 }
 
-// heldBytes returns the size of an element of I or M.
+// heldBytes returns the size in bytes of an element of I or M.
 func (a *adaptation512) heldBytes() int {
 	if a.half {
 		return 2
@@ -102,7 +102,7 @@ func (a *adaptation512) heldBytes() int {
 // draw does nothing: input makes the masks.
 func (a *adaptation512) draw(_, _ reg.GPVirtual) {}
 
-// lanes makes the next 32 lanes.
+// lanes draws the lanes of the next 32 elements.
 func (a *adaptation512) lanes() (lanes reg.VecVirtual) {
 	z, t := ZMM(), ZMM()
 	VPSRLQ(Imm(30), a.state, t)
@@ -117,7 +117,7 @@ func (a *adaptation512) lanes() (lanes reg.VecVirtual) {
 	return z
 }
 
-// input draws the mask, updates I, computes x, and stores x for written elements.
+// input draws the mask, updates I, computes x, and stores the x of selected elements.
 func (a *adaptation512) input() func(at, mask reg.GPVirtual) {
 	avg, grad, scale, trace := param("avg"), param("grad"), param("scale"), param("x")
 	return func(at, mask reg.GPVirtual) {
@@ -158,7 +158,7 @@ func (a *adaptation512) input() func(at, mask reg.GPVirtual) {
 				const ordered = 7
 				number := K()
 				VCMPPS(Imm(ordered), x, x, number)
-				VMOVUPS_Z(x, number, t) // 0 for NaN
+				VMOVUPS_Z(x, number, t) // number is off for NaN, so x is 0 there
 				VMOVUPS(t, on[k], here(trace))
 			})
 			a.counted(bits, k)
@@ -170,7 +170,7 @@ func (a *adaptation512) input() func(at, mask reg.GPVirtual) {
 	}
 }
 
-// counted adds the number of set bits in the k-th 16 bits.
+// counted adds to a.count the number of set bits in the k-th group of 16 bits.
 func (a *adaptation512) counted(bits reg.GPVirtual, k int) {
 	n := GP32()
 	if k == 0 {
@@ -193,7 +193,8 @@ func (a *adaptation512) roundings(lanes reg.VecVirtual) [2]reg.VecVirtual {
 	return [2]reg.VecVirtual{lo, hi}
 }
 
-// averageBF16 computes 16 elements of I in bfloat16: as the upper halves of words, and in x.
+// averageBF16 computes 16 elements of I in bfloat16. It returns them in the upper halves of words,
+// and leaves them as float32 in x.
 func (a *adaptation512) averageBF16(avg Mem, round, g, x reg.VecVirtual) (sum reg.VecVirtual) {
 	t := ZMM()
 	a.averageHalves(avg, g, x, t)
@@ -203,8 +204,8 @@ func (a *adaptation512) averageBF16(avg Mem, round, g, x reg.VecVirtual) (sum re
 	return t
 }
 
-// locate finds the cells of the dense x, and replaces x by the position in the cell. Beyond the
-// grid it uses the last cell.
+// locate finds the grid cells of the x in dense, and replaces each x by its position in the cell.
+// For an x beyond the grid it uses the last cell.
 func (a *adaptation512) locate() {
 	c := a.place
 	magnitude, toZ, one, last, below, inCell, perCell := c[0], c[1], c[2], c[3], c[4], c[5], c[6]
@@ -262,7 +263,7 @@ func (a *adaptation512) inside() {
 	JZ(LabelRef("inside"))
 }
 
-// write replaces M where the mask is on.
+// write replaces the selected elements of M.
 func (a *adaptation512) write() func(at, mask reg.GPVirtual) {
 	fast := param("m")
 	return func(at, mask reg.GPVirtual) {

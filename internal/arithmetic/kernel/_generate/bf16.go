@@ -6,7 +6,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-const bf16Pairs = 16 // of a tile, and its number of lines
+const bf16Pairs = 16 // pairs in a line of a tile; a tile has as many lines
 
 func bf16() {
 	pairsAlong(false)
@@ -30,7 +30,7 @@ func newRounder() rounder {
 	return r
 }
 
-// load loads eight floats, adds those at add if not nil, and rounds.
+// load loads eight floats, adds the floats at add unless add is nil, and rounds the sums.
 func (r rounder) load(at Mem, add *Mem) reg.VecVirtual {
 	x, even, nan := YMM(), YMM(), YMM()
 	VMOVUPS(at, x)
@@ -63,7 +63,7 @@ func newOperand(add bool) operand {
 	return o
 }
 
-// load rounds eight floats at a byte offset in the current row, or in the next.
+// load loads eight floats at a byte offset in the current row, or in the next row, and rounds them.
 func (o operand) load(r rounder, bytes int, next bool) reg.VecVirtual {
 	at := func(base reg.Register) Mem {
 		m := Mem{Base: base, Disp: bytes}
@@ -94,7 +94,7 @@ func pairsText(name string, add bool, further, doc string) {
 	function(name+"AVX2", "func(dst *uint32, "+params+", stride"+further+" int)", "is "+doc)
 }
 
-// pairsAlong emits pairsAlongGo for 32 k's.
+// pairsAlong emits pairsAlongGo for 32 k's in each line.
 func pairsAlong(add bool) {
 	pairsText("pairsAlong", add, ", n", "pairsAlongGo for k = 32; n > 0.")
 	dst := param("dst")
@@ -107,7 +107,7 @@ func pairsAlong(add bool) {
 			lo, hi := src.load(round, 64*half, false), src.load(round, 64*half+32, false)
 			VPSRLD(Imm(16), lo, lo)
 			VPSRLD(Imm(16), hi, hi)
-			VPACKUSDW(hi, lo, lo) // k's 0-3, 8-11, 4-7, 12-15
+			VPACKUSDW(hi, lo, lo) // now the order of the k's is 0-3, 8-11, 4-7, 12-15
 			VPERMQ(Imm(0b11_01_10_00), lo, lo)
 			VMOVDQU(lo, Mem{Base: dst, Disp: 32 * half})
 		}

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// calls writes, of files of stubs, a method of Vectors for each function on multiples of eight
-// elements: what remains of a slice is left to the portable twin. A method has the parameters of
-// the assembly, with slices for pointers to elements and without their length n.
+// calls reads files of assembly stubs, and writes a method of Vectors for each function on
+// multiples of eight elements. The portable twin computes the remaining elements. A method has the
+// parameters of the assembly, but a slice for each pointer to elements, and no length n.
 func calls(files []string) error {
 	var stubs []byte
 	for _, file := range files {

@@ -46,7 +46,7 @@ func (c exponential) exp() {
 func (c exponential) of(x, low reg.VecVirtual) reg.VecVirtual {
 	t, n, r, r2, y, v := YMM(), YMM(), YMM(), YMM(), YMM(), YMM()
 	VMOVUPS(c.most, v)
-	VMINPS(x, v, x) // if the last source, x, is NaN, so is the result
+	VMINPS(x, v, x) // the result is NaN if x, the last source, is NaN
 	VMOVUPS(c.floor, v)
 	VMAXPS(x, v, x)
 
@@ -86,9 +86,8 @@ func (c exponential) of(x, low reg.VecVirtual) reg.VecVirtual {
 	return y
 }
 
-// log emits the natural logarithm. It splits the number by its bits into a power of two and a
-// factor near one. At the end it corrects the result of all other numbers than positive normal
-// ones.
+// log emits the natural logarithm. It splits the bits of a number into a power of two and a factor
+// near one. At the end it corrects the results of all numbers that are not positive and normal.
 func log() {
 	f := math.Float32bits
 	c := constants("logConstants", 0x3f3504f3, 0x7fffff, f(1), f(0.5), f(0.693359375),
@@ -129,7 +128,7 @@ func log() {
 		VMULPS(ln2Hi, n, v)
 		VADDPS(v, y, y)
 
-		const less, equal, notGreaterOrEqual = 17, 0, 25 // LT_OQ, EQ_OQ, NGE_UQ
+		const less, equal, notGreaterOrEqual = 17, 0, 25 // the predicates LT_OQ, EQ_OQ and NGE_UQ
 		put := func(condition uint64, bound, value Op) {
 			mask, v := YMM(), YMM()
 			VCMPPS(Imm(condition), bound, x, mask)

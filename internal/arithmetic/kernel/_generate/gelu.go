@@ -12,7 +12,7 @@ import (
 type normal struct {
 	exponential
 	magnitude, most, head, minusHalf, invSqrt2Pi Mem
-	above, below                                 []Mem // coefficients, highest first
+	above, below                                 []Mem // coefficients, highest power first
 }
 
 func newNormal(e exponential) normal {
@@ -57,7 +57,7 @@ func (c normal) of(x reg.VecVirtual) (below, e reg.VecVirtual) {
 	a, head, low, v := YMM(), YMM(), YMM(), YMM()
 	VANDPS(c.magnitude, x, a)
 	VMOVUPS(c.most, v)
-	VMINPS(a, v, a) // if the last source, a, is NaN, so is the result
+	VMINPS(a, v, a) // the result is NaN if a, the last source, is NaN
 	VANDPS(c.head, a, head)
 	VSUBPS(head, a, low)
 	VADDPS(head, a, v)
@@ -73,11 +73,11 @@ func (c normal) of(x reg.VecVirtual) (below, e reg.VecVirtual) {
 	VMULPS(above, e, below)
 	VMOVUPS(c.one, v)
 	VSUBPS(below, v, v)
-	VBLENDVPS(x, below, v, below) // by the sign of x
+	VBLENDVPS(x, below, v, below) // chooses by the sign of x
 	return below, e
 }
 
-// polynomial emits the value at x by Horner's rule.
+// polynomial emits the value of a polynomial at x, by Horner's rule.
 func polynomial(coefficients []Mem, x reg.VecVirtual) reg.VecVirtual {
 	y := YMM()
 	VMOVUPS(coefficients[0], y)

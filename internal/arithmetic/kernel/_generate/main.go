@@ -21,7 +21,7 @@ var sets = map[string]func(){
 	"vector": vector,
 }
 
-// main takes the name of a set and avo's flags, or "calls" and files of stubs.
+// main takes the name of a set of functions and the flags of avo, or "calls" and files of stubs.
 func main() {
 	if len(os.Args) > 2 && os.Args[1] == "calls" {
 		if err := calls(os.Args[2:]); err != nil {

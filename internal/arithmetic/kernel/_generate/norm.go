@@ -16,7 +16,7 @@ func doubles(v reg.VecVirtual) (lo, hi reg.VecVirtual) {
 	return lo, hi
 }
 
-// lanes8 holds eight float64 sums in two registers, between a load and a store.
+// lanes8 holds eight sums in float64 in two registers.
 type lanes8 struct {
 	at     Mem
 	lo, hi reg.VecVirtual

@@ -8,13 +8,13 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// packer holds the parameters of the functions that pack a panel. Strides and the width of the
-// panel are given in elements and held in bytes.
+// packer holds the parameters of the functions that pack a panel. The functions receive strides and
+// the panel's width in elements; packer holds them in bytes.
 type packer struct {
 	src, add, dst, stride, width, k reg.GPVirtual
 }
 
-// beginPack begins a function on src, or on src and add.
+// beginPack begins a function that packs src or, with add, the sum of src and add.
 func beginPack(name, doc string, add bool) packer {
 	params := "src"
 	if add {
@@ -33,7 +33,7 @@ func beginPack(name, doc string, add bool) packer {
 	return p
 }
 
-// eightRows addresses 8 rows at a stride by two pointers, for four rows each.
+// eightRows addresses eight rows by two pointers, each for four rows.
 type eightRows struct {
 	base                   [2]reg.GPVirtual
 	stride, threeTimesThat reg.GPVirtual
@@ -69,9 +69,9 @@ func (r eightRows) advance(bytes int) {
 	}
 }
 
-// packRows emits packRowsGo for 8 rows. It transposes (8,4) blocks in registers, four at a time,
-// which are whole cache lines. Rows at a stride of a power of two compete for the same few places
-// in the cache.
+// packRows emits packRowsGo for 8 rows. It transposes blocks of (8,4) in registers. Four blocks at
+// a time fill whole cache lines. This matters because rows at a stride of a power of two compete
+// for the same few places in the cache.
 func packRows(add bool) {
 	name := "packRowsAVX2"
 	if add {
@@ -87,8 +87,8 @@ func addTransposed() {
 	transposeRows(beginPack("addTransposedAVX2", doc, false), false, true)
 }
 
-// transposeRows emits code that writes the transposed rows, plus add, to dst. With onto it adds
-// them to dst.
+// transposeRows emits code that writes the transposed rows of src to dst. With add it adds the
+// parameter add to the rows. With onto it adds the result to dst.
 func transposeRows(p packer, add, onto bool) {
 	three, threeWidths := GP64(), GP64()
 	LEAQ(Mem{Base: p.stride, Index: p.stride, Scale: 2}, three)
@@ -171,8 +171,8 @@ func packCols(add bool) {
 	leave()
 }
 
-// packLeft emits copies of whole vectors at smaller distances: the next k's overwrite the
-// surplus.
+// packLeft emits a loop that copies whole vectors from each k. The k's are closer in dst than a
+// vector is long, so each k overwrites the surplus of the one before.
 func packLeft(vectors int) {
 	n := 8 * vectors
 	name := fmt.Sprintf("packLeft%dAVX2", n)

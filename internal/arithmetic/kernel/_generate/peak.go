@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	peakChains = 12 // a multiply-add takes 4 cycles and two start in each: 8 would suffice
-	peakSteps  = 4  // of every chain in a round
+	peakChains = 12 // a multiply-add takes 4 cycles and 2 start in each, so 8 chains would suffice
+	peakSteps  = 4  // multiply-adds of each chain in a round
 )
 
 func peak() {

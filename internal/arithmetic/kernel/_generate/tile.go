@@ -8,12 +8,12 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// isa is the instruction set of a tile kernel, with two vectors in each row of C.
+// isa is the instruction set of a tile kernel. A row of a tile of C has two vectors.
 type isa struct {
 	name string
-	// maximum: accumulators, two vectors of B and the rest of A fill all registers
+	// Maximum rows of a tile: then accumulators, two vectors of B, and A fill all registers.
 	rows   int
-	bytes  int // of a vector
+	bytes  int // bytes in a vector
 	vector func() reg.VecVirtual
 }
 
@@ -92,7 +92,7 @@ func (s isa) tile(rows int) {
 	storeTile(acc, s.bytes)
 }
 
-// prefetchTile prefetches the tile's place in C, so that storeTile need not wait.
+// prefetchTile prefetches the cache lines of the tile in C, so that storeTile need not wait.
 func prefetchTile(rows, bytes int) {
 	c, stride := param("c"), param("stride")
 	for i := range rows {
@@ -128,7 +128,7 @@ func storeTile(acc [][2]reg.VecVirtual, bytes int) {
 	leave()
 }
 
-// left addresses the rows of A, with one pointer for three rows.
+// left addresses the rows of A. Each of its pointers serves three rows.
 type left struct {
 	base   []reg.GPVirtual
 	stride reg.GPVirtual

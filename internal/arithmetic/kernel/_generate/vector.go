@@ -12,10 +12,10 @@ import (
 // do not fuse operations, so that the bits are the same. n > 0 is a multiple of 8; the twins
 // compute the rest of a slice.
 
-// eights emits a loop over n elements. Its body receives the byte offset in at.
+// eights emits a loop over n elements, eight in each iteration. It passes the body the byte offset.
 func eights(body func(at reg.GPVirtual)) { eightsThen(body, func() {}) }
 
-// eightsThen is eights with code after the loop.
+// eightsThen is eights, followed by the code that after emits.
 func eightsThen(body func(at reg.GPVirtual), after func()) {
 	n := param("n")
 	SHLQ(Imm(2), n)
@@ -24,8 +24,7 @@ func eightsThen(body func(at reg.GPVirtual), after func()) {
 	leave()
 }
 
-// function begins a function whose pointers do not escape. The first line of doc follows the
-// name.
+// function begins a function whose pointers do not escape. Its comment is the name followed by doc.
 func function(name, signature, doc string, more ...string) {
 	TEXT(name, NOSPLIT, signature)
 	Pragma("noescape")
@@ -60,14 +59,15 @@ func countdown(label string, n reg.GPVirtual, body func()) {
 	JNZ(LabelRef(label))
 }
 
-// upTo emits a loop over the multiples of step below n > 0. Its body receives the multiple in at.
+// upTo emits a loop over the multiples of step below n, where n > 0. It passes the body the
+// multiple.
 func upTo(label string, step int, n reg.GPVirtual, body func(at reg.GPVirtual)) {
 	at := GP64()
 	XORQ(at, at)
 	upFrom(at, label, step, n, body)
 }
 
-// upFrom is upTo from the value of at on, which must be below n.
+// upFrom is upTo, but begins at the value of `at`, which must be below n.
 func upFrom(
 	at reg.GPVirtual, label string, step int, n reg.GPVirtual, body func(at reg.GPVirtual),
 ) {
@@ -146,7 +146,7 @@ func scale() {
 	})
 }
 
-// largest emits four independent maxima while possible.
+// largest emits the maximum of n floats. While 32 floats remain, it keeps four independent maxima.
 func largest() {
 	function("raiseAVX2", "func(x *float32, n int, lanes *[8]float32)",
 		"raises lanes to the maxima of x; n > 0 a multiple of 8. NaNs may be lost.")
@@ -197,7 +197,7 @@ func relu() {
 	eights(func(at reg.GPVirtual) {
 		v := YMM()
 		VMOVUPS(index(p[1], at), v)
-		VMAXPS(v, zero, v) // v if it is NaN or zero
+		VMAXPS(v, zero, v) // returns v if v is NaN or zero
 		VMOVUPS(v, index(p[0], at))
 	})
 }
@@ -207,7 +207,7 @@ func reluBackward() {
 	zero := YMM()
 	VXORPS(zero, zero, zero)
 	eights(func(at reg.GPVirtual) {
-		const less = 1 // LT_OS
+		const less = 1 // the predicate LT_OS
 		v := YMM()
 		VCMPPS(Imm(less), index(p[2], at), zero, v)
 		VANDPS(index(p[1], at), v, v)
@@ -243,7 +243,8 @@ func addWiden() {
 	})
 }
 
-// widened loads the eight bfloat16 numbers at the offset at, which counts in float32.
+// widened loads eight bfloat16 numbers as float32. at is the byte offset of the same elements in a
+// float32 array.
 func widened(base reg.Register, at reg.GPVirtual) reg.VecVirtual {
 	v, half := YMM(), GP64()
 	MOVQ(at, half)

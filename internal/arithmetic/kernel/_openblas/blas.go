@@ -10,10 +10,10 @@ import "github.com/lmserve/lmserve/internal/arithmetic/kernel"
 
 func setThreads(n int) { C.openblas_set_num_threads(C.int(n)) }
 
-// version returns the version of OpenBLAS and the kernels that it has chosen.
+// version returns the version of OpenBLAS and the processor kernels that it uses.
 func version() string { return C.GoString(C.openblas_get_config()) }
 
-// gemm sets c = op(a) op(b): c (m,n) over k.
+// gemm sets c = op(a) op(b), where op transposes its operand if transA or transB is set.
 func gemm(c, a, b kernel.Matrix, transA, transB bool) {
 	m, n, k := c.Rows, c.Cols, a.Cols
 	if transA {

@@ -24,9 +24,10 @@ var (
 	threads  = flag.Int("threads", 2, "compare on 1 to this many threads")
 )
 
-// shape is a product in one of three forms, C (m,n) over k.
+// shape is the shape of a product: C is (m,n), and the sums are over k. The form says which
+// operands are transposed.
 type shape struct {
-	form    string // NT, NN, TN
+	form    string // NT, NN or TN; T marks a transposed operand
 	m, n, k int
 }
 
@@ -34,8 +35,9 @@ func (s shape) String() string { return fmt.Sprintf("%s %dx%dx%d", s.form, s.m, 
 
 func (s shape) flops() float64 { return 2 * float64(s.m) * float64(s.n) * float64(s.k) }
 
-// shapes returns the layers of the models as (rows, outputs, inputs), each forward (NT), backward
-// to the input (NN) and to the weights (TN). Attention follows, one head at a time.
+// shapes returns the products of the models' layers, which are given as (rows, outputs, inputs).
+// Each layer has a product forward (NT), one backward to the input (NN) and one to the weights
+// (TN). Then come the products of one attention head.
 func shapes() (s []shape) {
 	layers := [][3]int{{128, 1536, 512}, {128, 512, 512}, {128, 2048, 512}, {128, 512, 2048},
 		{1024, 2048, 512},
@@ -80,11 +82,12 @@ func main() {
 	}
 }
 
-// product is a shape with its operands and functions: ours with Add, ours, OpenBLAS's.
+// product is a shape with its operands and three functions: our product with Add, our product
+// without it, and OpenBLAS's product.
 type product struct {
 	shape
 	run          [3]func()
-	rates        [3]float64 // GFLOP/s
+	rates        [3]float64 // GFLOP/s of each function
 	ours, theirs kernel.Matrix
 }
 
@@ -108,7 +111,7 @@ func newProduct(x *kernel.Exec, s shape) *product {
 	return p
 }
 
-// compare prints a line for each product. With several threads all measurements of ours come
+// compare prints a line for each product. With several threads, our products are all measured
 // first, since OpenBLAS's threads occupy the cores for a long time after a product.
 func compare(products []*product, threads int) {
 	if threads > 1 {
@@ -132,7 +135,7 @@ func compare(products []*product, threads int) {
 	}
 }
 
-// measure measures some rates alternately.
+// measure measures the given functions alternately.
 func (p *product) measure(which ...int) {
 	var f []func()
 	for _, i := range which {
@@ -143,8 +146,9 @@ func (p *product) measure(which ...int) {
 	}
 }
 
-// medians measures functions of the given number of operations alternately, in GFLOP/s. Every
-// round begins with another function, since the previous one affects caches and clock.
+// medians returns the median speed of each function in GFLOP/s; flops is the number of operations
+// of a call. The functions take turns. Every round begins with another function, since each
+// function affects caches and clock for the next one.
 func medians(flops float64, f ...func()) []float64 {
 	rates := make([][]float64, len(f))
 	for round := range *rounds {
@@ -180,7 +184,7 @@ func random(rows, cols int) kernel.Matrix {
 	return m
 }
 
-// difference returns the root mean square of a-b, relative to that of b.
+// difference returns the root mean square of a-b, divided by the root mean square of b.
 func difference(a, b []float32) float64 {
 	var d, size float64
 	for i := range a {

@@ -14,16 +14,17 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Chunk is the model's chunk, in tokens.
+// Chunk is the number of tokens in a chunk of the model.
 const Chunk = 16
 
-// Small returns New(7), made once.
+// Small returns the model New(7). The model is made only once.
 var Small = sync.OnceValues(func() (*model.Model, error) { return New(7) })
 
-// SmallOfWords returns NewOfWords(7), made once.
+// SmallOfWords returns the model NewOfWords(7). The model is made only once.
 var SmallOfWords = sync.OnceValues(func() (*model.Model, error) { return NewOfWords(7) })
 
-// SmallOfProse is SmallOfWords with separate tokens for punctuation, made once.
+// SmallOfProse is like SmallOfWords, with further tokens for punctuation. The model is made only
+// once.
 var SmallOfProse = sync.OnceValues(func() (*model.Model, error) {
 	return NewOfWords(7, "@-@", "@,@", "@.@", "?", "\"", "(", ")", "'s", "n't", "%")
 })
@@ -38,7 +39,7 @@ func SmallFile(folder string) (file string, err error) {
 	return file, weights.WriteFile(file, m.File(), weights.WriteOptions{})
 }
 
-// Vocabulary is the vocabulary of NewOfWords. WordText also has other words.
+// Vocabulary is the vocabulary of NewOfWords. WordText also uses words that are not in it.
 var Vocabulary = []string{
 	tokenizer.LineEnd, "the", "of", tokenizer.Unknown, "a", "cat", "dog", "sat", "on", "mat", ",",
 	".",
@@ -62,13 +63,13 @@ func WordText(lines int) string {
 	return text.String()
 }
 
-// Prose is a text with punctuation: parts of its words are tokens of SmallOfProse.
+// Prose is a text with punctuation, whose words SmallOfProse cuts into several tokens.
 const Prose = "\"The cat-house?\" a dog said; it (the mat) isn't the cat's, and 35,000.5% of a " +
 	"night\n" +
 	"(the-cat-and-a-dog-on-the-mat) a-b-c-d-e-f-g-h U.S. \"\"\u00a0\"(the)\".\n\n"
 
-// NewOfWords is New for words: a model with adaptive softmax, and a small vocabulary plus the
-// given symbols.
+// NewOfWords returns a model like New, but of words: with adaptive softmax, and with Vocabulary and
+// the words in `more` as its vocabulary.
 func NewOfWords(seed uint64, more ...string) (*model.Model, error) {
 	tok, err := tokenizer.NewWords(slices.Concat(Vocabulary, more))
 	if err != nil {
@@ -80,9 +81,9 @@ func NewOfWords(seed uint64, more ...string) (*model.Model, error) {
 	})
 }
 
-// New returns a model of a few random weights that depend on the seed. It has all that methods of
-// adaptation need: two banks and statistics of gradients. Its fast weights are large enough to
-// change every score after the first chunk.
+// New returns a model with a few random weights, which depend on the seed. It can serve every
+// method of adaptation: it has two banks and statistics of gradients. Its fast weights are large
+// enough to change every score after the first chunk.
 func New(seed uint64) (*model.Model, error) {
 	return newOf(tokenizer.Bytes{}, seed, txl.Config{
 		NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 256, SegLen: Chunk, MemLen: 20,
@@ -97,7 +98,7 @@ func newOf(tok tokenizer.Tokenizer, seed uint64, config txl.Config) (*model.Mode
 	lm.Init(seed)
 	rms := make([]float32, len(lm.W))
 	for i := range lm.W {
-		lm.W[i] *= 5 // far from uniform
+		lm.W[i] *= 5 // larger weights make the predictions far from uniform
 		rms[i] = 1e-3 * float32(1+i%7)
 	}
 	branches, err := model.Branches(lm.Layout, nil)
@@ -113,7 +114,7 @@ func newOf(tok tokenizer.Tokenizer, seed uint64, config txl.Config) (*model.Mode
 		return nil, err
 	}
 	if !m.OfWords() {
-		m.CompanionBytes = 1 << 16 // the minimum: it is most of a session's memory
+		m.CompanionBytes = 1 << 16 // the minimum, since it is most of a session's memory
 	}
 	return m.WithStatistics(rms)
 }
