@@ -16,7 +16,7 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// batch returns the pieces that a batch emits, by text.
+// batch returns the pieces that a batch emits, grouped by text.
 func batch(t fatal, mg *Manager, id string, r BatchRequest) [][]Piece {
 	t.Helper()
 	texts := make([][]Piece, len(r.Prompts)*r.N)
@@ -38,8 +38,8 @@ func batch(t fatal, mg *Manager, id string, r BatchRequest) [][]Piece {
 	return texts
 }
 
-// A text of a batch equals that of a single completion, whatever else is in the batch: of a
-// session, or of the static model without one.
+// A text of a batch equals the text of a single completion, whatever else is in the batch. This
+// holds with a session, and with the static model if there is no session.
 func TestBatchedTextEqualsSingleCompletion(t *testing.T) {
 	m := testModel(t)
 	w := stream.NewWorker(m, 1)

@@ -35,7 +35,7 @@ type sessionPlan struct {
 	model *servedModel
 	set   stream.Settings
 	of    *session // the session to follow; nil: none
-	done  func()   // releases of
+	done  func()   // releases the session to follow
 }
 
 // planOf checks a request and returns its plan. The caller calls the plan's done.

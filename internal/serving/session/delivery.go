@@ -31,15 +31,14 @@ var ErrQueueFull = errors.New("session: the queue of the session is full")
 // fed even if its client leaves. A shutdown waits for a short one without a key.
 type Delivery struct {
 	// Key identifies a delivery that is repeated: text that was fed under the same key is not fed
-	// again. "": every delivery is new.
+	// again. If Key is "", every delivery is new.
 	Key  string
 	Text []byte // ends with a newline
 }
 
 // Deliver feeds a delivery as Score feeds a text. The options have neither an offset nor
 // LearnFalse. The delivery waits in the session's queue for at most o.Wait; then the error is
-// ErrQueueFull. For a delivery that was fed before, the Summary is Duplicate and nothing is
-// reported.
+// ErrQueueFull. If the delivery was fed before, Summary.Duplicate is true and nothing is reported.
 func (mg *Manager) Deliver(
 	ctx context.Context, who Caller, id string, d Delivery, o ScoreOptions, emit func(Chunk) error,
 ) (Summary, error) {
@@ -92,14 +91,15 @@ func (f *feeder) deliver(
 	switch {
 	case fed == len(d.Text):
 		return true, nil
-	case last: // the session ends within the delivery
+	case last: // the session ends with a part of this delivery
 		return false, f.lines(ctx, d.Text[fed:], feed)
 	}
 	newline, err := s.missingNewline(ctx)
 	if err != nil {
 		return false, err
 	}
-	// If only the newline of the other delivery's line was missing, that line is complete now.
+	// The session may end with a part of another delivery. If that part lacks only the newline of
+	// its last line, the line is complete once the newline is fed.
 	if err := s.cutDelivery(ctx, len(newline)); err != nil {
 		return false, err
 	}
@@ -179,7 +179,7 @@ type lastDelivery struct {
 	Key    []byte `json:"key"`
 	From   int64  `json:"from"`   // the offset at which its text begins
 	Before int    `json:"before"` // bytes that the session got earlier, before other text
-	Bytes  int    `json:"bytes"`  // bytes from From on
+	Bytes  int    `json:"bytes"`  // bytes of the text that begins at From
 }
 
 // fed returns how many bytes of the delivery a session at an offset has.

@@ -56,8 +56,9 @@ type FeedbackRequest struct {
 	Verdict  string
 }
 
-// withFeedback returns a list with a new verdict in it or, if that is "", without the incident's.
-// known are the incidents that the session remembers. withFeedback does not change the given list.
+// withFeedback returns a list with the new verdict in it. If the new verdict is "", the list has no
+// verdict on the incident. known are the incidents that the session remembers. withFeedback does
+// not change the given list.
 func withFeedback(have []Feedback, r FeedbackRequest, known []Incident) ([]Feedback, error) {
 	list := slices.DeleteFunc(slices.Clone(have),
 		func(f Feedback) bool { return f.Incident == r.Incident })

@@ -34,7 +34,7 @@ func TestFeedbackIsDurableAndRevocable(t *testing.T) {
 	defer func() { sv.stop() }()
 	id := create(t, sv.mg, CreateRequest{Settings: Settings{"method": MethodStatic}})
 	text := incidentText()
-	half := strings.Index(text, "\n0 ") // anywhere
+	half := strings.Index(text, "\n0 ") // any offset within the text
 	_, err := feedLines(sv.mg, id, text[:half+1], ScoreOptions{Lines: true})
 	require.NoError(t, err)
 	_, err = feedLines(sv.mg, id, text[half+1:], ScoreOptions{Lines: true})

@@ -54,7 +54,7 @@ func (f *fork) run(ctx context.Context, who Caller, r ForkRequest) (Info, error)
 	}
 	m := creation{who: who, s: f.to, disk: f.takes()}
 	m.store = func() error {
-		defer unlock() // evicting the other's state can free memory for the fork's
+		defer unlock() // then the other's state can be evicted to free memory for the fork's
 		return f.shareLocked(ctx)
 	}
 	m.fill = func() error { return f.finish(ctx) }
@@ -188,7 +188,7 @@ func (f *fork) checkOffset(found storage.Session, kept []storage.Snapshot, end i
 	return &wrong
 }
 
-// errFound ends a reading.
+// errFound ends the reading of a log when the wanted record was read.
 var errFound = errors.New("found")
 
 // endAtRecord ends the shared log at the end of a record, and keeps the text from there to the

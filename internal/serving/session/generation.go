@@ -23,11 +23,11 @@ type generation struct {
 	admitted bool // the request has already waited in the queue
 	// how long the request waits for the recovery of the state; see openWithin
 	maxWait time.Duration
-	within  time.Duration // for reading a prompt, without waits for workers; 0: unlimited
-	took    time.Duration // to read the prompt so far
+	within  time.Duration // limit on took; 0: unlimited
+	took    time.Duration // time spent reading the prompt, without waits for workers
 
 	broken   bool       // a token's log-probability is not finite
-	late     []Piece    // pieces that do not fit out
+	late     []Piece    // pieces for which the channel out has no room yet
 	out      chan Piece // made by run
 	err      error      // the goroutine's error, as panicked is; read after out is closed
 	panicked string     // value and stack of the goroutine's panic
@@ -36,7 +36,7 @@ type generation struct {
 // run emits what the goroutine generates.
 func (g *generation) run(ctx context.Context, emit func(Piece) error) error {
 	queue := pieceQueue
-	if g.echo { // pieces of a prompt are whole chunks
+	if g.echo { // a piece of a prompt is a whole chunk, so one is enough
 		queue = 1
 	}
 	g.out = make(chan Piece, queue)
@@ -299,7 +299,7 @@ func (g *generation) end(d *draft, reason string, last Piece) {
 	g.queue(d, last)
 }
 
-// queue never waits.
+// queue sends a piece to run, or keeps the piece for later. It never waits.
 func (g *generation) queue(d *draft, p Piece) {
 	if d.kept != nil {
 		d.kept.add(p)

@@ -145,7 +145,7 @@ func (p *past) read(
 	return storeError("reading the log of session "+p.s.ID, err)
 }
 
-// adder adds the pieces of a text up to a history.
+// adder makes a History from the records of a log.
 type adder struct {
 	s       *session
 	seen    progress
@@ -154,12 +154,12 @@ type adder struct {
 	end     int64 // offset at which the history ends
 
 	begun bool  // the totals before the next piece are known
-	size  int64 // least bytes of a part
+	size  int64 // least number of bytes of a part
 	part  int64 // offset at which the current part begins
 
-	before, baseline tokenizer.Tally // totals at part
+	before, baseline tokenizer.Tally // totals at the beginning of the part
 	last             storage.Record
-	lastEnd          int64 // end of last, the piece at which the part could end; 0: none
+	lastEnd          int64 // end of last, where the part could end; 0 if it could not end yet
 }
 
 // begin starts the history after a record, whose totals include the record's text.

@@ -185,7 +185,7 @@ func (ix *index) sweep() {
 				e.Value.end()
 				e.Value.leave()
 				if !ix.catalog.deletes(e.Value) {
-					continue // another server decides
+					continue // another server decides whether to delete the session
 				}
 				doomed = append(doomed, e.Value)
 				shadows = append(shadows, e.Value.shadows()...)

@@ -89,8 +89,8 @@ func TestRequestForLinesWaitsLikeOneForText(t *testing.T) {
 	require.Zero(t, queue.length())
 }
 
-// A session whose lines need memory that others use waits without memory, so that no session waits
-// for it.
+// The lines of a session need memory that others use. While the session waits for memory, it holds
+// none, so that no other session waits for it.
 func TestLinesWaitForMemory(t *testing.T) {
 	small := stream.StateBytes(testModel(t), stream.Defaults(testModel(t)))
 	sv := newServer(t, t.TempDir(), Options{
@@ -159,8 +159,8 @@ func TestLinesThatCannotBeginTakeNothing(t *testing.T) {
 	}
 }
 
-// Its length and its strangeness decide whether a line is learned, also where its first part came
-// with learn=true. The log has what was reported.
+// The length and the strangeness of a line decide whether the line is learned. This also holds if
+// its first part came with learn=true. The log names the same unlearned lines as the report.
 func TestOverlongLineIsAmongUnlearnedOnes(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	defer func() { sv.stop() }()
@@ -188,7 +188,8 @@ func TestLinesSurviveAKillBeforeAnyWrite(t *testing.T) {
 	}
 	text, r := strangeText(), CreateRequest{}
 	want := undisturbed(t, r, text)
-	// each time before another write: kinds alternate
+	// Each round kills the process 19 writes later than the round before. Kinds of writes
+	// alternate, and an odd step meets each kind.
 	for killed, done := 0, false; !done; killed += 19 {
 		k := &killedStore{left: killed}
 		sv := &server{t: t, dir: t.TempDir(), options: Options{ReplayMax: 1}}

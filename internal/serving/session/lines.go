@@ -49,7 +49,7 @@ func TroubleWords(text string) (list string, err error) { return lines.TroubleWo
 
 // recordRule says how a session's lines form records. It is immutable.
 type recordRule struct {
-	From  int64  `json:"from"`            // the offset from which on the rule holds
+	From  int64  `json:"from"`            // the offset at which the rule begins to hold
 	Start string `json:"start,omitempty"` // the pattern that begins a record; "": the default
 }
 

@@ -63,7 +63,7 @@ func whole(first, count int) string {
 	return b.String()
 }
 
-// happens draws an event that changes no bit of a session, or none, and returns the id of the
+// happens draws an event that changes no bit of a session, or no event. It returns the id of the
 // session that continues.
 func happens(rt *rapid.T, sv *server, id string) string {
 	switch rapid.IntRange(0, 6).Draw(rt, "then") {
@@ -117,7 +117,7 @@ func TestLinesAreAFunctionOfTheTextAndOfWhereTheyBegin(t *testing.T) {
 			} else {
 				ended, rest := watch(rt, sv.mg, id, options, cut(rt, body, 30)...)
 				found = append(found, ended...)
-				options.TroubleWords = "" // the session keeps the words
+				options.TroubleWords = "" // the session keeps the list, so later requests omit it
 				require.Equal(rt, strings.HasSuffix(body, "\n"), rest == nil)
 				if rest != nil {
 					require.False(rt, rest.Ended)
@@ -131,7 +131,8 @@ func TestLinesAreAFunctionOfTheTextAndOfWhereTheyBegin(t *testing.T) {
 	})
 }
 
-// The list of trouble words is that of the first text with lines, also for a fork from there on.
+// The first text with lines sets the list of trouble words. The list also holds for a fork after
+// that text.
 func TestWordsOfTroubleAreThoseOfTheFirstLines(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})
