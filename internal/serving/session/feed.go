@@ -188,7 +188,7 @@ func (f *feeder) settleLocked(ctx context.Context, w *stream.Worker) {
 }
 
 // watchLinesLocked begins lines or records of the session's text if the request asks for them. It
-// does nothing if lines or records of this kind have begun before. It writes their offset to the
+// does nothing if the session has them already, by the same rules. It writes their offset to the
 // head before more text follows, so that a recovery begins them at the same place. The head also
 // says whether text may be learned by lines. During the write, the worker is free for other
 // sessions.

@@ -132,7 +132,8 @@ func TestUnloadableModelLeavesServerServing(t *testing.T) {
 	requireSame(t, mg, id, other, logText(40))
 }
 
-// If the file of a served model is replaced by another model's, it is not loaded.
+// If the file of a served model is replaced by the file of another model, the new file is not
+// loaded.
 func TestChangedFileIsNotLoaded(t *testing.T) {
 	now := otherModel(t)
 	from, _, err := model.NewSource(func() (*model.Model, error) { return now, nil })
@@ -223,7 +224,7 @@ func TestRequestsOfManyModelsDoNotWaitForEachOther(t *testing.T) {
 	}
 }
 
-// Weights are dropped in order of use: states that were used earlier are dropped first.
+// Idle states and weights that no state needs are dropped in the order of their last use.
 func TestUnusedModelStaysUntilMemoryIsNeeded(t *testing.T) {
 	other := otherModel(t)
 	state := roomFor(t, other, 1) - other.WeightsBytes()
@@ -288,8 +289,8 @@ func TestForksExportsAndCompletionsLoadTheModelTheyNeed(t *testing.T) {
 	require.Zero(t, sv.mg.engine.models[1].memory.Users())
 }
 
-// A request that is canceled while weights are loaded leaves, and the loaded weights serve the next
-// one.
+// A request is canceled while it waits for weights to be loaded. It ends at once, and the loading
+// continues for the next request.
 func TestRequestWaitsForWeightsOnlyAsLongAsItMay(t *testing.T) {
 	other, gate := otherModel(t), make(chan struct{})
 	var first sync.Once
@@ -349,7 +350,8 @@ func TestSharedModelNameIsRefused(t *testing.T) {
 	require.Empty(t, ModelsNamed(mg.Models(), "none"))
 }
 
-// In a store in memory a session has its state from the beginning, and is not made without it.
+// If the store is in memory, a session gets its state when it is made. Without the weights for the
+// state, the session is not made.
 func TestSessionInMemoryIsNotMadeWithoutItsModel(t *testing.T) {
 	other, broken := otherModel(t), errors.New("the file is gone")
 	var fails atomic.Bool

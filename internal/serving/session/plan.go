@@ -32,8 +32,8 @@ type draft struct {
 	tokens    int    // sampled
 	reason    string // why the text ended, "" before that
 
-	// For a text to choose from: its pieces so far, which are not emitted yet, and whether it ends
-	// there.
+	// kept and enough are set if the draft is one to choose from. kept has its pieces so far, which
+	// are not emitted yet. enough reports whether the draft ends there.
 	kept   *Piece
 	enough func(text []byte) bool
 }

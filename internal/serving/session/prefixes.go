@@ -25,19 +25,19 @@ type prefixes struct {
 type prefixKey struct {
 	owner, model string
 	session      string        // "": a session without text
-	ground       stream.Ground // ground of the session
+	ground       stream.Ground // identifies the state of the session
 	text         [sha256.Size]byte
 }
 
 // keptPrefix is guarded by prefixes.mu.
 type keptPrefix struct {
-	stream  *stream.Stream // shelved
+	stream  *stream.Stream // without fast weights; see stream.Stream.Shelved
 	extra   *budget.Extra
 	dropped bool
 }
 
-// sparsely is the distance, in chunks, between the cached ends of chunks before the last one. They
-// serve prompts that differ before this prompt's end.
+// sparsely is the distance, in chunks, between the cached ends of chunks in a prompt, besides its
+// last end. They serve prompts that differ from this one before its end.
 const sparsely = 16
 
 func newPrefixes(b *budget.Budget[*session]) *prefixes {
@@ -71,7 +71,8 @@ func (p *prefixes) keep(key prefixKey, s *stream.Stream) bool {
 	return extra != nil
 }
 
-// enter reports false if the memory was taken back already, or another request has cached the same.
+// enter adds a stream to the cache. It reports false if the budget has taken the memory back
+// already, or another request has cached the same prefix.
 func (p *prefixes) enter(key prefixKey, k *keptPrefix, extra *budget.Extra) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

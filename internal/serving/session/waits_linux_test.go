@@ -20,10 +20,10 @@ import (
 
 // BenchmarkWaitsBesideManySessions measures how long a chunk waits for the locks of the registry,
 // the budget and the lifecycle. Meanwhile 100,000 sessions are listed, expire, and take memory from
-// each other without a pause. For comparison it runs the same load among sessions that share no
-// lock with the chunks: that shows the machine's part, which is most of the wait on a busy machine.
-// hold-ms is the longest processor time of a call that holds a lock: the longest that a chunk can
-// wait for it.
+// each other without a pause. For comparison, the same load runs among sessions that share no lock
+// with the chunks. Chunks then wait only for the processor, which is most of the wait on a busy
+// machine. hold-ms is the longest processor time of a call that holds a lock: the longest that a
+// chunk can wait for that lock.
 func BenchmarkWaitsBesideManySessions(b *testing.B) {
 	const sessions, chunks = 100_000, 200_000
 	here, elsewhere := newCrowd(b, sessions), newCrowd(b, sessions)
@@ -50,13 +50,14 @@ func BenchmarkWaitsBesideManySessions(b *testing.B) {
 	}
 }
 
-// crowd is an index of many sessions without a model: a chunk's calls to it need none.
+// crowd is an index of many sessions without a model, because the calls that a chunk makes to the
+// index need no model.
 type crowd struct {
 	index  *index
 	all    []*session
 	serial int
 	done   chan struct{}
-	held   time.Duration // the longest call of others that takes a lock
+	held   time.Duration // the longest call that takes a lock, except those of chunks
 }
 
 func newCrowd(t testing.TB, n int) *crowd {

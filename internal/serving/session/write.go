@@ -110,7 +110,7 @@ func (s *session) deleteUnder(ctx context.Context, epoch uint64) error {
 // last. If another server has claimed it since, it is in use there, and stays.
 func (s *session) discard() {
 	ctx, epoch, err := context.Background(), s.epoch(), error(nil)
-	if epoch == 0 { // making the session had an unknown outcome
+	if epoch == 0 { // the write that made the session had an unknown outcome
 		var found storage.Session
 		found, err = s.host.store.Get(ctx, s.ID)
 		epoch = found.Epoch
