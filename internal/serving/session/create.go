@@ -34,7 +34,7 @@ func (mg *Manager) Create(ctx context.Context, who Caller, r CreateRequest) (Inf
 type sessionPlan struct {
 	model *servedModel
 	set   stream.Settings
-	of    *session // the session to follow; nil: none
+	of    *session // the session to follow; nil if there is none
 	done  func()   // releases the session to follow
 }
 

@@ -115,7 +115,7 @@ func TestKeyAtItsDiskLimitDoesNotStopAnother(t *testing.T) {
 	require.Equal(t, full.Used, info.DiskBytes)
 	require.LessOrEqual(t, full.Used, int64(limit))
 
-	// A higher limit in the keys file, or a deletion, makes room at once.
+	// A higher limit in the keys file, or a deletion, gives more space at once.
 	higher := a
 	higher.MaxDisk *= 2
 	_, err = feedAs(sv.mg, higher, id, "xyz")

@@ -28,8 +28,8 @@ type server struct {
 	t       fatal
 	dir     string
 	options Options
-	model   *model.Model                      // nil: modeltest.Small
-	wrap    func(storage.Store) storage.Store // nil: no wrapper
+	model   *model.Model                      // nil means modeltest.Small
+	wrap    func(storage.Store) storage.Store // nil if there is no wrapper
 	mg      *Manager
 	store   *datafolder.Folder
 

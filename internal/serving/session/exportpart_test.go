@@ -148,7 +148,7 @@ func TestTouchedSessionIsExportedAsFarAsItGoes(t *testing.T) {
 	last := len(text) - pieceBytes
 	for name, c := range map[string]struct {
 		bad  int // offset of the record that is damaged
-		keep int // a snapshot is taken at this length of text; 0: never
+		keep int // a snapshot is taken at this length of text; 0 means never
 		hurt bool
 	}{
 		"in the middle":                       {bad: 5 * pieceBytes},

@@ -40,8 +40,8 @@ func (g *generation) ranks() bool {
 // fills reports whether texts are chosen by a suffix.
 func (g *generation) fills() bool { return len(g.suffix) > 0 && g.maxTokens > 0 && g.ranks() }
 
-// prepareFill shortens long prompts before a suffix. Where the suffix does not choose the text, it
-// makes the text end before the suffix begins.
+// prepareFill shortens long prompts before a suffix. If the cost of the suffix cannot choose among
+// texts, it makes the beginning of the suffix a stop string instead.
 func (g *generation) prepareFill() {
 	if g.suffix == nil {
 		return
@@ -206,8 +206,8 @@ func repeats(text, suffix []byte) (at []int) {
 	}
 }
 
-// beginningMax is the greatest length, in characters, of the part of a suffix that ends a
-// completion.
+// beginningMax is the greatest length, in characters, of the beginning of a suffix that is used as a
+// stop string.
 const beginningMax = 64
 
 // beginning returns the part of a suffix that the text before it should not repeat: up to the end

@@ -11,9 +11,9 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// fork makes a session that shares another's log and snapshots; the store does that at once,
-// whatever their length. The fork's state is recovered as after a restart, from the last snapshot
-// before its offset and the log after it.
+// fork makes a session that shares another's log and snapshots. The store does that at once, even
+// if they are long. The fork's state is recovered as after a restart, from the last snapshot before
+// its offset and the log after it.
 type fork struct {
 	engine   *engine
 	index    *index

@@ -23,7 +23,7 @@ type generation struct {
 	admitted bool // the request has already waited in the queue
 	// how long the request waits for the recovery of the state; see openWithin
 	maxWait time.Duration
-	within  time.Duration // limit on took; 0: unlimited
+	within  time.Duration // limit on took; 0 means unlimited
 	took    time.Duration // time spent reading the prompt, without waits for workers
 
 	broken   bool       // a token's log-probability is not finite
@@ -240,8 +240,8 @@ func (g *generation) read(
 	}
 }
 
-// scored records a token of the prompt. The prompt may begin by ending a word of the session's
-// text; that word is not the prompt's.
+// scored records a token of the prompt. The beginning of the prompt may end a word of the session's
+// text. That word is not a token of the prompt.
 func (g *generation) scored(scores *tokenScores, r *reading, t stream.Token) {
 	logProb := float64(t.LogProbs[t.ID])
 	g.broken = g.broken || !finite(logProb)
@@ -306,7 +306,7 @@ func (g *generation) queue(d *draft, p Piece) {
 		return
 	}
 	if len(p.Text) == 0 && len(p.LogProbs) == 0 && p.FinishReason == "" {
-		return // such a piece reports the word at the end of a prompt
+		return // the end of a prompt's last word can give an empty piece
 	}
 	p.Index = d.index
 	if len(g.late) == 0 {

@@ -88,7 +88,7 @@ type Replayed struct {
 	To      int64 // the session's offset
 	Records int   // number of records that were compared
 	Wrong   int   // records whose totals differ from the log's
-	First   error // the first of these, a *MismatchError
+	First   error // the first difference, a *MismatchError
 	// Numerics names the arithmetics, other than this machine's, in which parts of the text were
 	// scored. Differences there are due to rounding.
 	Numerics []string

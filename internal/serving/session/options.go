@@ -33,7 +33,7 @@ type Options struct {
 	// concurrent imports apart. It may be nil.
 	Importing Progress
 
-	// DiskBudget is how much of the disk the store may use, in bytes; 0: all of it. DiskAlarm is
+	// DiskBudget is how much of the disk the store may use, in bytes; 0 means all. DiskAlarm is
 	// called when too little is left (see package disk), and with nil when there is room again. It
 	// must not call the Manager. Both have no effect if the store is not a folder.
 	DiskBudget int64

@@ -11,9 +11,9 @@ import (
 type plan struct {
 	prompts   [][]byte
 	n         int
-	maxTokens int          // tokens sampled for a text; 0: none
+	maxTokens int          // tokens sampled for a text; may be 0
 	sampling  txl.Sampling // without the seed
-	// seed of the first text after a prompt; see drafts. nil: drawn at random
+	// seed of the first text after a prompt; see drafts. It is random if nil.
 	seed     *uint64
 	stops    []string
 	suffix   []byte // text after each sampled text

@@ -24,7 +24,7 @@ type prefixes struct {
 // without text are equal if model and owner are: their settings are the model's defaults.
 type prefixKey struct {
 	owner, model string
-	session      string        // "": a session without text
+	session      string        // "" for a session without text
 	ground       stream.Ground // identifies the state of the session
 	text         [sha256.Size]byte
 }

@@ -133,7 +133,8 @@ func TestKnownPrefixBelongsToOwnerAndSession(t *testing.T) {
 	}
 }
 
-// States of sessions take the memory of known prefixes, and not the other way round.
+// Known prefixes are dropped if states of sessions need their memory. States are not dropped for
+// known prefixes.
 func TestKnownPrefixesGoFirst(t *testing.T) {
 	m := testModel(t)
 	blank := stream.StateBytes(m, stream.DefaultsFor(m, stream.Static))

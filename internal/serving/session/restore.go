@@ -37,7 +37,7 @@ type restoration struct {
 	stream     *stream.Stream
 	from       int64         // offset of the snapshot
 	damaged    []int64       // offsets of newer snapshots that cannot be read
-	cause      error         // why the first of them, or the list of snapshots, cannot be read
+	cause      error         // why the first damaged one, or the list of snapshots, cannot be read
 	exact      bool          // computed in the arithmetic of the log, with equal totals
 	changed    *head         // the new head at the end, if the arithmetic has changed
 	mismatched bool          // the totals differed; reported once

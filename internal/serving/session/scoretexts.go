@@ -17,7 +17,7 @@ import (
 type ScoreTextsRequest struct {
 	Model    string   // as in a CreateRequest
 	Settings Settings // as in a CreateRequest
-	Seed     *uint64  // seed of the masks of each text; nil: 0
+	Seed     *uint64  // seed of the masks of each text; nil means 0
 	Texts    [][]byte // 1 to TextsMax
 }
 

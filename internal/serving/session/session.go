@@ -114,7 +114,7 @@ type session struct {
 	memory  *budget.Account[*session]
 	deleted atomic.Bool
 
-	maxOwned int      // limit on its owner's sessions, needed only to make it; 0: none
+	maxOwned int      // limit on its owner's sessions, needed only to make it; 0 if no limit
 	watchers watchers // readers of its events
 
 	asked atomic.Int32 // requests that use it, not counting the server's feeding of a shadow
@@ -138,12 +138,12 @@ type session struct {
 	rms            float64           // root mean square of the fast weights
 	// computing time since the last snapshot, which a recovery would repeat
 	replayCost time.Duration
-	snapshotAt time.Duration // the replayCost at which a snapshot is taken; 0: the rules decide
+	snapshotAt time.Duration // the replayCost at which a snapshot is taken; 0 if the rules decide
 
 	mu struct {
 		sync.Mutex
 		seen     progress
-		epoch    uint64   // the epoch for writes to the store; 0: not known
+		epoch    uint64   // the epoch for writes to the store; 0 if not known
 		claimed  bool     // the epoch is from a claim of this Manager; changes under state
 		term     uint64   // term of the lease at the claim
 		stale    bool     // seen may differ from the store
@@ -205,7 +205,7 @@ func (s *session) noteSeen(p progress) {
 	s.mu.seen = p
 }
 
-// troubleWords returns the trouble words that rate the session's lines; "": none.
+// troubleWords returns the trouble words that rate the session's lines; "" if there are none.
 func (s *session) troubleWords() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -219,7 +219,7 @@ func (s *session) linesFrom() *int64 {
 	return s.LinesFrom
 }
 
-// shadowOf returns the id of the session that this shadow follows; "": it is no shadow.
+// shadowOf returns the id of the session that this shadow follows; "" if it is no shadow.
 func (s *session) shadowOf() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -27,7 +27,7 @@ type SuggestRequest struct {
 	N       int           // candidates, 1 to OfferedMax
 	Unit    string        // where candidates end, a suggest.Unit; "" is suggest.Line
 	Least   float64       // the least probability of a candidate, 0 to 1
-	Within  time.Duration // limit on the search, without the waits; 0: limited by steps
+	Within  time.Duration // limit on the search, without the waits; 0 if only steps limit it
 	Refused []string      // offers that the writer did not take, at most RefusedMax
 	Wait    time.Duration // as in ScoreOptions
 }

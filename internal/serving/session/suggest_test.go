@@ -81,7 +81,7 @@ func TestSuggestionsCountInTheMemory(t *testing.T) {
 	score(t, full.mg, a, "more")
 	require.Zero(t, get(t, full.mg, b).MemoryBytes, "and gets it back")
 
-	withSession(t, full.mg, a, func(*session) { // the session is in use: it makes no room
+	withSession(t, full.mg, a, func(*session) { // its memory cannot be freed while it is in use
 		require.Equal(t, state, suggested(full.mg, b))
 		withSession(t, full.mg, b, func(s *session) { require.Nil(t, s.suggester) })
 	})

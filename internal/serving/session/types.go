@@ -76,7 +76,7 @@ type Settings = setting.Values
 type Caller struct {
 	Key         string // id of the caller's key, which owns what the caller makes
 	Admin       bool   // sees the sessions of all owners
-	MaxSessions int    // limit on the key's live sessions; 0: only the Manager's limit
+	MaxSessions int    // limit on the key's live sessions; 0 if only the Manager's limit holds
 	// limit on the disk space of the key's sessions, in bytes; 0 means no limit but the disk
 	MaxDisk int64
 }
@@ -87,21 +87,21 @@ func (c Caller) sees(owner string) bool { return c.Admin || c.Key == owner }
 // CreateRequest describes a session to be made. The zero value asks for the model's defaults, a
 // random seed and no expiry.
 type CreateRequest struct {
-	Model    string // ModelInfo.ID or Name of the model that the session runs on; "": the default
+	Model    string // ModelInfo.ID or Name of the session's model; "" for the default
 	Settings Settings
-	Seed     *uint64           // seed of the masks, 0..SeedMax; nil: drawn at random
+	Seed     *uint64           // seed of the masks, 0..SeedMax; nil: a random seed
 	Labels   map[string]string // kept for the caller, never interpreted
-	// TTL is how long the session may be unused before it is deleted; 0: forever.
+	// TTL is how long the session may be unused before it is deleted; 0 means forever.
 	TTL     time.Duration
 	History string // HistoryFull or HistoryTail; "" is HistoryFull
-	// ShadowOf is the id or name of the session that the new one follows; "": none.
+	// ShadowOf is the id or name of the session that the new one follows; "" if it follows none.
 	ShadowOf string
 }
 
 // ForkRequest describes a fork: a session with the model, settings, seed and text of another.
 type ForkRequest struct {
 	AtOffset *int64            // the end of the shared text; nil means the end of the text
-	Name     string            // name of the fork; see CheckName. "": none
+	Name     string            // name of the fork, see CheckName; "" if it has none
 	Labels   map[string]string // as in a CreateRequest; not copied from the other session
 	TTL      time.Duration
 	History  string // "" means the other session's
@@ -127,7 +127,7 @@ type Info struct {
 	Tally // totals of the session's text so far
 
 	ID      string
-	Name    string    // the owner's name for the session; "": none
+	Name    string    // the owner's name for the session, or ""
 	Model   string    // ModelInfo.ID of the model it runs on
 	Words   bool      // the model's tokens are words; false if the model is not served
 	Created time.Time // UTC
@@ -349,14 +349,14 @@ type Summary struct {
 type CompleteRequest struct {
 	Prompt      []byte   // fed after the session's text; may be empty
 	MaxTokens   int      // >= 1
-	Temperature *float64 // 0: always the likeliest token; nil: 1
+	Temperature *float64 // with 0 each token is the likeliest; nil means 1
 	// (0, 1]: sample among the likeliest tokens that together have this probability; nil means 1,
 	// all
 	TopP   *float64
-	TopK   int      // sample among the TopK likeliest tokens; 0: all
-	MinP   float64  // [0, 1]: sample tokens at least MinP times as likely as the likeliest; 0: all
-	Dry    *float64 // strength of the penalty on loops; nil: txl.DryDefault, 0: none
-	Seed   *uint64  // seed of the sampling, 0..SeedMax; nil: drawn at random
+	TopK   int      // sample among the TopK likeliest tokens; 0 means all
+	MinP   float64  // [0, 1]: sample tokens at least MinP times as likely as the likeliest
+	Dry    *float64 // strength of the penalty on loops; 0 is none, nil is txl.DryDefault
+	Seed   *uint64  // seed of the sampling, 0..SeedMax; nil: a random seed
 	Stop   []string // the text ends before the first occurrence of any of these
 	Commit string   // CommitNone, CommitPrompt or CommitAll; "" is CommitNone
 	// Wait is as in ScoreOptions. A call that commits nothing does not wait for a turn.
@@ -405,7 +405,7 @@ type BatchRequest struct {
 	Model       string
 	Prompts     [][]byte // 1 or more; each may be empty
 	N           int      // texts after each prompt, >= 1
-	MaxTokens   int      // sampled for each text; 0: none
+	MaxTokens   int      // tokens sampled for each text; may be 0
 	Temperature *float64 // as in a CompleteRequest, like the fields that follow
 	TopP        *float64
 	TopK        int

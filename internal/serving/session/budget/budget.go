@@ -35,7 +35,7 @@ type Budget[H any] struct {
 		holders int // accounts that have memory for a state
 		// idle has each *Account[H] whose state can be given up, least recently used first.
 		idle    list.List
-		changed chan struct{} // closed when waiting callers should try again; nil: nobody waits
+		changed chan struct{} // closed when waiting callers should try again; nil if nobody waits
 	}
 }
 
@@ -71,7 +71,7 @@ func (b *Budget[H]) NewBase(bytes int64, drop func()) *Base {
 	return &Base{pool: &b.mu.pool, bytes: bytes, drop: drop, held: bytes == 0}
 }
 
-// OpenOn opens an empty account. Its state needs a base; nil: none.
+// OpenOn opens an empty account. base is what its state needs; nil if it needs none.
 func (b *Budget[H]) OpenOn(base *Base, holder H) *Account[H] {
 	return &Account[H]{budget: b, holder: holder, base: base}
 }
@@ -306,8 +306,8 @@ func (b *Budget[H]) roomLocked(bytes int64) error {
 	return nil
 }
 
-// makeRoomLocked drops extras and then bases, except kept, until there is room. It drops a base
-// only if no idle state was used earlier.
+// makeRoomLocked drops extras and then bases, except kept, until there is memory for bytes more. It
+// drops a base only if all idle states were used later than the base.
 func (b *Budget[H]) makeRoomLocked(bytes int64, kept *Base) error {
 	before := uint64(math.MaxUint64)
 	if first := b.mu.idle.Front(); first != nil && !b.keeps {

@@ -41,7 +41,7 @@ type Space struct {
 // Options of a Guard.
 type Options struct {
 	Space  func() Space // nil if there is no disk; then there is never an alarm
-	Budget int64        // limit on the data folder; 0: all of the file system
+	Budget int64        // limit on the data folder; 0 means the whole file system
 	// Told is called with the reason when an alarm begins, and with nil when it ends. It must not
 	// call the Guard. It may be nil.
 	Told func(why error)

@@ -34,9 +34,9 @@ type Entry[S any] struct {
 	Value S
 
 	// Guarded by Registry.mu.
-	name     string        // the owner's name for the session; "": none
-	becomes  string        // the name reserved for it by Rename; "": none
-	ttl      time.Duration // the session expires after this time without use; 0: never
+	name     string        // the owner's name for the session, or ""
+	becomes  string        // the name reserved for it by Rename, or ""
+	ttl      time.Duration // the session expires after this time without use; 0 means never
 	lastUsed time.Time
 	idle     time.Time // lastUsed or, if that is later, the start of the server
 	users    int       // requests that use the session, which does not expire meanwhile
@@ -61,12 +61,12 @@ func (e *Entry[S]) expired(now time.Time) bool {
 type owner[S any] struct {
 	places int
 	byID   *btree.BTreeG[*Entry[S]]
-	byName map[string]*naming[S] // entries by name; nil: no session ever had one
+	byName map[string]*naming[S] // entries by name; nil if no session ever had a name
 }
 
 // naming is a name in use by an owner.
 type naming[S any] struct {
-	entry *Entry[S]     // nil: the session is being made, or is getting the name
+	entry *Entry[S]     // nil while the session is being made, or getting the name
 	made  chan struct{} // closed when making or naming has ended
 }
 
@@ -301,7 +301,7 @@ func (r *Registry[S]) Touch(e *Entry[S], now time.Time) {
 	e.lastUsed, e.idle = now, now
 }
 
-// SetTTL sets the time without use after which a session expires; 0: never.
+// SetTTL sets the time without use after which a session expires; 0 means never.
 func (r *Registry[S]) SetTTL(e *Entry[S], ttl time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -118,8 +118,8 @@ func (sc *Scheduler) freeLocked() bool {
 }
 
 // pickLocked removes an idle slot, or makes one. It prefers the slot that served the session last
-// and may still hold its segment. Then it prefers one with segments of the right size, the least
-// recently used of these.
+// and may still hold its segment. Otherwise it prefers slots with segments of the right size, and
+// of these the least recently used.
 func (sc *Scheduler) pickLocked(j Job) *slot {
 	for _, fits := range []func(*slot) bool{
 		func(s *slot) bool { return j.goesOn(s.job) },
