@@ -226,8 +226,8 @@ func TestBatchEndsWithItsClient(t *testing.T) {
 	require.ErrorIs(t, mg.CompleteBatch(t.Context(), Caller{}, "", r, noPieces), ErrDraining)
 }
 
-// The state of a batch without a session counts in the memory for states: it replaces an idle
-// session's. If no state can be dropped, the batch is refused.
+// The state of a batch without a session counts in the memory for states. The state of an idle
+// session is dropped for it. If no state can be dropped, the batch is refused.
 func TestBatchWithoutSessionTakesMemoryLikeSession(t *testing.T) {
 	m := testModel(t)
 	r := BatchRequest{Prompts: [][]byte{[]byte("x")}, N: 1, MaxTokens: 1}

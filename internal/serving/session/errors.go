@@ -14,8 +14,8 @@ import (
 
 // Errors of a Manager, for errors.Is.
 var (
-	// ErrNotFound says that no session has this id, and that none of the caller's has this name. It
-	// may have been deleted.
+	// ErrNotFound says that no session has this id, and that no session of the caller has this
+	// name. It may have been deleted.
 	ErrNotFound = errors.New("session: no such session")
 	// ErrBusy says that another request was feeding the session during the whole wait of this
 	// request. No text of this request was accepted.
@@ -33,8 +33,8 @@ var (
 	// ErrUnavailable says that the store cannot be reached now. Only what was acknowledged was
 	// accepted, and nothing is lost: the call can be repeated.
 	ErrUnavailable = errors.New("session: the store is unavailable")
-	// ErrUnknown says that the last text of the call may or may not have been accepted. The
-	// session's offset, read again, tells.
+	// ErrUnknown says that the last text of the call may or may not have been accepted. The caller
+	// can read the session's offset to find out.
 	ErrUnknown = errors.New("session: the store's answer is missing: the write may have " +
 		"succeeded or failed")
 	// ErrElsewhere says that another server has the session. It may have claimed the session during

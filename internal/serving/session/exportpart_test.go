@@ -204,8 +204,8 @@ func id0(sv *server) string {
 	return page[0].ID
 }
 
-// A page with records is lost: the session is exported up to the last good record. The session's
-// key is still known.
+// A page with records is lost. The session is exported up to the last good record, and the key that
+// owns it is still known.
 func TestSessionThatLostPageIsExportedByItsOwner(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	defer func() { sv.stop() }()

@@ -383,7 +383,8 @@ func takeOver(t *testing.T, sv *server, id, text string) storage.Session {
 	return found
 }
 
-// Completions and exports write nothing, so the store would not refuse them: they check the claim.
+// Completions and exports write nothing, so the store cannot refuse them. They check the claim
+// themselves.
 func TestCompletionContinuesTextOfAnotherServer(t *testing.T) {
 	sv, _ := faulty(t, Options{ReplayMax: time.Hour})
 	id, text := create(t, sv.mg, CreateRequest{}), logText(3*testChunk)

@@ -10,7 +10,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
 )
 
-// Verdicts of a user on an incident: similar incidents are not worth showing, or always are.
+// Verdicts of a user on an incident. They say that similar incidents are not worth showing, or are
+// always worth showing.
 const (
 	VerdictFalseAlarm = "false_alarm"
 	VerdictMatters    = "matters"

@@ -206,8 +206,8 @@ func repeats(text, suffix []byte) (at []int) {
 	}
 }
 
-// beginningMax is the greatest length, in characters, of the beginning of a suffix that is used as a
-// stop string.
+// beginningMax is the greatest length, in characters, of the beginning of a suffix that is used as
+// a stop string.
 const beginningMax = 64
 
 // beginning returns the part of a suffix that the text before it should not repeat: up to the end

@@ -29,7 +29,7 @@ type generation struct {
 	broken   bool       // a token's log-probability is not finite
 	late     []Piece    // pieces for which the channel out has no room yet
 	out      chan Piece // made by run
-	err      error      // the goroutine's error, as panicked is; read after out is closed
+	err      error      // the goroutine's error; like panicked, read after out is closed
 	panicked string     // value and stack of the goroutine's panic
 }
 

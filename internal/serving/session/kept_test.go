@@ -57,7 +57,8 @@ func TestForkFarBackBeginsAtNearestKeptSnapshot(t *testing.T) {
 	require.Empty(t, sv.told())
 }
 
-// A score that may not wait for any computing succeeds on a fork at a kept snapshot.
+// A fork at a kept snapshot needs no recomputing: a score on it succeeds, although it may not wait
+// for any computing.
 func TestForkAtKeptSnapshotComputesNothing(t *testing.T) {
 	sv, id, text := spread(t, 40, 4)
 	kept := keptOffsets(t, sv, id)

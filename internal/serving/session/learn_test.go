@@ -217,8 +217,8 @@ func TestLinesSurviveAKillBeforeAnyWrite(t *testing.T) {
 	}
 }
 
-// A fork has its origin's state at the offset, wherever in lines, chunks and records that is, also
-// where records are longer than chunks.
+// A fork has its origin's state at the offset. The offset may be anywhere in lines, chunks and
+// records, also where records are longer than chunks.
 func TestForkOfLinesAtEveryKindOfOffset(t *testing.T) {
 	text := strangeText()
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
@@ -293,8 +293,8 @@ func TestLabelsChangeWhileLinesAreFed(t *testing.T) {
 	require.True(t, byLine)
 }
 
-// Parts of a line may come with learning by lines, without it, and after a restart. The line is
-// learned as the log says.
+// One part of a line comes with learning by lines, another part without it, and another after a
+// restart. The line is learned as the log says.
 func TestLearningChangesInTheMidstOfALine(t *testing.T) {
 	r := CreateRequest{Settings: Settings{"method": MethodDynamicSGD}}
 	pieces := []struct {
@@ -323,8 +323,8 @@ func TestLearningChangesInTheMidstOfALine(t *testing.T) {
 	require.Len(t, hashes, 1)
 }
 
-// Two readers beside a feeder: each sees one state of the session, and the readers do not change
-// the session.
+// Two readers read a session while it is fed. Each reader sees one state of the session, and the
+// readers do not change the session.
 func TestReadersBesideAFeeder(t *testing.T) {
 	mg := newManager(t, Options{Threads: 2})
 	id, text := create(t, mg, CreateRequest{}), strangeText()
@@ -380,8 +380,8 @@ func TestReaderEndsWithItsRequestAndWithItsSession(t *testing.T) {
 	require.Zero(t, mg.engine.budget.Used())
 }
 
-// The kept tail of a text learned by lines is enough to continue. That holds also after a
-// compaction, and in a folder restored from a backup.
+// A text is learned by lines in a session with HistoryTail. The text that the session keeps is
+// enough to continue. This holds also after a compaction, and in a folder restored from a backup.
 func TestTailOfLinesSurvivesCompactionAndBackup(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -423,8 +423,8 @@ func TestTailOfLinesSurvivesCompactionAndBackup(t *testing.T) {
 	}
 }
 
-// The numbers of lines that are not learned are charged as text is: on the disk to the key's limit,
-// in a store in memory to the memory. That memory is released later.
+// The log lists the numbers of lines that are not learned. They are charged like text: to the key's
+// disk limit or, if the store is in memory, to the memory. That memory is released later.
 func TestUnlearnedTextIsCharged(t *testing.T) {
 	all := ScoreOptions{Lines: true, Learn: LearnUnflagged, Threshold: 1}
 	text := strings.Repeat("\n", 20_000)

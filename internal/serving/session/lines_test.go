@@ -163,7 +163,8 @@ func TestWordsOfTroubleAreThoseOfTheFirstLines(t *testing.T) {
 	}
 }
 
-// A fork has the lines of its text: those of its origin, if they had begun.
+// A fork has the lines of its text. If lines had begun in its origin by then, they are the same
+// lines.
 func TestForkHasLinesOfItsText(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()

@@ -198,10 +198,10 @@ func (mg *Manager) Get(who Caller, id string) (Info, error) {
 	return mg.index.get(context.Background(), who, id)
 }
 
-// List describes up to limit sessions that the caller sees (0: ListDefault; at most ListMax). They
-// are in the order of ids, which is that of creation. With labels it lists only those that have all
-// of them. It starts after an id. next is where the next page starts, "" on the last. A page by
-// label may be short.
+// List describes up to limit sessions that the caller sees. A limit of 0 means ListDefault; the
+// largest is ListMax. The sessions are in the order of their ids, which is the order of creation.
+// With labels it lists only the sessions that have all of them. It starts after an id. next is
+// where the next page starts, or "" on the last page. A page by label may be short.
 func (mg *Manager) List(
 	who Caller, after string, limit int, labels ...Label,
 ) (page []Info, next string, err error) {

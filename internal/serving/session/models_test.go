@@ -191,8 +191,8 @@ func TestModelsShareMemoryInTurns(t *testing.T) {
 	require.ErrorIs(t, err, ErrFull, "it would never fit beside the weights")
 }
 
-// Sessions of three models at once, with memory for one model and little more, all complete: no
-// waiting session holds memory that others wait for.
+// Sessions of three models are used at once, with memory for one model and little more. All
+// requests complete, because no waiting session holds memory that others wait for.
 func TestRequestsOfManyModelsDoNotWaitForEachOther(t *testing.T) {
 	all := manyModels(t, 3)
 	most := roomFor(t, all[0], 2)

@@ -47,7 +47,7 @@ func (s *session) unlockOn(err error) error {
 }
 
 // open waits for the session's state, and recovers its stream if it is not in memory. The context
-// ends both waits. A recovery longer than limit (0: no limit) returns a *RecoveringError. On
+// ends both waits. A recovery longer than limit (0 means no limit) returns a *RecoveringError. On
 // success the session is locked until its unlock.
 func (s *session) open(ctx context.Context, limit time.Duration) error {
 	begun := time.Now()

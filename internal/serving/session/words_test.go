@@ -172,7 +172,7 @@ func requireTiled(t fatal, pieces []Piece) {
 }
 
 // A completion is a function of the session's text and the prompt. The committed text has the
-// sampled words, with one space between two of them.
+// sampled words, with one space between two words.
 func TestCompletionOfWordsIsFedAsItIsPrinted(t *testing.T) {
 	m := wordModel(t)
 	mg := newManagerOf(t, m, Options{Threads: 2})

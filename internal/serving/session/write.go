@@ -106,8 +106,9 @@ func (s *session) deleteUnder(ctx context.Context, epoch uint64) error {
 	return err
 }
 
-// discard deletes a session that has expired or was never completed, under the epoch that was seen
-// last. If another server has claimed it since, it is in use there, and stays.
+// discard deletes a session that has expired or was never completed. It uses the epoch that was
+// seen last: if another server has claimed the session since, the session is in use there, and the
+// store refuses the deletion.
 func (s *session) discard() {
 	ctx, epoch, err := context.Background(), s.epoch(), error(nil)
 	if epoch == 0 { // the write that made the session had an unknown outcome

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// States that share a base are charged for it once. It stays after its last state.
+// States that share a base are charged for it once. The base stays in memory after its last state.
 func TestBaseIsPaidOnceAndStaysUntilMemoryIsNeeded(t *testing.T) {
 	b := New[string](Options{Max: 30})
 	drops := 0

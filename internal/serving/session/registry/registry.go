@@ -141,7 +141,7 @@ func byDeadline[S any](a, b *Entry[S]) bool {
 
 // Reserve takes a place, and a name unless it is "", for a session to be made. The error is ErrName
 // if a session of the owner has the name or is being made with it. It is ErrQuota if the owner has
-// most sessions (0: any number), and ErrFull if all places are taken.
+// most sessions (0 means any number), and ErrFull if all places are taken.
 func (r *Registry[S]) Reserve(owner, name string, most int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -194,10 +194,10 @@ func (r *Registry[S]) Add(e *Entry[S], now time.Time) bool {
 	return true
 }
 
-// Rename reserves another name for a session ("": none). The caller calls settle: with true the
-// session gets the name, with false it keeps the old one. The error is ErrName if another session
-// of the owner has the name or is being made with it. Removing the session releases the reserved
-// name.
+// Rename reserves another name for a session; "" removes its name. The caller calls settle: with
+// true the session gets the name, with false it keeps the old one. The error is ErrName if another
+// session of the owner has the name or is being made with it. Removing the session releases the
+// reserved name.
 func (r *Registry[S]) Rename(e *Entry[S], name string) (settle func(renamed bool), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -317,9 +317,9 @@ func (r *Registry[S]) LastUsed(e *Entry[S]) time.Time {
 	return e.lastUsed
 }
 
-// Page returns up to limit sessions in the order of their ids after the given id ("": from the
-// first), and whether there are more. It skips expired sessions; call Expire first, so that there
-// are few of them.
+// Page returns up to limit sessions in the order of their ids, and whether there are more. It
+// starts after the given id; "" means at the first session. It skips expired sessions; call Expire
+// first, so that there are few of them.
 func (r *Registry[S]) Page(after string, limit int, now time.Time) (page []*Entry[S], more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
