@@ -277,8 +277,9 @@ func (d *deliveries) wrong() error {
 	return nil
 }
 
-// cutDelivery records, before other text is fed, how much the session has of a delivery under way:
-// all until the offset, and newline bytes that are fed next.
+// cutDelivery records, before other text is fed, how much the session has of a delivery under way.
+// This is all text until the offset, and the newline that is fed next, if its size newline is not
+// 0.
 func (s *session) cutDelivery(ctx context.Context, newline int) error {
 	s.mu.Lock()
 	d, offset := s.Deliveries, s.mu.seen.offset+int64(newline)

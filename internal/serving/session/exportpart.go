@@ -111,7 +111,7 @@ func (m *partMaker) reach(
 // cutTo changes a session's head to that of the session at an earlier offset.
 func (h *head) cutTo(end int64) {
 	h.cutAt(end)
-	if h.Parent != nil && h.Parent.Offset > end { // the whole part is also text of the parent
+	if h.Parent != nil && h.Parent.Offset > end { // all text of the part is also in the parent
 		h.Parent = &Parent{ID: h.Parent.ID, Offset: end}
 	}
 }

@@ -58,7 +58,8 @@ func (p *prefixes) find(key prefixKey) *stream.Stream {
 	return k.stream
 }
 
-// keep caches a copy of a stream, if there is memory for it. It reports whether the cache has one.
+// keep caches a copy of a stream, if there is memory for the copy. It reports whether the cache has
+// a copy.
 func (p *prefixes) keep(key prefixKey, s *stream.Stream) bool {
 	if p.find(key) != nil {
 		return true

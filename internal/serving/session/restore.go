@@ -315,7 +315,7 @@ func (e *MismatchError) Error() string {
 // noteNumerics records that the session is computed in another arithmetic from an offset on.
 func (h *head) noteNumerics(n numerics) {
 	all := slices.Clone(h.Numerics)
-	for len(all) > 0 && all[len(all)-1].From >= n.From { // these arithmetics computed no text
+	for len(all) > 0 && all[len(all)-1].From >= n.From { // no text was computed in this arithmetic
 		all = all[:len(all)-1]
 	}
 	h.Numerics = append(all, n)

@@ -43,7 +43,7 @@ type lease struct {
 type snapshotRules struct {
 	max    int           // snapshots that a session keeps for forks, besides those for recovery
 	apart  time.Duration // computing time between two snapshots for forks
-	rarest time.Duration // computing time between two once there are max of them
+	rarest time.Duration // computing time between two snapshots once there are max
 	// slots holds a token for every snapshot being written or read, because each needs the memory
 	// of a compressor.
 	slots chan struct{}

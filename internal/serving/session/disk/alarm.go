@@ -55,8 +55,8 @@ type alarm struct {
 	on bool
 }
 
-// ample reports whether, after this many more bytes, the folder uses at most half of its budget. It
-// must also use at most as much as the file system has left.
+// ample reports whether much space stays free after this many more bytes. The folder then uses at
+// most half of its budget, and at most as much as the file system has left.
 func (a *alarm) ample(bytes int64) bool {
 	if a.Space == nil {
 		return true

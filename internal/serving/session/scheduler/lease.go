@@ -80,7 +80,8 @@ func (l *Lease) Lost() bool {
 // Release ends the lease.
 func (l *Lease) Release() { l.end((*Scheduler).release) }
 
-// ReleaseSoon ends the lease of a session that has more text, and so needs the next lease at once.
+// ReleaseSoon ends the lease of a session that has more text. The session needs its next lease at
+// once.
 func (l *Lease) ReleaseSoon() { l.end((*Scheduler).releaseSoon) }
 
 func (l *Lease) end(release func(*Scheduler, *slot)) {

@@ -91,8 +91,8 @@ func TestWaitingKeySeesOtherKeysGrantedAtMostOnce(t *testing.T) {
 	})
 }
 
-// Requests that have not had a worker come before the other requests of their key. A request that
-// has had one waits for at most firstsInRow of these grants.
+// Requests that have not had a worker come before the other requests of their key. While others of
+// the key wait, at most firstsInRow grants in a row go to requests that have not had a worker.
 func TestRequestsWithoutWorkerGoFirst(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var l line
