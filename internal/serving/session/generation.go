@@ -36,7 +36,7 @@ type generation struct {
 // run emits what the goroutine generates.
 func (g *generation) run(ctx context.Context, emit func(Piece) error) error {
 	queue := pieceQueue
-	if g.echo { // a piece of a prompt is a whole chunk, so one is enough
+	if g.echo { // a piece of a prompt is a whole chunk, so the queue is short
 		queue = 1
 	}
 	g.out = make(chan Piece, queue)

@@ -22,7 +22,7 @@ func keptOffsets(t *testing.T, sv *server, id string) (all []int64) {
 }
 
 // spread returns a server with a session of the given number of chunks. It takes a snapshot after
-// each chunk. most is the number of them that it keeps for forks.
+// each chunk. most is the number of snapshots that it keeps for forks.
 func spread(t *testing.T, chunks, most int) (sv *server, id, text string) {
 	sv = newServer(t, t.TempDir(), Options{ReplayMax: 1, ForkSnapshots: most})
 	t.Cleanup(func() { sv.stop() })

@@ -289,8 +289,8 @@ func TestForksExportsAndCompletionsLoadTheModelTheyNeed(t *testing.T) {
 	require.Zero(t, sv.mg.engine.models[1].memory.Users())
 }
 
-// A request is canceled while it waits for weights to be loaded. It ends at once, and the loading
-// continues for the next request.
+// A request ends while it waits for weights, because its time is over. The loading continues for
+// the next request.
 func TestRequestWaitsForWeightsOnlyAsLongAsItMay(t *testing.T) {
 	other, gate := otherModel(t), make(chan struct{})
 	var first sync.Once

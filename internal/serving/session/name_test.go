@@ -246,8 +246,8 @@ func TestAdminNamesSessionForItsOwner(t *testing.T) {
 	require.ErrorIs(t, rename(sv, Caller{Key: "b"}, id, "mine"), ErrNotFound)
 }
 
-// At the same time, sessions are made with a name and others are renamed to that name. One session
-// gets the name.
+// At the same time, one name is given to existing sessions and to new ones. One session gets the
+// name.
 func TestConcurrentRenamesGiveNameOnce(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
