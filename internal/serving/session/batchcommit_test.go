@@ -32,8 +32,8 @@ func drawCommit(t *rapid.T) (r BatchRequest, fed string) {
 	return r, fed
 }
 
-// A batch that commits returns the same texts as one that does not. Its session is bit-identical to
-// one that was fed the prompt, or prompt and text.
+// A batch that commits returns the same texts as a batch that does not. Its session is then
+// bit-identical to a session that was fed the prompt, or prompt and text.
 func TestCommittedBatchIsFedToItsSession(t *testing.T) {
 	mg := newManager(t, Options{Threads: 2})
 	rapid.Check(t, func(t *rapid.T) {

@@ -24,11 +24,11 @@ const (
 )
 
 // ErrQueueFull says that the session's queue of deliveries is full, or that this delivery has
-// waited for its maximum. Nothing of it was accepted.
+// waited for its maximum. No text of the delivery was accepted.
 var ErrQueueFull = errors.New("session: the queue of the session is full")
 
 // Delivery is a text of whole lines. Its first line begins a line of the session. The delivery is
-// fed even if its client leaves. A shutdown waits for a short one without a key.
+// fed even if its client leaves. A shutdown waits for a short delivery without a key.
 type Delivery struct {
 	// Key identifies a delivery that is repeated: text that was fed under the same key is not fed
 	// again. If Key is "", every delivery is new.

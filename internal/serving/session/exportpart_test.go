@@ -70,8 +70,8 @@ func flip(content []byte, at int) { content[at] ^= 1 }
 // zeroPage overwrites the page of a byte with zeros.
 func zeroPage(content []byte, at int) { clear(content[at/4096*4096:][:4096]) }
 
-// exportedPart exports the readable part of a session twice, by the Manager and, after that is
-// stopped, without one. Both give the same bytes.
+// exportedPart exports the readable part of a session twice: by the Manager and, after the Manager
+// is stopped, without it. Both exports have the same bytes.
 func exportedPart(t testing.TB, sv *server, id string) (file []byte, p Part) {
 	var b, again bytes.Buffer
 	parts := 0

@@ -26,7 +26,7 @@ type faultyStore struct {
 	hit  int    // number of calls that have failed
 }
 
-// fail makes the next call with a name fail. With made, the call has its effect nevertheless.
+// fail lets the next call with the given name fail. If made is true, the call still has its effect.
 func (f *faultyStore) fail(call string, err error, made bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -97,10 +97,10 @@ func (f *feeder) all(ctx context.Context, text []byte) error {
 	return nil
 }
 
-// chunk feeds the part of the text that fits the chunk. The order is: score with the state before,
-// append to the log, accept, report, and for a full chunk backward and update. Nothing changes
-// before the log has the text; after that nothing is left out. It returns the bytes fed. It returns
-// 0 without an error if the session must be opened again.
+// chunk feeds the part of the text that fits the chunk. The order is: score with the old state,
+// append to the log, accept, report. For a full chunk, backward and update follow. Nothing changes
+// before the log has the text. After that, all remaining steps are done. It returns the number of
+// bytes fed, or 0 without an error if the session must be opened again.
 func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	begun, e, s := time.Now(), f.engine, f.s
 	f.want = f.options.detail().and(s.watchers.want())

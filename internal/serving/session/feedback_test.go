@@ -74,8 +74,8 @@ func TestInvalidFeedbackChangesNothing(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotFound)
 }
 
-// Only the lines with news of incidents are reported, and the first and the last. The last report
-// of each incident has its final state.
+// Only three kinds of lines are reported: the first, the last, and lines with news of incidents.
+// The last report of each incident has its final state.
 func TestIncidentsAloneAreReported(t *testing.T) {
 	mg := newManager(t, Options{})
 	all := create(t, mg, CreateRequest{Settings: Settings{"method": MethodStatic}})

@@ -146,8 +146,8 @@ func (fo *follower) readOn(s *session) error {
 	}
 }
 
-// feed feeds a shadow the part that it lacks of a record of the followed session. begin is the
-// record's offset. At the record's end feed compares both sessions.
+// feed feeds a shadow the part of a record that the shadow lacks. The record is from the log of the
+// followed session, and begins at offset begin. At the record's end feed compares both sessions.
 func (fo *follower) feed(of, s *session, begin int64, r storage.Record) error {
 	fed := int(s.seen().offset - begin)
 	how := lessonOf(r).From(r.Text, fed)

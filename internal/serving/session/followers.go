@@ -93,8 +93,8 @@ func (s *session) beginFollowing() {
 	s.mu.following.more = false
 }
 
-// endFollowing records why the follower has stopped; nil if without an error. It reports whether
-// there is more text by now.
+// endFollowing records why the follower has stopped: err, or nil if there was no error. It reports
+// whether there is more text by now.
 func (s *session) endFollowing(err error) (more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

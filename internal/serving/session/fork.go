@@ -268,8 +268,8 @@ func (f *fork) finish(ctx context.Context) error {
 	return to.settleIn(ctx)
 }
 
-// appendUncounted appends the rest of a cut record without its totals. Computing the state for them
-// would take long; the first use of the fork does that.
+// appendUncounted appends the rest of a cut record without its totals. Computing the state for the
+// totals would take long, so the first use of the fork computes it.
 func (f *fork) appendUncounted(ctx context.Context) error {
 	to := f.to
 	if err := to.lock(ctx); err != nil {

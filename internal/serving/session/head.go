@@ -190,7 +190,7 @@ func (h *head) checkOrigin() error {
 	return nil
 }
 
-// The forms of ids (package storage has the same) and of names of arithmetics.
+// The forms of ids, which package storage also has, and of names of arithmetics.
 var (
 	sessionID    = regexp.MustCompile(`^[0-9a-z][0-9a-z-]{0,63}$`)
 	numericsName = regexp.MustCompile(`^[0-9A-Za-z+-]{1,64}$`)

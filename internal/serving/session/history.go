@@ -61,9 +61,10 @@ type History struct {
 }
 
 // Scores returns the cost of length bytes of a session's text from an offset, at most PastBytesMax.
-// It divides them into about points parts of similar length. A part begins and ends where records
-// do, because records have totals. The last record of a cut fork has no totals until the fork is
-// used: then Next is before it. It returns the errors of Text.
+// It divides them into parts of similar length; points is about the number of parts. A part begins
+// and ends where records do, because records have totals. The last record of a cut fork has no
+// totals until the fork is used: then Next is before that record. Scores returns the errors of
+// Text.
 func (mg *Manager) Scores(
 	ctx context.Context, who Caller, id string, offset, length int64, points int,
 ) (History, error) {

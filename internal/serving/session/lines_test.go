@@ -216,7 +216,7 @@ func TestLinesOfReadAndLearnedTextAreEqualUpToUpdate(t *testing.T) {
 }
 
 // A session that learns by lines is a function of its text and of the lines that it did not learn.
-// Whatever happens to it, it is bit-identical to one without interruption.
+// Whatever happens to the session, it is bit-identical to a session without interruptions.
 func TestUnlearnedTextIsPartOfLog(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		sv := newServer(rt, tempDir(t, rt), Options{ReplayMax: time.Hour, Threads: 2})

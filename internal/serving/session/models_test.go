@@ -249,7 +249,7 @@ func TestUnusedModelStaysUntilMemoryIsNeeded(t *testing.T) {
 	require.False(t, sv.mg.Models()[1].Loaded)
 }
 
-// All other operations work on sessions of a model whose weights are loaded and dropped.
+// Forks, exports and completions work on sessions of a model whose weights are loaded and dropped.
 func TestForksExportsAndCompletionsLoadTheModelTheyNeed(t *testing.T) {
 	other := otherModel(t)
 	sv := newServer(t, t.TempDir(), Options{Others: sources(t, other)})

@@ -46,7 +46,8 @@ func (p *Piece) add(next Piece) {
 }
 
 // drafts makes the texts after one of the prompts, of words or of bytes. The seed of the i-th text
-// is that of the first plus i. So a text depends neither on other prompts nor on their order.
+// is the seed of the first text plus i. So a text depends neither on other prompts nor on their
+// order.
 func (p *plan) drafts(prompt int, words bool) []*draft {
 	drafts := make([]*draft, p.n)
 	first := seedOr(p.seed)

@@ -237,7 +237,8 @@ func totalsOf(r *storage.Record, end int64) (tally, baseline tokenizer.Tally) {
 	return tally, baseline
 }
 
-// bytesTally returns the tally of n byte tokens, of which continued ones continue a character.
+// bytesTally returns the tally of n byte tokens. continued is the number of these bytes that
+// continue a character.
 func bytesTally(n, continued int64) tokenizer.Tally {
 	return tokenizer.Tally{Bytes: n, Chars: n - continued, Tokens: n}
 }

@@ -98,7 +98,8 @@ func restore(ctx context.Context, from *restorable, paused *restoration) (*resto
 	return r, nil
 }
 
-// newest starts at the newest snapshot that can be read; without one, at the beginning of the text.
+// newest begins a restoration at the newest snapshot that can be read. If there is none, it begins
+// at the beginning of the text.
 func (from *restorable) newest(ctx context.Context) (*restoration, error) {
 	id, r := from.head.ID, new(restoration)
 	kept, err := from.snapshots.Snapshots(ctx, id)

@@ -123,7 +123,7 @@ type session struct {
 	// Only that request moves the offset. Waiting requests get the token in order of arrival.
 	feeding chan struct{}
 	queued  atomic.Int32 // requests that wait for feeding
-	// the offset after the last delivery, where a line ends; guarded by feeding
+	// offset of the end of the last delivery, where a line ends; guarded by feeding
 	wholeTo int64
 
 	// state holds one token while a chunk or a completion uses the stream. It is a channel so that

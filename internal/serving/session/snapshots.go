@@ -87,8 +87,8 @@ func (s *session) snapshotLocked(ctx context.Context) {
 		s.ID, at, err))
 }
 
-// isGone reports whether a write has failed because the session was deleted. The store deletes it
-// before the session knows.
+// isGone reports whether a write has failed because the session was deleted. The store deletes a
+// session before the session in memory knows.
 func (s *session) isGone(err error) bool {
 	return errors.Is(err, ErrNotFound) || errors.Is(err, storage.ErrNotFound) || s.alive() != nil
 }

@@ -218,7 +218,7 @@ func (o ScoreOptions) attend() (end func()) {
 // Incident is a group of related strange lines of a session.
 type Incident = incidents.Incident
 
-// IncidentBytes is approximately the greatest memory of a reported incident.
+// IncidentBytes is approximately the greatest memory of a reported incident, in bytes.
 const IncidentBytes = 4 << 10
 
 // IncidentReport is an incident, and the verdict on similar incidents. The verdict is "" if there

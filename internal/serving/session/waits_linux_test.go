@@ -201,7 +201,7 @@ func (c *crowd) expire() {
 	}
 }
 
-// evict takes memory for a session, and drops the state of the one that was idle longest.
+// evict takes memory for a session, and drops the state of the session that was idle longest.
 func (c *crowd) evict() {
 	late := c.index.budget.OpenOn(nil, nil)
 	for !c.over() {

@@ -76,9 +76,9 @@ func (s *session) setHeadLocked(ctx context.Context, h *head) error {
 	})
 }
 
-// delete deletes a session for a caller, without waiting for requests that use it. If another
-// server has claimed the session, delete claims it: the caller wants it deleted, whoever has it. A
-// damaged session without an epoch is deleted under any epoch.
+// delete deletes a session for a caller, without waiting for requests that use the session. If
+// another server has claimed the session, delete claims it: the caller wants the deletion,
+// whichever server has the session. A damaged session without an epoch is deleted under any epoch.
 func (s *session) delete(ctx context.Context) error {
 	epoch := s.epoch()
 	if s.unusable() != nil {

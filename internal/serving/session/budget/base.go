@@ -83,8 +83,8 @@ func (s *Base) leaveLocked() {
 	}
 }
 
-// dropSpareLocked drops the least recently used base that no state needs, if its place has a lower
-// number than before. It never drops kept. It reports whether it dropped one.
+// dropSpareLocked drops the least recently used base that no state needs, if the number of its
+// place is below the parameter before. It never drops kept. It reports whether it dropped a base.
 func (p *pool) dropSpareLocked(kept *Base, before uint64) bool {
 	place := p.spare.Front()
 	if place != nil && place.Value.(*Base) == kept {

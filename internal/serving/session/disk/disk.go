@@ -95,7 +95,7 @@ func (g *Guard) hold(id, owner string, bytes int64) error {
 	return nil
 }
 
-// Made ends the making of a session, successful or not: nothing is held for it any more.
+// Made ends the making of a session, successful or not: from now on no bytes are held for it.
 func (g *Guard) Made(id string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
