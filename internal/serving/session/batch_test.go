@@ -131,8 +131,8 @@ func requireTop(t fatal, pieces []Piece, top int) {
 	}
 }
 
-// Stop strings end sampled text. In the echoed prompt they are normal text, and one that begins in
-// the prompt does not count.
+// Stop strings end sampled text. In the echoed prompt they are normal text. A stop string that
+// begins in the prompt and ends in the sampled text does not count.
 func TestStopStringsDoNotStopThePrompt(t *testing.T) {
 	mg := newManager(t, Options{})
 	r := BatchRequest{

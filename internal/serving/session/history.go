@@ -125,7 +125,7 @@ func (p *past) trimmed(offset int64) error {
 		p.start, p.end)}}
 }
 
-// read visits the records from the one with the offset on, until visit returns errFound.
+// read visits the records from the record with the offset on, until visit returns errFound.
 func (p *past) read(
 	ctx context.Context, offset int64, visit func(at int64, r storage.Record) error,
 ) error {

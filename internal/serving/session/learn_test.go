@@ -20,7 +20,8 @@ import (
 	datafolder "github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// unflagged flags about a third of all lines of the texts that whole returns.
+// unflagged are options with which about a third of the lines of a text from the function whole are
+// flagged.
 var unflagged = ScoreOptions{Lines: true, Learn: LearnUnflagged, Threshold: .3}
 
 // strangeText returns a text with lines that unflagged flags: their words are in no line before.

@@ -150,9 +150,9 @@ func (g *generation) beginReading(ends []promptEnd) (frozen *stream.Stream, read
 	return g.s.stream.Frozen(), 0
 }
 
-// keepReading caches a stream that has read the first read bytes of a prompt, if that is an end to
-// cache: the last one, a few before it, and any end if always is true. It reports whether the cache
-// has the stream.
+// keepReading caches a stream that has read a prompt up to the offset read, if that is an end to
+// cache. Such ends are the last end of a chunk and a few before it or, if always is true, every
+// end. It reports whether the cache has the stream.
 func (g *generation) keepReading(
 	ends []promptEnd, frozen *stream.Stream, read int, always bool,
 ) (kept bool) {

@@ -60,8 +60,8 @@ type logReader interface {
 // restore returns the stream at the end of a log. It reads the newest good snapshot and replays the
 // log behind it to the same bits. It needs no session and no lock.
 //
-// A restoration returned with an error is paused, by the context or by more. Another call continues
-// it.
+// A restoration returned with an error is paused: the context has ended, or the function more has
+// returned an error. Another call continues it.
 func restore(ctx context.Context, from *restorable, paused *restoration) (*restoration, error) {
 	r, err := paused, error(nil)
 	if r == nil {

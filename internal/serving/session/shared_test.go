@@ -21,7 +21,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/postgres/pgtest"
 )
 
-// database is a database that servers share. Leases last an hour of clocks that the test sets.
+// database is a database that servers share. Leases last an hour, by clocks that the test sets.
 type database struct {
 	server  *pgtest.Server
 	name    string

@@ -97,8 +97,8 @@ func (c *crowd) add(ttl time.Duration) *session {
 	return s
 }
 
-// waits returns how long each of some chunks waited, the shortest first, while others work on a
-// crowd.
+// waits returns how long each of a number of chunks of the crowd c waited, the shortest first.
+// Meanwhile the function others works on the crowd at.
 func (c *crowd) waits(chunks int, others func(), at *crowd) []time.Duration {
 	at.done = make(chan struct{})
 	var wait sync.WaitGroup

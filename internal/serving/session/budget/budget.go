@@ -306,8 +306,8 @@ func (b *Budget[H]) roomLocked(bytes int64) error {
 	return nil
 }
 
-// makeRoomLocked drops extras and then bases, except kept, until there is memory for bytes more. It
-// drops a base only if all idle states were used later than the base.
+// makeRoomLocked drops extras and then bases, except kept, until there is memory for this many more
+// bytes. It drops a base only if all idle states were used later than the base.
 func (b *Budget[H]) makeRoomLocked(bytes int64, kept *Base) error {
 	before := uint64(math.MaxUint64)
 	if first := b.mu.idle.Front(); first != nil && !b.keeps {

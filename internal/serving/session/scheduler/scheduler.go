@@ -50,7 +50,7 @@ type Job struct {
 	First   bool         // the request has not had a worker
 }
 
-// goesOn reports whether a slot that served the job had may still hold j's segment.
+// goesOn reports whether a slot whose last job was had may still hold the segment of j.
 func (j Job) goesOn(had Job) bool {
 	return j.Session == had.Session && j.Model == had.Model && j.Chunk == had.Chunk
 }
