@@ -2,9 +2,10 @@ package session
 
 import "hash/fnv"
 
-// An editor sends the text before the cursor and cuts off the front of a long one. The cut moves
-// with every key, and a text with another front is a new text: no state of it is cached. So a long
-// prompt before a suffix is read from a line that stays the same while the front moves.
+// An editor sends the text before the cursor, and cuts off the beginning of a long text. The cut
+// moves with every key press. A text that begins elsewhere is a new text, of which no state is
+// cached. So a long prompt that has a suffix is read from a line that stays the same while the cut
+// moves.
 const (
 	anchorBytes = 4096 // shorter prompts are read from their beginning
 	anchorLine  = 64   // bytes of a line that are hashed

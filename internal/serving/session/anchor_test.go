@@ -28,7 +28,7 @@ func TestAnchorsStayWhileTheFrontMovesOn(t *testing.T) {
 		}
 		begins[from] = true
 	}
-	// On average it moves twice while the window advances by a quarter.
+	// On average the beginning moves twice while the window advances by a quarter.
 	require.Less(t, len(begins), 2*4*(len(text)-window)/window*2)
 	require.Equal(t, text[:anchorBytes], anchored(text[:anchorBytes]))
 	one := []byte(strings.Repeat("x", window))

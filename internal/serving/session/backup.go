@@ -27,9 +27,9 @@ type backups struct {
 	closed  bool
 	making  bool // a backup is being made
 	readers int
-	current storage.Backup // nil: none
-	idle    *time.Timer    // ends current if nobody reads it; nil: somebody does
-	life    *time.Timer    // ends current, read or not
+	current storage.Backup // nil if there is no backup
+	idle    *time.Timer    // ends current if nobody reads it; nil while somebody reads it
+	life    *time.Timer    // ends current even if somebody reads it
 }
 
 // Backup is a backup that is being read. Its reader closes it, and may reopen it by its ID.
@@ -47,8 +47,8 @@ func (b *Backup) Close() error {
 	return b.ReadSeekCloser.Close()
 }
 
-// open returns the backup with an id to another reader. With "" it makes a new backup, which
-// replaces one that nobody reads.
+// open returns the backup with an id to another reader. If the id is "", it makes a new backup,
+// which replaces a backup that nobody reads.
 func (bs *backups) open(ctx context.Context, id string) (*Backup, error) {
 	if id != "" {
 		bs.mu.Lock()
@@ -85,7 +85,8 @@ func (bs *backups) open(ctx context.Context, id string) (*Backup, error) {
 	return bs.readLocked(), nil
 }
 
-// begin makes room for a new backup.
+// begin ends the current backup, so that a new one can be made. It fails while a backup is made or
+// read.
 func (bs *backups) begin() error {
 	bs.mu.Lock()
 	defer bs.mu.Unlock()

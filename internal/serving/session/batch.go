@@ -34,7 +34,7 @@ func checkBatch(tok tokenizer.Tokenizer, r BatchRequest) error {
 				fmt.Sprintf("%d to %d", c.from, c.to)}
 		}
 	}
-	// A batch may sample nothing. The table is for single completions and refuses that.
+	// MaxTokens of a batch may be 0. SamplingTable, which is for single completions, refuses 0.
 	sampling := r.sampling()
 	sampling.MaxTokens = max(1, r.MaxTokens)
 	if err := SamplingTable.Check(&sampling); err != nil {
@@ -43,7 +43,7 @@ func checkBatch(tok tokenizer.Tokenizer, r BatchRequest) error {
 	return cmp.Or(checkSeed(r.Seed), checkStops(r.Stop))
 }
 
-// batch runs a checked batch. A blank session comes from index.blank.
+// batch runs a checked batch. blank says that the session comes from index.blank.
 func (e *engine) batch(
 	ctx context.Context, s *session, blank bool, r BatchRequest, emit func(Piece) error,
 ) error {

@@ -16,7 +16,7 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// batch returns the pieces that a batch emits, by text.
+// batch returns the pieces that a batch emits, grouped by text.
 func batch(t fatal, mg *Manager, id string, r BatchRequest) [][]Piece {
 	t.Helper()
 	texts := make([][]Piece, len(r.Prompts)*r.N)
@@ -38,8 +38,8 @@ func batch(t fatal, mg *Manager, id string, r BatchRequest) [][]Piece {
 	return texts
 }
 
-// A text of a batch equals that of a single completion, whatever else is in the batch: of a
-// session, or of the static model without one.
+// A text of a batch equals the text of a single completion, whatever else is in the batch. This
+// holds with a session, and with the static model if there is no session.
 func TestBatchedTextEqualsSingleCompletion(t *testing.T) {
 	m := testModel(t)
 	w := stream.NewWorker(m, 1)
@@ -131,8 +131,8 @@ func requireTop(t fatal, pieces []Piece, top int) {
 	}
 }
 
-// Stop strings end sampled text. In the echoed prompt they are normal text, and one that begins in
-// the prompt does not count.
+// Stop strings end sampled text. In the echoed prompt they are normal text. A stop string that
+// begins in the prompt and ends in the sampled text does not count.
 func TestStopStringsDoNotStopThePrompt(t *testing.T) {
 	mg := newManager(t, Options{})
 	r := BatchRequest{
@@ -226,8 +226,8 @@ func TestBatchEndsWithItsClient(t *testing.T) {
 	require.ErrorIs(t, mg.CompleteBatch(t.Context(), Caller{}, "", r, noPieces), ErrDraining)
 }
 
-// The state of a batch without a session counts in the memory for states: it replaces an idle
-// session's. If no state can be dropped, the batch is refused.
+// The state of a batch without a session counts in the memory for states. The state of an idle
+// session is dropped for it. If no state can be dropped, the batch is refused.
 func TestBatchWithoutSessionTakesMemoryLikeSession(t *testing.T) {
 	m := testModel(t)
 	r := BatchRequest{Prompts: [][]byte{[]byte("x")}, N: 1, MaxTokens: 1}

@@ -83,7 +83,7 @@ type wholeTexts struct {
 	emit    func(Piece) error
 	text    []byte // text of all pieces
 	ended   int    // texts that have ended
-	last    Piece  // held back, without its text
+	last    Piece  // the last piece, held back; its text was emitted
 }
 
 func (w *wholeTexts) piece(p Piece) error {

@@ -32,8 +32,8 @@ func drawCommit(t *rapid.T) (r BatchRequest, fed string) {
 	return r, fed
 }
 
-// A batch that commits returns the same texts as one that does not. Its session is bit-identical to
-// one that was fed the prompt, or prompt and text.
+// A batch that commits returns the same texts as a batch that does not. Its session is then
+// bit-identical to a session that was fed the prompt, or prompt and text.
 func TestCommittedBatchIsFedToItsSession(t *testing.T) {
 	mg := newManager(t, Options{Threads: 2})
 	rapid.Check(t, func(t *rapid.T) {
@@ -106,7 +106,7 @@ func TestBatchCommitsNothingUnlessWhole(t *testing.T) {
 			}
 			return gone
 		})
-		if err != nil { // otherwise only the last piece, after the commit, was missing
+		if err != nil { // without an error, only the last piece, after the commit, was missing
 			refused++
 			require.Equal(t, before, hash(t, mg, id))
 			require.EqualValues(t, len(fed), get(t, mg, id).Offset)

@@ -44,7 +44,7 @@ func (c ownCatalog) load(ctx context.Context) error {
 	discardAll(halves)
 	for _, s := range shadows {
 		if e := c.registry.Find(s.ShadowOf, c.clock.now()); e != nil {
-			_ = s.follow(e.Value) // a shadow beyond the limit is not fed
+			_ = s.follow(e.Value) // a shadow beyond the limit on shadows is not fed
 		}
 	}
 	c.sweep()
@@ -113,8 +113,8 @@ func (c ownCatalog) page(
 }
 
 // choose returns sessions that a caller sees and that have all of the labels, and where the next
-// page starts. There is no index of labels: a page looks at up to lookedMax sessions, a few under
-// one lock. So a page may be short or empty without being the last.
+// page starts. There is no index of labels: a page looks at up to lookedMax sessions, and takes the
+// lock for a few at a time. So a page may be short or empty without being the last.
 func (c ownCatalog) choose(
 	who Caller, after string, limit int, labels []Label,
 ) (found []*registry.Entry[*session], next string) {

@@ -34,11 +34,12 @@ func (s *session) claimLocked(ctx context.Context) error {
 	if err := s.host.lease.mayClaim(); err != nil {
 		return err
 	}
-	// the claim is from an earlier term: another server may have changed the session since
+	// The claim is from an earlier term of the lease. Another server may have changed the session
+	// since then.
 	if s.isClaimed() {
 		s.loseClaimLocked()
 	}
-	term := s.host.lease.Term() // read before the claim: the next term may be another server's
+	term := s.host.lease.Term() // read before the claim: a new term may begin during the claim
 	found, err := s.host.store.Claim(ctx, s.ID)
 	if err != nil {
 		s.missed(err)
@@ -179,7 +180,7 @@ func (s *session) look(ctx context.Context) error {
 	return err
 }
 
-// lookLocked reads how far a session is that another request is making.
+// lookLocked reads from the store the progress of a session that another request is making.
 func (s *session) lookLocked(ctx context.Context) error {
 	found, err := s.get(ctx)
 	if err != nil {

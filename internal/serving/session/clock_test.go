@@ -36,8 +36,8 @@ func TestTimesThatAreStoredCanBeRead(t *testing.T) {
 	}
 }
 
-// If the clock was wrong at the last use of its sessions, a server does not delete them at once. It
-// first runs for their whole TTL.
+// A clock was wrong when sessions were last used. After a restart the server does not delete these
+// sessions at once. It first runs for their whole TTL.
 func TestWrongClockExpiresNothingAtStart(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
@@ -49,7 +49,7 @@ func TestWrongClockExpiresNothingAtStart(t *testing.T) {
 		id := create(t, sv.mg, CreateRequest{TTL: time.Hour})
 		score(t, sv.mg, id, logText(testChunk))
 		require.Equal(t, year, get(t, sv.mg, id).LastUsed.Year())
-		sv.restart() // its clock is right
+		sv.restart() // the clock is now right
 		get(t, sv.mg, id)
 		now = time.Now().Add(time.Hour + time.Minute)
 		sv.mg.engine.clock.read = read

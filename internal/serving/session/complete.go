@@ -13,8 +13,8 @@ func (r *CompleteRequest) commits() bool {
 		r.Commit == CommitAll
 }
 
-// beginCommit makes a completion that commits the only request that feeds its session, until end is
-// called. It also reserves room for the text to commit.
+// beginCommit makes a request the only one that feeds its session, until end is called. The request
+// is a completion that commits. beginCommit also reserves space for the text to commit.
 func (e *engine) beginCommit(
 	ctx context.Context, s *session, r CompleteRequest,
 ) (end func(), err error) {

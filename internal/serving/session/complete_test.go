@@ -67,7 +67,7 @@ func TestCompletionInTurnsEqualsOneInOneGo(t *testing.T) {
 				TopK: topK, Seed: &seed, Dry: &dry, LogProbs: true,
 			}
 			var wait sync.WaitGroup
-			for range 2 { // others take the workers between the turns, and leave their rows in them
+			for range 2 { // other completions use the same workers between this one's turns
 				wait.Go(func() {
 					other := create(t, mg, r)
 					score(t, mg, other, logText(70))
@@ -199,7 +199,8 @@ func TestSamplingFollowsTheRequest(t *testing.T) {
 	require.Equal(t, first, second, "the reported seed gives the text again")
 }
 
-// A completion avoids loops by default, also in a batch. Without that it copies the session's text.
+// A completion avoids loops by default, also in a batch. Without the penalty on loops it copies the
+// session's text.
 func TestCompletionAvoidsLoops(t *testing.T) {
 	mg := newManager(t, Options{})
 	loop := strings.Repeat("GET /index.html 304\n", 12)
@@ -313,8 +314,8 @@ func TestCompletionFieldsOutOfRangeAreNamed(t *testing.T) {
 	require.Zero(t, get(t, mg, id).Offset)
 }
 
-// A completion reports the likeliest tokens at each sampled token, and its text does not depend on
-// that.
+// A completion reports the likeliest tokens at each sampled token. The report does not change the
+// text.
 func TestCompletionReportsLikeliestTokens(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{Seed: ptr(uint64(1))})

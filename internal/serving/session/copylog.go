@@ -11,7 +11,7 @@ import (
 const copyBytes = 256 << 10
 
 // copyLog copies the records of a log from an offset. It calls appendAt with several records, the
-// sum of their sizes (see recordSize), and the bytes of their text.
+// sum of their sizes (see recordSize), and the number of bytes of their text.
 func copyLog(
 	ctx context.Context, log logReader, id string, from int64,
 	appendAt func(at int64, records []storage.Record, bytes, text int) error,

@@ -34,8 +34,8 @@ func (mg *Manager) Create(ctx context.Context, who Caller, r CreateRequest) (Inf
 type sessionPlan struct {
 	model *servedModel
 	set   stream.Settings
-	of    *session // the session to follow; nil: none
-	done  func()   // releases of
+	of    *session // the session to follow; nil if there is none
+	done  func()   // releases the session to follow
 }
 
 // planOf checks a request and returns its plan. The caller calls the plan's done.

@@ -108,7 +108,8 @@ func (c *cutter) end() Piece {
 	return c.piece(text)
 }
 
-// cutWord shortens the last word of a text that ends within it, after more bytes.
+// cutWord shortens the last word of a text that ends within the word. more is the number of bytes
+// that the text still has.
 func (c *cutter) cutWord(more int) {
 	left, sizes := c.told+int64(more), c.waiting.words.Sizes
 	for i := range sizes {

@@ -24,22 +24,21 @@ const (
 )
 
 // ErrQueueFull says that the session's queue of deliveries is full, or that this delivery has
-// waited for its maximum. Nothing of it was accepted.
+// waited for its maximum. No text of the delivery was accepted.
 var ErrQueueFull = errors.New("session: the queue of the session is full")
 
 // Delivery is a text of whole lines. Its first line begins a line of the session. The delivery is
-// fed even if its client leaves. A shutdown waits for a short one without a key.
+// fed even if its client leaves. A shutdown waits for a short delivery without a key.
 type Delivery struct {
 	// Key identifies a delivery that is repeated: text that was fed under the same key is not fed
-	// again. "": every delivery is new.
+	// again. If Key is "", every delivery is new.
 	Key  string
 	Text []byte // ends with a newline
 }
 
 // Deliver feeds a delivery as Score feeds a text. The options have neither an offset nor
 // LearnFalse. The delivery waits in the session's queue for at most o.Wait; then the error is
-// ErrQueueFull. For a delivery that was fed before, the Summary is Duplicate and nothing is
-// reported.
+// ErrQueueFull. If the delivery was fed before, Summary.Duplicate is true and nothing is reported.
 func (mg *Manager) Deliver(
 	ctx context.Context, who Caller, id string, d Delivery, o ScoreOptions, emit func(Chunk) error,
 ) (Summary, error) {
@@ -92,14 +91,15 @@ func (f *feeder) deliver(
 	switch {
 	case fed == len(d.Text):
 		return true, nil
-	case last: // the session ends within the delivery
+	case last: // the session ends with a part of this delivery
 		return false, f.lines(ctx, d.Text[fed:], feed)
 	}
 	newline, err := s.missingNewline(ctx)
 	if err != nil {
 		return false, err
 	}
-	// If only the newline of the other delivery's line was missing, that line is complete now.
+	// The session may end with a part of another delivery. If that part lacks only the newline of
+	// its last line, the line is complete once the newline is fed.
 	if err := s.cutDelivery(ctx, len(newline)); err != nil {
 		return false, err
 	}
@@ -179,7 +179,7 @@ type lastDelivery struct {
 	Key    []byte `json:"key"`
 	From   int64  `json:"from"`   // the offset at which its text begins
 	Before int    `json:"before"` // bytes that the session got earlier, before other text
-	Bytes  int    `json:"bytes"`  // bytes from From on
+	Bytes  int    `json:"bytes"`  // bytes of the text that begins at From
 }
 
 // fed returns how many bytes of the delivery a session at an offset has.
@@ -277,8 +277,9 @@ func (d *deliveries) wrong() error {
 	return nil
 }
 
-// cutDelivery records, before other text is fed, how much the session has of a delivery under way:
-// all until the offset, and newline bytes that are fed next.
+// cutDelivery records, before other text is fed, how much the session has of a delivery under way.
+// This is all text until the offset, and the newline that is fed next, if its size newline is not
+// 0.
 func (s *session) cutDelivery(ctx context.Context, newline int) error {
 	s.mu.Lock()
 	d, offset := s.Deliveries, s.mu.seen.offset+int64(newline)

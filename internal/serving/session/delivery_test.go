@@ -87,8 +87,8 @@ func TestCutDeliveryContinuesWhereItWasCut(t *testing.T) {
 	require.Equal(t, hash(t, sv.mg, whole), hash(t, sv.mg, id))
 }
 
-// Other text may follow a delivery that was cut within a line: that line is ended, and is fed again
-// as a whole.
+// A delivery is cut within a line, and other text follows. The cut line is ended before the other
+// text. It is fed again as a whole when the delivery is repeated.
 func TestCutLineIsEndedBeforeOtherText(t *testing.T) {
 	others := map[string]func(sv *server, id string){
 		"delivery":    func(sv *server, id string) { deliver(t, sv.mg, id, "b", "other\n") },
@@ -120,8 +120,8 @@ func TestCutLineIsEndedBeforeOtherText(t *testing.T) {
 	}
 }
 
-// If a delivery was cut before the newline of a line, and another delivery ended that line, then it
-// is whole and not fed again.
+// A delivery is cut before the newline of a line, and another delivery ends that line. The line is
+// then whole, and is not fed again.
 func TestLineThatLackedOnlyItsNewlineIsNotRepeated(t *testing.T) {
 	const text = "first\nsecond\n"
 	for name, c := range map[string]struct {
@@ -150,9 +150,9 @@ func TestLineThatLackedOnlyItsNewlineIsNotRepeated(t *testing.T) {
 	}
 }
 
-// Whatever is cut, killed and repeated: if a shipper repeats unconfirmed lines, every line is in
-// the session exactly once. Other deliveries may come in between; then parts of lines are there as
-// well.
+// Deliveries are cut, the server is killed, and a shipper repeats its unconfirmed lines. Then the
+// session has every line exactly once as a whole. If other deliveries come in between, it also has
+// parts of lines.
 func TestEveryDeliveredLineIsThereOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -262,8 +262,8 @@ func TestForkForgetsDeliveries(t *testing.T) {
 	require.False(t, deliver(t, mg, fork.ID, "a", "one\n").Duplicate)
 }
 
-// A shutdown waits for a delivery that would be fed twice if it were repeated. Another delivery is
-// cut, and continues when it is repeated.
+// A shutdown waits for a delivery without a key, because a repetition would be fed twice. A
+// delivery with a key is cut, and continues when it is repeated.
 func TestShutdownWaitsForDeliveryWithoutKey(t *testing.T) {
 	text := logText(200) + "\n"
 	for key, want := range map[string]error{"": nil, "a": ErrDraining} {

@@ -5,14 +5,14 @@ import "slices"
 // detail is what a caller asks for besides the totals of a text.
 type detail struct {
 	logProbs  bool
-	top       int  // likeliest tokens at each token
+	top       int  // number of likeliest tokens at each token
 	chunkText bool // the text of chunks
 	lines     bool
 	records   bool
-	incidents bool // only those lines with news of incidents
-	first     bool // and the first of the lines that end in a text
+	incidents bool // of the lines, only those with news of incidents
+	first     bool // also the first line that ends in a text
 	lineText  bool
-	tokenBits bool // the cost of each byte of a line
+	tokenBits bool // the bits of each byte of a line
 	updates   bool
 }
 

@@ -115,7 +115,7 @@ func TestKeyAtItsDiskLimitDoesNotStopAnother(t *testing.T) {
 	require.Equal(t, full.Used, info.DiskBytes)
 	require.LessOrEqual(t, full.Used, int64(limit))
 
-	// A higher limit in the keys file, or a deletion, makes room at once.
+	// A higher limit in the keys file, or a deletion, gives more space at once.
 	higher := a
 	higher.MaxDisk *= 2
 	_, err = feedAs(sv.mg, higher, id, "xyz")
@@ -147,7 +147,7 @@ func TestImportBeyondLimitIsRefusedBeforeItIsWritten(t *testing.T) {
 	require.Empty(t, found)
 	require.Zero(t, sv.mg.engine.disk.Used("a"))
 
-	// Two that are under way at once do not fit together.
+	// The limit has room for one of these imports. Of several at the same time, one succeeds.
 	who.MaxDisk = 200_000
 	var wait sync.WaitGroup
 	var mu sync.Mutex
@@ -190,7 +190,7 @@ func TestDiskLimitHoldsForForks(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Snapshots may exceed the limit once, and not again.
+// A snapshot may exceed the limit. After that no more snapshots are taken.
 func TestKeyAtItsLimitGetsNoMoreSnapshots(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: 1})
 	defer func() { sv.stop() }()

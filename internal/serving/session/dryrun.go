@@ -13,8 +13,9 @@ import (
 )
 
 // dryRun is a request that scores a text after a session's without learning from it. It uses a
-// frozen copy of the stream, which shares the fast weights: meanwhile the session takes no other
-// text. So the text is received whole first, and its length is limited.
+// frozen copy of the stream, which shares the fast weights. So the session accepts no other text
+// during the dry run. To keep the run short, the whole text is received first, and its length is
+// limited.
 type dryRun struct {
 	reports
 	admitted bool // the request has already waited in the queue

@@ -28,8 +28,8 @@ type server struct {
 	t       fatal
 	dir     string
 	options Options
-	model   *model.Model                      // nil: modeltest.Small
-	wrap    func(storage.Store) storage.Store // nil: no wrapper
+	model   *model.Model                      // nil means modeltest.Small
+	wrap    func(storage.Store) storage.Store // nil if there is no wrapper
 	mg      *Manager
 	store   *datafolder.Folder
 
@@ -83,7 +83,7 @@ func (sv *server) restart() {
 	sv.start()
 }
 
-// told returns the reports since the last call.
+// told returns the errors that the Manager has reported since the last call.
 func (sv *server) told() []error {
 	sv.mu.Lock()
 	defer sv.mu.Unlock()
@@ -215,7 +215,8 @@ func TestManySessionsShareTheMemoryOfThree(t *testing.T) {
 	var wait sync.WaitGroup
 	for c := range clients {
 		wait.Go(func() {
-			// within chunks, and the texts of all others come between
+			// Each piece ends within a chunk, and pieces of all other sessions come between two
+			// pieces.
 			for from := 0; from < len(text); from += 24 {
 				for i := c; i < sessions; i += clients {
 					_, err := sv.mg.Score(background, Caller{}, ids[i],
@@ -343,7 +344,7 @@ func TestAnotherArithmeticIsNotedAndSnapshotted(t *testing.T) {
 	require.NoError(t, err)
 	h.Numerics[0].Name = "abacus"
 	require.NoError(t, sv.store.SetHead(background, id, found.Epoch, h.encode()))
-	// And a record with totals that differ from this arithmetic's.
+	// The log also gets a record with totals that this server would not compute.
 	require.NoError(t, sv.store.Append(background, id, found.Epoch, found.End,
 		storage.Record{Bits: 1000, Text: []byte("!")}))
 	sv.restart()
@@ -474,7 +475,7 @@ func TestSlowDiskDoesNotKeepWorker(t *testing.T) {
 		done <- chunks
 	}()
 	<-store.reached
-	score(t, mg, other, text) // this score has the only worker
+	score(t, mg, other, text) // this score uses the only worker
 	close(store.resume)
 	want, wantLogProbs := alone(t, mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))},
 		text)
@@ -497,7 +498,7 @@ func TestExpiredSessionsLeaveTheStore(t *testing.T) {
 	time.Sleep(60 * time.Millisecond)
 	sv.restart()
 	time.Sleep(60 * time.Millisecond)
-	_, _, _ = sv.mg.List(Caller{}, "", 0) // sweeps
+	_, _, _ = sv.mg.List(Caller{}, "", 0) // a listing deletes expired sessions
 	for _, id := range []string{a, b} {
 		_, err := sv.store.Get(background, id)
 		require.Equal(t, id == b, errors.Is(err, storage.ErrNotFound))

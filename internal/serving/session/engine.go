@@ -23,7 +23,8 @@ type engine struct {
 }
 
 // maxWaitOf returns how long a request waits for the recovery of a state: the wait that it asks
-// for, and at least scoreRecovery. 0, which means without limit, if it does not say.
+// for, and at least scoreRecovery. It returns 0, which means without limit, if the request asks for
+// no wait.
 func (e *engine) maxWaitOf(wait time.Duration) time.Duration {
 	if wait == 0 {
 		return 0
@@ -44,7 +45,8 @@ func (e *engine) packs(ctx context.Context, f func() error) error {
 	}
 }
 
-// leaseLocked waits for a worker for a session. admitted is the request's; see queue.
+// leaseLocked waits for a worker for a session. admitted says whether the request has already
+// waited in the queue; see queue.
 func (e *engine) leaseLocked(
 	ctx context.Context, s *session, admitted *bool,
 ) (l *scheduler.Lease, err error) {

@@ -14,11 +14,11 @@ import (
 
 // Errors of a Manager, for errors.Is.
 var (
-	// ErrNotFound says that no session has this id, and that none of the caller's has this name. It
-	// may have been deleted.
+	// ErrNotFound says that no session has this id, and that no session of the caller has this
+	// name. It may have been deleted.
 	ErrNotFound = errors.New("session: no such session")
-	// ErrBusy says that another request was feeding the session for as long as this one could wait.
-	// Nothing of this one was accepted.
+	// ErrBusy says that another request was feeding the session during the whole wait of this
+	// request. No text of this request was accepted.
 	ErrBusy = errors.New("session: another request is feeding this session")
 	// ErrFull says that the limit on live sessions, or on the memory of all of them, is reached.
 	ErrFull = errors.New("session: no room for another session")
@@ -33,8 +33,8 @@ var (
 	// ErrUnavailable says that the store cannot be reached now. Only what was acknowledged was
 	// accepted, and nothing is lost: the call can be repeated.
 	ErrUnavailable = errors.New("session: the store is unavailable")
-	// ErrUnknown says that the last text of the call may or may not have been accepted. The
-	// session's offset, read again, tells.
+	// ErrUnknown says that the last text of the call may or may not have been accepted. The caller
+	// can read the session's offset to find out.
 	ErrUnknown = errors.New("session: the store's answer is missing: the write may have " +
 		"succeeded or failed")
 	// ErrElsewhere says that another server has the session. It may have claimed the session during
@@ -56,7 +56,7 @@ var (
 // served. It can be deleted.
 type UnusableError struct {
 	ID  string
-	Err error // why
+	Err error // why the session is unusable
 }
 
 func (e *UnusableError) Error() string {
@@ -87,7 +87,7 @@ func (e *ModelError) Error() string {
 // The next request that needs the weights tries again.
 type ModelLoadError struct {
 	ID  string // ModelInfo.ID
-	Err error  // why
+	Err error  // why the weights cannot be loaded
 }
 
 func (e *ModelLoadError) Error() string {
@@ -177,7 +177,7 @@ type Recovery struct {
 }
 
 // RecoveringError says that the recovery of a session's state takes longer than the request waits.
-// The progress is kept, and the next request continues it. It is an ErrOverloaded.
+// The progress is kept, and the next request continues it. errors.Is treats it as ErrOverloaded.
 type RecoveringError struct{ Recovery }
 
 func (e *RecoveringError) Error() string {
@@ -197,8 +197,8 @@ func (e *QuotaError) Error() string {
 	return fmt.Sprintf("session: the key has %d live sessions, its maximum", e.Max)
 }
 
-// DiskLimitError says that the sessions of a key use their limit of the disk, or would with this
-// request. What was reported before stays, and a deletion makes room.
+// DiskLimitError says that the sessions of a key have reached their limit of disk space, or that
+// this request would exceed it. What was reported before stays, and a deletion makes room.
 type DiskLimitError = disk.LimitError
 
 // DiskAlarmError says that the disk is nearly full, for every caller. What was reported before
@@ -209,7 +209,7 @@ type DiskAlarmError = disk.AlarmError
 // What was reported before stays in the session. Bytes that were read but not reported are not in
 // it.
 type BodyError struct {
-	Offset int64 // the session's offset, where the client can resume; -1: the body is a file
+	Offset int64 // the session's offset, where the client can resume; -1 if the body is a file
 	Err    error // the reader's error
 }
 

@@ -211,7 +211,7 @@ func TestFilesLeaveTheProcessorsToTheWorkers(t *testing.T) {
 
 func errOf[T any](_ T, err error) error { return err }
 
-// In memory, too, a session with a tail keeps only the text that it needs.
+// A store in memory is trimmed, too: a session with HistoryTail keeps only the text that it needs.
 func TestTailIsTrimmedInMemoryToo(t *testing.T) {
 	for _, history := range []string{HistoryFull, HistoryTail} {
 		mg := newManager(t, Options{ReplayMax: 1})

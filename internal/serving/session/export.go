@@ -41,7 +41,7 @@ func (x *exported) write(ctx context.Context, w io.Writer) error {
 	}
 	own, end := x.head, x.state.Offset()
 	own.Deliveries = nil
-	own.ShadowOf = "" // the archive is of an independent session
+	own.ShadowOf = "" // an imported session is independent
 	a := folder.NewExporter(w, own.ID, own.Created)
 	if err := a.Head(x.start, own.encode()); err != nil {
 		return fmt.Errorf("session: export: %w", err)

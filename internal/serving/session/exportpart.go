@@ -78,8 +78,8 @@ func notEvenPart(id string, why error) error {
 		"try 'lmserve sessions rescue' on the data folder", why)}
 }
 
-// reach finds the last record that can be read from the beginning and has totals that an import
-// accepts.
+// reach finds the end of the readable text. It reads records from the beginning, up to the first
+// that is damaged or has totals that an import refuses.
 func (m *partMaker) reach(
 	ctx context.Context, h *head, found storage.Session,
 ) (p Part, err error) {
@@ -111,7 +111,7 @@ func (m *partMaker) reach(
 // cutTo changes a session's head to that of the session at an earlier offset.
 func (h *head) cutTo(end int64) {
 	h.cutAt(end)
-	if h.Parent != nil && h.Parent.Offset > end { // all of the text is the parent's, too
+	if h.Parent != nil && h.Parent.Offset > end { // all text of the part is also in the parent
 		h.Parent = &Parent{ID: h.Parent.ID, Offset: end}
 	}
 }

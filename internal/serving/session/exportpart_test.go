@@ -70,8 +70,8 @@ func flip(content []byte, at int) { content[at] ^= 1 }
 // zeroPage overwrites the page of a byte with zeros.
 func zeroPage(content []byte, at int) { clear(content[at/4096*4096:][:4096]) }
 
-// exportedPart exports the readable part of a session twice, by the Manager and, after that is
-// stopped, without one. Both give the same bytes.
+// exportedPart exports the readable part of a session twice: by the Manager and, after the Manager
+// is stopped, without it. Both exports have the same bytes.
 func exportedPart(t testing.TB, sv *server, id string) (file []byte, p Part) {
 	var b, again bytes.Buffer
 	parts := 0
@@ -148,7 +148,7 @@ func TestTouchedSessionIsExportedAsFarAsItGoes(t *testing.T) {
 	last := len(text) - pieceBytes
 	for name, c := range map[string]struct {
 		bad  int // offset of the record that is damaged
-		keep int // a snapshot is taken at this length of text; 0: never
+		keep int // a snapshot is taken at this length of text; 0 means never
 		hurt bool
 	}{
 		"in the middle":                       {bad: 5 * pieceBytes},
@@ -204,8 +204,8 @@ func id0(sv *server) string {
 	return page[0].ID
 }
 
-// A page with records is lost: the session is exported up to the last good record. The session's
-// key is still known.
+// A page with records is lost. The session is exported up to the last good record, and the key that
+// owns it is still known.
 func TestSessionThatLostPageIsExportedByItsOwner(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	defer func() { sv.stop() }()

@@ -21,7 +21,7 @@ func (p Progress) part(what string, total int64) (add func(bytes int)) {
 	return func(bytes int) { p(what, min(done.Add(int64(bytes)), total), total) }
 }
 
-// toldLog reports the text of the records that are read.
+// toldLog is a store that reports how many bytes of text were read from it.
 type toldLog struct {
 	storage.Store
 	add func(bytes int)

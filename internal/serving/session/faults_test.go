@@ -20,13 +20,13 @@ type faultyStore struct {
 	storage.Store
 
 	mu   sync.Mutex
-	call string // the call that fails next; "": none
+	call string // name of the call that fails next; "" if no call fails
 	err  error  // the error that it returns
 	done bool   // the call is made nevertheless, and its outcome is lost
 	hit  int    // number of calls that have failed
 }
 
-// fail makes the next call with a name fail. With made, the call has its effect nevertheless.
+// fail lets the next call with the given name fail. If made is true, the call still has its effect.
 func (f *faultyStore) fail(call string, err error, made bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -153,7 +153,8 @@ func requireText(t *testing.T, sv *server, id, text string) {
 	require.Equal(t, int64(len(text)), get(t, sv.mg, id).Offset)
 }
 
-// Whether the write was made or not, the session continues from the store's state.
+// An append fails, and nobody knows whether the write was made. In both cases the session continues
+// from the store's state.
 func TestAppendOfUnknownOutcomeIsLookedUp(t *testing.T) {
 	for _, made := range []bool{false, true} {
 		sv, store := faulty(t, Options{ReplayMax: time.Hour})
@@ -206,7 +207,8 @@ func TestUnavailableStoreFailsOnlyTheRequest(t *testing.T) {
 	_, err := feed(sv, id, text[2*testChunk:], 2*testChunk)
 	require.ErrorIs(t, err, ErrUnavailable)
 	require.Equal(t, size, get(t, sv.mg, id).MemoryBytes, "the stream is as good as before")
-	for _, call := range []string{"Claim", "Snapshots", "ReadSnapshot", "Read"} { // a recovery
+	// A recovery makes these calls.
+	for _, call := range []string{"Claim", "Snapshots", "ReadSnapshot", "Read"} {
 		sv.evict(id)
 		withoutClaim(t, sv, id)
 		store.fail(call, storage.ErrUnavailable, false)
@@ -255,8 +257,8 @@ func TestFailedSnapshotIsTakenLater(t *testing.T) {
 	}
 }
 
-// The store deletes a session before the session knows. A snapshot between these fails. That is
-// normal: nothing is reported or counted.
+// The store has deleted a session, but the session in memory does not know it yet. A snapshot of
+// the session then fails. That is normal: nothing is reported or counted.
 func TestDeletionDuringSnapshotIsNoError(t *testing.T) {
 	for _, call := range []string{"WriteSnapshot", "Snapshots"} {
 		told := &recorded{}
@@ -271,7 +273,7 @@ func TestDeletionDuringSnapshotIsNoError(t *testing.T) {
 	}
 }
 
-// A snapshot that cannot be dropped stays, and is dropped with a later one.
+// A snapshot that cannot be dropped stays. It is dropped together with a later one.
 func TestUndroppedSnapshotIsDroppedLater(t *testing.T) {
 	for _, err := range []error{storage.ErrUnavailable, storage.ErrUnknown} {
 		sv, store := faulty(t, Options{ReplayMax: 1, ForkSnapshots: 1})
@@ -381,7 +383,8 @@ func takeOver(t *testing.T, sv *server, id, text string) storage.Session {
 	return found
 }
 
-// Completions and exports write nothing, so the store would not refuse them: they check the claim.
+// Completions and exports write nothing, so the store cannot refuse them. They check the claim
+// themselves.
 func TestCompletionContinuesTextOfAnotherServer(t *testing.T) {
 	sv, _ := faulty(t, Options{ReplayMax: time.Hour})
 	id, text := create(t, sv.mg, CreateRequest{}), logText(3*testChunk)
@@ -422,8 +425,9 @@ func TestClaimByAnotherEndsRunningCompletion(t *testing.T) {
 	requireText(t, sv, id, logText(testChunk)+"x")
 }
 
-// A caller's deletion deletes the session, whichever server has it. A session that expired here but
-// belongs to another server by now stays, and so does one that another server is making.
+// A caller's deletion deletes the session, whichever server has it. The expiry on this server
+// deletes neither a session that another server has claimed since, nor one that another server is
+// making.
 func TestOnlyRequestedDeletionIsUnfenced(t *testing.T) {
 	sv, _ := faulty(t, Options{})
 	asked := create(t, sv.mg, CreateRequest{})

@@ -19,11 +19,11 @@ import (
 type feeder struct {
 	reports
 	admitted bool // the request has already waited for a worker
-	// maxWait is how long the first chunk waits for the recovery of the session's state. 0: without
-	// limit.
+	// maxWait is how long the first chunk waits for the recovery of the session's state; 0 means
+	// without limit.
 	maxWait time.Duration
-	given   *stream.Lesson // how to learn the rest of the text; nil: as the options say
-	update  *Update        // not yet reported to the caller; nil: none
+	given   *stream.Lesson // how to learn the rest of the text; nil if the options decide
+	update  *Update        // the update not yet reported to the caller, or nil
 }
 
 func noChunks(Chunk) error { return nil }
@@ -48,8 +48,8 @@ func (e *engine) beginFeeding(
 	return end, nil
 }
 
-// body never waits for bytes before it scores. So a slow body is scored as it arrives, and a fast
-// one in full chunks.
+// body scores the bytes that have arrived, and does not wait until a chunk is full. So a slow body
+// is scored as it arrives, and a fast one in full chunks.
 func (f *feeder) body(ctx context.Context, body io.Reader) error {
 	r := bufio.NewReaderSize(body, readBufferBytes)
 	for {
@@ -97,10 +97,10 @@ func (f *feeder) all(ctx context.Context, text []byte) error {
 	return nil
 }
 
-// chunk feeds the part of the text that fits the chunk. The order is: score with the state before,
-// append to the log, accept, report, and for a full chunk backward and update. Nothing changes
-// before the log has the text; after that nothing is left out. It returns the bytes fed. It returns
-// 0 without an error if the session must be opened again.
+// chunk feeds the part of the text that fits the chunk. The order is: score with the old state,
+// append to the log, accept, report. For a full chunk, backward and update follow. Nothing changes
+// before the log has the text. After that, all remaining steps are done. It returns the number of
+// bytes fed, or 0 without an error if the session must be opened again.
 func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	begun, e, s := time.Now(), f.engine, f.s
 	f.want = f.options.detail().and(s.watchers.want())
@@ -142,7 +142,7 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	e.grown(s)
 	c.Total = s.account(s.stream.Tally, s.stream.Baseline)
 	c.Complete, c.ByLine = s.stream.Room() == 0, scores.Lesson.ByLine
-	if f.given == nil { // otherwise the session that the text is copied from reported it
+	if f.given == nil { // copied text was reported by the session that it is from
 		f.tell(&c)
 	}
 	c.Elapsed = time.Since(begun)
@@ -187,10 +187,11 @@ func (f *feeder) settleLocked(ctx context.Context, w *stream.Worker) {
 	}
 }
 
-// watchLinesLocked begins lines or records of the session's text if the request asks for them, and
-// none or other ones were made before. It writes their offset to the head before more text follows,
-// so that a recovery begins them at the same place. The head also says whether text may be learned
-// by lines. The disk works without the worker.
+// watchLinesLocked begins lines or records of the session's text if the request asks for them. It
+// does nothing if the session has them already, by the same rules. It writes their offset to the
+// head before more text follows, so that a recovery begins them at the same place. The head also
+// says whether text may be learned by lines. During the write, the worker is free for other
+// sessions.
 //
 // If there is no free memory, the session is dropped and ready is false: a session that waits for
 // memory must not hold memory that others wait for.
@@ -275,7 +276,8 @@ func (f *feeder) acceptLocked(
 	if err := f.engine.chargeRecords(s, recordSize(&r), 1); err != nil {
 		return scores, err
 	}
-	// an append that finds the session claimed by another server drops them
+	// Both are kept here, because an append that finds the session claimed by another server drops
+	// the session's stream.
 	st, at := s.stream, s.stream.Offset()
 	appended := make(chan error, 1)
 	go func() {

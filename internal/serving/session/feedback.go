@@ -10,7 +10,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
 )
 
-// Verdicts of a user on an incident: similar incidents are not worth showing, or always are.
+// Verdicts of a user on an incident. They say that similar incidents are not worth showing, or are
+// always worth showing.
 const (
 	VerdictFalseAlarm = "false_alarm"
 	VerdictMatters    = "matters"
@@ -56,8 +57,9 @@ type FeedbackRequest struct {
 	Verdict  string
 }
 
-// withFeedback returns a list with a new verdict in it or, if that is "", without the incident's.
-// known are the incidents that the session remembers. withFeedback does not change the given list.
+// withFeedback returns a list with the new verdict in it. If the new verdict is "", the list has no
+// verdict on the incident. known are the incidents that the session remembers. withFeedback does
+// not change the given list.
 func withFeedback(have []Feedback, r FeedbackRequest, known []Incident) ([]Feedback, error) {
 	list := slices.DeleteFunc(slices.Clone(have),
 		func(f Feedback) bool { return f.Incident == r.Incident })

@@ -34,7 +34,7 @@ func TestFeedbackIsDurableAndRevocable(t *testing.T) {
 	defer func() { sv.stop() }()
 	id := create(t, sv.mg, CreateRequest{Settings: Settings{"method": MethodStatic}})
 	text := incidentText()
-	half := strings.Index(text, "\n0 ") // anywhere
+	half := strings.Index(text, "\n0 ") // any offset within the text
 	_, err := feedLines(sv.mg, id, text[:half+1], ScoreOptions{Lines: true})
 	require.NoError(t, err)
 	_, err = feedLines(sv.mg, id, text[half+1:], ScoreOptions{Lines: true})
@@ -74,8 +74,8 @@ func TestInvalidFeedbackChangesNothing(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotFound)
 }
 
-// Only the lines with news of incidents are reported, and the first and the last. The last report
-// of each incident has its final state.
+// Only three kinds of lines are reported: the first, the last, and lines with news of incidents.
+// The last report of each incident has its final state.
 func TestIncidentsAloneAreReported(t *testing.T) {
 	mg := newManager(t, Options{})
 	all := create(t, mg, CreateRequest{Settings: Settings{"method": MethodStatic}})

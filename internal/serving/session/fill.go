@@ -20,14 +20,15 @@ import (
 
 // Limits on the work for a text before a suffix.
 const (
-	fillTexts       = 3       // that are sampled, or more if the request asks for more
-	fillFirstBytes  = 128     // of the first of them, which is sampled as the request says
-	fillOtherBytes  = 48      // of each other, which ends with its line
-	fillEnds        = 4       // of a text
-	fillSuffixBytes = 32      // that are scored
+	fillTexts       = 3       // texts that are sampled; more if the request asks for more
+	fillFirstBytes  = 128     // length of the first text, which is sampled as the request says
+	fillOtherBytes  = 48      // length of each other text, which ends with its line
+	fillEnds        = 4       // possible ends of a text
+	fillSuffixBytes = 32      // bytes of the suffix that are scored
 	fillCandidates  = 10      // suggestions that are ranked, or more if the request asks for more
-	fillTreeBytes   = 4 << 20 // of prefixes that are kept from one text to the next
-	// fillTemperature is the least one of the other texts: at 0 all would be alike.
+	fillTreeBytes   = 4 << 20 // bytes of prefixes that are kept from one text to the next
+	// fillTemperature is the least temperature of the texts after the first: at 0 all would be
+	// alike.
 	fillTemperature = 0.6
 )
 
@@ -39,8 +40,8 @@ func (g *generation) ranks() bool {
 // fills reports whether texts are chosen by a suffix.
 func (g *generation) fills() bool { return len(g.suffix) > 0 && g.maxTokens > 0 && g.ranks() }
 
-// prepareFill shortens long prompts before a suffix. Where the suffix does not choose the text, it
-// makes the text end before the suffix begins.
+// prepareFill shortens long prompts before a suffix. If the cost of the suffix cannot choose among
+// texts, it makes the beginning of the suffix a stop string instead.
 func (g *generation) prepareFill() {
 	if g.suffix == nil {
 		return
@@ -75,7 +76,7 @@ func (g *generation) fillLocked(
 		if err := g.writeLocked(ctx, read.Frozen(), d); err != nil {
 			return err
 		}
-		if tree.Bytes() > fillTreeBytes { // the request has no memory for those of many texts
+		if tree.Bytes() > fillTreeBytes { // the prefixes of many texts need too much memory
 			tree = new(stream.Suggester)
 		}
 		ends, err := g.endsLocked(ctx, read, tree, d)
@@ -205,7 +206,8 @@ func repeats(text, suffix []byte) (at []int) {
 	}
 }
 
-// beginningMax is the longest beginning of a suffix that ends a completion, in characters.
+// beginningMax is the greatest length, in characters, of the beginning of a suffix that is used as
+// a stop string.
 const beginningMax = 64
 
 // beginning returns the part of a suffix that the text before it should not repeat: up to the end

@@ -88,8 +88,8 @@ func TestImportOfNonFiniteNumbersIsRefused(t *testing.T) {
 	require.Len(t, page, 1)
 }
 
-// A state may produce numbers that are not finite although all of its numbers are: then the fast
-// weights are reset.
+// A state of finite numbers may produce numbers that are not finite. The fast weights are then
+// reset.
 func TestSessionResetsFastWeightsThatDiverge(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	defer func() { sv.stop() }()

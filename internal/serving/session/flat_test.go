@@ -13,8 +13,8 @@ import (
 
 // Heap that sessions use besides Options.MaxMemoryBytes.
 const (
-	idleSessionBytes = 3 << 10 // for each session on disk only: its head, and its place
-	workingBytes     = 8 << 20 // once: workers, copies of snapshots, the store
+	idleSessionBytes = 3 << 10 // for each session that is only on disk: head and registry entry
+	workingBytes     = 8 << 20 // for the whole server: workers, copies of snapshots, the store
 )
 
 // However many sessions there are, memory stays within the budget and the constants above. With
@@ -78,7 +78,7 @@ func TestMemoryIsFlatAtTheBudget(t *testing.T) {
 		return feed(i, 0, 40)
 	})
 	first := most
-	pass(func(i int) error { return feed(i, 40, len(text)) }) // each comes back
+	pass(func(i int) error { return feed(i, 40, len(text)) }) // each session is in memory again
 	require.LessOrEqual(t, most, first+workingBytes/4, "the second time round takes nothing more")
 	want, _ := alone(t, sv.mg.engine.models[0].Model, request, text)
 	for _, i := range []int{0, 1, sessions / 2, sessions - 1} {

@@ -18,7 +18,7 @@ var errLeft = errors.New("the session is no longer a shadow")
 
 // follower feeds shadows from the logs of their sessions, in goroutines that last while there is
 // text. A shadow continues where its log ends, also after a restart. It is fed whole records,
-// because both sessions' totals are known at their ends.
+// because the totals of both sessions are known at the ends of records.
 type follower struct {
 	engine *engine
 	index  *index
@@ -74,7 +74,7 @@ func (fo *follower) detach(ctx context.Context, s *session, amend func() error) 
 	if err == nil {
 		err = amend()
 		<-s.feeding
-		s.awaitFollower() // run may wait for the turn, and ends as soon as it gets it
+		s.awaitFollower() // run may be waiting for the turn; it ends once it has the turn
 	}
 	if err != nil && of != nil && s.follow(of) == nil {
 		fo.wake(s)
@@ -146,8 +146,8 @@ func (fo *follower) readOn(s *session) error {
 	}
 }
 
-// feed feeds a shadow the part that it lacks of a record of the followed session. begin is the
-// record's offset. At the record's end feed compares both sessions.
+// feed feeds a shadow the part of a record that the shadow lacks. The record is from the log of the
+// followed session, and begins at offset begin. At the record's end feed compares both sessions.
 func (fo *follower) feed(of, s *session, begin int64, r storage.Record) error {
 	fed := int(s.seen().offset - begin)
 	how := lessonOf(r).From(r.Text, fed)

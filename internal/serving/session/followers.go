@@ -93,8 +93,8 @@ func (s *session) beginFollowing() {
 	s.mu.following.more = false
 }
 
-// endFollowing records why the follower has stopped; nil if without an error. It reports whether
-// there is more text by now.
+// endFollowing records why the follower has stopped: err, or nil if there was no error. It reports
+// whether there is more text by now.
 func (s *session) endFollowing(err error) (more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,8 +103,8 @@ func (s *session) endFollowing(err error) (more bool) {
 	return s.mu.following.running
 }
 
-// wakeAfter calls wake after the rest of a failed shadow. Calls during the rest are ignored. New
-// text of the followed session wakes the shadow earlier.
+// wakeAfter calls wake when the time rest is over, because feeding the shadow has failed. Calls
+// during that time are ignored. New text of the followed session wakes the shadow earlier.
 func (s *session) wakeAfter(rest time.Duration, wake func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

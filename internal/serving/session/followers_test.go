@@ -89,8 +89,8 @@ func TestShadowEqualsSessionFedSameText(t *testing.T) {
 	})
 }
 
-// A shadow with the settings of its session has the same lines and learns the same ones. So it has
-// the same state.
+// A shadow with the settings of its session has the same lines as the session, and learns the same
+// lines. So it has the same state.
 func TestShadowLearnsWhatItsSessionLearns(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
@@ -313,7 +313,7 @@ func TestDetachedShadowIsOrdinarySession(t *testing.T) {
 	require.Nil(t, get(t, sv.mg, id).ShadowOf)
 }
 
-// Forks, exports and imports of a shadow are no shadows.
+// Forks, exports and imports of a shadow are not shadows.
 func TestWhatIsMadeOfAShadowIsNone(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
@@ -337,7 +337,7 @@ func TestWhatIsMadeOfAShadowIsNone(t *testing.T) {
 	require.EqualValues(t, 50, get(t, sv.mg, id).Offset)
 }
 
-// Text that a shadow has not read is kept, also if the session keeps only the tail of its text.
+// Text that a shadow has not read is kept, also in a session with HistoryTail.
 func TestTailIsKeptUntilShadowHasReadIt(t *testing.T) {
 	for _, durable := range []bool{true, false} {
 		o := Options{ReplayMax: time.Nanosecond} // a snapshot after every chunk

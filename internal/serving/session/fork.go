@@ -11,9 +11,9 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// fork makes a session that shares another's log and snapshots; the store does that at once,
-// whatever their length. The fork's state is recovered as after a restart, from the last snapshot
-// before its offset and the log after it.
+// fork makes a session that shares another's log and snapshots. The store does that at once, even
+// if they are long. The fork's state is recovered as after a restart, from the last snapshot before
+// its offset and the log after it.
 type fork struct {
 	engine   *engine
 	index    *index
@@ -54,7 +54,7 @@ func (f *fork) run(ctx context.Context, who Caller, r ForkRequest) (Info, error)
 	}
 	m := creation{who: who, s: f.to, disk: f.takes()}
 	m.store = func() error {
-		defer unlock() // evicting the other's state can free memory for the fork's
+		defer unlock() // then the other's state can be evicted to free memory for the fork's
 		return f.shareLocked(ctx)
 	}
 	m.fill = func() error { return f.finish(ctx) }
@@ -188,7 +188,7 @@ func (f *fork) checkOffset(found storage.Session, kept []storage.Snapshot, end i
 	return &wrong
 }
 
-// errFound ends a reading.
+// errFound ends the reading of a log when the wanted record was read.
 var errFound = errors.New("found")
 
 // endAtRecord ends the shared log at the end of a record, and keeps the text from there to the
@@ -268,8 +268,8 @@ func (f *fork) finish(ctx context.Context) error {
 	return to.settleIn(ctx)
 }
 
-// appendUncounted appends the rest of a cut record without its totals. Computing the state for them
-// would take long; the first use of the fork does that.
+// appendUncounted appends the rest of a cut record without its totals. Computing the state for the
+// totals would take long, so the first use of the fork computes it.
 func (f *fork) appendUncounted(ctx context.Context) error {
 	to := f.to
 	if err := to.lock(ctx); err != nil {

@@ -23,20 +23,20 @@ type generation struct {
 	admitted bool // the request has already waited in the queue
 	// how long the request waits for the recovery of the state; see openWithin
 	maxWait time.Duration
-	within  time.Duration // for reading a prompt, without waits for workers; 0: unlimited
-	took    time.Duration // to read the prompt so far
+	within  time.Duration // limit on took; 0 means unlimited
+	took    time.Duration // time spent reading the prompt, without waits for workers
 
 	broken   bool       // a token's log-probability is not finite
-	late     []Piece    // pieces that do not fit out
+	late     []Piece    // pieces for which the channel out has no room yet
 	out      chan Piece // made by run
-	err      error      // the goroutine's error, as panicked is; read after out is closed
+	err      error      // the goroutine's error; like panicked, read after out is closed
 	panicked string     // value and stack of the goroutine's panic
 }
 
 // run emits what the goroutine generates.
 func (g *generation) run(ctx context.Context, emit func(Piece) error) error {
 	queue := pieceQueue
-	if g.echo { // pieces of a prompt are whole chunks
+	if g.echo { // a piece of a prompt is a whole chunk, so the queue is short
 		queue = 1
 	}
 	g.out = make(chan Piece, queue)
@@ -240,8 +240,8 @@ func (g *generation) read(
 	}
 }
 
-// scored records a token of the prompt. The prompt may begin by ending a word of the session's
-// text; that word is not the prompt's.
+// scored records a token of the prompt. The beginning of the prompt may end a word of the session's
+// text. That word is not a token of the prompt.
 func (g *generation) scored(scores *tokenScores, r *reading, t stream.Token) {
 	logProb := float64(t.LogProbs[t.ID])
 	g.broken = g.broken || !finite(logProb)
@@ -299,14 +299,14 @@ func (g *generation) end(d *draft, reason string, last Piece) {
 	g.queue(d, last)
 }
 
-// queue never waits.
+// queue sends a piece to run, or keeps the piece for later. It never waits.
 func (g *generation) queue(d *draft, p Piece) {
 	if d.kept != nil {
 		d.kept.add(p)
 		return
 	}
 	if len(p.Text) == 0 && len(p.LogProbs) == 0 && p.FinishReason == "" {
-		return // such a piece reports the word at the end of a prompt
+		return // the end of a prompt's last word can give an empty piece
 	}
 	p.Index = d.index
 	if len(g.late) == 0 {

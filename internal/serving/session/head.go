@@ -32,20 +32,20 @@ type head struct {
 	History  string            `json:"history"`
 	Parent   *Parent           `json:"parent"` // null unless it is a fork
 	Numerics []numerics        `json:"numerics"`
-	// LinesFrom is the offset at which the session's lines begin; nil: it has no lines.
+	// LinesFrom is the offset at which the session's lines begin; nil if it has no lines.
 	LinesFrom *int64 `json:"lines_from,omitempty"`
-	// Records say how lines form records; nil: there are no records.
+	// Records say how lines form records; nil if there are no records.
 	Records *recordRule `json:"records,omitempty"`
 	// ByLine says that some of the text may be learned by lines.
 	ByLine bool `json:"by_line,omitempty"`
-	// TroubleWords is the word list that also rates lines; "": none.
+	// TroubleWords is the word list that also rates lines; "" if there is none.
 	TroubleWords string `json:"trouble_words,omitempty"`
-	Name         string `json:"name,omitempty"` // "": the session has none
-	// ShadowOf is the id of the session that this one follows; "": it is no shadow.
+	Name         string `json:"name,omitempty"` // "" if the session has no name
+	// ShadowOf is the id of the session that this one follows; "" if it is no shadow.
 	ShadowOf string `json:"shadow_of,omitempty"`
 	// Feedback are users' verdicts on incidents, in the order of their numbers.
 	Feedback []Feedback `json:"feedback,omitempty"`
-	// Deliveries identify repeated deliveries; nil: none had a key.
+	// Deliveries identify repeated deliveries; nil if no delivery had a key.
 	Deliveries *deliveries `json:"deliveries,omitempty"`
 }
 
@@ -190,7 +190,7 @@ func (h *head) checkOrigin() error {
 	return nil
 }
 
-// The forms of ids (package storage has the same) and of names of arithmetics.
+// The forms of ids, which package storage also has, and of names of arithmetics.
 var (
 	sessionID    = regexp.MustCompile(`^[0-9a-z][0-9a-z-]{0,63}$`)
 	numericsName = regexp.MustCompile(`^[0-9A-Za-z+-]{1,64}$`)

@@ -19,7 +19,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Every check computes: 10 checks instead of rapid's 100, unless -rapid.checks says otherwise.
+	// Every check of rapid runs a model, which is slow. So there are 10 checks instead of the
+	// default 100, unless -rapid.checks says otherwise.
 	if err := flag.Set("rapid.checks", "10"); err != nil {
 		panic(err)
 	}

@@ -61,9 +61,10 @@ type History struct {
 }
 
 // Scores returns the cost of length bytes of a session's text from an offset, at most PastBytesMax.
-// It divides them into about points parts of similar length. A part begins and ends where records
-// do, because records have totals. The last record of a cut fork has no totals until the fork is
-// used: then Next is before it. It returns the errors of Text.
+// It divides them into parts of similar length; points is about the number of parts. A part begins
+// and ends where records do, because records have totals. The last record of a cut fork has no
+// totals until the fork is used: then Next is before that record. Scores returns the errors of
+// Text.
 func (mg *Manager) Scores(
 	ctx context.Context, who Caller, id string, offset, length int64, points int,
 ) (History, error) {
@@ -124,7 +125,7 @@ func (p *past) trimmed(offset int64) error {
 		p.start, p.end)}}
 }
 
-// read visits the records from the one with the offset on, until visit returns errFound.
+// read visits the records from the record with the offset on, until visit returns errFound.
 func (p *past) read(
 	ctx context.Context, offset int64, visit func(at int64, r storage.Record) error,
 ) error {
@@ -145,7 +146,7 @@ func (p *past) read(
 	return storeError("reading the log of session "+p.s.ID, err)
 }
 
-// adder adds the pieces of a text up to a history.
+// adder makes a History from the records of a log.
 type adder struct {
 	s       *session
 	seen    progress
@@ -154,12 +155,12 @@ type adder struct {
 	end     int64 // offset at which the history ends
 
 	begun bool  // the totals before the next piece are known
-	size  int64 // least bytes of a part
+	size  int64 // least number of bytes of a part
 	part  int64 // offset at which the current part begins
 
-	before, baseline tokenizer.Tally // totals at part
+	before, baseline tokenizer.Tally // totals at the beginning of the part
 	last             storage.Record
-	lastEnd          int64 // end of last, the piece at which the part could end; 0: none
+	lastEnd          int64 // end of last, where the part could end; 0 if it could not end yet
 }
 
 // begin starts the history after a record, whose totals include the record's text.

@@ -121,7 +121,7 @@ func TestPastOfForkCutWithinPiece(t *testing.T) {
 	require.False(t, h.Scores[0].Time.Before(fork.Created.Truncate(time.Millisecond)))
 }
 
-// A session that keeps only the tail of its text reports where that begins.
+// A session that keeps only the end of its text reports the offset at which the kept text begins.
 func TestTrimmedPastIsReported(t *testing.T) {
 	store, err := folder.Open(t.TempDir(), folder.Options{})
 	require.NoError(t, err)
@@ -181,7 +181,7 @@ func TestForkRepeatsPast(t *testing.T) {
 }
 
 // The static model continues as if nothing had been learned: the cost of its text equals the
-// baseline's.
+// baseline.
 func TestCompletionFromStaticModel(t *testing.T) {
 	mg := newManager(t, Options{})
 	for _, method := range []string{MethodSparseMeta, MethodDynamicRMS, MethodCache} {

@@ -185,7 +185,7 @@ func (ix *index) sweep() {
 				e.Value.end()
 				e.Value.leave()
 				if !ix.catalog.deletes(e.Value) {
-					continue // another server decides
+					continue // another server decides whether to delete the session
 				}
 				doomed = append(doomed, e.Value)
 				shadows = append(shadows, e.Value.shadows()...)
@@ -209,7 +209,7 @@ type creation struct {
 	who   Caller
 	s     *session
 	store func() error // makes the session in the store
-	fill  func() error // runs before the session is visible; nil: nothing to do
+	fill  func() error // runs before the session is visible; nil if there is nothing to do
 	disk  int64        // disk space that it needs at most, without its head, in bytes
 }
 

@@ -21,8 +21,8 @@ func keptOffsets(t *testing.T, sv *server, id string) (all []int64) {
 	return all
 }
 
-// spread returns a server with a session of the given number of chunks, and a snapshot after each
-// chunk, as far as they may stay.
+// spread returns a server with a session of the given number of chunks. It takes a snapshot after
+// each chunk. most is the number of snapshots that it keeps for forks.
 func spread(t *testing.T, chunks, most int) (sv *server, id, text string) {
 	sv = newServer(t, t.TempDir(), Options{ReplayMax: 1, ForkSnapshots: most})
 	t.Cleanup(func() { sv.stop() })
@@ -31,7 +31,7 @@ func spread(t *testing.T, chunks, most int) (sv *server, id, text string) {
 	return sv, id, text
 }
 
-// stateAt returns the state of a text that was computed from its start.
+// stateAt returns the hash of the state after a text, computed from the beginning of the text.
 func stateAt(t *testing.T, sv *server, text string) string {
 	want, _ := alone(t, sv.mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))}, text)
 	return want.Hash()
@@ -57,7 +57,8 @@ func TestForkFarBackBeginsAtNearestKeptSnapshot(t *testing.T) {
 	require.Empty(t, sv.told())
 }
 
-// A score that may not wait for any computing succeeds on a fork at a kept snapshot.
+// A fork at a kept snapshot needs no recomputing: a score on it succeeds, although it may not wait
+// for any computing.
 func TestForkAtKeptSnapshotComputesNothing(t *testing.T) {
 	sv, id, text := spread(t, 40, 4)
 	kept := keptOffsets(t, sv, id)
@@ -94,8 +95,8 @@ func TestForkUsesSnapshotBeforeDamagedOne(t *testing.T) {
 	require.Empty(t, sv.told())
 }
 
-// Snapshots for forks are skipped where the disk is better used for text, and are dropped when disk
-// space gets short. Those for recovery stay.
+// If a session uses more than half of the disk limit, no snapshots for forks are taken, and
+// existing ones are dropped. Snapshots for recovery stay.
 func TestSnapshotsForForksTakeHalfOfTheDiskAtMost(t *testing.T) {
 	sv, id, _ := spread(t, 10, 4)
 	require.Len(t, keptOffsets(t, sv, id), 4+recoverySnapshots)
@@ -113,7 +114,8 @@ func TestSnapshotsForForksTakeHalfOfTheDiskAtMost(t *testing.T) {
 	require.Len(t, keptOffsets(t, sv, id), 2+recoverySnapshots)
 }
 
-// A session with a tail has none of them, and a server with a lower limit drops the surplus.
+// A session with HistoryTail has no snapshots for forks. A server with a lower limit than before
+// drops the surplus.
 func TestSurplusSnapshotsForForksAreDropped(t *testing.T) {
 	sv, id, text := spread(t, 12, 8)
 	tail := create(t, sv.mg, CreateRequest{History: HistoryTail})

@@ -84,8 +84,8 @@ func (k *killedStore) Delete(ctx context.Context, id string, epoch uint64) error
 	return k.Store.Delete(ctx, id, epoch)
 }
 
-// The next start removes a half-made fork or import. That also holds for a session with a tail: its
-// log begins above 0 before it has a record.
+// The next start removes a half-made fork or import. This also holds for a session with
+// HistoryTail, whose log begins above 0 before it has a record.
 func TestRestartRemovesHalfMadeSessions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -138,8 +138,8 @@ func TestRestartRemovesHalfMadeSessions(t *testing.T) {
 	}
 }
 
-// A kill between the writing of a snapshot and the dropping of an older one leaves one too many,
-// which is dropped with the next.
+// The server writes a snapshot, and is killed before it drops an older one. One snapshot too many
+// is left. It is dropped when the next snapshot is written.
 func TestKillWhileSnapshotsAreSpreadLeavesSession(t *testing.T) {
 	text := logText(12*testChunk + 2)
 	for killed, done := 0, false; !done; killed++ {

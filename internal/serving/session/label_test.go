@@ -81,7 +81,8 @@ func TestPatchedTTLIsInForce(t *testing.T) {
 	require.Equal(t, lasting, page[0].ID)
 }
 
-// Another server that shares the store may have patched the session.
+// A patch changes the head in the store, which another server that shares the store may have
+// patched.
 func TestPatchBuildsOnWhatStoreHas(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()

@@ -20,7 +20,8 @@ import (
 	datafolder "github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// unflagged flags about a third of all lines of the texts that whole returns.
+// unflagged are options with which about a third of the lines of a text from the function whole are
+// flagged.
 var unflagged = ScoreOptions{Lines: true, Learn: LearnUnflagged, Threshold: .3}
 
 // strangeText returns a text with lines that unflagged flags: their words are in no line before.
@@ -89,8 +90,8 @@ func TestRequestForLinesWaitsLikeOneForText(t *testing.T) {
 	require.Zero(t, queue.length())
 }
 
-// A session whose lines need memory that others use waits without memory, so that no session waits
-// for it.
+// The lines of a session need memory that others use. While the session waits for memory, it holds
+// none, so that no other session waits for it.
 func TestLinesWaitForMemory(t *testing.T) {
 	small := stream.StateBytes(testModel(t), stream.Defaults(testModel(t)))
 	sv := newServer(t, t.TempDir(), Options{
@@ -159,8 +160,8 @@ func TestLinesThatCannotBeginTakeNothing(t *testing.T) {
 	}
 }
 
-// Its length and its strangeness decide whether a line is learned, also where its first part came
-// with learn=true. The log has what was reported.
+// The length and the strangeness of a line decide whether the line is learned. This also holds if
+// its first part came with learn=true. The log names the same unlearned lines as the report.
 func TestOverlongLineIsAmongUnlearnedOnes(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	defer func() { sv.stop() }()
@@ -188,7 +189,8 @@ func TestLinesSurviveAKillBeforeAnyWrite(t *testing.T) {
 	}
 	text, r := strangeText(), CreateRequest{}
 	want := undisturbed(t, r, text)
-	// each time before another write: kinds alternate
+	// Each round kills the process 19 writes later than the round before. Kinds of writes
+	// alternate, and an odd step meets each kind.
 	for killed, done := 0, false; !done; killed += 19 {
 		k := &killedStore{left: killed}
 		sv := &server{t: t, dir: t.TempDir(), options: Options{ReplayMax: 1}}
@@ -216,8 +218,8 @@ func TestLinesSurviveAKillBeforeAnyWrite(t *testing.T) {
 	}
 }
 
-// A fork has its origin's state at the offset, wherever in lines, chunks and records that is, also
-// where records are longer than chunks.
+// A fork has its origin's state at the offset. The offset may be anywhere in lines, chunks and
+// records, also where records are longer than chunks.
 func TestForkOfLinesAtEveryKindOfOffset(t *testing.T) {
 	text := strangeText()
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
@@ -292,8 +294,8 @@ func TestLabelsChangeWhileLinesAreFed(t *testing.T) {
 	require.True(t, byLine)
 }
 
-// Parts of a line may come with learning by lines, without it, and after a restart. The line is
-// learned as the log says.
+// One part of a line comes with learning by lines, another part without it, and another after a
+// restart. The line is learned as the log says.
 func TestLearningChangesInTheMidstOfALine(t *testing.T) {
 	r := CreateRequest{Settings: Settings{"method": MethodDynamicSGD}}
 	pieces := []struct {
@@ -322,8 +324,8 @@ func TestLearningChangesInTheMidstOfALine(t *testing.T) {
 	require.Len(t, hashes, 1)
 }
 
-// Two readers beside a feeder: each sees one state of the session, and the readers do not change
-// the session.
+// Two readers read a session while it is fed. Each reader sees one state of the session, and the
+// readers do not change the session.
 func TestReadersBesideAFeeder(t *testing.T) {
 	mg := newManager(t, Options{Threads: 2})
 	id, text := create(t, mg, CreateRequest{}), strangeText()
@@ -379,8 +381,8 @@ func TestReaderEndsWithItsRequestAndWithItsSession(t *testing.T) {
 	require.Zero(t, mg.engine.budget.Used())
 }
 
-// The kept tail of a text learned by lines is enough to continue. That holds also after a
-// compaction, and in a folder restored from a backup.
+// A text is learned by lines in a session with HistoryTail. The text that the session keeps is
+// enough to continue. This holds also after a compaction, and in a folder restored from a backup.
 func TestTailOfLinesSurvivesCompactionAndBackup(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -422,8 +424,8 @@ func TestTailOfLinesSurvivesCompactionAndBackup(t *testing.T) {
 	}
 }
 
-// The numbers of lines that are not learned are charged as text is: on the disk to the key's limit,
-// in a store in memory to the memory. That memory is released later.
+// The log lists the numbers of lines that are not learned. They are charged like text: to the key's
+// disk limit or, if the store is in memory, to the memory. That memory is released later.
 func TestUnlearnedTextIsCharged(t *testing.T) {
 	all := ScoreOptions{Lines: true, Learn: LearnUnflagged, Threshold: 1}
 	text := strings.Repeat("\n", 20_000)

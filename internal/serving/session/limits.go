@@ -10,7 +10,7 @@ import (
 
 // Defaults of Options.
 const (
-	// the disk limits them, or the memory if that is the store
+	// The number of sessions is limited by the disk, or by the memory if the store is in memory.
 	SessionsDefault = SessionsMax
 	// Options.MaxMemoryBytes is 1/4 of the machine's memory
 	MemoryShareDefault      = 4
@@ -56,7 +56,7 @@ const (
 	TokenIDMax         = tokenizer.MaxVocab - 1
 	TextBytesMax       = 1 << 20  // bytes of a session's text that one call returns
 	PastBytesMax       = 16 << 20 // bytes of text whose scores one call returns
-	PastPointsMax      = 4096     // parts of those scores
+	PastPointsMax      = 4096     // parts into which one call divides these scores
 )
 
 // WatchIdle is how long Watch is silent before it reports that nothing happened.
@@ -66,10 +66,10 @@ const (
 	readBufferBytes = 16 << 10 // bytes of a body that are read ahead of its scoring: many chunks
 	recordBytes     = 128      // memory of a record besides its text
 	listPage        = 1000     // sessions read from the store at once
-	emptyBytes      = 1 << 10  // disk space of a session without text, about
+	emptyBytes      = 1 << 10  // approximate disk space of a session without text, in bytes
 	deletesAtOnce   = 256      // deletions that share one write of the store
-	// sessions of a listing by label that are checked under one lock; a chunk may have to wait for
-	// it
+	// sessions of a listing by label that are checked under one lock, for which a chunk may have to
+	// wait
 	lookedAtOnce = 256
 	lookedMax    = 1 << 16 // sessions that one page of a listing by label checks
 	// frozen streams of one generation: at the end of a prompt, and of a text

@@ -49,8 +49,8 @@ func TroubleWords(text string) (list string, err error) { return lines.TroubleWo
 
 // recordRule says how a session's lines form records. It is immutable.
 type recordRule struct {
-	From  int64  `json:"from"`            // the offset from which on the rule holds
-	Start string `json:"start,omitempty"` // the pattern that begins a record; "": the default
+	From  int64  `json:"from"`            // the offset at which the rule begins to hold
+	Start string `json:"start,omitempty"` // the pattern that begins a record; "" for the default
 }
 
 // CheckRecordStart returns an error if pattern cannot be a record start. The error says what was

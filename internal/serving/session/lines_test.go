@@ -63,7 +63,7 @@ func whole(first, count int) string {
 	return b.String()
 }
 
-// happens draws an event that changes no bit of a session, or none, and returns the id of the
+// happens draws an event that changes no bit of a session, or no event. It returns the id of the
 // session that continues.
 func happens(rt *rapid.T, sv *server, id string) string {
 	switch rapid.IntRange(0, 6).Draw(rt, "then") {
@@ -117,7 +117,7 @@ func TestLinesAreAFunctionOfTheTextAndOfWhereTheyBegin(t *testing.T) {
 			} else {
 				ended, rest := watch(rt, sv.mg, id, options, cut(rt, body, 30)...)
 				found = append(found, ended...)
-				options.TroubleWords = "" // the session keeps the words
+				options.TroubleWords = "" // the session keeps the list, so later requests omit it
 				require.Equal(rt, strings.HasSuffix(body, "\n"), rest == nil)
 				if rest != nil {
 					require.False(rt, rest.Ended)
@@ -131,7 +131,8 @@ func TestLinesAreAFunctionOfTheTextAndOfWhereTheyBegin(t *testing.T) {
 	})
 }
 
-// The list of trouble words is that of the first text with lines, also for a fork from there on.
+// The first text with lines sets the list of trouble words. The list also holds for a fork after
+// that text.
 func TestWordsOfTroubleAreThoseOfTheFirstLines(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})
@@ -162,7 +163,8 @@ func TestWordsOfTroubleAreThoseOfTheFirstLines(t *testing.T) {
 	}
 }
 
-// A fork has the lines of its text: those of its origin, if they had begun.
+// A fork has the lines of its text. If lines had begun in its origin by then, they are the same
+// lines.
 func TestForkHasLinesOfItsText(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
@@ -214,7 +216,7 @@ func TestLinesOfReadAndLearnedTextAreEqualUpToUpdate(t *testing.T) {
 }
 
 // A session that learns by lines is a function of its text and of the lines that it did not learn.
-// Whatever happens to it, it is bit-identical to one without interruption.
+// Whatever happens to the session, it is bit-identical to a session without interruptions.
 func TestUnlearnedTextIsPartOfLog(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		sv := newServer(rt, tempDir(t, rt), Options{ReplayMax: time.Hour, Threads: 2})

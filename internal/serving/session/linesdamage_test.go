@@ -77,7 +77,7 @@ func TestTouchedSessionOfLinesIsExportedAsFarAsItGoes(t *testing.T) {
 	for _, part := range []string{text[:bad/2], text[bad/2:]} {
 		_, err := feedLines(sv.mg, id, part, unflagged)
 		require.NoError(t, err)
-		sv.keep(id) // the second snapshot is not needed
+		sv.keep(id) // the export uses the first snapshot, because the second is after the damage
 	}
 	sv.stop()
 	inLog(t, sv.dir, text[bad:bad+testChunk], flip)

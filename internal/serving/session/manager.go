@@ -21,8 +21,8 @@ import (
 // Manager keeps the sessions of its models in a store, and the states of those in use in memory.
 // Its methods are safe for concurrent use. Drain ends its threads.
 //
-// Each part has its own lock: the index knows the sessions, the engine works on one, the lifecycle
-// decides whether work may begin.
+// Each part has its own lock: the index knows all sessions, the engine computes on one session, and
+// the lifecycle decides whether work may begin.
 type Manager struct {
 	about       []ModelInfo // descriptions of the models, the default first
 	index       *index
@@ -125,9 +125,9 @@ func (mg *Manager) Holds(id string) bool { return mg.index.catalog.has(id) }
 
 // HandOver gives this server's sessions to other servers. It claims and makes no more sessions
 // (ErrElsewhere). It releases its own sessions one by one, with a snapshot where another server
-// would recompute much. A request that feeds ends after its chunk, and Watch with ErrDraining.
-// HandOver waits for completions. Sessions that are left when the context ends are free after the
-// server has left.
+// would recompute much. A request that feeds ends after its chunk. A Watch ends with ErrDraining.
+// HandOver waits for completions. When the context ends, sessions that are left become free once
+// the server has left.
 func (mg *Manager) HandOver(ctx context.Context) { mg.index.catalog.handOver(ctx) }
 
 // Models describes the models that sessions run on, the default first.
@@ -198,10 +198,10 @@ func (mg *Manager) Get(who Caller, id string) (Info, error) {
 	return mg.index.get(context.Background(), who, id)
 }
 
-// List describes up to limit sessions that the caller sees (0: ListDefault; at most ListMax). They
-// are in the order of ids, which is that of creation. With labels it lists only those that have all
-// of them. It starts after an id. next is where the next page starts, "" on the last. A page by
-// label may be short.
+// List describes up to limit sessions that the caller sees. A limit of 0 means ListDefault; the
+// largest is ListMax. The sessions are in the order of their ids, which is the order of creation.
+// With labels it lists only the sessions that have all of them. It starts after an id. next is
+// where the next page starts, or "" on the last page. A page by label may be short.
 func (mg *Manager) List(
 	who Caller, after string, limit int, labels ...Label,
 ) (page []Info, next string, err error) {
@@ -411,7 +411,8 @@ func (mg *Manager) grounds(
 
 // Fork makes a session of the caller that has the text of another up to an offset, and is
 // independent from there on. It returns a *FieldError for an offset that the other session lacks,
-// and a *TrimmedError if that was trimmed. Other errors are a *NameTakenError, and those of Create.
+// and a *TrimmedError for an offset whose text was trimmed. Other errors are a *NameTakenError, and
+// those of Create.
 func (mg *Manager) Fork(ctx context.Context, who Caller, id string, r ForkRequest) (Info, error) {
 	s, done, err := mg.index.use(who, id)
 	if err != nil {
@@ -484,10 +485,10 @@ func (mg *Manager) Import(
 	return info, SpoolError(err)
 }
 
-// Backup opens a backup of the store for an admin, or without keys for the one owner; others get
-// ErrAdminOnly. With an id it reopens that backup, or returns ErrBackupGone. Without an id it makes
-// a new backup, and ends one that nobody reads; the error is ErrBackupBusy if somebody does. A
-// store in memory returns ErrNoBackup.
+// Backup opens a backup of the store. The caller must be an admin, unless the server has no keys;
+// other callers get ErrAdminOnly. With an id it reopens that backup, or returns ErrBackupGone.
+// Without an id it makes a new backup, and ends a backup that nobody reads. The error is
+// ErrBackupBusy if the other backup is being made or read. A store in memory returns ErrNoBackup.
 func (mg *Manager) Backup(ctx context.Context, who Caller, id string) (*Backup, error) {
 	if who.Key != "" && !who.Admin {
 		return nil, ErrAdminOnly
@@ -496,9 +497,10 @@ func (mg *Manager) Backup(ctx context.Context, who Caller, id string) (*Backup, 
 }
 
 // Drain refuses new work, waits for current chunks and completions, and ends the threads. A request
-// that feeds ends with ErrDraining after its chunk, a backup at once, a Watch after the last chunk.
-// Then Drain takes snapshots, so that the next start recomputes little. When the context ends, work
-// under way continues, and the threads end after it. Sessions can still be described and deleted.
+// that feeds ends with ErrDraining after its chunk. A backup ends at once, and a Watch after the
+// last chunk. Then Drain takes snapshots, so that the next start recomputes little. When the
+// context ends, work under way continues, and the threads end after it. Sessions can still be
+// described and deleted.
 func (mg *Manager) Drain(ctx context.Context) error {
 	mg.backups.close()
 	mg.index.catalog.end()

@@ -315,7 +315,7 @@ func TestSessionsExpireWhenTheyAreNotUsed(t *testing.T) {
 	_, err = mg.Create(context.Background(), Caller{}, CreateRequest{})
 	require.ErrorIs(t, err, ErrFull)
 	now = now.Add(time.Hour)
-	create(t, mg, CreateRequest{}) // expired sessions make room
+	create(t, mg, CreateRequest{}) // expired sessions are deleted first
 	page, _, _ := mg.List(Caller{}, "", 0)
 	require.Len(t, page, 2)
 	require.Equal(t, lasting, page[0].ID)

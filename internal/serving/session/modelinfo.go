@@ -110,8 +110,8 @@ func (m *ModelInfo) CountTokens(text []byte) int64 {
 	return int64(tokenizer.Count(m.tokenizer(), text))
 }
 
-// Spell appends the text of a token that follows the token after. It panics at an id outside the
-// vocabulary.
+// Spell appends the text of the token id to dst. The text may depend on the token before it, which
+// is given as after. It panics at an id outside the vocabulary.
 func (m *ModelInfo) Spell(dst []byte, after, id int32) []byte {
 	return m.tokenizer().Spell(dst, after, id)
 }

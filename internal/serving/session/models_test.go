@@ -132,7 +132,8 @@ func TestUnloadableModelLeavesServerServing(t *testing.T) {
 	requireSame(t, mg, id, other, logText(40))
 }
 
-// If the file of a served model is replaced by another model's, it is not loaded.
+// If the file of a served model is replaced by the file of another model, the new file is not
+// loaded.
 func TestChangedFileIsNotLoaded(t *testing.T) {
 	now := otherModel(t)
 	from, _, err := model.NewSource(func() (*model.Model, error) { return now, nil })
@@ -190,8 +191,8 @@ func TestModelsShareMemoryInTurns(t *testing.T) {
 	require.ErrorIs(t, err, ErrFull, "it would never fit beside the weights")
 }
 
-// Sessions of three models at once, with memory for one model and little more, all complete: no
-// waiting session holds memory that others wait for.
+// Sessions of three models are used at once, with memory for one model and little more. All
+// requests complete, because no waiting session holds memory that others wait for.
 func TestRequestsOfManyModelsDoNotWaitForEachOther(t *testing.T) {
 	all := manyModels(t, 3)
 	most := roomFor(t, all[0], 2)
@@ -223,7 +224,7 @@ func TestRequestsOfManyModelsDoNotWaitForEachOther(t *testing.T) {
 	}
 }
 
-// Weights are dropped in order of use: states that were used earlier are dropped first.
+// Idle states and weights that no state needs are dropped in the order of their last use.
 func TestUnusedModelStaysUntilMemoryIsNeeded(t *testing.T) {
 	other := otherModel(t)
 	state := roomFor(t, other, 1) - other.WeightsBytes()
@@ -248,7 +249,7 @@ func TestUnusedModelStaysUntilMemoryIsNeeded(t *testing.T) {
 	require.False(t, sv.mg.Models()[1].Loaded)
 }
 
-// All other operations work on sessions of a model whose weights are loaded and dropped.
+// Forks, exports and completions work on sessions of a model whose weights are loaded and dropped.
 func TestForksExportsAndCompletionsLoadTheModelTheyNeed(t *testing.T) {
 	other := otherModel(t)
 	sv := newServer(t, t.TempDir(), Options{Others: sources(t, other)})
@@ -288,8 +289,8 @@ func TestForksExportsAndCompletionsLoadTheModelTheyNeed(t *testing.T) {
 	require.Zero(t, sv.mg.engine.models[1].memory.Users())
 }
 
-// A request that is canceled while weights are loaded leaves, and the loaded weights serve the next
-// one.
+// A request ends while it waits for weights, because its time is over. The loading continues for
+// the next request.
 func TestRequestWaitsForWeightsOnlyAsLongAsItMay(t *testing.T) {
 	other, gate := otherModel(t), make(chan struct{})
 	var first sync.Once
@@ -349,7 +350,8 @@ func TestSharedModelNameIsRefused(t *testing.T) {
 	require.Empty(t, ModelsNamed(mg.Models(), "none"))
 }
 
-// In a store in memory a session has its state from the beginning, and is not made without it.
+// If the store is in memory, a session gets its state when it is made. Without the weights for the
+// state, the session is not made.
 func TestSessionInMemoryIsNotMadeWithoutItsModel(t *testing.T) {
 	other, broken := otherModel(t), errors.New("the file is gone")
 	var fails atomic.Bool

@@ -13,14 +13,15 @@ import (
 type Moved struct {
 	ID, Name string
 	Bytes    int64 // bytes of its text
-	There    bool  // an equal session was there already
+	There    bool  // an equal session was in the target already
 	Err      error // why the session was not copied
 }
 
 // Move copies the sessions of a store into another, with ids, names, text and states. No server may
-// have the target open. If a session is there already, Move compares it; a half-made one from an
-// earlier call is made again. Forks no longer share their common text. visit gets each session, and
-// progress the bytes of text done and in all. It returns the error of a store as a whole.
+// have the target open. If the target has a session already, Move compares both; a half-made
+// session from an earlier call is made again. Forks no longer share their common text. visit gets
+// the result for each session. progress gets the bytes of text done so far, and of all sessions.
+// The error is about a store as a whole, not about one session.
 func Move(
 	ctx context.Context, from, to storage.Store, visit func(Moved), progress func(done, all int64),
 ) error {
@@ -103,7 +104,7 @@ func (m *mover) move(ctx context.Context, found storage.Session, h head) (there 
 	return false, nil
 }
 
-// compare reports whether an equal session is there. It deletes a half-made one.
+// compare reports whether an equal session is in the target. It deletes a half-made session there.
 func (m *mover) compare(ctx context.Context, found storage.Session) (same bool, err error) {
 	there, err := m.to.Get(ctx, found.ID)
 	if errors.Is(err, storage.ErrNotFound) {

@@ -88,7 +88,7 @@ func TestMovedSessionsContinueToSameBits(t *testing.T) {
 	copied := newServer(t, there, Options{})
 	for _, id := range []string{named, plain, forked.ID} {
 		was, is := get(t, sv.mg, id), get(t, copied.mg, id)
-		was.DiskBytes = is.DiskBytes // the fork shared its text
+		was.DiskBytes = is.DiskBytes // before the move the fork shared its text
 		require.Equal(t, was, is)
 		want, _ := score(t, sv.mg, id, logText(90))
 		got, _ := score(t, copied.mg, id, logText(90))

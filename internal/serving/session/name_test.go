@@ -246,7 +246,8 @@ func TestAdminNamesSessionForItsOwner(t *testing.T) {
 	require.ErrorIs(t, rename(sv, Caller{Key: "b"}, id, "mine"), ErrNotFound)
 }
 
-// Of sessions that are named or made at the same time, one gets the name.
+// At the same time, one name is given to existing sessions and to new ones. One session gets the
+// name.
 func TestConcurrentRenamesGiveNameOnce(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
@@ -277,7 +278,8 @@ func TestConcurrentRenamesGiveNameOnce(t *testing.T) {
 	require.Equal(t, id, get(t, sv.mg, "web").ID)
 }
 
-// A name whose writing failed is not the session's. If the outcome is unknown, the store decides.
+// The writing of a name fails. Then the session does not have the name. If the outcome of the write
+// is unknown, the store decides.
 func TestUnwrittenNameIsNotTheSessions(t *testing.T) {
 	sv, store := faulty(t, Options{})
 	id, _ := put(t, sv.mg, Caller{}, "web", CreateRequest{})

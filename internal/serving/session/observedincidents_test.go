@@ -21,8 +21,8 @@ func (r *recorded) told(session string) map[int64]IncidentReport {
 	return all
 }
 
-// An observer gets all incidents, also of text whose lines nobody asks for. It gets none of text
-// that is not learned, and none again of text that a fork has from another session.
+// An observer gets all incidents, also of text whose lines nobody asks for. It gets no incidents of
+// text that is not learned. For a fork it gets no incidents of text from the other session.
 func TestObserverGetsIncidents(t *testing.T) {
 	told := &recorded{}
 	sv := newServer(t, t.TempDir(), Options{Observer: told, ReplayMax: time.Hour})
@@ -67,8 +67,8 @@ func TestObserverGetsIncidents(t *testing.T) {
 	require.Empty(t, told.told(fork.ID), "the incident is the parent's")
 }
 
-// After a restart, and with a verdict, an observer gets what a session remembers; when it is
-// deleted, an empty list.
+// An observer gets the incidents that a session remembers after a restart, and when a verdict is
+// given. When the session is deleted, the observer gets an empty list.
 func TestObserverGetsWhatSessionsRemember(t *testing.T) {
 	told := &recorded{}
 	sv := newServer(t, t.TempDir(), Options{Observer: told, ReplayMax: time.Hour})

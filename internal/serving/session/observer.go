@@ -39,8 +39,8 @@ type Observer interface {
 	// reports weights that are no longer in memory. The model is ModelInfo.ID.
 	Loaded(model string, took time.Duration, err error)
 	Dropped(model string)
-	// Claimed reports a claim of a session in the store. taken: from a server whose lease had
-	// lapsed.
+	// Claimed reports a claim of a session in the store. taken says that the session belonged to a
+	// server whose lease had lapsed.
 	Claimed(taken bool)
 	// Fenced reports that the store refused a write, or that the outcome of a write is unknown. The
 	// session in memory is dropped.

@@ -37,7 +37,7 @@ type recorded struct {
 	snapshots  int
 	replayed   int64
 
-	loads, drops []string // models
+	loads, drops []string // models that were loaded, and dropped
 	loadErrors   int
 
 	snapshotErrors []error

@@ -86,9 +86,9 @@ func verifyLog(
 type Replayed struct {
 	From    int64 // offset at which the replay began: 0, or a snapshot's
 	To      int64 // the session's offset
-	Records int   // compared
+	Records int   // number of records that were compared
 	Wrong   int   // records whose totals differ from the log's
-	First   error // the first of these, a *MismatchError
+	First   error // the first difference, a *MismatchError
 	// Numerics names the arithmetics, other than this machine's, in which parts of the text were
 	// scored. Differences there are due to rounding.
 	Numerics []string
@@ -147,7 +147,7 @@ func ExportStored(
 	ctx context.Context, m *model.Model, store storage.Store, id string, threads int, w io.Writer,
 	part func(Part), progress Progress,
 ) error {
-	if found, err := store.Get(ctx, id); err == nil { // on an error find returns why
+	if found, err := store.Get(ctx, id); err == nil { // if this fails, find returns the reason
 		store = toldLog{store, progress.part("reading the text",
 			exportReadings*(found.End-found.Start))}
 	}
@@ -182,7 +182,8 @@ func otherNumerics(m *model.Model, h *head, from int64) (names []string) {
 	return names
 }
 
-// oldest returns the stream from which most of the log can be recomputed, settled.
+// oldest returns the stream from which most of the log can be recomputed: an empty stream, or the
+// oldest snapshot if the text is trimmed.
 func oldest(
 	ctx context.Context, m *model.Model, store storage.Store, h *head, start int64,
 ) (*stream.Stream, error) {

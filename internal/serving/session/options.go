@@ -17,44 +17,44 @@ type Options struct {
 	// storage.Memory. The states of a store that is not durable are never dropped from memory;
 	// beyond MaxMemoryBytes new sessions are refused.
 	Store storage.Store
-	// Lease lets the Manager share the store, a storage.Shared, with other servers. Nil: no other
-	// server uses the store.
+	// Lease lets the Manager share the store, a storage.Shared, with other servers. It is nil if no
+	// other server uses the store.
 	Lease Lease
 	// Others are models that sessions may ask for, besides the default. Their weights are in memory
 	// while sessions in memory need them, and count in MaxMemoryBytes.
 	Others []*model.Source
 	// Report gets the errors that concern the operator and no single request: healed damage, failed
-	// snapshots and deletions. It may be called at any time, and must not call the Manager. Nil:
-	// they are dropped.
+	// snapshots and deletions. It may be called at any time, and must not call the Manager. If
+	// Report is nil, these errors are dropped.
 	Report func(error)
-	// Observer gets the Manager's events, for metrics and traces. Nil: none.
+	// Observer gets the Manager's events, for metrics and traces. It may be nil.
 	Observer Observer
 	// Importing gets the progress of an import after its file has arrived. It cannot tell
-	// concurrent imports apart. Nil: none.
+	// concurrent imports apart. It may be nil.
 	Importing Progress
 
-	// DiskBudget is how much of the disk the store may use, in bytes; 0: all of it. DiskAlarm is
+	// DiskBudget is how much of the disk the store may use, in bytes; 0 means all. DiskAlarm is
 	// called when too little is left (see package disk), and with nil when there is room again. It
 	// must not call the Manager. Both have no effect if the store is not a folder.
 	DiskBudget int64
 	DiskAlarm  func(why error)
 
-	MaxSessions int // SessionsDefault
+	MaxSessions int // default: SessionsDefault
 	// MaxMemoryBytes limits the states in memory, those of imports included, and the text of a
-	// store that is not durable. Workers need stream.WorkerBytes each on top. Files that are packed
-	// or parsed, at most one for each of Threads, need FileBytes each. Default: a
-	// MemoryShareDefault-th of the machine's memory.
+	// store that is not durable. Each worker needs stream.WorkerBytes more. Files that are packed
+	// or parsed, at most one for each of Threads, need FileBytes each. Default: the machine's
+	// memory divided by MemoryShareDefault.
 	MaxMemoryBytes int64
 	// ReplayMax is how much computing time a restart may need to recover a session: a snapshot is
 	// taken when that is reached. Default: ReplayMaxDefault.
 	ReplayMax time.Duration
 	// ForkSnapshots is how many snapshots a session keeps besides the last two. They are spread
-	// over its text, so that a fork at an old offset is quick. Between two of them is the computing
-	// of 4 seconds, or of ReplayMax if that is less. A session with a tail keeps none, nor does a
-	// store that is not durable or that uses half of the disk. 0: none.
+	// over its text, so that a fork at an old offset is quick. Computing the text between two of
+	// them takes 4 seconds, or ReplayMax if that is less. A session with HistoryTail keeps none. A
+	// store that is not durable, or that uses half of the disk, keeps none either. 0 means none.
 	ForkSnapshots   int
-	MaxSessionBytes int64 // text of one session; SessionTextBytesDefault
-	MaxQueue        int   // requests that wait for a session's turn or a worker; QueueDefault
+	MaxSessionBytes int64 // bytes of text of one session; default: SessionTextBytesDefault
+	MaxQueue        int   // requests that wait for a turn or a worker; default: QueueDefault
 	// Threads is the number of workers, and of threads of each; see package scheduler. Default: the
 	// number of processors.
 	Threads int
@@ -102,8 +102,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// apart returns the computing time after which a snapshot is due, until there are as many as may be
-// kept for forks.
+// apart returns the computing time after which a snapshot is due, while a session has fewer
+// snapshots than ForkSnapshots allows.
 func (o Options) apart() time.Duration {
 	if o.ForkSnapshots > 0 {
 		return min(o.ReplayMax, forkReplay)

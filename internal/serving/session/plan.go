@@ -11,9 +11,9 @@ import (
 type plan struct {
 	prompts   [][]byte
 	n         int
-	maxTokens int          // tokens sampled for a text; 0: none
+	maxTokens int          // tokens sampled for a text; may be 0
 	sampling  txl.Sampling // without the seed
-	// seed of the first text after a prompt; see drafts. nil: drawn at random
+	// seed of the first text after a prompt; see drafts. It is random if nil.
 	seed     *uint64
 	stops    []string
 	suffix   []byte // text after each sampled text
@@ -32,8 +32,8 @@ type draft struct {
 	tokens    int    // sampled
 	reason    string // why the text ended, "" before that
 
-	// For a text to choose from: its pieces so far, which are not emitted yet, and whether it ends
-	// there.
+	// kept and enough are set if the draft is one to choose from. kept has its pieces so far, which
+	// are not emitted yet. enough reports whether the draft ends there.
 	kept   *Piece
 	enough func(text []byte) bool
 }
@@ -46,7 +46,8 @@ func (p *Piece) add(next Piece) {
 }
 
 // drafts makes the texts after one of the prompts, of words or of bytes. The seed of the i-th text
-// is that of the first plus i. So a text depends neither on other prompts nor on their order.
+// is the seed of the first text plus i. So a text depends neither on other prompts nor on their
+// order.
 func (p *plan) drafts(prompt int, words bool) []*draft {
 	drafts := make([]*draft, p.n)
 	first := seedOr(p.seed)

@@ -24,20 +24,20 @@ type prefixes struct {
 // without text are equal if model and owner are: their settings are the model's defaults.
 type prefixKey struct {
 	owner, model string
-	session      string        // "": a session without text
-	ground       stream.Ground // ground of the session
+	session      string        // "" for a session without text
+	ground       stream.Ground // identifies the state of the session
 	text         [sha256.Size]byte
 }
 
 // keptPrefix is guarded by prefixes.mu.
 type keptPrefix struct {
-	stream  *stream.Stream // shelved
+	stream  *stream.Stream // without fast weights; see stream.Stream.Shelved
 	extra   *budget.Extra
 	dropped bool
 }
 
-// sparsely is the distance, in chunks, between the cached ends of chunks before the last one. They
-// serve prompts that differ before this prompt's end.
+// sparsely is the distance, in chunks, between the cached ends of chunks in a prompt, besides its
+// last end. They serve prompts that differ from this one before its end.
 const sparsely = 16
 
 func newPrefixes(b *budget.Budget[*session]) *prefixes {
@@ -58,7 +58,8 @@ func (p *prefixes) find(key prefixKey) *stream.Stream {
 	return k.stream
 }
 
-// keep caches a copy of a stream, if there is memory for it. It reports whether the cache has one.
+// keep caches a copy of a stream, if there is memory for the copy. It reports whether the cache has
+// a copy.
 func (p *prefixes) keep(key prefixKey, s *stream.Stream) bool {
 	if p.find(key) != nil {
 		return true
@@ -71,7 +72,8 @@ func (p *prefixes) keep(key prefixKey, s *stream.Stream) bool {
 	return extra != nil
 }
 
-// enter reports false if the memory was taken back already, or another request has cached the same.
+// enter adds a stream to the cache. It reports false if the budget has taken the memory back
+// already, or another request has cached the same prefix.
 func (p *prefixes) enter(key prefixKey, k *keptPrefix, extra *budget.Extra) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,9 +150,9 @@ func (g *generation) beginReading(ends []promptEnd) (frozen *stream.Stream, read
 	return g.s.stream.Frozen(), 0
 }
 
-// keepReading caches a stream that has read the first read bytes of a prompt, if that is an end to
-// cache: the last one, a few before it, and any end if always is true. It reports whether the cache
-// has the stream.
+// keepReading caches a stream that has read a prompt up to the offset read, if that is an end to
+// cache. Such ends are the last end of a chunk and a few before it or, if always is true, every
+// end. It reports whether the cache has the stream.
 func (g *generation) keepReading(
 	ends []promptEnd, frozen *stream.Stream, read int, always bool,
 ) (kept bool) {

@@ -97,7 +97,7 @@ func TestKnownPrefixChangesNoBit(t *testing.T) {
 }
 
 // A prompt is read from the last end of a chunk that it shares with an earlier prompt. If that end
-// is not cached, one of the few ends before it is.
+// is not cached, the reading begins at one of the few cached ends before it.
 func TestKnownPrefixIsNotReadAgain(t *testing.T) {
 	mg := newManager(t, Options{})
 	long := logText(100*testChunk + 3)
@@ -133,7 +133,8 @@ func TestKnownPrefixBelongsToOwnerAndSession(t *testing.T) {
 	}
 }
 
-// States of sessions take the memory of known prefixes, and not the other way round.
+// Known prefixes are dropped if states of sessions need their memory. States are not dropped for
+// known prefixes.
 func TestKnownPrefixesGoFirst(t *testing.T) {
 	m := testModel(t)
 	blank := stream.StateBytes(m, stream.DefaultsFor(m, stream.Static))

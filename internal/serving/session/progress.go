@@ -88,8 +88,9 @@ func readStored(served models, found storage.Session) storedSession {
 		k.TTL = 0 // an unusable session is never used, so it does not expire
 		return k
 	}
-	// The next start deletes a session that is not complete, whatever it lacks. The making of a
-	// tail begins with a log that starts above 0 and has no record yet: that is no damage.
+	// The next start deletes a session that is not complete, so its damage does not matter. While a
+	// session with HistoryTail is being made, its log starts above 0 and has no record. That is no
+	// damage.
 	if h.Complete {
 		k.bad = h.suits(served, found)
 	}
@@ -149,8 +150,8 @@ func (h *head) checkRecord(before storage.Record, at int64, r storage.Record) er
 }
 
 // uncounted is the time of a record that was written without computing its text: the rest of a
-// record that a fork has cut, if the state before it takes long to compute. Its totals are those of
-// the record before; the session's next use computes its own.
+// record that a fork has cut, if the state before it takes long to compute. The record has the
+// totals of the record before. The session's next use computes the right totals.
 const uncounted = -1
 
 // timeMaxMS is the end of the year 9999, beyond which RFC 3339 has no times.
@@ -236,7 +237,8 @@ func totalsOf(r *storage.Record, end int64) (tally, baseline tokenizer.Tally) {
 	return tally, baseline
 }
 
-// bytesTally returns the tally of n byte tokens, of which continued ones continue a character.
+// bytesTally returns the tally of n byte tokens. continued is the number of these bytes that
+// continue a character.
 func bytesTally(n, continued int64) tokenizer.Tally {
 	return tokenizer.Tally{Bytes: n, Chars: n - continued, Tokens: n}
 }

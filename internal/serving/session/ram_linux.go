@@ -21,7 +21,7 @@ func machineMemory() int64 {
 		return total
 	}
 	limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-	if err != nil { // "max"
+	if err != nil { // the file says "max": there is no limit
 		return total
 	}
 	return min(total, limit)

@@ -53,7 +53,7 @@ func isID(text string) bool {
 // Label is a label of a session, or a condition on labels.
 type Label struct {
 	Name  string
-	Value *string // nil: any value
+	Value *string // nil means any value
 }
 
 func hasLabels(has map[string]string, labels []Label) bool {
@@ -75,7 +75,7 @@ type PatchRequest struct {
 	// Labels are set to these values; nil removes a label.
 	Labels   map[string]*string
 	TTL      *time.Duration   // as in a CreateRequest
-	Feedback *FeedbackRequest // nil: none
+	Feedback *FeedbackRequest // nil if it sets no verdict
 	// Detach makes a shadow an independent session, which keeps its state.
 	Detach bool
 }

@@ -10,8 +10,8 @@ import (
 )
 
 // Resolve returns the id of the stored session that a text names, by id or by name, whoever owns
-// it. If several owners have a session with the name, the error lists the ids. A text that is no
-// session's name is taken for an id, and such a session may not exist.
+// it. If several owners have a session with the name, the error lists the ids. If no session has
+// the text as its name, the text is taken for an id, which may belong to no session.
 func Resolve(ctx context.Context, store storage.Store, text string) (id string, err error) {
 	if CheckName(text) != nil {
 		return text, nil

@@ -37,7 +37,7 @@ type restoration struct {
 	stream     *stream.Stream
 	from       int64         // offset of the snapshot
 	damaged    []int64       // offsets of newer snapshots that cannot be read
-	cause      error         // why the first of them, or the list of snapshots, cannot be read
+	cause      error         // why the first damaged one, or the list of snapshots, cannot be read
 	exact      bool          // computed in the arithmetic of the log, with equal totals
 	changed    *head         // the new head at the end, if the arithmetic has changed
 	mismatched bool          // the totals differed; reported once
@@ -60,8 +60,8 @@ type logReader interface {
 // restore returns the stream at the end of a log. It reads the newest good snapshot and replays the
 // log behind it to the same bits. It needs no session and no lock.
 //
-// A restoration returned with an error is paused, by the context or by more. Another call continues
-// it.
+// A restoration returned with an error is paused: the context has ended, or the function more has
+// returned an error. Another call continues it.
 func restore(ctx context.Context, from *restorable, paused *restoration) (*restoration, error) {
 	r, err := paused, error(nil)
 	if r == nil {
@@ -98,7 +98,8 @@ func restore(ctx context.Context, from *restorable, paused *restoration) (*resto
 	return r, nil
 }
 
-// newest starts at the newest snapshot that can be read; without one, at the beginning of the text.
+// newest begins a restoration at the newest snapshot that can be read. If there is none, it begins
+// at the beginning of the text.
 func (from *restorable) newest(ctx context.Context) (*restoration, error) {
 	id, r := from.head.ID, new(restoration)
 	kept, err := from.snapshots.Snapshots(ctx, id)
@@ -315,7 +316,7 @@ func (e *MismatchError) Error() string {
 // noteNumerics records that the session is computed in another arithmetic from an offset on.
 func (h *head) noteNumerics(n numerics) {
 	all := slices.Clone(h.Numerics)
-	for len(all) > 0 && all[len(all)-1].From >= n.From { // no text was computed in these
+	for len(all) > 0 && all[len(all)-1].From >= n.From { // no text was computed in this arithmetic
 		all = all[:len(all)-1]
 	}
 	h.Numerics = append(all, n)

@@ -46,7 +46,8 @@ func begunAt(t *testing.T, sv *server, id string) int64 {
 	return s.paused.stream.Tally.Bytes
 }
 
-// A canceled request stops within a chunk, and the next one continues its work.
+// A request is canceled while it recovers a session. It stops within a chunk, and the next request
+// continues the recovery.
 func TestRecoveryOutlivesItsRequest(t *testing.T) {
 	text := logText(60*testChunk + 5)
 	sv, id := coldServer(t, text, Options{ReplayMax: time.Hour})
@@ -131,8 +132,8 @@ func TestLongRecoveryTakesSnapshotsOnItsWay(t *testing.T) {
 	}
 }
 
-// A fork within a record at an old offset is made without its state. Until it is used, its totals
-// are those of the record before.
+// A fork within a record at an old offset is made without its state. Until the fork is used, it has
+// the totals of the record before the offset.
 func TestForkFarBackIsMadeAtOnce(t *testing.T) {
 	text := logText(20*testChunk + 9)
 	for _, at := range []int64{testChunk + 1, 10*testChunk + 7, int64(len(text)) - 1} {

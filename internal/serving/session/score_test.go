@@ -28,7 +28,7 @@ func TestSessionIsFunctionOfItsBytesAlone(t *testing.T) {
 		type one struct {
 			request CreateRequest
 			text    string
-			calls   [][]string // bodies, and the pieces in which each arrives
+			calls   [][]string // the body of each call, as the pieces in which it arrives
 			id      string
 			chunks  []Chunk
 		}
@@ -184,7 +184,8 @@ func TestEventComesAfterItsLogAndBeforeItsUpdate(t *testing.T) {
 	updates := uint64(0)
 	_, err = mg.Score(context.Background(), Caller{}, id, strings.NewReader(logText(5*testChunk)),
 		ScoreOptions{}, func(c Chunk) error {
-			// The feeder holds the stream and waits for this function.
+			// The feeder cannot continue meanwhile: it holds the stream and waits for this
+			// function.
 			require.Len(t, logged(t, mg, id), int(c.Total.Bytes), "the text is in the log")
 			require.Equal(t, c.Total.Bytes, get(t, mg, id).Offset,
 				"what was acknowledged is what a client finds")
@@ -363,11 +364,11 @@ func TestMemoryStaysFlatWhileMegabytesAreFed(t *testing.T) {
 	m, err := model.New("fast", lm, nil, 32, nil)
 	require.NoError(t, err)
 	mg := newManagerOf(t, m, Options{Threads: 1})
-	id := create(t, mg, CreateRequest{Settings: Settings{"companion": false}}) // a state of no size
+	id := create(t, mg, CreateRequest{Settings: Settings{"companion": false}}) // its state is small
 	heap := func() int64 {
 		var stats runtime.MemStats
 		runtime.GC()
-		runtime.GC() // pools are emptied by the second
+		runtime.GC() // only the second collection empties pools
 		runtime.ReadMemStats(&stats)
 		return int64(stats.HeapAlloc)
 	}

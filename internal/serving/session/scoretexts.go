@@ -17,7 +17,7 @@ import (
 type ScoreTextsRequest struct {
 	Model    string   // as in a CreateRequest
 	Settings Settings // as in a CreateRequest
-	Seed     *uint64  // seed of the masks of each text; nil: 0
+	Seed     *uint64  // seed of the masks of each text; nil means 0
 	Texts    [][]byte // 1 to TextsMax
 }
 
@@ -25,9 +25,9 @@ type ScoreTextsRequest struct {
 const TextsMax = 1024
 
 // ScoreTexts scores each text bit-identically to a new session, and keeps no session. It scores
-// several at once, one on each thread. emit gets the model and the summaries in the order of the
-// texts, each as soon as it and all before it are ready. Nothing waits for emit. It returns the
-// errors of Create and of Score.
+// several texts at once, one on each thread. emit gets the model and the summaries in the order of
+// the texts. It gets a summary as soon as this text and all texts before it are scored. The scoring
+// does not wait for emit. ScoreTexts returns the errors of Create and of Score.
 func (mg *Manager) ScoreTexts(
 	ctx context.Context, who Caller, r ScoreTextsRequest, emit func(ModelInfo, Summary) error,
 ) error {
@@ -92,7 +92,7 @@ func (t *textScores) run(ctx context.Context, emit func(Summary) error) error {
 		cancel() // the other texts are not needed
 	}
 	failed := group.Wait()
-	if failed != nil && errors.Is(err, context.Canceled) { // it is why the others were stopped
+	if failed != nil && errors.Is(err, context.Canceled) { // this failure stopped the others
 		return failed
 	}
 	return err

@@ -77,7 +77,8 @@ func TestScoreTextsStopsWithItsCaller(t *testing.T) {
 	require.Zero(t, mg.Stats().MemoryBytes)
 }
 
-// A caller that leaves when all texts are scored gets an error all the same.
+// The caller leaves while it gets the last summary, when all texts are scored. The call still
+// returns an error.
 func TestScoreTextsTellsThatItWasCutShort(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	ctx, cancel := context.WithCancel(background)

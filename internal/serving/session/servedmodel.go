@@ -12,13 +12,13 @@ import (
 )
 
 // servedModel is a model that sessions may run on. The default model stays in memory. Of another
-// model the description stays; its weights are loaded for the first state that needs them. They may
-// be dropped when no state is left.
+// model only the description stays in memory. Its weights are loaded for the first state that needs
+// them. They may be dropped when no state is left.
 type servedModel struct {
-	*model.Model // all of the default model; of another model the outline
+	*model.Model // the whole default model; of another model only the description
 
-	id       string        // ID
-	source   *model.Source // nil: the default
+	id       string        // ModelInfo.ID
+	source   *model.Source // nil for the default model
 	memory   *budget.Base
 	forget   func(*model.Model) // gets weights that nothing needs in memory
 	observer Observer
@@ -27,7 +27,7 @@ type servedModel struct {
 
 	mu struct {
 		sync.Mutex
-		loaded *model.Model // nil: not in memory
+		loaded *model.Model // nil while the weights are not in memory
 		drops  int          // number of drops of loaded
 	}
 }
@@ -44,7 +44,7 @@ func sourcedModel(from *model.Source) *servedModel {
 	return &servedModel{Model: from.Outline, id: from.Outline.ID(), source: from}
 }
 
-// base returns the memory that the model's states share in the budget; nil: none.
+// base returns the memory that the model's states share in the budget; nil if they share none.
 func (s *servedModel) base() *budget.Base {
 	if s == nil {
 		return nil

@@ -19,10 +19,10 @@ import (
 
 // Lease lets this server act for the sessions that it has claimed in a store that servers share.
 type Lease interface {
-	// Err returns why this server must not act for them now, or nil.
+	// Err returns why this server must not act for its claimed sessions now, or nil.
 	Err() error
-	// Term grows each time the lease has lapsed: claims of an earlier term may be another server's
-	// by now.
+	// Term grows each time the lease has lapsed. A session that was claimed in an earlier term may
+	// since have been claimed by another server.
 	Term() uint64
 }
 
@@ -32,7 +32,7 @@ type ownLease struct{}
 func (ownLease) Err() error   { return nil }
 func (ownLease) Term() uint64 { return 0 }
 
-// lease is the Lease of a Manager, and whether the server gives its sessions up.
+// lease is the Lease of a Manager. It also records whether the server is handing over its sessions.
 type lease struct {
 	Lease
 	own     bool        // no other server uses the store
@@ -42,8 +42,8 @@ type lease struct {
 // snapshotRules decide when snapshots of a session are taken, and how many are kept.
 type snapshotRules struct {
 	max    int           // snapshots that a session keeps for forks, besides those for recovery
-	apart  time.Duration // computing time between two of them
-	rarest time.Duration // computing time between two when the session has max of them
+	apart  time.Duration // computing time between two snapshots for forks
+	rarest time.Duration // computing time between two snapshots once there are max
 	// slots holds a token for every snapshot being written or read, because each needs the memory
 	// of a compressor.
 	slots chan struct{}
@@ -53,12 +53,12 @@ type snapshotRules struct {
 // the followed session is taken before the shadow's.
 type following struct {
 	shadows []*session     // the shadows of the session
-	of      *session       // the session that this one follows; nil: none, or it does not exist
+	of      *session       // the session that this one follows; nil if none, or if it is gone
 	running bool           // the follower works on it
-	turn    sync.WaitGroup // done when the follower neither feeds the shadow nor waits to
+	turn    sync.WaitGroup // done when the follower neither feeds the shadow nor waits to feed it
 	more    bool           // there is more text to feed
 	stalled error          // why the follower has stopped for now
-	rest    *time.Timer    // starts the next try; nil: no try has failed
+	rest    *time.Timer    // starts the next try; nil if no try has failed
 	last    *Comparison    // last comparison of a shadow
 }
 
@@ -91,8 +91,9 @@ type host struct {
 	snapshots snapshotRules
 	observer  Observer
 	logError  func(error)
-	// claimed is called after a claim of a session. The head is now the store's; another server may
-	// have changed it, or an earlier write with an unknown outcome.
+	// claimed is called after a claim of a session. The head is now that of the store. It may
+	// differ from the head in memory: another server may have changed it, or a write with an
+	// unknown outcome.
 	claimed func(*session)
 	// gone is called with a session that the store no longer has, because another server deleted
 	// it.
@@ -107,22 +108,22 @@ type host struct {
 // feeding, state, mu.
 type session struct {
 	host    *host
-	model   *servedModel // nil: it is not served, or not known
+	model   *servedModel // nil if the model is not served, or not known
 	head                 // the fields that noteHeadLocked copies change under state and mu
 	entry   *registry.Entry[*session]
 	memory  *budget.Account[*session]
 	deleted atomic.Bool
 
-	maxOwned int      // while it is made: limit on its owner's sessions; 0: none
+	maxOwned int      // limit on its owner's sessions, needed only to make it; 0 if no limit
 	watchers watchers // readers of its events
 
-	asked atomic.Int32 // requests that use it, without the server's own for a shadow
+	asked atomic.Int32 // requests that use it, not counting the server's feeding of a shadow
 
 	// feeding holds one token while a request feeds the session, from its beginning to its end.
 	// Only that request moves the offset. Waiting requests get the token in order of arrival.
 	feeding chan struct{}
 	queued  atomic.Int32 // requests that wait for feeding
-	// the offset after the last delivery, where a line ends; guarded by feeding
+	// offset of the end of the last delivery, where a line ends; guarded by feeding
 	wholeTo int64
 
 	// state holds one token while a chunk or a completion uses the stream. It is a channel so that
@@ -130,24 +131,24 @@ type session struct {
 	state chan struct{}
 	// weights of model, while memory has the account of a state; else nil
 	weights        *model.Model
-	stream         *stream.Stream    // nil: cold
+	stream         *stream.Stream    // nil if the session is cold
 	paused         *restoration      // unfinished recovery of a cold session; else nil
-	suggester      *stream.Suggester // suggester of stream; nil: no suggestion was made yet
+	suggester      *stream.Suggester // suggester of stream; nil before the first suggestion
 	suggesterBytes int64             // memory of suggester, besides the state's
 	rms            float64           // root mean square of the fast weights
 	// computing time since the last snapshot, which a recovery would repeat
 	replayCost time.Duration
-	snapshotAt time.Duration // the replayCost at which a snapshot is taken; 0: as the rules say
+	snapshotAt time.Duration // the replayCost at which a snapshot is taken; 0 if the rules decide
 
 	mu struct {
 		sync.Mutex
 		seen     progress
-		epoch    uint64   // the epoch for writes to the store; 0: not known
+		epoch    uint64   // the epoch for writes to the store; 0 if not known
 		claimed  bool     // the epoch is from a claim of this Manager; changes under state
 		term     uint64   // term of the lease at the claim
 		stale    bool     // seen may differ from the store
 		bad      error    // why the session cannot be used, or nil
-		recovery Recovery // progress of paused, for callers; of 0 bytes: none
+		recovery Recovery // progress of paused, for callers; Of is 0 if there is none
 
 		following following
 	}
@@ -204,7 +205,7 @@ func (s *session) noteSeen(p progress) {
 	s.mu.seen = p
 }
 
-// troubleWords returns the trouble words that rate the session's lines; "": none.
+// troubleWords returns the trouble words that rate the session's lines; "" if there are none.
 func (s *session) troubleWords() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -218,7 +219,7 @@ func (s *session) linesFrom() *int64 {
 	return s.LinesFrom
 }
 
-// shadowOf returns the id of the session that this shadow follows; "": it is no shadow.
+// shadowOf returns the id of the session that this shadow follows; "" if it is no shadow.
 func (s *session) shadowOf() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -237,7 +238,8 @@ func (s *session) hasLabels(labels []Label) bool {
 	return hasLabels(s.Labels, labels)
 }
 
-// checkOffset compares the session's offset with the one that a caller expects; nil: any.
+// checkOffset compares the session's offset with the one that a caller expects. If want is nil, it
+// accepts any offset.
 func checkOffset(s *session, want *int64) error {
 	if have := s.seen().offset; want != nil && *want != have {
 		return &OffsetError{Have: have, Want: *want}
@@ -276,7 +278,8 @@ func (s *session) alive() error {
 	return nil
 }
 
-// noteRecovery publishes the progress of a recovery; one of 0 bytes means none.
+// noteRecovery publishes the progress of a recovery. A progress of 0 bytes means that there is no
+// recovery.
 func (s *session) noteRecovery(r Recovery) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,7 +22,8 @@ func effective(m *model.Model, asked Settings) (stream.Settings, error) {
 }
 
 // fieldError makes a *FieldError from a *setting.Error; prefix is the path of the settings in the
-// request. Any other error is the model's: it cannot serve a setting within the range.
+// request. Any other error says that the model cannot serve a setting, although the setting is
+// within its range.
 func fieldError(prefix string, err error) error {
 	if wrong, ok := errors.AsType[*setting.Error](err); ok {
 		return &FieldError{prefix + wrong.Name, wrong.Found, wrong.Want}

@@ -15,14 +15,15 @@ import (
 )
 
 // This file is the catalog of a store that servers share. The registry has the sessions that this
-// server has seen. Its entry for a session is current while the server holds the session: while a
-// claim in the current term of its lease is in force. Otherwise the server asks the store first.
+// server has seen. The server holds a session while its claim from the current term of its lease is
+// in force. While it holds the session, the registry's entry is current. Otherwise the server asks
+// the store first.
 
 const (
-	tendTime    = 2 * time.Second // between two looks for expired sessions
-	tendBatch   = 100             // sessions deleted in one look
+	tendTime    = 2 * time.Second // time between two searches for expired sessions
+	tendBatch   = 100             // sessions deleted in one search
 	handOverMax = 16              // sessions handed over at once
-	// limit for a snapshot; without one the next server only needs longer
+	// limit on the time for a snapshot; without the snapshot, the next server only recomputes more
 	handOverKeep = time.Second
 )
 
@@ -32,7 +33,7 @@ type sharedCatalog struct {
 	*index
 	shared storage.Shared
 
-	stop  chan struct{} // stops the loop that tends the sessions; nil: it has not begun
+	stop  chan struct{} // stops the loop that tends the sessions; nil before it has begun
 	once  sync.Once
 	ended sync.WaitGroup
 }
@@ -144,8 +145,8 @@ func (c *sharedCatalog) adopt(found storage.Session, term uint64) *session {
 	}
 }
 
-// renew updates a session that is not held from the store. It skips a session that a request uses:
-// that request claims it first.
+// renew updates a session in memory that this server does not hold, from what the store has found.
+// It skips a session that a request uses, because that request claims the session first.
 func (c *sharedCatalog) renew(s *session, k storedSession, found storage.Session, term uint64) {
 	if !s.tryLock() {
 		return
@@ -153,7 +154,7 @@ func (c *sharedCatalog) renew(s *session, k storedSession, found storage.Session
 	defer s.unlock()
 	switch {
 	case s.holds():
-	case s.isClaimed() && s.epoch() == found.Epoch: // nobody has claimed it since this server has
+	case s.isClaimed() && s.epoch() == found.Epoch: // no other server has claimed it since
 		s.renewClaim(term)
 	default:
 		s.loseClaimLocked()
@@ -166,8 +167,8 @@ func (c *sharedCatalog) renew(s *session, k storedSession, found storage.Session
 	}
 }
 
-// list returns a page of a caller's sessions from the store; those that this server holds are more
-// current.
+// list returns a page of a caller's sessions from the store. For a session that this server holds,
+// the description in memory is used, because it is more current.
 func (c *sharedCatalog) list(
 	who Caller, after string, limit int, labels []Label,
 ) (page []Info, next string, err error) {
@@ -278,7 +279,7 @@ func (c *sharedCatalog) forget() {
 	}
 }
 
-// handOver releases this server's sessions, those that requests use last.
+// handOver releases this server's sessions. The sessions that requests use come last.
 func (c *sharedCatalog) handOver(ctx context.Context) {
 	c.lease.leaving.Store(true)
 	for _, wait := range []bool{false, true} {

@@ -21,7 +21,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/postgres/pgtest"
 )
 
-// database is a database that servers share. Leases last an hour of clocks that the test sets.
+// database is a database that servers share. Leases last an hour, by clocks that the test sets.
 type database struct {
 	server  *pgtest.Server
 	name    string
@@ -93,8 +93,8 @@ func (d *database) join(t *testing.T, name string, told Observer) *peer {
 	return s
 }
 
-// lose ends the lease of the server, as when its heartbeat has stopped: first for the server
-// itself, then for the others.
+// lose ends the lease of the server, as if its heartbeat had stopped. The server itself sees the
+// end first, then the others do.
 func (s *peer) lose(t testing.TB) {
 	s.mu.Lock()
 	s.now = s.now.Add(leaseOfTests)
@@ -148,7 +148,7 @@ func TestServersShareTheirSessions(t *testing.T) {
 	require.True(t, a.Holds(info.ID))
 	require.False(t, b.Holds(info.ID))
 
-	// another server describes it, and does not delete it
+	// Another server finds and describes the session, but refuses to work on it.
 	for _, name := range []string{"news", info.ID} {
 		seen, err := b.Get(who, name)
 		require.NoError(t, err)
@@ -355,7 +355,7 @@ func TestSessionOfLostServerContinuesToSameBits(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, second.taken)
 
-	// A write that was on its way when the lease ended: the store refuses it.
+	// withStale makes a write that began before the lease ended. The store refuses the write.
 	withStale := func() error {
 		s := a.index.known(id)
 		require.NoError(t, s.lock(t.Context()))
@@ -432,8 +432,8 @@ func TestServerHandsItsSessionsOver(t *testing.T) {
 }
 
 // Writers feed their sessions through any server, while servers lose their leases and get them
-// back. Confirmed text is there, once and in order. No epoch has two servers. The bits are those of
-// an undisturbed server.
+// back. Then the sessions have all confirmed text, once and in order. No epoch was used by two
+// servers. The bits equal those of a single server that keeps its lease.
 func TestHistoriesOfServersThatLoseTheirLeases(t *testing.T) {
 	d := newDatabase(t)
 	seed := uint64(time.Now().UnixNano())
@@ -444,7 +444,7 @@ func TestHistoriesOfServersThatLoseTheirLeases(t *testing.T) {
 	}
 	const writers, rounds, roundsMost = 4, 25, 2500
 	var mu sync.Mutex
-	epochs := map[string]map[uint64]string{} // server that has written, by session and epoch
+	epochs := map[string]map[uint64]string{} // the server that has written, by session and epoch
 	taken := func() (n int) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -480,7 +480,7 @@ func TestHistoriesOfServersThatLoseTheirLeases(t *testing.T) {
 		all.Go(func() {
 			random := rand.New(rand.NewPCG(seed, uint64(n+1)))
 			id, at := ids[n], int64(0)
-			// They continue until some session has changed servers, which depends on chance.
+			// The writers continue until some session has changed servers. That depends on chance.
 			for round := 0; round < rounds || taken() <= writers && round < roundsMost; {
 				s := servers[random.IntN(len(servers))]
 				piece := logText(200)[random.IntN(50):][:1+random.IntN(2*testChunk)]

@@ -13,7 +13,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// This file decides when snapshots of a session are taken, and which are kept.
+// This file decides when snapshots of a session are taken, and which snapshots are kept.
 
 const (
 	// recoverySnapshots is how many snapshots a session keeps for recovery. A recovery starts at
@@ -64,9 +64,9 @@ func (s *session) saveLocked(ctx context.Context) {
 	}
 }
 
-// snapshotLocked makes recovery of the session's state cheap, if the store can use that and the
-// context lasts. No request causes a failure, so it is reported. The snapshot is tried again after
-// as much computing as before.
+// snapshotLocked makes recovery of the session's state cheap, if the store can use snapshots and
+// the context has not ended. A failure concerns no request, so it goes to the Manager's Report. The
+// snapshot is tried again after as much computing as before.
 func (s *session) snapshotLocked(ctx context.Context) {
 	state := s.stateLocked()
 	at := state.Offset()
@@ -87,14 +87,15 @@ func (s *session) snapshotLocked(ctx context.Context) {
 		s.ID, at, err))
 }
 
-// isGone reports whether a write has failed because the session was deleted. The store deletes it
-// before the session knows.
+// isGone reports whether a write has failed because the session was deleted. The store deletes a
+// session before the session in memory knows.
 func (s *session) isGone(err error) bool {
 	return errors.Is(err, ErrNotFound) || errors.Is(err, storage.ErrNotFound) || s.alive() != nil
 }
 
-// stateLocked returns the stream to take a snapshot of, which may be that of a recovery; nil if
-// there is none. An unfinished recovery in another arithmetic is no state of the session.
+// stateLocked returns the stream to take a snapshot of, or nil if there is none. The stream may be
+// that of an unfinished recovery. But if a recovery uses another arithmetic, its unfinished state
+// is no state of the session.
 func (s *session) stateLocked() *stream.Stream {
 	if s.stream == nil && s.paused != nil && s.paused.exact {
 		return s.paused.stream
@@ -102,18 +103,18 @@ func (s *session) stateLocked() *stream.Stream {
 	return s.stream
 }
 
-// mayTakeSnapshot reports whether there is disk space for another snapshot of a session. Below the
-// limit of the session's key a snapshot is allowed, even if it then exceeds the limit. At the limit
-// no snapshot is taken. That costs little: the session accepts no more text either, so its recovery
-// takes no longer.
+// mayTakeSnapshot reports whether there is disk space for another snapshot of a session. A snapshot
+// is allowed while the key is below its limit, even if the snapshot then exceeds the limit. At the
+// limit no snapshot is taken. That costs little: the session accepts no more text either, so its
+// recovery takes no longer.
 func (s *session) mayTakeSnapshot() bool {
 	return s.host.disk.Room(s.Owner, 1) == nil &&
 		s.host.disk.Fits(s.stateBytes(s.model.Model)) == nil
 }
 
 // snapshotForForkLocked takes a snapshot for a fork of all of the text; the log begins at start. It
-// takes one only if the fork has no other snapshot, or if recovery from that takes too long. taken
-// reports whether it did.
+// takes the snapshot only if the fork has no other, or if recovery from the other takes too long.
+// taken reports whether it took one.
 func (s *session) snapshotForForkLocked(ctx context.Context, start int64) (taken bool, err error) {
 	cost, volatile := s.replayCost, !s.host.store.Durable()
 	must := volatile && start > 0 // there is no other snapshot
@@ -130,9 +131,9 @@ func (s *session) snapshotForForkLocked(ctx context.Context, start int64) (taken
 	return true, nil
 }
 
-// writeStateLocked writes a state to the store, and drops snapshots that are no longer needed. Of a
-// log with history "tail" it trims the text before the older of two snapshots that all shadows have
-// read. It needs no worker.
+// writeStateLocked writes a state to the store, and drops snapshots that are no longer needed. If
+// the session has HistoryTail, it also trims text: all text before the older of two snapshots that
+// all shadows have read. It needs no worker.
 func (s *session) writeStateLocked(ctx context.Context, st *stream.Stream) error {
 	s.host.snapshots.slots <- struct{}{}
 	defer func() { <-s.host.snapshots.slots }()
@@ -167,8 +168,8 @@ func (s *session) storeLocked(ctx context.Context, st *stream.Stream) error {
 }
 
 // thinLocked drops superfluous snapshots after a new one at an offset. took is the computing time
-// since the one before. It returns the offsets of the remaining snapshots. If these reach the
-// limit, the next snapshot serves only recovery.
+// since the snapshot before the new one. It returns the offsets of the remaining snapshots. If the
+// limit is reached, the next snapshot serves only recovery.
 func (s *session) thinLocked(
 	ctx context.Context, at int64, took time.Duration,
 ) (kept []int64, err error) {
@@ -197,8 +198,8 @@ func (s *session) thinLocked(
 	return kept, nil
 }
 
-// snapshotsMax returns how many snapshots a session may keep for forks: none if it keeps only the
-// tail of its text, and none if the disk is better used for text.
+// snapshotsMax returns how many snapshots a session may keep for forks. It returns 0 if the session
+// keeps only the tail of its text, or if the disk space should be left for text.
 func (s *session) snapshotsMax() int {
 	if s.History == HistoryTail || !s.host.disk.Ample(s.Owner, s.stateBytes(s.model.Model)) {
 		return 0
@@ -206,8 +207,8 @@ func (s *session) snapshotsMax() int {
 	return s.host.snapshots.max
 }
 
-// spacing returns how many bytes of text take the computing time apart. The given bytes took the
-// time took; 0: not known.
+// spacing returns how many bytes of text need the computing time apart, if the given bytes needed
+// the time took. It returns 0 if took is not known.
 func spacing(bytes int64, took, apart time.Duration) int64 {
 	if took <= 0 {
 		return 0
@@ -215,11 +216,11 @@ func spacing(bytes int64, took, apart time.Duration) int64 {
 	return int64(float64(bytes) * float64(apart) / float64(took))
 }
 
-// superfluous returns the snapshots to drop, of those at ascending offsets. The newest stay for
-// recovery. Of the older ones at most max stay for forks, more than spacing apart. The one that
-// leaves the smallest gap is dropped first, so that gaps grow evenly with the text. The start of
-// the text counts as a neighbor. If snapshots were taken evenly, no gap is more than twice the text
-// divided by max.
+// superfluous returns the snapshots to drop, given the ascending offsets of all. The newest stay
+// for recovery. Of the older ones at most max stay for forks, more than spacing apart. Each step
+// drops the snapshot that leaves the smallest gap, so that gaps grow evenly with the text. The
+// start of the text counts as a neighbor. If snapshots were taken evenly, no gap is more than twice
+// the length of the text divided by max.
 func superfluous(kept []int64, spacing int64, max int) (drop []int64) {
 	kept = slices.Clone(kept)
 	for older := len(kept) - recoverySnapshots; older > 0; older-- {
@@ -250,8 +251,8 @@ func (s *session) dropDamagedLocked(ctx context.Context, r *restoration) error {
 	return nil
 }
 
-// dropSnapshotsLocked drops the snapshots of a session whose store is not durable: it is never
-// recovered from them.
+// dropSnapshotsLocked drops the snapshots of a session whose store is not durable: the session is
+// never recovered from them.
 func (s *session) dropSnapshotsLocked(ctx context.Context) error {
 	kept, err := s.host.store.Snapshots(ctx, s.ID)
 	if err != nil {
@@ -273,12 +274,13 @@ func (s *session) trimTailLocked(at int64) {
 		s.host.logError(fmt.Errorf("session: session %s: text before offset %d was not trimmed: %w",
 			s.ID, at, err))
 	}
-	// A fork still computes as much as before: replayCost stays.
+	// No snapshot was taken, so a fork still computes as much as before: replayCost stays.
 	s.snapshotAt = s.replayCost + s.host.snapshots.apart
 }
 
 // trimVolatileLocked trims the log of a session whose store is not durable, and releases the memory
-// of the text. The state stays in memory, so a tail needs only the last record, for its totals.
+// of the text. The state stays in memory. So a session with HistoryTail needs only the last record
+// of its log, for the totals.
 func (s *session) trimVolatileLocked(ctx context.Context) error {
 	store := s.host.store
 	found, err := store.Get(ctx, s.ID)
@@ -296,8 +298,8 @@ func (s *session) trimVolatileLocked(ctx context.Context) error {
 	if err != nil || records < 2 || s.unread() < last {
 		return err
 	}
-	// The store trims text before a snapshot. The state in memory makes it superfluous too: the
-	// snapshot is empty, and is dropped at once.
+	// A store trims only text before a snapshot. With the state in memory no snapshot is needed. So
+	// an empty snapshot is written, and dropped at once.
 	nothing := func(io.Writer) error { return nil }
 	if err := s.writeSnapshotLocked(ctx, found.End, nothing); err != nil {
 		return err
@@ -327,8 +329,8 @@ func textBytes(store storage.Store, bytes, records int) int64 {
 	return int64(bytes) + int64(records)*recordBytes
 }
 
-// unread returns the offset from which on a shadow has not read the session's text; the session's
-// own without shadows.
+// unread returns the first offset of the session's text that some shadow has not read. Without
+// shadows it returns the session's offset.
 func (s *session) unread() int64 {
 	from := s.seen().offset
 	for _, shadow := range s.shadows() {

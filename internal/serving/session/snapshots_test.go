@@ -19,7 +19,7 @@ func gaps(kept []int64) (all []int64) {
 	return all
 }
 
-// As a text grows, as many snapshots as may stay are spread over all of it.
+// As a text grows, the snapshots stay spread over all of it, as many as the limit allows.
 func TestSnapshotsForForksAreSpreadOverTheText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		most := rapid.IntRange(0, 20).Draw(t, "most")

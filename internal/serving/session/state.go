@@ -47,7 +47,7 @@ func (s *session) unlockOn(err error) error {
 }
 
 // open waits for the session's state, and recovers its stream if it is not in memory. The context
-// ends both waits. A recovery longer than limit (0: no limit) returns a *RecoveringError. On
+// ends both waits. A recovery longer than limit (0 means no limit) returns a *RecoveringError. On
 // success the session is locked until its unlock.
 func (s *session) open(ctx context.Context, limit time.Duration) error {
 	begun := time.Now()
@@ -71,9 +71,9 @@ func (s *session) openCurrent(ctx context.Context, limit time.Duration) error {
 	return s.unlockOn(err)
 }
 
-// openBlank makes the stream of a session without text, which has no log. It may wait for memory,
-// also for that of copies of the stream; the context ends the wait. The session is locked until its
-// unlock.
+// openBlank makes the stream of a session without text, which has no log. It may wait for memory
+// for the stream and for copies of the stream. The context ends the wait. The session is locked
+// until its unlock.
 func (s *session) openBlank(ctx context.Context, copies int64) error {
 	if err := s.lock(ctx); err != nil {
 		return err
@@ -100,7 +100,7 @@ func (s *session) hold(ctx context.Context) error {
 }
 
 // settleIn completes the making of a session. If the store is not durable, it makes the state now,
-// or fails without memory, and drops the snapshots it was made from.
+// and drops the snapshots from which it was made. It fails if there is no memory for the state.
 func (s *session) settleIn(ctx context.Context) error {
 	if s.host.store.Durable() {
 		return nil
@@ -142,7 +142,7 @@ func (s *session) warmLocked(ctx context.Context, limit time.Duration, begun tim
 }
 
 // settleLocked ends the chunk, which is full. If the update is to be measured, it returns the norms
-// of the fast weights after it; nil if there are none.
+// of the fast weights after the update. It returns nil if there are no fast weights.
 func (s *session) settleLocked(
 	w *stream.Worker, measured bool,
 ) (settled stream.Settled, norms []stream.BranchNorm, took time.Duration) {
@@ -161,9 +161,9 @@ func (s *session) settleLocked(
 // computedLocked adds to the computing time that a recovery would repeat.
 func (s *session) computedLocked(took time.Duration) { s.replayCost += took }
 
-// markUnusableLocked ends the use of a session whose state gives numbers that are not finite: it
-// cannot recover from them. The session stays in the store, and can be deleted. The error is an
-// *UnusableError.
+// markUnusableLocked ends the use of a session whose state gives numbers that are not finite. A
+// recovery would give the same numbers. The session stays in the store, and can be deleted. The
+// error is an *UnusableError.
 func (s *session) markUnusableLocked(why error) error {
 	s.mu.Lock()
 	s.mu.bad = why

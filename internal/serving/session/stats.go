@@ -4,7 +4,7 @@ import "github.com/lmserve/lmserve/internal/serving/storage"
 
 // Stats is the state of a Manager at one moment.
 type Stats struct {
-	Sessions int // hot and cold, those being made included
+	Sessions int // hot and cold sessions, and those being made
 	Hot      int // sessions whose states are in memory, or are being recovered
 	Waiting  int // requests that wait for a session's state or a worker
 	// memory of states, of models other than the default, and of text in memory

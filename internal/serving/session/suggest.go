@@ -23,11 +23,11 @@ const (
 // SuggestRequest asks for likely continuations.
 type SuggestRequest struct {
 	Typed   []byte        // text after the session's, at most stream.TypedMax bytes
-	Suffix  []byte        // text after the candidates, which ranks them; empty: no ranking
+	Suffix  []byte        // text after the candidates, which ranks them unless it is empty
 	N       int           // candidates, 1 to OfferedMax
-	Unit    string        // where they end, a suggest.Unit; "" is suggest.Line
+	Unit    string        // where candidates end, a suggest.Unit; "" is suggest.Line
 	Least   float64       // the least probability of a candidate, 0 to 1
-	Within  time.Duration // time of the search, without the waits; 0: limited by steps
+	Within  time.Duration // limit on the search, without the waits; 0 if only steps limit it
 	Refused []string      // offers that the writer did not take, at most RefusedMax
 	Wait    time.Duration // as in ScoreOptions
 }
@@ -68,7 +68,7 @@ func checkSuggest(s *session, r SuggestRequest) error {
 		suggest.Word, suggest.WordPlus, suggest.Line, suggest.Free, suggest.Auto)}
 }
 
-// options returns those of the search, which is short if the server is busy.
+// options returns the options of the search. The search is short if the server is busy.
 func (r SuggestRequest) options(busy bool) suggest.Options {
 	return suggest.Options{
 		N: r.N, Unit: cmp.Or(suggest.Unit(r.Unit), suggest.Line), Least: r.Least, Within: r.Within,
@@ -131,9 +131,9 @@ func (e *engine) searchLocked(
 	return what, err
 }
 
-// keepSuggesterLocked charges the suggester to the memory of the state, and both are dropped
-// together. Without memory the suggester is dropped, and the next suggestion computes it again. It
-// is also dropped where states are never dropped, because text could not get the memory back.
+// keepSuggesterLocked charges the suggester to the memory of the state; both are dropped together.
+// If there is no memory, the suggester is dropped, and the next suggestion computes it again. It is
+// also dropped if the store is in memory: states then stay, and text could not get the memory back.
 func (s *session) keepSuggesterLocked() {
 	if !s.host.store.Durable() {
 		s.suggester = nil

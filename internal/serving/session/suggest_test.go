@@ -16,8 +16,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
 )
 
-// A session that many requests ask for suggestions scores bit-identically to one without, and
-// sessions of the same text suggest the same.
+// A session that many requests ask for suggestions scores bit-identically to a session that nobody
+// asks. Sessions with the same text suggest the same.
 func TestSuggestionsLeaveTheSessionAsItIs(t *testing.T) {
 	mg := newManager(t, Options{Threads: 2})
 	rapid.Check(t, func(t *rapid.T) {
@@ -52,8 +52,8 @@ func TestSuggestionsLeaveTheSessionAsItIs(t *testing.T) {
 	})
 }
 
-// The computed suggestions count in the memory of the state, also when other states must make room,
-// and are dropped with it.
+// Computed suggestions count in the memory of their state, also when other states must be dropped
+// for them. They are dropped with their state.
 func TestSuggestionsCountInTheMemory(t *testing.T) {
 	probe := newServer(t, t.TempDir(), Options{Threads: 1})
 	defer func() { probe.stop() }()
@@ -81,13 +81,13 @@ func TestSuggestionsCountInTheMemory(t *testing.T) {
 	score(t, full.mg, a, "more")
 	require.Zero(t, get(t, full.mg, b).MemoryBytes, "and gets it back")
 
-	withSession(t, full.mg, a, func(*session) { // the session is in use: it makes no room
+	withSession(t, full.mg, a, func(*session) { // its memory cannot be freed while it is in use
 		require.Equal(t, state, suggested(full.mg, b))
 		withSession(t, full.mg, b, func(s *session) { require.Nil(t, s.suggester) })
 	})
 }
 
-// Where states are never dropped, suggestions take no memory from text.
+// In a store whose states are never dropped, suggestions take no memory from text.
 func TestSuggestionsKeepNothingInAMemoryStore(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	id := create(t, mg, CreateRequest{})
@@ -140,8 +140,8 @@ func (l *endingLease) Err() error {
 	return nil
 }
 
-// A server whose lease ends while a request waits for a worker does not answer it, but reports what
-// was computed.
+// The lease of a server ends while a request waits for a worker. The server does not answer the
+// request, but reports what was computed.
 func TestSuggestAnswersNothingBehindItsLease(t *testing.T) {
 	var queue queueObserver
 	mg := newManager(t, Options{Threads: 1, Observer: &queue})
@@ -176,7 +176,8 @@ func TestSuggestRefusesWhatItCannotDo(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotFound)
 }
 
-// A suffix sorts the same candidates by their cost together with the suffix.
+// With a suffix, the candidates are the same. They are sorted by their cost together with the
+// suffix.
 func TestSuffixRanksSuggestions(t *testing.T) {
 	m := testModel(t)
 	w := stream.NewWorker(m, 1)
@@ -229,7 +230,8 @@ func TestSuggestDoesNotOfferWhatIsRefused(t *testing.T) {
 	}
 }
 
-// If as many requests wait as there are workers, a search is short and says so.
+// If as many requests wait as there are workers, a search is short, and its result says that it is
+// not complete.
 func TestSuggestIsQuickUnderLoad(t *testing.T) {
 	var queue queueObserver
 	mg := newManager(t, Options{Threads: 1, Observer: &queue})

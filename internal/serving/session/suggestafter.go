@@ -9,10 +9,10 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
 )
 
-// SuggestAfter is Suggest after the session's text and a prompt, which may be as long as that of a
-// completion. Without an id the text before the prompt is empty, and r names the model. A copy of
-// the state that learns nothing first reads a prompt that is longer than TypedMax. It returns the
-// errors of Suggest and CompleteBatch.
+// SuggestAfter is Suggest after the session's text and a prompt, which may be as long as the prompt
+// of a completion. Without an id there is no session, and r names the model. A copy of the state
+// that learns nothing first reads a prompt that is longer than TypedMax. It returns the errors of
+// Suggest and CompleteBatch.
 func (mg *Manager) SuggestAfter(
 	ctx context.Context, who Caller, id, modelName string, prompt []byte, r SuggestRequest,
 ) (Suggested, error) {

@@ -35,8 +35,8 @@ const (
 
 // The model that a completion is sampled from: values of CompleteRequest.From.
 const (
-	FromAdapted = "adapted" // as the session has adapted it
-	FromStatic  = "static"  // without adaptation, after the same text
+	FromAdapted = "adapted" // the model as the session has adapted it
+	FromStatic  = "static"  // the model without adaptation, after the same text
 )
 
 // What a session learns of a text that is scored: values of ScoreOptions.Learn.
@@ -74,10 +74,10 @@ type Settings = setting.Values
 // Caller is who makes a request. The zero value is the anonymous owner of a server without keys.
 // For a caller that may not see a session, the session does not exist.
 type Caller struct {
-	Key         string // id of its key, which owns what the caller makes
+	Key         string // id of the caller's key, which owns what the caller makes
 	Admin       bool   // sees the sessions of all owners
-	MaxSessions int    // limit on its key's live sessions; 0: only the Manager's limit
-	// limit on the disk space of its key's sessions, in bytes; 0: only the disk's
+	MaxSessions int    // limit on the key's live sessions; 0 if only the Manager's limit holds
+	// limit on the disk space of the key's sessions, in bytes; 0 means no limit but the disk
 	MaxDisk int64
 }
 
@@ -87,24 +87,24 @@ func (c Caller) sees(owner string) bool { return c.Admin || c.Key == owner }
 // CreateRequest describes a session to be made. The zero value asks for the model's defaults, a
 // random seed and no expiry.
 type CreateRequest struct {
-	Model    string // ModelInfo.ID or Name of the model that the session runs on; "": the default
+	Model    string // ModelInfo.ID or Name of the session's model; "" for the default
 	Settings Settings
-	Seed     *uint64           // seed of the masks, 0..SeedMax; nil: drawn at random
+	Seed     *uint64           // seed of the masks, 0..SeedMax; nil: a random seed
 	Labels   map[string]string // kept for the caller, never interpreted
-	// TTL is how long the session may be unused before it is deleted; 0: forever.
+	// TTL is how long the session may be unused before it is deleted; 0 means forever.
 	TTL     time.Duration
 	History string // HistoryFull or HistoryTail; "" is HistoryFull
-	// ShadowOf is the id or name of the session that the new one follows; "": none.
+	// ShadowOf is the id or name of the session that the new one follows; "" if it follows none.
 	ShadowOf string
 }
 
 // ForkRequest describes a fork: a session with the model, settings, seed and text of another.
 type ForkRequest struct {
-	AtOffset *int64            // the end of the shared text; nil: all of it
-	Name     string            // name of the fork; see CheckName. "": none
+	AtOffset *int64            // the end of the shared text; nil means the end of the text
+	Name     string            // name of the fork, see CheckName; "" if it has none
 	Labels   map[string]string // as in a CreateRequest; not copied from the other session
 	TTL      time.Duration
-	History  string // "": as the other session
+	History  string // "" means the other session's
 }
 
 // Parent is the origin of a fork.
@@ -127,7 +127,7 @@ type Info struct {
 	Tally // totals of the session's text so far
 
 	ID      string
-	Name    string    // the owner's name for the session; "": none
+	Name    string    // the owner's name for the session, or ""
 	Model   string    // ModelInfo.ID of the model it runs on
 	Words   bool      // the model's tokens are words; false if the model is not served
 	Created time.Time // UTC
@@ -136,8 +136,8 @@ type Info struct {
 	LastUsed time.Time
 	Offset   int64  // offset of the next byte in the stream: the number of accepted bytes
 	Step     uint64 // updates of the fast weights made so far
-	// Pending is the number of tokens scored since the last update. It is a whole chunk's only
-	// while the update of a full chunk is being computed.
+	// Pending is the number of tokens scored since the last update. It equals the size of a chunk
+	// only while the update after a full chunk is being computed.
 	Pending int
 	// PendingBytes is the number of bytes at the end of the text that belong to an unfinished token
 	// and have no bits yet. Offset is the sum of the Tally's Bytes and PendingBytes.
@@ -150,10 +150,10 @@ type Info struct {
 	Settings Settings // settings in force: none is missing
 	Seed     uint64   // seed in force
 	Labels   map[string]string
-	TTL      time.Duration // 0: none
+	TTL      time.Duration // 0 if the session never expires
 	History  string        // HistoryFull or HistoryTail
 	Parent   *Parent       // nil unless it is a fork
-	ShadowOf *Shadow       // nil unless it is a shadow: what it follows
+	ShadowOf *Shadow       // the session that this one follows; nil unless it is a shadow
 	Shadows  []Shadow      // sessions that follow this one
 	Recovery *Recovery     // progress of the session's recovery, if one is under way; else nil
 	// Err is why the session cannot be used: it is damaged, or its model is not served. Then other
@@ -181,28 +181,30 @@ type ScoreOptions struct {
 	// Lines starts lines at the first text that is scored with it, and reports them. The session
 	// keeps its statistics of lines.
 	Lines bool
-	// TroubleWords is a list of trouble words that also rate lines, if lines begin with this text.
-	// "": none, or the session's. A list that differs from the session's is refused.
+	// TroubleWords is a list of words that also rate lines, if lines begin with this text. If it is
+	// "", the session's list stays, or there is none. A list that differs from the session's is
+	// refused.
 	TroubleWords string
 	// Incidents limits the reported lines to the first, the last, those with news of incidents, and
 	// flagged ones that join an incident. The next reported line also has the incidents that
 	// unreported lines joined.
 	Incidents bool
-	// Records reports records of lines instead, with Lines. The session keeps its statistics of
-	// records. RecordStart is the pattern that begins a record from this text on, "" the default;
-	// nil: as in the session.
+	// Records, with Lines, asks for reports of records instead of reports of single lines. The
+	// session keeps its statistics of records. RecordStart is the pattern that begins a record from
+	// this text on. It is "" for the default pattern, and nil for the session's pattern.
 	Records     bool
 	RecordStart *string
 	Text        bool // report the text of lines
 	TokenBits   bool // report the cost of each byte of a line
-	// Updated, if not nil, is called after each update of the fast weights. Its measurements are
-	// made for no other call.
+	// Updated, if not nil, is called after each update of the fast weights. The norms in an Update
+	// are measured only for callers that ask for updates.
 	Updated func(Update) error
-	// Wait is how long the call waits for its turn while others feed the session, up to WaitMax; 0:
-	// not at all.
+	// Wait is how long the call waits for its turn while others feed the session, up to WaitMax. 0
+	// means that it does not wait.
 	Wait time.Duration
-	// Attend, if not nil, is called before each wait for anything but the body, and end after it,
-	// up to the first accepted text. While nobody reads the body, its client may leave.
+	// Attend, if not nil, is called before each wait for anything but the body; end is called after
+	// that wait. After the first accepted text, Attend is not called. A body that nobody reads does
+	// not tell whether its client has left, so the caller may watch for that meanwhile.
 	Attend func() (end func())
 }
 
@@ -216,10 +218,11 @@ func (o ScoreOptions) attend() (end func()) {
 // Incident is a group of related strange lines of a session.
 type Incident = incidents.Incident
 
-// IncidentBytes is the memory of a reported incident, about at most.
+// IncidentBytes is approximately the greatest memory of a reported incident, in bytes.
 const IncidentBytes = 4 << 10
 
-// IncidentReport is an incident, and the verdict on similar incidents; "" if there is none.
+// IncidentReport is an incident, and the verdict on similar incidents. The verdict is "" if there
+// is none.
 type IncidentReport struct {
 	Incident
 	Verdict string
@@ -247,23 +250,24 @@ type Line struct {
 	TokenBits []float32 // bits of each byte of Text; nil unless asked for
 	Cut       bool      // the line has more text than lines.TextMax bytes
 	Unlearnt  bool      // the session does not learn from the line, which is flagged or too long
-	Lines     int64     // lines of the record; 0: it is a line
-	first     bool      // first of those that end in the text of a call
-	news      bool      // its incidents have more news than one more line
+	Lines     int64     // number of lines of the record; 0 if this is a line
+	first     bool      // the first line that ends in the text of a call
+	news      bool      // its incidents have more news than that they got one more line
 	Ended     bool      // the line has a newline; false: it is unfinished
 }
 
 // Chunk reports what was scored together: all or a part of one chunk of the stream, never across a
 // chunk border. Its scores were fixed before the update that they cause.
 type Chunk struct {
-	Tally       // of the tokens reported here, the first of which may have begun earlier
-	Total Tally // totals of the session, up to and with this report
+	Tally       // totals of the tokens reported here; the first may have begun earlier
+	Total Tally // totals of the session, including this report
 
 	Step   uint64 // index of the chunk in the stream; the first is 0
 	Offset int64  // offset of the first byte of these tokens in the stream
 	// PendingBytes is the number of bytes accepted after these tokens; see Info.
 	PendingBytes int64
-	// Elapsed is the time from the text's arrival to this report, with the wait for other sessions.
+	// Elapsed is the time from the text's arrival to this report, including the wait for other
+	// sessions.
 	Elapsed time.Duration
 
 	Complete bool    // the chunk is full; an update follows
@@ -284,12 +288,12 @@ type Chunk struct {
 	Top, BaselineTop [][]Candidate
 	// Words are the tokens of LogProbs; nil where a token is a byte.
 	Words *ChunkWords
-	// Lines are those that end in the reported text; nil unless asked for.
+	// Lines are the lines that end in the reported text; nil unless asked for.
 	Lines []Line
-	// Records are those that end before a line that ends in the reported text; nil unless asked
-	// for.
+	// Records are the records that end before a line that ends in the reported text; nil unless
+	// asked for.
 	Records []Line
-	// ByLine says that some of these lines may be left unlearnt.
+	// ByLine says that the session may not learn from some of these lines.
 	ByLine bool
 	// Text is the accepted text, from TextOffset in the stream. For a model of words it begins
 	// after the pending bytes of a token. Only Watch reports it.
@@ -301,7 +305,7 @@ type Chunk struct {
 type ChunkWords struct {
 	Sizes []int64 // sizes in bytes; without gaps from Chunk.Offset on
 	IDs   []int32
-	After int32 // the token before the first one, which affects its spelling
+	After int32 // the token before the first token, which affects the first's spelling
 }
 
 // Update reports an update of the fast weights after a full chunk.
@@ -309,8 +313,8 @@ type Update struct {
 	Offset  int64   // offset of the first byte after the chunk in the stream
 	Step    uint64  // index of the chunk in the stream
 	Updates uint64  // updates made so far, with this one
-	Written int64   // entries that it wrote
-	FastRMS float64 // root mean square of the fast weights after it
+	Written int64   // entries of the fast weights that the update wrote
+	FastRMS float64 // root mean square of the fast weights after the update
 	// Branches are the norms of the fast weights, by branch.
 	Branches []stream.BranchNorm
 	Elapsed  time.Duration // computing time: backward, update and measuring
@@ -330,7 +334,7 @@ type Summary struct {
 	Divergences  int    // reports that have Diverged
 	Duplicate    bool   // the session already had all of the delivery
 	Updates      uint64 // updates of the fast weights in all, after the call
-	// the unfinished line or record; nil: none, or lines were not asked for
+	// the unfinished line or record; nil if there is none, or lines were not asked for
 	Rest *Line
 	// Last is set in two cases. If only Incidents were asked for, it is the last line that ended in
 	// the text, unless that line was reported. If Rest is the unfinished line, it is the record
@@ -345,13 +349,14 @@ type Summary struct {
 type CompleteRequest struct {
 	Prompt      []byte   // fed after the session's text; may be empty
 	MaxTokens   int      // >= 1
-	Temperature *float64 // 0: always the likeliest token; nil: 1
-	// (0, 1]: sample among the likeliest tokens that hold this probability; nil: 1, all
+	Temperature *float64 // with 0 each token is the likeliest; nil means 1
+	// (0, 1]: sample among the likeliest tokens that together have this probability; nil means 1,
+	// all
 	TopP   *float64
-	TopK   int      // sample among the TopK likeliest tokens; 0: all
-	MinP   float64  // [0, 1]: sample tokens at least MinP times as likely as the likeliest; 0: all
-	Dry    *float64 // strength of the penalty on loops; nil: txl.DryDefault, 0: none
-	Seed   *uint64  // seed of the sampling, 0..SeedMax; nil: drawn at random
+	TopK   int      // sample among the TopK likeliest tokens; 0 means all
+	MinP   float64  // [0, 1]: sample tokens at least MinP times as likely as the likeliest
+	Dry    *float64 // strength of the penalty on loops; 0 is none, nil is txl.DryDefault
+	Seed   *uint64  // seed of the sampling, 0..SeedMax; nil: a random seed
 	Stop   []string // the text ends before the first occurrence of any of these
 	Commit string   // CommitNone, CommitPrompt or CommitAll; "" is CommitNone
 	// Wait is as in ScoreOptions. A call that commits nothing does not wait for a turn.
@@ -376,10 +381,11 @@ type Piece struct {
 	// of Text is a token.
 	Words tokenizer.Tokens
 
-	// Of a batch only:
-	Index int // index of the text that the piece belongs to
-	// The last piece of a text says why the text ended; its Text may be empty. Tokens is the number
-	// of sampled tokens, with those of a stop string. Earlier pieces have "" and 0.
+	// The fields from here on have a meaning only for a batch.
+	Index int // index of the text to which the piece belongs
+	// FinishReason says why the text ended, in the last piece of the text, whose Text may be empty.
+	// Tokens is the number of sampled tokens there, with those of a stop string. Earlier pieces
+	// have "" and 0.
 	FinishReason string
 	Tokens       int
 	// Offset is the session's offset after the commit of a batch, in the last piece; else nil.
@@ -399,7 +405,7 @@ type BatchRequest struct {
 	Model       string
 	Prompts     [][]byte // 1 or more; each may be empty
 	N           int      // texts after each prompt, >= 1
-	MaxTokens   int      // sampled for each text; 0: none
+	MaxTokens   int      // tokens sampled for each text; may be 0
 	Temperature *float64 // as in a CompleteRequest, like the fields that follow
 	TopP        *float64
 	TopK        int
@@ -408,7 +414,7 @@ type BatchRequest struct {
 	// seed of the first text after each prompt; each next text has the next seed
 	Seed     *uint64
 	Stop     []string
-	Suffix   []byte // text after the gap that each text fills; nil: none
+	Suffix   []byte // text after the gap that each text fills; nil if there is none
 	Echo     bool   // each text begins with its prompt and the scores of its tokens
 	LogProbs bool   // report the log-probability of every token of the texts
 	Top      int    // number of likeliest tokens to report beside each; only with LogProbs
@@ -450,7 +456,7 @@ type ModelInfo struct {
 	SessionBytes int64 // memory of the state of a session with the defaults
 	Loaded       bool  // the weights are in memory
 
-	text tokenizer.Tokenizer // nil: bytes
+	text tokenizer.Tokenizer // nil means the tokenizer of bytes
 }
 
 // ShadowsMax is how many shadows a session may have.
@@ -464,11 +470,12 @@ type Shadow struct {
 	Model  string // ModelInfo.ID of the other side's model
 	Words  bool   // the tokens of that model are words
 	Offset int64  // the shadow's offset
-	Behind int64  // bytes that it has not been fed yet
-	// Err is why the shadow is not being fed; nil if it is, or has all of the text.
+	Behind int64  // bytes that the shadow has not been fed yet
+	// Err is why the shadow is not being fed. It is nil if the shadow is being fed, or has all of
+	// the text.
 	Err error
-	// Compared has both totals at the same offset, the last one where that was possible; nil: at
-	// none yet.
+	// Compared has the totals of both sessions at the last offset at which both are known. It is
+	// nil if there was no such offset yet.
 	Compared *Comparison
 }
 

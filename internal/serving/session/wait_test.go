@@ -138,7 +138,7 @@ func TestDrainEndsWaits(t *testing.T) {
 	require.EqualValues(t, 4, get(t, mg, id).Offset)
 }
 
-// attendedBody fails a test if it is read while the request is attended.
+// attendedBody fails a test if it is read between a call of ScoreOptions.Attend and its end.
 type attendedBody struct {
 	io.Reader
 	t        *testing.T
@@ -150,8 +150,8 @@ func (b attendedBody) Read(p []byte) (int, error) {
 	return b.Reader.Read(p)
 }
 
-// A score is attended while it waits for its turn and for its first worker, and the context may end
-// both waits. Text accepted later is fed, even if the client has left.
+// Attend is called while a score waits for its turn and for its first worker, and the context may
+// end both waits. Text accepted later is fed, even if the client has left.
 func TestScoresAreAttendedWhileTheyWait(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})

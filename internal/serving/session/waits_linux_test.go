@@ -20,10 +20,10 @@ import (
 
 // BenchmarkWaitsBesideManySessions measures how long a chunk waits for the locks of the registry,
 // the budget and the lifecycle. Meanwhile 100,000 sessions are listed, expire, and take memory from
-// each other without a pause. For comparison it runs the same load among sessions that share no
-// lock with the chunks: that shows the machine's part, which is most of the wait on a busy machine.
-// hold-ms is the longest processor time of a call that holds a lock: the longest that a chunk can
-// wait for it.
+// each other without a pause. For comparison, the same load runs among sessions that share no lock
+// with the chunks. Chunks then wait only for the processor, which is most of the wait on a busy
+// machine. hold-ms is the longest processor time of a call that holds a lock: the longest that a
+// chunk can wait for that lock.
 func BenchmarkWaitsBesideManySessions(b *testing.B) {
 	const sessions, chunks = 100_000, 200_000
 	here, elsewhere := newCrowd(b, sessions), newCrowd(b, sessions)
@@ -50,13 +50,14 @@ func BenchmarkWaitsBesideManySessions(b *testing.B) {
 	}
 }
 
-// crowd is an index of many sessions without a model: a chunk's calls to it need none.
+// crowd is an index of many sessions without a model, because the calls that a chunk makes to the
+// index need no model.
 type crowd struct {
 	index  *index
 	all    []*session
 	serial int
 	done   chan struct{}
-	held   time.Duration // the longest call of others that takes a lock
+	held   time.Duration // the longest call that takes a lock, except those of chunks
 }
 
 func newCrowd(t testing.TB, n int) *crowd {
@@ -96,8 +97,8 @@ func (c *crowd) add(ttl time.Duration) *session {
 	return s
 }
 
-// waits returns how long each of some chunks waited, the shortest first, while others work on a
-// crowd.
+// waits returns how long each of a number of chunks of the crowd c waited, the shortest first.
+// Meanwhile the function others works on the crowd at.
 func (c *crowd) waits(chunks int, others func(), at *crowd) []time.Duration {
 	at.done = make(chan struct{})
 	var wait sync.WaitGroup
@@ -200,7 +201,7 @@ func (c *crowd) expire() {
 	}
 }
 
-// evict takes memory for a session, and drops the state of the one that was idle longest.
+// evict takes memory for a session, and drops the state of the session that was idle longest.
 func (c *crowd) evict() {
 	late := c.index.budget.OpenOn(nil, nil)
 	for !c.over() {

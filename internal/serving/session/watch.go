@@ -8,15 +8,15 @@ import (
 // WatchOptions select what Watch reports of the text that others feed. The zero value asks for
 // chunks.
 type WatchOptions struct {
-	// Offset is the end of the text and events that the caller has; nil: only new events are
-	// wanted. The error is an *OffsetError if the session does not reach it.
+	// Offset is the end of the text and events that the caller has. If it is nil, only new events
+	// are wanted. The error is an *OffsetError if the session's text ends before Offset.
 	Offset    *int64
 	LogProbs  bool // as in ScoreOptions, like the fields that follow
 	Top       int
 	Lines     bool // report lines instead of chunks, if the session has lines
 	TokenBits bool
 	Incidents bool // report only the lines with news of incidents
-	Records   bool // report records instead, with Lines, if the session has them
+	Records   bool // report records instead of lines, with Lines, if the session has records
 	Text      bool // report the text of chunks, or of lines
 	Updates   bool
 }
@@ -48,11 +48,11 @@ func (mg *Manager) Watch(
 	}
 	w, leave := mg.subscribers.join(&s.watchers, o.detail())
 	defer leave()
-	// requests that feed the session are then routed to this server
+	// The claim makes other servers send requests that feed the session to this server.
 	if err := s.hold(ctx); err != nil {
 		return err
 	}
-	info, err := mg.index.get(ctx, who, s.ID) // after join, so that nothing between is missed
+	info, err := mg.index.get(ctx, who, s.ID) // after join, so that no event between is missed
 	if err != nil {
 		return err
 	}

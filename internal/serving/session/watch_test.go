@@ -18,7 +18,7 @@ import (
 type reader struct {
 	mu    sync.Mutex
 	told  []Event
-	hold  chan struct{} // not nil: emit waits for it after the first event
+	hold  chan struct{} // if not nil, emit waits for it after the first event
 	ended chan error
 	stop  context.CancelFunc
 }
@@ -82,7 +82,8 @@ func timeless(c Chunk) Chunk {
 	return c
 }
 
-// A watcher gets what the feeder gets, with the text, whatever each asks for.
+// A watcher gets the same reports as the feeder, and also the text, whichever details each of them
+// asks for.
 func TestWatcherGetsWhatFeederGets(t *testing.T) {
 	mg := newManager(t, Options{Threads: 2})
 	id := create(t, mg, CreateRequest{Settings: Settings{"baseline": true}})
@@ -148,8 +149,8 @@ func TestWatcherGetsWhatFeederGets(t *testing.T) {
 	}
 }
 
-// Reports of tokens do not depend on the pieces in which the text arrived, nor does the session on
-// whether it is watched.
+// Reports of tokens do not depend on the pieces in which the text arrived. The session does not
+// depend on whether it is watched.
 func TestReportedTokensDoNotDependOnPieces(t *testing.T) {
 	mg := newManager(t, Options{})
 	text := logText(3*testChunk + 5)
@@ -186,8 +187,8 @@ func TestReportedTokensDoNotDependOnPieces(t *testing.T) {
 	})
 }
 
-// A reader that takes nothing delays nobody. It gets the range of bytes that it has missed, and the
-// events after it.
+// A reader that takes no events delays nobody. Later it gets the range of bytes whose events it has
+// missed, and the events after that range.
 func TestSlowReaderGetsRangeOfMissedEvents(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})

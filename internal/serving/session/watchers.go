@@ -8,8 +8,8 @@ import (
 
 // Event is what Watch reports. One field is set, or none if nothing has happened for a while.
 type Event struct {
-	Start  *WatchStart // always the first
-	Chunk  *Chunk      // with lines: lines have ended, and no event was due for them
+	Start  *WatchStart // only in the first event
+	Chunk  *Chunk      // may have no lines, if WatchOptions ask for Incidents
 	Update *Update
 	Gap    *Gap
 }
@@ -17,13 +17,13 @@ type Event struct {
 // WatchStart is the session's position when the watch begins.
 type WatchStart struct {
 	Info
-	LinesFrom *int64 // the offset at which the session's lines begin; nil: it has none
+	LinesFrom *int64 // the offset at which the session's lines begin; nil if it has no lines
 }
 
 // Gap is text whose events the caller missed, because it read too slowly or came late.
 type Gap struct {
-	From, To int64 // offsets
-	Events   int   // dropped events; 0: not known
+	From, To int64 // offsets of the text
+	Events   int   // number of dropped events; 0 if it is not known
 }
 
 // end returns the session's offset after a chunk.
@@ -33,7 +33,7 @@ func (c *Chunk) end() int64 { return c.Total.Bytes + c.PendingBytes }
 type watchers struct {
 	mu    sync.Mutex
 	all   []*watcher
-	ended error // why no reader can be added; nil: one can
+	ended error // why no reader can be added; nil if readers can be added
 }
 
 // add adds a reader, or ends it if the session has ended.
@@ -66,7 +66,8 @@ func (ws *watchers) want() (d detail) {
 }
 
 // tellChunk sends the readers a chunk that was accepted at an offset. asked are the details that
-// were wanted when it was scored. A reader that has joined since and asks for more misses it.
+// were wanted when the chunk was scored. A reader that has joined since then and asks for more
+// details misses the chunk.
 func (ws *watchers) tellChunk(c *Chunk, asked detail, from int64) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -93,7 +94,7 @@ func (ws *watchers) tellUpdate(u *Update, offset int64) {
 	}
 }
 
-// end ends all readers, also later ones.
+// end ends all readers. Readers that are added later end at once.
 func (ws *watchers) end(err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -105,7 +106,7 @@ func (ws *watchers) end(err error) {
 	}
 }
 
-// cut ends all readers; they may join again.
+// cut ends all readers. The readers may join again.
 func (ws *watchers) cut(err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -273,7 +274,7 @@ func (e *Event) bytes() (n int64) {
 	return n
 }
 
-// isBefore reports whether an event is about text up to an offset only.
+// isBefore reports whether all text of an event is before an offset.
 func (e *Event) isBefore(offset int64) bool {
 	switch {
 	case e.Chunk != nil:

@@ -35,7 +35,8 @@ func newWordServer(t fatal, dir string, o Options) *server {
 // wordText returns a text of the given number of bytes, which may end anywhere.
 func wordText(bytes int) string { return modeltest.WordText(bytes)[:bytes] }
 
-// twin returns the state of a session that is fed a text at once, and nothing else.
+// twin returns the state of a session that was fed a text at once, and with which nothing else
+// happened.
 func twin(t fatal, r CreateRequest, o ScoreOptions, text string) (state string, info Info) {
 	t.Helper()
 	mg, err := NewManager(wordModel(t), Options{})
@@ -79,7 +80,7 @@ func TestSessionOfWordsIsFunctionOfItsText(t *testing.T) {
 		defer func() { sv.stop() }()
 		r := drawRequest(rt)
 		if r.Settings["chunk"] == 1 {
-			r.Settings["chunk"] = 2 // the fewest that words may have
+			r.Settings["chunk"] = 2 // the least chunk for words
 		}
 		r.History = rapid.SampledFrom([]string{HistoryFull, HistoryTail}).Draw(rt, "history")
 		way := drawWay(rt, r)
@@ -171,7 +172,7 @@ func requireTiled(t fatal, pieces []Piece) {
 }
 
 // A completion is a function of the session's text and the prompt. The committed text has the
-// sampled words, with one space between two of them.
+// sampled words, with one space between two words.
 func TestCompletionOfWordsIsFedAsItIsPrinted(t *testing.T) {
 	m := wordModel(t)
 	mg := newManagerOf(t, m, Options{Threads: 2})
@@ -282,13 +283,13 @@ func TestTokensOfPromptsOfWordsAreCounted(t *testing.T) {
 	require.Equal(t, tokenizer.KindWords, mg.Model().Tokenizer)
 }
 
-// A completion that commits is refused before it begins if the disk has no room for all of its
-// records, whatever the limit is.
+// A completion that commits must have disk space for all of its records. Otherwise it is refused
+// before it begins. The test tries many limits.
 func TestCompletionOfWordsIsCommittedWholeOrNotAtAll(t *testing.T) {
 	sv := newWordServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
 	request := CompleteRequest{
-		// tokens only
+		// Each newline is a token, so this prompt has many tokens for its size.
 		Prompt: []byte(strings.Repeat("\n", 400)), MaxTokens: 1, Commit: CommitPrompt,
 	}
 	refused := 0

@@ -76,9 +76,9 @@ func (s *session) setHeadLocked(ctx context.Context, h *head) error {
 	})
 }
 
-// delete deletes a session for a caller, without waiting for requests that use it. If another
-// server has claimed the session, delete claims it: the caller wants it deleted, whoever has it. A
-// damaged session without an epoch is deleted under any epoch.
+// delete deletes a session for a caller, without waiting for requests that use the session. If
+// another server has claimed the session, delete claims it: the caller wants the deletion,
+// whichever server has the session. A damaged session without an epoch is deleted under any epoch.
 func (s *session) delete(ctx context.Context) error {
 	epoch := s.epoch()
 	if s.unusable() != nil {
@@ -106,11 +106,12 @@ func (s *session) deleteUnder(ctx context.Context, epoch uint64) error {
 	return err
 }
 
-// discard deletes a session that has expired or was never completed, under the epoch that was seen
-// last. If another server has claimed it since, it is in use there, and stays.
+// discard deletes a session that has expired or was never completed. It uses the epoch that was
+// seen last: if another server has claimed the session since, the session is in use there, and the
+// store refuses the deletion.
 func (s *session) discard() {
 	ctx, epoch, err := context.Background(), s.epoch(), error(nil)
-	if epoch == 0 { // making the session had an unknown outcome
+	if epoch == 0 { // the write that made the session had an unknown outcome
 		var found storage.Session
 		found, err = s.host.store.Get(ctx, s.ID)
 		epoch = found.Epoch

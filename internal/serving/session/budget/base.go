@@ -22,8 +22,8 @@ func (p *pool) stampLocked() uint64 {
 }
 
 // Base is the memory that several states share: the weights of their model. The first state that
-// needs a base pays for it. A base without states stays until others need its memory. It is then
-// dropped in its turn among the idle states.
+// needs a base pays for it. A base without states stays until others need its memory. Idle states
+// and bases without states are dropped in the order of their last use.
 type Base struct {
 	pool  *pool
 	bytes int64
@@ -32,8 +32,8 @@ type Base struct {
 	// Guarded by pool.
 	held  bool
 	users int           // accounts that have memory for a state
-	place *list.Element // place in pool.spare; nil: not there
-	since uint64        // pool.listed when it was put there
+	place *list.Element // place in pool.spare; nil if the base is not there
+	since uint64        // pool.listed when the base was put in pool.spare
 }
 
 // Users returns the number of accounts with memory for a state that needs the base.
@@ -83,8 +83,8 @@ func (s *Base) leaveLocked() {
 	}
 }
 
-// dropSpareLocked drops the least recently used base that no state needs, if its place has a lower
-// number than before. It never drops kept. It reports whether it dropped one.
+// dropSpareLocked drops the least recently used base that no state needs, if the number of its
+// place is below the parameter before. It never drops kept. It reports whether it dropped a base.
 func (p *pool) dropSpareLocked(kept *Base, before uint64) bool {
 	place := p.spare.Front()
 	if place != nil && place.Value.(*Base) == kept {

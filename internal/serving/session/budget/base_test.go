@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// States that share a base are charged for it once. It stays after its last state.
+// States that share a base are charged for it once. The base stays in memory after its last state.
 func TestBaseIsPaidOnceAndStaysUntilMemoryIsNeeded(t *testing.T) {
 	b := New[string](Options{Max: 30})
 	drops := 0
@@ -35,7 +35,8 @@ func TestBaseIsPaidOnceAndStaysUntilMemoryIsNeeded(t *testing.T) {
 	require.NoError(t, other.Fits(30))
 }
 
-// A base in use is not dropped, and an unused one is dropped in its turn among the states.
+// A base in use is not dropped. Unused bases and idle states are dropped in the order of their last
+// use.
 func TestBaseGoesInItsTurn(t *testing.T) {
 	b := New[string](Options{Max: 30})
 	drops := 0
@@ -56,7 +57,7 @@ func TestBaseGoesInItsTurn(t *testing.T) {
 	require.Equal(t, 1, drops)
 }
 
-// Where states are never dropped, bases still are.
+// A budget that never drops states still drops bases that no state uses.
 func TestBaseMakesRoomWhereStatesStay(t *testing.T) {
 	b := New[string](Options{Max: 30, Keeps: true})
 	base := b.NewBase(10, func() {})
@@ -70,7 +71,8 @@ func TestBaseMakesRoomWhereStatesStay(t *testing.T) {
 	require.EqualValues(t, 25, b.Used())
 }
 
-// Whatever accounts do, the budget is the sum of theirs and their bases', and within its limit.
+// Whatever accounts do, the budget's use is the sum of the memory of accounts and bases, and is
+// within its limit.
 func TestBasesAddUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const most = 40

@@ -1,8 +1,8 @@
 // Package budget limits the memory of sessions: their states, the memory that states share, and
-// their text if the store is in memory. It knows who may be asked to give a state up, and who
-// waits; it does not depend on states.
+// their text if the store is in memory. It knows which holders can be asked to give up their
+// states, and which callers wait for memory. It does not depend on the type of states.
 //
-// Every call that a chunk makes costs O(1) under the lock.
+// Every call that is made for a chunk takes O(1) time under the lock.
 package budget
 
 import (
@@ -35,7 +35,7 @@ type Budget[H any] struct {
 		holders int // accounts that have memory for a state
 		// idle has each *Account[H] whose state can be given up, least recently used first.
 		idle    list.List
-		changed chan struct{} // closed when waiting callers should try again; nil: nobody waits
+		changed chan struct{} // closed when waiting callers should try again; nil if nobody waits
 	}
 }
 
@@ -54,13 +54,13 @@ func New[H any](o Options) *Budget[H] {
 type Account[H any] struct {
 	budget *Budget[H]
 	holder H
-	base   *Base        // needed by a state; nil: none
+	base   *Base        // the base that the state needs; nil if it needs none
 	bytes  atomic.Int64 // written under budget.mu
 
 	// Guarded by budget.mu.
 	state  int64         // bytes of the state; included in the field bytes
-	place  *list.Element // place in idle; nil: not there
-	since  uint64        // pool.listed when it was put in idle
+	place  *list.Element // place in idle; nil if the account is not there
+	since  uint64        // pool.listed when the account was put in idle
 	closed bool
 }
 
@@ -71,7 +71,7 @@ func (b *Budget[H]) NewBase(bytes int64, drop func()) *Base {
 	return &Base{pool: &b.mu.pool, bytes: bytes, drop: drop, held: bytes == 0}
 }
 
-// OpenOn opens an empty account. Its state needs a base; nil: none.
+// OpenOn opens an empty account. base is what its state needs; nil if it needs none.
 func (b *Budget[H]) OpenOn(base *Base, holder H) *Account[H] {
 	return &Account[H]{budget: b, holder: holder, base: base}
 }
@@ -306,8 +306,8 @@ func (b *Budget[H]) roomLocked(bytes int64) error {
 	return nil
 }
 
-// makeRoomLocked drops extras and then bases, except kept, until there is room. It drops a base
-// only if no idle state was used earlier.
+// makeRoomLocked drops extras and then bases, except kept, until there is memory for this many more
+// bytes. It drops a base only if all idle states were used later than the base.
 func (b *Budget[H]) makeRoomLocked(bytes int64, kept *Base) error {
 	before := uint64(math.MaxUint64)
 	if first := b.mu.idle.Front(); first != nil && !b.keeps {
@@ -340,8 +340,8 @@ func (b *Budget[H]) unlistLocked(a *Account[H]) {
 	}
 }
 
-// free releases memory under the lock, and wakes waiting callers outside of it: waking costs as
-// much as there are waiting callers.
+// free releases memory under the lock. It wakes waiting callers after unlocking, because waking
+// takes time in proportion to their number.
 func (b *Budget[H]) free(give func()) {
 	b.mu.Lock()
 	give()

@@ -26,7 +26,7 @@ func TestLeastRecentlyUsedStateIsGivenUpFirst(t *testing.T) {
 	}
 	all[0].Work()
 	all[1].Work()
-	all[1].Rest() // b was used after c
+	all[1].Rest() // b was used last, so c is the first victim
 	late := b.OpenOn(nil, "late")
 	for _, name := range []string{"c", "b"} {
 		want, err := late.Reserve(1)

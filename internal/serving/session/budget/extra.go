@@ -11,7 +11,7 @@ type Extra struct {
 	pool  *pool
 	bytes int64
 	drop  func()
-	place *list.Element // place in pool.extras; nil: dropped. Guarded by pool.
+	place *list.Element // place in pool.extras; nil if it was dropped. Guarded by pool.
 }
 
 // Keep takes memory for an extra. It drops the least recently used extras for that, but no state

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// The reserve is the free space at which an alarm begins. A deletion writes a few pages before it
-// frees any, and snapshots under way when the alarm begins are still completed.
+// The reserve is the free space at which an alarm begins. Space must be left then: a deletion
+// writes a few pages before it frees any, and snapshots that are being written are completed.
 const (
 	ReserveMost = 256 << 20 // bytes
 	ReservePart = 20        // a smaller disk or budget reserves a twentieth
@@ -33,14 +33,15 @@ const (
 // Space is the use of the disk, in bytes.
 type Space struct {
 	Used int64 // bytes used by the data folder
-	// Left is the free space of the file system, whose size is All. Both 0: not known.
+	// Left is the free space of the file system, whose size is All. Both are 0 if they are not
+	// known.
 	Left, All int64
 }
 
 // Options of a Guard.
 type Options struct {
-	Space  func() Space // nil: there is no disk, and never an alarm
-	Budget int64        // limit on the data folder; 0: all of the file system
+	Space  func() Space // nil if there is no disk; then there is never an alarm
+	Budget int64        // limit on the data folder; 0 means the whole file system
 	// Told is called with the reason when an alarm begins, and with nil when it ends. It must not
 	// call the Guard. It may be nil.
 	Told func(why error)
@@ -54,8 +55,8 @@ type alarm struct {
 	on bool
 }
 
-// ample reports whether, after this many more bytes, the folder uses at most half of its budget. It
-// must also use at most as much as the file system has left.
+// ample reports whether much space stays free after this many more bytes. The folder then uses at
+// most half of its budget, and at most as much as the file system has left.
 func (a *alarm) ample(bytes int64) bool {
 	if a.Space == nil {
 		return true

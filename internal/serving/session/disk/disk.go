@@ -9,7 +9,8 @@ import (
 	"sync"
 )
 
-// LimitError says that an owner's sessions use their limit of the disk, or would.
+// LimitError says that an owner's sessions have reached their limit of disk space, or that a
+// request would exceed it.
 type LimitError struct {
 	Used  int64 // bytes charged to the owner's sessions
 	Limit int64 // limit on these bytes
@@ -41,7 +42,7 @@ type account struct {
 
 type owner struct {
 	bytes int64 // bytes of all accounts, charged or held
-	limit int64 // 0: none
+	limit int64 // 0 if there is no limit
 }
 
 // New returns a Guard of a folder without sessions.
@@ -51,8 +52,8 @@ func New(o Options) *Guard {
 	return g
 }
 
-// Limit sets the limit on the sessions of an owner, in bytes; 0: none. Without a disk there is no
-// limit.
+// Limit sets the limit on the sessions of an owner, in bytes; 0 means no limit. Without a disk
+// there is no limit.
 func (g *Guard) Limit(owner string, bytes int64) {
 	if g.alarm.Space == nil {
 		return
@@ -94,7 +95,7 @@ func (g *Guard) hold(id, owner string, bytes int64) error {
 	return nil
 }
 
-// Made ends the making of a session, successful or not: nothing is held for it any more.
+// Made ends the making of a session, successful or not: from now on no bytes are held for it.
 func (g *Guard) Made(id string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -107,8 +108,8 @@ func (g *Guard) Made(id string) {
 	}
 }
 
-// Charge records the charge of a session; 0: it was deleted. It ignores a session without an
-// account.
+// Charge records the charge of a session; 0 means that the session was deleted. It ignores a
+// session without an account.
 func (g *Guard) Charge(id string, bytes int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -156,9 +157,9 @@ func (g *Guard) Room(owner string, bytes int64) error {
 	return g.Fits(bytes)
 }
 
-// Ample reports whether, after this many more bytes of an owner, half is left for other data. The
-// owner then uses at most half of its limit, and the folder at most half of its budget, and at most
-// what is free. Work that is not necessary asks for this.
+// Ample reports whether much space stays free after an owner uses this many more bytes. The owner
+// then uses at most half of its limit. The folder uses at most half of its budget, and at most as
+// much as is free. Work that is not necessary asks for this.
 func (g *Guard) Ample(owner string, bytes int64) bool {
 	g.mu.Lock()
 	o := g.ownerLocked(owner)

@@ -13,7 +13,7 @@ import (
 
 func plenty() Space { return Space{Left: 1 << 40, All: 1 << 41} }
 
-// session is a session in the model.
+// session is a session in the reference model with which the guard is compared.
 type session struct {
 	owner       string
 	bytes, held int64
@@ -108,7 +108,7 @@ func TestAlarmBeginsBelowReserveAndEndsAtTwiceThat(t *testing.T) {
 	for _, c := range []struct {
 		left  int64
 		alarm bool
-		told  int // number of calls so far
+		told  int // number of calls of Told so far
 	}{
 		{ReserveMost, false, 0},
 		{ReserveMost - 1, true, 1},

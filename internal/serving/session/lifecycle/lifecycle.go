@@ -23,7 +23,7 @@ const (
 	draining
 )
 
-// Lifecycle is one such state. All methods are safe for concurrent use.
+// Lifecycle is the state of one server. All methods are safe for concurrent use.
 type Lifecycle struct {
 	lease   func() error
 	end     func()
@@ -36,9 +36,9 @@ type Lifecycle struct {
 	}
 }
 
-// New returns a Lifecycle that is loading. lease returns why no operation may begin now, although
-// one may later, or nil. end is called once, when it drains and the last operation has ended.
-// Neither must call the Lifecycle.
+// New returns a Lifecycle that is loading. lease returns an error while no operation may begin for
+// a reason that may pass, such as a lapsed lease; otherwise nil. end is called once, after the last
+// operation of a drain has ended. lease and end must not call the Lifecycle.
 func New(lease func() error, end func()) *Lifecycle {
 	return &Lifecycle{lease: lease, end: end, drained: make(chan struct{})}
 }
@@ -53,7 +53,7 @@ func (l *Lifecycle) Serve() {
 }
 
 // Check returns why no operation may begin or continue: ErrLoading, ErrDraining, or the lease's
-// error; nil if one may.
+// error. It returns nil if operations may begin.
 func (l *Lifecycle) Check() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

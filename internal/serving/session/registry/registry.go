@@ -34,9 +34,9 @@ type Entry[S any] struct {
 	Value S
 
 	// Guarded by Registry.mu.
-	name     string        // the owner's name for the session; "": none
-	becomes  string        // the name reserved for it by Rename; "": none
-	ttl      time.Duration // the session expires after this time without use; 0: never
+	name     string        // the owner's name for the session, or ""
+	becomes  string        // the name reserved for it by Rename, or ""
+	ttl      time.Duration // the session expires after this time without use; 0 means never
 	lastUsed time.Time
 	idle     time.Time // lastUsed or, if that is later, the start of the server
 	users    int       // requests that use the session, which does not expire meanwhile
@@ -61,12 +61,12 @@ func (e *Entry[S]) expired(now time.Time) bool {
 type owner[S any] struct {
 	places int
 	byID   *btree.BTreeG[*Entry[S]]
-	byName map[string]*naming[S] // entries by name; nil: no session ever had one
+	byName map[string]*naming[S] // entries by name; nil if no session ever had a name
 }
 
 // naming is a name in use by an owner.
 type naming[S any] struct {
-	entry *Entry[S]     // nil: the session is being made, or is getting the name
+	entry *Entry[S]     // nil while the session is being made, or getting the name
 	made  chan struct{} // closed when making or naming has ended
 }
 
@@ -141,7 +141,7 @@ func byDeadline[S any](a, b *Entry[S]) bool {
 
 // Reserve takes a place, and a name unless it is "", for a session to be made. The error is ErrName
 // if a session of the owner has the name or is being made with it. It is ErrQuota if the owner has
-// most sessions (0: any number), and ErrFull if all places are taken.
+// most sessions (0 means any number), and ErrFull if all places are taken.
 func (r *Registry[S]) Reserve(owner, name string, most int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -194,10 +194,10 @@ func (r *Registry[S]) Add(e *Entry[S], now time.Time) bool {
 	return true
 }
 
-// Rename reserves another name for a session ("": none). The caller calls settle: with true the
-// session gets the name, with false it keeps the old one. The error is ErrName if another session
-// of the owner has the name or is being made with it. Removing the session releases the reserved
-// name.
+// Rename reserves another name for a session; "" removes its name. The caller calls settle: with
+// true the session gets the name, with false it keeps the old one. The error is ErrName if another
+// session of the owner has the name or is being made with it. Removing the session releases the
+// reserved name.
 func (r *Registry[S]) Rename(e *Entry[S], name string) (settle func(renamed bool), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -301,7 +301,7 @@ func (r *Registry[S]) Touch(e *Entry[S], now time.Time) {
 	e.lastUsed, e.idle = now, now
 }
 
-// SetTTL sets the time without use after which a session expires; 0: never.
+// SetTTL sets the time without use after which a session expires; 0 means never.
 func (r *Registry[S]) SetTTL(e *Entry[S], ttl time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -317,9 +317,9 @@ func (r *Registry[S]) LastUsed(e *Entry[S]) time.Time {
 	return e.lastUsed
 }
 
-// Page returns up to limit sessions in the order of their ids after the given id ("": from the
-// first), and whether there are more. It skips expired sessions; call Expire first, so that there
-// are few of them.
+// Page returns up to limit sessions in the order of their ids, and whether there are more. It
+// starts after the given id; "" means at the first session. It skips expired sessions; call Expire
+// first, so that there are few of them.
 func (r *Registry[S]) Page(after string, limit int, now time.Time) (page []*Entry[S], more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

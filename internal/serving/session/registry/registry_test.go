@@ -37,7 +37,7 @@ func pages(page func(after string) ([]*Entry[int], bool)) (all []string) {
 type model struct {
 	entries map[string]*Entry[int]
 	pending map[string][]string    // places reserved, by owner: the names reserved with them
-	named   map[string]*Entry[int] // entry by owner and name; nil: being made or renamed
+	named   map[string]*Entry[int] // entry by owner and name; nil while it is being made or renamed
 	renamed map[*Entry[int]]*renaming
 }
 

@@ -6,8 +6,7 @@ import "time"
 // they delay none. A session that feeds a long text releases its worker after every chunk; the
 // short time until its next chunk does not count as a pause.
 const (
-	// pause is how long no other session must have been active before a background job gets a
-	// worker.
+	// pause is the time without other active sessions after which a background job gets a worker.
 	pause = 5 * time.Millisecond
 	// starving is how long background jobs wait if there is no pause. Then one of them computes one
 	// chunk nevertheless, so that they end even on a server that is always busy.
@@ -19,7 +18,7 @@ type behind struct {
 	line  line
 	ahead int       // sessions in the foreground that hold a worker or wait for one
 	rests time.Time // when the last of these has released its worker
-	since time.Time // when a background job last got a worker, or the first one began to wait
+	since time.Time // when a background job last got a worker, or the first began to wait
 	timer *time.Timer
 }
 

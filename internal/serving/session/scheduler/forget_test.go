@@ -9,8 +9,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model/modeltest"
 )
 
-// No worker of a model that has left the memory remains: no idle one, none in a slot that serves
-// other models now, and not the one that a job still holds.
+// A model leaves the memory. Then all of its workers end: idle workers, workers in slots that serve
+// other models now, and the worker that a job still holds, after the job.
 func TestWorkersOfForgottenModelEnd(t *testing.T) {
 	sc := newTestScheduler(t, 3)
 	m, err := modeltest.New(9)

@@ -80,8 +80,8 @@ func (l *Lease) Lost() bool {
 // Release ends the lease.
 func (l *Lease) Release() { l.end((*Scheduler).release) }
 
-// ReleaseSoon ends the lease of a session that needs the next one at once, because it has more
-// text.
+// ReleaseSoon ends the lease of a session that has more text. The session needs its next lease at
+// once.
 func (l *Lease) ReleaseSoon() { l.end((*Scheduler).releaseSoon) }
 
 func (l *Lease) end(release func(*Scheduler, *slot)) {

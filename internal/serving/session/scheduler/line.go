@@ -5,18 +5,19 @@ import "slices"
 // ticket is a place in the queue.
 type ticket struct {
 	job     Job
-	ready   chan *slot // has room for the one slot that it will get
+	ready   chan *slot // its buffer has a place for the slot, so that granting never waits
 	arrived uint64     // age of the ticket: an older one has a lower number
 }
 
-// line is the queue for workers. The next worker goes to the key that got one the longest time ago,
-// and there to the oldest ticket. So while a key waits, each other key gets at most one worker,
-// however many sessions it has in the queue.
+// line is the queue for workers. The next worker goes to the key that got its last worker the
+// longest time ago, and there to the oldest ticket. So while a key waits, each other key gets at
+// most one worker, however many sessions it has in the queue.
 //
 // Within a key, requests that have not had a worker come first: a short one does not wait for the
-// turns of long ones. One of firstsInRow + 1 grants goes to the others, so that they do not starve.
+// turns of long ones. One of firstsInRow + 1 grants goes to the other requests of the key, so that
+// they do not starve.
 type line struct {
-	// keys has the keys that wait, and those that got a worker since a ticket has been waiting.
+	// keys has the keys that wait, and the keys whose last grant still matters; see grant.
 	keys   map[string]turns
 	length int    // tickets
 	first  int    // tickets of requests that have not had a worker
@@ -29,9 +30,10 @@ const firstsInRow = 3
 
 // turns is the state of a key in the queue.
 type turns struct {
-	// first those of requests that have not had a worker; each in order of arrival
+	// first the tickets of requests that have not had a worker, then the others; each group in
+	// order of arrival
 	tickets []*ticket
-	granted uint64 // when the key last got a worker; 0: not since a ticket has been waiting
+	granted uint64 // when the key last got a worker; 0 if that no longer matters
 	firsts  int    // grants in a row to requests that had not had a worker, while others waited
 }
 
@@ -103,7 +105,7 @@ func (l *line) next() *ticket {
 	return first
 }
 
-// count records whether a request's first ticket has made others of its key wait.
+// count records whether a grant to a request's first ticket made other requests of its key wait.
 func (l *line) count(t *ticket) {
 	k := l.keys[t.job.Key]
 	if t.job.First && slices.ContainsFunc(k.tickets, goesOn) {

@@ -9,12 +9,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The queue is compared with the plain rule, which sees the whole history of each ticket.
+// The queue is compared with a simple rule: while a key waits, each other key gets at most one
+// worker. To check the rule, the test keeps the history of all grants.
 func TestWaitingKeySeesOtherKeysGrantedAtMostOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var l line
 		inLine := map[string][]*ticket{} // tickets of each key, in order of arrival
-		// grants to other keys since its last one, by waiting key
+		// grants to other keys since the waiting key got its last worker, by waiting key
 		grants := map[string]map[string]int{}
 		keys := rapid.IntRange(1, 6).Draw(t, "keys")
 		drawKey := func() string {
@@ -90,8 +91,8 @@ func TestWaitingKeySeesOtherKeysGrantedAtMostOnce(t *testing.T) {
 	})
 }
 
-// Requests that have not had a worker come before the others of their key. The others wait for at
-// most firstsInRow of their grants.
+// Requests that have not had a worker come before the other requests of their key. While others of
+// the key wait, at most firstsInRow grants in a row go to requests that have not had a worker.
 func TestRequestsWithoutWorkerGoFirst(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var l line

@@ -1,11 +1,12 @@
 // Package scheduler shares workers, one for each thread, among keys and the sessions of each key,
 // one chunk at a time. A free worker goes to the key whose turn it is, and there to the session
-// that came first. A session with a long upload queues behind its key's others after each turn
-// (turn.go), and a key with many uploads behind every other key. The first chunk of a request does
-// not wait for long uploads of the same key (line.go). Background jobs come last (behind.go).
+// that came first. After each turn (turn.go), a session with a long upload queues behind the other
+// sessions of its key. A key with many uploads queues behind every other key. The first chunk of a
+// request does not wait for long uploads of the same key (line.go). Background jobs come last
+// (behind.go).
 //
-// One active session computes on all threads. With as many sessions as threads each computes on
-// one. Results do not depend on that.
+// A single active session computes on all threads. If there are as many sessions as threads, each
+// session computes on one thread. Results do not depend on the number of threads.
 package scheduler
 
 import (
@@ -21,8 +22,8 @@ import (
 
 // Scheduler has the workers of one or more models. All methods are safe for concurrent use.
 type Scheduler struct {
-	// Live, if set, reports whether the model of a job stays in memory. No worker is kept for a
-	// model that does not. It is set before the first job.
+	// Live, if set, reports whether the model of a job stays in memory. If a model does not stay,
+	// no worker is kept for it. Live is set before the first job.
 	Live func(*model.Model) bool
 
 	model   *model.Model // model of jobs that name none
@@ -42,14 +43,14 @@ type Scheduler struct {
 // keep the session's memory alive.
 type Job struct {
 	Key     string       // the session's owner
-	Session string       // id
-	Model   *model.Model // nil: the scheduler's
+	Session string       // the session's id
+	Model   *model.Model // nil means the scheduler's model
 	Chunk   int          // tokens: the size of a worker's segments
-	Behind  bool         // background job, which runs only while no other does
+	Behind  bool         // background job, which runs only while no other job does
 	First   bool         // the request has not had a worker
 }
 
-// goesOn reports whether a slot that served the job had may still hold j's segment.
+// goesOn reports whether a slot whose last job was had may still hold the segment of j.
 func (j Job) goesOn(had Job) bool {
 	return j.Session == had.Session && j.Model == had.Model && j.Chunk == had.Chunk
 }
@@ -62,7 +63,7 @@ type slot struct {
 	of     map[*model.Model]*stream.Worker
 	job    Job
 	turn   time.Time // when the turn of the job's session began
-	// ends the keeping of the slot for the session's next chunk; nil: it is not kept
+	// ends the keeping of the slot for the session's next chunk; nil if the slot is not kept
 	kept *time.Timer
 }
 
@@ -91,7 +92,7 @@ func (sc *Scheduler) acquire(ctx context.Context, j Job) (*slot, error) {
 	case j.Behind:
 		sc.mu.behind.join(t)
 		sc.watchLocked()
-	case sc.freeLocked(): // then only background jobs wait
+	case sc.freeLocked(): // a slot is free, so at most background jobs are waiting
 		defer sc.mu.Unlock()
 		sc.mu.behind.ahead++
 		sc.mu.line.grant(j.Key)
@@ -117,8 +118,8 @@ func (sc *Scheduler) freeLocked() bool {
 }
 
 // pickLocked removes an idle slot, or makes one. It prefers the slot that served the session last
-// and may still hold its segment. Then it prefers one with segments of the right size, the least
-// recently used of these.
+// and may still hold its segment. Otherwise it prefers slots with segments of the right size, and
+// of these the least recently used.
 func (sc *Scheduler) pickLocked(j Job) *slot {
 	for _, fits := range []func(*slot) bool{
 		func(s *slot) bool { return j.goesOn(s.job) },
@@ -156,7 +157,7 @@ func (sc *Scheduler) prepareLocked(s *slot, j Job) *slot {
 	return s
 }
 
-// leave gives up a place in the queue, or the worker that it got meanwhile.
+// leave removes a ticket from the queue, or releases the worker that the ticket got meanwhile.
 func (sc *Scheduler) leave(t *ticket) {
 	sc.mu.Lock()
 	line := &sc.mu.line

@@ -154,8 +154,8 @@ func TestUnwantedWorkerIsPassedOn(t *testing.T) {
 	sc.mu.active++
 	got := make(chan string, 1)
 	inLine(t, sc, context.Background(), Job{Session: "b", Chunk: 16}, got)
-	sc.release(s)  // late has the worker
-	sc.leave(late) // late leaves the queue
+	sc.release(s)  // the ticket late gets the worker
+	sc.leave(late) // the ticket late leaves the queue
 	require.Equal(t, "b", <-got)
 	soon(t, "all are back",
 		func() bool {

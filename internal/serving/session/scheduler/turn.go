@@ -14,9 +14,9 @@ const (
 	keeping = time.Millisecond
 )
 
-// releaseSoon returns a worker whose session will soon need it again. If others wait, the worker is
-// kept for the session. It is not kept if the session's turn is over, or if one of the others has
-// not had a worker yet.
+// releaseSoon returns a worker whose session will soon need it again. If other sessions wait, the
+// worker is kept for its session. It is not kept if the session's turn is over, or if one of the
+// waiting requests has not had a worker yet.
 func (sc *Scheduler) releaseSoon(s *slot) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
