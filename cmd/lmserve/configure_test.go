@@ -155,8 +155,8 @@ func TestDefaultConfigurationFile(t *testing.T) {
 	require.Contains(t, must(t, "", "config", "serve"), "configuration file: "+file+"\n")
 }
 
-// --config of train and bench names a model configuration. For these commands the variable names
-// the file, which may set --config in their own sections.
+// --config of train and bench names a model configuration. These commands find the configuration
+// file by the environment variable. The file may set --config in the sections of train and bench.
 func TestConfigurationsOfModelsAndOfCommands(t *testing.T) {
 	file := configFile(t, "bench: {config: tiny, seconds: 0.5}\ntrain: {config: small}\n")
 	t.Setenv(configVariable, file)

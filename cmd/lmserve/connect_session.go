@@ -45,8 +45,8 @@ func openSession(
 	if name != "" {
 		keep := func() error { return nil }
 		if r.Settings == nil && r.Model == nil {
-			// The request has no settings and no model, so any session will do, also one named by
-			// its id.
+			// The request has no settings and no model, so any existing session will do, whether
+			// name is the session's name or its id.
 			s, err := cl.GetSession(ctx, name)
 			if !client.Is(err, client.ProblemSessionNotFound) {
 				return s, keep, err

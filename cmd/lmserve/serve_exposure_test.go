@@ -30,8 +30,8 @@ func send(t *testing.T, method, url, key, body string) (status int, object map[s
 	return res.StatusCode, object
 }
 
-// A lost keys file, or one left behind when a folder moves, does not expose the sessions that it
-// protected.
+// The sessions of a data folder have owners, but the keys file is lost, or was left behind when the
+// folder was moved. Then no server exposes the sessions.
 func TestFolderWithOwnersNeedsItsKeys(t *testing.T) {
 	file, dir := randomModel(t), t.TempDir()
 	alice := strings.TrimSpace(must(t, "", "keys", "add", "alice", "--data-dir", dir))
@@ -101,7 +101,8 @@ func TestServeTakesMoreNames(t *testing.T) {
 	}
 }
 
-// A page of a named origin may use the server; "*" and patterns are not origins.
+// A page from an origin that --cors-origin names may use the server. "*" and patterns are not valid
+// origins.
 func TestServeNamesOriginsOfPages(t *testing.T) {
 	const page = "https://app.example.org"
 	url, stop := serving(t, "--model", smallModel(t), "--cors-origin", page)
