@@ -114,7 +114,7 @@ func (o options) texts() (train, test [][]string, err error) {
 	return train, test, err
 }
 
-// choose returns the methods of a list of names, all of them without names.
+// choose returns the methods that a list names, or all methods if the list is empty.
 func choose(names string) ([]method, error) {
 	if names == "" {
 		return methods, nil

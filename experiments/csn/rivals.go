@@ -7,7 +7,7 @@ import (
 	"github.com/lmserve/lmserve/experiments/tape"
 )
 
-// static does not look at the support set.
+// static is a model that ignores the support set.
 type static struct {
 	encoder *encoder
 	layers  network
@@ -52,7 +52,8 @@ func (m *matching) logits(t *tape.Tape, k task) *tape.Var {
 // matchingSharpness scales the cosines; with 1, as in the paper, a task's loss hardly falls.
 const matchingSharpness = 10
 
-// slotUnits are those of the meta-learner of slots, which sees every weight of every example.
+// slotUnits is the width of the meta-learner for slots. It is small, because the meta-learner runs
+// for every weight of every example.
 const slotUnits = 8
 
 // slotted is the original MetaNet (Munkhdalai and Yu, 2017) on the encoder. Its fast weights add

@@ -19,8 +19,8 @@ type mann struct {
 	out    layer
 	memory *tape.Var // M, one row a slot
 	usage  []float64 // w^u, a constant for the derivatives
-	readAt *tape.Var // w^r
-	read   *tape.Var // r
+	readAt *tape.Var // w^r in the paper
+	read   *tape.Var // r in the paper
 }
 
 func newMANN(s sizes, r *rand.Rand) *mann {

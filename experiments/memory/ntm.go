@@ -16,7 +16,7 @@ type ntm struct {
 	memory  *tape.Var // M, one row a slot
 	written *tape.Var // weighting of the write head
 	readAt  *tape.Var // weighting of the read head
-	read    *tape.Var // r
+	read    *tape.Var // r in the paper
 }
 
 // addressing is the length of a head's key, strength, gate, shifts and sharpening.

@@ -46,7 +46,7 @@ func (t *task) follow(before *task, classes []int, r *rand.Rand) {
 	for _, l := range labels[:keptCount] {
 		t.classes[l], t.kept[l] = before.classes[l], true
 	}
-	// The moved classes had labels 0, 1, ... of free, and get the next label.
+	// A moved class had the label free[i], and gets free[i+1].
 	free := labels[keptCount:]
 	for i, l := range free[:movedCount] {
 		to := free[i+1]
