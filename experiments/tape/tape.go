@@ -101,7 +101,8 @@ func flip(t blas.Transpose) blas.Transpose {
 	return blas.Trans
 }
 
-// gemm adds a product to c, of the values or gradients given.
+// gemm adds the product of x and y to z. x, y and z are values or gradients of the matrices a, b
+// and c, which give the shapes.
 func gemm(ta, tb blas.Transpose, a *Var, x []float64, b *Var, y []float64, c *Var, z []float64) {
 	blas64.Gemm(ta, tb, 1, a.general(x), b.general(y), 1, c.general(z))
 }

@@ -37,7 +37,8 @@ func newAgent(hidden int, solver tape.Solver, seed uint64) *agent {
 	return a
 }
 
-// paper are the settings of table 3. The meta-learners' initial size and rate are ours.
+// paper returns the settings of table 3. The paper does not give the meta-learners' initial size
+// and rate; these are ours.
 func paper(metaRate float64) metanet.Settings {
 	return metanet.Settings{K: 3, Gamma: 0.9, Beta1: 0.5, Beta2: 0.5, P: 0.3, Out: 1,
 		MetaRate: metaRate, Init: sparsemeta.InitSmall()}
@@ -86,8 +87,8 @@ func (a *agent) play(cards []float64, categories []int) ([]int, error) {
 	return choices, nil
 }
 
-// remember writes a slot for every card: its key is the card, and its information the gradient of
-// the policy's matrix by this card alone.
+// remember writes a slot for every card. The key of the slot is the card; the slot also has the
+// gradient of the policy's matrix for this card alone.
 func (a *agent) remember(cards []float64, x, logits *tape.Var) {
 	for i := range episode {
 		gradient := make([]float64, codes)
