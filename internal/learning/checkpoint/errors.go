@@ -47,16 +47,16 @@ const (
 	maxConfigBytes = 1 << 20
 )
 
-// Faults of a checkpoint. Errors of the disk are none of these, and are returned unchanged.
+// Faults of a checkpoint. Errors of the disk are returned unchanged, and wrap none of these.
 var (
-	// ErrFormat: the content violates the format, or has an unsupported format.
+	// ErrFormat says that the content violates the format, or that the format is not supported.
 	ErrFormat = errors.New("not a well-formed checkpoint")
-	// ErrClass: the pickle names a class or a function that is not on the list of allowed ones.
+	// ErrClass says that the pickle names a class or a function that is not allowed.
 	ErrClass = errors.New(
 		"refused: a checkpoint of weights does not need this class; no code was run")
-	// ErrTooLarge: a limit is exceeded.
+	// ErrTooLarge says that a limit is exceeded.
 	ErrTooLarge = errors.New("over the limit")
-	// ErrUnsupported: the checkpoint is valid, but its model is not supported.
+	// ErrUnsupported says that the checkpoint is valid, but that its model is not supported.
 	ErrUnsupported = errors.New("not supported")
 )
 

@@ -15,7 +15,7 @@ func TestLayoutsTellTheClustersOrder(t *testing.T) {
 	const config = `{"model_type":"transfo-xl"}`
 	for _, is := range []struct {
 		name, prefix, config string
-		softmax              bool // has the prefix, too
+		softmax              bool // the softmax's names have the prefix, too
 		asked, want          Order
 		why                  string
 	}{

@@ -67,9 +67,10 @@ func Try(lm *txl.Model, tok tokenizer.Tokenizer, threads int) Sample {
 	return s
 }
 
-// perplexity returns the perplexity of the known tokens, each after those before it.
+// perplexity returns the perplexity of the known tokens; each is predicted from the tokens before
+// it.
 func perplexity(x *txl.Exec, lm *txl.Model, tokens []int32, unknown int32) float64 {
-	memLen := min(lm.Config.MemLen, sampleTokens) // the memory that the sample fills
+	memLen := min(lm.Config.MemLen, sampleTokens) // a longer memory would stay empty
 	config := lm.Config.WithLengths(txl.Lengths{MemLen: &memLen})
 	network := *lm
 	network.Config = config

@@ -26,7 +26,7 @@ func openArchive(file io.ReaderAt, size int64) (*archive, error) {
 	if err != nil {
 		return nil, malformed("zip archive", err.Error(), "a sound directory")
 	}
-	directory.left = math.MaxInt64 // records are read in place
+	directory.left = math.MaxInt64 // from here on, the limit on the directory no longer matters
 	if len(z.File) > maxRecords {
 		return nil, tooLarge("zip archive", strconv.Itoa(len(z.File))+" records",
 			"at most "+strconv.Itoa(maxRecords))
