@@ -84,7 +84,7 @@ func (c *checkpoint) getAll(arrays []array) {
 func (c *checkpoint) putJSON(key string, value any) {
 	text, err := json.Marshal(value)
 	if err != nil {
-		panic(err) // plain structs of finite numbers and strings
+		panic(err) // impossible: the values are structs of finite numbers and strings
 	}
 	c.file.Metadata[key] = string(text)
 }

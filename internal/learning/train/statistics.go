@@ -69,7 +69,7 @@ func (g *gatherer) add(doc *corpus.Document, at int) {
 	g.text.Memory.Reset()
 	for from := at - (g.text.Network.Config.MemLen+
 		length-1)/length*length; from < at; from += length {
-		if from >= 0 { // less than a chunk at the beginning of a document is not read
+		if from >= 0 { // an incomplete chunk at the beginning of a document is not read
 			g.forward(doc, from)
 			g.text.Remember()
 		}

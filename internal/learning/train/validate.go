@@ -119,7 +119,7 @@ func otherTokenizer(kind string) error {
 		"no value: the initial model has a tokenizer"}
 }
 
-// validate checks the settings for a number of steps; 0: not known yet.
+// validate checks the settings for a number of steps; 0 means that the number is not known yet.
 func (s SlowOptions) validate(prefix string, steps int) error {
 	return cmp.Or(
 		oneOf(prefix+".Optimizer", s.Optimizer, OptimizerAdam, OptimizerMuon),

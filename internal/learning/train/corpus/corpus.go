@@ -70,7 +70,8 @@ func (c *Corpus) Bytes() int {
 	return n
 }
 
-// Tokens returns the number of tokens in all documents: of bytes, unless they are encoded.
+// Tokens returns the number of tokens in all documents. Until the documents are encoded, each byte
+// is a token.
 func (c *Corpus) Tokens() int {
 	n := 0
 	for _, d := range c.Documents {

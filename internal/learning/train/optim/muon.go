@@ -147,7 +147,7 @@ func (o *Muon) orthogonal(e *kernel.Exec, rows, cols int) []float32 {
 	return x
 }
 
-// Moments returns Adam's and the momentum.
+// Moments returns the moments of Adam, and Muon's momentum.
 func (o *Muon) Moments() []Moment { return append(o.adam.Moments(), Moment{"muon.m", o.M}) }
 
 // SetSteps sets the number of steps that have been made.
