@@ -94,8 +94,8 @@ func (f *connectFlags) withSession(
 	return do(cl, s)
 }
 
-// joinedUnlessEnded joins an error with that of cleaning up. If a signal ended the work, only the
-// first error counts.
+// joinedUnlessEnded joins an error with an error of cleaning up. If a signal ended the work, only
+// the first error counts.
 func joinedUnlessEnded(err, tidying error) error {
 	var ended signalError
 	if errors.Is(err, context.Canceled) || errors.As(err, &ended) {

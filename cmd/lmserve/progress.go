@@ -39,9 +39,9 @@ type progress struct {
 		sync.Mutex
 		done, total int64     // a total of 0 means unknown
 		from        int64     // value of done at the first report
-		since       time.Time // time of the first report; zero: none
+		since       time.Time // time of the first report; zero before it
 		what        string    // current work
-		unit        string    // unit of done and total; "": bytes
+		unit        string    // unit of done and total; "" means bytes
 		bar         *progressbar.ProgressBar
 	}
 	ended chan struct{}
@@ -66,8 +66,8 @@ func newProgressOf(c *cobra.Command, label, unit string) *progress {
 	return p
 }
 
-// isTerminal reports whether a writer is a terminal that accepts escape sequences; a dumb one does
-// not.
+// isTerminal reports whether a writer is a terminal that accepts escape sequences. A dumb terminal
+// accepts none.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))

@@ -16,13 +16,13 @@ import (
 	"github.com/lmserve/lmserve/server/middleware"
 )
 
-// leaveTime is the longest time for announcing a server's end to the others. Without the
+// leaveTime is the longest time for announcing a server's end to the other servers. Without the
 // announcement they wait until its lease lapses.
 const leaveTime = 5 * time.Second
 
 // clusterFlags makes a server one of several that share a database.
 type clusterFlags struct {
-	advertise string // URL; "": this server alone uses its database
+	advertise string // URL; "" if this server alone uses its database
 	node      string
 	lease     time.Duration
 }

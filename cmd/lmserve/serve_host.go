@@ -21,7 +21,7 @@ import (
 type opened struct {
 	store    storage.Store
 	sessions *session.Manager
-	among    *joined // servers that share the store; nil: none
+	among    *joined // membership among servers that share the store, or nil
 	where    string  // describes the store
 }
 

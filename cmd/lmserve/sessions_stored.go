@@ -105,7 +105,7 @@ func describeWords(i session.Info) *storedWords {
 	return w
 }
 
-// bitsPerByte formats a session's bits per byte; for words, those of known words.
+// bitsPerByte formats a session's bits per byte. For a model of words, unknown words do not count.
 func (s *storedSession) bitsPerByte() string {
 	rate := new(0.)
 	switch {

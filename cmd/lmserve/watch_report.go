@@ -27,9 +27,9 @@ type lineReport struct {
 	sources   bool // print each line's source
 	asJSON    bool
 	measures  bool            // print each line's cost
-	threshold float64         // largest p of a printed line; 0: print all lines
-	top       *watch.Top      // nil: print lines as they arrive
-	incidents *incidentReport // nil: print lines instead of incidents
+	threshold float64         // largest p of a printed line; 0 prints all lines
+	top       *watch.Top      // nil if lines are printed as they arrive
+	incidents *incidentReport // nil if lines are printed instead of incidents
 
 	// silent is called for a source that is unusually silent; it may be nil. since is the time of
 	// the source's last line, and after is the duration from which a silence is unusual.

@@ -19,7 +19,7 @@ const (
 // silence describes a source without new lines.
 type silence struct {
 	since time.Time     // time of its last line
-	after time.Duration // unusual duration; 0: not asked yet, negative: never
+	after time.Duration // unusual duration; 0 before it is known, negative if there is none
 	told  bool
 }
 

@@ -21,11 +21,11 @@ import (
 // watchStream is a stream from the arguments or from a pattern.
 type watchStream struct {
 	name    string // shown name; "-": standard input
-	session string // session name; "": none
+	session string // session name, or ""
 	log     follow.Log
 	pattern bool
 	whole   bool            // read from its beginning
-	journal *follow.Journal // nil: a file
+	journal *follow.Journal // nil for a file
 }
 
 // streams returns the streams and the patterns among the arguments.

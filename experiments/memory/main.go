@@ -20,7 +20,7 @@ type options struct {
 	tests          int
 	rate           float64 // 0 means the rate of each method
 	p              float64
-	models, tasks  string // comma-separated names; empty: all
+	models, tasks  string // comma-separated names; "" means all
 }
 
 func main() {

@@ -79,7 +79,7 @@ func paper(out float32, metaRate float64) metanet.Settings {
 type meta struct {
 	net    *network
 	fast   *metanet.Net
-	solver tape.Solver // nil: only the fast weights learn, as at test
+	solver tape.Solver // nil at test, when only the fast weights learn
 	moving bool
 }
 

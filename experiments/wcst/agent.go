@@ -21,8 +21,8 @@ type agent struct {
 	matrices []*tape.Var // of both layers, the policy and the value
 	biases   []*tape.Var
 	solver   tape.Solver
-	fast     *metanet.Net   // Sparse-MetaNet's; nil: none
-	slots    *metanet.Slots // the original MetaNet's; nil: none
+	fast     *metanet.Net   // fast weights of Sparse-MetaNet, or nil
+	slots    *metanet.Slots // slots of the original MetaNet, or nil
 	random   *rand.Rand
 }
 

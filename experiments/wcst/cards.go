@@ -14,7 +14,7 @@ const (
 type game struct {
 	random   *rand.Rand
 	rule     int
-	lastRule int // -1: none
+	lastRule int // -1 before the first change
 }
 
 func newGame(seed uint64) *game {

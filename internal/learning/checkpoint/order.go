@@ -15,7 +15,7 @@ const (
 	Ascending  Order = "ascending"
 )
 
-// Other returns the other order.
+// Other returns Descending for Ascending, and Ascending otherwise.
 func (o Order) Other() Order {
 	if o == Ascending {
 		return Descending

@@ -23,8 +23,8 @@ const (
 // Sample is how well a model predicts a sample of plain English.
 type Sample struct {
 	Tokens, Unknown int // tokens of the sample; Unknown counts words that are not in the vocabulary
-	// Perplexity is that of the words in the vocabulary, or of all bytes. A uniform guess has
-	// Vocab.
+	// Perplexity is the perplexity of the words in the vocabulary, or of all bytes. A uniform guess
+	// has the perplexity Vocab.
 	Perplexity float64
 	// Other is the perplexity with the clusters' columns in the other order; 0 if the model has
 	// only one order.

@@ -12,7 +12,7 @@ import (
 )
 
 // unpickle reads one pickle, and returns its object. storages returns the object for a persistent
-// id; nil: the pickle must have none.
+// id. If storages is nil, the pickle must not have persistent ids.
 func unpickle(in *bufio.Reader, storages func(id []any) (any, error)) (object any, err error) {
 	text, err := scanPickle(in, allowed)
 	if err != nil {

@@ -67,7 +67,7 @@ func (b *bounded) ReadAt(p []byte, off int64) (int, error) {
 	return b.r.ReadAt(p, off)
 }
 
-// checkOrder refuses storages with the other byte order.
+// checkOrder refuses storages in big-endian byte order.
 func (a *archive) checkOrder() error {
 	if a.records[a.prefix+"byteorder"] == nil {
 		return nil // PyTorch before 2.1 did not record the byte order

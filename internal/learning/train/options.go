@@ -48,7 +48,7 @@ type Options struct {
 	// PhasePretrain only at the beginning. nil means PhasePretrain and PhaseMeta.
 	Phases []string
 
-	Init string // path of a model file to continue from; "": random weights of a configuration
+	Init string // path of a model file to continue from; "" means a new model with random weights
 	// Model is the configuration. Without Init, NLayer 0 means DefaultConfig. With Init, NLayer 0
 	// means the configuration of the initial model. Otherwise only the lengths (seg_len, mem_len,
 	// clamp_len, same_length) may differ from the initial model's, and untie_softmax may be added:
@@ -64,25 +64,27 @@ type Options struct {
 	// is kept back for validation.
 	Valid string
 
-	Out    string // path of the model's file; "": it is not written
-	Store  string // type of the slow weights in that file: a key of storeTypes; "": StoreDefault
-	Name   string // the model's name in that file; "": that of Init, DefaultConfig's, or "model"
-	Dir    string // folder of the checkpoints, made if it is missing; "": no checkpoints
+	Out string // path of the model's file; "" means that no file is written
+	// type of the slow weights in that file, a key of storeTypes; "" means StoreDefault
+	Store string
+	// the model's name in that file; "" means the name of Init or of DefaultConfig, else "model"
+	Name   string
+	Dir    string // folder of the checkpoints, made if it is missing; "" means no checkpoints
 	Resume bool   // resume from the last checkpoint in Dir, if there is one
 
-	Observer Observer // an observer of the run; nil: none
+	Observer Observer // an observer of the run, or nil
 
 	Seed    uint64 // seed of the weights, the order of the text, dropout and masks
-	Threads int    // number of threads; 0: all that Go may use. The result does not depend on it
+	Threads int    // number of threads, which changes no result; 0 means all that Go may use
 
-	Precision kernel.Precision // precision of the matrix products; "": kernel.Float32
+	Precision kernel.Precision // precision of the matrix products; "" means kernel.Float32
 
 	Pretrain   PretrainOptions
 	Meta       MetaOptions
 	Joint      JointOptions
 	Validation ValidationOptions
 
-	CheckpointEvery int // steps between two checkpoints; 0: 500
+	CheckpointEvery int // steps between two checkpoints; 0 means 500
 }
 
 // TokenizerOptions select the tokens of a new model. The size of a word vocabulary replaces
@@ -113,18 +115,18 @@ const (
 type SlowOptions struct {
 	// Optimizer is OptimizerMuon (also "" in pretraining) or OptimizerAdam (also "" elsewhere).
 	Optimizer string `json:"optimizer"`
-	// Schedule is the Kind of an optim.Schedule; "": optim.ScheduleCosine.
+	// Schedule is the Kind of an optim.Schedule; "" means optim.ScheduleCosine.
 	Schedule string `json:"schedule"`
 	// Rate is the largest learning rate. In pretraining, 0 means .003 (Muon) or .001 (Adam); for
 	// other phases see JointOptions.
 	Rate  float64 `json:"rate"`
-	Final float64 `json:"final"` // fraction of Rate at the last step; 0: .05
-	// Warmup is a number of steps; 0: a twentieth of all; below 0: none.
+	Final float64 `json:"final"` // fraction of Rate at the last step; 0 means .05
+	// Warmup is a number of steps. 0 means a twentieth of all steps; below 0, there is no warm-up.
 	Warmup int `json:"warmup"`
-	// Clip is the largest norm of the gradient; 0: .25; below 0: no clipping.
+	// Clip is the largest norm of the gradient. 0 means .25; below 0, there is no clipping.
 	Clip    float64 `json:"clip"`
-	Dropout float64 `json:"dropout"` // dropout on hidden states; 0: none
-	// dropout on attention probabilities; 0: none
+	Dropout float64 `json:"dropout"` // dropout on hidden states; 0 means no dropout
+	// dropout on attention probabilities; 0 means no dropout
 	AttentionDropout float64 `json:"attention_dropout"`
 }
 
@@ -132,9 +134,10 @@ type SlowOptions struct {
 type PretrainOptions struct {
 	// Steps is the number of optimizer steps. 0 means three passes over the text, but at least 1 Mi
 	// tokens (1,048,576) and at most 20 Mi.
-	Steps   int `json:"steps"`
-	Batch   int `json:"batch"`   // parallel streams; 0: 16
-	Segment int `json:"segment"` // tokens of a stream in a step; 0: the configuration's seg_len
+	Steps int `json:"steps"`
+	Batch int `json:"batch"` // parallel streams; 0 means 16
+	// tokens of a stream in a step; 0 means the configuration's seg_len
+	Segment int `json:"segment"`
 	// Balance makes small domains count more: a domain gets a part of the reading in proportion to
 	// tokens^(1-Balance). With 0 all tokens count equally, with 1 all domains do.
 	Balance float64 `json:"balance"`
@@ -156,10 +159,10 @@ type MetaOptions struct {
 	// Chunk is the number of tokens between two writes of the fast weights. 0 means the value of
 	// the existing meta-learners; new ones get 64 (online), 128 (window) or 50 (words).
 	Chunk int `json:"chunk"`
-	// Rate is the largest learning rate of the meta-learners; 0: .003, or .00025 if Settings.Out is
-	// of the order of 1.
+	// Rate is the largest learning rate of the meta-learners. 0 means .003, or .00025 if
+	// Settings.Out is of the order of 1.
 	Rate     float64 `json:"rate"`
-	Final    float64 `json:"final"`    // fraction of Rate at the last step; 0: .05
+	Final    float64 `json:"final"`    // fraction of Rate at the last step; 0 means .05
 	Schedule string  `json:"schedule"` // as in SlowOptions
 	// Branches are the weights that get fast weights; see model.Branches. nil means the branches of
 	// the existing meta-learners; new ones get "upper" (online) or "paper" (window).
@@ -193,28 +196,30 @@ type MetaOptions struct {
 
 // OnlineOptions are the settings of the online scheme.
 type OnlineOptions struct {
-	Chunks int `json:"chunks"` // chunks whose gradients are summed for one step; 0: 8
-	// Sample is n if a step's gradient is estimated from one of n fast weights; 0: 8.
+	Chunks int `json:"chunks"` // chunks whose gradients are summed for one step; 0 means 8
+	// Sample is n if a step's gradient is estimated from one of n fast weights; 0 means 8.
 	Sample int `json:"sample"`
-	// Reset is the probability that M and I are set to zero where a piece of text begins; 0: .5;
-	// below 0: never.
+	// Reset is the probability that M and I are set to zero where a piece of text begins. 0 means
+	// .5; below 0, they are never set to zero.
 	Reset    float64 `json:"reset"`
-	PieceMin int     `json:"piece_min"` // tokens of the shortest pieces of text; 0: 4096
-	PieceMax int     `json:"piece_max"` // tokens of the longest pieces of text; 0: 65536
+	PieceMin int     `json:"piece_min"` // tokens of the shortest pieces of text; 0 means 4096
+	PieceMax int     `json:"piece_max"` // tokens of the longest pieces of text; 0 means 65536
 }
 
 // WindowOptions are the settings of the window scheme.
 type WindowOptions struct {
-	// K is the number of chunks of a window, of which the first k-1 write M; 0: 5, for words 4.
-	K             int     `json:"k"`
-	GradientChunk int     `json:"gradient_chunk"` // tokens of the k-th chunk; 0: 512, for words 150
-	Batch         int     `json:"batch"`          // streams that share M; 0: 8
-	P             float64 `json:"p"`              // probability that a write sets an entry; 0: .05
+	// K is the number of chunks of a window, of which the first k-1 write M. 0 means 5, or 4 for
+	// words.
+	K int `json:"k"`
+	// tokens of the k-th chunk; 0 means 512, or 150 for words
+	GradientChunk int     `json:"gradient_chunk"`
+	Batch         int     `json:"batch"` // streams that share M; 0 means 8
+	P             float64 `json:"p"`     // probability that a write sets an entry; 0 means .05
 }
 
 // JointOptions are the settings of the slow weights in PhaseJoint; MetaOptions has the rest.
 type JointOptions struct {
-	Steps       int `json:"steps"` // steps of PhaseJoint; 0: as MetaOptions.Steps
+	Steps       int `json:"steps"` // steps of PhaseJoint; 0 means MetaOptions.Steps
 	SlowOptions     // with Rate 0, the rate is .0001 (online) or .00025 (window)
 }
 
@@ -227,7 +232,8 @@ type ValidationOptions struct {
 	// Bytes limits how much of each file of Options.Valid is used. 0 means 16384 bytes; below 0,
 	// the whole file is used. Text that is kept back is always used as a whole.
 	Bytes int `json:"bytes"`
-	// Patience ends a phase after this many consecutive validations without a better one; 0: never.
+	// Patience ends a phase after this many consecutive validations without a better one; 0 means
+	// that the phase does not end early.
 	Patience int `json:"patience"`
 	// OneStream makes all documents one stream that is never reset; otherwise each is a separate
 	// stream.

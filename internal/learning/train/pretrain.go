@@ -20,7 +20,7 @@ type pretraining struct {
 	reader  *corpus.Reader
 	text    textStep // the gradient is in the field All of its step
 	size    string   // size of the text, in words for people
-	counted *counted // nil: only the network
+	counted *counted // nil if there are no companions
 	tokens  int      // tokens of the text
 	steps   int      // steps made
 }

@@ -41,7 +41,7 @@ type Measurement struct {
 	Static   float64    `json:"static"`
 	Adaptive *float64   `json:"adaptive,omitempty"` // nil for a model without meta-learners
 	Words    *WordCount `json:"words,omitempty"`    // nil for a model of bytes
-	// Companion says that the bits are those of the mixtures with a companion of counts.
+	// Companion says that the bits are those of the network mixed with a companion.
 	Companion bool `json:"companion,omitempty"`
 }
 

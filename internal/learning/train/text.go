@@ -16,7 +16,7 @@ type textStep struct {
 	inputs  []int32 // [T,B]
 	targets []int32 // [T,B]
 	nll     []float32
-	mixer   *mixer // nil: only the network
+	mixer   *mixer // nil if there is no companion
 }
 
 // newText returns chunks of a length for a step, which gets a separate segment.

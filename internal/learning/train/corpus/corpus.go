@@ -33,8 +33,8 @@ type Corpus struct {
 	Documents []Document
 }
 
-// Load reads the files that documents.List finds in dir, at most limit bytes of each; 0: all. Every
-// error wraps ErrData and names the file or directory.
+// Load reads the files that documents.List finds in dir. It reads at most limit bytes of each file,
+// or all bytes if limit is 0. Every error wraps ErrData and names the file or directory.
 func Load(dir string, limit int) (*Corpus, error) {
 	files, err := documents.List(dir, int64(limit))
 	if err != nil {

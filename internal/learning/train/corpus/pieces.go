@@ -19,9 +19,9 @@ type PiecesState struct {
 }
 
 // Pieces is the text of online meta-training: an endless stream of pieces of documents. If there
-// are several domains, each piece is from another domain than the piece before it, so that what the
-// fast weights have learned keeps going out of date. If some domains are held out from pretraining,
-// half of the pieces, on average, come from these.
+// are several domains, each piece is from another domain than the piece before it. So what the fast
+// weights have learned keeps going out of date. If some domains are held out from pretraining, half
+// of the pieces, on average, come from these.
 type Pieces struct {
 	docs     []Document
 	domains  [][]int // documents of each domain

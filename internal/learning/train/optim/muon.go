@@ -40,7 +40,7 @@ type Muon struct {
 type matrixPart struct{ off, rows, cols int }
 
 // NewMuon returns an optimizer with zero moments for the weights of a layout. The layout tells
-// matrices from vectors. clip limits the norm of the gradient for Adam; 0: no limit.
+// matrices from vectors. clip limits the norm of the gradient for Adam; 0 means no limit.
 func NewMuon(l *txl.Layout, clip float64) *Muon {
 	o := &Muon{M: make([]float32, l.Size), norm: newNorm(l.Size)}
 	size, side, rest := 0, 0, 0

@@ -25,7 +25,7 @@ type Schedule struct {
 	Kind   string
 	Peak   float64 // largest learning rate
 	Final  float64 // fraction of Peak at the last step, 0 to 1
-	Warmup int     // steps of the warm-up; 0: none
+	Warmup int     // steps of the warm-up; 0 means no warm-up
 	Steps  int     // steps of the whole phase
 }
 

@@ -62,7 +62,7 @@ const metricsName = "metrics.jsonl"
 // metrics are the lines of a run so far, over all its sittings, in memory and at the end of a file.
 // A resumed run appends: see current. Without a file the lines are only in memory.
 type metrics struct {
-	path  string // "": a file in the folder of the checkpoints
+	path  string // "" means a file in the folder of the checkpoints
 	file  *os.File
 	lines []Metric
 	pace  pace
