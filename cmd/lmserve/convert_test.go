@@ -231,7 +231,7 @@ func referenceText(t *testing.T, f *weights.File) (text string, symbols []string
 	for id := range symbols {
 		symbols[id] = fmt.Sprintf("w%d", id)
 	}
-	numbers := func(name string) []float32 { // of the first stream
+	numbers := func(name string) []float32 { // returns a tensor of the first stream
 		tensor, ok := f.Tensor(name)
 		require.True(t, ok, name)
 		all := make([]float32, tensor.Elements())

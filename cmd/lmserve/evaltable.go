@@ -88,7 +88,7 @@ func printDocuments(text *bytes.Buffer, res eval.Result) {
 			t.curve(p)
 		}
 	}
-	_ = t.Flush() // to memory
+	_ = t.Flush() // a write to memory cannot fail
 }
 
 func describe(res eval.Result) string {

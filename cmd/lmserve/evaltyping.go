@@ -132,7 +132,7 @@ func typingTable(
 		means(res.Domains)
 	}
 	means(res.Total)
-	_ = t.Flush() // to memory
+	_ = t.Flush() // a write to memory cannot fail
 }
 
 // printCalibration prints a table for each method with a row for each tenth of probability.
@@ -162,7 +162,7 @@ Of free candidates, the first of each list counts.
 				fmt.Fprintln(t, line)
 			}
 		}
-		_ = t.Flush() // to memory
+		_ = t.Flush() // a write to memory cannot fail
 	}
 }
 

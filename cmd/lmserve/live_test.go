@@ -25,8 +25,8 @@ import (
 )
 
 // A round takes about liveRound. It takes longer if a session would score less than liveChunks
-// chunks. With shorter texts, the first chunks of requests would dominate, which the scheduler
-// prefers.
+// chunks. With shorter texts, the first chunks of requests would dominate, and the scheduler
+// prefers first chunks.
 const (
 	liveRound  = 3 * time.Second
 	liveChunks = 16

@@ -98,13 +98,13 @@ type listedModel struct {
 	Tokenizer    string `json:"tokenizer,omitempty"`
 	Weights      int    `json:"weights,omitempty"` // number of weights
 	WeightsBytes int64  `json:"weights_bytes,omitempty"`
-	// memory of a session with the default settings
+	// SessionBytes is the memory of a session with the default settings.
 	SessionBytes int64 `json:"session_bytes,omitempty"`
 	// Valid is the validation result of training; nil if the card omits it.
 	Valid *measuredBits `json:"valid,omitempty"`
-	// 0 if the speed was not measured
+	// BytesPerSecond is 0 if the speed was not measured.
 	BytesPerSecond float64 `json:"bytes_per_second,omitempty"`
-	// number of threads when BytesPerSecond was measured
+	// Threads is the number of threads with which BytesPerSecond was measured.
 	Threads int    `json:"threads,omitempty"`
 	Error   string `json:"error,omitempty"` // why it is not a model
 }
@@ -114,7 +114,7 @@ type measuredBits struct {
 	Static   float64  `json:"static"`
 	Adaptive *float64 `json:"adaptive,omitempty"`
 	Text     string   `json:"text,omitempty"` // fingerprint of the text
-	// Companion says that the bits are the mixture's with a companion.
+	// Companion says that the bits were measured with a companion.
 	Companion bool  `json:"companion,omitempty"`
 	Bytes     int64 `json:"bytes,omitempty"`
 }

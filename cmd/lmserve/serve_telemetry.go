@@ -115,8 +115,9 @@ func (h *host) aboutAdmin() string {
 	return fmt.Sprintf("lmserve: metrics and profiles on http://%s\n", h.admin.Addr())
 }
 
-// serveAll serves on the listener and, if there is one, the admin listener. The channel failed gets
-// each listener's error, nil after a drain; wait collects both.
+// serveAll serves on the listener and, if there is one, the admin listener. The caller either
+// receives the first error from failed, or calls wait, which joins the errors of all listeners. An
+// error is nil after a drain.
 func (h *host) serveAll(l net.Listener) (wait func() error, failed <-chan error) {
 	all := []func() error{func() error { return h.srv.Serve(l) }}
 	if h.admin != nil {

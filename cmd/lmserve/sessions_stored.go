@@ -21,7 +21,7 @@ type storedSession struct {
 	Offset       int64     `json:"offset"`
 	Bits         float64   `json:"bits"`
 	BaselineBits *float64  `json:"baseline_bits,omitempty"`
-	// only for a session of a model of words, once the session has text
+	// Words is only for a session of a model of words, once the session has text.
 	Words      *storedWords      `json:"words,omitempty"`
 	Method     string            `json:"method,omitempty"`
 	Chunk      int               `json:"chunk,omitempty"`

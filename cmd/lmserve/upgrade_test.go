@@ -23,7 +23,7 @@ import (
 //
 //	data/                   the data folder
 //	sessions.json           the older program's final descriptions of its sessions
-//	goes-on.NUMERICS.jsonl  the older program's results for further text, with one numerics
+//	goes-on.NUMERICS.jsonl  the older program's results for further text, under one numerics
 //
 // All folders use the model in model.safetensors. To add a folder, build the older program (and
 // again with -tags noasm, for the other numerics) and run

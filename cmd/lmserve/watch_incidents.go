@@ -45,7 +45,7 @@ func (r *incidentReport) last(number int64) (i foundIncident, ok bool) {
 type foundIncident struct {
 	source string
 	client.Incident
-	shownP float64 // of the strangest printed line
+	shownP float64 // p of the strangest printed line
 	shown  int64   // number of the last printed line
 	before bool    // printed by an earlier watch, without a line since
 }
@@ -124,7 +124,7 @@ type incidentObject struct {
 	Type   string `json:"type"`
 	Source string `json:"source,omitempty"`
 	client.Incident
-	Text string `json:"text,omitempty"` // of the line printed with it
+	Text string `json:"text,omitempty"` // text of the line printed with the incident
 }
 
 // tellLocked prints an incident with its line and its changes.
@@ -140,7 +140,7 @@ func (r *lineReport) tellLocked(
 		if err := r.labeledLocked(f, fmt.Sprintf("#%d", i.Number)); err != nil {
 			return err
 		}
-	// a silence is no property of this line, so the line is not printed with it
+	// the line caused the change and is printed with it; only a silence has no such line
 	case changes[0].Kind != client.ChangeSilence:
 		prefix := r.source(f.Source) + fmt.Sprintf("%-8s  ", changes[0].Kind)
 		text := bytes.TrimSuffix(f.Line.TextBytes(), []byte{'\r'})

@@ -49,7 +49,7 @@ type lineTotal struct {
 	baseline           bool
 	// The model is one of words, so bits per character are omitted.
 	words bool
-	// last line of each source, if lines may repeat or be skipped; else nil
+	// ends has the last line of each source, if lines may repeat or be skipped; else it is nil.
 	ends map[string]lineEnd
 }
 

@@ -27,7 +27,7 @@ type lagStatus struct {
 
 	mu    sync.Mutex
 	drawn bool                 // the terminal shows a replaceable line
-	told  map[string]time.Time // by lagging stream: time of the last report
+	told  map[string]time.Time // time of the last report for each lagging stream
 }
 
 func newLagStatus(c *cobra.Command) *lagStatus {

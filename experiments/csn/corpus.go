@@ -38,7 +38,8 @@ type corpus struct {
 // rules say which words tasks may ask for.
 type rules struct {
 	Least, Most int // limits on the number of sentences with the word
-	// number of occurrences in the training text from which a word is in the vocabulary
+	// Known is the number of occurrences in the training text from which a word is in the
+	// vocabulary.
 	Known   int
 	HeldOut int // largest number of test words
 }

@@ -10,7 +10,7 @@ import (
 type encoder struct {
 	embeddings *tape.Var
 	places     *tape.Var // for a bag: a factor for each place in the window; nil for an LSTM
-	// for an LSTM: weights and biases of the gates i, f, o and of the new value
+	// w and b are the weights and biases of an LSTM: of the gates i, f, o and of the new value.
 	w, b  *tape.Var
 	width int
 }

@@ -8,8 +8,8 @@ import (
 )
 
 // pretrain returns embeddings of words, e [vocabulary, width], that predict a word from the words
-// around it. It also returns factors for each place in the window, a [places, width]. With vectors
-// v that are not returned, the score of a word w at places with words x is
+// around it. It also returns factors for each place in the window, a [places, width]. v are other
+// vectors of words, which are not returned. The score of a word w in a window of words x is
 //
 //	score(w) = v_w · sum_j a_j * e_(x_j)
 //

@@ -55,8 +55,8 @@ func recurrentMethod(name string, units int, recall float64,
 	}}
 }
 
-// rates returns the learning rates of a method. Those of NTM, DNC and fast were chosen on seed 100;
-// those of LSTM and MANN were not searched.
+// rates returns the learning rates of a method. The rates of NTM, DNC and fast were chosen on seed
+// 100; the rates of LSTM and MANN were not searched.
 func rates(recall float64) map[string]float64 {
 	return map[string]float64{"copy": 0.005, "recall": recall}
 }
@@ -72,7 +72,7 @@ type job struct {
 // A result has the measurements of a job.
 type result struct {
 	curve   []float64 // bits per sequence, mean of each window
-	lengths []score   // for each of factors
+	lengths []score   // one score for each of factors
 	params  int
 }
 

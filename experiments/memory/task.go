@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	bits     = 6  // of a vector
+	bits     = 6  // number of bits of a vector
 	channels = 2  // flags beside the bits: the end of a list or an item's start, and a query
 	code     = 64 // length of the code of a position
 	places   = 64 // number of positions
@@ -26,8 +26,8 @@ type sequence struct {
 type task struct {
 	name      string
 	min, max  int // lengths of training
-	vectors   int // of an item
-	sequences int // of training
+	vectors   int // number of vectors of an item
+	sequences int // number of training sequences
 	draw      func(r *rand.Rand, length, vectors int) sequence
 }
 

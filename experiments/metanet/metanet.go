@@ -18,7 +18,8 @@ import (
 type Settings struct {
 	K     int     // length of the truncated graph: K-1 fast updates, then a slow one
 	Gamma float32 // decay of the gradient average
-	// weight of a gradient in the average, and its additional weight in its own update
+	// Beta1 is the weight of a gradient in the average, Beta2 its additional weight in its own
+	// update.
 	Beta1, Beta2 float32
 	P            float64 // probability that an update writes a fast weight
 	Out          float32 // factor on the meta-learners' outputs

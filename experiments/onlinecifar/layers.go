@@ -20,7 +20,7 @@ func newMaps(channels, images, side int) Maps {
 }
 
 const (
-	taps      = 9    // of a 3x3 filter
+	taps      = 9    // weights of a 3x3 filter
 	groupSize = 2048 // positions that a convolution unfolds at once
 )
 

@@ -11,7 +11,7 @@ import (
 // convolutions, so the network has 12 convolutional layers.
 var filters = [4]int{64, 96, 128, 256}
 
-const convolutions = 3 // of a block
+const convolutions = 3 // number of 3x3 convolutions of a block
 
 // A network is a residual network (He et al., 2016): four blocks, the mean over positions, and a
 // softmax layer. A block adds its input, through a 1x1 convolution, to three 3x3 convolutions.
@@ -19,7 +19,7 @@ const convolutions = 3 // of a block
 type network struct {
 	convs     []*tape.Var // 3x3 convolutions, the layers with fast weights
 	shortcuts []*tape.Var // 1x1 convolutions
-	norms     []*Norm     // for each block, of its three convolutions and of its shortcut
+	norms     []*Norm     // of each block's three convolutions and its shortcut
 	head      *tape.Var   // (labels, channels)
 	bias      *tape.Var
 }

@@ -18,7 +18,7 @@ const (
 // A task is a classification with 5 labels for a number of rounds.
 type task struct {
 	classes [labelCount]int  // the class of each label
-	old     [labelCount]int  // of a moved class: its label in the task before; else -1
+	old     [labelCount]int  // label of a moved class in the task before; else -1
 	kept    [labelCount]bool // labels whose class is that of the task before
 	rounds  int
 }

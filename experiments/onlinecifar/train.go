@@ -9,7 +9,7 @@ import (
 // options say how long a run is and what its networks are.
 type options struct {
 	narrow   int     // divisor of the paper's filters
-	rounds   int     // of training, or batches of pretraining
+	rounds   int     // rounds of training, or batches of pretraining
 	every    int     // rounds between two measurements for the early stopping
 	devTasks int     // tasks of the dev stream
 	tasks    int     // tasks of each test stream

@@ -273,8 +273,8 @@ func softmax(p, x []float64) {
 	}
 }
 
-// CrossEntropy returns the sum over rows of weight times -log softmax(logits)[target], a scalar.
-// weights may be nil: all 1.
+// CrossEntropy returns the sum over rows of weight times -log softmax(logits)[target], a scalar. If
+// weights is nil, all weights are 1.
 func (t *Tape) CrossEntropy(logits *Var, targets []int, weights []float64) *Var {
 	p, y := make([]float64, len(logits.Value)), New(1, 1)
 	weight := func(i int) float64 {

@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	entropyShare = 0.01 // of the policy's entropy in the loss
-	valueShare   = 0.5  // of the squared error of the values
+	entropyShare = 0.01 // weight of the policy's entropy in the loss
+	valueShare   = 0.5  // weight of the squared error of the values
 )
 
 // An agent is an advantage actor-critic (Mnih et al., 2016): two layers of ReLU, a policy and a
 // value.
 // Cards do not depend on earlier choices, so the return of a choice is its reward.
 type agent struct {
-	matrices []*tape.Var // of both layers, the policy and the value
+	matrices []*tape.Var // matrices of both layers, the policy and the value
 	biases   []*tape.Var
 	solver   tape.Solver
 	fast     *metanet.Net   // fast weights of Sparse-MetaNet, or nil

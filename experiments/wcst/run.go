@@ -49,7 +49,7 @@ func (m method) agent(seed uint64) (*agent, error) {
 
 // A task is the result of one rule.
 type task struct {
-	Updates int // until it was solved, or giveUp
+	Updates int // updates until the rule was found, or giveUp
 	Errors  int // choices that follow the rule before, until the rule changes again
 	Failed  bool
 }

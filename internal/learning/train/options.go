@@ -58,16 +58,18 @@ type Options struct {
 	// Tokenizer selects the tokens of a new model. It must be empty with Init.
 	Tokenizer TokenizerOptions
 
-	Data    string   // directory of text files: each file a stream, its first folder its domain
+	Data    string   // directory of text files; a file is a stream, its first folder is its domain
 	HoldOut []string // domains kept out of pretraining: to the other phases their text is new
 	// Valid is a directory of text files for validation, or ValidNone. If it is "", a part of Data
 	// is kept back for validation.
 	Valid string
 
 	Out string // path of the model's file; "" means that no file is written
-	// type of the slow weights in that file, a key of storeTypes; "" means StoreDefault
+	// Store is the type of the slow weights in that file, a key of storeTypes; "" means
+	// StoreDefault.
 	Store string
-	// the model's name in that file; "" means the name of Init or of DefaultConfig, else "model"
+	// Name is the model's name in that file; "" means the name of Init or of DefaultConfig, else
+	// "model".
 	Name   string
 	Dir    string // folder of the checkpoints, made if it is missing; "" means no checkpoints
 	Resume bool   // resume from the last checkpoint in Dir, if there is one
@@ -126,7 +128,7 @@ type SlowOptions struct {
 	// Clip is the largest norm of the gradient. 0 means .25; below 0, there is no clipping.
 	Clip    float64 `json:"clip"`
 	Dropout float64 `json:"dropout"` // dropout on hidden states; 0 means no dropout
-	// dropout on attention probabilities; 0 means no dropout
+	// AttentionDropout is the dropout on attention probabilities; 0 means no dropout.
 	AttentionDropout float64 `json:"attention_dropout"`
 }
 
@@ -136,7 +138,7 @@ type PretrainOptions struct {
 	// tokens (1,048,576) and at most 20 Mi.
 	Steps int `json:"steps"`
 	Batch int `json:"batch"` // parallel streams; 0 means 16
-	// tokens of a stream in a step; 0 means the configuration's seg_len
+	// Segment is the number of tokens of a stream in a step; 0 means the configuration's seg_len.
 	Segment int `json:"segment"`
 	// Balance makes small domains count more: a domain gets a part of the reading in proportion to
 	// tokens^(1-Balance). With 0 all tokens count equally, with 1 all domains do.
@@ -163,7 +165,7 @@ type MetaOptions struct {
 	// Settings.Out is of the order of 1.
 	Rate     float64 `json:"rate"`
 	Final    float64 `json:"final"`    // fraction of Rate at the last step; 0 means .05
-	Schedule string  `json:"schedule"` // as in SlowOptions
+	Schedule string  `json:"schedule"` // as SlowOptions.Schedule
 	// Branches are the weights that get fast weights; see model.Branches. nil means the branches of
 	// the existing meta-learners; new ones get "upper" (online) or "paper" (window).
 	Branches []string `json:"branches"`
@@ -211,7 +213,7 @@ type WindowOptions struct {
 	// K is the number of chunks of a window, of which the first k-1 write M. 0 means 5, or 4 for
 	// words.
 	K int `json:"k"`
-	// tokens of the k-th chunk; 0 means 512, or 150 for words
+	// GradientChunk is the number of tokens of the k-th chunk; 0 means 512, or 150 for words.
 	GradientChunk int     `json:"gradient_chunk"`
 	Batch         int     `json:"batch"` // streams that share M; 0 means 8
 	P             float64 `json:"p"`     // probability that a write sets an entry; 0 means .05

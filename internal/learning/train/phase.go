@@ -10,7 +10,7 @@ type stepper interface {
 	save(*checkpoint)       // everything that the next steps depend on
 	load(*checkpoint) error
 	trained() []array // views of the weights that the steps move
-	// nil in pretraining, which neither trains nor validates meta-learners
+	// learner is nil in pretraining, which neither trains nor validates meta-learners
 	learner() *sparsemeta.Learner
 	frozen() bool     // whether the slow weights are frozen
 	describe() string // a sentence for people
