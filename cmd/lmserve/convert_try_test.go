@@ -35,8 +35,8 @@ func wordsOf(t *testing.T, more int) (file string, words int) {
 }
 
 // The first cluster of the model has the English words, so its clusters are in ascending order.
-// convert prints the sample's perplexities for both orders, and warns if it was told the wrong
-// order.
+// convert prints the sample's perplexities for both orders, and warns of a requested order that is
+// wrong.
 func TestConvertWarnsOfTheOtherOrder(t *testing.T) {
 	const strangers = 200
 	vocab, words := wordsOf(t, strangers)

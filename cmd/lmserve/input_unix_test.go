@@ -18,8 +18,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// The first Ctrl-C ends a command that waits for another program to open a named pipe, and a
-// command that waits for data from an opened pipe.
+// A command waits for another program to open a named pipe, or for data from an opened pipe. The
+// first Ctrl-C ends the command.
 func TestCtrlCEndsACommandThatWaitsForAPipe(t *testing.T) {
 	m, err := modeltest.SmallFile(t.TempDir())
 	require.NoError(t, err)

@@ -35,10 +35,11 @@ const (
 // BenchmarkLiveSessions measures many live sessions of the embedded models that score text
 // concurrently, over HTTP and with a data folder. It uses GOMAXPROCS cores.
 //
-// The metric of-cores is the speed of all sessions together (bytes per second), divided by the
-// number of cores and by the speed of one live session whose client and server share one core. The
-// metric of-engine divides by the speed of the bare engine instead: one single-threaded worker for
-// each core, without a server. Each iteration measures the sessions and both references.
+// The metric of-cores is the speed of all sessions together (bytes per second), divided by a
+// reference: the number of cores times the speed of one live session. That session, its client and
+// its server share one core. The reference of the metric of-engine is the speed of the bare engine:
+// one single-threaded worker for each core, without a server. Each iteration measures the sessions
+// and both references.
 //
 // Then the sessions score the text again, while another session scores 64 bytes ten times a second.
 // p50 and p99 are the latencies of that session, and ms-alone is its latency without load.

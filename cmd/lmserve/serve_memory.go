@@ -17,7 +17,7 @@ import (
 
 const (
 	// memoryConstant is a server's memory besides its budget, model, workers and connections. It
-	// covers data of requests that must be in memory as a whole, and 64 MiB for the program,
+	// covers data of requests that must be in memory as a whole. 64 MiB are for the program,
 	// database writes and garbage not yet collected.
 	memoryConstant = limits.MemoryMax + 64<<20
 	// memoryUnit is the unit to which the total is rounded up, so that restarts print the same
@@ -90,8 +90,8 @@ func limitMemory(most int64, log *zap.Logger) {
 
 const (
 	connectionsMost = 16384 // default of --max-connections with ample descriptors
-	// descriptorsKept is the number of descriptors that are not for connections, but for the
-	// database, the log, keys and certificates.
+	// descriptorsKept is the number of descriptors for the database, the log, keys and
+	// certificates.
 	descriptorsKept    = 32
 	descriptorsUnknown = 1024 // on systems that do not report a limit
 )

@@ -204,8 +204,8 @@ func cut(sentence []int, at int) (w window) {
 	return w
 }
 
-// A task shows support windows with labels that stand for their missing words. It asks for the
-// label of each query's missing word.
+// A task shows support windows, with labels for their missing words. It asks for the label of each
+// query's missing word.
 type task struct {
 	Ways             int
 	Support, Queries []window

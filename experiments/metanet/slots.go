@@ -13,8 +13,8 @@ import (
 //	W*_i = Z(grad_i),   alpha = softmax_i(sharpness cos(query, key_i)),   W* = sum_i alpha_i W*_i
 //
 // Limit is the largest number of slots: a new slot replaces the oldest. If Limit is 0, the number
-// is unlimited. Every Read computes the fast weights again, so that the meta-learner learns from
-// later losses, even if a slot was written before the current tape began. Keys of an earlier tape
+// is unlimited. Every Read computes the fast weights again. So the meta-learner learns from later
+// losses, even for slots that were written before the current tape began. Keys of an earlier tape
 // must be constants.
 type Slots struct {
 	Meta      *Coordinate // Z

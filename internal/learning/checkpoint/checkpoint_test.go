@@ -187,8 +187,8 @@ func TestAllTensorsThatDoNotFitAreNamed(t *testing.T) {
 		"layers.0.pos_ff.CoreNet.0.weight [24], expected [6,4]")
 }
 
-// All tensors that do not fit are named, even if the tensor that tells the number of heads is
-// missing, or if the requested configuration does not fit the tensors.
+// All tensors that do not fit are named. This holds even if no configuration can be inferred,
+// because r_w_bias is missing, or if a requested configuration does not fit.
 func TestTensorsAreNamedWhereNoConfigurationCanBeRead(t *testing.T) {
 	tensors := plain(256)
 	tensors[0].name = "r"
