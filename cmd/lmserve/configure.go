@@ -21,7 +21,8 @@ import (
 )
 
 // A flag's value comes from the command line, else the environment, else the configuration file,
-// else its default. A value for one command precedes a value for all commands with the flag.
+// else its default. A value for one command takes precedence over a value for all commands with the
+// flag.
 
 const (
 	variablePrefix = "LMSERVE_"

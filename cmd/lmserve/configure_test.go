@@ -32,7 +32,7 @@ func inForce(t *testing.T, args ...string) map[string]configuredFlag {
 }
 
 // A flag's value comes from the command line, else the environment, else the file, else its
-// default. A value for one command precedes a value for all.
+// default. A value for one command takes precedence over a value for all commands.
 func TestFlagsComeBeforeVariablesBeforeTheFile(t *testing.T) {
 	file := configFile(t, "threads: 3\nserve:\n  threads: 4\n  log: json\n  allow-host: [a, b]\n"+
 		"  max-replay: 20s\n  scrub: false\nkeys:\n  add:\n    expires: 2030-01-31\n")

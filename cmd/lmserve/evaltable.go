@@ -130,7 +130,7 @@ func measure(res eval.Result) string {
 
 func documents(n int) string { return setting.Count(n, "document") }
 
-// evalTable has a column for sizes, one per method, and one for names.
+// evalTable has a column for sizes, a column for each method, and a column for names.
 type evalTable struct {
 	*tabwriter.Writer
 	methods int

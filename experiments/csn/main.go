@@ -84,7 +84,7 @@ func (o options) main() error {
 	return nil
 }
 
-// one computes all methods with one seed, which share words, embeddings and test tasks.
+// one computes all methods with one seed. The methods share words, embeddings and test tasks.
 func (o options) one(chosen []method, train, test [][]string, s int, results [][]result) error {
 	seed := o.seed + uint64(s)
 	c := build(train, test, o.rules, seed)

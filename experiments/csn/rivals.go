@@ -107,7 +107,7 @@ func (m *slotted) logits(t *tape.Tape, k task) *tape.Var {
 }
 
 // representationGradient returns the preprocessed gradient with respect to Q of the support set's
-// mean loss. The head has no other loss and so stays as it was drawn.
+// mean loss. The head has no other loss, and so keeps its random initial weights.
 func (m *slotted) representationGradient(k task, h *tape.Var) *tape.Var {
 	var inner tape.Tape
 	q := copied(m.q)

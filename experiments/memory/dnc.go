@@ -13,7 +13,7 @@ type dnc struct {
 	cell       *cell
 	interfaces layer
 	out        layer
-	memory     *tape.Var // M, one row a slot
+	memory     *tape.Var // M in the paper, with a row for each slot
 	usage      *tape.Var // u in the paper
 	precedence *tape.Var // p: how much each slot was written last
 	links      *tape.Var // L: how much slot i was written after slot j

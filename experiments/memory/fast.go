@@ -10,9 +10,10 @@ import (
 
 const fastUnits = 128 // width of the hidden layer
 
-// fast is a network of one hidden layer whose matrices have fast weights, zero when a sequence
-// begins. While the sequence is presented, the gradient of each pair's loss writes fast weights.
-// Then the loss of the answers trains slow weights and meta-weights, once a sequence.
+// fast is a network with one hidden layer. Its matrices have fast weights, which are zero when a
+// sequence begins. While the sequence is presented, the gradient of each pair's loss writes fast
+// weights. Then the loss of the answers trains slow weights and meta-weights, once for each
+// sequence.
 type fast struct {
 	hidden, out layer
 	net         *metanet.Net

@@ -65,7 +65,7 @@ func count(params []*tape.Var) (n int) {
 
 const clipAt = 10 // largest norm of the gradient of a sequence
 
-// A network reads one row a step. Its memory is empty at begin.
+// A network reads one row in each step. Its memory is empty at begin.
 type network interface {
 	params() []*tape.Var
 	begin()

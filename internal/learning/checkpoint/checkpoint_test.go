@@ -350,11 +350,11 @@ func TestProjectionsOfASharedTable(t *testing.T) {
 	require.ErrorContains(t, err, "1 missing: word_emb.emb_projs.0 [4,2]")
 }
 
-// Attention biases in every layer become one pair if they are equal. Otherwise they stay separate,
+// Attention biases that are equal in every layer become one pair. Different biases stay separate,
 // unless the model also has a shared pair.
 func TestAttentionBiasesOfLayers(t *testing.T) {
 	own := func(name string) string { return "layers.0.dec_attn." + name }
-	second := func(tensors []shown) []shown { // the first layer again
+	second := func(tensors []shown) []shown { // adds a copy of the first layer
 		for _, s := range tensors {
 			if rest, ok := strings.CutPrefix(s.name, "layers.0."); ok {
 				s.name = "layers.1." + rest

@@ -51,8 +51,8 @@ func (m *Missing) Error() string {
 // defaultSegLen is the usual length of a segment, used if nothing tells it and there is no memory.
 const defaultSegLen = 128
 
-// configOf infers the configuration from the shapes, or uses the wanted one, and adds the settings.
-// Tensors that do not fit are found later, all at once.
+// configOf uses the configuration want or, if it is nil, infers one from the shapes. It adds the
+// settings. Tensors that do not fit are found later, all at once.
 func configOf(shapes map[string][]int, s Settings, want *txl.Config) (txl.Config, error) {
 	c := configOfShapes(shapes)
 	var missing Missing

@@ -75,7 +75,7 @@ func shareBiases(byName map[string]Tensor) error {
 	return nil
 }
 
-// sameInLayers reports whether all layers with a bias have the same one.
+// sameInLayers reports whether a bias is equal in all layers that have it.
 func sameInLayers(byName map[string]Tensor, name string) (bool, error) {
 	shared, found := byName[name]
 	for i := 0; ; i++ {

@@ -66,7 +66,7 @@ func TestLayoutsTellTheClustersOrder(t *testing.T) {
 	}
 }
 
-// With one cluster after the head, or none, there is no order.
+// A model with fewer than two clusters after the head has no order.
 func TestModelsWithoutClustersHaveNoOrder(t *testing.T) {
 	tensors := plain(256)
 	c, err := readBytes(archiveOf(t, stateDict(tensors, false), arraysOf(tensors)))

@@ -80,7 +80,7 @@ const (
 )
 
 // complete replaces the zero fields that depend on the initial model, and on the tokens of text.
-// The model's meta-learners are nil unless they are trained further.
+// base has meta-learners only if these are trained further.
 func (o *Options) complete(base *model.Model, tokens int) {
 	m := &o.Meta
 	settings, chunk, window, gradientChunk := sparsemeta.TwoBankSettings(), 64, 5, 512

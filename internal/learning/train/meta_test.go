@@ -294,9 +294,9 @@ func TestJointOnlineStep(t *testing.T) {
 	}
 }
 
-// The change of the mean loss of one step's chunks along the slow gradient is what the gradient
-// predicts. The test takes a central difference over all slow weights at once, with fast weights
-// that were written before.
+// If the slow weights move along their gradient, the mean loss of a step's chunks changes as the
+// gradient predicts. The test takes a central difference over all slow weights at once, with fast
+// weights that were written before.
 func TestJointGradientAgainstFiniteDifferences(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Joint.Dropout, o.Joint.Rate, o.Meta.Rate, o.Meta.Online.Chunks = 0, 1e-30, 1e-30, 1

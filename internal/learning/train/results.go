@@ -141,7 +141,8 @@ func (p PhaseReport) Bits() float64 { return p.Loss * BitsPerNat }
 type Report struct {
 	Unit   Unit
 	Phases []PhaseReport
-	// of the model in its file, with rounded weights; nil without validation text
+	// Stored is the measurement of the model in its file, with rounded weights. It is nil without
+	// validation text.
 	Stored  *Measurement
 	Model   string // id of the model: its name and the start of its hash
 	Out     string // path of the model's file; "" if it was not written

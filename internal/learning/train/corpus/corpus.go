@@ -88,7 +88,8 @@ func (c *Corpus) Unit() string {
 	return "bytes"
 }
 
-// Joined returns the text of all documents as one document. All documents must be encoded, or none.
+// Joined returns the text of all documents as one document. Either all documents must be encoded,
+// or none of them.
 func (c *Corpus) Joined() Document {
 	var all Document
 	for _, d := range c.Documents {

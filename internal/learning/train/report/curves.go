@@ -111,8 +111,9 @@ func ofRun(lines []Metric, first string) []Metric {
 	return lines
 }
 
-// current returns the lines that count, of a run with the given phases. If a sitting starts after
-// some step of a phase, its lines replace earlier ones of later steps and later phases.
+// current returns the lines that count, of a run with the given phases. If a sitting resumes a
+// phase at some step, its lines replace all lines that earlier sittings wrote for later steps and
+// phases.
 func current(lines []Metric, phases []string) []Metric {
 	var now []Metric
 	for _, line := range lines {

@@ -47,7 +47,7 @@ func New(o Options) (train.Observer, error) {
 // observers are called one after another, up to the first that returns an error.
 type observers []train.Observer
 
-// Observe passes Finished to all of them, even after an error, so that they close their files.
+// Observe passes Finished to all observers, even after an error, so that they close their files.
 func (all observers) Observe(e train.Event) (first error) {
 	_, last := e.(train.Finished)
 	for _, o := range all {
