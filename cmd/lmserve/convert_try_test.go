@@ -106,7 +106,8 @@ func TestConvertWarnsOfAModelThatOnlyGuesses(t *testing.T) {
 	}
 }
 
-// A vocabulary with few words of the sample says nothing about the model.
+// If the vocabulary has few words of the English sample, convert draws no conclusion about the
+// model.
 func TestConvertChecksNoUnknownWords(t *testing.T) {
 	dir, _ := huggingFolder(t, 3)
 	vocab := filepath.Join(dir, "vocab.txt")

@@ -36,8 +36,8 @@ func misused(t *testing.T, args ...string) {
 	require.Empty(t, stdout, "%q", args)
 }
 
-// Every command exits with 2 for an unknown flag. It also does for a value of the wrong type,
-// whether it comes from the command line, the environment or the configuration file.
+// Every command exits with 2 for an unknown flag. It also exits with 2 for a value of the wrong
+// type, which may come from the command line, the environment or the configuration file.
 func TestWrongUsageIsExitCode2(t *testing.T) {
 	for _, words := range commands(t) {
 		misused(t, append(words, "--no-such-flag")...)

@@ -167,8 +167,8 @@ func (r *damagedServer) damage(n int) {
 	require.NoError(r.t, file.Close())
 }
 
-// Damage under a running server is found and affects one session. The process stays up, and all
-// other sessions continue bit-identically.
+// Damage to the files of a running server is found, and affects only the damaged session. The
+// process stays up, and all other sessions continue bit-identically.
 func TestDamageUnderAServerIsOneSessions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")

@@ -62,7 +62,8 @@ func TestFolderWithOwnersNeedsItsKeys(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 }
 
-// An IPv4 address opens no IPv6 address. The IPv6 address for all addresses includes IPv4.
+// A server that listens on an IPv4 address is not reachable by IPv6. With [::], the IPv6 address
+// for all addresses, it is also reachable by IPv4.
 func TestServeListensWhereItWasTold(t *testing.T) {
 	v6, err := net.Listen("tcp6", "[::1]:0")
 	if err != nil {

@@ -404,7 +404,8 @@ func TestSignalEndsWatchInOrder(t *testing.T) {
 	require.NotContains(t, errs.String(), "http://")
 }
 
-// Lines that end with CRLF are shown without it. A carriage return within a line is escaped.
+// Lines that end with CRLF are shown without the carriage return. A carriage return within a line
+// is escaped.
 func TestCarriageReturnAtTheEndIsNotShown(t *testing.T) {
 	text := "one\r\ntwo\rthree\r\n"
 	out := must(t, text, "score", "--lines", "--model", smallModel(t))
@@ -491,7 +492,8 @@ func BenchmarkWatch(b *testing.B) {
 	require.Zero(b, <-code)
 }
 
-// Related lines form one incident: sixty 502 answers among 700 of 200 or 404.
+// Related lines form one incident. The log has 60 answers with status 502 among 700 answers with
+// status 200 or 404.
 func TestWatchTellsOneIncident(t *testing.T) {
 	var log strings.Builder
 	for i := range 760 {

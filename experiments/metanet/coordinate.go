@@ -81,8 +81,8 @@ func layer(w, b *tape.Var, x, y []float64) {
 	}
 }
 
-// layerBack adds the gradients of a layer, given its result y and the gradient d with respect to y,
-// which it changes. dx may be nil.
+// layerBack adds the gradients of a layer, given its result y and the gradient d with respect to y.
+// It changes d. dx may be nil.
 func layerBack(w, b *tape.Var, x, y, d, dx []float64) {
 	for k := range d {
 		if y[k] <= 0 {

@@ -2,7 +2,7 @@
 // Networks (Munkhdalai, 2020), with the public packages sparsemeta and metatrain.
 //
 // A network computes with W + M, which a Net keeps in the Value of its variables. Backward gives
-// the gradient with respect to W + M, which is also that with respect to W and to M.
+// the gradient with respect to W + M, which equals the gradients with respect to W and to M.
 package metanet
 
 import (
@@ -101,7 +101,7 @@ func (n *Net) Close() error {
 }
 
 // Step takes the gradients of the matrices and of the other parameters, which get no fast weights.
-// Every K-th step updates slow weights and meta-weights; the others update fast weights. All
+// Every K-th step updates slow weights and meta-weights; all other steps update fast weights. All
 // gradients are zero afterwards.
 func (n *Net) Step(solver tape.Solver, others []*tape.Var) error {
 	n.step++

@@ -350,8 +350,8 @@ func TestProjectionsOfASharedTable(t *testing.T) {
 	require.ErrorContains(t, err, "1 missing: word_emb.emb_projs.0 [4,2]")
 }
 
-// Attention biases that are equal in every layer become one pair. Different biases stay separate,
-// unless the model also has a shared pair.
+// Attention biases that are equal in every layer become one pair. Different biases stay separate. A
+// model with a shared pair and different biases is refused.
 func TestAttentionBiasesOfLayers(t *testing.T) {
 	own := func(name string) string { return "layers.0.dec_attn." + name }
 	second := func(tensors []shown) []shown { // adds a copy of the first layer

@@ -243,8 +243,8 @@ func checkEps(eps float64) error {
 	return nil
 }
 
-// huggingConfig has the fields of Hugging Face's config.json about a Transformer-XL that its shapes
-// do not tell. The file has many more fields, which are not needed here.
+// huggingConfig has the fields of Hugging Face's config.json about a Transformer-XL that the shapes
+// of its tensors do not tell. The file has many more fields, which are not needed here.
 type huggingConfig struct {
 	ModelType  string  `json:"model_type"`
 	MemLen     *int    `json:"mem_len"`

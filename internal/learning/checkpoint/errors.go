@@ -23,7 +23,7 @@ const (
 	// weights. The vocabulary of WikiText-103, 267,735 words, has 9 MB.
 	maxPickleBytes = 64 << 20
 	// maxPickleMemory limits an upper estimate of the memory of one pickle's objects. The estimate
-	// for the vocabulary of WikiText-103 is half of it.
+	// for the vocabulary of WikiText-103 is half of this limit.
 	maxPickleMemory = 1 << 30
 	// weightsMax limits a storage as a file of weights limits its data.
 	weightsMax = weights.MaxDataBytes

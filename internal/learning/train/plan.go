@@ -55,7 +55,7 @@ func (r *runner) describeText() string {
 }
 
 // rehearse makes a phase on a copy of the model, reports what the phase will do after the given
-// number of steps, and drops it.
+// number of steps, and drops the copy.
 func (r *runner) rehearse(ctx context.Context, name string, made int) (err error) {
 	trial := *r
 	base := *r.base

@@ -46,7 +46,7 @@ type Measurement struct {
 }
 
 // WordCount counts the tokens of a measurement. Tokens are counted as the literature does for
-// perplexities: words, with unknown ones, and ends of lines.
+// perplexities: words, including unknown words, and ends of lines.
 type WordCount struct {
 	Tokens  int `json:"tokens"`
 	Unknown int `json:"unknown"`

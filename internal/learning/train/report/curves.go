@@ -133,8 +133,8 @@ func current(lines []Metric, phases []string) []Metric {
 	return now
 }
 
-// elapsed returns the time of each phase, including replaced steps: the time between neighboring
-// lines of a sitting.
+// elapsed returns the time of each phase: the sum of the times between neighboring lines of a
+// sitting. Steps that a later sitting has replaced also count.
 func elapsed(lines []Metric) map[string]time.Duration {
 	spent := map[string]time.Duration{}
 	for i := 1; i < len(lines); i++ {
