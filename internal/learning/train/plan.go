@@ -54,8 +54,8 @@ func (r *runner) describeText() string {
 	return text + "; validation on " + r.valid.text.String() + " in " + r.o.Valid
 }
 
-// rehearse makes a phase on a copy of the model, reports what the phase will do after the given
-// number of steps, and drops the copy.
+// rehearse makes a phase on a copy of the model, and drops the copy. It reports what the phase will
+// do after the given number of steps.
 func (r *runner) rehearse(ctx context.Context, name string, made int) (err error) {
 	trial := *r
 	base := *r.base
