@@ -45,7 +45,8 @@ func (f *alertFlags) start(data *dataFlags, name string, o alert.Options) (*aler
 	return alert.Start(o)
 }
 
-// lostAlerts returns an error with the number of undelivered alerts that are not kept, or nil.
+// lostAlerts returns an error with the number of lost alerts, or nil if none is lost. An alert is
+// lost if it was not delivered and no file keeps it.
 func lostAlerts(lost int) error {
 	if lost == 0 {
 		return nil

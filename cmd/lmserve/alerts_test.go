@@ -95,8 +95,8 @@ func usualLines(from, n int) string {
 	return b.String()
 }
 
-// An alert that a receiver refused before a restart arrives after it. An open incident has one
-// alert.
+// A receiver refuses an alert, and watch restarts. Then the alert arrives. The incident stays open
+// over another restart, and causes no second alert.
 func TestWatchAlertsOverRestarts(t *testing.T) {
 	h, dir := newHook(t), t.TempDir()
 	log := filepath.Join(dir, "app.log")
@@ -153,7 +153,7 @@ func TestWatchAlertsOfSilence(t *testing.T) {
 	require.Equal(t, alert.Resolved, all[1].Status)
 }
 
-// A log of a pattern that is removed is not silent.
+// A log file that was removed has ended: watch does not report the log as silent.
 func TestLogThatEndsIsNotSilent(t *testing.T) {
 	var out strings.Builder
 	report := newLineReport(&out, &out, false)
@@ -161,7 +161,7 @@ func TestLogThatEndsIsNotSilent(t *testing.T) {
 	report.heardLocked("app.log")
 	asked := report.silentSince(time.Now().Add(time.Second))
 	report.forgetSilence("app.log")
-	for _, source := range asked { // the answer comes late
+	for _, source := range asked { // the session's answer comes after the end of the log
 		report.silentAfter(source, client.IncidentList{SilentSeconds: new(30.)})
 	}
 	report.tellSilences(time.Now().Add(time.Hour))
@@ -196,8 +196,9 @@ func TestAlertsRefuseWhatCannotBe(t *testing.T) {
 	}
 }
 
-// A server sends alerts for the incidents of all sessions, whatever feeds them, and counts the
-// alerts. An unreachable receiver delays nobody, and gets everything after a restart.
+// A server sends alerts for the incidents of all sessions, and counts the alerts. The text may be
+// fed by lines or as a whole. While the receiver is unreachable, requests succeed. After a restart
+// the receiver gets all alerts.
 func TestServeAlertsOfAllSessions(t *testing.T) {
 	h, dir := newHook(t), t.TempDir()
 	flags := []string{"--model", randomModel(t), "--data-dir", dir, "--alerts", h.URL,

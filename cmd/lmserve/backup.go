@@ -76,7 +76,7 @@ include the keys file.`,
 	return c
 }
 
-// absent returns an error if a file exists, before any work is done.
+// absent returns an error if a file exists. Commands call it before they begin long work.
 func absent(path string) error {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		if err == nil {
@@ -87,7 +87,7 @@ func absent(path string) error {
 	return nil
 }
 
-// backupFolder backs up a folder without writers.
+// backupFolder backs up a data folder that no server has open.
 func backupFolder(c *cobra.Command, f *dataFlags, out string) error {
 	return f.withStore(c.Context(), func(store storage.Store) error {
 		backuper, ok := store.(storage.Backuper)

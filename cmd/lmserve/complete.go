@@ -20,7 +20,7 @@ import (
 type completing struct {
 	connectFlags
 	stream   streamFlags
-	sampling setting.Values // by names of session.SamplingTable
+	sampling setting.Values // keyed by the names in session.SamplingTable
 	prompt   string
 	after    []string
 	stops    []string
@@ -112,7 +112,7 @@ func (k *completing) request(c *cobra.Command) (r client.CompletionRequest, err 
 	}
 	text, err := json.Marshal(k.sampling)
 	if err == nil {
-		err = json.Unmarshal(text, &r) // the names are those of the contract
+		err = json.Unmarshal(text, &r) // the settings have the names of the request's JSON fields
 	}
 	if err != nil {
 		return r, err
@@ -125,7 +125,9 @@ func (k *completing) request(c *cobra.Command) (r client.CompletionRequest, err 
 	if len(k.stops) > 0 {
 		r.Stop = client.StopAt(k.stops...)
 	}
-	drawn := rand.Uint64N(session.SeedMax + 1) // known even if a signal ends the text
+	// Drawn here instead of by the server, so that the seed can be printed even if a signal ends
+	// the text.
+	drawn := rand.Uint64N(session.SeedMax + 1)
 	r.Seed = cmp.Or(given(c.Flags().Changed, "seed", &k.stream.seed), &drawn)
 	if c.Flags().Changed("logprobs") {
 		if k.logprobs < 0 || k.logprobs > session.CandidatesMax {

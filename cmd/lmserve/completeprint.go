@@ -95,7 +95,7 @@ func (p *completionPrinter) token(e *client.PieceEvent, i int) error {
 	switch text := e.TextBytes(); {
 	case i < len(e.Tokens):
 		token = e.Tokens[i]
-	case i < len(text): // a token is a byte
+	case i < len(text): // without a list of tokens, each byte is a token
 		token = string(text[i : i+1])
 	default:
 		return nil

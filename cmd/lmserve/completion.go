@@ -38,7 +38,7 @@ func completeValues(root *cobra.Command) {
 		for name, values := range valuesOf {
 			if c.LocalFlags().Lookup(name) != nil {
 				if err := c.RegisterFlagCompletionFunc(name, values); err != nil {
-					panic(err) // the flag exists
+					panic(err) // impossible: the flag exists
 				}
 			}
 		}

@@ -13,7 +13,7 @@ import (
 // configuredFlag is a flag as config prints it.
 type configuredFlag struct {
 	Flag  string `json:"flag"`
-	Value string `json:"value"` // "": the command chooses its own
+	Value string `json:"value"` // "" means that the command chooses a value
 	From  origin `json:"from"`
 }
 

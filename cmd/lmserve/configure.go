@@ -21,12 +21,14 @@ import (
 )
 
 // A flag's value comes from the command line, else the environment, else the configuration file,
-// else its default. A value for one command precedes a value for all commands with the flag.
+// else its default. A value for one command takes precedence over a value for all commands with the
+// flag.
 
 const (
 	variablePrefix = "LMSERVE_"
-	// configName is the flag of all commands that names the configuration file. Commands with
-	// another flag of that name, such as train, take the file from the variable.
+	// configName is the flag --config, which names the configuration file. In some commands, such
+	// as train, --config names a model configuration instead; these commands find the configuration
+	// file only by the environment variable.
 	configName     = "config"
 	configVariable = variablePrefix + "CONFIG"
 	noConfig       = "none" // means no file
@@ -89,8 +91,8 @@ func defaultConfigFile() string {
 	return filepath.Join(dir, "lmserve", "config.yaml")
 }
 
-// check refuses the first key that is neither a flag of the command or of one below it, nor a
-// command below it.
+// check returns an error for the first unknown key of a section. Known keys are the command's
+// subcommands, its flags, and its subcommands' flags.
 func (conf *configuration) check(c *cobra.Command, above []string, section map[string]any) error {
 	for _, key := range slices.Sorted(maps.Keys(section)) {
 		path := append(slices.Clone(above), key)
@@ -113,7 +115,7 @@ func (conf *configuration) check(c *cobra.Command, above []string, section map[s
 	return nil
 }
 
-// takesFlag reports whether a configuration may set a flag of the command or of one below it.
+// takesFlag reports whether a configuration may set a flag of the command or of a subcommand.
 func takesFlag(c *cobra.Command, name string) (takes bool) {
 	everyCommand(c, func(c *cobra.Command) {
 		f := flagsOf(c).Lookup(name)
@@ -124,7 +126,7 @@ func takesFlag(c *cobra.Command, name string) (takes bool) {
 
 // flagsOf returns all flags of a command, including those of its groups.
 func flagsOf(c *cobra.Command) *pflag.FlagSet {
-	c.InheritedFlags() // adds them to the command's
+	c.InheritedFlags() // its side effect: the inherited flags are added to c.Flags
 	return c.Flags()
 }
 
@@ -167,7 +169,8 @@ type originsKey struct{}
 
 // configure sets flags that the command line omits from the environment and the configuration file.
 func configure(c *cobra.Command, _ []string) error {
-	if c.HasSubCommands() || c.Hidden { // it shows help, or is cobra's for shells
+	// a group, which only shows help, or cobra's command for shells
+	if c.HasSubCommands() || c.Hidden {
 		return nil
 	}
 	conf, err := readConfiguration(c.Context(), c.Root())
@@ -207,7 +210,7 @@ func (conf *configuration) apply(c *cobra.Command) (set origins, err error) {
 // fromEnvironment looks up a flag's value in the environment. An empty variable counts as unset.
 func fromEnvironment(c *cobra.Command, flag string) (value any, from origin, found bool) {
 	variables := []string{variable(append(commandWords(c), flag)...)}
-	if flag != configName { // its variable names the file
+	if flag != configName { // LMSERVE_CONFIG names the configuration file
 		variables = append(variables, variable(flag))
 	}
 	for _, name := range variables {
@@ -238,7 +241,8 @@ func (conf *configuration) find(
 			section = conf.values.Cut(strings.Join(words, configDelimiter)).Raw()
 		}
 		key, ok := keyOf(c, section, flag)
-		if ok && (flag != configName || len(words) > 0) { // there it names the file
+		// config at the top level would be the file's own name
+		if ok && (flag != configName || len(words) > 0) {
 			path := strings.Join(append(slices.Clone(words), key), ".")
 			return section[key], origin(conf.file + ": " + path), true
 		}

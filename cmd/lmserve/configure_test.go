@@ -32,7 +32,7 @@ func inForce(t *testing.T, args ...string) map[string]configuredFlag {
 }
 
 // A flag's value comes from the command line, else the environment, else the file, else its
-// default. A value for one command precedes a value for all.
+// default. A value for one command takes precedence over a value for all commands.
 func TestFlagsComeBeforeVariablesBeforeTheFile(t *testing.T) {
 	file := configFile(t, "threads: 3\nserve:\n  threads: 4\n  log: json\n  allow-host: [a, b]\n"+
 		"  max-replay: 20s\n  scrub: false\nkeys:\n  add:\n    expires: 2030-01-31\n")
@@ -155,8 +155,8 @@ func TestDefaultConfigurationFile(t *testing.T) {
 	require.Contains(t, must(t, "", "config", "serve"), "configuration file: "+file+"\n")
 }
 
-// --config of train and bench names a model configuration. For these commands the variable names
-// the file, which may set --config in their own sections.
+// --config of train and bench names a model configuration. These commands find the configuration
+// file by the environment variable. The file may set --config in the sections of train and bench.
 func TestConfigurationsOfModelsAndOfCommands(t *testing.T) {
 	file := configFile(t, "bench: {config: tiny, seconds: 0.5}\ntrain: {config: small}\n")
 	t.Setenv(configVariable, file)

@@ -142,7 +142,7 @@ func (f *connectFlags) startLocal(c *cobra.Command) (*connection, error) {
 	}, nil
 }
 
-// close closes sessions that no server has served yet.
+// close closes the store and its manager. It is for failures before a server serves the sessions.
 func (o *opened) close() error {
 	return errors.Join(o.sessions.Drain(context.Background()), o.store.Close())
 }
@@ -159,7 +159,7 @@ func newMemoryListener() *memoryListener {
 	return &memoryListener{accepted: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// dial makes a connection once it is accepted.
+// dial returns a connection as soon as the server has accepted it.
 func (l *memoryListener) dial(ctx context.Context) (net.Conn, error) {
 	far, near := net.Pipe()
 	select {

@@ -45,8 +45,8 @@ func openSession(
 	if name != "" {
 		keep := func() error { return nil }
 		if r.Settings == nil && r.Model == nil {
-			// The request has no settings and no model, so any session will do, also one named by
-			// its id.
+			// The request has no settings and no model, so any existing session will do, whether
+			// name is the session's name or its id.
 			s, err := cl.GetSession(ctx, name)
 			if !client.Is(err, client.ProblemSessionNotFound) {
 				return s, keep, err
@@ -94,8 +94,8 @@ func (f *connectFlags) withSession(
 	return do(cl, s)
 }
 
-// joinedUnlessEnded joins an error with that of cleaning up. If a signal ended the work, only the
-// first error counts.
+// joinedUnlessEnded joins an error with an error of cleaning up. If a signal ended the work, only
+// the first error counts.
 func joinedUnlessEnded(err, tidying error) error {
 	var ended signalError
 	if errors.Is(err, context.Canceled) || errors.As(err, &ended) {

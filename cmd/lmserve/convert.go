@@ -26,7 +26,8 @@ const (
 	convertChunkWords = 50
 )
 
-// The flag for the cluster order, and its value for the order of the checkpoint's layout.
+// clusterOrderName is the flag for the order of the softmax's clusters. Its value orderAuto means
+// the order that the checkpoint's format implies.
 const (
 	clusterOrderName = "cluster-order"
 	orderAuto        = "auto"
@@ -237,9 +238,9 @@ func nameOf(from string) string {
 	return strings.TrimSuffix(base, filepath.Ext(base))
 }
 
-// tokenizerOf returns a model's tokenizer and the paper's chunk length for it. The tokenizer is one
-// of words if there is a vocabulary, one of bytes if there are as many tokens as bytes, and else
-// nil.
+// tokenizerOf returns a model's tokenizer and the paper's chunk length for it. With a vocabulary,
+// tokens are words. Without one, tokens are bytes if the model has as many tokens as there are
+// bytes; otherwise the tokenizer is nil.
 func tokenizerOf(m *checkpoint.Converted, vocab string) (tokenizer.Tokenizer, int, error) {
 	if vocab != "" {
 		words, err := checkpoint.ReadVocabulary(vocab)

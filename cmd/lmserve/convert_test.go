@@ -181,8 +181,8 @@ func TestConvertSaysWhatIsWrong(t *testing.T) {
 	must(t, "", "convert", file, "--out", out, "--mem-len", "16", "--pre-lnorm=false")
 }
 
-// A converted state dict of words gives the losses that the reference implementation, or the slow
-// model of txl's tests, computed for the text.
+// A model of words converted from a PyTorch state dict has the loss in the reference file for the
+// same text. A reference implementation computed the loss.
 func TestConvertedModelOfWordsGivesReferenceNumbers(t *testing.T) {
 	for _, file := range []struct{ name, memory, chunk, preLNorm, cutoffs string }{
 		{"small", "12", "8", "false", ""},
@@ -231,7 +231,7 @@ func referenceText(t *testing.T, f *weights.File) (text string, symbols []string
 	for id := range symbols {
 		symbols[id] = fmt.Sprintf("w%d", id)
 	}
-	numbers := func(name string) []float32 { // of the first stream
+	numbers := func(name string) []float32 { // returns a tensor of the first stream
 		tensor, ok := f.Tensor(name)
 		require.True(t, ok, name)
 		all := make([]float32, tensor.Elements())

@@ -34,8 +34,9 @@ func wordsOf(t *testing.T, more int) (file string, words int) {
 	return file, words
 }
 
-// A model whose first cluster has the English words fits the sample better in its own order.
-// convert prints the perplexities of both orders, and warns of the wrong one.
+// The first cluster of the model has the English words, so its clusters are in ascending order.
+// convert prints the sample's perplexities for both orders, and warns of a requested order that is
+// wrong.
 func TestConvertWarnsOfTheOtherOrder(t *testing.T) {
 	const strangers = 200
 	vocab, words := wordsOf(t, strangers)
@@ -43,7 +44,8 @@ func TestConvertWarnsOfTheOtherOrder(t *testing.T) {
 		Vocab: words + strangers, SegLen: 16, MemLen: 2048, Cutoffs: []int{20, words}, DivVal: 2,
 		TieProjs: []bool{true, true, true}},
 		map[string]func([]float32){
-			"crit.cluster_bias": func(bias []float32) { bias[0], bias[1] = 3, -3 }, // ascending
+			// favors the first cluster
+			"crit.cluster_bias": func(bias []float32) { bias[0], bias[1] = 3, -3 },
 		})
 	for _, is := range []struct {
 		order, says string
@@ -76,8 +78,8 @@ func TestConvertWarnsOfTheOtherOrder(t *testing.T) {
 		`--cluster-order is "reverse", expected auto, ascending or descending`)
 }
 
-// A byte model that assigns letters low probability is worse than guessing, and convert warns. A
-// model that expects letters is not.
+// A byte model that gives letters a low probability predicts English worse than a uniform guess.
+// convert warns of this model, but not of a model that gives letters a high probability.
 func TestConvertWarnsOfAModelThatOnlyGuesses(t *testing.T) {
 	for letters, warns := range map[float32]bool{8: false, -8: true} {
 		dir, _ := huggingFolderOf(t, txl.Config{NLayer: 1, DModel: 8, NHead: 2, DHead: 4,
@@ -104,7 +106,8 @@ func TestConvertWarnsOfAModelThatOnlyGuesses(t *testing.T) {
 	}
 }
 
-// A vocabulary with few words of the sample says nothing about the model.
+// If the vocabulary has few words of the English sample, convert draws no conclusion about the
+// model.
 func TestConvertChecksNoUnknownWords(t *testing.T) {
 	dir, _ := huggingFolder(t, 3)
 	vocab := filepath.Join(dir, "vocab.txt")

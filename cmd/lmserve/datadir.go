@@ -21,7 +21,7 @@ const noDataDir = "none"
 type dataFlags struct {
 	dir      string
 	keysFile string
-	network  networkFlags // where the sessions are if not in the data folder
+	network  networkFlags // where the sessions are, unless they are in the data folder
 }
 
 func (f *dataFlags) register(c *cobra.Command) {

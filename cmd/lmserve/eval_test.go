@@ -108,7 +108,7 @@ func wordModel(t *testing.T) (file, data string) {
 	return file, data
 }
 
-// For a model of words the table has perplexities, and settings are flags.
+// For a model of words the table has perplexities, and settings can be given as flags.
 func TestEvalAndTuneOfWords(t *testing.T) {
 	file, data := wordModel(t)
 	words := documentsOf(t, map[string]string{

@@ -14,8 +14,8 @@ import (
 	"github.com/lmserve/lmserve/internal/lab/eval"
 )
 
-// A table of six methods has 120 columns. With five methods, names get nameWidth; each further
-// method takes methodWidth.
+// A table of six methods has 120 columns. With up to five methods, names of documents get nameWidth
+// columns; each further method takes methodWidth of these.
 const (
 	nameWidth   = 36
 	methodWidth = 16
@@ -88,7 +88,7 @@ func printDocuments(text *bytes.Buffer, res eval.Result) {
 			t.curve(p)
 		}
 	}
-	_ = t.Flush() // to memory
+	_ = t.Flush() // a write to memory cannot fail
 }
 
 func describe(res eval.Result) string {
@@ -130,7 +130,7 @@ func measure(res eval.Result) string {
 
 func documents(n int) string { return setting.Count(n, "document") }
 
-// evalTable has a column for sizes, one per method, and one for names.
+// evalTable has a column for sizes, a column for each method, and a column for names.
 type evalTable struct {
 	*tabwriter.Writer
 	methods int
@@ -154,7 +154,7 @@ func (t evalTable) row(size, name string, cells []string) {
 	fmt.Fprintf(t, "%s\t%s\t  %s\n", size, strings.Join(cells, "\t"), name)
 }
 
-// blank adds an empty row, because a line without cells would end the columns.
+// blank adds a row of empty cells. A line without cells would end the alignment of the columns.
 func (t evalTable) blank() { t.row("", "", make([]string, t.methods)) }
 
 func (t evalTable) part(name string, p eval.Part) {

@@ -102,8 +102,8 @@ the keys saved, of the keys at which it is shown, and of these where it is right
 	return nil
 }
 
-// typingTable has a row for each document and method, and for means over several documents: shares,
-// then time and work per typed text.
+// typingTable has a row for each document and method, and rows for the means over several
+// documents. A row has the shares of the typed text, then the time and work per typed text.
 func typingTable(
 	text *bytes.Buffer, res eval.TypingResult, names []string,
 	of func(eval.TypingScore) (eval.Typed, []float64),
@@ -128,11 +128,11 @@ func typingTable(
 	for _, s := range res.Scores {
 		row(s.Document, s)
 	}
-	if len(res.Domains) > len(res.Total) { // more than one
+	if len(res.Domains) > len(res.Total) { // with one domain, the total says the same
 		means(res.Domains)
 	}
 	means(res.Total)
-	_ = t.Flush() // to memory
+	_ = t.Flush() // a write to memory cannot fail
 }
 
 // printCalibration prints a table for each method with a row for each tenth of probability.
@@ -162,7 +162,7 @@ Of free candidates, the first of each list counts.
 				fmt.Fprintln(t, line)
 			}
 		}
-		_ = t.Flush() // to memory
+		_ = t.Flush() // a write to memory cannot fail
 	}
 }
 

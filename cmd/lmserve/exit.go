@@ -80,7 +80,7 @@ func exitCode(ctx context.Context, err error) (int, error) {
 	case err == nil:
 		return 0, nil
 	case errors.Is(err, context.Canceled) && errors.As(context.Cause(ctx), &ended),
-		errors.As(err, &ended): // also while reading a flag's file
+		errors.As(err, &ended): // a signal can also end the reading of a flag's file
 		return exitSignal + int(ended.signal), interrupted(err, ended)
 	case errors.As(err, &usage):
 		return exitUsage, err
@@ -95,7 +95,8 @@ func exitCode(ctx context.Context, err error) (int, error) {
 func interrupted(err error, ended signalError) error {
 	var request *url.Error
 	if err.Error() == context.Canceled.Error() || errors.As(err, &request) {
-		return ended // another error around it says more
+		// the error only says that a context or request was canceled; the signal says why
+		return ended
 	}
 	return err
 }

@@ -36,8 +36,8 @@ func misused(t *testing.T, args ...string) {
 	require.Empty(t, stdout, "%q", args)
 }
 
-// Every command exits with 2 for an unknown flag. It also does for a value of the wrong type,
-// whether it comes from the command line, the environment or the configuration file.
+// Every command exits with 2 for an unknown flag. It also exits with 2 for a value of the wrong
+// type, which may come from the command line, the environment or the configuration file.
 func TestWrongUsageIsExitCode2(t *testing.T) {
 	for _, words := range commands(t) {
 		misused(t, append(words, "--no-such-flag")...)
@@ -97,7 +97,8 @@ func TestHelpAndVersionAreExitCode0(t *testing.T) {
 		{}, {"--help"}, {"help"}, {"help", "sessions", "replay"}, {"--version"}, {"version"},
 		{"keys"}, {"sessions"}, {"completion", "bash"}, {"completion", "zsh"}, {"serve", "--help"},
 	} {
-		t.Setenv(configVariable, "no-such-file") // must not matter
+		// a faulty configuration must not matter to these commands
+		t.Setenv(configVariable, "no-such-file")
 		stdout, stderr, code := lmserve("", args...)
 		require.Zero(t, code, "%q: %s", args, stderr)
 		require.NotEmpty(t, stdout, "%q", args)
@@ -131,7 +132,8 @@ func TestFailuresAndSignals(t *testing.T) {
 		require.NoError(t, unlessEnded(ctx, request))
 		require.Error(t, unlessEnded(ctx, io.ErrUnexpectedEOF))
 		require.Error(t, unlessEnded(t.Context(), context.Canceled))
-		code, _ = exitCode(ctx, usageError{context.Canceled}) // while reading a flag's file
+		// a signal ended the reading of a flag's file
+		code, _ = exitCode(ctx, usageError{context.Canceled})
 		require.Equal(t, 128+int(number), code)
 	}
 }

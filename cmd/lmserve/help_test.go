@@ -36,7 +36,8 @@ func TestEveryCommandHasExamplesThatCanBeCalled(t *testing.T) {
 	})
 }
 
-// A default shown by help is a valid value, and help hides no default behind a special number.
+// A default that the help shows is a valid value. Special numbers such as -1 are not shown as
+// defaults.
 func TestDefaultsInHelpAreTaken(t *testing.T) {
 	everyCommand(newRoot(), func(c *cobra.Command) {
 		help := c.UsageString()

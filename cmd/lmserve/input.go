@@ -6,9 +6,9 @@ import (
 	"os"
 )
 
-// within returns what do returns. If the context ends first, it returns the context's error, and
-// closes a file that do opens later. A system call on a named pipe may block forever, and no
-// context ends it.
+// within calls do and returns its result. If the context ends first, it returns the context's
+// error, and closes a file that do opens later. do runs in its own goroutine: opening or reading a
+// named pipe may block forever, and a context cannot end that.
 func within[T any](ctx context.Context, do func() (T, error)) (value T, err error) {
 	type result struct {
 		value T
@@ -66,7 +66,7 @@ func openAll(
 	return io.MultiReader(readers...), closeAll, nil
 }
 
-// patientReader reads from a possible pipe. The end of the context ends a blocked read.
+// patientReader reads a file that may be a pipe. The end of the context ends a blocked Read.
 type patientReader struct {
 	ctx context.Context
 	in  io.Reader

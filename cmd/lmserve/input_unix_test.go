@@ -18,8 +18,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// The first Ctrl-C ends a command that waits for the writer of a named pipe, and one that waits for
-// the writer's data.
+// A command waits for another program to open a named pipe, or for data from an opened pipe. The
+// first Ctrl-C ends the command.
 func TestCtrlCEndsACommandThatWaitsForAPipe(t *testing.T) {
 	m, err := modeltest.SmallFile(t.TempDir())
 	require.NoError(t, err)
@@ -69,14 +69,14 @@ func TestCtrlCEndsACommandThatWaitsForAPipe(t *testing.T) {
 			case code := <-ended:
 				want := []int{exitSignal + int(syscall.SIGINT)}
 				if args[0] == "watch" {
-					want = append(want, 0) // if watching had begun
+					want = append(want, 0) // a watch that has begun ends without an error
 				}
 				require.Contains(t, want, code, "%s, written: %t: %s", name, written,
 					stderr.String())
 			case <-time.After(time.Minute):
 				require.Fail(t, "the command goes on", "%s, written: %t", name, written)
 			}
-			// Releases a late opener of the pipe.
+			// Releases a goroutine that opens the pipe late.
 			release, err := os.OpenFile(pipe, os.O_RDWR|syscall.O_NONBLOCK, 0)
 			require.NoError(t, err)
 			time.AfterFunc(time.Second, func() { release.Close() })
@@ -87,8 +87,8 @@ func TestCtrlCEndsACommandThatWaitsForAPipe(t *testing.T) {
 	}
 }
 
-// A checkpoint and a vocabulary are read more than once or not from the start. A named pipe is
-// refused without waiting for its writer.
+// convert refuses a named pipe for a checkpoint or a vocabulary, without waiting for the pipe's
+// writer. These files are read several times or from the middle, and a pipe cannot be.
 func TestPipesAreNoCheckpoints(t *testing.T) {
 	dir, _ := huggingFolder(t, 256)
 	pipe, out := filepath.Join(t.TempDir(), "pipe"), filepath.Join(t.TempDir(), "m.safetensors")

@@ -53,7 +53,7 @@ type listedKey struct {
 	Created        time.Time `json:"created"`
 	Expires        time.Time `json:"expires,omitzero"`
 	Revoked        time.Time `json:"revoked,omitzero"`
-	Sessions       int       `json:"sessions,omitempty"` // 0: the server's default
+	Sessions       int       `json:"sessions,omitempty"` // 0 means the server's default
 	Requests       int       `json:"requests,omitempty"`
 	BytesPerSecond int64     `json:"bytes_per_second,omitempty"`
 	Disk           int64     `json:"disk,omitempty"`

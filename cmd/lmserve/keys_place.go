@@ -20,7 +20,7 @@ import (
 
 // keysPlace is where commands find the keys: a file or a database.
 type keysPlace struct {
-	name   string // in words
+	name   string // the file's path or the database's URL, for messages
 	kind   string // "file" or "database"
 	none   string // message if there are no keys
 	read   func() ([]keys.Key, error)

@@ -23,7 +23,8 @@ a new key.`,
 			if err != nil {
 				return err
 			}
-			if _, err := at.read(); err != nil { // before creating a file or folder
+			// an unreadable file is refused before update creates a file or folder
+			if _, err := at.read(); err != nil {
 				return err
 			}
 			var gone keys.Key

@@ -24,20 +24,22 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// A round takes about liveRound, or longer so that each session scores at least liveChunks chunks.
-// With less text, the first chunks of requests, which take precedence, would dominate.
+// A round takes about liveRound. It takes longer if a session would score less than liveChunks
+// chunks. With shorter texts, the first chunks of requests would dominate, and the scheduler
+// prefers first chunks.
 const (
 	liveRound  = 3 * time.Second
 	liveChunks = 16
 )
 
 // BenchmarkLiveSessions measures many live sessions of the embedded models that score text
-// concurrently, over HTTP and with a data folder. It scales with GOMAXPROCS.
+// concurrently, over HTTP and with a data folder. It uses GOMAXPROCS cores.
 //
-// The metric of-cores is the total bytes per second, divided by the number of cores times the speed
-// of one live session. That session, its client and its server run on one core. The metric
-// of-engine divides by the speed of one single-threaded worker per core without a server. Both
-// references are measured in turn with the benchmark.
+// The metric of-cores is the speed of all sessions together (bytes per second), divided by a
+// reference: the number of cores times the speed of one live session. That session, its client and
+// its server share one core. The reference of the metric of-engine is the speed of the bare engine:
+// one single-threaded worker for each core, without a server. Each iteration measures the sessions
+// and both references.
 //
 // Then the sessions score the text again, while another session scores 64 bytes ten times a second.
 // p50 and p99 are the latencies of that session, and ms-alone is its latency without load.

@@ -33,7 +33,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return code
 }
 
-// newRoot makes a new command line, because it stores the values of flags.
+// newRoot makes the tree of commands. Every run needs a new tree, because a tree stores the values
+// of flags.
 func newRoot() *cobra.Command {
 	root := subcommand(&cobra.Command{
 		Use:   "lmserve",

@@ -144,7 +144,7 @@ func TestEveryMethodServes(t *testing.T) {
 	for _, method := range stream.Methods() {
 		model := "swift"
 		if method == stream.Counts {
-			model = stream.Counts // its model has no network
+			model = stream.Counts // the only model of this method: it has no network
 		}
 		lines := jsonLines(t, must(t, text, "score", "--model", model, "--json", "--total",
 			"--method", method, "--seed", "3"))

@@ -118,12 +118,12 @@ func (f *modelFlags) loader(name string) (load func() (*model.Model, error), err
 	}, nil
 }
 
-// modelFinder finds the models that sessions and files refer to by ID: the model of --model or else
-// any named model.
+// modelFinder finds the models that sessions and files refer to by ID. With --model it knows only
+// that model, otherwise all named models.
 type modelFinder struct {
 	flags  *modelFlags
-	loaded []*model.Model // of the first places, or the one of --model
-	places []model.Place  // the others
+	loaded []*model.Model // already loaded: the models of earlier places, or that of --model
+	places []model.Place  // places not loaded yet
 }
 
 func (f *modelFlags) finder() (*modelFinder, error) {
@@ -137,8 +137,8 @@ func (f *modelFlags) finder() (*modelFinder, error) {
 	return &modelFinder{flags: f, places: model.Places(modelFolders())}, nil
 }
 
-// find returns the model with an ID, or another model if none has it. It returns an error if the
-// flags fit no model.
+// find returns the model with an ID. If no model has the ID, it returns another model, and an error
+// only if no model can be loaded.
 func (x *modelFinder) find(id string) (*model.Model, error) {
 	for _, m := range x.loaded {
 		if m.ID() == id {
@@ -152,7 +152,7 @@ func (x *modelFinder) find(id string) (*model.Model, error) {
 			m, err = x.flags.use(m)
 		}
 		if err != nil {
-			continue // a file beside the program need not be a model
+			continue // a file in the program's folder may be no model
 		}
 		if x.loaded = append(x.loaded, m); m.ID() == id {
 			return m, nil

@@ -92,18 +92,21 @@ func modelPlaces(named []string) ([]model.Place, error) {
 
 // listedModel is a model as models prints it.
 type listedModel struct {
-	Name         string `json:"name,omitempty"` // name for --model; a file's path
+	Name         string `json:"name,omitempty"` // name for --model, or the path of a file
 	ID           string `json:"id,omitempty"`
 	Place        string `json:"place"` // "embedded", or the file
 	Tokenizer    string `json:"tokenizer,omitempty"`
 	Weights      int    `json:"weights,omitempty"` // number of weights
 	WeightsBytes int64  `json:"weights_bytes,omitempty"`
-	SessionBytes int64  `json:"session_bytes,omitempty"` // of a session with the defaults
+	// SessionBytes is the memory of a session with the default settings.
+	SessionBytes int64 `json:"session_bytes,omitempty"`
 	// Valid is the validation result of training; nil if the card omits it.
-	Valid          *measuredBits `json:"valid,omitempty"`
-	BytesPerSecond float64       `json:"bytes_per_second,omitempty"` // 0: not measured
-	Threads        int           `json:"threads,omitempty"`          // of that measurement
-	Error          string        `json:"error,omitempty"`            // why it is not a model
+	Valid *measuredBits `json:"valid,omitempty"`
+	// BytesPerSecond is 0 if the speed was not measured.
+	BytesPerSecond float64 `json:"bytes_per_second,omitempty"`
+	// Threads is the number of threads with which BytesPerSecond was measured.
+	Threads int    `json:"threads,omitempty"`
+	Error   string `json:"error,omitempty"` // why it is not a model
 }
 
 // measuredBits are bits per token of a validation text, where tokens are bytes or words.
@@ -111,7 +114,7 @@ type measuredBits struct {
 	Static   float64  `json:"static"`
 	Adaptive *float64 `json:"adaptive,omitempty"`
 	Text     string   `json:"text,omitempty"` // fingerprint of the text
-	// Companion says that the bits are those of the mixture with a companion.
+	// Companion says that the bits were measured with a companion.
 	Companion bool  `json:"companion,omitempty"`
 	Bytes     int64 `json:"bytes,omitempty"`
 }
@@ -184,7 +187,7 @@ func printModels(w io.Writer, list []listedModel) error {
 	return t.Flush()
 }
 
-// each formats bits per byte or word, and says whether they are those of the network alone.
+// each formats bits per byte or word, and says whether a companion was used.
 func (b *measuredBits) each(bits float64, tokenizer string) string {
 	text := fmt.Sprintf("%.3f a %s", bits, strings.TrimSuffix(tokenizer, "s"))
 	if b.Companion {

@@ -37,7 +37,7 @@ func (f *networkFlags) register(flags *pflag.FlagSet) {
 // given reports whether sessions are in a database.
 func (f *networkFlags) given() bool { return f.store != "" }
 
-// check refuses one flag without the other.
+// check returns an error if only one of --store and --objects is given.
 func (f *networkFlags) check() error {
 	switch {
 	case f.given() && f.objects == "":
@@ -48,8 +48,8 @@ func (f *networkFlags) check() error {
 	return nil
 }
 
-// serverWait is how long a server waits for another to release the database. It exceeds the time in
-// which the database notices that the other's machine is gone.
+// serverWait is how long a server waits until another server releases the database. It exceeds the
+// time after which the database notices that a server's machine is gone.
 const serverWait = 15 * time.Second
 
 // open opens the store with the remaining options.

@@ -37,11 +37,11 @@ type progress struct {
 
 	mu struct {
 		sync.Mutex
-		done, total int64     // total 0: unknown
-		from        int64     // done at the first report
-		since       time.Time // time of the first report; zero: none
+		done, total int64     // a total of 0 means unknown
+		from        int64     // value of done at the first report
+		since       time.Time // time of the first report; zero before it
 		what        string    // current work
-		unit        string    // unit of done and total; "": bytes
+		unit        string    // unit of done and total; "" means bytes
 		bar         *progressbar.ProgressBar
 	}
 	ended chan struct{}
@@ -66,8 +66,8 @@ func newProgressOf(c *cobra.Command, label, unit string) *progress {
 	return p
 }
 
-// isTerminal reports whether a writer is a terminal that accepts escape sequences; a dumb one does
-// not.
+// isTerminal reports whether a writer is a terminal that accepts escape sequences. A dumb terminal
+// accepts none.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))
@@ -114,8 +114,8 @@ func (p *progress) parts() func(what string, done, total int64) {
 	}
 }
 
-// reading returns a reader of a file of size bytes (0: unknown) that reports progress. Work after
-// the end of the file is measured only by time.
+// reading returns a reader of a file that reports progress. The parameter bytes is the file's size;
+// 0 means unknown. Work after the end of the file is reported without an estimate.
 func (p *progress) reading(ctx context.Context, in io.Reader, bytes int64) io.Reader {
 	return &progressReader{&patientReader{ctx: ctx, in: in}, p, 0, bytes}
 }
@@ -136,7 +136,7 @@ func (r *progressReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// progressWriter reports how much was written, until its context ends.
+// progressWriter reports how many bytes were written. Writes fail after the context has ended.
 type progressWriter struct {
 	ctx         context.Context
 	w           io.Writer
@@ -247,7 +247,7 @@ func (p *progress) amountLocked(n int64) string {
 	return setting.Count(int(n), p.mu.unit)
 }
 
-// timeLocked returns the estimated remaining time, or the elapsed time without an estimate.
+// timeLocked returns the estimated remaining time or, if there is no estimate, the elapsed time.
 func (p *progress) timeLocked() string {
 	done, total := p.mu.done-p.mu.from, p.mu.total-p.mu.from
 	if done > 0 && total >= done {

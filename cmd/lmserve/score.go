@@ -77,8 +77,8 @@ After Ctrl-C, score prints the total so far.`,
 	return c
 }
 
-// oldThreshold is the flag --rate, the learning rate. A fraction sets --threshold, whose old name
-// is --rate.
+// oldThreshold is score's flag --rate. A decimal number is the learning rate. A fraction such as
+// 1/100 sets --threshold, because older versions called --threshold --rate.
 type oldThreshold struct {
 	pflag.Value
 	c *cobra.Command
@@ -209,7 +209,7 @@ func (k *scoring) printer(
 	report.asJSON, report.measures, report.threshold = k.asJSON, true, threshold
 	report.total.words = s.Totals.Unknown != nil
 	if report.top = k.choice.list(); k.totalOnly {
-		report.top = &watch.Top{} // of no lines
+		report.top = &watch.Top{} // an empty list, so that no lines are printed
 	}
 	return &linePrinter{report}
 }

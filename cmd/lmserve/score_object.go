@@ -9,15 +9,16 @@ import (
 
 // chunkObject is a chunk or the total in JSON, with the contract's names.
 type chunkObject struct {
-	Offset      *int64   `json:"offset,omitempty"` // place of the first byte; none in the total
-	Bytes       int64    `json:"bytes"`
-	Bits        float64  `json:"bits"`
-	BPC         *float64 `json:"bpc,omitempty"` // for a model of bytes, like the next two
+	Offset *int64  `json:"offset,omitempty"` // place of the first byte; none in the total
+	Bytes  int64   `json:"bytes"`
+	Bits   float64 `json:"bits"`
+	// BPC and the next two fields are only for a model of bytes.
+	BPC         *float64 `json:"bpc,omitempty"`
 	BaselineBPC *float64 `json:"baseline_bpc,omitempty"`
-	StaticBPC   *float64 `json:"static_bpc,omitempty"` // the same under its old name
+	StaticBPC   *float64 `json:"static_bpc,omitempty"` // BaselineBPC under its old name
 	chunkOfWords
-	Lines   *int64 `json:"lines,omitempty"` // in a total of lines
-	Shown   *int64 `json:"shown,omitempty"` // printed lines among these
+	Lines   *int64 `json:"lines,omitempty"` // only in a total of lines
+	Shown   *int64 `json:"shown,omitempty"` // how many of these lines were printed
 	Total   bool   `json:"total,omitempty"`
 	Partial bool   `json:"partial,omitempty"` // the text was not scored to its end
 }
@@ -31,7 +32,7 @@ type chunkOfWords struct {
 	UnknownBytes       *int64   `json:"unknown_bytes,omitempty"`
 	UnknownBits        *float64 `json:"unknown_bits,omitempty"`
 	BitsPerByte        *float64 `json:"bits_per_byte,omitempty"`
-	PendingBytes       *int64   `json:"pending_bytes,omitempty"` // in the total
+	PendingBytes       *int64   `json:"pending_bytes,omitempty"` // only in the total
 }
 
 // compared adds the baseline's bits.

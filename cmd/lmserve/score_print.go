@@ -15,7 +15,7 @@ type chunkPrinter struct {
 	served                     string // what the session scores with, see servedBy
 
 	before, after client.Measures // the session's totals
-	from, to      int64           // its offsets at the start and the end
+	from, to      int64           // the session's offsets at the start and the end
 }
 
 // newChunkPrinter makes a printer of a session's events.

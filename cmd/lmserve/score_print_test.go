@@ -10,7 +10,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model/modeltest"
 )
 
-// Characters are those of UTF-8 in chunks, in lines and in both totals.
+// score counts UTF-8 characters in the same way for chunks, for lines and for both kinds of total.
 func TestScoreCountsCharactersAlike(t *testing.T) {
 	file, err := modeltest.SmallFile(t.TempDir())
 	require.NoError(t, err)
@@ -28,7 +28,8 @@ func TestScoreCountsCharactersAlike(t *testing.T) {
 	require.Nil(t, jsonLines(t, must(t, "é", append(args, "--chunk", "1")...))[1].BPC)
 }
 
-// "static" means without a companion, and the neighboring column says what it describes.
+// In the header, "static" is the static model without a companion. The next column's name says what
+// the session scores with.
 func TestScoreNamesWhatItCompares(t *testing.T) {
 	file, err := modeltest.SmallFile(t.TempDir())
 	require.NoError(t, err)

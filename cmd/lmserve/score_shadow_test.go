@@ -13,7 +13,8 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// A second model scores a text as it does alone, locally and over a server.
+// A second model gives a text the same bits as when that model scores the text alone. This holds
+// locally and over a server.
 func TestScoreWithASecondModelSaysWhatBothMakeOfTheText(t *testing.T) {
 	first, second := randomModel(t), filepath.Join(t.TempDir(), "second")
 	m, err := modeltest.New(8)

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// With a list of trouble words, a line that contains one is stranger than a line without.
+// With a list of trouble words, a line with a trouble word is stranger than a line without such
+// words.
 func TestScoreCountsWordsOfTrouble(t *testing.T) {
 	words := filepath.Join(t.TempDir(), "words")
 	require.NoError(t, os.WriteFile(words, []byte("# ours\ndenied\n"), 0o600))

@@ -66,8 +66,9 @@ func serve(c *cobra.Command, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = log.Sync() }()      // some systems cannot sync standard error
-	if err := f.checkStore(); err != nil { // the store may hold the keys
+	defer func() { _ = log.Sync() }() // some systems cannot sync standard error
+	// before the keys are opened, because the store may hold them
+	if err := f.checkStore(); err != nil {
 		return err
 	}
 	following, unfollow := context.WithCancel(c.Context())
@@ -97,7 +98,8 @@ func serve(c *cobra.Command, f serveFlags) error {
 		err = f.checkBudget(models)
 	}
 	if err == nil {
-		err = models.addCounts() // its sessions need not fit the budget
+		// after checkBudget, because sessions of this model need not fit the budget
+		err = models.addCounts()
 	}
 	if err != nil {
 		return err
@@ -118,7 +120,7 @@ func serve(c *cobra.Command, f serveFlags) error {
 		return err
 	}
 	h := &host{opened: o, log: log}
-	// Acknowledged text is durable before the store closes.
+	// An error of Close loses no text, because acknowledged text is already durable.
 	defer func() { _ = h.store.Close() }()
 	defer func() { h.among.leave() }()
 	if err := f.checkOwners(o.sessions, ring, o.where); err != nil {
@@ -179,7 +181,7 @@ func (f *serveFlags) open(keys bool, secure *tls.Config) (net.Listener, error) {
 // listen listens on an address, or on all addresses of its family.
 func listen(addr *net.TCPAddr) (net.Listener, error) {
 	network := "tcp"
-	if addr.IP.To4() != nil { // Go would take 0.0.0.0 to include IPv6
+	if addr.IP.To4() != nil { // with "tcp", Go would also listen on IPv6 for 0.0.0.0
 		network = "tcp4"
 	}
 	l, err := net.ListenTCP(network, addr)

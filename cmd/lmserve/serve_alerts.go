@@ -27,7 +27,7 @@ func (t *telemetry) startAlerts(f *serveFlags) (err error) {
 	a := &serveAlerts{}
 	name := "serve"
 	if f.data.network.given() {
-		name = "" // the sessions are not in the data folder
+		name = "" // pending alerts stay in memory, because the sessions are not in a data folder
 	}
 	threshold, err := watch.ParseRate(f.alertThreshold)
 	if err != nil {

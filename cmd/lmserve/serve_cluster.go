@@ -16,13 +16,13 @@ import (
 	"github.com/lmserve/lmserve/server/middleware"
 )
 
-// leaveTime is the longest time for announcing a server's end to the others. Without the
+// leaveTime is the longest time for announcing a server's end to the other servers. Without the
 // announcement they wait until its lease lapses.
 const leaveTime = 5 * time.Second
 
 // clusterFlags makes a server one of several that share a database.
 type clusterFlags struct {
-	advertise string // URL; "": this server alone uses its database
+	advertise string // URL; "" if this server alone uses its database
 	node      string
 	lease     time.Duration
 }
@@ -93,10 +93,11 @@ func (f *clusterFlags) self(models servedModels) cluster.Node {
 	return n
 }
 
-// knownMore is the longest time after the next beat until all others know of a change.
+// knownMore is added to the interval of beats. The sum is the longest time until all other servers
+// know of a change.
 const knownMore = 100 * time.Millisecond
 
-// joined is a server's membership among others; nil: its store is not shared.
+// joined is a server's membership among several servers. It is nil if the store is not shared.
 type joined struct {
 	store  *postgres.Store
 	member *cluster.Member
@@ -116,7 +117,8 @@ func (f *clusterFlags) join(
 	return &joined{store, m, log}, nil
 }
 
-// places returns the lookup of the server for a request; nil: always this one.
+// places returns the lookup of the server that a request belongs to, or nil if this server serves
+// every request.
 func (j *joined) places(sessions *session.Manager) middleware.Places {
 	if j == nil {
 		return nil

@@ -37,7 +37,7 @@ func TestServeChild(t *testing.T) {
 	os.Exit(run(t.Context(), strings.Split(args, "\n"), nil, os.Stdout, os.Stderr))
 }
 
-// damagedServer is a server process, with what its clients know.
+// damagedServer is a server process, with its clients' record of its answers.
 type damagedServer struct {
 	t    *testing.T
 	dir  string
@@ -45,8 +45,8 @@ type damagedServer struct {
 	cmd  *exec.Cmd
 	log  lockedBuffer
 	ids  []string
-	want []float64 // by session: the last reported totals
-	at   []int     // by session: bytes of text acknowledged
+	want []float64 // last reported bits of each session
+	at   []int     // acknowledged bytes of each session
 }
 
 // lockedBuffer has one writer and several readers.
@@ -139,7 +139,8 @@ func (r *damagedServer) feed(n, to int) (status int) {
 			time.Sleep(20 * time.Millisecond)
 			continue
 		case http.StatusConflict:
-			// An answer that broke off may have acknowledged a chunk.
+			// An earlier answer may have been cut off after the server accepted a chunk: continue
+			// at the session's offset.
 			var info struct{ Offset int }
 			_, _ = r.ask(http.MethodGet, "/v1/sessions/"+r.ids[n], "", &info)
 			if info.Offset > r.at[n] && info.Offset < to {
@@ -166,8 +167,8 @@ func (r *damagedServer) damage(n int) {
 	require.NoError(r.t, file.Close())
 }
 
-// Damage under a running server is found and affects one session. The process stays up, and all
-// other sessions continue bit-identically.
+// Damage to the files of a running server is found, and affects only the damaged session. The
+// process stays up, and all other sessions continue bit-identically.
 func TestDamageUnderAServerIsOneSessions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")

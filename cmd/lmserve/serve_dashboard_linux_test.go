@@ -43,9 +43,9 @@ type ruleSample struct {
 	Value  float64 `json:"value"`
 }
 
-// Every query of the dashboard has a result for a server on which everything drawn has happened.
-// Prometheus's own evaluator computes it, as if the server had counted at the same rate for ten
-// minutes.
+// Every query of the dashboard has a result for a server that has done everything that the
+// dashboard draws. promtool evaluates the queries, as if all metrics of the server had grown at a
+// constant rate for ten minutes.
 func TestEveryPanelOfTheDashboardDrawsSomething(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
@@ -89,7 +89,7 @@ func queries(t *testing.T) (all []string) {
 func busyServer(t *testing.T) string {
 	t.Helper()
 	receiver := newHook(t)
-	receiver.turn(true) // its alerts wait
+	receiver.turn(true) // the receiver refuses alerts, so that some are pending
 	url, stop := serving(t, "--model", randomModel(t), "--data-dir", t.TempDir(), "--alerts",
 		receiver.URL, "--alert-threshold", "1/100")
 	defer stop()

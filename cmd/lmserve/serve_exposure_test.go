@@ -30,8 +30,8 @@ func send(t *testing.T, method, url, key, body string) (status int, object map[s
 	return res.StatusCode, object
 }
 
-// A lost keys file, or one left behind when a folder moves, does not expose the sessions that it
-// protected.
+// The sessions of a data folder have owners, but the keys file is lost, or was left behind when the
+// folder was moved. Then no server exposes the sessions.
 func TestFolderWithOwnersNeedsItsKeys(t *testing.T) {
 	file, dir := randomModel(t), t.TempDir()
 	alice := strings.TrimSpace(must(t, "", "keys", "add", "alice", "--data-dir", dir))
@@ -62,7 +62,8 @@ func TestFolderWithOwnersNeedsItsKeys(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 }
 
-// An IPv4 address opens no IPv6 address. The IPv6 address for all addresses includes IPv4.
+// A server that listens on an IPv4 address is not reachable by IPv6. With [::], the IPv6 address
+// for all addresses, it is also reachable by IPv4.
 func TestServeListensWhereItWasTold(t *testing.T) {
 	v6, err := net.Listen("tcp6", "[::1]:0")
 	if err != nil {
@@ -101,7 +102,8 @@ func TestServeTakesMoreNames(t *testing.T) {
 	}
 }
 
-// A page of a named origin may use the server; "*" and patterns are not origins.
+// A page from an origin that --cors-origin names may use the server. "*" and patterns are not valid
+// origins.
 func TestServeNamesOriginsOfPages(t *testing.T) {
 	const page = "https://app.example.org"
 	url, stop := serving(t, "--model", smallModel(t), "--cors-origin", page)

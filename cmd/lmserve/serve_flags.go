@@ -19,7 +19,7 @@ import (
 
 type serveFlags struct {
 	model          modelFlags // how models compute
-	models         []string   // names or files; empty: the default
+	models         []string   // names or files; empty means the default model
 	data           dataFlags
 	cluster        clusterFlags
 	listen         string

@@ -21,7 +21,7 @@ import (
 type opened struct {
 	store    storage.Store
 	sessions *session.Manager
-	among    *joined // servers that share the store; nil: none
+	among    *joined // membership among servers that share the store, or nil
 	where    string  // describes the store
 }
 
@@ -177,8 +177,8 @@ func startScrub(
 	go data.ScrubForever(ctx, o)
 }
 
-// checkOwners refuses to serve sessions with owners without keys: a lost or forgotten keys file
-// must not expose them.
+// checkOwners returns an error if sessions have owners but the server has no keys. A lost or
+// forgotten keys file must not expose these sessions.
 func (f *serveFlags) checkOwners(sessions *session.Manager, ring *keys.Ring, where string) error {
 	if f.openToAll || ring != nil && ring.Required() {
 		return nil

@@ -98,7 +98,7 @@ func TestServeFollowsItsKeysAndItsCertificate(t *testing.T) {
 	}
 }
 
-// A server does not become reachable or unprotected for strangers by oversight.
+// A server listens to other machines only with keys and TLS, unless --insecure is given.
 func TestServeListensToOtherMachinesOnlyWhenThatIsSafe(t *testing.T) {
 	dir, model := t.TempDir(), smallModel(t)
 	must(t, "", "keys", "add", "alice", "--data-dir", dir)

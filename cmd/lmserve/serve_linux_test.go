@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// While a session's folder is missing, requests for it get 503 and the server continues. Nothing
-// acknowledged is lost.
+// While a session's folder is missing, requests for the session get 503, and the server continues.
+// No acknowledged text is lost.
 func TestServeOutlivesAFolderThatIsAway(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

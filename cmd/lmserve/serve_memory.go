@@ -17,8 +17,8 @@ import (
 
 const (
 	// memoryConstant is a server's memory besides its budget, model, workers and connections. It
-	// covers data that requests hold whole, and 64 MiB for the program, database writes and garbage
-	// not yet collected.
+	// covers data of requests that must be in memory as a whole. 64 MiB are for the program,
+	// database writes and garbage not yet collected.
 	memoryConstant = limits.MemoryMax + 64<<20
 	// memoryUnit is the unit to which the total is rounded up, so that restarts print the same
 	// number.
@@ -90,13 +90,14 @@ func limitMemory(most int64, log *zap.Logger) {
 
 const (
 	connectionsMost = 16384 // default of --max-connections with ample descriptors
-	// for everything but connections: the database, the log, keys, certificates
+	// descriptorsKept is the number of descriptors for the database, the log, keys and
+	// certificates.
 	descriptorsKept    = 32
 	descriptorsUnknown = 1024 // on systems that do not report a limit
 )
 
-// connections returns the limit on connections. Each connection may need two of the remaining
-// descriptors, because its request may use a file of the data folder.
+// connections returns the limit on connections. Each connection may need two descriptors: one for
+// itself, and one for a file of the data folder that its request uses.
 func (f *serveFlags) connections() (int, error) {
 	most := max(1, (descriptorsMax()-descriptorsKept)/2)
 	if f.maxConnections == 0 {

@@ -50,7 +50,7 @@ func (f *serveFlags) loadModels() (s servedModels, err error) {
 	return s, nil
 }
 
-// addCounts adds the model without a network, for the method that needs none.
+// addCounts adds the model without a network, which sessions of the method counts use.
 func (s *servedModels) addCounts() error {
 	counts, m, err := model.NewSource(func() (*model.Model, error) { return model.Counts(), nil })
 	if err != nil {
@@ -109,8 +109,8 @@ func (s *servedModels) about() string {
 	return text.String()
 }
 
-// foreignSessions counts stored sessions of other models for a single log line. They are intact,
-// and usable again with their model.
+// foreignSessions counts the stored sessions whose model the server does not have, for a single log
+// line. They are intact, and can be used again when the server gets their model.
 type foreignSessions struct {
 	report func(error) // gets all other errors
 
@@ -136,7 +136,7 @@ func (f *foreignSessions) note(err error) {
 	}
 }
 
-// tell logs the number of such sessions, if any, and what to do.
+// tell logs the number of foreign sessions, if there are any, and what to do about them.
 func (f *foreignSessions) tell(log *zap.Logger, served []string, where string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -99,8 +99,9 @@ func metricsOf(t *testing.T, url string) string {
 	return string(text)
 }
 
-// A model is available by name, and loaded by the first text for it. If its file is missing, only
-// that model is unavailable. A server without the model leaves its sessions unchanged.
+// A server finds a model by its name, and loads it when the first text for the model arrives. If
+// the model's file is missing, only that model is unavailable. A server that does not know the
+// model leaves the model's sessions unchanged.
 func TestServeLoadsAModelWhenItIsNeeded(t *testing.T) {
 	m, err := modeltest.New(5)
 	require.NoError(t, err)

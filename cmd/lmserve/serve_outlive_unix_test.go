@@ -40,9 +40,10 @@ func TestServeOutlivesItsTerminalAndItsReader(t *testing.T) {
 		}
 	}
 	require.NotEmpty(t, url)
-	require.NoError(t, out.Close()) // head, too, closes its input early
+	// the reader of the output closes it early, as the command head does
+	require.NoError(t, out.Close())
 	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
-	for range 3 { // each request is logged
+	for range 3 { // each request writes a log line to the closed output
 		resp, err := http.Post(url+"/v1/sessions", "application/json", nil)
 		require.NoError(t, err)
 		require.NoError(t, resp.Body.Close())

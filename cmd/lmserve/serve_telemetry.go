@@ -51,7 +51,7 @@ func newTelemetry(
 	}), traces, nil, log}, nil
 }
 
-// around returns the wrapper of all request handling; nil: none.
+// around returns a wrapper for the handling of all requests, or nil if none is needed.
 func (t *telemetry) around() func(http.Handler) http.Handler {
 	if t.traces == nil {
 		return nil
@@ -73,7 +73,8 @@ func (t *telemetry) Phase(ctx context.Context, p session.Phase, began, ended tim
 	t.traces.Phase(ctx, p, began, ended)
 }
 
-// Loaded implements session.Observer. The request's error explains a failure.
+// Loaded implements session.Observer. It logs only successes: the request that needed the model
+// reports a failure.
 func (t *telemetry) Loaded(model string, took time.Duration, err error) {
 	t.Metrics.Loaded(model, took, err)
 	if err == nil {
@@ -88,8 +89,8 @@ func (t *telemetry) RequestEnded(
 	t.traces.RequestEnded(ctx, route, method)
 }
 
-// openAdmin listens on the admin address, and refuses one that is reachable from other machines;
-// nil without the address.
+// openAdmin listens on the admin address, and refuses an address that is reachable from other
+// machines. It returns nil if no address is given.
 func (f *serveFlags) openAdmin() (net.Listener, error) {
 	if f.admin == "" {
 		return nil, nil
@@ -114,8 +115,9 @@ func (h *host) aboutAdmin() string {
 	return fmt.Sprintf("lmserve: metrics and profiles on http://%s\n", h.admin.Addr())
 }
 
-// serveAll serves on the listener and the admin listener, if any. Each returns its own error, which
-// is nil after a drain.
+// serveAll serves on the listener and, if there is one, the admin listener. The caller either
+// receives the first error from failed, or calls wait, which joins the errors of all listeners. An
+// error is nil after a drain.
 func (h *host) serveAll(l net.Listener) (wait func() error, failed <-chan error) {
 	all := []func() error{func() error { return h.srv.Serve(l) }}
 	if h.admin != nil {

@@ -113,7 +113,7 @@ func TestServeSendsTracesIfTheVariablesAskForThem(t *testing.T) {
 	path := url + "/v1/sessions/" + made["id"].(string) + "/score"
 	status, _ = send(t, http.MethodPost, path, "", `{"text":"`+strings.Repeat("a", 100)+`"}`)
 	require.Equal(t, http.StatusOK, status)
-	stop() // sends what is left
+	stop() // sends the remaining spans
 	score := sent.named(t, "POST /v1/sessions/{id}/score", nil)
 	before := score.StartTimeUnixNano
 	for _, phase := range []string{"queue", "forward", "commit", "backward", "update", "remember"} {

@@ -40,7 +40,8 @@ func TestServeRefusesFoldersItCannotRead(t *testing.T) {
 		"lmserve.db": "old"} {
 		dir := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // if it serves
+		// the timeout ends a server that starts against expectation
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		var stdout, stderr bytes.Buffer
 		code := run(ctx, []string{"serve", "--model", file, "--listen", "127.0.0.1:0", "--log",
 			"none", "--data-dir", dir}, nil, &stdout, &stderr)
@@ -51,7 +52,7 @@ func TestServeRefusesFoldersItCannotRead(t *testing.T) {
 	}
 }
 
-// A budget too small for one session is refused, with the smallest that works.
+// A budget too small for one session is refused. The error names the smallest sufficient budget.
 func TestServeRefusesBudgetBelowOneSession(t *testing.T) {
 	file := randomModel(t)
 	_, stderr, code := lmserve("", "serve", "--model", file, "--log-format", "none", "--data-dir",

@@ -34,7 +34,8 @@ damage, the exit code is 1. With --store, there are no files to check.`,
 			p := newProgress(c, "check")
 			defer p.end()
 			tell := func(err error) {
-				if slices.Contains(found, err.Error()) { // both checks of a session may find it
+				// the check of files and the check of sessions may find the same damage
+				if slices.Contains(found, err.Error()) {
 					return
 				}
 				found = append(found, err.Error())

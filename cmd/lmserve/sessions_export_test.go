@@ -41,7 +41,8 @@ func TestDamagedSessionIsExportedInPart(t *testing.T) {
 	_, body := answered(t, res, err)
 	var created struct{ ID string }
 	require.NoError(t, json.Unmarshal([]byte(body), &created))
-	for _, text := range []string{"what was first", "what came last"} { // each within a chunk
+	// each is shorter than a chunk of 16 bytes
+	for _, text := range []string{"what was first", "what came last"} {
 		path := url + "/v1/sessions/" + created.ID + "/score"
 		res, err = http.Post(path, "text/plain", strings.NewReader(text))
 		status, _ := answered(t, res, err)
@@ -53,8 +54,8 @@ func TestDamagedSessionIsExportedInPart(t *testing.T) {
 	require.Len(t, logs, 1)
 	content, err := os.ReadFile(logs[0])
 	require.NoError(t, err)
-	// The chunk of 16 bytes ends within the second text, which makes two records; the last is
-	// damaged.
+	// The first chunk of 16 bytes ends within the second text, so this text is stored as two
+	// records. The test damages the last record.
 	at := bytes.LastIndex(content, []byte("at came last"))
 	require.Positive(t, at)
 	content[at] ^= 1

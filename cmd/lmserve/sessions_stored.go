@@ -11,29 +11,30 @@ import (
 
 // storedSession is a session as list and show print it.
 type storedSession struct {
-	ID           string            `json:"id"`
-	Name         string            `json:"name,omitempty"`
-	Problem      string            `json:"problem,omitempty"` // why the session cannot be used
-	Model        string            `json:"model,omitempty"`
-	Owner        string            `json:"owner,omitempty"`
-	Created      time.Time         `json:"created,omitzero"`
-	LastUsed     time.Time         `json:"last_used,omitzero"`
-	Offset       int64             `json:"offset"`
-	Bits         float64           `json:"bits"`
-	BaselineBits *float64          `json:"baseline_bits,omitempty"`
-	Words        *storedWords      `json:"words,omitempty"` // for a session of words with text
-	Method       string            `json:"method,omitempty"`
-	Chunk        int               `json:"chunk,omitempty"`
-	Seed         uint64            `json:"seed"`
-	History      string            `json:"history,omitempty"`
-	Start        int64             `json:"start"` // offset of the first stored byte of text
-	Parent       *session.Parent   `json:"parent,omitempty"`
-	ShadowOf     string            `json:"shadow_of,omitempty"` // id of the session that it follows
-	Numerics     string            `json:"numerics,omitempty"`
-	TTLSeconds   float64           `json:"ttl_seconds,omitempty"`
-	Labels       map[string]string `json:"labels,omitempty"`
-	DiskBytes    int64             `json:"disk_bytes"`          // charged to the session
-	Snapshots    []storedSnapshot  `json:"snapshots,omitempty"` // printed only by show
+	ID           string    `json:"id"`
+	Name         string    `json:"name,omitempty"`
+	Problem      string    `json:"problem,omitempty"` // why the session cannot be used
+	Model        string    `json:"model,omitempty"`
+	Owner        string    `json:"owner,omitempty"`
+	Created      time.Time `json:"created,omitzero"`
+	LastUsed     time.Time `json:"last_used,omitzero"`
+	Offset       int64     `json:"offset"`
+	Bits         float64   `json:"bits"`
+	BaselineBits *float64  `json:"baseline_bits,omitempty"`
+	// Words is only for a session of a model of words, once the session has text.
+	Words      *storedWords      `json:"words,omitempty"`
+	Method     string            `json:"method,omitempty"`
+	Chunk      int               `json:"chunk,omitempty"`
+	Seed       uint64            `json:"seed"`
+	History    string            `json:"history,omitempty"`
+	Start      int64             `json:"start"` // offset of the first stored byte of text
+	Parent     *session.Parent   `json:"parent,omitempty"`
+	ShadowOf   string            `json:"shadow_of,omitempty"` // id of the session that it follows
+	Numerics   string            `json:"numerics,omitempty"`
+	TTLSeconds float64           `json:"ttl_seconds,omitempty"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	DiskBytes  int64             `json:"disk_bytes"`          // charged to the session
+	Snapshots  []storedSnapshot  `json:"snapshots,omitempty"` // printed only by show
 }
 
 // storedWords has the fields of a session of words, with the contract's names.
@@ -104,7 +105,7 @@ func describeWords(i session.Info) *storedWords {
 	return w
 }
 
-// bitsPerByte formats a session's bits per byte; for words, those of known words.
+// bitsPerByte formats a session's bits per byte. For a model of words, unknown words do not count.
 func (s *storedSession) bitsPerByte() string {
 	rate := new(0.)
 	switch {

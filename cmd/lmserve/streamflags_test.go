@@ -9,7 +9,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
-// The flags of the commands that run one stream are the rows of the table.
+// Commands that run one stream have a flag for every row of stream.Table, unless the row has
+// NoFlag.
 func TestEverySettingIsAFlag(t *testing.T) {
 	for _, c := range []*cobra.Command{newScore(), newComplete()} {
 		for _, row := range stream.Table {

@@ -82,7 +82,8 @@ func (k *suggesting) run(c *cobra.Command) error {
 	})
 }
 
-// request builds the request. A time below a millisecond becomes one, because 0 means no limit.
+// request builds the request. A positive time below a millisecond is rounded up to one millisecond,
+// because 0 means no limit.
 func (k *suggesting) request() client.SuggestRequest {
 	unit, within := client.SuggestRequestUnit(k.unit), int(k.within.Milliseconds())
 	if k.within > 0 {

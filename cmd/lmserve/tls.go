@@ -33,7 +33,7 @@ func tlsConfig(cert, key string, report func(error)) (*tls.Config, error) {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			c, _ := pair.Get() // errors of newer files go to report
+			c, _ := pair.Get() // errors in reading changed files go to the function report
 			return c, nil
 		},
 	}, nil

@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A pipe in place of the certificate delays no handshake, and the file may return.
+// While a pipe is in place of the certificate file, handshakes use the old certificate without
+// delay. When a file is there again, the server loads it.
 func TestTLSHandshakesSurviveAPipe(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
@@ -47,7 +48,7 @@ func TestTLSHandshakesSurviveAPipe(t *testing.T) {
 	require.Eventually(t, func() bool { return next() != first }, time.Minute, 100*time.Millisecond)
 }
 
-// Endless files are refused after their beginning.
+// The server reads only the beginning of an endless file, and refuses the file.
 func TestEndlessFilesAreRefusedAtOnce(t *testing.T) {
 	if _, err := os.Stat("/dev/zero"); err != nil {
 		t.Skip(err)

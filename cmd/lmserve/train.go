@@ -111,7 +111,7 @@ var trainFlags = []trainFlag{
 	{"report", "Page", "file for an HTML page with the recipe, results and curves (default: none)"},
 	{"seed", "Seed", "seed of all random choices"},
 	{"threads", "Threads", "number of threads; results do not depend on it (default: all)"},
-	{"precision", "Precision", ""}, // shares the help of all commands
+	{"precision", "Precision", ""}, // the help of --precision is the same in all commands
 	{"steps", "Pretrain.Steps", "pretraining: optimizer steps (default: three passes over the " +
 		"text, 1 to 20 million tokens)"},
 	{"batch", "Pretrain.Batch", "pretraining: streams in a batch (default 16)"},
@@ -189,7 +189,7 @@ func (t *training) register(c *cobra.Command) {
 			f.StringSliceVar(p, row.name, *p, row.help)
 		case *[]float32:
 			f.Float32SliceVar(p, row.name, *p, row.help)
-			f.Lookup(row.name).DefValue = "" // for help
+			f.Lookup(row.name).DefValue = "" // the help shows no default
 		case *kernel.Precision:
 			precisionFlag(c, p)
 		}
@@ -217,7 +217,8 @@ func (t *training) run(c *cobra.Command) error {
 	if t.Config != "" {
 		vocab := 0
 		if t.Tokenizer.Kind == tokenizer.KindWords || t.Init != "" {
-			vocab = tokenizer.MaxVocab // the vocabulary does not exist yet, or is in the model
+			// the real size is not known yet: the vocabulary is made later, or is in the model
+			vocab = tokenizer.MaxVocab
 		}
 		name, model, err := readConfig(c.Context(), t.Config, vocab)
 		if err != nil {

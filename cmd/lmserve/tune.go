@@ -29,7 +29,7 @@ const (
 	statisticsSeed   = 1
 )
 
-// methodsNone is --methods for gathering only statistics.
+// methodsNone is the value of --methods that gathers only statistics.
 const methodsNone = "none"
 
 func newTune() *cobra.Command {

@@ -59,7 +59,8 @@ func TestTuneGathersTheStatisticsOfGradients(t *testing.T) {
 	must(t, "", "eval", "--model", out, "--data", data, "--methods", "static,dynamic-rms")
 }
 
-// Normalized meta-learners are trained on a model with statistics, and keep these.
+// Normalized meta-learners can be trained on a model with gradient statistics. The trained model
+// keeps the statistics.
 func TestTuneGathersTheStatisticsThatNormaliseNeeds(t *testing.T) {
 	data := documentsOf(t, map[string]string{"a": strings.Repeat("one two three\n", 200)})
 	dir := t.TempDir()

@@ -18,15 +18,15 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// The folders of testdata/upgrade were written by older programs, each named after the date and the
+// upgradeFolders has folders that older programs have written, each named after the date and the
 // commit of its program. A folder contains
 //
 //	data/                   the data folder
 //	sessions.json           the older program's final descriptions of its sessions
-//	goes-on.NUMERICS.jsonl  how the older program continued from there, in one arithmetic
+//	goes-on.NUMERICS.jsonl  the older program's results for further text, under one numerics
 //
-// All use the model in model.safetensors. To add a folder, build the older program (and again with
-// -tags noasm, for the other arithmetic) and run
+// All folders use the model in model.safetensors. To add a folder, build the older program (and
+// again with -tags noasm, for the other numerics) and run
 //
 //	LMSERVE_OLDER=/path/to/lmserve LMSERVE_OLDER_NAME=2026-11-22-8526217 \
 //	  go test ./cmd/lmserve -run TestOlderProgramWritesFolder
@@ -36,7 +36,7 @@ const upgradeFolders = "testdata/upgrade"
 type olderSession struct {
 	ID       string         `json:"id"`
 	Settings map[string]any `json:"settings"`
-	Query    string         `json:"query"` // of requests that feed it
+	Query    string         `json:"query"` // query parameters of the requests that feed the session
 	Offset   int64          `json:"offset"`
 	Bits     float64        `json:"bits"`
 }
@@ -52,7 +52,7 @@ var olderSessions = []olderSession{
 	{Settings: map[string]any{"method": "sparse-meta"}, Query: "&unit=line&learn=unflagged"},
 }
 
-// scored holds the compared fields of an event: all that are computed.
+// scored holds the fields of an event that the test compares: all fields with computed values.
 type scored struct {
 	Session int      `json:"session"`
 	Offset  int64    `json:"offset"`
@@ -105,8 +105,8 @@ func TestFoldersOfOlderProgramsContinueToSameBits(t *testing.T) {
 	}
 }
 
-// TestOlderProgramWritesFolder makes a folder of testdata/upgrade with the program in the
-// environment. If the folder exists, the program continues from it in its own arithmetic.
+// TestOlderProgramWritesFolder makes a folder of testdata/upgrade with the program that
+// LMSERVE_OLDER names. If the folder exists, the program continues from it with its own numerics.
 func TestOlderProgramWritesFolder(t *testing.T) {
 	older, name := os.Getenv("LMSERVE_OLDER"), os.Getenv("LMSERVE_OLDER_NAME")
 	if older == "" || name == "" {
@@ -118,9 +118,10 @@ func TestOlderProgramWritesFolder(t *testing.T) {
 	data := filepath.Join(of, "data")
 	if _, err := os.Stat(data); err != nil {
 		require.NoError(t, os.MkdirAll(of, 0o755))
-		t.Setenv("LMSERVE_FORK_SNAPSHOTS", "1") // a small folder, if the flag exists
+		// keeps the folder small, if the older program has this flag
+		t.Setenv("LMSERVE_FORK_SNAPSHOTS", "1")
 		url, stop := servingWith(t, older, "--model", model, "--data-dir", data,
-			"--max-replay", "1ns") // makes snapshots
+			"--max-replay", "1ns") // forces snapshots
 		sessions := makeSessions(t, url)
 		stop()
 		text, err := json.MarshalIndent(sessions, "", "  ")
@@ -200,7 +201,7 @@ func stateOf(t *testing.T, url, id string) (offset int64, bits float64) {
 	return int64(about["offset"].(float64)), about["totals"].(map[string]any)["bits"].(float64)
 }
 
-// requireStored compares sessions with their program's descriptions.
+// requireStored compares sessions with the older program's descriptions of them.
 func requireStored(t *testing.T, url string, sessions []olderSession) {
 	for _, s := range sessions {
 		offset, bits := stateOf(t, url, s.ID)

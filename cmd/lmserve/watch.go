@@ -17,8 +17,9 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Bytes of a file read before new lines: thousands of lines as history for surges and silences, or
-// hundreds if a network reads them.
+// Bytes that watch reads from a file, as history, before it follows new lines. watchHistory has
+// thousands of lines, which show the usual surges and silences. networkHistory has hundreds of
+// lines, because a network reads more slowly.
 const (
 	watchHistory   = 512 << 10
 	networkHistory = 32 << 10
@@ -159,7 +160,7 @@ func (k *watching) run(c *cobra.Command, files []string) (err error) {
 			return nothingUnflagged()
 		}
 		k.model.path = model.CountsName
-		if k.session != "" { // the session may have a model
+		if k.session != "" { // an existing session may need one of these models
 			k.besides = weights.EmbeddedNames()
 		}
 	}
@@ -217,14 +218,15 @@ func (k *watching) run(c *cobra.Command, files []string) (err error) {
 	return err
 }
 
-// nothingUnflagged refuses --learn unflagged for a session without a model, which has only its
-// tables.
+// nothingUnflagged returns the error for --learn unflagged in a session without a model. Such a
+// session has only the tables that rate lines, and these learn every line.
 func nothingUnflagged() error {
 	return usagef("--learn is unflagged without --model, expected true: the tables that rate " +
 		"lines learn every line; otherwise a new kind of line would stay strange for ever")
 }
 
-// checkAnswers refuses --feedback if there is nothing to answer, or no way to answer.
+// checkAnswers refuses --feedback if watch prints no incidents, or if standard input is watched and
+// so cannot have answers.
 func (k *watching) checkAnswers(streams []watchStream) error {
 	switch {
 	case !k.answers:

@@ -13,7 +13,7 @@ import (
 type watchAlerts struct {
 	*alert.Notifier
 	threshold float64
-	incidents bool // incidents instead of lines
+	incidents bool // alert about incidents instead of lines
 
 	mu       sync.Mutex
 	sessions map[string]alert.Session // by source
@@ -87,8 +87,8 @@ func (a *watchAlerts) session(source string) alert.Session {
 	return a.sessions[source]
 }
 
-// line sends a line's incidents, or the line itself without incidents. Alerts are written to the
-// file before the watch records the line as reported.
+// line sends the incidents of a line or, if alerts are about lines, the line itself if it is
+// strange enough. Alerts are written to their file before the watch records the line as reported.
 func (a *watchAlerts) line(f watch.Found) {
 	of := a.session(f.Source)
 	a.heard(f.Source)
@@ -123,7 +123,7 @@ func (a *watchAlerts) heard(source string) {
 	}
 }
 
-// wasSilent reports whether a source was silent, which it is no more.
+// wasSilent reports whether a source was silent, and records that the silence has ended.
 func (a *watchAlerts) wasSilent(source string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -140,7 +140,7 @@ func lineOfIncident(l *client.LineEvent, i *client.Incident) *alert.Line {
 	return alert.NewLine(l)
 }
 
-// checkAlerts refuses receivers if nothing is found before the end.
+// checkAlerts refuses receivers of alerts together with --top, which finds lines only at the end.
 func (k *watching) checkAlerts() error {
 	if k.alerts.given() && k.choice.top > 0 {
 		return usagef("--alerts and --top %d are both given, expected one of them: --top prints "+

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// troubles makes what may briefly occupy a file's path.
+// troubles returns functions, by name, that put something other than a file at the path of a log.
 func troubles() map[string]func(*testing.T, string) {
 	return map[string]func(*testing.T, string){
 		"folder": func(t *testing.T, path string) { require.NoError(t, os.Mkdir(path, 0o700)) },

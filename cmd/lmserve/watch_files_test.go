@@ -21,7 +21,8 @@ func (w *watchRun) requireSaid(text string) {
 		time.Minute, 5*time.Millisecond, "%s not in: %s", text, &w.err)
 }
 
-// watch follows a pattern: it includes files that appear later, and takes dated files as one log.
+// watch follows a pattern: it includes files that appear later, and treats files that differ only
+// by a date as one log.
 func TestWatchFollowsAPattern(t *testing.T) {
 	dir := t.TempDir()
 	pattern, data := filepath.Join(dir, "*.log"), filepath.Join(dir, "data")
@@ -54,7 +55,8 @@ func TestWatchWaitsForAFile(t *testing.T) {
 	w.stop()
 }
 
-// A passing trouble is reported once. The other file continues, and no line is lost.
+// Something other than a file is briefly at the path of a log. watch reports this once, continues
+// with the other log, and loses no line.
 func TestWatchOutlivesAPassingTrouble(t *testing.T) {
 	for name, make := range troubles() {
 		t.Run(name, func(t *testing.T) {
@@ -143,7 +145,7 @@ awk -v from="$from" '{ if (NR >= from) printf "{\"__CURSOR\":\"%d\",\"MESSAGE\":
 [ -z "$follow" ] || exec sleep 1000
 `
 
-// After a restart, watch reads the journal behind the last entry that the session has.
+// After a restart, watch reads the journal from behind the last entry that the session was fed.
 func TestWatchContinuesInTheJournal(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there is no shell")

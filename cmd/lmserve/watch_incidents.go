@@ -22,8 +22,8 @@ type incidentReport struct {
 	silences map[string]*silence // by source
 }
 
-// becomes reports whether i is a later state of the incident. Numbers repeat if a session does not
-// learn or a stream restarts.
+// becomes reports whether i is a later state of the incident. Equal numbers do not prove this:
+// numbers repeat if a session does not learn or a stream restarts.
 func (o *foundIncident) becomes(i *client.Incident) bool {
 	return i.First == o.First && i.Lines >= o.Lines && i.Last >= o.Last && i.P <= o.P &&
 		len(i.Changes) >= len(o.Changes) && (i.Lines > o.Lines || i.State != client.IncidentOpen)
@@ -45,7 +45,7 @@ func (r *incidentReport) last(number int64) (i foundIncident, ok bool) {
 type foundIncident struct {
 	source string
 	client.Incident
-	shownP float64 // of the strangest printed line
+	shownP float64 // p of the strangest printed line
 	shown  int64   // number of the last printed line
 	before bool    // printed by an earlier watch, without a line since
 }
@@ -124,7 +124,7 @@ type incidentObject struct {
 	Type   string `json:"type"`
 	Source string `json:"source,omitempty"`
 	client.Incident
-	Text string `json:"text,omitempty"` // of the line printed with it
+	Text string `json:"text,omitempty"` // text of the line printed with the incident
 }
 
 // tellLocked prints an incident with its line and its changes.
@@ -140,7 +140,8 @@ func (r *lineReport) tellLocked(
 		if err := r.labeledLocked(f, fmt.Sprintf("#%d", i.Number)); err != nil {
 			return err
 		}
-	case changes[0].Kind != client.ChangeSilence: // the line does not show a silence
+	// the line caused the change and is printed with it; only a silence has no such line
+	case changes[0].Kind != client.ChangeSilence:
 		prefix := r.source(f.Source) + fmt.Sprintf("%-8s  ", changes[0].Kind)
 		text := bytes.TrimSuffix(f.Line.TextBytes(), []byte{'\r'})
 		reason := fmt.Sprintf("#%d %s", i.Number, changes[0].Evidence)
@@ -156,7 +157,7 @@ func (r *lineReport) tellLocked(
 func (r *lineReport) changedLocked(source string, i client.Incident,
 	more []client.IncidentChange) error {
 	if r.asJSON {
-		return nil // the incident contains them
+		return nil // the JSON object of an incident contains its changes
 	}
 	for _, c := range more {
 		_, err := fmt.Fprintf(r.out, "%s%-8s  #%d %s\n", r.source(source), c.Kind, i.Number,
@@ -168,7 +169,8 @@ func (r *lineReport) changedLocked(source string, i client.Incident,
 	return nil
 }
 
-// closedLocked prints the number of an incident's lines if there was more than the printed one.
+// closedLocked prints the number of an incident's lines. An incident of one line needs no such
+// message, because the line was printed.
 func (r *lineReport) closedLocked(i foundIncident) error {
 	switch {
 	case r.asJSON:

@@ -27,19 +27,19 @@ type lineReport struct {
 	sources   bool // print each line's source
 	asJSON    bool
 	measures  bool            // print each line's cost
-	threshold float64         // largest p of a printed line; 0: print all lines
-	top       *watch.Top      // nil: print lines as they arrive
-	incidents *incidentReport // nil: print lines instead of incidents
+	threshold float64         // largest p of a printed line; 0 prints all lines
+	top       *watch.Top      // nil if lines are printed as they arrive
+	incidents *incidentReport // nil if lines are printed instead of incidents
 
-	// silent handles a source without a line since a time, and after how long that is unusual; it
-	// may be nil.
+	// silent is called for a source that is unusually silent; it may be nil. since is the time of
+	// the source's last line, and after is the duration from which a silence is unusual.
 	silent func(source string, since time.Time, after time.Duration)
 
 	note func(text string) // handles the message that a stream warms up; may be nil
 
 	mu      sync.Mutex
 	total   lineTotal
-	warming map[string]bool // sources with that message
+	warming map[string]bool // sources for which note was called
 }
 
 type lineTotal struct {
@@ -49,13 +49,15 @@ type lineTotal struct {
 	baseline           bool
 	// The model is one of words, so bits per character are omitted.
 	words bool
-	ends  map[string]lineEnd // by source, if lines may repeat or be skipped; else nil
+	// ends has the last line of each source, if lines may repeat or be skipped; else it is nil.
+	ends map[string]lineEnd
 }
 
 // lineEnd is where a line ends.
 type lineEnd struct{ number, offset int64 }
 
-// newLineReport makes a report that writes to out, with the colors and width of to.
+// newLineReport makes a report that writes to out. The writer `to` is where the output is shown: it
+// determines the colors and the width.
 func newLineReport(out, to io.Writer, sources bool) *lineReport {
 	return &lineReport{out: out, style: styleOf(to), sources: sources}
 }
@@ -107,8 +109,9 @@ func (r *lineReport) warmLocked(f watch.Found) {
 		f.Source, lines.WarmUp))
 }
 
-// add adds a line, or a source's lines up to the end of this line or record. Some of these may not
-// have been reported, and others may be reported again.
+// add adds a line. If ends is set, it adds all of the source's lines up to the end of this line or
+// record: lines that were not reported count, too, and lines that are reported again do not count
+// twice.
 func (t *lineTotal) add(source string, l *client.LineEvent) {
 	if t.ends == nil {
 		t.addLine(l)
@@ -357,7 +360,8 @@ type lineChoice struct {
 	top       int
 }
 
-// register registers the flags. By default it prints lines as strange as rate; "" prints all.
+// register registers the flags. The default of --threshold is rate; with the rate "", all lines are
+// printed.
 func (f *lineChoice) register(c *cobra.Command, rate string) {
 	c.Flags().StringVar(&f.threshold, "threshold", rate,
 		"rarity from which a line is printed: 1/1000 (one line in 1,000 is as strange) or "+

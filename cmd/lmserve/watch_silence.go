@@ -11,14 +11,15 @@ import (
 const (
 	// silenceEvery is the interval between checks for silent sources.
 	silenceEvery = time.Second
-	// silenceLeast is the shortest silence for which the session is asked.
+	// silenceLeast is the length of a silence from which watch asks the session whether it is
+	// unusual.
 	silenceLeast = 10 * time.Second
 )
 
 // silence describes a source without new lines.
 type silence struct {
 	since time.Time     // time of its last line
-	after time.Duration // unusual duration; 0: not asked yet, negative: never
+	after time.Duration // unusual duration; 0 before it is known, negative if there is none
 	told  bool
 }
 
@@ -39,8 +40,8 @@ func (r *lineReport) forgetSilence(source string) {
 	}
 }
 
-// silences reports sources that have been silent for unusually long, until ctx ends. The session
-// cannot: it sees lines alone, and a log that has stopped has none.
+// silences reports sources that have been silent for unusually long, until ctx ends. A session
+// cannot report a silence: it acts only on lines, and a log that has stopped has none.
 func (a *watchAll) silences(ctx context.Context) {
 	every := time.NewTicker(silenceEvery)
 	defer every.Stop()
@@ -71,7 +72,7 @@ func (r *lineReport) silentSince(at time.Time) (sources []string) {
 	return sources
 }
 
-// silentAfter records after what time the silence of a source is unusual.
+// silentAfter records how long a silence of the source must last to be unusual.
 func (r *lineReport) silentAfter(source string, list client.IncidentList) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -14,7 +14,8 @@ import (
 const (
 	// lagFirst is the age of a waiting line from which the stream's lag is reported.
 	lagFirst = 3 * time.Second
-	// lagLines is the interval between reports of a lag. On a terminal they replace each other.
+	// lagLines is the interval between reports of a lag. On a terminal, each report replaces the
+	// one before.
 	lagLines = 30 * time.Second
 )
 
@@ -26,7 +27,7 @@ type lagStatus struct {
 
 	mu    sync.Mutex
 	drawn bool                 // the terminal shows a replaceable line
-	told  map[string]time.Time // by lagging stream: time of the last report
+	told  map[string]time.Time // time of the last report for each lagging stream
 }
 
 func newLagStatus(c *cobra.Command) *lagStatus {

@@ -21,11 +21,11 @@ import (
 // watchStream is a stream from the arguments or from a pattern.
 type watchStream struct {
 	name    string // shown name; "-": standard input
-	session string // session name; "": none
+	session string // session name, or ""
 	log     follow.Log
 	pattern bool
 	whole   bool            // read from its beginning
-	journal *follow.Journal // nil: a file
+	journal *follow.Journal // nil for a file
 }
 
 // streams returns the streams and the patterns among the arguments.
@@ -95,11 +95,12 @@ func (k *watching) found(pattern string, later bool) (streams []watchStream) {
 
 const (
 	sessionMax     = 64 // bytes of a session name
-	sessionPartMax = 32 // bytes of it from the file name
+	sessionPartMax = 32 // bytes of the part of a session name that comes from the file name
 )
 
-// sessionName returns the session name for one of several files, from the flag and the file. If it
-// may belong to another file or is too long, it includes a hash of the path.
+// sessionName returns the session name for one of several files, from the flag and the file. It
+// includes a hash of the path if another file might get the same name, or if the name would be too
+// long.
 func sessionName(session, file string, log follow.Log, hashed bool) string {
 	part := sessionPart(file)
 	name := session + "." + part
@@ -139,9 +140,9 @@ type watchAll struct {
 
 	mu       sync.Mutex
 	sessions map[string]string // session ids by stream name
-	running  map[string]bool   // by path of the log, or name
+	running  map[string]bool   // keyed by the path of the log, or else the stream's name
 	group    sync.WaitGroup
-	last     error // of the last stream that ended
+	last     error // error of the last stream that ended
 	failed   int   // earlier streams that failed
 }
 

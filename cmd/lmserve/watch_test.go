@@ -148,8 +148,8 @@ func TestWatchReadsTheEndOfAFileFirst(t *testing.T) {
 	require.Equal(t, "line 99 of the log", *lines[20].Text)
 }
 
-// watch resumes where it was: after a restart, after a rotation in between, and with lines not
-// reported before.
+// watch resumes where it stopped: after a restart, after a rotation between two runs, and after a
+// run that ended before it reported its last lines.
 func TestWatchContinuesWhereItWas(t *testing.T) {
 	for _, far := range []bool{false, true} {
 		t.Run(map[bool]string{false: "here", true: "there"}[far], func(t *testing.T) {
@@ -231,8 +231,8 @@ func readPositions(t *testing.T, data string) (text string) {
 	return string(content)
 }
 
-// forgetReports changes the stored position to that of a watch that ended before it reported the
-// lines behind offset.
+// forgetReports changes the stored position, as if watch had ended before it reported the lines
+// after offset.
 func forgetReports(t *testing.T, data string, offset int64) string {
 	var p map[string]any
 	require.NoError(t, json.Unmarshal([]byte(readPositions(t, data)), &p))
@@ -256,7 +256,7 @@ func feedMore(t *testing.T, flags []string, text string) {
 	must(t, text, args...)
 }
 
-// With --learn false the session does not change, and every call starts again.
+// With --learn false the session does not change, and every run of watch begins again.
 func TestWatchWithoutLearning(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "app.log")
 	flags := append(everyLine(t), "--data-dir", t.TempDir(), "--session", "app", "--from-start",
@@ -404,7 +404,8 @@ func TestSignalEndsWatchInOrder(t *testing.T) {
 	require.NotContains(t, errs.String(), "http://")
 }
 
-// Lines that end with CRLF are shown without it. A carriage return within a line is escaped.
+// Lines that end with CRLF are shown without the carriage return. A carriage return within a line
+// is escaped.
 func TestCarriageReturnAtTheEndIsNotShown(t *testing.T) {
 	text := "one\r\ntwo\rthree\r\n"
 	out := must(t, text, "score", "--lines", "--model", smallModel(t))
@@ -491,7 +492,8 @@ func BenchmarkWatch(b *testing.B) {
 	require.Zero(b, <-code)
 }
 
-// Related lines form one incident: sixty 502 answers among 700 of 200 or 404.
+// Related lines form one incident. The log has 60 answers with status 502 among 700 answers with
+// status 200 or 404.
 func TestWatchTellsOneIncident(t *testing.T) {
 	var log strings.Builder
 	for i := range 760 {

@@ -31,7 +31,8 @@ func wordsFileOf(t *testing.T, small func() (*model.Model, error)) string {
 	return file
 }
 
-// score prints the measures of the literature for words. The last word waits for its end.
+// For words, score prints the usual measures of the literature. It does not score the last word,
+// whose end may still follow.
 func TestScoreOfWords(t *testing.T) {
 	file := modelOfWords(t)
 	text := modeltest.WordText(20) + "the do"
@@ -95,7 +96,8 @@ func TestSessionsOfWords(t *testing.T) {
 	require.Contains(t, again, "all to the bit")
 }
 
-// A session whose chunks are filled by parts of words replays bit-identically.
+// A session of a model that splits words at punctuation replays bit-identically, also if chunks end
+// within a word.
 func TestSessionsOfProseReplay(t *testing.T) {
 	file, dir := wordsFileOf(t, modeltest.SmallOfProse), t.TempDir()
 	text := strings.Repeat(modeltest.Prose, 7)

@@ -24,21 +24,24 @@ const reach = 6
 // A window is a sentence around its missing word, as identifiers of 2*reach+1 words.
 type window [2*reach + 1]int
 
-// A pool has the windows of some words, by word.
+// A pool has the windows of some words: pool[i] has those of the i'th word.
 type pool [][]window
 
-// A corpus is a text whose words belong to the vocabulary, and words to be asked for.
+// A corpus is a text whose words belong to the vocabulary, with the windows of the words that tasks
+// ask for.
 type corpus struct {
 	Vocabulary  int
 	Sentences   [][]int // for training, without those that contain a test word
 	Train, Test pool
 }
 
-// rules say which words are asked for.
+// rules say which words tasks may ask for.
 type rules struct {
-	Least, Most int // sentences of a word
-	Known       int // occurrences in the training text for the vocabulary
-	HeldOut     int // test words, at most
+	Least, Most int // limits on the number of sentences with the word
+	// Known is the number of occurrences in the training text from which a word is in the
+	// vocabulary.
+	Known   int
+	HeldOut int // largest number of test words
 }
 
 var (
@@ -70,9 +73,9 @@ func read(dir string, limit int) (sentences [][]string, err error) {
 	return sentences, nil
 }
 
-// build divides a text into training and test. Test words are drawn from the sentences of test or,
-// if there are none, from those of train. Training sentences that contain a test word are left out.
-// Only words in lower case are asked for, so no names of persons and places.
+// build divides a text into training and test. It draws test words from the sentences of test or,
+// if test is nil, from those of train. Training sentences that contain a test word are left out.
+// Tasks ask only for words in lower case, and so not for names of persons and places.
 func build(train, test [][]string, set rules, seed uint64) *corpus {
 	from := test
 	if from == nil {
@@ -131,7 +134,8 @@ func build(train, test [][]string, set rules, seed uint64) *corpus {
 	return c
 }
 
-// candidates returns the words in lower case that as many sentences as asked for contain, in order.
+// candidates returns the words in lower case that occur in Least to Most sentences, in alphabetical
+// order.
 func (set rules) candidates(sentences [][]string) (words []string) {
 	counts := map[string]int{}
 	for _, s := range sentences {
@@ -159,7 +163,8 @@ func identify(sentence []string, ids map[string]int) (out []int) {
 	return out
 }
 
-// windows returns those of the given words, one for each sentence of a word, in the words' order.
+// windows returns the windows of the given words, grouped by word in alphabetical order. A sentence
+// gives at most one window of each word.
 func windows(sentences [][]string, ids map[string]int, of map[string]bool) pool {
 	found := map[string][]window{}
 	for _, s := range sentences {
@@ -199,14 +204,15 @@ func cut(sentence []int, at int) (w window) {
 	return w
 }
 
-// A task asks which of the support's missing words is missing in each query.
+// A task shows support windows, with labels for their missing words. It asks for the label of each
+// query's missing word.
 type task struct {
 	Ways             int
 	Support, Queries []window
-	Label, Answer    []int // of support and queries
+	Label, Answer    []int // labels of Support and of Queries
 }
 
-// draw returns a task. Words with too few sentences are drawn again.
+// draw returns a random task. It skips words with too few sentences.
 func (p pool) draw(ways, shots, queries int, r *rand.Rand) task {
 	k := task{Ways: ways}
 	used := map[int]bool{}

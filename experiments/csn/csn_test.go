@@ -15,8 +15,8 @@ import (
 
 var small = rules{Least: 6, Most: 300, Known: 5, HeldOut: 100}
 
-// One example tells a new word of a known kind from others: every method that adapts is far
-// above the fifth of those that guess.
+// One example is enough to learn a new word of a known kind. Every method that adapts is far above
+// one fifth, the accuracy of a guess.
 func TestMethodsLearnNewWords(t *testing.T) {
 	c := build(toy(4000, 1), nil, small, 1)
 	b := budget{Steps: 200, Tests: 30, Rate: .003, Epochs: 3, Size: 16}
@@ -29,7 +29,7 @@ func TestMethodsLearnNewWords(t *testing.T) {
 		case "adaFFN-direct":
 			least = .3 // learns slowly
 		case "LSTM-matching", "adaLSTM-gradient", "adaLSTM-direct":
-			continue // the next test
+			continue // the next test trains an LSTM
 		}
 		r, err := run(m, c, embeddings, places, b, 1)
 		require.NoError(t, err)
@@ -50,7 +50,7 @@ func TestRecurrentShiftsLearn(t *testing.T) {
 	r, err := run(chosen[0], c, embeddings, places, b, 1)
 	require.NoError(t, err)
 	t.Log(r)
-	require.Less(t, r.Losses[9], 1.4) // ln 5 = 1.61
+	require.Less(t, r.Losses[9], 1.4) // the loss of a guess is ln 5 = 1.61
 
 	b.Steps, b.Tests = 10, 1
 	once, err := run(chosen[0], c, embeddings, places, b, 1)
@@ -87,7 +87,7 @@ func TestShiftsMatchFiniteDifferences(t *testing.T) {
 	}
 }
 
-// Equation 7 for two hidden neurons, and for the output of two words.
+// feedback computes equation 7 for two hidden neurons, and outputFeedback for two output words.
 func TestDirectFeedback(t *testing.T) {
 	logits := tape.New(1, 2) // probabilities .5 and .5
 	copy(logits.Grad, []float64{.5, -.5})
@@ -95,7 +95,7 @@ func TestDirectFeedback(t *testing.T) {
 	require.Equal(t, []float64{.125, .125, -.125, -.125}, outputFeedback(logits).Value)
 }
 
-// Test words are in no training sentence, only in those that ask for them.
+// No training sentence contains a test word; only the test windows ask for these words.
 func TestTestWordsAreNew(t *testing.T) {
 	dir := t.TempDir()
 	var text strings.Builder

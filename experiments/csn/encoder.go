@@ -6,16 +6,18 @@ import (
 	"github.com/lmserve/lmserve/experiments/tape"
 )
 
-// An encoder makes one row of numbers of each window.
+// An encoder turns each window into one row of numbers.
 type encoder struct {
 	embeddings *tape.Var
-	places     *tape.Var // of the bag: a factor for each place; nil: an LSTM
-	w, b       *tape.Var // of the LSTM: the gates i, f, o and the new value
-	width      int
+	places     *tape.Var // for a bag: a factor for each place in the window; nil for an LSTM
+	// w and b are the weights and biases of an LSTM: of the gates i, f, o and of the new value.
+	w, b  *tape.Var
+	width int
 }
 
-// newEncoder returns an encoder with the given embeddings, which it does not change: tasks are few
-// beside the sentences that the embeddings come from. bag says which kind.
+// newEncoder returns an encoder with the given embeddings: a bag of embeddings if bag is true, else
+// an LSTM. The embeddings stay constant, because tasks have far less text than the sentences from
+// which the embeddings were learned.
 func newEncoder(embeddings, places *tape.Var, bag bool, width int, r *rand.Rand) *encoder {
 	e := &encoder{embeddings: fixed(embeddings), width: width}
 	if bag {
@@ -24,7 +26,7 @@ func newEncoder(embeddings, places *tape.Var, bag bool, width int, r *rand.Rand)
 	}
 	e.w, e.b = tape.Glorot(embeddings.Cols+width, 4*width, r), tape.New(1, 4*width)
 	for i := range width {
-		e.b.Value[width+i] = 1 // gates that keep the cell
+		e.b.Value[width+i] = 1 // the forget gates begin open
 	}
 	return e
 }
@@ -45,7 +47,7 @@ func (e *encoder) params() []*tape.Var {
 	return []*tape.Var{e.w, e.b}
 }
 
-// fixed returns the encoder with constants.
+// fixed returns the encoder with its parameters as constants.
 func (e *encoder) fixed() *encoder {
 	f := &encoder{width: e.width, embeddings: e.embeddings}
 	if e.places != nil {
@@ -56,8 +58,9 @@ func (e *encoder) fixed() *encoder {
 	return f
 }
 
-// encode returns the rows [windows, width]. The LSTM also returns its cells after each word. Its
-// hidden state with a shift is section 2.5's h = (tanh(c) + tanh(beta)) o; shift may be nil.
+// encode returns one row for each window, [windows, width]. An LSTM also returns its cells after
+// each word. With a shift beta, the hidden state of an LSTM is h = (tanh(c) + tanh(beta)) o, as in
+// section 2.5. shift may be nil.
 func (e *encoder) encode(t *tape.Tape, all []window, shift *tape.Var) (h *tape.Var,
 	cells []*tape.Var) {
 	ids := make([]int, len(all))

@@ -77,7 +77,7 @@ func (o options) main() error {
 	return nil
 }
 
-// one computes all methods with one seed, which share words, embeddings and test tasks.
+// one computes all methods with one seed. The methods share words, embeddings and test tasks.
 func (o options) one(chosen []method, train, test [][]string, s int, results [][]result) error {
 	seed := o.seed + uint64(s)
 	c := build(train, test, o.rules, seed)
@@ -107,7 +107,7 @@ func (o options) texts() (train, test [][]string, err error) {
 	return train, test, err
 }
 
-// choose returns the methods of a list of names, all of them without names.
+// choose returns the methods that a list names, or all methods if the list is empty.
 func choose(names string) ([]method, error) {
 	if names == "" {
 		return methods, nil

@@ -19,7 +19,7 @@ func newNetwork(r *rand.Rand, sizes ...int) (n network) {
 	return n
 }
 
-// matrices returns those of all layers.
+// matrices returns the matrices of all layers.
 func (n network) matrices() (w []*tape.Var) {
 	for i := 0; i < len(n); i += 2 {
 		w = append(w, n[i])
@@ -27,7 +27,7 @@ func (n network) matrices() (w []*tape.Var) {
 	return w
 }
 
-// biases returns those of all layers.
+// biases returns the biases of all layers.
 func (n network) biases() (b []*tape.Var) {
 	for i := 1; i < len(n); i += 2 {
 		b = append(b, n[i])
@@ -65,5 +65,5 @@ func (n network) last(t *tape.Tape, x *tape.Var) *tape.Var {
 	return pre[len(pre)-1]
 }
 
-// tanhSlope is the derivative.
+// tanhSlope is the derivative of tanh.
 func tanhSlope(x float64) float64 { return 1 - math.Tanh(x)*math.Tanh(x) }

@@ -7,13 +7,14 @@ import (
 	"github.com/lmserve/lmserve/experiments/tape"
 )
 
-// pretrain returns embeddings of words [vocabulary, width] that predict a word from those around
-// it. It also returns the factors of each place in the window [places, width]:
+// pretrain returns embeddings of words, e [vocabulary, width], that predict a word from the words
+// around it. It also returns factors for each place in the window, a [places, width]. v are other
+// vectors of words, which are not returned. The score of a word w in a window of words x is
 //
 //	score(w) = v_w · sum_j a_j * e_(x_j)
 //
-// It learns to tell the word from others, drawn by their frequency to the power .75 (Mikolov et
-// al., 2013). Rows of unknown and padding are learned too.
+// Training tells the word from random words, drawn by their frequency to the power .75 (Mikolov et
+// al., 2013). Embeddings of unknown and padding are learned, too.
 func pretrain(c *corpus, width, epochs int, seed uint64) (embeddings, places *tape.Var) {
 	const negatives, rate = 5, .05
 	r := rand.New(rand.NewPCG(seed, 12))
@@ -70,7 +71,7 @@ func pretrain(c *corpus, width, epochs int, seed uint64) (embeddings, places *ta
 	return e, a
 }
 
-// frequencies returns words, each as often as the .75th power of its count says.
+// frequencies returns a list with every word in proportion to the .75th power of its count.
 func frequencies(c *corpus) (table []int) {
 	counts := make([]int, c.Vocabulary)
 	for _, s := range c.Sentences {

@@ -7,7 +7,7 @@ import (
 	"github.com/lmserve/lmserve/experiments/tape"
 )
 
-// static does not look at the support set.
+// static is a model that ignores the support set.
 type static struct {
 	encoder *encoder
 	layers  network
@@ -52,7 +52,8 @@ func (m *matching) logits(t *tape.Tape, k task) *tape.Var {
 // matchingSharpness scales the cosines; with 1, as in the paper, a task's loss hardly falls.
 const matchingSharpness = 10
 
-// slotUnits are those of the meta-learner of slots, which sees every weight of every example.
+// slotUnits is the width of the meta-learner for slots. It is small, because the meta-learner runs
+// for every weight of every example.
 const slotUnits = 8
 
 // slotted is the original MetaNet (Munkhdalai and Yu, 2017) on the encoder. Its fast weights add
@@ -106,7 +107,7 @@ func (m *slotted) logits(t *tape.Tape, k task) *tape.Var {
 }
 
 // representationGradient returns the preprocessed gradient with respect to Q of the support set's
-// mean loss. The head has no other loss and so stays as it was drawn.
+// mean loss. The head has no other loss, and so keeps its random initial weights.
 func (m *slotted) representationGradient(k task, h *tape.Var) *tape.Var {
 	var inner tape.Tape
 	q := copied(m.q)

@@ -9,11 +9,11 @@ import (
 
 const (
 	ways    = 5
-	shots   = 3 // at most; a training task has 1 to 3
-	queries = 2 // of each word
+	shots   = 3 // largest number of examples of a word; a training task has 1 to 3
+	queries = 2 // queries for each word
 )
 
-// A learner learns from tasks, and predicts the queries of others.
+// A learner learns from tasks, and predicts the queries of other tasks.
 type learner interface {
 	learn(k task, s tape.Solver) (logits *tape.Var, err error)
 	predict(k task) (logits *tape.Var)
@@ -84,11 +84,12 @@ var methods = []method{
 // A budget says how long to train and how much to test.
 type budget struct {
 	Steps, Tests int
-	Rate         float64 // Adam's
-	Epochs, Size int     // of the embeddings
+	Rate         float64 // learning rate of Adam
+	Epochs, Size int     // training epochs and width of the embeddings
 }
 
-// A result has the share of right answers, by shots, and the mean loss of training in tenths of it.
+// A result has the share of right answers for each number of shots, and the mean training loss in
+// each tenth of the training.
 type result struct {
 	Accuracy [shots]float64
 	Losses   []float64

@@ -12,7 +12,7 @@ import (
 type shifted struct {
 	encoder   *encoder
 	layers    network
-	key       network             // f
+	key       network             // f in the paper
 	memory    *metanet.Coordinate // g of eq. 2, the same for all neurons
 	direct    bool                // direct feedback, eq. 7; else gradients, eqs. 5 and 6
 	recurrent bool                // adaLSTM
@@ -38,7 +38,7 @@ func (m *shifted) params() []*tape.Var {
 	return append(append(p, m.key...), m.memory.Params()...)
 }
 
-// logits are those of the queries.
+// logits returns the logits of the queries.
 func (m *shifted) logits(t *tape.Tape, k task) *tape.Var { return m.predict(t, k, m.describe(k)) }
 
 // predict is the prediction phase: it reads the queries' shifts from the memory.
@@ -63,8 +63,8 @@ func (m *shifted) predict(t *tape.Tape, k task, information []*tape.Var) *tape.V
 }
 
 // describe is the description phase, without shifts. It returns the conditioning information of
-// each layer, [examples*neurons, numbers], a constant for the training, which so uses first
-// derivatives only.
+// each layer, [examples*neurons, numbers]. Training takes this information as constant, and
+// therefore needs only first derivatives.
 func (m *shifted) describe(k task) (information []*tape.Var) {
 	var inner tape.Tape
 	h, cells := m.encoder.fixed().encode(&inner, k.Support, nil)
@@ -91,7 +91,7 @@ func (m *shifted) describe(k task) (information []*tape.Var) {
 	return information
 }
 
-// ofCells returns the information of an LSTM's cells. A shift is the same for all words, so the
+// ofCells returns the information of an LSTM's cells. One shift serves all words, so the
 // information is the sum of gradients over the words, or the mean of slopes.
 func (m *shifted) ofCells(cells []*tape.Var, logits *tape.Var) *tape.Var {
 	sum := make([]float64, len(cells[0].Value))

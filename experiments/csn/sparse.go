@@ -16,8 +16,8 @@ type sparse struct {
 	set  metanet.Settings
 }
 
-// sparseSettings are those of the paper's online CIFAR experiment, with more updates, all of which
-// write all weights: an update of a task must reach them soon.
+// sparseSettings are the settings of the paper's experiment on online CIFAR, with more updates.
+// Each update writes all weights, because a task has only a few updates.
 var sparseSettings = metanet.Settings{K: 4, Gamma: 0.9, Beta1: 0.5, Beta2: 0.5, P: 1, Out: 1,
 	MetaRate: 1e-3, Init: sparsemeta.InitSmall()}
 
@@ -29,7 +29,8 @@ func newSparse(e *encoder, ways int, seed uint64, r *rand.Rand) (*sparse, error)
 	return m, err
 }
 
-// learn adapts to the support set and makes a slow step by the queries. It returns their logits.
+// learn adapts to the support set, makes a slow step from the queries' loss, and returns the
+// queries' logits.
 func (m *sparse) learn(k task, solver tape.Solver) (*tape.Var, error) {
 	others := append(m.encoder.params(), m.layers.biases()...)
 	for range m.set.K - 1 {

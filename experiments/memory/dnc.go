@@ -13,13 +13,13 @@ type dnc struct {
 	cell       *cell
 	interfaces layer
 	out        layer
-	memory     *tape.Var // M, one row a slot
-	usage      *tape.Var // u
+	memory     *tape.Var // M in the paper, with a row for each slot
+	usage      *tape.Var // u in the paper
 	precedence *tape.Var // p: how much each slot was written last
 	links      *tape.Var // L: how much slot i was written after slot j
-	written    *tape.Var // w^w
-	readAt     *tape.Var // w^r
-	read       *tape.Var // r
+	written    *tape.Var // w^w in the paper
+	readAt     *tape.Var // w^r in the paper
+	read       *tape.Var // r in the paper
 }
 
 func newDNC(s sizes, r *rand.Rand) *dnc {
@@ -71,8 +71,8 @@ func (n *dnc) step(t *tape.Tape, x *tape.Var) *tape.Var {
 // oneplus returns 1 + ln(1+e^x).
 func oneplus(t *tape.Tape, x *tape.Var) *tape.Var { return t.Affine(t.Softplus(x), 1, 1) }
 
-// use updates the usage: u <- (u + w^w - u w^w) (1 - free w^r), with the weightings of the step
-// before.
+// use updates the usage by the weightings of the step before: u <- (u + w^w - u w^w) (1 - free
+// w^r).
 func (n *dnc) use(t *tape.Tape, free *tape.Var) {
 	used := t.Sub(t.Add(n.usage, n.written), t.Mul(n.usage, n.written))
 	n.usage = t.Mul(used, t.Affine(t.MatMul(free, n.readAt), -1, 1))

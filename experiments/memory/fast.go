@@ -8,11 +8,12 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta"
 )
 
-const fastUnits = 128 // of the hidden layer
+const fastUnits = 128 // width of the hidden layer
 
-// fast is a network of one hidden layer whose matrices have fast weights, zero when a sequence
-// begins. While the sequence is presented, the gradient of each pair's loss writes fast weights.
-// Then the loss of the answers trains slow weights and meta-weights, once a sequence.
+// fast is a network with one hidden layer. Its matrices have fast weights, which are zero when a
+// sequence begins. While the sequence is presented, the gradient of each pair's loss writes fast
+// weights. Then the loss of the answers trains slow weights and meta-weights, once for each
+// sequence.
 type fast struct {
 	hidden, out layer
 	net         *metanet.Net
@@ -20,8 +21,8 @@ type fast struct {
 	p           float64 // probability that a pair writes a fast weight
 }
 
-// fastSettings weigh all pairs equally: the average does not decay, and the last gradient counts
-// once.
+// fastSettings returns settings that weigh all pairs equally: the gradient average does not decay
+// (Gamma, Beta1), and does not count the last gradient twice (Beta2).
 func fastSettings(p, rate float64) metanet.Settings {
 	return metanet.Settings{Gamma: 1, Beta1: 1, Beta2: 0, P: p, Out: 0.1, MetaRate: rate,
 		Init: sparsemeta.InitHe()}
@@ -46,7 +47,7 @@ func makeFast(in, out int, set metanet.Settings, rate float64, seed uint64) (*fa
 
 func (f *fast) biases() []*tape.Var { return []*tape.Var{f.hidden.b, f.out.b} }
 
-// loss returns that of the values, given their keys.
+// loss returns the loss and the logits of the values, given their keys.
 func (f *fast) loss(t *tape.Tape, keys, values [][]float64) (loss, logits *tape.Var) {
 	n := len(keys)
 	x := tape.Const(n, len(keys[0]), flat(keys))

@@ -6,16 +6,16 @@ import (
 	"github.com/lmserve/lmserve/experiments/tape"
 )
 
-// sizes are those of a model.
+// sizes are the dimensions of a model.
 type sizes struct {
 	inputs, outputs int
-	units           int // of the controller
-	slots, width    int // of the memory
+	units           int // width of the controller
+	slots, width    int // shape of the memory
 }
 
 // A learner answers sequences and learns from them.
 type learner interface {
-	// learn returns the score of the answer, then takes the step.
+	// learn returns the score of the answer, and then makes a step of the optimizer.
 	learn(s sequence) (score, error)
 	// answer returns the score without learning.
 	answer(s sequence) score
@@ -28,7 +28,7 @@ type learner interface {
 type score struct {
 	Bits  float64 // -log2 of the probability of the targets
 	Wrong int     // bits whose probability is below 1/2
-	All   int     // bits
+	All   int     // number of bits
 }
 
 func (a *score) add(b score) {
@@ -63,9 +63,9 @@ func count(params []*tape.Var) (n int) {
 	return n
 }
 
-const clipAt = 10 // norm of the gradient of a sequence
+const clipAt = 10 // largest norm of the gradient of a sequence
 
-// A network reads one row a step. Its memory is empty at begin.
+// A network reads one row in each step. Its memory is empty at begin.
 type network interface {
 	params() []*tape.Var
 	begin()

@@ -16,11 +16,11 @@ type options struct {
 	out            string
 	seed           uint64
 	seeds, vectors int
-	sequences      int // 0: those of each task
+	sequences      int // 0 means the number of each task
 	tests          int
-	rate           float64 // 0: that of each method
+	rate           float64 // 0 means the rate of each method
 	p              float64
-	models, tasks  string // comma-separated names; empty: all
+	models, tasks  string // comma-separated names; "" means all
 }
 
 func main() {

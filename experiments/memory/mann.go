@@ -9,18 +9,19 @@ import (
 // usageDecay is gamma of eq. 5.
 const usageDecay = 0.95
 
-// mann is a memory-augmented network with least recently used access (Santoro et al., 2016,
-// section 3). An LSTM controls one head. The head's key is read with and then written.
+// mann is a memory-augmented network with least recently used access (Santoro et al., 2016, section
+// 3). An LSTM controls one head. In each step the head writes its key, and then reads by the same
+// key.
 type mann struct {
 	size   sizes
 	cell   *cell
 	keys   layer
 	alpha  *tape.Var // gate between the slot read last and the least used one
 	out    layer
-	memory *tape.Var // M, one row a slot
+	memory *tape.Var // M in the paper, with a row for each slot
 	usage  []float64 // w^u, a constant for the derivatives
-	readAt *tape.Var // w^r
-	read   *tape.Var // r
+	readAt *tape.Var // w^r in the paper
+	read   *tape.Var // r in the paper
 }
 
 func newMANN(s sizes, r *rand.Rand) *mann {

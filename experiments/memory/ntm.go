@@ -13,10 +13,10 @@ type ntm struct {
 	cell    *cell
 	heads   layer
 	out     layer
-	memory  *tape.Var // M, one row a slot
+	memory  *tape.Var // M in the paper, with a row for each slot
 	written *tape.Var // weighting of the write head
 	readAt  *tape.Var // weighting of the read head
-	read    *tape.Var // r
+	read    *tape.Var // r in the paper
 }
 
 // addressing is the length of a head's key, strength, gate, shifts and sharpening.
@@ -59,7 +59,7 @@ func (n *ntm) step(t *tape.Tape, x *tape.Var) *tape.Var {
 	return n.out.apply(t, t.Concat(h, n.read))
 }
 
-// address returns a head's weighting, given the one from before.
+// address returns a head's weighting, given its weighting in the step before.
 func (n *ntm) address(parts *splitter, before *tape.Var) *tape.Var {
 	t := parts.t
 	k := parts.next(n.size.width)

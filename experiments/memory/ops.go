@@ -8,7 +8,8 @@ import (
 	"github.com/lmserve/lmserve/experiments/tape"
 )
 
-// The models share these operations. Weightings and keys are rows. A memory has one row a slot.
+// The models share these operations. Weightings and keys are rows. A memory has a row for each
+// slot.
 
 // smooth is added to squared lengths, so that the cosine of an empty slot is 0.
 const smooth = 1e-4

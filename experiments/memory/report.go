@@ -60,7 +60,8 @@ func table(w io.Writer, k task, all []rows) {
 	}
 }
 
-// colors are those of the methods, distinct for all kinds of sight (Okabe and Ito).
+// colors are the colors of the methods, which people of all kinds of sight can distinguish (Okabe
+// and Ito).
 var colors = []color.RGBA{
 	{0x00, 0x00, 0x00, 0xff}, {0xe6, 0x9f, 0x00, 0xff}, {0x56, 0xb4, 0xe9, 0xff},
 	{0x00, 0x9e, 0x73, 0xff}, {0xd5, 0x5e, 0x00, 0xff},

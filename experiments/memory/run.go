@@ -15,13 +15,13 @@ import (
 
 const windows = 40 // points of a learning curve
 
-// factors are the lengths of the tests, in longest lengths of training.
+// factors are the lengths of test sequences, as multiples of the longest training sequence.
 var factors = []int{1, 2, 4}
 
 // A method makes learners of one kind.
 type method struct {
 	name  string
-	rates map[string]float64 // of Adam, by task
+	rates map[string]float64 // learning rates of Adam, by task
 	make  func(k task, rate float64, seed uint64) (learner, error)
 }
 
@@ -47,7 +47,8 @@ func methods(p float64) []method {
 	}
 }
 
-// recurrentMethod has a controller of the given units, and another learning rate on recall.
+// recurrentMethod returns a method whose controller has the given units. recall is the learning
+// rate for the task of that name.
 func recurrentMethod(name string, units int, recall float64,
 	f func(sizes, *rand.Rand) network) method {
 	return method{name, rates(recall), func(_ task, rate float64, seed uint64) (learner, error) {
@@ -56,8 +57,8 @@ func recurrentMethod(name string, units int, recall float64,
 	}}
 }
 
-// rates returns the learning rates of a method. Those of NTM, DNC and fast were chosen on seed 100;
-// those of LSTM and MANN were not searched.
+// rates returns the learning rates of a method. The rates of NTM, DNC and fast were chosen on seed
+// 100; the rates of LSTM and MANN were not searched.
 func rates(recall float64) map[string]float64 {
 	return map[string]float64{"copy": 0.005, "recall": recall}
 }
@@ -70,10 +71,10 @@ type job struct {
 	tests  int // sequences of each length
 }
 
-// A result is what became of a job.
+// A result has the measurements of a job.
 type result struct {
 	curve   []float64 // bits per sequence, mean of each window
-	lengths []score   // for each of factors
+	lengths []score   // one score for each of factors
 	params  int
 }
 

@@ -6,28 +6,28 @@ import (
 )
 
 const (
-	bits     = 6  // of a vector
+	bits     = 6  // number of bits of a vector
 	channels = 2  // flags beside the bits: the end of a list or an item's start, and a query
-	code     = 64 // signs of a position's code
-	places   = 64 // positions
+	code     = 64 // length of the code of a position
+	places   = 64 // number of positions
 )
 
 // A sequence is one example of a task, in the two forms that the models read.
 type sequence struct {
-	inputs  [][]float64 // of recurrent models: one row of bits and flags a step
-	targets [][]float64 // bits of the answer, of the last steps
+	inputs  [][]float64 // for recurrent models: one row of bits and flags for each step
+	targets [][]float64 // bits of the answer, one row for each of the last steps
 
 	// Fast weights store pairs, and answer each query with as many bits as a value has. The
 	// answers to all queries together are the targets.
 	keys, values, queries [][]float64
 }
 
-// A task draws sequences of a length, in items.
+// A task draws sequences. The length of a sequence is its number of items.
 type task struct {
 	name      string
 	min, max  int // lengths of training
-	vectors   int // of an item
-	sequences int // of training
+	vectors   int // number of vectors of an item
+	sequences int // number of training sequences
 	draw      func(r *rand.Rand, length, vectors int) sequence
 }
 
@@ -65,9 +65,10 @@ func drawCopy(r *rand.Rand, length, _ int) sequence {
 	return s
 }
 
-// drawRecall returns a list of different items, then one of them; the answer is its successor. A
-// flag marks the first vector of an item, another the first vector of the query. The paper has
-// extra steps for both. The key of an item is the item before, as signs.
+// drawRecall returns a list of different items, then one of them; the answer is that item's
+// successor. A flag marks the first vector of each item, and another flag the first vector of the
+// query. The paper has extra steps for these marks. The key of an item is the item before it, as
+// signs.
 func drawRecall(r *rand.Rand, length, vectors int) sequence {
 	var items [][]float64
 	for len(items) < length {

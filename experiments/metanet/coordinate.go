@@ -7,8 +7,8 @@ import (
 	"github.com/lmserve/lmserve/experiments/tape"
 )
 
-// A Coordinate is a small network that maps what is known of a weight or a neuron to one number. It
-// has the same weights for all of them, and two hidden layers of ReLU.
+// A Coordinate is a small network that maps information about one weight, or one neuron, to one
+// number. All weights or neurons share the network. It has two hidden layers of ReLU.
 type Coordinate struct{ params []*tape.Var }
 
 // NewCoordinate returns a network of the given number of inputs and hidden units, whose outputs are
@@ -27,8 +27,8 @@ func NewCoordinate(inputs, hidden int, scale float64, r *rand.Rand) *Coordinate 
 // Params returns the weights.
 func (c *Coordinate) Params() []*tape.Var { return c.params }
 
-// Apply returns one number for each row of information, which is a constant. It keeps no hidden
-// units: Backward computes them again, since there are many rows.
+// Apply returns one number for each row of information, which is a constant. Because there are many
+// rows, Apply does not store hidden units: Backward computes them again.
 func (c *Coordinate) Apply(t *tape.Tape, information *tape.Var) *tape.Var {
 	y, units := tape.New(information.Rows, 1), c.params[0].Cols
 	h1, h2 := make([]float64, units), make([]float64, units)
@@ -81,8 +81,8 @@ func layer(w, b *tape.Var, x, y []float64) {
 	}
 }
 
-// layerBack adds the gradients of a layer, given its result y and the gradient d with respect to y,
-// which it changes. dx may be nil.
+// layerBack adds the gradients of a layer, given its result y and the gradient d with respect to y.
+// It changes d. dx may be nil.
 func layerBack(w, b *tape.Var, x, y, d, dx []float64) {
 	for k := range d {
 		if y[k] <= 0 {

@@ -2,7 +2,7 @@
 // Networks (Munkhdalai, 2020), with the public packages sparsemeta and metatrain.
 //
 // A network computes with W + M, which a Net keeps in the Value of its variables. Backward gives
-// the gradient with respect to W + M, which is also that with respect to W and to M.
+// the gradient with respect to W + M, which equals the gradients with respect to W and to M.
 package metanet
 
 import (
@@ -14,11 +14,13 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta/metatrain"
 )
 
-// Settings are those of Algorithm 1.
+// Settings are the parameters of Algorithm 1.
 type Settings struct {
-	K            int     // length of the truncated graph: K-1 fast updates, then a slow one
-	Gamma        float32 // decay of the gradient average
-	Beta1, Beta2 float32 // weights of the gradient in the average, and beside it
+	K     int     // length of the truncated graph: K-1 fast updates, then a slow one
+	Gamma float32 // decay of the gradient average
+	// Beta1 is the weight of a gradient in the average, Beta2 its additional weight in its own
+	// update.
+	Beta1, Beta2 float32
 	P            float64 // probability that an update writes a fast weight
 	Out          float32 // factor on the meta-learners' outputs
 	MetaRate     float64 // Adam's learning rate of the meta-weights
@@ -28,13 +30,13 @@ type Settings struct {
 // A Net has fast weights for some matrices of a network.
 type Net struct {
 	settings Settings
-	matrices []*tape.Var // with fast weights
+	matrices []*tape.Var // matrices that have fast weights
 	slow     [][]float64 // W of each
 	learner  *sparsemeta.Learner
 	state    *sparsemeta.State
 	trainer  *metatrain.Trainer
 	exec     *sparsemeta.Exec
-	grad     []float32 // arena of the matrices
+	grad     []float32 // gradients of all matrices, one matrix after another
 	fast     []float32
 	nothing  [][]uint8 // masks that write no element
 	nodes    sparsemeta.NodeGradients
@@ -48,8 +50,9 @@ func New(matrices []*tape.Var, s Settings, seed uint64) (*Net, error) {
 	return build(matrices, s, seed, nil)
 }
 
-// Fork returns a Net for the matrices of a copy of the network, and sets these. It has n's slow
-// weights and meta-learners, and fast weights of zero. Neither Net changes the other.
+// Fork returns a Net for the matrices of a copy of the network, and sets the values of these
+// matrices. The new Net has n's slow weights and meta-learners, and fast weights of zero. Later
+// neither Net changes the other.
 func (n *Net) Fork(matrices []*tape.Var, seed uint64) (*Net, error) {
 	for i, v := range matrices {
 		copy(v.Value, n.slow[i])
@@ -98,7 +101,7 @@ func (n *Net) Close() error {
 }
 
 // Step takes the gradients of the matrices and of the other parameters, which get no fast weights.
-// Every K-th step updates slow weights and meta-weights; the others update fast weights. All
+// Every K-th step updates slow weights and meta-weights; all other steps update fast weights. All
 // gradients are zero afterwards.
 func (n *Net) Step(solver tape.Solver, others []*tape.Var) error {
 	n.step++
@@ -115,9 +118,10 @@ func (n *Net) Step(solver tape.Solver, others []*tape.Var) error {
 	return n.learn(solver, others)
 }
 
-// Accumulate adds the gradients of the matrices to those of the next Learn, for slow weights and
-// meta-weights. It clears them and keeps the fast weights. A caller that trains by Learn chooses
-// itself which gradients write fast weights (Adapt), and does not call Step.
+// Accumulate adds the gradients of the matrices to the sums that the next Learn uses for slow
+// weights and meta-weights. It then sets these gradients to zero; the fast weights stay. A caller
+// that trains by Learn does not call Step. It calls Adapt after each Backward whose gradients are
+// to write fast weights.
 func (n *Net) Accumulate() {
 	if n.nodes == nil {
 		n.nodes = n.trainer.Tables().Gradients(nil)
@@ -132,9 +136,9 @@ func (n *Net) Accumulate() {
 	tape.ClearGradients(n.matrices)
 }
 
-// Learn makes one step of slow weights, other parameters and meta-weights, by what Accumulate has
-// added since the last one. The fast weights then have no history: only Reset and Adapt give them
-// one that Accumulate can use. All gradients are zero afterwards.
+// Learn makes one step of slow weights, other parameters and meta-weights, by the gradients that
+// Accumulate has added since the last Learn. Afterwards the history of the fast weights is empty:
+// before the next Accumulate, call Reset or Adapt. All gradients are zero afterwards.
 func (n *Net) Learn(solver tape.Solver, others []*tape.Var) error {
 	if n.nodes == nil {
 		return errors.New("metanet: Learn without Accumulate")

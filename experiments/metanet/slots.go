@@ -7,15 +7,15 @@ import (
 )
 
 // Slots is the memory of Meta Networks (Munkhdalai and Yu, 2017). A slot has a key and the
-// gradients of one example's loss. A meta-learner, which sees one gradient at a time, makes fast
-// weights of them; attention to the keys mixes the fast weights of all slots, differently for every
-// query:
+// gradients of one example's loss. A meta-learner, which sees one gradient at a time, turns these
+// into fast weights. For every query, attention to the keys mixes the fast weights of all slots:
 //
 //	W*_i = Z(grad_i),   alpha = softmax_i(sharpness cos(query, key_i)),   W* = sum_i alpha_i W*_i
 //
-// The zero value of Limit means any number of slots; else the oldest make room. Fast weights are
-// computed anew in every Read, so that the meta-learner learns from later losses, also if slots are
-// older than the present tape. Keys of an earlier tape must be constants.
+// Limit is the largest number of slots: a new slot replaces the oldest. If Limit is 0, the number
+// is unlimited. Every Read computes the fast weights again. So the meta-learner learns from later
+// losses, even for slots that were written before the current tape began. Keys of an earlier tape
+// must be constants.
 type Slots struct {
 	Meta      *Coordinate // Z
 	Sharpness float64
@@ -40,7 +40,7 @@ func (s *Slots) Forget() {
 	s.keys, s.grads = nil, make([][]*tape.Var, len(s.shapes))
 }
 
-// Write fills a slot. gradients has those of each matrix, row by row.
+// Write fills a slot. gradients[i] is the gradient of the i'th matrix, row by row.
 func (s *Slots) Write(key *tape.Var, gradients [][]float64) {
 	s.keys = append(s.keys, key)
 	for m, g := range gradients {

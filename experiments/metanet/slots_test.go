@@ -63,8 +63,9 @@ func TestSlotsForgetTheOldest(t *testing.T) {
 	require.Equal(t, 1., s.grads[0][0].Value[1]) // the sign of gradient 1
 }
 
-// A learner whose memory holds the gradients of the last examples names a point right after it has
-// seen the name once: names change in every task, so slow weights cannot know them.
+// The names of points change in every task, so slow weights cannot know them. The memory holds the
+// gradients of the last examples. With it, a learner that has seen a name once recognizes its
+// point.
 func TestSlotsLearnNamesFromOneExample(t *testing.T) {
 	const points, width = 3, 4
 	r := rand.New(rand.NewPCG(3, 4))

@@ -29,9 +29,9 @@ type set struct {
 }
 
 // The files of CIFAR-100's binary version. Its author publishes the archive's MD5 sum at
-// cs.toronto.edu/~kriz/cifar.html: 03b5dce01913d631647c71ecec9e9cb8. The SHA-256 sums here
-// are those that public loaders check: GoMLX and MLDatasets.jl the archive's, torchvision for Ruby
-// also those of the two files.
+// cs.toronto.edu/~kriz/cifar.html: 03b5dce01913d631647c71ecec9e9cb8. Public loaders check the same
+// SHA-256 sums as this program: GoMLX and MLDatasets.jl check the archive's sum, and torchvision
+// for Ruby also the sums of the two files.
 const (
 	archiveName = "cifar-100-binary.tar.gz"
 	archiveSum  = "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec"
@@ -116,7 +116,8 @@ func unpack(path string) (map[string][]byte, error) {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 	}
-	if _, err := io.Copy(sum, f); err != nil { // what the tar reader left
+	// the sum also covers the bytes that the tar reader left unread
+	if _, err := io.Copy(sum, f); err != nil {
 		return nil, err
 	}
 	if found := fmt.Sprintf("%x", sum.Sum(nil)); found != archiveSum {
@@ -150,8 +151,8 @@ func parse(data []byte, p part) (classes [classCount][][]byte, err error) {
 	return classes, nil
 }
 
-// split returns the classes for training, development and test: 40, 30 and 30, at random. The link
-// to the paper's own split was never filled in.
+// split returns the classes for training, development and test: 40, 30 and 30, at random. The paper
+// does not publish its split: the link to it was never filled in.
 func split(seed uint64) (train, dev, test []int) {
 	order := rand.New(rand.NewPCG(seed, 40)).Perm(classCount)
 	return order[:40], order[40:70], order[70:]

@@ -20,12 +20,12 @@ func newMaps(channels, images, side int) Maps {
 }
 
 const (
-	taps      = 9    // of a 3x3 filter
+	taps      = 9    // weights of a 3x3 filter
 	groupSize = 2048 // positions that a convolution unfolds at once
 )
 
-// conv returns the convolution with 3x3 filters w (out, 9 in), zeros around the images. It is the
-// product of w and the unfolded images (im2col).
+// conv returns the convolution with 3x3 filters w (out, 9 in); the images are padded with zeros.
+// The convolution is computed as the product of w and the unfolded images (im2col).
 func conv(t *tape.Tape, x Maps, w *tape.Var) Maps {
 	y := newMaps(w.Rows, x.Images, x.Side)
 	u := newUnfolder(x)
@@ -52,7 +52,7 @@ func conv(t *tape.Tape, x Maps, w *tape.Var) Maps {
 // each channel and a column for each position.
 type unfolder struct {
 	x      Maps
-	group  int           // images
+	group  int           // number of images
 	source [taps][]int32 // the pixel that a tap sees from each position, or -1
 	cols   []float64
 }
@@ -129,12 +129,12 @@ func whole(v *tape.Var, data []float64) blas64.General {
 type Norm struct {
 	Gain, Bias     *tape.Var // (channels, 1)
 	mean, variance []float64 // moving sums of the batches' statistics
-	weight         float64   // sum of the batches' weights in them
+	weight         float64   // sum of the weights of all batches in mean and variance
 }
 
 const (
 	normEps   = 1e-5
-	normDecay = 0.9 // of the moving statistics for each batch
+	normDecay = 0.9 // factor on the moving statistics for each batch
 )
 
 func newNorm(channels int) *Norm {
@@ -152,8 +152,8 @@ func (n *Norm) Reset() {
 	n.weight = 0
 }
 
-// apply returns gain (x-mean)/sqrt(variance) + bias. The statistics are those of the batch, which
-// then enter the moving ones. If moving is true, they are the moving ones, once there are some.
+// apply returns gain (x-mean)/sqrt(variance) + bias. If moving is true and moving statistics exist,
+// it uses these. Otherwise it uses the statistics of the batch, and adds them to the moving ones.
 func (n *Norm) apply(t *tape.Tape, x Maps, moving bool) Maps {
 	y := newMaps(x.Rows, x.Images, x.Side)
 	scale, centered := make([]float64, x.Rows), make([]float64, len(x.Value))

@@ -99,7 +99,8 @@ func TestNetworkMatchesFiniteDifferences(t *testing.T) {
 	}
 }
 
-// Moving statistics forget the stream at a reset: the next batch is normalized by its own.
+// After a reset, moving statistics of the stream are forgotten: the next batch is normalized by its
+// own statistics.
 func TestNormResetForgetsStream(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	n, x := newNorm(2), randomMaps(2, 3, 4, r)

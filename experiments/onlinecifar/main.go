@@ -75,7 +75,8 @@ func run(o options, data, out, only string, seed uint64, seeds, workers int, est
 	return nil
 }
 
-// runAll runs every job of every seed, workers at once. The order of the rows is that of the seeds.
+// runAll runs every job of every seed, with the given number of workers. The rows are in the order
+// of the seeds.
 func runAll(o options, s *set, only string, seed uint64, seeds, workers int) ([]row, error) {
 	type job struct {
 		name string

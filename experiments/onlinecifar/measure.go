@@ -7,7 +7,7 @@ const examCount = 20
 
 // A score is the result of a stream. All are shares from 0 to 1.
 type score struct {
-	Accuracy      float64 // of the rounds' predictions: mean over tasks of the task's mean
+	Accuracy      float64 // accuracy of the predictions: mean over tasks of each task's mean
 	Perseveration float64 // moved images that were predicted as their old label
 	// The accuracy on unseen images of the kept labels, at the end of the task before and at the
 	// end of the task.

@@ -24,7 +24,7 @@ type tuner struct {
 	net    *network
 	solver tape.Solver
 	moving bool     // predictions use the moving statistics
-	start  *network // if not nil: where every task begins anew, with a new solver
+	start  *network // if not nil, every task begins with a copy of this network and a new solver
 	rate   float64
 }
 
@@ -52,7 +52,8 @@ func (t *tuner) predict(x Maps) []int { return t.net.predict(x, t.moving) }
 
 func (t *tuner) close() error { return nil }
 
-// roundGradient adds the gradient of a round, and returns the labels predicted before.
+// roundGradient adds the gradient of a round, and returns the labels that the network predicts
+// before it learns.
 func roundGradient(n *network, r round, moving bool) []int {
 	if moving {
 		predicted := n.predict(r.x, true)
@@ -62,8 +63,8 @@ func roundGradient(n *network, r round, moving bool) []int {
 	return n.gradient(r.x, r.labels)
 }
 
-// Sparse-MetaNet's settings on Online Cifar (table 3). The size and the rate of the meta-learners
-// are ours: the paper has none.
+// Sparse-MetaNet's settings on Online Cifar (table 3). The paper does not give the size and the
+// rate of the meta-learners; these are ours.
 const (
 	trainP = 0.3
 	testP  = 0.5
@@ -78,7 +79,7 @@ func paper(out float32, metaRate float64) metanet.Settings {
 type meta struct {
 	net    *network
 	fast   *metanet.Net
-	solver tape.Solver // nil: only the fast weights learn, as at test
+	solver tape.Solver // nil at test, when only the fast weights learn
 	moving bool
 }
 

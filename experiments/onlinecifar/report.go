@@ -118,7 +118,7 @@ func figure(dir string, rows []row) error {
 		}
 		if k == 0 {
 			p.Legend.Top, p.Legend.Left = true, true
-			p.Y.Max = 125 // room for the legend
+			p.Y.Max = 125 // leaves space for the legend
 		}
 		var labels []string
 		for _, l := range testLengths {
@@ -146,8 +146,8 @@ func figure(dir string, rows []row) error {
 	return f.Close()
 }
 
-// timeRounds prints how long a round takes on random images of CIFAR's size, and how long the
-// experiment would.
+// timeRounds prints how long a round takes on random images of CIFAR's size, and how long the whole
+// experiment would take.
 func timeRounds(o options) error {
 	r := rand.New(rand.NewPCG(1, 9))
 	image := func() []byte {

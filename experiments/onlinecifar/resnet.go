@@ -7,24 +7,24 @@ import (
 	"github.com/lmserve/lmserve/experiments/tape"
 )
 
-// filters are those of the four residual blocks (appendix A). With three convolutions each they are
-// 12 layers.
+// filters are the numbers of filters in the four residual blocks (appendix A). Each block has three
+// convolutions, so the network has 12 convolutional layers.
 var filters = [4]int{64, 96, 128, 256}
 
-const convolutions = 3 // of a block
+const convolutions = 3 // number of 3x3 convolutions of a block
 
 // A network is a residual network (He et al., 2016): four blocks, the mean over positions, and a
 // softmax layer. A block adds its input, through a 1x1 convolution, to three 3x3 convolutions.
 // It halves the sides of maps with more than 2 pixels.
 type network struct {
-	convs     []*tape.Var // of 3x3, the layers with fast weights
-	shortcuts []*tape.Var // of 1x1
-	norms     []*Norm     // of a block: its convolutions, its shortcut
+	convs     []*tape.Var // 3x3 convolutions, the layers with fast weights
+	shortcuts []*tape.Var // 1x1 convolutions
+	norms     []*Norm     // of each block's three convolutions and its shortcut
 	head      *tape.Var   // (labels, channels)
 	bias      *tape.Var
 }
 
-// newNetwork returns a random network, with the filters divided by narrow.
+// newNetwork returns a random network, with the numbers of filters divided by narrow.
 func newNetwork(narrow, labels int, r *rand.Rand) *network {
 	n, in := &network{}, 3
 	for _, f := range filters {

@@ -18,7 +18,7 @@ const (
 // A task is a classification with 5 labels for a number of rounds.
 type task struct {
 	classes [labelCount]int  // the class of each label
-	old     [labelCount]int  // of a moved class: its label in the task before; else -1
+	old     [labelCount]int  // label of a moved class in the task before; else -1
 	kept    [labelCount]bool // labels whose class is that of the task before
 	rounds  int
 }
@@ -46,7 +46,7 @@ func (t *task) follow(before *task, classes []int, r *rand.Rand) {
 	for _, l := range labels[:keptCount] {
 		t.classes[l], t.kept[l] = before.classes[l], true
 	}
-	// The moved classes had labels 0, 1, ... of free, and get the next label.
+	// A moved class had the label free[i], and gets free[i+1].
 	free := labels[keptCount:]
 	for i, l := range free[:movedCount] {
 		to := free[i+1]

@@ -9,7 +9,7 @@ import (
 // options say how long a run is and what its networks are.
 type options struct {
 	narrow   int     // divisor of the paper's filters
-	rounds   int     // of training, or batches of pretraining
+	rounds   int     // rounds of training, or batches of pretraining
 	every    int     // rounds between two measurements for the early stopping
 	devTasks int     // tasks of the dev stream
 	tasks    int     // tasks of each test stream
@@ -25,14 +25,15 @@ type length struct{ Lo, Hi int }
 
 func (l length) String() string { return fmt.Sprintf("%d-%d", l.Lo, l.Hi) }
 
-// trainLength is that of the training and dev tasks, testLengths are those of the test streams.
+// trainLength is the length of training and dev tasks; testLengths are the lengths of the tasks in
+// the test streams.
 var (
 	trainLength = length{15, 30}
 	testLengths = []length{{1, 15}, {20, 35}, {40, 55}, {60, 75}}
 )
 
-// tuneRates are Adam's rates of the baselines at test, of which the dev stream chooses one. The
-// early stopping uses the first.
+// tuneRates are the learning rates that a baseline may have at test: the dev stream chooses one of
+// them. Early stopping uses the first.
 var tuneRates = []float64{1e-2, 3e-3, 3e-2}
 
 // A row is the result of a method and a seed.
@@ -40,9 +41,9 @@ type row struct {
 	Method string
 	Seed   uint64
 	Best   int     // rounds of training that the early stopping chose
-	Rate   float64 // of a baseline at test
+	Rate   float64 // learning rate of a baseline at test
 	Dev    float64 // accuracy on the dev stream
-	Scores []score // of the test streams
+	Scores []score // scores of the test streams
 }
 
 // The names of the methods, in the table's order.
@@ -135,7 +136,8 @@ func (t *trainer) selection(name string) *selection {
 	return &selection{row: row{Method: name, Seed: t.seed}}
 }
 
-// stream calls learn for the rounds of the training stream, and stop after every t.every of them.
+// stream calls the function learn for every round of the training stream, and the function stop
+// after every t.every rounds.
 func (t *trainer) stream(learn func(round) error, stop func(round int) error) error {
 	r := t.random(2)
 	all := tasks(t.trainClasses, t.rounds/trainLength.Lo+1, trainLength.Lo, trainLength.Hi, r)
@@ -232,7 +234,7 @@ func (t *trainer) meta() (rows []row, err error) {
 			if err != nil {
 				return err
 			}
-			if err := frozen.close(); err != nil { // it is only copied
+			if err := frozen.close(); err != nil { // a closed Net can still be forked
 				return err
 			}
 			return t.consider(s, func(float64) (method, error) { return frozen.fork(t.seed) }, 0, n)

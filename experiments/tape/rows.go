@@ -14,7 +14,8 @@ func (v *Var) Range(lo, hi int) *Var {
 // Shape returns the same numbers, in the same memory, as a matrix of another shape.
 func (v *Var) Shape(rows, cols int) *Var { return &Var{rows, cols, v.Value, v.Grad} }
 
-// Below returns matrices of equally many columns, one below the other: a constant if all are.
+// Below returns one matrix that has the given matrices, of equally many columns, one below the
+// other. It is a constant if all of them are.
 func (t *Tape) Below(all ...*Var) *Var {
 	var values []float64
 	constant := true
@@ -60,7 +61,7 @@ func (t *Tape) Gather(table *Var, ids []int) *Var {
 	return y
 }
 
-// Unit scales every row to length 1. Rows of zeros stay so.
+// Unit scales every row to length 1. Rows of zeros stay zero.
 func (t *Tape) Unit(a *Var) *Var {
 	const tiny = 1e-8
 	y := New(a.Rows, a.Cols)

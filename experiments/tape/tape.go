@@ -101,7 +101,8 @@ func flip(t blas.Transpose) blas.Transpose {
 	return blas.Trans
 }
 
-// gemm adds a product to c, of the values or gradients given.
+// gemm adds the product of x and y to z. x, y and z are values or gradients of the matrices a, b
+// and c, which give the shapes.
 func gemm(ta, tb blas.Transpose, a *Var, x []float64, b *Var, y []float64, c *Var, z []float64) {
 	blas64.Gemm(ta, tb, 1, a.general(x), b.general(y), 1, c.general(z))
 }
@@ -272,8 +273,8 @@ func softmax(p, x []float64) {
 	}
 }
 
-// CrossEntropy returns the sum over rows of weight times -log softmax(logits)[target], a scalar.
-// weights may be nil: all 1.
+// CrossEntropy returns the sum over rows of weight times -log softmax(logits)[target], a scalar. If
+// weights is nil, all weights are 1.
 func (t *Tape) CrossEntropy(logits *Var, targets []int, weights []float64) *Var {
 	p, y := make([]float64, len(logits.Value)), New(1, 1)
 	weight := func(i int) float64 {

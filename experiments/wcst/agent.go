@@ -10,19 +10,19 @@ import (
 )
 
 const (
-	entropyShare = 0.01 // of the policy's entropy in the loss
-	valueShare   = 0.5  // of the squared error of the values
+	entropyShare = 0.01 // weight of the policy's entropy in the loss
+	valueShare   = 0.5  // weight of the squared error of the values
 )
 
 // An agent is an advantage actor-critic (Mnih et al., 2016): two layers of ReLU, a policy and a
 // value.
 // Cards do not depend on earlier choices, so the return of a choice is its reward.
 type agent struct {
-	matrices []*tape.Var // of both layers, the policy and the value
+	matrices []*tape.Var // matrices of both layers, the policy and the value
 	biases   []*tape.Var
 	solver   tape.Solver
-	fast     *metanet.Net   // Sparse-MetaNet's; nil: none
-	slots    *metanet.Slots // the original MetaNet's; nil: none
+	fast     *metanet.Net   // fast weights of Sparse-MetaNet, or nil
+	slots    *metanet.Slots // slots of the original MetaNet, or nil
 	random   *rand.Rand
 
 	// dead: no unit of the second layer was active for any card of the last episode. Then no
@@ -41,7 +41,8 @@ func newAgent(hidden int, solver tape.Solver, seed uint64) *agent {
 	return a
 }
 
-// paper are the settings of table 3. The meta-learners' initial size and rate are ours.
+// paper returns the settings of table 3. The paper does not give the meta-learners' initial size
+// and rate; these are ours.
 func paper(metaRate float64) metanet.Settings {
 	return metanet.Settings{K: 3, Gamma: 0.9, Beta1: 0.5, Beta2: 0.5, P: 0.3, Out: 1,
 		MetaRate: metaRate, Init: sparsemeta.InitSmall()}
@@ -91,8 +92,8 @@ func (a *agent) play(cards []float64, categories []int) ([]int, error) {
 	return choices, nil
 }
 
-// remember writes a slot for every card: its key is the card, and its information the gradient of
-// the policy's matrix by this card alone.
+// remember writes a slot for every card. The key of the slot is the card; the slot also has the
+// gradient of the policy's matrix for this card alone.
 func (a *agent) remember(cards []float64, x, logits *tape.Var) {
 	for i := range episode {
 		gradient := make([]float64, codes)

@@ -14,7 +14,7 @@ const (
 type game struct {
 	random   *rand.Rand
 	rule     int
-	lastRule int // -1: none
+	lastRule int // -1 before the first change
 }
 
 func newGame(seed uint64) *game {
@@ -29,9 +29,9 @@ func (g *game) change() {
 	g.rule = (g.rule + 1 + g.random.IntN(features-1)) % features
 }
 
-// deal returns the cards of an episode as one-hot codes, the category of each, and the category by
-// the rule before, -1 without one. The three codes of a card differ, as in the paper's appendix C;
-// so every feature says another category.
+// deal returns the cards of an episode as one-hot codes, and the category of each card. before has
+// each card's category by the rule before the current one, or -1 if there was none. The three codes
+// of a card differ, as in the paper's appendix C; so every feature gives another category.
 func (g *game) deal() (cards []float64, categories, before []int) {
 	cards = make([]float64, episode*inputs)
 	for i := range episode {

@@ -120,7 +120,8 @@ type spread struct{ mean, deviation float64 }
 
 func (s spread) String() string { return fmt.Sprintf("%.0f ± %.0f", s.mean, s.deviation) }
 
-// A summary is over the rules from lo to hi-1 of all seeds.
+// A summary has the results of the rules from lo to hi-1: means and deviations over seeds, and the
+// number of failed tasks.
 type summary struct {
 	updates, errors  spread
 	failed, restarts int

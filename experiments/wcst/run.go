@@ -7,13 +7,13 @@ import (
 
 const (
 	solvedEpisodes = 3    // without an error: 48 cards
-	waitEpisodes   = 50   // the rule changes within them once a task is solved
+	waitEpisodes   = 50   // after a task is solved, the rule changes within this many episodes
 	hidden         = 256  // units of each layer
 	giveUp         = 2000 // updates after which a task counts as failed
 	restartsMost   = 10   // of an agent with an unlucky initialization
 
-	slotsKept = episode // those of the last episode
-	slotUnits = 8       // of the meta-learner's layers
+	slotsKept = episode // the slots of the last episode
+	slotUnits = 8       // width of the layers of the meta-learner for slots
 )
 
 // A method says how an agent learns.
@@ -50,9 +50,9 @@ func (m method) agent(seed uint64) (*agent, error) {
 
 // A task is the result of one rule.
 type task struct {
-	Updates  int // until it was solved, or giveUp
-	Errors   int // choices by the rule before, until the next rule
-	Restarts int // of an agent that was dead from its initialization
+	Updates  int // updates until the rule was found, or giveUp
+	Errors   int // choices that follow the rule before, until the rule changes again
+	Restarts int // replaced agents that were dead from their initialization
 	Failed   bool
 }
 
@@ -129,7 +129,8 @@ func (a *agent) solve(g *game, wait bool) (task, error) {
 	return r, nil
 }
 
-// episode plays 16 cards, counts the errors by the rule before, and returns the number of errors.
+// episode plays 16 cards and returns the number of errors. It adds the choices that follow the rule
+// before to r.Errors.
 func (a *agent) episode(g *game, r *task) (wrong int, err error) {
 	cards, categories, before := g.deal()
 	choices, err := a.play(cards, categories)

@@ -28,7 +28,8 @@ func TestRulesDisagreeOnEveryCard(t *testing.T) {
 	}
 }
 
-// Every agent finds three rules; the numbers are those of a run, as computation is deterministic.
+// Every agent finds three rules. The test expects exactly the numbers of an earlier run, because
+// the computation is deterministic.
 func TestAgentsFindRules(t *testing.T) {
 	for _, m := range []method{
 		{Name: "Sparse-MetaNet", Solver: "adam", Rate: 0.001, Fast: true},

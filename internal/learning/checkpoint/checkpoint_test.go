@@ -16,8 +16,8 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Both forms of torch.save give the saved tensors, in the order of the configuration, a tied weight
-// once.
+// Both forms of torch.save give the saved tensors in the order of the model's layout. A tied
+// weight, which the file has twice, becomes one tensor.
 func TestStateDictBecomesModelsTensors(t *testing.T) {
 	tensors := plain(256)
 	for form, file := range map[Form][]byte{
@@ -92,8 +92,8 @@ func TestViewsOfAStorageArePutInOrder(t *testing.T) {
 		wide.data = binary.LittleEndian.AppendUint32(wide.data, math.Float32bits(float32(k)))
 	}
 	tensors[i] = shown{tensors[i].name, wide, 3, []int{4, 6}, []int{1, 4}} // transposed
-	tensors[i+1] = shown{tensors[i+1].name, wide, 20, []int{4}, []int{5}}  // every fifth
-	tensors[i+2] = shown{tensors[i+2].name, wide, 36, []int{4}, []int{1}}  // the last four
+	tensors[i+1] = shown{tensors[i+1].name, wide, 20, []int{4}, []int{5}}  // every fifth element
+	tensors[i+2] = shown{tensors[i+2].name, wide, 36, []int{4}, []int{1}}  // the last four elements
 	c, err := readBytes(archiveOf(t, stateDict(tensors, false), arraysOf(tensors)))
 	require.NoError(t, err)
 	m, err := c.Convert(Options{Settings: known()})
@@ -116,7 +116,8 @@ func TestViewsOfAStorageArePutInOrder(t *testing.T) {
 	require.Equal(t, []float32{36, 37, 38, 39}, values(tensors[i+2].name))
 }
 
-// A checkpoint of 16 bits keeps its type. For mixed types and double precision, the file has F32.
+// A checkpoint of 16-bit elements keeps its type. If types are mixed, or elements have double
+// precision, the converted file has F32.
 func TestElementTypes(t *testing.T) {
 	narrow := func(tensors []shown, class string, bits func(f float32) []byte) {
 		for _, a := range arraysOf(tensors) {
@@ -186,8 +187,8 @@ func TestAllTensorsThatDoNotFitAreNamed(t *testing.T) {
 		"layers.0.pos_ff.CoreNet.0.weight [24], expected [6,4]")
 }
 
-// This also holds if the tensor with the number of heads is missing, or if the requested
-// configuration does not fit the tensors.
+// All tensors that do not fit are named. This holds even if no configuration can be inferred,
+// because r_w_bias is missing, or if a requested configuration does not fit.
 func TestTensorsAreNamedWhereNoConfigurationCanBeRead(t *testing.T) {
 	tensors := plain(256)
 	tensors[0].name = "r"
@@ -220,7 +221,8 @@ func TestSettingsThatNothingTellsAreAskedFor(t *testing.T) {
 	require.Equal(t, []string{"mem-len", "pre-lnorm"}, missing.Names)
 }
 
-// If clusters share one table, as with div_val 1, only their number tells where they begin.
+// If clusters share one table, as with div_val 1, the shapes tell the number of clusters but not
+// where each begins. Then the settings must have cutoffs.
 func TestClustersOfOneTable(t *testing.T) {
 	tensors := plain(12)
 	bias := &array{key: "bias", class: "FloatStorage", size: 4, data: make([]byte, 8)}
@@ -260,7 +262,8 @@ func TestOtherFrequenciesAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, `tensor "pos_emb.inv_freq", element 0`)
 }
 
-// Hugging Face's folder: config.json, safetensors with tied weights once, and a vocabulary.
+// A folder of Hugging Face's library has config.json, a safetensors file with tied weights once,
+// and a vocabulary. All three are read.
 func TestHuggingFacesFolder(t *testing.T) {
 	dir, tensors := t.TempDir(), plain(4)
 	f := &weights.File{}
@@ -270,7 +273,7 @@ func TestHuggingFacesFolder(t *testing.T) {
 		case strings.HasPrefix(s.name, "crit."):
 			name = s.name
 		case s.name == "word_emb.emb_layers.0.weight":
-			continue // kept under the name of its other use
+			continue // the file has this weight only under its name in the softmax
 		case strings.HasPrefix(s.name, "r_"):
 			name = "transformer.layers.0.dec_attn." + s.name
 		}
@@ -299,8 +302,9 @@ func TestHuggingFacesFolder(t *testing.T) {
 	require.Equal(t, "<eos>\n<unk>\nthe\na\n", string(words.Symbols()))
 }
 
-// A safetensors file without the projection of a shared table does not say which of the softmax's
-// is its copy, unless there is only one.
+// A safetensors file lacks the input's projection, because a tied weight is stored once. If the
+// softmax has several projections, the file does not say which of them is the copy, and is refused.
+// With one projection it is read.
 func TestProjectionsOfASharedTable(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "model.safetensors")
@@ -346,11 +350,11 @@ func TestProjectionsOfASharedTable(t *testing.T) {
 	require.ErrorContains(t, err, "1 missing: word_emb.emb_projs.0 [4,2]")
 }
 
-// Attention biases in every layer become one pair if they are equal. Otherwise they stay separate,
-// unless the model also has a shared pair.
+// Attention biases that are equal in every layer become one pair. Different biases stay separate. A
+// model with a shared pair and different biases is refused.
 func TestAttentionBiasesOfLayers(t *testing.T) {
 	own := func(name string) string { return "layers.0.dec_attn." + name }
-	second := func(tensors []shown) []shown { // the first layer again
+	second := func(tensors []shown) []shown { // adds a copy of the first layer
 		for _, s := range tensors {
 			if rest, ok := strings.CutPrefix(s.name, "layers.0."); ok {
 				s.name = "layers.1." + rest

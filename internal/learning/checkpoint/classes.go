@@ -177,7 +177,7 @@ func entries(o any) ([]entry, error) {
 		}
 	case *types.OrderedDict:
 		for e := d.List.Front(); e != nil; e = e.Next() {
-			o := e.Value.(*types.OrderedDictEntry) // as the library has it
+			o := e.Value.(*types.OrderedDictEntry) // the type of the elements of the library's list
 			if err := add(o.Key, o.Value); err != nil {
 				return nil, err
 			}

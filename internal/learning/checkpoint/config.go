@@ -13,13 +13,13 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// Settings are the part of a configuration that the shapes of the tensors do not tell; nil: not
-// known.
+// Settings are the part of a configuration that the shapes of the tensors do not tell. A nil field
+// is not known.
 type Settings struct {
 	MemLen, SegLen, ClampLen *int
 	SameLength, PreLNorm     *bool
-	// UntieSoftmax says whether the softmax has separate tables. If it is not known, it has them if
-	// their values differ from the embeddings'.
+	// UntieSoftmax says whether the softmax has separate tables. If UntieSoftmax is nil, the
+	// softmax has separate tables if their values differ from the embeddings'.
 	UntieSoftmax *bool
 	Cutoffs      []int
 }
@@ -51,8 +51,8 @@ func (m *Missing) Error() string {
 // defaultSegLen is the usual length of a segment, used if nothing tells it and there is no memory.
 const defaultSegLen = 128
 
-// configOf infers the configuration from the shapes, or uses the wanted one, and adds the settings.
-// Tensors that do not fit are found later, all at once.
+// configOf uses the configuration want or, if it is nil, infers one from the shapes. It adds the
+// settings. Tensors that do not fit are found later, all at once.
 func configOf(shapes map[string][]int, s Settings, want *txl.Config) (txl.Config, error) {
 	c := configOfShapes(shapes)
 	var missing Missing
@@ -78,7 +78,7 @@ func configOf(shapes map[string][]int, s Settings, want *txl.Config) (txl.Config
 	c.SegLen = *cmp.Or(s.SegLen, &c.MemLen)
 	c.SegLen = cmp.Or(c.SegLen, defaultSegLen)
 	if s.ClampLen != nil {
-		c.ClampLen = max(0, *s.ClampLen) // below 0: no clamp, as 0
+		c.ClampLen = max(0, *s.ClampLen) // in checkpoints, numbers below 0 also mean no clamp
 	}
 	if s.SameLength != nil {
 		c.SameLength = *s.SameLength
@@ -166,7 +166,7 @@ func tablesOf(shapes map[string][]int) (tables [][]int) {
 const maxDivisor = 1 << 16
 
 // divisorOf returns the div_val by which the widths of tables decrease. It returns 0 for a single
-// table, and if there is none; then the shapes of the tables contradict it.
+// table. It also returns 0 if no div_val fits; then the later check of shapes names the tables.
 func divisorOf(tables [][]int) int {
 	if len(tables) < 2 {
 		return 0
@@ -233,7 +233,7 @@ func settingsOf(a map[string]any) (Settings, error) {
 	return s, nil
 }
 
-// checkEps refuses another constant of layer normalization.
+// checkEps refuses a constant of layer normalization other than this program's.
 func checkEps(eps float64) error {
 	if math.Abs(eps-txl.LayerNormEps) > 1e-9 {
 		return unsupported("epsilon of the layer normalisation", strconv.FormatFloat(eps, 'g', -1,
@@ -243,8 +243,8 @@ func checkEps(eps float64) error {
 	return nil
 }
 
-// huggingConfig has the fields of Hugging Face's config.json about a Transformer-XL that its shapes
-// do not tell. The file has many more fields, which are not needed here.
+// huggingConfig has the fields of Hugging Face's config.json about a Transformer-XL that the shapes
+// of its tensors do not tell. The file has many more fields, which are not needed here.
 type huggingConfig struct {
 	ModelType  string  `json:"model_type"`
 	MemLen     *int    `json:"mem_len"`
@@ -256,7 +256,7 @@ type huggingConfig struct {
 	Cutoffs    []int   `json:"cutoffs"`
 	Eps        float64 `json:"layer_norm_epsilon"`
 	TieWords   *bool   `json:"tie_word_embeddings"`
-	TieWeight  *bool   `json:"tie_weight"` // TieWords in files of old versions
+	TieWeight  *bool   `json:"tie_weight"` // the field's name in files of old versions
 }
 
 // readHuggingConfig reads a config.json. hugging says whether the file names the library's model.

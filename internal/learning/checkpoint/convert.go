@@ -20,8 +20,8 @@ type Options struct {
 	// Config, if set, is the configuration that the tensors must fit. Otherwise it is inferred from
 	// them.
 	Config *txl.Config
-	// Order is the order of the clusters' columns in the checkpoint; "" is that of its layout:
-	// Ascending in Hugging Face's, Descending elsewhere.
+	// Order is the order of the clusters' columns in the checkpoint. "" means the order of the
+	// checkpoint's layout: Ascending in Hugging Face's layout, Descending in others.
 	Order Order
 }
 
@@ -29,8 +29,9 @@ type Options struct {
 type Converted struct {
 	Config  txl.Config
 	Tensors []weights.StoredTensor
-	// Order is the order of the clusters' columns in the checkpoint, and Why the reason, "" if
-	// Options named the order. Both are "" if fewer than two clusters follow the head.
+	// Order is the order of the clusters' columns in the checkpoint, and Why tells how it was
+	// found. Why is "" if Options named the order. Both are "" if fewer than two clusters follow
+	// the head.
 	Order Order
 	Why   string
 }
@@ -46,7 +47,7 @@ func (c *Checkpoint) Convert(o Options) (*Converted, error) {
 	if c := o.Config; c != nil {
 		settings = o.Settings.over(Settings{
 			&c.MemLen, &c.SegLen, &c.ClampLen, &c.SameLength, &c.PreLNorm, &c.UntieSoftmax,
-			append([]int{}, c.Cutoffs...), // not nil: there are none for certain
+			append([]int{}, c.Cutoffs...), // not nil, even if empty: nil would mean unknown cutoffs
 		})
 	}
 	if c.Form == FormSafetensors {
@@ -84,10 +85,11 @@ func (c *Checkpoint) Convert(o Options) (*Converted, error) {
 	return converted, nil
 }
 
-// untwin replaces a missing tied weight by its copy: safetensors files keep tied weights once,
-// under any of their names. PyTorch's files keep all names. If several clusters share a table and
-// its projection is missing, it stays missing. Each of the clusters' projections might be its copy
-// or a separate matrix. If the softmax has separate tables, they are no copies.
+// untwin replaces a missing weight of the input by the softmax's copy. Safetensors files keep tied
+// weights once, under any of their names; PyTorch's files keep all names. Two kinds of weights are
+// not replaced: tables, if the softmax has separate ones, and the projection of a table that
+// several clusters share. Each of the clusters' projections could be its copy, or a separate
+// matrix.
 func untwin(byName map[string]Tensor, untied bool) {
 	_, clusters := byName["crit.cluster_bias"]
 	_, second := byName[inputTable+"1"+weightSuffix]
@@ -103,7 +105,7 @@ func untwin(byName map[string]Tensor, untied bool) {
 	}
 }
 
-// retwin replaces missing copies of a tied weight by the weight.
+// retwin replaces missing copies of a tied weight by the weight itself.
 func retwin(c txl.Config, byName map[string]Tensor) {
 	for _, p := range slotsOf(c) {
 		if t, ok := byName[p.twin]; ok && !(c.UntieSoftmax && p.ofTable()) {
@@ -129,8 +131,8 @@ func (m *Mismatch) Error() string {
 	return "checkpoint: the tensors do not fit the configuration: " + strings.Join(parts, "; ")
 }
 
-// fit lists the tensors that are missing, left over or of another shape than the slots'. It ignores
-// shapes if nothing says what they should be.
+// fit lists the tensors that are missing, left over or of another shape than the slots'. If shapes
+// is false, the slots' shapes are unknown and are ignored.
 func fit(slots []slot, byName map[string]Tensor, shapes bool) error {
 	var m Mismatch
 	used := map[string]bool{}
@@ -145,7 +147,7 @@ func fit(slots []slot, byName map[string]Tensor, shapes bool) error {
 		case shapes && !slices.Equal(t.Shape, p.shape):
 			wrong := fmt.Sprintf("%s %s, expected %s", t.Name, shapeText(t.Shape),
 				shapeText(p.shape))
-			// already listed if it is a tied weight that the file has once
+			// a tied weight that the file has once may be listed already
 			if !slices.Contains(m.Misshapen, wrong) {
 				m.Misshapen = append(m.Misshapen, wrong)
 			}
@@ -177,9 +179,9 @@ func unreadable(c txl.Config, byName map[string]Tensor) error {
 		"configuration")
 }
 
-// choose returns the tensors that fit the configuration, under their names, in its order. It
-// records which projections are tied and whether tables are. It leaves out the copies of tied
-// weights.
+// choose returns the tensors that fit the configuration, in its order and under its names. It
+// leaves out the copies of tied weights. It records in c which projections are tied, and whether
+// the tables are.
 func choose(c *txl.Config, s Settings, byName map[string]Tensor) ([]Tensor, error) {
 	var own []string // softmax tables with separate values
 	c.TieProjs = nil
@@ -214,8 +216,8 @@ func choose(c *txl.Config, s Settings, byName map[string]Tensor) ([]Tensor, erro
 	return chosen, nil
 }
 
-// stored converts the tensors to a common type: theirs, if all have the same supported type, else
-// F32.
+// stored converts the tensors to a common type. If all have the same supported type, this is that
+// type, and F32 otherwise.
 func stored(tensors []Tensor) []weights.StoredTensor {
 	common := tensors[0].DType
 	mixed := slices.ContainsFunc(tensors, func(t Tensor) bool { return t.DType != common })
@@ -231,8 +233,8 @@ func stored(tensors []Tensor) []weights.StoredTensor {
 	return out
 }
 
-// finite reads a tensor as a type, and refuses numbers that are not finite. A tensor of that type
-// is in memory once, any other twice.
+// finite reads a tensor as the type d, and refuses numbers that are not finite. A tensor that has
+// type d is in memory once, any other tensor twice.
 func finite(t Tensor, d weights.DType) ([]byte, error) {
 	data, err := t.loadFloats()
 	if err == nil && t.DType != d {

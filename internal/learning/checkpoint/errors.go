@@ -23,7 +23,7 @@ const (
 	// weights. The vocabulary of WikiText-103, 267,735 words, has 9 MB.
 	maxPickleBytes = 64 << 20
 	// maxPickleMemory limits an upper estimate of the memory of one pickle's objects. The estimate
-	// for the vocabulary of WikiText-103 is half of it.
+	// for the vocabulary of WikiText-103 is half of this limit.
 	maxPickleMemory = 1 << 30
 	// weightsMax limits a storage as a file of weights limits its data.
 	weightsMax = weights.MaxDataBytes
@@ -47,16 +47,16 @@ const (
 	maxConfigBytes = 1 << 20
 )
 
-// Faults of a checkpoint. Errors of the disk are none of these, and are returned unchanged.
+// Faults of a checkpoint. Errors of the disk are returned unchanged, and wrap none of these.
 var (
-	// ErrFormat: the content violates the format, or has an unsupported format.
+	// ErrFormat says that the content violates the format, or that the format is not supported.
 	ErrFormat = errors.New("not a well-formed checkpoint")
-	// ErrClass: the pickle names a class or a function that is not on the list of allowed ones.
+	// ErrClass says that the pickle names a class or a function that is not allowed.
 	ErrClass = errors.New(
 		"refused: a checkpoint of weights does not need this class; no code was run")
-	// ErrTooLarge: a limit is exceeded.
+	// ErrTooLarge says that a limit is exceeded.
 	ErrTooLarge = errors.New("over the limit")
-	// ErrUnsupported: the checkpoint is valid, but its model is not supported.
+	// ErrUnsupported says that the checkpoint is valid, but that its model is not supported.
 	ErrUnsupported = errors.New("not supported")
 )
 

@@ -11,8 +11,8 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// FuzzCheckpoint reads any bytes as a checkpoint. An accepted one converts, or returns why it does
-// not. All of its tensors can be read or are refused.
+// FuzzCheckpoint reads any bytes as a checkpoint, and converts an accepted checkpoint. Each step
+// may return an error, but must not panic. A tensor that can be read has the announced size.
 func FuzzCheckpoint(f *testing.F) {
 	tensors := plain(4)
 	f.Add(archiveOf(f, stateDict(tensors, false), arraysOf(tensors)))
@@ -37,7 +37,7 @@ func FuzzCheckpoint(f *testing.F) {
 	})
 }
 
-// FuzzPickle reads any bytes as a pickle, and nothing after it.
+// FuzzPickle reads any bytes as a pickle. Bytes behind the pickle's end must stay unread.
 func FuzzPickle(f *testing.F) {
 	f.Add(stateDict(plain(4), false))
 	f.Add(vocabularyPickle("", "a b c", ""))
@@ -51,7 +51,7 @@ func FuzzPickle(f *testing.F) {
 			require.Less(t, len(err.Error()), 2000)
 			return
 		}
-		_, _ = stateOf(object) // an error or not, but no panic
+		_, _ = stateOf(object) // may return an error, but must not panic
 		_, _ = symbolsOf(object)
 	})
 }

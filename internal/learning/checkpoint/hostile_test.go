@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// refuse reads a pickle in every place where one is allowed, and returns the error, which must be
-// the same.
+// refuse reads a pickle in every place where a file may have one. It requires an error in each, and
+// the same error in both forms of a checkpoint, which it returns.
 func refuse(t *testing.T, pickle []byte) error {
 	_, err := readBytes(archiveOf(t, pickle, nil))
 	require.Error(t, err)
@@ -26,8 +26,8 @@ func refuse(t *testing.T, pickle []byte) error {
 	return err
 }
 
-// A class outside the list is refused by its name where the pickle names it, before anything can be
-// called, whatever instruction names it.
+// Every instruction that can name a class is tried with classes outside the list. The error has the
+// class's name, and comes before anything can be called.
 func TestClassesOutsideTheListAreRefusedByName(t *testing.T) {
 	for _, name := range []string{
 		"os system", "posix system", "nt system", "builtins eval", "builtins exec",
@@ -66,8 +66,8 @@ func TestClassesOutsideTheListAreRefusedByName(t *testing.T) {
 	require.Equal(t, int64(3), e.Offset)
 }
 
-// Instructions that could name or call a class in other ways are refused, and so are those that
-// make objects from nothing.
+// Instructions that could name or call a class in other ways are refused. So are unknown
+// instructions, and names of classes that are computed.
 func TestInstructionsThatCheckpointsDoNotHaveAreRefused(t *testing.T) {
 	for code, name := range refusedOpcodes {
 		err := refuse(t, newPickler().op("("+string([]byte{code})+"os\nsystem\n.").Bytes())
@@ -123,10 +123,10 @@ func TestWhatIsAllowedKeepsItsArguments(t *testing.T) {
 	}
 }
 
-// The tree of modules may share modules in many places, but not without limit.
+// Modules may be in several places of the tree of modules, but the number of all places is limited.
 func TestModulesThatMultiplyAreRefused(t *testing.T) {
 	p := newPickler().global("torch.nn.modules.container", "Sequential").op("q\x00)\x81q\x01")
-	for level := range byte(14) { // each has the one before five times
+	for level := range byte(14) { // each module has the module before it five times
 		p.op("q" + string([]byte{level + 1}))
 		p.op("h\x00)\x81}(").text("_modules").op("}(")
 		for _, name := range []string{"a", "b", "c", "d", "e"} {
@@ -138,7 +138,7 @@ func TestModulesThatMultiplyAreRefused(t *testing.T) {
 	require.ErrorIs(t, err, ErrTooLarge)
 }
 
-// A module with many entries may be in few places only: the entries are counted in each.
+// A module with many entries cannot be in many places: its entries count again in each place.
 func TestEntriesOfModulesThatMultiplyAreRefused(t *testing.T) {
 	const many = 1000
 	p := newPickler().global("torch.nn.modules.container", "Sequential").op("q\x00)\x81}(")
@@ -170,8 +170,8 @@ func TestNamesThatCannotBePrintedAreRefused(t *testing.T) {
 	}
 }
 
-// Many small tensors that lie far apart in one storage would make the reader read the storage as
-// many times.
+// Many small tensors each span a whole storage. The reader would read the storage once for each of
+// them, so the checkpoint is refused.
 func TestTensorsThatReadAStorageOverAndOverAreRefused(t *testing.T) {
 	wide := &array{key: "wide", class: "FloatStorage", size: 4, data: make([]byte, 4096)}
 	tensors := plain(4)
@@ -224,7 +224,7 @@ func TestPersistentIDsOfOtherForms(t *testing.T) {
 	require.ErrorContains(t, refuse(t, long), "two strings and an integer")
 }
 
-// Lengths that a pickle claims, and objects that it multiplies, use no memory.
+// A pickle claims large lengths, or multiplies objects. It is refused before this takes memory.
 func TestPicklesThatWantMemoryAreRefused(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads millions of instructions")
@@ -287,7 +287,8 @@ func TestViewsThatLeaveTheirStorageAreRefused(t *testing.T) {
 	}
 }
 
-// Archives with missing, compressed or duplicate records, or with records of another size.
+// Archives with missing, compressed or duplicate records, or with records of another size, are
+// refused.
 func TestArchivesThatTorchDoesNotWriteAreRefused(t *testing.T) {
 	tensors := plain(4)
 	pickle, arrays := stateDict(tensors, false), arraysOf(tensors)
@@ -329,7 +330,7 @@ func TestArchivesThatTorchDoesNotWriteAreRefused(t *testing.T) {
 		"checksum":          damaged,
 	} {
 		c, err := readBytes(file)
-		if err == nil { // the data is read later
+		if err == nil { // damaged data is found only when it is read
 			var m *Converted
 			m, err = c.Convert(Options{Settings: known()})
 			for i := 0; err == nil && i < len(m.Tensors); i++ {
@@ -342,7 +343,7 @@ func TestArchivesThatTorchDoesNotWriteAreRefused(t *testing.T) {
 	}
 }
 
-// A directory uses memory before its records can be counted.
+// A directory takes memory before its records can be counted, so its size is limited, too.
 func TestArchivesOfAnEndlessDirectoryAreRefused(t *testing.T) {
 	const entries = maxDirectoryBytes / 46
 	entry := append([]byte("PK\x01\x02"), make([]byte, 42)...)
@@ -356,7 +357,8 @@ func TestArchivesOfAnEndlessDirectoryAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "a directory of more than 16 MiB")
 }
 
-// Files in the form before PyTorch 1.6 whose storages are not those of the object.
+// Files in the form before PyTorch 1.6 are refused if their storages are not those that the object
+// uses.
 func TestLegacyFilesThatTorchDoesNotWriteAreRefused(t *testing.T) {
 	tensors := plain(4)
 	pickle, arrays := stateDict(tensors, true), arraysOf(tensors)

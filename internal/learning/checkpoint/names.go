@@ -54,8 +54,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// shareBiases makes one tensor from an attention bias that is equal in every layer: Hugging Face's
-// layout repeats it. Different biases do not change.
+// shareBiases makes one tensor from an attention bias that is equal in every layer, because Hugging
+// Face's layout repeats a shared bias. It leaves different biases as they are.
 func shareBiases(byName map[string]Tensor) error {
 	for _, name := range attentionBiases {
 		if same, err := sameInLayers(byName, name); err != nil || !same {
@@ -75,7 +75,7 @@ func shareBiases(byName map[string]Tensor) error {
 	return nil
 }
 
-// sameInLayers reports whether all layers with a bias have the same one.
+// sameInLayers reports whether a bias is equal in all layers that have it.
 func sameInLayers(byName map[string]Tensor, name string) (bool, error) {
 	shared, found := byName[name]
 	for i := 0; ; i++ {
@@ -144,9 +144,9 @@ func (t Tensor) loadFloats() ([]byte, error) {
 		"floating-point numbers")
 }
 
-// Names of the tensors that a state dict has twice if weights are tied: the softmax's, and those of
-// the input, of which they are copies. A number follows, and weightSuffix after the number of a
-// table.
+// Beginnings of names of tensors: the input's tables and projections, and the softmax's. With tied
+// weights, a state dict has the same weight under both names. A number follows; after the number of
+// a table follows weightSuffix.
 const (
 	inputTable       = "word_emb.emb_layers."
 	inputProjection  = "word_emb.emb_projs."
@@ -155,8 +155,8 @@ const (
 	weightSuffix     = ".weight"
 )
 
-// attentionBiases are the biases that layers share, or that each layer has, as layerBias names
-// them.
+// attentionBiases are the names of the biases that all layers share. If each layer has its own,
+// layerBias returns their names.
 var attentionBiases = []string{"r_w_bias", "r_r_bias"}
 
 func layerBias(layer int, name string) string {
@@ -167,7 +167,7 @@ func layerBias(layer int, name string) string {
 type slot struct {
 	name  string
 	shape []int
-	// twin names the tensor of which this one is a copy in a model with tied weights; "": none.
+	// twin names the tensor that this one copies in a model with tied weights, or is "".
 	twin string
 }
 

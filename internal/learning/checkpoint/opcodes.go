@@ -40,8 +40,9 @@ type opcode struct {
 	memory   int // upper estimate of the bytes that the instruction makes the reader allocate
 }
 
-// Estimates of memory: an object on the stack, perhaps an entry of a dictionary later; a new
-// container; and a mark, which begins a new stack.
+// Estimates of the bytes that an instruction may need: for an object on the stack, which may later
+// be an entry of a dictionary; for a new container; for a mark, which begins a new stack; and for
+// an entry of the memo.
 const (
 	objectMemory    = 200
 	containerMemory = 400
@@ -49,11 +50,11 @@ const (
 	noteMemory      = 200
 )
 
-// opcodes are the supported instructions, those that torch.save and Python's pickle write in
-// protocols 2 to 5 (https://docs.python.org/3/library/pickletools.html). It leaves out those of
-// protocols 0 and 1, and those that call a class without REDUCE (INST, OBJ, NEWOBJ_EX). It also
-// leaves out the registry of extensions, buffers outside the pickle, and those that remove objects
-// from the stack.
+// opcodes are the supported instructions: those that torch.save and Python's pickle write in
+// protocols 2 to 5 (https://docs.python.org/3/library/pickletools.html). Several instructions are
+// left out: those of protocols 0 and 1; INST, OBJ and NEWOBJ_EX, which call a class without REDUCE;
+// the registry of extensions; buffers outside the pickle; and instructions that remove objects from
+// the stack.
 var opcodes = [256]opcode{
 	0x80: {"PROTO", fixed1, aside, 0},
 	0x95: {"FRAME", fixed8, aside, 0},

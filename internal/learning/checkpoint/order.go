@@ -15,7 +15,7 @@ const (
 	Ascending  Order = "ascending"
 )
 
-// Other returns the other order.
+// Other returns Descending for Ascending, and Ascending otherwise.
 func (o Order) Other() Order {
 	if o == Ascending {
 		return Descending
@@ -49,7 +49,7 @@ func (c *Checkpoint) firstWith(prefix string) string {
 	return c.tensors[i].Name
 }
 
-// The tensors whose rows are the clusters' columns of the head.
+// clusterTensors are the tensors whose rows are the clusters' columns of the head.
 var clusterTensors = []string{"crit.cluster_weight", "crit.cluster_bias"}
 
 // ordered changes the clusters' columns to this program's order, if they have another.

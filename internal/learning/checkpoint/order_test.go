@@ -15,7 +15,7 @@ func TestLayoutsTellTheClustersOrder(t *testing.T) {
 	const config = `{"model_type":"transfo-xl"}`
 	for _, is := range []struct {
 		name, prefix, config string
-		softmax              bool // has the prefix, too
+		softmax              bool // the softmax's names have the prefix, too
 		asked, want          Order
 		why                  string
 	}{
@@ -66,7 +66,7 @@ func TestLayoutsTellTheClustersOrder(t *testing.T) {
 	}
 }
 
-// With one cluster after the head, or none, there is no order.
+// A model with fewer than two clusters after the head has no order.
 func TestModelsWithoutClustersHaveNoOrder(t *testing.T) {
 	tensors := plain(256)
 	c, err := readBytes(archiveOf(t, stateDict(tensors, false), arraysOf(tensors)))

@@ -23,8 +23,8 @@ const (
 // Sample is how well a model predicts a sample of plain English.
 type Sample struct {
 	Tokens, Unknown int // tokens of the sample; Unknown counts words that are not in the vocabulary
-	// Perplexity is that of the words in the vocabulary, or of all bytes. A uniform guess has
-	// Vocab.
+	// Perplexity is the perplexity of the words in the vocabulary, or of all bytes. A uniform guess
+	// has the perplexity Vocab.
 	Perplexity float64
 	// Other is the perplexity with the clusters' columns in the other order; 0 if the model has
 	// only one order.
@@ -67,9 +67,10 @@ func Try(lm *txl.Model, tok tokenizer.Tokenizer, threads int) Sample {
 	return s
 }
 
-// perplexity returns the perplexity of the known tokens, each after those before it.
+// perplexity returns the perplexity of the known tokens; each is predicted from the tokens before
+// it.
 func perplexity(x *txl.Exec, lm *txl.Model, tokens []int32, unknown int32) float64 {
-	memLen := min(lm.Config.MemLen, sampleTokens) // the memory that the sample fills
+	memLen := min(lm.Config.MemLen, sampleTokens) // a longer memory would stay empty
 	config := lm.Config.WithLengths(txl.Lengths{MemLen: &memLen})
 	network := *lm
 	network.Config = config

@@ -145,7 +145,7 @@ func (s *scanner) aside(op *opcode, at int, argument []byte) error {
 
 func (s *scanner) push(o span) {
 	s.top = [2]span{s.top[1], o}
-	// Eight times: the library's errors may quote a string.
+	// The factor 8 covers copies of the string in the library's errors, which quote it.
 	s.memory += 8 * int64(o.to-o.from)
 }
 

@@ -81,7 +81,7 @@ func (v view) equal(w view) bool {
 }
 
 // check returns an error unless every element of the view is in the storage. The view must have at
-// most as many elements as the storage: one that repeats elements could have any size.
+// most as many elements as the storage, because a view that repeats elements could have any size.
 func (v view) check() error {
 	where := "tensor over storage " + quote(v.storage.key)
 	wrong := func(want string) error {

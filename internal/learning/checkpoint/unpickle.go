@@ -12,7 +12,7 @@ import (
 )
 
 // unpickle reads one pickle, and returns its object. storages returns the object for a persistent
-// id; nil: the pickle must have none.
+// id. If storages is nil, the pickle must not have persistent ids.
 func unpickle(in *bufio.Reader, storages func(id []any) (any, error)) (object any, err error) {
 	text, err := scanPickle(in, allowed)
 	if err != nil {
@@ -27,7 +27,8 @@ func unpickle(in *bufio.Reader, storages func(id []any) (any, error)) (object an
 		}
 		return storages(*tuple)
 	}
-	// In some places the library indexes without a check, and it accepts any key for a map.
+	// The library may panic: it indexes without a check in some places, and accepts keys that a map
+	// cannot have.
 	defer func() {
 		if p := recover(); p != nil {
 			err = malformed("pickle", brief(fmt.Sprint(p)), "a sound pickle")

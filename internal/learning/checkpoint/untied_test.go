@@ -117,8 +117,8 @@ func writeSafetensors(t *testing.T, path string, tensors []shown, prefix string)
 	require.NoError(t, weights.WriteFile(path, f, weights.WriteOptions{}))
 }
 
-// Hugging Face's configuration says whether tables are tied, under one name in old and another in
-// new versions. The tensors must fit that.
+// Hugging Face's configuration says whether tables are tied: old versions in the field tie_weight,
+// new ones in tie_word_embeddings. The tensors must match the configuration.
 func TestHuggingFacesTies(t *testing.T) {
 	const own, equal, once = "own values", "equal values", "one table"
 	for _, is := range []struct {
@@ -146,7 +146,7 @@ func TestHuggingFacesTies(t *testing.T) {
 			table := *last.of
 			table.key, table.data = "own", append([]byte{1}, table.data[1:]...)
 			last.of = &table
-		case once: // keeps the weight only under the softmax's name
+		case once: // the file has the weight only under the softmax's name
 			tensors = slices.DeleteFunc(tensors, func(s shown) bool {
 				return s.name == inputTable+"0"+weightSuffix
 			})

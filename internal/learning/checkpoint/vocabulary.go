@@ -46,7 +46,7 @@ func readVocabulary(f io.ReaderAt, size int64) (*tokenizer.Words, error) {
 	switch {
 	case isArchive(head):
 		_, object, err = loadObject(f, size, head)
-	// a pickle of protocol 2 and later begins so; no UTF-8 text does
+	// every pickle of protocol 2 or later begins with this byte, and no UTF-8 text does
 	case bytes.HasPrefix(head, []byte{0x80}):
 		object, err = loadVocabulary(f, size)
 	default:

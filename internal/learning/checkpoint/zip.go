@@ -26,7 +26,7 @@ func openArchive(file io.ReaderAt, size int64) (*archive, error) {
 	if err != nil {
 		return nil, malformed("zip archive", err.Error(), "a sound directory")
 	}
-	directory.left = math.MaxInt64 // records are read in place
+	directory.left = math.MaxInt64 // from here on, the limit on the directory no longer matters
 	if len(z.File) > maxRecords {
 		return nil, tooLarge("zip archive", strconv.Itoa(len(z.File))+" records",
 			"at most "+strconv.Itoa(maxRecords))
@@ -67,7 +67,7 @@ func (b *bounded) ReadAt(p []byte, off int64) (int, error) {
 	return b.r.ReadAt(p, off)
 }
 
-// checkOrder refuses storages with the other byte order.
+// checkOrder refuses storages in big-endian byte order.
 func (a *archive) checkOrder() error {
 	if a.records[a.prefix+"byteorder"] == nil {
 		return nil // PyTorch before 2.1 did not record the byte order

@@ -84,7 +84,7 @@ func (c *checkpoint) getAll(arrays []array) {
 func (c *checkpoint) putJSON(key string, value any) {
 	text, err := json.Marshal(value)
 	if err != nil {
-		panic(err) // plain structs of finite numbers and strings
+		panic(err) // impossible: the values are structs of finite numbers and strings
 	}
 	c.file.Metadata[key] = string(text)
 }
@@ -122,8 +122,8 @@ func (c *checkpoint) getBytes(name string, size int) []byte {
 	return t.Data
 }
 
-// getCompanion replaces a companion by a stored one with the same settings, unless there is an
-// error.
+// getCompanion replaces a companion by the stored companion, which must have the same settings.
+// After an error it changes nothing.
 func (c *checkpoint) getCompanion(name string, counts **companion.State) {
 	set := (*counts).Settings()
 	data := c.getBytes(name, int(companion.EncodedBytes(set)))

@@ -8,17 +8,18 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// A companion in pretraining restarts after as much text as sessions often have: it should know as
-// little as theirs. Its table is sized for that much text.
+// A companion in pretraining restarts after countedText bytes, about as much text as sessions have,
+// so that it knows as little as a session's companion. countedTable is the size of its table in
+// bytes, for that much text.
 const (
 	countedText  = 1 << 15
 	countedTable = 1 << 19
 )
 
-// counted is a companion for each of a batch of streams of bytes, as in sessions: the slow weights
-// learn from the mixtures' losses, by share.
+// counted has a companion for each of a batch of streams of bytes, as in sessions. The slow weights
+// learn from the losses of the mixtures, weighted by share, and from the network's own losses.
 type counted struct {
-	share   float32 // share of the mixtures' losses; the network's own have the rest
+	share   float32 // share of the mixtures' losses; the network's own losses have the rest
 	streams []countedStream
 	logits  []float32 // gradients [T,B,256] of the losses by the logits
 
@@ -48,7 +49,8 @@ func newCounted(x *kernel.Exec, batch, length int, share float32) *counted {
 	return c
 }
 
-// begin restarts the companions that are due at a step: one after another.
+// begin restarts the companions that are due at a step. Their restarts are spread evenly over the
+// steps.
 func (c *counted) begin(step, length int) {
 	for i := range c.streams {
 		if (step*length+i*countedText/len(c.streams))%countedText < length {

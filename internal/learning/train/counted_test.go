@@ -34,7 +34,7 @@ func TestEveryStreamOfABatchHasACompanionOfItsOwn(t *testing.T) {
 		for i := range counts {
 			counts[i] = companion.New(c.streams[i].counts.Settings())
 		}
-		// the companion of the first stream restarts at the third
+		// the test begins two steps before the first stream's companion restarts
 		first := countedText/length - 2
 		for step := first; step < first+steps; step++ {
 			for i := range text.inputs {

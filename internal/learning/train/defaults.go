@@ -69,9 +69,9 @@ func (m *MetaOptions) withDefaults() {
 	fill(&m.Window.P, 0.05)
 }
 
-// The paper's values for models of words. In serving: the probability that an update writes a fast
-// weight, and the tokens of a chunk. In training by windows: the number of chunks and the tokens of
-// the last one.
+// The paper's values for models of words. wordP is the probability that an update writes a fast
+// weight, and wordChunk the tokens of a chunk; both are for serving. In training by windows,
+// wordWindow is the number of chunks, and wordGradientChunk the tokens of the last chunk.
 const (
 	wordP             = 0.3
 	wordChunk         = 50
@@ -80,7 +80,7 @@ const (
 )
 
 // complete replaces the zero fields that depend on the initial model, and on the tokens of text.
-// The model's meta-learners are nil unless they are trained further.
+// base has meta-learners only if these are trained further.
 func (o *Options) complete(base *model.Model, tokens int) {
 	m := &o.Meta
 	settings, chunk, window, gradientChunk := sparsemeta.TwoBankSettings(), 64, 5, 512
@@ -127,7 +127,7 @@ func (o *Options) complete(base *model.Model, tokens int) {
 	fill(&o.Joint.Warmup, o.Joint.Steps/20)
 }
 
-// settingsOver returns asked, with zero fields replaced by those of others.
+// settingsOver returns asked, with its zero fields filled from others.
 func settingsOver(asked, others sparsemeta.Settings) sparsemeta.Settings {
 	if asked.Gammas == nil {
 		asked.Gammas = others.Gammas
@@ -140,8 +140,9 @@ func settingsOver(asked, others sparsemeta.Settings) sparsemeta.Settings {
 	return asked
 }
 
-// largeOutput distinguishes the paper's meta-learners, whose output is not scaled down, from those
-// of two banks: the paper's begin with small weights and take small steps.
+// largeOutput reports whether the meta-learners' output is not scaled down, as in the paper's
+// settings. The settings of two banks scale it down. Meta-learners with a large output begin with
+// small weights and take small steps.
 func largeOutput(s sparsemeta.Settings) bool { return s.Out > 0.1 }
 
 func fill[T comparable](v *T, by T) { *v = cmp.Or(*v, by) }

@@ -78,8 +78,8 @@ func branches(m *model.Model, o MetaOptions) ([]sparsemeta.Branch, error) {
 	return b, nil
 }
 
-// reusable reports whether m's meta-learners are those that the options ask for: with the same
-// branches, number of banks and input factors, or with nothing specified.
+// reusable reports whether m's meta-learners fit the options. Options may ask for branches, for
+// input factors and for a number of banks; m's meta-learners must have whatever is asked for.
 func reusable(m *model.Model, o MetaOptions) (bool, error) {
 	if len(o.Branches) > 0 {
 		asked, err := branches(m, o)
@@ -101,8 +101,9 @@ func (m *metaLearner) tables() sparsemeta.Tables { return m.trainer.Tables() }
 // begin sets the sums of a step to zero.
 func (m *metaLearner) begin() { m.sums = m.tables().Gradients(m.sums) }
 
-// gather adds the gradient of a chunk's loss, which the step's Backward has left. The loss depends
-// on the writes made so far. The gradient uses all of them, or one of every few.
+// gather adds the gradient of a chunk's loss for the meta-learners, from the result of the step's
+// Backward. The loss depends on the earlier writes of fast weights. If every is n, the gradient is
+// estimated from one of n fast weights.
 func (m *metaLearner) gather(s *stream.Step, every int) {
 	s.State.NodeGradient(s.Exec, m.tables(), m.learner.Settings.Out, s.Grads.Values, every, m.sums)
 }

@@ -21,7 +21,8 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta"
 )
 
-// A run may be interrupted in each of three phases, and between two.
+// A run resumes to the same bits after an interruption in any of the three phases, or between two
+// phases.
 func TestPhasesResumeToTheSameBits(t *testing.T) {
 	for _, scheme := range []string{SchemeOnline, SchemeWindow} {
 		t.Run(scheme, func(t *testing.T) {
@@ -34,7 +35,8 @@ func TestPhasesResumeToTheSameBits(t *testing.T) {
 	}
 }
 
-// With a companion, too: it is part of a checkpoint.
+// A run with a companion also resumes to the same bits, because a checkpoint contains the
+// companion.
 func TestBesideACompanionARunResumesToTheSameBits(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Pretrain.Companion = .25
@@ -63,7 +65,8 @@ func TestRunHasUnchangedBits(t *testing.T) {
 	requireGoldenRuns(t, goldenRuns, TinyMeta)
 }
 
-// requireGoldenRuns runs the result of options for each scheme.
+// requireGoldenRuns runs the options that the function returns for each scheme, and compares the
+// hashes.
 func requireGoldenRuns(
 	t *testing.T, golden map[string]string, options func(*testing.T, string) Options,
 ) {
@@ -81,7 +84,7 @@ func requireGoldenRuns(
 	}
 }
 
-// The paper trains slow weights and meta-learners together, from scratch.
+// A joint phase from scratch, as in the paper, resumes to the same bits.
 func TestJointFromScratchResumesToTheSameBits(t *testing.T) {
 	o := TinyMeta(t, SchemeWindow)
 	o.Phases = []string{PhaseJoint}
@@ -209,8 +212,8 @@ func TestWindowStep(t *testing.T) {
 	}
 }
 
-// The meta-learners' gradient in a window is taken at the weights before the slow step, from
-// entries of the last writes. It follows from the branches' part of the slow gradient.
+// In a joint window, one backward pass serves both kinds of weights. The meta-learners' gradient is
+// computed from the slow gradient of the branches, for the entries that the last writes have set.
 func TestWindowSharesOneBackward(t *testing.T) {
 	p := newPhaseOf(t, TinyMeta(t, SchemeWindow), PhaseJoint).(*windowScheme)
 	var o Outcome
@@ -234,7 +237,7 @@ func TestWindowSharesOneBackward(t *testing.T) {
 			at++
 		}
 	}
-	require.Greater(t, written, at/3) // two writes with p = .3
+	require.Greater(t, written, at/3) // two writes, each with probability p = .3
 	require.InDelta(t, want, sum, 1e-9)
 }
 
@@ -291,9 +294,9 @@ func TestJointOnlineStep(t *testing.T) {
 	}
 }
 
-// The change of the mean loss of one step's chunks along the slow gradient is what the gradient
-// predicts. The test takes a central difference over all slow weights at once, with fast weights
-// that were written before.
+// If the slow weights move along their gradient, the mean loss of a step's chunks changes as the
+// gradient predicts. The test takes a central difference over all slow weights at once, with fast
+// weights that were written before.
 func TestJointGradientAgainstFiniteDifferences(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Joint.Dropout, o.Joint.Rate, o.Meta.Rate, o.Meta.Online.Chunks = 0, 1e-30, 1e-30, 1
@@ -382,8 +385,8 @@ func TestHeldOutTextIsNotPretrainedOn(t *testing.T) {
 	require.Equal(t, r.seen.Bytes(), p.(*pretraining).tokens)
 }
 
-// A model's meta-learners survive pretraining and are trained further, unless the options ask for
-// others; then new ones are made.
+// A model's meta-learners survive pretraining and are trained further. If the options ask for other
+// meta-learners, new ones are made.
 func TestMetaLearnersContinue(t *testing.T) {
 	first := TinyMeta(t, SchemeOnline)
 	first.Phases, first.Init, first.Valid = []string{PhaseMeta}, Pretrained(t), ValidNone

@@ -7,14 +7,15 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// mixer is a companion beside the step of one stream of bytes, as in sessions. The reported loss is
-// then the mixture's; the learned loss is a blend by share. With fast weights the static network is
-// mixed in, too, unless the model mixes only the companion.
+// mixer puts a companion beside the step of one stream of bytes, as in sessions. The reported loss
+// is then that of the mixture. The learned loss is a blend: the mixture's loss by share, and the
+// network's. If there are fast weights, the static network is also part of the mixture, unless the
+// model asks for the companion alone.
 type mixer struct {
 	counts   *companion.State
 	scratch  *companion.Scratch
 	share    float32      // share of the mixture's loss in what the fast weights learn from
-	static   *stream.Step // nil: it is not mixed in
+	static   *stream.Step // nil if the static network is not part of the mixture
 	networks companion.Networks
 	slopes   []float32 // slopes of the chunk; see stream.LogitGradients
 	logits   []float32 // gradients of the chunk's losses [T,256]

@@ -50,7 +50,7 @@ type Ready struct{}
 // Standing is the progress of a phase.
 type Standing struct {
 	Phase       string
-	Step, Steps int   // optimizer steps made, and in all
+	Step, Steps int   // optimizer steps made, and steps of the whole phase
 	Tokens      int64 // tokens scored for training in the phase
 	Loss        float64
 }
@@ -72,8 +72,8 @@ type Validated struct {
 	Took        time.Duration
 }
 
-// Ended says that the phase makes no more steps. If the patience has run out, that is before its
-// last one.
+// Ended says that the phase makes no more steps. If the patience has run out, some steps of the
+// phase were not made.
 type Ended struct {
 	Standing
 	Stale int   // validations since the best one

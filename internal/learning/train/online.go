@@ -19,7 +19,7 @@ type onlineScheme struct {
 	text    textStep
 	pieces  *corpus.Pieces
 	mean    optim.Mean // the slow weights' gradient, over the chunks of a step
-	going   bool       // the segment holds the chunk before the next one
+	going   bool       // the segment still holds the chunk before the next chunk
 	resets  uint64     // key of the random resets
 }
 

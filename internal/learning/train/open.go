@@ -30,7 +30,8 @@ func open(o Options) (*runner, *checkpoint, error) {
 		return nil, nil, err
 	}
 	r.base.Arithmetic = kernel.Arithmetic{Precision: r.o.Precision}
-	if err := r.o.validate(); err != nil { // also what depends on text and model
+	// checks the options again, now completed by text and model
+	if err := r.o.validate(); err != nil {
 		return nil, nil, err
 	}
 	// Sessions of the model would refuse a smaller chunk.
@@ -178,9 +179,9 @@ func (r *runner) goOn() (init, becomes string, err error) {
 	return init, becomes, r.encode(m.Tokenizer)
 }
 
-// reshape changes a model to a configuration, if that needs no new weights. It may have other
-// lengths, on which no weight depends, and separate softmax tables, which begin as copies of the
-// embeddings. The zero configuration changes nothing.
+// reshape changes a model to a configuration that needs no new weights. The configuration may have
+// other lengths, because no weight depends on them. It may also have separate softmax tables, which
+// begin as copies of the embeddings. The zero configuration changes nothing.
 func reshape(lm *txl.Model, to txl.Config) (*txl.Model, error) {
 	if to.NLayer == 0 {
 		return lm, nil

@@ -23,7 +23,7 @@ const (
 	SchemeWindow = "window" // Algorithm 1 of the paper: windows of k chunks
 )
 
-// ValidNone as Options.Valid: there is no validation.
+// ValidNone is the value of Options.Valid for a run without validation.
 const ValidNone = "none"
 
 // DefaultConfig is the default configuration of a run.
@@ -44,56 +44,60 @@ var storeTypes = map[string]weights.DType{"float32": weights.F32, "bf16": weight
 // weights. The other phases continue training existing meta-learners if these have the requested
 // branches and number of banks, or if the options leave these open. Otherwise they make new ones.
 type Options struct {
-	// Phases in their order, each at most once, PhasePretrain only as the first; nil:
-	// PhasePretrain, PhaseMeta.
+	// Phases are the phases of the run in their order. A phase occurs at most once, and
+	// PhasePretrain only at the beginning. nil means PhasePretrain and PhaseMeta.
 	Phases []string
 
-	Init string // path of a model file to continue from; "": random weights of a configuration
-	// Model is the configuration. Without Init, NLayer 0 means DefaultConfig. With Init it is the
-	// model's own, also for NLayer 0, or the same with other lengths (seg_len, mem_len, clamp_len,
-	// same_length). It may also add untie_softmax, which gives the softmax copies of the tables
-	// that it shared with the embeddings.
+	Init string // path of a model file to continue from; "" means a new model with random weights
+	// Model is the configuration. Without Init, NLayer 0 means DefaultConfig. With Init, NLayer 0
+	// means the configuration of the initial model. Otherwise only the lengths (seg_len, mem_len,
+	// clamp_len, same_length) may differ from the initial model's, and untie_softmax may be added:
+	// it gives the softmax copies of the tables that it shared with the embeddings.
 	Model txl.Config
 
 	// Tokenizer selects the tokens of a new model. It must be empty with Init.
 	Tokenizer TokenizerOptions
 
-	Data    string   // directory of text files: each file a stream, its first folder its domain
+	Data    string   // directory of text files; a file is a stream, its first folder is its domain
 	HoldOut []string // domains kept out of pretraining: to the other phases their text is new
-	// Valid is a directory of text files for validation, or ValidNone; "": a part of Data is kept
-	// back for it.
+	// Valid is a directory of text files for validation, or ValidNone. If it is "", a part of Data
+	// is kept back for validation.
 	Valid string
 
-	Out    string // path of the model's file; "": it is not written
-	Store  string // type of the slow weights in that file: a key of storeTypes; "": StoreDefault
-	Name   string // the model's name in that file; "": that of Init, DefaultConfig's, or "model"
-	Dir    string // folder of the checkpoints, made if it is missing; "": no checkpoints
+	Out string // path of the model's file; "" means that no file is written
+	// Store is the type of the slow weights in that file, a key of storeTypes; "" means
+	// StoreDefault.
+	Store string
+	// Name is the model's name in that file; "" means the name of Init or of DefaultConfig, else
+	// "model".
+	Name   string
+	Dir    string // folder of the checkpoints, made if it is missing; "" means no checkpoints
 	Resume bool   // resume from the last checkpoint in Dir, if there is one
 
-	Observer Observer // an observer of the run; nil: none
+	Observer Observer // an observer of the run, or nil
 
 	Seed    uint64 // seed of the weights, the order of the text, dropout and masks
-	Threads int    // number of threads; 0: all that Go may use. The result does not depend on it
+	Threads int    // number of threads, which changes no result; 0 means all that Go may use
 
-	Precision kernel.Precision // precision of the matrix products; "": kernel.Float32
+	Precision kernel.Precision // precision of the matrix products; "" means kernel.Float32
 
 	Pretrain   PretrainOptions
 	Meta       MetaOptions
 	Joint      JointOptions
 	Validation ValidationOptions
 
-	CheckpointEvery int // steps between two checkpoints; 0: 500
+	CheckpointEvery int // steps between two checkpoints; 0 means 500
 }
 
 // TokenizerOptions select the tokens of a new model. The size of a word vocabulary replaces
 // Options.Model.Vocab.
 type TokenizerOptions struct {
 	Kind string // tokenizer.KindBytes (also "") or tokenizer.KindWords
-	// Vocabulary is a vocabulary file of the reference implementation; "": the vocabulary is made
-	// from the words of Data that are pretrained on.
+	// Vocabulary is a vocabulary file of the reference implementation. If it is "", the vocabulary
+	// is made from the words of Data that are pretrained on.
 	Vocabulary string
-	// VocabularyOptions choose these words. If both fields are 0, MinCount is MinCountDefault. They
-	// must be 0 with a vocabulary file.
+	// VocabularyOptions choose the words of a vocabulary that is made from Data. If both fields are
+	// 0, MinCount is MinCountDefault. Both must be 0 with a vocabulary file.
 	tokenizer.VocabularyOptions
 }
 
@@ -113,33 +117,36 @@ const (
 type SlowOptions struct {
 	// Optimizer is OptimizerMuon (also "" in pretraining) or OptimizerAdam (also "" elsewhere).
 	Optimizer string `json:"optimizer"`
-	// Schedule is the Kind of an optim.Schedule; "": optim.ScheduleCosine.
+	// Schedule is the Kind of an optim.Schedule; "" means optim.ScheduleCosine.
 	Schedule string `json:"schedule"`
-	// Rate is the largest learning rate; 0: in pretraining .003 (Muon) or .001 (Adam).
+	// Rate is the largest learning rate. In pretraining, 0 means .003 (Muon) or .001 (Adam); for
+	// other phases see JointOptions.
 	Rate  float64 `json:"rate"`
-	Final float64 `json:"final"` // fraction of Rate at the last step; 0: .05
-	// Warmup is a number of steps; 0: a twentieth of all; below 0: none.
+	Final float64 `json:"final"` // fraction of Rate at the last step; 0 means .05
+	// Warmup is a number of steps. 0 means a twentieth of all steps; below 0, there is no warm-up.
 	Warmup int `json:"warmup"`
-	// Clip is the largest norm of the gradient; 0: .25; below 0: no clipping.
+	// Clip is the largest norm of the gradient. 0 means .25; below 0, there is no clipping.
 	Clip    float64 `json:"clip"`
-	Dropout float64 `json:"dropout"` // dropout on hidden states; 0: none
-	// dropout on attention probabilities; 0: none
+	Dropout float64 `json:"dropout"` // dropout on hidden states; 0 means no dropout
+	// AttentionDropout is the dropout on attention probabilities; 0 means no dropout.
 	AttentionDropout float64 `json:"attention_dropout"`
 }
 
 // PretrainOptions are the settings of pretraining.
 type PretrainOptions struct {
-	// Steps of the optimizer. 0: as many as read the text three times, but at least 1 Mi tokens
-	// (1,048,576) and at most 20 Mi.
-	Steps   int `json:"steps"`
-	Batch   int `json:"batch"`   // parallel streams; 0: 16
-	Segment int `json:"segment"` // tokens of a stream in a step; 0: the configuration's seg_len
+	// Steps is the number of optimizer steps. 0 means three passes over the text, but at least 1 Mi
+	// tokens (1,048,576) and at most 20 Mi.
+	Steps int `json:"steps"`
+	Batch int `json:"batch"` // parallel streams; 0 means 16
+	// Segment is the number of tokens of a stream in a step; 0 means the configuration's seg_len.
+	Segment int `json:"segment"`
 	// Balance makes small domains count more: a domain gets a part of the reading in proportion to
-	// tokens^(1-Balance). 0: all tokens count equally; 1: all domains do.
+	// tokens^(1-Balance). With 0 all tokens count equally, with 1 all domains do.
 	Balance float64 `json:"balance"`
 	// Companion puts a companion beside every stream, as in sessions. It is the share, 0 to 1, of
 	// the mixture's loss in the loss that the slow weights learn from; the network's loss has the
-	// rest. 0: no companions. Above 0 validations measure the mixture. Only for models of bytes.
+	// rest. 0 means no companions; above 0, validations measure the mixture. It is only for models
+	// of bytes.
 	Companion float32 `json:"companion,omitempty"`
 	SlowOptions
 }
@@ -147,40 +154,43 @@ type PretrainOptions struct {
 // MetaOptions are the settings of the phases that train meta-learners.
 type MetaOptions struct {
 	Scheme string `json:"scheme"` // SchemeOnline (also "") or SchemeWindow
-	// Steps of PhaseMeta. 0: online, as many as read the text once, but at least 256 Ki tokens and
-	// at most 1 Mi; windows as in pretraining.
+	// Steps is the number of optimizer steps in PhaseMeta. With the online scheme, 0 means one pass
+	// over the text, but at least 256 Ki tokens and at most 1 Mi. With the window scheme, 0 means
+	// as much text as in pretraining.
 	Steps int `json:"steps"`
-	// Chunk is the number of tokens between two writes of the fast weights. 0: as in the existing
-	// meta-learners, or 64 (online), 128 (window), 50 (words).
+	// Chunk is the number of tokens between two writes of the fast weights. 0 means the value of
+	// the existing meta-learners; new ones get 64 (online), 128 (window) or 50 (words).
 	Chunk int `json:"chunk"`
-	// Rate is the largest learning rate of the meta-learners; 0: .003, or .00025 if Settings.Out is
-	// of the order of 1.
+	// Rate is the largest learning rate of the meta-learners. 0 means .003, or .00025 if
+	// Settings.Out is of the order of 1.
 	Rate     float64 `json:"rate"`
-	Final    float64 `json:"final"`    // fraction of Rate at the last step; 0: .05
-	Schedule string  `json:"schedule"` // as in SlowOptions
-	// Branches are the weights that get fast weights, for model.Branches. nil: as in the existing
-	// meta-learners, or "upper" (online), "paper" (window).
+	Final    float64 `json:"final"`    // fraction of Rate at the last step; 0 means .05
+	Schedule string  `json:"schedule"` // as SlowOptions.Schedule
+	// Branches are the weights that get fast weights; see model.Branches. nil means the branches of
+	// the existing meta-learners; new ones get "upper" (online) or "paper" (window).
 	Branches []string `json:"branches"`
-	// Settings of serving, and of training in the online scheme. Zero fields (both betas) are as in
-	// the existing meta-learners, or two banks (online), the paper's (window).
+	// Settings are the settings of serving and, in the online scheme, of training. A field that is
+	// zero (for the betas: both) takes the value of the existing meta-learners. New ones get the
+	// settings of two banks (online) or the paper's (window).
 	Settings sparsemeta.Settings `json:"settings"`
 	// Normal makes new meta-learners normalize their inputs, by the gradient statistics of the
 	// model to continue from. The trained model keeps the statistics.
 	Normal *sparsemeta.Normal `json:"normal,omitempty"`
 	// Companion puts a companion beside the network, as in sessions. The meta-learners (and, in
 	// PhaseJoint, the slow weights) then learn from the mixture's losses, and all validations
-	// measure them. Only for models of bytes and SchemeOnline. Meta-learners that are trained
-	// further keep it if they learned from the mixture. Of the mixed networks only the one with
-	// fast weights has a gradient.
+	// measure the mixture. It is only for models of bytes and SchemeOnline. Meta-learners that
+	// learned with a companion keep it when they are trained further. Among the networks of the
+	// mixture, only the one with fast weights gets a gradient.
 	Companion bool `json:"companion,omitempty"`
-	// Mixture is the share of the mixture's loss in what the fast weights learn from with a
-	// companion, in serving as in training; the network's loss has the rest.
+	// Mixture matters only with a companion, in training and in serving. It is the share of the
+	// mixture's loss in the loss that the fast weights learn from; the network's loss has the rest.
 	Mixture float32 `json:"mixture,omitempty"`
-	// CompanionBytes is the size of the companion's table, in training and, unless a session asks
-	// for another, in serving. 0: as in the model to continue from, or companion.TableBytesDefault.
+	// CompanionBytes is the size of the companion's table in training. Serving has the same
+	// default. 0 means the size in the model to continue from, or else companion.TableBytesDefault.
 	CompanionBytes int `json:"companion_bytes,omitempty"`
-	// CompanionAlone makes sessions, by default, no longer mix the static network in, which saves
-	// time. Models trained further from this one keep that.
+	// CompanionAlone makes sessions, by default, mix the companion with the adapting network only.
+	// Without the static network, they save time. Models trained further from this model keep this
+	// default.
 	CompanionAlone bool          `json:"companion_alone,omitempty"`
 	Online         OnlineOptions `json:"online"`
 	Window         WindowOptions `json:"window"`
@@ -188,40 +198,44 @@ type MetaOptions struct {
 
 // OnlineOptions are the settings of the online scheme.
 type OnlineOptions struct {
-	Chunks int `json:"chunks"` // chunks whose gradients are summed for one step; 0: 8
-	// Sample n estimates a step's gradient from one of n fast weights; 0: 8.
+	Chunks int `json:"chunks"` // chunks whose gradients are summed for one step; 0 means 8
+	// Sample is n if a step's gradient is estimated from one of n fast weights; 0 means 8.
 	Sample int `json:"sample"`
-	// Reset is the probability that M and I are set to zero where a piece of text begins; 0: .5;
-	// below 0: never.
+	// Reset is the probability that M and I are set to zero where a piece of text begins. 0 means
+	// .5; below 0, they are never set to zero.
 	Reset    float64 `json:"reset"`
-	PieceMin int     `json:"piece_min"` // tokens of the shortest pieces of text; 0: 4096
-	PieceMax int     `json:"piece_max"` // tokens of the longest; 0: 65536
+	PieceMin int     `json:"piece_min"` // tokens of the shortest pieces of text; 0 means 4096
+	PieceMax int     `json:"piece_max"` // tokens of the longest pieces of text; 0 means 65536
 }
 
 // WindowOptions are the settings of the window scheme.
 type WindowOptions struct {
-	// K is the number of chunks of a window, of which the first k-1 write M; 0: 5, for words 4.
-	K             int     `json:"k"`
-	GradientChunk int     `json:"gradient_chunk"` // tokens of the k-th chunk; 0: 512, for words 150
-	Batch         int     `json:"batch"`          // streams that share M; 0: 8
-	P             float64 `json:"p"`              // probability that a write sets an entry; 0: .05
+	// K is the number of chunks of a window, of which the first k-1 write M. 0 means 5, or 4 for
+	// words.
+	K int `json:"k"`
+	// GradientChunk is the number of tokens of the k-th chunk; 0 means 512, or 150 for words.
+	GradientChunk int     `json:"gradient_chunk"`
+	Batch         int     `json:"batch"` // streams that share M; 0 means 8
+	P             float64 `json:"p"`     // probability that a write sets an entry; 0 means .05
 }
 
 // JointOptions are the settings of the slow weights in PhaseJoint; MetaOptions has the rest.
 type JointOptions struct {
-	Steps       int `json:"steps"` // steps of PhaseJoint; 0: as MetaOptions.Steps
-	SlowOptions     // Rate 0: .0001 (online), .00025 (window)
+	Steps       int `json:"steps"` // steps of PhaseJoint; 0 means MetaOptions.Steps
+	SlowOptions     // with Rate 0, the rate is .0001 (online) or .00025 (window)
 }
 
 // ValidationOptions say how a model is measured during training, always in bits a token.
 type ValidationOptions struct {
-	// Every is the number of steps between two measurements; 0: ten in a phase; below 0: only at
-	// the end of a phase. Unless it is below 0, trained weights are also measured at step 0.
+	// Every is the number of steps between two measurements. 0 means ten measurements in a phase.
+	// Below 0, only the end of a phase is measured; otherwise trained weights are also measured at
+	// step 0.
 	Every int `json:"every"`
-	// Bytes is the most that is used of each file of Options.Valid; 0: 16384; below 0: all of it.
-	// Text that is kept back is used as a whole.
+	// Bytes limits how much of each file of Options.Valid is used. 0 means 16384 bytes; below 0,
+	// the whole file is used. Text that is kept back is always used as a whole.
 	Bytes int `json:"bytes"`
-	// Patience ends a phase after this many consecutive validations without a better one; 0: never.
+	// Patience ends a phase after this many consecutive validations without a better one; 0 means
+	// that the phase does not end early.
 	Patience int `json:"patience"`
 	// OneStream makes all documents one stream that is never reset; otherwise each is a separate
 	// stream.

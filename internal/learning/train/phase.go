@@ -9,11 +9,12 @@ type stepper interface {
 	step() (Outcome, error) // one step of the optimizers
 	save(*checkpoint)       // everything that the next steps depend on
 	load(*checkpoint) error
-	trained() []array             // views of the weights that the steps move
-	learner() *sparsemeta.Learner // nil in pretraining, which trains none and is validated without
-	frozen() bool                 // whether the slow weights are frozen
-	describe() string             // a sentence for people
-	close() error                 // ends the phase's goroutines
+	trained() []array // views of the weights that the steps move
+	// learner is nil in pretraining, which neither trains nor validates meta-learners
+	learner() *sparsemeta.Learner
+	frozen() bool     // whether the slow weights are frozen
+	describe() string // a sentence for people
+	close() error     // ends the phase's goroutines
 }
 
 // The uses of a run's seed; each has a separate generator.

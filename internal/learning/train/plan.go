@@ -11,15 +11,16 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// How often and how long a step of a phase is tried, and on how much text a validation.
+// rehearsals and rehearsalTime limit how often, and for how long, a step of a phase is tried. A
+// validation is tried on rehearsalTokens.
 const (
 	rehearsals      = 4
 	rehearsalTime   = 500 * time.Millisecond
 	rehearsalTokens = 1024
 )
 
-// prepare makes every remaining phase once, and reports what the run will do. So an error in a
-// later phase is found before the first has run for hours. It changes nothing.
+// prepare rehearses every remaining phase, and reports what the run will do. Without a rehearsal,
+// an error in a later phase would be found only after hours. prepare changes nothing.
 func (r *runner) prepare(ctx context.Context, names []string) error {
 	if err := r.note("%s", r.describeText()); err != nil {
 		return err
@@ -53,8 +54,8 @@ func (r *runner) describeText() string {
 	return text + "; validation on " + r.valid.text.String() + " in " + r.o.Valid
 }
 
-// rehearse makes a phase on a copy of the model, reports what the phase will do after the given
-// number of steps, and drops it.
+// rehearse makes a phase on a copy of the model, and drops the copy. It reports what the phase will
+// do after the given number of steps.
 func (r *runner) rehearse(ctx context.Context, name string, made int) (err error) {
 	trial := *r
 	base := *r.base
@@ -90,7 +91,7 @@ func (r *runner) estimate(ctx context.Context, p stepper, from int) (time.Durati
 	return spent + one*time.Duration(max(1, times)), err
 }
 
-// timed returns the shortest time of a few calls; there are fewer if they take long.
+// timed returns the shortest time of several calls. It makes fewer calls if they take long.
 func timed(call func() error) (best time.Duration, err error) {
 	for i, begin := 0, time.Now(); i < rehearsals &&
 		(i == 0 || time.Since(begin) < rehearsalTime); i++ {
@@ -105,7 +106,8 @@ func timed(call func() error) (best time.Duration, err error) {
 	return best, nil
 }
 
-// timeValidation returns the time of one validation, from that of a small part of its text.
+// timeValidation estimates the time of one validation from a validation of a small part of the
+// text.
 func (r *runner) timeValidation(ctx context.Context, p stepper) (time.Duration, error) {
 	m, err := r.model(p.learner())
 	if err != nil {

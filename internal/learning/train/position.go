@@ -6,7 +6,7 @@ type position struct {
 	Step   int     `json:"step"`   // optimizer steps made in the phase
 	Tokens int64   `json:"tokens"` // tokens scored in the phase
 	Loss   float64 `json:"loss"`   // running mean, nats a token
-	// Validated is the step of the last validation; -1: none in the phase yet.
+	// Validated is the step of the phase's last validation; -1 before the first.
 	Validated int           `json:"validated"`
 	Stale     int           `json:"stale"` // validations since the best one
 	Best      *Measurement  `json:"best,omitempty"`

@@ -18,9 +18,9 @@ type pretraining struct {
 	lm      *txl.Model
 	slow    *slow
 	reader  *corpus.Reader
-	text    textStep // the optimizer finds the gradient in its step's All
+	text    textStep // the gradient is in the field All of its step
 	size    string   // size of the text, in words for people
-	counted *counted // nil: only the network
+	counted *counted // nil if there are no companions
 	tokens  int      // tokens of the text
 	steps   int      // steps made
 }
@@ -58,8 +58,8 @@ func (p *pretraining) step() (Outcome, error) {
 	return o, nil
 }
 
-// forward reads the next segment of every stream, and returns its mean loss in nats; with
-// companions it is the mixture's.
+// forward reads the next segment of every stream, and returns the mean loss in nats: with
+// companions the loss of the mixture, else of the network.
 func (p *pretraining) forward() float64 {
 	if p.counted == nil {
 		return p.text.forward()

@@ -46,9 +46,10 @@ type TextRecord struct {
 
 // WordsRecord identifies a vocabulary.
 type WordsRecord struct {
-	// the file; otherwise the vocabulary was made from the text, with these options:
+	// Vocabulary is the vocabulary file. If it is "", the vocabulary was made from the text, with
+	// the options Size and MinCount.
 	Vocabulary  string `json:"vocabulary,omitempty"`
-	Size        int    `json:"size,omitempty"` // tokenizer.VocabularyOptions
+	Size        int    `json:"size,omitempty"` // Size and MinCount are tokenizer.VocabularyOptions
 	MinCount    int64  `json:"min_count,omitempty"`
 	Fingerprint string `json:"fingerprint"` // hash of the symbols
 }

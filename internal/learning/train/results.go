@@ -20,8 +20,8 @@ type Outcome struct {
 	Loss   float64 // mean loss, nats a token
 	Tokens int     // tokens scored
 	Rate   float64 // learning rate: of the slow weights in pretraining, else of the meta-learners
-	// Norm is that of the gradient, before clipping. If the slow weights are frozen, it is that of
-	// the gradient at the nodes of the meta-learners' tables.
+	// Norm is the norm of the gradient, before clipping. If the slow weights are frozen, it is the
+	// norm of the gradient at the nodes of the meta-learners' tables.
 	Norm float64
 
 	SlowRate float64 // learning rate of the slow weights in a joint phase
@@ -36,17 +36,17 @@ func (o Outcome) diverged() bool {
 // Measurement is a measurement on the validation text, in bits a token.
 type Measurement struct {
 	Step int `json:"step"` // step of the phase
-	// Static is the measure of the slow weights. With Companion, both Static and Adaptive have a
-	// companion.
+	// Static is the result of the slow weights alone. If Companion is true, a companion contributes
+	// to both Static and Adaptive.
 	Static   float64    `json:"static"`
 	Adaptive *float64   `json:"adaptive,omitempty"` // nil for a model without meta-learners
 	Words    *WordCount `json:"words,omitempty"`    // nil for a model of bytes
-	// Companion says that the bits are those of the mixtures with a companion of counts.
+	// Companion says that the bits are those of the network mixed with a companion.
 	Companion bool `json:"companion,omitempty"`
 }
 
 // WordCount counts the tokens of a measurement. Tokens are counted as the literature does for
-// perplexities: words, with unknown ones, and ends of lines.
+// perplexities: words, including unknown words, and ends of lines.
 type WordCount struct {
 	Tokens  int `json:"tokens"`
 	Unknown int `json:"unknown"`
@@ -141,7 +141,8 @@ func (p PhaseReport) Bits() float64 { return p.Loss * BitsPerNat }
 type Report struct {
 	Unit   Unit
 	Phases []PhaseReport
-	// of the model in its file, with rounded weights; nil without validation text
+	// Stored is the measurement of the model in its file, with rounded weights. It is nil without
+	// validation text.
 	Stored  *Measurement
 	Model   string // id of the model: its name and the start of its hash
 	Out     string // path of the model's file; "" if it was not written

@@ -46,10 +46,10 @@ func readCheckpoint(path string, want Recipe) (*checkpoint, error) {
 	return c, nil
 }
 
-// shortened returns the recipe with the number of pretraining steps in a checkpoint's recipe, if
-// the difference does not matter at the position. The position must be before the decay of both,
-// under a schedule whose earlier rates do not depend on the number of steps. So a run can be
-// prolonged.
+// shortened lets a run be prolonged. It returns the recipe with the number of pretraining steps in
+// a checkpoint's recipe, if this number has not mattered up to the position. That is so before the
+// learning rate decays under either number, with a schedule whose earlier rates do not depend on
+// the number of steps.
 func shortened(want Recipe, have string, at position) Recipe {
 	var other Recipe
 	if at.Phase != PhasePretrain || json.Unmarshal([]byte(have), &other) != nil ||

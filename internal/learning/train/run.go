@@ -20,7 +20,7 @@ type runner struct {
 	base   *model.Model // slow weights and tokenizer; its LM is trained in place
 	text   *corpus.Corpus
 	seen   *corpus.Corpus // text without the domains that are held out
-	valid  *validator     // nil: no validation
+	valid  *validator     // nil if there is no validation
 	recipe Recipe
 	at     position
 	best   []array // the trained arrays at position.Best
@@ -29,7 +29,7 @@ type runner struct {
 	writeFile func(string, *weights.File, weights.WriteOptions) error
 
 	saved     int // step of the phase in the last checkpoint
-	bestSaved int // step of the phase in the best checkpoint; -1: this run has written none
+	bestSaved int // step of the phase in the best checkpoint; -1 if this run has written none
 }
 
 // file returns the path of a file in the folder of the checkpoints.

@@ -321,7 +321,7 @@ func TestModelContinuesWithSeparateSoftmaxTables(t *testing.T) {
 	require.ErrorContains(t, err, "and untie_softmax can differ)")
 }
 
-// Further training can make a model worse. Then its phases end with the initial weights.
+// If further training makes a model worse, each phase ends with the initial weights.
 func TestTrainingOnNeverMakesWorse(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Init, o.Phases, o.HoldOut = Pretrained(t), []string{PhasePretrain, PhaseJoint}, nil
@@ -340,8 +340,8 @@ func TestTrainingOnNeverMakesWorse(t *testing.T) {
 	require.Equal(t, before.LM.W, after.LM.W)
 }
 
-// A phase ends with the best weights when validation has not improved for a while, interrupted or
-// not.
+// A phase ends with the best weights when validation has not improved for a while. An interrupted
+// run ends in the same way.
 func TestPatienceEndsAPhase(t *testing.T) {
 	o := TinyPretraining(t)
 	o.Phases, o.Pretrain.Steps, o.Meta.Steps, o.Meta.Online.Chunks, o.Meta.Branches = nil, 40, 1, 1,

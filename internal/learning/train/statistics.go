@@ -18,8 +18,8 @@ import (
 // chunk are left out. If a token of the model is not a byte, GradientRMS encodes the corpus.
 //
 // The error wraps corpus.ErrData if no file is long enough, and ErrDiverged if a gradient is not
-// finite. The context ends it between two chunks. progress gets the chunks done and in all; it may
-// be nil.
+// finite. The context ends it between two chunks. progress gets the number of chunks done and the
+// number of all chunks; it may be nil.
 func GradientRMS(
 	ctx context.Context, x *kernel.Exec, m *model.Model, c *corpus.Corpus, chunks, length int,
 	seed uint64, progress func(done, total int64),
@@ -69,7 +69,7 @@ func (g *gatherer) add(doc *corpus.Document, at int) {
 	g.text.Memory.Reset()
 	for from := at - (g.text.Network.Config.MemLen+
 		length-1)/length*length; from < at; from += length {
-		if from >= 0 { // less than a chunk at the beginning of a document is not read
+		if from >= 0 { // an incomplete chunk at the beginning of a document is not read
 			g.forward(doc, from)
 			g.text.Remember()
 		}

@@ -63,8 +63,8 @@ func TestStatisticsOfOneChunkAreItsGradient(t *testing.T) {
 	}
 }
 
-// Compared with the definition over all positions of a small corpus: if many chunks are drawn, each
-// position occurs about as often.
+// If many chunks are drawn, each position of a small corpus occurs about as often. The result then
+// approaches the definition, a mean over all positions.
 func TestStatisticsApproachTheMeanOverAllPlaces(t *testing.T) {
 	m := statisticsModel(t)
 	x := kernel.NewExec(2)

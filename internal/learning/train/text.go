@@ -16,7 +16,7 @@ type textStep struct {
 	inputs  []int32 // [T,B]
 	targets []int32 // [T,B]
 	nll     []float32
-	mixer   *mixer // nil: only the network
+	mixer   *mixer // nil if there is no companion
 }
 
 // newText returns chunks of a length for a step, which gets a separate segment.
@@ -49,12 +49,13 @@ func (t *textStep) forward() float64 {
 	return t.score()
 }
 
-// begin does Begin for all mixed networks; goOn and remember do Continue and Remember.
+// begin calls Begin of all networks in the mixture; goOn and remember call Continue and Remember.
 func (t *textStep) begin()    { t.each((*stream.Step).Begin) }
 func (t *textStep) goOn()     { t.each((*stream.Step).Continue) }
 func (t *textStep) remember() { t.each((*stream.Step).Remember) }
 
-// each calls do with the step, and then with that of the static network, if it is mixed in.
+// each calls do with the step and, if the static network is part of the mixture, with that
+// network's step.
 func (t *textStep) each(do func(*stream.Step)) {
 	do(&t.Step)
 	if t.mixer != nil && t.mixer.static != nil {
@@ -62,7 +63,7 @@ func (t *textStep) each(do func(*stream.Step)) {
 	}
 }
 
-// score is forward for a chunk that has begun.
+// score scores a chunk that has begun, and returns its mean loss in nats.
 func (t *textStep) score() float64 {
 	t.losses(len(t.targets))
 	return t.mean()
@@ -88,7 +89,8 @@ func (t *textStep) losses(n int) {
 	t.mixer.score(&t.Step, inputs, targets, nll)
 }
 
-// backward is Backward of the scored loss; with a companion the mixture's loss has the whole share.
+// backward computes the gradient of the scored loss: of the mixture's loss if there is a companion,
+// else of the network's loss.
 func (t *textStep) backward() {
 	if t.mixer != nil {
 		t.mixer.learnFrom(&t.Step, t.targets, 1)
@@ -96,7 +98,8 @@ func (t *textStep) backward() {
 	t.Backward(t.targets)
 }
 
-// backwardOfInput sets G to the input of the fast weights. done says that backward has run already.
+// backwardOfInput computes the gradient G that the fast weights learn from. done says that backward
+// has run already; its gradient is kept if both have the same loss.
 func (t *textStep) backwardOfInput(done bool) {
 	switch {
 	case t.mixer != nil && !(done && t.mixer.share == 1):

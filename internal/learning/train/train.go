@@ -57,8 +57,8 @@ func (r *runner) phases(ctx context.Context, last *checkpoint) (Report, error) {
 	return r.finish(ctx)
 }
 
-// phase makes the steps of one phase, from the checkpoint last if there is one. base is then the
-// resulting model.
+// phase makes the steps of one phase, from the checkpoint last if there is one. Afterwards r.base
+// is the resulting model.
 func (r *runner) phase(ctx context.Context, name string, last *checkpoint) (err error) {
 	p, err := r.newPhase(name)
 	if err != nil {

@@ -119,7 +119,7 @@ func otherTokenizer(kind string) error {
 		"no value: the initial model has a tokenizer"}
 }
 
-// validate checks the settings for a number of steps; 0: not known yet.
+// validate checks the settings for a number of steps; 0 means that the number is not known yet.
 func (s SlowOptions) validate(prefix string, steps int) error {
 	return cmp.Or(
 		oneOf(prefix+".Optimizer", s.Optimizer, OptimizerAdam, OptimizerMuon),
@@ -177,7 +177,7 @@ func (m MetaOptions) validate() error {
 // schedules are the kinds of optim.Schedule.
 var schedules = []string{optim.ScheduleCosine, optim.ScheduleWSD, optim.ScheduleConstant}
 
-// oneOf returns an error unless v is one of the words; there are at least two.
+// oneOf returns an error unless v is one of the words, which must be at least two.
 func oneOf(field, v string, words ...string) error {
 	if !slices.Contains(words, v) {
 		return &OptionError{field, fmt.Sprintf("%q", v), english.WordSeries(words, "or")}

@@ -16,7 +16,7 @@ type validator struct {
 	options ValidationOptions
 	seed    uint64 // seed of the masks
 	threads int
-	// companion makes the scores those of the mixtures with a companion.
+	// companion says that the network is mixed with a companion before it is scored.
 	companion bool
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// Validation measures what sessions would, with a companion if training has one, for bytes and
-// words: document by document, or all of them as one text.
+// Validation has the same results as sessions: for bytes and words, with and without a companion,
+// document by document and for all documents as one text.
 func TestValidationIsServing(t *testing.T) {
 	texts := []string{modeltest.WordText(9), modeltest.WordText(5) + "and one more"}
 	for _, made := range []func() (*model.Model, error){modeltest.Small, modeltest.SmallOfWords} {

@@ -33,8 +33,8 @@ type Corpus struct {
 	Documents []Document
 }
 
-// Load reads the files that documents.List finds in dir, at most limit bytes of each; 0: all. Every
-// error wraps ErrData and names the file or directory.
+// Load reads the files that documents.List finds in dir. It reads at most limit bytes of each file,
+// or all bytes if limit is 0. Every error wraps ErrData and names the file or directory.
 func Load(dir string, limit int) (*Corpus, error) {
 	files, err := documents.List(dir, int64(limit))
 	if err != nil {
@@ -70,7 +70,8 @@ func (c *Corpus) Bytes() int {
 	return n
 }
 
-// Tokens returns the number of tokens in all documents: of bytes, unless they are encoded.
+// Tokens returns the number of tokens in all documents. Until the documents are encoded, each byte
+// is a token.
 func (c *Corpus) Tokens() int {
 	n := 0
 	for _, d := range c.Documents {
@@ -87,7 +88,8 @@ func (c *Corpus) Unit() string {
 	return "bytes"
 }
 
-// Joined returns the text of all documents as one document. All documents must be encoded, or none.
+// Joined returns the text of all documents as one document. Either all documents must be encoded,
+// or none of them.
 func (c *Corpus) Joined() Document {
 	var all Document
 	for _, d := range c.Documents {

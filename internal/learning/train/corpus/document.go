@@ -42,8 +42,9 @@ func (d *Document) Head(n int) Document {
 	return head
 }
 
-// Read fills targets [T] with the tokens from position at and inputs [T] with the token before
-// each, and returns how many there are. first is the token before the document's first one.
+// Read fills targets [T] with the tokens that begin at a position, and inputs [T] with the token
+// before each target. It returns the number of targets. first is the token before the document's
+// first token.
 func (d *Document) Read(at int, first int32, inputs, targets []int32) (n int) {
 	for ; n < len(targets) && at+n < d.Len(); n++ {
 		inputs[n] = first

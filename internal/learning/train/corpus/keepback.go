@@ -10,8 +10,8 @@ import (
 // The size of the text kept back for validation.
 const (
 	keepBackPart  = 25        // about 1/25 of the text
-	keepBackMost  = 256 << 10 // largest number of bytes, about
-	keepBackFew   = 3         // least number of documents, if whole ones are kept back
+	keepBackMost  = 256 << 10 // largest number of bytes kept back, approximately
+	keepBackFew   = 3         // smallest number of documents, if whole documents are kept back
 	keepBackPiece = 4 << 10   // bytes: a shorter end of a document is not worth cutting off
 )
 

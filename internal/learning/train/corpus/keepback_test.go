@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// For all documents: nothing is lost and the parts do not overlap. Every domain stays in the
-// training text, and about 1/25 is kept back.
+// For random documents, KeepBack loses no text, and its two parts do not overlap. Every domain
+// stays in the training text, and about 1/25 of the text is kept back.
 func TestKeepBackSplitsTheText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sizes := rapid.SliceOfN(rapid.OneOf(rapid.IntRange(1, 300), rapid.IntRange(1, 20000)), 1,

@@ -18,10 +18,10 @@ type PiecesState struct {
 	Last   int32  `json:"last"`
 }
 
-// Pieces is the text of online meta-training: an endless stream of pieces of documents, each from
-// another domain than the one before it (if there are several). So what the fast weights have
-// learned keeps going out of date. If some domains are held out from pretraining, half of the
-// pieces, on average, come from these.
+// Pieces is the text of online meta-training: an endless stream of pieces of documents. If there
+// are several domains, each piece is from another domain than the piece before it. So what the fast
+// weights have learned keeps going out of date. If some domains are held out from pretraining, half
+// of the pieces, on average, come from these.
 type Pieces struct {
 	docs     []Document
 	domains  [][]int // documents of each domain
@@ -33,8 +33,7 @@ type Pieces struct {
 }
 
 // NewPieces returns a stream at its start. Pieces have min to max tokens, or all tokens of a
-// shorter document. first is the token before the first one of the stream, the one that ends a
-// line.
+// shorter document. first is the token before the stream's first token: the token that ends a line.
 func NewPieces(c *Corpus, heldOut []string, min, max int, first int32, seed uint64) *Pieces {
 	s := &Pieces{docs: c.Documents, seed: seed, min: min, max: max, first: first}
 	var seen, unseen []int
@@ -96,7 +95,8 @@ func (s *Pieces) begin() {
 	st.Piece++
 }
 
-// other picks one of the domains of a group, but not the last one unless it is the only one.
+// other picks a domain of a group at random. It picks another domain than last, unless last is the
+// group's only domain.
 func other(group []int, last int, random uint64) int {
 	at := slices.Index(group, last)
 	if at < 0 || len(group) == 1 {

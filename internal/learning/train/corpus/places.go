@@ -8,7 +8,8 @@ func (c *Corpus) Places(length int) (n int) {
 	return n
 }
 
-// Place returns the i'th of these positions: a document and the number of tokens before it.
+// Place returns the i'th of the positions that Places counts: a document and the number of tokens
+// before the position.
 func (c *Corpus) Place(i, length int) (d *Document, at int) {
 	for k := range c.Documents {
 		d := &c.Documents[k]
@@ -21,7 +22,8 @@ func (c *Corpus) Place(i, length int) (d *Document, at int) {
 	panic("corpus: Place: the place lies beyond the text")
 }
 
-// Draw returns one of these positions; with 64 random bits each is equally likely.
+// Draw returns one of the positions that Places counts. With 64 random bits, each position is
+// equally likely.
 func (c *Corpus) Draw(random uint64, length int) (d *Document, at int) {
 	return c.Place(below(random, c.Places(length)), length)
 }

@@ -9,8 +9,9 @@ import (
 )
 
 // spanSegments is the longest run of segments that a lane reads from one document before it
-// switches. It is long compared with a model's memory, so that nearly all text is read after its
-// own past. It is short enough that the optimizer's steps see well mixed text.
+// switches. It is large compared with a model's memory, so that the memory nearly always has the
+// text just before the segment. It is small enough for the optimizer's steps to see well mixed
+// text.
 const spanSegments = 64
 
 type span struct{ doc, start, end int }
@@ -30,10 +31,11 @@ type ReaderState struct {
 
 // Reader reads a corpus as a batch of streams. It cuts documents into spans of about equal length.
 // Each epoch deals about as many spans as there are, in an order drawn from the seed and the
-// epoch's number. A lane that has read its span continues with the next one dealt.
+// epoch's number. A lane that has read its span continues with the next span dealt.
 //
-// Without balance an epoch deals every span once. With it, a domain's part of an epoch is in
-// proportion to tokens^(1-balance), and its spans take turns across epochs. There is no padding.
+// With balance 0, an epoch deals every span once. With a larger balance, a domain's part of an
+// epoch is in proportion to tokens^(1-balance), and the domain's spans take turns across epochs.
+// There is no padding.
 type Reader struct {
 	docs    []Document
 	spans   []span
@@ -44,15 +46,15 @@ type Reader struct {
 	order   []int // spans, as they are dealt in State.Epoch
 }
 
-// dealt is a domain: its spans, and how many of them an epoch deals.
+// dealt is a domain: its spans, and the number of spans that an epoch deals from it.
 type dealt struct {
 	spans []int
 	share int
 }
 
-// NewReader returns a reader at its start. A lane reads segment tokens at a time: the corpus must
-// have at least one segment for each lane. first is the token before a document's first one.
-// balance is from 0 (all tokens count equally) to 1 (all domains do).
+// NewReader returns a reader at its start. A lane reads segment tokens at a time, so the corpus
+// must have at least one segment for each lane. first is the token before a document's first token.
+// balance is from 0 (all tokens count equally) to 1 (all domains count equally).
 func NewReader(c *Corpus, batch, segment int, first int32, balance float64, seed uint64) (*Reader,
 	error) {
 	purpose := fmt.Sprintf("%d streams of %d %s; fewer or shorter ones need less", batch, segment,
@@ -141,8 +143,8 @@ func (r *Reader) take(l *Lane) {
 }
 
 // Next fills inputs and targets, time-major [T,B], with the next T tokens of every lane. The input
-// of a target is the token before it in its document; before a document's first one it is the start
-// token.
+// of a target is the token before it in its document. The first target of a document has the start
+// token as its input.
 func (r *Reader) Next(inputs, targets []int32) {
 	batch := len(r.State.Lanes)
 	for i := 0; i < len(targets); i += batch {

@@ -72,10 +72,10 @@ func TestReaderCoversEverythingOnceAnEpoch(t *testing.T) {
 	})
 }
 
-// With balance, domains are read in proportion to bytes^(1-balance), and the spans of a domain take
-// turns: within an epoch none is two ahead of the rest.
+// With balance, domains are read in proportion to bytes^(1-balance). The spans of a domain take
+// turns: the numbers of times that they are read differ by at most two.
 func TestReaderBalancesDomains(t *testing.T) {
-	c := corpusOf(6400, 64, 1600) // a domain each
+	c := corpusOf(6400, 64, 1600) // one document in each domain
 	read := func(balance float64, bytes int) (parts [3]float64, seen map[span]int) {
 		r, err := NewReader(c, 1, 1, startToken, balance, 3)
 		require.NoError(t, err)

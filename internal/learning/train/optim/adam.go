@@ -18,7 +18,7 @@ const (
 // of zero changes only the moments.
 type Adam struct {
 	Beta1, Beta2, Eps float64
-	Clip              float64 // largest norm of the whole gradient; 0: no clipping
+	Clip              float64 // largest norm of the whole gradient; 0 means no clipping
 
 	M, V  []float32 // first and second moments, one element for each weight
 	Steps int       // steps made so far

@@ -9,8 +9,8 @@ import (
 )
 
 // Muon's constants: the momentum, the coefficients of the iteration that makes a matrix orthogonal,
-// and the root mean square of an update's elements. That is about Adam's, so that one learning rate
-// serves both.
+// and the root mean square of an update's elements. This is about the root mean square of Adam's
+// updates, so that one learning rate serves both optimizers.
 const (
 	muonMomentum = 0.95
 	muonRounds   = 5
@@ -40,7 +40,7 @@ type Muon struct {
 type matrixPart struct{ off, rows, cols int }
 
 // NewMuon returns an optimizer with zero moments for the weights of a layout. The layout tells
-// matrices from vectors. clip limits the norm of the gradient for Adam; 0: no limit.
+// matrices from vectors. clip limits the norm of the gradient for Adam; 0 means no limit.
 func NewMuon(l *txl.Layout, clip float64) *Muon {
 	o := &Muon{M: make([]float32, l.Size), norm: newNorm(l.Size)}
 	size, side, rest := 0, 0, 0
@@ -147,7 +147,7 @@ func (o *Muon) orthogonal(e *kernel.Exec, rows, cols int) []float32 {
 	return x
 }
 
-// Moments returns Adam's and the momentum.
+// Moments returns the moments of Adam, and Muon's momentum.
 func (o *Muon) Moments() []Moment { return append(o.adam.Moments(), Moment{"muon.m", o.M}) }
 
 // SetSteps sets the number of steps that have been made.

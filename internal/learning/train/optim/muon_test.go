@@ -68,7 +68,7 @@ func TestMuonLeavesAZeroGradientAlone(t *testing.T) {
 	require.Equal(t, before, w)
 }
 
-// The tables and the vectors take Adam's steps, the layers' matrices do not. Queries, keys and
+// The tables and the vectors take Adam's steps; the layers' matrices take Muon's. Queries, keys and
 // values are three matrices.
 func TestMuonTellsMatricesFromTheRest(t *testing.T) {
 	x := kernel.NewExec(1)

@@ -20,12 +20,12 @@ type Schedule struct {
 	//   - ScheduleCosine, also "": a cosine from the warm-up to the end;
 	//   - ScheduleWSD (warm-up, stable, decay): Peak until the last fifth of the steps, then a
 	//     straight line;
-	//   - ScheduleConstant: Peak to the end, for a run whose decay another run makes.
+	//   - ScheduleConstant: Peak to the end, for a run that another run continues with a decay.
 	// Before the decay the last two do not depend on the total number of steps.
 	Kind   string
 	Peak   float64 // largest learning rate
 	Final  float64 // fraction of Peak at the last step, 0 to 1
-	Warmup int     // steps of the warm-up; 0: none
+	Warmup int     // steps of the warm-up; 0 means no warm-up
 	Steps  int     // steps of the whole phase
 }
 

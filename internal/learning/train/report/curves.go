@@ -111,8 +111,9 @@ func ofRun(lines []Metric, first string) []Metric {
 	return lines
 }
 
-// current returns the lines that count, of a run with the given phases. If a sitting starts after
-// some step of a phase, its lines replace earlier ones of later steps and later phases.
+// current returns the lines that count, of a run with the given phases. If a sitting resumes a
+// phase at some step, its lines replace all lines that earlier sittings wrote for later steps and
+// phases.
 func current(lines []Metric, phases []string) []Metric {
 	var now []Metric
 	for _, line := range lines {
@@ -132,8 +133,8 @@ func current(lines []Metric, phases []string) []Metric {
 	return now
 }
 
-// elapsed returns the time of each phase, including replaced steps: the time between neighboring
-// lines of a sitting.
+// elapsed returns the time of each phase: the sum of the times between neighboring lines of a
+// sitting. Steps that a later sitting has replaced also count.
 func elapsed(lines []Metric) map[string]time.Duration {
 	spent := map[string]time.Duration{}
 	for i := 1; i < len(lines); i++ {

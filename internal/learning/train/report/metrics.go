@@ -18,7 +18,7 @@ import (
 const (
 	eventStart  = "start" // a phase begins
 	eventResume = "resume"
-	eventStep   = "step" // a step, and those since the last such line
+	eventStep   = "step" // one step, or all steps since the last such line
 	eventValid  = "valid"
 	eventEnd    = "end"
 )
@@ -36,15 +36,15 @@ type Metric struct {
 	// Loss is in nats a token, the mean over the steps since the last line.
 	Loss float64 `json:"loss,omitempty"`
 	Bits float64 `json:"bits_per_token,omitempty"` // Loss in bits a token
-	// Perplexity is that of Loss, for a model of words.
+	// Perplexity is 2 to the power of Bits, for a model of words.
 	Perplexity float64 `json:"perplexity,omitempty"`
 	// Rate is the learning rate of the last step: in pretraining of the slow weights, else of the
 	// meta-learners.
 	Rate float64 `json:"lr,omitempty"`
 	// SlowRate is the learning rate of the slow weights in the phase joint.
 	SlowRate float64 `json:"slow_lr,omitempty"`
-	// GradNorm is that of the last step, before clipping; in the phase meta, of the gradient at the
-	// tables' nodes.
+	// GradNorm is the norm of the last step's gradient, before clipping. In the phase meta, it is
+	// the norm of the gradient at the tables' nodes.
 	GradNorm     float64 `json:"grad_norm,omitempty"`
 	TokensPerSec float64 `json:"tokens_per_s,omitempty"` // speed since the last line
 	// Static is the validation without fast weights, in bits a token.
@@ -62,7 +62,7 @@ const metricsName = "metrics.jsonl"
 // metrics are the lines of a run so far, over all its sittings, in memory and at the end of a file.
 // A resumed run appends: see current. Without a file the lines are only in memory.
 type metrics struct {
-	path  string // "": a file in the folder of the checkpoints
+	path  string // "" means a file in the folder of the checkpoints
 	file  *os.File
 	lines []Metric
 	pace  pace

@@ -37,7 +37,8 @@ func shorthand(all []Metric) (out []string) {
 	return out
 }
 
-// Lines of a sitting after the checkpoint from which the next one resumes do not count.
+// A sitting resumes from a checkpoint. The lines that an earlier sitting wrote after this
+// checkpoint do not count.
 func TestLaterSittingSupersedes(t *testing.T) {
 	all := lines("start:pretrain:0", "step:pretrain:10", "step:pretrain:20", "valid:pretrain:20",
 		"step:pretrain:30", "start:meta:0", "step:meta:10",

@@ -47,7 +47,7 @@ func adaptiveText(u train.Unit, v *train.Measurement) string {
 
 // page writes the page of a run after the run has ended or was interrupted.
 type page struct {
-	path    string // "": there is no page
+	path    string // "" if no page is written
 	metrics *metrics
 	run     train.Opened
 }

@@ -14,12 +14,12 @@ import (
 
 // Options select the reports of a run. Zero fields mean the given defaults.
 type Options struct {
-	Progress io.Writer // live bar if it is a terminal, else a line now and then; nil: silent
-	// Metrics is a file to which metrics are appended as JSON lines; "": metricsName in the folder
-	// of the checkpoints, if there is one.
+	Progress io.Writer // live bar on a terminal, else a line now and then; nil means no progress
+	// Metrics is a file to which metrics are appended as JSON lines. "" means metricsName in the
+	// folder of the checkpoints, if there is one.
 	Metrics  string
-	Page     string // file of a page with the recipe, the results and the curves; "": none
-	LogEvery int    // steps between two lines of metrics; 0: 10
+	Page     string // file of a page with the recipe, the results and the curves; "" means no page
+	LogEvery int    // steps between two lines of metrics; 0 means 10
 }
 
 const (
@@ -47,7 +47,7 @@ func New(o Options) (train.Observer, error) {
 // observers are called one after another, up to the first that returns an error.
 type observers []train.Observer
 
-// Observe passes Finished to all of them, even after an error, so that they close their files.
+// Observe passes Finished to all observers, even after an error, so that they close their files.
 func (all observers) Observe(e train.Event) (first error) {
 	_, last := e.(train.Finished)
 	for _, o := range all {
