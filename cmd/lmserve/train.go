@@ -22,7 +22,7 @@ type training struct {
 	train.Options
 	reporting
 	Config    string // a name or a file; sets Model
-	Normalise bool   // sets Meta.Normal
+	Normalize bool   // sets Meta.Normal
 }
 
 type reporting = report.Options
@@ -49,7 +49,7 @@ quarter to one million tokens). Each phase keeps its best weights.
   joint     trains both
 A phase starts from the result of the previous phase or from --init's model. Phases meta
 and joint continue to train existing meta-learners. If --branches, --gammas or
---normalise differ from those of the existing meta-learners, new ones are trained.
+--normalize differ from those of the existing meta-learners, new ones are trained.
 
 A token is a byte or, with --tokenizer words, a word or the end of a line. The
 vocabulary has the most frequent words of the text, or those of a file. --init's model
@@ -148,8 +148,8 @@ var trainFlags = []trainFlag{
 		"`numbers` for all banks (default 0.99,0.99975; window: 0.999)"},
 	{"p", "Meta.Settings.P", "meta, joint: probability, when serving, that an update writes a " +
 		"fast weight (default 0.5; words: 0.3)"},
-	{"normalise", "Normalise", "meta, joint: normalization of the meta-learners' gradients by " +
-		"their usual size, from the gradient statistics of --init's model"},
+	{"normalize", "Normalize", "meta, joint: division of the meta-learners' gradients by their " +
+		"usual size, from the gradient statistics of --init's model"},
 	{"companion", "Meta.Companion", "meta, joint, online: training and validation with the loss " +
 		"of the mixture with a companion"},
 	{"mixture", "Meta.Mixture", "meta, joint, with a companion: weight, 0 to 1, of the mixture's " +
@@ -194,6 +194,7 @@ func (t *training) register(c *cobra.Command) {
 			precisionFlag(c, p)
 		}
 	}
+	renamed(c, map[string]string{"normalise": "normalize"})
 }
 
 // in returns the address of the flag's field.
@@ -228,7 +229,7 @@ func (t *training) run(c *cobra.Command) error {
 			t.Name = name
 		}
 	}
-	if t.Normalise {
+	if t.Normalize {
 		t.Meta.Normal = new(sparsemeta.DefaultNormal())
 	}
 	t.Meta.Schedule = t.Pretrain.Schedule
@@ -254,7 +255,7 @@ func (t *training) run(c *cobra.Command) error {
 func trainError(err error) error {
 	var option *train.OptionError
 	if errors.As(err, &option) {
-		made := map[string]string{"Model": "Config", "Meta.Normal": "Normalise"}
+		made := map[string]string{"Model": "Config", "Meta.Normal": "Normalize"}
 		field := cmp.Or(made[option.Field], option.Field)
 		for _, row := range trainFlags {
 			if row.field == field {

@@ -185,7 +185,7 @@ func TestOptionsAreNamedByFlags(t *testing.T) {
 		"Tokenizer.Size"} {
 		err := trainError(&train.OptionError{Field: option, Found: "1", Want: "2"})
 		require.ErrorAs(t, err, &usageError{})
-		require.Regexp(t, "^--(config|normalise|meta-chunks|vocab-size) is 1, expected 2$",
+		require.Regexp(t, "^--(config|normalize|meta-chunks|vocab-size) is 1, expected 2$",
 			err.Error())
 	}
 	require.Equal(t, train.StoreDefault, c.Flags().Lookup("store").DefValue)

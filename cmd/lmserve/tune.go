@@ -46,7 +46,7 @@ current settings, as long as the score improves.
 
 dynamic-rms needs statistics of gradients on training text; --statistics gathers them
 first if the model has none. --methods none gathers the statistics alone, for example
-for 'lmserve train --normalise'.`,
+for 'lmserve train --normalize'.`,
 		Example: `  lmserve tune --data valid --statistics train --out tuned.safetensors.zst
   lmserve tune --data valid --methods cache --model mine.safetensors --out tuned.safetensors`,
 		Args: cobra.NoArgs,

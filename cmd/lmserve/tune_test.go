@@ -60,20 +60,20 @@ func TestTuneGathersTheStatisticsOfGradients(t *testing.T) {
 }
 
 // Normalized meta-learners are trained on a model with statistics, and keep these.
-func TestTuneGathersTheStatisticsThatNormaliseNeeds(t *testing.T) {
+func TestTuneGathersTheStatisticsThatNormalizeNeeds(t *testing.T) {
 	data := documentsOf(t, map[string]string{"a": strings.Repeat("one two three\n", 200)})
 	dir := t.TempDir()
 	measured, trained := filepath.Join(dir, "measured.safetensors"),
 		filepath.Join(dir, "trained.safetensors")
 	train := func(init string) (string, int) {
-		_, stderr, code := lmserve("", "train", "--phase", "meta", "--normalise", "--init", init,
+		_, stderr, code := lmserve("", "train", "--phase", "meta", "--normalize", "--init", init,
 			"--data", data, "--valid", "none",
 			"--branches", "*.CoreNet.3.bias", "--meta-steps", "2", "--out", trained, "--quiet")
 		return stderr, code
 	}
 	stderr, code := train(randomModel(t))
 	require.Equal(t, exitUsage, code)
-	require.Contains(t, stderr, "--normalise is true, expected false, or an initial model "+
+	require.Contains(t, stderr, "--normalize is true, expected false, or an initial model "+
 		"with gradient statistics")
 
 	text := must(t, "", "tune", "--model", randomModel(t), "--statistics", data, "--methods",

@@ -98,8 +98,8 @@ func Compress(
 
 func ofBytes(m *model.Model) error {
 	if m.OfWords() {
-		return fmt.Errorf("model %s is one of words, which has no token for most texts; expected "+
-			"a model of bytes", m.ID())
+		return fmt.Errorf("model %s is a model of words, which cannot represent unknown words; "+
+			"expected a model of bytes", m.ID())
 	}
 	return nil
 }

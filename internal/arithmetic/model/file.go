@@ -272,7 +272,7 @@ func normalize(l *sparsemeta.Learner, n *sparsemeta.Normal, s *sparsemeta.Statis
 	case s == nil:
 		return fmt.Errorf("metadata %s: normal: the file has no statistics of gradients", keyAdapt)
 	}
-	if err := l.Normalise(*n, s); err != nil {
+	if err := l.Normalize(*n, s); err != nil {
 		return fmt.Errorf("metadata %s: %w", keyAdapt, err)
 	}
 	return nil

@@ -225,7 +225,7 @@ func TestCacheDoesNotLearnByLines(t *testing.T) {
 	held := func(t weights.Tensor) bool { return !strings.HasPrefix(t.Name, "held.") }
 	f.Tensors = append(f.Tensors, slices.DeleteFunc(slices.Clone(static.Tensors), held)...)
 	_, _, err = Restore(s.model, s.Settings, f.Stored())
-	require.ErrorContains(t, err, `"held.line" is none of a stream with these settings`)
+	require.ErrorContains(t, err, `"held.line" does not belong to a stream with these settings`)
 }
 
 // A broken gradient may leave a carried gradient that is not finite. It is part of the stream's

@@ -322,7 +322,7 @@ func surplus(f *weights.Stored, parts []part) error {
 		if t.Name != tensorLines && t.Name != tensorRecords && t.Name != tensorWord &&
 			t.Name != tensorCompanion && t.Name != tensorBefore &&
 			!slices.ContainsFunc(parts, known) {
-			return fmt.Errorf("tensor %q is none of a stream with these settings", t.Name)
+			return fmt.Errorf("tensor %q does not belong to a stream with these settings", t.Name)
 		}
 	}
 	return fmt.Errorf("%d tensors, expected %d", len(f.Tensors), len(parts))

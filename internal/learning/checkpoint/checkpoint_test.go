@@ -299,8 +299,9 @@ func TestHuggingFacesFolder(t *testing.T) {
 	require.Equal(t, "<eos>\n<unk>\nthe\na\n", string(words.Symbols()))
 }
 
-// A safetensors file without the projection of a shared table does not say which of the softmax's
-// is its copy, unless there is only one.
+// A safetensors file stores a projection once if the input and the softmax share it. If the input's
+// projection is missing, the softmax's projection is copied. If the softmax has several
+// projections, the file does not say which projection to copy, and the conversion fails.
 func TestProjectionsOfASharedTable(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "model.safetensors")

@@ -236,7 +236,7 @@ func settingsOf(a map[string]any) (Settings, error) {
 // checkEps refuses another constant of layer normalization.
 func checkEps(eps float64) error {
 	if math.Abs(eps-txl.LayerNormEps) > 1e-9 {
-		return unsupported("epsilon of the layer normalisation", strconv.FormatFloat(eps, 'g', -1,
+		return unsupported("epsilon of the layer normalization", strconv.FormatFloat(eps, 'g', -1,
 			64),
 			"1e-05")
 	}
