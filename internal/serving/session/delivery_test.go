@@ -151,7 +151,8 @@ func TestLineThatLackedOnlyItsNewlineIsNotRepeated(t *testing.T) {
 }
 
 // Whatever is cut, killed and repeated: if a shipper repeats unconfirmed lines, every line is in
-// the session exactly once. Other deliveries may come in between; then parts of lines are there, too.
+// the session exactly once. If other deliveries come in between, the session also has parts of
+// lines.
 func TestEveryDeliveredLineIsThereOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
