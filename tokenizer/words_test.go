@@ -238,13 +238,13 @@ func TestCharactersDoNotDependOnCuts(t *testing.T) {
 
 func TestVocabulariesThatAreNoneAreRefused(t *testing.T) {
 	for want, symbols := range map[string][]string{
-		"no symbol <eos>":            {"a", Unknown},
-		"neither <unk> nor <UNK>":    {"a", LineEnd},
-		"symbol 1: found nothing":    {"a", ""},
-		"symbol 0: found 1025":       {strings.Repeat("x", MaxWordBytes+1)},
-		`white space in "a b"`:       {"a b"},
-		`white space in "a\u3000"`:   {"a\u3000"},
-		`found "a", which is symbol`: {"a", "b", "a"},
+		"no symbol <eos>":                 {"a", Unknown},
+		"neither <unk> nor <UNK>":         {"a", LineEnd},
+		"symbol 1: found nothing":         {"a", ""},
+		"symbol 0: found 1025":            {strings.Repeat("x", MaxWordBytes+1)},
+		`white space in "a b"`:            {"a b"},
+		`white space in "a\u3000"`:        {"a\u3000"},
+		`found "a", which is also symbol`: {"a", "b", "a"},
 	} {
 		_, err := NewWords(symbols)
 		require.ErrorIs(t, err, ErrVocabulary)

@@ -88,7 +88,7 @@ func TestCompressRefuses(t *testing.T) {
 	back := filepath.Join(dir, "back")
 	refused("not a text that lmserve compressed", "decompress", file, "--out", back, "--model",
 		model)
-	refused("which the text was compressed with", "decompress", file+".lms", "--out", back,
+	refused("with which the text was compressed", "decompress", file+".lms", "--out", back,
 		"--model", modelFile(t, 8))
 	packed, err := os.ReadFile(file + ".lms")
 	require.NoError(t, err)

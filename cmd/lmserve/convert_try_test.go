@@ -59,7 +59,7 @@ func TestConvertWarnsOfTheOtherOrder(t *testing.T) {
 		require.Zero(t, code, stderr)
 		require.Contains(t, stdout, "  order of the clusters: "+is.says)
 		require.Regexp(t, fmt.Sprintf(`  perplexity of a sample of English: [0-9.e+]+, `+
-			`with (a|de)scending clusters [0-9.e+]+; a uniform guess: %d\n`, words+strangers),
+			`with (a|de)scending clusters [0-9.e+]+; a uniform guess has %d\n`, words+strangers),
 			stdout)
 		if is.warns {
 			require.Regexp(t,
@@ -91,7 +91,7 @@ func TestConvertWarnsOfAModelThatOnlyGuesses(t *testing.T) {
 		out := filepath.Join(t.TempDir(), "m.safetensors")
 		stdout, stderr, code := lmserve("", "convert", dir, "--out", out)
 		require.Zero(t, code, stderr)
-		require.Regexp(t, `perplexity of a sample of English: [0-9.e+]+; a uniform guess: 256\n`,
+		require.Regexp(t, `perplexity of a sample of English: [0-9.e+]+; a uniform guess has 256\n`,
 			stdout)
 		require.NotContains(t, stdout, "order of the clusters")
 		if warns {

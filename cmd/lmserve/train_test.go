@@ -151,7 +151,7 @@ func TestTrainNamesTheFlagThatIsWrong(t *testing.T) {
 		"--batch is -1, expected 1 to 4096":                      {"--batch", "-1"},
 		"--patience is -1, expected 0 to ":                       {"--patience", "-1"},
 		"--mixture is 0.5, expected 0 without a companion":       {"--mixture", "0.5"},
-		"--companion is true, expected false of windows": {"--companion",
+		"--companion is true, expected false with the scheme window": {"--companion",
 			"--scheme", "window"},
 		"--mixture is 2, expected 0 to 1": {"--companion",
 			"--mixture", "2"},

@@ -250,8 +250,8 @@ func (p *passing) fail(w http.ResponseWriter, r *http.Request, err error) {
 		panic(http.ErrAbortHandler)
 	}
 	told := problem.New(api.ProblemOverloaded, "The server that holds the session cannot be "+
-		"reached. Repeat the request: if that server stays away, another server takes the "+
-		"session over.")
+		"reached. Repeat the request: if that server stays unreachable, another server takes "+
+		"the session over.")
 	told.RetryAfter, told.Cause = limits.RetryAfterBusy, err
 	p.problems.Answer(w, r, told)
 }

@@ -176,11 +176,11 @@ func FromFile(f *weights.File) (*Model, error) {
 func (a adapt) checkCompanion(m *Model) error {
 	switch {
 	case a.CompanionAlone && m.OfWords():
-		return errors.New("companion_alone is true, expected false of a model of words")
+		return errors.New("companion_alone is true, expected false for a model of words")
 	case a.CompanionBytes == 0:
 		return nil
 	case m.OfWords():
-		return fmt.Errorf("companion_bytes is %d, expected none of a model of words",
+		return fmt.Errorf("companion_bytes is %d, expected no value for a model of words",
 			a.CompanionBytes)
 	}
 	return companion.Settings{TableBytes: a.CompanionBytes, Networks: 1}.Validate()
@@ -192,7 +192,7 @@ func (a adapt) checkMixture(m *Model) error {
 	case !(share >= 0 && share <= 1):
 		return fmt.Errorf("mixture is %v, expected 0 to 1", share)
 	case share > 0 && (m.Learner == nil || m.OfWords()):
-		return fmt.Errorf("mixture is %v, expected 0 of a model of words or without branches",
+		return fmt.Errorf("mixture is %v, expected 0 for a model of words or without branches",
 			share)
 	}
 	return nil
@@ -244,7 +244,8 @@ func readLearner(r *reader, layout *txl.Layout, a adapt) (*sparsemeta.Learner, e
 	for _, name := range a.Branches {
 		i := layout.Index(name)
 		if i < 0 {
-			return nil, fmt.Errorf("metadata %s: branch %q is no weight of the model", keyAdapt,
+			return nil, fmt.Errorf("metadata %s: branch %q is not a weight of the "+
+				"model", keyAdapt,
 				name)
 		}
 		l.Branches = append(l.Branches, sparsemeta.Branch{Name: name, Size: layout.Tensors[i].Size})

@@ -194,11 +194,11 @@ func TestMisfitSnapshotOfLinesIsRefusedWithItsPlace(t *testing.T) {
 		{Static, `"lines" is I32`, tensor(tensorLines, func(t *weights.Tensor) {
 			t.DType, t.Data, t.Shape = weights.I32, t.Data[:8], []int{2}
 		})},
-		{Static, "no state of a meter", tensor(tensorLines, func(t *weights.Tensor) {
+		{Static, "not the state of a line meter", tensor(tensorLines, func(t *weights.Tensor) {
 			t.Data[0] =
 				9
 		})},
-		{Static, "its lines have more text than the stream",
+		{Static, "the lines have more text than the stream",
 			tensor(tensorLines, func(t *weights.Tensor) {
 				t.Data[1+8] = 200 // the line's offset
 			})},

@@ -419,10 +419,10 @@ func TestVocabulariesOfAllForms(t *testing.T) {
 		require.Equal(t, "<eos>\nthe\n<unk>\n", string(got.Symbols()), name)
 	}
 	for want, data := range map[string][]byte{
-		`line 2: found "1 2" behind the symbol`: []byte("<eos>\na 1 2\n"),
-		"symbol 1: found \"the\"":               vocabularyPickle("", "the the", ""),
-		"found no symbol <eos>":                 vocabularyPickle("", "32 101 116", ""),
-		"a list":                                newPickler().op("].").Bytes(),
+		`line 2: found "1 2" after the symbol`: []byte("<eos>\na 1 2\n"),
+		"symbol 1: found \"the\"":              vocabularyPickle("", "the the", ""),
+		"found no symbol <eos>":                vocabularyPickle("", "32 101 116", ""),
+		"a list":                               newPickler().op("].").Bytes(),
 	} {
 		_, err := readVocabulary(bytes.NewReader(data), int64(len(data)))
 		require.ErrorContains(t, err, want)
