@@ -84,8 +84,8 @@ var Table = setting.Table[Settings]{
 		Methods: dynamicMethods, Min: 0, Max: 1, Default: modelDefault,
 		Search: setting.Range{Min: 1e-6, Max: 1},
 		Help:   "fraction of the fast weights that each update removes",
-		Note: "`dynamic-rms` multiplies the fraction by r/R. Here r is the root mean square of the " +
-			"weight's gradients, and R is the mean of r over all weights.",
+		Note: "`dynamic-rms` multiplies the fraction by r/R. Here r is the root mean square of " +
+			"the weight's gradients, and R is the mean of r over all weights.",
 	},
 	{
 		Name: "floor", Field: func(s *Settings) any { return &s.Dynamic().Floor },
