@@ -93,7 +93,7 @@ func TestCompressRefuses(t *testing.T) {
 	packed, err := os.ReadFile(file + ".lms")
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(file+".lms", packed[:len(packed)-2], 0o600))
-	refused("the file ends, expected more of it", "decompress", file+".lms", "--out", back,
+	refused("the file ends, expected a text of", "decompress", file+".lms", "--out", back,
 		"--model", model)
 	require.NoFileExists(t, back)
 }

@@ -144,7 +144,7 @@ func TestFilesThatAreWrong(t *testing.T) {
 	fails(with(`{"method":"statik"}`), `setting method: found "statik", expected static, `)
 	fails(with(`{"methot":"static"}`), "setting methot: found an unknown setting")
 	fails(with(`{"chunk":0}`), "setting chunk: found 0, expected 1 to ")
-	fails(file[:len(file)-3], "the file ends, expected more of it: 60 bytes of text")
+	fails(file[:len(file)-3], "the file ends, expected a text of 60 bytes")
 	fails(append(slices.Clone(file), 1, 2),
 		"found 2 bytes after the end of the text, expected none")
 	rng := rand.New(rand.NewPCG(1, 2))

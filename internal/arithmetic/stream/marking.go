@@ -141,8 +141,8 @@ func (h *held) check(carries, words bool) error {
 	for i, mark := range h.marks {
 		if opens := i >= len(h.marks)-open; opens != (mark == tokenOpen) {
 			return fmt.Errorf(
-				"tensor %q, element %d is %d, expected %d only for the last %d tokens, which "+
-					"belong to the unfinished line", tensorMarks, i, mark, tokenOpen, open)
+				"tensor %q, element %d is %d, expected %d for exactly the last %d tokens, "+
+					"which belong to the unfinished line", tensorMarks, i, mark, tokenOpen, open)
 		}
 	}
 	return nil
