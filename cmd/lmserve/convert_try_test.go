@@ -49,9 +49,9 @@ func TestConvertWarnsOfTheOtherOrder(t *testing.T) {
 		order, says string
 		warns       bool
 	}{
-		{"auto", "ascending, as config.json has Hugging Face's model type", false},
-		{"ascending", "ascending, as --cluster-order says", false},
-		{"descending", "descending, as --cluster-order says", true},
+		{"auto", "ascending, because config.json has Hugging Face's model type", false},
+		{"ascending", "ascending, because --cluster-order says", false},
+		{"descending", "descending, because --cluster-order says", true},
 	} {
 		out := filepath.Join(t.TempDir(), "m.safetensors")
 		stdout, stderr, code := lmserve("",
@@ -63,7 +63,7 @@ func TestConvertWarnsOfTheOtherOrder(t *testing.T) {
 			stdout)
 		if is.warns {
 			require.Regexp(t,
-				"English better with ascending clusters: perplexity [0-9.e+]+, against [0-9.e+]+ "+
+				"English better with ascending clusters: perplexity [0-9.e+]+, compared with [0-9.e+]+ "+
 					"with descending clusters; try --cluster-order ascending\\n", stderr)
 			require.Contains(t, stderr, "no better than a uniform guess")
 		} else {

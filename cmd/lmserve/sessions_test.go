@@ -91,7 +91,7 @@ func TestSessionsOffline(t *testing.T) {
 	require.Equal(t, exitFailure, code)
 	require.Contains(t, out, filepath.Base(snapshots[0]))
 	require.Contains(t, stderr, errFindings.Error())
-	require.Contains(t, ok("replay", imported), "all to the bit", "from the text alone")
+	require.Contains(t, ok("replay", imported), "all bit-identical", "from the text alone")
 	ok("delete", imported)
 	require.Equal(t, "1 sessions, 0 findings\n", ok("check"))
 	_, stderr, code = sessions("show", imported)

@@ -113,7 +113,7 @@ func TestTrainIsInterruptedAndContinues(t *testing.T) {
 	_, stderr, code = lmserve("", append(args, "--lr", "0.5")...)
 	require.Equal(t, exitFailure, code)
 	require.Contains(t, stderr, "is from another run: pretrain.rate is 0.003 in the "+
-		"checkpoint and 0.5 here")
+		"checkpoint and 0.5 in this run")
 }
 
 // interruptAt is a log that interrupts the run at a given message.

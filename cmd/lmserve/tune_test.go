@@ -104,7 +104,7 @@ func TestTuneSaysWhatWasWrong(t *testing.T) {
 		{[]string{"--data", dir, "--out", out, "--methods", "static"}, exitUsage,
 			[]string{"--methods", "static", "cache"}},
 		{[]string{"--data", dir, "--out", out, "--methods", "none"}, exitUsage,
-			[]string{"--methods none without --statistics"}},
+			[]string{"--methods is none without --statistics"}},
 		{[]string{"--data", dir, "--out", out, "--max-bytes", "-1"}, exitUsage,
 			[]string{"--max-bytes is -1"}},
 		{[]string{"--data", dir, "--out", filepath.Join(dir, "no", "x")}, exitUsage,
