@@ -56,14 +56,14 @@ words: ## put the model of words beside bin/lmserve, where --model words finds i
 	@mkdir -p bin
 	cp packaging/models/words.safetensors.zst bin/
 
-page: ## build the web page, server/page/dist, of its sources (needs node 20 or later, npm and the network)
+page: ## build the web page, server/page/dist, from its sources (needs node 20 or later, npm and the network)
 	npm ci --prefix server/page --ignore-scripts --no-audit --no-fund --loglevel error
 	npm run --prefix server/page build
 
-demo: build ## show a server at work: three texts, read as one looks on in a browser and in the terminal
+demo: build ## show a server that reads three texts, in a browser and in the terminal
 	@$(GO) build -o bin/demo ./internal/lab/demo && exec bin/demo -lmserve bin/lmserve
 
-pictures: build ## make the pictures of the documentation again, of the running page (needs Chromium)
+pictures: build ## render the documentation's pictures of the page again (needs Chromium)
 	mkdir -p docs/pictures
 	LMSERVE_PICTURES=$(CURDIR)/docs/pictures $(GO) test ./internal/lab/demo -run Pictures -count=1 -timeout 1h
 
@@ -85,7 +85,7 @@ bench: build ## measure speed against this machine's limits, and products agains
 	then cd internal/arithmetic/kernel/_openblas && CGO_ENABLED=1 $(GO) run .; \
 	else echo "products not compared with OpenBLAS: pkg-config finds no openblas (libopenblas-dev)"; fi
 
-quick: ## run the checks for while one works, in under a minute: formatting, vet, fast tests
+quick: ## run quick checks in under a minute: formatting, vet, fast tests
 	@began=$$(date +%s); $(MAKE) --no-print-directory check && $(GO) test -short ./...; code=$$?; \
 	echo "quick: $$(($$(date +%s) - began)) seconds"; exit $$code
 
@@ -110,7 +110,7 @@ EMULATED = $(GO) test
 QEMU = none needed
 endif
 
-test-arm64: ## look for fused products, and run fast tests of kernels and GOLDENS, on arm64 or emulated
+test-arm64: ## find fused products, and run fast tests of kernels and GOLDENS, on arm64 or emulated
 	LMSERVE_TEST_FUSION=1 $(GO) test ./internal -count=1 -run Fused
 ifneq ($(QEMU),)
 	$(EMULATED) -short -vet off -timeout $(TIMEOUT) ./internal/arithmetic/kernel ./sparsemeta ./internal/arithmetic/companion \
@@ -120,22 +120,22 @@ else
 	@echo "arm64 not tested: there is no qemu-aarch64 (qemu-user-static)"; test "$(CI)" != true
 endif
 
-test-portable: ## run all of KERNELS on arm64, and everything fast with portable Go (many minutes)
+test-portable: ## run all tests of KERNELS on arm64, and all fast tests with portable Go (many minutes)
 	$(EMULATED) -short -timeout $(TIMEOUT) $(KERNELS)
 	$(GO) test -tags noasm -timeout $(TIMEOUT) $(KERNELS)
 	$(GO) test -tags noasm -short -timeout $(TIMEOUT) ./...
 
-test-page: ## use the web page in a headless Chromium, as people do (needs chromium; minutes)
+test-page: ## test the web page in a headless Chromium (needs chromium; minutes)
 	@command -v chromium >/dev/null || { echo "the page not used: there is no chromium"; exit 0; }; \
 	LMSERVE_TEST_PAGE=1 $(GO) test ./server -run '^TestPage' -count=1 -v -timeout 20m
 
-test-docs: ## type the commands of README.md and docs in, and compare what they print (minutes)
+test-docs: ## run the commands of README.md and docs, and compare their output (minutes)
 	LMSERVE_TEST_DOCS=1 $(GO) test ./docs -count=1 -timeout 40m
 
-test-ship: ## feed sessions by an OpenTelemetry collector, which is built, and by syslog-ng (needs the network)
+test-ship: ## build an OpenTelemetry collector, and feed sessions by it and by syslog-ng (needs the network)
 	LMSERVE_TEST_SHIPPERS=1 $(GO) test ./internal/e2e/ship -count=1
 
-test-experiments: ## the tests of the papers' experiments, a module of their own
+test-experiments: ## run the tests of the papers' experiments, which are a separate module
 	cd experiments && $(GO) vet ./... && $(GO) test ./...
 
 test-openai: ## run OpenAI's own client against a running server (needs node 20 or later, npm and the network)
@@ -165,7 +165,7 @@ race-short: ## run the race detector over all tests but slow arithmetic and ATTA
 	  $$($(GO) list ./... | grep -vxF "$$($(GO) list $(ARITHMETIC) $(ATTACKS))")
 	CGO_ENABLED=1 $(GO) test -race -vet off -short -timeout 40m $(THREADED)
 
-nightly: ## run everything that .ci/run leaves out for its time, too (more than an hour)
+nightly: ## run .ci/run and the checks that it omits to save time (more than an hour)
 	.ci/run nightly
 
 test-attack: ## kill a server, cut the power and damage every file: CRASH_ROUNDS=N POWER_CUTS=N
@@ -197,7 +197,7 @@ fuzz: ## run every fuzz target for FUZZTIME
 	  $(GO) test $$dir -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) || exit 1; \
 	done
 
-generate: ## make generated files again: contract, docs, the code made of the contract, assembly
+generate: ## update generated files: contract, docs, code from the contract, assembly
 	$(GO) generate ./...
 
 check: ## check formatting and run go vet

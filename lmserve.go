@@ -67,7 +67,8 @@ const threadsMax = 256
 // Validate returns an error for the first option that is out of range.
 func (o Options) Validate() error {
 	if o.Threads < 0 || o.Threads > threadsMax {
-		return fmt.Errorf("lmserve: threads is %d, expected 0 (one) to %d", o.Threads, threadsMax)
+		return fmt.Errorf("lmserve: threads is %d, expected 1 to %d, or 0 for one "+
+			"thread", o.Threads, threadsMax)
 	}
 	return nil
 }

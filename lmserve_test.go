@@ -93,7 +93,7 @@ func TestForksAndRestoredStreamsContinueToSameBits(t *testing.T) {
 	damaged := bytes.Replace(file.Bytes(), []byte("lmserve.snapshot"), []byte("lmserve.snapshop"),
 		1)
 	_, err = m.Restore(bytes.NewReader(damaged))
-	require.ErrorContains(t, err, "the file is no snapshot")
+	require.ErrorContains(t, err, "the file is not a snapshot")
 }
 
 func TestCompletionLeavesStreamUnchanged(t *testing.T) {

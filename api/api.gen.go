@@ -786,13 +786,13 @@ type BranchNorm struct {
 	// Change Frobenius norm of the difference of M after and before the update.
 	Change float64 `json:"change"`
 
-	// Banks The same for each bank. Only for the method `sparse-meta`.
+	// Banks The norms of each bank. Only for the method `sparse-meta`.
 	Banks []FastNorm `json:"banks,omitempty"`
 }
 
 // ChunkEvent The score of one chunk of the stream, or of a part of it, but never of text on both sides of
-// a chunk's border. A chunk that is not full yet is scored as far as the text goes, and the
-// rest when more arrives. Totals are the session's, this event included.
+// a chunk's border. If the text ends before the chunk is full, the event covers only a part of
+// the chunk. Totals are the session's, including this event.
 type ChunkEvent struct {
 	// Type Distinguishes this event from others.
 	Type ChunkEventType `json:"type"`
@@ -845,7 +845,7 @@ type ChunkEvent struct {
 	// NetworkBits Bits under the adapted network without the companion. Only if the session has a companion.
 	NetworkBits *float64 `json:"network_bits,omitempty"`
 
-	// PendingBytes Bytes accepted after those that this event reports. They belong to an unfinished word and have no bits yet. The session's offset is the event's `offset` plus `bytes` plus these. Only for a model of words.
+	// PendingBytes Bytes accepted after the bytes that this event reports. They belong to an unfinished word and have no bits yet. The session's offset is the event's `offset` plus `bytes` plus `pending_bytes`. Only for a model of words.
 	PendingBytes *int64 `json:"pending_bytes,omitempty"`
 
 	// Totals An amount of text and its bits.
@@ -863,7 +863,7 @@ type ChunkEvent struct {
 	// TextBase64 The exact bytes of the text. Only if it is not UTF-8.
 	TextBase64 []byte `json:"text_base64,omitempty"`
 
-	// TextOffset Offset of the first byte of `text`: the event's offset or, for a model of words, the one after the part of a word accepted before.
+	// TextOffset Offset of the first byte of `text`: the event's offset or, for a model of words, the offset after the part of a word that was accepted earlier.
 	TextOffset *int64 `json:"text_offset,omitempty"`
 
 	// TokenBytes Length in bytes of each token of `logprobs`, from `offset` on without gaps. Only for a model of words; for a model of bytes each byte is a token.
@@ -872,13 +872,13 @@ type ChunkEvent struct {
 	// Logprobs Natural log-probability of each token. Only if requested.
 	Logprobs []float64 `json:"logprobs,omitempty"`
 
-	// BaselineLogprobs The same under the static model. Only if the session keeps a baseline.
+	// BaselineLogprobs The same values under the static model. Only if the session keeps a baseline.
 	BaselineLogprobs []float64 `json:"baseline_logprobs,omitempty"`
 
 	// TopLogprobs The likeliest tokens for each token, the likeliest first. Only if requested.
 	TopLogprobs [][]TokenLogprob `json:"top_logprobs,omitempty"`
 
-	// BaselineTopLogprobs The same under the static model. Only if the session keeps a baseline.
+	// BaselineTopLogprobs The same values under the static model. Only if the session keeps a baseline.
 	BaselineTopLogprobs [][]TokenLogprob `json:"baseline_top_logprobs,omitempty"`
 
 	// ElapsedMs Time from the text's arrival to this report, including waits for other sessions.
@@ -894,9 +894,9 @@ type ChunkEventType string
 // Commit What a completion feeds to the session: nothing, the prompt, or the prompt and the sampled text.
 type Commit string
 
-// Comparison The totals of a session and its shadow at the last offset where both are known; absent if
-// there is no such offset. Bits per byte can be compared between any models. For a model of
-// words they cover only the words of its vocabulary.
+// Comparison The totals of a session and its shadow at the last offset at which both totals are known;
+// absent if there is no such offset. Bits per byte can be compared between any models. For a
+// model of words, bits per byte cover only the words of its vocabulary.
 type Comparison struct {
 	// Difference `shadow_bits_per_byte` minus `session_bits_per_byte`: below 0, the shadow predicts the text better.
 	Difference *float64 `json:"difference,omitempty"`
@@ -966,7 +966,7 @@ type CompletionRequest struct {
 	// Commit What a completion feeds to the session: nothing, the prompt, or the prompt and the sampled text.
 	Commit *Commit `json:"commit,omitempty"`
 
-	// Dry Strength of loop avoidance: if the last `m` >= 12 bytes occurred before in the completion, the logit of the byte that followed them is reduced by `dry` * 1.3^(`m`-12); 0 is none. The text before the completion does not count. A token of a model of words counts as 5 bytes.
+	// Dry Strength of loop avoidance: if the last `m` >= 12 bytes occurred before in the completion, the logit of the byte that followed them is reduced by `dry` * 1.3^(`m`-12); 0 means no avoidance. The text before the completion does not count. A token of a model of words counts as 5 bytes.
 	Dry *float64 `json:"dry,omitempty"`
 
 	// From Which model the text is sampled from: the adapted model, which the session scores with, or
@@ -977,7 +977,7 @@ type CompletionRequest struct {
 	// Logprobs Report the log-probability of every sampled token under the model's full distribution, before `dry`, `temperature`, `top_k` and `top_p`. Counts and caches do not learn from a text while it is sampled.
 	Logprobs *bool `json:"logprobs,omitempty"`
 
-	// MaxTokens Maximum number of sampled tokens. The text ends with a whole character: an incomplete one at the end is dropped and not committed.
+	// MaxTokens Maximum number of sampled tokens. The text ends with a whole character: an incomplete character at the end is dropped and not committed.
 	MaxTokens *int `json:"max_tokens,omitempty"`
 
 	// MinP Minimum probability of a sampled token, relative to the likeliest token.
@@ -989,10 +989,10 @@ type CompletionRequest struct {
 	// PromptBase64 The prompt as any bytes, in standard base64 with padding. Replaces `prompt`.
 	PromptBase64 []byte `json:"prompt_base64,omitempty"`
 
-	// Seed Seed of the sampling. If left out, it is random; the answer reports it.
+	// Seed Seed of the sampling. If left out, the seed is random; the answer reports the seed.
 	Seed *uint64 `json:"seed,omitempty"`
 
-	// Stop The text ends before the first occurrence of any of these. Empty strings are ignored.
+	// Stop The text ends before the first occurrence of any of these strings. Empty strings are ignored.
 	Stop *CompletionRequest_Stop `json:"stop,omitempty"`
 
 	// Stream Answer with server-sent events.
@@ -1001,20 +1001,20 @@ type CompletionRequest struct {
 	// Temperature Divisor of the logits; 0 always takes the likeliest token.
 	Temperature *float64 `json:"temperature,omitempty"`
 
-	// TopK Number of likeliest tokens among which one is sampled; 0 is all.
+	// TopK Number of likeliest tokens from which a token is sampled; 0 means all tokens.
 	TopK *int `json:"top_k,omitempty"`
 
-	// TopLogprobs How many of the likeliest tokens to report for each sampled token. Only with `logprobs`.
+	// TopLogprobs Number of likeliest tokens to report for each sampled token. Only with `logprobs`.
 	TopLogprobs *int `json:"top_logprobs,omitempty"`
 
-	// TopP Total probability of the likeliest tokens, among which one is sampled.
+	// TopP Total probability of the likeliest tokens, from which a token is sampled.
 	TopP *float64 `json:"top_p,omitempty"`
 }
 
 // CompletionRequestStop1 defines model for CompletionRequest.Stop.1.
 type CompletionRequestStop1 = []StopString
 
-// CompletionRequest_Stop The text ends before the first occurrence of any of these. Empty strings are ignored.
+// CompletionRequest_Stop The text ends before the first occurrence of any of these strings. Empty strings are ignored.
 type CompletionRequest_Stop struct {
 	union json.RawMessage
 }
@@ -1082,7 +1082,7 @@ type DoneEvent struct {
 // DoneEventType Distinguishes this event from others.
 type DoneEventType string
 
-// EditorStop The text ends before the first occurrence of any of these. Empty strings are ignored; only the first 32 count.
+// EditorStop The text ends before the first occurrence of any of these. Empty strings are ignored; only the first 32 strings are used.
 type EditorStop struct {
 	union json.RawMessage
 }
@@ -1205,7 +1205,7 @@ type FIMRequest struct {
 	// RandomSeed Seed of the sampling.
 	RandomSeed *uint64 `json:"random_seed,omitempty"`
 
-	// Stop The text ends before the first occurrence of any of these. Empty strings are ignored; only the first 32 count.
+	// Stop The text ends before the first occurrence of any of these. Empty strings are ignored; only the first 32 strings are used.
 	Stop *EditorStop `json:"stop,omitempty"`
 
 	// Stream Answer with server-sent events.
@@ -1238,7 +1238,7 @@ type Feedback struct {
 	// Sample The beginning of the incident's first line.
 	Sample string `json:"sample"`
 
-	// Verdict A user's judgment of an incident: similar incidents are not worth showing, or always are.
+	// Verdict A user's judgment of an incident. `false_alarm`: similar incidents are hidden. `matters`: similar incidents are always shown.
 	Verdict Verdict `json:"verdict"`
 }
 
@@ -1247,28 +1247,29 @@ type FeedbackRequest struct {
 	// Incident Number of the incident.
 	Incident int64 `json:"incident"`
 
-	// Verdict A user's judgment of an incident: similar incidents are not worth showing, or always are.
+	// Verdict A user's judgment of an incident. `false_alarm`: similar incidents are hidden. `matters`: similar incidents are always shown.
 	Verdict *Verdict `json:"verdict,omitempty"`
 }
 
 // FinishReason Why a completion ended: at a stop string, or after `max_tokens`.
 type FinishReason string
 
-// ForkRequest A fork. Its name, `labels` and `ttl_seconds` are only those given here; it has none of the session's.
+// ForkRequest A fork. Its name, `labels` and `ttl_seconds` come only from this request, not from the forked session.
 //
 // Example: {"at_offset":17518,"labels":{"branch":"b"}}
 type ForkRequest struct {
 	// AtOffset Bytes of the session's text that the fork gets, from the beginning. If left out, the
-	// fork gets all of it. Any offset is allowed, not only the end of a chunk or request. The
-	// state at the offset is recomputed from the snapshot before it: at once or, if that takes
-	// long, when the fork is first used. A fork may begin within a piece of text that was
-	// scored together. Until it is used, its totals then end before that piece, and `bytes` is
-	// less than `offset`.
+	// fork gets the whole text. Any offset is allowed, not only the end of a chunk or request.
+	// The state at the offset is recomputed from the last snapshot before the offset: at once,
+	// or if this takes long, when the fork is first used. A fork may begin within a piece of
+	// text that was scored together. Until it is used, its totals then end before that piece,
+	// and `bytes` is less than `offset`.
 	AtOffset *int64 `json:"at_offset,omitempty"`
 
-	// History How much of its text a session keeps. `full` is all of it, so the session can be forked at
-	// any offset. `tail` is only what a restart needs, so the session can be forked at its end or
-	// shortly before. If left out, a new session has `full`, and a fork has its parent's value.
+	// History How much of its text a session keeps. `full` keeps all text, so the session can be forked at
+	// any offset. `tail` keeps only the text that a restart needs, so the session can be forked at
+	// its end or shortly before it. If left out, a new session has `full`, and a fork has its
+	// parent's value.
 	History *History `json:"history,omitempty"`
 
 	// Labels Names and values that the server stores for the caller and never interprets. Names have 1 to 64 characters, values up to 256.
@@ -1299,52 +1300,54 @@ type GapEvent struct {
 // GapEventType Distinguishes this event from others.
 type GapEventType string
 
-// History How much of its text a session keeps. `full` is all of it, so the session can be forked at
-// any offset. `tail` is only what a restart needs, so the session can be forked at its end or
-// shortly before. If left out, a new session has `full`, and a fork has its parent's value.
+// History How much of its text a session keeps. `full` keeps all text, so the session can be forked at
+// any offset. `tail` keeps only the text that a restart needs, so the session can be forked at
+// its end or shortly before it. If left out, a new session has `full`, and a fork has its
+// parent's value.
 type History string
 
 // Incident Related strange lines and changes. A change opens an incident, unless it belongs to an open
-// one. A line with a `p` of 1/100 or less opens an incident, or joins an open one: if it
-// directly follows the incident's last line, or shares a rare word or value with its first
-// line. Every line with the incident's strangest word or value in the same place joins, too.
+// incident. A line with a `p` of 1/100 or less joins an open incident if it directly follows
+// the incident's last line, or shares a rare word or value with its first line. Otherwise it
+// opens an incident. Every line with the incident's strangest word or value in the same place
+// also joins.
 type Incident struct {
 	// Changes The first four changes. An incident without a strange line has a `p` of 1.
 	Changes []IncidentChange `json:"changes,omitempty"`
 
-	// First Number of its first line.
+	// First Number of the incident's first line.
 	First int64 `json:"first"`
 
-	// Last Number of its last line so far.
+	// Last Number of the incident's last line so far.
 	Last int64 `json:"last"`
 
-	// Lines Number of its lines.
+	// Lines Number of the incident's lines.
 	Lines int64 `json:"lines"`
 
 	// Number Number of the incident among those of the session, from 1.
 	Number int64 `json:"number"`
 
-	// Offset Offset of its first line.
+	// Offset Offset of the incident's first line.
 	Offset int64 `json:"offset"`
 
-	// P The smallest `p` of its lines.
+	// P The smallest `p` of the incident's lines.
 	P float64 `json:"p"`
 
-	// Rank 1/p, rounded down: its strangest line is the strangest of about this many lines.
+	// Rank 1/p, rounded down. The incident's strangest line is the strangest of about this many lines.
 	Rank int64 `json:"rank"`
 
-	// Samples The beginnings of up to three of its lines.
+	// Samples The beginnings of up to three of the incident's lines.
 	Samples []string `json:"samples"`
 
 	// State Whether lines may still join the incident. `closed`: no line has joined for 200 lines.
-	// `stays`: it was closed because many lines have joined and are now usual, as after a deploy
-	// or a change of format.
+	// `stays`: it was closed because many lines have joined and are now usual, for example after a
+	// deploy or a change of format.
 	State IncidentState `json:"state"`
 
-	// Verdict A user's judgment of an incident: similar incidents are not worth showing, or always are.
+	// Verdict A user's judgment of an incident. `false_alarm`: similar incidents are hidden. `matters`: similar incidents are always shown.
 	Verdict *Verdict `json:"verdict,omitempty"`
 
-	// Why Why a line is strange: its strangest word or value, and the usual ones in that place.
+	// Why Why a line is strange: its strangest word or value, and the usual words or values in that place.
 	Why *LineWhy `json:"why,omitempty"`
 }
 
@@ -1356,24 +1359,24 @@ type IncidentChange struct {
 	// First Number of the line at which the change began.
 	First int64 `json:"first"`
 
-	// Kind `surge`: a word, value or kind of line comes far more often than before. `novelty`: a
-	// new kind of line comes often. `number`: a number is far outside its own past. `silence`:
-	// something regular has stopped. `drift`: a share or the size of a number moved slowly.
-	// `empty`: a value that was always there is NaN, null, - or nothing. `field`: a field with
-	// a new name comes. `missing`: a field that always came does not. `format`: most lines
-	// look new; this alone is no harm.
+	// Kind `surge`: a word, value or kind of line is far more frequent than before. `novelty`: a
+	// new kind of line is frequent. `number`: a number is far outside its own past. `silence`:
+	// a regular event has stopped. `drift`: a share or the size of a number moved slowly.
+	// `empty`: a value that was always present is NaN, null, - or nothing. `field`: a field
+	// has a new name. `missing`: a field that was always present is absent. `format`: most
+	// lines have a new format, which alone is no fault.
 	Kind IncidentChangeKind `json:"kind"`
 
 	// Line Number of the line at which the change was found.
 	Line int64 `json:"line"`
 }
 
-// IncidentChangeKind `surge`: a word, value or kind of line comes far more often than before. `novelty`: a
-// new kind of line comes often. `number`: a number is far outside its own past. `silence`:
-// something regular has stopped. `drift`: a share or the size of a number moved slowly.
-// `empty`: a value that was always there is NaN, null, - or nothing. `field`: a field with
-// a new name comes. `missing`: a field that always came does not. `format`: most lines
-// look new; this alone is no harm.
+// IncidentChangeKind `surge`: a word, value or kind of line is far more frequent than before. `novelty`: a
+// new kind of line is frequent. `number`: a number is far outside its own past. `silence`:
+// a regular event has stopped. `drift`: a share or the size of a number moved slowly.
+// `empty`: a value that was always present is NaN, null, - or nothing. `field`: a field
+// has a new name. `missing`: a field that was always present is absent. `format`: most
+// lines have a new format, which alone is no fault.
 type IncidentChangeKind string
 
 // IncidentList Incidents of a session, and its verdicts on incidents.
@@ -1385,20 +1388,20 @@ type IncidentList struct {
 	Incidents []Incident `json:"incidents"`
 
 	// SilentSeconds Seconds without a line, by the time stamps of the lines, after which the silence is
-	// unusual. Absent until there are enough lines to know. The server sends nothing when that
-	// time has passed; the program that follows the log must watch the clock.
+	// unusual. Absent until the session has enough lines. The server sends no event when that
+	// time has passed, so the program that follows the log must measure the time.
 	SilentSeconds *float64 `json:"silent_seconds,omitempty"`
 }
 
 // IncidentState Whether lines may still join the incident. `closed`: no line has joined for 200 lines.
-// `stays`: it was closed because many lines have joined and are now usual, as after a deploy
-// or a change of format.
+// `stays`: it was closed because many lines have joined and are now usual, for example after a
+// deploy or a change of format.
 type IncidentState string
 
 // Labels Names and values that the server stores for the caller and never interprets. Names have 1 to 64 characters, values up to 256.
 type Labels map[string]string
 
-// LineEvent A line of the session's text, and how strange it is after the lines before it.
+// LineEvent A line of the session's text, and how strange it is compared with the earlier lines.
 type LineEvent struct {
 	// Type Distinguishes this event from others.
 	Type LineEventType `json:"type"`
@@ -1427,26 +1430,26 @@ type LineEvent struct {
 	// BaselineBits Bits under the static model. Only if the session keeps a baseline.
 	BaselineBits *float64 `json:"baseline_bits,omitempty"`
 
-	// P Probability that an ordinary line of this session is at least as strange, judged by the lines before. Above 0, at most 1.
+	// P Probability that an ordinary line of this session is at least as strange, judged by the earlier lines. Above 0, at most 1.
 	P float64 `json:"p"`
 
 	// Rank 1/p, rounded down: the line is the strangest of about this many lines.
 	Rank int64 `json:"rank"`
 
-	// Seen Lines of the session before this one.
+	// Seen Number of earlier lines of the session.
 	Seen int64 `json:"seen"`
 
-	// Warm Whether `seen` is large enough for `p` to be reliable. Do not flag lines before that.
+	// Warm Whether `seen` is large enough for `p` to be reliable. Do not flag a line if this is false.
 	Warm bool `json:"warm"`
 
-	// Incidents The incidents that the line has opened, joined or closed. Absent if there are none.
+	// Incidents The incidents that the line has opened, joined or closed. Absent without incidents.
 	Incidents []Incident `json:"incidents,omitempty"`
 
-	// Span The strangest word or value of a line: bytes of the line, from `from` up to `to`. Empty if
-	// no place of the line is known yet.
+	// Span The strangest word or value of a line: the bytes of the line from `from` to before `to`.
+	// Empty if the session knows no place of the line yet.
 	Span LineSpan `json:"span"`
 
-	// Why Why a line is strange: its strangest word or value, and the usual ones in that place.
+	// Why Why a line is strange: its strangest word or value, and the usual words or values in that place.
 	Why *LineWhy `json:"why,omitempty"`
 
 	// Learnt Whether the session learns from the line. Only with `learn=unflagged`, for a line that has ended.
@@ -1473,32 +1476,32 @@ type LineEvent struct {
 // LineEventType Distinguishes this event from others.
 type LineEventType string
 
-// LineSpan The strangest word or value of a line: bytes of the line, from `from` up to `to`. Empty if
-// no place of the line is known yet.
+// LineSpan The strangest word or value of a line: the bytes of the line from `from` to before `to`.
+// Empty if the session knows no place of the line yet.
 type LineSpan struct {
 	// From The first byte, counted from the beginning of the line.
 	From int64 `json:"from"`
 
-	// To The byte after the last one.
+	// To The byte after the last byte.
 	To int64 `json:"to"`
 }
 
-// LineWhy Why a line is strange: its strangest word or value, and the usual ones in that place.
+// LineWhy Why a line is strange: its strangest word or value, and the usual words or values in that place.
 type LineWhy struct {
-	// Before The word before it in the line. Empty at the beginning of the line.
+	// Before The word before the strangest word or value. Empty at the beginning of the line.
 	Before string `json:"before"`
 
 	// Lines Number of earlier lines with the token. Only if the token is rare in all places; `usual` is empty then.
 	Lines *int64 `json:"lines,omitempty"`
 
-	// Token The strangest word or value, as it is in the line.
+	// Token The strangest word or value, as written in the line.
 	Token string `json:"token"`
 
 	// Usual The first bytes of up to three earlier words or values in this place, the most frequent first.
 	Usual []string `json:"usual"`
 }
 
-// LlamaAnswer The text, or in a stream its only event.
+// LlamaAnswer The text, or in a stream the only event.
 type LlamaAnswer struct {
 	// Content The text.
 	Content string `json:"content"`
@@ -1506,7 +1509,7 @@ type LlamaAnswer struct {
 	// Model Id of the model.
 	Model string `json:"model"`
 
-	// Stop Always true: nothing follows.
+	// Stop Always true, because no further object follows.
 	Stop bool `json:"stop"`
 }
 
@@ -1530,7 +1533,7 @@ type LlamaRequest struct {
 	// Seed Seed of the sampling; below 0, a random seed.
 	Seed *int64 `json:"seed,omitempty"`
 
-	// Stop The text ends before the first occurrence of any of these. Empty strings are ignored; only the first 32 count.
+	// Stop The text ends before the first occurrence of any of these. Empty strings are ignored; only the first 32 strings are used.
 	Stop *EditorStop `json:"stop,omitempty"`
 
 	// Stream Answer with server-sent events.
@@ -1551,10 +1554,10 @@ type LlamaExtra struct {
 
 // LogsPartialSuccess The rejected part of a request. Absent if all of it was fed.
 type LogsPartialSuccess struct {
-	// ErrorMessage Why the first of them was rejected.
+	// ErrorMessage Why the first rejected record was rejected.
 	ErrorMessage string `json:"errorMessage"`
 
-	// RejectedLogRecords Number of rejected records, as protobuf's JSON writes it.
+	// RejectedLogRecords Number of rejected records, in the form of protobuf's JSON.
 	RejectedLogRecords string `json:"rejectedLogRecords"`
 }
 
@@ -1602,8 +1605,7 @@ type Measures struct {
 
 // Method How a session adapts.
 //
-//   - `static`: not at all. The static model alone, unless `companion` is true; the companion
-//     still learns.
+//   - `static`: the model does not adapt. With `companion` true, the companion still learns.
 //   - `sparse-meta`: the model's meta-learners update the fast weights after every full chunk.
 //     Settings: `p`, `gammas`, `beta1`, `beta2`.
 //   - `dynamic-sgd`: dynamic evaluation (Krause et al. 2018). The fast weights M, one for every
@@ -1611,16 +1613,17 @@ type Measures struct {
 //     decay: M = (1 - `decay`) M - `rate` G.
 //   - `dynamic-rms`: dynamic evaluation with RMS scaling. r is the root mean square of a
 //     weight's gradient over training text, r̄ the mean of r over the weight's matrix, and R the
-//     mean over all weights: M = (1 - min(1, `decay` r/R)) M - `rate` G / (r + `floor` r̄). Only
-//     for models that contain these statistics.
+//     mean over all weights: M = (1 - min(1, `decay` r/R)) M - `rate` G / (r + `floor` r̄). This
+//     method needs a model that contains these statistics.
 //   - `cache`: the slow weights, mixed with a continuous cache (Grave et al. 2016) of the hidden
-//     states of the last `cache_size` tokens. With weight `lambda`, a token's probability is how
-//     often it followed the cached states h_i, weighted by their similarity to the present state
-//     h: exp(`theta` h·h_i / sqrt(d_model)). There are no fast weights.
+//     states of the last `cache_size` tokens. The cache has the weight `lambda`. In the cache, a
+//     token's probability is its share among the tokens that followed the cached states h_i.
+//     Each h_i has the weight exp(`theta` h·h_i / sqrt(d_model)), its similarity to the present
+//     state h. There are no fast weights.
 //   - `counts`: no network and no weights. With a companion the session predicts from counts of
-//     its own text; without one every byte costs 8 bits. Lines are rated as with every other
-//     method. A request with this method and no model gets the model `counts`, which has no
-//     other method.
+//     its own text; without a companion every byte costs 8 bits. Lines are rated as with every
+//     other method. A request with this method and no model gets the model `counts`, which has
+//     no other method.
 //
 // Settings of other methods must be within their limits. They are reported and have no effect.
 type Method string
@@ -1639,7 +1642,7 @@ type Model struct {
 	// OwnedBy As in OpenAI's interface: always `lmserve`.
 	OwnedBy string `json:"owned_by"`
 
-	// Name The name without the hash. Requests may use either, and the name also without `lmserve-`. A name that several models share is refused, with an error that lists their ids.
+	// Name The name without the hash. Requests may use the id or the name, and the name also without `lmserve-`. A name that several models share is refused, with an error that lists their ids.
 	Name string `json:"name"`
 
 	// Parameters Number of slow weights; meta-learners are not counted.
@@ -1654,18 +1657,18 @@ type Model struct {
 	// Banks Number of banks of fast weights, and of a session's `gammas`.
 	Banks int `json:"banks"`
 
-	// Defaults The settings in force; `SettingsRequest` describes each. The settings of dynamic evaluation
-	// are those of `dynamic-rms` in sessions with that method, and those of `dynamic-sgd` in all
-	// other sessions.
+	// Defaults The session's settings; `SettingsRequest` describes each setting. The settings of dynamic
+	// evaluation are those of `dynamic-rms` in sessions with that method, and those of
+	// `dynamic-sgd` in all other sessions.
 	Defaults Settings `json:"defaults"`
 
 	// Config The network's configuration, as in the weights file.
 	Config json.RawMessage `json:"config"`
 
-	// Card The model card by its makers: recipe, data, measured numbers. Any object.
+	// Card The model card of the model's makers, for example recipe, data and measured numbers. Any object.
 	Card json.RawMessage `json:"card"`
 
-	// Loaded Whether the weights are in memory. The default's always are. Others are loaded by the first request that needs them, and evicted when no session in memory uses them and their memory is needed.
+	// Loaded Whether the weights are in memory. The default model's weights are always in memory. The weights of other models are loaded by the first request that needs them, and evicted when no session in memory uses them and their memory is needed.
 	Loaded bool `json:"loaded"`
 
 	// SessionBytes Memory of a session's state with `defaults` in bytes.
@@ -1695,7 +1698,7 @@ type OllamaAnswer struct {
 	// CreatedAt When the request began.
 	CreatedAt time.Time `json:"created_at"`
 
-	// Done Always true: nothing follows.
+	// Done Always true, because no further object follows.
 	Done bool `json:"done"`
 
 	// DoneReason Why the text ended.
@@ -1734,7 +1737,7 @@ type OllamaOptions struct {
 	// Seed Seed of the sampling; below 0, a random seed.
 	Seed *int64 `json:"seed,omitempty"`
 
-	// Stop The text ends before the first occurrence of any of these. Empty strings are ignored; only the first 32 count.
+	// Stop The text ends before the first occurrence of any of these. Empty strings are ignored; only the first 32 strings are used.
 	Stop *EditorStop `json:"stop,omitempty"`
 
 	// Temperature Divides the logits.
@@ -1749,7 +1752,7 @@ type OpenAIChoice struct {
 	// Text The sampled text, with `echo` after its prompt.
 	Text string `json:"text"`
 
-	// Index Index of the text. Texts of the first prompt come first, then those of the second.
+	// Index Index of the text. Texts of the first prompt are first, then texts of the second prompt, and so on.
 	Index int `json:"index"`
 
 	// Logprobs The tokens of the text; each list has one entry for each token. Null if not requested.
@@ -1762,7 +1765,7 @@ type OpenAIChoice struct {
 	Probability *float64 `json:"probability,omitempty"`
 }
 
-// OpenAICompletion A completion, or in a stream a part of one.
+// OpenAICompletion A completion, or in a stream a part of a completion.
 type OpenAICompletion struct {
 	// ID `cmpl-` and the request's id; the same in all events of a stream.
 	ID string `json:"id"`
@@ -1776,7 +1779,7 @@ type OpenAICompletion struct {
 	// Model Id of the model.
 	Model string `json:"model"`
 
-	// Choices The texts, or in a stream the next piece of one of them.
+	// Choices The texts, or in a stream the next piece of one text.
 	Choices []OpenAIChoice `json:"choices"`
 
 	// Usage Number of tokens of a request; null until a stream ends.
@@ -1794,10 +1797,10 @@ type OpenAICompletionRequest struct {
 	// BestOf Only the value of `n` is supported: all sampled texts are returned.
 	BestOf *int `json:"best_of,omitempty"`
 
-	// Commit What the session learns from the request, see the operation's description. An extension, like the fields up to `suggest`.
+	// Commit What the session learns from the request, see the operation's description. The fields from `commit` to `suggest` are not in OpenAI's interface.
 	Commit *Commit `json:"commit,omitempty"`
 
-	// Dry How strongly loops are avoided, as in a session's completion; 0 means not at all.
+	// Dry Strength of the avoidance of loops, as in a session's completion; 0 means no avoidance.
 	Dry *float64 `json:"dry,omitempty"`
 
 	// Echo Each text begins with its prompt.
@@ -1816,10 +1819,10 @@ type OpenAICompletionRequest struct {
 	// MaxTokens Maximum number of sampled tokens of each text; at most `openai_sampled_tokens_max` for all texts together.
 	MaxTokens *int `json:"max_tokens,omitempty"`
 
-	// MinP Minimum probability of a sampled token, as a fraction of the likeliest token's; 0 allows any.
+	// MinP Minimum probability of a sampled token, as a fraction of the likeliest token's probability; 0 allows any token.
 	MinP *float64 `json:"min_p,omitempty"`
 
-	// Model Id or name of the model. If left out, the session's model or the default.
+	// Model Id or name of the model. If left out, the session's model is used, or the default without a session.
 	Model *string `json:"model,omitempty"`
 
 	// N Number of texts for each prompt; at most `openai_texts_max` for all prompts together.
@@ -1843,7 +1846,7 @@ type OpenAICompletionRequest struct {
 	// left out, the seed is random for each prompt.
 	Seed *uint64 `json:"seed,omitempty"`
 
-	// Stop The text ends before the first occurrence of any of these. Empty strings are ignored. Echoed prompts are not searched.
+	// Stop The text ends before the first occurrence of any of these strings. Empty strings are ignored. Echoed prompts are not searched.
 	Stop *OpenAICompletionRequest_Stop `json:"stop,omitempty"`
 
 	// Stream Answer with server-sent events.
@@ -1854,27 +1857,27 @@ type OpenAICompletionRequest struct {
 		// IncludeObfuscation Only false is supported: events are not padded.
 		IncludeObfuscation *OpenAICompletionRequestStreamOptionsIncludeObfuscation `json:"include_obfuscation,omitempty"`
 
-		// IncludeUsage Adds a last event without choices that has the request's `usage`; all other events have null.
+		// IncludeUsage Adds a last event without choices that has the request's `usage`; in all other events `usage` is null.
 		IncludeUsage *bool `json:"include_usage,omitempty"`
 	} `json:"stream_options,omitempty"`
 
 	// Suffix Text after the place to fill; the text then has at most 128 bytes. Three texts are
-	// sampled, or `n` if that is more: the first as requested, the others at a temperature of
-	// at least 0.6, to the end of their line, at most 48 bytes. A text may end where it
-	// repeats the beginning of the suffix (its first nonblank line, at most 64 characters), at
-	// the end of a line, or at its own end. The answer is the text, up to such an end, that is
-	// likeliest together with the first 32 bytes of the suffix. So a stream has the whole text
-	// in one piece.
+	// sampled, or `n` texts if `n` is larger. The first text is sampled as requested, the
+	// others at a temperature of at least 0.6. They are sampled to the end of their line, at
+	// most 48 bytes. A text may end where it repeats the beginning of the suffix (its first
+	// nonblank line, at most 64 characters), at the end of a line, or at its own end. The
+	// answer is the text with the largest joint probability of the text and the first 32 bytes
+	// of the suffix. So a stream has the whole text in one piece.
 	//
 	// A prompt of more than 4,096 bytes is read only from a line in its first quarter on; this
 	// line stays the same while the beginning of the prompt moves. With `echo`, and for a
 	// model of words, a text ends before it would repeat the beginning of the suffix, and
 	// nothing is ranked. A prompt that is one string with markers around prefix and suffix, as
 	// in `POST /generate`, is read as prefix and suffix. In lists of prompts, with `echo`, and
-	// with `suffix`, even an empty one, markers are text.
+	// with `suffix`, even an empty suffix, markers are text.
 	Suffix *string `json:"suffix,omitempty"`
 
-	// Suggest Asks for suggestions instead of sampled texts.
+	// Suggest Requests suggestions instead of sampled texts.
 	Suggest *OpenAISuggest `json:"suggest,omitempty"`
 
 	// Temperature Divides the logits. At 0 the likeliest token is always chosen.
@@ -1908,7 +1911,7 @@ type OpenAICompletionRequest_Prompt struct {
 // OpenAICompletionRequestStop1 defines model for OpenAICompletionRequest.Stop.1.
 type OpenAICompletionRequestStop1 = []StopString
 
-// OpenAICompletionRequest_Stop The text ends before the first occurrence of any of these. Empty strings are ignored. Echoed prompts are not searched.
+// OpenAICompletionRequest_Stop The text ends before the first occurrence of any of these strings. Empty strings are ignored. Echoed prompts are not searched.
 type OpenAICompletionRequest_Stop struct {
 	union json.RawMessage
 }
@@ -1918,10 +1921,10 @@ type OpenAICompletionRequestStreamOptionsIncludeObfuscation bool
 
 // OpenAIError A problem in OpenAI's form. Only at the operations with the tag `openai`.
 type OpenAIError struct {
-	// Message The problem's `detail`, or its `title` if it has none.
+	// Message The problem's `detail`, or the `title` of a problem without `detail`.
 	Message string `json:"message"`
 
-	// Type By the status: `rate_limit_error` for 429, `server_error` from 500 on, otherwise `invalid_request_error`.
+	// Type The type depends on the status: `rate_limit_error` for 429, `server_error` from 500 on, otherwise `invalid_request_error`.
 	Type OpenAIErrorType `json:"type"`
 
 	// Param The problem's `field`.
@@ -1936,7 +1939,7 @@ type OpenAIError struct {
 	Offset *int64 `json:"offset,omitempty"`
 }
 
-// OpenAIErrorType By the status: `rate_limit_error` for 429, `server_error` from 500 on, otherwise `invalid_request_error`.
+// OpenAIErrorType The type depends on the status: `rate_limit_error` for 429, `server_error` from 500 on, otherwise `invalid_request_error`.
 type OpenAIErrorType string
 
 // OpenAIErrorEvent The error that ended a stream early.
@@ -1948,15 +1951,15 @@ type OpenAIErrorEvent struct {
 // OpenAILogprobs The tokens of the text; each list has one entry for each token. Null if not requested.
 type OpenAILogprobs = json.RawMessage
 
-// OpenAISuggest Asks for suggestions instead of sampled texts.
+// OpenAISuggest Requests suggestions instead of sampled texts.
 type OpenAISuggest struct {
-	// MinProbability Minimum probability of a suggestion. From 0.5 on there is at most one.
+	// MinProbability Minimum probability of a suggestion. From 0.5 on there is at most one suggestion.
 	MinProbability *float64 `json:"min_probability,omitempty"`
 
 	// Unit Where suggestions end, as in a `SuggestRequest`.
 	Unit *SuggestRequestUnit `json:"unit,omitempty"`
 
-	// WithinMs As in a `SuggestRequest`. If the time is over before a prompt is read that is longer than 1,024 bytes or has no session, the answer is one empty choice. The next request with the same beginning continues the reading.
+	// WithinMs As in a `SuggestRequest`. A prompt that is longer than 1,024 bytes or has no session may not be read within this time. Then the answer is one empty choice, and the next request with the same beginning continues the reading.
 	WithinMs *int `json:"within_ms,omitempty"`
 }
 
@@ -1968,11 +1971,11 @@ type OpenAIUsage struct {
 	// CompletionTokens Sampled tokens of all texts, including those of stop strings.
 	CompletionTokens int64 `json:"completion_tokens"`
 
-	// TotalTokens The sum of both.
+	// TotalTokens The sum of prompt tokens and sampled tokens.
 	TotalTokens int64 `json:"total_tokens"`
 }
 
-// Parent The session that was forked. It may have been deleted since, or be on the server from which the fork was imported.
+// Parent The session that was forked. It may be deleted, or on the server from which the fork was imported.
 type Parent struct {
 	// ID The parent's id.
 	ID string `json:"id"`
@@ -2013,7 +2016,7 @@ type PastScores struct {
 	// From The first offset whose text and scores the session keeps.
 	From int64 `json:"from"`
 
-	// Next The offset after these parts, where the next request continues. Without parts it is where they would begin: at `end`, or before the last piece of a fork that was cut within a piece of text. That piece has no bits until the fork is used.
+	// Next The offset after these parts, where the next request continues. If there are no parts, it is `end`, or the offset before the last piece of a fork that was cut within a piece of text. This last piece has no bits until the fork is used.
 	Next int64 `json:"next"`
 
 	// End The session's offset.
@@ -2023,7 +2026,7 @@ type PastScores struct {
 	Scores []PastScore `json:"scores"`
 }
 
-// PieceEvent A part of a completion, as it grows. The pieces together are the text.
+// PieceEvent A part of a completion. The pieces together are the whole text.
 type PieceEvent struct {
 	// Type Distinguishes this event from others.
 	Type PieceEventType `json:"type"`
@@ -2055,10 +2058,10 @@ type Problem struct {
 	// Title A sentence, the same for every problem of this type.
 	Title string `json:"title"`
 
-	// Status The HTTP status. In an `error` event, the status that the answer would have had if it had not begun.
+	// Status The HTTP status. In an `error` event, the status that an answer without streaming would have.
 	Status int `json:"status"`
 
-	// Detail What happened in this case.
+	// Detail What happened to this request.
 	Detail *string `json:"detail,omitempty"`
 
 	// Field The path of the wrong field of the body (`settings.gammas[1]`), or the wrong parameter.
@@ -2070,7 +2073,7 @@ type Problem struct {
 	// Expected The values expected.
 	Expected *string `json:"expected,omitempty"`
 
-	// Offset The session's true offset, where to continue.
+	// Offset The session's offset, from which the client can continue.
 	Offset *int64 `json:"offset,omitempty"`
 
 	// Damage Where a session is damaged. `lmserve sessions check` says more.
@@ -2085,7 +2088,7 @@ type Problem struct {
 	// Code At `/v1/logs`: the code of `google.rpc.Status`.
 	Code *int `json:"code,omitempty"`
 
-	// Differences For `session-differs`: all differences. `field`, `found` and `expected` repeat the first.
+	// Differences For `session-differs`: all differences. `field`, `found` and `expected` repeat the first difference.
 	Differences []Difference `json:"differences,omitempty"`
 
 	// LimitBytes For `key-disk-limit`: the key's limit.
@@ -2101,7 +2104,7 @@ type Problem struct {
 // ProblemType The kind of the problem. Programs should distinguish problems only by this field.
 type ProblemType string
 
-// Recovering Progress of recomputing the session's state from its text, as after a restart or for a fork far back. Absent when it is done, or before it begins.
+// Recovering Progress of recomputing the session's state from its text, for example after a restart or for a fork at an early offset. Absent while nothing is recomputed.
 type Recovering struct {
 	// DoneBytes Bytes of text recomputed so far.
 	DoneBytes int64 `json:"done_bytes"`
@@ -2126,7 +2129,7 @@ type ScoreTextsEvent struct {
 
 // ScoreTextsRequest Texts to score independently. Fields that are left out have their defaults.
 type ScoreTextsRequest struct {
-	// Model Id or name of the model, from `GET /v1/models`. The first model there is the default.
+	// Model Id or name of the model, from `GET /v1/models`. The first model of that list is the default.
 	//
 	// Example: lmserve-default
 	Model *string `json:"model,omitempty"`
@@ -2135,8 +2138,8 @@ type ScoreTextsRequest struct {
 	Seed *uint64 `json:"seed,omitempty"`
 
 	// Settings How the session adapts. A setting that is left out has the model's default for the method.
-	// The two methods of dynamic evaluation have different defaults; `Model.defaults` has all
-	// others.
+	// The two methods of dynamic evaluation have different defaults; `Model.defaults` has the
+	// defaults of the other methods.
 	Settings *SettingsRequest `json:"settings,omitempty"`
 
 	// Texts The texts. Each may be empty.
@@ -2151,7 +2154,7 @@ type ServiceStatus struct {
 	// Keys `stale` if the keys file has become unreadable or invalid, and the last valid keys are still in force. Only at /readyz.
 	Keys *ServiceStatusKeys `json:"keys,omitempty"`
 
-	// Disk `full` while the disk, or the server's budget for it, is almost full, and requests that need space are refused. Only at /readyz.
+	// Disk `full` while the disk or the server's disk budget is almost full, and requests that need space are refused. Only at /readyz.
 	Disk *ServiceStatusDisk `json:"disk,omitempty"`
 }
 
@@ -2161,7 +2164,7 @@ type ServiceStatusStatus string
 // ServiceStatusKeys `stale` if the keys file has become unreadable or invalid, and the last valid keys are still in force. Only at /readyz.
 type ServiceStatusKeys string
 
-// ServiceStatusDisk `full` while the disk, or the server's budget for it, is almost full, and requests that need space are refused. Only at /readyz.
+// ServiceStatusDisk `full` while the disk or the server's disk budget is almost full, and requests that need space are refused. Only at /readyz.
 type ServiceStatusDisk string
 
 // Session A session. `model`, `created_at`, `last_used_at`, `settings` and `history` are present unless there is an `error`.
@@ -2169,7 +2172,7 @@ type Session struct {
 	// ID A UUID that the server has chosen. It never names another session.
 	ID string `json:"id"`
 
-	// Name The owner's name for the session. Absent if it has none.
+	// Name The owner's name for the session. Absent if the session has no name.
 	Name *string `json:"name,omitempty"`
 
 	// Model Id of the session's model.
@@ -2187,7 +2190,7 @@ type Session struct {
 	// Step Updates of the fast weights so far; 0 for a method without updates.
 	Step uint64 `json:"step"`
 
-	// PendingBytes Bytes at the end of the session's text that belong to an unfinished word and have no bits yet. `offset` is the `bytes` of `totals` plus these. Only for a model of words.
+	// PendingBytes Bytes at the end of the session's text that belong to an unfinished word and have no bits yet. `offset` is the `bytes` of `totals` plus `pending_bytes`. Only for a model of words.
 	PendingBytes *int64 `json:"pending_bytes,omitempty"`
 
 	// PendingTokens Scored tokens of the unfinished chunk.
@@ -2202,9 +2205,9 @@ type Session struct {
 	// Numerics Name of the session's arithmetic. Scores in two arithmetics may differ by rounding.
 	Numerics *string `json:"numerics,omitempty"`
 
-	// Settings The settings in force; `SettingsRequest` describes each. The settings of dynamic evaluation
-	// are those of `dynamic-rms` in sessions with that method, and those of `dynamic-sgd` in all
-	// other sessions.
+	// Settings The session's settings; `SettingsRequest` describes each setting. The settings of dynamic
+	// evaluation are those of `dynamic-rms` in sessions with that method, and those of
+	// `dynamic-sgd` in all other sessions.
 	Settings *Settings `json:"settings,omitempty"`
 
 	// Seed Seed of the masks that choose which entries an update writes.
@@ -2216,34 +2219,35 @@ type Session struct {
 	// TTLSeconds Seconds without use after which the session is deleted; 0 means never.
 	TTLSeconds int64 `json:"ttl_seconds"`
 
-	// History How much of its text a session keeps. `full` is all of it, so the session can be forked at
-	// any offset. `tail` is only what a restart needs, so the session can be forked at its end or
-	// shortly before. If left out, a new session has `full`, and a fork has its parent's value.
+	// History How much of its text a session keeps. `full` keeps all text, so the session can be forked at
+	// any offset. `tail` keeps only the text that a restart needs, so the session can be forked at
+	// its end or shortly before it. If left out, a new session has `full`, and a fork has its
+	// parent's value.
 	History *History `json:"history,omitempty"`
 
-	// Parent The session that was forked. It may have been deleted since, or be on the server from which the fork was imported.
+	// Parent The session that was forked. It may be deleted, or on the server from which the fork was imported.
 	Parent *Parent `json:"parent,omitempty"`
 
 	// ShadowOf The relation of a session and its shadow. In a session's `shadows`, `id`, `name` and `model`
 	// are those of the shadow; in a shadow's `shadow_of`, those of the session.
 	ShadowOf *Shadow `json:"shadow_of,omitempty"`
 
-	// Shadows The session's shadows, as far as the caller may see them. Absent if there are none.
+	// Shadows The session's shadows that the caller may see. Absent without shadows.
 	Shadows []Shadow `json:"shadows,omitempty"`
 
 	// Owner Id of the key that created the session. Only admins see it; absent for the anonymous owner.
 	Owner *string `json:"owner,omitempty"`
 
 	// Error Why the session cannot be used: it is damaged, or its model is not served. Unreadable
-	// fields are missing or 0. The session can be deleted and, if damaged, exported as far as
-	// it can be read. Absent if the session can be used, or if its damage has not been found
-	// yet.
+	// fields are missing or 0. The session can be deleted and, if it is damaged, its readable
+	// part can be exported. Absent if the session can be used, or if its damage has not been
+	// found yet.
 	Error *string `json:"error,omitempty"`
 
 	// DiskBytes Bytes of disk charged to the session: its log and its snapshots. Data shared with forks is charged to the session that wrote it, and after its deletion to one of the forks. 0 if sessions are only in memory.
 	DiskBytes int64 `json:"disk_bytes"`
 
-	// Recovering Progress of recomputing the session's state from its text, as after a restart or for a fork far back. Absent when it is done, or before it begins.
+	// Recovering Progress of recomputing the session's state from its text, for example after a restart or for a fork at an early offset. Absent while nothing is recomputed.
 	Recovering *Recovering `json:"recovering,omitempty"`
 }
 
@@ -2259,7 +2263,7 @@ type SessionList struct {
 // SessionName A session's name: 1 to 64 characters of `a-z`, `0-9`, `.`, `_` and `-`, beginning with a letter or a digit; not `import`, and not a UUID.
 type SessionName = string
 
-// SessionPatch Changes to a session. Fields that are left out stay.
+// SessionPatch Changes to a session. Fields that are left out stay unchanged.
 type SessionPatch struct {
 	// Labels Labels to set; `null` as a value removes a label, and `null` instead of labels removes all. At most 16 may remain.
 	Labels json.RawMessage `json:"labels,omitempty"`
@@ -2276,15 +2280,16 @@ type SessionPatch struct {
 
 // SessionRequest A new session. Fields that are left out have their defaults.
 type SessionRequest struct {
-	// History How much of its text a session keeps. `full` is all of it, so the session can be forked at
-	// any offset. `tail` is only what a restart needs, so the session can be forked at its end or
-	// shortly before. If left out, a new session has `full`, and a fork has its parent's value.
+	// History How much of its text a session keeps. `full` keeps all text, so the session can be forked at
+	// any offset. `tail` keeps only the text that a restart needs, so the session can be forked at
+	// its end or shortly before it. If left out, a new session has `full`, and a fork has its
+	// parent's value.
 	History *History `json:"history,omitempty"`
 
 	// Labels Names and values that the server stores for the caller and never interprets. Names have 1 to 64 characters, values up to 256.
 	Labels *Labels `json:"labels,omitempty"`
 
-	// Model Id or name of the session's model, from `GET /v1/models`. The first model there is the default.
+	// Model Id or name of the session's model, from `GET /v1/models`. The first model of that list is the default.
 	//
 	// Example: lmserve-default
 	Model *string `json:"model,omitempty"`
@@ -2294,13 +2299,13 @@ type SessionRequest struct {
 	Seed *uint64 `json:"seed,omitempty"`
 
 	// Settings How the session adapts. A setting that is left out has the model's default for the method.
-	// The two methods of dynamic evaluation have different defaults; `Model.defaults` has all
-	// others.
+	// The two methods of dynamic evaluation have different defaults; `Model.defaults` has the
+	// defaults of the other methods.
 	Settings *SettingsRequest `json:"settings,omitempty"`
 
 	// ShadowOf Id or name of the session whose shadow the new session is. That session must have all of
-	// its text, must not be a shadow, and has at most `session_shadows_max` shadows. If left
-	// out, the new session is not a shadow.
+	// its text and must not be a shadow. It can have at most `session_shadows_max` shadows. If
+	// left out, the new session is not a shadow.
 	//
 	//
 	// Example: web-1
@@ -2310,14 +2315,13 @@ type SessionRequest struct {
 	TTLSeconds *int64 `json:"ttl_seconds,omitempty"`
 }
 
-// Settings The settings in force; `SettingsRequest` describes each. The settings of dynamic evaluation
-// are those of `dynamic-rms` in sessions with that method, and those of `dynamic-sgd` in all
-// other sessions.
+// Settings The session's settings; `SettingsRequest` describes each setting. The settings of dynamic
+// evaluation are those of `dynamic-rms` in sessions with that method, and those of
+// `dynamic-sgd` in all other sessions.
 type Settings struct {
 	// Method How a session adapts.
 	//
-	// - `static`: not at all. The static model alone, unless `companion` is true; the companion
-	//   still learns.
+	// - `static`: the model does not adapt. With `companion` true, the companion still learns.
 	// - `sparse-meta`: the model's meta-learners update the fast weights after every full chunk.
 	//   Settings: `p`, `gammas`, `beta1`, `beta2`.
 	// - `dynamic-sgd`: dynamic evaluation (Krause et al. 2018). The fast weights M, one for every
@@ -2325,16 +2329,17 @@ type Settings struct {
 	//   decay: M = (1 - `decay`) M - `rate` G.
 	// - `dynamic-rms`: dynamic evaluation with RMS scaling. r is the root mean square of a
 	//   weight's gradient over training text, r̄ the mean of r over the weight's matrix, and R the
-	//   mean over all weights: M = (1 - min(1, `decay` r/R)) M - `rate` G / (r + `floor` r̄). Only
-	//   for models that contain these statistics.
+	//   mean over all weights: M = (1 - min(1, `decay` r/R)) M - `rate` G / (r + `floor` r̄). This
+	//   method needs a model that contains these statistics.
 	// - `cache`: the slow weights, mixed with a continuous cache (Grave et al. 2016) of the hidden
-	//   states of the last `cache_size` tokens. With weight `lambda`, a token's probability is how
-	//   often it followed the cached states h_i, weighted by their similarity to the present state
-	//   h: exp(`theta` h·h_i / sqrt(d_model)). There are no fast weights.
+	//   states of the last `cache_size` tokens. The cache has the weight `lambda`. In the cache, a
+	//   token's probability is its share among the tokens that followed the cached states h_i.
+	//   Each h_i has the weight exp(`theta` h·h_i / sqrt(d_model)), its similarity to the present
+	//   state h. There are no fast weights.
 	// - `counts`: no network and no weights. With a companion the session predicts from counts of
-	//   its own text; without one every byte costs 8 bits. Lines are rated as with every other
-	//   method. A request with this method and no model gets the model `counts`, which has no
-	//   other method.
+	//   its own text; without a companion every byte costs 8 bits. Lines are rated as with every
+	//   other method. A request with this method and no model gets the model `counts`, which has
+	//   no other method.
 	//
 	// Settings of other methods must be within their limits. They are reported and have no effect.
 	Method          Method    `json:"method"`
@@ -2357,8 +2362,8 @@ type Settings struct {
 }
 
 // SettingsRequest How the session adapts. A setting that is left out has the model's default for the method.
-// The two methods of dynamic evaluation have different defaults; `Model.defaults` has all
-// others.
+// The two methods of dynamic evaluation have different defaults; `Model.defaults` has the
+// defaults of the other methods.
 type SettingsRequest struct {
 	// Baseline Scoring of every chunk with the static model as well. The static model has the slow weights alone, and no companion. A chunk is scored again from the first layer that adapts. This costs less if the companion mixes in the static model anyway.
 	Baseline *bool `json:"baseline,omitempty"`
@@ -2384,7 +2389,7 @@ type SettingsRequest struct {
 	// CompanionStatic For `sparse-meta`: static model as a third part of the companion's mixture. The static model then reads the text too, but recomputes only the layers that adapt. The setting has no effect with a model of words.
 	CompanionStatic *bool `json:"companion_static,omitempty"`
 
-	// Decay For `dynamic-sgd` and `dynamic-rms`: fraction of the fast weights that each update removes. `dynamic-rms` multiplies the fraction by the weight's r/R.
+	// Decay For `dynamic-sgd` and `dynamic-rms`: fraction of the fast weights that each update removes. `dynamic-rms` multiplies the fraction by r/R. Here r is the root mean square of the weight's gradients, and R is the mean of r over all weights.
 	Decay *float32 `json:"decay,omitempty"`
 
 	// Floor For `dynamic-rms`: constant added to a weight's root mean square, relative to the mean of its matrix. With a smaller constant, the weights diverge sooner.
@@ -2398,8 +2403,7 @@ type SettingsRequest struct {
 
 	// Method How a session adapts.
 	//
-	// - `static`: not at all. The static model alone, unless `companion` is true; the companion
-	//   still learns.
+	// - `static`: the model does not adapt. With `companion` true, the companion still learns.
 	// - `sparse-meta`: the model's meta-learners update the fast weights after every full chunk.
 	//   Settings: `p`, `gammas`, `beta1`, `beta2`.
 	// - `dynamic-sgd`: dynamic evaluation (Krause et al. 2018). The fast weights M, one for every
@@ -2407,16 +2411,17 @@ type SettingsRequest struct {
 	//   decay: M = (1 - `decay`) M - `rate` G.
 	// - `dynamic-rms`: dynamic evaluation with RMS scaling. r is the root mean square of a
 	//   weight's gradient over training text, r̄ the mean of r over the weight's matrix, and R the
-	//   mean over all weights: M = (1 - min(1, `decay` r/R)) M - `rate` G / (r + `floor` r̄). Only
-	//   for models that contain these statistics.
+	//   mean over all weights: M = (1 - min(1, `decay` r/R)) M - `rate` G / (r + `floor` r̄). This
+	//   method needs a model that contains these statistics.
 	// - `cache`: the slow weights, mixed with a continuous cache (Grave et al. 2016) of the hidden
-	//   states of the last `cache_size` tokens. With weight `lambda`, a token's probability is how
-	//   often it followed the cached states h_i, weighted by their similarity to the present state
-	//   h: exp(`theta` h·h_i / sqrt(d_model)). There are no fast weights.
+	//   states of the last `cache_size` tokens. The cache has the weight `lambda`. In the cache, a
+	//   token's probability is its share among the tokens that followed the cached states h_i.
+	//   Each h_i has the weight exp(`theta` h·h_i / sqrt(d_model)), its similarity to the present
+	//   state h. There are no fast weights.
 	// - `counts`: no network and no weights. With a companion the session predicts from counts of
-	//   its own text; without one every byte costs 8 bits. Lines are rated as with every other
-	//   method. A request with this method and no model gets the model `counts`, which has no
-	//   other method.
+	//   its own text; without a companion every byte costs 8 bits. Lines are rated as with every
+	//   other method. A request with this method and no model gets the model `counts`, which has
+	//   no other method.
 	//
 	// Settings of other methods must be within their limits. They are reported and have no effect.
 	Method *Method `json:"method,omitempty"`
@@ -2427,7 +2432,7 @@ type SettingsRequest struct {
 	// Rate For `dynamic-sgd` and `dynamic-rms`: learning rate. At 0 the session scores as with the method `static` and the same `companion`.
 	Rate *float32 `json:"rate,omitempty"`
 
-	// SkipBelow For `sparse-meta`: bits per token below which the network does not learn from a chunk. At 0, or without a companion of counts, it learns from every chunk. Text that is learned line by line is never skipped.
+	// SkipBelow For `sparse-meta`: bits per token below which the network does not learn from a chunk. At 0, or without a companion of counts, the network learns from every chunk. Text that is learned line by line is never skipped.
 	SkipBelow *float64 `json:"skip_below,omitempty"`
 
 	// Theta For `cache`: sharpness with which the cache prefers states like the current one. At 0 all states count equally.
@@ -2440,9 +2445,9 @@ type Shadow struct {
 	// BehindBytes Bytes of the session's text that the shadow has not read yet.
 	BehindBytes int64 `json:"behind_bytes"`
 
-	// Compared The totals of a session and its shadow at the last offset where both are known; absent if
-	// there is no such offset. Bits per byte can be compared between any models. For a model of
-	// words they cover only the words of its vocabulary.
+	// Compared The totals of a session and its shadow at the last offset at which both totals are known;
+	// absent if there is no such offset. Bits per byte can be compared between any models. For a
+	// model of words, bits per byte cover only the words of its vocabulary.
 	Compared *Comparison `json:"compared,omitempty"`
 
 	// Error Why the shadow does not advance; the server retries. Absent if the shadow advances or has read all text.
@@ -2454,7 +2459,7 @@ type Shadow struct {
 	// Model Id of the other session's model. Absent if unknown.
 	Model *string `json:"model,omitempty"`
 
-	// Name The other session's name. Absent if it has none.
+	// Name The other session's name. Absent if that session has no name.
 	Name *string `json:"name,omitempty"`
 
 	// Offset The shadow's `offset`.
@@ -2475,7 +2480,7 @@ type StartEvent struct {
 	// PendingBytes Bytes at the end of the text that belong to an unfinished word and have no bits yet. Only for a model of words.
 	PendingBytes *int64 `json:"pending_bytes,omitempty"`
 
-	// LinesFrom The offset from which the session has lines. Absent if it has none.
+	// LinesFrom The offset from which the session has lines. Absent if the session has no lines.
 	LinesFrom *int64 `json:"lines_from,omitempty"`
 
 	// Totals An amount of text and its bits.
@@ -2496,39 +2501,39 @@ type SuggestRequest struct {
 	// N Maximum number of candidates. Candidates that would save less than 0.01 more keystrokes on average are left out.
 	N *int `json:"n,omitempty"`
 
-	// Refused Texts not to offer again, because they were offered at an earlier key and the writer
-	// typed past them. They are texts after the cursor: of an offer `ith` after `w`, `th` is
-	// left after `wi`. For `word` and `word+` they are words, otherwise beginnings of texts.
-	// The probabilities of the others rise accordingly.
+	// Refused Texts not to offer again, because they were offered at an earlier key and the writer did
+	// not accept them. They are texts after the current cursor: if `ith` was offered after `w`
+	// and the writer has typed `wi`, the text is `th`. For `word` and `word+` the texts are
+	// words, otherwise beginnings of texts. The probabilities of other texts rise accordingly.
 	Refused []string `json:"refused,omitempty"`
 
-	// Suffix Text after the cursor. Ten candidates (or `n` if more) are then ranked by their cost
-	// together with the first 32 bytes of the suffix, the cheapest first. Ranking takes time
-	// in addition to `within_ms`.
+	// Suffix Text after the cursor. Ten candidates (or `n`, if `n` is larger) are then ranked by the
+	// bits of the candidate and the first 32 bytes of the suffix, the fewest first. Ranking
+	// takes time in addition to `within_ms`.
 	Suffix *string `json:"suffix,omitempty"`
 
 	// Typed The text after the session's text and before the cursor, at most 1,024 bytes.
 	Typed *string `json:"typed,omitempty"`
 
 	// Unit Where candidates end. `word`: at the end of the current word, or of the next word after
-	// one separator. `word+`: of a word after up to ten separators. `line`: anywhere within
-	// the line. `free`: anywhere. `auto`: as `free` if free ends would have saved more than
-	// words in the last two thousand bytes of the text, as in code and logs; otherwise as
-	// `word+`.
+	// one separator. `word+`: at the end of a word after up to ten separators. `line`:
+	// anywhere within the line. `free`: anywhere. `auto`: as `free` if free ends would have
+	// saved more than words in the last two thousand bytes of the text, as in code and logs;
+	// otherwise as `word+`.
 	Unit *SuggestRequestUnit `json:"unit,omitempty"`
 
 	// WithinMs Time for the search in milliseconds; the best candidates found so far are returned. 0
 	// means a fixed number of steps, so that the answer does not depend on the machine. The
-	// time begins when the request has the session's state and a worker; waits for both are
-	// extra. At least one step is made.
+	// time begins when the request has the session's state and a worker; waiting for them
+	// takes additional time. At least one step is made.
 	WithinMs *int `json:"within_ms,omitempty"`
 }
 
 // SuggestRequestUnit Where candidates end. `word`: at the end of the current word, or of the next word after
-// one separator. `word+`: of a word after up to ten separators. `line`: anywhere within
-// the line. `free`: anywhere. `auto`: as `free` if free ends would have saved more than
-// words in the last two thousand bytes of the text, as in code and logs; otherwise as
-// `word+`.
+// one separator. `word+`: at the end of a word after up to ten separators. `line`:
+// anywhere within the line. `free`: anywhere. `auto`: as `free` if free ends would have
+// saved more than words in the last two thousand bytes of the text, as in code and logs;
+// otherwise as `word+`.
 type SuggestRequestUnit string
 
 // SuggestedText A text that may come next.
@@ -2539,7 +2544,7 @@ type SuggestedText struct {
 	// Saves Keystrokes that the text saves if it is right.
 	Saves float64 `json:"saves"`
 
-	// Separator For a word, the likeliest character after it. An editor may insert it with the word, and replace it when another is typed.
+	// Separator For a word, the likeliest character after it. An editor may insert the separator with the word, and replace it when the writer types another character.
 	Separator *string `json:"separator,omitempty"`
 
 	// Text The text to insert at the cursor.
@@ -2548,7 +2553,7 @@ type SuggestedText struct {
 
 // Suggestions Texts that may come next.
 type Suggestions struct {
-	// Candidates The text that saves most on average comes first; each later one adds most to those before it.
+	// Candidates The text that saves most on average is first; each later text adds most to the earlier texts.
 	Candidates []SuggestedText `json:"candidates"`
 
 	// Complete Whether the search made all its steps. It stops early when `within_ms` is over. If at
@@ -2676,10 +2681,10 @@ type TGIParameters struct {
 	// Seed Seed of the sampling.
 	Seed *uint64 `json:"seed,omitempty"`
 
-	// Stop The text ends before the first occurrence of any of these. Empty strings are ignored; only the first 32 count.
+	// Stop The text ends before the first occurrence of any of these. Empty strings are ignored; only the first 32 strings are used.
 	Stop *EditorStop `json:"stop,omitempty"`
 
-	// StopTokens The text ends before the first occurrence of any of these. Empty strings are ignored; only the first 32 count.
+	// StopTokens The text ends before the first occurrence of any of these. Empty strings are ignored; only the first 32 strings are used.
 	StopTokens *EditorStop `json:"stop_tokens,omitempty"`
 
 	// Temperature Divides the logits.
@@ -2708,7 +2713,7 @@ type TabbyChoice struct {
 
 // TabbyHealth What Tabby's agents show about the server.
 type TabbyHealth struct {
-	// Arch Empty: the server does not report its machine.
+	// Arch Always empty, because the server does not report its machine.
 	Arch string `json:"arch"`
 
 	// CPUCount Always 0.
@@ -2723,11 +2728,11 @@ type TabbyHealth struct {
 	// Model Id of the default model.
 	Model string `json:"model"`
 
-	// Version All texts are empty.
+	// Version The server's version. Its texts are always empty.
 	Version TabbyVersion `json:"version"`
 }
 
-// TabbyVersion All texts are empty.
+// TabbyVersion The server's version. Its texts are always empty.
 type TabbyVersion struct {
 	BuildDate      string `json:"build_date"`
 	BuildTimestamp string `json:"build_timestamp"`
@@ -2806,10 +2811,10 @@ type TokenList = []TokenID
 
 // TokenLogprob A token that could have come next.
 type TokenLogprob struct {
-	// Logprob Natural log-probability of the token under the full distribution.
+	// Logprob Natural log-probability of the token under the model's full distribution.
 	Logprob float64 `json:"logprob"`
 
-	// Text The token as it would be written here. Only for a model of words.
+	// Text The token as it would be written at this place. Only for a model of words.
 	Text *string `json:"text,omitempty"`
 
 	// Token A token of the model, less than its `vocab_size`. For a model of bytes, the value of a byte.
@@ -2818,7 +2823,7 @@ type TokenLogprob struct {
 
 // TokenizeRequest A text to convert to tokens.
 type TokenizeRequest struct {
-	// AddSpecialTokens Has no effect: no token is added to the text's own.
+	// AddSpecialTokens Has no effect: the server adds no tokens to those of the text.
 	AddSpecialTokens *bool `json:"add_special_tokens,omitempty"`
 
 	// Model Id or name of the model.
@@ -2905,11 +2910,11 @@ type Usage struct {
 	// CompletionTokens Sampled tokens, including those of a stop string.
 	CompletionTokens int64 `json:"completion_tokens"`
 
-	// TotalTokens The sum of both.
+	// TotalTokens The sum of prompt tokens and sampled tokens.
 	TotalTokens int64 `json:"total_tokens"`
 }
 
-// Verdict A user's judgment of an incident: similar incidents are not worth showing, or always are.
+// Verdict A user's judgment of an incident. `false_alarm`: similar incidents are hidden. `matters`: similar incidents are always shown.
 type Verdict string
 
 // AcceptEncoding defines model for AcceptEncoding.
@@ -2974,35 +2979,36 @@ type CreateCompletionParams struct {
 
 // ListSessionsParams defines parameters for ListSessions.
 type ListSessionsParams struct {
-	// After The page begins after the session with this id: the `next` of the page before.
+	// After The page begins after the session with this id, which is the `next` of the previous page.
 	After *string `form:"after,omitempty" json:"after,omitempty"`
 
 	// Limit Maximum number of sessions on the page.
 	Limit *int `form:"limit,omitempty" json:"limit,omitempty"`
 
 	// Label Only sessions with this label: `NAME:VALUE`, or `NAME` for any value. The name ends at
-	// the first `:`. Such a page may have fewer sessions than `limit`, or none, and still a
-	// `next`: the server checks a bounded number of sessions for one page.
+	// the first `:`. A page with `label` may have `next` although it has fewer sessions than
+	// `limit`, because the server checks a limited number of sessions for one page.
 	Label *string `form:"label,omitempty" json:"label,omitempty"`
 }
 
 // ImportSessionParams defines parameters for ImportSession.
 type ImportSessionParams struct {
-	// Name Name of the new session. If left out, it has none.
+	// Name Name of the new session. Without `name` the session has no name.
 	Name *string `form:"name,omitempty" json:"name,omitempty"`
 }
 
 // CompleteParams defines parameters for Complete.
 type CompleteParams struct {
-	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s`
-	// or `m`, such as `10s`. After that time, or without `wait`, the answer is 409 `session-busy`.
-	// A score with neither `wait` nor `offset` is answered 429 `session-queue-full` after
-	// `feed_wait_seconds`. The wait ends when the client leaves. A completion that commits nothing
-	// needs no turn and does not wait.
+	// Wait Maximum time to wait while other requests feed the session, up to 600 s. It is a number with
+	// `ms`, `s` or `m`, such as `10s`. After that time, or without `wait`, the answer is 409
+	// `session-busy`. A score with neither `wait` nor `offset` is answered 429
+	// `session-queue-full` after `feed_wait_seconds`. The wait ends when the client leaves. A
+	// completion that commits nothing needs no turn and does not wait.
 	//
-	// `wait`, but at least 30 s, also limits the wait for a state that is being recomputed, for
-	// example of a fork far back. After that time the answer is 503 `overloaded`. Without `wait`,
-	// a score waits 30 s for the state, and completions and exports as long as necessary.
+	// `wait` also limits the wait for a state that is being recomputed, for example of a fork at
+	// an early offset; the limit is at least 30 s. After that time the answer is 503 `overloaded`.
+	// Without `wait`, a score waits 30 s for the state, and completions and exports wait as long
+	// as necessary.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 }
 
@@ -3020,7 +3026,7 @@ type WatchSessionParams struct {
 	// Logprobs Whether `chunk` events carry the log-probability of every token. Only with `unit=chunk`.
 	Logprobs *bool `form:"logprobs,omitempty" json:"logprobs,omitempty"`
 
-	// TopLogprobs How many of the likeliest tokens `chunk` events carry for each token, in addition. Only with `logprobs=true`.
+	// TopLogprobs Number of likeliest tokens that `chunk` events carry for each token. Only with `logprobs=true`.
 	TopLogprobs *int `form:"top_logprobs,omitempty" json:"top_logprobs,omitempty"`
 
 	// Updates Whether an `update` event follows each update of the fast weights.
@@ -3029,7 +3035,7 @@ type WatchSessionParams struct {
 	// Offset The offset up to which the client has the session's text, in bytes.
 	Offset *int64 `form:"offset,omitempty" json:"offset,omitempty"`
 
-	// LastEventID The same, as browsers send it when they reconnect. `offset` takes precedence.
+	// LastEventID The same as `offset`, in the form that browsers send when they reconnect. `offset` takes precedence.
 	LastEventID *int64 `json:"Last-Event-ID,omitempty"`
 }
 
@@ -3046,15 +3052,15 @@ type ScoreParams struct {
 
 	// RecordStart An RE2 regular expression for the beginning of records. It is matched within the first
 	// 256 bytes of a line, after the prefix of a container runtime (CRI). The session keeps
-	// the pattern for all lines that end from here on, until a request has another one. An
-	// empty pattern restores the default. Only with `unit=record`.
+	// the pattern for all lines that end after the beginning of this request, until a request
+	// has another pattern. An empty pattern restores the default. Only with `unit=record`.
 	RecordStart *string `form:"record_start,omitempty" json:"record_start,omitempty"`
 
-	// TroubleWords Words that indicate trouble, separated by white space. A line with a word that contains
-	// one of them gets a smaller `p`, most of all if such lines are rare. Words are letters
-	// and `_`; case does not matter. The session keeps the list for all of its lines. If it
-	// has lines already, with another list or none, it refuses the list. Only with
-	// `unit=line`, `record` or `incident`.
+	// TroubleWords Words that indicate trouble, separated by white space. If a word of a line contains one
+	// of these words, the line's `p` is smaller, most of all if such lines are rare. Words
+	// consist of letters and `_`; case does not matter. The session keeps the list for all of
+	// its lines. If the session already has lines with another list or without a list, the
+	// request is refused. Only with `unit=line`, `record` or `incident`.
 	TroubleWords *string `form:"trouble_words,omitempty" json:"trouble_words,omitempty"`
 
 	// Text Whether `line` events carry the line's text. Only with `unit=line`.
@@ -3071,8 +3077,8 @@ type ScoreParams struct {
 	// and in a streamed answer: `application/json` has no events.
 	Logprobs *bool `form:"logprobs,omitempty" json:"logprobs,omitempty"`
 
-	// TopLogprobs How many of the likeliest tokens `chunk` events carry for each token, in addition. If
-	// the session keeps a baseline, the static model's tokens are there, too. Only with
+	// TopLogprobs Number of likeliest tokens that `chunk` events carry for each token. If the session
+	// keeps a baseline, events also carry the static model's likeliest tokens. Only with
 	// `logprobs=true`.
 	TopLogprobs *int `form:"top_logprobs,omitempty" json:"top_logprobs,omitempty"`
 
@@ -3084,22 +3090,23 @@ type ScoreParams struct {
 	// Several fields are separated by commas; in the line, spaces separate their values.
 	Field *string `form:"field,omitempty" json:"field,omitempty"`
 
-	// Once With `body`, a body that is byte for byte the same as one of the last 256 is the same
-	// delivery. For shippers whose records carry a time or a number that no other record has.
+	// Once With `body`, a body with the same bytes as one of the last 256 deliveries is the same
+	// delivery. Use it only if each record has a time or a number that no other record has.
 	Once *ScoreParamsOnce `form:"once,omitempty" json:"once,omitempty"`
 
-	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s`
-	// or `m`, such as `10s`. After that time, or without `wait`, the answer is 409 `session-busy`.
-	// A score with neither `wait` nor `offset` is answered 429 `session-queue-full` after
-	// `feed_wait_seconds`. The wait ends when the client leaves. A completion that commits nothing
-	// needs no turn and does not wait.
+	// Wait Maximum time to wait while other requests feed the session, up to 600 s. It is a number with
+	// `ms`, `s` or `m`, such as `10s`. After that time, or without `wait`, the answer is 409
+	// `session-busy`. A score with neither `wait` nor `offset` is answered 429
+	// `session-queue-full` after `feed_wait_seconds`. The wait ends when the client leaves. A
+	// completion that commits nothing needs no turn and does not wait.
 	//
-	// `wait`, but at least 30 s, also limits the wait for a state that is being recomputed, for
-	// example of a fork far back. After that time the answer is 503 `overloaded`. Without `wait`,
-	// a score waits 30 s for the state, and completions and exports as long as necessary.
+	// `wait` also limits the wait for a state that is being recomputed, for example of a fork at
+	// an early offset; the limit is at least 30 s. After that time the answer is 503 `overloaded`.
+	// Without `wait`, a score waits 30 s for the state, and completions and exports wait as long
+	// as necessary.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// IdempotencyKey A name for the delivery, the same for each attempt at it.
+	// IdempotencyKey A name for the delivery. Each attempt at the delivery has the same name.
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
@@ -3123,29 +3130,31 @@ type GetScoresParams struct {
 
 // GetSnapshotParams defines parameters for GetSnapshot.
 type GetSnapshotParams struct {
-	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s`
-	// or `m`, such as `10s`. After that time, or without `wait`, the answer is 409 `session-busy`.
-	// A score with neither `wait` nor `offset` is answered 429 `session-queue-full` after
-	// `feed_wait_seconds`. The wait ends when the client leaves. A completion that commits nothing
-	// needs no turn and does not wait.
+	// Wait Maximum time to wait while other requests feed the session, up to 600 s. It is a number with
+	// `ms`, `s` or `m`, such as `10s`. After that time, or without `wait`, the answer is 409
+	// `session-busy`. A score with neither `wait` nor `offset` is answered 429
+	// `session-queue-full` after `feed_wait_seconds`. The wait ends when the client leaves. A
+	// completion that commits nothing needs no turn and does not wait.
 	//
-	// `wait`, but at least 30 s, also limits the wait for a state that is being recomputed, for
-	// example of a fork far back. After that time the answer is 503 `overloaded`. Without `wait`,
-	// a score waits 30 s for the state, and completions and exports as long as necessary.
+	// `wait` also limits the wait for a state that is being recomputed, for example of a fork at
+	// an early offset; the limit is at least 30 s. After that time the answer is 503 `overloaded`.
+	// Without `wait`, a score waits 30 s for the state, and completions and exports wait as long
+	// as necessary.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 }
 
 // SuggestParams defines parameters for Suggest.
 type SuggestParams struct {
-	// Wait How long to wait while other requests feed the session, up to 600 s: a number with `ms`, `s`
-	// or `m`, such as `10s`. After that time, or without `wait`, the answer is 409 `session-busy`.
-	// A score with neither `wait` nor `offset` is answered 429 `session-queue-full` after
-	// `feed_wait_seconds`. The wait ends when the client leaves. A completion that commits nothing
-	// needs no turn and does not wait.
+	// Wait Maximum time to wait while other requests feed the session, up to 600 s. It is a number with
+	// `ms`, `s` or `m`, such as `10s`. After that time, or without `wait`, the answer is 409
+	// `session-busy`. A score with neither `wait` nor `offset` is answered 429
+	// `session-queue-full` after `feed_wait_seconds`. The wait ends when the client leaves. A
+	// completion that commits nothing needs no turn and does not wait.
 	//
-	// `wait`, but at least 30 s, also limits the wait for a state that is being recomputed, for
-	// example of a fork far back. After that time the answer is 503 `overloaded`. Without `wait`,
-	// a score waits 30 s for the state, and completions and exports as long as necessary.
+	// `wait` also limits the wait for a state that is being recomputed, for example of a fork at
+	// an early offset; the limit is at least 30 s. After that time the answer is 503 `overloaded`.
+	// Without `wait`, a score waits 30 s for the state, and completions and exports wait as long
+	// as necessary.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 }
 

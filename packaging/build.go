@@ -17,7 +17,8 @@ type target struct{ os, arch string }
 func parseTarget(name string) (target, error) {
 	system, arch, ok := strings.Cut(name, "/")
 	if !ok {
-		return target{}, fmt.Errorf("target %q, expected a system and a processor, as linux/amd64",
+		return target{}, fmt.Errorf("target %q, expected a system and a processor, such as "+
+			"linux/amd64",
 			name)
 	}
 	return target{system, arch}, nil

@@ -23,7 +23,7 @@ func main() {
 	source := flag.String("source", "..", "root of the repository")
 	out := flag.String("out", "../dist", "folder to write to, which is emptied first")
 	targets := flag.String("targets", allTargets,
-		"systems and processors, with commas between them")
+		"systems and processors, separated by commas")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

@@ -83,12 +83,12 @@ type Learner struct {
 	Branches []Branch
 	Settings Settings    // settings of its training
 	Phi      [][]Network // [bank][branch]
-	Scale    []float32   // factor on x for every element of the arena; nil = 1
-	Normal   *Normal     // how Normalise made Scale; nil: it did not
+	Scale    []float32   // factor on x for every element of the arena; nil means factors of 1
+	Normal   *Normal     // how Normalize made Scale; nil if Normalize did not make Scale
 }
 
-// Normalise sets Scale from the statistics of gradients, which must cover every branch.
-func (l *Learner) Normalise(n Normal, s *Statistics) error {
+// Normalize sets Scale from the statistics of gradients, which must cover every branch.
+func (l *Learner) Normalize(n Normal, s *Statistics) error {
 	if err := n.Validate(); err != nil {
 		return err
 	}

@@ -74,12 +74,12 @@ func TestStatisticsThatCannotBeAreRefused(t *testing.T) {
 
 // If an element's gradients are far above the floor, its factor scales them to the level. An
 // element or branch without gradients gets a finite factor.
-func TestNormaliseBringsGradientsToOneSize(t *testing.T) {
+func TestNormalizeBringsGradientsToOneSize(t *testing.T) {
 	branches := []Branch{{"a", 3}, {"quiet", 2}, {"b", 2}}
 	s, err := NewStatistics(branches, []float32{64, 2, 0, 0, 0, 1, 1})
 	require.NoError(t, err)
 	l := &Learner{Branches: []Branch{{"b", 2}, {"a", 3}, {"quiet", 2}}}
-	require.NoError(t, l.Normalise(Normal{Level: 0.5, Floor: 0.25}, s))
+	require.NoError(t, l.Normalize(Normal{Level: 0.5, Floor: 0.25}, s))
 	mean := 22.
 	want := []float32{
 		0.5 / (1 + 0.25), 0.5 / (1 + 0.25),
@@ -94,7 +94,7 @@ func TestNormaliseBringsGradientsToOneSize(t *testing.T) {
 	require.NoError(t, l.Validate())
 
 	small := &Learner{Branches: []Branch{{"b", 3}}}
-	require.ErrorContains(t, small.Normalise(DefaultNormal(), s), "found no statistics of the "+
+	require.ErrorContains(t, small.Normalize(DefaultNormal(), s), "found no statistics of the "+
 		"gradients of b (3 elements)")
 	require.Nil(t, small.Scale)
 	for field, bad := range map[string]Normal{
@@ -102,6 +102,6 @@ func TestNormaliseBringsGradientsToOneSize(t *testing.T) {
 		"floor: found -1": {Level: 1, Floor: -1}, "floor: found NaN": {Level: 1,
 			Floor: float32(math.NaN())},
 	} {
-		require.ErrorContains(t, l.Normalise(bad, s), field)
+		require.ErrorContains(t, l.Normalize(bad, s), field)
 	}
 }

@@ -88,7 +88,7 @@ func TestVocabularyFilesOfTheReferenceAreRead(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"<eos>\n\n<unk>\n":                     "line 2: found nothing",
-		"<eos>\nthe cat\n":                     `line 2: found "cat" behind the symbol`,
+		"<eos>\nthe cat\n":                     `line 2: found "cat" after the symbol`,
 		"<eos>\nthe -1\n":                      `line 2: found "-1"`,
 		"<eos>\n" + strings.Repeat("x", 1025):  "line 2: found a symbol of 1025 bytes",
 		"<eos>\n" + strings.Repeat("x", 1<<20): "line 2: found more than 1088 bytes",

@@ -60,21 +60,21 @@ func (p *Pending) CopyFrom(o *Pending) {
 func (p *Pending) Check() error {
 	switch {
 	case p.Space < 0 || p.More < 0:
-		return fmt.Errorf("tokenizer: pending: found %d bytes of white space and %d left out, "+
-			"expected none below 0", p.Space, p.More)
+		return fmt.Errorf("tokenizer: pending: found %d bytes of white space and %d dropped "+
+			"bytes, expected 0 or more of each", p.Space, p.More)
 	case p.Ended < 0 || p.Ended > spaceMost || p.Line && p.Ended > 1:
-		return fmt.Errorf("tokenizer: pending: found a word that %d bytes of white space have "+
-			"ended, "+
-			"expected at most %d, and 1 at the end of a line", p.Ended, spaceMost)
+		return fmt.Errorf("tokenizer: pending: found a word that %d bytes of white space "+
+			"ended, expected at most %d, or at most 1 at the end of a line", p.Ended, spaceMost)
 	case p.Ended > 0 && (p.Space|p.More != 0 || len(p.Word) == 0 || len(p.Word) > MaxWordBytes):
-		return fmt.Errorf("tokenizer: pending: found no parts of a word alone that has ended, "+
-			"expected 1 to %d bytes and no white space before them", MaxWordBytes)
+		return fmt.Errorf("tokenizer: pending: found an ended word with white space before it "+
+			"or without 1 to %d bytes, expected only the rest of the word", MaxWordBytes)
 	case p.Line && p.Ended == 0 && (p.Space|p.More != 0 || len(p.Word) > 0):
-		return errors.New("tokenizer: pending: found text beside the end of a line, " +
-			"expected the end of the line alone")
+		return errors.New("tokenizer: pending: found text beside the end of a line, expected " +
+			"only the end of the line")
 	case p.More > 0 && (len(p.Word) != heldTail || p.More <= heldMost-heldTail):
-		return fmt.Errorf("tokenizer: pending: found %d bytes and %d left out, "+
-			"expected %d of a word of more than %d", len(p.Word), p.More, heldTail, heldMost)
+		return fmt.Errorf("tokenizer: pending: found %d bytes and %d dropped bytes of a word, "+
+			"expected %d bytes of a word of more than "+
+			"%d", len(p.Word), p.More, heldTail, heldMost)
 	case p.Chars < 0 || p.Chars > p.Size() || p.Line && p.Ended == 0 && p.Chars != 1:
 		return fmt.Errorf("tokenizer: pending: found %d characters in %d bytes", p.Chars, p.Size())
 	case len(p.Word) > heldMost:

@@ -65,7 +65,8 @@ func vocabSymbol(line []byte) (string, error) {
 	}
 	if rest = bytes.TrimSpace(rest); len(rest) > 0 {
 		if _, err := strconv.ParseUint(string(rest), 10, 64); err != nil {
-			return "", fmt.Errorf("found %q behind the symbol, expected its count or nothing", rest)
+			return "", fmt.Errorf("found %q after the symbol, expected its count or "+
+				"nothing", rest)
 		}
 	}
 	return string(symbol.word), nil

@@ -69,14 +69,14 @@ func NewWords(symbols []string) (*Words, error) {
 			return nil, fmt.Errorf("%w: symbol %d: %w", ErrVocabulary, i, err)
 		}
 		if first, again := w.ids[symbol]; again {
-			return nil, fmt.Errorf("%w: symbol %d: found %q, which is symbol %d, too",
+			return nil, fmt.Errorf("%w: symbol %d: found %q, which is also symbol %d",
 				ErrVocabulary, i,
 				symbol, first)
 		}
 		if size += len(symbol) + 1; size > MaxSymbolBytes {
 			return nil,
-				fmt.Errorf("%w: symbol %d: found more than %d bytes, a line feed behind each "+
-					"symbol among them", ErrVocabulary, i, MaxSymbolBytes)
+				fmt.Errorf("%w: symbol %d: found more than %d bytes, including a line feed "+
+					"after each symbol", ErrVocabulary, i, MaxSymbolBytes)
 		}
 		w.ids[symbol] = int32(i)
 		w.longest = max(w.longest, len(symbol))
@@ -244,8 +244,8 @@ func ReadSymbols(data []byte) (*Words, error) {
 	}
 	if len(data) > 0 && data[len(data)-1] != '\n' {
 		return nil,
-			fmt.Errorf("%w: found no line feed at the end of %d bytes, expected one behind each "+
-				"symbol",
+			fmt.Errorf("%w: found no line feed at the end of %d bytes, expected a line feed "+
+				"after each symbol",
 				ErrVocabulary, len(data))
 	}
 	if count := bytes.Count(data, []byte{'\n'}); count > MaxVocab {

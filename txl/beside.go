@@ -55,7 +55,7 @@ func (l *Layout) firstHalf(preLNorm bool, differs func(tensor int) bool) int {
 // part finds the first half in which the segment and its partner differ.
 func (s *Segment) part() {
 	if s.of.model != s.model || s.of.mlen != s.mlen {
-		panic("txl: a segment begins beside one of another model or memory")
+		panic("txl: two parallel segments have different models or memories")
 	}
 	s.first = s.model.Layout.firstHalf(s.cfg.PreLNorm, func(tensor int) bool {
 		a, b := s.fastOf(tensor), s.of.fastOf(tensor)

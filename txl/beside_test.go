@@ -135,7 +135,7 @@ func TestSegmentBesideAnotherFollowsIt(t *testing.T) {
 	of := NewSegment(c, 1, c.SegLen)
 	beside := NewBeside(of)
 	of.Begin(x, m, nil, NewMemory(c, 1))
-	require.PanicsWithValue(t, "txl: a segment begins beside one of another model or memory",
+	require.PanicsWithValue(t, "txl: two parallel segments have different models or memories",
 		func() {
 			beside.Begin(x, other, nil, NewMemory(c, 1))
 		})

@@ -35,7 +35,8 @@ func parseHeader(text []byte, l Limits) (header, error) {
 			return s.metadata(h.metadata)
 		}
 		if len(h.entries) == l.Tensors {
-			return s.tooLarge(at, strconv.Itoa(l.Tensors)+" tensors and more", "at most that many")
+			most := strconv.Itoa(l.Tensors) + " tensors"
+			return s.tooLarge(at, "more than "+most, "at most "+most)
 		}
 		e, err := s.entry(key, at)
 		h.entries = append(h.entries, e)
@@ -145,10 +146,10 @@ func (e *entry) check(next int64, l Limits) *Error {
 		return wrong(ErrFormat, strconv.Itoa(size)+" bytes for "+describe(e.dtype, e.shape))
 	case e.begin < next:
 		return wrong(ErrFormat, "begin "+strconv.FormatInt(next, 10)+
-			": no overlap with the tensor before")
+			": no overlap with the previous tensor")
 	case e.begin > next:
 		return wrong(ErrFormat, "begin "+strconv.FormatInt(next, 10)+
-			": no hole after the tensor before")
+			": no hole after the previous tensor")
 	case e.end > l.DataBytes:
 		return wrong(ErrTooLarge, "at most "+strconv.FormatInt(l.DataBytes, 10)+" bytes of data")
 	}

@@ -70,8 +70,8 @@ func (s *scanner) ints() (list []int64, err error) {
 		n, err := s.integer()
 		list = append(list, n)
 		if i == MaxRank {
-			err = s.fail(s.in.Offset(), "more than "+strconv.Itoa(MaxRank)+" numbers",
-				"at most that many")
+			most := strconv.Itoa(MaxRank) + " numbers"
+			err = s.fail(s.in.Offset(), "more than "+most, "at most "+most)
 		}
 		return err
 	})

@@ -227,8 +227,8 @@ type Adapted = api.Adapted
 type BranchNorm = api.BranchNorm
 
 // ChunkEvent The score of one chunk of the stream, or of a part of it, but never of text on both sides of
-// a chunk's border. A chunk that is not full yet is scored as far as the text goes, and the
-// rest when more arrives. Totals are the session's, this event included.
+// a chunk's border. If the text ends before the chunk is full, the event covers only a part of
+// the chunk. Totals are the session's, including this event.
 type ChunkEvent = api.ChunkEvent
 
 // ChunkEventType Distinguishes this event from others.
@@ -237,9 +237,9 @@ type ChunkEventType = api.ChunkEventType
 // Commit What a completion feeds to the session: nothing, the prompt, or the prompt and the sampled text.
 type Commit = api.Commit
 
-// Comparison The totals of a session and its shadow at the last offset where both are known; absent if
-// there is no such offset. Bits per byte can be compared between any models. For a model of
-// words they cover only the words of its vocabulary.
+// Comparison The totals of a session and its shadow at the last offset at which both totals are known;
+// absent if there is no such offset. Bits per byte can be compared between any models. For a
+// model of words, bits per byte cover only the words of its vocabulary.
 type Comparison = api.Comparison
 
 // Completion A completion in one piece.
@@ -259,7 +259,7 @@ type CompletionRequest = api.CompletionRequest
 // CompletionRequestStop1 defines model for CompletionRequest.Stop.1.
 type CompletionRequestStop1 = api.CompletionRequestStop1
 
-// CompletionRequest_Stop The text ends before the first occurrence of any of these. Empty strings are ignored.
+// CompletionRequest_Stop The text ends before the first occurrence of any of these strings. Empty strings are ignored.
 type CompletionRequest_Stop = api.CompletionRequest_Stop
 
 // Damage Where a session is damaged. `lmserve sessions check` says more.
@@ -289,7 +289,7 @@ type FeedbackRequest = api.FeedbackRequest
 // FinishReason Why a completion ended: at a stop string, or after `max_tokens`.
 type FinishReason = api.FinishReason
 
-// ForkRequest A fork. Its name, `labels` and `ttl_seconds` are only those given here; it has none of the session's.
+// ForkRequest A fork. Its name, `labels` and `ttl_seconds` come only from this request, not from the forked session.
 //
 // Example: {"at_offset":17518,"labels":{"branch":"b"}}
 type ForkRequest = api.ForkRequest
@@ -300,50 +300,52 @@ type GapEvent = api.GapEvent
 // GapEventType Distinguishes this event from others.
 type GapEventType = api.GapEventType
 
-// History How much of its text a session keeps. `full` is all of it, so the session can be forked at
-// any offset. `tail` is only what a restart needs, so the session can be forked at its end or
-// shortly before. If left out, a new session has `full`, and a fork has its parent's value.
+// History How much of its text a session keeps. `full` keeps all text, so the session can be forked at
+// any offset. `tail` keeps only the text that a restart needs, so the session can be forked at
+// its end or shortly before it. If left out, a new session has `full`, and a fork has its
+// parent's value.
 type History = api.History
 
 // Incident Related strange lines and changes. A change opens an incident, unless it belongs to an open
-// one. A line with a `p` of 1/100 or less opens an incident, or joins an open one: if it
-// directly follows the incident's last line, or shares a rare word or value with its first
-// line. Every line with the incident's strangest word or value in the same place joins, too.
+// incident. A line with a `p` of 1/100 or less joins an open incident if it directly follows
+// the incident's last line, or shares a rare word or value with its first line. Otherwise it
+// opens an incident. Every line with the incident's strangest word or value in the same place
+// also joins.
 type Incident = api.Incident
 
 // IncidentChange A change of a rate or number.
 type IncidentChange = api.IncidentChange
 
-// IncidentChangeKind `surge`: a word, value or kind of line comes far more often than before. `novelty`: a
-// new kind of line comes often. `number`: a number is far outside its own past. `silence`:
-// something regular has stopped. `drift`: a share or the size of a number moved slowly.
-// `empty`: a value that was always there is NaN, null, - or nothing. `field`: a field with
-// a new name comes. `missing`: a field that always came does not. `format`: most lines
-// look new; this alone is no harm.
+// IncidentChangeKind `surge`: a word, value or kind of line is far more frequent than before. `novelty`: a
+// new kind of line is frequent. `number`: a number is far outside its own past. `silence`:
+// a regular event has stopped. `drift`: a share or the size of a number moved slowly.
+// `empty`: a value that was always present is NaN, null, - or nothing. `field`: a field
+// has a new name. `missing`: a field that was always present is absent. `format`: most
+// lines have a new format, which alone is no fault.
 type IncidentChangeKind = api.IncidentChangeKind
 
 // IncidentList Incidents of a session, and its verdicts on incidents.
 type IncidentList = api.IncidentList
 
 // IncidentState Whether lines may still join the incident. `closed`: no line has joined for 200 lines.
-// `stays`: it was closed because many lines have joined and are now usual, as after a deploy
-// or a change of format.
+// `stays`: it was closed because many lines have joined and are now usual, for example after a
+// deploy or a change of format.
 type IncidentState = api.IncidentState
 
 // Labels Names and values that the server stores for the caller and never interprets. Names have 1 to 64 characters, values up to 256.
 type Labels = api.Labels
 
-// LineEvent A line of the session's text, and how strange it is after the lines before it.
+// LineEvent A line of the session's text, and how strange it is compared with the earlier lines.
 type LineEvent = api.LineEvent
 
 // LineEventType Distinguishes this event from others.
 type LineEventType = api.LineEventType
 
-// LineSpan The strangest word or value of a line: bytes of the line, from `from` up to `to`. Empty if
-// no place of the line is known yet.
+// LineSpan The strangest word or value of a line: the bytes of the line from `from` to before `to`.
+// Empty if the session knows no place of the line yet.
 type LineSpan = api.LineSpan
 
-// LineWhy Why a line is strange: its strangest word or value, and the usual ones in that place.
+// LineWhy Why a line is strange: its strangest word or value, and the usual words or values in that place.
 type LineWhy = api.LineWhy
 
 // LogsPartialSuccess The rejected part of a request. Absent if all of it was fed.
@@ -354,8 +356,7 @@ type Measures = api.Measures
 
 // Method How a session adapts.
 //
-//   - `static`: not at all. The static model alone, unless `companion` is true; the companion
-//     still learns.
+//   - `static`: the model does not adapt. With `companion` true, the companion still learns.
 //   - `sparse-meta`: the model's meta-learners update the fast weights after every full chunk.
 //     Settings: `p`, `gammas`, `beta1`, `beta2`.
 //   - `dynamic-sgd`: dynamic evaluation (Krause et al. 2018). The fast weights M, one for every
@@ -363,16 +364,17 @@ type Measures = api.Measures
 //     decay: M = (1 - `decay`) M - `rate` G.
 //   - `dynamic-rms`: dynamic evaluation with RMS scaling. r is the root mean square of a
 //     weight's gradient over training text, r̄ the mean of r over the weight's matrix, and R the
-//     mean over all weights: M = (1 - min(1, `decay` r/R)) M - `rate` G / (r + `floor` r̄). Only
-//     for models that contain these statistics.
+//     mean over all weights: M = (1 - min(1, `decay` r/R)) M - `rate` G / (r + `floor` r̄). This
+//     method needs a model that contains these statistics.
 //   - `cache`: the slow weights, mixed with a continuous cache (Grave et al. 2016) of the hidden
-//     states of the last `cache_size` tokens. With weight `lambda`, a token's probability is how
-//     often it followed the cached states h_i, weighted by their similarity to the present state
-//     h: exp(`theta` h·h_i / sqrt(d_model)). There are no fast weights.
+//     states of the last `cache_size` tokens. The cache has the weight `lambda`. In the cache, a
+//     token's probability is its share among the tokens that followed the cached states h_i.
+//     Each h_i has the weight exp(`theta` h·h_i / sqrt(d_model)), its similarity to the present
+//     state h. There are no fast weights.
 //   - `counts`: no network and no weights. With a companion the session predicts from counts of
-//     its own text; without one every byte costs 8 bits. Lines are rated as with every other
-//     method. A request with this method and no model gets the model `counts`, which has no
-//     other method.
+//     its own text; without a companion every byte costs 8 bits. Lines are rated as with every
+//     other method. A request with this method and no model gets the model `counts`, which has
+//     no other method.
 //
 // Settings of other methods must be within their limits. They are reported and have no effect.
 type Method = api.Method
@@ -383,10 +385,10 @@ type Model = api.Model
 // ModelObject As in OpenAI's interface.
 type ModelObject = api.ModelObject
 
-// OpenAISuggest Asks for suggestions instead of sampled texts.
+// OpenAISuggest Requests suggestions instead of sampled texts.
 type OpenAISuggest = api.OpenAISuggest
 
-// Parent The session that was forked. It may have been deleted since, or be on the server from which the fork was imported.
+// Parent The session that was forked. It may be deleted, or on the server from which the fork was imported.
 type Parent = api.Parent
 
 // PastScore The cost of a part of a session's text when it was fed.
@@ -395,7 +397,7 @@ type PastScore = api.PastScore
 // PastScores The cost of a session's text when it was fed. There are no gaps between the parts.
 type PastScores = api.PastScores
 
-// PieceEvent A part of a completion, as it grows. The pieces together are the text.
+// PieceEvent A part of a completion. The pieces together are the whole text.
 type PieceEvent = api.PieceEvent
 
 // PieceEventType Distinguishes this event from others.
@@ -404,7 +406,7 @@ type PieceEventType = api.PieceEventType
 // ProblemType The kind of the problem. Programs should distinguish problems only by this field.
 type ProblemType = api.ProblemType
 
-// Recovering Progress of recomputing the session's state from its text, as after a restart or for a fork far back. Absent when it is done, or before it begins.
+// Recovering Progress of recomputing the session's state from its text, for example after a restart or for a fork at an early offset. Absent while nothing is recomputed.
 type Recovering = api.Recovering
 
 // ScoreTextsRequest Texts to score independently. Fields that are left out have their defaults.
@@ -419,7 +421,7 @@ type ServiceStatusStatus = api.ServiceStatusStatus
 // ServiceStatusKeys `stale` if the keys file has become unreadable or invalid, and the last valid keys are still in force. Only at /readyz.
 type ServiceStatusKeys = api.ServiceStatusKeys
 
-// ServiceStatusDisk `full` while the disk, or the server's budget for it, is almost full, and requests that need space are refused. Only at /readyz.
+// ServiceStatusDisk `full` while the disk or the server's disk budget is almost full, and requests that need space are refused. Only at /readyz.
 type ServiceStatusDisk = api.ServiceStatusDisk
 
 // Session A session. `model`, `created_at`, `last_used_at`, `settings` and `history` are present unless there is an `error`.
@@ -431,14 +433,14 @@ type SessionName = api.SessionName
 // SessionRequest A new session. Fields that are left out have their defaults.
 type SessionRequest = api.SessionRequest
 
-// Settings The settings in force; `SettingsRequest` describes each. The settings of dynamic evaluation
-// are those of `dynamic-rms` in sessions with that method, and those of `dynamic-sgd` in all
-// other sessions.
+// Settings The session's settings; `SettingsRequest` describes each setting. The settings of dynamic
+// evaluation are those of `dynamic-rms` in sessions with that method, and those of
+// `dynamic-sgd` in all other sessions.
 type Settings = api.Settings
 
 // SettingsRequest How the session adapts. A setting that is left out has the model's default for the method.
-// The two methods of dynamic evaluation have different defaults; `Model.defaults` has all
-// others.
+// The two methods of dynamic evaluation have different defaults; `Model.defaults` has the
+// defaults of the other methods.
 type SettingsRequest = api.SettingsRequest
 
 // Shadow The relation of a session and its shadow. In a session's `shadows`, `id`, `name` and `model`
@@ -458,10 +460,10 @@ type StopString = api.StopString
 type SuggestRequest = api.SuggestRequest
 
 // SuggestRequestUnit Where candidates end. `word`: at the end of the current word, or of the next word after
-// one separator. `word+`: of a word after up to ten separators. `line`: anywhere within
-// the line. `free`: anywhere. `auto`: as `free` if free ends would have saved more than
-// words in the last two thousand bytes of the text, as in code and logs; otherwise as
-// `word+`.
+// one separator. `word+`: at the end of a word after up to ten separators. `line`:
+// anywhere within the line. `free`: anywhere. `auto`: as `free` if free ends would have
+// saved more than words in the last two thousand bytes of the text, as in code and logs;
+// otherwise as `word+`.
 type SuggestRequestUnit = api.SuggestRequestUnit
 
 // SuggestedText A text that may come next.
@@ -506,7 +508,7 @@ type UpdateEventType = api.UpdateEventType
 // Usage Number of tokens of a completion.
 type Usage = api.Usage
 
-// Verdict A user's judgment of an incident: similar incidents are not worth showing, or always are.
+// Verdict A user's judgment of an incident. `false_alarm`: similar incidents are hidden. `matters`: similar incidents are always shown.
 type Verdict = api.Verdict
 
 // AcceptEncoding defines model for AcceptEncoding.

@@ -110,7 +110,7 @@ func beginning(object []byte) string {
 func decoded[T any](object []byte) (*T, error) {
 	v := new(T)
 	if err := json.Unmarshal(object, v); err != nil {
-		return nil, fmt.Errorf("client: an event that is no %T: %w", *v, err)
+		return nil, fmt.Errorf("client: decoding an event as %T: %w", *v, err)
 	}
 	return v, nil
 }

@@ -61,9 +61,8 @@ func (o FeedOptions) withDefaults() FeedOptions {
 func (o FeedOptions) validate() error {
 	switch {
 	case o.Score.Learn == LearnFalse:
-		return fmt.Errorf("client: feeding with learn=%s: a text that does not become the "+
-			"session's "+
-			"cannot be fed", LearnFalse)
+		return fmt.Errorf("client: feeding: learn is %s, expected true or unflagged: the "+
+			"session would not keep the text", LearnFalse)
 	case o.BatchBytes < 0 || o.Stall < 0:
 		return fmt.Errorf(
 			"client: feeding: batches of %d bytes and a stall of %v, expected 0 or more",
@@ -81,10 +80,11 @@ type MovedError struct {
 
 func (e *MovedError) Error() string {
 	if e.Expected == e.Found {
-		return fmt.Sprintf("client: session %s has another text up to offset %d than it was fed: "+
-			"somebody else feeds it", e.Session, e.Found)
+		return fmt.Sprintf("client: session %s has other text up to offset %d than this "+
+			"client fed: another client feeds the session", e.Session, e.Found)
 	}
-	return fmt.Sprintf("client: session %s is at offset %d, expected %d: somebody else feeds it",
+	return fmt.Sprintf("client: session %s is at offset %d, expected %d: another client feeds "+
+		"the session",
 		e.Session, e.Found, e.Expected)
 }
 
@@ -97,8 +97,8 @@ type LostError struct {
 
 func (e *LostError) Error() string {
 	return fmt.Sprintf(
-		"client: session %s has the text from offset %d up to %d, but its events were "+
-			"lost, and cannot be made again: %v", e.Session, e.From, e.To, e.Err)
+		"client: session %s has the text from offset %d to %d, but the events of this text "+
+			"were lost and cannot be recomputed: %v", e.Session, e.From, e.To, e.Err)
 }
 
 func (e *LostError) Unwrap() error { return e.Err }

@@ -72,7 +72,7 @@ include the keys file.`,
 		"URL of a running server, such as http://127.0.0.1:8080")
 	c.Flags().StringVar(&key, "key", "", "key of an admin, as printed by 'lmserve keys add'")
 	c.Flags().StringVar(&keyFile, "key-file", "",
-		"file of that key (default: none, the key is in --key)")
+		"file of the admin's key (default: none, the key is in --key)")
 	return c
 }
 

@@ -21,7 +21,7 @@ func newBench() *cobra.Command {
 	o := bench.Options{}
 	c := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure this machine's limits, and lmserve against them",
+		Short: "Measure this machine's limits, and compare lmserve with them",
 		Long: `Measure the limits of this machine (multiply-adds and bytes of memory per second) and
 compare lmserve with them: every kernel with the model's shapes, a chunk without and
 with adaptation, a training step, a decoded token, and concurrent sessions. The limits

@@ -58,9 +58,9 @@ seed and, with --logprobs, log-probabilities. After Ctrl-C, finish_reason is
 	}
 	flags.StringVar(&k.prompt, "prompt", "", "text to continue")
 	flags.StringSliceVar(&k.after, "after", nil,
-		"files that the model reads before the prompt, in this order; -: standard input")
+		"files that the model reads before the prompt, in this order; - is standard input")
 	flags.StringArrayVar(&k.stops, "stop", nil, fmt.Sprintf(
-		"`text` before whose first occurrence the completion ends; may be repeated (up to %d)",
+		"`text` that ends the completion and is not part of it; may be repeated (up to %d)",
 		session.StopStringsMax))
 	flags.IntVar(&k.logprobs, "logprobs", 0, fmt.Sprintf("number of likeliest tokens "+
 		"printed beside each token, with natural log-probabilities "+

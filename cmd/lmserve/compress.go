@@ -80,7 +80,7 @@ after the other.`,
 	adapt.register(c)
 	c.Flags().StringVar(&out, "out", "",
 		"file to write, which must not exist yet (default: FILE"+compressedSuffix+
-			"; -: standard output)")
+			"; - is standard output)")
 	return c
 }
 
@@ -148,7 +148,7 @@ they are decoded, so check the exit code.`,
 	}
 	flags.register(c)
 	c.Flags().StringVar(&out, "out", "", "file to write, which must not exist yet "+
-		"(default: FILE without "+compressedSuffix+"; -: standard output)")
+		"(default: FILE without "+compressedSuffix+"; - is standard output)")
 	return c
 }
 

@@ -88,12 +88,12 @@ func TestCompressRefuses(t *testing.T) {
 	back := filepath.Join(dir, "back")
 	refused("not a text that lmserve compressed", "decompress", file, "--out", back, "--model",
 		model)
-	refused("which the text was compressed with", "decompress", file+".lms", "--out", back,
+	refused("with which the text was compressed", "decompress", file+".lms", "--out", back,
 		"--model", modelFile(t, 8))
 	packed, err := os.ReadFile(file + ".lms")
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(file+".lms", packed[:len(packed)-2], 0o600))
-	refused("the file ends, expected more of it", "decompress", file+".lms", "--out", back,
+	refused("the file ends, expected a text of", "decompress", file+".lms", "--out", back,
 		"--model", model)
 	require.NoFileExists(t, back)
 }

@@ -138,7 +138,7 @@ func configurable(c *cobra.Command, f *pflag.Flag) bool {
 
 // unknown returns the error for an unknown key.
 func (conf *configuration) unknown(c *cobra.Command, path []string) error {
-	want := "a command, or a flag of one"
+	want := "a command, or a flag of a command"
 	if !c.HasSubCommands() {
 		var names []string
 		flagsOf(c).VisitAll(func(f *pflag.Flag) {
@@ -295,7 +295,7 @@ func assign(flags *pflag.FlagSet, f *pflag.Flag, value any, from origin) error {
 var valueOf = map[string]string{
 	"bool": "true or false", "int": "a whole number", "int64": "a whole number",
 	"uint64": "a whole number, 0 or more", "float64": "a number",
-	"duration": "a duration, as 500ms, 30s or 1h", "stringSlice": "a list of texts",
+	"duration": "a duration such as 500ms, 30s or 1h", "stringSlice": "a list of texts",
 	"stringArray": "a text, or a list of texts", "float32Slice": "a list of numbers",
 }
 

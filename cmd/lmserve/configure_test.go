@@ -103,7 +103,7 @@ func TestEveryFlagCanBeConfigured(t *testing.T) {
 func TestWrongConfiguration(t *testing.T) {
 	for text, want := range map[string]string{
 		"listn: x": "listn: found an unknown key, expected a command, " +
-			"or a flag of one",
+			"or a flag of a command",
 		"serve: {listn: x}": "serve.listn: found an unknown key, expected a " +
 			"flag of lmserve serve (admin, advertise, alert-threshold, alerts, allow-host, ",
 		"watch2: {rate: 1}":           "watch2: found an unknown key",

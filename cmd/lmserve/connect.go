@@ -44,7 +44,7 @@ func (f *connectFlags) register(c *cobra.Command) {
 		"URL of the server of the session, such as http://127.0.0.1:8080 (default: none, the "+
 			"model runs in this process)")
 	c.Flags().StringVar(&f.session, "session", "",
-		"name or id of the session to continue; a missing name is created\n"+
+		"name or id of the session to continue; if no session has the name, it is created\n"+
 			"(default: a new session, deleted at the end)")
 	c.Flags().StringVar(&f.key, "key", "", "key for the server, as printed by 'lmserve keys add'")
 }
@@ -109,7 +109,8 @@ func (f *connectFlags) startLocal(c *cobra.Command) (*connection, error) {
 	}
 	o, err := serving.openSessions(c.Context(), models, nil, log)
 	if errors.Is(err, storage.ErrInUse) {
-		return nil, fmt.Errorf("%w; if a server uses the folder, give its URL with --server", err)
+		return nil, fmt.Errorf("%w; if a server uses the folder, give the server's URL with "+
+			"--server", err)
 	}
 	if err != nil {
 		return nil, err

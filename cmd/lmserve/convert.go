@@ -91,7 +91,8 @@ Hugging Face. Without it, the file has weights only and cannot be served.`,
 func (f *convertFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.out, "out", "",
 		"file for the model, which must not exist; compressed if the name ends in .zst")
-	flags.StringVar(&f.name, "name", "", "name of the model (default: that of the file or folder)")
+	flags.StringVar(&f.name, "name", "", "name of the model (default: the name of the file or "+
+		"folder)")
 	flags.StringVar(&f.config, "config", "",
 		configUsage()+" (default: from the checkpoint)")
 	flags.StringVar(&f.vocab, "vocab", "",
@@ -180,7 +181,7 @@ func convert(c *cobra.Command, f convertFlags, from string) error {
 		return err
 	}
 	if m.Order != "" {
-		fmt.Fprintf(c.OutOrStdout(), "  order of the clusters: %s, as %s\n", m.Order,
+		fmt.Fprintf(c.OutOrStdout(), "  order of the clusters: %s, because %s\n", m.Order,
 			cmp.Or(m.Why, "--"+clusterOrderName+" says"))
 	}
 	if file.Metadata["lmserve.tokenizer"] == "" {

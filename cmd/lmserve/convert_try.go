@@ -31,7 +31,7 @@ func tryConverted(c *cobra.Command, out string, order checkpoint.Order) error {
 	if s.Other > 0 {
 		text += fmt.Sprintf(", with %s clusters %.4g", order.Other(), s.Other)
 	}
-	if _, err := fmt.Fprintf(c.OutOrStdout(), "%s; a uniform guess: %d\n", text,
+	if _, err := fmt.Fprintf(c.OutOrStdout(), "%s; a uniform guess has %d\n", text,
 		s.Vocab); err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func tryConverted(c *cobra.Command, out string, order checkpoint.Order) error {
 func warnOfConverted(c *cobra.Command, s checkpoint.Sample, order checkpoint.Order) {
 	if s.Other > 0 && s.Other < s.Perplexity {
 		fmt.Fprintf(c.ErrOrStderr(), "lmserve: the model predicts a sample of English better "+
-			"with %s clusters: perplexity %.4g, against %.4g with %s clusters; try --%s "+
+			"with %s clusters: perplexity %.4g, compared with %.4g with %s clusters; try --%s "+
 			"%[1]s\n", order.Other(),
 			s.Other, s.Perplexity, order, clusterOrderName)
 	}

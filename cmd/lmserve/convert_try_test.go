@@ -51,9 +51,9 @@ func TestConvertWarnsOfTheOtherOrder(t *testing.T) {
 		order, says string
 		warns       bool
 	}{
-		{"auto", "ascending, as config.json has Hugging Face's model type", false},
-		{"ascending", "ascending, as --cluster-order says", false},
-		{"descending", "descending, as --cluster-order says", true},
+		{"auto", "ascending, because config.json has Hugging Face's model type", false},
+		{"ascending", "ascending, because --cluster-order says", false},
+		{"descending", "descending, because --cluster-order says", true},
 	} {
 		out := filepath.Join(t.TempDir(), "m.safetensors")
 		stdout, stderr, code := lmserve("",
@@ -61,11 +61,11 @@ func TestConvertWarnsOfTheOtherOrder(t *testing.T) {
 		require.Zero(t, code, stderr)
 		require.Contains(t, stdout, "  order of the clusters: "+is.says)
 		require.Regexp(t, fmt.Sprintf(`  perplexity of a sample of English: [0-9.e+]+, `+
-			`with (a|de)scending clusters [0-9.e+]+; a uniform guess: %d\n`, words+strangers),
+			`with (a|de)scending clusters [0-9.e+]+; a uniform guess has %d\n`, words+strangers),
 			stdout)
 		if is.warns {
 			require.Regexp(t,
-				"English better with ascending clusters: perplexity [0-9.e+]+, against [0-9.e+]+ "+
+				"English better with ascending clusters: perplexity [0-9.e+]+, compared with [0-9.e+]+ "+
 					"with descending clusters; try --cluster-order ascending\\n", stderr)
 			require.Contains(t, stderr, "no better than a uniform guess")
 		} else {
@@ -93,7 +93,7 @@ func TestConvertWarnsOfAModelThatOnlyGuesses(t *testing.T) {
 		out := filepath.Join(t.TempDir(), "m.safetensors")
 		stdout, stderr, code := lmserve("", "convert", dir, "--out", out)
 		require.Zero(t, code, stderr)
-		require.Regexp(t, `perplexity of a sample of English: [0-9.e+]+; a uniform guess: 256\n`,
+		require.Regexp(t, `perplexity of a sample of English: [0-9.e+]+; a uniform guess has 256\n`,
 			stdout)
 		require.NotContains(t, stdout, "order of the clusters")
 		if warns {

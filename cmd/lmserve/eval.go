@@ -81,13 +81,13 @@ has the setting.`,
 		},
 	}
 	flags.register(c)
-	c.Flags().StringVar(&data, "data", "", "directory of documents, one a file")
+	c.Flags().StringVar(&data, "data", "", "directory of documents, one document per file")
 	c.Flags().StringSliceVar(&o.Methods, "methods", nil, "methods to compare: "+
 		strings.Join(stream.Methods(), ", ")+
 		", each optionally with "+eval.WithCompanion+", which mixes in counts of the text; "+
-		stream.Counts+" is the counts alone, without the model; gain and "+
-		"cost are relative to the first (default: static and, if the model has meta-learners, "+
-		"sparse-meta; for a model of bytes, the same with "+eval.WithCompanion+" too)")
+		stream.Counts+" is the counts alone, without the model; gain and cost are relative to "+
+		"the first method (default: static and, if the model has meta-learners, "+
+		"sparse-meta; for a model of bytes, both also with "+eval.WithCompanion+" too)")
 	c.Flags().StringVar(&o.Reset, "reset", eval.ResetDocument,
 		"when methods forget: document (each document is a separate stream) or never (all "+
 			"documents are one stream)")
@@ -95,7 +95,7 @@ has the setting.`,
 		"seed of a random order of documents (default: none, documents are in the order of "+
 			"their paths)")
 	c.Flags().Int64Var(&o.MaxBytes, "max-bytes", 0,
-		"bytes scored of each document, from its beginning (0: all)")
+		"bytes scored of each document, from its beginning; 0 means the whole document")
 	c.Flags().Uint64Var(&o.Seed, "seed", 0,
 		"seed of the masks that select the fast weights of an update")
 	rows := slices.DeleteFunc(slices.Clone(stream.Table),

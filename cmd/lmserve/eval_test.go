@@ -206,7 +206,7 @@ func TestEvalTypingCountsKeys(t *testing.T) {
 	free := res.Calibration[1].Buckets[0]
 	require.Regexp(t, fmt.Sprintf("(?m)^ .* %.2f +%.2f +%d\n", free.Said, free.Right,
 		free.Candidates), out)
-	require.NotContains(t, out, "Left out")
+	require.NotContains(t, out, "Omitted")
 
 	more := documentsOf(t, map[string]string{
 		"logs/a.txt": strings.Repeat("one two three\n", 60),
@@ -287,7 +287,7 @@ func TestEvalSaysWhatWasWrong(t *testing.T) {
 		{[]string{"--data", dir, "--reset", "daily"}, exitUsage,
 			[]string{"daily", "document or never"}},
 		{[]string{"--data", dir, "--methods", "static,static"}, exitUsage,
-			[]string{"static stands twice"}},
+			[]string{"static is given twice"}},
 		{[]string{"--data", dir, "--methods", "static,magic"}, exitUsage,
 			[]string{"magic", "dynamic-sgd"}},
 		{[]string{"--data", dir, "--methods", "dynamic-rms", "--model", randomModel(t)}, exitUsage,

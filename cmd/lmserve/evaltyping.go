@@ -89,7 +89,7 @@ the keys saved, of the keys at which it is shown, and of these where it is right
 		})
 	printCalibration(&text, res)
 	if len(res.TooShort) > 0 {
-		fmt.Fprint(&text, "\nLeft out, because too short:\n")
+		fmt.Fprint(&text, "\nOmitted, because they are too short:\n")
 	}
 	for _, d := range res.TooShort {
 		fmt.Fprintf(&text, "%s, of %d bytes, after %d bytes read\n", d.Document, d.Bytes, d.Read)

@@ -38,7 +38,7 @@ func findings(n int) error {
 }
 
 const exitHelp = `Exit codes:
-  0         success; also if a signal ends a command that runs until then, such as serve
+  0         success; also if a signal ends a command that has no other end, such as serve
   1         failure, or damage or differences found
   2         wrong command, flag, argument, variable or configuration file; nothing was done
   130, 143  interrupted by Ctrl-C or SIGTERM`

@@ -46,7 +46,7 @@ For a loopback address, any certificate is accepted, because no secret is sent.`
 func (f *healthFlags) ask(c *cobra.Command) error {
 	at, err := url.Parse(f.server)
 	if err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" {
-		return usagef("--server is %q, expected a URL as http://127.0.0.1:8080", f.server)
+		return usagef("--server is %q, expected a URL such as http://127.0.0.1:8080", f.server)
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: loopback(at.Hostname())}

@@ -30,7 +30,7 @@ have the text of --help.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			when, err := time.Parse(time.DateOnly, date)
 			if date != "" && err != nil {
-				return usagef("--date is %q, expected a day as 2026-11-22", date)
+				return usagef("--date is %q, expected a day such as 2026-11-22", date)
 			}
 			if date == "" {
 				when = time.Now()

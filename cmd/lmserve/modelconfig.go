@@ -13,8 +13,8 @@ import (
 
 // configUsage describes, for a flag's help, what readConfig accepts.
 func configUsage() string {
-	return "a configuration (" + strings.Join(txl.Names(), ", ") +
-		") or a JSON file of one (name.json)"
+	return "the name of a configuration (" + strings.Join(txl.Names(), ", ") +
+		") or a JSON file with a configuration (name.json)"
 }
 
 // readConfig returns a valid configuration and its name: a known configuration, or one in a file

@@ -47,7 +47,7 @@ func (f *lengthFlags) register(c *cobra.Command) {
 		"rows of memory that each layer attends to; another number makes a model with "+
 			"another id (default: the model's)")
 	c.Flags().IntVar(&f.clampLen, clampLenName, 0,
-		"largest distance that positions distinguish, 0: no limit (default: the model's)")
+		"largest distance that positions distinguish; 0 means no limit (default: the model's)")
 	c.Flags().BoolVar(&f.sameLength, sameLengthName, false,
 		"same attention span for every position: --mem-len rows (default: the model's)")
 }
@@ -79,14 +79,15 @@ func (f *lengthFlags) apply(m *model.Model) (*model.Model, error) {
 
 func (f *modelFlags) register(c *cobra.Command) {
 	c.Flags().StringVar(&f.path, "model", "",
-		"name (see 'lmserve models') or file of the model (default: the first in that list)")
+		"name (see 'lmserve models') or file of the model (default: the first model of that "+
+			"list)")
 	f.registerComputing(c)
 }
 
 // registerComputing registers the flags that control how models compute.
 func (f *modelFlags) registerComputing(c *cobra.Command) {
 	c.Flags().IntVar(&f.threads, "threads", runtime.GOMAXPROCS(0),
-		"number of threads; results do not depend on it")
+		"number of threads, which does not change results")
 	precisionFlag(c, &f.precision)
 	f.lengths.register(c)
 }
@@ -193,8 +194,8 @@ const wordsFile = "words.safetensors.zst"
 func findModel(name string) (model.Place, error) {
 	place, err := model.Find(name, modelFolders())
 	if errors.Is(err, fs.ErrNotExist) && strings.TrimPrefix(name, model.NamePrefix) == "words" {
-		err = fmt.Errorf("%w; the archives and packages of a release have its file, %s, and in a "+
-			"checkout 'make words' puts it beside bin/lmserve", err, wordsFile)
+		err = fmt.Errorf("%w; the archives and packages of a release have the model's file, "+
+			"%s, and in a checkout 'make words' puts the file beside bin/lmserve", err, wordsFile)
 	}
 	return place, err
 }

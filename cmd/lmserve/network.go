@@ -20,8 +20,9 @@ type networkFlags struct {
 }
 
 const storeUsage = "URL of a PostgreSQL database for sessions instead of the data folder, " +
-	"such as postgres://user@host/name;\n'lmserve migrate' creates its tables. One server at a " +
-	"time may use the database, or several with --advertise.\nA password is safer in " +
+	"such as postgres://user@host/name;\n'lmserve migrate' creates its tables. One server at " +
+	"a time may use the database; with --advertise, several servers may use it.\nA " +
+	"password is safer in " +
 	"PGPASSFILE or PGPASSWORD (default: none)"
 
 func (f *networkFlags) register(flags *pflag.FlagSet) {
@@ -79,7 +80,7 @@ func (f *networkFlags) where() string {
 func plain(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {
-		return "of a URL that is hidden because it may contain a password"
+		return "whose URL is hidden because it may contain a password"
 	}
 	u.User, u.RawQuery = nil, ""
 	return u.String()

@@ -27,7 +27,7 @@ snapshot with a wrong checksum is skipped and printed, and the exit code is 1: i
 session starts from an older snapshot, or from its text. If the server had a keys file,
 copy it into the folder.`,
 		Example: "  lmserve restore lmserve.tar.zst /var/lib/lmserve",
-		Args:    exactly(2, "a backup and a folder to make"),
+		Args:    exactly(2, "a backup and a new folder"),
 		RunE: func(c *cobra.Command, args []string) error {
 			in, err := openFile(c.Context(), args[0])
 			if err != nil {

@@ -69,7 +69,7 @@ After Ctrl-C, score prints the total so far.`,
 	registerTroubleWords(c, &k.trouble)
 	flags.BoolVar(&k.compare, "compare", false,
 		"scores of the static model too: the slow weights alone, without companion")
-	flags.BoolVar(&k.totalOnly, "total-only", false, "the total alone")
+	flags.BoolVar(&k.totalOnly, "total-only", false, "only the total")
 	flags.BoolVar(&k.asJSON, "json", false, "output as JSON, one object for each chunk or line")
 	renamed(c, map[string]string{"total": "total-only"})
 	rate := flags.Lookup("rate")

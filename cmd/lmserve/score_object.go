@@ -92,9 +92,9 @@ func (o *chunkObject) doubt() string {
 	unknown := orZero(o.Unknown)
 	if unknown > 0 && float64(unknown) >= unknownMany*float64(*o.Tokens) {
 		return unknownWords(unknown, *o.Tokens) +
-			": the perplexity says little about this text, as " +
-			"all unknown words are one token; usual causes are another language or script, and " +
-			"punctuation that stands apart in the vocabulary's text (The dog , she said .)"
+			": the perplexity says little about this text, because all unknown words are one " +
+			"token; usual causes are another language or script, and a vocabulary with " +
+			"separated punctuation (The dog , she said .)"
 	}
 	return ""
 }

@@ -151,7 +151,7 @@ func (p *chunkPrinter) print(o chunkObject) error {
 		tail = "," + tail[1:]
 	}
 	if o.Partial {
-		tail += ", not to the end"
+		tail += ", not the whole text"
 	}
 	_, err := fmt.Fprintf(p.out, "%s  %s%s\n", label, p.columns(o), tail)
 	return err
@@ -208,7 +208,7 @@ func (p *linePrinter) printTotal(partial bool) error {
 	}
 	t := &p.total
 	if !p.asJSON {
-		end := orWord("", partial, ", not to the end")
+		end := orWord("", partial, ", not the whole text")
 		_, err := fmt.Fprintf(p.out, "%10s  %v%s\n", "total", t, end)
 		return err
 	}

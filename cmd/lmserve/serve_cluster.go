@@ -29,12 +29,13 @@ type clusterFlags struct {
 
 func (f *clusterFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.advertise, "advertise", "",
-		"with --store, URL at which other servers of the same database reach this one; the "+
+		"with --store, URL at which other servers of the same database reach this server; the "+
 			"servers share the sessions,\n"+
 			"and forward requests to the server that holds the session (default: none, this "+
 			"server uses the database alone)")
 	flags.StringVar(&f.node, "node", "",
-		"with --advertise, unique and lasting name of this server among the others\n"+
+		"with --advertise, unique and lasting name of this server among the servers that "+
+			"share the database\n"+
 			"(default: host and port of --advertise)")
 	flags.DurationVar(&f.lease, "lease", cluster.LeaseDefault,
 		"with --advertise, time after which other servers take over the sessions of a lost "+
@@ -62,7 +63,7 @@ func (f *clusterFlags) check(store, userSessions bool) error {
 	u, err := url.Parse(f.advertise)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil ||
 		u.Path != "" && u.Path != "/" || u.RawQuery != "" {
-		return usagef("--advertise is %q, expected a URL as https://host:port", f.advertise)
+		return usagef("--advertise is %q, expected a URL such as https://host:port", f.advertise)
 	}
 	return nil
 }

@@ -59,9 +59,9 @@ func (f *serveFlags) register(c *cobra.Command) {
 			"strange) or 0.001;\n"+
 			"incidents with a change are always alerted")
 	flags.StringArrayVar(&f.models, "model", nil,
-		"name (see 'lmserve models') or file of a model; may be repeated. Sessions use the "+
-			"first model unless they ask for another;\n"+
-			"the others are in memory while sessions need them (default: the default model)")
+		"name (see 'lmserve models') or file of a model; may be repeated. A session uses the "+
+			"first model unless its request names another;\nother models are in memory only "+
+			"while sessions need them (default: the embedded default model)")
 	flags.StringVar(&f.tlsCert, "tls-cert", "",
 		"file of the certificate chain (PEM) for HTTPS; reloaded when it changes")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "file of the certificate's private key (PEM)")
@@ -82,13 +82,14 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.StringVar(&f.admin, "admin", "",
 		"address and port for metrics (/metrics), profiles (/debug/pprof) and health without "+
 			"keys; port 0 takes a free port\n"+
-			"(default: none; the API has /metrics too)")
+			"(default: none; the API also has /metrics)")
 	flags.StringVar(&f.logFormat, "log-format", "console",
 		"format of the log on standard error: console, json or none")
 	flags.IntVar(&f.maxSessions, "max-sessions", session.SessionsDefault,
 		"maximum number of live sessions")
 	flags.IntVar(&f.maxConnections, "max-connections", 0,
-		"maximum number of connections; a new one replaces an idle one, or waits\n"+
+		"maximum number of connections; at the maximum, a new connection replaces an idle one "+
+			"or waits\n"+
 			"(default: half of the process's file descriptors)")
 	flags.Var(&f.budget, "memory-budget",
 		"memory for the states of sessions, such as 800M or 4G; beyond it, the least "+
@@ -110,8 +111,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 		"maximum time to finish requests in progress when the server ends")
 	flags.BoolVar(&f.scrub, "scrub", true, "slow, repeated check of the data folder for damage")
 	flags.BoolVar(&f.userSessions, "user-sessions", false,
-		"a lasting session for each user that requests to /v1/completions name, created on "+
-			"first use")
+		"creation of a lasting session for each value of user in requests to /v1/completions")
 	f.logs.register(c)
 	renamed(c, map[string]string{
 		"keys": "keys-file", "log": "log-format", "replay-max": "max-replay",
@@ -138,8 +138,8 @@ func (f *limitFlags) register(c *cobra.Command) {
 	flags.DurationVar(&f.answerIdle, "max-answer-idle", limits.AnswerIdleMax,
 		"maximum time in which a client reads no byte of an answer (answer_idle_seconds_max)")
 	flags.DurationVar(&f.drainDelay, "drain-delay", 0,
-		"time between the first 503 of /readyz and the refusal of new work, for load "+
-			"balancers to notice")
+		"time between the first 503 of /readyz and the refusal of new work, so that load "+
+			"balancers can notice")
 }
 
 // check compares the limits with the contract's.

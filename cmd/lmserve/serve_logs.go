@@ -27,8 +27,8 @@ func (f *logFlags) register(c *cobra.Command) {
 			"counts (needs no network),\n"+
 			"another method, default (the model's method), or none (no sessions are created)")
 	flags.StringVar(&f.name, "log-session-name", intake.NameDefault,
-		"session name for a log record; {a|b|c} stands for the attribute or label a, else b, "+
-			"else the text c")
+		"template of the session name of a log record; {a|b|c} means the attribute or label "+
+			"a, otherwise b, otherwise the text c")
 }
 
 // sessions checks the flags and returns their configuration.

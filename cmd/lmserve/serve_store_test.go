@@ -22,7 +22,7 @@ func TestServeRefusesTwoPlacesForSessions(t *testing.T) {
 		{[]string{"--store", store, "--objects", objects, "--node", "n"},
 			"--node is given without --advertise"},
 		{[]string{"--store", store, "--objects", objects, "--advertise", "h:1"},
-			`--advertise is "h:1", expected a URL as https://`},
+			`--advertise is "h:1", expected a URL such as https://`},
 		{[]string{"--store", store, "--objects", objects, "--advertise", "http://h:1/x"},
 			`--advertise is "http://h:1/x", expected`},
 		{[]string{"--store", store, "--objects", objects, "--advertise", "http://h:1", "--lease",

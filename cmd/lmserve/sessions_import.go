@@ -17,7 +17,7 @@ func newSessionsImport(f *dataFlags) *cobra.Command {
 	var owner, name string
 	c := &cobra.Command{
 		Use:   "import FILE",
-		Short: "Import a session from a file (-: standard input) and print its id",
+		Short: "Import a session from a file (- is standard input) and print its id",
 		Example: "  lmserve sessions import news.tar --name news\n" +
 			"  lmserve sessions export news | lmserve sessions import - --data-dir other",
 		Args: exactly(1, "a file"),

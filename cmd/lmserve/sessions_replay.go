@@ -98,11 +98,11 @@ func printReplayed(w io.Writer, id string, r session.Replayed, problem error,
 		_, err = fmt.Fprintf(w, "%s: bytes %d to %d: %d of %d records differ; %v\n", id, r.From,
 			r.To, r.Wrong, r.Records, r.First)
 	default:
-		_, err = fmt.Fprintf(w, "%s: bytes %d to %d: %d records, all to the bit\n", id, r.From,
+		_, err = fmt.Fprintf(w, "%s: bytes %d to %d: %d records, all bit-identical\n", id, r.From,
 			r.To, r.Records)
 	}
 	for _, n := range r.Numerics {
-		fmt.Fprintf(w, "%s: in part scored in %s\n", id, n)
+		fmt.Fprintf(w, "%s: partly scored with the arithmetic %s\n", id, n)
 	}
 	return err
 }

@@ -44,7 +44,7 @@ If anything was lost, the exit code is 1. The keys file is not copied.`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(out, "%d sessions rescued, %d lost or in part\n", sessions, lost)
+			fmt.Fprintf(out, "%d sessions rescued, %d lost or incomplete\n", sessions, lost)
 			return findings(lost)
 		},
 	}

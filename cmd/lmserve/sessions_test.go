@@ -58,7 +58,7 @@ func TestSessionsOffline(t *testing.T) {
 	require.Equal(t, map[string]string{"a": "b"}, shown.Labels)
 	require.Equal(t, listed[0].Bits, shown.Bits)
 	require.Equal(t, "1 sessions, 0 findings\n", ok("check"))
-	require.Contains(t, ok("replay"), "records, all to the bit")
+	require.Contains(t, ok("replay"), "records, all bit-identical")
 
 	file := filepath.Join(t.TempDir(), "one.session")
 	ok("export", created.ID, "--out", file)
@@ -91,7 +91,7 @@ func TestSessionsOffline(t *testing.T) {
 	require.Equal(t, exitFailure, code)
 	require.Contains(t, out, filepath.Base(snapshots[0]))
 	require.Contains(t, stderr, errFindings.Error())
-	require.Contains(t, ok("replay", imported), "all to the bit", "from the text alone")
+	require.Contains(t, ok("replay", imported), "all bit-identical", "from the text alone")
 	ok("delete", imported)
 	require.Equal(t, "1 sessions, 0 findings\n", ok("check"))
 	_, stderr, code = sessions("show", imported)

@@ -22,7 +22,7 @@ type training struct {
 	train.Options
 	reporting
 	Config    string // a name or a file; sets Model
-	Normalise bool   // sets Meta.Normal
+	Normalize bool   // sets Meta.Normal
 }
 
 type reporting = report.Options
@@ -49,7 +49,7 @@ quarter to one million tokens). Each phase keeps its best weights.
   joint     trains both
 A phase starts from the result of the previous phase or from --init's model. Phases meta
 and joint continue to train existing meta-learners. If --branches, --gammas or
---normalise differ from those of the existing meta-learners, new ones are trained.
+--normalize differ from those of the existing meta-learners, new ones are trained.
 
 A token is a byte or, with --tokenizer words, a word or the end of a line. The
 vocabulary has the most frequent words of the text, or those of a file. --init's model
@@ -74,10 +74,12 @@ type trainFlag struct{ name, field, help string }
 
 // trainFlags are the flags of train in the order of the help.
 var trainFlags = []trainFlag{
-	{"data", "Data", "directory of text files, one stream a file; its first folders are domains"},
+	{"data", "Data", "directory of text files, one stream per file; its top-level folders are " +
+		"domains"},
 	{"out", "Out", "file for the model; compressed if the name ends in .zst"},
 	{"store", "Store", "precision of the slow weights in --out: bf16, f16 or float32"},
-	{"name", "Name", "name of the model (default: that of the configuration or of --init's model)"},
+	{"name", "Name", "name of the model (default: the name of the configuration or of " +
+		"--init's model)"},
 	{"phase", "Phases", "training phases in order: pretrain, meta, joint"},
 	{"config", "Config", "configuration of a new model: " + configUsage() + " (default \"" +
 		train.DefaultConfig + "\")"},
@@ -94,23 +96,23 @@ var trainFlags = []trainFlag{
 	{"hold-out", "HoldOut", "domains left out of pretraining, only used by the other phases"},
 	{"valid", "Valid", "directory of text files for validation, or none (default: a held-out " +
 		"part of --data)"},
-	{"valid-every", "Validation.Every", "steps between validations (default: ten validations a " +
-		"phase; -1: one at its end)"},
-	{"valid-bytes", "Validation.Bytes", "bytes of each file for validation (default 16384; -1: " +
-		"all)"},
+	{"valid-every", "Validation.Every", "steps between validations (default: ten validations " +
+		"a phase; -1 means one at the end of the phase)"},
+	{"valid-bytes", "Validation.Bytes", "bytes of each file for validation (default 16384; -1 " +
+		"means the whole file)"},
 	{"valid-one-stream", "Validation.OneStream", "validation on all files as one stream, without " +
 		"resets"},
 	{"patience", "Validation.Patience", "validations without improvement before a phase ends " +
 		"(default: unlimited)"},
 	{"checkpoints", "Dir", "folder for checkpoints (default: none)"},
-	{"resume", "Resume", "continuation from the last checkpoint, if there is one"},
+	{"resume", "Resume", "continuation from the last checkpoint, if a checkpoint exists"},
 	{"checkpoint-every", "CheckpointEvery", "steps between checkpoints (default 500)"},
 	{"metrics", "Metrics", "file to which metrics are appended, as JSON lines (default: " +
 		"metrics.jsonl in the folder of checkpoints)"},
 	{"log-every", "LogEvery", "steps between lines of metrics (default 10)"},
 	{"report", "Page", "file for an HTML page with the recipe, results and curves (default: none)"},
 	{"seed", "Seed", "seed of all random choices"},
-	{"threads", "Threads", "number of threads; results do not depend on it (default: all)"},
+	{"threads", "Threads", "number of threads, which does not change results (default: all)"},
 	{"precision", "Precision", ""}, // the help of --precision is the same in all commands
 	{"steps", "Pretrain.Steps", "pretraining: optimizer steps (default: three passes over the " +
 		"text, 1 to 20 million tokens)"},
@@ -126,17 +128,17 @@ var trainFlags = []trainFlag{
 		"matrices) or adam (default muon)"},
 	{"lr", "Pretrain.Rate", "pretraining: maximum learning rate (default 0.003, adam 0.001)"},
 	{"warmup", "Pretrain.Warmup", "pretraining: warm-up steps (default: a twentieth of the " +
-		"steps; -1: none)"},
+		"steps; -1 means no warm-up)"},
 	{"schedule", "Pretrain.Schedule", "learning rate after the warm-up: cosine, wsd (constant, " +
 		"then decay over the last fifth) or constant"},
-	{"clip", "Pretrain.Clip", "slow weights: maximum norm of the gradient (default 0.25; -1: " +
-		"unlimited)"},
+	{"clip", "Pretrain.Clip", "slow weights: maximum norm of the gradient (default 0.25; -1 " +
+		"means unlimited)"},
 	{"dropout", "Pretrain.Dropout", "slow weights: dropout rate of hidden states"},
 	{"attention-dropout", "Pretrain.AttentionDropout", "slow weights: dropout rate of attention"},
 	{"scheme", "Meta.Scheme", "meta, joint: method of meta-training, online or window (Algorithm " +
 		"1 of the paper)"},
-	{"meta-steps", "Meta.Steps", "meta: steps (default: one pass over the text, a quarter to one " +
-		"million tokens; window: as --steps)"},
+	{"meta-steps", "Meta.Steps", "meta: steps (default: one pass over the text, a quarter to " +
+		"one million tokens; for window, the value of --steps)"},
 	{"chunk", "Meta.Chunk", "meta, joint: tokens between two updates of the fast weights " +
 		"(default 64; window: 128; words: 50)"},
 	{"meta-lr", "Meta.Rate", "meta, joint: maximum learning rate of the meta-learners (default " +
@@ -148,19 +150,19 @@ var trainFlags = []trainFlag{
 		"`numbers` for all banks (default 0.99,0.99975; window: 0.999)"},
 	{"p", "Meta.Settings.P", "meta, joint: probability, when serving, that an update writes a " +
 		"fast weight (default 0.5; words: 0.3)"},
-	{"normalise", "Normalise", "meta, joint: normalization of the meta-learners' gradients by " +
-		"their usual size, from the gradient statistics of --init's model"},
+	{"normalize", "Normalize", "meta, joint: division of the meta-learners' gradients by their " +
+		"usual size, from the gradient statistics of --init's model"},
 	{"companion", "Meta.Companion", "meta, joint, online: training and validation with the loss " +
 		"of the mixture with a companion"},
 	{"mixture", "Meta.Mixture", "meta, joint, with a companion: weight, 0 to 1, of the mixture's " +
 		"loss in the loss that the fast weights learn from, in training and serving; the rest is " +
 		"the network's loss"},
 	{"companion-bytes", "Meta.CompanionBytes", "size of the companion's table, a power of two, " +
-		"in training and by default in serving (default: that of --init's model)"},
+		"in training and by default in serving (default: the size in --init's model)"},
 	{"companion-alone", "Meta.CompanionAlone", "default of the model's sessions: companion mixed " +
 		"with the adapting network alone, without the static model"},
 	{"meta-chunks", "Meta.Online.Chunks", "meta, joint, online: chunks in a step (default 8)"},
-	{"joint-steps", "Joint.Steps", "joint: steps (default: as --meta-steps)"},
+	{"joint-steps", "Joint.Steps", "joint: steps (default: the value of --meta-steps)"},
 	{"joint-lr", "Joint.Rate", "joint: maximum learning rate of the slow weights (default 0.0001 " +
 		"online, 0.00025 window)"},
 }
@@ -194,6 +196,7 @@ func (t *training) register(c *cobra.Command) {
 			precisionFlag(c, p)
 		}
 	}
+	renamed(c, map[string]string{"normalise": "normalize"})
 }
 
 // in returns the address of the flag's field.
@@ -229,7 +232,7 @@ func (t *training) run(c *cobra.Command) error {
 			t.Name = name
 		}
 	}
-	if t.Normalise {
+	if t.Normalize {
 		t.Meta.Normal = new(sparsemeta.DefaultNormal())
 	}
 	t.Meta.Schedule = t.Pretrain.Schedule
@@ -255,7 +258,7 @@ func (t *training) run(c *cobra.Command) error {
 func trainError(err error) error {
 	var option *train.OptionError
 	if errors.As(err, &option) {
-		made := map[string]string{"Model": "Config", "Meta.Normal": "Normalise"}
+		made := map[string]string{"Model": "Config", "Meta.Normal": "Normalize"}
 		field := cmp.Or(made[option.Field], option.Field)
 		for _, row := range trainFlags {
 			if row.field == field {

@@ -113,7 +113,7 @@ func TestTrainIsInterruptedAndContinues(t *testing.T) {
 	_, stderr, code = lmserve("", append(args, "--lr", "0.5")...)
 	require.Equal(t, exitFailure, code)
 	require.Contains(t, stderr, "is from another run: pretrain.rate is 0.003 in the "+
-		"checkpoint and 0.5 here")
+		"checkpoint and 0.5 in this run")
 }
 
 // interruptAt is a log that interrupts the run at a given message.
@@ -151,7 +151,7 @@ func TestTrainNamesTheFlagThatIsWrong(t *testing.T) {
 		"--batch is -1, expected 1 to 4096":                      {"--batch", "-1"},
 		"--patience is -1, expected 0 to ":                       {"--patience", "-1"},
 		"--mixture is 0.5, expected 0 without a companion":       {"--mixture", "0.5"},
-		"--companion is true, expected false of windows": {"--companion",
+		"--companion is true, expected false with the scheme window": {"--companion",
 			"--scheme", "window"},
 		"--mixture is 2, expected 0 to 1": {"--companion",
 			"--mixture", "2"},
@@ -185,7 +185,7 @@ func TestOptionsAreNamedByFlags(t *testing.T) {
 		"Tokenizer.Size"} {
 		err := trainError(&train.OptionError{Field: option, Found: "1", Want: "2"})
 		require.ErrorAs(t, err, &usageError{})
-		require.Regexp(t, "^--(config|normalise|meta-chunks|vocab-size) is 1, expected 2$",
+		require.Regexp(t, "^--(config|normalize|meta-chunks|vocab-size) is 1, expected 2$",
 			err.Error())
 	}
 	require.Equal(t, train.StoreDefault, c.Flags().Lookup("store").DefValue)

@@ -46,7 +46,7 @@ current settings, as long as the score improves.
 
 dynamic-rms needs statistics of gradients on training text; --statistics gathers them
 first if the model has none. --methods none gathers the statistics alone, for example
-for 'lmserve train --normalise'.`,
+for 'lmserve train --normalize'.`,
 		Example: `  lmserve tune --data valid --statistics train --out tuned.safetensors.zst
   lmserve tune --data valid --methods cache --model mine.safetensors --out tuned.safetensors`,
 		Args: cobra.NoArgs,
@@ -66,7 +66,8 @@ for 'lmserve train --normalise'.`,
 		},
 	}
 	flags.register(c)
-	c.Flags().StringVar(&t.data, "data", "", "directory of validation documents, one a file")
+	c.Flags().StringVar(&t.data, "data", "", "directory of validation documents, one document "+
+		"per file")
 	c.Flags().StringVar(&t.out, "out", "",
 		"file for the model, written after the statistics and after each method; compressed "+
 			"if the name ends in .zst")
@@ -74,7 +75,7 @@ for 'lmserve train --normalise'.`,
 	c.Flags().StringVar(&t.statistics, "statistics", "",
 		"directory of training text for the statistics of gradients (default: none)")
 	c.Flags().Int64Var(&t.maxBytes, "max-bytes", 8192,
-		"bytes scored of each document, from its beginning (0: all)")
+		"bytes scored of each document, from its beginning; 0 means the whole document")
 	return c
 }
 
@@ -94,7 +95,8 @@ func (t *tuning) check() error {
 	if slices.Equal(t.methods, []string{methodsNone}) {
 		t.methods = nil
 		if t.statistics == "" {
-			return errors.New("--methods none without --statistics: nothing to do")
+			return errors.New("--methods is none without --statistics, expected --statistics: " +
+				"there is no other work")
 		}
 	}
 	if t.data == "" && t.methods != nil || t.out == "" {

@@ -61,20 +61,20 @@ func TestTuneGathersTheStatisticsOfGradients(t *testing.T) {
 
 // Normalized meta-learners can be trained on a model with gradient statistics. The trained model
 // keeps the statistics.
-func TestTuneGathersTheStatisticsThatNormaliseNeeds(t *testing.T) {
+func TestTuneGathersTheStatisticsThatNormalizeNeeds(t *testing.T) {
 	data := documentsOf(t, map[string]string{"a": strings.Repeat("one two three\n", 200)})
 	dir := t.TempDir()
 	measured, trained := filepath.Join(dir, "measured.safetensors"),
 		filepath.Join(dir, "trained.safetensors")
 	train := func(init string) (string, int) {
-		_, stderr, code := lmserve("", "train", "--phase", "meta", "--normalise", "--init", init,
+		_, stderr, code := lmserve("", "train", "--phase", "meta", "--normalize", "--init", init,
 			"--data", data, "--valid", "none",
 			"--branches", "*.CoreNet.3.bias", "--meta-steps", "2", "--out", trained, "--quiet")
 		return stderr, code
 	}
 	stderr, code := train(randomModel(t))
 	require.Equal(t, exitUsage, code)
-	require.Contains(t, stderr, "--normalise is true, expected false, or an initial model "+
+	require.Contains(t, stderr, "--normalize is true, expected false, or an initial model "+
 		"with gradient statistics")
 
 	text := must(t, "", "tune", "--model", randomModel(t), "--statistics", data, "--methods",
@@ -105,7 +105,7 @@ func TestTuneSaysWhatWasWrong(t *testing.T) {
 		{[]string{"--data", dir, "--out", out, "--methods", "static"}, exitUsage,
 			[]string{"--methods", "static", "cache"}},
 		{[]string{"--data", dir, "--out", out, "--methods", "none"}, exitUsage,
-			[]string{"--methods none without --statistics"}},
+			[]string{"--methods is none without --statistics"}},
 		{[]string{"--data", dir, "--out", out, "--max-bytes", "-1"}, exitUsage,
 			[]string{"--max-bytes is -1"}},
 		{[]string{"--data", dir, "--out", filepath.Join(dir, "no", "x")}, exitUsage,

@@ -103,7 +103,7 @@ end watch with exit code 0.`, lines.WarmUp),
 	flags.BoolVar(&k.journal, "journal", false,
 		"the journal of systemd; arguments after -- are those of journalctl")
 	flags.StringVar(&k.field, "field", "",
-		"only this value of JSON lines, such as message or /http/path\n"+
+		"field of JSON lines whose value is read, such as message or /http/path\n"+
 			"(default: whole lines)")
 	flags.BoolVar(&k.lines, "lines", false,
 		"every strange line, instead of one line for each incident")
@@ -111,9 +111,9 @@ end watch with exit code 0.`, lines.WarmUp),
 	registerTroubleWords(c, &k.trouble)
 	k.alerts.register(flags)
 	flags.BoolVar(&k.answers, "feedback", false,
-		"feedback on incidents from standard input: \"f 12\" marks #12 as a false alarm, and "+
-			"similar incidents are\n"+
-			"not printed again; m (matters): they are always printed; u removes the feedback")
+		"feedback on incidents from standard input: after \"f 12\", incidents like #12 are "+
+			"not printed again;\nafter \"m 12\", incidents like #12 are always printed; \"u "+
+			"12\" removes the feedback")
 	flags.BoolVar(&k.asJSON, "json", false, "output as JSON, one object for each line or incident")
 	return c
 }
@@ -134,7 +134,7 @@ func (k *watching) run(c *cobra.Command, files []string) (err error) {
 	}
 	if score.Learn == client.LearnFalse && k.session == "" {
 		return usagef("--learn is false without --session, expected true or unflagged: a new " +
-			"session has nothing learned")
+			"session has not learned any lines")
 	}
 	if err := k.records.apply(&score); err != nil {
 		return err
@@ -222,7 +222,7 @@ func (k *watching) run(c *cobra.Command, files []string) (err error) {
 // session has only the tables that rate lines, and these learn every line.
 func nothingUnflagged() error {
 	return usagef("--learn is unflagged without --model, expected true: the tables that rate " +
-		"lines learn every line; otherwise a new kind of line would stay strange for ever")
+		"lines learn every line; otherwise a new kind of line would stay strange forever")
 }
 
 // checkAnswers refuses --feedback if watch prints no incidents, or if standard input is watched and

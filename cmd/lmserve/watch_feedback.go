@@ -11,7 +11,8 @@ import (
 	"github.com/lmserve/lmserve/api/client"
 )
 
-const answersHelp = "feedback: \"f 12\" (incident #12 is a false alarm), \"m 12\" (it matters), " +
+const answersHelp = "feedback: \"f 12\" (incident #12 is a false alarm), \"m 12\" (incident " +
+	"#12 matters), " +
 	"\"u 12\" (remove the feedback), \"l\" (list the feedback)"
 
 // feedback reads answers on incidents, one per line, until the end of input or of ctx.

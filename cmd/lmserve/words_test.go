@@ -93,7 +93,7 @@ func TestSessionsOfWords(t *testing.T) {
 	require.EqualValues(t, []int64{9, 1, 0},
 		[]int64{shown.Words.Tokens, shown.Words.Unknown, shown.Words.PendingBytes})
 	again := must(t, "", "sessions", "replay", "story", "--model", file, "--data-dir", dir)
-	require.Contains(t, again, "all to the bit")
+	require.Contains(t, again, "all bit-identical")
 }
 
 // A session of a model that splits words at punctuation replays bit-identically, also if chunks end
@@ -112,7 +112,7 @@ func TestSessionsOfProseReplay(t *testing.T) {
 	require.EqualValues(t, len(text), first.Bytes+second.Bytes+*second.PendingBytes)
 	require.Less(t, 4**second.Unknown, *second.Tokens)
 	again := must(t, "", "sessions", "replay", "s", "--model", file, "--data-dir", dir)
-	require.Contains(t, again, "all to the bit")
+	require.Contains(t, again, "all bit-identical")
 }
 
 // A completion continues with a new word, alone and over a server.

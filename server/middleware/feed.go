@@ -92,8 +92,8 @@ func (p *peers) feed(ctx context.Context, addr, name, key string, text []byte) e
 // unreachable is the problem of a server that cannot be reached.
 func unreachable(cause error) *problem.Problem {
 	told := problem.New(api.ProblemOverloaded, "The server that holds the session cannot be "+
-		"reached. Repeat the request: if that server stays away, another server takes the "+
-		"session over.")
+		"reached. Repeat the request: if that server stays unreachable, another server takes "+
+		"the session over.")
 	told.RetryAfter, told.Cause = limits.RetryAfterBusy, cause
 	return told
 }

@@ -76,9 +76,10 @@ var Kinds = map[api.ProblemType]struct {
 		"The server had an internal error"},
 	api.ProblemUnsupportedTransferEncoding: {http.StatusNotImplemented,
 		"The transfer encoding is unsupported"},
-	api.ProblemNoBackup:     {http.StatusNotImplemented, "The session store has no backups"},
-	api.ProblemSessionLimit: {http.StatusServiceUnavailable, "Session or memory limit is reached"},
-	api.ProblemOverloaded:   {http.StatusServiceUnavailable, "The server is overloaded"},
+	api.ProblemNoBackup: {http.StatusNotImplemented, "The session store has no backups"},
+	api.ProblemSessionLimit: {http.StatusServiceUnavailable, "Session or memory limit is " +
+		"reached"},
+	api.ProblemOverloaded: {http.StatusServiceUnavailable, "The server is overloaded"},
 	api.ProblemModelUnavailable: {http.StatusServiceUnavailable, "The model's weights cannot be " +
 		"loaded"},
 	api.ProblemDraining:     {http.StatusServiceUnavailable, "The server is shutting down"},

@@ -195,7 +195,7 @@ func ofDiskLimit(e *session.DiskLimitError) *Problem {
 func ofRecovery(e *session.RecoveringError) *Problem {
 	return New(api.ProblemOverloaded,
 		fmt.Sprintf("The server is recomputing the session's state from its text: %d of %d bytes "+
-			"are done. Repeat the request to continue from there, or give it a longer "+
+			"are done. Repeat the request to continue from there, or set a longer "+
 			"wait.", e.Done, e.Of))
 }
 

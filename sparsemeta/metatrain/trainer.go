@@ -147,7 +147,8 @@ func (t *Trainer) Step(dv sparsemeta.NodeGradients, lr float64) error {
 	return t.each(t.compile)
 }
 
-// Gradient returns dL/dphi for the node gradients of Step, [bank][branch]; it changes nothing.
+// Gradient returns the gradient of the loss with respect to the weights of each meta-learner,
+// indexed [bank][branch]. dv has the node gradients that Step takes. Gradient changes no weights.
 func (t *Trainer) Gradient(dv sparsemeta.NodeGradients) ([][]sparsemeta.Network, error) {
 	if err := t.gradient(dv); err != nil {
 		return nil, err

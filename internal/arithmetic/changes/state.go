@@ -8,7 +8,7 @@ import (
 )
 
 // ErrState reports bytes that are not the state of a detector.
-var ErrState = errors.New("no state of a detector of changes")
+var ErrState = errors.New("not the state of a change detector")
 
 // stateVersion is the first byte of a state. It must change with the layout, and with every change
 // of the code that makes a detector report something else.
@@ -106,7 +106,8 @@ func (d *Detector) check() error {
 	}
 	for i := range d.texts {
 		if x := &d.texts[i]; *x != (text{}) && !x.valid(i) {
-			return fmt.Errorf("text %d: found %q, of key %#x", i, x.Text, x.Tag)
+			return fmt.Errorf("text %d: found %q with key %#x, expected the key of this "+
+				"text", i, x.Text, x.Tag)
 		}
 	}
 	for i := range d.drifts {

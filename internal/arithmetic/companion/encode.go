@@ -194,7 +194,7 @@ func (p *place) check() error {
 		m := &p.Matches[i]
 		switch {
 		case m.At == 0 && *m != match{}:
-			return fmt.Errorf("match %d is nowhere, and has a length", i)
+			return fmt.Errorf("match %d has a length but no place, expected both or neither", i)
 		case m.At != 0 && !reachable(m.At, p.Bytes):
 			return fmt.Errorf("match %d is at %d, expected a place in the last %d of %d bytes",
 				i, m.At, textBytes, p.Bytes)

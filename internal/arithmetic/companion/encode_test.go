@@ -69,7 +69,7 @@ func TestDecodeSaysWhatIsWrong(t *testing.T) {
 		{put(float+4*weightsAt, nan), "weight 0 is NaN"},
 		{put(float+4*refinesAt, nan), "number 0 of the refinement is NaN"},
 		{put(table-4, 100), "expected at most 64 and 4"},
-		{put(table-12, 0), "match 1 is nowhere"},
+		{put(table-12, 0), "match 1 has a length but no place"},
 		{put(table-12, 1<<31), "match 1 is at 2147483648"},
 		{put(table-4*2*3-8, 1<<31), "a line is longer than the text"},
 	} {

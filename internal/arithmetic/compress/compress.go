@@ -98,8 +98,8 @@ func Compress(
 
 func ofBytes(m *model.Model) error {
 	if m.OfWords() {
-		return fmt.Errorf("model %s is one of words, which has no token for most texts; expected "+
-			"a model of bytes", m.ID())
+		return fmt.Errorf("model %s is a model of words, which cannot represent unknown words; "+
+			"expected a model of bytes", m.ID())
 	}
 	return nil
 }
@@ -208,11 +208,13 @@ func short(file []byte, want int, what string) error {
 func (r *Reader) Check(m *model.Model) error {
 	switch numerics := m.Arithmetic.Numerics(); {
 	case r.Model != m.ID():
-		return fmt.Errorf("found model %s, expected %s, which the text was compressed with", m.ID(),
+		return fmt.Errorf("found model %s, expected %s, with which the text was "+
+			"compressed", m.ID(),
 			r.Model)
 	case r.Numerics != numerics:
-		return fmt.Errorf("found arithmetic %s, expected %s, which the text was compressed with: "+
-			"--precision and the processor decide it", numerics, r.Numerics)
+		return fmt.Errorf("found arithmetic %s, expected %s, with which the text was "+
+			"compressed: --precision and the processor determine the "+
+			"arithmetic", numerics, r.Numerics)
 	}
 	if _, err := r.settings(m); err != nil {
 		return fmt.Errorf("header: settings: %w", err)
@@ -227,9 +229,8 @@ func (r *Reader) settings(m *model.Model) (stream.Settings, error) {
 	return set, err
 }
 
-var errDamaged = errors.New("the text that comes out is not the one that went in: the file is " +
-	"damaged, " +
-	"or was made on a processor of another kind")
+var errDamaged = errors.New("the restored text has another checksum than the original: the " +
+	"file is damaged, or was made on another kind of processor")
 
 // Decompress writes the text, piece by piece. After an error, the text written so far may be
 // wrong.
@@ -251,7 +252,7 @@ func (r *Reader) Decompress(ctx context.Context, m *model.Model, threads int, to
 		return err
 	}
 	if n := in.beyond(); n < ahead {
-		return fmt.Errorf("%d bytes more than the text takes", ahead-n)
+		return fmt.Errorf("found %d bytes after the end of the text, expected none", ahead-n)
 	}
 	if !bytes.Equal(sum.Sum(nil), r.sum) {
 		return errDamaged
@@ -270,8 +271,8 @@ func (r *Reader) draw(ctx context.Context, w *stream.Worker, s *stream.Stream, i
 			err = ctx.Err()
 		}
 		if err == nil && in.beyond() > ahead {
-			err = fmt.Errorf("byte %d of the text: the file ends, expected more of it: %d bytes "+
-				"of text", s.Offset(), r.Bytes)
+			err = fmt.Errorf("byte %d of the text: the file ends, expected a text of %d "+
+				"bytes", s.Offset(), r.Bytes)
 		}
 		return err == nil && s.Offset() < r.Bytes
 	})

@@ -132,7 +132,7 @@ func TestFilesThatAreWrong(t *testing.T) {
 	fails(bytes.Replace(file, []byte(`"bytes"`), []byte(`"bites"`), 1), "header: ")
 	fails(bytes.Replace(file, []byte(`"bytes":60`), []byte(`"bytes":-6`), 1), "header: bytes is -6")
 	fails(bytes.Replace(file, []byte(m.ID()), []byte("some-other-model-012345678")[:len(m.ID())],
-		1), "which the text was compressed with")
+		1), "with which the text was compressed")
 	fails(bytes.Replace(file, []byte(m.Arithmetic.Numerics()),
 		[]byte("float64-fma")[:len(m.Arithmetic.Numerics())], 1), "arithmetic")
 	set := stream.DefaultsFor(m, stream.Static)
@@ -144,8 +144,9 @@ func TestFilesThatAreWrong(t *testing.T) {
 	fails(with(`{"method":"statik"}`), `setting method: found "statik", expected static, `)
 	fails(with(`{"methot":"static"}`), "setting methot: found an unknown setting")
 	fails(with(`{"chunk":0}`), "setting chunk: found 0, expected 1 to ")
-	fails(file[:len(file)-3], "the file ends, expected more of it: 60 bytes of text")
-	fails(append(slices.Clone(file), 1, 2), "2 bytes more than the text takes")
+	fails(file[:len(file)-3], "the file ends, expected a text of 60 bytes")
+	fails(append(slices.Clone(file), 1, 2),
+		"found 2 bytes after the end of the text, expected none")
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
 		damaged := slices.Clone(file)

@@ -10,7 +10,7 @@ import (
 )
 
 // ErrState reports bytes that are not the state of a tracker.
-var ErrState = errors.New("no state of a tracker of incidents")
+var ErrState = errors.New("not the state of an incident tracker")
 
 // StateBytesMax is larger than any state.
 const StateBytesMax = 128 << 10

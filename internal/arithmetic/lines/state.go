@@ -12,7 +12,7 @@ import (
 )
 
 // ErrState reports bytes that are not the state of a meter.
-var ErrState = errors.New("no state of a meter of lines")
+var ErrState = errors.New("not the state of a line meter")
 
 // stateVersion is the first byte of a state. It must change with the layout, and with every change
 // of the code that makes a meter compute other probabilities.

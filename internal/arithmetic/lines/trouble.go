@@ -52,8 +52,7 @@ func TroubleWords(text string) (list string, err error) {
 			}
 			words = append(words, small)
 			if size += 1 + len(small); size > TroubleBytesMax {
-				return "", fmt.Errorf("line %d: found more than %d bytes of words, expected at "+
-					"most that",
+				return "", fmt.Errorf("line %d: found more bytes of words than %d, the maximum",
 					n+1, TroubleBytesMax)
 			}
 		}

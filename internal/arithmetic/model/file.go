@@ -176,11 +176,11 @@ func FromFile(f *weights.File) (*Model, error) {
 func (a adapt) checkCompanion(m *Model) error {
 	switch {
 	case a.CompanionAlone && m.OfWords():
-		return errors.New("companion_alone is true, expected false of a model of words")
+		return errors.New("companion_alone is true, expected false for a model of words")
 	case a.CompanionBytes == 0:
 		return nil
 	case m.OfWords():
-		return fmt.Errorf("companion_bytes is %d, expected none of a model of words",
+		return fmt.Errorf("companion_bytes is %d, expected no value for a model of words",
 			a.CompanionBytes)
 	}
 	return companion.Settings{TableBytes: a.CompanionBytes, Networks: 1}.Validate()
@@ -193,7 +193,7 @@ func (a adapt) checkMixture(m *Model) error {
 	case !(share >= 0 && share <= 1):
 		return fmt.Errorf("mixture is %v, expected 0 to 1", share)
 	case share > 0 && (m.Learner == nil || m.OfWords()):
-		return fmt.Errorf("mixture is %v, expected 0 of a model of words or without branches",
+		return fmt.Errorf("mixture is %v, expected 0 for a model of words or without branches",
 			share)
 	}
 	return nil
@@ -245,7 +245,8 @@ func readLearner(r *reader, layout *txl.Layout, a adapt) (*sparsemeta.Learner, e
 	for _, name := range a.Branches {
 		i := layout.Index(name)
 		if i < 0 {
-			return nil, fmt.Errorf("metadata %s: branch %q is no weight of the model", keyAdapt,
+			return nil, fmt.Errorf("metadata %s: branch %q is not a weight of the "+
+				"model", keyAdapt,
 				name)
 		}
 		l.Branches = append(l.Branches, sparsemeta.Branch{Name: name, Size: layout.Tensors[i].Size})
@@ -273,7 +274,7 @@ func normalize(l *sparsemeta.Learner, n *sparsemeta.Normal, s *sparsemeta.Statis
 	case s == nil:
 		return fmt.Errorf("metadata %s: normal: the file has no statistics of gradients", keyAdapt)
 	}
-	if err := l.Normalise(*n, s); err != nil {
+	if err := l.Normalize(*n, s); err != nil {
 		return fmt.Errorf("metadata %s: %w", keyAdapt, err)
 	}
 	return nil

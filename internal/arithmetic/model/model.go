@@ -127,7 +127,7 @@ func (m *Model) check() error {
 	for _, b := range m.Learner.Branches {
 		i := m.LM.Layout.Index(b.Name)
 		if i < 0 {
-			return fmt.Errorf("model: branch %q is no weight of the model", b.Name)
+			return fmt.Errorf("model: branch %q is not a weight of the model", b.Name)
 		}
 		if n := m.LM.Layout.Tensors[i].Size; n != b.Size {
 			return fmt.Errorf("model: branch %q has %d elements, the weight has %d", b.Name, b.Size,

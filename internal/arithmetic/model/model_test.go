@@ -223,7 +223,7 @@ func TestFilesThatDoNotFitAreRefused(t *testing.T) {
 		"mixture is 1.5, expected 0 to 1": func(f *weights.File) {
 			f.Metadata[keyAdapt] = strings.Replace(f.Metadata[keyAdapt], "}", `,"mixture":1.5}`, 1)
 		},
-		"mixture is 0.5, expected 0 of a model of words or without branches": func(
+		"mixture is 0.5, expected 0 for a model of words or without branches": func(
 			f *weights.File) {
 			f.Metadata[keyAdapt] = `{"chunk":8,"mixture":0.5}`
 			f.Tensors = f.Tensors[:len(txl.NewLayout(smallConfig(f)).Tensors)]

@@ -139,7 +139,7 @@ func TestStatisticsAndRivalsThatCannotBeAreRefused(t *testing.T) {
 func normalized(t *testing.T) *Model {
 	m := measured(t)
 	l := *m.Learner
-	require.NoError(t, l.Normalise(sparsemeta.DefaultNormal(), m.Statistics))
+	require.NoError(t, l.Normalize(sparsemeta.DefaultNormal(), m.Statistics))
 	n := m.with(func(m *Model) { m.Learner = &l })
 	return n
 }

@@ -39,8 +39,8 @@ func (m *Model) WeightsBytes() int64 {
 	return bytes
 }
 
-// ErrOther reports that a Source has another model than before.
-var ErrOther = errors.New("model: another model is there now")
+// ErrOther reports that a Source now has another model.
+var ErrOther = errors.New("model: the file now has another model")
 
 // Source is a model that can be loaded on demand.
 type Source struct {

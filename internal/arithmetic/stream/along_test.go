@@ -255,7 +255,7 @@ func TestSnapshotHasCompanionBeforeLine(t *testing.T) {
 	require.EqualValues(t, len("learnt\nunder way"), s.Companion.Length())
 	require.EqualValues(t, len("learnt\n"), s.beforeLine().Length())
 	for says, spoil := range map[string]func(*weights.File){
-		"its text has 16 bytes, expected 7, without the line": tensor(tensorBefore,
+		"has read 16 bytes, expected 7, the length": tensor(tensorBefore,
 			func(t *weights.Tensor) { copy(t.Data, s.Companion.AppendTo(nil)) }),
 		"is of version 7": tensor(tensorBefore, func(t *weights.Tensor) { t.Data[0] = 7 }),
 	} {

@@ -63,7 +63,8 @@ func (s *Stream) checkCompanions(f *weights.Stored) error {
 	}
 	found, most := s.Companion.Length(), uint64(s.Offset())
 	if found > most || found < most && s.held == nil {
-		return fmt.Errorf("tensor %q: its text has %d bytes, expected %d, those of the stream",
+		return fmt.Errorf("tensor %q: the companion has read %d bytes, expected %d, the "+
+			"length of the stream",
 			tensorCompanion, found, most)
 	}
 	if _, ok := f.Tensor(tensorBefore); !ok {
@@ -73,7 +74,8 @@ func (s *Stream) checkCompanions(f *weights.Stored) error {
 	if since := found - before; before > found || since < under || since > under &&
 		under <= HeldMax {
 		return fmt.Errorf(
-			"tensor %q: its text has %d bytes, expected %d, without the line under way",
+			"tensor %q: the companion has read %d bytes, expected %d, the length of the "+
+				"stream without the unfinished line",
 			tensorBefore, before, found-under)
 	}
 	return nil

@@ -199,7 +199,7 @@ func TestSnapshotWithoutItsCompanionIsRefused(t *testing.T) {
 			tensor.Data, tensor.Shape = tensor.Data[1:], []int{len(tensor.Data) - 1}
 		},
 		"is of version 7": func(tensor *weights.Tensor) { tensor.Data[0] = 7 },
-		"its text has 20 bytes, expected 21": func(tensor *weights.Tensor) {
+		"has read 20 bytes, expected 21": func(tensor *weights.Tensor) {
 			copy(tensor.Data, shorter.Companion.AppendTo(nil))
 		},
 	} {

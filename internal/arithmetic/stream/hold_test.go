@@ -183,24 +183,24 @@ func TestMisfitSnapshotOfLinesIsRefusedWithItsPlace(t *testing.T) {
 		{SparseMeta, `"held.gradient" is F32[`, short},
 		{SparseMeta, `"held.marks" is missing, expected I32[5]`, drop(tensorMarks)},
 		{SparseMeta, `"held.marks", element 4 is token 3`, number(tensorMarks, 4, 3)},
-		{SparseMeta, `"held.marks", element 2 is 1, expected 2 for the last 5`,
+		{SparseMeta, `"held.marks", element 2 is 1, expected 2 for exactly the last 5`,
 			number(tensorMarks, 2, 1)},
-		{SparseMeta, "is none of a stream", drop(tensorHeld)},
+		{SparseMeta, "does not belong to a stream", drop(tensorHeld)},
 		{DynamicSGD, `is 1, expected 0 without tensor "held.gradient"`, drop(tensorCarried)},
 		{DynamicRMS, `"held.line", element 1 is 0, expected 0 without`,
 			number(tensorHeld, lineCarries, 0)},
 		{Static, `"held.line", element 1 is 1, expected 0 without`, number(tensorHeld, lineCarries,
 			1)},
-		{Static, `"held.marks", element 0 is 2, expected 2 for the last 4`,
+		{Static, `"held.marks", element 0 is 2, expected 2 for exactly the last 4`,
 			number(tensorHeld, lineBytes, 4)},
 		{Static, `"lines" is I32`, tensor(tensorLines, func(t *weights.Tensor) {
 			t.DType, t.Data, t.Shape = weights.I32, t.Data[:8], []int{2}
 		})},
-		{Static, "no state of a meter", tensor(tensorLines, func(t *weights.Tensor) {
+		{Static, "not the state of a line meter", tensor(tensorLines, func(t *weights.Tensor) {
 			t.Data[0] =
 				9
 		})},
-		{Static, "its lines have more text than the stream",
+		{Static, "the lines have more text than the stream",
 			tensor(tensorLines, func(t *weights.Tensor) {
 				t.Data[1+8] = 200 // the offset of the open line
 			})},
@@ -227,7 +227,7 @@ func TestCacheDoesNotLearnByLines(t *testing.T) {
 	held := func(t weights.Tensor) bool { return !strings.HasPrefix(t.Name, "held.") }
 	f.Tensors = append(f.Tensors, slices.DeleteFunc(slices.Clone(static.Tensors), held)...)
 	_, _, err = Restore(s.model, s.Settings, f.Stored())
-	require.ErrorContains(t, err, `"held.line" is none of a stream with these settings`)
+	require.ErrorContains(t, err, `"held.line" does not belong to a stream with these settings`)
 }
 
 // A broken gradient may leave a carried gradient that is not finite. Restore accepts it in a

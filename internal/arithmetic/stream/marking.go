@@ -128,7 +128,8 @@ func (h *held) check(carries, words bool) error {
 	if c == carriesOpen && (under <= len(h.marks) || under > HeldMax) {
 		return fmt.Errorf(
 			"tensor %q, element %d is %d, expected more than %d, the pending tokens, "+
-				"and at most %d, as a gradient of the line under way is carried", tensorHeld,
+				"and at most %d, because a gradient of the unfinished line is "+
+				"carried", tensorHeld,
 			lineBytes,
 			under, len(h.marks), HeldMax)
 	}
@@ -142,8 +143,8 @@ func (h *held) check(carries, words bool) error {
 	for i, mark := range h.marks {
 		if opens := i >= len(h.marks)-open; opens != (mark == tokenOpen) {
 			return fmt.Errorf(
-				"tensor %q, element %d is %d, expected %d for the last %d and only for "+
-					"these, the line under way", tensorMarks, i, mark, tokenOpen, open)
+				"tensor %q, element %d is %d, expected %d for exactly the last %d tokens, "+
+					"which belong to the unfinished line", tensorMarks, i, mark, tokenOpen, open)
 		}
 	}
 	return nil

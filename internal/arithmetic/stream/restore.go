@@ -136,7 +136,7 @@ func restore(m *model.Model, set Settings, f *weights.Stored) (*Stream, string, 
 func readHeader(f *weights.Stored) (h header, err error) {
 	text, ok := f.Metadata[keySnapshot]
 	if !ok {
-		return h, fmt.Errorf("metadata %s is missing: the file is no snapshot", keySnapshot)
+		return h, fmt.Errorf("metadata %s is missing: the file is not a snapshot", keySnapshot)
 	}
 	if err := json.Unmarshal([]byte(text), &h); err != nil {
 		return h, fmt.Errorf("metadata %s: %w", keySnapshot, err)
@@ -189,8 +189,8 @@ func (h *header) check(m *model.Model, set Settings) error {
 	chunk, tokens := int64(set.Chunk), h.Tally.Tokens
 	switch {
 	case h.Step > uint64(tokens/chunk) || tokens-int64(h.Step)*chunk > chunk:
-		return fmt.Errorf("tally.tokens is %d, expected %d chunks of %d and at most one more "+
-			"that is pending", tokens, h.Step, chunk)
+		return fmt.Errorf("tally.tokens is %d, expected %d chunks of %d tokens and at most "+
+			"one pending chunk", tokens, h.Step, chunk)
 	case !(h.Tally.Bits >= 0):
 		return fmt.Errorf("tally.bits is %v, expected 0 or more", h.Tally.Bits)
 	case !(h.BaselineBits >= 0) || !set.Baseline && h.BaselineBits != 0:
@@ -259,8 +259,9 @@ func (s *Stream) shareStatic() error {
 	n := s.Memory.Len * s.model.LM.Config.DModel
 	for l, rows := range s.StaticMemory.Layers[:alike] {
 		if !slices.Equal(rows[:n], s.Memory.Layers[l][:n]) {
-			return fmt.Errorf("tensor %q differs from tensor %q, expected the same: nothing below "+
-				"the layer adapts", prefixStatic+strconv.Itoa(l), prefixMemory+strconv.Itoa(l))
+			return fmt.Errorf("tensor %q differs from tensor %q, expected equal tensors, "+
+				"because no weight below the layer "+
+				"adapts", prefixStatic+strconv.Itoa(l), prefixMemory+strconv.Itoa(l))
 		}
 	}
 	s.StaticMemory = s.copyStatic()
@@ -324,7 +325,7 @@ func surplus(f *weights.Stored, parts []part) error {
 		if t.Name != tensorLines && t.Name != tensorRecords && t.Name != tensorWord &&
 			t.Name != tensorCompanion && t.Name != tensorBefore &&
 			!slices.ContainsFunc(parts, known) {
-			return fmt.Errorf("tensor %q is none of a stream with these settings", t.Name)
+			return fmt.Errorf("tensor %q does not belong to a stream with these settings", t.Name)
 		}
 	}
 	return fmt.Errorf("%d tensors, expected %d", len(f.Tensors), len(parts))

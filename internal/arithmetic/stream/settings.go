@@ -134,7 +134,7 @@ const (
 	metaLearners = "meta-learners"
 	statistics   = "gradient statistics"
 	network      = "network"
-	noNetwork    = "way to do without its network"
+	noNetwork    = "companion that could replace its network"
 )
 
 // lacks returns the model part that the method requires and the model lacks, or "".

@@ -214,7 +214,7 @@ func TestMisfitSnapshotIsRefusedWithItsPlace(t *testing.T) {
 		{SparseMeta, `tensor "` + fast + `" is`, tensor(fast, shape(16))},
 		{SparseMeta, `tensor "` + fast + `", element 0 is NaN`,
 			tensor(fast, func(t *weights.Tensor) { *t = notANumber(*t) })},
-		{SparseMeta, `tensor "more" is none of a stream`,
+		{SparseMeta, `tensor "more" does not belong to a stream`,
 			func(f *weights.File) {
 				f.Tensors = append(f.Tensors, weights.F32Tensor("more",
 					[]int{0}, nil))

@@ -71,7 +71,7 @@ func (k *Suggester) Bytes() int64 {
 func (s *Stream) Suggests() error {
 	switch {
 	case s.OfWords():
-		return fmt.Errorf("model %s is of words, expected one of bytes", s.model.Name)
+		return fmt.Errorf("model %s is a model of words, expected a model of bytes", s.model.Name)
 	case s.Cache != nil:
 		return fmt.Errorf("method is %s, expected a method without a cache", Cache)
 	}

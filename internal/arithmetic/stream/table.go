@@ -68,7 +68,8 @@ var Table = setting.Table[Settings]{
 		Methods: []string{SparseMeta}, Min: 0, Max: skipBelowMax, Limit: "skip_below_max",
 		Unit: "bits", Default: fmt.Sprint(SkipBelowDefault),
 		Help: "bits per token below which the network does not learn from a chunk",
-		Note: "At 0, or without a companion of counts, it learns from every chunk. Text that is " +
+		Note: "At 0, or without a companion of counts, the network learns from every chunk. " +
+			"Text that is " +
 			"learned line by line is never skipped.",
 	},
 	{
@@ -83,7 +84,8 @@ var Table = setting.Table[Settings]{
 		Methods: dynamicMethods, Min: 0, Max: 1, Default: modelDefault,
 		Search: setting.Range{Min: 1e-6, Max: 1},
 		Help:   "fraction of the fast weights that each update removes",
-		Note:   "`dynamic-rms` multiplies the fraction by the weight's r/R.",
+		Note: "`dynamic-rms` multiplies the fraction by r/R. Here r is the root mean square of " +
+			"the weight's gradients, and R is the mean of r over all weights.",
 	},
 	{
 		Name: "floor", Field: func(s *Settings) any { return &s.Dynamic().Floor },

@@ -23,7 +23,7 @@ func (h *header) checkText(words bool) error {
 		return fmt.Errorf("tally.chars is %d, expected 0 to %d", t.Chars, t.Bytes)
 	case h.Text != nil || t.Unknown != 0 || t.UnknownBytes != 0 || t.UnknownChars != 0 ||
 		t.UnknownBits != 0 || h.BaselineUnknownBits != 0:
-		return fmt.Errorf("tally counts unknown words, expected none of a model of bytes")
+		return fmt.Errorf("tally counts unknown words, expected none for a model of bytes")
 	}
 	return nil
 }
@@ -50,8 +50,8 @@ func (h *header) checkWords() error {
 		return fmt.Errorf("text is missing; a model of words needs it")
 	case (h.Text.Line || h.Text.Ended != 0) &&
 		(t.Tokens == 0 || t.Tokens%int64(h.Settings.Chunk) != 0):
-		return fmt.Errorf("text.line is true or text.ended above 0, expected it only where a " +
-			"chunk is full")
+		return fmt.Errorf("text.line is true or text.ended is above 0, expected this only if " +
+			"the chunk is full")
 	case !(t.UnknownBits >= 0) || !(h.BaselineUnknownBits >= 0) ||
 		!h.Settings.Baseline && h.BaselineUnknownBits != 0:
 		return fmt.Errorf(
@@ -87,7 +87,8 @@ func (s *Stream) readText(f *weights.Stored, p *pending) error {
 	due.CopyFrom(&text)
 	if most := s.model.Tokenizer.DueMax(); due.Due() {
 		if s.model.Tokenizer.Next(&tokens, &due, nil, most); due.Due() {
-			return fmt.Errorf("text: found more than %d tokens without room in their chunk", most)
+			return fmt.Errorf("text: found more than %d tokens that do not fit into their "+
+				"chunk", most)
 		}
 	}
 	return nil

@@ -241,7 +241,7 @@ func TestMisfitSnapshotOfWordsIsRefused(t *testing.T) {
 		"tally.unknown_chars is -1":               change("unknown_chars"),
 		"unknown_bits are -1":                     change("unknown_bits"),
 		"and -1, expected 0 or more":              change("baseline_unknown_bits"),
-		"expected it only where a chunk is full":  replace(`"line":false`, `"line":true`),
+		"expected this only if the chunk is full": replace(`"line":false`, `"line":true`),
 		"text: tokenizer: pending: found -1":      replace(`"space":2`, `"space":-1`),
 		"text: tokenizer: pending: found 9 bytes": replace(`"more":0`, `"more":7`),
 		"text is missing": func(f *weights.File) {

@@ -92,7 +92,7 @@ func TestSharedSessionsOutliveServerAndMachine(t *testing.T) {
 	}
 	require.Contains(t, sessions("list"), id)
 	require.Equal(t, "2 sessions, 0 findings\n", sessions("check"))
-	require.Contains(t, sessions("replay"), "records, all to the bit")
+	require.Contains(t, sessions("replay"), "records, all bit-identical")
 	file := filepath.Join(t.TempDir(), "news.session")
 	sessions("export", "news", "--out", file)
 	imported := strings.TrimSpace(sessions("import", file, "--name", "copy"))

@@ -86,7 +86,7 @@ func TestBackupAndRestore(t *testing.T) {
 		require.Equal(t, fmt.Sprintf("%d sessions, 0 findings\n", sessions), ok("sessions", "check",
 			"--data-dir", dir, "--model", small))
 		require.Contains(t, ok("sessions", "replay", "--data-dir", dir, "--model", small),
-			"all to the bit")
+			"all bit-identical")
 	}
 	feed(p.URL)
 

@@ -35,7 +35,7 @@ func (r *replay) adaptation() *adaptation {
 		weight := name + ".weight"
 		i := r.model.Layout.Index(weight)
 		if i < 0 {
-			r.fail("metadata branches: %q is no weight of the model", name)
+			r.fail("metadata branches: %q is not a weight of the model", name)
 			return a
 		}
 		l.Branches = append(l.Branches, sparsemeta.Branch{Name: weight,

@@ -90,7 +90,7 @@ func (o Options) complete(m *model.Model) (Options, error) {
 	o.Threads = max(1, o.Threads)
 	for i, method := range o.Methods {
 		if slices.Contains(o.Methods[:i], method) {
-			return o, fmt.Errorf("eval: methods: %s stands twice, expected each method once",
+			return o, fmt.Errorf("eval: methods: %s is given twice, expected each method once",
 				method)
 		}
 		if _, _, err := o.settings(m, method); err != nil {

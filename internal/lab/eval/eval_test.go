@@ -378,7 +378,7 @@ func TestErrorsNameWhatIsWrong(t *testing.T) {
 	for says, o := range map[string]Options{
 		"no meta-learners":                       {Methods: []string{stream.SparseMeta}},
 		`method is "magic"`:                      {Methods: []string{"magic"}},
-		"methods: static stands twice":           {Methods: []string{stream.Static, stream.Static}},
+		"methods: static is given twice":         {Methods: []string{stream.Static, stream.Static}},
 		`reset is "daily", expected document or`: {Reset: "daily"},
 		"max-bytes is -1, expected 0 (all)":      {MaxBytes: -1},
 	} {

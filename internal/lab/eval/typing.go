@@ -71,7 +71,8 @@ func (o TypingOptions) complete(m *model.Model) (TypingOptions, error) {
 	}
 	o.Threads = all.Threads
 	if m.OfWords() {
-		return o, fmt.Errorf("eval: model %s is of words, expected one of bytes", m.Name)
+		return o, fmt.Errorf("eval: model %s is a model of words, expected a model of "+
+			"bytes", m.Name)
 	}
 	if len(o.Read) == 0 {
 		o.Read = TypingRead

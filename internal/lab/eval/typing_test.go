@@ -222,7 +222,7 @@ func TestTypingSaysWhatWasWrong(t *testing.T) {
 		"window is -1, expected at least 1":                  {Window: -1},
 		"threshold is 1, expected 0.002 to less than 1":      {Threshold: 1},
 		"method is cache, expected a method without a cache": {Methods: []string{stream.Cache}},
-		"methods: static stands twice, expected each": {Methods: []string{stream.Static,
+		"methods: static is given twice, expected each": {Methods: []string{stream.Static,
 			stream.Static}},
 		"method is sparse-meta, but model small has no ": {Methods: []string{stream.SparseMeta}},
 	} {

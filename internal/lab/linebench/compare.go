@@ -58,7 +58,7 @@ func (c *comparison) add(log []scored, from int) {
 func (c *comparison) print(w io.Writer, name string) {
 	o := &c.ranked[0]
 	_, injected := o.hits()
-	fmt.Fprintf(w, "\n%s: %d lines; %d logs made of it with %d incidents of %d lines in all\n",
+	fmt.Fprintf(w, "\n%s: %d lines; %d logs made from it with %d incidents of %d lines in all\n",
 		name, c.lines, c.seeds, o.incidents, injected)
 	fmt.Fprintf(w, "(%d foreign, %d with a changed field, %d out of time)\n", o.lines[foreign],
 		o.lines[field], o.lines[wrong])
@@ -69,7 +69,7 @@ func (c *comparison) print(w io.Writer, name string) {
 	}
 	fmt.Fprintf(w, "\nThe k lines with the highest ratings, k being the number of injected lines\n")
 	table(w, &c.ranked)
-	fmt.Fprintf(w, "\nAs the log comes: flagged where the probability is at most the rate\n")
+	fmt.Fprintf(w, "\nWithout hindsight: flagged if the probability is at most the rate\n")
 	head(w)
 	for i, rate := range rates {
 		row(w, fmt.Sprintf("at most 1/%.0f", 1/rate), c.online[i])

@@ -23,16 +23,17 @@ import (
 )
 
 func main() {
-	seeds := flag.Int("seeds", 10, "logs with injected lines made of each log")
-	labels := flag.String("labels", "", "folder of logs with labels to judge by")
+	seeds := flag.Int("seeds", 10, "number of logs with injected lines to make from each log")
+	labels := flag.String("labels", "", "folder of labeled logs")
 	trouble := flag.String("trouble-words", "", "with -labels: file of words of trouble, or "+
 		"\"default\"")
-	answers := flag.Bool("answers", false, "with -labels: what an operator sees who answers on "+
-		"incidents")
+	answers := flag.Bool("answers", false, "with -labels: incidents shown to a simulated "+
+		"operator who gives verdicts")
 	list := flag.Bool("list", false, "print the injected lines of each log, and score nothing")
 	calibration := flag.Bool("calibration", false, "compare probabilities with counts")
-	changes := flag.Bool("changes", false, "put changes in number and value into logs")
-	maxBytes := flag.Int("max-bytes", math.MaxInt, "read of each file, whole lines")
+	changes := flag.Bool("changes", false, "inject changes of rates and values into logs")
+	maxBytes := flag.Int("max-bytes", math.MaxInt, "maximum bytes read from each file, in "+
+		"whole lines")
 	flag.Parse()
 	paths := flag.Args()
 	if (len(paths) == 0) == (*labels == "") || *seeds < 1 {

@@ -101,7 +101,7 @@ func printOperated(w io.Writer, dir string) error {
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "threshold\tanswers\tshown\ttrue\tprecision\tlabelled incidents found\tof")
+	fmt.Fprintln(t, "threshold\tanswers\tshown\ttrue\tprecision\tlabeled incidents found\tof")
 	for _, threshold := range rates {
 		for _, answers := range answersGiven {
 			var all operated

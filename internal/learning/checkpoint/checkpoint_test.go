@@ -302,9 +302,9 @@ func TestHuggingFacesFolder(t *testing.T) {
 	require.Equal(t, "<eos>\n<unk>\nthe\na\n", string(words.Symbols()))
 }
 
-// A safetensors file lacks the input's projection, because a tied weight is stored once. If the
-// softmax has several projections, the file does not say which of them is the copy, and is refused.
-// With one projection it is read.
+// A safetensors file stores a projection once if the input and the softmax share it. If the input's
+// projection is missing, the softmax's projection is copied. If the softmax has several
+// projections, the file does not say which projection to copy, and the conversion fails.
 func TestProjectionsOfASharedTable(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "model.safetensors")
@@ -422,10 +422,10 @@ func TestVocabulariesOfAllForms(t *testing.T) {
 		require.Equal(t, "<eos>\nthe\n<unk>\n", string(got.Symbols()), name)
 	}
 	for want, data := range map[string][]byte{
-		`line 2: found "1 2" behind the symbol`: []byte("<eos>\na 1 2\n"),
-		"symbol 1: found \"the\"":               vocabularyPickle("", "the the", ""),
-		"found no symbol <eos>":                 vocabularyPickle("", "32 101 116", ""),
-		"a list":                                newPickler().op("].").Bytes(),
+		`line 2: found "1 2" after the symbol`: []byte("<eos>\na 1 2\n"),
+		"symbol 1: found \"the\"":              vocabularyPickle("", "the the", ""),
+		"found no symbol <eos>":                vocabularyPickle("", "32 101 116", ""),
+		"a list":                               newPickler().op("].").Bytes(),
 	} {
 		_, err := readVocabulary(bytes.NewReader(data), int64(len(data)))
 		require.ErrorContains(t, err, want)

@@ -236,7 +236,7 @@ func settingsOf(a map[string]any) (Settings, error) {
 // checkEps refuses a constant of layer normalization other than this program's.
 func checkEps(eps float64) error {
 	if math.Abs(eps-txl.LayerNormEps) > 1e-9 {
-		return unsupported("epsilon of the layer normalisation", strconv.FormatFloat(eps, 'g', -1,
+		return unsupported("epsilon of the layer normalization", strconv.FormatFloat(eps, 'g', -1,
 			64),
 			"1e-05")
 	}
@@ -271,12 +271,13 @@ func readHuggingConfig(path string) (s Settings, hugging bool, err error) {
 		return s, false, err
 	}
 	if len(text) > maxConfigBytes {
-		err := tooLarge("file", "more than "+strconv.Itoa(maxConfigBytes)+" bytes", "at most that")
+		most := strconv.Itoa(maxConfigBytes) + " bytes"
+		err := tooLarge("file", "more than "+most, "at most "+most)
 		return s, false, inFile(err, path)
 	}
 	var c huggingConfig
 	if err := json.Unmarshal(text, &c); err != nil {
-		err = malformed("JSON", err.Error(), "an object as Hugging Face's library writes it")
+		err = malformed("JSON", err.Error(), "an object in the form of Hugging Face's library")
 		return s, false, inFile(err, path)
 	}
 	s, err = c.settings()

@@ -53,7 +53,7 @@ func loadLegacy(file io.ReaderAt, size int64) (any, error) {
 	list, ok := keys.(*types.List)
 	if !ok || list.Len() != len(storages) {
 		return nil, malformed("keys of the storages", describe(keys),
-			fmt.Sprintf("a list of %d, as the object has", len(storages)))
+			fmt.Sprintf("a list of %d keys, the number of storages in the object", len(storages)))
 	}
 	return object, findStorages(file, size, at.n-int64(in.Buffered()), *list, storages)
 }

@@ -64,9 +64,8 @@ func (s *scanner) instruction() (done bool, err error) {
 		return false, err
 	}
 	if s.memory > maxPickleMemory {
-		return false, s.fail(at, "objects of more than "+strconv.Itoa(maxPickleMemory>>20)+
-			" MiB",
-			"at most that", ErrTooLarge)
+		most := strconv.Itoa(maxPickleMemory>>20) + " MiB"
+		return false, s.fail(at, "objects of more than "+most, "at most "+most, ErrTooLarge)
 	}
 	return op.effect == stop, nil
 }
@@ -184,9 +183,8 @@ func index(argument []byte) int {
 // read reads n bytes; memory grows as they arrive.
 func (s *scanner) read(n int, what string) error {
 	if n > maxPickleBytes-len(s.pickle) {
-		return s.fail(len(s.pickle), "a pickle of more than "+strconv.Itoa(maxPickleBytes>>20)+
-			" MiB",
-			"at most that", ErrTooLarge)
+		most := strconv.Itoa(maxPickleBytes>>20) + " MiB"
+		return s.fail(len(s.pickle), "a pickle of more than "+most, "at most "+most, ErrTooLarge)
 	}
 	const step = 64 << 10
 	for n > 0 {
@@ -226,8 +224,8 @@ func (s *scanner) line(what string) error {
 			return nil
 		}
 	}
-	return s.fail(len(s.pickle), what+" of more than "+strconv.Itoa(maxLineBytes)+" bytes",
-		"at most that", ErrTooLarge)
+	most := strconv.Itoa(maxLineBytes) + " bytes"
+	return s.fail(len(s.pickle), what+" of more than "+most, "at most "+most, ErrTooLarge)
 }
 
 func (s *scanner) fail(at int, found, want string, kind error) error {

@@ -66,7 +66,7 @@ type walker struct {
 func (w *walker) walk(m *module, prefix string, depth int) error {
 	if depth > maxModuleDepth {
 		return tooLarge("module "+quote(prefix), "modules nested too deeply",
-			"at most "+strconv.Itoa(maxModuleDepth)+" in each other")
+			"at most "+strconv.Itoa(maxModuleDepth)+" levels")
 	}
 	w.note(m, prefix)
 	for _, part := range []string{"_parameters", "_buffers"} {
@@ -115,7 +115,7 @@ func (w *walker) entriesOf(m *module, part, prefix string) ([]entry, error) {
 	}
 	if w.entries += len(list); w.entries > maxModuleEntries {
 		return nil, tooLarge(where, "too many modules and parameters",
-			"at most "+strconv.Itoa(maxModuleEntries)+", each wherever it stands")
+			"at most "+strconv.Itoa(maxModuleEntries)+", counted wherever they occur")
 	}
 	for _, e := range list {
 		if err := checkName(prefix + e.key); err != nil {

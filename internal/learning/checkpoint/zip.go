@@ -151,7 +151,8 @@ func sameStorage(known, again *storage) error {
 	if known.element != again.element || known.count != again.count {
 		return malformed("storage "+quote(known.key),
 			fmt.Sprintf("%d elements of %s", again.count, again.element.class),
-			fmt.Sprintf("%d of %s as before", known.count, known.element.class))
+			fmt.Sprintf("%d elements of %s, as in an earlier description of the "+
+				"storage", known.count, known.element.class))
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ func newMetaLearner(base *model.Model, o MetaOptions, joint *JointOptions, seed 
 		}
 		l.Init(init, kernel.Key(seed, useLearner))
 		if o.Normal != nil {
-			if err := l.Normalise(*o.Normal, base.Statistics); err != nil {
+			if err := l.Normalize(*o.Normal, base.Statistics); err != nil {
 				return nil, nil, fmt.Errorf("train: option Meta.Normal: %w", err)
 			}
 		}

@@ -106,8 +106,8 @@ func (p *onlineScheme) describe() string {
 	text := fmt.Sprintf("online, %s; a step is %d chunks of %d tokens",
 		p.meta.describe(p.slow), p.options.Online.Chunks, p.options.Chunk)
 	if p.options.Companion {
-		text += fmt.Sprintf("; beside a companion, whose mixture has %v of what the fast weights "+
-			"learn from",
+		text += fmt.Sprintf("; with a companion: the mixture's loss has the weight %v in the "+
+			"loss that the fast weights learn from",
 			p.options.Mixture)
 	}
 	return text

@@ -40,18 +40,18 @@ func open(o Options) (*runner, *checkpoint, error) {
 			fmt.Sprintf("%d to %d for a model of words", least, stream.MaxChunk)}
 	}
 	if r.o.Meta.Companion && r.base.OfWords() {
-		return nil, nil, &OptionError{"Meta.Companion", "true", "false of a model of words"}
+		return nil, nil, &OptionError{"Meta.Companion", "true", "false for a model of words"}
 	}
 	if n := r.o.Meta.CompanionBytes; n != 0 && r.base.OfWords() {
 		return nil, nil, &OptionError{"Meta.CompanionBytes", fmt.Sprint(n),
-			"none of a model of words"}
+			"no value for a model of words"}
 	}
 	if r.o.Meta.CompanionAlone && r.base.OfWords() {
-		return nil, nil, &OptionError{"Meta.CompanionAlone", "true", "false of a model of words"}
+		return nil, nil, &OptionError{"Meta.CompanionAlone", "true", "false for a model of words"}
 	}
 	if share := r.o.Pretrain.Companion; share > 0 && r.base.OfWords() {
 		return nil, nil, &OptionError{"Pretrain.Companion", fmt.Sprint(share),
-			"0 of a model of words"}
+			"0 for a model of words"}
 	}
 	if r.valid != nil {
 		r.valid.companion = r.o.Meta.Companion || r.o.Pretrain.Companion > 0
@@ -205,8 +205,8 @@ func reshape(lm *txl.Model, to txl.Config) (*txl.Model, error) {
 const (
 	learnerKept    = "are kept unchanged"
 	learnerTrained = "are trained further"
-	learnerRenewed = "are made anew: the requested branches, banks or inputs differ"
-	learnerDropped = "are dropped: they expect gradients as before pretraining"
+	learnerRenewed = "are created again: the requested branches, banks or inputs differ"
+	learnerDropped = "are dropped: they were trained on gradients from before pretraining"
 )
 
 func noStatistics() error {

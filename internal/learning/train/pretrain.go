@@ -84,7 +84,8 @@ func (p *pretraining) describe() string {
 		humanize.Comma(int64(len(p.lm.W))), o.Batch, o.Segment,
 		float64(o.Steps*o.Batch*o.Segment)/float64(p.tokens), p.size)
 	if p.counted != nil {
-		text += fmt.Sprintf("; beside companions, whose mixtures have %v of what is learnt from",
+		text += fmt.Sprintf("; with companions: the mixture's loss has the weight %v in the "+
+			"training loss",
 			o.Companion)
 	}
 	return text

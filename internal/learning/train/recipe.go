@@ -46,8 +46,8 @@ type TextRecord struct {
 
 // WordsRecord identifies a vocabulary.
 type WordsRecord struct {
-	// Vocabulary is the vocabulary file. If it is "", the vocabulary was made from the text, with
-	// the options Size and MinCount.
+	// Vocabulary is the name of the vocabulary's file. It is empty if the vocabulary was made from
+	// the text, with the options Size and MinCount.
 	Vocabulary  string `json:"vocabulary,omitempty"`
 	Size        int    `json:"size,omitempty"` // Size and MinCount are tokenizer.VocabularyOptions
 	MinCount    int64  `json:"min_count,omitempty"`

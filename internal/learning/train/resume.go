@@ -19,8 +19,8 @@ type MismatchError struct {
 }
 
 func (e *MismatchError) Error() string {
-	return fmt.Sprintf("train: checkpoint %s is from another run: %s is %s in the checkpoint and "+
-		"%s here",
+	return fmt.Sprintf("train: checkpoint %s is from another run: %s is %s in the checkpoint "+
+		"and %s in this run",
 		e.Path, e.Field, e.Have, e.Want)
 }
 

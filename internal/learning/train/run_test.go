@@ -111,7 +111,7 @@ func TestRunMayBeProlongedBeforeItsDecay(t *testing.T) {
 	require.True(t, bytes.Equal(a, b))
 
 	_, err = Run(context.Background(), interrupted(17))
-	require.ErrorContains(t, err, "pretrain.steps is 20 in the checkpoint and 30 here")
+	require.ErrorContains(t, err, "pretrain.steps is 20 in the checkpoint and 30 in this run")
 }
 
 func TestSeedsThatAFloatCannotTellApartDiffer(t *testing.T) {
@@ -123,7 +123,7 @@ func TestSeedsThatAFloatCannotTellApartDiffer(t *testing.T) {
 	o.Resume, o.Seed = true, 1<<62+1
 	_, err = Run(context.Background(), o)
 	require.ErrorContains(t, err, "seed is 4611686018427387904 in the checkpoint and "+
-		"4611686018427387905 here")
+		"4611686018427387905 in this run")
 }
 
 func TestDamagedCheckpointsAreRefused(t *testing.T) {

@@ -146,7 +146,8 @@ func (m MetaOptions) validate() error {
 		}
 	}
 	if m.Companion && m.Scheme == SchemeWindow {
-		return &OptionError{"Meta.Companion", "true", "false of windows: their streams share M"}
+		return &OptionError{"Meta.Companion", "true", "false with the scheme window, whose " +
+			"streams share M"}
 	}
 	if m.Mixture != 0 && !m.Companion {
 		return &OptionError{"Meta.Mixture", fmt.Sprint(m.Mixture), "0 without a companion"}

@@ -89,7 +89,7 @@ func TestVocabularyIsPartOfRecipe(t *testing.T) {
 	require.NoError(t, err)
 	o.Resume, o.Tokenizer.MinCount = true, 4 // MinCount 4 happens to give the same words
 	_, err = Run(context.Background(), o)
-	require.ErrorContains(t, err, "words.min_count is 3 in the checkpoint and 4 here")
+	require.ErrorContains(t, err, "words.min_count is 3 in the checkpoint and 4 in this run")
 	o.Tokenizer.MinCount, o.Tokenizer.Vocabulary = 0, filepath.Join(t.TempDir(), "vocab.txt")
 	few := []byte("<eos> 9\nred 7\n<unk> 3\n")
 	require.NoError(t, os.WriteFile(o.Tokenizer.Vocabulary, few, 0o600))

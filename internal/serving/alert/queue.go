@@ -23,8 +23,8 @@ const (
 	// textMost is how long reading the text before a line may take.
 	textMost = 5 * time.Second
 
-	beforeBytes = 1 << 10 // bytes of text before a line that are read
-	beforeLines = 3       // lines of that text in an alert
+	beforeBytes = 1 << 10 // number of bytes that are read before the alert's line
+	beforeLines = 3       // maximum number of lines in an alert before the alert's line
 )
 
 // queue is the alerts that wait for a receiver. The receiver gets them in order, one at a time.

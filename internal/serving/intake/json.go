@@ -62,9 +62,11 @@ func validJSON(body []byte) error {
 func (v *value) large() string {
 	switch n := bytes.Count(v.text, []byte{'{'}) + bytes.Count(v.text, []byte{'['}); {
 	case len(v.text) > RecordBytesMax:
-		return fmt.Sprintf("it has %d bytes, expected at most %d", len(v.text), RecordBytesMax)
+		return fmt.Sprintf("the record has %d bytes, expected at most "+
+			"%d", len(v.text), RecordBytesMax)
 	case n > ValuesMax:
-		return fmt.Sprintf("it has %d objects and arrays, expected at most %d", n, ValuesMax)
+		return fmt.Sprintf("the record has %d objects and arrays, expected at most "+
+			"%d", n, ValuesMax)
 	}
 	return ""
 }

@@ -71,7 +71,8 @@ func ParseTemplate(text string) (*Template, error) {
 		rest = tail
 	}
 	if len(t.parts) == 0 {
-		return nil, fmt.Errorf("found an empty template, expected one such as %s", NameDefault)
+		return nil, fmt.Errorf("found an empty template, expected a template such as "+
+			"%s", NameDefault)
 	}
 	return t, nil
 }

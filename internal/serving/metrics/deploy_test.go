@@ -165,7 +165,8 @@ func TestPromtoolEvaluatesTheAlerts(t *testing.T) {
 	}
 }
 
-// The table in the page on operations has all our metrics, with types and labels, and no others.
+// The table in the page on operations has all our metrics, with types, labels and help, and no
+// others. After the help, a cell may refer to a section.
 func TestTableListsAllMetrics(t *testing.T) {
 	page, err := os.ReadFile(operationsPage)
 	require.NoError(t, err)
@@ -175,16 +176,18 @@ func TestTableListsAllMetrics(t *testing.T) {
 	var rows []string
 	for line := range strings.Lines(table) {
 		if cells := strings.Split(line, "|"); len(cells) > 4 && strings.Contains(line, "`") {
-			labels := strings.ReplaceAll(strings.TrimSpace(cells[3]), "`", "")
-			rows = append(rows, strings.Trim(cells[1], " `")+" "+strings.TrimSpace(cells[2])+" "+
-				labels)
+			for i, cell := range cells {
+				cells[i] = strings.TrimSpace(strings.ReplaceAll(cell, "`", ""))
+			}
+			help, _, _ := strings.Cut(cells[4], " See ")
+			rows = append(rows, cells[1]+" "+cells[2]+" "+cells[3]+": "+help)
 		}
 	}
 	slices.Sort(rows)
 	require.Equal(t, strings.Join(described(t), "\n"), strings.Join(rows, "\n"))
 }
 
-// described returns our metrics with their types and labels, in alphabetical order.
+// described returns our metrics with types, labels and help, in alphabetical order.
 func described(t *testing.T) (all []string) {
 	t.Helper()
 	gathered, err := used().registry.Gather()
@@ -201,7 +204,7 @@ func described(t *testing.T) (all []string) {
 			labels = []string{"-"}
 		}
 		kind := strings.ToLower(f.GetType().String())
-		all = append(all, f.GetName()+" "+kind+" "+strings.Join(labels, ", "))
+		all = append(all, f.GetName()+" "+kind+" "+strings.Join(labels, ", ")+": "+f.GetHelp())
 	}
 	slices.Sort(all)
 	return all

@@ -32,25 +32,29 @@ func newFolder(mk maker) folder {
 	}
 	return folder{
 		sessions: gauge("sessions",
-			"Number of sessions; the states of hot ones are in memory.", "state"),
+			"Number of sessions; the states of hot sessions are in memory, those of cold "+
+				"sessions only in the store.", "state"),
 		queue: gauge("queue_length",
 			"Number of requests that wait for a session's state or a worker."),
 		memory: gauge("memory_bytes",
-			"Memory of session states, of text kept in memory, and of the weights of all models "+
-				"but the default, in bytes."),
-		memoryMax: gauge("memory_limit_bytes", "Limit of lmserve_memory_bytes, in bytes."),
+			"Memory in bytes of session states, of text kept in memory, and of the "+
+				"weights of all models but the default."),
+		memoryMax: gauge("memory_limit_bytes",
+			"Limit of lmserve_memory_bytes in bytes, set by --memory-budget."),
 		disk: gauge("disk_bytes",
-			"Size of the data folder in bytes, including free pages reused before it grows.",
+			"Size of the data folder in bytes: temporary for snapshots being written, "+
+				"sessions for all else.",
 			"kind"),
 		diskLeft: gauge("disk_left_bytes",
-			"Free space of the file system of the data folder, in bytes."),
+			"Free space of the data folder's file system, in bytes."),
 		diskSize: gauge("disk_size_bytes",
-			"Size of the file system of the data folder, in bytes."),
-		diskAlarm: gauge("disk_alarm", "Whether too little disk is free for new text: 1 or 0."),
+			"Size of the data folder's file system, in bytes."),
+		diskAlarm: gauge("disk_alarm",
+			"1 while too little disk space is free for new text, otherwise 0."),
 		modelStates: gauge("model_states",
 			"Number of session states of the model in memory.", "model"),
 		modelWeights: gauge("model_weights_bytes",
-			"Memory of the model's weights in bytes; 0 while they are not loaded.", "model"),
+			"Memory of the model's weights in bytes; 0 while the weights are not loaded.", "model"),
 		scrubFindings: mk.counter("scrub_findings_total",
 			"Number of damaged places that the scrubber has found in the data folder."),
 	}

@@ -52,14 +52,15 @@ func New(o Options) *Metrics {
 	}
 	mk.NewGauge(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "build_info",
-		Help: "Version, arithmetic and default model as labels; always 1.",
+		Help: "Always 1; the labels have the version, the arithmetic and the default model.",
 		ConstLabels: prometheus.Labels{
 			"version": o.Version, "model": o.Models[0], "numerics": o.Numerics,
 		},
 	}).Set(1)
 	models := mk.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "model_info",
-		Help: "A model that sessions can use; always 1.",
+		Help: "Always 1, for each model that sessions can use; default is yes for the default " +
+			"model and no for the others.",
 	}, []string{"default", "model"})
 	for i, name := range o.Models {
 		models.WithLabelValues(map[bool]string{true: "yes", false: "no"}[i == 0], name).Set(1)

@@ -20,11 +20,15 @@ func newByModel(mk maker, ids []string) byModel {
 	}
 	bytes := each("model_scored_bytes_total", "Text scored by sessions of the model, in bytes.")
 	bits := each("model_scored_shannons_total",
-		"Information of the scored text under the adapting model, in bits (shannons).")
-	loads := each("model_loads_total", "Number of loads of the model's weights.")
+		"Information of the text scored by sessions of the model, under the adapting "+
+			"model, in bits (shannons).")
+	loads := each("model_loads_total",
+		"Number of loads of the model's weights; 0 for the default model, whose weights are "+
+			"always in memory.")
 	failures := each("model_load_failures_total",
-		"Number of failed loads of the model's weights; a load is retried.")
-	drops := each("model_drops_total", "Number of evictions of the model's weights.")
+		"Number of failed loads of the model's weights; each failed load is retried.")
+	drops := each("model_drops_total",
+		"Number of evictions of the model's weights from memory.")
 	b := byModel{of: map[string]*onModel{}}
 	for _, id := range ids {
 		b.of[id] = &onModel{

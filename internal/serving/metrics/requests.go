@@ -23,17 +23,21 @@ var requestSeconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1
 
 func newRequests(mk maker, problems []string) requests {
 	r := requests{
-		ended: mk.counters("http_requests_total", "Number of finished requests.",
+		ended: mk.counters("http_requests_total",
+			"Number of finished requests; status is 2xx to 5xx, and 4xx if the client left "+
+				"before the answer.",
 			"route", "method", "status"),
 		seconds: mk.NewHistogramVec(histogramOpts("http_request_seconds",
-			"Time from a request's headers to the end of its answer, in seconds.", requestSeconds),
+			"Time from a request's headers to the end of its answer, which may be a "+
+				"stream, in seconds.", requestSeconds),
 			[]string{"route", "method"}),
 		inFlight: mk.NewGauge(prometheus.GaugeOpts{
 			Namespace: namespace, Name: "http_requests_in_flight",
 			Help: "Number of requests in progress.",
 		}),
 		refused: mk.counters("refusals_total",
-			"Number of requests answered with a problem, and of streams that ended with one.",
+			"Number of requests answered with a problem, and of streams that ended with "+
+				"a problem.",
 			"problem"),
 	}
 	for _, problem := range problems {

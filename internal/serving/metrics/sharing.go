@@ -7,12 +7,14 @@ type sharing struct{ claims, takeovers, fenced, proxied prometheus.Counter }
 
 func newSharing(mk maker) sharing {
 	return sharing{
-		claims: mk.counter("claims_total", "Number of sessions claimed in the store."),
+		claims: mk.counter("claims_total",
+			"Number of claims on sessions in the store; the server claims a session when it "+
+				"begins to use the session."),
 		takeovers: mk.counter("takeovers_total",
 			"Number of sessions claimed from a server whose lease had lapsed."),
 		fenced: mk.counter("fenced_writes_total",
-			"Number of writes that the store refused because another server had claimed the "+
-				"session, or whose outcome is unknown."),
+			"Number of writes refused because another server had claimed the session, "+
+				"and of writes whose outcome is unknown."),
 		proxied: mk.counter("proxied_requests_total",
 			"Number of requests forwarded to another server."),
 	}
@@ -22,7 +24,8 @@ func newSharing(mk maker) sharing {
 func (m *Metrics) Among(servers func() int) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "servers",
-		Help: "Number of servers with a lease that share the sessions, including this one.",
+		Help: "Number of servers with a lease that share the sessions, including this server; " +
+			"only with --advertise.",
 	}, func() float64 { return float64(servers()) }))
 }
 

@@ -31,14 +31,16 @@ func newWatched(mk maker) watched {
 			"method", "event"),
 		openNow: mk.NewGauge(prometheus.GaugeOpts{
 			Namespace: namespace, Name: "incidents_open",
-			Help: "Number of open incidents, of sessions used since the start.",
+			Help: "Number of open incidents in the sessions used since the server's start.",
 		}),
 		alerts: mk.counters("alerts_total",
-			"Number of alerts by outcome; failed ones are retried.",
+			"Number of alerts sent, refused by the receiver or dropped from a full "+
+				"queue, and of failed attempts, which are retried.",
 			"receiver", "outcome"),
 		waiting: mk.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: namespace, Name: "alerts_waiting",
-			Help: "Number of alerts that wait for delivery.",
+			Help: "Number of alerts that wait for delivery; receiver is webhook, alertmanager, " +
+				"otlp or exec.",
 		}, []string{"receiver"}),
 		open: &openIncidents{of: map[string]int{}},
 	}

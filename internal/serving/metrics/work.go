@@ -52,17 +52,19 @@ func newWork(mk maker) work {
 	w := work{
 		scored: map[string]*[2]scored{},
 		phases: mk.NewHistogramVec(histogramOpts("phase_seconds",
-			"Time of a chunk, or a turn of a completion, in each phase, in seconds.",
+			"Time of a chunk, or of a turn of a completion, in each phase, in seconds.",
 			phaseSeconds), []string{"phase"}),
 		lines: mk.counter("lines_total",
 			"Number of finished lines of requests with unit=line."),
 		flagged: mk.counter("lines_flagged_total",
-			"Number of lines not learned: stranger than the request's threshold, or too long."),
+			"Number of lines that were not learned because they were too long or "+
+				"stranger than the request's threshold."),
 		strange: mk.counters("lines_strange_total",
 			"Number of lines with a p of at most 1/1000, by the method of their session.",
 			"method"),
 		strangeness: mk.NewHistogram(histogramOpts("line_strangeness",
-			"Strangeness of lines: -log10 of p, the probability of a line at least as strange.",
+			"-log10 of each line's p, so 3 is one line in a thousand; the first lines of "+
+				"a session do not count.",
 			strangenessBounds)),
 		completions: mk.counters("completions_total",
 			"Number of finished completions, by the reason for their end.", "reason"),
@@ -71,7 +73,8 @@ func newWork(mk maker) work {
 		snapshots: mk.NewHistogram(histogramOpts("snapshot_seconds",
 			"Time to write the state of a session, in seconds.", phaseSeconds)),
 		snapshotFailures: mk.counter("snapshot_failures_total",
-			"Number of session states that could not be written; the write is retried."),
+			"Number of session states that could not be written; each failed write is "+
+				"retried."),
 		replayed: mk.counter("replayed_bytes_total",
 			"Text recomputed to restore the states of cold sessions, in bytes."),
 	}
@@ -88,13 +91,16 @@ func newWork(mk maker) work {
 
 func (w *work) makeScored(mk maker) {
 	of := []string{"learn", "baseline"}
-	bytes := mk.counters("scored_bytes_total", "Scored text in bytes.", of...)
+	bytes := mk.counters("scored_bytes_total",
+		"Scored text in bytes; learn is the request's value, and baseline says whether the "+
+			"session has a baseline.", of...)
 	tokens := mk.counters("scored_tokens_total", "Number of scored tokens.", of...)
 	bits := mk.counters("scored_shannons_total",
 		"Information of the scored text under the adapting models, in bits (shannons).",
 		of...)
 	baseline := mk.counters("baseline_shannons_total",
-		"Information of the text with baseline=yes under the static model, in bits (shannons).",
+		"Information, under the static model, of the text of sessions with a baseline, "+
+			"in bits (shannons).",
 		"learn")
 	for _, learn := range []string{
 		session.LearnTrue, session.LearnFalse, session.LearnUnflagged,
@@ -112,10 +118,12 @@ func (w *work) makeScored(mk maker) {
 
 func (w *work) makeShadows(mk maker) {
 	bytes := mk.counters("shadow_bytes_total",
-		"Text scored by both sessions and their shadows, in bytes without unknown words.",
+		"Text scored by both a session and its shadow, in bytes, without words unknown "+
+			"to the model; role is session or shadow.",
 		"role")
 	bits := mk.counters("shadow_shannons_total",
-		"Information of the text of lmserve_shadow_bytes_total, in bits (shannons).", "role")
+		"Information of the text of lmserve_shadow_bytes_total, in bits (shannons); the "+
+			"role with fewer bits per byte predicts better.", "role")
 	of := func(role string) compared {
 		return compared{bytes.WithLabelValues(role), bits.WithLabelValues(role)}
 	}

@@ -18,7 +18,7 @@ func checkBatchCommit(id string, r BatchRequest) error {
 	}
 	switch {
 	case !r.Commits() && r.Offset != nil:
-		return &FieldError{"offset", strconv.FormatInt(*r.Offset, 10), "none without commit"}
+		return &FieldError{"offset", strconv.FormatInt(*r.Offset, 10), "no value without commit"}
 	case !r.Commits():
 		return nil
 	case id == "":

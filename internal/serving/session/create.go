@@ -58,7 +58,7 @@ func (mg *Manager) planOf(
 	}
 	if !mg.index.lease.own {
 		return p, &FieldError{"shadow_of", strconv.Quote(r.ShadowOf),
-			"none: servers that share sessions have no shadows"}
+			"no value: servers that share sessions have no shadows"}
 	}
 	p.of, p.done, err = mg.index.toFollow(ctx, who, r.ShadowOf)
 	return p, err

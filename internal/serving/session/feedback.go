@@ -79,7 +79,7 @@ func withFeedback(have []Feedback, r FeedbackRequest, known []Incident) ([]Feedb
 	if len(list) == FeedbackMax {
 		return nil, &FieldError{"incident", fmt.Sprintf("an incident beyond %d with "+
 			"verdicts", FeedbackMax+1),
-			fmt.Sprintf("at most %d; take a verdict back first", FeedbackMax)}
+			fmt.Sprintf("at most %d; remove a verdict first", FeedbackMax)}
 	}
 	of := &known[n]
 	return append(list, Feedback{r.Incident, r.Verdict, of.Like(), of.Samples[0], of.Offset}), nil

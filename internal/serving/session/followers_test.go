@@ -183,7 +183,7 @@ func TestWhatCanBeFollowed(t *testing.T) {
 	refused("nobody", "the id or the name of a session")
 	of := create(t, mg, CreateRequest{})
 	id := shadow(t, mg, of, CreateRequest{})
-	refused(id, "a session that is no shadow")
+	refused(id, "a session that is not a shadow")
 	for range ShadowsMax - 1 {
 		shadow(t, mg, of, CreateRequest{})
 	}

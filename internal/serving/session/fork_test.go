@@ -262,7 +262,7 @@ func TestIncompleteExportIsRefused(t *testing.T) {
 				"lmserve.snapshot")
 		},
 		"the file has no state for offset 40": func(x *changeable) { x.state = nil },
-		"is none of a stream": func(x *changeable) {
+		"does not belong to a stream": func(x *changeable) {
 			x.state.Tensors = append(x.state.Tensors, weights.Tensor{Name: "more",
 				DType: weights.U8, Shape: []int{0}})
 		},

@@ -178,8 +178,8 @@ func (h *head) check(id string) error {
 // programs see these texts, and nothing else checks their form.
 func (h *head) checkOrigin() error {
 	if h.Parent != nil && !sessionID.MatchString(h.Parent.ID) {
-		return fmt.Errorf("head: parent.id is %.80q, expected the id of a session: "+
-			"1 to 64 of 0-9 a-z -, the first not -", h.Parent.ID)
+		return fmt.Errorf("head: parent.id is %.80q, expected the id of a session: 1 to 64 "+
+			"characters of 0-9 a-z -, beginning with 0-9 or a-z", h.Parent.ID)
 	}
 	for i, n := range h.Numerics {
 		if !numericsName.MatchString(n.Name) {

@@ -421,7 +421,7 @@ func (ix *index) toFollow(
 	switch {
 	case err != nil:
 	case of.shadowOf() != "":
-		err = refuse("a shadow", "a session that is no shadow")
+		err = refuse("a shadow", "a session that is not a shadow")
 	case found.Start > 0:
 		err = refuse(fmt.Sprintf("a session without its text before offset %d", found.Start),
 			"a session that still has all of its text")

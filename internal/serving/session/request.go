@@ -19,8 +19,8 @@ import (
 // NameCharsMax is the length of the longest name.
 const NameCharsMax = 64
 
-var nameWanted = fmt.Sprintf("a name: 1 to %d of a-z 0-9 . _ -, the first a letter or a digit; "+
-	"not %q, and not in the form of an id", NameCharsMax, reservedName)
+var nameWanted = fmt.Sprintf("a name: 1 to %d characters of a-z 0-9 . _ -, beginning with a "+
+	"letter or a digit; not %q, and not in the form of an id", NameCharsMax, reservedName)
 
 // reservedName cannot be a session's name, because it is a path of the HTTP API.
 const reservedName = "import"

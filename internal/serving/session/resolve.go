@@ -30,8 +30,8 @@ func Resolve(ctx context.Context, store storage.Store, text string) (id string, 
 		return text, nil
 	case len(ids) > 1:
 		return "",
-			fmt.Errorf("session: %d sessions of different owners have the name %q, expected the "+
-				"id of one session: %s", len(ids), text, strings.Join(ids, ", "))
+			fmt.Errorf("session: %d sessions of different owners have the name %q; use one of "+
+				"their ids: %s", len(ids), text, strings.Join(ids, ", "))
 	}
 	return ids[0], nil
 }

@@ -144,7 +144,8 @@ func readSnapshot(
 		return weights.Scan(r, snapshotLimits, func(f *weights.Stored) error {
 			st, err = h.restoreStream(m, f)
 			if err == nil && st.Offset() != at {
-				return fmt.Errorf("the state is of offset %d, expected %d", st.Offset(), at)
+				return fmt.Errorf("the snapshot's state is at offset %d, expected %d",
+					st.Offset(), at)
 			}
 			return err
 		})

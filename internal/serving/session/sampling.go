@@ -25,8 +25,8 @@ var SamplingTable = setting.Table[Sampling]{
 		Min: 1, Max: 65536, Limit: "completion_tokens_max", Unit: "tokens",
 		Default: strconv.Itoa(CompletionTokensDefault),
 		Help:    "maximum number of sampled tokens",
-		Note: "The text ends with a whole character: an incomplete one at the end is dropped and " +
-			"not committed.",
+		Note: "The text ends with a whole character: an incomplete character at the end is " +
+			"dropped and not committed.",
 	},
 	{
 		Name: "temperature", Field: func(s *Sampling) any { return &s.Temperature },
@@ -36,7 +36,7 @@ var SamplingTable = setting.Table[Sampling]{
 	{
 		Name: "top_k", Field: func(s *Sampling) any { return &s.TopK },
 		Min: 0, Max: 1 << 20, Limit: "top_k_max", Unit: "tokens", Default: "0",
-		Help: "number of likeliest tokens among which one is sampled; 0 is all",
+		Help: "number of likeliest tokens from which a token is sampled; 0 means all tokens",
 	},
 	{
 		Name: "min_p", Field: func(s *Sampling) any { return &s.MinP },
@@ -46,14 +46,14 @@ var SamplingTable = setting.Table[Sampling]{
 	{
 		Name: "top_p", Field: func(s *Sampling) any { return &s.TopP },
 		Min: 0, Max: 1, Above: true, Default: "1",
-		Help: "total probability of the likeliest tokens, among which one is sampled",
+		Help: "total probability of the likeliest tokens, from which a token is sampled",
 	},
 	{
 		Name: "dry", Field: func(s *Sampling) any { return &s.Dry },
 		Min: 0, Max: txl.DryMax, Limit: "dry_max", Default: fmt.Sprint(txl.DryDefault),
 		Help: "strength of loop avoidance: if the last `m` >= 12 bytes occurred before in the " +
-			"completion, the logit of the byte that followed them is reduced by `dry` * " +
-			"1.3^(`m`-12); 0 is none",
+			"completion, the logit of the byte that followed them is reduced by " +
+			"`dry` * 1.3^(`m`-12); 0 means no avoidance",
 		Note: "The text before the completion does not count. A token of a model of words counts " +
 			"as 5 bytes.",
 	},

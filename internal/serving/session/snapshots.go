@@ -83,7 +83,7 @@ func (s *session) snapshotLocked(ctx context.Context) {
 		return
 	}
 	s.snapshotAt = s.replayCost + s.host.snapshots.apart
-	s.host.logError(fmt.Errorf("session: session %s: keeping its state at offset %d: %w",
+	s.host.logError(fmt.Errorf("session: session %s: writing its state at offset %d: %w",
 		s.ID, at, err))
 }
 

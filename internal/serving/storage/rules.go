@@ -21,7 +21,8 @@ import (
 func CheckID(id string) error {
 	foreign := func(r rune) bool { return (r < '0' || r > '9') && (r < 'a' || r > 'z') && r != '-' }
 	if id == "" || len(id) > MaxIDBytes || id[0] == '-' || strings.ContainsFunc(id, foreign) {
-		return Invalid("id %.80q, expected 1 to %d of 0-9 a-z -, the first not -", id, MaxIDBytes)
+		return Invalid("id %.80q, expected 1 to %d characters of 0-9 a-z -, beginning with "+
+			"0-9 or a-z", id, MaxIDBytes)
 	}
 	return nil
 }

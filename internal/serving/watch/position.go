@@ -178,7 +178,7 @@ func (p *Position) check() error {
 		case part.Start < 0 || part.Start > p.Until+1<<60:
 			return wrong(where+".start", part.Start, "an offset")
 		case !part.Mark.Head.Valid() || !part.Mark.Tail.Valid():
-			return wrong(where+".mark", "none of a file", "samples of a file")
+			return wrong(where+".mark", "not samples of a file", "samples of a file")
 		}
 		last = part.From
 	}

@@ -43,7 +43,7 @@ mkdir -p "$work/long/books-en" "$work/long/wikitext"
 cp "$valid/books-en/age-of-innocence.txt" "$work/long/books-en"
 cp "$valid"/wikitext/*.txt "$work/long/wikitext"
 run meta --phase meta --init "$work/measured.safetensors" --branches 'crit.*,layers.5.pos_ff.CoreNet.*' --gammas 0.8,0.98,0.9995 \
-	--chunk 100 --normalise --meta-steps 1000 --valid "$work/long" --valid-every 250 --valid-bytes 131072
+	--chunk 100 --normalize --meta-steps 1000 --valid "$work/long" --valid-every 250 --valid-bytes 131072
 
 # Chunks of 50. The validation finds that no step of these improves the meta-learners, and keeps them.
 run chunk50 --phase meta --init "$work/meta.safetensors" --chunk 50 --meta-lr 0.001 --meta-steps 150 \

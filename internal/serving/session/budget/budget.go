@@ -103,7 +103,8 @@ func (b *Budget[H]) Waiting() bool {
 // Fits returns a *FullError if a state of this size can never be reserved.
 func (a *Account[H]) Fits(bytes int64) error {
 	if bytes += a.base.size(); bytes > a.budget.max {
-		return &FullError{fmt.Sprintf("the state needs %d bytes, all states may use %d", bytes,
+		return &FullError{fmt.Sprintf("the state needs %d bytes, but the budget for all "+
+			"states is %d bytes", bytes,
 			a.budget.max)}
 	}
 	return nil

@@ -94,7 +94,8 @@ func TestBudgetThatKeepsItsStatesIsFull(t *testing.T) {
 	require.Error(t, b.Check(1))
 	require.NoError(t, b.Check(0))
 	_, err = other.Reserve(11)
-	require.EqualError(t, err, "the state needs 11 bytes, all states may use 10")
+	require.EqualError(t, err,
+		"the state needs 11 bytes, but the budget for all states is 10 bytes")
 }
 
 func TestClosedAccountTakesNothingAndGivesBackOnce(t *testing.T) {

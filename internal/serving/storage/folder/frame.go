@@ -134,7 +134,8 @@ func readFrame(b []byte) (frame, error) {
 		return frame{}, fmt.Errorf("checksum %08x of a frame's body, expected %08x", want, have)
 	}
 	if again := int64(binary.LittleEndian.Uint32(b[all-frameTail:])); again != size {
-		return frame{}, fmt.Errorf("a frame of %d bytes ends as one of %d", size, again)
+		return frame{}, fmt.Errorf("a frame has the size %d at its beginning and %d at its "+
+			"end, expected equal sizes", size, again)
 	}
 	return frame{at, b[frameHead : all-frameTail], all}, nil
 }
@@ -167,7 +168,8 @@ func (f frame) each(visit func(at int64, r storage.Record) error) error {
 func decodeRecord(b []byte) (r storage.Record, err error) {
 	flags, rest := b[0], b[1:]
 	if flags&^knownFlags != 0 {
-		return r, fmt.Errorf("a record with flags %02x, expected some of %02x", flags, knownFlags)
+		return r, fmt.Errorf("a record with flags %02x, expected only flags of "+
+			"%02x", flags, knownFlags)
 	}
 	take := func(n int64) []byte {
 		if int64(len(rest)) < n {

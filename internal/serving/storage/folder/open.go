@@ -251,7 +251,7 @@ func (f *Folder) tidy() {
 			}
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			f.report(f.fault("removing what was left in "+name, err))
+			f.report(f.fault("removing remains in "+name, err))
 		}
 	}
 	entries, err := f.files.ReadDir(f.dir)
@@ -263,7 +263,7 @@ func (f *Folder) tidy() {
 		}
 	}
 	if err != nil {
-		f.report(f.fault("removing what was left", err))
+		f.report(f.fault("removing remains", err))
 	}
 	for _, s := range f.sessions {
 		if s.damage != nil || len(s.leftovers) == 0 {

@@ -284,7 +284,7 @@ func (f *Folder) endOf(s *session, n int) (end int64, err error) {
 // noteLast records the last record of a frame, which must begin at the end of the frame before.
 func (s *session) noteLast(fr frame, end *int64) error {
 	if fr.at != *end {
-		return fmt.Errorf("a frame of offset %d, expected %d", fr.at, *end)
+		return fmt.Errorf("a frame at offset %d, expected %d", fr.at, *end)
 	}
 	return fr.each(func(at int64, r storage.Record) error {
 		*end = at + int64(len(r.Text))

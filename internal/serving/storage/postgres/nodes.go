@@ -96,7 +96,7 @@ func (s *Store) forgetNodes(ctx context.Context, age time.Duration) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("postgres: removing what is left of servers: %w", err)
+		return fmt.Errorf("postgres: removing remains of servers: %w", err)
 	}
 	return nil
 }

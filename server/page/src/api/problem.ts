@@ -24,11 +24,11 @@ export function unreachable(detail: string): ProblemError {
 
 const advice: Record<string, string> = {
   unreachable: "Check that lmserve runs and that this computer is connected. Then try again.",
-  unauthorized: "Give a key of this server; `lmserve keys add` makes one.",
-  "session-not-found": "It may have been deleted or have expired. Choose another under Sessions.",
-  "session-busy": "Another client is feeding this session. Watch it, or try again later.",
-  "session-unusable": "Export what is readable under Sessions, and start a new session.",
-  "session-full": "Start a new session, or fork this one at an earlier byte.",
+  unauthorized: "Give a key of this server; `lmserve keys add` creates a key.",
+  "session-not-found": "The session may be deleted or expired. Choose another session under Sessions.",
+  "session-busy": "Another client is feeding this session. Watch the session, or try again later.",
+  "session-unusable": "Export the readable part under Sessions, and start a new session.",
+  "session-full": "Start a new session, or fork this session at an earlier byte.",
   "session-shadow": "A shadow reads the text of its original. Feed the original, or fork the shadow.",
   "name-taken": "Choose another name.",
   "session-limit": "Delete sessions that you do not need, or wait until others are idle.",

@@ -127,7 +127,7 @@ function Expected({ reading, place, bits, fixed }: At) {
         {rows.map((row) => (
           <tr key={row.name} class={row.came ? "came" : undefined}>
             <th scope="row" class="mono">
-              {row.name}{row.came && <span class="hidden"> (this came)</span>}
+              {row.name}{row.came && <span class="hidden"> (the actual token)</span>}
             </th>
             <Share of="adapted" share={row.adapted} />
             {hasFixed && <Share of="static" share={row.fixed} />}

@@ -30,8 +30,8 @@ export function Start() {
     <div class="start">
       <h1>See what the model did not expect</h1>
       <p class="lead">
-        The model reads your text and learns while it reads. Colors show what surprised it. Soon
-        it expects what it has seen often.
+        The model reads your text and learns while it reads. Colors show what surprised it. It soon
+        expects frequent text.
       </p>
       {problem && <Problem error={problem} />}
       <ModelChoice />

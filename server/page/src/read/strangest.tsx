@@ -21,8 +21,8 @@ export function Strangest({ reading, open }: { reading: Reading; open: (place: n
     <div class="strangest" role="region" aria-label="Lines, strangest first" tabIndex={0}>
       <table>
         <caption>
-          Strangest lines first. Rank 1 in N: about one line in N is at least this strange, in
-          comparison with the lines before.
+          Strangest lines first. Rank 1 in N: about one line in N is at least this strange,
+          compared with the earlier lines.
           {lines.length === linesListed && ` The first ${linesListed} are listed.`}
         </caption>
         <thead>

@@ -23,7 +23,7 @@ export function Compare({ of, others }: Props) {
   const [problem, setProblem] = useState<ProblemError | null>(null);
   const against = others.find(({ id }) => id === other);
   if (others.length === 0) {
-    return <p class="note">There is no other session to compare with. Fork this one first.</p>;
+    return <p class="note">There is no other session to compare with. Fork this session first.</p>;
   }
   const compare = async (): Promise<void> => {
     setBusy(true);
@@ -42,7 +42,7 @@ export function Compare({ of, others }: Props) {
       void compare();
     }}>
       <p class="note">
-        Both score the same text as their continuation. Neither session learns the text.
+        Both sessions score the same text as their continuation. Neither session learns the text.
       </p>
       <label>With
         <select value={other} onChange={(event) => {

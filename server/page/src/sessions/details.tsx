@@ -83,8 +83,8 @@ export function Details({ of, on, list, onForked, onDeleted }: Props) {
       {asks && (
         <Dialog title={`Delete ${titleOf(of)}?`} onClose={() => setAsks(false)}>
           <p>
-            This overwrites {sizeText(of.offset)} of text on the disk, and everything learned from
-            it. Only an export can restore the session.
+            The deletion overwrites {sizeText(of.offset)} of text on the disk, and everything
+            learned from the text. Only an export can restore the session.
           </p>
           <div class="in-a-row">
             <button type="button" class="danger" onClick={() => {

@@ -51,8 +51,8 @@ export function Make({ onMade, onClose }: Props) {
             title={nameWords}
             onInput={(event) => setName(event.currentTarget.value)} />
         </label>
-        <label>From an exported file <span class="note">(optional)</span>
-          <input type="file" accept=".zst,.safetensors"
+        <label>From an exported .tar file <span class="note">(optional)</span>
+          <input type="file" accept=".tar"
             onChange={(event) => setFile(event.currentTarget.files?.[0] ?? null)} />
         </label>
         {!file && adapting && <ChooseSettings of={adapting} onChange={setAdapting} />}

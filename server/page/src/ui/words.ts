@@ -4,7 +4,7 @@ import type { Measures, Model, Session } from "../api/types";
 
 /** The pattern of session names, for forms. */
 export const namePattern = "[a-z0-9][a-z0-9._\\-]{0,63}";
-export const nameWords = "1 to 64 of a-z, 0-9, '.', '_' and '-', a letter or digit first";
+export const nameWords = "1 to 64 characters of a-z, 0-9, '.', '_' and '-', beginning with a letter or digit";
 
 /** An id shortened to its end, which is random; ids of the same time share their beginning. */
 export const shortId = (id: string): string => `…${id.slice(-8)}`;

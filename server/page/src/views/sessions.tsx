@@ -87,7 +87,7 @@ function Foot({ list }: { list: SessionList }) {
   const found = list.found.value.length;
   const none = list.loading.value ? "Loading…"
     : list.problem.value && count === 0 ? " "
-    : count === 0 ? "There is no session yet. Create one, or read a text."
+    : count === 0 ? "There is no session yet. Create a session, or read a text."
     : found === 0 ? `None of ${grouped(count)} sessions matches.`
     : "";
   return (

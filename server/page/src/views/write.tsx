@@ -42,8 +42,8 @@ function Nothing() {
     <section class="empty">
       <h1>Write with a model that learns from you</h1>
       <p>
-        While you type, the model suggests the next words in gray where it is sure. It learns each
-        finished sentence: the longer you write, the better it knows your words.
+        While you type, the model suggests the next words in gray if they are likely. It learns each
+        finished sentence: the longer you write, the better it predicts your words.
       </p>
       {problem && <Problem error={problem} />}
       <ModelChoice />
