@@ -65,7 +65,8 @@ func TestConvertWarnsOfTheOtherOrder(t *testing.T) {
 			stdout)
 		if is.warns {
 			require.Regexp(t,
-				"English better with ascending clusters: perplexity [0-9.e+]+, compared with [0-9.e+]+ "+
+				"English better with ascending clusters: perplexity [0-9.e+]+, "+
+					"compared with [0-9.e+]+ "+
 					"with descending clusters; try --cluster-order ascending\\n", stderr)
 			require.Contains(t, stderr, "no better than a uniform guess")
 		} else {
