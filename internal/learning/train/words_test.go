@@ -95,7 +95,7 @@ func TestVocabularyIsPartOfRecipe(t *testing.T) {
 	require.NoError(t, os.WriteFile(o.Tokenizer.Vocabulary, few, 0o600))
 	_, err = Run(context.Background(), o)
 	require.ErrorContains(t, err, "is from another run: model.vocab is 17 in the "+
-		"checkpoint and 3 here")
+		"checkpoint and 3 in this run")
 }
 
 func TestVocabulariesOfRunsAreChecked(t *testing.T) {
