@@ -54,8 +54,8 @@ func alertsAt(t require.TestingT, url string) (all []postable) {
 	return all
 }
 
-// Alertmanager accepts alerts, keeps an alert open while it gets reminders, and has none left after
-// the incident has ended.
+// Alertmanager accepts alerts, keeps an alert open while it gets reminders, and has no alert left
+// after the incident has ended.
 func TestAlertmanagerTakesAlerts(t *testing.T) {
 	c := &account{}
 	url := alertmanagerAt(t)
