@@ -35,8 +35,7 @@ import (
 
 const (
 	lookEvery = 20 * time.Millisecond
-	// listEvery is the time between two looks into a folder for a file with a later date in its
-	// name.
+	// listEvery is how often a folder is searched for a file with a later date in its name.
 	listEvery = time.Second / 2
 	// leaveAfter is how long a renamed file is still watched.
 	leaveAfter = 5 * time.Second
@@ -249,7 +248,7 @@ func (w *Follower) reopen(f *file) {
 // from the file's beginning.
 func (w *Follower) rewritten(f *file) Piece {
 	end, offset := f.end(), f.offset
-	f.take(f.seen) // the copy also begins with this unfinished line, which identifies the copy
+	f.take(f.seen) // the copy also has this unfinished line, so it becomes part of the mark
 	place := Place{Mark: f.mark(), Offset: offset, Skip: f.drop}
 	if copied := find(w.o.Log.rotatedPaths(), place); copied != nil {
 		copied.until = time.Now() // nobody writes to a copy

@@ -48,8 +48,8 @@ type part struct {
 	keys []string
 }
 
-// ParseTemplate parses a template: text in which {a|b|c} is replaced by the attribute a, or by the
-// attribute b if a is missing, or by the text c if both are missing.
+// ParseTemplate parses a template. In a template, {a|b|c} is replaced by the attribute a, or by the
+// attribute b if a is missing. If both are missing, it is replaced by the text c.
 func ParseTemplate(text string) (*Template, error) {
 	t := new(Template)
 	for rest := text; rest != ""; {
@@ -109,7 +109,7 @@ func (p *part) value(sets []map[string]string) string {
 
 // Name converts any text to the name of a session. Small letters, digits and . _ - stay, capitals
 // become small, and other characters become -. If that changes more than capitals, or the name is
-// too long, Name appends 8 digits of a hash, so that two texts do not get the same name.
+// too long, Name appends 8 digits of a hash. Without them, two texts could get the same name.
 func Name(text string) string {
 	small := strings.ToLower(text)
 	name := []byte(small)

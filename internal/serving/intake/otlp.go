@@ -9,7 +9,7 @@ import (
 
 // OTLP parses an ExportLogsServiceRequest of OpenTelemetry's protocol in protobuf
 // (opentelemetry/proto/collector/logs/v1). The template makes the name of a record's stream from
-// the attributes of the record, of its scope and of its resource, which are searched in this order.
+// attributes. It searches those of the record, then those of its scope, then those of its resource.
 // A record without a body is refused.
 func OTLP(body []byte, t *Template) (*Batch, error) {
 	b := new(Batch)

@@ -28,8 +28,8 @@ func ParseFields(text string) (f Fields) {
 
 // Records parses consecutive JSON values, with or without line breaks between them. A value is a
 // record; of an array, each element is a record. The line of a record has the values of the fields
-// f, or the whole record if all of them are missing. If f is empty, the line is the first of
-// messageFields that exists. On an error Records returns no lines.
+// f. If f is empty, it has the first text in one of messageFields. If these fields are missing, the
+// line is the whole record. On an error Records returns no lines.
 func Records(body []byte, f Fields) (text []byte, records int, err error) {
 	add := func(v value) error {
 		line, err := f.line(v)

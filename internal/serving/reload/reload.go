@@ -10,8 +10,8 @@ import (
 const (
 	checkEvery  = time.Second // time between two checks of the files
 	reportEvery = time.Minute // time between two reports of a lasting error
-	// racyFor is the age below which a file may change again without getting another modification
-	// time, because the times of some file systems are this coarse.
+	// racyFor is the age below which a change of a file may not change its modification time. The
+	// times of some file systems are this coarse.
 	racyFor = 2 * time.Second
 )
 

@@ -23,9 +23,10 @@ var (
 	// ErrUnavailable says that the store cannot be reached now. The call has written nothing, and
 	// earlier writes are not lost. The same call may succeed later.
 	ErrUnavailable = errors.New("unavailable")
-	// ErrUnknown says that a write may or may not have been made as a whole, because the connection
-	// was lost during the write. The caller must drop its state of the session and claim the
-	// session again. If the write reaches the store after that claim, the store refuses it.
+	// ErrUnknown says that it is not known whether a write was made, because the connection was
+	// lost during the write. It was made as a whole or not at all. The caller must drop its state
+	// of the session and claim the session again. If the write reaches the store after that claim,
+	// the store refuses it.
 	ErrUnknown = errors.New("outcome unknown")
 )
 

@@ -219,7 +219,7 @@ func (r *reader) Read(p []byte) (int, error) {
 		clear(p)
 		got = len(p)
 	}
-	// After Close the files may have been overwritten, so that the bytes read may be wrong.
+	// After Close of the backup, its files may be overwritten, so that the bytes read may be wrong.
 	if r.b.ended.Load() {
 		return 0, fmt.Errorf("storage: backup: %w", storage.ErrClosed)
 	}

@@ -260,7 +260,7 @@ type Rescued struct {
 
 // Rescue writes the readable part of a folder into a new one, and changes nothing in the old one.
 // If a session has lost records, its new log ends at the last good record before the gap. But if a
-// good snapshot follows the gap, the new log begins at that snapshot.
+// good snapshot follows the gap, the new log begins after the gap.
 func Rescue(ctx context.Context, dir, out string, each func(Rescued)) (err error) {
 	if err := absent(out); err != nil {
 		return fmt.Errorf("storage: %s: %w", out, err)

@@ -363,7 +363,7 @@ func TestDamageIsNotTakenForTornAppend(t *testing.T) {
 	for name, c := range map[string]struct {
 		text   byte
 		damage func(b []byte, begins []int) []byte
-		torn   bool // the damage looks like a torn append
+		torn   bool // the damage must be taken for a torn append
 	}{
 		"a sector of a frame that others follow": {'x', func(b []byte, begins []int) []byte {
 			clear(b[sectorBytes : 2*sectorBytes])

@@ -34,8 +34,8 @@ type script struct {
 
 func newScript() *script { return &script{epoch: map[string]uint64{}, at: map[string]int64{}} }
 
-// learned returns a record that is learned as usual if how is 0, by lines if how is 1, and by lines
-// without its first two if how is 2.
+// learned returns a record that is learned as usual (how is 0) or by lines (1 or 2). If how is 2,
+// its first two lines are skipped.
 func learned(r record, how int) record {
 	if r.ByLine = how > 0; how < 2 || len(r.Text) < 2 {
 		return r
