@@ -31,8 +31,8 @@ type Alert struct {
 	// rank of the incident's strangest line; 1 if no line is strange
 	Rank     int64         `json:"rank"`
 	Summary  string        `json:"summary"`
-	Incident *api.Incident `json:"incident,omitempty"` // nil: the alert is about no incident
-	Line     *Line         `json:"line,omitempty"`     // line of the alert; nil: not known
+	Incident *api.Incident `json:"incident,omitempty"` // nil if the alert is about no incident
+	Line     *Line         `json:"line,omitempty"`     // line of the alert; nil if not known
 }
 
 // Kind is the subject of an alert.

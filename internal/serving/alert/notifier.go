@@ -99,8 +99,8 @@ func Start(o Options) (*Notifier, error) {
 	return n, nil
 }
 
-// Close waits up to patience for the delivery of waiting alerts. With a file, the rest is delivered
-// after the next Start; without one, Close returns the number of lost alerts.
+// Close waits up to patience for the delivery of waiting alerts. With a file, the remaining alerts
+// are delivered after the next Start. Without a file they are lost, and Close returns their number.
 func (n *Notifier) Close(patience time.Duration) (lost int) {
 	until := time.Now().Add(patience)
 	for n.waiting() > 0 && time.Now().Before(until) {
@@ -122,8 +122,9 @@ func (n *Notifier) Incident(of Session, source string, i *api.Incident, l *Line)
 	n.takeLocked(of, source, i, l)
 }
 
-// Incidents handles all incidents that a session remembers, after its state was restored or it was
-// deleted. Incidents without an alert get one, and those that are no longer open end.
+// Incidents handles all incidents that a session remembers. It is called after the session's state
+// was restored, and after the session was deleted. Open incidents without an alert get an alert,
+// and alerts of incidents that are no longer open end.
 func (n *Notifier) Incidents(of Session, source string, all []api.Incident) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -32,7 +32,7 @@ const (
 type queue struct {
 	*Receiver
 	n     *Notifier
-	ready chan struct{} // holds a token while there may be an alert to send
+	ready chan struct{} // holds an element while an alert may wait in the queue
 	// the last try has failed, and the failure was reported; only run uses this field
 	trouble bool
 
@@ -95,7 +95,7 @@ func (q *queue) first() (a Alert, ok bool) {
 	return q.alerts[0], true
 }
 
-// remove removes an alert, unless the queue has dropped it meanwhile.
+// remove removes an alert, unless the full queue has already dropped it.
 func (q *queue) remove(id string) {
 	q.mu.Lock()
 	if len(q.alerts) > 0 && q.alerts[0].ID == id {

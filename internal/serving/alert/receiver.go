@@ -24,8 +24,8 @@ type Receiver struct {
 	what  string // the argument of ParseReceiver
 	name  string // name to show, without the parts of a URL that may be secrets
 	send  func(context.Context, []Alert) error
-	every time.Duration // time between reminders of open alerts; 0: none
-	pause time.Duration // pause before the second try; 0: the default
+	every time.Duration // time between reminders of open alerts; 0 means no reminders
+	pause time.Duration // pause before the second try; 0 means the default
 }
 
 // ParseReceiver parses URL, alertmanager:URL, otlp:URL or exec:COMMAND.

@@ -29,7 +29,7 @@ type state struct {
 
 // store keeps the state in a file, which one goroutine writes.
 type store struct {
-	file string // "": nothing is kept
+	file string // path of the file; if empty, nothing is kept
 	note func(error)
 	kept func() state
 	done chan struct{}

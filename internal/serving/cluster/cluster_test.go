@@ -63,7 +63,8 @@ func (b *book) setDown(down bool) {
 	b.down = down
 }
 
-// joined returns a member that renews its lease only each hour: the test renews it.
+// joined returns a member with a lease of ten hours. During the test only the test renews the
+// lease.
 func joined(t *testing.T, b *book, report func(error)) *Member {
 	m, err := Join(t.Context(), Options{
 		Self: Node{ID: "a-1", Name: "a"}, Directory: b, Lease: 10 * time.Hour, Now: b.clock,

@@ -48,7 +48,7 @@ type Node struct {
 type Directory interface {
 	// Renew grants a node its lease, from now on. It returns the nodes with valid leases, with the
 	// node itself, in the order of their names. lapsed says that the node's lease had lapsed, or
-	// that it had none.
+	// that the node had no lease.
 	Renew(ctx context.Context, self Node, lease time.Duration) (lapsed bool, alive []Node,
 		err error)
 	// Leave ends the lease of a node, and releases its sessions.
@@ -60,7 +60,7 @@ type Options struct {
 	Self      Node
 	Directory Directory
 	Lease     time.Duration    // usually LeaseDefault
-	Now       func() time.Time // with a monotonic reading; nil: time.Now
+	Now       func() time.Time // must have a monotonic reading; nil means time.Now
 	// gets ErrLapsed when the lease lapses, and a message when it is renewed; may be nil
 	Report func(error)
 }
@@ -73,7 +73,7 @@ type Member struct {
 	report    func(error)
 	stop      context.CancelFunc
 	stopped   chan struct{}
-	renewing  sync.Mutex // one renewal at a time, so that an older one does not overtake it
+	renewing  sync.Mutex // one renewal at a time, so that no renewal overtakes a newer one
 
 	mu struct {
 		sync.Mutex
@@ -205,18 +205,18 @@ func (m *Member) Self() Node {
 	return m.mu.self
 }
 
-// Alive returns the nodes with valid leases at the server's last renewal, itself included.
+// Alive returns the nodes that had valid leases at the server's last renewal, including the server.
 func (m *Member) Alive() []Node {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.mu.alive
 }
 
-// Beat returns the time between two renewals. After this time all others know the server's current
-// state.
+// Beat returns the time between two renewals. After this time, all other servers know the server's
+// current state.
 func (m *Member) Beat() time.Duration { return m.lease / beatParts }
 
-// Drain announces to the others at once that this server takes no more sessions.
+// Drain announces to the other servers at once that this server takes no more sessions.
 func (m *Member) Drain(ctx context.Context) error {
 	m.mu.Lock()
 	m.mu.self.Draining = true

@@ -10,7 +10,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// places are sessions by their names.
+// places is a Locator that has the places of sessions by their names.
 type places map[string]storage.Place
 
 func (p places) Locate(_ context.Context, _, text string) (at storage.Place, err error) {

@@ -22,7 +22,7 @@ const lineMax = 16 << 10
 
 // Notes reports each message once, and counts skipped bytes.
 type Notes struct {
-	Say func(text string) // nil: messages are dropped
+	Say func(text string) // if nil, messages are dropped
 
 	told map[string]bool
 	// atomic: the goroutine that reads the journal increments it while others read it
@@ -116,8 +116,8 @@ func (c *Cleaner) add(line []byte, ended bool) {
 	}
 }
 
-// container matches the prefix that a container runtime (CRI) writes: F for the last part of a
-// line, else P.
+// container matches the prefix that a container runtime (CRI) writes before each part of a line. F
+// marks the last part, and P all other parts.
 var container = regexp.MustCompile(`^\d{4}-\S{15,35} (stdout|stderr) ([PF]) `)
 
 // join handles the beginning of a line of the file. If it is the next part of a line that a
@@ -291,7 +291,8 @@ func newlineOf(head []byte) []byte {
 	return newline8
 }
 
-// decoderOf returns the decoder of a text with these newlines; nil if it needs none.
+// decoderOf returns the decoder of a text with these newlines. It returns nil for UTF-8, which
+// needs no decoder.
 func decoderOf(newline []byte) *encoding.Decoder {
 	order := unicode.LittleEndian
 	switch {

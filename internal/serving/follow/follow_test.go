@@ -113,7 +113,7 @@ func TestLinesComeOnceThroughRotationAndRestarts(t *testing.T) {
 		f := Open(optionsOf(path))
 		var got strings.Builder
 		var place Place
-		quiet := func() { // simulates the time after which a file is closed
+		quiet := func() { // ends the time for which renamed files stay open
 			for _, o := range f.files {
 				if !o.until.IsZero() {
 					o.until = time.Unix(1, 0)

@@ -181,7 +181,7 @@ func (w *Follower) Next(ctx context.Context) (Piece, error) {
 func (w *Follower) Peek() Piece {
 	for _, f := range slices.Clone(w.files) {
 		if w.current != nil && w.current != f && w.current.within() {
-			continue // the line continues in another file
+			continue // the current file's line must be finished first
 		}
 		if p := w.read(f); p.To > p.From || len(p.Text) > 0 {
 			return p
@@ -244,8 +244,8 @@ func (w *Follower) reopen(f *file) {
 	f.f, f.r, f.info = again.f, again.r, again.info
 }
 
-// rewritten continues after a truncation: with the unread rest in a copy, if there is one, and then
-// from the file's beginning.
+// rewritten continues after a truncation. If a rotated copy has the unread rest, that rest is read
+// first. Then the file is read from its beginning.
 func (w *Follower) rewritten(f *file) Piece {
 	end, offset := f.end(), f.offset
 	f.take(f.seen) // the copy also has this unfinished line, so it becomes part of the mark

@@ -21,7 +21,7 @@ type Mark struct {
 type Sample struct {
 	Offset int64  `json:"offset"`         // offset of the first byte
 	Bytes  int    `json:"bytes"`          // at most sampleBytes
-	Hash   string `json:"hash,omitempty"` // SHA-256, in hexadecimal; empty for no bytes
+	Hash   string `json:"hash,omitempty"` // SHA-256, in hexadecimal; empty if Bytes is 0
 }
 
 // sampleOf returns the sample of text at an offset.

@@ -60,7 +60,7 @@ func (l Log) current() string {
 		return l.Path
 	}
 	dir, base := filepath.Split(l.Path)
-	entries, _ := os.ReadDir(cmp.Or(dir, ".")) // a folder that cannot be read has none
+	entries, _ := os.ReadDir(cmp.Or(dir, ".")) // a folder that cannot be read counts as empty
 	for _, e := range slices.Backward(entries) {
 		if _, packed := unpackedName(e.Name()); !packed && undated(e.Name()) == base && !e.IsDir() {
 			return filepath.Join(dir, e.Name()) // entries are sorted: this one has the last date
@@ -106,7 +106,7 @@ func (l Log) siblings() (all []sibling) {
 }
 
 func entriesOf(dir string) []os.DirEntry {
-	entries, _ := os.ReadDir(dir) // a folder that cannot be read has none
+	entries, _ := os.ReadDir(dir) // a folder that cannot be read counts as empty
 	return entries
 }
 

@@ -44,7 +44,7 @@ func (v *value) fault(err error) error {
 	return &Error{v.at, v.where, err.Error()}
 }
 
-// validJSON returns an error where a body stops being a single JSON value.
+// validJSON returns nil if a body is a single JSON value, else an error with the fault's place.
 func validJSON(body []byte) error {
 	var any struct{}
 	err := json.Unmarshal(body, &any)

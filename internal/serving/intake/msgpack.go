@@ -117,8 +117,8 @@ func (p *packed) value(depth int) {
 	}
 }
 
-// length reads a length of the given size in bytes. It is at most the rest of the body, because
-// each counted byte or value needs at least one byte.
+// length reads a length that is stored in the given number of bytes. A length beyond the end of the
+// body is a fault, because each counted byte or value needs at least one byte.
 func (p *packed) length(bytes int) int {
 	n := p.number(bytes)
 	if left := uint64(len(p.body) - p.at); p.fault == "" && n > left {

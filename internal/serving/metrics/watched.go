@@ -18,7 +18,7 @@ type watched struct {
 	open *openIncidents
 }
 
-// openIncidents has the number of open incidents of each session that has any.
+// openIncidents has the number of open incidents of each session, except sessions without any.
 type openIncidents struct {
 	mu sync.Mutex
 	of map[string]int

@@ -94,7 +94,7 @@ func (s *Spool) CopyTo(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	// The type hides w's ReadFrom: w must get every piece through Write.
+	// The type hides w's method ReadFrom, which CopyBuffer would call instead of Write.
 	_, err = io.CopyBuffer(struct{ io.Writer }{w}, r, make([]byte, BufferBytes))
 	return err
 }
@@ -106,7 +106,8 @@ func Receive(r io.Reader) (*Spool, error) {
 		return nil, err
 	}
 	in := &remembering{r: r}
-	// The type hides methods that bypass the buffer.
+	// The type hides other methods of the spool, because CopyBuffer could use them without the
+	// buffer.
 	_, err = io.CopyBuffer(struct{ io.Writer }{s}, in, make([]byte, BufferBytes))
 	if in.err != nil && in.err != io.EOF {
 		err = &ReadError{in.err}

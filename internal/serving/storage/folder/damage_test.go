@@ -69,7 +69,7 @@ func (o only) List(ctx ctx, _ string, _ int) ([]storage.Session, error) {
 	return []storage.Session{x}, err
 }
 
-// sessionFiles returns the files of sessions.
+// sessionFiles returns the paths of all files of sessions that are not empty.
 func sessionFiles(t require.TestingT, dir string) (paths []string) {
 	require.NoError(t, filepath.WalkDir(filepath.Join(dir, sessionsName),
 		func(path string, e fs.DirEntry, err error) error {
@@ -294,7 +294,7 @@ func framed(t require.TestingT, dir string, text byte, sizes ...int) (path strin
 	return path, b, begins
 }
 
-// If one frame of a segment is damaged, a rescue finds all others.
+// If one frame of a segment is damaged, a rescue finds all other frames.
 func TestRescueFindsFramesBehindDamage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		root, err := os.MkdirTemp("", "frames-*")

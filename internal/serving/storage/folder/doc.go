@@ -15,11 +15,11 @@
 //
 // Offsets and epochs in names have 16 hexadecimal digits. If bytes are missing before the log's end
 // at the last claim, that is damage. Behind that position, a torn frame at the log's end is normal
-// after a power cut. Sessions do not share files that change, so damage to a file affects one
-// session. A tar archive of a session's files is an export. The disk usage of a session is the sum
-// of their lengths. Immutable files, closed segments and snapshots, are shared with forks and
-// backups by hard links, which the file system counts. A segment with more than one link is closed:
-// the next append begins another.
+// after a power cut. Sessions do not share files that change, so damage to such a file affects only
+// one session. A tar archive of a session's files is an export. The disk usage of a session is the
+// sum of the lengths of its files. Immutable files, closed segments and snapshots, are shared with
+// forks and backups by hard links, which the file system counts. A segment with more than one link
+// is closed: the next append begins another.
 //
 // If the sync of a folder fails, the session is marked unsynced, and settle repeats the sync later.
 // It does so before the session is reported to anyone. It also does so before files are overwritten
