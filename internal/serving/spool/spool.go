@@ -106,8 +106,8 @@ func Receive(r io.Reader) (*Spool, error) {
 		return nil, err
 	}
 	in := &remembering{r: r}
-	// The type hides other methods of the spool, because CopyBuffer could use them without the
-	// buffer.
+	// The type makes sure that CopyBuffer uses Write and the buffer, whatever other methods a Spool
+	// has.
 	_, err = io.CopyBuffer(struct{ io.Writer }{s}, in, make([]byte, BufferBytes))
 	if in.err != nil && in.err != io.EOF {
 		err = &ReadError{in.err}

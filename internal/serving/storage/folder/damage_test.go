@@ -69,7 +69,7 @@ func (o only) List(ctx ctx, _ string, _ int) ([]storage.Session, error) {
 	return []storage.Session{x}, err
 }
 
-// sessionFiles returns the paths of all files of sessions that are not empty.
+// sessionFiles returns the paths of all files of sessions, except the empty claim files.
 func sessionFiles(t require.TestingT, dir string) (paths []string) {
 	require.NoError(t, filepath.WalkDir(filepath.Join(dir, sessionsName),
 		func(path string, e fs.DirEntry, err error) error {
