@@ -27,12 +27,12 @@ type Alert struct {
 	Source     string     `json:"source,omitempty"` // the name of a watched log
 	Session    Session    `json:"session"`
 	Starts     time.Time  `json:"starts_at"`
-	Ends       *time.Time `json:"ends_at,omitempty"` // nil: it is open
-	// rank of its strangest line; 1: only a change
+	Ends       *time.Time `json:"ends_at,omitempty"` // nil while the incident is open
+	// rank of the incident's strangest line; 1 if no line is strange
 	Rank     int64         `json:"rank"`
 	Summary  string        `json:"summary"`
-	Incident *api.Incident `json:"incident,omitempty"` // nil: the alert is about no incident
-	Line     *Line         `json:"line,omitempty"`     // line of the alert; nil: not known
+	Incident *api.Incident `json:"incident,omitempty"` // nil if the alert is about no incident
+	Line     *Line         `json:"line,omitempty"`     // line of the alert; nil if not known
 }
 
 // Kind is the subject of an alert.
@@ -49,7 +49,7 @@ const (
 // Status says whether the incident of an alert is open.
 type Status string
 
-// The states, with the names of Alertmanager and Prometheus.
+// The states have the names that Alertmanager and Prometheus use.
 const (
 	Firing   Status = "firing"
 	Resolved Status = "resolved"
@@ -68,8 +68,8 @@ type Line struct {
 	Offset int64        `json:"offset"` // offset in the session's text
 	Rank   int64        `json:"rank"`
 	Text   string       `json:"text"`
-	Span   api.LineSpan `json:"span"`             // the strangest part, as bytes of the text
-	Before []string     `json:"before,omitempty"` // the lines before it, if known
+	Span   api.LineSpan `json:"span"`             // byte range of the strangest part
+	Before []string     `json:"before,omitempty"` // the lines before this line, if known
 }
 
 // NewLine makes a Line from an event.
@@ -84,8 +84,8 @@ func NewLine(l *api.LineEvent) *Line {
 // ids is the namespace of the ids of incidents and alerts.
 var ids = uuid.MustParse("5f0c7f0e-6a3c-4d0c-9a53-0b6f7c3d9d2e")
 
-// incidentID identifies an incident. Numbers repeat if a session does not learn, so the id also
-// depends on the first line.
+// incidentID returns an id for an incident. A session that does not learn may use an incident's
+// number again, so the id also depends on the first line.
 func incidentID(session string, i *api.Incident) string {
 	sample := ""
 	if len(i.Samples) > 0 {
@@ -98,7 +98,7 @@ func idOf(parts ...any) string {
 	return uuid.NewSHA1(ids, []byte(fmt.Sprintf("%q", parts))).String()
 }
 
-// resolved returns the alert that ends another.
+// resolved returns the alert that says that the incident of a has ended.
 func (a Alert) resolved(now time.Time) Alert {
 	a.Status, a.Ends, a.Line = Resolved, &now, nil
 	a.ID = idOf(a.ID, Resolved)
@@ -124,8 +124,8 @@ func (a *Alert) describe(i *api.Incident) {
 	}
 }
 
-// ofSilence returns the alert of a log without a line since a time, although a shorter gap is
-// already unusual.
+// ofSilence returns the alert of a log that has had no line since a time. A gap as long as unusual
+// is already unusual for this log.
 func ofSilence(of Session, source string, since time.Time, unusual time.Duration) Alert {
 	id := idOf(of.ID, source, since.UnixNano())
 	return Alert{
@@ -135,7 +135,7 @@ func ofSilence(of Session, source string, since time.Time, unusual time.Duration
 	}
 }
 
-// ofLine returns the alert of a strange line. No second alert ends it.
+// ofLine returns the alert of a strange line. No second alert follows, because a line does not end.
 func ofLine(of Session, source string, l *api.LineEvent, now time.Time) Alert {
 	id := idOf(of.ID, l.Number, l.Offset)
 	return Alert{

@@ -122,7 +122,7 @@ func (c *account) count(what string) int {
 	return c.counts[what]
 }
 
-// reaches waits until an outcome was counted at least this often.
+// reaches waits until an outcome was counted at least the given number of times.
 func (c *account) reaches(t *testing.T, what string, least int) {
 	t.Helper()
 	enough := func() bool { return c.count(what) >= least }
@@ -217,7 +217,7 @@ func TestReceiverThatComesBackGetsAll(t *testing.T) {
 	require.Equal(t, 5, c.count("webhook sent"))
 }
 
-// Scoring never waits for a receiver, however many incidents there are.
+// Scoring never waits for a receiver, even if there are more incidents than a queue holds.
 func TestSlowReceiverDelaysNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, begun := &account{}, time.Now()
@@ -259,7 +259,8 @@ func TestRestartDeliversWhatWaits(t *testing.T) {
 	require.Zero(t, n.Close(time.Minute))
 }
 
-// An incident that is open across a restart has one alert; changes meanwhile are reported after it.
+// An incident that is open before and after a restart has one alert. Incidents that opened or ended
+// during the restart are reported after it.
 func TestRestartTellsOpenIncidentOnce(t *testing.T) {
 	b, c := newInbox(t), &account{}
 	file := filepath.Join(t.TempDir(), "alerts.json")
@@ -271,7 +272,7 @@ func TestRestartTellsOpenIncidentOnce(t *testing.T) {
 	require.Zero(t, n.Close(time.Minute))
 
 	n = start(t, c, file, receiver(t, b.URL))
-	// 1 is open, 2 was closed and 3 is forgotten; 4 is new.
+	// Incident 1 is still open, 2 was closed, the session no longer remembers 3, and 4 is new.
 	n.Incidents(web, "", []api.Incident{*incident(4), *closed(incident(2)), *incident(1)})
 	n.Incidents(Session{ID: "other"}, "", nil)
 	got := map[string]bool{}
@@ -280,7 +281,7 @@ func TestRestartTellsOpenIncidentOnce(t *testing.T) {
 	}
 	require.Equal(t, map[string]bool{"4firing": true, "2resolved": true, "3resolved": true}, got)
 	n.Left(web.ID)
-	n.Incidents(web, "", nil) // another server has the session
+	n.Incidents(web, "", nil) // without effect: another server has the session
 	require.Zero(t, n.Close(time.Minute))
 	b.alerts(t, 6)
 }
@@ -297,7 +298,7 @@ func TestVerdictDecides(t *testing.T) {
 	yes.Verdict = new(api.VerdictFalseAlarm)
 	n.Incident(web, "", yes, nil)
 	require.Equal(t, Resolved, b.alerts(t, 2)[1].Status)
-	yes.Verdict = new(api.VerdictMatters) // it was a mistake
+	yes.Verdict = new(api.VerdictMatters) // the user corrects the last verdict
 	n.Incident(web, "", yes, nil)
 	n.Incident(web, "", closed(yes), nil)
 	got, seen := b.alerts(t, 4), map[string]bool{}
@@ -327,7 +328,7 @@ func TestRefusedAlertDoesNotBlock(t *testing.T) {
 	require.NotContains(t, strings.Join(c.notes, ""), "secret")
 }
 
-// What a receiver answers may quote its URL, in which there may be a secret.
+// A receiver's answer may quote its URL, and the URL may contain a secret.
 func TestFailuresHideSecretsOfURL(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no POST "+r.RequestURI, http.StatusNotFound)
@@ -362,14 +363,14 @@ func TestIncidentWithoutNewsEnds(t *testing.T) {
 	require.Zero(t, n.Close(time.Minute))
 }
 
-// At the limit of open incidents, a new one ends the incident without news for longest. That
-// incident has another alert, with another id, when there is news of it again.
+// At the limit of open incidents, a new incident ends the one that has had no news for the longest
+// time. When the ended incident has news again, it gets another alert with another id.
 func TestNewIncidentEndsOldestOne(t *testing.T) {
 	b, c := newInbox(t), &account{}
 	n := start(t, c, "", receiver(t, b.URL))
 	for i := range openMost + 1 {
 		n.Incident(web, "", incident(int64(i)), nil)
-		if i%100 == 0 { // a queue holds fewer alerts
+		if i%100 == 0 { // wait for the alerts so far, because a queue holds fewer than openMost
 			b.alerts(t, i+1)
 		}
 	}
@@ -404,7 +405,7 @@ func TestSilenceEndsWithLine(t *testing.T) {
 	require.Equal(t, "LmserveSilence", got[0].postable(since).Labels["alertname"])
 }
 
-// A silence lasts until a line comes, or until the log is watched again.
+// A silence ends only when a line arrives, or when the log is watched again.
 func TestSilenceLastsForDays(t *testing.T) {
 	b, c := newInbox(t), &account{}
 	file := filepath.Join(t.TempDir(), "alerts.json")
@@ -494,7 +495,7 @@ func TestCollectorGetsLogRecords(t *testing.T) {
 	require.Equal(t, attributes["lmserve.alert.id"], a.ID)
 }
 
-// The name of a file may be no UTF-8, which protobuf refuses.
+// A file's name may be invalid UTF-8, and protobuf refuses strings that are not UTF-8.
 func TestLogRecordIsUTF8(t *testing.T) {
 	a := ofIncident(web, "na\xefve.log", incident(1), nil, time.Now())
 	record, err := a.record(time.Now())
@@ -516,12 +517,14 @@ func TestReceiversThatCannotBeAreRefused(t *testing.T) {
 	require.NotContains(t, r.key(), "token")
 }
 
-// A file that cannot be written is tried again, with one report, and alerts are sent.
+// If the Notifier's file cannot be written, writing is retried, the failure is reported once, and
+// alerts are still sent.
 func TestAlertsGoOutWithoutTheirFile(t *testing.T) {
 	b, c := newInbox(t), &account{}
 	dir := t.TempDir()
 	n := start(t, c, filepath.Join(dir, "alerts", "x.json"), receiver(t, b.URL))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "alerts"), nil, 0o600)) // no folder
+	// a file where a folder is needed
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "alerts"), nil, 0o600))
 	n.Incident(web, "", incident(1), nil)
 	n.Kept()
 	b.alerts(t, 1)
@@ -529,7 +532,8 @@ func TestAlertsGoOutWithoutTheirFile(t *testing.T) {
 	require.Len(t, c.notes, 1)
 }
 
-// A second server of a folder, which cannot start, changes nothing of the first one's file.
+// A second server cannot start in a folder that a first one uses. Its Notifier must leave the first
+// server's file unchanged.
 func TestNotifierWithoutNewsWritesNothing(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "alerts.json")
 	n := start(t, &account{}, file)

@@ -69,7 +69,8 @@ func (a *Alert) postable(now time.Time) postable {
 	return p
 }
 
-// labels returns our labels of an alert; no label of a session replaces them.
+// labels returns the labels that lmserve sets on an alert. They take precedence over a session's
+// labels of the same names.
 func (a *Alert) labels() map[string]string {
 	name := map[Kind]string{
 		KindIncident: "LmserveIncident", KindLine: "LmserveStrangeLine",

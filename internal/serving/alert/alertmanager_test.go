@@ -54,8 +54,8 @@ func alertsAt(t require.TestingT, url string) (all []postable) {
 	return all
 }
 
-// Alertmanager accepts alerts, keeps an alert open while it gets reminders, and has none left after
-// the incident has ended.
+// Alertmanager accepts alerts, keeps an alert open while it gets reminders, and has no alert left
+// after the incident has ended.
 func TestAlertmanagerTakesAlerts(t *testing.T) {
 	c := &account{}
 	url := alertmanagerAt(t)
@@ -87,7 +87,7 @@ func TestAlertmanagerTakesAlerts(t *testing.T) {
 	require.Zero(t, c.count("alertmanager refused"))
 }
 
-// The body is a valid postableAlerts of openapi.yaml in Alertmanager's API v2.
+// The request's body conforms to the schema postableAlerts of Alertmanager's API v2.
 func TestBodyIsThatOfAlertmanagersAPI(t *testing.T) {
 	now := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
 	a := ofIncident(web, "app.log", incident(1), nil, now)

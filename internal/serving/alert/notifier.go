@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// openMost is the most open incidents to remember; beyond that the one without news for longest
-	// ends.
+	// openMost is the maximum number of open incidents. A further incident ends the one that has
+	// had no news for the longest time.
 	openMost = 1024
-	// lapse is how long an incident may be without news. Later lines close an incident: if the log
-	// has stopped, none would ever end.
+	// lapse is how long an incident may be without news before it ends. Normally later lines close
+	// an incident; a log that has stopped has no later lines.
 	lapse = 24 * time.Hour
 	// tidyEvery is how often the Notifier looks for lapsed incidents.
 	tidyEvery = time.Minute
@@ -24,25 +24,26 @@ const (
 // Options configure a Notifier.
 type Options struct {
 	Receivers []*Receiver
-	Threshold float64 // the largest p of an incident with an alert; a change always has one
-	File      string  // keeps open incidents and waiting alerts; "": only in memory
-	// Text reads text of a session; nil: alerts lack the lines before theirs.
+	Threshold float64 // an incident gets an alert if its p is at most this, or if it has a change
+	// file for open incidents and waiting alerts; if empty, they are only in memory
+	File string
+	// Text reads text of a session. If it is nil, alerts lack the lines before the strange line.
 	Text func(ctx context.Context, session string, offset, length int64) ([]byte, error)
 	// Note gets messages for the operator: a failure once, not at each try.
 	Note  func(error)
 	Count Counter // may be nil
 }
 
-// Counter counts outcomes of alerts. A receiver is one of the kinds of receivers.
+// Counter counts outcomes of alerts. Its receivers are kinds of receivers, such as webhook.
 type Counter interface {
 	// Alert counts an alert that was sent, refused or dropped, or a failed try.
 	Alert(receiver, outcome string)
-	// AlertsWaiting counts alerts that were put into a queue or, if negative, taken from one. A
-	// receiver begins with 0.
+	// AlertsWaiting adds to the number of alerts in the queues of a kind of receiver. A negative
+	// number says that alerts left a queue.
 	AlertsWaiting(receiver string, more int)
 }
 
-// Outcomes of an alert. After failed another one follows.
+// Outcomes of an alert. Only failed is not final: another outcome follows.
 const (
 	sent    = "sent"
 	refused = "refused" // refused by the receiver, for good
@@ -61,8 +62,9 @@ type Notifier struct {
 
 	mu   sync.Mutex
 	open map[string]*opened // by Alert.IncidentID
-	// again has the last incidents whose end was delivered. An incident that alerts again, as after
-	// a revoked verdict, gets another id. With the same id, receivers would take it for a repeat.
+	// again has the incidents that ended last. An incident that opens again, for example after a
+	// revoked verdict, gets an alert with another id. With the same id, receivers would take the
+	// alert for a repeat.
 	again map[string]bool
 }
 
@@ -97,8 +99,8 @@ func Start(o Options) (*Notifier, error) {
 	return n, nil
 }
 
-// Close waits up to patience for the delivery of waiting alerts. With a file, the rest is delivered
-// after the next Start; without one, Close returns the number of lost alerts.
+// Close waits up to patience for the delivery of waiting alerts. With a file, the remaining alerts
+// are delivered after the next Start. Without a file they are lost, and Close returns their number.
 func (n *Notifier) Close(patience time.Duration) (lost int) {
 	until := time.Now().Add(patience)
 	for n.waiting() > 0 && time.Now().Before(until) {
@@ -113,15 +115,16 @@ func (n *Notifier) Close(patience time.Duration) (lost int) {
 	return lost
 }
 
-// Incident handles news of an incident at a line; nil: the line is not known.
+// Incident handles news of an incident at line l, which is nil if the line is not known.
 func (n *Notifier) Incident(of Session, source string, i *api.Incident, l *Line) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.takeLocked(of, source, i, l)
 }
 
-// Incidents handles all incidents that a session remembers, after its state was restored or it was
-// deleted. Incidents without an alert get one, and those that are no longer open end.
+// Incidents handles all incidents that a session remembers. It is called after the session's state
+// was restored, and after the session was deleted. Open incidents without an alert get an alert,
+// and alerts of incidents that are no longer open end.
 func (n *Notifier) Incidents(of Session, source string, all []api.Incident) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -155,7 +158,8 @@ func (n *Notifier) Line(of Session, source string, l *api.LineEvent) {
 	n.tellLocked(ofLine(of, source, l, time.Now().UTC()))
 }
 
-// Silence handles a log without a line since a time, although a shorter gap is already unusual.
+// Silence handles a log that has had no line since a time. A gap as long as unusual is already
+// unusual for this log.
 func (n *Notifier) Silence(of Session, source string, since time.Time, unusual time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -164,8 +168,8 @@ func (n *Notifier) Silence(of Session, source string, since time.Time, unusual t
 	n.tellLocked(a)
 }
 
-// endSilences ends those of the file: a log that is watched again is silent only after its next
-// line.
+// endSilences ends the silences that the file has from the last run. A log that is watched again
+// can be silent only after its next line.
 func (n *Notifier) endSilences() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -176,7 +180,7 @@ func (n *Notifier) endSilences() {
 	}
 }
 
-// Heard ends the silence of a log, if there was one.
+// Heard ends the silence of a log, if the log was silent.
 func (n *Notifier) Heard(of Session, source string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -187,7 +191,7 @@ func (n *Notifier) Heard(of Session, source string) {
 	}
 }
 
-// Kept waits until all news so far is in the file, or could not be written.
+// Kept waits until all news so far is in the file, or until writing the file has failed.
 func (n *Notifier) Kept() { n.store.wait() }
 
 func (n *Notifier) takeLocked(of Session, source string, i *api.Incident, l *Line) {
@@ -232,7 +236,7 @@ func (n *Notifier) tellLocked(a Alert) {
 	n.store.changed()
 }
 
-// oldestLocked returns the incident without news for longest.
+// oldestLocked returns the id of the incident that has had no news for the longest time.
 func (n *Notifier) oldestLocked() (oldest string) {
 	for id, o := range n.open {
 		if oldest == "" || o.News.Before(n.open[oldest].News) {
@@ -260,7 +264,7 @@ func (n *Notifier) endBefore(at time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for id, o := range n.open {
-		if o.News.Before(at) && o.Alert.Kind != KindSilence { // which ends with a line alone
+		if o.News.Before(at) && o.Alert.Kind != KindSilence { // only a new line ends a silence
 			n.resolveLocked(id)
 		}
 	}

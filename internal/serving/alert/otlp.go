@@ -71,7 +71,8 @@ func attributes(of map[string]string) (all []*common.KeyValue) {
 	return all
 }
 
-// text is a string in UTF-8, which protobuf insists on; the name of a file may be none.
+// text returns s as a value in valid UTF-8, because protobuf refuses other strings. A file's name
+// may be invalid UTF-8.
 func text(s string) *common.AnyValue {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	return &common.AnyValue{Value: &common.AnyValue_StringValue{StringValue: s}}

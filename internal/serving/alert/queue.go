@@ -14,9 +14,10 @@ import (
 )
 
 const (
-	// queueMost is how many alerts wait for a receiver; beyond that the oldest is dropped.
+	// queueMost is the maximum number of alerts that wait for a receiver. A further alert drops the
+	// oldest.
 	queueMost = 256
-	// pauseMost is the longest pause between two tries, about.
+	// pauseMost is about the longest pause between two tries.
 	pauseMost = time.Minute
 	// sendMost is how long one try may take.
 	sendMost = 30 * time.Second
@@ -30,9 +31,10 @@ const (
 // queue is the alerts that wait for a receiver. The receiver gets them in order, one at a time.
 type queue struct {
 	*Receiver
-	n       *Notifier
-	ready   chan struct{} // holds a token while there may be an alert to send
-	trouble bool          // the last try has failed, and was reported; only run uses it
+	n     *Notifier
+	ready chan struct{} // holds an element while an alert may wait in the queue
+	// the last try has failed, and the failure was reported; only run uses this field
+	trouble bool
 
 	mu      sync.Mutex
 	alerts  []Alert
@@ -83,7 +85,7 @@ func (q *queue) waitingLocked(more int) {
 	}
 }
 
-// first returns the next alert to send; false if there is none.
+// first returns the next alert to send; ok is false if the queue is empty.
 func (q *queue) first() (a Alert, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -93,7 +95,7 @@ func (q *queue) first() (a Alert, ok bool) {
 	return q.alerts[0], true
 }
 
-// remove removes an alert, unless the queue has dropped it meanwhile.
+// remove removes an alert, unless the full queue has already dropped it.
 func (q *queue) remove(id string) {
 	q.mu.Lock()
 	if len(q.alerts) > 0 && q.alerts[0].ID == id {
@@ -124,7 +126,8 @@ func (q *queue) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-q.ready:
-		case <-remind: // only here, so that no reminder follows the end of an incident
+		// sent only when no alert waits, so that no reminder follows the end of an incident
+		case <-remind:
 			if all := q.n.firing(); len(all) > 0 {
 				if err := q.try(ctx, all); err != nil && ctx.Err() == nil {
 					q.count(failed)
@@ -134,8 +137,8 @@ func (q *queue) run(ctx context.Context) {
 	}
 }
 
-// deliver sends an alert repeatedly until the receiver has accepted or refused it; false if ctx has
-// ended before.
+// deliver sends an alert repeatedly until the receiver has accepted or refused it. It returns false
+// if ctx has ended before that.
 func (q *queue) deliver(ctx context.Context, a Alert) bool {
 	q.n.addText(ctx, &a)
 	pauses := backoff.NewExponentialBackOff()

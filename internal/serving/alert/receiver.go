@@ -22,10 +22,10 @@ import (
 type Receiver struct {
 	kind  string // webhook, alertmanager, otlp or exec
 	what  string // the argument of ParseReceiver
-	name  string // to show: URLs may contain secrets
+	name  string // name to show, without the parts of a URL that may be secrets
 	send  func(context.Context, []Alert) error
-	every time.Duration // time between reminders of open alerts; 0: none
-	pause time.Duration // pause before the second try; 0: the default
+	every time.Duration // time between reminders of open alerts; 0 means no reminders
+	pause time.Duration // pause before the second try; 0 means the default
 }
 
 // ParseReceiver parses URL, alertmanager:URL, otlp:URL or exec:COMMAND.
@@ -117,10 +117,11 @@ func post(ctx context.Context, to, media string, body []byte, id string) error {
 	return statusError(answer, hidden(r.URL, said))
 }
 
-// secretLeast is how long a part of a URL is at least that may be a secret, in bytes.
+// secretLeast is the minimum length, in bytes, of a part of a URL that is treated as a secret.
 const secretLeast = 8
 
-// hidden replaces what may be secret of a URL in the answer: many servers quote the path.
+// hidden replaces the parts of the URL that may be secrets in the answer said, because many servers
+// quote the path in their answers.
 func hidden(u *url.URL, said []byte) []byte {
 	separates := func(r rune) bool { return strings.ContainsRune("/?&=", r) }
 	for _, part := range strings.FieldsFunc(u.RequestURI()+"/"+u.Path, separates) {

@@ -16,7 +16,7 @@ import (
 
 const (
 	stateVersion = 1
-	// againAfter is when a file that could not be written is tried again.
+	// againAfter is the pause before a failed write of the file is retried.
 	againAfter = time.Second
 )
 
@@ -29,15 +29,15 @@ type state struct {
 
 // store keeps the state in a file, which one goroutine writes.
 type store struct {
-	file string // "": nothing is kept
+	file string // path of the file; if empty, nothing is kept
 	note func(error)
 	kept func() state
 	done chan struct{}
 
 	mu     sync.Mutex
 	cond   *sync.Cond
-	told   int64 // number of changes
-	tried  int64 // changes that are written, or whose write has failed
+	told   int64 // number of changes so far
+	tried  int64 // number of changes that are written, or whose write has failed
 	failed bool  // the last write has failed, and that was reported
 	ended  bool
 }
@@ -71,7 +71,7 @@ func (s *store) read() (had state, err error) {
 	return had, nil
 }
 
-// changed makes the file be written soon.
+// changed records that the state has changed, so that the file is written soon.
 func (s *store) changed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,7 +107,9 @@ func (s *store) run() {
 		until, ended := s.told, s.ended
 		unchanged := s.tried == s.told && !s.failed
 		s.mu.Unlock()
-		if unchanged { // a server that could not start leaves the file of the one that runs alone
+		// A server that fails to start, because another one runs, does not overwrite the other's
+		// file.
+		if unchanged {
 			return
 		}
 		err := s.write(s.kept())

@@ -63,7 +63,8 @@ func (b *book) setDown(down bool) {
 	b.down = down
 }
 
-// joined returns a member that renews its lease only each hour: the test renews it.
+// joined returns a member with a lease of ten hours. During the test only the test renews the
+// lease.
 func joined(t *testing.T, b *book, report func(error)) *Member {
 	m, err := Join(t.Context(), Options{
 		Self: Node{ID: "a-1", Name: "a"}, Directory: b, Lease: 10 * time.Hour, Now: b.clock,
@@ -98,7 +99,8 @@ func TestMemberStopsBeforeLeaseEndsAndBeginsNewTerm(t *testing.T) {
 	require.Greater(t, m.Term(), first, "although nobody can have taken anything")
 }
 
-// The clock of a machine may have stopped while it was asleep.
+// A machine's clock may stop while the machine sleeps, so that only the directory knows that the
+// lease has lapsed.
 func TestTermEndsWhenDirectorySaysSo(t *testing.T) {
 	b := &book{now: time.Unix(1e9, 0), until: map[string]time.Time{}}
 	m := joined(t, b, nil)
@@ -183,13 +185,14 @@ func TestLeavingNodeTakesOnlyItsKeys(t *testing.T) {
 			require.Equal(t, at.Name, left.Name)
 		}
 	}
-	for name, n := range count { // of 800: the standard deviation is 25
+	// for an expected value of 800 keys, the standard deviation is about 25
+	for name, n := range count {
 		require.InDelta(t, keys/len(all), n, 6*25, name)
 	}
 }
 
-// A node that drains or lacks the model gets no session. Of the others, one with the same
-// arithmetic does.
+// A node that drains or lacks the model gets no session. Among the other nodes, one with the same
+// arithmetic is preferred.
 func TestSessionGoesToNodeWithSameArithmetic(t *testing.T) {
 	all := nodes(4)
 	all[1].Numerics, all[2].Models, all[3].Draining = "portable", []string{"other"}, true

@@ -2,9 +2,10 @@
 // and how long a server may act for its sessions. It depends neither on sessions nor on databases.
 //
 // A server is a member by a lease. A directory grants the lease and keeps its time, and the server
-// renews it regularly. The member counts from before each renewal, with its own monotonic clock. It
-// treats the lease as lapsed earlier than the directory does. So no other server acts for a session
-// while the member still does. Clocks need not agree; they only need about the same speed.
+// renews it regularly. The member measures the lease with its own monotonic clock, from the moment
+// before it sends a renewal. It treats the lease as lapsed earlier than the directory does. So no
+// other server acts for a session while the member still does. The clocks of two machines need not
+// agree; they only need to run at about the same speed.
 package cluster
 
 import (
@@ -22,14 +23,14 @@ const LeaseDefault = 10 * time.Second
 // LeaseMin is the shortest lease: it must leave time for several renewals and their answers.
 const LeaseMin = 100 * time.Millisecond
 
-// Fifths of a lease: the time between two renewals, and the time without a renewal after which the
-// member treats the lease as lapsed.
+// beatParts is the number of intervals between renewals in a lease. After stopParts intervals
+// without a renewal, the member treats the lease as lapsed.
 const (
-	beatParts = 5 // a fifth: 2 s of 10
-	stopParts = 4 // four fifths: 8 s of 10
+	beatParts = 5 // one renewal every 2 s for a lease of 10 s
+	stopParts = 4 // lapsed after 8 s for a lease of 10 s
 )
 
-// ErrLapsed says that the lease could not be renewed in time. It stays lapsed until the next
+// ErrLapsed says that the lease could not be renewed in time. The lease stays lapsed until the next
 // renewal.
 var ErrLapsed = errors.New("cluster: the lease of this server has lapsed")
 
@@ -43,11 +44,11 @@ type Node struct {
 	Draining bool // the server claims no more sessions
 }
 
-// Directory keeps the list of live nodes. Only its clock counts.
+// Directory keeps the list of live nodes. Its clock decides which leases are valid.
 type Directory interface {
 	// Renew grants a node its lease, from now on. It returns the nodes with valid leases, with the
 	// node itself, in the order of their names. lapsed says that the node's lease had lapsed, or
-	// that it had none.
+	// that the node had no lease.
 	Renew(ctx context.Context, self Node, lease time.Duration) (lapsed bool, alive []Node,
 		err error)
 	// Leave ends the lease of a node, and releases its sessions.
@@ -58,8 +59,8 @@ type Directory interface {
 type Options struct {
 	Self      Node
 	Directory Directory
-	Lease     time.Duration    // LeaseDefault
-	Now       func() time.Time // with a monotonic reading; nil: time.Now
+	Lease     time.Duration    // usually LeaseDefault
+	Now       func() time.Time // must have a monotonic reading; nil means time.Now
 	// gets ErrLapsed when the lease lapses, and a message when it is renewed; may be nil
 	Report func(error)
 }
@@ -72,7 +73,7 @@ type Member struct {
 	report    func(error)
 	stop      context.CancelFunc
 	stopped   chan struct{}
-	renewing  sync.Mutex // one renewal at a time, so that an older one does not overtake it
+	renewing  sync.Mutex // one renewal at a time, so that no renewal overtakes a newer one
 
 	mu struct {
 		sync.Mutex
@@ -80,7 +81,7 @@ type Member struct {
 		sent  time.Time // when the last answered renewal was sent
 		term  uint64    // grows each time the lease has lapsed
 		alive []Node
-		told  bool // that the lease has lapsed
+		told  bool // it was reported that the lease has lapsed
 	}
 }
 
@@ -126,8 +127,8 @@ func (m *Member) beat(ctx context.Context) {
 	}
 }
 
-// Renew renews the lease at once, as the member also does regularly. It fails without an answer
-// within half of the lease's time.
+// Renew renews the lease at once; the member also does this regularly. Renew fails if the directory
+// does not answer within half of the lease's time.
 func (m *Member) Renew(ctx context.Context) error {
 	m.renewing.Lock()
 	defer m.renewing.Unlock()
@@ -189,8 +190,8 @@ func (m *Member) Err() error {
 	return nil
 }
 
-// Term grows each time the lease has lapsed. In a new term, sessions claimed in an earlier one may
-// belong to other servers.
+// Term grows each time the lease has lapsed. In a new term, other servers may own the sessions that
+// this server claimed in an earlier term.
 func (m *Member) Term() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -204,18 +205,18 @@ func (m *Member) Self() Node {
 	return m.mu.self
 }
 
-// Alive returns the nodes with valid leases at the server's last renewal, itself included.
+// Alive returns the nodes that had valid leases at the server's last renewal, including the server.
 func (m *Member) Alive() []Node {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.mu.alive
 }
 
-// Beat returns the time between two renewals. After this time all others know the server's current
-// state.
+// Beat returns the time between two renewals. After this time, all other servers know the server's
+// current state.
 func (m *Member) Beat() time.Duration { return m.lease / beatParts }
 
-// Drain announces to the others at once that this server takes no more sessions.
+// Drain announces to the other servers at once that this server takes no more sessions.
 func (m *Member) Drain(ctx context.Context) error {
 	m.mu.Lock()
 	m.mu.self.Draining = true
@@ -223,7 +224,7 @@ func (m *Member) Drain(ctx context.Context) error {
 	return m.Renew(ctx)
 }
 
-// Leave ends the membership: the sessions that the server still has are free.
+// Leave ends the membership. Other servers can then claim the sessions that this server still has.
 func (m *Member) Leave(ctx context.Context) error {
 	m.stop()
 	<-m.stopped

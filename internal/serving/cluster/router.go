@@ -8,13 +8,14 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Locator finds sessions, as a storage.Shared does.
+// Locator finds sessions. A storage.Shared is a Locator.
 type Locator interface {
 	Locate(ctx context.Context, owner, text string) (storage.Place, error)
 }
 
 // Router chooses the server for a request. It asks the store before every request for a session
-// that this server does not have. Its answer is a hint; the claim decides.
+// that this server does not have. The Router's answer is a hint: the server that then claims the
+// session in the store owns it.
 type Router struct {
 	Member   *Member
 	Sessions Locator
@@ -22,8 +23,8 @@ type Router struct {
 }
 
 // Session returns the address of the server that has a session, or that should claim it. text is an
-// id or the owner's name for the session. "" is this server. found says whether there is such a
-// session.
+// id or the owner's name for the session. An empty addr means this server. found says whether there
+// is such a session.
 func (r *Router) Session(
 	ctx context.Context, owner, text string,
 ) (addr string, found bool, err error) {
@@ -40,7 +41,7 @@ func (r *Router) Session(
 		return r.choose(at.ID, at.Model, at.Numerics), true, nil
 	}
 	n, known := r.node(at.Node)
-	if !known { // a new server, or a lost one; then the claim reports that
+	if !known { // The node is a new or a lost server. If it is lost, the claim reports that.
 		r.Member.Look(ctx)
 		n, known = r.node(at.Node)
 	}

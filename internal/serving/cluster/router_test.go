@@ -10,7 +10,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// places are sessions by their names.
+// places is a Locator that has the places of sessions by their names.
 type places map[string]storage.Place
 
 func (p places) Locate(_ context.Context, _, text string) (at storage.Place, err error) {
@@ -21,8 +21,8 @@ func (p places) Locate(_ context.Context, _, text string) (at storage.Place, err
 	return at, nil
 }
 
-// A request goes to the server that has its session or should claim it, also if that server joined
-// after the last renewal. If neither is known, the claim decides.
+// A request goes to the server that has its session or should claim it, even if that server joined
+// after the last renewal. If no such server is known, this server tries to claim the session.
 func TestRequestGoesToServerOfItsSession(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	b := &book{now: now, until: map[string]time.Time{}}

@@ -16,15 +16,17 @@ import (
 	"golang.org/x/text/encoding/unicode"
 )
 
-// lineMax is how many bytes of a line are returned. The rest of the line is skipped.
+// lineMax is the maximum number of bytes of a line that are returned. The rest of the line is
+// skipped.
 const lineMax = 16 << 10
 
 // Notes reports each message once, and counts skipped bytes.
 type Notes struct {
-	Say func(text string) // nil: messages are dropped
+	Say func(text string) // if nil, messages are dropped
 
-	told    map[string]bool
-	skipped atomic.Int64 // the goroutine that reads the journal counts while others read the count
+	told map[string]bool
+	// atomic: the goroutine that reads the journal increments it while others read it
+	skipped atomic.Int64
 }
 
 // Skipped returns the number of bytes that were read but not returned.
@@ -52,18 +54,19 @@ func (n *Notes) skip(bytes int, what string) {
 // bytes of the line.
 type Cleaner struct {
 	Notes *Notes
-	// of a line in JSON, the path of the only value to return; nil: the whole line
+	// If not nil, Field is the path of a value in a line of JSON, and only this value is returned.
 	Field []string
 
-	decoder *encoding.Decoder // nil: the text is not UTF-16
+	decoder *encoding.Decoder // nil if the text is not UTF-16
 	line    int               // bytes of the current line so far
 	within  bool              // the position is within a line of the file
-	// stream of the line that a container runtime has split here; "": none
+	// If a container runtime has split the line here, split is the line's stream: stdout or stderr.
+	// Else it is empty.
 	split string
 	text  []byte
 }
 
-// Clean returns the next part of a text, cleaned. It is valid until the next call.
+// Clean cleans the next part of a text. The result is valid until the next call.
 func (c *Cleaner) Clean(raw []byte) []byte {
 	if c.decoder != nil {
 		c.Notes.once("UTF-16 is converted to UTF-8")
@@ -88,7 +91,7 @@ func (c *Cleaner) add(line []byte, ended bool) {
 	begins := c.line == 0
 	if hole := bytes.LastIndexByte(line, 0); hole >= 0 {
 		whole := len(line)
-		c.line = whole - hole - 1 // a line begins after a hole
+		c.line = whole - hole - 1 // what follows NULs counts as the beginning of a line
 		line = bytes.ReplaceAll(line, []byte{0}, nil)
 		c.Notes.skip(whole-len(line), "NUL bytes are skipped")
 	} else {
@@ -113,13 +116,14 @@ func (c *Cleaner) add(line []byte, ended bool) {
 	}
 }
 
-// container matches the prefix that a container runtime (CRI) writes: F for the last part of a
-// line, else P.
+// container matches the prefix that a container runtime (CRI) writes before each part of a line. F
+// marks the last part, and P all other parts.
 var container = regexp.MustCompile(`^\d{4}-\S{15,35} (stdout|stderr) ([PF]) `)
 
-// join handles the beginning of a line. The line is either the next part of one that a container
-// runtime has split, or a new line, before which the split one ends. For a line of Docker's
-// json-file with the field log, it returns the field, which may be only a part of a line.
+// join handles the beginning of a line of the file. If it is the next part of a line that a
+// container runtime has split, text is that part without its prefix. Else join ends the split line,
+// and text is the new line. For a line of Docker's json-file with the field log, it returns the
+// field, which may be only a part of a line: then whole is false.
 func (c *Cleaner) join(line []byte, ended bool) (text []byte, whole bool) {
 	was, stream := c.split, ""
 	c.split = ""
@@ -149,8 +153,8 @@ func (c *Cleaner) join(line []byte, ended bool) (text []byte, whole bool) {
 
 var fieldLog = []string{"log"}
 
-// dockerPart is how many bytes of a line Docker writes at once. In a longer line only the last part
-// has a newline.
+// dockerPart is the maximum number of bytes that Docker writes of a line at once. Docker splits
+// longer lines, and only the last part has a newline.
 const dockerPart = 16 << 10
 
 // dockerLine is a line of Docker's json-file.
@@ -192,8 +196,8 @@ func (c *Cleaner) tidy(line []byte, begins, whole bool) (text []byte, binary boo
 	return line, false
 }
 
-// isBinary reports whether a line has more control characters than text has. In valid UTF-8 the
-// limit is a third: FIX, a text protocol, separates short fields by 0x01.
+// isBinary reports whether a line has more control characters than text can have. In valid UTF-8
+// the limit is a third of the line: the text protocol FIX separates short fields by 0x01.
 func isBinary(line []byte, valid bool) bool {
 	controls := 0
 	for _, b := range line {
@@ -201,15 +205,17 @@ func isBinary(line []byte, valid bool) bool {
 			controls++
 		}
 	}
-	share := 64 // one in nine random bytes is a control character; text in any encoding has none
+	// about one in nine random bytes is a control character; text in any encoding has almost none
+	share := 64
 	if valid {
 		share = 3
 	}
 	return controls*share > len(line)
 }
 
-// isLatin reports whether a line that is not UTF-8 looks like Latin-1. Most of it must be ASCII,
-// and none of the rest UTF-8, unlike a UTF-8 line that was cut within a character.
+// isLatin reports whether a line that is not UTF-8 looks like Latin-1. Most of its bytes must be
+// ASCII, and no other bytes may form a UTF-8 character. A UTF-8 line that was cut within a
+// character has such characters.
 func isLatin(line []byte) bool {
 	high := 0
 	for at := 0; at < len(line); at++ {
@@ -224,7 +230,8 @@ func isLatin(line []byte) bool {
 	return 2*high < len(line)
 }
 
-// fieldOf returns the value at a path of a line in JSON, or the line itself if it has none.
+// fieldOf returns the value at a path of a line in JSON, or the line itself if it has no such
+// value.
 func fieldOf(line []byte, path []string) []byte {
 	value := json.RawMessage(line)
 	for _, key := range path {
@@ -266,7 +273,7 @@ func ParseField(text string) []string {
 	return path
 }
 
-// The newline of a text, by its byte order mark.
+// The newlines of UTF-8 and of UTF-16 in both byte orders.
 var (
 	newline8  = []byte("\n")
 	newlineLE = []byte("\n\x00")
@@ -284,7 +291,8 @@ func newlineOf(head []byte) []byte {
 	return newline8
 }
 
-// decoderOf returns the decoder of a text with these newlines; nil if it needs none.
+// decoderOf returns the decoder of a text with these newlines. It returns nil for UTF-8, which
+// needs no decoder.
 func decoderOf(newline []byte) *encoding.Decoder {
 	order := unicode.LittleEndian
 	switch {

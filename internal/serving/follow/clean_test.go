@@ -42,7 +42,7 @@ func TestCleanLinesAreUTF8(t *testing.T) {
 	}
 }
 
-// Lines that a container runtime has split are joined, however their parts are read.
+// Lines that a container runtime has split are joined, wherever reading stops and resumes.
 func TestCleanJoinsWhatARuntimeHasSplit(t *testing.T) {
 	const at = "2026-11-21T03:25:33.123456789Z "
 	long := strings.Repeat("y", lineMax)
@@ -123,8 +123,8 @@ func TestCleanFieldIsTheValueAlone(t *testing.T) {
 	}
 }
 
-// Only a part of a long line is returned, and almost nothing of random bytes and NULs; each case is
-// reported once.
+// Only the beginning of a long line is returned, and almost nothing of random bytes and NULs. Each
+// case is reported once.
 func TestCleanSkipsWhatIsNoText(t *testing.T) {
 	c, said := cleaner()
 	long := strings.Repeat("y", 3*lineMax)
@@ -163,7 +163,8 @@ func TestLongLineIsSkippedAfterARestart(t *testing.T) {
 	collect(t, again, "\nnext\n")
 }
 
-// A hole is skipped. The follower waits at space that a program has reserved for its output.
+// NULs followed by text are skipped. At NULs that reach to the end of the file the follower waits,
+// because a program may have reserved this space for its output.
 func TestHolesArePassedOver(t *testing.T) {
 	path, f := openLog(t, "one\n")
 	requireNext(t, f, "one\n")
@@ -236,8 +237,8 @@ func collect(t *testing.T, f *Follower, want string) {
 	require.Equal(t, want, got.String())
 }
 
-// A file that was rotated to any name while nobody watched is read to its end. Then comes the file
-// that was rotated after it, then the current one.
+// A file that was rotated while nobody watched is read to its end, whatever its new name is. Then
+// follows the file that was rotated after it, then the current file.
 func TestRotatedFilesAreFoundByAnyName(t *testing.T) {
 	for _, names := range [][2]string{
 		{"app.log.2", "app.log.1"}, {"app.log-20260101", "app.log-20260102"},
@@ -294,7 +295,8 @@ func TestOtherLogsAreNoRotatedFiles(t *testing.T) {
 	}
 }
 
-// If a log begins with a file that was just rotated, its past is in rotated files.
+// If the log's current file is shorter than the requested history, the rest of it is read from
+// rotated files.
 func TestHistoryIsReadFromRotatedFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "app.log")
 	require.NoError(t, os.WriteFile(path+".2.gz", packedBytes(t, ".gz", logText(0, 100)), 0o600))
@@ -310,7 +312,7 @@ func TestHistoryIsReadFromRotatedFiles(t *testing.T) {
 	collect(t, f, want)
 }
 
-// A copy that was compressed at once has the text that was not read before the truncation.
+// The rest of a truncated file is read from a rotated copy, also if the copy is compressed.
 func TestCompressedCopiesAreRead(t *testing.T) {
 	path, f := openLog(t, logText(0, 50))
 	collect(t, f, logText(0, 50))
@@ -329,7 +331,8 @@ func BenchmarkClean(b *testing.B) {
 	}
 }
 
-// A link that gets another target is a rotation, and the rotated files are those beside the target.
+// When a symbolic link gets another target, the log is rotated. The rotated files are those beside
+// the target.
 func TestLinksAreFollowed(t *testing.T) {
 	dir := t.TempDir()
 	pods := filepath.Join(dir, "pods")

@@ -10,31 +10,34 @@ import (
 	"time"
 )
 
-// pieceBytes is the most that is read of a file at once.
+// pieceBytes is the maximum number of bytes that are read from a file at once.
 const pieceBytes = 2 * lineMax
 
 type file struct {
-	f        *os.File
-	r        io.ReaderAt // f, or its unpacked content
-	info     os.FileInfo
-	offset   int64     // offset of the next byte to read
-	before   []byte    // the bytes before the offset, at most sampleBytes
-	head     []byte    // the first bytes of the file up to the offset, at most sampleBytes
-	seen     []byte    // the unfinished line after the offset, at most sampleBytes
-	ended    bool      // a newline was added after the line before the offset, which the file lacks
-	number   int       // number of the file among those of a Follower
-	until    time.Time // when a file that is no longer the path's is closed; zero: it is the path's
-	clean    Cleaner
-	newline  []byte // newline in the file's encoding; nil: not known yet
-	hole     int64  // from the offset up to here all bytes are NUL, as far as was checked
-	holeEnds bool   // bytes other than NUL follow at hole
-	drop     int64  // bytes of clean text after the offset that were returned before
+	f      *os.File
+	r      io.ReaderAt // f, or its unpacked content
+	info   os.FileInfo
+	offset int64  // offset of the next byte to read
+	before []byte // the bytes before the offset, at most sampleBytes
+	head   []byte // the first bytes of the file up to the offset, at most sampleBytes
+	seen   []byte // the unfinished line after the offset, at most sampleBytes
+	// the line before the offset lacks a newline in the file, and one was returned for it
+	ended  bool
+	number int // number of the file among those of a Follower
+	// when to close a file that was rotated away; zero for the log's current file
+	until   time.Time
+	clean   Cleaner
+	newline []byte // newline in the file's encoding; nil: not known yet
+	// all bytes between the offset and hole are NUL; later bytes are not checked yet
+	hole     int64
+	holeEnds bool  // bytes other than NUL follow at hole
+	drop     int64 // bytes of clean text after the offset that were returned before
 
 	buffer []byte
 }
 
-// openFile opens a regular file to read it from the offset. It never blocks, unlike the opening of
-// a named pipe.
+// openFile opens a regular file to read it from the offset. It never blocks: a named pipe, whose
+// opening could block, is refused.
 func openFile(path string, offset int64) (*file, error) {
 	info, err := os.Stat(path)
 	if err == nil && !info.Mode().IsRegular() {
@@ -92,7 +95,7 @@ func (o *file) seek(offset int64) error {
 }
 
 // cleanAs sets how the file is cleaned. It reads the text before the offset again to find the
-// beginning of the current line. It treats unreadable text as missing.
+// beginning of the current line. If that text cannot be read, cleaning begins at the offset.
 func (o *file) cleanAs(notes *Notes, field []string) {
 	o.clean.Notes, o.clean.Field = notes, field
 	o.encoding(nil)
@@ -108,7 +111,7 @@ func (o *file) cleanAs(notes *Notes, field []string) {
 	}
 	_, whole, ok := bytes.Cut(text, newline8)
 	if ok && int64(len(text)) < o.offset && len(newline) == 1 {
-		text = whole // the line before has no beginning
+		text = whole // without the first line, whose beginning was not read
 	}
 	tidy := o.clean
 	tidy.Notes = &Notes{}
@@ -116,7 +119,7 @@ func (o *file) cleanAs(notes *Notes, field []string) {
 	o.clean.line, o.clean.within, o.clean.split = tidy.line, tidy.within, tidy.split
 }
 
-// encoding detects the file's encoding, if that is not known.
+// encoding detects the file's encoding, unless it is known already.
 func (o *file) encoding(text []byte) {
 	if head := append(bytes.Clone(o.head), text...); o.newline == nil && len(head) > 1 {
 		o.newline = newlineOf(head)
@@ -130,7 +133,7 @@ func (o *file) within() bool {
 	return !o.ended && (open || o.clean.split != "")
 }
 
-// newlineKnown returns the file's newline, as far as it is known.
+// newlineKnown returns the file's newline, or that of UTF-8 if the encoding is not known yet.
 func (o *file) newlineKnown() []byte {
 	if o.newline == nil {
 		return newline8
@@ -138,9 +141,9 @@ func (o *file) newlineKnown() []byte {
 	return o.newline
 }
 
-// peek returns the text after the offset: as many whole lines as fit, or as much as fits of a
-// longer line. With rest it also returns an unfinished line. rewritten says that bytes seen before
-// are not there any more.
+// peek returns the text after the offset: as many whole lines as fit into a piece, or the first
+// piece of a longer line. With rest it also returns an unfinished line. rewritten says that the
+// file no longer has bytes that were seen before.
 func (o *file) peek(rest bool) (text []byte, rewritten bool, err error) {
 	n, err := o.r.ReadAt(o.buffer, o.offset-int64(len(o.before)))
 	if err != nil && err != io.EOF {
@@ -160,7 +163,7 @@ func (o *file) peek(rest bool) (text []byte, rewritten bool, err error) {
 		if !rest && hole == len(text) && !o.endOfHole() {
 			return nil, false, nil // a program may have reserved this space for its output
 		}
-		return text[:hole], false, nil // a line begins after it
+		return text[:hole], false, nil // a line begins after the NULs
 	}
 	if end := lastNewline(text, newline); end > 0 {
 		return text[:end], false, nil
@@ -175,7 +178,7 @@ func (o *file) peek(rest bool) (text []byte, rewritten bool, err error) {
 	return nil, false, nil
 }
 
-// holeBytes is how much of a hole is checked before other work is done.
+// holeBytes is the maximum number of NULs that one call of endOfHole checks.
 const holeBytes = 64 << 20
 
 // endOfHole reports whether other bytes follow the NULs at the offset.
@@ -183,7 +186,8 @@ func (o *file) endOfHole() bool {
 	if o.hole > o.offset && o.holeEnds {
 		return true
 	}
-	text := make([]byte, pieceBytes) // the window of a compressed file has no more than that
+	// not larger, because a compressed file's window must contain it
+	text := make([]byte, pieceBytes)
 	o.hole = max(o.hole, o.offset)
 	for range holeBytes / len(text) {
 		n, err := o.r.ReadAt(text, o.hole)
@@ -196,8 +200,8 @@ func (o *file) endOfHole() bool {
 	return o.holeEnds
 }
 
-// lastNewline returns the position after the last newline of a text that begins with a whole
-// character; 0 if there is none.
+// lastNewline returns the position after the last newline of a text, or 0 if it has no newline. The
+// text must begin with a whole character.
 func lastNewline(text, newline []byte) int {
 	for end := len(text); ; end-- {
 		at := bytes.LastIndex(text[:end], newline)
@@ -228,7 +232,8 @@ func (o *file) mark() Mark {
 	}
 }
 
-// piece advances past raw, and returns it as a piece without text that was returned before.
+// piece advances past raw, and returns its clean text as a piece. It leaves out text that was
+// returned before a restart.
 func (o *file) piece(raw []byte) Piece {
 	from := o.offset
 	o.take(raw)
@@ -240,7 +245,7 @@ func (o *file) piece(raw []byte) Piece {
 	}
 }
 
-// end returns the missing newline of the file's last line; an empty piece if none is missing.
+// end returns a newline for the file's last line if the file lacks it, else an empty piece.
 func (o *file) end() Piece {
 	if !o.within() {
 		return Piece{}
@@ -249,7 +254,8 @@ func (o *file) end() Piece {
 	return Piece{Text: []byte{'\n'}, File: o.number, From: o.offset, To: o.offset, Mark: o.mark()}
 }
 
-// endLine records that a newline was added after the line before the offset, which the file lacks.
+// endLine records that a newline was returned for the line before the offset, although the file has
+// none there.
 func (o *file) endLine() {
 	o.ended = true
 	o.clean.line, o.clean.within, o.clean.split = 0, false, ""
@@ -299,7 +305,7 @@ func (o *file) last(most int64) error {
 			return o.seek(from + int64(at) + k)
 		}
 	}
-	return o.seek(from + k) // within a long line
+	return o.seek(from + k) // no newline in this piece: begin within a long line
 }
 
 // close closes the file. Its error does not matter, because the file was only read.

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// rotatedPaths returns the rotated files of a log, the one that was written to last first.
+// rotatedPaths returns the paths of a log's rotated files, sorted by last write, the latest first.
 func (l Log) rotatedPaths() (paths []string) {
 	for _, s := range slices.Backward(l.siblings()) {
 		if s.named {
@@ -17,8 +17,8 @@ func (l Log) rotatedPaths() (paths []string) {
 	return paths
 }
 
-// paths returns where the file of a mark may be now: at any name with the mark's ID, at the log's
-// path, or where rotation puts files.
+// paths returns the paths where the file of a mark may be now: files with the mark's ID under any
+// name, then the log's path, then the log's rotated files.
 func (l Log) paths(m Mark) (paths []string) {
 	all := l.siblings()
 	for _, s := range all {
@@ -37,8 +37,8 @@ func (l Log) paths(m Mark) (paths []string) {
 	return paths
 }
 
-// find opens the file of the place, if it is among the paths, else it returns nil. Of several files
-// that fit, it takes the one with the mark's ID, then the first.
+// find opens the file of the place, or returns nil if no path has it. If several files fit, it
+// prefers the one with the mark's ID, else it takes the first.
 func find(paths []string, p Place) *file {
 	var found *file
 	for _, path := range paths {
@@ -64,8 +64,8 @@ func find(paths []string, p Place) *file {
 	return found
 }
 
-// newer returns those of a log's rotated files that were written to after all the given files,
-// without these.
+// newer returns the paths of a log's rotated files that were written to later than all the given
+// files. It leaves out the given files.
 func (l Log) newer(files []*file) (paths []string) {
 	var last time.Time
 	for _, f := range files {

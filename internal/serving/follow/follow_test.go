@@ -22,7 +22,7 @@ type writer struct {
 	file  *os.File
 	lines int
 	turns int       // number of rotations
-	clock time.Time // the times of the files, which differ
+	clock time.Time // modification time of the next file, so that all files have different times
 	want  string    // expected text
 }
 
@@ -76,7 +76,7 @@ func (w *writer) shift() {
 	w.turns++
 }
 
-// rename rotates by renaming. The program writes more bytes before it opens the new file.
+// rename rotates by renaming. The program writes more lines before it opens the new file.
 func (w *writer) rename(more int) {
 	w.shift()
 	require.NoError(w.t, os.Rename(w.path, w.path+".1"))
@@ -101,8 +101,8 @@ func (w *writer) copyTruncate() {
 	w.touch()
 }
 
-// Whatever happens to a file, and wherever the reader is stopped and started again, every line is
-// returned once, and in order.
+// A file is written, renamed and truncated at random, and the reader is stopped and started again
+// at random. Every line must be returned once, and in order.
 func TestLinesComeOnceThroughRotationAndRestarts(t *testing.T) {
 	dir, n := t.TempDir(), 0
 	rapid.Check(t, func(r *rapid.T) {
@@ -113,7 +113,7 @@ func TestLinesComeOnceThroughRotationAndRestarts(t *testing.T) {
 		f := Open(optionsOf(path))
 		var got strings.Builder
 		var place Place
-		quiet := func() { // simulates the time after which a file is closed
+		quiet := func() { // ends the time for which renamed files stay open
 			for _, o := range f.files {
 				if !o.until.IsZero() {
 					o.until = time.Unix(1, 0)
@@ -125,13 +125,14 @@ func TestLinesComeOnceThroughRotationAndRestarts(t *testing.T) {
 				if p := f.Peek(); len(p.Text) > 0 {
 					got.Write(p.Text)
 					place = Place{Mark: p.Mark, Offset: p.To, Ended: p.From == p.To}
-					if p.From < p.To && len(p.Text)%2 == 0 { // the same place in another form
+					// the place can also be given as the piece's beginning and the text to skip
+					if p.From < p.To && len(p.Text)%2 == 0 {
 						place.Offset, place.Skip = p.From, p.Skip+int64(len(p.Text))
 					}
 				}
 			}
 		}
-		settle := func() { // each renamed file is closed after a separate time
+		settle := func() { // repeated, because renamed files are closed one after another
 			for range 5 {
 				read(20)
 				quiet()
@@ -154,7 +155,8 @@ func TestLinesComeOnceThroughRotationAndRestarts(t *testing.T) {
 					r.Skip("nothing was read")
 				}
 				quiet()
-				read(20) // the end of a closed file counts as read with the next place
+				// the place after a closed file's end is known only when the next piece is read
+				read(20)
 				f.Close()
 				for range rapid.IntRange(0, 2).Draw(r, "rotations") {
 					w.line()
@@ -177,7 +179,7 @@ func TestLinesComeOnceThroughRotationAndRestarts(t *testing.T) {
 			if name == "restart" && place.Mark.Head.Bytes == 0 {
 				continue
 			}
-			// a file that was never read cannot be distinguished from one that never existed
+			// read everything first: a file that is truncated before it was read leaves no trace
 			if name == "truncate" {
 				settle()
 			}
@@ -228,7 +230,8 @@ func TestHalfALineWaitsForItsNewline(t *testing.T) {
 	requireNext(t, f, "half a line\n")
 }
 
-// A file without a last newline is closed some time after it was renamed.
+// A renamed file lacks its last newline. The rest and a newline are returned when the file is
+// closed, some time after it was renamed.
 func TestLastLineOfLeftFileGetsItsNewline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path, f := openLog(t, "one\ntw")
@@ -245,8 +248,8 @@ func TestLastLineOfLeftFileGetsItsNewline(t *testing.T) {
 	})
 }
 
-// Text that a program writes to a renamed file when the new one already has text is returned, too:
-// at once, or by the Follower after a restart.
+// A program may write to a renamed file when the new file already has text. This text is returned,
+// too: at once, or after a restart.
 func TestFollowReadsLateTextOfRenamedFile(t *testing.T) {
 	path, f := openLog(t, "one\n")
 	requireNext(t, f, "one\n")
@@ -271,7 +274,7 @@ func TestFollowReadsLateTextOfRenamedFile(t *testing.T) {
 	requireNext(t, again, "later\n")
 }
 
-// If the file read before is gone, the file that has its path now is read.
+// If the file that was read before is gone, the file that now has its path is read.
 func TestMissingFileIsReplacedByFileOfPath(t *testing.T) {
 	path, f := openLog(t, "one\ntwo\n")
 	p := requireNext(t, f, "one\ntwo\n")
@@ -282,7 +285,7 @@ func TestMissingFileIsReplacedByFileOfPath(t *testing.T) {
 	requireNext(t, again, "quite another\n")
 }
 
-// Of equal files the one with the identity of the file read before is taken.
+// Of files with equal content, the one with the identity of the file that was read before is taken.
 func TestFilesThatAreAlikeAreToldApartByTheirIdentity(t *testing.T) {
 	path, f := openLog(t, "same\nsame\n")
 	p := requireNext(t, f, "same\nsame\n")

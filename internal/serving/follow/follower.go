@@ -3,19 +3,20 @@
 // journal of systemd.
 //
 // A Follower returns whole lines, with the file and the position of each piece. With a Mark and an
-// offset another Follower continues there later, also after a rotation by renaming or by copying.
-// No text is lost that still exists:
+// offset, another Follower can continue at that position later, also after a rotation by renaming
+// or by copying. No text that still exists is lost:
 //
 //   - A renamed file is read to its end, and watched for some time longer, because programs write
 //     to it until they open the new one.
-//   - A truncated file is recognized by the bytes before the last position, however much it has
-//     grown again. Text that was not read is looked for in a rotated copy.
-//   - A last line without a newline is returned when its file is closed, and gets a newline then.
+//   - A truncated file is recognized because it no longer has the bytes before the last position,
+//     even if it has grown beyond that position again. Text that was not read is looked for in a
+//     rotated copy.
+//   - A last line without a newline is returned when its file is closed. Then a newline is added.
 //
-// The common library for this, nxadm/tail, does none of the three. In a trial it lost lines written
-// between the renaming and the opening of the new file. It also lost the last line without a
-// newline, and the beginning of a truncated file that grew quickly. This package polls files every
-// 20 milliseconds, which works on every file system.
+// The common library for this task, nxadm/tail, does none of these three things. In a trial it lost
+// lines written between the renaming and the opening of the new file. It also lost the last line
+// without a newline, and the beginning of a truncated file that grew quickly. This package polls
+// files every 20 milliseconds, which works on every file system.
 //
 // The text is returned as clean lines of UTF-8 (Cleaner). A file that cannot be read, or that is
 // missing for a moment, is reported once and tried again.
@@ -34,9 +35,9 @@ import (
 
 const (
 	lookEvery = 20 * time.Millisecond
-	// listEvery is how often a folder is listed for a file with a later date.
+	// listEvery is how often a folder is searched for a file with a later date in its name.
 	listEvery = time.Second / 2
-	// leaveAfter is how long a renamed file is watched.
+	// leaveAfter is how long a renamed file is still watched.
 	leaveAfter = 5 * time.Second
 )
 
@@ -44,10 +45,10 @@ const (
 type Options struct {
 	Log   Log
 	Field []string // see Cleaner
-	// Last is how much of the end of the log is returned first, from the current file and rotated
-	// ones before it; negative: all of the file.
+	// Last is the number of bytes of the log's end to return first, from the current file and, if
+	// needed, from rotated files. If negative, the whole current file is returned.
 	Last int64
-	Ends bool // Next returns io.EOF some time after the log has lost its file
+	Ends bool // Next returns io.EOF when the log has had no file for goneAfter
 	// Note gets each message for the user once; may be nil.
 	Note func(text string)
 }
@@ -56,12 +57,12 @@ type Options struct {
 type Follower struct {
 	o     Options
 	notes Notes
-	// the log's current file, whose until is zero, after those that were the log's before
+	// the log's earlier files, then its current file, whose until is zero
 	files   []*file
-	opened  int       // the number of files
+	opened  int       // the number of files opened so far
 	current *file     // the file that was read last
-	trouble string    // why the log cannot be read; "": it can
-	missing time.Time // since when the log has no file; zero: it has one
+	trouble string    // why the log cannot be read; empty if it can be read
+	missing time.Time // since when the log has had no file; zero if it has a file
 
 	reopened time.Time // when a reopening was last tried
 	listed   time.Time // when the folder was last checked for the log's file
@@ -78,10 +79,10 @@ func Open(o Options) *Follower {
 	return w
 }
 
-// Resume follows a log from a place, which may be in a file that was rotated since; then it
-// continues with the later files. If the place is not found, it begins with the first byte of the
-// log's file, and found is false. others are the places up to which other files were read: text
-// written there since is also returned.
+// Resume follows a log from a place. If the place's file was rotated since, it continues with the
+// later files. If the place is not found, it begins with the first byte of the log's file, and
+// found is false. others are the places up to which other files were read. Text that was written to
+// them since is also returned.
 func Resume(o Options, place Place, others ...Place) (w *Follower, found bool) {
 	o.Last = -1
 	w = &Follower{o: o, notes: Notes{Say: o.Note}}
@@ -94,7 +95,8 @@ func Resume(o Options, place Place, others ...Place) (w *Follower, found bool) {
 	if w.current = f; place.Ended {
 		f.endLine()
 	}
-	for _, p := range slices.Backward(others) { // the last place of each file counts
+	// from the last, because only the last place of each file counts
+	for _, p := range slices.Backward(others) {
 		w.addOther(find(o.Log.paths(p.Mark), p))
 	}
 	now, err := os.Stat(o.Log.current())
@@ -116,8 +118,7 @@ func (w *Follower) say(format string, args ...any) {
 	}
 }
 
-// addOther adds another file that was read before. Its new text is returned, and it is not taken
-// for an unread file.
+// addOther adds another file that was read before, so that only its new text is returned.
 func (w *Follower) addOther(f *file) {
 	switch {
 	case f == nil:
@@ -148,10 +149,10 @@ func (w *Follower) Unread() (bytes int64) {
 	return bytes
 }
 
-// goneAfter is how long a log may have no file before Next returns io.EOF, with Options.Ends.
+// goneAfter is how long a log may have no file. With Options.Ends, Next then returns io.EOF.
 const goneAfter = time.Minute
 
-// Next returns the next piece, and waits for it until ctx is done.
+// Next returns the next piece. It waits until there is one or ctx is done.
 func (w *Follower) Next(ctx context.Context) (Piece, error) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -164,7 +165,7 @@ func (w *Follower) Next(ctx context.Context) (Piece, error) {
 		case len(p.Text) > 0:
 			return p, nil
 		case p.To > p.From:
-			continue // all of it was skipped
+			continue // all bytes of the piece were skipped
 		case w.o.Ends && !w.missing.IsZero() && time.Since(w.missing) > goneAfter:
 			return p, io.EOF
 		}
@@ -180,20 +181,21 @@ func (w *Follower) Next(ctx context.Context) (Piece, error) {
 func (w *Follower) Peek() Piece {
 	for _, f := range slices.Clone(w.files) {
 		if w.current != nil && w.current != f && w.current.within() {
-			continue // the line continues in another file
+			continue // the current file's line must be finished first
 		}
 		if p := w.read(f); p.To > p.From || len(p.Text) > 0 {
 			return p
 		}
 		if len(f.seen) > 0 {
-			break // newer files wait for the end of the line, or of the file
+			break // newer files are read only after this file's line, or the file, has ended
 		}
 	}
 	w.look()
 	return Piece{}
 }
 
-// read returns the next piece of a file, and closes the file when its time is over.
+// read returns the next piece of a file. A renamed file is closed at its end when the time until is
+// over.
 func (w *Follower) read(f *file) Piece {
 	over := !f.until.IsZero() && time.Now().After(f.until)
 	raw, rewritten, err := f.peek(over)
@@ -218,7 +220,7 @@ func (w *Follower) read(f *file) Piece {
 	return Piece{}
 }
 
-// tryAgain reports once that the log cannot be read.
+// tryAgain reports an error once: that the log cannot be read, and that reading is retried.
 func (w *Follower) tryAgain(err error) {
 	if text := err.Error(); text != w.trouble {
 		w.trouble = text
@@ -226,7 +228,8 @@ func (w *Follower) tryAgain(err error) {
 	}
 }
 
-// reopen opens a file again that cannot be read, as happens to changed files on a network.
+// reopen opens an unreadable file again. Files on a network file system can become unreadable when
+// they change.
 func (w *Follower) reopen(f *file) {
 	if time.Since(w.reopened) < time.Second {
 		return
@@ -241,11 +244,11 @@ func (w *Follower) reopen(f *file) {
 	f.f, f.r, f.info = again.f, again.r, again.info
 }
 
-// rewritten continues after a truncation: with the unread rest in a copy, if there is one, and then
-// from the file's beginning.
+// rewritten continues after a truncation. If a rotated copy has the unread rest, that rest is read
+// first. Then the file is read from its beginning.
 func (w *Follower) rewritten(f *file) Piece {
 	end, offset := f.end(), f.offset
-	f.take(f.seen) // the copy has it, too
+	f.take(f.seen) // the copy also has this unfinished line, so it becomes part of the mark
 	place := Place{Mark: f.mark(), Offset: offset, Skip: f.drop}
 	if copied := find(w.o.Log.rotatedPaths(), place); copied != nil {
 		copied.until = time.Now() // nobody writes to a copy
@@ -259,7 +262,7 @@ func (w *Follower) rewritten(f *file) Piece {
 	return end
 }
 
-// look adds the log's new file, if it has one. Between two names the log may have none.
+// look adds the log's new file, if it exists. While the file is being rotated, it may not exist.
 func (w *Follower) look() {
 	if w.o.Log.Dated && time.Since(w.listed) < listEvery {
 		return
@@ -299,8 +302,8 @@ func (w *Follower) look() {
 	w.add(f)
 }
 
-// begin sets where the first file begins, so that the last bytes of the log are returned. It looks
-// for missing ones in rotated files.
+// begin sets the offset in the first file so that the last Options.Last bytes of the log are
+// returned. If the file has fewer bytes, begin also adds rotated files.
 func (w *Follower) begin(f *file) error {
 	size, err := f.size()
 	if err != nil || size > w.o.Last {
@@ -329,8 +332,8 @@ func (w *Follower) begin(f *file) error {
 	return nil
 }
 
-// leaveAll sets when files that are no longer the log's are closed, and adds those that were the
-// log's since then.
+// leaveAll sets when the files so far are closed, because a new file replaces them. It adds files
+// that were created and rotated in the meantime.
 func (w *Follower) leaveAll() {
 	if w.opened == 0 || len(w.files) == 0 {
 		return
@@ -348,8 +351,8 @@ func (w *Follower) leaveAll() {
 	}
 }
 
-// leave sets when a file is closed that was rotated before the following began: at once, if nobody
-// has written to it for long.
+// leave sets when to close a file that was rotated before it was opened: leaveAfter after the last
+// write, which may be at once.
 func (w *Follower) leave(f *file) {
 	f.until = f.info.ModTime().Add(leaveAfter)
 }

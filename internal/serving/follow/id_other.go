@@ -4,6 +4,6 @@ package follow
 
 import "os"
 
-// idOf returns an identity of a file that survives renaming, if the system has one in os.FileInfo.
-// Here it has none.
+// idOf returns an empty identity, because os.FileInfo has no identity that survives renaming on
+// this system.
 func idOf(os.FileInfo) string { return "" }

@@ -17,8 +17,8 @@ import (
 // Journal reads the journal of systemd by running journalctl. Each entry is a line with its unit,
 // its identifier and its message.
 type Journal struct {
-	Args []string // more arguments of journalctl, which select entries
-	All  bool     // begin with the first entry instead of the last journalLast ones
+	Args []string // additional arguments for journalctl, to select entries
+	All  bool     // begin with the first entry, instead of the last journalLast entries
 	Note func(text string)
 
 	place   Place // where the journal is read from
@@ -29,9 +29,10 @@ type Journal struct {
 }
 
 const (
-	// journalLast is how many past entries are read first: about as much as watch reads of a file.
+	// journalLast is the number of past entries that are read first. This is about as much text as
+	// the command watch reads from the end of a file.
 	journalLast = 300
-	// journalAhead is how many entries wait in memory.
+	// journalAhead is the maximum number of entries that wait in memory.
 	journalAhead = 256
 	// journalAgain is the pause before journalctl is run again.
 	journalAgain = time.Second
@@ -46,8 +47,8 @@ func (j *Journal) Start(ctx context.Context, place Place) {
 	}()
 }
 
-// Next returns the next entries, and waits for them until ctx is done. When journalctl has ended it
-// returns io.EOF.
+// Next returns the next entries, and waits for them until ctx is done. It returns io.EOF when
+// journalctl has ended without an error.
 func (j *Journal) Next(ctx context.Context) (Piece, error) {
 	var p Piece
 	for len(p.Text) == 0 {
@@ -85,8 +86,8 @@ func (j *Journal) Skipped() int64 { return j.notes.Skipped() }
 // Close does nothing: the reading ends with the context of Start.
 func (j *Journal) Close() {}
 
-// run runs journalctl until it succeeds. If it fails after it has returned an entry, run starts it
-// again.
+// run runs journalctl until it ends without an error. If journalctl fails after it has returned an
+// entry, run starts it again.
 func (j *Journal) run(ctx context.Context) error {
 	for {
 		began := j.place.Cursor
@@ -94,7 +95,7 @@ func (j *Journal) run(ctx context.Context) error {
 		if err == nil {
 			return io.EOF
 		}
-		select { // Ctrl-C also ends journalctl, perhaps first
+		select { // Ctrl-C also ends journalctl, perhaps before ctx ends
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(journalAgain):
@@ -183,7 +184,7 @@ func (j *Journal) entries(out io.Reader, give func(Piece) error) error {
 	for first := true; ; first = false {
 		raw, err := in.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return nil // an incomplete entry is read again
+			return nil // an incomplete entry is read again by the next journalctl
 		}
 		if err != nil {
 			return err
@@ -227,8 +228,9 @@ func entryOf(raw []byte) (cursor, line string) {
 	return fieldText(e["__CURSOR"]), line
 }
 
-// fieldText returns the text of a field of the journal. It is a string, or several. Bytes that are
-// not UTF-8 or control a terminal are an array of numbers.
+// fieldText returns the text of a field of the journal. A field is a string, or an array of bytes
+// as numbers if it is not UTF-8 or contains control characters. Of an array of several values,
+// fieldText returns the first.
 func fieldText(raw json.RawMessage) string {
 	var text string
 	var numbers []byte

@@ -10,10 +10,9 @@ import (
 	"time"
 )
 
-// Log names a log: one file, or files whose names differ only in a date, each the successor of the
-// one before.
+// Log names a log. A log is one file, or a series of files whose names differ only in the date.
 type Log struct {
-	Path  string // of the file; of files with dates, with an asterisk in place of each date
+	Path  string // path of the file; if Dated, it has an asterisk in place of each date
 	Dated bool
 }
 
@@ -39,7 +38,7 @@ func wasNamed(base, name string) bool {
 		return packed
 	}
 	if key := undated(base); strings.Contains(key, "*") && undated(name) == key {
-		return true // the current file has a date itself
+		return true // the log's current file also has a date in its name
 	}
 	if ending, ok := strings.CutPrefix(name, base); ok && rotated.MatchString(ending) {
 		return true
@@ -54,13 +53,14 @@ func wasNamed(base, name string) bool {
 	return ok && has && ext != "" && inserted.MatchString(middle)
 }
 
-// current returns the path of the log's file; "" if there is none with a date.
+// current returns the path of the log's current file. It is empty if the log is Dated and no file
+// matches.
 func (l Log) current() string {
 	if !l.Dated {
 		return l.Path
 	}
 	dir, base := filepath.Split(l.Path)
-	entries, _ := os.ReadDir(cmp.Or(dir, ".")) // a folder that cannot be read has none
+	entries, _ := os.ReadDir(cmp.Or(dir, ".")) // a folder that cannot be read counts as empty
 	for _, e := range slices.Backward(entries) {
 		if _, packed := unpackedName(e.Name()); !packed && undated(e.Name()) == base && !e.IsDir() {
 			return filepath.Join(dir, e.Name()) // entries are sorted: this one has the last date
@@ -77,8 +77,9 @@ type sibling struct {
 	named    bool // its name has the form that rotation gives
 }
 
-// siblings returns the files beside a log, and those one folder deeper, the one that was written to
-// longest ago first. For a link it also returns the files beside its target.
+// siblings returns the files in the log's folder and in its subfolders, sorted by last write, the
+// oldest first. If the log's path is a symbolic link, it also returns the files beside the link's
+// target.
 func (l Log) siblings() (all []sibling) {
 	folders := map[string]bool{}
 	now := l.current()
@@ -105,7 +106,7 @@ func (l Log) siblings() (all []sibling) {
 }
 
 func entriesOf(dir string) []os.DirEntry {
-	entries, _ := os.ReadDir(dir) // a folder that cannot be read has none
+	entries, _ := os.ReadDir(dir) // a folder that cannot be read counts as empty
 	return entries
 }
 
@@ -118,14 +119,15 @@ func addSibling(all []sibling, dir, base, now string, e os.DirEntry) []sibling {
 	named := wasNamed(base, e.Name())
 	if plain, packed := unpackedName(path); packed && named {
 		if _, err := os.Lstat(plain); err == nil {
-			named = plain == now // it is being compressed, and the original still exists
+			// the file is being compressed, and the uncompressed file still exists
+			named = plain == now
 		}
 	}
 	return append(all, sibling{path, info.ModTime(), idOf(info), named})
 }
 
-// linked returns the target of a symbolic link, whether it exists or not; "" if the path is no
-// link.
+// linked returns the target of a symbolic link, even if the target does not exist. It is empty if
+// the path is not a link.
 func linked(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		if abs, err := filepath.Abs(path); err == nil && real != abs {
@@ -163,8 +165,9 @@ func Match(pattern string) (logs []Log, err error) {
 	return logs, err
 }
 
-// rotatedMatch reports whether the pattern also matches a path without the ending that rotation
-// gives. The rest must be the name of a file, or have an extension, as access.log has.
+// rotatedMatch reports whether path is a rotated file of a log that the pattern matches. Without
+// the ending that rotation gives, the path must match the pattern. It must also be an existing file
+// or have an extension, as access.log has.
 func rotatedMatch(pattern, path string) bool {
 	for at := len(path) - 1; at > 0 && path[at] != filepath.Separator; at-- {
 		if !rotated.MatchString(path[at:]) {

@@ -19,7 +19,8 @@ var unpackers = map[string]func(io.Reader) (io.Reader, error){
 	},
 }
 
-// unpackedName returns the name of a file before it was compressed; ok says whether it was.
+// unpackedName returns the name that a file had before it was compressed. ok says whether the name
+// is that of a compressed file.
 func unpackedName(name string) (plain string, ok bool) {
 	ext := filepath.Ext(name)
 	_, ok = unpackers[ext]
@@ -29,17 +30,18 @@ func unpackedName(name string) (plain string, ok bool) {
 	return strings.TrimSuffix(name, ext), true
 }
 
-// packed reads a compressed file at any position. Reading before the last position starts again at
-// the file's beginning.
+// packed reads a compressed file at any position. To read before its window, it unpacks the file
+// from the beginning again.
 type packed struct {
 	f      *os.File
 	unpack func(io.Reader) (io.Reader, error)
 	r      io.Reader
 	window []byte // the bytes that were read last
-	end    int64  // offset after the window
+	end    int64  // offset of the byte after the window
 }
 
-// windowBytes is how much of a compressed file is kept: more than two pieces.
+// windowBytes is the maximum number of unpacked bytes that are kept. The window must be longer than
+// two pieces.
 const windowBytes = 4 * pieceBytes
 
 func (p *packed) ReadAt(b []byte, at int64) (n int, err error) {

@@ -1,5 +1,5 @@
-// Package intake parses the bodies that log shippers send. It returns lines, with the name of the
-// stream that each belongs to. It depends neither on sessions nor on HTTP.
+// Package intake parses the bodies that log shippers send. It returns their lines by stream; a
+// stream is the source of lines, such as a service. It depends neither on sessions nor on HTTP.
 package intake
 
 import (
@@ -14,9 +14,10 @@ import (
 
 // Limits on a body.
 const (
-	RecordBytesMax = 1 << 20 // size of a JSON record, or of a resource, that is decoded into values
-	// LinesBytesMax is the size of all lines of a body with records. Only MessagePack, control
-	// characters and repeated fields make lines longer than their body.
+	RecordBytesMax = 1 << 20 // bytes of a JSON record, or of an OTLP resource, that is decoded
+	// LinesBytesMax is the maximum number of bytes in all lines of a body with records. Lines are
+	// longer than their body only with MessagePack, control characters or fields that are named
+	// repeatedly.
 	LinesBytesMax = 16 << 20
 	DepthMax      = 32      // depth of nested values
 	ValuesMax     = 1 << 13 // objects and arrays in an OTLP record in JSON
@@ -25,8 +26,8 @@ const (
 
 // Error is a fault in a body, and its place.
 type Error struct {
-	Byte  int    // position of the fault in the decompressed body, about
-	Where string // e.g. "record 3"; "" is the whole body
+	Byte  int    // approximate position of the fault in the decompressed body
+	Where string // e.g. "record 3"; empty for the whole body
 	What  string // e.g. "a string was expected"
 }
 
@@ -38,12 +39,12 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%sbyte %d of the body: %s", where, e.Byte, e.What)
 }
 
-// Batch is the content of a body, by stream.
+// Batch is the content of a body, grouped by stream.
 type Batch struct {
 	Streams []*Stream // streams in the order of the body
 	Records int
-	Refused int    // records that gave no line
-	Why     string // why the first of them was refused; "" if none was
+	Refused int    // number of records that gave no line
+	Why     string // why the first record was refused; empty if none was
 
 	byName map[string]*Stream
 }
@@ -54,12 +55,12 @@ type Stream struct {
 	Text    []byte // each line with its newline
 	Records int
 
-	origins hash.Hash // of the records and their sources
-	untimed bool      // a record has no time
+	origins hash.Hash // hash of the records and their sources
+	untimed bool      // at least one record has no time
 }
 
-// Key returns a hash of the records, their times and their sources. It distinguishes a repeated
-// request from different records with the same text. It is "" if a record has no time.
+// Key returns a hash of the records, their times and their sources. A repeated request has the same
+// key; other records with the same text have another key. Key is empty if a record has no time.
 func (s *Stream) Key() string {
 	if s.untimed {
 		return ""
@@ -67,7 +68,7 @@ func (s *Stream) Key() string {
 	return hex.EncodeToString(s.origins.Sum(nil))
 }
 
-// Bytes returns the length of all lines.
+// Bytes returns the number of bytes in all lines.
 func (b *Batch) Bytes() (n int64) {
 	for _, s := range b.Streams {
 		n += int64(len(s.Text))
@@ -75,8 +76,8 @@ func (b *Batch) Bytes() (n int64) {
 	return n
 }
 
-// add adds a record. Its time is in nanoseconds; 0: it has none. origin has all else that
-// distinguishes it from other records.
+// add adds a record. Its time is in nanoseconds, or 0 if the record has no time. origin is
+// everything else that distinguishes the record from other records.
 func (b *Batch) add(name string, time uint64, line []byte, origin ...[]byte) error {
 	s := b.byName[name]
 	if s == nil {
@@ -111,7 +112,8 @@ func (b *Batch) refuse(why string) {
 	}
 }
 
-// appendLineOf is appendLine within LinesBytesMax, for the line of a record.
+// appendLineOf appends a record's line to text. It fails if the text then has more than
+// LinesBytesMax bytes.
 func appendLineOf(text, line []byte, record value) ([]byte, error) {
 	if len(text)+len(line) > LinesBytesMax {
 		return nil, &Error{record.at, record.where,

@@ -115,7 +115,7 @@ func TestOTLPGivesLinesByService(t *testing.T) {
 	}
 }
 
-// The same lines at other times, or of another host, are others.
+// The same lines with other times, or from another host, have another key.
 func TestKeyIsThatOfTheRecords(t *testing.T) {
 	key := func(change func(*logs.LogsData)) string {
 		r := request()
@@ -151,7 +151,7 @@ func TestKeyIsThatOfTheRecords(t *testing.T) {
 	require.Len(t, keys, 4)
 }
 
-// A million records may share an attribute that is as long as they are: each costs little for it.
+// Many records of a body may share a very long attribute. It must not be copied for each record.
 func TestLongAttributesCostLittle(t *testing.T) {
 	long := strings.Repeat("x", 900<<10)
 	rest := template(t, "{app}")
@@ -215,7 +215,8 @@ func TestFaultsOfOTLPAreLocated(t *testing.T) {
 	}
 }
 
-// A record that would need much more memory than its text is refused, and no other.
+// A record that would need much more memory than its text is refused. The other records of the body
+// are accepted.
 func TestLargeRecordsAreRefused(t *testing.T) {
 	record := func(body string) string { return `{"body":` + body + `},` }
 	many := `{"arrayValue":{"values":[` + strings.Repeat("{},", ValuesMax) + `{}]}}`
@@ -385,8 +386,8 @@ func TestMessagePackIsReadAsJSONIs(t *testing.T) {
 	}
 }
 
-// A control character has six bytes as JSON, and a field may be named often: neither takes more
-// memory than a body may.
+// A control character has six bytes as JSON, and a field may be named repeatedly. Even then the
+// lines must not need more memory than LinesBytesMax.
 func TestLinesAreBoundedByLimitOfBody(t *testing.T) {
 	controls := strings.Repeat("\x01", RecordBytesMax/8)
 	record := func(text string) string {

@@ -10,17 +10,17 @@ import (
 	"strconv"
 )
 
-// A JSON body is decoded one record at a time, so that a long body does not become a tree in
-// memory.
+// A JSON body is decoded one record at a time. If it were decoded as a whole, the values of a long
+// body would need too much memory.
 
-// value is a part of a JSON body; the zero value is none.
+// value is a part of a JSON body; the zero value is a missing part.
 type value struct {
 	text  json.RawMessage
 	at    int    // position of its first byte in the body
-	where string // e.g. "resourceLogs[0].resource", or "record 3"; "": the body
+	where string // e.g. "resourceLogs[0].resource" or "record 3"; empty for the whole body
 }
 
-// join returns the path of a member.
+// join returns the path of the member name of the object at the path where.
 func join(where, name string) string {
 	if where == "" || name == "" {
 		return where + name
@@ -44,7 +44,7 @@ func (v *value) fault(err error) error {
 	return &Error{v.at, v.where, err.Error()}
 }
 
-// validJSON returns an error where a body stops being a single JSON value.
+// validJSON returns nil if a body is a single JSON value, else an error with the fault's place.
 func validJSON(body []byte) error {
 	var any struct{}
 	err := json.Unmarshal(body, &any)
@@ -57,8 +57,8 @@ func validJSON(body []byte) error {
 	return nil
 }
 
-// large returns which limit on decoding a value exceeds; "" if none. It also counts brackets within
-// texts.
+// large returns an error text if a value exceeds a limit on decoding, else "". It counts objects
+// and arrays by their opening brackets, also those within strings.
 func (v *value) large() string {
 	switch n := bytes.Count(v.text, []byte{'{'}) + bytes.Count(v.text, []byte{'['}); {
 	case len(v.text) > RecordBytesMax:
@@ -71,7 +71,8 @@ func (v *value) large() string {
 	return ""
 }
 
-// into decodes a value that is not large; a missing value or null changes nothing.
+// into decodes a value into to, if it has at most RecordBytesMax bytes. A missing value or null
+// changes nothing.
 func (v *value) into(to any) error {
 	if len(v.text) == 0 {
 		return nil
@@ -86,7 +87,7 @@ func (v *value) into(to any) error {
 	return nil
 }
 
-// members visits the members of an object; null has none.
+// members visits the members of an object; null counts as an empty object.
 func members(text []byte, at int, where string, visit func(name string, v value) error) error {
 	return inside(value{text, at, where}, '{', func(dec *json.Decoder, v value) error {
 		name, err := dec.Token()
@@ -101,7 +102,7 @@ func members(text []byte, at int, where string, visit func(name string, v value)
 	})
 }
 
-// elements visits the elements of an array; a missing value and null have none.
+// elements visits the elements of an array. A missing value and null count as an empty array.
 func elements(v value, visit func(v value) error) error {
 	if len(v.text) == 0 {
 		return nil
@@ -140,7 +141,7 @@ func inside(v value, open json.Delim, visit func(dec *json.Decoder, v value) err
 	return nil
 }
 
-// next reads the decoder's next value, which is inside of another.
+// next reads the decoder's next value, which is inside of the value of.
 func (v *value) next(dec *json.Decoder, of value) error {
 	if err := dec.Decode(&v.text); err != nil {
 		return of.fault(err)
@@ -182,7 +183,8 @@ func (v *anyValue) empty() bool {
 		v.List == nil && v.Bytes == nil
 }
 
-// append does what appendValue does. Values deeper than DepthMax become null.
+// append appends the value in the same form as appendValue. Values deeper than DepthMax become
+// null.
 func (v *anyValue) append(to []byte, depth int) []byte {
 	switch {
 	case v.String != nil && depth == 0:

@@ -35,8 +35,8 @@ func Snappy(body []byte, most int) ([]byte, error) {
 	return body, nil
 }
 
-// Loki parses a decompressed PushRequest of Loki (pkg/push/push.proto). The labels of a stream and
-// the structured metadata of an entry give the stream's name.
+// Loki parses a decompressed PushRequest of Loki (pkg/push/push.proto). The template makes the name
+// of an entry's stream from the entry's structured metadata and the labels.
 func Loki(body []byte, t *Template) (*Batch, error) {
 	b, streams := new(Batch), 0
 	return b, each(body, 0, 1, func(f field) error {
@@ -100,8 +100,8 @@ func lokiEntry(b *Batch, entry field, t *Template, of source, place string) erro
 	return nil
 }
 
-// parseLabels reads labels as Prometheus writes them: {app="web", job="x"}. It gives those that the
-// template reads.
+// parseLabels parses labels as Prometheus writes them: {app="web", job="x"}. It returns only the
+// labels that the template uses.
 func parseLabels(text string, t *Template) (map[string]string, error) {
 	labels := map[string]string{}
 	rest, ok := strings.CutPrefix(strings.TrimSpace(text), "{")

@@ -40,9 +40,9 @@ type packed struct {
 	body  []byte
 	at    int
 	json  []byte
-	fault string // the fault at position at; "": none
+	fault string // the fault at position at; empty if there is none
 
-	record, end int // the part of json with the record after a time; -1: all of it
+	record, end int // the record is json[record:end]; if record is -1, it is all of json
 }
 
 // take returns the next n bytes.
@@ -117,8 +117,8 @@ func (p *packed) value(depth int) {
 	}
 }
 
-// length reads a length of the given size in bytes. It is at most the rest of the body, because
-// each counted byte or value needs at least one byte.
+// length reads a length that is stored in the given number of bytes. A length beyond the end of the
+// body is a fault, because each counted byte or value needs at least one byte.
 func (p *packed) length(bytes int) int {
 	n := p.number(bytes)
 	if left := uint64(len(p.body) - p.at); p.fault == "" && n > left {
@@ -130,7 +130,7 @@ func (p *packed) length(bytes int) int {
 	return int(n)
 }
 
-// text converts a text. JSON of a text is at most six times as long, and never shorter.
+// text converts a text. As JSON a text is never shorter, and at most six times as long.
 func (p *packed) text(bytes int) {
 	if p.room(bytes) {
 		p.json = appendText(p.json, string(p.take(bytes)))
@@ -144,8 +144,8 @@ func (p *packed) binary(bytes int) {
 	}
 }
 
-// room reports whether the limit of a record leaves room for this many bytes. Without the limit, a
-// body would need memory of many times its length.
+// room reports whether a record may grow by this many bytes without exceeding RecordBytesMax.
+// Without that limit, a body could need many times its length in memory.
 func (p *packed) room(bytes int) bool {
 	if p.fault == "" && len(p.json)+bytes > RecordBytesMax {
 		p.fault = fmt.Sprintf("a record of more than %d bytes as JSON", RecordBytesMax)
@@ -153,7 +153,8 @@ func (p *packed) room(bytes int) bool {
 	return p.fault == ""
 }
 
-// extension converts an extension to its bytes; Fluent Bit's time has type 0.
+// extension converts a value of an extension type to its bytes in base64. Fluent Bit sends times
+// so, with type 0.
 func (p *packed) extension(bytes int) {
 	p.take(1)
 	p.binary(bytes)

@@ -14,11 +14,12 @@ const NameDefault = "{service.name|service_name|job|app|container|unknown}"
 // nameMax is the longest name of a stream, in bytes; session names have the same limit.
 const nameMax = 64
 
-// attributeMax is the length, in bytes, above which names contain a hash of an attribute's value
-// instead of the value. A million records of a body may share one long value.
+// attributeMax is the length, in bytes, above which an attribute's value is replaced by its hash in
+// names. A million records of a body may share one long value, and each would copy it.
 const attributeMax = 256
 
-// named returns the value of an attribute as it appears in names; for a long value, its hash.
+// named returns the value of an attribute as it appears in names: unchanged, or as a hash if it is
+// long.
 func named(value []byte) string {
 	if len(value) <= attributeMax {
 		return string(value)
@@ -29,24 +30,26 @@ func named(value []byte) string {
 
 // source is a common source of records: a resource, a scope or a stream.
 type source struct {
-	attributes map[string]string // those that the template reads
+	attributes map[string]string // only the attributes that the template uses
 	sum        [sha256.Size]byte // hash of all its attributes
 }
 
-// Template makes the name of a stream of the attributes of its records.
+// Template makes the name of a stream from the attributes of its records.
 type Template struct {
 	parts []part
 	keys  []string // attributes that the template uses
 }
 
-// part is a text, or the first existing one of several attributes.
+// part is a part of a template: a fixed text, or a list of attributes of which the first that
+// exists is used.
 type part struct {
 	text string
-	keys []string // the last one is a text, used if no attribute exists; none: text
+	// attributes, and as last element a text for the case that none exists; nil for a fixed text
+	keys []string
 }
 
-// ParseTemplate parses a template: text in which {a|b|c} is replaced by the attribute a, or by b if
-// a is missing, or by the text c if both are.
+// ParseTemplate parses a template. In a template, {a|b|c} is replaced by the attribute a, or by the
+// attribute b if a is missing. If both are missing, it is replaced by the text c.
 func ParseTemplate(text string) (*Template, error) {
 	t := new(Template)
 	for rest := text; rest != ""; {
@@ -80,8 +83,8 @@ func ParseTemplate(text string) (*Template, error) {
 // reads reports whether the template uses an attribute.
 func (t *Template) reads(key string) bool { return slices.Contains(t.keys, key) }
 
-// name returns the name of the stream of a record with attributes in these sets; earlier sets come
-// first.
+// name returns the name of the stream of a record with attributes in these sets. If several sets
+// have an attribute, the first set counts.
 func (t *Template) name(sets ...map[string]string) string {
 	var name strings.Builder
 	for _, p := range t.parts {
@@ -105,8 +108,8 @@ func (p *part) value(sets []map[string]string) string {
 }
 
 // Name converts any text to the name of a session. Small letters, digits and . _ - stay, capitals
-// become small, and other characters become -. If that loses more than capitals, or the name is too
-// long, Name appends 8 digits of a hash. So two texts do not share a session.
+// become small, and other characters become -. If that changes more than capitals, or the name is
+// too long, Name appends 8 digits of a hash. Without them, two texts could get the same name.
 func Name(text string) string {
 	small := strings.ToLower(text)
 	name := []byte(small)
@@ -117,7 +120,8 @@ func Name(text string) string {
 		}
 	}
 	clean := strings.TrimLeft(string(name), "-._")
-	// "import" is a path of the HTTP interface, and ids are of the form of a UUID.
+	// "import" is a path of the HTTP interface, and ids are UUIDs of 36 characters; neither may be
+	// a name.
 	if clean == small && len(clean) <= nameMax && clean != "" && clean != "import" &&
 		len(clean) != 36 {
 		return clean

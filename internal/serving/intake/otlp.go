@@ -8,8 +8,9 @@ import (
 )
 
 // OTLP parses an ExportLogsServiceRequest of OpenTelemetry's protocol in protobuf
-// (opentelemetry/proto/collector/logs/v1). The attributes of a record, of its scope and of its
-// resource, in this order, give the name of its stream. A record without a body is refused.
+// (opentelemetry/proto/collector/logs/v1). The template makes the name of a record's stream from
+// attributes. It searches those of the record, then those of its scope, then those of its resource.
+// A record without a body is refused.
 func OTLP(body []byte, t *Template) (*Batch, error) {
 	b := new(Batch)
 	err := each(body, 0, 1, func(f field) error { return resourceLogs(b, f, t) })
@@ -46,7 +47,7 @@ func scopeLogs(b *Batch, logs field, resource source, t *Template) error {
 	})
 }
 
-// read reads the message of a source, whose attributes have this number.
+// read reads the message of a source, in which the attributes have the given field number.
 func (s *source) read(f field, number protowire.Number, t *Template) error {
 	s.sum = sha256.Sum256(f.bytes)
 	return each(f.bytes, f.at, number, func(f field) error {
@@ -127,7 +128,7 @@ func OTLPJSON(body []byte, t *Template) (*Batch, error) {
 	})
 }
 
-// group is a resource or a scope with its content.
+// group is a resource or a scope, with the list of its scopes or records.
 type group struct{ of, list value }
 
 // groupOf finds the members of a group, in any order.
@@ -144,7 +145,7 @@ func groupOf(v value, of, list string) (g group, err error) {
 	return g, err
 }
 
-// source is the resource or scope of a group.
+// source decodes the resource or scope of a group.
 func (g *group) source(t *Template) (source, error) {
 	var has struct {
 		Attributes []jsonAttribute `json:"attributes"`

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// A message is parsed in place, without a tree: a few bytes of a message may describe an object
-// that would need a hundred times as much memory.
+// A message is parsed in place, and no objects are made for its fields: a few bytes of a message
+// can describe an object that needs a hundred times as much memory.
 
 // field is one field of a message.
 type field struct {
@@ -24,7 +24,7 @@ type field struct {
 
 var errDepth = errors.New("values are nested too deeply")
 
-// fields visits the fields of a message that begins at a byte of the body.
+// fields visits the fields of a message that begins at position at of the body.
 func fields(message []byte, at int, visit func(f field) error) error {
 	for rest := message; len(rest) > 0; {
 		f := field{at: at + len(message) - len(rest)}
@@ -58,7 +58,7 @@ func fields(message []byte, at int, visit func(f field) error) error {
 	return nil
 }
 
-// isMessage reports whether a field is a message or a text with this number.
+// isMessage reports whether a field has this number and contains a message or a text.
 func (f *field) isMessage(number protowire.Number) bool {
 	return f.number == number && f.kind == protowire.BytesType
 }
@@ -77,8 +77,8 @@ func keyValue(message []byte, at int) (key string, value []byte, valueAt int, er
 	return key, value, valueAt, err
 }
 
-// appendValue appends an AnyValue of OTLP: a text unchanged, all else as JSON. Within another value
-// a text is JSON, too.
+// appendValue appends an AnyValue of OTLP. A text at depth 0 is appended unchanged, and everything
+// else as JSON.
 func appendValue(to, message []byte, at, depth int) (_ []byte, err error) {
 	err = fields(message, at, func(f field) (err error) {
 		switch {

@@ -12,7 +12,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/follow"
 )
 
-// Fields are paths to the values of a record that make up its line, with a space between two.
+// Fields are the paths of the values that form a record's line, joined by spaces.
 type Fields [][]string
 
 // messageFields are the names that shippers use for a record's line.
@@ -26,10 +26,10 @@ func ParseFields(text string) (f Fields) {
 	return f
 }
 
-// Records parses consecutive JSON values, with or without line breaks between them; each element of
-// an array is a record. The line of a record has its fields. If it has none of them, the line is
-// the whole record. By default the fields are those that shippers use. On an error Records returns
-// no line.
+// Records parses consecutive JSON values, with or without line breaks between them. A value is a
+// record; of an array, each element is a record. The line of a record has the values of the fields
+// f. If f is empty, it has the first text in one of messageFields. If these fields are missing, the
+// line is the whole record. On an error Records returns no lines.
 func Records(body []byte, f Fields) (text []byte, records int, err error) {
 	add := func(v value) error {
 		line, err := f.line(v)
@@ -67,7 +67,7 @@ func Records(body []byte, f Fields) (text []byte, records int, err error) {
 	}
 }
 
-// lineFault adds the line of the body to an error.
+// lineFault adds to an error the number of the body's line.
 func lineFault(body []byte, err error) error {
 	e, ok := err.(*Error)
 	if ok {
@@ -133,7 +133,7 @@ func compact(raw json.RawMessage) []byte {
 	return short.Bytes()
 }
 
-// lookUp returns the value at a path; nil if it is missing or null.
+// lookUp returns the value at a path, or nil if the value is missing or null.
 func lookUp(v json.RawMessage, path []string) json.RawMessage {
 	for _, key := range path {
 		var object map[string]json.RawMessage
@@ -164,8 +164,8 @@ func Lines(body []byte) (text []byte, lines int) {
 	return body, bytes.Count(body, []byte{'\n'})
 }
 
-// BeginsText reports whether JSON begins with the members "text" or "base64": then it is a text,
-// not a record.
+// BeginsText reports whether a JSON object begins with the member "text" or "base64". Then the
+// object is a text to feed, not a record.
 func BeginsText(begin []byte) bool {
 	const space = " \t\r\n"
 	begin, ok := bytes.CutPrefix(bytes.TrimLeft(begin, space), []byte{'{'})
@@ -174,8 +174,8 @@ func BeginsText(begin []byte) bool {
 		bytes.HasPrefix(begin, []byte(`"base64"`)))
 }
 
-// IsRecords reports whether a JSON body consists of records, where other JSON is also allowed. It
-// must be an array, or an object with a text in a field that shippers use for a record's line.
+// IsRecords reports whether a JSON body consists of records, for routes that also accept other
+// JSON. Records are an array, or an object with a string in one of messageFields.
 func IsRecords(body []byte) bool {
 	switch body = bytes.TrimLeft(body, " \t\r\n"); {
 	case len(body) == 0:

@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	lockPatience = 5 * time.Second       // how long a writer waits for another
-	lockRetry    = 10 * time.Millisecond // how often it checks whether the other has finished
+	lockPatience = 5 * time.Second // how long a writer waits for another writer
+	// pause between two checks whether the other writer has finished
+	lockRetry = 10 * time.Millisecond
 )
 
 // ReadFile reads a keys file. Its errors are *FormatError, reload.ErrNotFile, or those of package
@@ -27,9 +28,9 @@ func ReadFile(path string) ([]Key, error) {
 	return Parse(path, text)
 }
 
-// UpdateFile replaces the keys in a file by the result of change, all or nothing. Without a file
-// change gets no keys, and the file and its folder are made. Concurrent writers wait for each
-// other: the temporary file is their lock.
+// UpdateFile atomically replaces the keys in a file by the result of change. If the file does not
+// exist, change gets an empty list, and the file and its folder are created. Concurrent writers
+// wait for each other, with the temporary file as their lock.
 func UpdateFile(path string, change func([]Key) ([]Key, error)) (err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("keys: %w", err)

@@ -13,7 +13,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/reload"
 )
 
-// A keys file must be a regular file; nothing waits for a writer to a pipe.
+// A keys file must be a regular file. A named pipe is refused, without waiting for a writer.
 func TestKeysFileIsFile(t *testing.T) {
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "keys.json")

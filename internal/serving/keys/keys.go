@@ -43,26 +43,26 @@ type Key struct {
 	Name    string
 	Hash    [sha256.Size]byte // hash of the secret's characters
 	Created time.Time         // UTC, like Expires and Revoked
-	Expires time.Time         // refused from then on; zero: never
-	Revoked time.Time         // refused since then; zero: not revoked
+	Expires time.Time         // the key is refused from this time on; zero if it never expires
+	Revoked time.Time         // when the key was revoked; zero if it was not
 	Admin   bool              // the key may see and change the sessions of all keys
 	Limits  Limits
 }
 
 // Limits are the limits of one key. A field that is 0 means the server's default.
 type Limits struct {
-	// Most live sessions, 1..SessionsMax.
+	// Maximum number of live sessions, 1..SessionsMax.
 	Sessions int `json:"sessions,omitempty"`
-	// Most concurrent requests, 1..RequestsMax.
+	// Maximum number of concurrent requests, 1..RequestsMax.
 	Requests int `json:"requests,omitempty"`
-	// Most bytes of text, 1..BytesPerSecondMax.
+	// Maximum number of bytes of text per second, 1..BytesPerSecondMax.
 	BytesPerSecond int64 `json:"bytes_per_second,omitempty"`
-	// Most bytes of disk space charged to its sessions, 1..DiskMax.
+	// Maximum disk space of the key's sessions, in bytes, 1..DiskMax.
 	Disk int64 `json:"disk,omitempty"`
 }
 
-// New makes a key with a random id and secret. The key's holder presents the token; the secret in
-// it is not stored.
+// New makes a key with a random id and secret. The token contains both, and clients send it. The
+// key has only a hash of the secret.
 func New(name string, now time.Time) (k Key, token string) {
 	var id [idBytes]byte
 	var secret [secretBytes]byte
@@ -100,7 +100,7 @@ func isID(s string) bool { return len(s) == idChars && consistsOf(s, hexAlphabet
 
 func consistsOf(s, alphabet string) bool { return strings.Trim(s, alphabet) == "" }
 
-// CheckName returns what was expected instead of an invalid name, or "" for a valid one.
+// CheckName returns "" for a valid name. Else it returns what was expected.
 func CheckName(name string) string {
 	switch {
 	case len(name) < 1 || len(name) > NameCharsMax || !consistsOf(name, nameAlphabet):
@@ -111,9 +111,9 @@ func CheckName(name string) string {
 	return ""
 }
 
-// Find returns the index of the key with this id, or else of the key with this name that is not
-// revoked. If all keys with the name are revoked, it returns the one revoked last. It returns -1 if
-// there is none.
+// Find returns the index of the key that has this id, or that has this name and is not revoked. If
+// all keys with the name are revoked, Find returns the key that was revoked last. It returns -1 if
+// no key has the id or name.
 func Find(list []Key, idOrName string) int {
 	found := -1
 	for i, k := range list {
@@ -143,8 +143,8 @@ func Add(list []Key, k Key) ([]Key, error) {
 	return append(slices.Clone(list), k), nil
 }
 
-// Revoke returns the list with one key revoked, and that key. It fails if there is no such active
-// key.
+// Revoke returns the list with one key revoked, and the revoked key. It fails if no active key has
+// this id or name.
 func Revoke(list []Key, idOrName string, now time.Time) ([]Key, Key, error) {
 	i := Find(list, idOrName)
 	if i < 0 {

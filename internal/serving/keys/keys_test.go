@@ -184,8 +184,7 @@ func TestWhatIsWrongIsLocated(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Parse accepts only what Format can write, and the bytes of a token alone decide whether it is
-// accepted.
+// Whatever Parse accepts, Format can write, and Parse reads it back unchanged.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(good))
 	f.Add(Format(nil))
@@ -204,6 +203,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
+// Authenticate accepts only the exact bytes of a token.
 func FuzzToken(f *testing.F) {
 	k, token := New("k", day)
 	f.Add(token)
@@ -233,7 +233,8 @@ func TestOnlyTheWholeRightSecretOpens(t *testing.T) {
 	expired, expiredToken := New("bob", day)
 	expired.Expires = time.Now().Add(-time.Second)
 	revoked, revokedToken := New("carol", day)
-	revoked.Revoked = time.Now().Add(time.Hour) // whatever the clock says
+	// a revoked key is refused even if the time of its revocation is in the future
+	revoked.Revoked = time.Now().Add(time.Hour)
 	_, stranger := New("dave", day)
 	r := ringOf(t, k, expired, revoked)
 	require.True(t, r.Required())
@@ -252,7 +253,7 @@ func TestOnlyTheWholeRightSecretOpens(t *testing.T) {
 	for token, want := range map[string]error{
 		expiredToken: ErrExpired, revokedToken: ErrRevoked, stranger: ErrUnknown, "": ErrMalformed,
 		k.ID: ErrMalformed,
-		// without the secret a client does not learn that the key has expired
+		// a client without the right secret must not learn that the key has expired
 		"lms_" + expired.ID + token[len("lms_")+idChars:]: ErrUnknown,
 	} {
 		_, err := r.Authenticate(token)
@@ -283,7 +284,8 @@ func TestKeyExpiresOnTime(t *testing.T) {
 	})
 }
 
-// A server's keys over time: none, some, an error in the file, and valid again; never none again.
+// First no keys file exists, then it has keys, then an error, then it is valid again. Once the file
+// has existed, a server never again accepts requests without a key.
 func TestRingFollowsFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "folder", "keys.json")

@@ -20,7 +20,7 @@ const version = 1
 type FormatError struct {
 	File  string
 	Line  int    // from 1
-	Field string // "keys[3].expires"; "": the file as a whole
+	Field string // e.g. "keys[3].expires"; empty for the whole file
 	Found string
 	Want  string
 }
@@ -44,8 +44,8 @@ func Parse(name string, text []byte) ([]Key, error) {
 	return list, nil
 }
 
-// parser reads JSON in exactly the order and form of the format, so that everything else is an
-// error at its place.
+// parser reads JSON exactly as the format prescribes it. Everything else is an error with a
+// position.
 type parser struct {
 	file string
 	text []byte
@@ -56,7 +56,8 @@ func (p *parser) keys() (list []Key, err error) {
 	if len(p.text) > FileBytesMax {
 		return nil, p.fail(0, "", fmt.Sprintf("more than %d bytes", FileBytesMax), "no more")
 	}
-	if err := strictjson.Check(p.text); err != nil { // then the parser only sees well-formed JSON
+	// so that the parser only sees well-formed JSON
+	if err := strictjson.Check(p.text); err != nil {
 		return nil, err
 	}
 	taken := map[string]string{} // paths of keys, by their ids and names
@@ -80,7 +81,7 @@ func (p *parser) fail(offset int, field, found, want string) error {
 	return &FormatError{File: p.file, Line: line, Field: field, Found: found, Want: want}
 }
 
-// located converts an error of strictjson to a *FormatError, and returns others unchanged.
+// located converts an error of strictjson to a *FormatError, and returns other errors unchanged.
 func (p *parser) located(err error) error {
 	var e *strictjson.Error
 	if !errors.As(err, &e) {
@@ -103,7 +104,7 @@ func (p *parser) located(err error) error {
 	return p.fail(offset, field, found, want)
 }
 
-// str reads a string for which fits returns ""; otherwise fits returns what was expected.
+// str reads a string. fits returns "" if the string is valid, else what was expected instead.
 func (p *parser) str(fits func(string) (want string)) (string, error) {
 	s, err := p.in.String()
 	if err != nil {
@@ -137,7 +138,8 @@ func (p *parser) time() (t time.Time, err error) {
 		if t, bad = time.Parse(time.RFC3339, s); bad != nil || t.IsZero() {
 			return "a time such as 2026-01-31T00:00:00Z"
 		}
-		if year := t.UTC().Year(); year < 1 || year > 9999 { // the range of RFC 3339, also in UTC
+		// the range of RFC 3339, which the time must also be in after conversion to UTC
+		if year := t.UTC().Year(); year < 1 || year > 9999 {
 			return "a year from 1 to 9999"
 		}
 		return ""
@@ -145,8 +147,9 @@ func (p *parser) time() (t time.Time, err error) {
 	return t.UTC(), err
 }
 
-// key reads one key. taken has the paths of the keys before it, by their ids and the names in use.
-// A name cannot equal an id.
+// key reads one key. taken maps the ids and the names of earlier keys to their paths in the file; a
+// revoked key's name is free again. Ids and names can share a map, because a name cannot equal an
+// id.
 func (p *parser) key(taken map[string]string) (k Key, err error) {
 	times := map[string]*time.Time{
 		"created": &k.Created, "expires": &k.Expires, "revoked": &k.Revoked,
@@ -233,7 +236,7 @@ func Format(list []Key) []byte {
 			Revoked: k.Revoked, Admin: k.Admin, Limits: k.Limits}
 	}
 	text, err := json.MarshalIndent(file, "", "  ")
-	if err != nil { // strings, integers and times of four-digit years can always be written
+	if err != nil { // JSON can always represent strings, integers and times of four-digit years
 		panic(err)
 	}
 	return append(text, '\n')

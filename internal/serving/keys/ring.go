@@ -12,8 +12,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/reload"
 )
 
-// Reasons to refuse a token. A client that gets ErrExpired or ErrRevoked has shown the right
-// secret.
+// Reasons to refuse a token. Only a client with the right secret gets ErrExpired or ErrRevoked.
 var (
 	ErrMalformed = errors.New("keys: malformed key")
 	ErrUnknown   = errors.New("keys: unknown key") // an id that does not exist, or the wrong secret
@@ -21,15 +20,15 @@ var (
 	ErrRevoked   = errors.New("keys: the key was revoked")
 )
 
-// Ring is the keys of a running server, always as they are in the file. Its methods are safe for
-// concurrent use.
+// Ring is the keys of a running server. It follows changes of the keys file. Its methods are safe
+// for concurrent use.
 type Ring struct {
-	file *reload.Value[map[string]Key] // keys by id; the map is nil while there has been no file
+	file *reload.Value[map[string]Key] // keys by id; the map is nil until the file first exists
 }
 
 // OpenRing reads a keys file. Without a file there are no keys until one appears. OpenRing calls
-// report after later changes of the file: with nil when the changes are in force, else with the
-// reason why not. report must not call the Ring.
+// report after later changes of the file: with nil if the changes are in force, else with the error
+// that prevents that. report must not call the Ring.
 func OpenRing(path string, report func(error)) (*Ring, error) {
 	known := false
 	read := func() (map[string]Key, error) {
@@ -54,8 +53,8 @@ func OpenRing(path string, report func(error)) (*Ring, error) {
 	return &Ring{file}, nil
 }
 
-// Required reports whether there is a keys file, so that a request needs a key. Once it is true it
-// stays true.
+// Required reports whether requests need a key, because there is a keys file. Once it is true, it
+// stays true, even if the file is removed.
 func (r *Ring) Required() bool {
 	byID, _ := r.file.Get()
 	return byID != nil
@@ -68,7 +67,7 @@ func (r *Ring) Stale() error {
 }
 
 // Authenticate returns the key of a token. Its running time does not reveal how much of a secret is
-// right. For a token of the right form, it does not reveal either whether the token's id exists.
+// right. For a well-formed token, the time also does not reveal whether the token's id exists.
 func (r *Ring) Authenticate(token string) (Key, error) {
 	id, secret, ok := splitToken(token)
 	if !ok {

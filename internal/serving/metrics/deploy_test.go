@@ -22,7 +22,8 @@ const (
 	alertTests     = "../../../deploy/prometheus/alerts_test.yaml"
 )
 
-// metric matches a name in an expression; for histograms also the names of their parts.
+// metric matches the names of metrics in an expression, such as lmserve_phase_seconds_bucket for a
+// part of a histogram.
 var metric = regexp.MustCompile(`\b(lmserve|go|process)_[a-z_]+\b`)
 
 // families returns the types of all metrics by their names.
@@ -57,7 +58,7 @@ func requireKnown(t *testing.T, known map[string]string, where, expression strin
 	}
 }
 
-// panel is a part of a dashboard, also one within a row.
+// panel is a panel of a dashboard, also if it is within a row.
 type panel struct {
 	ID      int    `json:"id"`
 	Title   string `json:"title"`
@@ -111,8 +112,8 @@ type rules struct {
 	} `yaml:"groups"`
 }
 
-// Every alert uses existing metrics, says what to do, and is in the page on operations. It is
-// tested with values at which it fires, and with others.
+// Every alert uses existing metrics, says what to do, and is in the page on operations. Its test
+// has values at which it fires, and values at which it does not.
 func TestEveryAlertIsDocumentedAndTried(t *testing.T) {
 	known := families(t)
 	raw, err := os.ReadFile(alertsFile)

@@ -8,13 +8,13 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// Source returns the current state of sessions; a *session.Manager does.
+// Source returns the current state of sessions. A *session.Manager is a Source.
 type Source interface{ Stats() session.Stats }
 
 var _ Source = (*session.Manager)(nil)
 
-// folder reports how many sessions there are and what they use, at the moment of the request, and
-// the damage that was found.
+// folder reports the number of sessions and the memory and disk space that they use at the moment
+// of the request. It also counts damage that was found.
 type folder struct {
 	source atomic.Pointer[Source]
 
@@ -86,7 +86,7 @@ func (f *folder) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
 	s := (*source).Stats()
-	hot := min(s.Hot, s.Sessions) // both are counted while they change
+	hot := min(s.Hot, s.Sessions) // both numbers change while they are counted
 	tell(f.sessions, float64(hot), "hot")
 	tell(f.sessions, float64(s.Sessions-hot), "cold")
 	tell(f.queue, float64(s.Waiting))

@@ -18,12 +18,13 @@ import (
 
 const namespace = "lmserve"
 
-// Options have what does not change while a server runs.
+// Options are the properties of a server that do not change while it runs.
 type Options struct {
 	Version  string   // version of the program
 	Models   []string // model names with the beginnings of their hashes; the first is the default
 	Numerics string   // the name of the arithmetic
-	Problems []string // problems with which requests are refused: values of a label, all 0 at first
+	// values of the label problem for refused requests; the counter of each starts with 0
+	Problems []string
 }
 
 // Metrics are the metrics of a server. All methods are safe for concurrent use; those that count

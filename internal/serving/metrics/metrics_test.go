@@ -19,7 +19,7 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// tallied returns a tally, with the bits of the static model if there are any.
+// tallied returns a tally with the bits of the static model, unless baseline is nil.
 func tallied(t tokenizer.Tally, baseline *float64) session.Tally {
 	return session.Tally{Tally: t, BaselineBits: baseline}
 }
@@ -188,7 +188,7 @@ lmserve_disk_alarm 1`), "\n") {
 	require.Contains(t, got, "\ngo_goroutines ")
 }
 
-// Whatever clients send, a label has one of few values.
+// Labels have only a few values, whatever clients send.
 func TestLabelsAreBounded(t *testing.T) {
 	m := New(Options{Models: []string{"small-1"}})
 	for _, method := range []string{"BREW", "", "get", "TRACE"} {
@@ -200,7 +200,7 @@ func TestLabelsAreBounded(t *testing.T) {
 	require.Equal(t, 1, strings.Count(text(t, m), "\nlmserve_http_requests_total{"))
 }
 
-// Counting a chunk costs only a few additions.
+// Counting a chunk must not allocate memory, because it happens for every chunk.
 func TestTellingOfAChunkAllocatesNothing(t *testing.T) {
 	m, bits, now, ctx := New(Options{Models: []string{"small-1"}}), 3.0, time.Now(),
 		context.Background()

@@ -17,7 +17,8 @@ type requests struct {
 	refused  *prometheus.CounterVec
 }
 
-// requestSeconds are the bounds of buckets: a request that streams lasts as long as its client.
+// requestSeconds are the bounds of buckets, in seconds. The last are long, because a request that
+// streams lasts as long as its client stays connected.
 var requestSeconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60,
 	300}
 
@@ -49,7 +50,8 @@ func newRequests(mk maker, problems []string) requests {
 // RequestBegan counts a request that has arrived.
 func (r *requests) RequestBegan() { r.inFlight.Inc() }
 
-// RequestEnded counts a completed request. route is a pattern of the contract; "": none.
+// RequestEnded counts a completed request. route is a pattern of the contract, or empty if no
+// pattern matches.
 func (r *requests) RequestEnded(
 	_ context.Context, route, method string, status int, took time.Duration,
 ) {

@@ -20,7 +20,8 @@ func newSharing(mk maker) sharing {
 	}
 }
 
-// Among adds the number of servers that share the sessions, as far as this one knows.
+// Among adds a metric for the number of servers that share the sessions, as far as this server
+// knows.
 func (m *Metrics) Among(servers func() int) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "servers",

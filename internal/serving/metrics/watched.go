@@ -18,7 +18,7 @@ type watched struct {
 	open *openIncidents
 }
 
-// openIncidents has the number of open incidents of each session that has any.
+// openIncidents has the number of open incidents of each session, except sessions without any.
 type openIncidents struct {
 	mu sync.Mutex
 	of map[string]int
@@ -98,8 +98,8 @@ func (w *watched) Alert(receiver, outcome string) {
 	w.alerts.WithLabelValues(receiver, outcome).Inc()
 }
 
-// AlertsWaiting adds to the number of waiting alerts for a kind of receiver; it subtracts if more
-// is negative. A receiver begins with 0.
+// AlertsWaiting adds more, which may be negative, to the number of waiting alerts for a kind of
+// receiver.
 func (w *watched) AlertsWaiting(receiver string, more int) {
 	if more == 0 {
 		for _, outcome := range []string{"sent", "refused", "dropped", "failed"} {

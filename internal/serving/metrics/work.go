@@ -15,7 +15,7 @@ type work struct {
 	phases  *prometheus.HistogramVec
 	byPhase [session.Phases]prometheus.Observer
 
-	// by the value of learn; the second is for sessions with a baseline
+	// by the value of the label learn, for sessions without a baseline and with a baseline
 	scored           map[string]*[2]scored
 	followed, shadow compared
 
@@ -36,16 +36,18 @@ type scored struct{ bytes, tokens, bits, baseline prometheus.Counter }
 // compared counts text that a session and its shadow have both scored.
 type compared struct{ bytes, bits prometheus.Counter }
 
-// add adds text. It leaves out unknown words, so that models of all kinds compare.
+// add adds text. It leaves out unknown words, so that models of bytes and of words can be compared.
 func (c compared) add(t session.Tally) {
 	c.bytes.Add(float64(t.Bytes - t.UnknownBytes))
-	c.bits.Add(max(0, t.Bits-t.UnknownBits)) // rounding may give a negative difference
+	c.bits.Add(max(0, t.Bits-t.UnknownBits)) // rounding may make the difference negative
 }
 
-// phaseSeconds are the bounds of buckets, from a token of a small model to a long recovery.
+// phaseSeconds are the bounds of buckets, in seconds, from the time for a token of a small model to
+// that for a long recovery.
 var phaseSeconds = prometheus.ExponentialBuckets(.0001, 2, 20)
 
-// strangenessBounds are powers of ten: 3 means as strange as one line in a thousand.
+// strangenessBounds are the bounds of buckets for -log10 of a line's P: 3 means that one line in a
+// thousand is so strange.
 var strangenessBounds = []float64{.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6}
 
 func newWork(mk maker) work {
@@ -149,7 +151,8 @@ func (w *work) scoredText(learn string, t session.Tally) {
 	}
 }
 
-// strange is the largest P of a line that counts as strange: the default of watch.
+// strange is the largest P of a line that counts as strange. It is also the default of the command
+// watch.
 const strange = 1. / 1000
 
 // Line implements session.Observer. The strangeness of the first lines of a session means little.

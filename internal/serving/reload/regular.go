@@ -9,12 +9,12 @@ import (
 	"syscall"
 )
 
-// ErrNotFile says that a path is no file that can be read repeatedly.
+// ErrNotFile says that a path is not a regular file. Only regular files can be read repeatedly.
 var ErrNotFile = errors.New("a regular file")
 
 // Open opens a regular file for reading, and refuses anything else (ErrNotFile).
 func Open(path string) (*os.File, error) {
-	// Otherwise the opening of a named pipe would wait for a writer, maybe forever.
+	// Without O_NONBLOCK, opening a named pipe would wait for a writer, maybe forever.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err

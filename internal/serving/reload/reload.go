@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	checkEvery  = time.Second // between two checks of the files
-	reportEvery = time.Minute // between two reports of the same error
-	// racyFor is the age below which a file may change again unnoticed: the times of some file
-	// systems are this coarse.
+	checkEvery  = time.Second // time between two checks of the files
+	reportEvery = time.Minute // time between two reports of a lasting error
+	// racyFor is the age below which a change of a file may not change its modification time. The
+	// times of some file systems are this coarse.
 	racyFor = 2 * time.Second
 )
 
@@ -24,24 +24,26 @@ type Value[T any] struct {
 
 	mu       sync.Mutex // guards the following fields
 	value    T
-	err      error // why the value differs from the current files
+	err      error // why the current files could not be read
 	seen     []os.FileInfo
 	checked  time.Time
 	reported time.Time
 }
 
-// New reads the value for the first time, and fails if read fails. After each later reading it
-// calls report with nil if the value is new, else with the reason why the old value stays. While an
-// error lasts, report is called every minute. report must not call the Value.
+// New reads the value for the first time, and fails if read fails. Later, when the files have
+// changed, report is called with nil if the value is new, else with the reason why the old value
+// stays. While an error lasts, report is called every minute. report must not call the Value, which
+// is locked then.
 func New[T any](read func() (T, error), report func(error), paths ...string) (*Value[T], error) {
 	v := &Value[T]{read: read, report: report, paths: paths, checked: time.Now()}
-	v.seen = v.look() // checked before reading, so that a change in between is noticed next time
+	v.seen = v.look() // before read, so that a change during read is noticed at the next check
 	var err error
 	v.value, err = read()
 	return v, err
 }
 
-// Get returns the value last read, and an error if the files have changed since and cannot be read.
+// Get returns the value that was read last. It also returns an error if the files have changed
+// since and cannot be read.
 func (v *Value[T]) Get() (T, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -72,7 +74,7 @@ func (v *Value[T]) checkLocked(now time.Time) {
 	}
 }
 
-// look describes the files; a missing file is nil.
+// look returns the metadata of the files, and nil for a missing file.
 func (v *Value[T]) look() []os.FileInfo {
 	seen := make([]os.FileInfo, len(v.paths))
 	for i, path := range v.paths {
@@ -83,8 +85,8 @@ func (v *Value[T]) look() []os.FileInfo {
 	return seen
 }
 
-// racyLocked reports whether a file was so young at the last check that a later change might not
-// show in its time.
+// racyLocked reports whether a file was so new at the last check that a later change may not change
+// its modification time.
 func (v *Value[T]) racyLocked() bool {
 	for _, info := range v.seen {
 		if info != nil && v.checked.Sub(info.ModTime()) < racyFor {

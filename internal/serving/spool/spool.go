@@ -10,32 +10,32 @@ import (
 	"syscall"
 )
 
-// BufferBytes is how much is read from or written to a spool at once.
+// BufferBytes is the number of bytes that are read from or written to a spool at once.
 const BufferBytes = 32 << 10
 
 // ErrNoSpace says that there is no room for a temporary file: the disk is full, or the folder is
 // missing.
 var ErrNoSpace = errors.New("no room for a temporary file")
 
-// Spool is a temporary file in the system's folder for them (os.TempDir). Only this user can read
-// it. If the system allows that, it has no name, so that nothing remains when the process is
-// killed.
+// Spool is a temporary file in the system's folder for temporary files (os.TempDir). Only the
+// server's user can read it. On systems that allow it, the file has no name, so that nothing
+// remains when the process is killed.
 type Spool struct{ file *os.File }
 
-// New returns an empty spool. The error is ErrNoSpace.
+// New returns an empty spool. Its error is always an ErrNoSpace.
 func New() (*Spool, error) {
 	file, err := os.CreateTemp("", "lmserve-spool-")
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoSpace, err)
 	}
-	_ = os.Remove(file.Name()) // where an open file cannot be removed, Close removes it
+	_ = os.Remove(file.Name()) // Close removes the file on systems that cannot remove an open file
 	return &Spool{file}, nil
 }
 
 // Close ends the spool, and removes the file.
 func (s *Spool) Close() {
 	_ = s.file.Close()
-	_ = os.Remove(s.file.Name()) // only if New could not remove it
+	_ = os.Remove(s.file.Name()) // has no effect if New has removed the file
 }
 
 // Write implements io.Writer. It appends to earlier writes by Write.
@@ -70,7 +70,7 @@ func (s *Spool) Bytes() (int64, error) {
 	return info.Size(), nil
 }
 
-// Fill makes the spool hold what write writes.
+// Fill calls write, and buffers what it writes to the spool.
 func (s *Spool) Fill(write func(io.Writer) error) error {
 	out := bufio.NewWriterSize(s, BufferBytes)
 	if err := write(out); err != nil {
@@ -94,19 +94,20 @@ func (s *Spool) CopyTo(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	// The type hides w's ReadFrom: w must get every piece through Write.
+	// The type hides w's method ReadFrom, which CopyBuffer would call instead of Write.
 	_, err = io.CopyBuffer(struct{ io.Writer }{w}, r, make([]byte, BufferBytes))
 	return err
 }
 
-// Receive reads r to its end into a new spool. An error of r is a *ReadError.
+// Receive reads r to its end into a new spool. An error of r is returned as a *ReadError.
 func Receive(r io.Reader) (*Spool, error) {
 	s, err := New()
 	if err != nil {
 		return nil, err
 	}
 	in := &remembering{r: r}
-	// The type hides methods that bypass the buffer.
+	// The type makes sure that CopyBuffer uses Write and the buffer, whatever other methods a Spool
+	// has.
 	_, err = io.CopyBuffer(struct{ io.Writer }{s}, in, make([]byte, BufferBytes))
 	if in.err != nil && in.err != io.EOF {
 		err = &ReadError{in.err}

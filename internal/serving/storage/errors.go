@@ -14,21 +14,23 @@ var (
 	ErrRange    = errors.New("offset out of range")          // a RangeError
 	ErrFenced   = errors.New("fenced off by another server") // a FencedError
 	ErrCorrupt  = errors.New("corrupt")                      // a CorruptError
-	ErrNoSpace  = errors.New("no space left")                // nothing was written
+	// the call has written nothing
+	ErrNoSpace  = errors.New("no space left")
 	ErrInUse    = errors.New("in use by another process")
 	ErrReadOnly = errors.New("open read-only")
 	ErrClosed   = errors.New("closed")
 
-	// ErrUnavailable says that the store cannot be reached now. Nothing was written, and nothing
-	// written before is lost: the same call may succeed later.
+	// ErrUnavailable says that the store cannot be reached now. The call has written nothing, and
+	// earlier writes are not lost. The same call may succeed later.
 	ErrUnavailable = errors.New("unavailable")
-	// ErrUnknown says that a write may or may not have been made, because the connection was lost
-	// meanwhile. Either all of it was made or nothing. The caller must drop its state of the
-	// session and claim the session again. The claim refuses the write if it is still on its way.
+	// ErrUnknown says that it is not known whether a write was made, because the connection was
+	// lost during the write. It was made as a whole or not at all. The caller must drop its state
+	// of the session and claim the session again. If the write reaches the store after that claim,
+	// the store refuses it.
 	ErrUnknown = errors.New("outcome unknown")
 )
 
-// SequenceError says that an append was not at the end of the log. Nothing was changed.
+// SequenceError says that an append was refused, because its offset is not the end of the log.
 type SequenceError struct {
 	Session string
 	Have    int64 // the end of the log
@@ -42,7 +44,7 @@ func (e *SequenceError) Error() string {
 
 func (e *SequenceError) Is(target error) bool { return target == ErrSequence }
 
-// RangeError says that the session has nothing at an offset.
+// RangeError says that an offset is outside of a session's log.
 type RangeError struct {
 	Session    string
 	Offset     int64
@@ -56,8 +58,8 @@ func (e *RangeError) Error() string {
 
 func (e *RangeError) Is(target error) bool { return target == ErrRange }
 
-// FencedError says that a write was refused because the session has been claimed since. Nothing was
-// changed.
+// FencedError says that a write was refused, because the session has been claimed again since the
+// write's epoch.
 type FencedError struct {
 	Session string
 	Have    uint64 // the current epoch
@@ -75,10 +77,11 @@ func (e *FencedError) Is(target error) bool { return target == ErrFenced }
 type CorruptError struct {
 	File    string // path within the folder
 	Byte    int64  // position in the file; -1: not known
-	Session string // "": not known, or none
-	Offset  int64  // offset of the record or snapshot; -1: not known, or none
-	What    string // what was found, and what was expected
-	Stray   bool   // no damage: a leftover, or a file that is not the store's, as What says
+	Session string // empty if not known, or if the file belongs to no session
+	// offset of the record or snapshot; -1 if not known, or if there is no such offset
+	Offset int64
+	What   string // what was found, and what was expected
+	Stray  bool   // the file is not damaged but superfluous: a leftover, or not the store's
 }
 
 func (e *CorruptError) Error() string {

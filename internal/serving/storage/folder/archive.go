@@ -10,9 +10,9 @@ import (
 
 // An archive is a tar file of a data folder: of all of its sessions (a backup) or of one (an
 // export). The file version comes after the files of the sessions. So an archive that was cut short
-// is not accepted, neither as an archive nor, after `tar -x`, as a data folder. A file that several
-// sessions share is in the archive once, and the others are links to it. Every header has one
-// block, so that the sizes give the position of every byte.
+// is refused, both as an archive and, after `tar -x`, as a data folder. A file that several
+// sessions share is in the archive once; its other occurrences are links to it. Every header is one
+// block long, so that the position of every byte follows from the sizes of the files.
 const (
 	tarBlock      = 512
 	tarTrailBytes = 2 * tarBlock
@@ -22,7 +22,7 @@ const (
 type member struct {
 	name  string // path in the data folder
 	size  int64
-	link  string // the member with the content; "": this one
+	link  string // name of the member with the content; empty if this member has it
 	start int64  // position of its header in the archive
 }
 
@@ -34,10 +34,10 @@ func (m *member) content() int64 {
 	return m.size
 }
 
-// padded returns the content's size with the padding of its last block.
+// padded returns the content's size, rounded up to whole blocks.
 func (m *member) padded() int64 { return (m.content() + tarBlock - 1) / tarBlock * tarBlock }
 
-// header returns the block before a member's content.
+// header returns the tar header, which is the block before a member's content.
 func (m *member) header(made time.Time) ([]byte, error) {
 	h := tar.Header{
 		Format: tar.FormatGNU, Typeflag: tar.TypeReg, Name: m.name, Size: m.size, Mode: 0o600,

@@ -16,18 +16,19 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Backup is the storage.Backup of a data folder, a tar archive. It holds links to the files at its
-// beginning. They stay until the backup is closed, even if their sessions are deleted.
+// Backup is the storage.Backup of a data folder, a tar archive. When it begins, it makes hard links
+// to all files. The links keep the files until the backup is closed, even if their sessions are
+// deleted.
 type Backup struct {
 	f       *Folder
 	dir     string // folder of the links
 	archive *archive
 	ended   atomic.Bool
 	end     sync.Once
-	err     error // error of end
+	err     error // result of Close
 }
 
-// Backup implements storage.Backuper. While it links the files, nothing is written.
+// Backup implements storage.Backuper. Writes to the folder wait while it links the files.
 func (f *Folder) Backup(ctx context.Context) (_ storage.Backup, err error) {
 	if err := f.usable(); err != nil {
 		return nil, err
@@ -55,7 +56,8 @@ func (b *Backup) link(ctx context.Context) (files []member, err error) {
 	f := b.f
 	f.writing.Lock()
 	defer f.writing.Unlock()
-	if err := f.usable(); err != nil { // closed meanwhile
+	// checked again, because the folder may have been closed in the meantime
+	if err := f.usable(); err != nil {
 		return nil, err
 	}
 	if !f.readOnly {
@@ -108,17 +110,19 @@ func (b *Backup) linkSession(s *session, first map[inode]string) (files []member
 			err = add(name, bytes)
 		}
 	})
-	if s.damage == nil { // a backup has no torn appends
+	// The claim file says where the log ends, so that damage at the end is not taken for a torn
+	// append.
+	if s.damage == nil {
 		files = append(files,
 			member{name: path.Join(sessionsName, s.id, claimName(s.epoch, s.end))})
 	} else if errors.Is(err, os.ErrNotExist) {
-		return files, nil // damage does not prevent a backup
+		return files, nil // Damage to a session, here a missing file, does not prevent a backup.
 	}
 	return files, err
 }
 
-// linker returns a function that links a file of a session. If the folder is open for reading, no
-// file changes, and nothing is linked.
+// linker returns a function that links a file of a session into the backup. If the folder is open
+// read-only, the function links nothing, because no file changes then.
 func (b *Backup) linker(s *session) (func(name string) (links, error), error) {
 	from, to := b.f.sessionPath(s.id), b.sessionPath(s.id)
 	if b.f.readOnly {
@@ -146,13 +150,13 @@ func (b *Backup) sessionPath(id string) string {
 // Size returns the size of the archive, in bytes.
 func (b *Backup) Size() int64 { return b.archive.size }
 
-// ID identifies the backup. No two are equal.
+// ID returns the backup's id, which is unique.
 func (b *Backup) ID() string { return filepath.Base(b.dir) }
 
-// Open starts a reading.
+// Open returns a reader of the archive. A backup may have several readers.
 func (b *Backup) Open() io.ReadSeekCloser { return &reader{b: b} }
 
-// Close ends the backup, also for its readers, and removes the links.
+// Close ends the backup and removes the links. Its readers then fail.
 func (b *Backup) Close() error {
 	b.end.Do(func() {
 		b.ended.Store(true)
@@ -169,7 +173,7 @@ type reader struct {
 	b    *Backup
 	at   int64
 	open file // the file of the member that was read last
-	n    int  // that member
+	n    int  // index of that member
 }
 
 func (r *reader) Seek(offset int64, whence int) (int64, error) {
@@ -215,7 +219,7 @@ func (r *reader) Read(p []byte) (int, error) {
 		clear(p)
 		got = len(p)
 	}
-	// Bytes read after the end may have been overwritten.
+	// After Close of the backup, its files may be overwritten, so that the bytes read may be wrong.
 	if r.b.ended.Load() {
 		return 0, fmt.Errorf("storage: backup: %w", storage.ErrClosed)
 	}
@@ -249,7 +253,7 @@ func (r *reader) content(n int, p []byte, at int64) (int, error) {
 	return 0, fmt.Errorf("storage: backup: %s, byte %d: %w", m.name, at, err)
 }
 
-// Close closes the file that Read has open. The backup stays.
+// Close closes the file that Read has opened. It does not close the backup.
 func (r *reader) Close() error {
 	if r.open == nil {
 		return nil

@@ -46,7 +46,7 @@ func TestBackupIsTheFolderOfOneMoment(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.Backup(background)
 	require.ErrorIs(t, err, storage.ErrBackup)
-	// The backup lacks what is written after its beginning.
+	// The backup must not contain these writes, because they come after its beginning.
 	a, err := s.Claim(background, "a")
 	require.NoError(t, err)
 	require.NoError(t, s.Append(background, "a", a.Epoch, a.End, record{Text: []byte("later")}))
@@ -143,7 +143,8 @@ func TestDamagedBackupIsRefused(t *testing.T) {
 	}
 }
 
-// Charges after every call equal those counted at opening.
+// After every call, the disk space charged to each session equals the space that is counted when
+// the folder is opened again.
 func TestChargesAreThoseThatOpeningCounts(t *testing.T) {
 	for _, way := range []string{"index", "no index"} {
 		t.Run(way, func(t *testing.T) {
@@ -173,7 +174,8 @@ func TestChargesAreThoseThatOpeningCounts(t *testing.T) {
 	}
 }
 
-// A file stored in an archive without its holes would be misread.
+// tar can store a sparse file without its holes. Such a file would be misread, so it must be
+// refused.
 func TestSparseMembersAreRefused(t *testing.T) {
 	name := sessionsName + "/a/" + hexName(segmentPrefix, 0)
 	for _, records := range []string{
@@ -190,7 +192,8 @@ func TestSparseMembersAreRefused(t *testing.T) {
 			require.NoError(t, w.Flush())
 		}
 		write("records", records)
-		header := b.Bytes()[:tarBlock] // becomes one of the types that describe the next file
+		// this header is changed to the type TypeXHeader, which describes the next file
+		header := b.Bytes()[:tarBlock]
 		header[156] = tar.TypeXHeader
 		sum := 0
 		for n, c := range header {
@@ -217,7 +220,8 @@ func TestSparseMembersAreRefused(t *testing.T) {
 	}
 }
 
-// A backup has the end of every log: damage at the end is not taken for a torn append.
+// A backup records the end of every log. So damage at the end of a log is reported, and is not
+// taken for a torn append.
 func TestDamageAtTheEndOfABackupIsFound(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	_, b, begins := framed(t, dir, 'x', 2000, 2000)

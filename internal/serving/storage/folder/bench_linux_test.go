@@ -15,9 +15,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// BenchmarkAppend measures acknowledged appends of a chunk in a second, of one session and of many
-// at once. It alternates with a measurement of the disk: writes of a page, each followed by an
-// fdatasync.
+// BenchmarkAppend measures acknowledged appends of a chunk per second, for one session and for many
+// at once. In alternation it measures the disk: writes of a page, each followed by an fdatasync.
 func BenchmarkAppend(b *testing.B) {
 	for _, writers := range []int{1, 8, 64, 512} {
 		b.Run(fmt.Sprint("sessions=", writers), func(b *testing.B) {
@@ -83,8 +82,8 @@ func rush(b *testing.B, s storage.Store, epochs []uint64, ends []int64, d time.D
 	return int(total.Load())
 }
 
-// BenchmarkStart opens a folder of 100,000 sessions of one record each, with the index of a clean
-// end and without it.
+// BenchmarkStart measures the opening of a folder of 100,000 sessions with one record each, with
+// and without the index that a clean end writes.
 func BenchmarkStart(b *testing.B) {
 	const sessions, writers = 100_000, 100
 	dir := filepath.Join(b.TempDir(), "data")

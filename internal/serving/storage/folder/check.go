@@ -16,14 +16,15 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Check reads the whole of a data folder without changing it, and visits each error. It gives the
+// Check reads a whole data folder without changing it, and calls visit for each damage, with the
 // file and, if known, position, session and offset. It returns an error if something could not be
-// checked. A folder without errors reads back as it was written.
+// checked. If Check finds no damage, everything can be read as it was written.
 func Check(ctx context.Context, dir string, visit func(*storage.CorruptError)) error {
 	return CheckWithProgress(ctx, dir, visit, nil)
 }
 
-// CheckWithProgress is Check. progress, if not nil, gets the bytes read so far, and all bytes.
+// CheckWithProgress is Check with reports of progress. progress, if not nil, gets the number of
+// bytes read so far and the number of all bytes.
 func CheckWithProgress(
 	ctx context.Context, dir string, visit func(*storage.CorruptError),
 	progress func(done, total int64),
@@ -33,7 +34,8 @@ func CheckWithProgress(
 			visit(damage)
 		}
 	}
-	// Open reports sessions that do not load, and they are not read again.
+	// Opening the folder reports sessions that cannot be loaded. The checker does not read these
+	// sessions again.
 	f, err := open(dir, Options{ReadOnly: true, Report: report}, osFiles{})
 	if err != nil {
 		return err
@@ -51,7 +53,8 @@ func CheckWithProgress(
 	return c.all(ctx)
 }
 
-// bytes returns the length of all files of sessions; a shared file counts for each.
+// bytes returns the length of all files of sessions. A file that several sessions share counts for
+// each of them.
 func (f *Folder) bytes() (sum int64) {
 	for _, s := range f.sessions {
 		s.files(func(_ string, _ links, bytes int64) { sum += bytes })
@@ -59,7 +62,8 @@ func (f *Folder) bytes() (sum int64) {
 	return sum
 }
 
-// strays returns the entries of the folder that are not the store's.
+// strays returns an error for each leftover of a killed process, and for each file that the store
+// does not know.
 func (f *Folder) strays() (found []*storage.CorruptError) {
 	note := func(name, what string) {
 		found = append(found, &storage.CorruptError{File: filepath.ToSlash(name), Byte: -1,
@@ -94,7 +98,7 @@ func (f *Folder) strays() (found []*storage.CorruptError) {
 	return found
 }
 
-// known reports whether a name is one of a session's files.
+// known reports whether a session's folder may contain a file with this name.
 func known(name string) bool {
 	for _, prefix := range []string{segmentPrefix, statePrefix} {
 		if _, ok := parseName(name, prefix); ok {
@@ -123,11 +127,11 @@ func (c *checker) all(ctx context.Context) error {
 	return nil
 }
 
-// session reads the files of a session. It visits damage, and returns only other errors.
+// session reads the files of a session. It calls visit for damage, and returns only other errors.
 func (c *checker) session(ctx context.Context, id string) error {
 	found, err := c.f.Get(ctx, id)
 	if errors.Is(err, storage.ErrNotFound) || found.Err != nil {
-		return nil // the session is listed as damaged
+		return nil // The session was deleted, or it is damaged and was already reported at opening.
 	}
 	if err == nil {
 		err = c.head(ctx, id)
@@ -139,12 +143,12 @@ func (c *checker) session(ctx context.Context, id string) error {
 		err = c.states(ctx, id)
 	}
 	if errors.Is(err, storage.ErrNotFound) {
-		return nil // deleted meanwhile
+		return nil // deleted in the meantime
 	}
 	return err
 }
 
-// head reads the file of the head, which opening does not read if there is an index.
+// head checks the file of the head. Opening a folder does not read this file if there is an index.
 func (c *checker) head(ctx context.Context, id string) error {
 	return c.found(c.f.with(ctx, id, func(s *session) error {
 		now := newSession(id)
@@ -173,7 +177,7 @@ func (c *checker) log(ctx context.Context, id string, from int64) error {
 	})
 	c.read(read)
 	if errors.Is(err, storage.ErrRange) {
-		return nil // trimmed meanwhile
+		return nil // trimmed in the meantime
 	}
 	return c.found(err)
 }
@@ -189,7 +193,7 @@ func (c *checker) states(ctx context.Context, id string) error {
 		}
 		err := c.f.ReadSnapshot(ctx, id, k.Offset, func(io.Reader) error { return nil })
 		if errors.Is(err, storage.ErrNotFound) {
-			continue // dropped meanwhile
+			continue // dropped in the meantime
 		}
 		if err := c.found(err); err != nil {
 			return err
@@ -199,7 +203,7 @@ func (c *checker) states(ctx context.Context, id string) error {
 	return nil
 }
 
-// found visits damage, and returns any other error.
+// found calls visit if err is damage, and returns any other error.
 func (c *checker) found(err error) error {
 	if damage, ok := errors.AsType[*storage.CorruptError](err); ok {
 		c.visit(damage)
@@ -249,13 +253,14 @@ type Rescued struct {
 	Start, End int64 // offsets of the log in the new folder
 	Snapshots  int   // snapshots that were copied
 	Kept       bool  // the session is in the new folder
-	// Lost has what may be missing; empty: nothing.
+	// Lost lists the damage because of which something may be missing. It is empty if nothing is
+	// missing.
 	Lost []*storage.CorruptError
 }
 
 // Rescue writes the readable part of a folder into a new one, and changes nothing in the old one.
-// If a session has lost records, its log ends at the last good record before the gap. If a good
-// snapshot follows the gap, the log begins after the gap instead.
+// If a session has lost records, its new log ends at the last good record before the gap. But if a
+// good snapshot follows the gap, the new log begins after the gap.
 func Rescue(ctx context.Context, dir, out string, each func(Rescued)) (err error) {
 	if err := absent(out); err != nil {
 		return fmt.Errorf("storage: %s: %w", out, err)

@@ -69,7 +69,7 @@ func (o only) List(ctx ctx, _ string, _ int) ([]storage.Session, error) {
 	return []storage.Session{x}, err
 }
 
-// sessionFiles returns the files of sessions.
+// sessionFiles returns the paths of all files of sessions, except the empty claim files.
 func sessionFiles(t require.TestingT, dir string) (paths []string) {
 	require.NoError(t, filepath.WalkDir(filepath.Join(dir, sessionsName),
 		func(path string, e fs.DirEntry, err error) error {
@@ -81,8 +81,8 @@ func sessionFiles(t require.TestingT, dir string) (paths []string) {
 	return paths
 }
 
-// flipped changes bits of a byte, and checks that only damage is seen: sessions without the file
-// are unchanged, and Check finds the damage.
+// flipped changes bits of a byte in a file. It checks that Check finds the damage, and that
+// sessions that do not use the file can be read unchanged.
 func flipped(t require.TestingT, dir, path string, at int64, bits byte, want map[string]string) {
 	b, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -138,7 +138,8 @@ func TestEveryFlippedBitIsFound(t *testing.T) {
 	}
 }
 
-// The index has the head, but a check also reads the file of the head.
+// With an index, opening a folder does not read the files of heads. A check must find damage in
+// them, too.
 func TestAnyFlippedBitIsFoundWithIndex(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	want := damageable(t, dir)
@@ -190,7 +191,8 @@ func TestTornFrameIsCutOff(t *testing.T) {
 	})
 }
 
-// zeroSector clears a sector after a byte, as if it had not been written.
+// zeroSector clears a random sector at or after the byte begin, as if the sector had not been
+// written.
 func zeroSector(t *rapid.T, b []byte, begin int) {
 	sectors := (len(b)-1)/sectorBytes - begin/sectorBytes + 1
 	k := begin/sectorBytes + rapid.IntRange(0, sectors-1).Draw(t, "sector")
@@ -242,7 +244,7 @@ func TestRescueTakesWhatReads(t *testing.T) {
 	}
 }
 
-// Damage to one of the folder's own files stops no session.
+// Damage to the folder's file epoch is reported, and does not prevent the use of sessions.
 func TestDamagedEpochStopsNoSession(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s, err := open(dir, Options{}, unsynced{})
@@ -267,8 +269,9 @@ func TestDamagedEpochStopsNoSession(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// framed makes a session of records with these sizes, each in a frame of one segment, as a killed
-// process leaves it. It returns path and content of the segment, and where its frames begin.
+// framed makes a session of records with these sizes, as a killed process leaves it. Each record is
+// a frame of the same segment. framed returns the path and content of the segment, and the
+// positions of its frames.
 func framed(t require.TestingT, dir string, text byte, sizes ...int) (path string, b []byte,
 	begins []int) {
 	s, err := open(dir, Options{}, unsynced{})
@@ -291,7 +294,7 @@ func framed(t require.TestingT, dir string, text byte, sizes ...int) (path strin
 	return path, b, begins
 }
 
-// If one frame of a segment is damaged, a rescue finds all others.
+// If one frame of a segment is damaged, a rescue finds all other frames.
 func TestRescueFindsFramesBehindDamage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		root, err := os.MkdirTemp("", "frames-*")
@@ -340,7 +343,8 @@ func TestRescueFindsFramesBehindDamage(t *testing.T) {
 	})
 }
 
-// A text that looks like a frame is not taken for one if its own frame is damaged after the head.
+// The text of a record may look like a frame. When that record's frame is damaged, a rescue must
+// not take the text for a frame.
 func TestRescueFindsNoFrameInText(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	path, b, begins := framed(t, dir, 'x', 10, 500, 10)
@@ -353,13 +357,13 @@ func TestRescueFindsNoFrameInText(t *testing.T) {
 	require.Equal(t, []piece{{0, 10}, {510, 520}}, f.pieces(f.sessions["a"], new(Rescued)))
 }
 
-// Damage to acknowledged records after the last claim is distinguished from a torn append where
-// possible.
+// Damage to acknowledged records after the last claim is distinguished from a torn append, if the
+// remaining bytes allow it.
 func TestDamageIsNotTakenForTornAppend(t *testing.T) {
 	for name, c := range map[string]struct {
 		text   byte
 		damage func(b []byte, begins []int) []byte
-		torn   bool // the append is torn, or looks like it
+		torn   bool // the damage must be taken for a torn append
 	}{
 		"a sector of a frame that others follow": {'x', func(b []byte, begins []int) []byte {
 			clear(b[sectorBytes : 2*sectorBytes])
@@ -409,7 +413,8 @@ func TestDamageIsNotTakenForTornAppend(t *testing.T) {
 	}
 }
 
-// A partly overwritten segment before the log's start is no damage.
+// A segment that is wholly before the log's start may be overwritten: it is not read, and not
+// reported as damage.
 func TestTrimmedSegmentIsNotRead(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	path, b, _ := framed(t, dir, 'x', 2000, 2000)

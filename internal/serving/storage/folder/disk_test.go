@@ -16,18 +16,19 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// disk is a real folder that records its writes and syncs, so that it can compute what a power cut
-// would have left. It can also be made to fail.
+// disk is the file system of a real folder. It records all writes and syncs, to compute what a
+// power cut would have left. It can also return errors.
 type disk struct {
 	osFiles
 	root string
 
 	mu     sync.Mutex
 	events []powercut.Event
-	node   map[string]int // files by their current names
+	node   map[string]int // numbers of files by their current names
 	nodes  int
 
-	// fault, if not nil, is called before every operation; its error is the operation's.
+	// fault, if not nil, is called before every operation. If it returns an error, the operation
+	// fails with this error.
 	fault      func(o operation) error
 	operations []operation
 }
@@ -49,7 +50,7 @@ func (d *disk) rel(name string) string {
 	return filepath.ToSlash(rel)
 }
 
-// begin returns the error of an operation that is to fail.
+// begin records an operation, and returns an error if the operation must fail.
 func (d *disk) begin(kind, name string) error {
 	o := operation{n: len(d.operations), kind: kind, name: d.rel(name)}
 	d.operations = append(d.operations, o)
@@ -197,7 +198,7 @@ func (f *diskFile) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// WriteAt writes, or fails after half of it.
+// WriteAt writes p. If it must fail, it first writes half of p.
 func (f *diskFile) WriteAt(p []byte, off int64) (int, error) {
 	f.d.mu.Lock()
 	defer f.d.mu.Unlock()
@@ -233,7 +234,7 @@ func (f *diskFile) Sync() error {
 	return nil
 }
 
-// dump returns all that can be read from a store, as text.
+// dump returns everything that can be read from a store, as text.
 func dump(s storage.Store) (string, error) {
 	var b strings.Builder
 	sessions, err := s.List(background, "", 1000)

@@ -13,17 +13,19 @@
 //	removed/<random>/         a session that is deleted, until its files are overwritten
 //	backup/<random>/<id>/     links to the files of a backup under way
 //
-// Offsets and epochs in names have 16 hexadecimal digits. A loss before the log's end at the last
-// claim is damage. After that, a torn frame at the end is normal after a power cut. Sessions do not
-// share files that change, so damage to a file affects one session. A tar of the files is an
-// export. The disk usage of a session is the sum of their lengths. Immutable files, closed segments
-// and snapshots, are shared with forks and backups by hard links, which the file system counts. A
-// segment with more than one link is closed: the next append begins another.
+// Offsets and epochs in names have 16 hexadecimal digits. If bytes are missing before the log's end
+// at the last claim, that is damage. Behind that position, a torn frame at the log's end is normal
+// after a power cut. Sessions do not share files that change, so damage to such a file affects only
+// one session. A tar archive of a session's files is an export. The disk usage of a session is the
+// sum of the lengths of its files. Immutable files, closed segments and snapshots, are shared with
+// forks and backups by hard links, which the file system counts. A segment with more than one link
+// is closed: the next append begins another.
 //
-// If the sync of a folder fails, the session is marked unsynced. settle repeats the sync before the
-// session is reported to anyone, and before files are overwritten that a power cut may bring back.
+// If the sync of a folder fails, the session is marked unsynced, and settle repeats the sync later.
+// It does so before the session is reported to anyone. It also does so before files are overwritten
+// that could reappear after a power cut.
 //
-// A frame is what one Append has written. It is there as a whole, or was never acknowledged:
+// A frame is the bytes that one Append has written. A frame that was acknowledged is complete:
 //
 //	offset  8 bytes   of its first record, little-endian as all numbers
 //	size    4         of the body

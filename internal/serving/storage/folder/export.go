@@ -16,8 +16,9 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Exporter writes an archive of one session: its head, then its records in order, then the state at
-// their end, and Close. After an error all later calls return it.
+// Exporter writes an archive of one session. Call Head, then Append for each record in order, then
+// State for the state at the end of the log, then Close. After an error, all later calls return
+// that error.
 type Exporter struct {
 	tar   *tar.Writer
 	id    string
@@ -71,7 +72,7 @@ func (e *Exporter) State(at int64, compressed *io.SectionReader) error {
 	return e.file(hexName(statePrefix, uint64(at)), size, content)
 }
 
-// readerFunc is a reader whose first call returns everything.
+// readerFunc is a reader. Its first call must return everything.
 type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
@@ -103,12 +104,14 @@ func (e *Exporter) write(name string, size int64, content io.Reader) error {
 	return err
 }
 
-// exportFiles limits the files in an archive of one session: 64 GiB of text.
+// exportFiles is the maximum number of files in an archive of one session, enough for 64 GiB of
+// text.
 const exportFiles = 1 << 16
 
-// OpenExport opens an archive of one session for reading. An Exporter wrote it, or tar made it from
-// a session's files and the file version. For anything else the error is storage.ErrNoBackup.
-// Damage to the session is no error here: its Err reports it, or a later read.
+// OpenExport opens an archive of one session for reading. The archive is from an Exporter, or from
+// the command tar with a session's files and the file version. For anything else the error is
+// storage.ErrNoBackup. Damage to the session is not an error here: it is reported by the session's
+// Err, or by a later read.
 func OpenExport(file *io.SectionReader) (*Folder, error) {
 	a := &archived{file: file, members: map[string]member{}}
 	if err := a.list(); err != nil {
@@ -124,13 +127,13 @@ func OpenExport(file *io.SectionReader) (*Folder, error) {
 	return f, nil
 }
 
-// archived is the fileSystem of an archive of one session. A folder that is open for reading does
-// not call the methods that it lacks.
+// archived is the fileSystem of an archive of one session. It implements only the methods that a
+// read-only folder calls.
 type archived struct {
 	fileSystem
 	file    *io.SectionReader
 	id      string
-	members map[string]member // their start is that of the content
+	members map[string]member // start is the position of the content here, not of the header
 }
 
 func (a *archived) list() error {
@@ -160,8 +163,8 @@ func (a *archived) list() error {
 	}
 }
 
-// ends checks that the archive ends as tar ends it: with at least two blocks of zeros, and nothing
-// after them.
+// ends checks that the archive has the end that tar writes: at least two blocks of zeros, and
+// nothing after them.
 func (a *archived) ends() error {
 	end := make([]byte, tarTrailBytes)
 	if n := a.file.Size(); n%tarBlock != 0 {
@@ -190,7 +193,7 @@ func (a *archived) ends() error {
 	}
 }
 
-// add records a file, whose content is next in the archive.
+// add records a file of the archive. Its content begins at the current position.
 func (a *archived) add(h *tar.Header) error {
 	at, err := a.file.Seek(0, io.SeekCurrent)
 	if err == nil {
@@ -243,7 +246,7 @@ func (m member) info() fs.FileInfo {
 
 type archivedFile struct {
 	*io.SectionReader
-	file // other methods are never called
+	file // nil: a read-only folder calls only the methods below
 	m    member
 }
 

@@ -25,8 +25,8 @@ type (
 	store  = storage.Store
 )
 
-// script calls everything that a store can do. Each step is one call. Whatever happens during the
-// call, the step is done afterwards as a whole or not at all.
+// script has steps that together call all methods of a store. Each step is one call. If the call
+// fails or is interrupted, the step must be done as a whole or not at all.
 type script struct {
 	epoch map[string]uint64
 	at    map[string]int64
@@ -34,8 +34,8 @@ type script struct {
 
 func newScript() *script { return &script{epoch: map[string]uint64{}, at: map[string]int64{}} }
 
-// learned returns a record that is learned as usual (how is 0), or by lines: with all of its lines
-// learned (1), or without the last and another one (2).
+// learned returns a record that is learned as usual (how is 0) or by lines (1 or 2). If how is 2,
+// its first two lines are skipped.
 func learned(r record, how int) record {
 	if r.ByLine = how > 0; how < 2 || len(r.Text) < 2 {
 		return r
