@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/snappy"
@@ -527,4 +529,45 @@ func TestLogsRefusedElsewhereAreRefused(t *testing.T) {
 		far.fake.delivering = fail
 		require.Equal(t, want, near.json("/loki/api/v1/push", body).StatusCode, fail)
 	}
+	far.fake.delivering = session.ErrNotFound // deleted meanwhile: this server looks for it, too
+	status, answer := near.ship("/loki/api/v1/push", contract.MediaJSON, body)
+	require.Equal(t, http.StatusBadRequest, status)
+	require.Contains(t, answer, "creates no sessions for logs")
+
+	locked := newRig(t, Options{Keys: newTestKeys(t, keys.Key{Name: "one"}).Ring})
+	near = newRig(t, Options{Places: &elsewhere{addr: locked.url}})
+	require.Equal(t, http.StatusServiceUnavailable,
+		near.json("/loki/api/v1/push", body).StatusCode, "the keys there may be older")
+}
+
+// The other server feeds lines to their end, as this one does, even if the shipper leaves. It gets
+// the rest of the time that a shipper's request may wait for a session's turn.
+func TestLogsElsewhereAreFedToTheirEnd(t *testing.T) {
+	began, left, ended := make(chan *http.Request, 1), make(chan struct{}), make(chan error, 1)
+	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, err := io.Copy(io.Discard, r.Body)
+		began <- r
+		<-left
+		time.Sleep(200 * time.Millisecond)
+		ended <- errors.Join(err, r.Context().Err())
+	}))
+	defer far.Close()
+	near := newRig(t, Options{Places: &elsewhere{addr: far.URL}})
+	ctx, leave := context.WithCancel(t.Context())
+	r, err := http.NewRequestWithContext(ctx, "POST", near.url+"/loki/api/v1/push",
+		strings.NewReader(`{"streams":[{"stream":{"app":"web"},"values":[["1","x"]]}]}`))
+	require.NoError(t, err)
+	r.Header.Set("Content-Type", contract.MediaJSON)
+	go func() {
+		if resp, err := near.plain.Do(r); err == nil {
+			resp.Body.Close()
+		}
+	}()
+	wait, err := time.ParseDuration((<-began).URL.Query().Get("wait"))
+	require.NoError(t, err)
+	require.Positive(t, wait)
+	require.LessOrEqual(t, wait, limits.FeedWait)
+	leave()
+	close(left)
+	require.NoError(t, <-ended)
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/lmserve/lmserve/api"
 	"github.com/lmserve/lmserve/internal/serving/session"
@@ -30,13 +31,19 @@ type peers struct {
 }
 
 // FeedElsewhere feeds whole lines to a session of another server, as a delivery with a key, or
-// without one if key is "". fed is false, without an error, if this server has the session or
-// nobody has it. The error is a problem.
+// without one if key is "". The other server waits for the session's turn until the deadline of the
+// context. What it has begun it feeds to the end, as this server does, even if the client leaves.
+// fed is false, without an error, if this server has the session or nobody has it. The error is a
+// problem.
 func FeedElsewhere(ctx context.Context, name, key string, text []byte) (fed bool, err error) {
 	p, passes := ctx.Value(peersKey{}).(*peers)
 	if !passes {
 		return false, nil
 	}
+	deadline, _ := ctx.Deadline()
+	wait := max(0, time.Until(deadline))
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
 	addr, _, err := p.places.Session(ctx, CallerOf(ctx).Key, name)
 	if err != nil {
 		return false, problem.Of(fmt.Errorf("%w: %w", session.ErrUnavailable, err))
@@ -45,16 +52,25 @@ func FeedElsewhere(ctx context.Context, name, key string, text []byte) (fed bool
 		return false, nil
 	}
 	p.told()
-	alive, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	go p.attend(alive, addr, cancel)
-	err = p.feed(alive, addr, name, key, text)
-	return err == nil, err
+	go p.attend(ctx, addr, cancel)
+	err = p.feed(ctx, addr, name, key, wait, text)
+	switch status := problem.Of(err).Status; {
+	case err == nil:
+		return true, nil
+	case status == http.StatusNotFound: // deleted meanwhile
+		return false, nil
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		return false, unreachable(err) // the other server has not read the same keys yet
+	}
+	return false, err
 }
 
-func (p *peers) feed(ctx context.Context, addr, name, key string, text []byte) error {
+func (p *peers) feed(
+	ctx context.Context, addr, name, key string, wait time.Duration, text []byte,
+) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost,
-		addr+"/v1/sessions/"+url.PathEscape(name)+"/score?unit=incident", bytes.NewReader(text))
+		fmt.Sprintf("%s/v1/sessions/%s/score?unit=incident&wait=%dms", addr, url.PathEscape(name),
+			wait.Milliseconds()), bytes.NewReader(text))
 	if err != nil {
 		return fmt.Errorf("server: the address of another server: %w", err)
 	}

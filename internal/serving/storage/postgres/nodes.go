@@ -13,7 +13,7 @@ import (
 )
 
 // nodeAge is how long a node stays in the database after its lease has lapsed.
-const nodeAge = time.Hour
+const nodeAge = 10 * time.Minute
 
 // lives is the condition that the lease of node n has not lapsed. Statements may wait for locks;
 // now() would be the time before the wait.
@@ -47,8 +47,9 @@ func (s *Store) Renew(
 	if s.watchPromises(ctx, held.Conn()) {
 		return false, nil, unavailable(errors.New("the connection for renewals is broken"))
 	}
+	asked := s.sightings.clock()
 	rows, err := held.Query(ctx, `
-		select id, name, addr, numerics, models, draining, lease, until from nodes n
+		select id, name, addr, numerics, models, draining, lease, until, not `+lives+` from nodes n
 		order by name, id`)
 	if err != nil {
 		return false, nil, unavailable(err)
@@ -57,12 +58,15 @@ func (s *Store) Renew(
 	var n cluster.Node
 	var micros int64
 	var until time.Time
+	var ended bool
 	_, err = pgx.ForEachRow(rows, []any{
-		&n.ID, &n.Name, &n.Addr, &n.Numerics, &n.Models, &n.Draining, &micros, &until,
+		&n.ID, &n.Name, &n.Addr, &n.Numerics, &n.Models, &n.Draining, &micros, &until, &ended,
 	}, func() error {
 		known[n.ID] = true
-		over := s.sightings.over(n.ID, until, time.Duration(micros)*time.Microsecond)
-		if !over || n.ID == self.ID {
+		over := s.sightings.over(n.ID, until, time.Duration(micros)*time.Microsecond, asked)
+		// What a killed server has left is not alive, though its sessions cannot be claimed yet.
+		left := ended && !s.sightings.renews(n.ID) || n.Addr == self.Addr && n.Addr != ""
+		if n.ID == self.ID || !over && !left {
 			alive = append(alive, n)
 		}
 		n.Models = nil // the next node has its own
@@ -86,13 +90,17 @@ func (s *Store) Leave(ctx context.Context, id string) error {
 	})
 }
 
-// forgetNodes removes other nodes that this server has watched for an age without a renewal.
+// forgetNodes removes other nodes that this server has watched for an age without a renewal. A store
+// that is open alone trusts the clock of the database.
 func (s *Store) forgetNodes(ctx context.Context, age time.Duration) error {
 	ids, untils := s.sightings.unrenewed(age)
 	err := s.once(ctx, func(ctx context.Context, q *pgxpool.Conn) error {
 		_, err := q.Exec(ctx, `
-			delete from nodes n using unnest($1::text[], $2::timestamptz[]) as gone (id, until)
-			where n.id = gone.id and n.until = gone.until and n.id <> $3`, ids, untils, s.node)
+			delete from nodes n where n.id <> $3 and (
+				exists (select from unnest($1::text[], $2::timestamptz[]) as gone (id, until)
+					where n.id = gone.id and n.until = gone.until)
+				or $3 = '' and n.until < clock_timestamp() - $4::bigint * interval '1 microsecond')`,
+			ids, untils, s.node, age.Microseconds())
 		return err
 	})
 	if err != nil {

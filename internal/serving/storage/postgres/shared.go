@@ -89,6 +89,7 @@ func (s *Store) mayClaim(ctx context.Context, tx pgx.Tx, id string) (before stri
 	var micros int64
 	var until time.Time
 	var ended bool
+	asked := s.sightings.clock()
 	err = tx.QueryRow(ctx, `select lease, until, not `+lives+` from nodes n where id = $1`, before).
 		Scan(&micros, &until, &ended)
 	switch {
@@ -99,7 +100,7 @@ func (s *Store) mayClaim(ctx context.Context, tx pgx.Tx, id string) (before stri
 	}
 	lapsed := ended
 	if s.node != "" {
-		lapsed = s.sightings.over(before, until, time.Duration(micros)*time.Microsecond)
+		lapsed = s.sightings.over(before, until, time.Duration(micros)*time.Microsecond, asked)
 	}
 	if !lapsed {
 		return "", &storage.OwnedError{Session: id, Node: before}

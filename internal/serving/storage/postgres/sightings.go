@@ -19,11 +19,12 @@ type sightings struct {
 // sighting is the last renewal seen: its end by the database's clock, and when it was seen.
 type sighting struct {
 	until, at time.Time
+	renewed   bool // an earlier renewal was seen, too
 }
 
 // over reports whether the lease of a server has lapsed. until is its end by the database's clock,
-// lease its length.
-func (s *sightings) over(id string, until time.Time, lease time.Duration) bool {
+// read after the time asked, and lease its length.
+func (s *sightings) over(id string, until time.Time, lease time.Duration, asked time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last, seen := s.of[id]
@@ -31,10 +32,17 @@ func (s *sightings) over(id string, until time.Time, lease time.Duration) bool {
 		if s.of == nil {
 			s.of = map[string]sighting{}
 		}
-		last = sighting{until: until, at: s.clock()}
+		last = sighting{until: until, at: s.clock(), renewed: seen}
 		s.of[id] = last
 	}
-	return s.clock().Sub(last.at) >= lease
+	return asked.Sub(last.at) >= lease
+}
+
+// renews reports whether this server has seen a server renew its lease.
+func (s *sightings) renews(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.of[id].renewed
 }
 
 // unrenewed returns the servers whose leases were not renewed for a time, with the ends of these

@@ -4,8 +4,8 @@
 // Only the database decides which sessions exist. It has each session with the epoch of its last
 // claim, its records, and the names of its snapshots' objects. A claim raises the epoch. Every
 // write is conditional on the epoch, in the statement that writes or in its transaction. So a
-// former owner is fenced off however late its writes arrive. Only the database's clock decides
-// about time.
+// former owner is fenced off however late its writes arrive. The database's clock decides when
+// sessions expire. Whether a lease has lapsed, each server decides by its own clock (sightings).
 package postgres
 
 import (
