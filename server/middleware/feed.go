@@ -32,7 +32,7 @@ type peers struct {
 
 // FeedElsewhere feeds whole lines to a session of another server, as a delivery with a key, or
 // without one if key is "". The other server waits for the session's turn until the deadline of the
-// context. What it has begun it feeds to the end, as this server does, even if the client leaves.
+// context. As here, a delivery that was begun is fed to the end, even if the client leaves.
 // fed is false, without an error, if this server has the session or nobody has it. The error is a
 // problem.
 func FeedElsewhere(ctx context.Context, name, key string, text []byte) (fed bool, err error) {

@@ -90,16 +90,16 @@ func (s *Store) Leave(ctx context.Context, id string) error {
 	})
 }
 
-// forgetNodes removes other nodes that this server has watched for an age without a renewal. A store
-// that is open alone trusts the clock of the database.
+// forgetNodes removes other nodes that this server has watched for an age without a renewal. A
+// store that is open alone trusts the clock of the database.
 func (s *Store) forgetNodes(ctx context.Context, age time.Duration) error {
 	ids, untils := s.sightings.unrenewed(age)
 	err := s.once(ctx, func(ctx context.Context, q *pgxpool.Conn) error {
 		_, err := q.Exec(ctx, `
 			delete from nodes n where n.id <> $3 and (
-				exists (select from unnest($1::text[], $2::timestamptz[]) as gone (id, until)
-					where n.id = gone.id and n.until = gone.until)
-				or $3 = '' and n.until < clock_timestamp() - $4::bigint * interval '1 microsecond')`,
+				(n.id, n.until) in (select * from unnest($1::text[], $2::timestamptz[]))
+				or $3 = ''
+					and n.until < clock_timestamp() - $4::bigint * interval '1 microsecond')`,
 			ids, untils, s.node, age.Microseconds())
 		return err
 	})
