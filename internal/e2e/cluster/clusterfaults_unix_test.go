@@ -153,7 +153,7 @@ type history struct {
 	all []told
 }
 
-// told is an answer to a request of a client. With a text, the request appended the text at offset
+// told is an answer to a request of a client. With a text, the request was to append it at offset
 // at. Without a text, it asked for the session's offset.
 type told struct {
 	client      int

@@ -35,14 +35,14 @@ type feed struct {
 	shipper *exec.Cmd
 	output  bytes.Buffer // output of the shipper
 
-	written int // lines of the log
+	written int // number of lines written to the log
 	log     *os.File
 	rounds  int       // restarts of the server, unless duration is set
-	end     time.Time // when a feed of a set duration ends; else zero
+	end     time.Time // when a feed of a set duration ends; zero for others
 }
 
-// duration names the variable for a longer feed, such as 20m: fewer lines in a round, many more
-// restarts.
+// duration is an environment variable for a longer feed, such as 20m. Such a feed has fewer lines
+// in a round, and many more restarts.
 const duration = "LMSERVE_SHIP_FOR"
 
 func newFeed(t *testing.T, rounds int) *feed {
@@ -159,9 +159,11 @@ func (f *feed) text(session string) (text string) {
 	}
 }
 
-// once waits until a session has all lines, a minute for the next one, and checks that it has each
-// once. At most moves batches of lines may come behind later ones, each after a line in part, where
-// a kill interrupted the batch.
+// once waits until a session has all lines, and checks that it has each line once. Each line may
+// take up to a minute after the one before it.
+//
+// A kill may interrupt a batch of lines. Then the batch follows later ones, after a part of a line.
+// This may happen at most `moves` times.
 func (f *feed) once(session string, moves int) {
 	var want strings.Builder
 	for n := range f.written {
