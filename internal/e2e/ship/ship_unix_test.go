@@ -212,7 +212,7 @@ func isCut(text string, written int) bool {
 	return false
 }
 
-// numberOf returns the number of a line; 0 if it has none.
+// numberOf returns the number in a line, or 0 if the line has none.
 func numberOf(text string) (n int) {
 	_, _ = fmt.Sscanf(text, "line %d ", &n)
 	return n
@@ -228,8 +228,8 @@ var collector = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// The collector keeps its queue and its position in the log on the disk. The server is killed, and
-// ended cleanly; the collector is restarted, too.
+// The collector keeps its queue and its position in the log on the disk. Sometimes the server is
+// killed, sometimes it is ended cleanly, and the collector is restarted as well.
 func TestCollectorFeedsEveryLineOnce(t *testing.T) {
 	if os.Getenv("LMSERVE_TEST_SHIPPERS") == "" {
 		t.Skip("LMSERVE_TEST_SHIPPERS is not set: the collector takes minutes to build, and the " +
@@ -246,7 +246,7 @@ func TestCollectorFeedsEveryLineOnce(t *testing.T) {
 		"initial_interval: 1s", "initial_interval: 100ms").Replace(recipe(t, "otelcol.yaml"))
 	require.NoError(t, os.WriteFile(config, []byte(text), 0o600))
 	f.ship(path, "--config", config)
-	restarts := 0 // a batch that the collector retried before is behind its queue afterward
+	restarts := 0 // after a restart, a batch being retried is behind the collector's queue
 	for round := 0; f.more(round); round++ {
 		f.feed(300)
 		f.restart(round%2 == 0)
