@@ -11,20 +11,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// operations is the page whose sections begin in a folder that has the program alone. All others
-// are read from top to bottom, in a checkout.
+// operations is a page whose sections each begin in a folder that has only the program. Other pages
+// are read from top to bottom in a checkout.
 const operations = "docs/operations.md"
 
-// arithmetic names the arithmetic that computed the outputs in the pages.
+// arithmetic names the numerics of the processor that computed the outputs in the pages.
 const arithmetic = "float32-fma"
 
 // tools are the programs that commands of the pages use.
 const tools = "base64 bash curl cut dd fold git go grep head jq make openssl sed seq sha256sum " +
 	"tar zstd"
 
-// Every command of the pages works as printed, except those that the index of the pages lists with
-// a reason. Ids, dates and long numbers are compared by their form. The exit code counts where a
-// page leaves out a part of the output, and on processors with another arithmetic than the pages'.
+// Every command of the pages prints what the page shows, except those that the index of the pages
+// lists with a reason. Ids, dates and long numbers are compared by their form.
+//
+// Where a page leaves out a part of the output, the exit code must also be 0. On processors with
+// other numerics only the exit code is compared.
 func TestCommandsOfPagesWorkAsPrinted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -58,15 +60,15 @@ func TestCommandsOfPagesWorkAsPrinted(t *testing.T) {
 	}
 }
 
-// reader reads pages, and types in their commands.
+// reader runs the commands of the pages.
 type reader struct {
 	root, program string
 	untyped       []exception
-	compares      bool // outputs with those of the pages
+	compares      bool // compare the outputs with those in the pages
 }
 
 func (r *reader) read(t *testing.T, p page) {
-	changed := map[int][]string{} // outputs that differ, by the line where that of the page begins
+	changed := map[int][]string{} // new outputs, by the line where the page's output begins
 	var s *shell
 	section := ""
 	for _, c := range p.commands() {
@@ -96,14 +98,15 @@ func (r *reader) read(t *testing.T, p page) {
 	}
 }
 
-// excepted says whether a command is one of those that are not typed in now.
+// excepted reports whether a command is listed as untyped. With LMSERVE_TEST_LONG, commands of
+// `make test-long` do not count as untyped.
 func (r *reader) excepted(p page, c command) bool {
 	n := slices.IndexFunc(r.untyped, func(e exception) bool { return e.is(p, c) })
 	return n >= 0 && !(r.untyped[n].long && os.Getenv("LMSERVE_TEST_LONG") != "")
 }
 
-// folder makes one with the program as bin/lmserve and, for most pages, with all else of a
-// checkout.
+// folder makes a folder with the program as bin/lmserve. For all pages but operations it also has
+// links to the other files of the checkout.
 func (r *reader) folder(t *testing.T, p page) string {
 	dir := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "bin"), 0o700))

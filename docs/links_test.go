@@ -15,7 +15,7 @@ var (
 	notInSlug = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// Links between the pages, and from them to files, lead to something: headings, too.
+// Each link in a page leads to an existing file, and to an existing heading if it names one.
 func TestLinksLeadSomewhere(t *testing.T) {
 	for _, p := range pages(t) {
 		inside := false
@@ -42,7 +42,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// headings are the names by which links reach the headings of a page.
+// headings returns the anchors of a page's headings, as links name them.
 func headings(t *testing.T, path string) (all []string) {
 	text, err := os.ReadFile(filepath.Join("..", path))
 	require.NoError(t, err)

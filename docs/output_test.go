@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What differs from run to run is compared by its form alone: ids, dates, keys, hashes, sizes, and
-// numbers of more than three digits, among them the later digits of fractions.
+// Outputs that differ from run to run are replaced by their form before the comparison: ids, dates,
+// keys, hashes, sizes, and numbers of more than three digits, also after a decimal point.
 var forms = []struct {
 	of   *regexp.Regexp
 	form string
@@ -19,7 +19,7 @@ var forms = []struct {
 	{regexp.MustCompile(`\b\d{4}-\d\d-\d\d\b`), "DATE"},
 	{regexp.MustCompile(`\blms_[0-9a-f]{16}_[\w-]+`), "KEY"},
 	{regexp.MustCompile(`\b\d+ bytes\b`), "NUMBER bytes"},
-	// a hash may have no letters
+	// A hash may consist of digits only, and then it looks like a number.
 	{regexp.MustCompile(`\b([0-9a-f]{12,64}|[0-9a-f]{8}|\d{4,})\b`), "NUMBER"},
 	{regexp.MustCompile(` +`), " "},
 }
@@ -31,11 +31,11 @@ func formOf(line string) string {
 	return strings.TrimRight(line, " ")
 }
 
-// elided says whether a page leaves out parts of an output, where it has three dots.
+// elided reports whether a page leaves out a part of an output and shows three dots instead.
 func elided(want []string) bool { return strings.Contains(strings.Join(want, "\n"), "...") }
 
-// sameOutput says whether an output is what a page says. In the page, a line of three dots matches
-// any lines, and three dots within a line match any text.
+// sameOutput reports whether an output is the one that the page shows. In the page, a line of three
+// dots matches any number of lines, and three dots within a line match any text.
 func sameOutput(want, got []string) bool {
 	var pattern, text strings.Builder
 	for _, line := range want {

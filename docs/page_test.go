@@ -1,5 +1,5 @@
-// Package docs_test types in the commands of the pages, and compares what they print with what the
-// pages say.
+// Package docs_test runs the commands in the documentation's pages, and compares their output with
+// the output that the pages show.
 package docs_test
 
 import (
@@ -14,7 +14,7 @@ import (
 
 // page is a file of documentation, as lines.
 type page struct {
-	name  string // its path from the root of the repository
+	name  string // path from the root of the repository
 	lines []string
 }
 
@@ -24,7 +24,7 @@ func readPage(t *testing.T, name string) page {
 	return page{name, strings.Split(string(text), "\n")}
 }
 
-// pages are all that have commands: README.md, and the files of this folder.
+// pages returns the pages that may have commands: README.md, and the files of this folder.
 func pages(t *testing.T) []page {
 	all := []page{readPage(t, "README.md")}
 	names, err := filepath.Glob("*.md")
@@ -35,13 +35,13 @@ func pages(t *testing.T) []page {
 	return all
 }
 
-// command is one command of a page. The lines from its own up to end are what the page says that it
-// prints.
+// command is one command of a page. The page shows its output in the lines from `from` up to `to`,
+// without the latter.
 type command struct {
 	text     string
-	section  string // the heading of the second level above it
-	from, to int    // the lines of its output
-	indent   string // of the block, where the block is a part of a list
+	section  string // the last heading with ## above the command
+	from, to int    // range of the lines of its output
+	indent   string // indentation of the code block, if the block is in a list
 }
 
 // commands reads the blocks of a page that begin with ```console. Commands begin with "$ ".
@@ -70,8 +70,8 @@ func (p page) commands() (all []command) {
 	return all
 }
 
-// goesOn says whether a shell needs another line for a command: a quote is open, a document that is
-// its input has not ended, or the line ends with a backslash or a bar.
+// goesOn reports whether the shell needs another line to complete a command. That is so if a quote
+// is open, if a here-document has not ended, or if the line ends with a backslash or a pipe.
 func goesOn(text string) bool {
 	if _, document, found := strings.Cut(text, "<<'END'"); found {
 		return !strings.HasSuffix(document, "\nEND")
@@ -80,7 +80,7 @@ func goesOn(text string) bool {
 		strings.HasSuffix(text, "|")
 }
 
-// want is what the page says that a command prints.
+// want returns the output that the page shows for a command.
 func (p page) want(c command) (lines []string) {
 	for _, line := range p.lines[c.from:c.to] {
 		lines = append(lines, strings.TrimPrefix(line, c.indent))
@@ -88,13 +88,13 @@ func (p page) want(c command) (lines []string) {
 	return lines
 }
 
-// exception is a row of the table of commands that `make test` does not type in.
+// exception is a row of the table of commands that `make test-docs` does not run.
 type exception struct {
 	page, begins string
-	long         bool // whether `make test-long` types it in
+	long         bool // `make test-long` runs the command
 }
 
-// exceptions reads that table, which the index of the pages has.
+// exceptions reads the table of exceptions in docs/README.md, the index of the pages.
 func exceptions(t *testing.T) (all []exception) {
 	_, table, found := strings.Cut(strings.Join(readPage(t, "docs/README.md").lines, "\n"),
 		"\n| page | command |")
@@ -120,12 +120,13 @@ func exceptions(t *testing.T) (all []exception) {
 	return all
 }
 
-// is says whether a command of a page is the one that a row is about.
+// is reports whether an exception applies to a command of a page.
 func (e exception) is(p page, c command) bool {
 	return p.name == e.page && strings.HasPrefix(c.text, e.begins)
 }
 
-// with is the text of a page with other outputs, by the line where that of the page begins.
+// with returns the text of a page with new outputs. The keys of outputs are the lines where the old
+// ones begin.
 func (p page) with(outputs map[int][]string) []byte {
 	lines := slices.Clone(p.lines)
 	for _, c := range slices.Backward(p.commands()) {
@@ -139,7 +140,7 @@ func (p page) with(outputs map[int][]string) []byte {
 	return []byte(strings.Join(lines, "\n"))
 }
 
-// The index of the pages lists commands that are not typed in. Each of them is in a page.
+// The index of the pages lists commands that are not run. Each of them must be in a page.
 func TestListedUntypedCommandsExist(t *testing.T) {
 	for _, e := range exceptions(t) {
 		p := readPage(t, e.page)

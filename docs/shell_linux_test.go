@@ -18,10 +18,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// home is the folder of the user whom the pages show.
+// home is the user's home folder in the pages' outputs.
 const home = "/home/alice"
 
-// port matches a port of this machine, as the pages write it.
+// port matches a port of a local server, in the forms that the pages use.
 var port = regexp.MustCompile(
 	`((?:localhost|127\.0\.0\.1|::\]|--listen |--admin-listen ):)(8080|8443|9090)\b`)
 
@@ -29,30 +29,30 @@ var port = regexp.MustCompile(
 var progress = regexp.MustCompile(
 	`^lmserve: .*([,:] \d+\w* (left|so far)| are scored.*|: up to date)$`)
 
-// shell is a bash that commands of a page are typed into.
+// shell is a bash that runs the commands of a page.
 type shell struct {
 	t     *testing.T
 	dir   string
 	in    io.Writer
 	lines chan string
-	ports map[string]string // from a port in the pages to a free one
+	ports map[string]string // free ports, by the port in the pages that they replace
 }
 
-// newShell starts one in a folder.
+// newShell starts a shell in a folder.
 func newShell(t *testing.T, dir string) *shell {
 	s := &shell{t: t, dir: dir, lines: make(chan string), ports: map[string]string{}}
 	cmd := exec.Command("bash")
 	cmd.Dir = dir
 	user := filepath.Join(dir, ".home")
 	require.NoError(t, os.MkdirAll(filepath.Join(user, "tmp"), 0o700))
-	cache, err := os.UserCacheDir() // Go's, where the commands build
+	cache, err := os.UserCacheDir() // commands that build use Go's cache of this user
 	require.NoError(t, err)
 	path, err := exec.Command("go", "env", "GOPATH").Output()
 	require.NoError(t, err)
 	cmd.Env = append(os.Environ(), "HOME="+user, "XDG_CACHE_HOME="+cache, "GOPATH="+
 		strings.TrimSpace(string(path)),
 		"XDG_STATE_HOME=", "XDG_CONFIG_HOME=", "GOFLAGS=-trimpath", "LC_ALL=C.UTF-8",
-		"MAKEFLAGS=", "MFLAGS=", "MAKELEVEL=") // a make that runs the tests is none of the pages'
+		"MAKEFLAGS=", "MFLAGS=", "MAKELEVEL=") // hide the make that runs this test
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	s.in, err = cmd.StdinPipe()
 	require.NoError(t, err)
@@ -75,7 +75,7 @@ func newShell(t *testing.T, dir string) *shell {
 			_ = out.Close()
 		})
 		defer timer.Stop()
-		for range s.lines { // until nobody holds the other end
+		for range s.lines { // until no process can write to the pipe
 		}
 		_ = cmd.Wait()
 		_ = out.Close()
@@ -84,7 +84,8 @@ func newShell(t *testing.T, dir string) *shell {
 	return s
 }
 
-// kill ends a shell that is busy with a command, and its jobs, each of which leads a group.
+// kill ends a shell that is busy with a command, and its jobs. Each job leads a process group, and
+// all of the group is killed.
 func kill(shell int) {
 	jobs, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", shell, shell))
 	for job := range strings.FieldsSeq(string(jobs)) {
@@ -95,8 +96,8 @@ func kill(shell int) {
 	_ = syscall.Kill(shell, syscall.SIGKILL)
 }
 
-// here returns a command of a page as this shell runs it: with other ports, another folder for
-// temporary files and another address of a server.
+// here adapts a command of a page to this shell: it replaces ports and the folder for temporary
+// files, and makes the server listen on 127.0.0.1.
 func (s *shell) here(command string) string {
 	command = strings.ReplaceAll(command, "bin/lmserve serve ", "bin/lmserve serve --listen "+
 		"127.0.0.1:8080 ")
@@ -110,7 +111,8 @@ func (s *shell) here(command string) string {
 	})
 }
 
-// there is what a command has printed, as the page has it.
+// there converts a line that a command has printed to what the page shows: it undoes the
+// replacements of here.
 func (s *shell) there(line string) string {
 	for documented, free := range s.ports {
 		line = strings.ReplaceAll(line, ":"+free, ":"+documented)
@@ -126,8 +128,8 @@ func freePort(t *testing.T) string {
 	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
 
-// run types in a command, and returns its output and its exit code. Of a command in the background,
-// it returns the first lines.
+// run runs a command and returns its output and exit code. For a command in the background, it
+// returns after the given number of lines.
 func (s *shell) run(command string, lines int) (got []string, code int) {
 	const end = "---- the command has ended: "
 	_, err := io.WriteString(s.in, s.here(command)+"\n")
@@ -137,7 +139,8 @@ func (s *shell) run(command string, lines int) (got []string, code int) {
 	for {
 		if !marked && (!background || len(got) >= lines) {
 			after := "code=$?\n"
-			if strings.HasPrefix(command, "kill %") { // the next command finds the job gone
+			// The shell waits here, so that the next command does not report the end of the job.
+			if strings.HasPrefix(command, "kill %") {
 				after += "wait " + strings.TrimPrefix(command, "kill ") + " 2>/dev/null\n"
 			}
 			_, err := io.WriteString(s.in, after+"echo; echo '"+end+"'$code\n")

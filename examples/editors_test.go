@@ -33,7 +33,8 @@ func (e *example) fills(t *testing.T, url string, body map[string]any, answer an
 	require.NoError(t, json.Unmarshal(text, answer), string(text))
 }
 
-// Continue itself is not run; the test sends what it sends with this configuration.
+// Continue itself is not run: the test sends the request that Continue would send with this
+// configuration.
 func TestContinuesConfigurationIsServed(t *testing.T) {
 	e := newExample(t)
 	raw, err := os.ReadFile("editors/continue.yaml")
@@ -64,8 +65,8 @@ func TestContinuesConfigurationIsServed(t *testing.T) {
 	require.True(t, strings.HasPrefix(answer.Choices[0].Message.Content, "epted key for "))
 }
 
-// Neovim reads the configuration. The plugin needs a newer Neovim than some systems have, so a stub
-// that prints its options replaces it.
+// Neovim reads the configuration. Some systems have a Neovim that is too old for the plugin, so the
+// test replaces the plugin by a stub that prints its options.
 func TestMinuetsConfigurationIsServed(t *testing.T) {
 	e := newExample(t)
 	nvim, err := exec.LookPath("nvim")

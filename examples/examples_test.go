@@ -42,7 +42,7 @@ func log() string {
 // example runs examples against a server.
 type example struct {
 	dir   string
-	url   string // of the server, or of the proxy before it
+	url   string // URL of the server, or of a proxy in front of it
 	cuts  *atomic.Int64
 	mg    *session.Manager
 	input string
@@ -97,8 +97,8 @@ func (e *example) requireLog(t *testing.T, name string) {
 	require.EqualValues(t, len(log()), info.Offset)
 }
 
-// behindCuts puts a proxy before the server. It cuts the first two connections with an answer of
-// more than 3,000 bytes in the middle of the answer.
+// behindCuts puts a proxy before the server. The proxy cuts off two answers in the middle: the
+// first two that are longer than 3,000 bytes.
 func (e *example) behindCuts(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -173,7 +173,8 @@ func TestResumeInPython(t *testing.T) {
 	resumes(t, e, "python3", "resume.py", logFile(t), "ssh", "0.01")
 }
 
-// resumes runs an example over breaking connections, and then again with nothing left to do.
+// resumes runs an example over connections that break. Then it runs the example again, when the
+// session already has all of the text.
 func resumes(t *testing.T, e *example, program string, args ...string) {
 	t.Helper()
 	out := e.run(t, program, args...)
@@ -204,7 +205,7 @@ func TestCompleteInJavaScript(t *testing.T) {
 func TestOpenAIsOwnClientInJavaScript(t *testing.T) {
 	e := newExample(t)
 	e.input = log()
-	e.run(t, "python3", "openai_shapes.py", "ssh", "sshd") // feeds the log
+	e.run(t, "python3", "openai_shapes.py", "ssh", "sshd") // feeds the log to the session ssh
 	out := e.runWithOpenAI(t, "openai.mjs", "ssh", "sshd[812]: Acc")
 	require.Contains(t, out, "sshd[812]: Accepted key for ")
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// written is the line that programs put at the top of the Go and assembly files they write.
+// written matches the line at the top of generated Go and assembly files.
 var written = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 
-// The files that programs wrote, and no others, are marked as generated: tools that show a change
-// leave such files out.
+// Generated files, and no others, are marked as generated in .gitattributes, so that tools leave
+// them out when they show a change.
 func TestGeneratedFilesAreMarked(t *testing.T) {
 	listing, err := git("", "ls-files", "*.go", "*.s")
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package internal_test checks rules for the whole module. Its imports are those that
-// ARCHITECTURE.md allows. Other modules can use its public packages. Its arithmetic has the same
-// bits on all machines, and generated files are marked.
+// Package internal_test checks rules for the whole module. Packages may only import what
+// ARCHITECTURE.md allows, and other modules can use the public packages. The arithmetic gives the
+// same bits on all machines. Generated files are marked.
 package internal_test
 
 import (
@@ -21,17 +21,17 @@ import (
 
 const module = "github.com/lmserve/lmserve/"
 
-// root is the package lmserve, as the table of rooms names it.
+// root is the package lmserve, as the tables of packages in ARCHITECTURE.md name it.
 const root = "."
 
 // rooms is the content of the tables of packages in ARCHITECTURE.md.
 type rooms struct {
-	order    []string            // from top to bottom
-	imports  map[string][]string // our packages that a room may import; nil: all
+	order    []string            // names of the packages, from top to bottom
+	imports  map[string][]string // packages of this module that each may import; nil means all
 	reserved []reserved
 }
 
-// reserved lists outside packages that only some rooms may import.
+// reserved lists packages of other modules that only some packages may import.
 type reserved struct {
 	prefix, why string
 	rooms       []string

@@ -12,8 +12,9 @@ type final struct{ error }
 
 func (f final) Unwrap() error { return f.error }
 
-// persist repeats attempts until one succeeds, fails for good, or the context ends. Pauses start
-// over after an attempt that made progress. waiting is called before each pause.
+// persist repeats attempts until one succeeds, fails for good, or the context ends. After an
+// attempt that made progress, the next pause is the shortest again. waiting is called before each
+// pause.
 func persist(
 	ctx context.Context, waiting func(cause error, pause time.Duration),
 	attempt func() (forward bool, err error),
@@ -41,8 +42,8 @@ func persist(
 	}
 }
 
-// ended returns the cause of the context's end, joined with the last attempt's error if that is
-// different.
+// ended returns the cause of the context's end. If the last attempt failed for another reason, the
+// returned error has that reason, too.
 func ended(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	if errors.Is(err, cause) || errors.Is(err, ctx.Err()) {

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// backupPatience is how long Backup retries without receiving a byte. It is shorter than the server
-// keeps a backup.
+// backupPatience is how long Backup retries without receiving a byte. The server keeps a backup
+// longer than that.
 const backupPatience = 30 * time.Second
 
 // Backup writes all sessions to w as one file, from which `lmserve restore` makes a data folder. A
 // server with keys requires an admin's key. Backup reconnects and resumes while bytes still arrive.
-// It calls told with the bytes written so far and the size of the file. After an error, w has a
-// part of the file.
+// It calls `told` with the number of bytes written so far and the size of the file. After an error,
+// w has only a part of the file.
 func (c *Client) Backup(
 	ctx context.Context, w io.Writer, told func(done, total int64),
 ) error {
@@ -38,7 +38,7 @@ type backup struct {
 	client      *Client
 	w           io.Writer
 	told        func(done, total int64)
-	etag        string // identifies it at the server; "": none yet
+	etag        string // ETag of the file at the server; "" before the first answer
 	done, total int64
 	moved       time.Time // when the last byte arrived
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/lmserve/lmserve/api/client"
 )
 
-// answering is a function that replaces a connection to a server.
+// answering is a function that answers requests in place of a server.
 type answering func(r *http.Request) (*http.Response, error)
 
 func (a answering) RoundTrip(r *http.Request) (*http.Response, error) { return a(r) }

@@ -38,7 +38,7 @@ func WithHTTPClient(h *http.Client) Option { return func(c *Client) { c.http = h
 // This happens if another request feeds the session, the server is overloaded, or the key has
 // reached a limit. Without patience such a call fails at once with an [Error], whose RetryAfter
 // says when to retry. Calls whose text is an io.Reader cannot be repeated; they only wait for their
-// turn. Feeding has its own patience.
+// turn. Feed and Feeder do not use this limit.
 func WithPatience(d time.Duration) Option { return func(c *Client) { c.patience = max(0, d) } }
 
 // New makes a client of the server at a base URL, such as http://localhost:8080. It makes no

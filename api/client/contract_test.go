@@ -14,7 +14,8 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// Handwritten types have the contract's fields; all others are generated from it.
+// Types written by hand have the fields that the contract gives them. All other types are generated
+// from the contract.
 func TestTypesWrittenByHandAreTheContracts(t *testing.T) {
 	doc, err := contract.Document()
 	require.NoError(t, err)
@@ -22,7 +23,7 @@ func TestTypesWrittenByHandAreTheContracts(t *testing.T) {
 		value   any
 		without []string
 	}{
-		// The other members are the forms of OpenAI and OTLP.
+		// Error leaves out the members that only clients of OpenAI and OTLP read.
 		"Problem":      {client.Error{}, []string{"error", "code", "message"}},
 		"SessionPatch": {client.SessionPatch{}, nil},
 	} {

@@ -22,8 +22,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// Broken connections change nothing, wherever they break. The session is bit-identical to one fed
-// in one piece, and each event arrives once.
+// If connections break at any point, the session is bit-identical to a session that was fed in one
+// piece, and each event arrives once.
 func TestConnectionsThatAreCutChangeNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, session.Options{})
@@ -56,19 +56,21 @@ func TestConnectionsThatAreCutChangeNothing(t *testing.T) {
 	require.Positive(t, forks)
 }
 
-// The same holds if a proxy answers by itself and hides what the server has done.
+// If a proxy answers in place of the server, the client does not know what the server has done. The
+// session is still bit-identical to a session that was fed in one piece.
 func TestProxiesThatAnswerByThemselvesChangeNothing(t *testing.T) {
 	feedThroughProxies(t, newRig(t, session.Options{}), requests(40))
 }
 
-// The same holds for words, which batches and forks may split anywhere.
+// With a model of words, batches and forks may split a word. The session is still bit-identical to
+// a session that was fed in one piece.
 func TestProxiesChangeNothingOfWords(t *testing.T) {
 	r := newRigOf(t, modeltest.SmallOfWords, session.Options{})
 	feedThroughProxies(t, r, modeltest.WordText(60))
 }
 
-// feedThroughProxies feeds a text in batches through proxies that sometimes answer by themselves.
-// It compares events and session with those of a text fed in one piece.
+// feedThroughProxies feeds a text in batches through a proxy that sometimes answers in place of the
+// server. It compares the events and the session with those of the same text fed in one piece.
 func feedThroughProxies(t *testing.T, r *rig, text string) {
 	t.Helper()
 	run := rand.New(rand.NewPCG(1, 1))
@@ -119,7 +121,7 @@ func newListener(c *client.Client, kind string) *listener {
 		l.score = client.ScoreOptions{LogProbs: true}
 	}
 	err := io.ErrUnexpectedEOF
-	for err != nil { // an unreported session does no harm
+	for err != nil { // a session whose answer was lost does no harm
 		var s client.Session
 		s, err = c.CreateSession(context.Background(), client.SessionRequest{Seed: new(uint64(5))})
 		l.id = s.ID
@@ -209,7 +211,7 @@ func (d *cutDialer) dial(ctx context.Context, network, addr string) (net.Conn, e
 		answer: d.rand.IntN(2) == 0, reset: d.rand.IntN(2) == 0}, nil
 }
 
-// cutConn breaks after left bytes, with a reset or an orderly close.
+// cutConn breaks after `left` more bytes, with a reset or an orderly close.
 type cutConn struct {
 	*net.TCPConn
 	dialer        *cutDialer
@@ -249,6 +251,6 @@ func (c *cutConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ReadFrom and WriteTo must not bypass the break.
+// ReadFrom and WriteTo hide those of TCPConn, which would bypass the break.
 func (c *cutConn) ReadFrom(r io.Reader) (int64, error) { return io.Copy(struct{ io.Writer }{c}, r) }
 func (c *cutConn) WriteTo(w io.Writer) (int64, error)  { return io.Copy(w, struct{ io.Reader }{c}) }

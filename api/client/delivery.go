@@ -7,14 +7,15 @@ import (
 	"time"
 )
 
-// turnWait is how long a batch waits at the server if another request feeds the session. Often that
-// is the feeder's own earlier request, whose connection has broken. Then the feeder retries.
+// turnWait is how long a batch waits at the server while another request feeds the session; then
+// the feeder sends it again. Often the other request is an earlier one of this feeder, whose
+// connection has broken.
 const turnWait = 30 * time.Second
 
 // batch is a piece of the stream being delivered.
 type batch struct {
 	text  []byte
-	begin int64 // offset of its first byte
+	begin int64 // offset of the batch's first byte
 	taken int64 // the session is known to have the text up to here
 	told  int64 // events up to here have been reported
 
@@ -31,8 +32,9 @@ func (b *batch) from(from, to int64) []byte { return b.text[from-b.begin : to-b.
 // errStalled ends an answer that makes no progress.
 var errStalled = errors.New("client: the answer stalled")
 
-// changedNothing reports whether err is an answer after which the session has not moved. An error
-// to be retried may follow accepted text; the answer then says up to where.
+// changedNothing reports whether err is an answer that proves that the request added no text to the
+// session. An answer with an offset is no such proof: the server may have accepted text up to
+// there.
 func changedNothing(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && (e.Type == ProblemOffsetConflict ||
@@ -50,7 +52,7 @@ type delivery struct {
 
 	rest   []*LineEvent // unfinished line or records at the end of the delivered text
 	next   int64        // end of the last reported record
-	totals *Measures    // the session's, after the last complete answer
+	totals *Measures    // totals of the session, after the last complete answer
 }
 
 // send sends the part of a batch that the session lacks, and reports the resulting events.
@@ -95,10 +97,10 @@ func (d *delivery) take(b *batch, e Event) error {
 	case e.Line != nil:
 		end := e.Line.Offset + e.Line.Bytes
 		if e.Line.Lines != nil && end <= d.next {
-			return nil // reported before the next line was replayed
+			return nil // the record was reported before the replay
 		}
 		d.next = end
-		b.told = max(b.told, end) // a record may end with an earlier text
+		b.told = max(b.told, end) // a record may end in an earlier batch
 	case e.Chunk != nil:
 		b.told = e.Chunk.Totals.Bytes
 		if pending := e.Chunk.PendingBytes; pending != nil {

@@ -13,7 +13,7 @@ import (
 // A session is one stream of text. Its scores and completions show what the model has learned from
 // the text.
 func Example() {
-	url, stop := serve() // or a server's: http://localhost:8080
+	url, stop := serve() // or the URL of a running server: http://localhost:8080
 	defer stop()
 	ctx := context.Background()
 	c, err := client.New(url)

@@ -8,11 +8,11 @@ import (
 )
 
 // Feed feeds the text of a reader to a session exactly once, as a [Feeder] does, and returns the
-// session's offset at the end. It sends what the reader has, up to a batch, and reads on meanwhile.
-// At the end of the text it reports an unfinished line, if any.
+// session's offset at the end. It sends the text read so far, at most one batch in a request, and
+// reads more text meanwhile. At the end of the text it reports an unfinished line, if any.
 //
 // Feed reads in a separate goroutine. If Feed returns before the end of the text, that goroutine
-// ends with its current call of Read. Some text that was read may not have been fed then.
+// ends when its current call of Read returns. Some text that was read may not have been fed then.
 func (c *Client) Feed(
 	ctx context.Context, session string, text io.Reader, o FeedOptions,
 ) (offset int64, err error) {
@@ -46,7 +46,7 @@ type readAhead struct {
 	text []byte
 	err  error // the error that ended the text
 
-	filled, emptied chan struct{} // of capacity 1; signal a change
+	filled, emptied chan struct{} // each has capacity 1 and signals a change
 }
 
 func newReadAhead(most int) *readAhead {

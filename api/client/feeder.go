@@ -14,7 +14,7 @@ type Feeder struct {
 	o  FeedOptions // with defaults filled in
 	to delivery
 
-	offset int64 // everything before is in the session and reported; -1: unknown
+	offset int64 // text before it is in the session and reported; -1 means unknown
 	err    error // the error that ended feeding
 }
 
@@ -51,7 +51,7 @@ func (f *Feeder) End() error {
 	return f.shown()
 }
 
-// shown returns the error that ended feeding in the form for the caller.
+// shown returns the error that ended feeding, without the internal mark `final`.
 func (f *Feeder) shown() error {
 	if last, ok := errors.AsType[final](f.err); ok {
 		return last.error
@@ -110,8 +110,8 @@ func (f *Feeder) bounded(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeoutCause(ctx, f.o.Stall, errStalled)
 }
 
-// attempt delivers a batch to its end or until an error. It sends the rest of the batch, and
-// reports the events of text that the session already has.
+// attempt delivers a batch, until the end or an error. It first reports the events of text that the
+// session already has, and then sends the rest of the batch.
 func (f *Feeder) attempt(ctx context.Context, b *batch) error {
 	for {
 		if b.told < b.taken {
@@ -179,8 +179,8 @@ func (c *Client) Replay(
 	return f.End()
 }
 
-// replay reports the unreported events of a batch's text that the session has. A second feeder
-// feeds the text to a fork of the session from before it.
+// replay reports the unreported events of a batch's text that the session already has. It forks the
+// session at the beginning of this text, and a second feeder feeds the text to the fork.
 func (f *Feeder) replay(ctx context.Context, b *batch) error {
 	id, err := f.fork(ctx, b.told)
 	if err != nil {
@@ -204,7 +204,8 @@ func (f *Feeder) replay(ctx context.Context, b *batch) error {
 	return f.compare(ctx, b, twin.to.totals)
 }
 
-// lose reports that events cannot be recomputed, unless the caller has ended feeding.
+// lose calls Lost because events cannot be recomputed. It returns err instead if feeding has ended,
+// by the context or by an error of the caller.
 func (f *Feeder) lose(ctx context.Context, b *batch, err error) error {
 	var last final
 	if errors.As(err, &last) || ctx.Err() != nil {
@@ -251,8 +252,9 @@ func (f *Feeder) discard(ctx context.Context, id string) {
 // processors round differently.
 const sameBits = 1e-6
 
-// compare compares the session with a fork that was fed the intended text: if the session has
-// another text, its bits differ. It skips a session that has moved on.
+// compare compares the bits of the session with those of a fork that was fed the intended text. If
+// the bits differ, the session has another text. compare does nothing if the session has got more
+// text since.
 func (f *Feeder) compare(ctx context.Context, b *batch, forks *Measures) error {
 	s, err := f.session(ctx)
 	if err != nil || s.Offset != b.taken || forks == nil {

@@ -80,8 +80,8 @@ func TestFeederNoticesThatSomebodyElseFeeds(t *testing.T) {
 	require.EqualValues(t, 5, f.Offset())
 }
 
-// If an answer was lost, the session's text may come from another client. Then its bits differ from
-// those of the feeder's text.
+// If an answer was lost, the text that the session has got may be another client's. Then the
+// session's bits differ from those of the feeder's text.
 func TestFeederRecognizesItsText(t *testing.T) {
 	r, ctx := newRig(t, session.Options{}), context.Background()
 	s, err := r.CreateSession(ctx, client.SessionRequest{})

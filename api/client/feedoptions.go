@@ -14,8 +14,8 @@ const (
 
 // FeedOptions configures how a stream is fed, and who receives its events.
 type FeedOptions struct {
-	// Score configures the scoring. Its Offset is where the session must be at the start; nil
-	// accepts any offset. Learn must not be LearnFalse.
+	// Score configures the scoring. Its Offset is the offset that the session must have at the
+	// start; nil accepts any offset. Learn must not be LearnFalse.
 	Score ScoreOptions
 
 	// Event receives each chunk, or each finished line, once and in order. Its error ends feeding
@@ -34,8 +34,8 @@ type FeedOptions struct {
 	// in a request. It may be nil.
 	Diverged func(int64)
 
-	BatchBytes int // of a request, at most; 0: BatchBytesDefault
-	// after which a stalled answer is abandoned; 0: StallDefault
+	BatchBytes int // maximum text in one request; 0 means BatchBytesDefault
+	// Stall is the time without progress after which an answer is abandoned; 0 means StallDefault.
 	Stall time.Duration
 }
 
@@ -75,7 +75,7 @@ func (o FeedOptions) validate() error {
 // feed it, too.
 type MovedError struct {
 	Session         string
-	Expected, Found int64 // offsets; equal if only the text differs
+	Expected, Found int64 // offsets in bytes; equal if only the texts differ
 }
 
 func (e *MovedError) Error() string {

@@ -21,8 +21,8 @@ import (
 	"github.com/lmserve/lmserve/server"
 )
 
-// servedFolder is the environment variable that makes this program a server. It names the data
-// folder, and the socket is beside it.
+// servedFolder is an environment variable. If it names a data folder, this program serves the
+// folder, on a socket beside it.
 const servedFolder = "LMSERVE_TEST_SERVED_FOLDER"
 
 func socketOf(dir string) string { return filepath.Join(dir, "socket") }
@@ -53,8 +53,8 @@ func serveFolder(dir string) error {
 	return s.Serve(l)
 }
 
-// Killing and restarting a server at any time changes nothing. The session is bit-identical to one
-// fed in one piece, and each event arrives once.
+// A server is killed and restarted at random times. The session is still bit-identical to a session
+// that was fed in one piece, and each event arrives once.
 func TestKilledServerChangesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
@@ -117,7 +117,7 @@ func (p *killed) start(t *testing.T) {
 
 func (p *killed) kill(t *testing.T) {
 	require.NoError(t, p.process.Process.Kill())
-	_ = p.process.Wait() // it was killed
+	_ = p.process.Wait() // the error only says that the process was killed
 }
 
 // killUntil kills and restarts the server at up to five random moments, until fed is closed.

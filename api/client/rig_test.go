@@ -69,7 +69,7 @@ func newRig(t testing.TB, sessions session.Options, options ...client.Option) *r
 	return newRigOf(t, modeltest.Small, sessions, options...)
 }
 
-// newRigOf is newRig with another model.
+// newRigOf is newRig with a given model.
 func newRigOf(
 	t testing.TB, open func() (*model.Model, error), sessions session.Options,
 	options ...client.Option,

@@ -28,8 +28,8 @@ type Learn = ScoreParamsLearn
 type ScoreOptions struct {
 	// Lines requests an event for each line instead of each chunk.
 	Lines     bool
-	Incidents bool // only the first line, the last, and those with Incidents; with Lines
-	Records   bool // report records of several lines in Event.Line; with Lines
+	Incidents bool // events only for the first and last line, and lines with incidents; needs Lines
+	Records   bool // report records of several lines in Event.Line; needs Lines
 	// RecordStart is an RE2 pattern for the start of records from here on; "" keeps the session's.
 	RecordStart string
 	// TroubleWords are words, separated by white space, that make a line that contains them
@@ -40,8 +40,8 @@ type ScoreOptions struct {
 	Tokens       bool // report the bits of each byte of a line
 
 	LogProbs bool // report the log-probability of each token of a chunk
-	Top      int  // number of likeliest tokens per token, up to 20; with LogProbs
-	Updates  bool // report each update of the fast weights after it
+	Top      int  // number of likeliest tokens to report with each token, up to 20; needs LogProbs
+	Updates  bool // report the fast weights' updates, each after it was made
 
 	Learn Learn // "" means LearnTrue; LearnUnflagged needs Lines
 	// largest P of a flagged line, with LearnUnflagged or Incidents; 0 means 1/1000
@@ -102,9 +102,9 @@ type Event struct {
 }
 
 // Score scores a text and returns events as they arrive, while the text is still being read: a
-// Chunk or Line for each, and a Summary at the end. An error ends the events. The text reported
-// before it is in the session, unless o.Learn is LearnFalse. Leaving the loop ends the request and
-// the reading.
+// Chunk for each chunk or a Line for each line, and a Summary at the end. An error ends the events.
+// The text reported before it is in the session, unless o.Learn is LearnFalse. Leaving the loop
+// ends the request and the reading.
 func (c *Client) Score(
 	ctx context.Context, session string, text io.Reader, o ScoreOptions,
 ) iter.Seq2[Event, error] {

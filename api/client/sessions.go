@@ -13,7 +13,7 @@ import (
 type SessionPatch struct {
 	// Name is the new name: "" removes it, and nil leaves it unchanged.
 	Name *string `json:"name,omitempty"`
-	// Labels are set, or removed where nil; other labels stay.
+	// Labels sets the labels in the map, and removes those whose value is nil. Other labels stay.
 	Labels map[string]*string `json:"labels,omitempty"`
 	// TTLSeconds is the time without use after which the session is deleted: 0 means never, and nil
 	// leaves it unchanged.
@@ -160,7 +160,7 @@ func (c *Client) ForkSession(
 
 // An Export describes the file of an exported session.
 type Export struct {
-	Bytes int64 // of the file
+	Bytes int64 // size of the file
 	// Part is "" if the file has the whole session. For a damaged session it is `bytes
 	// FIRST-LAST/KNOWN`: the range of text bytes in the file, and the session's length.
 	Part   string
@@ -170,7 +170,7 @@ type Export struct {
 // ExportSession writes a session to w as one file, for [Client.ImportSession]. After an error, w
 // has a part of the file.
 func (c *Client) ExportSession(ctx context.Context, session string, w io.Writer) (Export, error) {
-	var params GetSnapshotParams // no limit on waiting
+	var params GetSnapshotParams // waits for its turn without limit
 	answer, err := c.send(
 		request(newGetSnapshotRequest(ctx, c.base, session, params)), "application/x-tar")
 	if err != nil {

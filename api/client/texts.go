@@ -8,9 +8,9 @@ import (
 
 // TextsOptions configures how texts are scored. The zero value uses the default model.
 type TextsOptions struct {
-	Model    string // id or name; "": the default
+	Model    string // id or name; "" means the default model
 	Settings *SettingsRequest
-	Seed     *uint64 // of each text's masks; nil: 0
+	Seed     *uint64 // seed for the masks of each text; nil means 0
 }
 
 // ScoreTexts scores up to 1,024 texts, each as the only text of a new session. Scores arrive in the

@@ -10,17 +10,17 @@ import (
 // WatchOptions configures the events of text that others feed to a session. The zero value requests
 // an event for each chunk with its text, from now on.
 type WatchOptions struct {
-	Lines     bool // an event for each line instead, if the session has lines
-	Incidents bool // only lines with Incidents; with Lines
-	Records   bool // report records instead, if the session has any; with Lines
+	Lines     bool // an event for each line instead of each chunk, if the session has lines
+	Incidents bool // only lines with incidents; needs Lines
+	Records   bool // an event for each record instead, if the session has records; needs Lines
 	NoText    bool // omit the text
 	Tokens    bool // report the bits of each byte of a line
 	LogProbs  bool // report the log-probability of each token of a chunk
-	Top       int  // number of likeliest tokens per token, up to 20; with LogProbs
+	Top       int  // number of likeliest tokens to report with each token, up to 20; needs LogProbs
 	Updates   bool // report each update of the fast weights
 
-	// Offset is the end of the text that the caller already has: if the session is further, there
-	// is a Gap. nil requests no Gap.
+	// Offset is the end of the text that the caller already has. If the session has more text, the
+	// first event after Start is a Gap. With nil there is no such Gap.
 	Offset *int64
 }
 
@@ -101,8 +101,8 @@ func (c *Client) Text(ctx context.Context, session string, offset, length int64)
 	return text, nil
 }
 
-// Scores returns the cost of a session's text when it was fed, from an offset on, in about `points`
-// parts.
+// Scores returns the bits of a session's text from an offset on, as computed when it was fed. The
+// text is divided into about `points` parts.
 func (c *Client) Scores(
 	ctx context.Context, session string, offset int64, points int,
 ) (PastScores, error) {

@@ -1,5 +1,5 @@
-// Package whole derives the server's contract from the one for clients, api/openapi.yaml. There,
-// extensions hide parts that client generators should ignore:
+// Package whole derives the server's full contract from api/openapi.yaml, the contract for clients.
+// In that file, extensions hide parts that client generators should ignore:
 //
 //   - x-server-content, after the content of a request: further media types that the server
 //     accepts.

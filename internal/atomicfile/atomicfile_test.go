@@ -90,7 +90,7 @@ func TestFileSystemWithoutLinksHasExclusiveFilesToo(t *testing.T) {
 	for i, want := range []error{nil, fs.ErrExist} {
 		f, err := begin(s, path, Options{Exclusive: i == 0})
 		require.NoError(t, err)
-		f.exclusive = true // the second is made by a process that has not seen the first
+		f.exclusive = true // a process made the second file without having seen the first
 		require.NoError(t, saying("first")(f))
 		require.ErrorIs(t, f.Commit(), want)
 	}
@@ -105,7 +105,7 @@ func TestGivenTemporaryNameIsLock(t *testing.T) {
 	require.NoError(t, err)
 	_, err = Create(path, o)
 	require.ErrorIs(t, err, fs.ErrExist)
-	requireOnly(t, dir, map[string]string{"f.lock": ""}) // the second did not touch the first's
+	requireOnly(t, dir, map[string]string{"f.lock": ""}) // as the first Create wrote it
 	require.NoError(t, f.Commit())
 
 	f, err = Create(path, o)
@@ -143,7 +143,7 @@ func TestErrorWhileFillingChangesNothing(t *testing.T) {
 	requireOnly(t, dir, map[string]string{"f": "old"})
 }
 
-// fullDisk is a file on a disk with limited room.
+// fullDisk is a file on a disk with little free space.
 type fullDisk struct {
 	handle
 	room int
@@ -177,7 +177,7 @@ func TestFullDiskChangesNothing(t *testing.T) {
 	}
 }
 
-// failing is a file whose Sync or Close succeeds and then returns an error.
+// failing is a file whose Sync or Close does its work and then returns an error.
 type failing struct {
 	handle
 	sync, close error
@@ -357,7 +357,8 @@ func TestReadersSeeOldOrNewWhole(t *testing.T) {
 	readers.Wait()
 }
 
-// TestWhatIsWrittenInPiecesIsTheirSum checks the buffer.
+// TestWhatIsWrittenInPiecesIsTheirSum checks that buffering loses nothing: the file has all the
+// pieces that were written, in order.
 func TestWhatIsWrittenInPiecesIsTheirSum(t *testing.T) {
 	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {

@@ -88,7 +88,7 @@ type fault struct {
 }
 
 func (c *clusterRig) faults() []fault {
-	var sharing sync.Mutex // no two faults of the same kind at once: the first would end the second
+	var sharing sync.Mutex // one fault of a kind at a time: the first to end ends both
 	once := func(do func(int, time.Duration)) func(int, time.Duration) {
 		return func(i int, d time.Duration) {
 			c.nodes[i].one.Lock()
@@ -153,15 +153,15 @@ type history struct {
 	all []told
 }
 
-// told is an answer to a client about a session: to a text that it sent for an offset, or, without
-// a text, to a request for the offset.
+// told is an answer to a request of a client. With a text, the request was to append it at offset
+// at. Without a text, it asked for the session's offset.
 type told struct {
 	client      int
 	call, ended time.Duration // times by clusterRig.now
 	at          int64
 	text        string
 	what        string
-	offset      int64 // offset in all answers but nobodyKnows
+	offset      int64 // the session's offset after the answer; unused with nobodyKnows
 }
 
 const (
@@ -205,7 +205,7 @@ func (h *clusterHistories) end() {
 	h.clients.Wait()
 }
 
-// use is the client with a number of a session, until the context ends.
+// use sends requests to a session as the client with this number, until the context ends.
 func (c *clusterRig) use(ctx context.Context, h *history, id string, number int, r *rand.Rand) {
 	for at := int64(0); ctx.Err() == nil; {
 		time.Sleep(time.Duration(r.Int64N(int64(2 * historyPause))))
@@ -233,7 +233,7 @@ func (c *clusterRig) use(ctx context.Context, h *history, id string, number int,
 			refused.Offset != nil:
 			is.what, is.offset = elsewhere, *refused.Offset
 		case client.Is(err, client.ProblemSessionBusy), is.text == "":
-			continue // nothing was done or answered
+			continue // the request changed nothing, or got no offset
 		case errors.As(err, &refused) && refused.Status < http.StatusInternalServerError:
 			c.t.Errorf("session %s: %v", id, err)
 			return
@@ -291,7 +291,7 @@ func (h *history) check(
 	defer cancel()
 	var text []byte
 	var info client.Session
-	for i, n := range c.nodes { // after a while each server says the same
+	for i, n := range c.nodes { // each server must report the same offset
 		cl, err := client.New(n.url, client.WithPatience(time.Minute))
 		require.NoError(t, err)
 		at, err := cl.GetSession(ctx, id)
@@ -378,8 +378,8 @@ func impossible(about porcupine.LinearizationInfo, all []porcupine.Operation) st
 	return text.String()
 }
 
-// resolve finds out which request each piece of a session's text comes from. So the outcome of
-// unknown appends is found: texts differ from their first bytes on.
+// resolve finds the request that each piece of a session's text comes from. This shows which
+// appends with an unknown outcome took effect: the texts of all requests begin differently.
 func (h *history) resolve(t *testing.T, id string, text []byte) {
 	for at := int64(0); at < int64(len(text)); {
 		var length int64
@@ -400,7 +400,7 @@ func (h *history) resolve(t *testing.T, id string, text []byte) {
 		}
 		require.Positive(t, length, "session %s at %d: %q is nobody's", id, at, text[at:])
 		at += length
-		if of.what == nobodyKnows { // a part of it, perhaps
+		if of.what == nobodyKnows { // perhaps only a part of the text was appended
 			of.what, of.offset = appended, at
 		}
 		require.Equal(t, of.offset, at, "session %s: %q at %d was confirmed", id, of.text, of.at)
@@ -410,7 +410,7 @@ func (h *history) resolve(t *testing.T, id string, text []byte) {
 	}
 }
 
-// alike returns the length of the common beginning, in bytes.
+// alike returns the length in bytes of the common beginning of a and b.
 func alike(a string, b []byte) (n int64) {
 	for int(n) < min(len(a), len(b)) && a[n] == b[n] {
 		n++

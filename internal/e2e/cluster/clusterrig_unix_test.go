@@ -31,7 +31,7 @@ import (
 // leaseOfFaults is the lease of disturbed servers: the shortest possible.
 const leaseOfFaults = time.Second
 
-// clusterRig is three servers on one PostgreSQL and one object store, and the faults of these.
+// clusterRig is three servers that share a PostgreSQL and an object store, and can suffer faults.
 type clusterRig struct {
 	t        *testing.T
 	began    time.Time
@@ -40,7 +40,7 @@ type clusterRig struct {
 	database *pgtest.Server
 	clocked  bool // the clock of the database can be set
 	objects  *refusing
-	isles    *isles // nil: the servers share one network
+	isles    *isles // nil if the servers share one network
 	nodes    []*disturbed
 }
 
@@ -123,7 +123,7 @@ func newClusterRig(t *testing.T) *clusterRig {
 // now returns the time since the test began, by a monotonic clock.
 func (c *clusterRig) now() time.Duration { return time.Since(c.began) }
 
-// complaints returns the last lines of a log that are more than information.
+// complaints returns the last lines of a log whose level is above information.
 func complaints(log string) string {
 	lines := slices.DeleteFunc(strings.Split(log, "\n"), func(line string) bool {
 		return strings.Contains(line, `"level":"info"`)
@@ -131,8 +131,8 @@ func complaints(log string) string {
 	return strings.Join(lines[max(0, len(lines)-20):], "\n")
 }
 
-// again starts the server again. The server needs its database, so again repeats that until it
-// serves.
+// again starts the server again. A start fails while the database is unreachable, so again repeats
+// it until the server serves.
 func (n *disturbed) again(lmserve string) {
 	require.Eventually(n.t, func() bool { return n.begin(lmserve) }, time.Minute,
 		100*time.Millisecond)
@@ -160,11 +160,11 @@ func (n *disturbed) restart(lmserve string) {
 	n.again(lmserve)
 }
 
-// isles are network namespaces, one for each server, on a bridge: packets to a cut server are lost,
-// and nobody is notified.
+// isles are network namespaces, one for each server, connected by a bridge. Packets to a server
+// that is cut off are lost without an error for the sender.
 type isles struct{ bridge, net string }
 
-// newIsles makes n of them. It returns nil if the system does not allow that, for example without
+// newIsles makes n namespaces. It returns nil if the process may not make them, for example without
 // root.
 func newIsles(t *testing.T, n int) *isles {
 	if os.Getuid() != 0 {
@@ -230,7 +230,7 @@ func (s *isles) name(i int) string  { return fmt.Sprint(s.bridge, "-", i) }
 func (s *isles) cable(i int) string { return fmt.Sprint(s.bridge, "v", i) }
 func (s *isles) of(i int) string    { return fmt.Sprint(s.net, ".", i+1) }
 
-// host returns the address of this process for the servers.
+// host returns the address at which the servers reach this process.
 func (s *isles) host() string {
 	if s == nil {
 		return "127.0.0.1"
@@ -246,7 +246,7 @@ func (s *isles) address(t *testing.T, i int) string {
 	return net.JoinHostPort(s.of(i), "8080")
 }
 
-// enter returns the prefix for the command of a server.
+// enter returns the words before a server's command that run it in its namespace.
 func (s *isles) enter(i int) []string {
 	if s == nil {
 		return nil

@@ -34,13 +34,13 @@ func (c *clusterRig) onFolder(dir string) {
 			"--objects": objects} {
 			n.args[slices.Index(n.args, flag)+1] = value
 		}
-		n.args = append(n.args, "--max-replay", "1ms") // a state after nearly every chunk
+		n.args = append(n.args, "--max-replay", "1ms") // writes a state after nearly every chunk
 		n.start(c.program)
 	}
 }
 
-// unmounted replaces a folder by something else while do runs, and puts the folder back. It returns
-// what do has left there.
+// unmounted replaces a folder while do runs, and then puts it back. The replacement is an empty
+// folder, or nothing if missing. unmounted returns the files that do has left in the replacement.
 func unmounted(t *testing.T, dir string, missing bool, do func()) (left []os.DirEntry) {
 	require.NoError(t, os.Rename(dir, dir+".kept"))
 	if !missing {
@@ -54,9 +54,12 @@ func unmounted(t *testing.T, dir string, missing bool, do func()) (left []os.Dir
 	return left
 }
 
-// The folder of the states is unmounted and mounted again while clients feed sessions, and servers
-// are killed meanwhile. No answer says that a session is damaged, and nothing is written into the
-// mount point. Every text is in its session with the same bits, also if only its tail is kept.
+// While clients feed sessions, the folder of the states is unmounted and mounted again, and servers
+// are killed. No answer says that a session is damaged, and nothing is written into the mount
+// point.
+//
+// Afterwards every session has its text with the same bits. This also holds for sessions with
+// history "tail".
 func TestSharedSessionsSurviveUnmount(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -93,7 +96,7 @@ func TestSharedSessionsSurviveUnmount(t *testing.T) {
 	}
 	refused := 0
 	for round := range 2 {
-		victim := c.nodes[1+round%2] // the clients only know the first one
+		victim := c.nodes[1+round%2] // not the first node: clients know only that one
 		left := unmounted(t, dir, round == 1, func() {
 			victim.alive.Kill()
 			<-victim.alive.End
@@ -127,7 +130,7 @@ func TestSharedSessionsSurviveUnmount(t *testing.T) {
 	defer one.Stop(t)
 	alone, err := client.New(one.URL)
 	require.NoError(t, err)
-	for _, n := range c.nodes { // sessions that are not in memory must be read from the states
+	for _, n := range c.nodes { // without memory, servers must read the states
 		n.killFor(c.program, 0)
 	}
 	for _, w := range writers {

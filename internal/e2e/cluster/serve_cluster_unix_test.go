@@ -22,11 +22,11 @@ import (
 	"github.com/lmserve/lmserve/internal/e2e/program"
 )
 
-// node is one of several servers, with its lives in sequence.
+// node is one of several servers. A node may be started repeatedly.
 type node struct {
 	t     *testing.T
 	name  string
-	in    []string // prefix of its command: where it runs
+	in    []string // words before its command that choose where it runs
 	args  []string
 	url   string
 	alive *program.Process
@@ -40,12 +40,12 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// start starts the node's next life, and waits until it serves.
+// start starts the node's server, and waits until it serves.
 func (n *node) start(lmserve string) {
 	require.True(n.t, n.begin(lmserve), "%s: %s", n.name, &n.alive.Stderr)
 }
 
-// begin is start; it returns false if the node does not serve.
+// begin is like start, but returns false if the server does not serve.
 func (n *node) begin(lmserve string) bool {
 	n.alive = &program.Process{}
 	all := slices.Concat(n.in, []string{lmserve}, n.args)
@@ -94,16 +94,16 @@ func (w *writer) run(ctx context.Context, c *client.Client) {
 		n := min(len(rest), 37)
 		w.err = f.Feed(ctx, []byte(rest[:n]))
 		rest = rest[n:]
-		time.Sleep(30 * time.Millisecond) // a stream, not a file
+		time.Sleep(30 * time.Millisecond) // text arrives slowly, as in a stream
 	}
 	if w.err == nil && at != int64(len(w.text)) {
 		w.err = fmt.Errorf("the last event ends at %d, expected %d", at, len(w.text))
 	}
 }
 
-// Clients know one address; the servers behind it are killed, stopped for longer than their lease,
-// and ended. Every text is in its session once and in order, with the bits that a single
-// undisturbed server computes.
+// Clients know the address of one server. Other servers behind it are killed, stopped for longer
+// than their lease, and ended. Every text is in its session once and in order, with the bits that a
+// single undisturbed server computes.
 func TestThreeServersServeSessionsLikeOne(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -137,7 +137,7 @@ func TestThreeServersServeSessionsLikeOne(t *testing.T) {
 		}
 		return sum
 	}
-	goOn := func() { // all sessions get text
+	goOn := func() { // waits until the sessions have got more text
 		from := offsets()
 		require.Eventually(t, func() bool { return offsets() > from+2000 || from > 110_000 },
 			time.Minute, 10*time.Millisecond)

@@ -69,7 +69,7 @@ func TestSharedSessionsOutliveServerAndMachine(t *testing.T) {
 	require.Contains(t, stderr, "in use by another process")
 	server.Stop(t)
 
-	// On another machine, which only has the flags.
+	// A server with another data folder finds the sessions through the flags alone.
 	server = program.Serve(t, lmserve, append([]string{"--data-dir", t.TempDir()}, flags...)...)
 	rest := ask(t, http.MethodPost, server.URL+"/v1/sessions/news/score", "text/plain", text[600:])
 	again := ask(t, http.MethodPost, server.URL+"/v1/sessions/"+fork+"/score", "text/plain",
@@ -79,7 +79,7 @@ func TestSharedSessionsOutliveServerAndMachine(t *testing.T) {
 	server.Stop(t)
 
 	folder := t.TempDir()
-	server = program.Serve(t, lmserve, "--data-dir", folder) // a folder, as by default
+	server = program.Serve(t, lmserve, "--data-dir", folder) // a folder, which is the default
 	ask(t, http.MethodPut, server.URL+"/v1/sessions/news", "application/json", `{"seed":3}`)
 	ask(t, http.MethodPost, server.URL+"/v1/sessions/news/score", "text/plain", text[:600])
 	require.Equal(t, ask(t, http.MethodPost, server.URL+"/v1/sessions/news/score", "text/plain",
@@ -114,7 +114,7 @@ func TestSharedSessionsOutliveServerAndMachine(t *testing.T) {
 	another := filepath.Join(t.TempDir(), "another")
 	require.Equal(t, "1 copied, 0 already in the target, 0 not copied\n", sessions("move", "--back",
 		"--data-dir", another))
-	shown := func(folder string) string { // a copy has its text in fewer frames
+	shown := func(folder string) string { // without the size: a copy has fewer frames
 		all := program.Must(t, lmserve, "sessions", "show", "news", "--data-dir", folder)
 		return regexp.MustCompile(`"disk_bytes": \d+`).ReplaceAllString(all, "")
 	}
@@ -124,8 +124,7 @@ func TestSharedSessionsOutliveServerAndMachine(t *testing.T) {
 	require.Contains(t, stderr, "--store is not given")
 }
 
-// Servers without a keys file use the keys of the database, and see changes to them. Servers
-// without such a database do not ask for them.
+// Servers without a keys file use the keys in the database, and notice when those change.
 func TestSharedSessionsHaveKeysInDatabase(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -172,7 +171,7 @@ func TestSharedSessionsHaveKeysInDatabase(t *testing.T) {
 	require.NotContains(t, keys("list"), strings.SplitN(bob, "_", 3)[2], "only hashes are kept")
 	server.Stop(t)
 
-	own := t.TempDir() // a folder with a keys file; the server continues with its keys
+	own := t.TempDir() // a folder with a keys file, whose keys the server uses
 	eve := strings.TrimSpace(program.Must(t, lmserve, "keys", "add", "eve", "--data-dir", own))
 	server = program.Serve(t, lmserve, append([]string{"--data-dir", own}, flags...)...)
 	require.Equal(t, http.StatusOK, status(eve))

@@ -12,11 +12,12 @@ import (
 	"github.com/lmserve/lmserve/internal/powercut"
 )
 
-// forgotten reports whether a sync of the file or folder with some names is left out of a
-// recording.
+// forgotten reports whether event n, a sync, is left out. is reports whether a name pattern matches
+// the synced file or folder.
 type forgotten func(events []powercut.Event, n int, is func(name string) bool) bool
 
-// Faulty servers that a power cut must detect.
+// careless has faulty servers, each by the syncs that it leaves out. Simulated power cuts must
+// detect each of them.
 var careless = map[string]forgotten{
 	"logs are not synced, one time in four": func(
 		events []powercut.Event, n int, is func(string) bool,
@@ -58,11 +59,11 @@ func zeros(e powercut.Event) bool {
 	return len(e.Data) > 0 && len(bytes.Trim(e.Data, "\x00")) == 0
 }
 
-// gap is the time, in events, without the effect of a left-out sync. It ends with the next sync of
-// the same file or folder, or with the recording.
+// gap is the range of events between a sync that was left out and the next sync of the same file or
+// folder. Without a next sync it ends with the recording.
 type gap struct{ from, to int }
 
-// without returns a life with some syncs left out, and the gaps that they leave.
+// without returns a copy of the recording in which some syncs are left out, and the gaps.
 func (r *recorded) without(name string, left forgotten) (other *recorded, gaps []gap) {
 	names := map[int][]string{}
 	for _, e := range r.events {
@@ -128,8 +129,8 @@ func (c *crash) telling(r *recorded, gaps []gap, most int) (moments []int) {
 	return moments[:min(most, len(moments))]
 }
 
-// findsOut tests the test: power cuts detect a server that leaves out some syncs. For most such
-// servers a single cut at the right moment is enough.
+// findsOut checks the test itself: simulated power cuts must detect a server that leaves out some
+// syncs. For most such servers a single cut at the right moment is enough.
 func (c *crash) findsOut(life *recorded, name string, left forgotten) {
 	const cutsMost = 40
 	other, gaps := life.without(name, left)

@@ -35,7 +35,7 @@ func TestKilledServerLosesNothing(t *testing.T) {
 	c.keepIfFailed("LMSERVE_CRASH_SEED", seed)
 	t.Logf("%d rounds, LMSERVE_CRASH_SEED=%d", rounds, seed)
 	began := time.Now()
-	// The first kills may all come before a client got an answer: then there are more of them.
+	// The first kills may all come before a client got an answer. Then further rounds follow.
 	n, most := int64(0), rounds+int64(len(crashPhases))
 	for ; n < rounds || c.acknowledged() == 0 && n < most; n++ {
 		c.round(crashPhases[(c.first+int(n))%len(crashPhases)])
@@ -59,18 +59,18 @@ func TestKilledServerLosesNothing(t *testing.T) {
 	}
 }
 
-// The moments at which a server is killed, besides those of the current requests.
+// A server is killed in one of these phases, or while it handles a certain kind of request.
 const (
 	starting   = "starting"             // before it listens
 	returning  = "recovering sessions"  // while the first requests recover sessions
 	working    = "working"              // at any time
-	keeping    = "writing a snapshot"   // while it keeps a state
-	draining   = "ending"               // during a clean end
+	keeping    = "writing a snapshot"   // while it writes a session's state
+	draining   = "ending"               // during an orderly shutdown
 	crashPause = 300 * time.Millisecond // longest wait for such a moment
 )
 
-// crashPhases are the phases in which a kill can come. A round aims at one, and counts the requests
-// that its kill cuts off.
+// crashPhases are the phases in which a kill can come. Each round chooses one of them, and counts
+// the requests that its kill cuts off.
 var crashPhases = func() []string {
 	all := []string{starting, returning, working, keeping, draining}
 	for _, o := range operations() {
@@ -83,7 +83,7 @@ var crashPhases = func() []string {
 type crash struct {
 	t       *testing.T
 	rand    *rand.Rand
-	first   int // index in the phases
+	first   int // index in crashPhases of the first round
 	folder  string
 	program string
 	weights string
@@ -94,12 +94,12 @@ type crash struct {
 	events  atomic.Int64 // events that clients got
 
 	wanted   atomic.Pointer[operation] // the request that clients prefer
-	record   program.Recording         // records the server's writes; nil: they are not recorded
+	record   program.Recording         // records the server's writes; nil records nothing
 	mu       sync.Mutex                // guards hits
 	hits     map[string]int            // requests that kills have cut off
-	compared int                       // states
-	checked  int                       // backups
-	searched int                       // pieces of deleted text
+	compared int                       // number of states compared
+	checked  int                       // number of backups restored
+	searched int                       // number of pieces of deleted text searched for
 }
 
 func newCrash(t *testing.T, seed uint64) *crash {
@@ -195,7 +195,7 @@ func (c *crash) budget() (most int64) {
 	return 3 * most
 }
 
-// round is one life of the server.
+// round starts the server, lets the clients work, and kills it.
 func (c *crash) round(phase string) {
 	var fate func(*program.Process)
 	after := time.Duration(1 + c.rand.Int64N(int64(c.startup)*5/4))
@@ -254,7 +254,7 @@ func (c *crash) live(p *program.Process, phase string) {
 	c.pause(10 * time.Millisecond)
 }
 
-// want makes clients prefer the request with a name; "": none.
+// want makes clients prefer the request with a name. A name of no request clears the preference.
 func (c *crash) want(name string) {
 	c.wanted.Store(nil)
 	for _, o := range operations() {
@@ -275,7 +275,8 @@ func (c *crash) progress(most int64) {
 // pause waits for a random time.
 func (c *crash) pause(most time.Duration) { time.Sleep(time.Duration(c.rand.Int64N(int64(most)))) }
 
-// await waits for a moment, up to a limit: with a long --max-replay no snapshot is written.
+// await waits for a moment, but at most crashPause, because some moments never come. For example,
+// no snapshot is written with a long --max-replay.
 func (c *crash) await(moment func() bool) {
 	for began := time.Now(); time.Since(began) < crashPause && !moment(); {
 		time.Sleep(100 * time.Microsecond)

@@ -26,7 +26,7 @@ var errCut = errors.New("cut off")
 // errNotFound is the error for a missing session.
 var errNotFound = errors.New("not found")
 
-// errRefused is the answer of a server without room for a request now: it has done nothing.
+// errRefused is the answer of a server that lacks capacity: it has done nothing.
 var errRefused = errors.New("refused")
 
 // crashClient works with separate sessions, and checks every answer.
@@ -40,11 +40,11 @@ type crashClient struct {
 	lost    []*twin
 	deleted []*twin
 	exports []export
-	backup  *backedUp // the last one
+	backup  *backedUp // the last backup
 
 	url   string
 	http  *http.Client
-	wait  sync.WaitGroup // for run
+	wait  sync.WaitGroup // waits for run to end
 	doing atomic.Value   // the name of the current request
 	made  int            // number of labels
 	note  func(claim)    // called with everything that the server has reported; may be nil
@@ -64,8 +64,8 @@ func newCrashClient(c *crash, seed, n uint64) *crashClient {
 type claim struct {
 	session  *twin
 	made     bool // the server has confirmed the session
-	acked    int  // bytes
-	sent     int  // bytes
+	acked    int  // bytes that the server has acknowledged
+	sent     int  // bytes that the client has sent
 	deleting bool // deletion was requested
 	deleted  bool // deletion was confirmed
 }
@@ -133,7 +133,7 @@ func (cl *crashClient) askAll(p *program.Process) error {
 	if err != nil {
 		return err
 	}
-	cl.lost = nil // these sessions are not there, and never will be
+	cl.lost = nil // the server does not have these sessions, and never will
 	for _, tw := range slices.Clone(cl.sessions) {
 		if !seen[tw.id] && tw.deleting {
 			cl.forget(tw)
@@ -171,9 +171,8 @@ type described struct {
 // labelKey is the key of a label that every session of the test has.
 const labelKey = "attack"
 
-// found checks a listed session against what the client knows. If the client does not know the
-// session, it must have asked for exactly that without an answer: then the session becomes one of
-// the client's.
+// found checks a listed session against what the client knows. A session unknown to the client must
+// come from one of its requests whose answer was lost; the client then adds the session.
 func (cl *crashClient) found(d described) (mine bool, err error) {
 	if d.Error != nil {
 		return false, fmt.Errorf("session %s is damaged: %s", d.ID, d.Error)
@@ -199,7 +198,7 @@ func (cl *crashClient) found(d described) (mine bool, err error) {
 	return true, cl.told(tw, d.Offset, d.Totals)
 }
 
-// told records the server's report on a session, if it is right.
+// told checks the server's report on a session and records it.
 func (cl *crashClient) told(tw *twin, offset int, t totals) error {
 	cl.c.events.Add(1)
 	before := tw.acked

@@ -27,8 +27,8 @@ func (c *crash) hit(what string) {
 	c.hits[what]++
 }
 
-// look opens the folder that a killed server left, and compares every session's state. Afterwards
-// only what the clients know remains.
+// look opens the folder that a killed server left, and compares every session's state. It also
+// checks that deleted text is gone, and restores the clients' backups.
 func (c *crash) look() {
 	t := c.t
 	check := []string{"sessions", "check", "--data-dir", c.dir, "--model", c.weights}
@@ -87,7 +87,7 @@ func describedOf(info session.Info) described {
 // twins. The states must be bit-identical.
 func (cl *crashClient) compare(mg *session.Manager, seen map[string]bool) {
 	t, who := cl.c.t, session.Caller{Admin: true}
-	cl.lost = nil // an existing session would have been found
+	cl.lost = nil // the list before has found all that exist
 	for _, tw := range slices.Clone(cl.sessions) {
 		if !seen[tw.id] && tw.deleting {
 			cl.forget(tw)

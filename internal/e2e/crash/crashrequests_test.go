@@ -27,7 +27,7 @@ type operation struct {
 	do       func(cl *crashClient, tw *twin) error
 }
 
-// sessionsMost is the most sessions of a client.
+// sessionsMost is the maximum number of a client's sessions.
 const sessionsMost = 6
 
 func operations() []operation {
@@ -56,8 +56,8 @@ func operations() []operation {
 	}
 }
 
-// making requests a session, and adds its twin after the answer. If the answer is lost, the session
-// may or may not exist, and a later list tells.
+// making requests a session, and adds its twin after the answer. If the answer is lost, a later
+// list shows whether the session exists.
 func (cl *crashClient) making(tw *twin, ask func(into any) error) error {
 	cl.lost = append(cl.lost, tw)
 	cl.claim(tw, false)
@@ -96,8 +96,8 @@ func (cl *crashClient) create(*twin) error {
 	})
 }
 
-// fork forks a session at any offset, perhaps with history "tail". A session with a tail is forked
-// at its end, the only offset that it always has.
+// fork forks a session at any offset, and chooses the fork's history. A session with history "tail"
+// is forked at its end, because it may have lost its earlier text.
 func (cl *crashClient) fork(tw *twin) error {
 	at, history := cl.rand.IntN(tw.acked+1), histories[cl.rand.IntN(len(histories))]
 	if tw.history == session.HistoryTail {
@@ -115,11 +115,11 @@ func (cl *crashClient) fork(tw *twin) error {
 // export is a file that a session was exported to.
 type export struct {
 	of   *twin
-	at   int // offset
+	at   int // offset of the session in the file
 	file []byte
 }
 
-// exportsMost is the most files that a client keeps.
+// exportsMost is the maximum number of files that a client keeps.
 const exportsMost = 3
 
 func (cl *crashClient) export(tw *twin) error {
@@ -236,7 +236,8 @@ func (cl *crashClient) score(tw *twin) error {
 	return cl.scoreEvents(tw, path, cl.dripping(text), header)
 }
 
-// dripping returns a body that arrives at once, or slowly and without a declared length.
+// dripping returns a body with the text. The body arrives at once, or in two halves with a pause
+// between them and without a declared length.
 func (cl *crashClient) dripping(text []byte) io.Reader {
 	if cl.rand.IntN(3) > 0 {
 		return bytes.NewReader(text)
@@ -332,7 +333,7 @@ func (cl *crashClient) complete(tw *twin) error {
 	})
 	want = new(tokenizer.UTF8).Append(nil, want) // whole characters
 	got := []byte(done.Text)
-	if done.TextBase64 != nil { // it is not UTF-8
+	if done.TextBase64 != nil { // the text is not UTF-8
 		got = done.TextBase64
 	}
 	if !bytes.Equal(want, got) {

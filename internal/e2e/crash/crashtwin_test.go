@@ -16,7 +16,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// settingsKind is a way in which sessions of the test are made.
+// settingsKind is a choice of settings for a session of the test.
 type settingsKind struct {
 	method   string
 	chunk    int
@@ -33,7 +33,7 @@ func (k settingsKind) settings(m *model.Model, seed uint64) stream.Settings {
 		"method": k.method, "chunk": k.chunk, "baseline": k.baseline,
 	})
 	if err != nil {
-		panic(err) // settingsKinds fits the model
+		panic(err) // settingsKinds has only settings that fit the model
 	}
 	set.Seed = seed
 	return set
@@ -41,18 +41,18 @@ func (k settingsKind) settings(m *model.Model, seed uint64) stream.Settings {
 
 // twin is what a client knows of a session, with an undisturbed stream of the same text.
 type twin struct {
-	id       string // "": not known yet
+	id       string // "" if not known yet
 	label    string // label of the session, and of imports of it
 	kind     settingsKind
 	set      stream.Settings
 	history  string
-	text     []byte // text of the session, with the part that is still to be sent
-	acked    int    // bytes of it that were acknowledged
-	sent     int    // bytes of it that may be in the session
-	deleting bool   // requested, and perhaps done
-	forked   int    // offset at which a fork began; 0: the session is no fork, or has no text yet
+	text     []byte // text of the session, and text still to be sent
+	acked    int    // bytes of text that the server has acknowledged
+	sent     int    // bytes of text that may be in the session
+	deleting bool   // deletion was requested, and may be done
+	forked   int    // offset at which a fork began; 0 also if the session is no fork
 
-	stream *stream.Stream // never beyond acked
+	stream *stream.Stream // has at most the first acked bytes
 }
 
 func newTwin(m *model.Model, k settingsKind, seed uint64, history string, text []byte) *twin {
@@ -60,7 +60,8 @@ func newTwin(m *model.Model, k settingsKind, seed uint64, history string, text [
 	return &twin{kind: k, set: set, history: history, text: text, stream: stream.New(m, set)}
 }
 
-// like returns the twin of a session with the same text up to an offset.
+// like returns the twin of a session that has the first at bytes of the text, and continues with
+// more.
 func (tw *twin) like(m *model.Model, at int, more []byte) *twin {
 	text := append(bytes.Clone(tw.text[:at]), more...)
 	other := newTwin(m, tw.kind, tw.set.Seed, tw.history, text)

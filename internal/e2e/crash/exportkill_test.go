@@ -48,7 +48,7 @@ func TestKilledExportLeavesNoTornFile(t *testing.T) {
 		for !killed() {
 			time.Sleep(50 * time.Microsecond)
 		}
-		_ = child.Process.Kill() // it may have ended
+		_ = child.Process.Kill() // the process may have ended already
 		_ = child.Wait()
 	}
 	before := 0

@@ -33,7 +33,7 @@ type recorded struct {
 	begin  int // number of events before this part
 }
 
-// dated is a claim with the number of events before it.
+// dated is a claim, and the number of events that were recorded before it.
 type dated struct {
 	claim
 	at int
@@ -67,7 +67,7 @@ func (c *crash) recordLife(name string, live func(*powercut.Recorder)) *recorded
 	return life
 }
 
-// serveSteps sends a number of requests of every client, and often those with a name.
+// serveSteps makes every client send a number of requests, and often the request named `often`.
 func (c *crash) serveSteps(steps int, often string) {
 	c.want(often)
 	c.serveTo(c.clients, func(cl *crashClient, p *program.Process) (err error) {
@@ -102,7 +102,8 @@ func (c *crash) deletionsAlone(sessions int) {
 	})
 }
 
-// serveTo runs a server while clients work. They first check what has happened to their sessions.
+// serveTo runs a server while clients work. Each client first compares its sessions with what it
+// knows of them.
 func (c *crash) serveTo(clients []*crashClient, work func(*crashClient, *program.Process) error) {
 	p := c.start(nil)
 	var wait sync.WaitGroup
@@ -138,7 +139,7 @@ func (r *recorded) known(events int) map[*twin]claim {
 	return all
 }
 
-// after checks a disk that a power cut after a number of events may have left.
+// after checks a disk, as a power cut after the given number of events may have left it.
 func (c *crash) after(r *recorded, events int, disk string) error {
 	dir, known := filepath.Join(disk, filepath.Base(c.dir)), r.known(events)
 	var gone, living []*twin
@@ -202,7 +203,7 @@ func unique(all []*twin) (some []*twin) {
 	return some
 }
 
-// check returns the first finding.
+// check returns the first finding of a check of the folder.
 func check(t *testing.T, dir string, strays bool) (first error) {
 	err := datafolder.Check(t.Context(), dir, func(d *storage.CorruptError) {
 		if first == nil && !(strays && d.Stray) {
@@ -253,7 +254,8 @@ func (c *crash) opened(dir string, known map[*twin]claim) (err error) {
 	return nil
 }
 
-// same compares a session with what is known of it, and recomputes some sessions.
+// same compares a session with the client's knowledge of it. For some sessions it also recomputes
+// the text.
 func (c *crash) same(store storage.Store, tw *twin, x claim, info session.Info) error {
 	if info.Err != nil {
 		return info.Err
@@ -322,7 +324,7 @@ func (c *crash) cuts(r *recorded, moments []int) error {
 	return nil
 }
 
-// some makes the given percentage of unsynced writes survive.
+// some makes each unsynced write survive with the given probability in percent.
 func some(r *rand.Rand, percent int) powercut.Survivor {
 	draw := func() bool { return r.IntN(100) < percent }
 	return powercut.Survivor{Write: draw, Name: draw}

@@ -17,7 +17,7 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// grown returns an export with more text: text is added in records of a size. It can be imported,
+// grown appends text to an export, in records of `record` bytes. The result can be imported,
 // because an import does not recompute the text. The state must have no pending tokens, and a full
 // memory.
 func grown(t testing.TB, export []byte, text []byte, record int64) []byte {

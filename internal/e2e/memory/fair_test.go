@@ -17,9 +17,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// BenchmarkAShortScoreBesideFilesAndCompletions measures the wait of a key that now and then scores
-// 64 bytes, one chunk. Meanwhile other keys import or export large files, or sample long
-// completions.
+// BenchmarkAShortScoreBesideFilesAndCompletions measures how long a request waits that scores 64
+// bytes, one chunk. Meanwhile other keys import or export large files, or sample long completions.
 func BenchmarkAShortScoreBesideFilesAndCompletions(b *testing.B) {
 	m, err := model.Default()
 	require.NoError(b, err)

@@ -66,7 +66,7 @@ func valueOr(variable, otherwise string) string {
 	return otherwise
 }
 
-// longPiece is how many bytes a request of a long stream has.
+// longPiece is the text of one request of a long stream, in bytes.
 const longPiece = 1 << 18
 
 // longStream is a server, and texts that go through one of its sessions.
@@ -75,7 +75,7 @@ type longStream struct {
 	program, model, dir string
 	files               []texts.File
 	next                int    // index of the next file
-	text                []byte // unsent rest of the file before it
+	text                []byte // rest of the file before next, not sent yet
 	sent                int64
 	url                 string
 	server              *exec.Cmd

@@ -47,14 +47,14 @@ type limited struct {
 	cmd  *exec.Cmd
 	dir  string
 	url  string
-	most int64 // bytes that it says it may use
+	most int64 // bytes that the server says it may use
 	http *http.Client
 
-	answers sync.Map // status -> *atomic.Int64
+	answers sync.Map // number of answers as *atomic.Int64, by status
 	wrong   atomic.Pointer[string]
 }
 
-// startLimited starts a server. It sets the kernel's limit after the server has reported its own.
+// startLimited starts a server. After the server has reported its limit, the kernel's limit is set.
 func startLimited(t *testing.T) *limited {
 	folder := t.TempDir()
 	l := &limited{t: t, dir: filepath.Join(folder, "data"),

@@ -19,9 +19,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// AsTested returns the flags of go build with the tags of this test, and more tags. So the program
-// computes the same bits as the model here. With this test's race detector the program has one,
-// too, and a race is among its complaints.
+// AsTested returns flags for go build: the tags of this test, and more tags. With the same tags the
+// program computes the same bits as the model in this test. If this test has the race detector, the
+// program has it, too, and reports races among its complaints.
 func AsTested(t testing.TB, tags ...string) (flags []string) {
 	info, ok := debug.ReadBuildInfo()
 	require.True(t, ok, "a test binary knows how it was built")

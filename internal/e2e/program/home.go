@@ -17,9 +17,9 @@ import (
 )
 
 // Main runs the tests of a package and returns the exit code. The tests have a separate home
-// folder, so that they do not use the user's keys and configurations. It has all temporary files
-// and is removed at the end. The next tests remove the home of killed ones. A leaked goroutine is a
-// failure.
+// folder, so that they do not use the user's keys and configurations. All temporary files are in
+// this folder, which Main removes at the end. Main also removes such folders of tests that were
+// killed. A leaked goroutine is a failure.
 func Main(m *testing.M) (code int) {
 	home, err := Folder(os.TempDir(), "lmserve-home-")
 	if err == nil {
@@ -34,7 +34,7 @@ func Main(m *testing.M) (code int) {
 		os.Setenv(name, home)
 	}
 	code = m.Run()
-	http.DefaultClient.CloseIdleConnections() // connections of the tests themselves
+	http.DefaultClient.CloseIdleConnections() // the tests' own connections are no leak
 	err = errors.Join(os.RemoveAll(home), goleak.Find())
 	if code == 0 && err != nil {
 		fmt.Fprintln(os.Stderr, err)

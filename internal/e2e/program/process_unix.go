@@ -27,7 +27,7 @@ type Process struct {
 	URL    string // "" if it was killed before it listened
 	Stderr bytes.Buffer
 	End    chan struct{} // closed after it has ended and its output is read
-	Cut    atomic.Bool   // from now on requests may fail
+	Cut    atomic.Bool   // set once requests may fail
 	Clean  bool          // the process may also have ended by itself
 
 	Status syscall.WaitStatus // set before End is closed
@@ -50,7 +50,7 @@ func Serve(t testing.TB, path string, flags ...string) *Process {
 	return p
 }
 
-// Address returns the URL in the first line of a server, "" if there is none.
+// Address returns the URL in the first line that a server prints, or "" if the line has none.
 func Address(line string) string {
 	at := strings.Index(line, "http")
 	if at < 0 || !strings.HasSuffix(line, "\n") {
@@ -59,8 +59,8 @@ func Address(line string) string {
 	return strings.TrimSpace(line[at:])
 }
 
-// Begin starts the command, and sends its first line of output. With a nil record nothing is
-// recorded.
+// Begin starts the command, and sends the first line of its output on a channel. If record is nil,
+// changes to files are not recorded.
 func (p *Process) Begin(t testing.TB, cmd *exec.Cmd, record Recording) (first <-chan string) {
 	p.End = make(chan struct{})
 	line := make(chan string, 1)
@@ -103,7 +103,7 @@ func plainly(cmd *exec.Cmd, began func(*os.Process)) (syscall.WaitStatus, error)
 		return 0, err
 	}
 	began(cmd.Process)
-	_ = cmd.Wait() // the status has the result
+	_ = cmd.Wait() // the process state has the result
 	return cmd.ProcessState.Sys().(syscall.WaitStatus), nil
 }
 

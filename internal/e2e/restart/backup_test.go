@@ -19,8 +19,8 @@ import (
 	"github.com/lmserve/lmserve/internal/e2e/program"
 )
 
-// cutting returns a proxy to a server that drops every connection after some bytes, and the number
-// of dropped ones.
+// cutting returns a proxy to a server, and the number of connections that the proxy has dropped.
+// The proxy drops every connection after bytesEach bytes.
 func cutting(t *testing.T, url string, bytesEach int64) (way *httptest.Server, cuts *atomic.Int64) {
 	cuts = new(atomic.Int64)
 	way = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -49,9 +49,9 @@ func cutting(t *testing.T, url string, bytesEach int64) (way *httptest.Server, c
 	return way, cuts
 }
 
-// A server is backed up over connections that are cut, is killed while a backup is read, and
-// continues. The restored folder is clean and replays to the same bits. So does a backup of the
-// folder without a server.
+// A server is backed up over connections that break, and is killed and restarted while a backup is
+// read. The restored folder is clean, and a replay of it gives the same bits. The same holds for a
+// backup of the folder without a server.
 func TestBackupAndRestore(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")

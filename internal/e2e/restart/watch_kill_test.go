@@ -74,7 +74,7 @@ func (w *watched) line() {
 		line = fmt.Sprintf("%05d PANIC %x\n", w.lines, w.rand.Uint64())
 	}
 	w.text.WriteString(line)
-	if w.rand.IntN(3) == 0 { // text that watch leaves out
+	if w.rand.IntN(3) == 0 { // text that watch must leave out
 		line = "\x1b[1m" + strings.Replace(line, "\n", "\x1b[0m\r\n", 1)
 	}
 	half := w.rand.IntN(2 * len(line))
@@ -140,7 +140,7 @@ func (w *watched) check(totals func() sums, learn string, kills int) {
 	require.LessOrEqual(w.t, count-len(got), 2*kills, "lines that were printed again")
 	have := totals()
 	require.EqualValues(w.t, w.text.Len(), have.Bytes)
-	var total sums // the last object has it
+	var total sums // the last JSON object has the total
 	for d := json.NewDecoder(strings.NewReader(undisturbed)); d.More(); {
 		total = sums{}
 		require.NoError(w.t, d.Decode(&total))
@@ -223,7 +223,7 @@ func TestKilledWatchLosesNothing(t *testing.T) {
 	}
 }
 
-// reported returns the reported offset in the position.
+// reported returns the offset up to which lines are reported, from watch's file of its position.
 func (w *watched) reported(dir string) int64 {
 	files, err := filepath.Glob(filepath.Join(dir, "watch", "*.json"))
 	require.NoError(w.t, err)

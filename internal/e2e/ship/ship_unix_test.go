@@ -35,14 +35,14 @@ type feed struct {
 	shipper *exec.Cmd
 	output  bytes.Buffer // output of the shipper
 
-	written int // lines of the log
+	written int // number of lines written to the log
 	log     *os.File
 	rounds  int       // restarts of the server, unless duration is set
-	end     time.Time // when a feed of a set duration ends; else zero
+	end     time.Time // when a feed of a set duration ends; zero for others
 }
 
-// duration names the variable for a longer feed, such as 20m: fewer lines in a round, many more
-// restarts.
+// duration is an environment variable for a longer feed, such as 20m. Such a feed has fewer lines
+// in a round, and many more restarts.
 const duration = "LMSERVE_SHIP_FOR"
 
 func newFeed(t *testing.T, rounds int) *feed {
@@ -159,9 +159,11 @@ func (f *feed) text(session string) (text string) {
 	}
 }
 
-// once waits until a session has all lines, a minute for the next one, and checks that it has each
-// once. At most moves batches of lines may come behind later ones, each after a line in part, where
-// a kill interrupted the batch.
+// once waits until a session has all lines, and checks that it has each line once. Each line may
+// take up to a minute after the one before it.
+//
+// A kill may interrupt a batch of lines. Then the batch follows later ones, after a part of a line.
+// This may happen at most `moves` times.
 func (f *feed) once(session string, moves int) {
 	var want strings.Builder
 	for n := range f.written {
@@ -210,7 +212,7 @@ func isCut(text string, written int) bool {
 	return false
 }
 
-// numberOf returns the number of a line; 0 if it has none.
+// numberOf returns the number in a line, or 0 if the line has none.
 func numberOf(text string) (n int) {
 	_, _ = fmt.Sscanf(text, "line %d ", &n)
 	return n
@@ -226,8 +228,8 @@ var collector = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// The collector keeps its queue and its position in the log on the disk. The server is killed, and
-// ended cleanly; the collector is restarted, too.
+// The collector keeps its queue and its position in the log on the disk. Sometimes the server is
+// killed, sometimes it is ended cleanly, and the collector is restarted as well.
 func TestCollectorFeedsEveryLineOnce(t *testing.T) {
 	if os.Getenv("LMSERVE_TEST_SHIPPERS") == "" {
 		t.Skip("LMSERVE_TEST_SHIPPERS is not set: the collector takes minutes to build, and the " +
@@ -244,7 +246,7 @@ func TestCollectorFeedsEveryLineOnce(t *testing.T) {
 		"initial_interval: 1s", "initial_interval: 100ms").Replace(recipe(t, "otelcol.yaml"))
 	require.NoError(t, os.WriteFile(config, []byte(text), 0o600))
 	f.ship(path, "--config", config)
-	restarts := 0 // a batch that the collector retried before is behind its queue afterward
+	restarts := 0 // after a restart, a batch being retried is behind the collector's queue
 	for round := 0; f.more(round); round++ {
 		f.feed(300)
 		f.restart(round%2 == 0)

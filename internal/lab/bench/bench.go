@@ -1,9 +1,9 @@
-// Package bench measures the machine's limits, multiply-adds and bytes a second. In the same run
-// it compares lmserve with them: its kernels at the model's shapes, a chunk, a step of training,
-// a token of a completion, and sessions side by side.
+// Package bench measures the machine's limits: multiply-adds a second and bytes a second. In the
+// same run it compares parts of lmserve with these limits: its kernels at the model's shapes, a
+// chunk, a step of training, a token of a completion, and sessions side by side.
 //
 // Machines are shared and change their clocks. So the limits are measured again before and after
-// every row, and a row is compared with those. Times are medians.
+// every row, and each row is compared with the limits around it. Times are medians.
 package bench
 
 import (
@@ -32,16 +32,17 @@ const (
 	Sessions = "sessions"
 )
 
-// Sections returns all of them.
+// Sections returns all sections of a report.
 func Sections() []string { return []string{Limits, Kernels, Chunks, Train, Decode, Sessions} }
 
 // Options say what to measure.
 type Options struct {
-	Chunk   int // tokens of a chunk; 0: the model's
-	Threads int // number of threads to measure besides one; 0: only one
-	// Seconds is the time for the samples of each row, at least three; 0: SecondsDefault.
+	Chunk   int // tokens of a chunk; 0 means the model's
+	Threads int // number of threads to measure besides one; 0 means only one
+	// Seconds is the time for the samples of each row. Each row has at least three samples. 0 means
+	// SecondsDefault.
 	Seconds float64
-	Only    []string // sections; nil: all
+	Only    []string // sections to measure; nil means all
 	// Progress, if set, receives the next measurement, and the numbers of finished and of all
 	// measurements.
 	Progress func(what string, done, total int)
@@ -104,10 +105,10 @@ type Report struct {
 
 // Bytes are amounts of memory.
 type Bytes struct {
-	Weights int64 `json:"weights"` // of the model, in float32
-	Session int64 `json:"session"` // of a session with the model's method
-	Static  int64 `json:"static"`  // of a session without adaptation
-	Worker  int64 `json:"worker"`  // of a worker, which computes chunks of one session at a time
+	Weights int64 `json:"weights"` // memory of the model, in float32
+	Session int64 `json:"session"` // memory of a session with the model's method
+	Static  int64 `json:"static"`  // memory of a session without adaptation
+	Worker  int64 `json:"worker"`  // memory of a worker (one session at a time)
 }
 
 // bytesOf returns the memory of a model with chunks of a given number of tokens.
@@ -152,7 +153,7 @@ type bench struct {
 	rounds  int             // repetitions in a piece of the peak; 0: unknown
 	seen    map[int][]rates // limits measured so far, by threads
 
-	begun, planned int // measurements
+	begun, planned int // numbers of measurements
 }
 
 func (b *bench) about(m *model.Model, o Options) Report {

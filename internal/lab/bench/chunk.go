@@ -157,7 +157,7 @@ func (a *adaptive) measured(b *bench) func() {
 }
 
 // adaptiveChunk measures a chunk and its phases, and returns the time of the chunk. static is the
-// time of a static one.
+// time of a static chunk.
 func (b *bench) adaptiveChunk(threads int, t *text, static float64) (total float64) {
 	if b.ctx.Err() != nil {
 		return 0

@@ -8,7 +8,7 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// counts is a companion beside a uniform network, and the text of language.
+// counts is a companion beside a uniform network, and the text that the companion reads.
 type counts struct {
 	language
 	state   *companion.State

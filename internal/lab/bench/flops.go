@@ -50,9 +50,9 @@ func (s segment) pairs(first int) (n int) {
 }
 
 // forward counts the operations of a segment's matrix products. The letters are n rows of text, m
-// of memory, B streams, and the widths D (model) and hd (all heads). F1 and F are the rows of
-// CoreNet.0 and the columns of CoreNet.3. V is the vocabulary and P the number of unmasked pairs
-// of query and key. Each layer needs
+// of memory, B streams, and the widths D (model) and hd (all heads). F1 and F are the number of
+// rows of CoreNet.0 and the columns of CoreNet.3. V is the vocabulary and P the number of unmasked
+// pairs of query and key. Each layer needs
 //
 //	q, k, v of the text      2 nB 3hd D
 //	k, v of the memory       2 mB 2hd D
@@ -66,8 +66,8 @@ func (s segment) pairs(first int) (n int) {
 // an implementation.
 func (s segment) forward() float64 { return s.forwardAfter(func(string) bool { return true }) }
 
-// forwardAfter is forward for a segment that continues the one before it. Layers whose weights
-// have not changed since keep keys and values of the memory, and r.
+// forwardAfter is forward for a segment that continues an earlier one. Layers whose weights have
+// not changed since then keep the keys and values of the memory, and r.
 func (s segment) forwardAfter(moved func(tensor string) bool) float64 {
 	D, hd := s.DModel, s.heads()
 	attention, feedForward := s.halves()
@@ -115,8 +115,8 @@ func (s segment) forwardBeside(adapted wanted) float64 {
 type wanted func(tensor string) bool
 
 // backward counts the operations of the products for the wanted gradients. In principle these are
-// twice those of forward: every product has an equally large one for the gradient of its input,
-// and one for that of its weight. Not needed are
+// twice those of forward: every product has an equally large one for the gradient of its input, and
+// another for the gradient of its weight. Not needed are
 //
 //   - the gradients of weights that are not wanted;
 //   - anything below the lowest layer with a wanted weight;
@@ -157,7 +157,7 @@ func (s segment) layerBackward(want wanted, below bool) float64 {
 		flops += product(rows, 3*hd, D)
 	}
 	qkv, keys, pairs := want("dec_attn.qkv_net.weight"), rows, s.pairs(s.memory)
-	if qkv && !s.staleKeys { // of keys and values of all rows, not only the text's
+	if qkv && !s.staleKeys { // for keys and values of all rows, not only of the text
 		keys, pairs = distances*s.batch, s.pairs(0)
 	}
 	flops += 2 * product(pairs*s.batch, hd, 1)
