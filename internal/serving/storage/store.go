@@ -138,7 +138,7 @@ type Record struct {
 	Baseline    float64 // like Bits, but of the static model; set if HasBaseline
 	HasBaseline bool
 	// ByLine says that the session learns from the text by lines. Skipped has the lines that the
-	// session does not learn, in ascending order. The number n stands for the line that ends with
+	// session does not learn, in ascending order. The number n means the line that ends with
 	// newline n of the text, counted from 0. Skipped is empty without ByLine.
 	ByLine  bool
 	Skipped []uint16

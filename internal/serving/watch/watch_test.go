@@ -278,8 +278,8 @@ func TestPositionStaysSmall(t *testing.T) {
 	require.Greater(t, parts[knownMax].From, k.next-2*aheadBytes)
 }
 
-// The position cannot be written. Then the text must not be sent, and the user must be told only
-// once.
+// The position cannot be written. Then the text must not be sent, and the user gets only one
+// message.
 func TestTextWaitsForItsPosition(t *testing.T) {
 	cl, err := client.New("http://127.0.0.1:1")
 	require.NoError(t, err)
@@ -317,7 +317,7 @@ func FuzzPosition(f *testing.F) {
 	})
 }
 
-// A blank line never stands out, however low its rating is.
+// StandsOut and Top leave out blank lines, however low the rating is.
 func TestBlankLinesNeverStandOut(t *testing.T) {
 	var top Top
 	top.Size = 9

@@ -4,9 +4,8 @@
 //
 // A position is a small file that says which file the text of the session comes from. The session's
 // offset says how much of the file was fed. So a restart feeds no line twice and leaves none out.
-// The position also says which lines were reported. If the session has lines that were not
-// reported, the next start reports them, from a fork of the session at the offset of the first of
-// these lines.
+// The position also says which lines were reported. If the session has other lines, the
+// next start reports them, from a fork of the session at the offset of the first of these lines.
 package watch
 
 import (
@@ -93,7 +92,7 @@ type feeding struct {
 	done   int64 // the part of these bytes that is in scored lines
 	waited time.Time
 
-	unwritten bool // the last write of the position failed, and the user was told
+	unwritten bool // the last write of the position failed; a note said so
 
 	told   int64 // lines or records up to this offset of the session have been reported
 	untold bool  // the current record has not been reported

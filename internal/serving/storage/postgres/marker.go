@@ -30,8 +30,8 @@ const (
 	adoptLook = 16
 )
 
-// away returns the error for an object store without the right marker. found says what it has
-// instead.
+// away returns the error for an object store without the right marker. found describes what is in
+// place of the marker.
 func (o *objects) away(found string) error {
 	return unavailable(fmt.Errorf("the object store %s does not belong to database %s: found %s, "+
 		"expected the object %s with the id %s; mount the folder, or name the bucket, that has "+
@@ -94,8 +94,8 @@ func (o *objects) present(ctx context.Context) error {
 	return err
 }
 
-// holds returns an error if the object store is not that of the database, or if it lacks the
-// object, or if the object has another size than bytes.
+// holds returns an error if the object store is not that of the database. It also returns an error
+// if the object is missing, or has another size than bytes.
 func (o *objects) holds(ctx context.Context, name string, bytes int64) error {
 	found, err := o.bucket.size(ctx, name)
 	if err := o.present(ctx); err != nil {

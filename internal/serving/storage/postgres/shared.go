@@ -32,7 +32,7 @@ func (s *Store) termsOf(head []byte) storage.Terms {
 	return s.terms(head)
 }
 
-// self returns the id of this node for a column of the database; nil stands for no node.
+// self returns the id of this node for a column of the database; nil means no node.
 func (s *Store) self() *string {
 	if s.node == "" {
 		return nil

@@ -27,8 +27,8 @@ const (
 	// putTime is the longest time for writing an object to the object store. It is shorter than
 	// sweepAge, so that no sweep removes an object that is being written.
 	putTime = 30 * time.Minute
-	// removeTime is the longest time that a call waits for the removal of objects, and removers is
-	// the number of objects that it removes at once.
+	// removeTime is the longest time that a call waits for the removal of objects. removers is the
+	// number of objects that it removes at once.
 	removeTime = 30 * time.Second
 	removers   = 8
 )
