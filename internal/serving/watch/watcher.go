@@ -4,8 +4,8 @@
 //
 // A position is a small file that says which file the text of the session comes from. The session's
 // offset says how much of the file was fed. So a restart feeds no line twice and leaves none out.
-// The position also says which lines were reported. If the session has other lines, the
-// next start reports them, from a fork of the session at the offset of the first of these lines.
+// The position also says which lines were reported. The next start reports the other lines of the
+// session, from a fork of the session at the offset of the first of these lines.
 package watch
 
 import (
