@@ -12,7 +12,7 @@ import (
 	"sync"
 )
 
-// Memory is a Store in memory, which ends with the process. It does not fail.
+// Memory is a Store in memory: its sessions are lost when the process ends.
 type Memory struct {
 	mu       sync.Mutex
 	sessions map[string]*memorySession
@@ -60,7 +60,7 @@ func (s *memorySession) session(id string) Session {
 	return d
 }
 
-// enter takes the lock for a call; without an error the caller releases it.
+// enter takes the lock for a call. If it returns no error, the caller must release the lock.
 func (m *Memory) enter(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -73,7 +73,7 @@ func (m *Memory) enter(ctx context.Context) error {
 	return nil
 }
 
-// with calls do with a session, under the lock.
+// with calls do with a session, while it holds the lock of the store.
 func (m *Memory) with(ctx context.Context, id string, do func(s *memorySession) error) error {
 	if err := m.enter(ctx); err != nil {
 		return err
@@ -86,7 +86,8 @@ func (m *Memory) with(ctx context.Context, id string, do func(s *memorySession) 
 	return do(s)
 }
 
-// owned calls do with a session under the lock, if the epoch allows the caller to write to it.
+// owned is with for calls that write to the session. It refuses a caller whose epoch is not that of
+// the last claim.
 func (m *Memory) owned(ctx context.Context, id string, epoch uint64,
 	do func(s *memorySession) error) error {
 	return m.with(ctx, id, func(s *memorySession) error {
@@ -139,7 +140,7 @@ func (m *Memory) Fork(
 	return epoch, err
 }
 
-// fork returns a session with a part of another's records and the snapshots of that part.
+// fork returns a session with the records and the snapshots of s that lie in the cut c.
 func (s *memorySession) fork(id string, c Cut) (*memorySession, error) {
 	var edges [2]int // numbers of records before the cut's start and before its end
 	for n, at := range []int64{c.Start, c.End} {
@@ -336,7 +337,7 @@ func (s *memorySession) admit(id string, at int64) error {
 	return CheckSnapshot(id, at, s.start, s.end(), len(s.snapshots))
 }
 
-// snapshot returns the index of the snapshot at an offset; -1: none.
+// snapshot returns the index of the snapshot at an offset, or -1 if there is none.
 func (s *memorySession) snapshot(at int64) int {
 	return slices.IndexFunc(s.snapshots,
 		func(kept memorySnapshot) bool { return kept.Offset == at })

@@ -13,11 +13,11 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// The implementations of Store share this file. So all refuse the same arguments with the same
-// errors, and keep snapshots in the same form.
+// All implementations of Store use the functions of this file. So they refuse the same arguments
+// with the same errors, and keep snapshots in the same form.
 
-// CheckID returns an ErrInvalid if a text cannot be the id of a session. An id is part of a file's
-// name, also on file systems that do not distinguish A and a.
+// CheckID returns an ErrInvalid if a text cannot be the id of a session. An id has no capital
+// letters, because it is part of a file's name, and some file systems do not distinguish A and a.
 func CheckID(id string) error {
 	foreign := func(r rune) bool { return (r < '0' || r > '9') && (r < 'a' || r > 'z') && r != '-' }
 	if id == "" || len(id) > MaxIDBytes || id[0] == '-' || strings.ContainsFunc(id, foreign) {
@@ -103,8 +103,9 @@ func (r *Record) CheckSkipped() error {
 	return nil
 }
 
-// CheckSnapshot returns why a session cannot have another snapshot at an offset (ErrRange,
-// ErrInvalid). Its log has the offsets from start to end; has is the number of its snapshots.
+// CheckSnapshot returns an ErrRange or ErrInvalid if a session cannot have another snapshot at the
+// offset at. The session's log has the offsets from start to end, and has is the number of the
+// session's snapshots.
 func CheckSnapshot(id string, at, start, end int64, has int) error {
 	if at < start || at > end {
 		return &RangeError{Session: id, Offset: at, Start: start, End: end}
@@ -115,20 +116,21 @@ func CheckSnapshot(id string, at, start, end int64, has int) error {
 	return nil
 }
 
-// withoutText returns a copy that needs no transaction.
+// withoutText returns a copy of the record without its text.
 func (r Record) withoutText() *Record {
 	r.Text = nil
 	return &r
 }
 
 const (
-	// A state is rows of floats, which a higher level hardly makes smaller.
+	// snapshotLevel is the fastest level: states are floats, which a higher level hardly makes
+	// smaller.
 	snapshotLevel  = zstd.SpeedFastest
 	snapshotWindow = 1 << 20
 )
 
-// CompressSnapshot writes what write writes in the form of stored snapshots, until the context
-// ends.
+// CompressSnapshot calls write, and writes to to what write writes, compressed as in a stored
+// snapshot. It fails when the context ends.
 func CompressSnapshot(ctx context.Context, to io.Writer, write func(io.Writer) error) error {
 	z, err := zstd.NewWriter(&contextWriter{ctx, to}, zstd.WithEncoderLevel(snapshotLevel),
 		zstd.WithWindowSize(snapshotWindow), zstd.WithEncoderConcurrency(1))
@@ -142,7 +144,7 @@ func CompressSnapshot(ctx context.Context, to io.Writer, write func(io.Writer) e
 	return z.Close()
 }
 
-// contextWriter writes until its context ends.
+// contextWriter is a writer that fails once its context has ended.
 type contextWriter struct {
 	ctx context.Context
 	w   io.Writer
@@ -155,7 +157,7 @@ func (c *contextWriter) Write(p []byte) (int, error) {
 	return c.w.Write(p)
 }
 
-// DecompressSnapshot calls read with the bytes that CompressSnapshot was given.
+// DecompressSnapshot decompresses what CompressSnapshot wrote, and calls read with the result.
 func DecompressSnapshot(from io.Reader, read func(io.Reader) error) error {
 	z, err := zstd.NewReader(from, zstd.WithDecoderConcurrency(1),
 		zstd.WithDecoderMaxWindow(snapshotWindow))
@@ -166,20 +168,21 @@ func DecompressSnapshot(from io.Reader, read func(io.Reader) error) error {
 	return read(z)
 }
 
-// Charges of a session in a data folder, in bytes.
+// Charges of a session in a data folder: the disk space in bytes that its parts are taken to use.
 const (
 	// SessionCharge is the charge of a session besides its head, its log and its snapshots.
 	SessionCharge = 12 << 10
-	// RecordCharge is the largest charge of a record besides its text, the lines that are not
-	// learned (SkippedBytes each) and the account of words (WordsBytes).
+	// RecordCharge is the largest charge of a record without its text. Lines that are not learned
+	// (SkippedBytes each) and Record.Words (WordsBytes) are charged separately.
 	RecordCharge = 24 + 4 + 1 + 4*8
 )
 
 // Metered is a Store that reports the disk usage of its sessions.
 type Metered interface {
-	// Meter calls charged with the charge of every session, in bytes. From then on it does so for
-	// every change, before the call that made the change returns; 0: the session was deleted. A
-	// later Meter replaces charged. charged must return soon and must not call the store.
+	// Meter calls charged with the charge of every session, in bytes. Then the store calls charged
+	// after each change of a charge, before the method that made the change returns. bytes is 0 if
+	// the session was deleted. A later call of Meter replaces charged. charged must return soon and
+	// must not call the store, because locks are held.
 	Meter(charged func(id string, bytes int64))
 	// Usage returns the disk usage of the store, and the free space.
 	Usage() Usage
@@ -189,28 +192,29 @@ type Metered interface {
 type Usage struct {
 	Sessions  int64 // files of sessions, each counted once
 	Temporary int64 // files of snapshots that are being made
-	// Left is the free space of the folder's file system, whose size is All. Both 0: not known.
+	// Left is the free space of the folder's file system, whose size is All. Both are 0 if they are
+	// not known.
 	Left, All int64
 }
 
-// Backuper is a Store whose content can be read as one file, as of one moment, while it is in use.
+// Backuper is a Store that can make a backup of its content at one moment, while it is in use.
 type Backuper interface {
-	// Backup makes a backup, which the caller closes. The error is ErrBackup if there is one
-	// already.
+	// Backup makes a backup, which the caller must close. The error is ErrBackup if another backup
+	// is not closed yet.
 	Backup(ctx context.Context) (Backup, error)
 }
 
-// Backup is the content of a store as of one moment, as a file.
+// Backup is the content of a store at one moment, as one file.
 type Backup interface {
 	ID() string  // unique among backups
 	Size() int64 // size of the file, in bytes
-	// Open starts a reading. The reader's error is ErrClosed after the backup has ended.
+	// Open returns a reader of the file. Its error is ErrClosed after the backup was closed.
 	Open() io.ReadSeekCloser
-	// Close ends the backup, also for its readers, and removes the files that only it needs.
+	// Close ends the backup and its readers, and removes the files that were made for the backup.
 	Close() error
 }
 
-// ErrBackup says that the folder has its one backup already.
+// ErrBackup says that a backup is running already: a folder can have only one at a time.
 var ErrBackup = errors.New("another backup is running")
 
 // ErrNoBackup says that a file to restore is no backup, or is incomplete or damaged.

@@ -7,40 +7,43 @@ import (
 	"time"
 )
 
-// Shared is a Store that several servers use at once. Each has a lease, whose time the store keeps.
-// A session belongs to the server that claimed it last, while that server's lease lasts. Until then
-// Claim refuses other servers with an OwnedError. The store itself decides what needs no claim:
-// which sessions exist, their names, limits of owners, and expiry.
+// Shared is a Store that several servers use at once. Each server has a lease, whose time the store
+// keeps. A session belongs to the server that claimed it last, while that server's lease lasts;
+// Claim then refuses other servers with an OwnedError. Servers need no claim to learn which
+// sessions exist, and the store itself keeps names unique, limits the sessions of owners, and finds
+// expired sessions.
 type Shared interface {
 	Store
 	// Locate finds a session by its id or, among those of an owner, by its name. It does not find
 	// sessions that are being made or have expired.
 	Locate(ctx context.Context, owner, text string) (Place, error)
-	// ListOf is List for the sessions of an owner, or with all of every owner, that Locate finds.
+	// ListOf is List for the sessions that Locate finds: those of the owner, or those of all owners
+	// if all is set.
 	ListOf(ctx context.Context, owner string, all bool, after string, limit int) ([]Session, error)
-	// Within returns the same store, whose Create and Fork return ErrQuota if the owner already has
-	// most sessions; 0: no limit.
+	// Within returns the store with a limit on sessions: Create and Fork return ErrQuota if the
+	// owner already has most sessions. If most is 0, there is no limit.
 	Within(most int) Store
-	// Release ends the claim of an epoch on a session that was unused for the given time: the
-	// session is then free. Under another epoch it does nothing.
+	// Release ends this server's claim on a session, so that other servers may claim it. unused is
+	// the time since its last use, which counts for its expiry. If the session has another epoch,
+	// Release does nothing.
 	Release(ctx context.Context, id string, epoch uint64, unused time.Duration) error
-	// Expire deletes up to limit sessions that have expired or were not completed, and that no
-	// server with a lease has. It returns how many.
+	// Expire deletes up to limit sessions that have expired or were never completed. It keeps those
+	// of a server whose lease has not lapsed. It returns the number of deleted sessions.
 	Expire(ctx context.Context, limit int) (deleted int, err error)
 }
 
 // Terms is the part of a head that a shared store needs.
 type Terms struct {
-	Owner, Name     string        // no name: ""
+	Owner, Name     string        // Name is "" for a session without a name
 	Complete        bool          // false: the session is being made
-	TTL             time.Duration // time without use after which the session expires; 0: never
+	TTL             time.Duration // time without use until the session expires; 0 if it never does
 	Model, Numerics string        // the hash of the model, and the name of the arithmetic
 }
 
-// Place is the place of a session in a shared store.
+// Place says which server has a session of a shared store.
 type Place struct {
 	ID, Owner       string
-	Node            string // the server that has it, see Options of the store; "": none
+	Node            string // id of the server that has the session; "" if none has it
 	Model, Numerics string // see Terms
 }
 
@@ -51,7 +54,7 @@ var (
 	ErrOwned = errors.New("another server holds the session") // an OwnedError
 )
 
-// OwnedError says that a server with a valid lease has the session. Nothing was changed.
+// OwnedError says that another server has the session, and its lease has not lapsed.
 type OwnedError struct{ Session, Node string }
 
 func (e *OwnedError) Error() string {

@@ -1,6 +1,6 @@
 // Package storage keeps sessions: the log of accepted text, the snapshots of states, and the right
-// to write them. It does not interpret them. Package folder keeps them in a data folder, package
-// postgres in a database, and Memory in the process.
+// to write both. It does not interpret texts and states. Package folder keeps sessions in a data
+// folder, package postgres in a database, and Memory in the process.
 package storage
 
 import (
@@ -12,50 +12,50 @@ import (
 // implementations. All methods are safe for concurrent use. A context ends a wait, but not a write
 // that has begun: an error of the context means that nothing was written.
 //
-// Every write has the epoch of the caller's claim on the session. A write under another epoch than
-// the session's is refused (ErrFenced), so that only the last to claim can write.
+// Every write has the epoch of the caller's claim on the session. A write with another epoch than
+// the session's is refused (ErrFenced), so that only the last caller of Claim can write.
 //
-// A store that is reached over a network has two more errors: ErrUnavailable from every method, and
-// ErrUnknown from those that write.
+// A store that is reached over a network may also return ErrUnavailable from every method, and
+// ErrUnknown from methods that write.
 type Store interface {
-	// Durable reports whether data outlives this process. If not, nothing is ever recovered from
-	// the store: the states of its sessions must stay in memory, and their text uses memory of this
-	// process.
+	// Durable reports whether data outlives this process. If it does not, a session cannot be
+	// loaded from the store again. So its state must stay in memory, and its text uses memory of
+	// this process.
 	Durable() bool
 
-	// Create makes a session with an empty log that starts at an offset. That is 0 unless the text
-	// before it exists only as a snapshot. The caller has the first claim. The error is ErrExists
-	// if the session exists. A store may also return it for a deleted session while forks share its
-	// data, or while some of its data is not erased yet.
+	// Create makes a session with an empty log that starts at the offset start. start is 0 unless
+	// the text before it exists only as a snapshot. The caller has the first claim. The error is
+	// ErrExists if the session exists. It may also be ErrExists if the session was deleted, but
+	// forks share its data, or some of its data is not erased yet.
 	Create(ctx context.Context, id string, head []byte, start int64) (epoch uint64, err error)
 	// Fork makes a session as Create does. Its log is a part of another session's log, and its
 	// snapshots are those of that part. The part begins and ends at borders of records. The two
-	// share the data, and neither is affected by changes to the other. The error is ErrRange if the
-	// log does not reach so far, and ErrInvalid if an offset is within a record.
+	// sessions share the data, but a change to one does not affect the other. The error is ErrRange
+	// if the part is not within the log, and ErrInvalid if it begins or ends within a record.
 	Fork(ctx context.Context, from, id string, head []byte, cut Cut) (epoch uint64, err error)
-	// Claim gives the caller the right to write, and returns the session.
+	// Claim gives the caller the right to write, which it takes from the last caller.
 	Claim(ctx context.Context, id string) (Session, error)
-	// Get returns what Claim does, without a claim. For a damaged session it returns the remaining
-	// part with its Err; Claim refuses such a session.
+	// Get returns the same description as Claim, without a claim. For a damaged session it returns
+	// what can be read, and sets Err to the damage. Claim refuses a damaged session.
 	Get(ctx context.Context, id string) (Session, error)
-	// List returns up to limit sessions in the order of the bytes of their ids, after the given id
-	// ("": from the first).
+	// List returns up to limit sessions whose ids are after the given id, in bytewise order of the
+	// ids. With "" it begins with the first session.
 	List(ctx context.Context, after string, limit int) ([]Session, error)
 	// SetHead replaces the head.
 	SetHead(ctx context.Context, id string, epoch uint64, head []byte) error
 	// Delete removes the session with all of its data. Data that forks share is removed with the
-	// last of them. Epoch 0 matches every epoch, so that a damaged session can be deleted. If the
-	// session is gone after an error, the remaining data cannot be read any more: the next Delete
-	// or Open erases it.
+	// last session that shares it. Epoch 0 matches every epoch, so that a damaged session can be
+	// deleted. After an error the session may be gone, but some of its data not erased: then the
+	// next Delete or Open erases that data.
 	Delete(ctx context.Context, id string, epoch uint64) error
 
-	// Append adds at least one record to a log that ends at an offset, and returns when the records
-	// are durable. With an error other than ErrUnknown none is added. If the log ends elsewhere,
-	// the error is a SequenceError.
+	// Append adds records, at least one, to a log that ends at the offset at. It returns when the
+	// records are durable. After an error other than ErrUnknown no record was added. The error is a
+	// SequenceError if the log ends at another offset.
 	Append(ctx context.Context, id string, epoch uint64, at int64, records ...Record) error
-	// Read visits the records from an offset to the end of the log when Read begins. The first one
-	// is the record with the offset. A record's text is valid until visit returns. visit may call
-	// the store. If a record is damaged or missing, Read visits those before it and returns a
+	// Read visits the records that the log has when Read begins. The first is the record that
+	// contains the offset from. A record's text is valid until visit returns. visit may call the
+	// store. If a record is damaged or missing, Read visits the records before it and returns a
 	// CorruptError.
 	Read(ctx context.Context, id string, from int64, visit func(at int64, r Record) error) error
 	// Trim drops the records that end at or before an offset. The offset is at most that of the
@@ -63,20 +63,21 @@ type Store interface {
 	Trim(ctx context.Context, id string, epoch uint64, before int64) error
 
 	// WriteSnapshot keeps what write writes as the state at an offset of the log, until the
-	// snapshot is dropped. The error is ErrExists if there is one at that offset, or a fork still
-	// shares an earlier one there. It is ErrRange if the offset is not within the log, and
-	// ErrInvalid if the session has SnapshotsMax already.
+	// snapshot is dropped. The error is ErrExists if the session has a snapshot at that offset. It
+	// may also be ErrExists if a fork still shares a dropped snapshot of that offset. It is
+	// ErrRange if the offset is not within the log, and ErrInvalid if the session has SnapshotsMax
+	// snapshots.
 	WriteSnapshot(ctx context.Context, id string, epoch uint64, at int64,
 		write func(io.Writer) error) error
 	// Snapshots returns the snapshots, the oldest first.
 	Snapshots(ctx context.Context, id string) ([]Snapshot, error)
-	// ReadSnapshot calls read with the written bytes after it has verified their checksum. If they
-	// are damaged, the error is a CorruptError.
+	// ReadSnapshot verifies the checksum of a snapshot, and then calls read with its bytes. If the
+	// snapshot is damaged, the error is a CorruptError.
 	ReadSnapshot(ctx context.Context, id string, at int64, read func(io.Reader) error) error
 	// DropSnapshot removes a snapshot that newer ones replace, or that is damaged.
 	DropSnapshot(ctx context.Context, id string, epoch uint64, at int64) error
 
-	// Close waits for writes that were accepted. Every later call returns ErrClosed.
+	// Close waits for writes that have begun. Every later call returns ErrClosed.
 	Close() error
 }
 
@@ -99,7 +100,8 @@ func Each(ctx context.Context, s Store, visit func(Session) error) error {
 	}
 }
 
-// CopySnapshot returns a function for WriteSnapshot that copies a snapshot from another store.
+// CopySnapshot returns a function that writes a snapshot of the store from, for WriteSnapshot of
+// another store.
 func CopySnapshot(ctx context.Context, from Store, id string, at int64) func(io.Writer) error {
 	return func(w io.Writer) error {
 		return from.ReadSnapshot(ctx, id, at, func(r io.Reader) error {
@@ -121,39 +123,40 @@ type Session struct {
 	LastAt int64
 	// Taken says that the claim took the session from a server whose lease had lapsed; see Shared.
 	Taken bool
-	// Err is the session's damage, or nil. With damage the other fields may be incomplete: only ID
-	// is set if the session's entry cannot be read.
+	// Err is the session's damage, or nil. If the session is damaged, other fields may be
+	// incomplete; only ID is certainly set.
 	Err error
 }
 
 // Record is a piece of text that was accepted at once, and the session's running totals after it.
-// So the last record has the totals, and a replay can check every record.
+// So the last record has the totals of the session, and a replay can check the totals of each
+// record.
 type Record struct {
-	UnixMS int64 // when it was accepted
+	UnixMS int64 // when the text was accepted
 	// Bits is the sum of -log2 p over the session's text up to the end of this record.
 	Bits        float64
-	Baseline    float64 // Bits under the model without adaptation, if HasBaseline
+	Baseline    float64 // like Bits, but of the static model; set if HasBaseline
 	HasBaseline bool
-	// ByLine says that the session learns from the text by lines. Skipped are the lines that it
-	// does not learn, by the index of their newline in the text, from 0, ascending. Without ByLine
-	// it is empty.
+	// ByLine says that the session learns from the text by lines. Skipped has the lines that the
+	// session does not learn, in ascending order. The number n means the line that ends with
+	// newline n of the text, counted from 0. Skipped is empty without ByLine.
 	ByLine  bool
 	Skipped []uint16
 	// Continued is the number of bytes in the session's text, up to the end of this record, that
-	// continue a UTF-8 character. It is 0 in a session of words.
+	// continue a UTF-8 character. It is 0 if the session's tokens are words.
 	Continued int64
-	// Words counts the tokens of a session of words; nil in a session of bytes, where offsets count
-	// them.
+	// Words counts the tokens of a session whose tokens are words. It is nil in a session of bytes,
+	// where the offset is the number of tokens.
 	Words *Words
 	Text  []byte
 }
 
-// Words has the counts of a session of words up to the end of a record: complete tokens, and tokens
-// for words unknown to the model.
+// Words has the counts of a session whose tokens are words, up to the end of a record: complete
+// tokens, and tokens for words that the model does not know.
 type Words struct {
 	Bytes, Chars, Tokens                int64
 	Unknown, UnknownBytes, UnknownChars int64
-	UnknownBits, UnknownBaseline        float64 // parts of Record.Bits and Record.Baseline
+	UnknownBits, UnknownBaseline        float64 // the unknown words' part of Bits, Baseline
 }
 
 // Snapshot describes a session's state at an offset of its log, as the store keeps it.
@@ -166,13 +169,13 @@ type Snapshot struct {
 // Cut is the part of a session that a fork shares: offsets of the log.
 type Cut struct{ Start, End int64 }
 
-// Limits.
+// Limits and sizes.
 const (
 	MaxIDBytes   = 64
 	MaxHeadBytes = 64 << 10
 	MaxTextBytes = 1 << 20 // text of one record
 	SnapshotsMax = 1 << 11 // snapshots of one session
-	SkippedMax   = 1 << 16 // lines of a record that are not learned
-	SkippedBytes = 2       // bytes for each of these lines
-	WordsBytes   = 8 * 8   // bytes for Record.Words
+	SkippedMax   = 1 << 16 // lines in Record.Skipped
+	SkippedBytes = 2       // stored bytes for each line in Record.Skipped
+	WordsBytes   = 8 * 8   // stored bytes for Record.Words
 )

@@ -1,5 +1,6 @@
 // Package tracing shows where requests spend their time, as OpenTelemetry spans: one for each
-// request, and one for each phase of its work. There are none unless the environment asks for them.
+// request, and one for each phase of its work. It makes no spans unless environment variables ask
+// for them.
 package tracing
 
 import (
@@ -20,8 +21,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// PhasesMax is the largest number of phases of a request that get a span: those of about a hundred
-// chunks. A request may have a hundred thousand chunks, which no viewer can show.
+// PhasesMax is the largest number of phases of a request that get a span. About a hundred chunks
+// have that many phases. A request may have a hundred thousand chunks, which no viewer can show.
 const PhasesMax = 1024
 
 // unTraced are paths that are polled and need no traces.
@@ -41,7 +42,7 @@ func New(ctx context.Context, to sdk.SpanExporter, version string) (*Tracer, err
 				version),
 		),
 		resource.WithTelemetrySDK(),
-		resource.WithFromEnv(), // last, so that it overrides the others
+		resource.WithFromEnv(), // last, so that the environment overrides the attributes above
 	)
 	if err != nil {
 		return nil, fmt.Errorf("traces: %w", err)
@@ -50,7 +51,7 @@ func New(ctx context.Context, to sdk.SpanExporter, version string) (*Tracer, err
 	return &Tracer{provider, provider.Tracer("github.com/lmserve/lmserve")}, nil
 }
 
-// Close sends the remaining spans, and ends the Tracer. The context ends the sending.
+// Close sends the remaining spans, and ends the Tracer. If the context ends, it stops sending.
 func (t *Tracer) Close(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -58,11 +59,12 @@ func (t *Tracer) Close(ctx context.Context) error {
 	return t.provider.Shutdown(ctx)
 }
 
-// phasesKey is the key, in the context of a request, of the number of phases that may still get a
-// span, an *atomic.Int64.
+// phasesKey is a key in the context of a request. Its value is an *atomic.Int64, the number of
+// phases that may still get a span.
 type phasesKey struct{}
 
-// Around makes a span for each request, a part of the trace in its headers (W3C).
+// Around makes a span for each request. The span belongs to the trace in the W3C headers of the
+// request.
 func (t *Tracer) Around(next http.Handler) http.Handler {
 	counted := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		left := new(atomic.Int64)
@@ -79,7 +81,8 @@ func (t *Tracer) Around(next http.Handler) http.Handler {
 	)
 }
 
-// RequestEnded gives the span of a request the name of its route, which is known only then.
+// RequestEnded sets the name of a request's span to its route, which is not known when the span
+// begins.
 func (t *Tracer) RequestEnded(ctx context.Context, route, method string) {
 	if t == nil {
 		return

@@ -105,9 +105,12 @@ func attributes(of []*common.KeyValue) map[string]string {
 	return all
 }
 
-// A request is one span with the name of its route, in the trace of its headers. Each of its phases
-// is a child span. A collector gets them over HTTP, with the names that the variables set. No span
-// contains a key.
+// A client sends a request with the headers of a trace. A collector must get, over HTTP:
+//   - one span in that trace, with the name of the request's route
+//   - a child span for each phase of the request
+//   - the name of the service that an environment variable sets
+//
+// No span may contain an API key.
 func TestCollectorGetsSpansOfRequest(t *testing.T) {
 	to := newReceiver(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", to.URL)

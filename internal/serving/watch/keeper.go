@@ -7,26 +7,28 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/follow"
 )
 
-// reportEvery is how often a position records which lines were reported, if that is not urgent.
+// reportEvery is the time between two writes of a position that only record which lines were
+// reported. If a line was shown, the position is written at once.
 const reportEvery = time.Second
 
-// knownMax is how many later places in a file a position keeps besides the beginning of its text.
-// They save reading when the session's place is looked for.
+// knownMax is the number of parts of a position for one file, besides the part for the beginning of
+// the file's text. They shorten the text that a restart must read again to find its place.
 const knownMax = 2
 
-// keeper keeps the position of a file that a session is fed from.
+// keeper keeps the position of a stream that a session is fed from, and writes it to a file.
 type keeper struct {
-	file     string // file of the position
+	file     string // path of the file with the position
 	position Position
-	next     int64     // the session's offset after all announced text
-	number   int       // the Follower's number of the last part's file; 0: none in this run
-	known    int       // parts after the first of that file
+	next     int64     // offset of the session after the text of all announced pieces
+	number   int       // Piece.File of the last part; 0 if this run has added no part
+	known    int       // number of parts of that file, without its first
 	written  time.Time // when the position was written
-	stale    bool      // more was reported since
+	stale    bool      // lines were reported after the position was written
 }
 
-// announce records a piece that is about to be sent, unless the position covers it already. The
-// session has all of the text before it.
+// announce adds a piece that is about to be sent to the position, and writes the position. It does
+// not write it if the position covers the piece already. The session must have all text before the
+// piece.
 func (k *keeper) announce(piece follow.Piece) error {
 	p, from := &k.position, k.next-piece.Skip
 	k.next += int64(len(piece.Text))
@@ -36,7 +38,8 @@ func (k *keeper) announce(piece follow.Piece) error {
 			p.Parts[n-1].Mark = piece.Mark
 			return nil
 		}
-		if k.known++; k.known > knownMax { // the part before has its text, too
+		// Drop the oldest of these parts. The part before it then covers its text, too.
+		if k.known++; k.known > knownMax {
 			p.Parts = slices.Delete(p.Parts, n-knownMax, n-knownMax+1)
 		}
 	} else {
@@ -51,7 +54,8 @@ func (k *keeper) announce(piece follow.Piece) error {
 	return k.write(k.next + aheadBytes)
 }
 
-// add adds a part. It replaces parts from the same offset on, of which nothing was sent.
+// add adds a part. It replaces parts that begin at the same offset or a later one: none of their
+// text was sent.
 func (k *keeper) add(part Part) {
 	p := &k.position
 	for n := len(p.Parts); n > 0 && p.Parts[n-1].From >= part.From; n-- {
@@ -64,8 +68,8 @@ func (k *keeper) add(part Part) {
 	}
 }
 
-// reported records that all lines up to an offset of the session have been reported: at once if it
-// is urgent, else when it is time.
+// reported records that all lines up to an offset of the session have been reported. If matters is
+// set, it writes the position at once, else at most once in reportEvery.
 func (k *keeper) reported(offset int64, matters bool) error {
 	k.position.Reported = max(k.position.Reported, offset)
 	k.stale = true
@@ -75,7 +79,8 @@ func (k *keeper) reported(offset int64, matters bool) error {
 	return k.write(k.position.Until)
 }
 
-// idle records what was reported, when nothing has arrived for some time.
+// idle writes the position if lines were reported since the last write. It is called when no text
+// has arrived for some time.
 func (k *keeper) idle() error {
 	if !k.stale || len(k.position.Parts) == 0 {
 		return nil
@@ -83,7 +88,7 @@ func (k *keeper) idle() error {
 	return k.write(k.position.Until)
 }
 
-// end records the session's offset when the watch ends normally.
+// end writes the position with the session's offset as its end, when the watch ends normally.
 func (k *keeper) end(offset int64) error {
 	if len(k.position.Parts) == 0 {
 		return nil

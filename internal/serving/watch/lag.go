@@ -8,15 +8,16 @@ import (
 )
 
 const (
-	// lookEvery is how often a lag samples the input.
+	// lookEvery is the time between two samples of a lag.
 	lookEvery = 250 * time.Millisecond
-	// rateOver is the time over which rates are measured.
+	// rateOver is the time over which the rates of arriving and scored bytes are measured.
 	rateOver = 15 * time.Second
-	// samplesMax is how many samples are kept; beyond that, every second one is dropped.
+	// samplesMax is the largest number of samples. If there are more, every second sample is
+	// dropped.
 	samplesMax = 2048
 )
 
-// sample is how many bytes had arrived, and how many were done, at a moment.
+// sample has the numbers of bytes that had arrived and that had been scored at a moment.
 type sample struct {
 	at         time.Time
 	come, done int64 // bytes
@@ -24,19 +25,19 @@ type sample struct {
 
 // lag measures how far a source is behind its stream.
 type lag struct {
-	samples []sample // the oldest sample is at least as old as the oldest byte that is not done
+	samples []sample // the first is at least as old as the oldest unscored byte
 }
 
 // Behind is how far a source is behind its stream.
 type Behind struct {
 	Source string
-	Bytes  int64         // arrived but not scored
-	Age    time.Duration // since the first of these arrived
+	Bytes  int64         // number of bytes that have arrived but are not scored
+	Age    time.Duration // time since the first of these bytes arrived
 	In     float64       // arriving bytes a second
 	Out    float64       // scored bytes a second
 }
 
-// String returns it in words.
+// String describes b in words.
 func (b Behind) String() string {
 	text := fmt.Sprintf("%s behind (%s)", bytesText(float64(b.Bytes)), seconds(b.Age))
 	if b.Out > 0 {
@@ -51,18 +52,18 @@ func (b Behind) String() string {
 
 func bytesText(n float64) string { return humanize.IBytes(uint64(max(0, n))) }
 
-// seconds formats a time in whole seconds.
+// seconds formats a duration, rounded to whole seconds.
 func seconds(d time.Duration) string { return d.Round(time.Second).String() }
 
 func (l *lag) due(now time.Time) bool {
 	return len(l.samples) == 0 || now.Sub(l.samples[len(l.samples)-1].at) >= lookEvery
 }
 
-// look adds a sample and returns how far the source is behind. come and done are counted from the
-// beginning.
+// look adds a sample and returns how far the source is behind. come is the number of bytes that
+// have arrived since the source was opened, and done the number of those that were scored.
 func (l *lag) look(now time.Time, come, done int64) Behind {
 	l.samples = append(l.samples, sample{now, come, done})
-	first := 0 // index of the first sample that is needed
+	first := 0 // index of the first sample that is still needed for Age or the rates
 	for first+1 < len(l.samples)-1 && l.samples[first+1].come <= done &&
 		now.Sub(l.samples[first+1].at) > rateOver {
 		first++

@@ -9,8 +9,8 @@ import (
 	"github.com/lmserve/lmserve/api/client"
 )
 
-// Mark returns the part of a line that makes it strange, as bytes of its text; false if there is
-// none.
+// Mark returns the part of a line that makes it strange, as a range of bytes of its text. ok is
+// false if no part is known.
 func Mark(l *client.LineEvent) (span client.LineSpan, ok bool) {
 	size := int64(len(l.TextBytes()))
 	span = client.LineSpan{From: min(max(l.Span.From, 0), size), To: min(l.Span.To, size)}
@@ -44,7 +44,7 @@ func Reason(why *client.LineWhy) string {
 	return strings.Map(plainRune, text)
 }
 
-// plainRune replaces terminal control characters.
+// plainRune replaces a character that controls a terminal by a space.
 func plainRune(r rune) rune {
 	if unicode.IsControl(r) {
 		return ' '

@@ -8,23 +8,24 @@ import (
 )
 
 const (
-	// pieceBytes is the most that is sent at once.
+	// pieceBytes is the largest number of bytes that are sent to the server at once.
 	pieceBytes = 64 << 10
-	// pipeBytes is how much of a pipe waits in memory. Beyond that the pipe's writer waits.
+	// pipeBytes is the largest number of bytes of a pipe that wait in memory. Then pipe stops
+	// reading, so that the program that writes to the pipe waits.
 	pipeBytes = 4 << 20
 )
 
-// pipe reads ahead from a stream that is no file, so that it knows how much waits.
+// pipe reads ahead from a stream that is no file, so that the number of waiting bytes is known.
 type pipe struct {
 	mu    sync.Mutex
-	text  []byte // the waiting text begins at taken
+	text  []byte // text[taken:] waits
 	taken int
 	err   error // the error that ended the stream
 	room  chan struct{}
 	there chan struct{}
 }
 
-// newPipe begins to read. The reading ends with the stream.
+// newPipe returns a pipe, and starts a goroutine that reads from r until r returns an error.
 func newPipe(r io.Reader) *pipe {
 	p := &pipe{room: make(chan struct{}, 1), there: make(chan struct{}, 1)}
 	go p.read(r)
@@ -36,7 +37,7 @@ func (p *pipe) read(r io.Reader) {
 	for {
 		n, err := r.Read(buffer)
 		p.mu.Lock()
-		if p.taken > len(p.text)/2 { // so that each byte is moved at most once
+		if p.taken > len(p.text)/2 { // not at each read: each byte is moved at most once
 			p.text, p.taken = append(p.text[:0], p.text[p.taken:]...), 0
 		}
 		p.text = append(p.text, buffer[:n]...)
@@ -53,7 +54,7 @@ func (p *pipe) read(r io.Reader) {
 	}
 }
 
-// wake wakes the current or next waiter.
+// wake wakes the goroutine that waits for c, or else the next one that will wait.
 func wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -61,8 +62,8 @@ func wake(c chan struct{}) {
 	}
 }
 
-// next returns the available whole lines, or a part of a line that is too long. At the end it also
-// returns a line without a newline, and then io.EOF.
+// next returns the available whole lines, at most pieceBytes. Of a longer line it returns a part.
+// At the end of the stream it also returns a last line without a newline, and then io.EOF.
 func (p *pipe) next(ctx context.Context) ([]byte, error) {
 	for {
 		if text, err := p.take(); len(text) > 0 || err != nil {
@@ -76,7 +77,7 @@ func (p *pipe) next(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// take is next without waiting.
+// take is next, but returns nil if no text is available.
 func (p *pipe) take() ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

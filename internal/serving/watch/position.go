@@ -17,38 +17,41 @@ import (
 
 const (
 	positionVersion = 2
-	// partsMax is how many parts a position keeps: the last ones.
+	// partsMax is the largest number of parts of a position. It keeps the last parts.
 	partsMax = 64
-	// aheadBytes is how much more than the position says may be sent before it is written again.
+	// aheadBytes is the number of bytes that may be sent after a piece before the position must be
+	// written again.
 	aheadBytes = 64 << 10
 )
 
-// Position says which text of a file a session has. The session's offset says how much of it. So a
-// position is written before text is sent, and is right however much of the text arrives.
+// Position says which part of which file each part of a session's text comes from. It is written
+// before text is sent. It is right however much of that text arrives, because the session's offset
+// says how much of the text the session has.
 type Position struct {
 	Version int    `json:"version"`
 	Session string `json:"session"` // the session's id
 	Path    string `json:"path"`    // path of the stream
-	// Until is the largest offset that the session can have after all text that was sent.
+	// Until is the largest offset that the session can reach by the text that was sent.
 	Until int64 `json:"until"`
-	// Reported is the session's offset up to which lines have been reported.
+	// Reported is an offset of the session: all lines before it have been reported.
 	Reported int64  `json:"reported"`
 	Parts    []Part `json:"parts"` // sorted by From
 }
 
-// Part says which file the text of a session comes from, from one offset up to the next part's. The
-// text is that of the file from Start on, cleaned (follow.Cleaner): to find a byte's position in
-// the file, it is read again from there.
+// Part says which file a part of a session's text comes from. The part begins at the offset From
+// and ends where the next Part begins. Its text is that of the file from Start on, after cleaning
+// by follow.Cleaner, which removes bytes. So a byte of the text is found in the file only by
+// reading the file again from Start on.
 type Part struct {
 	From   int64  `json:"from"`             // offset in the session
 	Start  int64  `json:"start"`            // offset in the file
-	Cursor string `json:"cursor,omitempty"` // cursor of the journal's entry, in place of Start
+	Cursor string `json:"cursor,omitempty"` // of an entry in the journal, in place of Start
 	// Ended says that the byte before From is a newline that the file lacks.
 	Ended bool        `json:"ended,omitempty"`
 	Mark  follow.Mark `json:"mark"`
 }
 
-// at returns the part with an offset; nil if the position has none.
+// at returns the part that contains an offset, or nil if no part does.
 func (p *Position) at(offset int64) *Part {
 	for i := range slices.Backward(p.Parts) {
 		if p.Parts[i].From <= offset {
@@ -58,8 +61,8 @@ func (p *Position) at(offset int64) *Part {
 	return nil
 }
 
-// place returns the place in a file at which a session at an offset continues, or the error why
-// there is none.
+// place returns the place in a file from which a session at the given offset continues. It returns
+// an error if the position does not contain that offset.
 func (p *Position) place(offset int64) (follow.Place, error) {
 	if offset > p.Until {
 		return follow.Place{}, fmt.Errorf("session %s is at offset %d, beyond the %d bytes sent "+
@@ -86,14 +89,15 @@ func (p *Part) place(offset int64) follow.Place {
 	}
 }
 
-// others returns the places up to which the files of earlier parts were read.
+// others returns, for each part that ends at or before the offset, the place in its file where it
+// ends.
 func (p *Position) others(offset int64) (places []follow.Place) {
 	for i := range p.Parts {
 		if i+1 == len(p.Parts) || p.Parts[i+1].From > offset {
 			break
 		}
 		next := p.Parts[i+1]
-		// the newline was added and is not in the file
+		// The last byte of the part is a newline that is not in the file.
 		if next.Ended && next.From > p.Parts[i].From {
 			next.From--
 		}
@@ -104,8 +108,8 @@ func (p *Position) others(offset int64) (places []follow.Place) {
 	return places
 }
 
-// upgrade converts a position of version 1. Its parts counted bytes of files that were not cleaned,
-// so only the place of the offset is known.
+// upgrade converts a position of version 1, in whose parts each byte of the text is a byte of the
+// file. Now the text is cleaned. So the new position has only one part, which begins at the offset.
 func (p *Position) upgrade(offset int64) {
 	part := p.at(offset)
 	if p.Version == positionVersion || part == nil || offset > p.Until {
@@ -118,10 +122,10 @@ func (p *Position) upgrade(offset int64) {
 	}}
 }
 
-// reader reads the given number of bytes of a stream's text again, from a place.
+// reader reads text of a stream again: the given number of bytes from a place on.
 type reader func(place follow.Place, bytes int64) ([]byte, error)
 
-// text reads a part of the session's text again.
+// text reads the session's text between two offsets again from the files that it came from.
 func (p *Position) text(from, to int64, read reader) ([]byte, error) {
 	var text []byte
 	for from < to {
@@ -152,7 +156,7 @@ func (p *Position) text(from, to int64, read reader) ([]byte, error) {
 	return text, nil
 }
 
-// check returns an error if the position is impossible.
+// check returns an error if a field of the position has an impossible value.
 func (p *Position) check() error {
 	wrong := func(what string, found, expected any) error {
 		return fmt.Errorf("%s is %v, expected %v", what, found, expected)
@@ -193,7 +197,7 @@ func parsePosition(text []byte) (*Position, error) {
 	return p, p.check()
 }
 
-// readPosition reads the position in a file; nil if there is none.
+// readPosition reads a position from a file. It returns nil if the file does not exist.
 func readPosition(file string) (*Position, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -11,7 +11,7 @@ import (
 	"github.com/lmserve/lmserve/api/client"
 )
 
-// RateDefault is the largest probability of a line that is shown.
+// RateDefault is the default threshold: a line is shown if its rating is at most this probability.
 const RateDefault = "1/1000"
 
 // ParseRate parses a probability: a fraction such as 1/1000, or a decimal number.
@@ -31,14 +31,15 @@ func ParseRate(text string) (float64, error) {
 	return p, nil
 }
 
-// StandsOut reports whether a line is as strange as the threshold. No line is before the session
-// has seen enough lines, and no blank line is: it has nothing to look at.
+// StandsOut reports whether a line is strange: its rating is at most the threshold. It returns
+// false for blank lines, and for all lines before the session has seen enough lines to rate them.
 func StandsOut(l *client.LineEvent, threshold float64) bool {
 	return l.Warm && l.P <= threshold && !blank(l)
 }
 
-// Worth reports whether an incident is worth reporting: if it is strange enough or a change, unless
-// a user has given a verdict on similar incidents.
+// Worth reports whether an incident is worth reporting. A user's verdict on it or on similar
+// incidents decides. Without a verdict, it is worth reporting if it has a change, or if its rating
+// is at most the threshold.
 func Worth(i *client.Incident, threshold float64) bool {
 	if i.Verdict != nil {
 		return *i.Verdict == client.VerdictMatters
@@ -46,32 +47,32 @@ func Worth(i *client.Incident, threshold float64) bool {
 	return i.P <= threshold || len(i.Changes) > 0
 }
 
-// blank reports whether a line is known to be only white space.
+// blank reports whether a line has only white space. It returns false if the text is not complete.
 func blank(l *client.LineEvent) bool {
 	whole := l.Cut == nil || !*l.Cut
 	return whole && l.Text != nil && len(bytes.TrimSpace(l.TextBytes())) == 0
 }
 
-// Found is a line of a source.
+// Found is a line with the source that it comes from.
 type Found struct {
 	Source string // the name of the source
 	Line   client.LineEvent
 }
 
-// Top keeps the strangest lines.
+// Top keeps the Size strangest lines.
 type Top struct {
 	Size  int
-	lines []Found // sorted by P; equal ones in the order of their arrival
+	lines []Found // sorted by P; lines with equal P are in order of arrival
 }
 
-// Add adds a line.
+// Add adds a line if it is among the strangest.
 func (t *Top) Add(f Found) {
 	if t.Size == 0 || !f.Line.Warm || blank(&f.Line) || len(t.lines) == t.Size &&
 		f.Line.P >= t.lines[t.Size-1].Line.P {
 		return
 	}
 	at, _ := slices.BinarySearchFunc(t.lines, f, func(have, f Found) int {
-		// after those that are equally strange
+		// The line comes after lines that are equally strange.
 		return cmp.Or(cmp.Compare(have.Line.P, f.Line.P), -1)
 	})
 	t.lines = slices.Insert(t.lines, at, f)

@@ -10,10 +10,10 @@ import (
 	"github.com/lmserve/lmserve/api/client"
 )
 
-// Style is how lines are shown.
+// Style says how lines are shown in a terminal.
 type Style struct {
-	Color bool // mark by color; else by carets in a row below
-	Width int  // columns of a row; 0: unlimited
+	Color bool // marked parts are red; if false, carets are below them
+	Width int  // columns of a row; 0 means unlimited
 }
 
 const (
@@ -22,18 +22,18 @@ const (
 	faintOn = "\x1b[2m"
 	cut     = "…"
 	caret   = "^"
-	// rowsMax is how many terminal rows a line marked by color may use.
+	// rowsMax is the largest number of terminal rows for a line if Color is set.
 	rowsMax = 4
-	// reasonGap is the space before a reason; with fewer than reasonLeast columns the reason is
-	// left out.
+	// reasonGap is the number of columns between the carets and the reason. The reason is left out
+	// if fewer than reasonLeast columns remain for it.
 	reasonGap, reasonLeast = 2, 12
-	// before is the part of a window before the span: a third.
+	// before says which part of a window is before the mark: 1/before of its width.
 	before = 3
 )
 
 // Show returns a text with marked parts, after a prefix, and with a newline at its end. A reason
-// that is not "" is in a row below. If the text does not fit, the part around the first mark is
-// shown, with an ellipsis where text was left out. Terminal control characters are shown as
+// that is not "" is in a row below. If the text does not fit, Show returns the part around the
+// first mark, with an ellipsis where text was left out. It writes terminal control characters as
 // escapes.
 func (s Style) Show(prefix string, text []byte, marks []client.LineSpan, reason string) string {
 	cells := layout(text, marks)
@@ -75,7 +75,7 @@ func (s Style) Show(prefix string, text []byte, marks []client.LineSpan, reason 
 	return out.String()
 }
 
-// reasoned returns a row with the reason after it, or the row alone if there is no room.
+// reasoned returns a row with the reason after it, or the row alone if the reason does not fit.
 func (s Style) reasoned(row string, indent int, reason string) string {
 	if reason == "" {
 		return row
@@ -96,14 +96,14 @@ func (s Style) reasoned(row string, indent int, reason string) string {
 	return row + strings.Repeat(" ", reasonGap) + reason
 }
 
-// cell is a character as it is shown.
+// cell is a character of the text in the form in which it is shown.
 type cell struct {
 	text   string
 	width  int // columns
 	marked bool
 }
 
-// layout returns the cells of a text. The marks are in order.
+// layout returns the cells of a text. The marks must be sorted.
 func layout(text []byte, marks []client.LineSpan) (cells []cell) {
 	column := 0
 	for at := 0; at < len(text); {
@@ -123,7 +123,7 @@ func layout(text []byte, marks []client.LineSpan) (cells []cell) {
 
 const tabWidth = 8
 
-// shown returns a character as a terminal can show it.
+// shown returns the text that a terminal shows for a character at a column.
 func shown(r rune, bytes []byte, column int) string {
 	const digits = "0123456789abcdef"
 	switch {
@@ -137,8 +137,8 @@ func shown(r rune, bytes []byte, column int) string {
 	return string(r)
 }
 
-// window returns the part of the cells that fits into width columns, with the beginning of the
-// first mark.
+// window returns cells that fit into width columns, with an ellipsis where cells were left out. The
+// beginning of the first mark is among them.
 func window(cells []cell, width int) []cell {
 	total, first := 0, -1
 	for i, c := range cells {

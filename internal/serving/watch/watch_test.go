@@ -82,8 +82,8 @@ func TestLineIsShownWithItsMarks(t *testing.T) {
 		Style{Color: true}.Show("p> ", []byte("one"), []client.LineSpan{{From: 0, To: 3}}, "why"))
 }
 
-// For every text, mark and width, a row is not wider than the terminal, and it has the beginning of
-// the mark.
+// For every text, mark and width, a row must not be wider than the terminal, and must contain the
+// beginning of the mark.
 func TestRowFitsAndHasMark(t *testing.T) {
 	text := []byte(strings.Repeat("abc déf 日本 ", 12))
 	for width := 12; width < 120; width++ {
@@ -134,7 +134,7 @@ func TestLagSaysHowMuchHowLongAndHowFast(t *testing.T) {
 	var l lag
 	now := time.Unix(1000, 0)
 	var b Behind
-	for second := range 40 { // 100 bytes a second arrive, and 60 are done
+	for second := range 40 { // in each second 100 bytes arrive, and 60 are scored
 		b = l.look(now.Add(time.Duration(second)*time.Second), int64(100*second), int64(60*second))
 	}
 	require.EqualValues(t, 39*40, b.Bytes)
@@ -181,8 +181,8 @@ func TestPositionKnowsPlaceOfEachOffset(t *testing.T) {
 	require.Empty(t, p.others(50))
 }
 
-// The session's text is read again from the file and from the rotated one, with the newline that
-// the rotated one lacks.
+// A session was fed from a log that was then rotated, and whose last line had no newline. Any part
+// of the session's text can be read again from both files, with the newline that was added.
 func TestTextOfSessionIsReadAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	k := keeper{file: filepath.Join(t.TempDir(), "p.json"), position: Position{
@@ -241,7 +241,8 @@ func TestImpossiblePositionIsRefused(t *testing.T) {
 	}
 }
 
-// A position of version 1 counted bytes of files that were not cleaned.
+// A position of version 1 has parts whose text was not cleaned. After the upgrade the session
+// continues at its old place in the file.
 func TestPositionOfVersion1ContinuesAtItsPlace(t *testing.T) {
 	p := testPosition()
 	p.Version = 1
@@ -255,13 +256,14 @@ func TestPositionOfVersion1ContinuesAtItsPlace(t *testing.T) {
 	require.Equal(t, follow.Place{Offset: 90}, place)
 }
 
-// However much is read of a file, its position has few parts, and covers every offset.
+// A position must have few parts however much is read of a file. Its first part must still begin at
+// the beginning of the text.
 func TestPositionStaysSmall(t *testing.T) {
 	k := keeper{file: filepath.Join(t.TempDir(), "p.json"), position: Position{
 		Version: positionVersion, Session: "s", Path: "/log",
 	}}
 	text := make([]byte, 10<<10)
-	for i := range int64(100) { // every piece was twice as long before it was cleaned
+	for i := range int64(100) { // cleaning halves each piece: 2*len(text) bytes of the file
 		at := i * 2 * int64(len(text))
 		require.NoError(t, k.announce(follow.Piece{
 			Text: text, File: 1, From: at, To: at + 2*int64(len(text)),
@@ -276,12 +278,13 @@ func TestPositionStaysSmall(t *testing.T) {
 	require.Greater(t, parts[knownMax].From, k.next-2*aheadBytes)
 }
 
-// If a position cannot be written, the text waits, and that is reported once.
+// The position cannot be written. Then the text must not be sent, and the user gets only one
+// message.
 func TestTextWaitsForItsPosition(t *testing.T) {
 	cl, err := client.New("http://127.0.0.1:1")
 	require.NoError(t, err)
 	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "watch"), nil, 0o600)) // no folder
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "watch"), nil, 0o600)) // not a folder
 	var said []string
 	ctx, cancel := context.WithTimeout(t.Context(), 2*reportEvery+reportEvery/2)
 	defer cancel()
@@ -314,7 +317,7 @@ func FuzzPosition(f *testing.F) {
 	})
 }
 
-// A blank line is never flagged, however strange its place.
+// StandsOut and Top leave out blank lines, however low the rating is.
 func TestBlankLinesNeverStandOut(t *testing.T) {
 	var top Top
 	top.Size = 9
@@ -331,7 +334,8 @@ func TestBlankLinesNeverStandOut(t *testing.T) {
 	require.True(t, StandsOut(&client.LineEvent{Warm: true}, 1e-3), "the text was left out")
 }
 
-// Text that was read is no longer unread, so a file that does not grow has nothing arriving.
+// A file is read, and does not grow. When its text moves from unread to sent, it must not count as
+// newly arrived.
 func TestReadTextIsNotReportedAsArriving(t *testing.T) {
 	cl, err := client.New("http://127.0.0.1:1")
 	require.NoError(t, err)

@@ -1,11 +1,11 @@
 // Package watch feeds streams to sessions line by line, continues after a restart, and shows the
-// strangest lines. A stream is a followed log (follow), the journal of systemd, or a pipe; the
-// sessions are on a server (api/client).
+// strangest lines. A stream is a log that package follow reads, the journal of systemd, or a pipe.
+// The sessions are on a server (api/client).
 //
-// A position, a small file, says which file the text of the session comes from. The session's
-// offset says how much of the file was fed. So each line is in the session once, whenever the watch
-// ends. The position also says which lines were reported. The next start reports the other lines of
-// the session, with a fork of the session at the earlier offset.
+// A position is a small file that says which file the text of the session comes from. The session's
+// offset says how much of the file was fed. So a restart feeds no line twice and leaves none out.
+// The position also says which lines were reported. The next start reports the other lines of the
+// session, from a fork of the session at the offset of the first of these lines.
 package watch
 
 import (
@@ -28,35 +28,36 @@ import (
 // from several goroutines at once.
 type Watcher struct {
 	Client *client.Client
-	Score  client.ScoreOptions // options for scoring lines; without an Offset
-	// Line gets each line, in order, and returns whether it was shown: then the position is written
-	// at once, so that the line is not shown twice.
+	Score  client.ScoreOptions // options for scoring lines; Offset must be nil
+	// Line gets each line, in order, and returns whether it has shown the line. After a line was
+	// shown, the position is written at once, so that no restart shows the line again.
 	Line func(Found) (shown bool, err error)
-	// Before gets the incidents that a source's session had when its last line was reported, before
-	// any other line is. It is not called with LearnFalse, or if no line was reported yet. It may
-	// be nil.
+	// Before is called before the first call of Line. It gets the incidents that the session had
+	// when its last line was reported. It is not called with LearnFalse, or if no line was reported
+	// yet. It may be nil.
 	Before func(source string, list client.IncidentList)
 	// Behind is called several times a second while a stream is fed.
 	Behind func(Behind)
 	// Note gets messages for the user.
 	Note func(text string)
-	// Field is the path of the only value to read of lines in JSON; nil: whole lines.
+	// Field is a path in lines of JSON: only the value at that path is fed. If Field is nil, whole
+	// lines are fed.
 	Field []string
 }
 
-// Stream is a log, or the journal of systemd, to be watched.
+// Stream is what is watched: a log, or the journal of systemd.
 type Stream struct {
-	Name     string // to show
+	Name     string // the name that messages show
 	Session  client.Session
-	Position string // the file of the position; "", as with LearnFalse: none
+	Position string // path of the position; "" for no position, as with LearnFalse
 
 	Log     follow.Log
 	Last    int64           // see follow.Options
 	Ends    bool            // see follow.Options
-	Journal *follow.Journal // nil: it is a log
+	Journal *follow.Journal // nil for a log
 }
 
-// path identifies the stream in its position.
+// path returns the path of the stream in its position.
 func (in *Stream) path() string {
 	if in.Journal != nil {
 		return "journalctl"
@@ -83,22 +84,22 @@ type feeding struct {
 	name    string
 	session client.Session
 	feeder  *client.Feeder
-	keeper  *keeper // nil: there is no position
+	keeper  *keeper // nil if the stream has no position
 	unread  func() int64
 
 	lag    lag
 	sent   int64 // bytes that were sent to the feeder
-	done   int64 // bytes of sent in lines that were scored
+	done   int64 // the part of these bytes that is in scored lines
 	waited time.Time
 
-	unwritten bool // the position could not be written, and that was reported
+	unwritten bool // the last write of the position failed; a note said so
 
-	told   int64 // records up to this offset of the session have been reported
+	told   int64 // lines or records up to this offset of the session have been reported
 	untold bool  // the current record has not been reported
 }
 
-// begin makes a feeder of a session. It first asks the session whether it is within a line, which
-// also loads its state.
+// begin makes a feeder of a session. It first asks the server whether the session's text ends
+// within a line, which makes the server load the session's state.
 func (w *Watcher) begin(
 	ctx context.Context, name string, s client.Session,
 ) (f *feeding, within bool, err error) {
@@ -125,7 +126,8 @@ func (f *feeding) options() client.FeedOptions {
 	return o
 }
 
-// DivergedNote says how often fast weights diverged, what happened to them, and what helps.
+// DivergedNote returns a message for a user whose session's fast weights diverged the given number
+// of times.
 func DivergedNote(times int64) string {
 	return fmt.Sprintf("the fast weights diverged %s and were reset to zero; try a lower learning "+
 		"rate or another method", english.Plural(int(times), "time", ""))
@@ -135,7 +137,7 @@ func (f *feeding) note(format string, args ...any) {
 	f.Note(f.name + ": " + fmt.Sprintf(format, args...))
 }
 
-// noteEvery is how often a wait for the server is reported.
+// noteEvery is the time between two messages that the watch is waiting for the server.
 const noteEvery = 10 * time.Second
 
 func (f *feeding) waiting(cause error, pause time.Duration) {
@@ -145,13 +147,13 @@ func (f *feeding) waiting(cause error, pause time.Duration) {
 	}
 }
 
-// event handles the session's report of a line.
+// event passes a line that the server has scored to Line, and records that it was reported.
 func (f *feeding) event(e client.Event) error {
 	if e.Line == nil {
 		return nil
 	}
 	end, record := e.Line.Offset+e.Line.Bytes, f.records()
-	if record && end <= f.told { // reported when nothing followed it, or before a restart
+	if record && end <= f.told { // reported by end, or before a restart
 		return nil
 	}
 	shown, err := f.Line(Found{f.name, *e.Line})
@@ -159,7 +161,7 @@ func (f *feeding) event(e client.Event) error {
 		return err
 	}
 	f.told = end
-	// with LearnFalse the next piece has the same offset again
+	// With LearnFalse the session's offset stays, so end says nothing about the number of bytes.
 	if f.Score.Learn != client.LearnFalse {
 		f.done = max(f.done, end-f.session.Offset)
 	}
@@ -170,12 +172,13 @@ func (f *feeding) event(e client.Event) error {
 	return nil
 }
 
-// records reports whether the session is asked for records of its text.
+// records reports whether the server reports records of several lines in place of single lines.
 func (f *feeding) records() bool {
 	return f.Score.Records && f.Score.Learn != client.LearnFalse
 }
 
-// look reports how far behind the stream is, if it is time or must is set.
+// look calls Behind with how far the session is behind its stream. Unless must is set, it does so
+// only if lookEvery has passed since the last call.
 func (f *feeding) look(must bool) {
 	if now := time.Now(); must || f.lag.due(now) {
 		b := f.lag.look(now, f.sent+f.unread(), f.done)
@@ -185,7 +188,7 @@ func (f *feeding) look(must bool) {
 }
 
 func (f *feeding) feed(ctx context.Context, text []byte) error {
-	f.sent += int64(len(text)) // before look: the piece is no longer unread
+	f.sent += int64(len(text)) // before look, because unread no longer counts the piece
 	f.look(false)
 	feed := f.feeder.Feed
 	if f.Score.Learn == client.LearnFalse {
@@ -212,9 +215,10 @@ func (f *feeding) read(ctx context.Context, text []byte) error {
 	return nil
 }
 
-// Stream feeds a log or the journal. It ends with ctx, or with io.EOF of its source.
+// Stream feeds a log or the journal to its session. It returns when ctx ends, or at the end of the
+// source.
 func (w *Watcher) Stream(ctx context.Context, in Stream) error {
-	ctx, cancel := context.WithCancel(ctx) // ends the reading of the journal
+	ctx, cancel := context.WithCancel(ctx) // cancel ends the reading of the journal
 	defer cancel()
 	f, within, err := w.begin(ctx, in.Name, in.Session)
 	if err != nil {
@@ -226,7 +230,7 @@ func (w *Watcher) Stream(ctx context.Context, in Stream) error {
 	}
 	defer from.Close()
 	f.unread = from.Unread
-	if within && !resumed { // nothing else ends the line
+	if within && !resumed { // the rest of the session's last line will not come
 		if err := f.endLine(ctx); err != nil {
 			return err
 		}
@@ -242,7 +246,7 @@ func (w *Watcher) Stream(ctx context.Context, in Stream) error {
 		if err == io.EOF || f.untold {
 			err = f.ended(err)
 		}
-		if f.keeper != nil && f.done == f.sent { // otherwise the session's offset decides
+		if f.keeper != nil && f.done == f.sent { // all text has arrived at the session
 			err = errors.Join(err, f.keeper.end(f.feeder.Offset()))
 		}
 		f.skipped(from.Skipped())
@@ -250,15 +254,15 @@ func (w *Watcher) Stream(ctx context.Context, in Stream) error {
 	}
 }
 
-// skipped reports how much was not read.
+// skipped tells the user how many bytes of the stream were not read.
 func (f *feeding) skipped(bytes int64) {
 	if bytes > 0 {
 		f.note("%s skipped", humanize.IBytes(uint64(bytes)))
 	}
 }
 
-// endLine ends the session's unfinished line. The next text is the beginning of another file, if a
-// file was read before.
+// endLine ends the session's unfinished line with a newline. If the position has parts, it records
+// that the newline is not in the file.
 func (f *feeding) endLine(ctx context.Context) error {
 	if f.keeper != nil && len(f.keeper.position.Parts) > 0 {
 		return f.piece(ctx, follow.Piece{Text: []byte{'\n'}})
@@ -269,7 +273,8 @@ func (f *feeding) endLine(ctx context.Context) error {
 	return f.feed(ctx, []byte{'\n'})
 }
 
-// ended reports the current record when the stream has ended with an error, and returns the error.
+// ended is called when the stream has ended with an error. It reports a last line or record, and
+// returns the error.
 func (f *feeding) ended(err error) error {
 	if err == io.EOF {
 		return f.end()
@@ -277,17 +282,17 @@ func (f *feeding) ended(err error) error {
 	return cmp.Or(f.end(), err)
 }
 
-// end reports a last line without a newline, or the current record.
+// end makes the server score and report a last line without a newline, or the current record.
 func (f *feeding) end() error {
 	f.untold = false
 	if f.Score.Learn == client.LearnFalse {
-		return nil // the line was reported
+		return nil // read has already reported the line
 	}
 	return f.feeder.End()
 }
 
-// await returns the next piece. When nothing has arrived for some time, it reports the current
-// record, and the position records what was reported.
+// await returns the next piece. If none arrives within reportEvery, it first reports the current
+// record, and writes the position if that is out of date.
 func await[T any](
 	ctx context.Context, f *feeding, next func(context.Context) (T, error),
 ) (T, error) {
@@ -310,8 +315,8 @@ func await[T any](
 	return next(ctx)
 }
 
-// tryLater reports once that a position could not be written. It is written again with the next
-// text.
+// tryLater gets the error of a write of the position. It tells the user about the first of several
+// errors in a row. The position is written again with the next text.
 func (f *feeding) tryLater(err error) {
 	if err != nil && !f.unwritten {
 		f.note("%v; trying again", err)
@@ -319,7 +324,7 @@ func (f *feeding) tryLater(err error) {
 	f.unwritten = err != nil
 }
 
-// piece feeds a piece after the position announces it.
+// piece feeds a piece, after it has written a position that covers the piece.
 func (f *feeding) piece(ctx context.Context, p follow.Piece) error {
 	if f.keeper != nil {
 		err := f.keeper.announce(p)
@@ -335,7 +340,8 @@ func (f *feeding) piece(ctx context.Context, p follow.Piece) error {
 	return f.feed(ctx, p.Text)
 }
 
-// open opens a stream at the session's place in it, or where it is to begin.
+// open opens a stream at the place up to which the session has its text. Without a position it
+// opens the stream where its options say.
 func (f *feeding) open(ctx context.Context, in Stream) (from source, resumed bool, err error) {
 	note := func(text string) { f.note("%s", text) }
 	options := in.options(f.Field, note)
@@ -385,7 +391,8 @@ func (f *feeding) open(ctx context.Context, in Stream) (from source, resumed boo
 	return w, resumed, nil
 }
 
-// before reports the incidents of the session at an offset up to which lines were reported.
+// before calls Before with the incidents that the session had at the offset at. Lines before that
+// offset were reported.
 func (f *feeding) before(ctx context.Context, at int64) error {
 	if f.Before == nil || at == 0 || f.Score.Learn == client.LearnFalse {
 		return nil
@@ -408,10 +415,12 @@ func (f *feeding) before(ctx context.Context, at int64) error {
 	return err
 }
 
-// forkTTLSeconds is how long a fork stays that could not be deleted.
+// forkTTLSeconds is the time in seconds after which the server deletes the fork of the method
+// before, if that method could not delete it.
 const forkTTLSeconds = 3600
 
-// again reports the lines of the session that were not reported.
+// again reports the lines of the session that were scored but not reported, as a crash may leave
+// them.
 func (f *feeding) again(ctx context.Context, p *Position, read reader) error {
 	from, to := p.Reported, f.session.Offset
 	f.told = from
@@ -440,7 +449,7 @@ func (f *feeding) again(ctx context.Context, p *Position, read reader) error {
 	return err
 }
 
-// Pipe feeds a stream that can be read only once. It ends with the stream, or with ctx.
+// Pipe feeds a stream that can be read only once. It returns when the stream or ctx ends.
 func (w *Watcher) Pipe(ctx context.Context, name string, s client.Session, r io.Reader) error {
 	f, within, err := w.begin(ctx, name, s)
 	if err != nil {
@@ -449,7 +458,7 @@ func (w *Watcher) Pipe(ctx context.Context, name string, s client.Session, r io.
 	if err := f.before(ctx, s.Offset); err != nil {
 		f.note("open incidents may be printed again: %v", err)
 	}
-	if within { // nothing else ends the line of the stream before
+	if within { // the rest of the last line of an earlier stream will not come
 		if err := f.feed(ctx, []byte{'\n'}); err != nil {
 			return err
 		}

@@ -105,7 +105,7 @@ func (c *script) steps() []step {
 		}}
 	}
 	call := func(name string, do func(s store) error) step { return step{name, do} }
-	drop := func(id string) step { // drops the oldest one
+	drop := func(id string) step { // drops the oldest snapshot
 		return step{"drop a snapshot of " + id, func(s store) error {
 			kept, err := s.Snapshots(background, id)
 			if err != nil || len(kept) == 0 {
@@ -153,14 +153,14 @@ func mustDump(t require.TestingT, s store) string {
 	return text
 }
 
-// mark is the state of a store at the end of a step, and the number of events until then.
+// mark is the state of a store at the end of a step, and the number of disk events until then.
 type mark struct {
 	step   string
 	events int
 	state  string
 }
 
-// recorded runs the script on a disk.
+// recorded runs the script on a disk, and returns that disk with a mark for each step.
 func recorded(t *testing.T) (*disk, []mark) {
 	d := newDisk(filepath.Join(t.TempDir(), "data"))
 	s, err := open(d.root, Options{}, d)
@@ -180,7 +180,8 @@ func checked(t require.TestingT, dir, what string, strays bool) {
 	}), what)
 }
 
-// recovered opens what a power cut leaves, and compares it with the states that are allowed.
+// recovered opens the folder that a power cut leaves, and checks that its state is one of those in
+// may.
 func recovered(
 	t require.TestingT, i *powercut.Image, dir, what string, s powercut.Survivor, may ...mark,
 ) {
@@ -196,7 +197,7 @@ func recovered(
 		states = append(states, m.state)
 	}
 	require.Contains(t, states, mustDump(t, f), "%s, in or after %s", what, may[0].step)
-	// It can be written again.
+	// The folder can be written to again.
 	epoch, err := f.Create(background, "new", nil, 0)
 	require.NoError(t, err)
 	require.NoError(t, f.Append(background, "new", epoch, 0, record{Text: make([]byte, 10_000)}))
@@ -212,8 +213,8 @@ func recovered(
 	checked(t, dir, what, false)
 }
 
-// at returns the allowed states after a number of events: that of the last step that had ended and,
-// if another was under way, that one's.
+// at returns the states that a power cut after the given number of events may leave: the state
+// after the last complete step and, if a further step had begun, the state after that step.
 func at(marks []mark, events int) []mark {
 	for n := range marks {
 		if events == marks[n].events {
@@ -232,7 +233,7 @@ func TestPowerCutLosesNothingAcknowledged(t *testing.T) {
 	}
 	d, marks := recorded(t)
 	r := rand.New(rand.NewPCG(3, 4))
-	every, first := 5, rand.IntN(5) // without make test-attack, a run tries a fifth
+	every, first := 5, rand.IntN(5) // a fifth of the cuts, except in make test-attack
 	if os.Getenv("LMSERVE_POWER_CUTS") != "" {
 		every, first = 1, 0
 	}
@@ -273,7 +274,7 @@ func TestAnyPartOfUnsyncedMaySurvive(t *testing.T) {
 	})
 }
 
-// faults are the errors of one operation.
+// faults are the errors with which an operation of the file system may fail.
 var faults = map[string]error{"disk full": errNoSpace, "input/output error": errIO}
 
 func TestAnyOperationMayFail(t *testing.T) {
@@ -287,7 +288,7 @@ func TestAnyOperationMayFail(t *testing.T) {
 	}
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // waits for the disk
+			t.Parallel() // the test mostly waits for the disk
 			for n, o := range d.operations {
 				what := fmt.Sprintf("operation %d of %d, %s %s", n, len(d.operations), o.kind,
 					o.name)
@@ -297,8 +298,8 @@ func TestAnyOperationMayFail(t *testing.T) {
 	}
 }
 
-// After a failed sync, a folder is synced again before a file is overwritten that a power cut may
-// bring back. It is also synced before anyone sees data that a power cut may remove.
+// After a failed sync, a power cut may bring back removed files or remove new data. So the folder
+// is synced again before a removed file is overwritten, and before a caller sees new data.
 func TestFailedSyncOfFolderLosesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -308,7 +309,7 @@ func TestFailedSyncOfFolderLosesNothing(t *testing.T) {
 	for _, m := range marks[1:] {
 		states = append(states, m.state)
 	}
-	const cuts = 40 // after the failure
+	const cuts = 40 // events after the failure that are followed by a power cut
 	someNames := survivesBy(rand.New(rand.NewPCG(rand.Uint64(), 0)), 50)
 	someNames.Write = powercut.OnlySynced.Write
 	for n, o := range d.operations {
@@ -321,9 +322,10 @@ func TestFailedSyncOfFolderLosesNothing(t *testing.T) {
 		for k := from; k < min(from+cuts, len(d.events)); k++ {
 			may := at(marks, k)
 			if strings.HasPrefix(may[0].step, "delete") {
-				break // it has failed and said so: a power cut may bring the session back
+				break // the delete returned an error: a power cut may bring the session back
 			}
-			if settled || len(may) == 1 { // otherwise the synced content has not changed
+			// In all other cases the synced content is that of the previous cut.
+			if settled || len(may) == 1 {
 				dir := filepath.Join(t.TempDir(), "left")
 				cut := fmt.Sprintf("%s, cut after event %d", what, k)
 				recovered(t, i, dir, cut, powercut.OnlySynced, may...)
@@ -335,12 +337,14 @@ func TestFailedSyncOfFolderLosesNothing(t *testing.T) {
 	}
 }
 
-// attacked picks one of every cases, and all of them for make test-attack.
+// attacked reports whether to test a case: with the probability 1/every, or always in
+// make test-attack.
 func attacked(every int) bool {
 	return os.Getenv("LMSERVE_POWER_CUTS") != "" || rand.IntN(every) == 0
 }
 
-// What a process reports after it has opened the folder of a killed one survives a power cut.
+// A process is killed, and another one opens its folder. All that the second process then reports
+// survives a power cut.
 func TestPowerCutAfterKillLosesNothingTold(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -380,9 +384,10 @@ func TestPowerCutAfterKillLosesNothingTold(t *testing.T) {
 	}
 }
 
-// failing runs the script until an operation fails, and continues; may has the allowed states after
-// each step. A failed call has changed nothing or everything. If it has changed nothing, it
-// succeeds when it is repeated.
+// failing runs the whole script on a disk whose operation n fails with fault. states are the states
+// after each step without the fault. The step that fails must leave the state before it or the
+// state after it; if it leaves the state before it, repeating it must succeed. from is the number
+// of events before the failure.
 func failing(
 	t *testing.T, what string, n int, fault error, states []string,
 ) (d *disk, from int, marks []mark) {

@@ -14,7 +14,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// fileSystem has the calls of the store to the operating system. Tests make them fail.
+// fileSystem is the part of the operating system that the store uses. Tests make its calls fail.
 type fileSystem interface {
 	OpenFile(name string, flag int, perm fs.FileMode) (file, error)
 	ReadDir(name string) ([]fs.DirEntry, error)
@@ -24,8 +24,8 @@ type fileSystem interface {
 	Remove(name string) error
 	// SyncDir makes new and removed names of a folder durable.
 	SyncDir(name string) error
-	// Space returns the free space of a folder's file system, and its size, in bytes. Both 0: not
-	// known.
+	// Space returns the free space and the size of a folder's file system, in bytes. Both are 0 if
+	// they are not known.
 	Space(dir string) (left, all int64, err error)
 }
 
@@ -40,8 +40,8 @@ type file interface {
 	Close() error
 }
 
-// osFiles is the operating system. If no file descriptor is free, a call waits for one; then the
-// error is storage.ErrUnavailable.
+// osFiles is the fileSystem of the operating system. If no file descriptor is free, a call waits up
+// to descriptorWait for one, and then returns storage.ErrUnavailable.
 type osFiles struct{}
 
 const (
@@ -64,7 +64,7 @@ func patiently(call func() error) error {
 func (osFiles) OpenFile(name string, flag int, perm fs.FileMode) (f file, err error) {
 	err = patiently(func() error {
 		opened, err := os.OpenFile(name, flag, perm)
-		if err == nil { // a nil *os.File would be a non-nil file
+		if err == nil { // f = (*os.File)(nil) would not equal nil
 			f = opened
 		}
 		return err
@@ -104,7 +104,7 @@ func (f *Folder) open(path string) (file, fs.FileInfo, error) {
 	return in, info, nil
 }
 
-// read reads the first size bytes of a regular file; all of it if size is negative.
+// read reads the first size bytes of a regular file, or the whole file if size is negative.
 func (f *Folder) read(path string, size int64) (b []byte, err error) {
 	in, info, err := f.open(path)
 	if err != nil {
@@ -122,10 +122,10 @@ func (f *Folder) read(path string, size int64) (b []byte, err error) {
 	return b, err
 }
 
-// write makes or replaces a file, as a whole and durably. If the file system has links, the old
-// content keeps a temporary name until it is overwritten. storage.ErrUnknown says that the file is
-// the new one, but a power cut may undo that. Then the old content stays under the temporary name
-// left; the folder must be synced before the file is overwritten.
+// write makes or replaces a file, as a whole and durably. If the file system has hard links, the
+// old file keeps a temporary name until it is overwritten with zeros. storage.ErrUnknown says that
+// the file is replaced, but a power cut may undo the replacement. Then left is the temporary name
+// of the old file. The caller must sync the folder before it overwrites the old file.
 func (f *Folder) write(path string, content []byte) (left string, err error) {
 	unfinished := temporaryName(path)
 	if err := f.fill(unfinished, content); err != nil {
@@ -146,7 +146,8 @@ func (f *Folder) write(path string, content []byte) (left string, err error) {
 	return "", nil
 }
 
-// rewrite is write for a file of a session.
+// rewrite is write for a file of a session. It adds an old file that could not be overwritten to
+// the session's leftovers.
 func (f *Folder) rewrite(s *session, name string, content []byte) error {
 	left, err := f.write(filepath.Join(f.sessionPath(s.id), name), content)
 	if left != "" {
@@ -155,7 +156,7 @@ func (f *Folder) rewrite(s *session, name string, content []byte) error {
 	return err
 }
 
-// written reports whether a write has taken place.
+// written reports whether a write that returned err has replaced the file.
 func written(err error) bool { return err == nil || errors.Is(err, storage.ErrUnknown) }
 
 // fill writes a new file and syncs it.
@@ -202,8 +203,9 @@ func (f *Folder) shred(path string) error {
 	return errors.Join(err, f.remove(path))
 }
 
-// unlinkShared removes the name of a file that has others, and reports whether it is the last name
-// now. If two calls remove the last two names at once, one of them finds the other's gone.
+// unlinkShared removes the name at path if the file has further names, or is not regular. If path
+// is the last name of a regular file, unlinkShared leaves it and returns true. The lock prevents
+// two calls from removing the last two names at once, which would leave the content on the disk.
 func (f *Folder) unlinkShared(path string) (last bool, err error) {
 	f.unlinking.Lock()
 	defer f.unlinking.Unlock()

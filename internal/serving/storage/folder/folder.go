@@ -34,25 +34,25 @@ const (
 // Folder is the storage.Store in a data folder.
 type Folder struct {
 	dir      string
-	place    fs.FileInfo // identity of dir when it was opened
+	place    fs.FileInfo // identity of dir when it was opened; nil if the store is an archive
 	readOnly bool
-	report   func(error) // nil: not reported
+	report   func(error) // gets errors that stop no call
 	files    fileSystem
 	lock     *os.File
 
-	// writing is held for reading by calls that change files. It is held for writing by those
-	// during which nothing may change: a backup while it links, and Close.
+	// writing is read-locked by calls that change files. It is write-locked by calls during which
+	// no file may change: a backup while it makes links, and Close.
 	writing   sync.RWMutex
 	unlinking sync.Mutex // see unlinkShared
 
 	mu       sync.Mutex
 	closed   bool
 	sessions map[string]*session
-	ids      []string // ids of the complete sessions, in order; nil: not known
+	ids      []string // sorted ids of the complete sessions; nil if they must be sorted anew
 	complete map[string]bool
-	epoch    uint64   // the last one given out
-	bound    uint64   // epochs below it may be given out
-	undone   []string // folders that could not be removed
+	epoch    uint64   // the last epoch given out
+	bound    uint64   // epochs below bound are reserved, and may be given out
+	undone   []string // folders that erase could not overwrite yet
 
 	usage     usage
 	temporary atomic.Int64 // bytes of unfinished files
@@ -62,7 +62,7 @@ type Folder struct {
 
 func (f *Folder) path(name string) string { return filepath.Join(f.dir, name) }
 
-// epochsReserved is how many epochs are reserved with one write.
+// epochsReserved is the number of epochs that one write of the file epoch reserves.
 const epochsReserved = 1 << 16
 
 // nextEpoch returns an epoch that was never given out.
@@ -80,9 +80,9 @@ func (f *Folder) nextEpoch() (uint64, error) {
 	return f.epoch, nil
 }
 
-// inPlace checks that the folder still has its path.
+// inPlace checks that the folder that was opened is still at its path, and not unmounted or moved.
 func (f *Folder) inPlace() error {
-	if f.place == nil { // an archive
+	if f.place == nil { // the store is an archive
 		return nil
 	}
 	now, err := os.Stat(f.dir)
@@ -97,10 +97,9 @@ func (f *Folder) inPlace() error {
 		"the folder back, or mount it", storage.ErrUnavailable, f.dir, found)
 }
 
-// fault converts an error of the file system to storage.ErrNoSpace, or to storage.ErrUnavailable
-// because the next call may succeed. Nothing was written. The error affects only the call's
-// session. writeFrame cuts its log back to what was acknowledged; if that fails, mend does so
-// before the session's next write.
+// fault wraps an error of the file system: a full disk as storage.ErrNoSpace, every other error as
+// storage.ErrUnavailable, because the next call may succeed. It keeps storage.ErrUnknown, which
+// says that the outcome of the write is not known. The error affects only the session of the call.
 func (f *Folder) fault(doing string, err error) error {
 	switch {
 	case err == nil:
@@ -117,7 +116,8 @@ func (f *Folder) fault(doing string, err error) error {
 	return fmt.Errorf("storage: %s: %w: %w", doing, storage.ErrUnavailable, err)
 }
 
-// enter begins a call that changes something; without an error the caller calls f.writing.RUnlock.
+// enter begins a call that changes files. If enter returns no error, the caller must call
+// f.writing.RUnlock at its end.
 func (f *Folder) enter() error {
 	if f.readOnly {
 		return fmt.Errorf("storage: %s: %w", f.dir, storage.ErrReadOnly)
@@ -142,7 +142,7 @@ func (f *Folder) usable() error {
 	return nil
 }
 
-// with calls do with a session, under its lock.
+// with calls do with a session, while it holds the session's lock.
 func (f *Folder) with(ctx context.Context, id string, do func(s *session) error) error {
 	if err := f.usable(); err != nil {
 		return err
@@ -166,7 +166,8 @@ func (f *Folder) with(ctx context.Context, id string, do func(s *session) error)
 	return do(s)
 }
 
-// change calls do with a session under its lock, if the epoch allows the caller to write to it.
+// change calls do with a session, while it holds the session's lock. It refuses a caller whose
+// epoch is not that of the session's last claim.
 func (f *Folder) change(
 	ctx context.Context, id string, epoch uint64, do func(s *session) error,
 ) error {
@@ -205,7 +206,7 @@ func (f *Folder) Create(
 	return f.make(s, func(string) error { return nil })
 }
 
-// make makes a session, whose folder fill completes.
+// make makes a session. It calls fill to add the log and the snapshots to the session's folder.
 func (f *Folder) make(s *session, fill func(dir string) error) (epoch uint64, err error) {
 	if s.epoch, err = f.nextEpoch(); err != nil {
 		return 0, err
@@ -259,7 +260,7 @@ func (f *Folder) makeFolder(s *session, made string, fill func(dir string) error
 	return nil
 }
 
-// fillEmpty makes an empty file, which need not be durable.
+// fillEmpty makes an empty file, and does not sync it.
 func (f *Folder) fillEmpty(path string) error {
 	out, err := f.files.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
@@ -268,8 +269,9 @@ func (f *Folder) fillEmpty(path string) error {
 	return out.Close()
 }
 
-// Claim implements storage.Store. The claim is a file's name, and Claim does not wait until the
-// name is on the disk: after a power cut nobody has the old epoch, and no epoch is given out twice.
+// Claim implements storage.Store. The name of a file records the claim. Claim does not wait until
+// the name is on the disk. A power cut may lose the name, but it also ends every process with an
+// older epoch, and no epoch is given out twice.
 func (f *Folder) Claim(ctx context.Context, id string) (found storage.Session, err error) {
 	if err := f.enter(); err != nil {
 		return found, err
@@ -296,12 +298,12 @@ func (f *Folder) Claim(ctx context.Context, id string) (found storage.Session, e
 	return found, err
 }
 
-// noteClaim writes an epoch and the log's end to the name of a file.
+// noteClaim renames the claim's file: its new name contains the epoch and the end of the log.
 func (f *Folder) noteClaim(s *session, epoch uint64) error {
 	dir := f.sessionPath(s.id)
 	to := filepath.Join(dir, claimName(epoch, s.end))
 	err := f.files.Rename(filepath.Join(dir, claimName(s.epoch, s.claimed)), to)
-	// for example in a folder that a person made from an archive
+	// The empty file of the last claim may be missing, for example in a copy of the folder.
 	if errors.Is(err, fs.ErrNotExist) {
 		err = f.fillEmpty(to)
 	}
@@ -311,14 +313,16 @@ func (f *Folder) noteClaim(s *session, epoch uint64) error {
 	return err
 }
 
-// settle syncs what a killed process or a failed sync has left of a session, so that a power cut
-// loses nothing that was reported. It promises nothing for a damaged session.
+// settle syncs the files of a session if a killed process or a failed sync may have left them
+// unsynced. Only then may a caller see them, because a power cut could still remove them. It leaves
+// damaged sessions as they are.
 func (f *Folder) settle(s *session) error {
 	if !s.unsynced || f.readOnly || s.damage != nil {
 		return nil
 	}
 	err := f.files.SyncDir(f.sessionPath(s.id))
-	if n := len(s.segments); err == nil && n > 0 && s.end > s.claimed { // the rest was synced
+	// Segments before the last one, and text before s.claimed, were synced.
+	if n := len(s.segments); err == nil && n > 0 && s.end > s.claimed {
 		var out file
 		last := f.file(s, segmentPrefix, s.segments[n-1].offset)
 		if out, err = f.files.OpenFile(last, os.O_WRONLY|nonblock, 0); err == nil {
@@ -329,7 +333,8 @@ func (f *Folder) settle(s *session) error {
 	return f.fault("syncing session "+s.id, err)
 }
 
-// mend removes leftovers of a killed process, a power cut or a failed write from a session's files.
+// mend removes what a killed process, a power cut or a failed write has left in a session's folder:
+// leftover files, and bytes after the end of the log.
 func (f *Folder) mend(s *session) error {
 	if err := f.settle(s); err != nil {
 		return err
@@ -385,7 +390,7 @@ func (f *Folder) List(
 		switch {
 		case errors.Is(err, storage.ErrNotFound):
 			continue
-		case errors.Is(err, storage.ErrUnavailable): // an error of this session only
+		case errors.Is(err, storage.ErrUnavailable): // the error affects only this session
 			d = storage.Session{ID: id, Err: err}
 		case err != nil:
 			return nil, err
@@ -397,7 +402,8 @@ func (f *Folder) List(
 	return found, nil
 }
 
-// completeIDs returns the ids of all sessions, in order. Callers must not change the slice.
+// completeIDs returns the ids of all complete sessions, in order. Callers must not change the
+// slice, because the store keeps it.
 func (f *Folder) completeIDs() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -455,8 +461,9 @@ func (f *Folder) Delete(ctx context.Context, id string, epoch uint64) error {
 	return f.fault("erasing session "+id, f.erase(removed))
 }
 
-// erase overwrites a session that was moved to removed, and sessions whose erasing failed before.
-// It overwrites nothing that a power cut may bring back.
+// erase overwrites and removes a folder that was moved to the path removed, and all folders that
+// earlier calls could not erase. It first makes the move durable: otherwise a power cut might bring
+// back the session with zeros in its files.
 func (f *Folder) erase(removed string) error {
 	if err := f.files.SyncDir(f.path(sessionsName)); err != nil {
 		f.mu.Lock()

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// unsynced is a file system for tests without power cuts.
+// unsynced is a file system that does not sync. Tests without power cuts use it to be faster.
 type unsynced struct{ osFiles }
 
 type unsyncedFile struct{ file }
@@ -52,7 +52,7 @@ func TestFolderIsAStore(t *testing.T) {
 	})
 }
 
-// copyLinked copies a folder and keeps its links.
+// copyLinked copies a folder: files that are hard links of each other stay so in the copy.
 func copyLinked(from, to string) error {
 	copies := map[links]string{}
 	return filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
@@ -84,7 +84,8 @@ func copyLinked(from, to string) error {
 	})
 }
 
-// Opening removes the leftovers of a killed process from the store's own files, and nothing else.
+// Opening removes the temporary files that a killed process has left. It keeps files whose names
+// are not those of the store.
 func TestOpeningRemovesOnlyItsOwnLeftovers(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s, err := open(dir, Options{}, unsynced{})
@@ -103,8 +104,8 @@ func TestOpeningRemovesOnlyItsOwnLeftovers(t *testing.T) {
 	require.Equal(t, "text", string(content))
 }
 
-// A power cut during a segment's first append may leave the file empty. A fork of the session does
-// not share that file: later appends stay in their own session.
+// A power cut during a segment's first append may leave an empty file. Then the session is forked.
+// A later append to the session or to the fork must not appear in the other session's log.
 func TestEmptySegmentIsNotShared(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s, err := open(dir, Options{}, unsynced{})
@@ -142,7 +143,8 @@ func TestEmptySegmentIsNotShared(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// Opening keeps an operator's files in a folder that has a name of the program's.
+// An operator has put a file into a folder of the store, such as backup. Opening the store keeps
+// and reports that file.
 func TestOpeningKeepsForeignFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s, err := open(dir, Options{}, unsynced{})
@@ -178,8 +180,8 @@ func (n *noted) SyncDir(path string) error {
 	return n.osFiles.SyncDir(path)
 }
 
-// The files of a killed process may not be on the disk: opening syncs the session, or its first use
-// does.
+// The files of a killed process may not be on the disk. Opening the store syncs each session. If
+// the sync of a session fails, the first use of that session syncs it.
 func TestWhatWasLeftIsSyncedBeforeItIsReported(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s, err := open(dir, Options{}, unsynced{})
@@ -217,7 +219,7 @@ func TestWhatWasLeftIsSyncedBeforeItIsReported(t *testing.T) {
 	}
 }
 
-// A fork that cuts a segment during a read is no damage: all records are read.
+// A fork splits a segment while a read is under way. The read must still visit all records.
 func TestReadContinuesWhereForkCuts(t *testing.T) {
 	s, err := open(filepath.Join(t.TempDir(), "data"), Options{}, unsynced{})
 	require.NoError(t, err)

@@ -12,8 +12,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Fork implements storage.Store. Both sessions have links to the shared files. The origin's log is
-// split at the ends of the cut, if they are within segments.
+// Fork implements storage.Store. The new session's folder gets hard links to the origin's files. If
+// an end of the cut is within a segment, that segment is first split there.
 func (f *Folder) Fork(
 	ctx context.Context, from, id string, head []byte, c storage.Cut,
 ) (epoch uint64, err error) {
@@ -40,7 +40,7 @@ func (f *Folder) Fork(
 	return epoch, err
 }
 
-// cut makes the ends of a cut borders of segments.
+// cut splits a session's log so that segments begin or end at both ends of the cut.
 func (f *Folder) cut(s *session, c storage.Cut) error {
 	for _, at := range []int64{c.Start, c.End} {
 		if at < s.start || at > s.end {
@@ -59,7 +59,8 @@ func (f *Folder) cut(s *session, c storage.Cut) error {
 		func() error { return f.split(s, c.End) }, func() error { return f.cutAt(s, c.End) })
 }
 
-// share links the files of a part of a session into the folder of another.
+// share links the segments and snapshots of the origin that lie in the cut into dir, the folder of
+// s.
 func (f *Folder) share(origin, s *session, c storage.Cut, dir string) error {
 	for n := range origin.segments {
 		seg := &origin.segments[n]
@@ -95,7 +96,8 @@ func (f *Folder) share(origin, s *session, c storage.Cut, dir string) error {
 		return nil
 	}
 	if n := len(s.segments); n > 0 {
-		// It reads the end from the origin's files, because the fork's are not in place yet.
+		// The end of the log is read from the origin's files: the fork's folder has no final path
+		// yet.
 		reader := &session{id: origin.id, segments: slices.Clone(s.segments)}
 		if _, err := f.endOf(reader, n-1); err != nil {
 			return err
@@ -105,7 +107,7 @@ func (f *Folder) share(origin, s *session, c storage.Cut, dir string) error {
 	return nil
 }
 
-// link gives a file the same name in a folder, or copies it if the file system has no links.
+// link makes a hard link to a file in dir, or copies the file if the file system has no hard links.
 func (f *Folder) link(path, dir string) (links, error) {
 	return f.linkAs(path, filepath.Join(dir, filepath.Base(path)))
 }

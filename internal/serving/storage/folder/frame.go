@@ -18,13 +18,15 @@ const (
 	recordMin   = 1 + 8 + 8 // flags, time and bits
 	sectorBytes = 512       // the unit in which disks write
 
-	// segmentBytes is the length at which a segment gets no more frames.
+	// segmentBytes is the length from which on a segment gets no more frames.
 	segmentBytes = 1 << 20
-	// fileBytes limits a head and a segment in an archive, which are read as a whole.
+	// fileBytes limits the size of a head and of a segment in an archive, because both are read
+	// into memory as a whole.
 	fileBytes = 32 << 20
 )
 
-// Flags of a record: its optional parts after time and bits, in this order.
+// Flags of a record say which optional parts it has. These parts follow time and bits, in the order
+// of the flags.
 const (
 	hasBaseline = 1 << iota
 	hasWords
@@ -49,7 +51,7 @@ func appendRecord(b []byte, r *storage.Record) []byte {
 	}
 	if r.Words != nil {
 		flags |= hasWords
-		b, _ = binary.Append(b, binary.LittleEndian, r.Words) // never fails for numbers
+		b, _ = binary.Append(b, binary.LittleEndian, r.Words) // no error: fixed size
 	}
 	if r.Continued != 0 {
 		flags |= hasContinued
@@ -68,7 +70,7 @@ func appendRecord(b []byte, r *storage.Record) []byte {
 	return b
 }
 
-// frameOf encodes the records of one Append at an offset.
+// frameOf encodes the records of one call of Append as a frame. at is their offset in the log.
 func frameOf(at int64, records []storage.Record) []byte {
 	b := make([]byte, frameHead)
 	for i := range records {
@@ -83,14 +85,15 @@ func frameOf(at int64, records []storage.Record) []byte {
 	return b
 }
 
-// frame is a verified frame.
+// frame is a frame whose checksums are right.
 type frame struct {
 	at   int64
 	body []byte
 	size int64 // bytes in the file
 }
 
-// frameBegins reads the head of the frame at the beginning of b. all is the frame's length.
+// frameBegins reads the head of the frame at the beginning of b. at is the frame's offset in the
+// log, all is its length in bytes, and verifies reports whether the head's checksum is right.
 func frameBegins(b []byte) (at, all int64, verifies bool) {
 	if len(b) < frameHead {
 		return 0, 0, false
@@ -100,7 +103,8 @@ func frameBegins(b []byte) (at, all int64, verifies bool) {
 	return at, frameHead + all + frameTail, verifies
 }
 
-// nextFrame returns where the first valid frame at an offset or a later one begins; len(b): none.
+// nextFrame returns the index in b of the first valid frame whose offset in the log is at least
+// offset. It returns len(b) if b has no such frame.
 func nextFrame(b []byte, offset int64) int {
 	for n := range b {
 		if at, _, begins := frameBegins(b[n:]); begins && at >= offset {
@@ -140,7 +144,7 @@ func readFrame(b []byte) (frame, error) {
 	return frame{at, b[frameHead : all-frameTail], all}, nil
 }
 
-// each visits the records of a frame. Their texts are parts of the frame.
+// each visits the records of a frame. The texts of the records are slices of the frame.
 func (f frame) each(visit func(at int64, r storage.Record) error) error {
 	at, rest := f.at, f.body
 	for len(rest) > 0 {
@@ -164,7 +168,7 @@ func (f frame) each(visit func(at int64, r storage.Record) error) error {
 	return nil
 }
 
-// decodeRecord decodes a record; its text is a part of b.
+// decodeRecord decodes a record. The text of the record is a slice of b.
 func decodeRecord(b []byte) (r storage.Record, err error) {
 	flags, rest := b[0], b[1:]
 	if flags&^knownFlags != 0 {
@@ -187,7 +191,7 @@ func decodeRecord(b []byte) (r storage.Record, err error) {
 	}
 	if flags&hasWords != 0 {
 		r.Words = new(storage.Words)
-		// never fails for numbers
+		// Decode returns no error for a struct of numbers and enough bytes.
 		_, _ = binary.Decode(take(storage.WordsBytes), binary.LittleEndian, r.Words)
 	}
 	if flags&hasContinued != 0 {
@@ -213,11 +217,13 @@ func decodeRecord(b []byte) (r storage.Record, err error) {
 	return r, err
 }
 
-// torn reports whether an invalid frame in the last segment may be one that was never acknowledged:
-// a power cut came before all of it was on the disk. Then nothing follows the frame. The file ends
-// within it, or some of its sectors were never written, and read as zeros. If its head is invalid,
-// that must be a sector of the head. rest is the segment from the frame on, which begins at a byte
-// of the file and an offset of the log.
+// torn reports whether a power cut may explain an invalid frame at the end of the last segment.
+// Such a frame was never acknowledged, so it may be dropped. rest is the segment from the frame on.
+// The frame begins at byte begin of the file and at the given offset of the log. A power cut
+// explains it if no valid frame follows, and one of these holds:
+//   - the file ends within the frame
+//   - a sector of the frame was never written, and reads as zeros; if the head is invalid, a sector
+//     of the head
 func torn(rest []byte, begin, offset int64) bool {
 	at, all, verifies := frameBegins(rest)
 	size := int64(len(rest))
@@ -232,8 +238,9 @@ func torn(rest []byte, begin, offset int64) bool {
 	return size < all || unwritten(rest, begin, size)
 }
 
-// unwritten reports whether one of the sectors with the first bytes of a frame reads as zeros, in
-// the part that is the frame's.
+// unwritten reports whether the first bytes of a frame contain a disk sector that reads as zeros.
+// The frame is at the beginning of rest and at byte begin of the file. Only those bytes of a sector
+// count that belong to the frame.
 func unwritten(rest []byte, begin, first int64) bool {
 	for at := int64(0); at < first; {
 		n := min(int64(len(rest))-at, sectorBytes-(begin+at)%sectorBytes)

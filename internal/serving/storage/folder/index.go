@@ -14,10 +14,11 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// The index has what Open would read of the sessions, one line of JSON for each. It is written when
-// the folder is closed, and removed when it is opened for writing. The last line has the checksum
-// of the lines before. Open reads a session whose folder has changed since, by its time. It reads
-// all sessions if the index is invalid.
+// The index spares Open from reading the files of every session. It has one line of JSON for each
+// session, and a last line with the checksum of the lines before. Close writes the index, and Open
+// removes it unless the folder is opened only for reading. Open reads the files of a session whose
+// folder has another modification time than in the index. It reads those of all sessions if the
+// index is invalid.
 
 const indexName = "index"
 
@@ -30,7 +31,7 @@ type indexed struct {
 	Start    int64
 	End      int64
 	LastAt   int64
-	Last     []byte        `json:",omitempty"` // as in a frame, with another text
+	Last     []byte        `json:",omitempty"` // encoded as in a frame, with newlines as the text
 	Segments []indexedFile `json:",omitempty"`
 	States   []indexedFile `json:",omitempty"`
 }
@@ -70,7 +71,7 @@ func (s *session) indexed(info fs.FileInfo) indexed {
 	}
 	if s.last != nil {
 		last := *s.last
-		last.Text = []byte{'\n'} // as many lines as are needed
+		last.Text = []byte{'\n'} // decoding needs a line for each index in Skipped
 		if n := len(last.Skipped); n > 0 {
 			last.Text = bytes.Repeat(last.Text, 1+int(last.Skipped[n-1]))
 		}
@@ -85,7 +86,7 @@ func (s *session) indexed(info fs.FileInfo) indexed {
 	return x
 }
 
-// readIndex reads the index; it is empty if the file is missing or invalid.
+// readIndex reads the index. It returns an empty map if the file is missing or invalid.
 func (f *Folder) readIndex() map[string]indexed {
 	b, err := f.read(f.path(indexName), -1)
 	if err != nil {
@@ -108,7 +109,8 @@ func (f *Folder) readIndex() map[string]indexed {
 	return found
 }
 
-// removeIndex makes sure that no later Open trusts the index, after the folder is synced.
+// removeIndex removes the index, which no longer describes the sessions after the next change. The
+// removal is durable only after the caller has synced the folder.
 func (f *Folder) removeIndex() error {
 	if _, err := os.Lstat(f.path(indexName)); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -116,7 +118,8 @@ func (f *Folder) removeIndex() error {
 	return f.shred(f.path(indexName))
 }
 
-// fromIndex makes a session from the index; nil if the session has changed since.
+// fromIndex makes a session from its entry in the index. It returns nil if the session's folder has
+// changed since the entry was written.
 func (f *Folder) fromIndex(x indexed) *session {
 	dir := f.sessionPath(x.ID)
 	info, err := os.Stat(dir)

@@ -12,8 +12,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Append implements storage.Store. All records are in one frame, so that after a power cut they are
-// there together or not at all.
+// Append implements storage.Store. It writes all records in one frame, so that a power cut keeps
+// either all of them or none.
 func (f *Folder) Append(
 	ctx context.Context, id string, epoch uint64, at int64, records ...storage.Record,
 ) error {
@@ -44,8 +44,8 @@ func (f *Folder) Append(
 	})
 }
 
-// appendFrame writes a frame at the last segment's end, or begins a segment with it. After an error
-// the log is unchanged.
+// appendFrame writes a frame at the end of the last segment. It begins another segment if the last
+// one is full or shared with another session.
 func (f *Folder) appendFrame(s *session, b []byte) error {
 	if n := len(s.segments); n > 0 && s.segments[n-1].bytes < segmentBytes {
 		seg := &s.segments[n-1]
@@ -75,7 +75,7 @@ func (f *Folder) writeFrame(s *session, seg *segment, out file, b []byte) error 
 		err = out.Sync()
 	}
 	if err != nil {
-		// After a failed sync, the content of the disk is not known.
+		// After a failed write or sync, the disk may hold a part of the frame: cut it off.
 		s.suspect = firstError(func() error { return out.Truncate(seg.bytes) }, out.Sync) != nil
 		if s.suspect {
 			err = fmt.Errorf("%w: %w", storage.ErrUnknown, err)
@@ -83,12 +83,12 @@ func (f *Folder) writeFrame(s *session, seg *segment, out file, b []byte) error 
 		return errors.Join(err, out.Close())
 	}
 	seg.bytes += int64(len(b))
-	_ = out.Close() // the frame is on the disk already
+	_ = out.Close() // an error does not matter: the frame is on the disk
 	return nil
 }
 
-// beginSegment makes a segment of a frame. It never writes to an existing file of that name: a
-// power cut may have left an empty one, which a fork may share.
+// beginSegment begins a segment with a frame. If a file of that name exists, it is removed and not
+// written to: a power cut may have left it empty, and a fork may share it.
 func (f *Folder) beginSegment(s *session, b []byte) error {
 	path := f.file(s, segmentPrefix, s.end)
 	if err := f.remove(path); err != nil {
@@ -99,10 +99,10 @@ func (f *Folder) beginSegment(s *session, b []byte) error {
 		return err
 	}
 	if n := len(s.segments); n > 0 && s.segments[n-1].offset == s.end {
-		s.segments = s.segments[:n-1] // an empty one
+		s.segments = s.segments[:n-1] // an empty segment
 	}
-	// The name is durable before the segment has content. So no segment that a power cut brings
-	// back hides records that were appended elsewhere meanwhile.
+	// The name must be durable before the segment has content. Otherwise a power cut could bring
+	// back an older file of that name, and hide the new records.
 	s.segments, s.unsynced = append(s.segments, segment{offset: s.end}), true
 	if err := f.files.SyncDir(f.sessionPath(s.id)); err != nil {
 		return errors.Join(err, out.Close())
@@ -138,8 +138,8 @@ func (f *Folder) Read(
 	if refused || !errors.Is(err, storage.ErrCorrupt) {
 		return err
 	}
-	// The session may have been deleted or trimmed meanwhile, and its files overwritten; or a fork
-	// has split one of its segments.
+	// The damage may only be apparent: during the read, the session may have been deleted or
+	// trimmed, which overwrites files, or a fork may have split one of its segments.
 	cut := false
 	gone := f.with(ctx, id, func(now *session) error {
 		if now.start > from {
@@ -158,12 +158,12 @@ func (f *Folder) Read(
 	return f.readLog(ctx, &s, next, visit)
 }
 
-// errVisit distinguishes the errors of a visitor from those of reading.
+// errVisit marks an error that the visitor returned, as opposed to an error of reading.
 type errVisit struct{ error }
 
 func (e errVisit) Unwrap() error { return e.error }
 
-// readLog visits the records from the one that contains an offset to the end.
+// readLog visits the records of the log, beginning with the record that contains the offset from.
 func (f *Folder) readLog(
 	ctx context.Context, s *session, from int64, visit func(int64, storage.Record) error,
 ) error {
@@ -202,8 +202,8 @@ func (f *Folder) readLog(
 	return nil
 }
 
-// readSegment visits the records of a segment that begin before an offset, and returns where the
-// last of them ends.
+// readSegment visits the records of a segment that begin before the offset before. It returns the
+// offset at which the last of these records ends.
 func (f *Folder) readSegment(
 	s *session, seg *segment, before int64,
 	visit func(int64, storage.Record) error,
@@ -244,7 +244,7 @@ func (f *Folder) readSegment(
 	return min(end, before), nil
 }
 
-// ofVisit converts an error to damage, unless it is a visitor's.
+// ofVisit returns an error of the visitor unchanged, and reports every other error as damage.
 func ofVisit(s *session, name string, at int64, err error) error {
 	if errors.As(err, new(errVisit)) {
 		return err
@@ -252,7 +252,8 @@ func ofVisit(s *session, name string, at int64, err error) error {
 	return corrupt(s, name, at, err)
 }
 
-// border returns where the record that contains an offset begins, or the log's end.
+// border returns the offset at which the record that contains an offset begins. For an offset after
+// all records it returns the end of the log.
 func (f *Folder) border(s *session, offset int64) (at int64, err error) {
 	if offset >= s.end {
 		return s.end, nil
@@ -272,7 +273,7 @@ func (f *Folder) border(s *session, offset int64) (at int64, err error) {
 	return at, err
 }
 
-// segmentOf returns the segment that contains an offset; -1: none.
+// segmentOf returns the index of the segment that contains an offset, or -1 if none does.
 func (s *session) segmentOf(offset int64) int {
 	n, same := slices.BinarySearchFunc(s.segments, offset, func(seg segment, offset int64) int {
 		return cmp.Compare(seg.offset, offset)
@@ -283,7 +284,7 @@ func (s *session) segmentOf(offset int64) int {
 	return n - 1
 }
 
-// endOf returns where the records of a segment end.
+// endOf returns the offset at which the records of segment n end.
 func (s *session) endOf(n int) int64 {
 	if n+1 < len(s.segments) {
 		return s.segments[n+1].offset
@@ -291,8 +292,8 @@ func (s *session) endOf(n int) int64 {
 	return s.end
 }
 
-// split begins a segment at an offset at which a record begins. The segment before keeps its
-// records from there on, which are no longer read.
+// split begins a segment at the offset, which is the beginning of a record. It copies the records
+// from the offset on to the new segment. The old segment keeps them, but they are no longer read.
 func (f *Folder) split(s *session, offset int64) error {
 	n := s.segmentOf(offset)
 	if n < 0 || s.segments[n].offset == offset || offset >= s.end {
@@ -310,7 +311,8 @@ func (f *Folder) split(s *session, offset int64) error {
 	return f.fault("splitting the log of session "+s.id, err)
 }
 
-// halves returns the records of a segment before an offset, and those from it on.
+// halves returns the frames of segment n whose records begin before the offset, and its other
+// frames.
 func (f *Folder) halves(s *session, n int, offset int64) (first, second []byte, err error) {
 	_, err = f.readSegment(s, &s.segments[n], s.endOf(n),
 		func(at int64, r storage.Record) error {
@@ -324,8 +326,8 @@ func (f *Folder) halves(s *session, n int, offset int64) (first, second []byte, 
 	return first, second, err
 }
 
-// cutAt shortens the segment before an offset so that it ends there. Another segment begins at the
-// offset, or the log ends.
+// cutAt removes from a segment the records after the offset, which the next segment also has after
+// a split. The offset must be the end of the log or the beginning of the next segment.
 func (f *Folder) cutAt(s *session, offset int64) error {
 	n := s.segmentOf(offset - 1)
 	if n < 0 || s.segments[n].offset >= offset {

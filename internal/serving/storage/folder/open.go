@@ -17,16 +17,16 @@ import (
 
 // Options of Open.
 type Options struct {
-	ReadOnly bool // for tools: writes are refused
+	ReadOnly bool // writes are refused; for tools that only read
 	Existing bool // the folder must exist; otherwise Open makes one
-	// Report gets findings at opening that do not prevent it: damage, and entries that are not the
-	// store's. It may be nil.
+	// Report gets what is wrong with the folder, but does not prevent its opening: damage, and
+	// files that are not the store's. It may be nil.
 	Report func(error)
 }
 
-// Open opens a data folder, or makes one. It reads the head and the last frame of every session.
-// Read and ReadSnapshot verify the rest, and Check everything. The error is storage.ErrInUse if
-// another process writes there.
+// Open opens a data folder, or makes one. It verifies only the head and the last frame of a
+// session. Read and ReadSnapshot verify what they read, and Check verifies everything. The error is
+// storage.ErrInUse if another process has the folder open for writing.
 func Open(dir string, o Options) (*Folder, error) { return open(dir, o, osFiles{}) }
 
 func open(dir string, o Options, files fileSystem) (_ *Folder, err error) {
@@ -85,7 +85,7 @@ func (f *Folder) openDir(o Options) error {
 			"version of lmserve",
 			f.path(versionName), version, versionText)
 	case err == nil:
-		// a missing folder of sessions does not mean an empty store
+		// Without its folder of sessions the store is damaged or not mounted, rather than empty.
 		if _, err := os.Stat(f.path(sessionsName)); err != nil {
 			return fmt.Errorf("storage: %s: expected the folder of all sessions: %w",
 				f.path(sessionsName), err)
@@ -123,7 +123,7 @@ func (f *Folder) makeDir() error {
 		func() error { _, err := f.write(f.path(versionName), []byte(versionText)); return err }))
 }
 
-// makeFolders makes missing folders: an archive may have left out empty ones.
+// makeFolders makes missing folders. Empty folders are missing if an archive left them out.
 func (f *Folder) makeFolders(names ...string) error {
 	for _, name := range names {
 		if err := f.files.Mkdir(f.path(name), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -133,7 +133,7 @@ func (f *Folder) makeFolders(names ...string) error {
 	return nil
 }
 
-// takeLock locks the folder: for writing exclusively, for reading together with other readers.
+// takeLock locks the folder: exclusively for a store that writes, else together with other readers.
 func (f *Folder) takeLock() (err error) {
 	flag := os.O_RDWR | os.O_CREATE
 	if f.readOnly {
@@ -159,8 +159,8 @@ func (f *Folder) unlock() error {
 	return f.lock.Close()
 }
 
-// loadEpoch reads the epoch that no claim has reached. If the file is damaged, it uses an epoch
-// that no claim can have reached: the damage stops no session.
+// loadEpoch reads the bound of the reserved epochs: all epochs given out so far are smaller. If the
+// file is damaged, loadEpoch uses epochLost, so that the damage stops no session.
 func (f *Folder) loadEpoch() error {
 	b, err := f.read(f.path(epochName), 64)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -179,13 +179,14 @@ func (f *Folder) loadEpoch() error {
 	return nil
 }
 
-// epochLost is greater than all epochs that a folder can reserve.
+// epochLost is greater than all epochs that a data folder reserves in practice.
 const epochLost = 1 << 48
 
-// loadersMax is how many sessions are read at once.
+// loadersMax is the number of sessions that Open reads at once.
 const loadersMax = 16
 
-// loadAll reads all sessions that the index lacks, or that have changed.
+// loadAll loads all sessions. It reads the files of a session only if the index lacks it, or if it
+// has changed since the index was written.
 func (f *Folder) loadAll(index map[string]indexed) error {
 	entries, err := f.files.ReadDir(f.path(sessionsName))
 	if err != nil {
@@ -212,7 +213,8 @@ func (f *Folder) loadAll(index map[string]indexed) error {
 				}
 				s = loaded
 				s.unsynced = true
-				if err := f.settle(s); err != nil { // many at once are faster than each at its use
+				// Now many sessions are synced at once, which is faster than each at its first use.
+				if err := f.settle(s); err != nil {
 					f.report(err)
 				}
 			}
@@ -238,7 +240,7 @@ func (f *Folder) loadAll(index map[string]indexed) error {
 // ownFolder matches the names of folders that this program makes temporarily.
 var ownFolder = regexp.MustCompile(`^[0-9a-f]{16}([0-9a-f]{16})?$`)
 
-// tidy removes the leftovers of a killed process.
+// tidy removes the temporary files and folders of a killed process, and reports files of others.
 func (f *Folder) tidy() {
 	for _, name := range []string{makingName, removedName, backupName} {
 		entries, err := f.files.ReadDir(f.path(name))

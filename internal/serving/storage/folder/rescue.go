@@ -25,19 +25,19 @@ func absent(path string) error {
 	return err
 }
 
-// piece is a part of a log without a gap.
+// piece is a part of a log without a gap, between two offsets.
 type piece struct {
 	from, to int64
 }
 
-// rescue copies the readable part of a session.
+// rescue copies a readable part of a session, without gaps, to another store.
 func rescue(ctx context.Context, from, to *Folder, s *session) (r Rescued, err error) {
 	r.ID = s.id
 	if damage, ok := errors.AsType[*storage.CorruptError](s.damage); ok {
 		r.Lost = append(r.Lost, damage)
 	}
 	if s.head == nil {
-		return r, nil // its head is lost
+		return r, nil // nothing can be rescued without a head
 	}
 	pieces := from.pieces(s, &r)
 	good := from.goodStates(ctx, s, &r)
@@ -87,8 +87,8 @@ func (f *Folder) pieces(s *session, r *Rescued) (found []piece) {
 	return found
 }
 
-// salvage visits the records of a segment that begin before an offset: those of every valid frame,
-// also after invalid ones. The error is the first damage.
+// salvage visits the records in the valid frames of segment n, also after invalid frames. It visits
+// only records that begin before the offset before. The error is the first damage.
 func (f *Folder) salvage(
 	s *session, n int, before int64, visit func(at int64, r storage.Record),
 ) (damage error) {
@@ -121,7 +121,8 @@ func (f *Folder) salvage(
 			continue
 		}
 		found(at, err)
-		// A text may look like a frame: the text of a frame with a valid head is skipped.
+		// A user's text may contain bytes that look like a frame. So if the head of the invalid
+		// frame is valid, the search for the next frame begins after its text.
 		_, all, begins := frameBegins(b[at:])
 		if at++; begins {
 			at = int(min(int64(at)-1+all, int64(len(b))))
@@ -134,7 +135,7 @@ func (f *Folder) salvage(
 	return damage
 }
 
-// goodStates returns the valid snapshots.
+// goodStates returns the valid snapshots of a session, and adds the damage of the others to r.Lost.
 func (f *Folder) goodStates(ctx context.Context, s *session, r *Rescued) (good []state) {
 	for _, k := range s.states {
 		err := f.readState(ctx, f.file(s, statePrefix, k.Offset), s.id, k.Offset,
@@ -150,9 +151,9 @@ func (f *Folder) goodStates(ctx context.Context, s *session, r *Rescued) (good [
 	return good
 }
 
-// choose returns a piece of a log that begins at an offset: the one with the last snapshot that
-// lies in a piece. Without such a snapshot it is the first piece or, if the text before it is lost,
-// the last one.
+// choose returns the piece to keep of a log that begins at the offset start. It is the piece that
+// contains the newest valid snapshot. If no piece contains a snapshot, it is the first piece; but
+// if the beginning of the log is lost, it is the last piece.
 func choose(pieces []piece, good []state, start int64) piece {
 	if len(pieces) == 0 {
 		return piece{from: start, to: start}
@@ -170,7 +171,8 @@ func choose(pieces []piece, good []state, start int64) piece {
 	return pieces[0]
 }
 
-// takeSegment appends the records of a segment that lie in a piece.
+// takeSegment appends to f the records of segment n of the store from, if they lie in the piece
+// keep.
 func (f *Folder) takeSegment(
 	ctx context.Context, from *Folder, s *session, n int, keep piece, epoch uint64,
 ) error {
@@ -180,7 +182,8 @@ func (f *Folder) takeSegment(
 	if n+1 < len(s.segments) {
 		before = min(before, s.segments[n+1].offset)
 	}
-	_ = from.salvage(s, n, before, func(begin int64, r storage.Record) { // its damage was reported
+	// The damage that salvage returns was already reported by pieces.
+	_ = from.salvage(s, n, before, func(begin int64, r storage.Record) {
 		if begin >= keep.from {
 			if at < 0 {
 				at = begin

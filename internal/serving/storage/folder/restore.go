@@ -17,9 +17,9 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Restore makes a data folder from a backup. dir must not exist; after an error it still does not.
-// Damage in a session's file is reported, and affects only that session. storage.ErrNoBackup says
-// that r is no whole backup.
+// Restore makes the data folder dir from a backup. dir must not exist, and an error leaves it so.
+// Damage in a session's file is reported, and affects only that session. The error is
+// storage.ErrNoBackup if r is not a complete backup.
 func Restore(
 	ctx context.Context, r io.Reader, dir string, report func(*storage.CorruptError),
 ) (err error) {
@@ -78,7 +78,7 @@ func readArchive(r io.Reader, take func(in io.Reader, h *tar.Header) error) erro
 	}
 }
 
-// checkMember refuses a member that is no session's file.
+// checkMember refuses a member of the archive that is not a valid file of a session.
 func checkMember(h *tar.Header) error {
 	switch {
 	case !sessionFile(h.Name):
@@ -95,7 +95,7 @@ func checkMember(h *tar.Header) error {
 	return nil
 }
 
-// isSparse reports whether a file is stored in an archive without its holes.
+// isSparse reports whether a file is stored as a sparse file: its holes are not in the archive.
 func isSparse(h *tar.Header) bool {
 	for record := range h.PAXRecords {
 		if strings.HasPrefix(record, "GNU.sparse.") {
@@ -105,7 +105,8 @@ func isSparse(h *tar.Header) bool {
 	return false
 }
 
-// memberMax returns the largest size of a file in an archive. States are not read as a whole.
+// memberMax returns the largest size in bytes that a file in an archive may have. Snapshots have no
+// limit, because they are not read into memory as a whole.
 func memberMax(name string) int64 {
 	if strings.HasPrefix(path.Base(name), statePrefix) {
 		return math.MaxInt64
@@ -190,8 +191,8 @@ func (f *Folder) extractFile(in io.Reader, to string, h *tar.Header) error {
 	return f.fault("restoring "+h.Name, errors.Join(err, out.Close()))
 }
 
-// CheckBackup reads a backup to its end, and reports invalid files of sessions. Every other fault
-// is the error.
+// CheckBackup reads a backup to its end, and reports invalid files of sessions. It returns an error
+// if the backup is incomplete, or cannot be read.
 func CheckBackup(ctx context.Context, r io.Reader, report func(*storage.CorruptError)) error {
 	return readArchive(&contextReader{ctx, r}, func(in io.Reader, h *tar.Header) error {
 		if h.Typeflag == tar.TypeLink {
@@ -210,7 +211,8 @@ func CheckBackup(ctx context.Context, r io.Reader, report func(*storage.CorruptE
 	})
 }
 
-// verifyFile reads a file of a session. what is the damage, if any.
+// verifyFile reads a file of a session. what says how the file is damaged; err is an error of
+// reading.
 func verifyFile(in io.Reader, name string, size int64) (what, err error) {
 	if strings.HasPrefix(name, statePrefix) {
 		hash := sha256.New()

@@ -18,33 +18,33 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// session is the store's data about a session. The lock guards the other fields.
+// session is what the store keeps in memory about a session. lock guards the other fields.
 type session struct {
 	id   string
-	lock chan struct{} // whoever empties it holds the lock
+	lock chan struct{} // of capacity 1; full while the lock is held
 
-	gone   bool  // deleted, or never completed
-	damage error // damage of the session; nil: none known
+	gone   bool  // the session was deleted, or its creation failed
+	damage error // damage of the session; nil if none is known
 
 	epoch      uint64
 	claimed    int64 // end of the log at the last claim
 	head       []byte
 	start, end int64
-	last       *storage.Record // without text
+	last       *storage.Record // the last record, without its text
 	lastAt     int64
-	segments   []segment // the last one gets frames; they do not overlap
-	states     []state   // snapshots in order
-	leftovers  []string  // names of files that the next claim removes
-	// suspect says that a write has failed, and that the content of the disk after the last
-	// segment's end is not known.
+	segments   []segment // in order; only the last segment gets frames
+	states     []state   // the snapshots, in order of offset
+	leftovers  []string  // names of files that mend removes
+	// suspect says that the file of the last segment may have bytes after the end of the log, left
+	// by a write that failed. mend cuts them off.
 	suspect bool
-	// unsynced says that content and names may not be on the disk yet, because a process was killed
-	// or a sync has failed: nobody may rely on them before settle.
+	// unsynced says that content or names of files may not be on the disk yet, because a process
+	// was killed or a sync has failed. No caller may see them before settle has synced them.
 	unsynced bool
 }
 
-// segment is a part of the log. Records of a segment after the next one's offset are left from an
-// interrupted split, and are not read.
+// segment is a part of the log. It may have records at or after the offset of the next segment,
+// which a split has copied there; these records are not read.
 type segment struct {
 	offset, bytes int64
 	shared        links // links.links > 1: other sessions share the file
@@ -69,7 +69,7 @@ func temporaryName(path string) string {
 	return fmt.Sprintf("%s.%016x%s", path, rand.Uint64(), temporary)
 }
 
-// parseName returns the number in a name of hexName's form.
+// parseName returns the number in a name that hexName made with the prefix.
 func parseName(name, prefix string) (n uint64, ok bool) {
 	digits, found := strings.CutPrefix(name, prefix)
 	n, err := strconv.ParseUint(digits, 16, 64)
@@ -96,7 +96,8 @@ func (f *Folder) file(s *session, prefix string, offset int64) string {
 	return filepath.Join(f.sessionPath(s.id), hexName(prefix, uint64(offset)))
 }
 
-// headLine begins a head's file; the checksum of the content after the line follows.
+// headLine is the beginning of the first line of a head's file. The line ends with the checksum of
+// all that follows the line.
 const headLine = "lmserve session 1 "
 
 // headData is the second line of a head's file.
@@ -109,7 +110,7 @@ type headData struct {
 func encodeHead(d headData, head []byte) []byte {
 	second, err := json.Marshal(d)
 	if err != nil {
-		panic(err) // impossible for d
+		panic(err) // impossible: d has only strings and numbers
 	}
 	rest := append(append(second, '\n'), head...)
 	return fmt.Appendf(nil, "%s%08x\n%s", headLine, crc32.Checksum(rest, castagnoli), rest)
@@ -131,15 +132,16 @@ func decodeHead(b []byte) (d headData, head []byte, err error) {
 	return d, head, nil
 }
 
-// corrupt returns damage in a session's file.
+// corrupt returns a storage.CorruptError for a session's file. at is the damaged byte; -1 means
+// that the damage is not at one byte.
 func corrupt(s *session, name string, at int64, what error) error {
 	path := filepath.ToSlash(filepath.Join(sessionsName, s.id, name))
 	return &storage.CorruptError{File: path, Byte: at, Session: s.id, Offset: -1,
 		What: what.Error()}
 }
 
-// load reads a session: its names, its head, and the last frame of its log. session.damage gets
-// damage; an error says that the folder cannot be read.
+// load reads the names of a session's files, its head, and the last frame of its log. Damage is
+// noted in the session's field damage. An error says that the folder cannot be read.
 func (f *Folder) load(id string) (*session, error) {
 	s := newSession(id)
 	dir := f.sessionPath(id)
@@ -172,7 +174,7 @@ func (f *Folder) load(id string) (*session, error) {
 
 func newSession(id string) *session { return &session{id: id, lock: make(chan struct{}, 1)} }
 
-// takeName records a file of the session's folder.
+// takeName adds a file of the session's folder to the session, by the file's name.
 func (s *session) takeName(path string, info fs.FileInfo) {
 	name := info.Name()
 	if n, ok := parseName(name, segmentPrefix); ok && int64(n) >= 0 {
@@ -224,8 +226,8 @@ func (f *Folder) loadHead(s *session) error {
 	return nil
 }
 
-// loadEnd finds the end of the log, and its last record. The claim of the session removes the
-// remains of an append that a power cut interrupted.
+// loadEnd finds the end of the log, and its last record. If a power cut interrupted an append,
+// loadEnd ignores the incomplete frame, which the next claim removes.
 func (f *Folder) loadEnd(s *session) (damage error) {
 	last := len(s.segments) - 1
 	for n := last; n >= 0; n-- {
@@ -252,13 +254,13 @@ func (f *Folder) loadEnd(s *session) (damage error) {
 	return damage
 }
 
-// endOf returns where the frames of a segment end, and records the last record.
+// endOf returns the offset at which the frames of segment n end, and stores the last record in s.
 func (f *Folder) endOf(s *session, n int) (end int64, err error) {
 	seg := &s.segments[n]
 	if end, found, err := f.lastFrame(s, seg); found || err != nil {
 		return end, err
 	}
-	// The file does not end with a frame.
+	// The file does not end with a valid frame: read it from the beginning.
 	b, err := f.read(f.file(s, segmentPrefix, seg.offset), seg.bytes)
 	if err != nil {
 		return 0, corrupt(s, hexName(segmentPrefix, uint64(seg.offset)), -1, err)
@@ -281,7 +283,8 @@ func (f *Folder) endOf(s *session, n int) (end int64, err error) {
 	return end, nil
 }
 
-// noteLast records the last record of a frame, which must begin at the end of the frame before.
+// noteLast stores the last record of a frame in s, and sets end to the frame's end. The frame must
+// begin at end, where the frame before it ends.
 func (s *session) noteLast(fr frame, end *int64) error {
 	if fr.at != *end {
 		return fmt.Errorf("a frame at offset %d, expected %d", fr.at, *end)
@@ -294,7 +297,8 @@ func (s *session) noteLast(fr frame, end *int64) error {
 	})
 }
 
-// lastFrame reads the last frame of a segment, if the segment ends with one.
+// lastFrame reads the last frame of a segment. found is false if the file does not end with a
+// frame.
 func (f *Folder) lastFrame(s *session, seg *segment) (end int64, found bool, err error) {
 	if seg.bytes < frameHead+frameTail {
 		return seg.offset, seg.bytes == 0, nil

@@ -2,8 +2,8 @@ package folder
 
 import "golang.org/x/sys/windows"
 
-// spaceOf returns how much this process may still write to the file system of a folder, and its
-// size.
+// spaceOf returns the free space and the size of a folder's file system, in bytes. Free is what
+// this process may still write.
 func spaceOf(dir string) (left, all int64, err error) {
 	path, err := windows.UTF16PtrFromString(dir)
 	if err != nil {

@@ -15,15 +15,15 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// A snapshot's file has its content in the form of storage.CompressSnapshot, followed by the
-// SHA-256 of that.
+// A snapshot's file holds the snapshot as storage.CompressSnapshot writes it, and then the SHA-256
+// of these compressed bytes.
 
 // WriteSnapshot implements storage.Store.
 func (f *Folder) WriteSnapshot(
 	ctx context.Context, id string, epoch uint64, at int64, write func(io.Writer) error,
 ) error {
 	admit := func(s *session) error { return s.admit(at) }
-	// Checked before the work, and again when the snapshot is added.
+	// admit is called before the file is written, and again when the snapshot is added.
 	if err := f.change(ctx, id, epoch, admit); err != nil {
 		return err
 	}
@@ -53,13 +53,14 @@ func (f *Folder) WriteSnapshot(
 			return nil
 		})
 	}
-	if err != nil && !renamed { // otherwise a power cut may bring the name back
-		_ = f.shred(unfinished) // the first error says more; the next claim removes the file
+	// A renamed file is not overwritten: a power cut may bring back its name as a snapshot.
+	if err != nil && !renamed {
+		_ = f.shred(unfinished) // err says more; the next opening removes the file
 	}
 	return err
 }
 
-// admit returns why a snapshot may not be written.
+// admit returns an error if no snapshot may be written at the offset.
 func (s *session) admit(at int64) error {
 	if slices.ContainsFunc(s.states, func(kept state) bool { return kept.Offset == at }) {
 		return storage.SnapshotExists(s.id, at)
@@ -93,7 +94,7 @@ func (f *Folder) writeState(
 	return kept, err
 }
 
-// counter counts the bytes of an unfinished file.
+// counter counts the bytes written to an unfinished file, in n and in a sum over all such files.
 type counter struct {
 	sum *atomic.Int64
 	w   io.Writer
@@ -122,7 +123,7 @@ func (f *Folder) Snapshots(ctx context.Context, id string) (found []storage.Snap
 	return found, err
 }
 
-// readSum reads the SHA-256 in a snapshot's file. If the file cannot be read, it sets none.
+// readSum sets the snapshot's SHA-256 from its file, or leaves it zero if the file cannot be read.
 func (f *Folder) readSum(s *session, kept *state) {
 	in, _, err := f.open(f.file(s, statePrefix, kept.Offset))
 	if err != nil {
@@ -155,7 +156,8 @@ func (f *Folder) ReadSnapshot(
 		if err := f.inPlace(); err != nil {
 			return err
 		}
-		// The snapshot may have been dropped meanwhile, and its file overwritten.
+		// The damage may only be apparent: a snapshot that is dropped during the read is
+		// overwritten.
 		if err := f.with(ctx, id, find); err != nil {
 			return err
 		}
@@ -202,7 +204,7 @@ func (f *Folder) readState(
 	return storage.DecompressSnapshot(io.NewSectionReader(in, 0, size), read)
 }
 
-// contextReader reads until its context ends.
+// contextReader is a reader that fails once its context has ended.
 type contextReader struct {
 	ctx context.Context
 	r   io.Reader
@@ -222,7 +224,8 @@ func (f *Folder) DropSnapshot(ctx context.Context, id string, epoch uint64, at i
 		if n < 0 {
 			return storage.SnapshotNotFound(id, at)
 		}
-		// The name is removed first: half overwritten, the file would be a damaged snapshot.
+		// The file loses its name before it is overwritten. Otherwise a crash in between could
+		// leave a half overwritten file that looks like a damaged snapshot.
 		path := f.file(s, statePrefix, at)
 		dropped := temporaryName(path)
 		if err := f.files.Rename(path, dropped); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nonblock prevents the opening of a named pipe from blocking.
+// nonblock is an open flag: with it, opening a named pipe does not wait for the other end.
 const nonblock = syscall.O_NONBLOCK
 
 func linksOf(_ string, info fs.FileInfo) links {
@@ -23,7 +23,7 @@ func linksOf(_ string, info fs.FileInfo) links {
 	return links{uint64(s.Dev), uint64(s.Ino), uint64(s.Nlink)}
 }
 
-// lockFile locks a file, and reports whether it got the lock.
+// lockFile tries to lock a file without waiting, and reports whether it got the lock.
 func lockFile(f *os.File, exclusive bool) (bool, error) {
 	how := unix.LOCK_SH
 	if exclusive {

@@ -19,7 +19,7 @@ func linksOf(path string, _ fs.FileInfo) links {
 	h, err := windows.CreateFile(name, 0, share, nil, windows.OPEN_EXISTING,
 		windows.FILE_ATTRIBUTE_NORMAL, 0)
 	if err != nil {
-		return links{} // the name does not exist any more
+		return links{} // the file was removed meanwhile
 	}
 	defer windows.CloseHandle(h)
 	var d windows.ByHandleFileInformation
@@ -30,7 +30,7 @@ func linksOf(path string, _ fs.FileInfo) links {
 	return links{uint64(d.VolumeSerialNumber), inode, uint64(d.NumberOfLinks)}
 }
 
-// lockFile locks a file, and reports whether it got the lock.
+// lockFile tries to lock a file without waiting, and reports whether it got the lock.
 func lockFile(f *os.File, exclusive bool) (bool, error) {
 	flags := uint32(windows.LOCKFILE_FAIL_IMMEDIATELY)
 	if exclusive {

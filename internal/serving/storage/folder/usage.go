@@ -7,12 +7,13 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// usage is the account of a folder: a session is charged for the lengths of its files. A shared
-// file is charged to the session with the smallest id, which is the oldest.
+// usage is the disk usage of a folder by session, in bytes. A session is charged for the lengths of
+// its files. A file that sessions share is charged only to the one with the smallest id, the
+// oldest.
 type usage struct {
 	mu      sync.Mutex
 	charges map[string]int64
-	holders map[inode][]string // ids in order, of files that several sessions share
+	holders map[inode][]string // for each shared file, the sorted ids of its sessions
 	sum     int64
 	charged func(id string, bytes int64)
 }
@@ -35,7 +36,7 @@ func (s *session) files(visit func(name string, l links, bytes int64)) {
 	}
 }
 
-// add starts the charges of a session that was made, or found at opening.
+// add begins to charge a session that was just made, or found when the folder was opened.
 func (u *usage) add(s *session) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -49,7 +50,7 @@ func (u *usage) add(s *session) {
 			return
 		}
 		u.holders[l.file()] = slices.Insert(slices.Clone(before), n, s.id)
-		if n == 0 && len(before) > 0 { // the new session pays from now on
+		if n == 0 && len(before) > 0 { // s now has the smallest id of the sharers
 			u.chargeLocked(before[0], -bytes)
 		}
 	})
@@ -57,7 +58,7 @@ func (u *usage) add(s *session) {
 	u.setLocked(s.id, u.ownLocked(s))
 }
 
-// ownLocked returns what a session pays for.
+// ownLocked returns the bytes that a session is charged for. The caller holds the lock.
 func (u *usage) ownLocked(s *session) int64 {
 	sum := storage.SessionCharge + int64(len(s.head))
 	s.files(func(_ string, l links, bytes int64) {
@@ -80,7 +81,7 @@ func (u *usage) update(s *session) {
 	}
 }
 
-// share records that a file of a session has another link.
+// share records that a file of a session now has a link in the folder of another session.
 func (u *usage) share(s *session, now links) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -89,7 +90,8 @@ func (u *usage) share(s *session, now links) {
 	}
 }
 
-// drop records that a session has lost a file: its next holder pays.
+// drop records that a session no longer has a file. A shared file is then charged to the next
+// sharer.
 func (u *usage) drop(s *session, l links, bytes int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -111,7 +113,7 @@ func (u *usage) dropLocked(id string, l links, bytes int64) {
 	}
 }
 
-// remove ends the charges of a session.
+// remove stops charging a session that was deleted.
 func (u *usage) remove(s *session) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// aloneLock and sweepLock are the numbers of the advisory locks. Locks belong to a database, so
-	// they do not affect other databases.
+	// aloneLock and sweepLock are the keys of two advisory locks of PostgreSQL. Such a lock belongs
+	// to one database, so stores in other databases can use the same keys.
 	aloneLock = 0x6c6d736572766501
 	sweepLock = 0x6c6d736572766502
 
-	// aloneLook is how often a store checks the connection that has the lock, and aloneTry how
-	// often a waiting store tries to get the lock.
+	// aloneLook is the time between two checks of the connection that has the lock. aloneTry is
+	// the time between two attempts of a waiting store to take the lock.
 	aloneLook = 2 * time.Second
 	aloneTry  = 100 * time.Millisecond
 )
 
-// How stores take the lock: exclusively, or together with others.
+// Statements that take the lock: alone exclusively, beside together with other stores.
 const (
 	alone  = "select pg_try_advisory_lock($1)"
 	beside = "select pg_try_advisory_lock_shared($1)"
@@ -31,8 +31,8 @@ const (
 
 // keepLock takes the lock of a store, exclusively or together with other servers that share the
 // database. It keeps the lock until the background work ends. The lock belongs to a separate
-// connection. If that breaks, keepLock takes the lock again, and reports if another store was
-// quicker. Correctness does not depend on the lock: epochs fence writes.
+// connection. If that connection breaks, keepLock takes the lock again, and reports if another
+// store has taken it meanwhile. Correctness does not depend on the lock: epochs fence writes.
 func (s *Store) keepLock(
 	ctx, background context.Context, config *pgx.ConnConfig, how string, wait time.Duration,
 ) error {
@@ -67,7 +67,7 @@ func takeLock(ctx context.Context, conn *pgx.Conn, how string) (taken bool, err 
 	return taken, nil
 }
 
-// retakeLock takes the lock on a new connection; the connection is nil if that failed. It reports
+// retakeLock takes the lock on a new connection. If that fails, conn is nil, and others reports
 // whether another store has the lock.
 func retakeLock(
 	ctx context.Context, config *pgx.ConnConfig, how string,
@@ -85,7 +85,7 @@ func retakeLock(
 }
 
 // look checks the connection that has the lock. For a store without a node it also checks the
-// settings of the database, because such a store has no renewals, which would do so.
+// settings of the database. A store with a node checks them whenever it renews its lease.
 func (s *Store) look(ctx context.Context, holder *pgx.Conn) (broken bool) {
 	if s.node == "" {
 		return s.watchPromises(ctx, holder)

@@ -62,8 +62,8 @@ func (c cloud) remove(ctx context.Context, name string) error {
 
 func (c cloud) close() error { return c.bucket.Close() }
 
-// located converts the error of a missing object to fs.ErrNotExist, and that of an existing one to
-// fs.ErrExist.
+// located converts the bucket's error for a missing object to fs.ErrNotExist, and its error for an
+// object that already exists to fs.ErrExist.
 func located(err error) error {
 	switch gcerrors.Code(err) {
 	case gcerrors.NotFound:

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// AloneLock is the lock of stores that have a database open.
+// AloneLock is the key of the advisory lock that a store holds while it has a database open.
 const AloneLock = aloneLock
 
-// Sweep removes objects without a snapshot that are older than age.
+// Sweep removes the objects that belong to no snapshot and are older than age.
 func (s *Store) Sweep(ctx context.Context, age time.Duration) error { return s.sweep(ctx, age) }
 
 // ForgetNodes removes nodes that this store has watched for an age without a renewal.
@@ -38,7 +38,8 @@ func (s *Store) Exec(ctx context.Context, sql string) error {
 	return err
 }
 
-// LeaveHalf leaves what a process leaves that is killed while it writes a snapshot.
+// LeaveHalf leaves an object without a snapshot, like a process that is killed while it writes a
+// snapshot.
 func (s *Store) LeaveHalf(ctx context.Context) error {
 	name := objectName("half", 0, 1)
 	if err := s.overwrite(ctx, name, []byte("half")); err != nil {
@@ -50,7 +51,7 @@ func (s *Store) LeaveHalf(ctx context.Context) error {
 // MarkerName is the name of the marker object.
 const MarkerName = markerName
 
-// ObjectNames returns the names in the object store, without the marker.
+// ObjectNames returns the names of all objects in the object store, except the marker.
 func (s *Store) ObjectNames(ctx context.Context) ([]string, error) {
 	names, err := s.objects.bucket.(interface {
 		names(context.Context) ([]string, error)
@@ -69,7 +70,7 @@ func (f folder) names(context.Context) (names []string, err error) {
 	return names, err
 }
 
-// Overwrite damages an object; nil removes the object.
+// Overwrite replaces the content of an object, or removes the object if content is nil.
 func (s *Store) Overwrite(ctx context.Context, name string, content []byte) error {
 	if content == nil {
 		return s.objects.bucket.remove(ctx, name)

@@ -28,8 +28,8 @@ func textOf(t *testing.T, s storage.Store, id string) string {
 	return b.String()
 }
 
-// single opens a store with one connection, on which every statement of the test was prepared, so
-// that the next message is the statement itself.
+// single opens a store with only one connection, and runs the statements of the tests on it once.
+// So they are prepared, and the next message on the connection is a statement and no preparation.
 func (p *place) single(t *testing.T) (s *postgres.Store, epoch uint64) {
 	o := p.options()
 	o.Database += "&pool_max_conns=1"
@@ -75,7 +75,7 @@ func TestAppendOfUnknownOutcomeIsReported(t *testing.T) {
 	rival := p.started(t, postgres.Options{Database: p.server.URL(p.database), Objects: p.objects})
 	p.proxy.Next(pgtest.LoseAnswer, 0)
 	claimed := make(chan error)
-	go func() { // before the append is tried again
+	go func() { // claims the session before the append is repeated
 		for {
 			found, err := rival.Get(context.Background(), "a")
 			if err == nil && found.End > 4 {
@@ -87,7 +87,7 @@ func TestAppendOfUnknownOutcomeIsReported(t *testing.T) {
 	}()
 	err := s.Append(t.Context(), "a", epoch, 4, record("two "))
 	require.NoError(t, <-claimed)
-	if err != nil { // otherwise the append was found before the claim
+	if err != nil { // nil: the append was repeated before the claim
 		require.ErrorIs(t, err, storage.ErrUnknown)
 	}
 	require.Equal(t, "one two ", textOf(t, s, "a"))
@@ -112,13 +112,13 @@ func TestLateHeadIsFencedByNextClaim(t *testing.T) {
 func TestCommitWithLostAnswerIsReportedAsUnknown(t *testing.T) {
 	p := newPlace(t, pgtest.Shared(t), folder(t))
 	s, epoch := p.single(t)
-	p.proxy.Next(pgtest.LoseAnswer, 3) // begin, select, update, commit
+	p.proxy.Next(pgtest.LoseAnswer, 3) // the fourth request: begin, select, update, commit
 	require.ErrorIs(t, s.SetHead(t.Context(), "a", epoch, []byte("new")), storage.ErrUnknown)
 	found, err := s.Get(t.Context(), "a")
 	require.NoError(t, err)
 	require.Equal(t, "new", string(found.Head), "this one was made")
 
-	// The statements are prepared on the new connection.
+	// This call prepares the statements on the new connection.
 	require.NoError(t, s.SetHead(t.Context(), "a", epoch, []byte("new")))
 	p.proxy.Next(pgtest.LoseRequest, 3)
 	require.ErrorIs(t, s.SetHead(t.Context(), "a", epoch, []byte("newer")), storage.ErrUnknown)
@@ -214,7 +214,7 @@ func TestSnapshotOvertakenBySweepIsRefused(t *testing.T) {
 	epoch, err := s.Create(t.Context(), "a", nil, 0)
 	require.NoError(t, err)
 	err = s.WriteSnapshot(t.Context(), "a", epoch, 0, func(w io.Writer) error {
-		return s.Sweep(t.Context(), 0) // while the object is written, as after an hour
+		return s.Sweep(t.Context(), 0) // as if the write took longer than sweepAge
 	})
 	require.ErrorIs(t, err, storage.ErrUnavailable)
 	kept, err := s.Snapshots(t.Context(), "a")

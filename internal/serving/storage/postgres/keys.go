@@ -10,10 +10,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// keysLock is the advisory lock for changes of keys, because their row may not exist yet.
+// keysLock is the advisory lock that a change of the keys takes. A lock of the row of the keys
+// would not do, because that row may not exist yet.
 const keysLock = 0x6c6d6b657973
 
-// ReadKeys returns the text of the keys in the database at a URL; nil: there are none.
+// ReadKeys returns the text of the keys in the database at a URL, or nil if it has no keys.
 func ReadKeys(ctx context.Context, url string) (text []byte, err error) {
 	err = withKeys(ctx, url, func(conn *pgx.Conn) error {
 		text, err = readKeys(ctx, conn)
@@ -22,11 +23,11 @@ func ReadKeys(ctx context.Context, url string) (text []byte, err error) {
 	return text, err
 }
 
-// UpdateKeys replaces the text of the keys in a database by the result of change, all or nothing.
-// change gets nil if there are none. Concurrent writers wait for each other.
+// UpdateKeys replaces the text of the keys in a database by the result of change, in one
+// transaction. change gets nil if the database has no keys. Concurrent calls wait for each other.
 func UpdateKeys(ctx context.Context, url string, change func(text []byte) ([]byte, error)) error {
 	return withKeys(ctx, url, func(conn *pgx.Conn) error {
-		var mine error // an error of change is returned as it is
+		var mine error // the error of change, which UpdateKeys returns unwrapped
 		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock($1)",
 				int64(keysLock)); err != nil {
@@ -50,9 +51,9 @@ func UpdateKeys(ctx context.Context, url string, change func(text []byte) ([]byt
 	})
 }
 
-// FollowKeys polls the keys of a database at an interval until the context ends. It reports each
-// text that differs from the one before, at first from the given text. While the database cannot be
-// reached it reports nothing.
+// FollowKeys reads the keys of a database at the interval every, until the context ends. It calls
+// tell with each text that differs from the text before; the first is compared with the argument
+// text. While the database cannot be reached, FollowKeys reports nothing.
 func FollowKeys(
 	ctx context.Context, url string, every time.Duration, text []byte, tell func(text []byte),
 ) {
@@ -76,7 +77,7 @@ func FollowKeys(
 	}
 }
 
-// withKeys connects to a database for its keys.
+// withKeys connects to a database, and calls do with the connection.
 func withKeys(ctx context.Context, url string, do func(conn *pgx.Conn) error) error {
 	config, err := parse(url)
 	if err != nil {

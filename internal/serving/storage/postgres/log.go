@@ -13,10 +13,11 @@ import (
 )
 
 const (
-	// pageBytes is how much of a log's text is read at once, apart from the last record.
+	// pageBytes is how many bytes of a log's text one query reads at most, not counting the last
+	// record of the page.
 	pageBytes = 1 << 20
-	// resolveTime is how long an append of unknown outcome is repeated until the outcome is known.
-	// It can be made only once, because it says where the log ends.
+	// resolveTime is the longest time for which an append of unknown outcome is repeated. However
+	// often it is repeated, it can succeed only once, because it says where the log must end.
 	resolveTime     = 20 * time.Second
 	resolveWaitMin  = 20 * time.Millisecond
 	resolveWaitMost = time.Second
@@ -37,10 +38,10 @@ func (s *Store) Append(
 	return s.resolve(context.WithoutCancel(ctx), id, epoch, b, err)
 }
 
-// resolve finds out whether an append that has lost its connection was made. The statement may
-// still be on its way, so reading the session would not tell. resolve repeats the append. If that
-// succeeds, the first one can no longer be made. If the log already has the same records at their
-// places, the first one was made.
+// resolve finds out whether an append whose connection broke has taken place. Reading the session
+// would not tell, because the statement may still be on its way to the database. So resolve repeats
+// the append. If the repetition succeeds, the first append can no longer take place. If the log
+// already has the records at their offsets, the first append has taken place.
 func (s *Store) resolve(ctx context.Context, id string, epoch uint64, b *batch, lost error) error {
 	deadline := time.Now().Add(resolveTime)
 	for wait := resolveWaitMin; time.Now().Before(deadline); wait = min(2*wait, resolveWaitMost) {
@@ -62,14 +63,14 @@ func (s *Store) resolve(ctx context.Context, id string, epoch uint64, b *batch, 
 			return wrong
 		case errors.Is(err, storage.ErrUnknown), errors.Is(err, storage.ErrUnavailable):
 			lost = err
-		default: // fenced, or deleted: the first append may have been made before that
+		default: // fenced, or deleted: the first append may have come before
 			return fmt.Errorf("%w; then: %v", unknown(lost), err)
 		}
 	}
 	return unknown(lost)
 }
 
-// has reports whether the log has the records.
+// has reports whether the log has all records of a batch, by their offsets and checksums.
 func (s *Store) has(ctx context.Context, id string, b *batch) (all bool, err error) {
 	err = s.read(ctx, func(ctx context.Context, q *pgxpool.Conn) error {
 		return q.QueryRow(ctx, `
@@ -80,7 +81,7 @@ func (s *Store) has(ctx context.Context, id string, b *batch) (all bool, err err
 	return all, err
 }
 
-// append tries it once.
+// append adds a batch of records to the log of a session, without repetition.
 func (s *Store) append(ctx context.Context, id string, epoch uint64, b *batch) error {
 	return s.once(ctx, func(ctx context.Context, q *pgxpool.Conn) error {
 		if storage.CheckID(id) != nil {
@@ -114,7 +115,7 @@ func whyNot(ctx context.Context, q *pgxpool.Conn, id string, epoch uint64, at in
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return storage.NotFound(id)
-	case err != nil: // the append was refused, whatever the reason
+	case err != nil: // the append was refused, but the reason is not known
 		return unavailable(err)
 	case e.epoch != epoch:
 		return &storage.FencedError{Session: id, Have: e.epoch, Want: epoch}
@@ -175,7 +176,7 @@ func (s *Store) Read(
 	return nil
 }
 
-// placed is a record as it was read.
+// placed is a record as it was read from the database, with its offset and checksum.
 type placed struct {
 	columns
 	at, crc int64
@@ -222,8 +223,8 @@ func (s *Store) missing(ctx context.Context, id string, at int64) error {
 	return corrupt("records", id, at, errors.New("no record, expected one"))
 }
 
-// Trim implements storage.Store. Trimmed text remains only in the newest snapshot, so that must
-// exist.
+// Trim implements storage.Store. The effect of trimmed text remains only in the newest snapshot, so
+// Trim first checks that the object of that snapshot exists.
 func (s *Store) Trim(ctx context.Context, id string, epoch uint64, before int64) error {
 	if err := s.newestThere(ctx, id); err != nil {
 		return err
@@ -249,8 +250,8 @@ func (s *Store) Trim(ctx context.Context, id string, epoch uint64, before int64)
 	})
 }
 
-// newestThere checks that the object of a session's newest snapshot, if it has one, is in the
-// store.
+// newestThere checks that the object of a session's newest snapshot is in the object store. It
+// returns no error for a session without snapshots.
 func (s *Store) newestThere(ctx context.Context, id string) error {
 	var name string
 	var bytes int64

@@ -14,21 +14,24 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// An object store that is not mounted, or another bucket, looks like an empty one. So the store of
-// a database has a marker, an object with the id of the database. With the marker, a missing object
-// is lost; without the marker, it may come back. Nothing is written, trimmed or deleted without the
-// marker.
+// An object store that is not mounted, or a wrong bucket, looks like an empty object store. So the
+// object store of a database has a marker, an object with the id of the database. If an object is
+// missing, but the marker is there, the object is lost. If the marker is missing, too, the objects
+// may come back; until then nothing is written, trimmed or deleted.
 
 const (
-	// markerName has a dot, which no session id has: objects of sessions begin with the id.
+	// markerName has a dot. The names of all other objects begin with the id of a session, which
+	// has no dot.
 	markerName     = "lmserve.marker"
 	markerBytesMax = 256
 	markerTime     = 10 * time.Second // longest time for reading the marker
-	// adoptLook is how many snapshots are looked for in a store before it gets the marker.
+	// adoptLook is how many of the database's snapshots adopt looks for in an object store without
+	// a marker, before it writes the marker.
 	adoptLook = 16
 )
 
-// away returns the error for a store with something else in place of the marker.
+// away returns the error for an object store without the right marker. found describes what is in
+// place of the marker.
 func (o *objects) away(found string) error {
 	return unavailable(fmt.Errorf("the object store %s does not belong to database %s: found %s, "+
 		"expected the object %s with the id %s; mount the folder, or name the bucket, that has "+
@@ -37,7 +40,7 @@ func (o *objects) away(found string) error {
 		o.where, o.database, found, markerName, o.id))
 }
 
-// marker returns the id in the marker; "": there is no marker.
+// marker returns the id in the marker, or "" if there is no marker.
 func (o *objects) marker(ctx context.Context) (id string, err error) {
 	looking, cancel := context.WithTimeout(ctx, markerTime)
 	defer cancel()
@@ -50,7 +53,7 @@ func (o *objects) marker(ctx context.Context) (id string, err error) {
 	}
 	switch {
 	case err == nil && id == "":
-		return "none", nil // the id of an empty object
+		return "none", nil // an empty marker: no database has this id
 	case err == nil, ctx.Err() != nil:
 		return id, ctx.Err()
 	case errors.Is(err, fs.ErrNotExist):
@@ -59,7 +62,7 @@ func (o *objects) marker(ctx context.Context) (id string, err error) {
 	return "", unavailable(fmt.Errorf("reading object %s of %s: %w", markerName, o.where, err))
 }
 
-// is returns an error if an id is not that of the database.
+// is returns an error if an id, which was read from the marker, is not that of the database.
 func (o *objects) is(id string) error {
 	switch id {
 	case o.id:
@@ -70,8 +73,9 @@ func (o *objects) is(id string) error {
 	return o.away(fmt.Sprintf("an object with the id %q", id))
 }
 
-// present checks that the store is the database's, and reports when the store has gone or come
-// back. It does not cache the answer: a folder may be unmounted between two calls.
+// present checks by the marker that the object store is that of the database. It reports when the
+// object store disappears or comes back. It reads the marker in each call, because a folder may be
+// unmounted between two calls.
 func (o *objects) present(ctx context.Context) error {
 	id, err := o.marker(ctx)
 	if err == nil {
@@ -90,7 +94,8 @@ func (o *objects) present(ctx context.Context) error {
 	return err
 }
 
-// holds returns an error unless the store is the database's and has the object in its full size.
+// holds returns an error if the object store is not that of the database. It also returns an error
+// if the object is missing, or has another size than bytes.
 func (o *objects) holds(ctx context.Context, name string, bytes int64) error {
 	found, err := o.bucket.size(ctx, name)
 	if err := o.present(ctx); err != nil {
@@ -121,9 +126,10 @@ func (s *Store) present(ctx context.Context) error {
 	return s.objects.present(ctx)
 }
 
-// openMarked opens the object store, which must be the database's. If the database lists no objects
-// and has had no store yet, the store gets the marker, and its folder is made. With adopt, which a
-// person asks for, a store without a marker gets one if it has snapshots of the database.
+// openMarked opens the object store, and checks that it is that of the database. For a database
+// that has not used any object store yet, openMarked makes a missing folder, and writes the marker.
+// adopt is an operator's request: it also marks an object store without a marker if that has
+// snapshots of the database.
 func (s *Store) openMarked(ctx context.Context, database, url string, adopt bool) error {
 	var id string
 	var marked, first bool
@@ -149,8 +155,8 @@ func (s *Store) openMarked(ctx context.Context, database, url string, adopt bool
 	return nil
 }
 
-// find looks for the marker of a store that was marked before. If the store cannot be reached, it
-// may be the database's, and the marker is checked when the store is used.
+// find checks the marker of an object store that was marked before. An object store that cannot be
+// reached is no error: the marker is checked again at each use.
 func (s *Store) find(ctx context.Context) error {
 	found, err := s.objects.marker(ctx)
 	switch {
@@ -169,8 +175,8 @@ func (s *Store) find(ctx context.Context) error {
 const markedRow = `
 	select id, marked, not marked and not exists (select from objects) from object_store`
 
-// adopt marks the object store, unless it has the marker. Servers that start at the same time with
-// different stores agree on one, because they lock the row.
+// adopt writes the marker, unless the object store has it. If servers start at the same time with
+// different object stores, only the first one is marked, because adopt locks the database's row.
 func (s *Store) adopt(ctx context.Context, asked bool) error {
 	return s.transact(ctx, statementTime, func(ctx context.Context, tx pgx.Tx) error {
 		var id string
@@ -197,8 +203,8 @@ func (s *Store) adopt(ctx context.Context, asked bool) error {
 	})
 }
 
-// recognize checks that a store without the marker has some of the database's newest snapshots, if
-// there are any.
+// recognize checks that an object store without a marker has at least one of the database's newest
+// snapshots. It returns no error for a database without snapshots.
 func (s *Store) recognize(ctx context.Context, tx pgx.Tx) error {
 	rows, _ := tx.Query(ctx,
 		`select object from objects where refs > 0 order by since desc limit $1`,

@@ -23,7 +23,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/postgres/pgtest"
 )
 
-// aways returns object stores that can be replaced at their URL, and put back.
+// aways returns functions that make object stores. away replaces the object store at its URL by a
+// wrong one, and back undoes that.
 func aways() map[string]func(t *testing.T) (objects string, away, back func()) {
 	rename := func(t *testing.T, from, to string) { require.NoError(t, os.Rename(from, to)) }
 	folderFor := func(put func(t *testing.T, dir string)) func(t *testing.T) (string, func(),
@@ -166,7 +167,8 @@ func TestLogIsNotTrimmedWithoutItsState(t *testing.T) {
 	require.ErrorIs(t, err, storage.ErrCorrupt, "the marker is there, and the object is not")
 }
 
-// A folder is unmounted while a state is written to it: the state is then missing from the store.
+// The folder of the object store is unmounted while a state is written, so the state ends up in
+// another folder. Then the write must fail, and the session must have no snapshot.
 func TestMisplacedStateIsNoSnapshot(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "objects")
 	p := newPlace(t, pgtest.Shared(t), "file://"+filepath.ToSlash(dir))
@@ -215,7 +217,8 @@ func TestLostMarkerIsWrittenWhenAskedFor(t *testing.T) {
 	p.started(t, p.options())
 }
 
-// A database of an older version has objects, and its store has no marker.
+// A database of an older version has objects, but its object store has no marker. Then Open must
+// not take it for a new database: only Adopt may write the marker.
 func TestUnmarkedStoreWithObjectsIsNoFirstUse(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "objects")
 	p := newPlace(t, pgtest.Shared(t), "file://"+filepath.ToSlash(dir))
@@ -231,7 +234,8 @@ func TestUnmarkedStoreWithObjectsIsNoFirstUse(t *testing.T) {
 	p.started(t, p.options())
 }
 
-// A store that cannot be reached may be the database's: servers start, and use it when it is back.
+// The object store cannot be reached when a server starts. The server must start nevertheless, and
+// use the object store as soon as it can be reached.
 func TestStoreIsOpenedWhileItsObjectsAreUnreachable(t *testing.T) {
 	var refuses atomic.Bool
 	memory := s3mem.New()
@@ -257,7 +261,8 @@ func TestStoreIsOpenedWhileItsObjectsAreUnreachable(t *testing.T) {
 	require.NoError(t, writeState(t.Context(), s, "a", epoch, 0))
 }
 
-// Two servers that start a new database with different stores agree on one.
+// Two servers start at once with a new database, but with different object stores. Only one of the
+// object stores may become that of the database.
 func TestNewDatabaseKeepsFirstOfTwoStores(t *testing.T) {
 	p := newPlace(t, pgtest.Shared(t), folder(t))
 	errs := make(chan error)
@@ -292,7 +297,7 @@ type handler func() *gofakes3.GoFakeS3
 
 func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h().Server().ServeHTTP(w, r) }
 
-// reports collects a store's reports.
+// reports collects the errors that a store reports.
 type reports struct {
 	mu   sync.Mutex
 	told []string

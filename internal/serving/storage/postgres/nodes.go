@@ -15,13 +15,13 @@ import (
 // nodeAge is how long a node stays in the database after its lease has lapsed.
 const nodeAge = 10 * time.Minute
 
-// lives is the condition that the lease of node n has not lapsed. Statements may wait for locks;
-// now() would be the time before the wait.
+// lives is the SQL condition that the lease of node n has not lapsed. It does not use now(), which
+// is the time at which the transaction began, before any wait for a lock.
 const lives = `(n.until > clock_timestamp())`
 
 // Renew implements cluster.Directory. It has a separate connection, so that a lease does not lapse
-// because appends use all others. It renews the lease whatever the settings of the database are:
-// with bad settings reads continue, and writes are refused.
+// while appends use all other connections. It renews the lease even if the settings of the database
+// do not make writes durable: then the server refuses writes, but still serves reads.
 func (s *Store) Renew(
 	ctx context.Context, self cluster.Node, lease time.Duration,
 ) (lapsed bool, alive []cluster.Node, err error) {
@@ -69,7 +69,7 @@ func (s *Store) Renew(
 		if n.ID == self.ID || !over && !left {
 			alive = append(alive, n)
 		}
-		n.Models = nil // the next node has its own
+		n.Models = nil // the next row needs a new slice
 		return nil
 	})
 	if err != nil {

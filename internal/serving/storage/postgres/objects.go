@@ -17,20 +17,20 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// objects is the object store.
+// objects is the object store of a database.
 type objects struct {
 	bucket bucket
-	where  string // its URL, without parameters
+	where  string // the URL of the bucket, without parameters
 
-	id, database string      // id of the database that the store must belong to, see marker.go
-	gone         atomic.Bool // the result of the last check of the marker
+	id, database string      // the id and the name of the database, see marker.go
+	gone         atomic.Bool // the last check did not find the right marker
 	report       func(error) // called when the store goes away or comes back; may be nil
 }
 
-// bucket is the place of objects. Its error for a missing object is fs.ErrNotExist.
+// bucket is a folder or a bucket of a cloud. Its error for a missing object is fs.ErrNotExist.
 type bucket interface {
 	// write makes a durable object from what fill writes. After an error there is no object, or the
-	// outcome is unknown. The error is fs.ErrExist if the name exists.
+	// outcome is unknown. The error is fs.ErrExist if an object has the name already.
 	write(ctx context.Context, name string, fill func(io.Writer) error) error
 	read(ctx context.Context, name string) (io.ReadCloser, error)
 	size(ctx context.Context, name string) (bytes int64, err error)
@@ -38,11 +38,12 @@ type bucket interface {
 	close() error
 }
 
-// openers open buckets by the schemes of their URLs. The clients of object stores are a quarter of
-// the modules that a build fetches; build tags select them: see cloud.go.
+// openers has a function for each scheme of a URL that opens a bucket. Build tags select the
+// clients of object stores, because they need a quarter of all modules that a build fetches: see
+// cloud.go.
 var openers = map[string]func(ctx context.Context, url string) (bucket, error){}
 
-// tags are the build tags for the clients of the schemes.
+// tags has the build tag that includes the client for each scheme.
 var tags = map[string]string{"s3": "s3", "gs": "clouds", "azblob": "clouds"}
 
 // openObjects opens the object store at a URL. It makes a missing folder if create is set.
@@ -83,12 +84,12 @@ func objectName(id string, at int64, epoch uint64) string {
 	return fmt.Sprintf("%s/%016x-%d-%s.safetensors.zst", id, at, epoch, rand.Text())
 }
 
-// put writes a compressed object, checks that it is in the database's store, and returns its size
-// in bytes and its SHA-256. After an error there is no object, or the outcome is unknown.
+// put writes a compressed object, checks that the object store of the database has it, and returns
+// its size in bytes and its SHA-256. After an error there is no object, or the outcome is unknown.
 func (o *objects) put(
 	ctx context.Context, name string, write func(io.Writer) error,
 ) (bytes int64, sum [sha256.Size]byte, err error) {
-	if err := o.present(ctx); err != nil { // writing would make a missing folder
+	if err := o.present(ctx); err != nil { // bucket.write would make a missing folder
 		return 0, sum, err
 	}
 	to := &measured{hash: sha256.New()}
@@ -108,10 +109,10 @@ func (o *objects) put(
 	case filled || to.to == nil:
 		return 0, sum, objectError("writing object "+name, err)
 	}
-	return 0, sum, err // the error is fill's, and not the object store's
+	return 0, sum, err // an error of the argument write, not of the object store
 }
 
-// measured counts and hashes what is written, and keeps an error of fill.
+// measured counts and hashes the bytes that are written, and keeps an error of the object store.
 type measured struct {
 	to     io.Writer
 	hash   hash.Hash
@@ -128,8 +129,9 @@ func (m *measured) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// get copies an object to a temporary file, and returns its size and SHA-256 as put does. The error
-// is ErrNotFound if the current store has no such object.
+// get copies an object to a temporary file, and returns the object's size in bytes and its SHA-256.
+// The error is ErrNotFound if the object store at the URL, which may be a wrong one, lacks the
+// object.
 func (o *objects) get(
 	ctx context.Context, name string,
 ) (_ *spool.Spool, bytes int64, sum [sha256.Size]byte, err error) {

@@ -24,7 +24,7 @@ func TestReloadedSettingStopsWrites(t *testing.T) {
 	told := &reports{}
 	o.Report = told.note
 	s := p.started(t, o)
-	renewed := func() { // a backend reads the settings again some time after the reload
+	renewed := func() { // PostgreSQL applies a reload with a delay
 		_, _, err := s.Renew(t.Context(), cluster.Node{ID: "n"}, time.Minute)
 		require.NoError(t, err)
 	}
@@ -54,7 +54,8 @@ func TestReloadedSettingStopsWrites(t *testing.T) {
 	require.Contains(t, told.all(), "writes are refused until the setting is on again")
 }
 
-// A store that has the database alone has no lease to renew.
+// A store that has the database alone has no lease to renew. It must check the settings of the
+// database nevertheless, and refuse writes after a setting was turned off.
 func TestReloadedSettingStopsLoneStore(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")

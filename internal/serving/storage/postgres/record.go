@@ -9,16 +9,16 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// columns is a record as a row of the table records, without its place.
+// columns is a record as a row of the table records, without the session and the offset.
 type columns struct {
 	ms       int64
 	bits     float64
-	baseline *float64 // nil: none
+	baseline *float64 // nil if the record has no baseline
 	byLine   bool
-	skipped  []byte // two bytes a line, little-endian; nil: none
-	words    []byte // the fields of storage.Words in their order, little-endian; nil: none
+	skipped  []byte // Record.Skipped, two bytes a line, little-endian
+	words    []byte // the fields of Record.Words in their order, little-endian; may be nil
 	text     []byte
-	// continued is Record.Continued; nil: 0, as in records older than the column.
+	// continued is Record.Continued. It is nil for 0, because rows older than the column have null.
 	continued *int64
 }
 
@@ -31,7 +31,7 @@ func columnsOf(r *storage.Record) columns {
 		c.skipped = binary.LittleEndian.AppendUint16(c.skipped, line)
 	}
 	if r.Words != nil {
-		c.words, _ = binary.Append(nil, binary.LittleEndian, r.Words) // never fails for numbers
+		c.words, _ = binary.Append(nil, binary.LittleEndian, r.Words) // no error: fixed size
 	}
 	if r.Continued != 0 {
 		c.continued = &r.Continued
@@ -99,7 +99,7 @@ type batch struct {
 	skipped, words, text [][]byte
 	crc                  []int64
 	continued            []*int64
-	end                  int64 // the offset after the last one
+	end                  int64 // the offset after the last record
 }
 
 func newBatch(at int64, records []storage.Record) *batch {

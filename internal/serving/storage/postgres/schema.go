@@ -21,7 +21,7 @@ const schemaVersion = 5
 // versionTable has the version of the schema, in one row.
 const versionTable = "lmserve_schema"
 
-// undefinedTable is PostgreSQL's code for a missing table.
+// undefinedTable is PostgreSQL's error code for a missing table.
 const undefinedTable = "42P01"
 
 //go:embed migrations/*.sql
@@ -49,10 +49,10 @@ func (e *SchemaError) Error() string {
 }
 
 // Migrate brings the tables of the database to the version that this program needs, each step in a
-// transaction. It returns the version before (0: no tables) and now. Programs that migrate the same
-// database at the same time wait for each other, or get ErrInUse. They also get ErrInUse while a
-// server has an older database open. If a newer program has migrated the database, Migrate changes
-// nothing and returns a SchemaError.
+// transaction. It returns the version of the tables before, which is 0 if there were none, and now.
+// Programs that migrate the same database at the same time wait for each other, or get ErrInUse.
+// The error is also ErrInUse if tables of an older version are in use by a server. If the tables
+// have a newer version than this program needs, Migrate changes nothing and returns a SchemaError.
 func Migrate(ctx context.Context, url string) (before, now int32, err error) {
 	config, err := parse(url)
 	if err != nil {
@@ -69,7 +69,7 @@ func Migrate(ctx context.Context, url string) (before, now int32, err error) {
 	if before > schemaVersion {
 		return 0, 0, &SchemaError{config.ConnConfig.Database, before, schemaVersion}
 	}
-	// a server that has it open uses the tables as they are
+	// No server may have the database open, because a running server needs the tables unchanged.
 	if 0 < before && before < schemaVersion {
 		free, err := takeLock(ctx, conn, alone) // the lock lasts until the connection ends
 		if err == nil && !free {
@@ -105,7 +105,7 @@ type queryer interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// version returns the version of a database's schema; 0: none.
+// version returns the version of a database's schema, or 0 if the database has no schema.
 func version(ctx context.Context, q queryer) (v int32, err error) {
 	err = q.QueryRow(ctx, "select version from "+versionTable).Scan(&v)
 	var refused *pgconn.PgError
@@ -121,7 +121,7 @@ func version(ctx context.Context, q queryer) (v int32, err error) {
 // promises are the settings of PostgreSQL without which a crash may undo confirmed writes.
 var promises = []string{"synchronous_commit", "fsync", "full_page_writes"}
 
-// keepsPromises returns an error if confirmed writes are not durable.
+// keepsPromises returns an error if one of the settings in promises is off.
 func keepsPromises(ctx context.Context, q queryer, database string) error {
 	var off []string
 	err := q.QueryRow(ctx, `
@@ -139,7 +139,7 @@ func keepsPromises(ctx context.Context, q queryer, database string) error {
 	return nil
 }
 
-// check returns an error if sessions cannot be kept in a database.
+// check returns an error if a database has another schema version, or a setting in promises is off.
 func check(ctx context.Context, q queryer, name string) error {
 	have, err := version(ctx, q)
 	if err != nil {
@@ -151,8 +151,9 @@ func check(ctx context.Context, q queryer, name string) error {
 	return keepsPromises(ctx, q, name)
 }
 
-// watchPromises checks the settings again, because a reload of PostgreSQL may have changed them:
-// while one is off the store refuses to write. broken says that the connection is broken.
+// watchPromises checks the settings in promises again, because a reload of PostgreSQL may have
+// changed them. While a setting is off, the store refuses to write. watchPromises reports whether
+// the connection is broken.
 func (s *Store) watchPromises(ctx context.Context, conn *pgx.Conn) (broken bool) {
 	err := keepsPromises(ctx, conn, conn.Config().Database)
 	if err != nil && !errors.Is(err, storage.ErrInvalid) {
@@ -171,11 +172,12 @@ func (s *Store) watchPromises(ctx context.Context, conn *pgx.Conn) (broken bool)
 	return false
 }
 
-// carelessKey is the key of a connection's data for the error of keepsPromises.
+// carelessKey is the key under which a connection keeps the error that keepsPromises returned for
+// it.
 const carelessKey = "careless"
 
-// noteCareless checks the settings of a new connection, because those of its role or database may
-// have changed since the store was opened.
+// noteCareless checks the settings of a new connection. The settings of its role or of its database
+// may have changed since the store was opened.
 func noteCareless(ctx context.Context, conn *pgx.Conn) error {
 	err := keepsPromises(ctx, conn, conn.Config().Database)
 	if errors.Is(err, storage.ErrInvalid) {
@@ -185,8 +187,8 @@ func noteCareless(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// writing is connection for statements that write. It returns ErrUnavailable while the database
-// would not make their writes durable.
+// writing takes a connection from the pool for statements that write. It returns ErrUnavailable if
+// a setting of the database is off without which writes are not durable.
 func (s *Store) writing(ctx context.Context) (*pgxpool.Conn, error) {
 	if err := s.careless.Load(); err != nil {
 		return nil, unavailable(*err)
@@ -196,7 +198,7 @@ func (s *Store) writing(ctx context.Context) (*pgxpool.Conn, error) {
 		return nil, err
 	}
 	if err, off := conn.Conn().PgConn().CustomData()[carelessKey].(error); off {
-		_ = conn.Conn().Close(ctx) // the next one may have other settings
+		_ = conn.Conn().Close(ctx) // a new connection may have other settings
 		s.release(conn)
 		return nil, unavailable(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// described selects the description of a session: its row, and its last record without the text.
+// described is the SQL that selects the row of a session, and its last record without the text.
 const described = `
 	select s.id, s.epoch, s.head, s.start, s."end",
 		r.at, r.ms, r.bits, r.baseline, r.by_line, r.skipped, r.words, r.continued,
@@ -19,7 +19,7 @@ const described = `
 	from sessions s left join lateral
 		(select * from records where session = s.id order by at desc limit 1) r on true `
 
-// scanSession reads a row of described.
+// scanSession reads a row that the statement described returns.
 func scanSession(row pgx.CollectableRow) (found storage.Session, err error) {
 	var c columns
 	var at, ms *int64
@@ -60,8 +60,8 @@ func (s *Store) Get(ctx context.Context, id string) (found storage.Session, err 
 	return found, err
 }
 
-// asker is a connection or a transaction. If a query fails, its rows have the error, and the
-// function that collects them returns it.
+// asker is a connection or a transaction. Callers may ignore the error of Query: the function that
+// collects the rows returns it.
 type asker interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
@@ -98,7 +98,8 @@ func (s *Store) Create(ctx context.Context, id string, head []byte, start int64)
 	return s.create(ctx, id, head, start, 0)
 }
 
-// create makes a session of an owner with a limit of most sessions; 0: none.
+// create makes a session. It returns ErrQuota if the owner already has most sessions; with 0 there
+// is no limit.
 func (s *Store) create(
 	ctx context.Context, id string, head []byte, start int64, most int,
 ) (epoch uint64, err error) {
@@ -141,8 +142,8 @@ func (s *Store) insert(
 	return epoch, err
 }
 
-// Claim implements storage.Store. It describes the session with a separate statement: a single one
-// would not see the record of an append for which it has waited.
+// Claim implements storage.Store. The statement that claims may have to wait for an append, and
+// does not see the record of that append. So a separate statement then reads the description.
 func (s *Store) Claim(ctx context.Context, id string) (found storage.Session, err error) {
 	err = s.transact(ctx, statementTime, func(ctx context.Context, tx pgx.Tx) error {
 		if storage.CheckID(id) != nil {
@@ -192,8 +193,8 @@ func lock(ctx context.Context, tx pgx.Tx, id, how string) (e extent, err error) 
 	return e, err
 }
 
-// owned runs statements as one transaction on a session, if the epoch allows the caller to write to
-// it.
+// owned runs statements as one transaction on a session, whose row it locks. It refuses a caller
+// whose epoch is not that of the session's last claim.
 func (s *Store) owned(
 	ctx context.Context, id string, epoch uint64,
 	do func(ctx context.Context, tx pgx.Tx, e extent) error,
@@ -225,7 +226,7 @@ func (s *Store) SetHead(ctx context.Context, id string, epoch uint64, head []byt
 	})
 }
 
-// Delete implements storage.Store. A sweep removes what is left after an error.
+// Delete implements storage.Store. If the removal of objects fails, a sweep removes them later.
 func (s *Store) Delete(ctx context.Context, id string, epoch uint64) error {
 	return s.erase(ctx, id, func(_ context.Context, _ pgx.Tx, e extent) error {
 		if epoch != 0 && e.epoch != epoch {
@@ -235,8 +236,9 @@ func (s *Store) Delete(ctx context.Context, id string, epoch uint64) error {
 	})
 }
 
-// erase deletes a session unless may returns an error; it calls may when the session's row is
-// locked. It refuses while the object store is away: missing objects cannot be removed.
+// erase deletes a session. It first locks the session's row and calls may: if may returns an error,
+// erase deletes nothing. It also returns an error if the object store lacks the marker, because it
+// must remove the objects, too.
 func (s *Store) erase(
 	ctx context.Context, id string, may func(ctx context.Context, tx pgx.Tx, e extent) error,
 ) error {
@@ -269,15 +271,16 @@ func (s *Store) erase(
 	return s.remove(context.WithoutCancel(ctx), left)
 }
 
-// Fork implements storage.Store. The database copies the records; the objects of the snapshots are
-// shared.
+// Fork implements storage.Store. The database copies the records. The objects of the snapshots are
+// not copied: both sessions refer to them.
 func (s *Store) Fork(
 	ctx context.Context, from, id string, head []byte, c storage.Cut,
 ) (epoch uint64, err error) {
 	return s.fork(ctx, from, id, head, c, 0)
 }
 
-// fork makes a fork of an owner with a limit of most sessions; 0: none.
+// fork makes a fork. It returns ErrQuota if the owner already has most sessions; with 0 there is no
+// limit.
 func (s *Store) fork(
 	ctx context.Context, from, id string, head []byte, c storage.Cut, most int,
 ) (epoch uint64, err error) {
@@ -303,7 +306,7 @@ func (s *Store) fork(
 	return epoch, err
 }
 
-// checkCut returns an error if a session cannot be cut so.
+// checkCut returns an error if an end of the cut is outside of the log, or within a record.
 func (e extent) checkCut(ctx context.Context, tx pgx.Tx, id string, c storage.Cut) error {
 	for _, at := range []int64{c.Start, c.End} {
 		if at < e.start || at > e.end {
@@ -326,8 +329,9 @@ func (e extent) checkCut(ctx context.Context, tx pgx.Tx, id string, c storage.Cu
 	return nil
 }
 
-// copyTo copies a part of a session to another. The owner may trim the log and drop snapshots
-// meanwhile: then the part may be incomplete, and snapshots of it may be missing.
+// copyTo copies the part c of a session to another session. The owner of the first session may trim
+// the log or drop snapshots meanwhile. So copyTo returns an error if records are missing, and
+// copies only the snapshots that still exist.
 func copyTo(ctx context.Context, tx pgx.Tx, from, id string, c storage.Cut) error {
 	_, err := tx.Exec(ctx, `
 		insert into records (

@@ -12,12 +12,12 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// ownersLock is the first number of the advisory locks under which the sessions of an owner are
-// counted and made. The second number is a hash of the owner.
+// ownersLock is the first key of the advisory locks, one for each owner, under which a limit on the
+// owner's sessions is checked. The second key is a hash of the owner.
 const ownersLock = 0x6c6d
 
-// Conditions on a session s, whose node n may exist: no server has it, it has expired, and callers
-// see it.
+// SQL conditions on a session s and its node n, which withNode joins: free holds if no server has
+// the session, unused if the session has expired, and visible if callers may see it.
 const (
 	free     = `(n.id is null or not ` + lives + `)`
 	unused   = `(s.ttl > 0 and s.used + s.ttl * interval '1 microsecond' <= clock_timestamp())`
@@ -32,7 +32,7 @@ func (s *Store) termsOf(head []byte) storage.Terms {
 	return s.terms(head)
 }
 
-// self returns the node as the database has it, nil for none.
+// self returns the id of this node for a column of the database; nil means no node.
 func (s *Store) self() *string {
 	if s.node == "" {
 		return nil
@@ -139,7 +139,7 @@ func (s *Store) Expire(ctx context.Context, limit int) (deleted int, err error) 
 	}
 	for _, id := range ids {
 		err := s.erase(ctx, id, func(ctx context.Context, tx pgx.Tx, _ extent) error {
-			var still bool // nobody can have claimed or used it since its row was locked
+			var still bool // the session is still expired, now that its row is locked
 			err := tx.QueryRow(ctx, `select `+doomed+` from sessions s`+withNode+`where s.id = $1`,
 				id).
 				Scan(&still)
@@ -164,7 +164,7 @@ func (s *Store) Expire(ctx context.Context, limit int) (deleted int, err error) 
 // Within implements storage.Shared.
 func (s *Store) Within(most int) storage.Store { return &within{s, most} }
 
-// within is a store with a limit on an owner's sessions.
+// within is a store in which each owner may have at most most sessions.
 type within struct {
 	*Store
 	most int
@@ -184,7 +184,8 @@ func (w *within) Fork(
 	return w.fork(ctx, from, id, head, c, w.most)
 }
 
-// admitOne checks that an owner may have another session, until the transaction ends.
+// admitOne checks that an owner may have another session. A lock keeps the answer true until the
+// transaction ends.
 func admitOne(ctx context.Context, tx pgx.Tx, owner string, most int) error {
 	if most == 0 {
 		return nil

@@ -17,7 +17,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/postgres/pgtest"
 )
 
-// In these tests a head is its own terms.
+// termsOf decodes the terms of a session from its head: in these tests the head has nothing else.
 func termsOf(head []byte) (t storage.Terms) {
 	if err := json.Unmarshal(head, &t); err != nil {
 		panic(err)
@@ -33,7 +33,7 @@ func headOf(t storage.Terms) []byte {
 	return head
 }
 
-// node opens a store of the server with this name.
+// node opens a store for a server with this name.
 func (p *place) node(t *testing.T, name string) *postgres.Store {
 	o := p.options()
 	o.Node, o.Terms = name, termsOf
@@ -51,7 +51,7 @@ func renew(t *testing.T, s *postgres.Store, name string, lease time.Duration) (l
 	return lapsed, alive
 }
 
-// end ends the lease of a server, as if it had lapsed long ago.
+// end sets the end of a server's lease in the database to a time long ago.
 func end(t *testing.T, s *postgres.Store, name string) {
 	require.NoError(t, s.Exec(t.Context(), `delete from nodes where id = '`+name+`'`))
 }
@@ -276,7 +276,8 @@ func TestOwnersKeepQuotaOnSeveralServers(t *testing.T) {
 	require.Len(t, page, most)
 }
 
-// Expired and half-made sessions of a server are removed by others once its lease has ended.
+// A server's lease has ended, and the server has left expired and incomplete sessions. Other
+// servers must remove these sessions.
 func TestStaleSessionsOfGoneServerAreRemoved(t *testing.T) {
 	p := newPlace(t, pgtest.Shared(t), bucket(t))
 	a, b := p.node(t, "a"), p.node(t, "b")
@@ -330,7 +331,8 @@ func TestSharedServerWaitsForLoneServer(t *testing.T) {
 	require.ErrorIs(t, err, storage.ErrInUse)
 }
 
-// The first version of the tables had no columns for terms.
+// A database has tables of the first version, which had no columns for terms. After the migration
+// its sessions must have the terms of their heads.
 func TestTablesOfFirstVersionAreMigrated(t *testing.T) {
 	p := newPlace(t, pgtest.Shared(t), folder(t))
 	conn, err := pgx.Connect(t.Context(), p.server.URL(p.database))

@@ -5,18 +5,19 @@ import (
 	"time"
 )
 
-// sightings are the renewals of other servers' leases that this server has seen. The clock of the
-// database may be set. Then the database shows valid leases as lapsed, or lapsed ones as valid. So
+// sightings are the renewals of other servers' leases that this server has seen. If the clock of
+// the database is set, the database may show valid leases as lapsed, or lapsed leases as valid. So
 // this server uses its monotonic clock only: a lease has lapsed if this server has watched it for
 // its whole length without a renewal. The lease's server has then stopped before, by its own clock.
 type sightings struct {
-	now func() time.Time // nil: time.Now
+	now func() time.Time // nil means time.Now
 
 	mu sync.Mutex
 	of map[string]sighting // sightings by server id
 }
 
-// sighting is the last renewal seen: its end by the database's clock, and when it was seen.
+// sighting is the last renewal of a lease that this server has seen: the new end of the lease by
+// the database's clock, and the time at which this server first saw that end.
 type sighting struct {
 	until, at time.Time
 	renewed   bool // an earlier renewal was seen, too

@@ -16,15 +16,19 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// A snapshot is written in three steps. A row of objects says that there may be an object, the
-// object is put, and a transaction makes it a snapshot. If the process is killed between them, a
-// row without a snapshot remains, by which a sweep finds the object.
+// A snapshot is written in three steps:
+//  1. A row of the table objects says that the object may exist.
+//  2. The object is written to the object store.
+//  3. A transaction adds a row to the table snapshots.
+//
+// If the process is killed before the third step, a sweep finds and removes the object by its row.
 
 const (
-	// putTime is the longest time for putting an object; a sweep waits longer (sweepAge).
+	// putTime is the longest time for writing an object to the object store. It is shorter than
+	// sweepAge, so that no sweep removes an object that is being written.
 	putTime = 30 * time.Minute
-	// removeTime is the longest time that a call waits for the removal of objects, and removers is
-	// how many are removed at once.
+	// removeTime is the longest time that a call waits for the removal of objects. removers is the
+	// number of objects that it removes at once.
 	removeTime = 30 * time.Second
 	removers   = 8
 )
@@ -44,7 +48,7 @@ func (s *Store) WriteSnapshot(
 		_, err := tx.Exec(ctx, `insert into objects (object, refs) values ($1, 0)`, name)
 		return err
 	})
-	if errors.Is(err, storage.ErrUnknown) { // only a row remains, which a sweep removes
+	if errors.Is(err, storage.ErrUnknown) { // if the row was inserted, a sweep removes it
 		return fmt.Errorf("postgres: %w: %v", storage.ErrUnavailable, err)
 	}
 	if err != nil {
@@ -52,7 +56,8 @@ func (s *Store) WriteSnapshot(
 	}
 	err = s.putSnapshot(ctx, id, epoch, at, name, write)
 	if err != nil && !errors.Is(err, storage.ErrUnknown) {
-		_ = s.remove(context.WithoutCancel(ctx), []string{name}) // a sweep removes the rest
+		// After an error of remove, a sweep removes the object.
+		_ = s.remove(context.WithoutCancel(ctx), []string{name})
 	}
 	return err
 }
@@ -96,7 +101,8 @@ func (s *Store) putSnapshot(
 	return err
 }
 
-// isSnapshot reports whether an object is certainly a snapshot.
+// isSnapshot reports whether an object belongs to a snapshot. It returns false if that is not
+// known.
 func (s *Store) isSnapshot(ctx context.Context, name string) (is bool) {
 	err := s.read(ctx, func(ctx context.Context, q *pgxpool.Conn) error {
 		return q.QueryRow(ctx, `select exists (select from snapshots where object = $1)`,
@@ -105,7 +111,7 @@ func (s *Store) isSnapshot(ctx context.Context, name string) (is bool) {
 	return err == nil && is
 }
 
-// admit returns why a session cannot have a snapshot at an offset.
+// admit returns an error if a session cannot have another snapshot at the offset at.
 func admit(ctx context.Context, tx pgx.Tx, id string, at int64, e extent) error {
 	var has int
 	var there bool
@@ -177,7 +183,7 @@ func (s *Store) ReadSnapshot(
 	}
 	in, bytes, sum, err := s.get(ctx, name)
 	if errors.Is(err, storage.ErrNotFound) {
-		// the snapshot was dropped meanwhile
+		// No damage if the snapshot was dropped meanwhile: then findSnapshot returns an error.
 		if _, _, err := s.findSnapshot(ctx, id, at); err != nil {
 			return err
 		}
@@ -202,8 +208,8 @@ func (s *Store) ReadSnapshot(
 	return storage.DecompressSnapshot(from, read)
 }
 
-// get is objects.get. Its ErrNotFound says that the object is lost: before and after, the store
-// without the object was the database's.
+// get is objects.get, but its ErrNotFound says that the object is lost. To be sure, get looks for
+// the object twice, and checks after each look that the object store is that of the database.
 func (s *Store) get(
 	ctx context.Context, name string,
 ) (in *spool.Spool, bytes int64, sum [sha256.Size]byte, err error) {
@@ -257,13 +263,13 @@ func (s *Store) DropSnapshot(ctx context.Context, id string, epoch uint64, at in
 	if err != nil {
 		return err
 	}
-	_ = s.remove(context.WithoutCancel(ctx), left) // a sweep removes the rest
+	_ = s.remove(context.WithoutCancel(ctx), left) // after an error, a sweep removes them
 	return nil
 }
 
-// release removes the references of a session's snapshots, or of the one at an offset, to objects.
-// It returns the objects without references. It locks rows in the order of their names, so that two
-// sessions that share objects do not deadlock.
+// release removes the references to objects from a session's snapshot at an offset, or from all its
+// snapshots if at is nil. It returns the objects that then have no references. It locks the rows of
+// objects in the order of their names, so that two sessions that share objects do not deadlock.
 func release(ctx context.Context, tx pgx.Tx, id string, at *int64) (left []string, err error) {
 	rows, _ := tx.Query(ctx, `
 		with held as (
@@ -280,8 +286,9 @@ func release(ctx context.Context, tx pgx.Tx, id string, at *int64) (left []strin
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// remove removes objects that are no snapshots, and their rows. It does so only in the database's
-// store, because missing objects count as removed.
+// remove removes objects that belong to no snapshot, and then their rows. It first checks that the
+// object store is that of the database: in another one the objects are missing, and would count as
+// removed.
 func (s *Store) remove(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		return nil

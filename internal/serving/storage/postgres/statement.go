@@ -15,19 +15,19 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// This file runs statements, and converts their errors: nothing was written, or the outcome is
-// unknown.
+// This file runs statements. It converts their errors, which then tell whether nothing was written
+// or the outcome is unknown.
 
 const (
-	// statementTime is the longest time for a write after it has begun. A longer one loses its
-	// connection, and its outcome is unknown.
+	// statementTime is the longest time for a write after it has begun. If a write takes longer,
+	// its connection is closed, and the outcome is unknown.
 	statementTime = 30 * time.Second
-	// copyTime is the limit for a fork, which copies the text.
+	// copyTime is the longest time for a fork, which copies text and so takes longer.
 	copyTime = 10 * time.Minute
-	// readTime is the longest time for a read, of at most a page.
+	// readTime is the longest time for a read of at most one page (pageBytes).
 	readTime = time.Minute
-	// readTries is how often a read is tried when its connection breaks: after a restart of the
-	// database all connections in the pool are broken.
+	// readTries is how often a read is tried if its connection breaks. It is larger than the number
+	// of connections in the pool, all of which are broken after a restart of the database.
 	readTries = connectionsMax + 2
 )
 
@@ -51,8 +51,8 @@ func (s *Store) connection(ctx context.Context) (*pgxpool.Conn, error) {
 	return nil, unavailable(err)
 }
 
-// release returns a connection, and reports whether it is broken. If one is broken, the idle ones
-// in the pool usually are, too. release closes those, so that no call has to find out.
+// release returns a connection to the pool, and reports whether it is broken. If it is broken, the
+// idle connections usually are, too. Then release closes them, so that no later call fails on one.
 func (s *Store) release(conn *pgxpool.Conn) (broken bool) {
 	broken = conn.Conn().IsClosed()
 	conn.Release()
@@ -66,8 +66,8 @@ func unavailable(err error) error {
 	return fmt.Errorf("postgres: %w: %w", storage.ErrUnavailable, err)
 }
 
-// unknown does not wrap the error, which may be an ErrUnavailable of a later try: the caller must
-// not conclude that nothing was written.
+// unknown returns an ErrUnknown with the text of err. It does not wrap err, which may be the
+// ErrUnavailable of a later try, and would say that nothing was written.
 func unknown(err error) error { return fmt.Errorf("postgres: %w: %v", storage.ErrUnknown, err) }
 
 // read runs statements that write nothing, and runs them again if their connection breaks.
@@ -98,8 +98,8 @@ func (s *Store) read(
 	return err
 }
 
-// once runs one statement that writes. After it has begun, the caller's context does not end it, so
-// that a completed statement is never reported as canceled.
+// once runs one statement that writes. The end of the caller's context does not interrupt a
+// statement that has begun, so that a completed statement is never reported as canceled.
 func (s *Store) once(ctx context.Context, do func(ctx context.Context,
 	q *pgxpool.Conn) error) error {
 	conn, err := s.writing(ctx)
@@ -127,7 +127,7 @@ func (s *Store) transact(
 	tx, err := conn.Begin(ctx)
 	if err == nil {
 		if err = do(ctx, tx); err != nil {
-			_ = tx.Rollback(ctx) // a connection on which this fails is not used again
+			_ = tx.Rollback(ctx) // an error closes the connection
 		}
 	}
 	if err != nil {
@@ -140,8 +140,9 @@ func (s *Store) transact(
 }
 
 // outcome converts an error of the statement that writes or commits. If the connection is closed,
-// the outcome is unknown. pgconn.SafeToRetry does not help: pgx v5.12.0 (PgConn.receiveMessage)
-// also reports that nothing was sent if it could not read an answer on a closed connection.
+// the outcome is unknown. pgconn.SafeToRetry does not help: in pgx v5.12.0 it is also true if the
+// statement was sent, but its answer could not be read on a closed connection
+// (PgConn.receiveMessage).
 func outcome(conn *pgxpool.Conn, err error) error {
 	switch {
 	case err == nil:
@@ -152,7 +153,7 @@ func outcome(conn *pgxpool.Conn, err error) error {
 	return unknown(err)
 }
 
-// ours reports whether an error is already one of package storage.
+// ours reports whether err is already an error of package storage, and needs no conversion.
 func ours(err error) bool {
 	return slices.ContainsFunc([]error{
 		storage.ErrInvalid, storage.ErrNotFound, storage.ErrExists, storage.ErrSequence,

@@ -22,12 +22,12 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// connectionsMax is the most connections of a store to the database, unless its URL sets
-// pool_max_conns. Appends without a connection wait for one.
+// connectionsMax is the largest number of connections of a store to the database, unless the URL
+// sets pool_max_conns. If all are in use, a call waits for a connection.
 const connectionsMax = 16
 
-// parameters are PostgreSQL settings of the connections, unless the URL has others: a process that
-// is cut off must not make others wait for the locks of its transactions.
+// parameters are PostgreSQL settings of the connections, which the URL can override. They end the
+// transactions of a process that is cut off, so that other processes do not wait for its locks.
 var parameters = map[string]string{
 	"application_name":                    "lmserve",
 	"idle_in_transaction_session_timeout": "20s",
@@ -53,17 +53,17 @@ type Options struct {
 	Wait  time.Duration
 	// Node is the id of this server among those that share the database; see cluster.Node. Sessions
 	// that the store makes or claims belong to this server while its lease lasts (Renew). Several
-	// such stores may be open at once, but they wait for a store that is open with Alone. "": the
-	// server shares nothing, and the sessions that it claims stay free.
+	// such stores may be open at once, but they wait for a store that is open with Alone. If Node
+	// is "", the sessions that the store claims belong to no server.
 	Node string
-	// Terms extracts from a head what the database needs. Nil: heads have no meaning.
+	// Terms extracts from a head what the database needs. If Terms is nil, sessions have no terms.
 	Terms func(head []byte) storage.Terms
 	// Report gets the errors that concern the operator and no single call. It may be called at any
 	// time. It may be nil.
 	Report func(error)
 }
 
-// Store implements storage.Store. See the package.
+// Store implements storage.Store; see the comment of the package.
 type Store struct {
 	pool      *pgxpool.Pool
 	beats     *pgxpool.Pool // the connection for renewals; nil without a node
@@ -73,12 +73,12 @@ type Store struct {
 	report    func(error)
 	sightings sightings
 	closed    atomic.Bool
-	careless  atomic.Pointer[error] // a setting of the database that is off; nil: none
+	careless  atomic.Pointer[error] // the error for a setting that is off; nil if all are on
 	stop      context.CancelFunc    // ends the background work
 	running   sync.WaitGroup        // the background work
 }
 
-// scheme is how the URL of a database begins; the longer form is accepted, too.
+// scheme is the scheme of a database's URL. The longer form, postgresql://, is accepted, too.
 const scheme = "postgres://"
 
 // parse reads the URL of a database.
@@ -103,8 +103,8 @@ func parse(url string) (*pgxpool.Config, error) {
 	return config, nil
 }
 
-// Open opens a store whose database has been migrated; otherwise the error is a SchemaError. The
-// context is only for the opening.
+// Open opens a store. If the tables of the database do not have the version that this program
+// needs, the error is a SchemaError. The end of ctx after Open returns does not affect the store.
 func Open(ctx context.Context, o Options) (_ *Store, err error) {
 	config, err := parse(o.Database)
 	if err != nil {

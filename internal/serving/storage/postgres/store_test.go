@@ -23,7 +23,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// A draw of the suite's random test opens the store several times, each over a network.
+	// Few checks, because each check of the random test opens the store several times over a
+	// network.
 	_ = flag.Set("rapid.checks", "25")
 	for name, value := range map[string]string{
 		"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1",
@@ -48,7 +49,7 @@ func folder(t testing.TB) string {
 	return "file://" + filepath.ToSlash(filepath.Join(t.TempDir(), "objects"))
 }
 
-// place is the place of a test's store.
+// place is a database behind a proxy and an object store, in which a test opens stores.
 type place struct {
 	server   *pgtest.Server
 	proxy    *pgtest.Proxy
@@ -72,7 +73,7 @@ func (p *place) options() postgres.Options {
 func (p *place) open() (storage.Store, error) {
 	s, err := postgres.Open(context.Background(), p.options())
 	if err != nil {
-		return nil, err // not s: a nil *postgres.Store would be a non-nil storage.Store
+		return nil, err // not s, because a nil *postgres.Store is a non-nil storage.Store
 	}
 	return s, nil
 }
@@ -175,7 +176,7 @@ func TestLoneStoreWaitsForOtherStore(t *testing.T) {
 	require.NoError(t, err)
 	_, err = postgres.Open(t.Context(), o)
 	require.ErrorIs(t, err, storage.ErrInUse)
-	p.started(t, p.options()) // this store only reads, and does not ask to be alone
+	p.started(t, p.options()) // this store was opened without Alone
 	o.Wait = time.Minute
 	opened := make(chan error)
 	go func() {

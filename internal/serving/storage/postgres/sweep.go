@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// sweepAge is how long an object without a snapshot stays, by the clock of the database: longer
-	// than putting it may take (putTime).
+	// sweepAge is how long an object without a snapshot stays, by the clock of the database. It is
+	// longer than writing the object may take (putTime).
 	sweepAge = time.Hour
-	// sweepPause is the time before a sweep, and sweepBatch is how many objects are removed under
-	// one lock.
+	// sweepPause is the time between two sweeps, and sweepBatch is the largest number of objects
+	// that one transaction of a sweep condemns.
 	sweepPause = 10 * time.Minute
 	sweepBatch = 100
 )
@@ -30,7 +30,7 @@ func (s *Store) sweepAgainAndAgain(ctx context.Context) {
 	}
 }
 
-// sweep removes the objects that have had no snapshot for the time age.
+// sweep removes the objects that have belonged to no snapshot for the time age.
 func (s *Store) sweep(ctx context.Context, age time.Duration) error {
 	for {
 		names, err := s.condemn(ctx, age)
@@ -43,8 +43,9 @@ func (s *Store) sweep(ctx context.Context, age time.Duration) error {
 	}
 }
 
-// condemn marks objects, so that none can become a snapshot any more, however late its writer is,
-// and returns their names. Only one store at a time does this; the others skip it.
+// condemn marks old objects without a snapshot, and returns their names. A marked object cannot
+// become a snapshot any more, even if its writer is only slow. Only one store at a time does this:
+// it returns no names while another store condemns objects.
 func (s *Store) condemn(ctx context.Context, age time.Duration) (names []string, err error) {
 	err = s.transact(ctx, statementTime, func(ctx context.Context, tx pgx.Tx) error {
 		var first bool

@@ -108,7 +108,7 @@ func forksApart(t *testing.T, b Backend) {
 	require.NoError(t, s.Trim(background, "grandchild", grandchild, 23))
 	require.Equal(t, ", who is alone", text(t, s, "grandchild", 23))
 	require.NoError(t, s.Delete(background, "grandchild", grandchild))
-	// nothing of them remains
+	// Deleted sessions leave no data, so their ids can be used again.
 	for _, id := range []string{"a", "child", "grandchild"} {
 		create(t, s, id)
 	}

@@ -115,7 +115,7 @@ func canceled(t *testing.T, b Backend) {
 	require.ErrorIs(t, s.Delete(ctx, "a", epoch), context.Canceled)
 	require.Equal(t, "x", text(t, s, "a", 0))
 
-	// A canceled append was made or not, as its error says.
+	// Cancel appends while they run. If Append returns an error, no record may have been added.
 	at := int64(1)
 	for range 200 {
 		ctx, cancel := context.WithCancel(background)
@@ -176,8 +176,8 @@ func concurrent(t *testing.T, b Backend) {
 	}
 }
 
-// rivals makes writers claim a session from each other. The log then has exactly the confirmed
-// records.
+// rivals lets several writers claim the same session from each other, and append to it. At the end
+// the log must have exactly the records whose appends were confirmed.
 func rivals(t *testing.T, b Backend) {
 	s := started(t, b)
 	stores := []storage.Store{s, b.other(t, s)}
@@ -232,8 +232,8 @@ func closed(t *testing.T, b Backend) {
 	require.ErrorIs(t, s.WriteSnapshot(background, "a", epoch, 0, writer("x")), storage.ErrClosed)
 }
 
-// listedMeanwhile lists sessions while others are made and deleted: those that exist all the time
-// are listed exactly once.
+// listedMeanwhile lists sessions while sessions are made and deleted. Each session that exists all
+// the time must be listed exactly once.
 func listedMeanwhile(t *testing.T, b Backend) {
 	s := started(t, b)
 	changed := b.other(t, s)

@@ -13,14 +13,14 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// modelSession is the simplest form of a session.
+// modelSession is what the model, a plain map, knows of a session.
 type modelSession struct {
 	epoch     uint64
 	head      string
 	start     int64
 	records   []logged
 	snapshots map[int64]string
-	// origins has the ids of sessions that this one may share records or snapshots with.
+	// origins has the ids under which records or snapshots of this fork may be stored.
 	origins map[string]bool
 }
 
@@ -40,8 +40,8 @@ type machine struct {
 	sessions map[string]*modelSession
 }
 
-// model checks that store and model agree after any sequence of calls. All draws share one store;
-// each clears it first.
+// model makes random sequences of calls to a store and to the model, and checks that both agree.
+// All sequences use the same store, and each begins by deleting all sessions.
 func model(t *testing.T, b Backend) {
 	s := open(t, b)
 	rapid.Check(t, func(t *rapid.T) {
@@ -75,7 +75,8 @@ func model(t *testing.T, b Backend) {
 
 var ids = []string{"a", "a-", "a0", "b"}
 
-// one draws a session and its epoch, sometimes a wrong one.
+// one draws the id of a session, which may not exist, and its epoch. In one case of ten the epoch
+// is wrong.
 func (m *machine) one(t *rapid.T) (id string, s *modelSession, epoch uint64) {
 	id = rapid.SampledFrom(ids).Draw(t, "id")
 	s = m.sessions[id]
@@ -88,7 +89,8 @@ func (m *machine) one(t *rapid.T) (id string, s *modelSession, epoch uint64) {
 	return id, s, epoch
 }
 
-// refused returns the error that comes before the call's own checks.
+// refused returns the error of a call that writes, if the session does not exist or the epoch is
+// wrong.
 func refused(s *modelSession, epoch uint64) error {
 	switch {
 	case s == nil:
@@ -99,7 +101,7 @@ func refused(s *modelSession, epoch uint64) error {
 	return nil
 }
 
-// expect compares an error with its kind, and reports whether the call succeeded.
+// expect checks that the error got is of the kind want, and reports whether want is nil.
 func expect(t *rapid.T, want, got error) bool {
 	if want == nil {
 		require.NoError(t, got)
@@ -123,7 +125,7 @@ func (m *machine) create(t *rapid.T) {
 		snapshots: map[int64]string{}}
 }
 
-// isOrigin reports whether a session may share data that is stored under an id.
+// isOrigin reports whether a fork may share data that is stored under an id.
 func (m *machine) isOrigin(id string) bool {
 	for _, s := range m.sessions {
 		if s.origins[id] {
@@ -159,7 +161,7 @@ func (m *machine) fork(t *rapid.T) {
 	}
 	epoch, err := m.s.Fork(background, from, id, []byte(fork.head), c)
 	switch {
-	case m.sessions[id] != nil && s == nil: // both errors are correct
+	case m.sessions[id] != nil && s == nil: // ErrExists and ErrNotFound are both correct
 		require.Error(t, err)
 	case m.sessions[id] != nil || s != nil && errors.Is(err, storage.ErrExists) && m.isOrigin(id):
 		expect(t, storage.ErrExists, err)
@@ -266,7 +268,7 @@ func (m *machine) snapshot(t *rapid.T) {
 		}
 	}
 	err := m.s.WriteSnapshot(background, id, epoch, at, writer(content))
-	// a fork shares one at this offset
+	// The store may refuse an offset at which a fork shares a dropped snapshot.
 	if want == nil && errors.Is(err, storage.ErrExists) && m.isOrigin(id) {
 		return
 	}
@@ -336,7 +338,7 @@ func (m *machine) again(t *rapid.T, stop func(storage.Store) error) {
 	m.s = open(t, m.b)
 }
 
-// agree compares all that can be read.
+// agree checks that all that can be read from the store is as in the model.
 func (m *machine) agree(t *rapid.T) { agree(t, m.s, m.sessions) }
 
 func agree(t require.TestingT, s storage.Store, want map[string]*modelSession) {
@@ -360,7 +362,8 @@ func agree(t require.TestingT, s storage.Store, want map[string]*modelSession) {
 	}
 }
 
-// restarts runs a script and stops the store after each step.
+// restarts runs a script of calls. After each step it stops the store, opens it again, and compares
+// it with the model.
 func restarts(t *testing.T, b Backend, stop func(storage.Store) error) {
 	m := &machine{b: b, sessions: map[string]*modelSession{}}
 	a := &modelSession{head: "head of a", snapshots: map[int64]string{}}

@@ -77,8 +77,8 @@ func instances(t *testing.T, b Backend) {
 	require.NoError(t, one.Delete(background, "fork", fork))
 }
 
-// idleCuts breaks all the idle connections after many concurrent reads: the next read needs a new
-// one, however many there were.
+// idleCuts makes many concurrent reads, and then breaks all connections, which are idle. The next
+// read must succeed, on a new connection, however many broken connections the pool has.
 func idleCuts(t *testing.T, b Backend) {
 	s := started(t, b)
 	create(t, s, "a")
@@ -105,12 +105,12 @@ func cuts(t *testing.T, b Backend) {
 }
 
 // Histories makes writers work while disturb is called repeatedly. disturb may cut connections or
-// kill the store's server, and must repair that before it returns. Afterwards confirmed writes are
-// there; refused writes and those that could not be tried are not. Writes of unknown outcome are
-// there whole or not at all.
+// kill the store's server, and must repair that before it returns. Afterwards the sessions must
+// have all confirmed writes, and no write that was refused or not tried. A write of unknown outcome
+// must be there as a whole or not at all.
 //
-// The time between two calls is a small multiple of the time to connect. That depends on the
-// machine, so the time doubles while no write succeeds between two calls.
+// The pause between two calls of disturb must be long enough to connect again, which depends on the
+// machine. So the pause doubles while no write succeeds between two calls.
 func Histories(t *testing.T, b Backend, writers, rounds int, disturb func()) {
 	s := started(t, b)
 	stop, wait := make(chan struct{}), sync.WaitGroup{}
@@ -163,7 +163,7 @@ func Histories(t *testing.T, b Backend, writers, rounds int, disturb func()) {
 	t.Logf("%d of %d writes were disturbed so that their callers were told", failed, writers*rounds)
 }
 
-// history is what a writer knows of its session.
+// history is what a writer knows about the session to which it alone writes.
 type history struct {
 	t     *testing.T
 	s     storage.Store
@@ -181,10 +181,11 @@ type history struct {
 // patience is how long a store may be unavailable.
 const patience = time.Minute
 
-// slowest is how often the time between two disturbances doubles, at most.
+// slowest is how often the pause between two calls of disturb can double.
 const slowest = 6
 
-// again calls do until it is neither unavailable nor of unknown outcome.
+// again repeats do while it returns ErrUnavailable or ErrUnknown, at most for patience. It returns
+// the last error.
 func (h *history) again(do func() error) error {
 	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		err := do()
@@ -206,7 +207,7 @@ func (h *history) claim() (found storage.Session) {
 			_, err := h.s.Create(background, h.id, nil, 0)
 			return err
 		})
-		if err != nil && !errors.Is(err, storage.ErrExists) { // an earlier try has made it
+		if err != nil && !errors.Is(err, storage.ErrExists) { // ErrExists: an earlier try made it
 			h.err = err
 			return found
 		}
@@ -219,7 +220,8 @@ func (h *history) claim() (found storage.Session) {
 	return found
 }
 
-// round makes one write, and if it fails finds out whether it was made.
+// round makes one write of a kind that depends on n. After an error it finds out whether the write
+// took place.
 func (h *history) round(n int) {
 	at := int64(h.text.Len())
 	switch n % 4 {
@@ -261,8 +263,9 @@ func (h *history) round(n int) {
 	}
 }
 
-// wrote records a confirmed write. After an error it claims the session again and checks whether
-// the write was made. Only a write of unknown outcome may have been made.
+// wrote records a write that returned err: it calls note if the write took place. After an error it
+// claims the session again, and asks made whether the write took place. Only a write of unknown
+// outcome may have taken place.
 func (h *history) wrote(
 	what string, err error, made func(storage.Session) (bool, error), note func(),
 ) {

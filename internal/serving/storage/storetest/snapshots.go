@@ -107,7 +107,7 @@ func snapshotUnwritten(t *testing.T, b Backend) {
 		return broken
 	}), broken)
 	require.Empty(t, offsets(t, s, "a"))
-	// Another server claims the session while it is written.
+	// Another server claims the session while the snapshot is written.
 	require.ErrorIs(t, s.WriteSnapshot(background, "a", epoch, 0, func(w io.Writer) error {
 		_, err := s.Claim(background, "a")
 		return errors.Join(err, writer("late")(w))

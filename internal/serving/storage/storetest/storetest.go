@@ -15,18 +15,18 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Backend is the place of one store's sessions.
+// Backend opens stores that have the same sessions, and can make them fail.
 type Backend struct {
-	// Open opens the store. After Close, and after a crash, it opens the same one again.
+	// Open opens the store. After Close and after Crash it opens the store with the same sessions.
 	Open func() (storage.Store, error)
-	// Crash, if set, ends the store as a crash of its process would, and leaves a partial write on
-	// the disk. Nil for a store that ends with its process.
+	// Crash ends the store as a crash of its process would, and leaves a partial write on the disk.
+	// It is nil for a store whose sessions end with its process.
 	Crash func(storage.Store) error
 	// Shared says that Open can open further stores at the same place while one is open, as several
 	// servers do.
 	Shared bool
-	// Cut, if set, breaks all connections of the stores, whatever runs on them, and returns their
-	// number. Nil for a store without connections.
+	// Cut breaks all connections of the stores, even while statements run on them, and returns
+	// their number. It is nil for a store without connections.
 	Cut func() int
 }
 
@@ -327,7 +327,7 @@ func heads(t *testing.T, b Backend) {
 func readFrom(t *testing.T, b Backend) {
 	s := started(t, b)
 	epoch := create(t, s, "b")
-	for _, id := range []string{"a", "b-", "b0", "bb", "c"} { // neighbors in any order of keys
+	for _, id := range []string{"a", "b-", "b0", "bb", "c"} { // ids that a store may keep next to b
 		require.NoError(t, s.Append(background, id, create(t, s, id), 0, record("not this")))
 	}
 	got, err := read(s, "b", 0)

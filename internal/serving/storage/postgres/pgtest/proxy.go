@@ -15,7 +15,7 @@ import (
 	"github.com/lmserve/lmserve/internal/e2e/program"
 )
 
-// Fault is a simulated failure of the next request or its answer. Every fault cuts the connection.
+// Fault is a simulated failure of a request or of its answer. Every fault cuts the connection.
 type Fault int32
 
 // Faults.
@@ -27,19 +27,19 @@ const (
 	Late
 )
 
-// Proxy is between clients and a server.
+// Proxy passes data between clients and a PostgreSQL server, and can make the connection fail.
 type Proxy struct {
-	server string // path of the socket
+	server string // path of the server's socket
 	dir    string
 	l      net.Listener
 	wait   sync.WaitGroup
 	next   atomic.Int32 // a Fault
-	skip   atomic.Int32 // requests to pass before the fault
+	skip   atomic.Int32 // number of requests that pass before the fault
 	late   chan struct{}
 
 	mu    sync.Mutex
 	conns map[net.Conn]bool // connections of clients
-	held  chan struct{}     // closed when held data may pass; nil: nothing is held
+	held  chan struct{}     // nil unless Hold was called; closed by Release
 }
 
 // NewProxy makes a proxy for a server, on a Unix socket, which ends with the test.
@@ -82,8 +82,8 @@ func (p *Proxy) URL(database string) string {
 	return urlOf(p.dir, database)
 }
 
-// Hold stops all data in both directions, as a cut network does: nobody notices. Data that arrives
-// meanwhile is delayed.
+// Hold stops all data in both directions until Release. The connections stay open, as when a
+// network is cut, and data that arrives meanwhile is delayed.
 func (p *Proxy) Hold() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -92,7 +92,7 @@ func (p *Proxy) Hold() {
 	}
 }
 
-// Release lets held data pass.
+// Release ends a Hold.
 func (p *Proxy) Release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -102,7 +102,7 @@ func (p *Proxy) Release() {
 	}
 }
 
-// pass waits until nothing is held.
+// pass waits until Release if Hold was called.
 func (p *Proxy) pass() {
 	p.mu.Lock()
 	held := p.held
@@ -112,7 +112,7 @@ func (p *Proxy) pass() {
 	}
 }
 
-// Cut cuts all connections, whatever runs on them, and returns their number.
+// Cut cuts all connections, even while statements run on them, and returns their number.
 func (p *Proxy) Cut() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,8 +123,8 @@ func (p *Proxy) Cut() int {
 	return n
 }
 
-// Next makes a fault happen once, to a request or to its answer, after the given number of other
-// requests.
+// Next makes a fault happen once: to the request that follows the next after requests, or to its
+// answer.
 func (p *Proxy) Next(f Fault, after int) {
 	p.skip.Store(int32(after) + 1)
 	p.next.Store(int32(f))
@@ -179,7 +179,7 @@ func (p *Proxy) serve(c net.Conn) {
 			_ = c.Close()
 			<-p.late
 			_, _ = to.Write(b[:n])
-			time.Sleep(100 * time.Millisecond) // the server reads it before the connection ends
+			time.Sleep(100 * time.Millisecond) // lets the server read the request first
 			return
 		}
 		p.pass()

@@ -1,6 +1,6 @@
-// Package pgtest runs a PostgreSQL server for tests: in a temporary folder, on a Unix socket, with
-// the programs of the system's package. The server can be killed at any moment and started again,
-// and the connection to a client can be cut (Proxy).
+// Package pgtest runs a PostgreSQL server for tests, in a temporary folder and on a Unix socket. It
+// uses the PostgreSQL programs that are installed on the system. A test can kill the server at any
+// moment and start it again, and can cut the connection to a client (Proxy).
 package pgtest
 
 import (
@@ -33,20 +33,20 @@ const (
 	startMax = 30 * time.Second
 )
 
-// binaries is where Debian has the programs of its versions of PostgreSQL; other systems have them
-// in PATH.
+// binaries is a pattern for the folders in which Debian has the programs of PostgreSQL. Other
+// systems have them in PATH.
 const binaries = "/usr/lib/postgresql/*/bin"
 
-// faketime is where Debian has the library that shows a program another time.
+// faketime is a pattern for the path of libfaketime on Debian, which shows a program another time.
 const faketime = "/usr/lib/*/faketime/libfaketime.so.1"
 
 // Server is a PostgreSQL server.
 type Server struct {
 	dir     string
 	bin     string
-	command []string // prefix of a command that sets the user of the program
+	command []string // words before a command that run it as another user
 
-	environment []string // command that sets environment variables for the server; nil: none
+	environment []string // words before a command that set its environment; may be nil
 
 	mu      sync.Mutex
 	running *exec.Cmd
@@ -99,8 +99,8 @@ func NewClocked(t testing.TB) (s *Server, clocked bool) {
 		return s, false
 	}
 	require.NoError(t, s.SetClock(0))
-	// Not in the environment of setpriv, which would leave root's semaphores where the server needs
-	// its own.
+	// The variables are set by a separate command, and not for setpriv, which runs as root. With
+	// the library, setpriv would leave semaphores of root that the server cannot use.
 	s.environment = []string{"env", "LD_PRELOAD=" + found[0], "FAKETIME_TIMESTAMP_FILE=" +
 		s.clock(),
 		"FAKETIME_NO_CACHE=1", "FAKETIME_DISABLE_SHM=1",
@@ -113,7 +113,7 @@ func NewClocked(t testing.TB) (s *Server, clocked bool) {
 // SetClock sets the clock of a server from NewClocked ahead of the real time by later.
 func (s *Server) SetClock(later time.Duration) error {
 	said := fmt.Sprintf("%+.3f\n", later.Seconds())
-	// readable, because another user runs the server
+	// All users may read the file, because another user runs the server.
 	if err := os.WriteFile(s.clock()+".tmp", []byte(said), 0o644); err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func installed(t testing.TB) string {
 }
 
 func start(bin string) (*Server, error) {
-	parent := "" // a folder in memory does not wait for a disk
+	parent := "" // prefer a folder in memory, which is faster than a disk
 	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
 		parent = "/dev/shm"
 	}
@@ -197,7 +197,7 @@ func (s *Server) Start() error {
 	for {
 		c := s.program("postgres", "-D", s.data(), "-k", s.dir, "-c", "listen_addresses=",
 			"-c", "shared_buffers=16MB", "-c", "max_connections=200",
-			// a killed server then leaves everything in its folder
+			// With mmap, a killed server leaves its shared memory only in its folder.
 			"-c", "dynamic_shared_memory_type=mmap")
 		log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY,
 			0o600)
@@ -211,7 +211,7 @@ func (s *Server) Start() error {
 		}
 		s.running, s.ended = c, make(chan struct{})
 		go func(ended chan struct{}) {
-			_ = c.Wait() // usually killed
+			_ = c.Wait() // an error is normal: the server is usually killed
 			close(ended)
 		}(s.ended)
 		if s.awaitLocked(deadline) {
@@ -221,12 +221,14 @@ func (s *Server) Start() error {
 			said, _ := os.ReadFile(filepath.Join(s.dir, "log"))
 			return fmt.Errorf("PostgreSQL has not started: %s", said)
 		}
-		s.killLocked() // tries again: remains of the last server were still there
+		// Try again: the server may have ended because remains of the last one were still
+		// there.
+		s.killLocked()
 	}
 }
 
-// awaitLocked waits until the server accepts connections; false if it ends before that, or takes
-// too long.
+// awaitLocked waits until the server accepts connections. It returns false if the server ends
+// first, or does not accept connections before the deadline.
 func (s *Server) awaitLocked(deadline time.Time) bool {
 	for time.Now().Before(deadline) {
 		select {
@@ -247,7 +249,7 @@ func (s *Server) awaitLocked(deadline time.Time) bool {
 	return false
 }
 
-// Kill kills all processes of the server at once, like a power cut that spares the disk.
+// Kill kills all processes of the server at once. Unlike a power cut, it loses no unsynced writes.
 func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
