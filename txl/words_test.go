@@ -35,8 +35,8 @@ func drawWords(t *rapid.T) Config {
 		}
 		at++
 	}
-	// A table one number wide makes all its embeddings multiples of one vector. Float32 cannot
-	// normalize a short one as well as the reference.
+	// With embeddings of width 1, all inputs are multiples of one vector. Float32 cannot normalize
+	// a short vector as exactly as the reference.
 	if c.DEmbed == 1 {
 		c.DEmbed = 2
 	}
