@@ -15,7 +15,7 @@ import (
 func drawWords(t *rapid.T) Config {
 	c := Config{
 		NLayer: 1, NHead: 1, DHead: 3, DInner: 4,
-		// smooth: differences meet no kinks
+		// smooth, so that finite differences meet no kinks
 		Activation: GELU,
 		// narrower norms are ill-conditioned
 		DModel:        2 * rapid.IntRange(3, 6).Draw(t, "d_model/2"),

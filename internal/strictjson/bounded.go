@@ -9,8 +9,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Bounds limit the size and structure of a JSON text, and so the memory of its decoded form, which
-// can be many times as large as the text.
+// Bounds limit the size and structure of a JSON text. So they also limit the memory of the decoded
+// text, which can otherwise be many times as large as the text.
 type Bounds struct {
 	Depth   int // maximum nesting of objects and arrays
 	Members int // maximum number of members of one object or array
