@@ -7,26 +7,27 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
-// Line is a line of a stream's text, with its strangeness for the lines before it. docs/watch.md
-// defines strangeness.
+// Line is a line of a stream's text. It says how strange the line is after the lines before it.
+// docs/watch.md defines strangeness.
 type Line struct {
 	Number int64 // from 1
 	Offset int64 // of its first byte in the stream's text
 	Bytes  int64 // with its newline
 
-	Bits     float64 // its cost to the stream: less if the stream expected it
+	Bits     float64 // its information under the stream's model: less if expected
 	Baseline float64 // the same under the static model; 0 without Settings.Baseline
 
 	// Rank is n if the line is the strangest of about n lines like those before it. At the
 	// beginning it means little: Warm says whether the stream has seen enough lines.
 	Rank int64
 	Warm bool
-	// P is the probability that a line is at least as strange; Rank is 1/P, rounded down.
+	// P is the probability that an ordinary line is at least as strange as this one; Rank is 1/P,
+	// rounded down.
 	P float64
 
-	// Text is the line without its newline, or its first 4096 bytes. It is valid until the
-	// callback that receives the line returns. Text[From:To] is the strangest part, and empty if
-	// no place is known.
+	// Text is the line without its newline, or its first 4096 bytes. It is valid until the callback
+	// that receives the line returns. Text[From:To] is the strangest part of the line, or empty if
+	// the part is not known.
 	Text     []byte
 	From, To int64
 }
@@ -59,8 +60,8 @@ func (w lineWriter) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// LastLine calls each with the open line, if any, as if it ended here. The stream does not
-// change.
+// LastLine calls each with the last line if the text does not end with a newline, as if the line
+// ended here. The stream does not change.
 func (s *Stream) LastLine(each func(Line)) {
 	s.state.RestOfLines(func(l *lines.Line) { each(lineOf(l)) })
 }

@@ -5,8 +5,8 @@
 //
 // A stream predicts every byte of its text from the bytes before, and learns the text in chunks:
 // each byte is scored before the model learns it. The scores are a function of the model, the
-// settings and the text, to the bit. They do not depend on the pieces of the text or the number
-// of threads. On processors of different kinds they may differ by rounding.
+// settings and the text, to the bit. They depend neither on the pieces in which the text is fed,
+// nor on the number of threads. On processors of different kinds they may differ by rounding.
 //
 // This program reads a log and prints its strange lines:
 //
@@ -74,9 +74,9 @@ func (o Options) Validate() error {
 }
 
 // Model is a loaded model. Any number of streams share it. Many goroutines may use the model and
-// its streams, but each stream only one at a time. A call that computes borrows a worker
-// (threads, activations, gradients) from the model. The model keeps as many workers as there were
-// concurrent calls.
+// its streams at once, but only one goroutine at a time may use one stream. A call that computes
+// borrows a worker (threads, activations, gradients) from the model. The model keeps all workers,
+// which are as many as the most calls at one time.
 type Model struct {
 	model   *model.Model
 	threads int
@@ -88,9 +88,9 @@ type Model struct {
 // Default returns the larger of the two embedded models: byte level, 4.4 M weights.
 func Default(o Options) (*Model, error) { return load(model.Default, o) }
 
-// Embedded returns an embedded model by name. "default" is the model of Default. "swift", with .6
-// M weights, is ten times as fast and takes 1.4 MB for each stream. "counts" has no network: it
-// predicts by counts of the stream's text (MethodCounts).
+// Embedded returns an embedded model by name. "default" is the model of Default. "swift", with 0.6
+// M weights, is ten times as fast as "default" and takes 1.4 MB for each stream. "counts" has no
+// network: it predicts by counts of the stream's text (MethodCounts).
 func Embedded(name string, o Options) (*Model, error) {
 	return load(func() (*model.Model, error) { return model.Place{Name: name}.Load() }, o)
 }
@@ -128,7 +128,7 @@ func (m *Model) ID() string { return m.model.ID() }
 // Settings returns the settings that the model was trained and tuned for.
 func (m *Model) Settings() Settings { return Settings(stream.Defaults(m.model)) }
 
-// Open returns the stream of an empty text. An error names the setting that does not fit.
+// Open returns a new stream, without text. An error names the setting that does not fit.
 func (m *Model) Open(set Settings) (*Stream, error) {
 	chosen := stream.Settings(set.copy())
 	if err := chosen.Validate(m.model); err != nil {
@@ -181,7 +181,7 @@ func (m *Model) borrow() *stream.Worker {
 	return stream.NewWorker(m.model, m.threads)
 }
 
-// Stream is a text so far and the model's state that has learned it.
+// Stream is the text fed so far, with the state of the model after learning this text.
 type Stream struct {
 	model     *Model
 	state     *stream.Stream
@@ -211,7 +211,7 @@ func (s *Stream) FeedEach(text []byte, each func(b byte, bits, static float64)) 
 // Costs are the costs of a text in bits.
 type Costs struct {
 	Bits     float64 // as returned by Feed
-	Network  float64 // without the companion; as Bits if there is none
+	Network  float64 // without the companion; equals Bits in a stream without one
 	Baseline float64 // under the static model; 0 without Settings.Baseline
 }
 
@@ -243,12 +243,12 @@ func (s *Stream) Tally() tokenizer.Tally { return s.state.Tally }
 // Settings.Baseline.
 func (s *Stream) Baseline() tokenizer.Tally { return s.state.Baseline }
 
-// Settings are those that the stream was opened with.
+// Settings returns a copy of the settings with which the stream was opened.
 func (s *Stream) Settings() Settings { return Settings(s.state.Settings).copy() }
 
 // Complete samples tokens that follow the stream's text and the prompt. It returns their text
 // without the prompt. A word at the end of the prompt counts as complete. The stream does not
-// change. A Dry of txl.DryDefault keeps the text out of loops.
+// change. p.Dry set to txl.DryDefault keeps the sampled text from repeating itself.
 func (s *Stream) Complete(prompt []byte, tokens int, p txl.Sampling) ([]byte, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err

@@ -18,7 +18,7 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// No test may leave threads of a model behind.
+// After all tests no goroutine of a model may be running.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var text = bytes.Repeat([]byte("the quick brown fox jumps over the lazy dog\n"), 12)
@@ -116,7 +116,8 @@ func TestCompletionLeavesStreamUnchanged(t *testing.T) {
 	require.ErrorContains(t, err, "temperature is -1")
 }
 
-// Lines do not depend on the pieces of the text, and continue in a snapshot and a fork.
+// The lines do not depend on the pieces in which the text is fed. A restored snapshot and a fork
+// continue them.
 func TestLinesAreTheSameInAnyPieces(t *testing.T) {
 	m := small(t, 1)
 	collect := func(to *[]lmserve.Line) func(lmserve.Line) {
@@ -173,7 +174,8 @@ func TestSuggestionsLeaveTheStreamAsItIs(t *testing.T) {
 	require.ErrorContains(t, err, "typed has 2000 bytes")
 }
 
-// Costs sum to those of Feed, of Baseline, and of the same stream without companion.
+// FeedCosts returns the bits of Tally, the bits of Baseline, and the bits of the network without
+// the companion.
 func TestCostsAreOfStreamNetworkAndBaseline(t *testing.T) {
 	m := small(t, 1)
 	set := m.Settings()
@@ -203,7 +205,8 @@ func TestNamesAreThoseOfTheArithmetic(t *testing.T) {
 			suggest.Unit(lmserve.UnitLine), suggest.Unit(lmserve.UnitFree)})
 }
 
-// A program may change settings for its next stream.
+// A program may change its settings after it has opened a stream with them: the open stream does
+// not change.
 func TestSettingsOfOpenStreamStayAsTheyAre(t *testing.T) {
 	m := small(t, 1)
 	want := open(t, m).Feed(text)
@@ -253,8 +256,8 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 	require.NotEmpty(t, m.ID())
 }
 
-// A stream of words can be cut anywhere, stored in the middle of a word, and completed with
-// words.
+// The text for a model of words can be fed in any pieces. Its stream can be stored in the middle of
+// a word, and completes text by words.
 func TestStreamOfWords(t *testing.T) {
 	m := load(t, modeltest.SmallOfWords, 1)
 	text := []byte(modeltest.WordText(20))

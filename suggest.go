@@ -16,8 +16,8 @@ type Unit string
 
 // Units of suggestions. A word consists of letters, digits, ' and _.
 const (
-	UnitWord     Unit = "word"  // the rest of the word, or the next word after one other character
-	UnitWordPlus Unit = "word+" // a word after up to ten other characters
+	UnitWord     Unit = "word"  // at the end of this word, or of the next after one other character
+	UnitWordPlus Unit = "word+" // at the end of a word, with up to ten other characters before it
 	UnitLine     Unit = "line"  // anywhere within the line
 	UnitFree     Unit = "free"  // anywhere
 )
@@ -26,7 +26,7 @@ const (
 // the line.
 type SuggestOptions struct {
 	N      int           // maximum number of suggestions; 0: one
-	Unit   Unit          // where they end; "": UnitLine
+	Unit   Unit          // where suggestions end; "": UnitLine
 	Least  float64       // minimum probability of a suggestion; 0: .002
 	Within time.Duration // time after which the search ends; 0: after a fixed number of steps
 }
@@ -50,19 +50,21 @@ func (o SuggestOptions) Validate() error {
 // Suggestion is a text that may come next.
 type Suggestion struct {
 	Text string
-	// Probability is that of the text; for a word, of the word with a separator behind it.
+	// Probability is the probability that the text comes next. For a word it includes that a
+	// separator follows the word.
 	Probability float64
-	// Separator is the likeliest character after a word; "" if it is not known.
+	// Separator is the likeliest character after a suggested word; "" if this character is not
+	// known.
 	Separator string
 	// Gain is the number of keystrokes saved if the suggestion is right.
 	Gain float64
 }
 
 // Suggest searches for texts that may follow the stream's text and the typed text of at most 1024
-// bytes. The suggestion that saves most keystrokes comes first. The stream's text and scores do
-// not change. The stream keeps the results for the next call, whose typed text may extend this
-// one. Models of words and MethodCache make no suggestions. If the context ends, Suggest returns
-// its error.
+// bytes. The suggestion that saves most keystrokes comes first. The stream's text and scores do not
+// change. The stream keeps the results for the next call, whose typed text may extend this one.
+// Models of words and MethodCache make no suggestions. If the context ends, Suggest returns the
+// context's error.
 func (s *Stream) Suggest(
 	ctx context.Context, typed []byte, o SuggestOptions,
 ) (found []Suggestion, err error) {

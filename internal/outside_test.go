@@ -20,8 +20,8 @@ import (
 var public = []string{root, "txl", "sparsemeta", "sparsemeta/metatrain", "tokenizer", "weights",
 	"api/client"}
 
-// A program of another module uses all public packages. It needs no network: its module has this
-// module's requirements.
+// A program in another module uses all public packages. The test needs no network, since the other
+// module has the same requirements as this one.
 func TestAnotherModuleCanUseThePublicPackages(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds a program")
@@ -53,8 +53,8 @@ func TestAnotherModuleCanUseThePublicPackages(t *testing.T) {
 	require.Equal(t, "ok\n", string(out))
 }
 
-// The exports of a public package name no type of an internal package, which other modules could
-// not make. An alias is allowed, since it gives such a type a public name.
+// The exports of a public package name no type of an internal package, since other modules cannot
+// name the type. An alias is allowed: it gives an internal type a public name.
 func TestPublicSignaturesNameNoInternalType(t *testing.T) {
 	for _, name := range public {
 		files, err := filepath.Glob(filepath.Join("..", name, "*.go"))

@@ -25,9 +25,9 @@ import (
 const proseDebts = "testdata/prose.txt"
 
 const (
-	maxColumns  = 100 // of a line of Go or Markdown, except tables, code and links
-	maxWords    = 25  // of a sentence
-	maxTestName = 50  // letters
+	maxColumns  = 100 // columns in a line of Go or Markdown, except tables, code and links
+	maxWords    = 25  // words in a sentence
+	maxTestName = 50  // letters in the name of a test
 )
 
 // mannerisms are phrases in place of which a plain verb or a noun reads faster.
@@ -81,7 +81,8 @@ func readDebts(t *testing.T) map[string]int {
 	return debts
 }
 
-// writeDebts lowers each count to what was found. An empty list takes everything.
+// writeDebts lowers each allowed count to the count found. If the list of allowed counts is empty,
+// it writes all counts found.
 func writeDebts(t *testing.T, allowed, found map[string]int) {
 	var out bytes.Buffer
 	for _, key := range slices.Sorted(maps.Keys(found)) {

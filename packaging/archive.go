@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// wordsFile is the model of words, which the program finds by name beside it.
+// wordsFile is the model of words. lmserve looks for a file with this name in the folder of its
+// binary.
 const wordsFile = "words.safetensors.zst"
 
 func (b *builder) wordsPath() string {

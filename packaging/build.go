@@ -39,8 +39,8 @@ type builder struct {
 	rev    revision
 }
 
-// build builds the binary of a target, with the S3 client, unless it exists, and returns its path.
-// The caller's environment has no influence.
+// build builds the binary of a target, with the S3 client, and returns the path of the binary. A
+// binary that exists is not built again. The caller's environment has no influence.
 func (b *builder) build(ctx context.Context, t target) (string, error) {
 	out := filepath.Join(b.work, t.os+"-"+t.arch, t.program())
 	if _, err := os.Stat(out); err == nil {

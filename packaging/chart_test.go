@@ -81,7 +81,7 @@ func rendered(t *testing.T, values map[string]any) (map[string]any, error) {
 	return found, nil
 }
 
-// several is the values for three servers with a database.
+// several are the chart's values for three servers with a database.
 var several = map[string]any{
 	"servers": 3,
 	"store": map[string]any{
@@ -95,7 +95,8 @@ func TestChartPassesHelmLint(t *testing.T) {
 		"monitored": {"serviceMonitor": map[string]any{"enabled": true}},
 	} {
 		result := lint.All(chart, values, "default", true)
-		require.Empty(t, result.Messages[min(1, len(result.Messages)):], name) // an icon is missing
+		// Only one message is allowed: that the icon is missing.
+		require.Empty(t, result.Messages[min(1, len(result.Messages)):], name)
 		for _, m := range result.Messages {
 			require.Contains(t, m.Err.Error(), "icon is recommended", name)
 		}
@@ -121,7 +122,7 @@ func TestChartMakesTheServerOfTheManifests(t *testing.T) {
 	base.Containers[0].Image = pod.Containers[0].Image
 	base.Containers[0].ImagePullPolicy = pod.Containers[0].ImagePullPolicy
 	require.Equal(t, base, pod)
-	want.Spec.VolumeClaimTemplates[0].Labels = nil // Kustomize adds these
+	want.Spec.VolumeClaimTemplates[0].Labels = nil // Kustomize adds labels, Helm does not
 	require.Equal(t, want.Spec.VolumeClaimTemplates, set.Spec.VolumeClaimTemplates)
 	require.Equal(t, want.Spec.PersistentVolumeClaimRetentionPolicy,
 		set.Spec.PersistentVolumeClaimRetentionPolicy)

@@ -18,7 +18,7 @@ import (
 type composed struct {
 	Services map[string]service        `json:"services"`
 	Volumes  map[string]map[string]any `json:"volumes"`
-	Shared   any                       `json:"x-lmserve"` // shared by services, which repeat it
+	Shared   any                       `json:"x-lmserve"` // settings that several services repeat
 	Server   any                       `json:"x-server"`
 }
 
@@ -61,9 +61,9 @@ func program(t *testing.T) string {
 	return path
 }
 
-// checkServer checks that lmserve accepts a server's arguments and variables, by running it until
-// it looks for its database. It also checks that the grace period suffices to drain and to save
-// states.
+// checkServer checks that lmserve accepts a server's arguments and variables, by running lmserve
+// until it looks for its database. It also checks that the grace period suffices to drain and to
+// save states.
 func checkServer(
 	t *testing.T, program string, grace time.Duration, args []string, variables ...string,
 ) {
@@ -137,8 +137,9 @@ func TestComposeIsOfThreeServers(t *testing.T) {
 	require.Len(t, ports, servers)
 }
 
-// The services start after what they need: images of a fixed version, tables in a database that
-// accepts remote connections, the bucket, and volumes.
+// Each service starts after the services that it needs. The images have fixed versions, the
+// database accepts remote connections, and its tables, the bucket and the volumes exist before the
+// servers start.
 func TestComposeStartsWhatItNeeds(t *testing.T) {
 	_, file := compose(t)
 	for name, s := range file.Services {

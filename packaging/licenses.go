@@ -24,8 +24,9 @@ var accepted = []string{
 	"OFL-1.1", "Unlicense",
 }
 
-// chosen selects the license and its file for modules that offer a choice. It also does for modules
-// that list licenses of code in other languages, which no Go program contains.
+// chosen has the license, and its file, for modules that offer a choice of licenses. It also has
+// them for modules that list licenses of code in other languages, since no Go program contains this
+// code.
 var chosen = map[string]struct{ license, file string }{
 	"github.com/apache/arrow/go/arrow": {"Apache-2.0", "LICENSE.txt"},
 	"github.com/golang/freetype":       {"FTL", "licenses/ftl.txt"},

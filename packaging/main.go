@@ -3,7 +3,7 @@
 // makes packages (.deb and .rpm) and a container image. It writes the checksums of all files.
 //
 // The files do not depend on the place or time of the build: two runs at the same commit give
-// identical bytes. Their times are the commit's.
+// identical bytes. The times of the files are the commit's.
 package main
 
 import (

@@ -80,7 +80,7 @@ func installed(docs tree) (tree, error) {
 			placed["/usr/share/zsh/site-functions/"+name] = text
 		case path == completionFolder+completions["fish"]:
 			placed["/usr/share/fish/vendor_completions.d/"+name] = text
-		case folder == completionFolder: // for shells not on Linux
+		case folder == completionFolder: // completions for shells that are not used on Linux
 		default:
 			placed[packagedDocs+path] = text
 		}

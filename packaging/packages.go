@@ -34,7 +34,7 @@ func (b *builder) writePackages(base string, t target, binary string, docs tree)
 			return err
 		}
 		if form == "deb" {
-			info.License = "" // in the file copyright
+			info.License = "" // a .deb has the license in its file "copyright"
 		}
 		if err := nfpm.PrepareForPackager(info, form); err != nil {
 			return err

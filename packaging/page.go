@@ -22,7 +22,7 @@ func (b *builder) pagePackages(classify func([]byte) []string) ([]dependency, er
 	var lock struct {
 		Packages map[string]struct {
 			Version string
-			Dev     bool // only builds the page
+			Dev     bool // the package only builds the page
 		}
 	}
 	if err := json.Unmarshal(text, &lock); err != nil {

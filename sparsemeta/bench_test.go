@@ -12,9 +12,9 @@ import (
 )
 
 // BenchmarkUpdate compares the update after a chunk with the speed of the memory. GB/s counts the
-// bytes that one pass over G, I, M and their sum moves. of-stream and of-cache are its share of
-// the speed of y += a x on as many threads: on arrays far larger than the caches, and on arrays
-// of the state's size.
+// bytes that one pass over G, I, M and the fast weights reads and writes. of-stream and of-cache
+// divide GB/s by the speed of y += a x on the same number of threads. For of-stream the arrays are
+// far larger than the caches; for of-cache they have the state's size.
 func BenchmarkUpdate(b *testing.B) {
 	for _, c := range []struct {
 		name     string
@@ -60,7 +60,8 @@ func enwik8() []Branch {
 	return branches
 }
 
-// steps is the number of gradients of a benchmark: parts of one array with different beginnings.
+// steps is the number of different gradients in a benchmark. They are overlapping parts of one
+// array.
 const steps = 1024
 
 func benchmarkUpdate(b *testing.B, branches []Branch, banks int, held kernel.Precision, p float64,
@@ -76,7 +77,7 @@ func benchmarkUpdate(b *testing.B, branches []Branch, banks int, held kernel.Pre
 		bytes += 8 * banks
 	}
 	x := exec(b, threads)
-	s.Update(x, tables, l.Settings, nil, g[:size], fast) // touches all pages
+	s.Update(x, tables, l.Settings, nil, g[:size], fast) // maps all pages of memory
 	step := 0
 	for b.Loop() {
 		from := 16 * (step % steps)

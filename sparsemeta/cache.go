@@ -24,7 +24,8 @@ func DefaultCacheSettings() CacheSettings {
 		Lambda: 0.4}
 }
 
-// Limits of a cache. Each token costs a product with all positions, and no score may overflow.
+// Limits of a cache. The size is limited because each token costs a product with all positions,
+// theta because no score may overflow.
 const (
 	CacheSizeMax  = 1 << 16
 	CacheThetaMax = 1000
@@ -59,7 +60,7 @@ func (s CacheSettings) Validate() error {
 //
 // A row's result does not depend on which rows are requested with it.
 type Cache struct {
-	Keys []float32 // [Size,D] or more, the first Len rows in use, oldest first
+	Keys []float32 // [Size,D] or more rows; the first Len are in use, oldest first
 	Next []int32   // [Size] or more, the symbols that followed
 	Len  int
 
@@ -80,7 +81,7 @@ func NewCache(set CacheSettings, width int) *Cache {
 		Next: make([]int32, set.Size)}
 }
 
-// Reserve makes room for more positions than Size, which Open adds.
+// Reserve allocates memory for `more` positions beyond Size, which Open can add.
 func (c *Cache) Reserve(more int) {
 	keys, next := make([]float32, (c.set.Size+more)*c.width), make([]int32, c.set.Size+more)
 	copy(keys, c.Keys[:c.Len*c.width])
@@ -88,8 +89,8 @@ func (c *Cache) Reserve(more int) {
 	c.Keys, c.Next = keys, next
 }
 
-// Open adds positions like Append, if there is room. A smaller Len can remove them again. They
-// replace no other positions until Close.
+// Open adds positions in the memory from Reserve, like Append. They replace no older positions
+// until Close, so a caller can remove them again by a smaller Len.
 func (c *Cache) Open(hidden []float32, next []int32) {
 	c.check("Open", hidden, len(next))
 	copy(c.Keys[c.Len*c.width:], hidden)
@@ -179,7 +180,7 @@ type cacheJob struct {
 	c      *Cache
 	hidden []float32 // [n,D]
 	next   []int32
-	from   int // first wanted row
+	from   int // first row whose result is wanted
 	nll    []float32
 	all    []float32
 }
@@ -190,7 +191,7 @@ func (j *cacheJob) Do(w *Exec, i int) {
 	c, D := j.c, j.c.width
 	lo := j.from + i*cacheRows
 	hi := min(lo+cacheRows, len(j.hidden)/D)
-	keys := c.Len + hi - 1 // the last row sees those before it
+	keys := c.Len + hi - 1 // the block's last row uses all positions before it
 	scores := kernel.Mat(w.Room()[:(hi-lo)*keys], hi-lo, keys)
 	rows := kernel.Mat(j.hidden, len(j.hidden)/D, D)
 	w.MulNT(scores.ColRange(0, c.Len), rows.RowRange(lo, hi), kernel.Mat(c.Keys[:c.Len*D], c.Len,
@@ -212,7 +213,7 @@ func (j *cacheJob) row(x *Exec, r, begin int, scores []float32) {
 	c, lambda := j.c, j.c.share(len(window))
 	x.Softmax(window, c.set.Theta/float32(math.Sqrt(float64(c.width))))
 	cached := c.Next[min(begin, c.Len):c.Len] // symbols of the window that are in the cache
-	chunk := j.next[max(0, begin-c.Len):r]    // and those of the chunk
+	chunk := j.next[max(0, begin-c.Len):r]    // symbols of the window that are in the chunk
 	if j.all == nil {
 		w, k := j.next[r], r-j.from
 		p := sumOf(w, cached, window, 0)
@@ -263,7 +264,7 @@ func mix(lambda float64, nll float32, p float64) float32 {
 	return max(0, float32(-(a + math.Log1p(math.Exp(b-a)))))
 }
 
-// Bytes returns the bytes of memory of the cache, without room for open positions.
+// Bytes returns the bytes of memory of the cache, without the memory of Reserve.
 func (c *Cache) Bytes() int64 { return 4 * int64(c.set.Size) * int64(c.width+1) }
 
 // Hash returns the SHA-256 of the positions' bits, in hexadecimal. Equal caches have equal

@@ -10,8 +10,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// reading is a text as read by a model: hidden states, the symbol that followed each, and the
-// model's distribution after each.
+// reading is a text as read by a model: the hidden state at each position, the symbol that follows,
+// and the model's distribution of this symbol.
 type reading struct {
 	width, vocab int
 	hidden       []float32 // [n,width]
@@ -150,8 +150,8 @@ func TestCopyOfCacheIsIndependent(t *testing.T) {
 	require.Equal(t, []float32{3, 4, 5, 6, 7, 8}, twin.Keys)
 }
 
-// A token of which network and cache are both certain costs nothing: rounded shares sum to more
-// than 1.
+// If network and cache are both certain of a token, the token costs exactly 0. The rounded
+// probabilities sum to more than 1, which must not give a negative cost.
 func TestNoTokenCostsLessThanNothing(t *testing.T) {
 	x := exec(t, 1)
 	c := NewCache(CacheSettings{Size: 8, Theta: 1, Lambda: 0.9}, 1)

@@ -61,7 +61,7 @@ type Dynamic struct {
 	M []float32 // an arena of the branches, end to end
 
 	set     DynamicSettings
-	rms     *Statistics // nil: the plain form
+	rms     *Statistics // nil in the plain form
 	paces   []pace      // one for each branch, with statistics
 	offsets []int
 	spans   []span
@@ -143,7 +143,7 @@ func (j *dynamicJob) Do(w *Exec, i int) {
 	} else {
 		d.paces[sp.branch].move(m, g, d.rms.Codes[lo:hi])
 	}
-	if !(w.Dot(m, m) <= dynamicMost*dynamicMost) { // otherwise no element can exceed the bound
+	if !(w.Dot(m, m) <= dynamicMost*dynamicMost) { // else no element exceeds it
 		hold(m)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// testRMS returns root mean squares over some octaves. A few are 0, and so are all of one branch,
-// which never had a gradient.
+// testRMS returns root mean squares over some octaves. A few of them are 0. All those of one branch
+// are 0, as if the branch never had a gradient.
 func testRMS(branches []Branch) []float32 {
 	rms := make([]float32, 0, arenaSize(branches))
 	for b, branch := range branches {
@@ -113,7 +113,8 @@ func TestDynamicEvaluationDoesNotDependOnThreads(t *testing.T) {
 	}
 }
 
-// Without a floor a weight that never had a gradient has no scale, and does not change.
+// A weight that never had a gradient has the root mean square 0, by which no gradient can be
+// divided. With the floor 0 such a weight does not change.
 func TestWeightWithoutStatisticsStays(t *testing.T) {
 	branches := testLearner(1).Branches
 	d := NewDynamic(branches, DynamicSettings{Rate: 1e-3, Decay: 0.5}, testStatistics(t, branches))

@@ -78,7 +78,7 @@ func ExampleCache() {
 	defer x.Close()
 	cache := sparsemeta.NewCache(sparsemeta.CacheSettings{Size: 10, Theta: 4, Lambda: 0.5}, 2)
 	cache.Append([]float32{3, 0, 0, 3}, []int32{5, 6}) // 5 followed (3, 0), and 6 followed (0, 3)
-	nll := []float32{4.6}                              // of 5 under the model: one in a hundred
+	nll := []float32{4.6}                              // the model's -ln p(5), with p = 1/100
 	cache.Mix(x, []float32{3, 0}, []int32{5}, nll)
 	fmt.Printf("%.1f\n", nll[0])
 	// Output:

@@ -40,10 +40,10 @@ func (t Tables) Gradients(reuse NodeGradients) NodeGradients {
 // with respect to the meta-weights is then sum G d(out g(x))/dphi: first order, with G and x
 // constant.
 //
-// With every = n > 1 NodeGradient estimates that sum. From a large branch it takes one of n runs
-// of elements, another run after each update, with weight n. That is accurate enough: a branch
-// has many more elements than nodes, and chunks differ more from each other than the runs of one
-// chunk.
+// With every = n > 1 NodeGradient estimates that sum. It divides a large branch into runs of
+// elements. After each update it takes every n-th run, beginning at another run, with weight n.
+// That is accurate enough: a branch has many more elements than nodes, and chunks differ more from
+// each other than the runs of one chunk.
 //
 // A thread processes a whole branch in the order of its elements, so the result does not depend
 // on the number of threads.
@@ -103,11 +103,12 @@ func (j *scatterJob) Do(_ *Exec, i int) {
 	}
 }
 
-// scatter adds G out of each written element to the nodes beside its x.
+// scatter adds, for each written element, the product G out to the two nodes of the piece that
+// contains its x.
 func scatter(table *Table, xs, g []float32, out float64, dv []float64) {
 	for e, x := range xs {
 		if x != x {
-			continue // never written
+			continue // the element was never written
 		}
 		node, w := table.Locate(x)
 		d := float64(g[e]) * out

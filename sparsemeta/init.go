@@ -9,19 +9,19 @@ import (
 // Init is a distribution of initial meta-weights, normal for each array, given by standard
 // deviations.
 //
-// They determine the size of the fast weights, which should begin well below the slow weights
-// (about 5e-3 against 0.1) and grow from there.
+// The deviations determine the size of the first fast weights. These should be well below the slow
+// weights, about 5e-3 against 0.1, and grow in training.
 type Init struct{ W1, B1, W2, B2, W3, B3 float64 }
 
 // InitHe keeps the hidden units at order 1, so that their kinks spread over the inputs. The
-// output has size 0.01, times Settings.Out, also 0.01. With Adam at 3e-3 it is the initialization
-// of online meta-training.
+// network's output is about 0.01; it is multiplied by Settings.Out, which is then also 0.01. Online
+// meta-training begins with InitHe, and has a learning rate of 3e-3 for Adam.
 func InitHe() Init {
 	return Init{W1: 1, B1: 0.3, W2: math.Sqrt(2. / hidden), W3: 0.01 / math.Sqrt(hidden)}
 }
 
-// InitSmall draws all weights from N(0, 0.02^2), for Settings.Out 1 and Adam at 2.5e-4. It is the
-// initialization of the paper's meta-training.
+// InitSmall draws all weights from N(0, 0.02^2). The paper's meta-training begins so, with
+// Settings.Out 1 and a learning rate of 2.5e-4 for Adam.
 func InitSmall() Init {
 	const std = 0.02
 	return Init{std, std, std, std, std, std}

@@ -46,8 +46,8 @@ func preprocessAt(u float64) (magnitude, sign float64) {
 	return s.m0 + float64(s.m1*u), s.s0 + float64(s.s1*u)
 }
 
-// pieceMin is the length in u below which a piece is merged with its neighbor. A shorter piece
-// has no room for two nodes well clear of its ends, and too few inputs to matter.
+// pieceMin is the length in u below which a piece is merged with its neighbor. A shorter piece is
+// too short for two nodes well clear of its ends, and too few inputs lie in it to matter.
 const pieceMin = 1e-6
 
 // knots returns the ends of the affine pieces of g in u, ascending, from -coordinateMax to
@@ -127,7 +127,8 @@ func appendRoot(ends []float64, a, b, lo, hi float64) []float64 {
 	return ends
 }
 
-// spaced removes ends closer than pieceMin to the one before, and keeps the first and the last.
+// spaced removes every end that is closer than pieceMin to the end before it. It keeps the first
+// and the last end.
 func spaced(ends []float64) []float64 {
 	last := ends[len(ends)-1]
 	kept := ends[:1]

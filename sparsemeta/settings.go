@@ -81,7 +81,7 @@ func (s Settings) Validate() error {
 // begins. It must not change while streams use it.
 type Learner struct {
 	Branches []Branch
-	Settings Settings    // settings of its training
+	Settings Settings    // settings with which the learner was trained
 	Phi      [][]Network // [bank][branch]
 	Scale    []float32   // factor on x for every element of the arena; nil means factors of 1
 	Normal   *Normal     // how Normalize made Scale; nil if Normalize did not make Scale
@@ -151,8 +151,8 @@ func (l *Learner) Validate() error {
 	return l.validateScale()
 }
 
-// Accept returns an error if the learner cannot run under other settings. They must be in range
-// and have one gamma for each of its banks. The error is a *SettingError.
+// Accept returns an error if the learner cannot run under other settings. The settings must be in
+// range and have one gamma for each bank of the learner. The error is a *SettingError.
 func (l *Learner) Accept(s Settings) error {
 	if err := s.Validate(); err != nil {
 		return err

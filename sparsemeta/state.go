@@ -12,12 +12,12 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// State is the part of a session in the branches: gradient averages and fast weights. The
-// exported fields are the whole state. A NewState with the same branches, banks and precision,
-// filled with them, continues to the same bits. Arenas hold the branches end to end. Only one
-// goroutine may use it at a time.
+// State holds the gradient averages and fast weights of one session. The exported fields are the
+// whole state. With these fields copied, a NewState with the same branches, banks and precision
+// continues to the same bits. Arenas hold the branches end to end. Only one goroutine may use it at
+// a time.
 type State struct {
-	Seed uint64  // of the masks
+	Seed uint64  // seed of the masks
 	Step uint64  // updates made, also an input of the masks
 	I    []Array // [bank] arenas, eq. 3
 	M    []Array // [bank] arenas, eq. 6
@@ -27,7 +27,7 @@ type State struct {
 	X [][]float32
 
 	branches []Branch
-	offsets  []int // of the branches in an arena, and the arena's length
+	offsets  []int // offsets of the branches in an arena, then the arena's length
 	spans    []span
 	job      updateJob
 	scatter  scatterJob
@@ -60,8 +60,8 @@ type scatterJob struct {
 // in their branch.
 type span struct{ branch, lo, hi int }
 
-// spanSize is a multiple of the mask lanes of a random word. A span's slices of G, I, M and the
-// fast weights fit the second-level cache beside the used part of a table.
+// spanSize is a multiple of the number of mask elements in a random word. A span's slices of G, I,
+// M and the fast weights, with the used part of a table, fit the second-level cache.
 const spanSize = 2048
 
 // cut returns the offsets of the branches in an arena, its length after them, and the spans.
@@ -130,8 +130,8 @@ func (s *State) CopyFrom(from *State) {
 	}
 }
 
-// sumBlock is the number of elements summed at once. They stay in the first-level cache, and are
-// few enough for a sum of squares in float32.
+// sumBlock is the number of elements summed at once. The elements stay in the first-level cache,
+// and are few enough for a sum of squares in float32.
 const sumBlock = 4096
 
 // Sum sets the arena fast to the fast weights, the sum of the banks' M, to the same bits as

@@ -152,8 +152,9 @@ func TestBF16StateIsRoundedFloat32State(t *testing.T) {
 				size += math.Abs(float64(whole.I[bank].At(e)))
 			}
 		}
-		// A step moves an element by at most 2^-8 of itself, in either direction. In total that
-		// is sqrt(100)/2^8 of itself, averaged over thousands of elements.
+		// A step moves an element by at most 2^-8 of itself, in either direction. After 100 steps,
+		// the element has moved by sqrt(100)/2^8 of itself. The mean over thousands of elements
+		// moves far less.
 		require.InDelta(t, 0, drift/size, 5*10./256/math.Sqrt(float64(banks*l.Size())))
 	}
 }
@@ -402,7 +403,7 @@ func count(on []bool) (n float64) {
 	return n
 }
 
-// together counts the places at which both are on.
+// together counts the indices at which both a and b are true.
 func together(a, b []bool) (n float64) {
 	for i := range a {
 		if a[i] && b[i] {
@@ -430,8 +431,8 @@ func TestMasksAreBernoulli(t *testing.T) {
 	}
 }
 
-// Two masks that differ in bank, branch, step or seed, or a mask and its shifted copy, are both
-// on with probability p squared.
+// Two masks that differ in bank, branch, step or seed both write an element with probability p
+// squared. The same holds for a mask and its shifted copy.
 func TestMasksAreIndependent(t *testing.T) {
 	const n, p = 100_000, 0.3
 	branches := []Branch{{"a", n}, {"b", n}}

@@ -18,7 +18,7 @@ import (
 type Statistics struct {
 	Branches []Branch
 	Codes    []uint8   // an arena of the branches, end to end
-	Scales   []float32 // one for each branch; 0 if all its codes are
+	Scales   []float32 // one for each branch; 0 if all codes of the branch are 0
 }
 
 const (
@@ -61,8 +61,8 @@ func codeOf(v, scale float32) uint8 {
 	return uint8(max(c, 1))
 }
 
-// Validate checks that every element has a code, and every branch a finite scale that is 0 only
-// if all its codes are.
+// Validate checks that every element has a code, and every branch a finite scale. A scale may be 0
+// only if all codes of its branch are 0.
 func (s *Statistics) Validate() error {
 	if size := arenaSize(s.Branches); len(s.Codes) != size || len(s.Scales) != len(s.Branches) {
 		return fmt.Errorf("sparsemeta: statistics: found %d codes and %d scales, want %d and %d",
@@ -115,13 +115,13 @@ func (s *Statistics) sums() []float64 {
 //
 //	Level / (r + Floor mean)
 //
-// where mean is that of r over the branch. The logarithm in eq. 4's preprocessing then measures
-// how unusual a gradient is. Without Normal the rows of words, whose gradients are rarely above
-// e^-7, are in the linear range of the preprocessing. Those of rare words then look like no
+// where mean is that of r over the branch. The logarithm in eq. 4's preprocessing then measures how
+// unusual a gradient is. Without Normal the rows of words, whose gradients are rarely above e^-7,
+// are in the linear range of the preprocessing. The gradients of rare words then look like no
 // gradient at all.
 type Normal struct {
-	Level float32 `json:"level"` // root mean square of x for an element far above the floor
-	Floor float32 `json:"floor"` // of r, as a fraction of the branch's mean
+	Level float32 `json:"level"` // root mean square of x if r is far above the floor
+	Floor float32 `json:"floor"` // addition to r, as a fraction of the branch's mean
 }
 
 // DefaultNormal returns the best of the values tried on validation text (docs/adaptation.md).

@@ -11,7 +11,7 @@ import (
 // The grid of a table is that of package kernel. Up to |x| = e^-7 (z = 2) its cells have the
 // length 2^-GridCellBits in u; beyond, at most 2^-GridCellBits z/(z-1).
 const (
-	cells    = kernel.GridCells // of one sign
+	cells    = kernel.GridCells // number of cells for one sign of x
 	gridSize = len(kernel.Grid{})
 
 	groupBits = 5 // log2 of the grid points that share an entry of Table.start
@@ -33,15 +33,15 @@ type Table struct {
 	pieces []piece
 	values []float64 // g at the nodes: two for each piece, ascending in u
 	grid   kernel.Grid
-	u      *[gridSize]float64 // of the grid points
-	start  [groups]uint16     // by group of grid points: a piece not above its lowest cell
-	ends   []float64          // of the pieces: scratch of Place
+	u      *[gridSize]float64 // coordinates of the grid points
+	start  [groups]uint16     // for each group of grid points: a piece not above its lowest cell
+	ends   []float64          // ends of the pieces: scratch of Place
 }
 
-// piece is an interval of u on which g is affine; it begins at the end of the one before. Its
-// nodes lie inside, clear of the ends, where no hidden unit is at zero.
+// piece is an interval of u on which g is affine; it begins at the end of the piece before. Its
+// nodes lie well inside the piece, because at the ends a hidden unit is zero.
 type piece struct {
-	hi      float64 // its end
+	hi      float64 // end of the piece
 	node    float64 // u of the first of its nodes
 	perUnit float64 // 1 / the distance of its nodes
 }
@@ -120,8 +120,8 @@ func fillGrid(dst []float32, u []float64, a, b float64) {
 	}
 }
 
-// index records, for each group of grid points, the piece of the lowest u in its cells. Below 0,
-// u falls along the points.
+// index records, for each group of grid points, the piece of the lowest u in its cells. The grid
+// points below 0 come last, in the order of falling u.
 func (t *Table) index() {
 	const below = cells >> groupBits // the first group with cells only below 0
 	p := 0
@@ -196,9 +196,9 @@ func (t *Table) Beyond(x float32) float32 {
 	return float32(a + float64(b*u))
 }
 
-// Locate expresses g(x) by the nodes: (1-w) Values[node] + w Values[node+1]. The derivative of
-// g(x) with respect to the network's weights is the same combination of the nodes' derivatives.
-// This holds as long as g keeps its pieces. w may be slightly below 0 or above 1.
+// Locate expresses g(x) by the nodes: (1-w) Values[node] + w Values[node+1]. The derivative of g(x)
+// with respect to the network's weights is the same combination of the nodes' derivatives. This
+// holds as long as the ends of g's pieces do not move. w may be slightly below 0 or above 1.
 func (t *Table) Locate(x float32) (node int, w float64) {
 	i, f, ok := kernel.Locate(x)
 	if !ok {

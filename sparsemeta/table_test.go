@@ -122,8 +122,8 @@ func TestNodesReproduceTheNetwork(t *testing.T) {
 	})
 }
 
-// The derivative with respect to the weights is the same combination of those at the nodes. It
-// jumps at the knots, so the test skips inputs within 1e-5 of one.
+// The derivative with respect to the weights is the same combination of those at the nodes. The
+// derivative jumps at the knots, so the test skips inputs within 1e-5 of a knot.
 func TestNodesReproduceTheDerivative(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := drawNetwork(t)
@@ -198,8 +198,8 @@ func TestPiecesAreAffine(t *testing.T) {
 	})
 }
 
-// All networks compile, including one without any slope, one with a single kink, and one with
-// weights that no training gives. Finite weights give finite tables.
+// All networks compile. The test has a network that is constant, one with a single kink, and one
+// with weights that no training gives. Finite weights give finite tables.
 func TestDegenerateNetworksCompile(t *testing.T) {
 	var zero, constant, huge Network
 	constant[NetworkSize-1] = 3

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// Tables are the tables of a learner, [bank][branch]. Any number of states may use them at once;
-// they must not change meanwhile.
+// Tables are the tables of a learner, [bank][branch]. Any number of states may use the tables at
+// once. The tables must not change meanwhile.
 type Tables [][]*Table
 
 // Compile returns the learner's tables, computed on all processors.

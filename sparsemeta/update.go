@@ -10,7 +10,7 @@ import (
 // Update applies the gradient of a chunk (eqs. 3 to 6). g is an arena with the gradient of the
 // chunk's mean loss with respect to W + fast. The arena fast receives the new fast weights (see
 // Sum). The state's seed and step determine the masks; Update then increments the step. scale is
-// nil or has a factor for every element. It returns the number of elements written, over all
+// nil or has a factor for every element. Update returns the number of elements written, over all
 // banks.
 //
 // It allocates nothing, and its result does not depend on x's threads.
@@ -18,8 +18,8 @@ func (s *State) Update(x *Exec, t Tables, set Settings, scale, g, fast []float32
 	return s.update(x, t, set, scale, g, fast, nil)
 }
 
-// UpdateMasked is Update with given masks, [bank] arenas, 0 = unchanged. It ignores P of the
-// settings.
+// UpdateMasked is Update with given masks: one arena for each bank, in which 0 means that the
+// element is not written. It ignores P of the settings.
 func (s *State) UpdateMasked(x *Exec, t Tables, set Settings, scale, g, fast []float32,
 	masks [][]uint8) (written int) {
 	if len(masks) != len(s.M) {

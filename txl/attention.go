@@ -19,8 +19,8 @@ func (s *Segment) runAttention(x *Exec, tasks int, a attention) {
 // block is a block of queries of one head of one stream.
 type block struct {
 	b, h   int
-	i0, i1 int // queries
-	klen   int // keys that the last of them may see
+	i0, i1 int // the block has queries i0 to i1-1
+	klen   int // number of keys that the last query may see
 
 	qu, qv kernel.Matrix // q + r_w_bias, q + r_r_bias
 	scores scores
@@ -28,24 +28,23 @@ type block struct {
 	dqv    kernel.Matrix // backward: gradient of qv
 }
 
-// scores is a (queries, keys) matrix in a buffer. Every row has a gap before and after it,
-// each as long as a block has rows. The same memory, read with a stride longer by one
-// from rows-1 elements before its beginning, is the matrix by distance: query i meets
-// key j in column j + rows-1-i. Elements of that view for which there is no key lie in the
-// gaps.
+// scores is a (queries, keys) matrix in a buffer. Every row has a gap before and after it, each as
+// long as a block has rows. The same memory, read with a stride longer by one from rows-1 elements
+// before its beginning, is the matrix by distance: query i meets key j in column j + rows-1-i. In
+// this view, the elements that belong to no key lie in the gaps.
 type scores struct {
 	kernel.Matrix // Data begins with the gap
 	gap           int
 }
 
-// byKey is the matrix with a column a key.
+// byKey returns the matrix with one column for each key.
 func (s scores) byKey() kernel.Matrix {
 	m := s.Matrix
 	m.Data = m.Data[s.gap:]
 	return m
 }
 
-// byDistance is the matrix with a column a distance, the farthest first.
+// byDistance returns the matrix with one column for each distance, the farthest first.
 func (s scores) byDistance() kernel.Matrix {
 	m := s.Matrix
 	m.Data, m.Stride = m.Data[s.gap-(s.Rows-1):], s.Stride+1
@@ -57,11 +56,11 @@ func (s *Segment) scoresIn(buf []float32, rows, keys int) scores {
 		Stride: s.cfg.maxKeys(s.T) + s.gap()}, s.gap()}
 }
 
-// room is how many float32 a thread needs for a block.
+// room returns the number of float32 that a thread needs for a block.
 func (s *Segment) room() int { return 2*s.scoresSize(s.gap()) + 3*s.gap()*s.cfg.DHead }
 
-// block lays out the block of queries i0..i1 in the thread's room; its scores lie where the
-// layer keeps them, if it does.
+// block lays out the block of queries i0..i1 in the thread's scratch memory. If the layer keeps its
+// probabilities, the block's scores lie in the layer's buffer instead.
 func (s *Segment) block(w *Exec, a *attention, b, h, i0, i1 int) block {
 	l := a.l
 	room, d, rows := w.Room(), s.cfg.DHead, i1-i0
@@ -89,7 +88,7 @@ func (s *Segment) block(w *Exec, a *attention, b, h, i0, i1 int) block {
 	return k
 }
 
-// blocks is the number of blocks that n queries make.
+// blocks returns the number of blocks of n queries.
 func blocks(n int) int { return (n + queryBlock - 1) / queryBlock }
 
 // attend computes rows n0..n1 of layer i's attention with its residual and,
@@ -108,7 +107,7 @@ func (s *Segment) attend(x *Exec, i, n0, n1 int) {
 func (s *Segment) projectRows(x *Exec, i, n0, n1 int) {
 	l, ix := &s.layers[i], s.model.Layout.layers[i]
 	D, hd := s.cfg.DModel, s.cfg.NHead*s.cfg.DHead
-	m0, m1 := (s.mlen+n0)*s.B, (s.mlen+n1)*s.B // the new rows among the keys
+	m0, m1 := (s.mlen+n0)*s.B, (s.mlen+n1)*s.B // rows n0..n1 have these rows among the keys
 	if s.cfg.PreLNorm {
 		s.layerNorm(x, l.norm1, l.cn, l.in, ix.gain1, ix.bias1, m0, m1)
 	}
@@ -118,8 +117,8 @@ func (s *Segment) projectRows(x *Exec, i, n0, n1 int) {
 	x.MulNT(rowsOf(l.kv, m0, m1, 2*hd), input, wqkv.RowRange(hd, 3*hd), false)
 }
 
-// attended ends the attention of rows n0..n1 of layer i, whose attention vectors are there: o_net,
-// residual and normalization.
+// attended computes the rest of layer i's attention for rows n0..n1, whose attention vectors are
+// already computed: o_net, residual and normalization.
 func (s *Segment) attended(x *Exec, i, n0, n1 int) {
 	l, ix := &s.layers[i], s.model.Layout.layers[i]
 	D, hd := s.cfg.DModel, s.cfg.NHead*s.cfg.DHead
@@ -170,7 +169,7 @@ func (s *Segment) dropAttention(layer int, k *block, dst, prob kernel.Matrix) {
 	}
 }
 
-// window is the range of keys query i may look at.
+// window returns the range of keys, lo to hi-1, that query i may attend to.
 func (s *Segment) window(i int) (lo, hi int) {
 	hi = i + s.mlen + 1
 	if s.cfg.SameLength {
@@ -191,8 +190,8 @@ func attendBlock(s *Segment, w *Exec, a *attention, i int) {
 	for i := range prob.Rows {
 		lo, hi := s.window(k.i0 + i)
 		norms[i].most, norms[i].sum = w.Softmax(row(prob, i)[lo:hi], s.scale())
-		// Backward also reads the columns of later keys, where the segment before has left
-		// its own numbers.
+		// Backward also reads the columns of later keys, in which an earlier segment has left
+		// numbers.
 		clearOutside(prob.Data[i*prob.Stride:][:s.mlen+s.T], lo, hi)
 	}
 	if s.drop.Attention > 0 {
@@ -203,8 +202,8 @@ func attendBlock(s *Segment, w *Exec, a *attention, i int) {
 		false)
 }
 
-// score sets k.scores = qu Kᵀ, by key, plus qv Rᵀ, by distance; the factor 1/sqrt(d)
-// is still missing. The numbers of keys that a query may not look at mean nothing.
+// score sets k.scores = qu Kᵀ, by key, plus qv Rᵀ, by distance; the factor 1/sqrt(d) is still
+// missing. The scores of keys that a query may not attend to have no meaning.
 func (s *Segment) score(w *Exec, l *activations, k *block) {
 	w.MulNT(k.scores.byKey(), k.qu, s.keys(l.kv, 0, k.b, k.h, k.klen), false)
 	w.MulNT(k.scores.byDistance(), k.qv, s.distances(l.r, k.h, k.i1), true)
@@ -212,7 +211,7 @@ func (s *Segment) score(w *Exec, l *activations, k *block) {
 
 func (s *Segment) scale() float32 { return float32(1 / math.Sqrt(float64(s.cfg.DHead))) }
 
-// norms are the softmaxNorms of a block's rows.
+// norms returns the softmaxNorms of a block's rows.
 func (s *Segment) norms(l *activations, k *block) []softmaxNorm {
 	return l.norms[(k.b*s.cfg.NHead+k.h)*s.T+k.i0:][:k.i1-k.i0]
 }
@@ -222,9 +221,9 @@ func clearOutside(row []float32, lo, hi int) {
 	clear(row[hi:])
 }
 
-// attendBackward takes s.dy = dL/d(h + o), after the normalization of post-norm. It adds
-// the attention's part of dL/dh to s.dx, which holds the residual's part. s.dx
-// changes only if below: if the gradient of a weight below this layer is needed.
+// attendBackward takes s.dy = dL/d(h + o), after the normalization of post-norm. It adds the
+// attention's part of dL/dh to s.dx, which holds the residual's part. s.dx changes only if below is
+// true: then the gradient of a weight below this layer is needed.
 func (s *Segment) attendBackward(x *Exec, i int, grads Grads, below bool) {
 	l, ix := &s.layers[i], s.model.Layout.layers[i]
 	D, hd, rows, keys := s.cfg.DModel, s.cfg.NHead*s.cfg.DHead, s.n*s.B, (s.mlen+s.n)*s.B
@@ -266,7 +265,8 @@ func (s *Segment) attendBackward(x *Exec, i int, grads Grads, below bool) {
 		x.MulNN(dx, dkv.RowRange(s.mlen*s.B, keys), wkv, true)
 		return
 	}
-	// The memory's rows are normalized here, too: they count for gain and bias.
+	// The memory's rows were normalized in this layer, too, so they contribute to the gradients of
+	// gain and bias.
 	dn := s.dnorm[first*D:]
 	x.MulNN(rowsOf(s.dnorm, first, keys, D), dkv.RowRange(first, keys), wkv, false)
 	x.MulNN(rowsOf(s.dnorm, s.mlen*s.B, keys, D), dq, wq, true)
@@ -275,9 +275,9 @@ func (s *Segment) attendBackward(x *Exec, i int, grads Grads, below bool) {
 	s.add(x, s.dx, s.dx, s.dnorm[s.mlen*s.B*D:], D, 0, rows)
 }
 
-// attendHeadBackward is a task of the backward direction: one head, whose gradients
-// of r and of the biases are sums over streams and blocks. The last block of a stream
-// comes first: it meets every key and every distance.
+// attendHeadBackward is a task of the backward direction: one head, whose gradients of r and of the
+// biases are sums over streams and blocks. The last block of a stream comes first. It has every key
+// and every distance, so it sets all sums, to which the other blocks add.
 func attendHeadBackward(s *Segment, w *Exec, a *attention, h int) {
 	d, hd := s.cfg.DHead, s.cfg.NHead*s.cfg.DHead
 	du, dv := s.dbias[h*d:(h+1)*d], s.dbias[hd+h*d:hd+(h+1)*d]
@@ -310,7 +310,8 @@ func attendHeadBackward(s *Segment, w *Exec, a *attention, h int) {
 //
 //	dP = dav vᵀ,  dscore = P (dP - dav·av) / sqrt(d)
 //
-// dav·av is the sum over keys of P dP; with dropout dP and the P in it are dropped ones.
+// dav·av is the sum over keys of P dP; with dropout, the dropout mask is applied to dP and to P in
+// this sum.
 func (s *Segment) scoreBackward(w *Exec, a *attention, k *block, acc bool) {
 	prob, d := k.scores.byKey(), k.d.byKey()
 	if len(a.l.prob) == 0 {
@@ -327,7 +328,7 @@ func (s *Segment) scoreBackward(w *Exec, a *attention, k *block, acc bool) {
 	if s.drop.Attention > 0 {
 		s.dropAttention(a.index, k, d, d)
 	}
-	clear(k.d.Data[:k.d.Rows]) // before the first row, where byDistance begins
+	clear(k.d.Data[:k.d.Rows]) // byDistance also reads these, before the first row
 	for i := range d.Rows {
 		lo, hi := s.window(k.i0 + i)
 		w.SoftmaxBackward(row(d, i)[lo:hi], row(prob, i)[lo:hi], w.Dot(row(dav, i), row(av, i)),
@@ -347,7 +348,7 @@ func (s *Segment) scoreAgain(w *Exec, l *activations, k *block) {
 	}
 }
 
-// keysFrom views the keys (or values) of a gradient, from the first wanted one on.
+// keysFrom views the gradient of the keys (or values), from the first key whose gradient is wanted.
 func (s *Segment) keysFrom(buf []float32, part int, a *attention, k *block) kernel.Matrix {
 	return s.keys(buf, part, k.b, k.h, k.klen).RowRange(a.firstKey, k.klen)
 }

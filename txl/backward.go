@@ -35,7 +35,7 @@ func (s *Segment) backward(x *Exec, targets []int32, dlogits []float32, grads Gr
 			len(targets), s.n*s.B))
 	}
 	lay := s.model.Layout
-	for _, l := range lay.layers { // layers may share them, and each layer adds to them
+	for _, l := range lay.layers { // layers may share these, and each adds its part
 		clear(grads[l.rwBias])
 		clear(grads[l.rrBias])
 	}

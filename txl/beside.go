@@ -10,10 +10,10 @@ import "slices"
 // wholeNetwork is the first half of a network that computes everything.
 const wholeNetwork = -1
 
-// NewBeside allocates a segment that computes the same rows as another one with other fast
-// weights, for scoring alone: it has no Backward. Each of its calls must follow the same call of
-// the other segment, with the same model and rows. Its bits are those of an independent segment.
-// It neither reads nor writes the memory of layers with the same input.
+// NewBeside allocates a segment that computes the same rows as another one with other fast weights,
+// for scoring alone: it has no Backward. Each of its calls must follow the same call of the other
+// segment, with the same model and rows. Its bits are those of an independent segment. It neither
+// reads nor writes the memory of layers that have the same input in both networks.
 func NewBeside(of *Segment) *Segment {
 	return (&Segment{cfg: of.cfg, B: of.B, T: of.T, of: of, first: wholeNetwork}).allocate()
 }
@@ -40,7 +40,7 @@ func (l *Layout) firstHalf(preLNorm bool, differs func(tensor int) bool) int {
 		}
 	}
 	for i, t := range l.layers {
-		// The output of attention is normalized for the feed-forward.
+		// gain1 and bias1 normalize the output of attention. With pre-norm, gain2 and bias2 do.
 		switch {
 		case any(t.rwBias, t.rrBias, t.qkv, t.r, t.o, t.gain1, t.bias1),
 			preLNorm && any(t.gain2, t.bias2):

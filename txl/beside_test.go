@@ -26,7 +26,8 @@ func TestSegmentBesideAnotherHasBitsOfWholeOne(t *testing.T) {
 	}
 }
 
-// The same holds if both networks have fast weights, some of them equal.
+// A segment beside another also gives the bits of an independent one if both networks have fast
+// weights, and some of these are equal.
 func TestSegmentBesideAnotherMayHaveFastWeights(t *testing.T) {
 	c := shapes["odd"]
 	m, one := randomModel(t, c, 7)
@@ -92,7 +93,8 @@ func besideAsWhole(t *testing.T, m *Model, fast, others Fast, seed uint64) {
 	}
 }
 
-// One segment serves pairs of networks that differ from different halves on, in turn.
+// A segment and its partner serve several pairs of networks in turn. Each pair differs from another
+// half of a layer on. No pair may affect the results of the next.
 func TestPairOfSegmentsLeavesNothingInNextOne(t *testing.T) {
 	c := shapes["prenorm"]
 	m, all := randomModel(t, c, 3)

@@ -16,7 +16,7 @@ type Dropout struct {
 	Key               uint64
 }
 
-// Sites give different places different masks.
+// Sites are inputs of the masks, so that different places in the network have different masks.
 const (
 	siteEmbedding = iota
 	siteAttention

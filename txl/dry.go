@@ -3,8 +3,8 @@ package txl
 import "slices"
 
 // A sampler penalizes a token that earlier in the drawn text followed the same last m >= dryFrom
-// bytes. It subtracts Dry * dryBase^(m-dryFrom) from the token's logit. With several earlier
-// places the longest m counts. This is DRY, "don't repeat yourself", by P. E. Weidmann
+// bytes. It subtracts Dry * dryBase^(m-dryFrom) from the token's logit. If the token followed them
+// at several places, the longest m counts. This is DRY, "don't repeat yourself", by P. E. Weidmann
 // (text-generation-webui, pull request 5677). Text before the drawn text does not count: a model
 // may copy from it.
 const (
@@ -12,7 +12,8 @@ const (
 	dryFrom = 12
 )
 
-// DryDefault is a strength that leaves hardly any loops. DryMax is the maximum strength.
+// DryDefault is a strength at which drawn text hardly ever repeats itself in a loop. DryMax is the
+// maximum strength.
 const (
 	DryDefault = 0.8
 	DryMax     = 10
@@ -20,9 +21,9 @@ const (
 
 // repeats finds repetitions in a sampler's drawn text.
 type repeats struct {
-	drawn   []int32   // tokens so far
+	drawn   []int32   // tokens drawn so far
 	lengths []int32   // [i]: number of tokens before drawn[i] that equal the last ones
-	powers  []float64 // of dryBase, from 1 on
+	powers  []float64 // dryBase^n for n = 0, 1, ...
 	found   []repeat
 }
 

@@ -100,7 +100,7 @@ func TestDryFindsWhatTheDefinitionSays(t *testing.T) {
 
 // Dry keeps a sampler from a loop; a weak Dry may not. Sampling never changes its input.
 func TestSamplerWithDryLeavesLoop(t *testing.T) {
-	next := func(last int32) []float32 { // abcabc.., unless a penalty prevents it
+	next := func(last int32) []float32 { // draws abcabc..., unless a penalty prevents it
 		l := logs(1, 1, 1, 1)
 		l[(last+1)%3] = -.01
 		return l

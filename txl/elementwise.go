@@ -23,7 +23,8 @@ func (s *Segment) add(x *Exec, sum, a, b []float32, width, from, to int) {
 	s.eachRow(x, &s.pass.add, from, to)
 }
 
-// sumRows does nothing if sum is nil.
+// sumRows sets sum to the sums of the first columns of dy, over all rows. It does nothing if sum is
+// nil.
 func (s *Segment) sumRows(x *Exec, sum, dy []float32, rows int) {
 	s.sumColumns(x, sum, dy, len(sum), rows, false)
 }

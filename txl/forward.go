@@ -2,9 +2,9 @@ package txl
 
 import "fmt"
 
-// Begin starts a segment at the given weights and memory. Both are read-only and kept by
-// reference until the next Begin. fast may be empty (static model). Its present values are used
-// until Continue.
+// Begin starts a segment at the given weights and memory. Both are read-only and kept by reference
+// until the next Begin. fast may be empty (static model). The segment uses its values at this
+// moment until Continue.
 func (s *Segment) Begin(x *Exec, m *Model, fast Fast, mem *Memory) {
 	forget := !s.reuse.FixedWeights || s.model != m
 	s.model, s.fast, s.mlen, s.n = m, fast, mem.Len, 0
@@ -26,9 +26,9 @@ func (s *Segment) Begin(x *Exec, m *Model, fast Fast, mem *Memory) {
 }
 
 // Continue starts the next segment after the rows so far, at the weights of Begin. The result
-// equals that of Remember and Begin with that memory, to the bit, unless Reuse asks for stale
-// keys. The fast weights may have new values. A layer without fast weights in keys, values and
-// positions keeps its results.
+// equals, to the bit, that of Remember followed by Begin with the remembered memory, unless Reuse
+// asks for stale keys. The fast weights may have new values. A layer without fast weights in keys,
+// values and positions keeps its results.
 func (s *Segment) Continue(x *Exec) {
 	s.addFast(x)
 	total := s.mlen + s.n

@@ -1,6 +1,7 @@
 package txl
 
-// Reuse says which results a segment may keep, beyond those that give the same bits in any use.
+// Reuse says which results a segment may keep from one use to the next. By default it keeps only
+// results that never change a bit.
 type Reuse struct {
 	// FixedWeights promises that the slow weights of a model never change. Begin then keeps
 	// results that depend on them alone, with the same bits.

@@ -10,15 +10,15 @@ import (
 // Sampling says how to draw the next token. The zero value is greedy.
 type Sampling struct {
 	Temperature float64 // 0: the likeliest token; 1: the model's own distribution
-	TopK        int     // 0: all; else the K likeliest
+	TopK        int     // draw only among the K likeliest tokens; 0: among all
 	TopP        float64 // 0 or 1: all; else the fewest likeliest tokens with this total probability
 	MinP        float64 // 0: all; else tokens at least MinP times as likely as the likeliest
 	Seed        uint64
 
-	// Dry is the strength of the penalty for tokens that would repeat drawn text, see repeats; 0:
-	// none.
+	// Dry is the strength of the penalty for tokens that would repeat drawn text, see DryDefault; 0
+	// means no penalty.
 	Dry       float64
-	TokenSize int // bytes of a token in a loop; 0: 1
+	TokenSize int // bytes that the Dry penalty counts for a token; 0 means 1
 }
 
 // Validate returns an error for the first field that is out of range.
@@ -47,7 +47,7 @@ type Sampler struct {
 	rng *rand.Rand
 	// one number for each token, smaller for likelier ones; the lower half is the token
 	ranks  []uint64
-	sorted int // number of the smallest ranks that are sorted
+	sorted int // the first `sorted` ranks are the smallest, in order
 	w      []float64
 	repeats
 }
@@ -128,7 +128,8 @@ func (s *Sampler) next(logProbs []float32) int32 {
 	return id
 }
 
-// likely returns how many of the n likeliest tokens have at least the share MinP.
+// likely returns how many of the n likeliest tokens are at least MinP times as likely as the
+// likeliest.
 func (s *Sampler) likely(n int, logProbs []float32, best float64) int {
 	for i := range n {
 		s.sort(i+1, logProbs, best)
@@ -144,8 +145,8 @@ func (s *Sampler) weight(logProb float32, best float64) float64 {
 	return math.Exp((float64(logProb) - best) / s.Temperature)
 }
 
-// sort puts the n likeliest tokens in order, with their weights, unless they already are. Each
-// call sorts at least twice as many, so that small requests sort little.
+// sort puts the n likeliest tokens in order, with their weights, unless they are already in order.
+// Each sort doubles the number of sorted tokens at least, so that few sorts suffice.
 func (s *Sampler) sort(n int, logProbs []float32, best float64) {
 	if n <= s.sorted {
 		return
@@ -178,7 +179,7 @@ func leastFirst(a []uint64, n int) {
 				i, j = i+1, j-1
 			}
 		}
-		switch { // a[:j+1] are below a[i:]; numbers between are in place
+		switch { // a[:j+1] are below a[i:]; a number between them is in place
 		case n <= j+1:
 			a = a[:j+1]
 		case n >= i:

@@ -34,13 +34,13 @@ type Segment struct {
 	model     *Model
 	fast      Fast
 	mlen      int       // rows of memory before the segment
-	n         int       // rows so far
+	n         int       // number of rows so far
 	effective Fast      // W+M of each tensor, nil where not summed; see addFast
 	sums      []float32 // the sums of tensors with fast weights, made on first use
 	toks      []int32   // input tokens [T,B]
 	drop      Dropout
 	reuse     Reuse
-	exec      *Exec // of the last Extend
+	exec      *Exec // Exec of the last Extend
 	at        int   // first row of the window into the keyed rows
 
 	layers  []activations
@@ -88,7 +88,7 @@ type activations struct {
 	r   []float32 // r_net(R), distances MemLen+T-1 ... 0 [MemLen+T,H*d]
 	own
 
-	distances int  // number of present rows of r, from the end
+	distances int  // number of rows of r that are computed, from the end
 	moving    bool // r has fast weights, which change between segments
 }
 
@@ -130,11 +130,11 @@ type softmaxNorm struct{ most, sum float32 }
 type attention struct {
 	do     func(s *Segment, w *Exec, a *attention, i int)
 	l      *activations
-	index  int // of the layer
+	index  int // number of the layer
 	n0, n1 int // queries
 	seg    *Segment
 
-	// Backward only: wanted results.
+	// These are for backward only, and say which gradients are wanted.
 	firstKey  int  // first key and value with a gradient
 	distances bool // whether r needs its gradient
 }
@@ -152,7 +152,7 @@ func NewSegment(c Config, batch, maxLen int) *Segment {
 // allocate makes the arrays of a segment with a known size.
 func (s *Segment) allocate() *Segment {
 	a := &arena{}
-	s.carve(a) // measures the size
+	s.carve(a) // without a buffer, carve only measures the size
 	a.buf = kernel.NewLarge(a.used)
 	a.used = 0
 	s.carve(a)
@@ -199,7 +199,7 @@ func (s *Segment) carve(a *arena) {
 		l.all = s.carveKeyed(a)
 		l.r = a.take(keys * c.NHead * c.DHead)
 		if s.of != nil && i > 0 {
-			l.own = s.layers[0].own // without backward the layers share them
+			l.own = s.layers[0].own // without backward, layers share these buffers
 		} else {
 			l.own = s.carveOwn(a)
 		}
@@ -242,7 +242,7 @@ const slackRows = 256
 // keyedRows returns the number of keyed rows.
 func (s *Segment) keyedRows() int {
 	if s.B > 1 {
-		return s.cfg.maxKeys(s.T) // training restarts its segments
+		return s.cfg.maxKeys(s.T) // training does not move a window: it begins again
 	}
 	return s.cfg.maxKeys(s.T) + min(s.cfg.MemLen, slackRows)
 }
@@ -258,7 +258,7 @@ func (s *Segment) carveKeyed(a *arena) (k keyed) {
 	return k
 }
 
-// show sets the first row of the window.
+// show sets the first row of the window into the keyed rows.
 func (s *Segment) show(at int) {
 	s.at = at
 	for i := range s.layers {

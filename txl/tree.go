@@ -6,8 +6,8 @@ import "github.com/lmserve/lmserve/internal/arithmetic/kernel"
 // attends to the segment's memory, the segment's rows and its ancestors in the tree. The caller
 // chooses the numbers of rows, which should be small, and may reuse them. The zero Tree is empty.
 type Tree struct {
-	parents []int32     // of each row; none: the row directly follows the segment
-	kv      [][]float32 // of each layer: keys, then values [rows,2*H*d]
+	parents []int32     // parent of each row; NoRow if the row directly follows the segment
+	kv      [][]float32 // for each layer: keys, then values [rows,2*H*d]
 }
 
 // NoRow is the parent of a row that directly follows the segment.
@@ -34,8 +34,8 @@ type Grower struct {
 	of   *Segment
 	n    int // rows of the segment that the trees continue
 
-	// For the present Grow: each row's ancestors and itself, from the top, and the number of
-	// distances in use.
+	// These belong to the running Grow. A chain has a row's ancestors from the top, then the row.
+	// reach is the number of distances in use.
 	tree   *Tree
 	chains [][]int32
 	reach  int
@@ -100,7 +100,7 @@ func (g *Grower) Grow(x *Exec, t *Tree, rows, parents, tokens []int32) {
 // last Grow to dst [V].
 func (g *Grower) LogProbs(i int, dst []float32) { g.work.LogProbs(i, 0, dst) }
 
-// trace makes room for the rows in the tree, and finds their ancestors.
+// trace allocates memory for the rows in the tree, and finds their ancestors.
 func (g *Grower) trace(t *Tree, rows, parents []int32) {
 	width := 2 * g.work.cfg.NHead * g.work.cfg.DHead
 	if t.kv == nil {

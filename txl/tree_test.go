@@ -38,7 +38,7 @@ func treeAsPaths(
 	c, n := m.Config, rng.IntN(m.Config.SegLen)
 	ids := randomTokens(segments*c.SegLen+n, c.Vocab, uint64(n))
 	mems := [2]*Memory{NewMemory(c, 1), NewMemory(c, 1)}
-	read := func(segs [2]*Segment, ids []int32) { // segs must have begun
+	read := func(segs [2]*Segment, ids []int32) { // Begin must have been called on segs
 		for len(ids) > 0 {
 			k := min(len(ids), c.SegLen-segs[0].Len())
 			for _, s := range segs {

@@ -268,7 +268,8 @@ func TestBackwardOfGivenLosses(t *testing.T) {
 	require.Panics(t, func() { seg.BackwardOf(x, targets, dlogits[1:], m.Layout.Slices(got)) })
 }
 
-// A gradient does not depend on which others are wanted, and nothing else is written.
+// The gradient of a tensor does not depend on which other gradients are wanted. Gradients that are
+// not wanted are not written.
 func TestGradientsOfSomeWeightsAreThoseAmongAll(t *testing.T) {
 	for name, c := range shapes {
 		t.Run(name, func(t *testing.T) {
@@ -330,7 +331,7 @@ func TestKeepingProbabilitiesChangesNoBit(t *testing.T) {
 					}
 					grads := m.Layout.Slices(make([]float32, m.Layout.Size))
 					seg.SetDropout(drop)
-					for range 2 { // the second time with a memory
+					for range 2 { // the second pass has a memory
 						seg.Begin(x, m, fast, mem)
 						seg.Extend(x, ids[:2])
 						seg.Extend(x, ids[2:2*c.SegLen])

@@ -4,7 +4,7 @@ package txl
 // head, has the most frequent tokens; the others are the tails. A plain model has only a head.
 type cluster struct {
 	lo, hi  int // tokens lo to hi-1
-	width   int // of an embedding, E_i
+	width   int // width of an embedding, E_i
 	emb     int // tensor of the embeddings, [*,E_i]
 	out     int // tensor of the softmax's weights, [*,E_i]: emb if tied
 	bias    int // tensor of the softmax's bias
@@ -29,7 +29,7 @@ func (k *cluster) size() int { return k.hi - k.lo }
 // of the first tail.
 type vocabulary struct {
 	clusters                   []cluster
-	clusterWeight, clusterBias int // of the tails' columns; none without tails
+	clusterWeight, clusterBias int // tensors of the tails' columns; none without tails
 }
 
 // tails returns the number of clusters other than the head.

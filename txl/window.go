@@ -2,7 +2,8 @@ package txl
 
 import "github.com/lmserve/lmserve/internal/arithmetic/kernel"
 
-// advance moves the window forward by a number of rows. s.mlen rows of memory then begin there.
+// advance moves the window forward by a number of rows. The window then begins with s.mlen rows of
+// memory.
 func (s *Segment) advance(by int) {
 	at := s.at + by
 	if at+s.cfg.maxKeys(s.T) > s.keyedRows() {

@@ -58,8 +58,8 @@ func TestLongMemoriesAgreeWithTheReference(t *testing.T) {
 	}
 }
 
-// Fixed weights give the same bits as other weights, in any order of streams with and without
-// fast weights, of several models.
+// Reuse.FixedWeights changes no bit. The streams of several models, with and without fast weights,
+// use one segment in any order.
 func TestFixingWeightsChangesNoBit(t *testing.T) {
 	c := shapes["prenorm"]
 	x := newExec(t, 1)
@@ -134,7 +134,8 @@ func TestBackwardTakesStaleKeysForConstants(t *testing.T) {
 		x := newExec(t, 1)
 		ids := randomTokens(3*c.SegLen+1, c.Vocab, 2)
 		at := m.Layout.Index("layers.1.dec_attn.qkv_net.weight")
-		// loss moves the weight between the two last segments, and again after Continue.
+		// loss changes the weight before Continue, and then by step times along. It returns the
+		// loss of the segment after Continue.
 		loss := func(step float64, along []float32, grads Grads) float64 {
 			moved := make(Fast, len(fast))
 			for i, f := range fast {

@@ -15,7 +15,7 @@ import (
 func drawWords(t *rapid.T) Config {
 	c := Config{
 		NLayer: 1, NHead: 1, DHead: 3, DInner: 4,
-		// smooth: differences meet no kinks
+		// smooth, so that finite differences meet no kinks
 		Activation: GELU,
 		// narrower norms are ill-conditioned
 		DModel:        2 * rapid.IntRange(3, 6).Draw(t, "d_model/2"),
@@ -35,8 +35,8 @@ func drawWords(t *rapid.T) Config {
 		}
 		at++
 	}
-	// A table one number wide makes all its embeddings multiples of one vector. Float32 cannot
-	// normalize a short one as well as the reference.
+	// With embeddings of width 1, all inputs are multiples of one vector. Float32 cannot normalize
+	// a short vector as exactly as the reference.
 	if c.DEmbed == 1 {
 		c.DEmbed = 2
 	}

@@ -12,7 +12,8 @@ import (
 // sectorBytes is the unit that a disk writes whole or not at all.
 const sectorBytes = 512
 
-// Image is what is certainly on a disk, and what may be.
+// Image describes a disk on which some changes are not synced: what is certainly on the disk, and
+// what may be.
 type Image struct {
 	content map[int][]byte  // content of files, as synced
 	names   map[string]int  // names, as synced
@@ -29,7 +30,8 @@ type numbered struct {
 	n int
 }
 
-// After returns the image after events. It does not change them.
+// After returns the image of a disk that was empty before the events. It does not change the
+// events.
 func After(events []Event) *Image {
 	i := NewImage()
 	for _, e := range events {
@@ -69,7 +71,7 @@ func (i *Image) Add(event Event) {
 		}
 		i.changes = append(i.changes, e)
 	case SyncDir:
-		var gone []numbered // folders
+		var gone []numbered // folders whose removal is now on the disk
 		i.changes = slices.DeleteFunc(i.changes, func(c numbered) bool {
 			of := c.n < e.Covers && path.Dir(c.Name) == e.Name
 			if of {
@@ -88,7 +90,8 @@ func (i *Image) Add(event Event) {
 	}
 }
 
-// move gives files of one folder additional names in another. They count once that folder exists.
+// move handles a renamed folder: it adds, for every name below from, the name below to. The added
+// names are on the disk only if the folder's new name is.
 func (i *Image) move(from, to string) {
 	for name, node := range maps.Clone(i.names) {
 		if below, ok := strings.CutPrefix(name, from); ok {
@@ -123,7 +126,8 @@ func (i *Image) rename(e Event, names map[string]int) {
 	}
 }
 
-// apply applies a write or a change of size to a file's content, as far as it survives.
+// apply applies a write or a change of size to a file's content. It leaves out the sectors, or the
+// change of size, that do not survive the power cut.
 func (e *Event) apply(content []byte, survives func() bool) []byte {
 	if e.Kind == Size {
 		if !survives() {
@@ -132,7 +136,7 @@ func (e *Event) apply(content []byte, survives func() bool) []byte {
 		return append(content[:min(e.Offset, int64(len(content)))],
 			make([]byte, max(0, e.Offset-int64(len(content))))...)
 	}
-	// These are sectors of the disk: the first one may begin before the write.
+	// Each pass writes one sector of the disk. The first sector may begin before the write does.
 	for at := 0; at < len(e.Data); {
 		end := min(len(e.Data), at+sectorBytes-int((e.Offset+int64(at))%sectorBytes))
 		if survives() {
@@ -170,7 +174,7 @@ type Survivor struct {
 func always() bool { return true }
 func never() bool  { return false }
 
-// Everything and OnlySynced are the best and the worst case.
+// With Everything all unsynced changes survive, with OnlySynced none of them.
 var (
 	Everything = Survivor{always, always}
 	OnlySynced = Survivor{never, never}
@@ -188,7 +192,7 @@ func (i *Image) Restore(dir string, s Survivor) error {
 		return err
 	}
 	first := map[int]string{}                              // first path of a file, by node
-	for _, name := range slices.Sorted(maps.Keys(names)) { // a folder before its content
+	for _, name := range slices.Sorted(maps.Keys(names)) { // a folder sorts before its content
 		if !i.reachable(name, names) {
 			continue
 		}

@@ -26,7 +26,7 @@ type Recorder struct {
 	node   map[string]int // files by their current names
 }
 
-// NewRecorder records changes in a folder. Existing content counts as synced.
+// NewRecorder records changes in a folder. It treats the files that exist already as synced.
 func NewRecorder(root string) (*Recorder, error) {
 	r := &Recorder{root: root, node: map[string]int{}}
 	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
@@ -54,8 +54,8 @@ func NewRecorder(root string) (*Recorder, error) {
 	return r, err
 }
 
-// Len returns the number of events so far. Whatever a process has reported to anyone, it has
-// reported after these events.
+// Len returns the number of events so far. If a process has already reported something as durable,
+// the events before its report are among these.
 func (r *Recorder) Len() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,7 +115,8 @@ func (r *Recorder) renamed(from, to string) {
 }
 
 // Run runs a command to its end, and returns its status. It calls began with the running process.
-// It uses only the fields of the command that apply before its start, and calls Wait itself.
+// Run itself waits for the process, so callers must not call the command's Wait. Fields that need
+// Wait, such as a Stdout that is no file, do not work.
 func (r *Recorder) Run(
 	cmd *exec.Cmd, began func(*os.Process),
 ) (status syscall.WaitStatus, err error) {
@@ -174,7 +175,7 @@ type call struct {
 	covers int // number of events when it began
 	paths  [2]string
 	file   opened
-	known  bool // file is within the root
+	known  bool // whether file is within the root
 }
 
 // opened is an open file or folder of the root.
@@ -211,21 +212,21 @@ func (t *tracer) run() (status syscall.WaitStatus, err error) {
 		switch stop := status.StopSignal(); {
 		case stop == syscall.SIGTRAP|0x80:
 			if wrong := t.stopped(tid, x); wrong != nil && err == nil {
-				err = wrong // the process must continue, so that it does not hang
+				err = wrong // returned later: a stopped process would hang
 			}
-		case stop == syscall.SIGTRAP && status.TrapCause() > 0: // a new thread
-		case stop == syscall.SIGSTOP && !known: // the new thread itself
+		case stop == syscall.SIGTRAP && status.TrapCause() > 0: // the process has made a new thread
+		case stop == syscall.SIGSTOP && !known: // first stop of a new thread
 		default:
 			signal = int(stop)
 		}
-		// A thread that was killed meanwhile does not continue.
+		// ESRCH means that the thread was killed meanwhile, so it cannot continue.
 		if going := syscall.PtraceSyscall(tid, signal); going != nil && going != syscall.ESRCH {
 			return status, errors.Join(err, going)
 		}
 	}
 }
 
-// stopped is called when a thread begins and ends a system call.
+// stopped handles the stop of a thread at the beginning or the end of a system call.
 func (t *tracer) stopped(tid int, x *thread) error {
 	var regs syscall.PtraceRegs
 	if err := syscall.PtraceGetRegs(tid, &regs); err != nil {
@@ -250,7 +251,8 @@ func (t *tracer) stopped(tid int, x *thread) error {
 	return nil
 }
 
-// begun records what may be gone after the call: names, and descriptors.
+// begun notes the paths and the open file of a call when the call begins, because the call may
+// change them.
 func (t *tracer) begun(c *call) (err error) {
 	switch c.number {
 	case syscall.SYS_OPENAT, syscall.SYS_UNLINKAT, syscall.SYS_MKDIRAT:

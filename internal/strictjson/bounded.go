@@ -9,19 +9,20 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Bounds limit the size and structure of a text. A tree of a text can take many times the text's
-// memory. For a text within bounds it takes little more than the text.
+// Bounds limit the size and structure of a JSON text. So they also limit the memory of the decoded
+// text, which can otherwise be many times as large as the text.
 type Bounds struct {
-	Depth   int // nested objects and arrays
-	Members int // of one object or array
-	Tokens  int // in total: plain values, names and brackets
-	Bytes   int // of a name, and of a number
+	Depth   int // maximum nesting of objects and arrays
+	Members int // maximum number of members of one object or array
+	Tokens  int // maximum number of plain values, names and brackets in the text
+	Bytes   int // maximum bytes of one name, and of one number
 }
 
-// ReadBounded reads one JSON value that passes Check, and returns its text. It checks bounds as
-// the text arrives, and stops reading when one is exceeded. The error is then an *Error of kind
-// ErrBounds, with the path of the object or array. Other errors are those of Check, which come
-// with the whole text, and of r. An empty text, or one of white space, is returned unchanged.
+// ReadBounded reads one JSON value that passes Check, and returns its text. It checks bounds as the
+// text arrives, and stops reading when a bound is exceeded. The error is then an *Error of kind
+// ErrBounds, with the path of the object or array. Otherwise ReadBounded reads all of r. It returns
+// an error of r without the text, and an error of Check with the whole text. An empty text, or a
+// text of only white space, is returned without an error.
 func ReadBounded(r io.Reader, b Bounds) (text []byte, err error) {
 	var read bytes.Buffer
 	from := &faultNoting{r: r}
@@ -32,7 +33,7 @@ func ReadBounded(r io.Reader, b Bounds) (text []byte, err error) {
 		switch {
 		case from.err != nil:
 			return nil, from.err
-		case errors.Is(err, io.EOF) && dec.StackDepth() == 0: // before or after the value
+		case errors.Is(err, io.EOF) && dec.StackDepth() == 0: // r has ended
 			return read.Bytes(), nil
 		case err != nil || ended:
 			if _, err := io.Copy(io.Discard, all); err != nil {
@@ -74,7 +75,8 @@ func (b Bounds) passed(dec *jsontext.Decoder, token jsontext.Token, tokens int) 
 		Want: "no more", Kind: ErrBounds}
 }
 
-// faultNoting records the error of a reader, which a decoder would wrap as one of its errors.
+// faultNoting records the error of a reader. A decoder would wrap that error, and so hide that it
+// came from the reader.
 type faultNoting struct {
 	r   io.Reader
 	err error // except io.EOF

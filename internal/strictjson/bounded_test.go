@@ -38,7 +38,8 @@ func TestReadBoundedStopsWhereABoundIsPassed(t *testing.T) {
 	}
 }
 
-// A text within bounds is returned unchanged. If Check refuses it, the error is Check's.
+// For a text within bounds ReadBounded returns the text unchanged, and the error that Check returns
+// for the text.
 func TestReadBoundedIsCheckWithinBounds(t *testing.T) {
 	for _, text := range []string{``, " \n", `1`, ` {"a":[1,2,3,4]} `, `{"a":"` +
 		strings.Repeat("long ", 1<<12) + `"}`, `"12345678901234567890"`} {

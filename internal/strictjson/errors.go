@@ -18,7 +18,7 @@ var (
 	ErrSurrogate = errors.New("half of a surrogate pair")
 	// ErrDuplicate: an object has a repeated name.
 	ErrDuplicate = errors.New("a name given twice")
-	// ErrUnknown: an object has a name outside the format.
+	// ErrUnknown: an object has a name that the format does not define.
 	ErrUnknown = errors.New("an unknown name")
 	// ErrMissing: an object lacks a required name.
 	ErrMissing = errors.New("a missing name")
@@ -30,18 +30,19 @@ var (
 
 // Error says where a text is wrong, what was found there and what was expected.
 type Error struct {
-	// of the byte where the fault begins, from 0; the text's length if it ends too early
+	// Offset is the index of the byte where the fault begins, or the text's length if the text ends
+	// too early.
 	Offset int
-	Path   string // of the field, "keys[3].expires"; "" is the whole text
+	Path   string // path of the field, such as "keys[3].expires"; "" is the whole text
 	Found  string
 	Want   string
 	Kind   error // one of the Err variables
-	Cause  error // if any: for a syntax error in Check and Unmarshal, encoding/json's
+	Cause  error // or nil; encoding/json's error for a syntax error in Check and Unmarshal
 }
 
 func (e *Error) Error() string {
 	found := "json: found " + e.Found
-	switch { // in the words of encoding/json, if any
+	switch { // a syntax error has the words of encoding/json, if Cause is set
 	case e.Kind == ErrUnknown || e.Kind == ErrMissing:
 		found = "json: " + e.Found
 	case e.Kind == ErrSyntax && e.Cause != nil:
@@ -64,7 +65,7 @@ func (e *Error) Unwrap() []error {
 // quotedMax is the maximum number of bytes of a text in an error.
 const quotedMax = 80
 
-// quote quotes a part of the text, shortened: it may have megabytes.
+// quote quotes a part of the text. It shortens the part, which may have megabytes.
 func quote(s string) string {
 	if len(s) > quotedMax {
 		return strconv.Quote(s[:quotedMax]) + "…"
@@ -85,7 +86,8 @@ func describe(value jsontext.Value) string {
 	}
 }
 
-// kinds maps kinds of values to words; other kinds are their own words.
+// kinds maps kinds of values to words for errors. A kind that it lacks, such as null, is already a
+// word.
 var kinds = map[jsontext.Kind]string{
 	jsontext.KindBeginObject: "an object",
 	jsontext.KindEndObject:   "the end of an object",

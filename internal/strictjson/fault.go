@@ -9,7 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// scanner reads the tokens of one text and keeps the position.
+// scanner reads the tokens of one text and knows the offset of the last token.
 type scanner struct {
 	name  string // name of the text in errors
 	text  []byte
@@ -42,7 +42,7 @@ func (s *scanner) checkUTF8() error {
 		Want: "UTF-8", Kind: ErrUTF8}
 }
 
-// next returns the offset of the next token, if the text is valid up to there.
+// next returns the offset of the next token. Up to this token the text must be valid.
 func (s *scanner) next() int {
 	at := skipSpace(s.text, int(s.dec.InputOffset()))
 	if at < len(s.text) && (s.text[at] == ',' || s.text[at] == ':') {
@@ -79,7 +79,7 @@ func (s *scanner) found(at int) string {
 func (s *scanner) fault(err error, want string) *Error {
 	e := &Error{Offset: len(s.text), Path: s.here(), Want: want, Kind: ErrSyntax}
 	var syntax *jsontext.SyntacticError
-	if errors.As(err, &syntax) { // io.EOF, before any value, is no SyntacticError
+	if errors.As(err, &syntax) { // false for io.EOF, the error of a text without a value
 		e.Offset = min(int(syntax.ByteOffset), len(s.text))
 	}
 	if errors.Is(err, jsontext.ErrDuplicateName) {
@@ -127,8 +127,9 @@ func (s *scanner) stringFault(e *Error) {
 	}
 }
 
-// expect sets the expected text at a fault outside strings, if that is not a value: a delimiter,
-// a name, or the text's end. It moves the fault of a trailing comma to the token after the comma.
+// expect sets e.Want at a fault outside strings, if a delimiter, a name or the text's end was
+// expected there. If a value was expected, e.Want stays. It moves the fault of a trailing comma to
+// the token after the comma.
 func (s *scanner) expect(e *Error) {
 	depth := s.dec.StackDepth()
 	kind, length := s.dec.StackIndex(depth)
@@ -148,8 +149,8 @@ func (s *scanner) expect(e *Error) {
 	case kind == jsontext.KindBeginObject && length > 0 && isDelimiter:
 		e.Want = "',' or '}'"
 	case kind == jsontext.KindBeginObject:
-		// A value in place of a name may have been cut off: the fault is at the beginning of the
-		// value.
+		// A name was expected, and the decoder may report the fault inside or behind another value.
+		// e.Offset must be the beginning of this value.
 		e.Offset, e.Want = min(e.Offset, s.next()), "a string"
 	case kind == jsontext.KindBeginArray && length > 0 && isDelimiter:
 		e.Want = "',' or ']'"

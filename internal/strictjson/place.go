@@ -7,11 +7,12 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// plain matches names that a path has unquoted.
+// plain matches names that need no quotes in a path.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// path formats a JSON pointer for errors of this module, "keys[3].expires". The decoder, which is
-// in the innermost of the pointer's objects and arrays, distinguishes the two.
+// path formats a JSON pointer for errors of this module, as in "keys[3].expires". The pointer does
+// not say whether a number is an index or a name. The decoder knows this, since it has read the
+// pointer's objects and arrays.
 func path(dec *jsontext.Decoder, pointer jsontext.Pointer) string {
 	var b strings.Builder
 	level := 0
@@ -38,7 +39,8 @@ func path(dec *jsontext.Decoder, pointer jsontext.Pointer) string {
 	return b.String()
 }
 
-// skipSpace returns the offset of the first byte from at on that is not JSON's white space.
+// skipSpace returns the offset of the first byte of text[at:] that is not JSON's white space, or
+// the text's length.
 func skipSpace(text []byte, at int) int {
 	for at < len(text) && strings.IndexByte(" \t\r\n", text[at]) >= 0 {
 		at++

@@ -8,15 +8,16 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Reader walks one JSON text as a format prescribes it. Everything else is an error with its
-// place. Each method reads one value, and returns an *Error if the next value of the text is not
-// of that kind. After an error the Reader must not be used.
+// Reader reads one JSON text in the order that its format prescribes. Each method reads one value,
+// and returns an *Error with the fault's place if the next value of the text has another kind.
+// After an error the Reader must not be used.
 type Reader struct {
 	scanner
-	utf8 error // found by NewReader, returned by the first method
+	utf8 error // error that NewReader has found; the first method returns it
 }
 
-// NewReader returns a Reader of a text. Errors use the name, as in "the end of the header".
+// NewReader returns a Reader of a text. Errors name the text by name: with "header", as in "the end
+// of the header".
 func NewReader(name string, text []byte) *Reader {
 	r := &Reader{scanner: scanner{name: name, text: text,
 		dec: jsontext.NewDecoder(bytes.NewBuffer(text))}}
@@ -28,10 +29,10 @@ func NewReader(name string, text []byte) *Reader {
 // bracket of an object or array.
 func (r *Reader) Offset() int { return r.start }
 
-// Path returns the path of the last value or name, "keys[3].expires".
+// Path returns the path of the last value or name, as in "keys[3].expires".
 func (r *Reader) Path() string { return r.here() }
 
-// Misfit returns an error for the last value: want was expected instead.
+// Misfit returns an error that says that the last value was found where want was expected.
 func (r *Reader) Misfit(want string) error {
 	found := describe(jsontext.Value(r.text[r.start:r.dec.InputOffset()]))
 	return &Error{Offset: r.start, Path: r.here(), Found: found, Want: want, Kind: ErrValue}
@@ -101,8 +102,8 @@ func (r *Reader) Fields(required, optional []string, member func(name string) er
 // oneOf formats a list of known names.
 func oneOf(known []string) string { return fmt.Sprintf("one of %q", known) }
 
-// Array reads an array of at most `most` elements. It calls element for each, which must read
-// one.
+// Array reads an array of at most `most` elements. It calls element for each, with the index i;
+// element must read one value.
 func (r *Reader) Array(most int, element func(i int) error) error {
 	if _, err := r.read("an array", jsontext.KindBeginArray); err != nil {
 		return err

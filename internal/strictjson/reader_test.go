@@ -9,14 +9,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// item is an element that the walk below reads.
+// item is an element of the array that walk reads.
 type item struct {
 	Name string
 	On   bool
 	N    string
 }
 
-// walk reads {"version":N,"items":[{"name":S,"on":B,"n":N}]}. Only on and n may be missing.
+// walk reads {"version":N,"items":[{"name":S,"on":B,"n":N}]}, where N is a number, S a string and B
+// a bool. Only "on" and "n" may be missing.
 func walk(text string) (items []item, err error) {
 	r := NewReader("file", []byte(text))
 	err = r.Fields([]string{"version", "items"}, nil, func(name string) error {
@@ -120,8 +121,8 @@ func TestReaderNamesPlaceAndFault(t *testing.T) {
 	}
 }
 
-// FuzzReader compares a walk with encoding/json: both read the same values, and errors of the
-// walk have a location.
+// FuzzReader compares walk with encoding/json: both read the same values, and errors of walk have a
+// location.
 func FuzzReader(f *testing.F) {
 	f.Add([]byte(`{"version":1,"items":[{"name":"a","on":true,"n":1e2},{"name":"\ud83d\ude00"}]}`))
 	f.Add([]byte(`{"items":[],"version":1} `))

@@ -1,5 +1,5 @@
-// Package strictjson reads JSON that must match its format exactly. It refuses repeated and
-// unknown names in objects. Every error has its byte in the text and the path of its field.
+// Package strictjson reads JSON that must match its format exactly. It refuses repeated and unknown
+// names in objects. Every error has the offset of the faulty byte and the path of its field.
 //
 // In encoding/json the last of several equal names wins, names match in any case, and lone
 // surrogates and invalid UTF-8 are replaced. The grammar here is that of jsontext, part of the
@@ -33,10 +33,10 @@ func Check(text []byte) error {
 	return withCause(text, err)
 }
 
-// Unmarshal decodes a text into the variable that into points to, like encoding/json. The text
-// must pass Check, and have only names of the variable's type, in their case. After an error the
-// variable may be partly changed. The error is an *Error, and io.ErrUnexpectedEOF if the text
-// ends too early.
+// Unmarshal decodes a text into the variable that into points to, like encoding/json. The text must
+// pass Check, and have only names of the variable's type, in the same case. After an error the
+// variable may be partly changed. The error is an *Error, which wraps io.ErrUnexpectedEOF if the
+// text ends too early.
 func Unmarshal(text []byte, into any) error {
 	s := NewReader("text", text)
 	err := s.checkUTF8()
@@ -46,7 +46,7 @@ func Unmarshal(text []byte, into any) error {
 			return s.misfit(semantic)
 		}
 	}
-	if fault := Check(text); fault != nil { // the same fault, or one behind the value
+	if fault := Check(text); fault != nil { // it has the same fault, or finds one behind the value
 		err = fault
 	}
 	if e, ok := errors.AsType[*Error](err); ok && e.Kind == ErrSyntax && e.Offset == len(text) {
@@ -98,7 +98,7 @@ func describeType(t reflect.Type) string {
 	return "a value for " + t.String()
 }
 
-// fields returns the names of an object for a struct.
+// fields returns the names that a JSON object for the struct type t may have.
 func fields(t reflect.Type) (names []string) {
 	if t.Kind() != reflect.Struct {
 		return nil

@@ -195,8 +195,9 @@ func requireLocated(t *testing.T, text []byte, err error) *Error {
 	return e
 }
 
-// FuzzCheck compares Check with encoding/json. Accepted texts are JSON to both. Refused texts are
-// not JSON, or have one of the three faults that encoding/json ignores.
+// FuzzCheck compares Check with encoding/json. Texts that Check accepts are JSON for encoding/json,
+// too. Texts that it refuses are not JSON, or have one of the three faults that encoding/json
+// ignores.
 func FuzzCheck(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -223,8 +224,7 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// Lone surrogates are exactly what encoding/json cannot keep: text without them survives decoding
-// and encoding.
+// Check refuses a string with lone surrogates, and only such a string: encoding/json replaces them.
 func FuzzLoneSurrogate(f *testing.F) {
 	for _, seed := range []string{`a\ud83d\ude00`, `\ud83d`, `\\ud83d`, `\ude00\ud83d`,
 		`\u00e9\uD83D\u0041`, `\"\\\/\b`} {
@@ -237,7 +237,7 @@ func FuzzLoneSurrogate(f *testing.F) {
 			return
 		}
 		if strings.Contains(s, "\uFFFD") || strings.Contains(strings.ToLower(s), `\ufffd`) {
-			return // encoding/json's replacement character
+			return // below, this character must show that encoding/json has replaced a surrogate
 		}
 		replaced := strings.ContainsRune(text, utf8.RuneError)
 		err := Check(raw)
@@ -253,9 +253,9 @@ func FuzzLoneSurrogate(f *testing.F) {
 	})
 }
 
-// FuzzUnmarshal compares Unmarshal with encoding/json that refuses unknown fields. Accepted texts
-// give the same value. encoding/json refuses the other texts, too, or ignores a fault of Check or
-// the case of a name.
+// FuzzUnmarshal compares Unmarshal with encoding/json, set to refuse unknown fields. Texts that
+// Unmarshal accepts give the same value. encoding/json also refuses the other texts, unless their
+// fault is one of Check's or a name in another case.
 func FuzzUnmarshal(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -270,8 +270,8 @@ func FuzzUnmarshal(f *testing.F) {
 			require.NoError(t, err)
 			b, err := json.Marshal(want)
 			require.NoError(t, err)
-			// encoding/json distinguishes null and [] from a missing array, the second version
-			// does not.
+			// encoding/json keeps null and an empty array or map apart, and its second version does
+			// not.
 			same := strings.NewReplacer(`"L":[]`, `"L":null`, `"M":{}`, `"M":null`)
 			require.Equal(t, same.Replace(string(b)), same.Replace(string(a)))
 			return

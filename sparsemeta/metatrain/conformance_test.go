@@ -91,7 +91,7 @@ func (f fixture) mask(l *sparsemeta.Learner, prefix string) [][]uint8 {
 	return [][]uint8{mask}
 }
 
-// nearTensor compares with the tensor of that name, relative to its largest entry.
+// nearTensor checks got against the tensor with this name, relative to the tensor's largest entry.
 func (f fixture) nearTensor(name string, got []float32) {
 	want := f.floats(name)
 	require.Len(f.t, got, len(want), name)
@@ -104,14 +104,14 @@ func (f fixture) nearTensor(name string, got []float32) {
 	}
 }
 
-// near compares an arena with the branches' tensors named prefix + branch.
+// near checks the arena got against the branches' tensors named prefix + branch.
 func (f fixture) near(s *sparsemeta.State, l *sparsemeta.Learner, prefix string, got []float32) {
 	for i, b := range l.Branches {
 		f.nearTensor(prefix+b.Name, s.Branch(got, i))
 	}
 }
 
-// nearGradient compares with the gradients named prefix + branch + . + array.
+// nearGradient checks got against the gradients named prefix + branch + "." + array.
 func (f fixture) nearGradient(l *sparsemeta.Learner, prefix string, got [][]sparsemeta.Network) {
 	for i, b := range l.Branches {
 		for _, p := range sparsemeta.Parts() {
@@ -120,8 +120,8 @@ func (f fixture) nearGradient(l *sparsemeta.Learner, prefix string, got [][]spar
 	}
 }
 
-// Preprocessing and meta-learners agree with the reference's list of scalars: the network up to
-// the file's rounding, the table within a third of the tolerance.
+// Preprocessing and meta-learners agree with the reference's list of scalars: the network up to the
+// rounding of the numbers in the file, the table within a third of the tolerance.
 func TestProbesOfTheReference(t *testing.T) {
 	f := openFixture(t, "sparsemeta_small")
 	l := f.learner()
@@ -161,7 +161,7 @@ func TestUpdatesOfTheReference(t *testing.T) {
 				at := fmt.Sprintf("step%d.", step)
 				s.UpdateMasked(x, tables, l.Settings, l.Scale, f.arena(l, at+"grad."), fast,
 					f.mask(l, at+"mask."))
-				if name != "metatrain_small" { // windows do not use I, so the file has none
+				if name != "metatrain_small" { // its file lacks I, which windows do not use
 					f.near(s, l, at+"I.", s.I[0].F32)
 				}
 				f.near(s, l, at+"M.", fast)
@@ -170,8 +170,8 @@ func TestUpdatesOfTheReference(t *testing.T) {
 	}
 }
 
-// Online, at every step before the write, the gradient of the loss flows through all elements
-// written so far.
+// In online training, the gradient is taken at every step before the step's write. The gradient of
+// the loss then flows through all elements written so far.
 func TestOnlineMetaGradientsOfTheReference(t *testing.T) {
 	f := openFixture(t, "metaonline_small")
 	l := f.learner()
@@ -194,7 +194,8 @@ func TestOnlineMetaGradientsOfTheReference(t *testing.T) {
 	}
 }
 
-// A window has two writes, then the gradient of the last step's loss.
+// In window training, two steps write fast weights. Then the gradient of the last step's loss is
+// taken.
 func TestWindowMetaGradientOfTheReference(t *testing.T) {
 	f := openFixture(t, "metatrain_small")
 	l := f.learner()

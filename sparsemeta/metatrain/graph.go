@@ -163,7 +163,7 @@ func newBackward() (*backward, error) {
 	return &backward{network: n, dv: values}, nil
 }
 
-// gradient adds the gradient to grad, an array for all 501 weights.
+// gradient adds the gradient of sum(dv g(nodes)) to grad, an array for all 501 weights.
 func (b *backward) gradient(phi *sparsemeta.Network, t *sparsemeta.Table, dv,
 	grad []float64) error {
 	b.load(phi)
@@ -181,8 +181,8 @@ func (b *backward) gradient(phi *sparsemeta.Network, t *sparsemeta.Table, dv,
 	return nil
 }
 
-// collect adds the machine's gradient to grad and clears it there, since gorgonia accumulates
-// from run to run.
+// collect adds the gradient in the gorgonia machine to grad. Then it clears the machine's gradient,
+// since gorgonia accumulates from run to run.
 func (b *backward) collect(grad []float64) error {
 	for p, part := range sparsemeta.Parts() {
 		value, err := b.weights[p].Grad()

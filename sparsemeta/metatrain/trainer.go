@@ -16,8 +16,8 @@ type Options struct {
 	Beta1 float64 // Adam's decay of the mean; default 0.9
 	Beta2 float64 // Adam's decay of the variance; default 0.99
 	Eps   float64 // Adam's smoothing; default 1e-8
-	// Workers is the number of machines that run at once; default: one for each processor.
-	// Results do not depend on it.
+	// Workers is the number of goroutines that compute the networks; default: one for each
+	// processor. Results do not depend on it.
 	Workers int
 }
 
@@ -64,13 +64,13 @@ type Trainer struct {
 	workers []worker
 }
 
-// worker holds one goroutine's machines, one for each direction.
+// worker holds the two gorgonia machines of one goroutine, for forward and backward.
 type worker struct {
 	forward  *forward
 	backward *backward
 }
 
-// New builds the machines and the tables of l. The trainer changes l.Phi.
+// New builds the gorgonia machines, and the tables of l. The trainer's steps change l.Phi.
 func New(l *sparsemeta.Learner, o Options) (*Trainer, error) {
 	if err := errors.Join(o.Validate(), l.Validate()); err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func New(l *sparsemeta.Learner, o Options) (*Trainer, error) {
 	return t, nil
 }
 
-// Close ends the machines.
+// Close releases the gorgonia machines.
 func (t *Trainer) Close() error {
 	var err error
 	for _, w := range t.workers {
@@ -112,9 +112,9 @@ func (t *Trainer) Close() error {
 	return err
 }
 
-// Tables returns the learner's tables, with the values of the graph. Step rewrites them in place,
-// so no update may run meanwhile. Node gradients are valid between two steps, since a step moves
-// the nodes.
+// Tables returns the learner's tables, with values at the nodes that the graph has computed. Step
+// rewrites the tables in place, so no State.Update may run during a Step. Node gradients are valid
+// between two steps, since a step moves the nodes.
 func (t *Trainer) Tables() sparsemeta.Tables { return t.tables }
 
 // Step takes the gradient of the loss with respect to the values of g at the nodes, summed over

@@ -79,7 +79,7 @@ func TestGraphComputesTheTablesValues(t *testing.T) {
 func TestAutodiffAgreesWithTheHandWrittenBackward(t *testing.T) {
 	l := manyNodes(t)
 	trainer := newTrainer(t, l, Options{Workers: 2})
-	for seed := range 2 { // the second time checks that the first left nothing behind
+	for seed := range 2 { // the second pass checks that the first left nothing behind
 		dv := waves(trainer, seed)
 		got, err := trainer.Gradient(dv)
 		require.NoError(t, err)
@@ -166,7 +166,7 @@ func TestResultsDoNotDependOnWorkers(t *testing.T) {
 	require.Equal(t, want, run(3).Phi)
 }
 
-// Four steps give the same bits as two steps, a new trainer from the saved state, and two more.
+// Four steps give the same bits as two steps and, in a new trainer with the saved state, two more.
 func TestTrainingResumesToTheSameBits(t *testing.T) {
 	steps := func(trainer *Trainer, from, to int) {
 		for step := from; step < to; step++ {
@@ -187,7 +187,7 @@ func TestTrainingResumesToTheSameBits(t *testing.T) {
 		for _, bank := range broken.Phi {
 			resumed.Phi = append(resumed.Phi, append([]sparsemeta.Network(nil), bank...))
 		}
-		steps(first, saved, 4) // must not change the saved copy
+		steps(first, saved, 4) // these steps must not change the saved copy
 		second := newTrainer(t, resumed, Options{Workers: 1})
 		require.NoError(t, second.Restore(state))
 		steps(second, saved, 4)

@@ -7,10 +7,10 @@ import (
 
 // costs are the costs of a session's steps on a model, in seconds of one core and in bytes.
 type costs struct {
-	byte       float64 // to score and learn a byte of text
-	stateBytes float64 // of a state in the object store
+	byte       float64 // seconds to score and learn a byte of text
+	stateBytes float64 // bytes of a state in the object store
 	readState  float64 // seconds to read a state
-	hotBytes   float64 // of a state in a server's memory
+	hotBytes   float64 // bytes of a state in a server's memory
 }
 
 // models has costs measured on a core with AVX2 (docs/speed.md and docs/operations.md). States of 5
@@ -20,8 +20,9 @@ var models = map[string]costs{
 	"swift":   {byte: 45e-6, stateBytes: 1 << 20, readState: 0.010, hotBytes: 1.4e6},
 }
 
-// The database handled 6,573 appends of 128 bytes per second on two cores, each a transaction; a
-// single one takes 1/364 s. All other statements are assumed to cost the same.
+// Measured costs of a database statement. On two cores the database handled 6,573 appends of 128
+// bytes per second, each in a transaction. Without load an append takes 1/364 s. All other
+// statements are assumed to cost as much as an append.
 const (
 	statementCore = 2. / 6573
 	statementWait = 1. / 364
@@ -29,9 +30,9 @@ const (
 
 // Times of servers and clients in seconds.
 const (
-	heartbeat = 2  // interval
-	lease     = 10 // of the database's clock
-	retry     = 1  // of a refused client
+	heartbeat = 2  // interval between two heartbeats of a server
+	lease     = 10 // duration of a lease, by the database's clock
+	retry     = 1  // pause after which a refused client retries
 	hop       = 0.0005
 )
 
@@ -42,11 +43,11 @@ type cluster struct {
 	memory        float64 // bytes for states per server
 	sessions      int
 	rate          float64 // total requests per second
-	bytes         int     // per request
+	bytes         int     // bytes of text per request
 	burst         float64 // mean number of requests in a burst
 	think         float64 // mean seconds between requests of a burst
 	databaseCores int
-	rack          int     // servers lost at once
+	rack          int     // number of servers that are lost at once
 	lost          float64 // time of the loss
 	seconds       float64
 	seed          uint64

@@ -1,6 +1,7 @@
 // Command clustersim simulates many servers on one database and one object store. It shows the load
-// on each, the loss of a rack, and what fails first as the load grows. It runs no code of lmserve:
-// costs of single steps were measured (see costs), and the rest is assumed and can be set.
+// on servers, database and object store, the effects of losing a rack of servers, and what fails
+// first as the load grows. It runs no code of lmserve. The costs of single steps were measured (see
+// costs); all other numbers are assumed, and flags can set them.
 //
 //	cd tools/clustersim && go run .
 //	cd tools/clustersim && go run . -model swift -rate 1e6

@@ -9,11 +9,11 @@ import (
 
 // Kinds of events in the order in which they happen to a request.
 const (
-	begins   = iota // asks the database for the owner
+	begins   = iota // the client asks the database for the owner
 	located         // the database has answered
 	arrives         // the request is at the server
 	computed        // the server has scored the text
-	appended        // the database has stored it
+	appended        // the database has stored the text
 )
 
 // event is the next step of a burst.
@@ -45,8 +45,8 @@ type burst struct {
 	unkept  int     // bytes of text since the last snapshot
 }
 
-// pool is cores that process work in order of arrival.
-type pool []float64 // a heap of the times when they are free
+// pool is a set of cores that process work in order of arrival.
+type pool []float64 // a heap of the times at which the cores become free
 
 func (p pool) take(at, work float64) (end float64) {
 	end = max(at, p[0]) + work
@@ -102,7 +102,7 @@ func newSimulation(c cluster) *simulation {
 	}
 	ends := []float64{c.lost, c.lost + lease, c.lost + 2*lease, c.seconds}
 	for i, end := range ends {
-		from := c.lost / 2 // the cluster fills before
+		from := c.lost / 2 // before this time the cluster is still filling
 		if i > 0 {
 			from = ends[i-1]
 		}
@@ -113,7 +113,7 @@ func newSimulation(c cluster) *simulation {
 
 // run simulates all seconds.
 func (s *simulation) run() {
-	// Bursts in progress at the start, and new ones.
+	// At the start some bursts are already in progress.
 	active := s.c.rate * s.c.think
 	for range int(active) {
 		b := s.newBurst()
@@ -215,18 +215,19 @@ func (s *simulation) locate(b *burst) {
 		s.after(hop, arrives, b)
 		return
 	}
-	if s.now < s.c.lost+lease { // the server's lease is still valid
+	if s.now < s.c.lost+lease { // the lease of the lost server is still valid
 		s.lose(b)
 		return
 	}
-	b.node = s.dead + s.rng.IntN(s.c.nodes-s.dead) // like a rendezvous hash
+	b.node = s.dead + s.rng.IntN(s.c.nodes-s.dead) // random, like a rendezvous hash
 	s.owner[b.session] = uint16(b.node)
 	s.phase.claims++
 	b.hot = false
 	s.after(s.statement()+hop, arrives, b)
 }
 
-// compute scores a request on the server, after any text that must be recomputed.
+// compute scores a request on the server. If the state is not in memory, the server first reads the
+// state and recomputes the text after the snapshot.
 func (s *simulation) compute(b *burst) {
 	if s.isDead(b.node) {
 		s.lose(b)
@@ -256,7 +257,7 @@ func (s *simulation) finish(b *burst) {
 	b.unkept += s.c.bytes
 	b.left--
 	if b.left > 0 {
-		kind := arrives // later requests know the server
+		kind := arrives // the client now knows the server
 		if s.isDead(b.node) {
 			kind = begins
 		}
@@ -264,7 +265,7 @@ func (s *simulation) finish(b *burst) {
 		return
 	}
 	s.phase.objectBytes += s.c.costs.stateBytes
-	for range 3 { // announce the object, enter it, drop its predecessor
+	for range 3 { // announce the object, enter it, drop the one before
 		s.statement()
 	}
 }
@@ -289,7 +290,7 @@ func (h *histogram) count() (n int) {
 	return n
 }
 
-// quantile returns the time below which the given share lies.
+// quantile returns the time that the given share of the counted times does not exceed.
 func (h *histogram) quantile(part float64) float64 {
 	left := part * float64(h.count())
 	i := slices.IndexFunc(h.counts, func(c int) bool { left -= float64(c); return left <= 0 })

@@ -20,7 +20,8 @@ func ran(c cluster) *simulation {
 	return s
 }
 
-// The cluster's work equals the cost of its requests, and a request takes at least its cost.
+// Without overload, the servers and the database work as long as the requests cost in total. Each
+// request takes at least as long as it costs.
 func TestCalmClusterDoesWhatItIsAsked(t *testing.T) {
 	c := small()
 	c.rack, c.rate = 0, 200
@@ -49,7 +50,8 @@ func TestSessionsOfLostRackAreTakenOver(t *testing.T) {
 	require.Positive(t, leased.refused)
 	require.Zero(t, leased.claims, "the lease is not over")
 	require.Positive(t, after.claims)
-	// Sessions in a burst return within seconds, others when they are used.
+	// The sessions of lost servers that are in a burst are claimed within seconds, the others when
+	// they are used.
 	share := float64(c.rack) / float64(c.nodes)
 	require.InEpsilon(t, c.rate*c.think*share, float64(after.claims), .4)
 	require.Less(t, later.claims/2, after.claims)

@@ -1,6 +1,6 @@
 // Command otelcol is an OpenTelemetry collector with the parts that a test needs: it reads a file,
-// and sends its lines by OTLP over HTTP. It is a separate module, so that the product needs none of
-// the collector's modules.
+// and sends its lines by OTLP over HTTP. It is a separate module, so that lmserve does not depend
+// on the collector's modules.
 package main
 
 import (

@@ -8,16 +8,16 @@ import (
 // rates are the shares of a log's ordinary lines that a method may flag.
 var rates = [...]float64{1. / 1000, 1. / 100}
 
-// comparison holds the outcomes of all methods in the logs made from one.
+// comparison holds the outcomes of all methods in the logs that compare makes from one log.
 type comparison struct {
 	lines, seeds int
 	// hindsight has, for each rate and method, the outcome with the threshold that flags exactly
-	// that share of the ordinary lines. ranked has the outcome of flagging the k lines with the
-	// largest ratings, where k is the number of injected lines.
+	// this share (the rate) of the ordinary lines. ranked has the outcome of flagging the k lines
+	// with the largest ratings, where k is the number of injected lines.
 	hindsight [len(rates)][methods]outcome
 	ranked    [methods]outcome
-	// online has, for each rate, the outcome of flagging at a probability of at most the rate,
-	// which is possible while the log is written.
+	// online has, for each rate, the outcome of flagging the lines with a probability of at most
+	// the rate. A program can do this while the log is written, since it needs no later line.
 	online [len(rates)]outcome
 }
 
@@ -30,7 +30,7 @@ func compare(log []string, seeds int) *comparison {
 	return c
 }
 
-// add adds a log that is judged from line from on.
+// add adds the outcomes of a log, without its first lines: the first judged line is log[from].
 func (c *comparison) add(log []scored, from int) {
 	ordinaries, strangers := 0, 0
 	for _, l := range log[from:] {
@@ -88,9 +88,9 @@ func head(w io.Writer) {
 		"foreign", "field", "time", "found", "lag", "alarms")
 }
 
-// row prints precision and recall as mean and standard deviation over the logs. It adds the
-// recall of each kind, the share of found incidents with their delay in lines, and the share of
-// flagged ordinary lines.
+// row prints precision and recall as mean and standard deviation over the logs. Then it prints the
+// recall of each kind, the share of incidents found and their mean delay in lines, and the share of
+// ordinary lines flagged.
 func row(w io.Writer, name string, o outcome) {
 	precision, precisionSpread := spread(o.precisions)
 	recall, recallSpread := spread(o.recalls)

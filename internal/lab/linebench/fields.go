@@ -8,15 +8,16 @@ import (
 	"strings"
 )
 
-// place is a field of a line: the bytes from from up to to.
+// place is a field of a line: the bytes line[from:to].
 type place struct {
 	from, to int
 	sort     int    // index in sorts
-	value    string // of the field
+	value    string // text of the field
 	format   string // the line with the field and all numbers masked
 }
 
-// sorts matches fields that can be changed. The field is the first group.
+// sorts has a pattern for each sort of field that can be changed. The field is the pattern's first
+// group.
 var sorts = []*regexp.Regexp{
 	regexp.MustCompile(`(?:^|[\s"'(=:])(/[\w./%+-]{2,})`),
 	regexp.MustCompile(
@@ -33,7 +34,7 @@ const (
 	sortNumber
 )
 
-// statuses are words for an outcome or a severity.
+// statuses are words for an outcome or a severity in log lines.
 var statuses = []string{
 	"ok", "OK", "failed", "Failed", "failure", "success", "Accepted", "opened", "closed", "Invalid",
 	"denied", "forbidden", "notice", "info", "INFO", "warn", "warning", "WARN", "error", "ERROR",
@@ -43,7 +44,7 @@ var statuses = []string{
 
 var number = regexp.MustCompile(`[0-9]+`)
 
-// masked returns a text with one digit in place of every number.
+// masked returns the text with the digit 0 in place of every number.
 func masked(text string) string { return number.ReplaceAllString(text, "0") }
 
 // fields returns the fields of a line that can be changed.

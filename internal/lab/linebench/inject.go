@@ -6,10 +6,10 @@ import "math/rand/v2"
 type kind int
 
 const (
-	ordinary kind = iota // a line of the log
+	ordinary kind = iota // not injected
 	foreign              // a line of another system's format
 	field                // a line of a known format with another path, user or status
-	wrong                // a known line at the wrong time: a copy of an old one
+	wrong                // a line at the wrong time: a copy of an earlier line
 )
 
 var kindNames = [...]string{"ordinary", "foreign", "field", "time"}
@@ -18,28 +18,29 @@ var kindNames = [...]string{"ordinary", "foreign", "field", "time"}
 type line struct {
 	text     string // without its newline
 	kind     kind
-	incident int    // number of the line's incident, from 0; -1: none
-	label    string // in a log with labels
+	incident int    // number of the line's incident, from 0; -1 if it has none
+	label    string // empty in a log without labels
 }
 
 const (
 	// quiet is the fraction of a log that is left unchanged, so that every method can learn the
 	// log's habits.
 	quiet = 1. / 4
-	// apart is the number of lines with one incident in the rest of the log.
+	// apart is the number of lines between the starts of two incidents, on average.
 	apart = 80
 	// linesMax is the maximum number of lines of an incident.
 	linesMax = 3
-	// old is the minimum age, in lines, of a line that is copied as out of time.
+	// old is the minimum age, in lines, of a line that is copied to a later, wrong time.
 	old = 50
-	// known is the number of occurrences of a format before a field of it is changed.
+	// known is the number of lines that a format must have had before inject changes a field of it.
 	known = 2
 )
 
 // inject injects incidents into a log: one to three strange lines of one kind, with up to two
-// ordinary lines between two of them. The first quarter of the log is unchanged. After it, every
-// 80 lines have one incident at a random place, with the kinds in turn. The result is a function
-// of the log and the seed. A log of less than a few hundred lines gets few incidents, or none.
+// ordinary lines between two strange ones. The first quarter of the log is unchanged. Each later
+// group of 80 lines gets one incident at a random place. The kinds take turns. The result is a
+// function of the log and the seed. A log of less than a few hundred lines gets few incidents, or
+// none.
 func inject(log []string, seed uint64) []line {
 	g := &injector{log: log, rand: rand.New(rand.NewPCG(seed, 0)), seen: map[string]int{}}
 	start := start(len(log))
@@ -64,7 +65,7 @@ func inject(log []string, seed uint64) []line {
 	return g.lines
 }
 
-// start returns the first line that may be injected and is judged.
+// start returns the index of the first line that is judged. Nothing is injected before it.
 func start(lines int) int { return min(lines, max(old, int(quiet*float64(lines)))) }
 
 type injector struct {
@@ -75,7 +76,7 @@ type injector struct {
 	incidents int
 }
 
-// pass copies a line of the log.
+// pass copies line at of the log unchanged.
 func (g *injector) pass(at int) {
 	for _, f := range fields(g.log[at]) {
 		g.seen[f.format]++
@@ -83,8 +84,8 @@ func (g *injector) pass(at int) {
 	g.lines = append(g.lines, line{text: g.log[at], incident: -1})
 }
 
-// incident writes an incident of a kind, before line at and line end of the log, and returns the
-// next line of the log.
+// incident writes an incident of kind k among the lines at to end-1 of the log. It returns the
+// index of the first line that it has not copied or replaced.
 func (g *injector) incident(at, end int, k kind) int {
 	wanted := 1 + g.rand.IntN(linesMax)
 	written := 0
@@ -108,8 +109,8 @@ func (g *injector) incident(at, end int, k kind) int {
 	return at
 }
 
-// strange makes a strange line in place of line at of the log. ok is false if that is not
-// possible for the kind.
+// strange makes a strange line of kind k, to be written at line at of the log. ok is false if line
+// at has no field that can be changed, as the kind field requires.
 func (g *injector) strange(at int, k kind) (text string, ok bool) {
 	switch k {
 	case foreign:

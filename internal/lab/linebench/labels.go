@@ -15,18 +15,20 @@ import (
 
 const (
 	ordinaryLabel = "-"
-	unjudged      = 100 // lines at the beginning of a log
-	incidentGap   = 30  // maximum lines between two of a label in one incident
-	incidentFirst = 5   // lines of an incident of which one must be found
-	shareOfLines  = 100 // one of this number of lines is flagged
+	unjudged      = 100 // number of lines at the beginning of a log that are not judged
+	incidentGap   = 30  // maximum distance of two lines with one label in one incident
+	incidentFirst = 5   // number of first lines in which an incident must be found
+	shareOfLines  = 100 // one line in 100 is flagged
 )
 
 // finding measures how well the ratings of a method find the anomalous lines of a log.
 type finding struct {
-	ap         float64 // average precision, with lines of equal rating as one group
-	hits       float64 // share of the anomalous lines that can be in the highest 1/shareOfLines
-	incidentAP float64 // ap of incidents, by their highest rating in incidentFirst lines
-	incidents  float64 // share of incidents above all except 1/shareOfLines of the ordinary lines
+	ap float64 // average precision, with lines of equal rating as one group
+	// hits is the number of anomalous lines among the 1/shareOfLines of lines with the highest
+	// ratings, divided by the largest number possible there.
+	hits       float64
+	incidentAP float64 // ap of incidents, rated by their first incidentFirst lines
+	incidents  float64 // share of incidents rated above 99 % of the ordinary lines
 }
 
 func (f *finding) add(other finding) {
@@ -103,8 +105,8 @@ func above(sorted []float64, x float64) float64 {
 	return float64(2*len(sorted)-from-to) / 2
 }
 
-// incidentsOf returns the highest rating of the first lines of each incident. An incident
-// consists of nearby lines of one label.
+// incidentsOf returns for each incident the highest rating of its first lines. An incident consists
+// of nearby lines with one label.
 func incidentsOf(log []scored, ratings []float64) (best []float64) {
 	type incident struct{ at, last, lines int }
 	open := map[string]*incident{}
@@ -131,11 +133,11 @@ type labeled struct {
 	sets              int
 	found             [methods]finding
 	lines, ordinaries int
-	told, alarms      int             // printed incidents, and those at ordinary lines
-	flagged           [len(rates)]int // ordinary lines
+	told, alarms      int             // incidents that watch prints, and those at ordinary lines
+	flagged           [len(rates)]int // ordinary lines flagged at each rate
 }
 
-// labeledPaths returns the logs of a folder.
+// labeledPaths returns the paths of the logs in a folder's subfolders.
 func labeledPaths(dir string) ([]string, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*", "log.txt"))
 	if err == nil && len(paths) == 0 {
@@ -144,8 +146,8 @@ func labeledPaths(dir string) ([]string, error) {
 	return paths, err
 }
 
-// printLabeled evaluates the logs of a folder. words names a file of words of trouble, or the
-// default list; "" means none.
+// printLabeled evaluates the logs of a folder. words names a file of words of trouble (such as
+// "error"), or the default list; "" means no list.
 func printLabeled(w io.Writer, dir, words string) error {
 	paths, err := labeledPaths(dir)
 	if err != nil {
@@ -177,7 +179,8 @@ func printLabeled(w io.Writer, dir, words string) error {
 	return t.Flush()
 }
 
-// row prints the findings of P. Flagged and printed counts are per 1,000 lines.
+// row prints the findings of the method P, the probability. It prints flagged lines and printed
+// incidents as numbers per 1,000 lines.
 func (l *labeled) row(w io.Writer, name string) {
 	f := l.found[ratingP].over(l.sets)
 	share := func(n, of int) float64 { return 1000 * float64(n) / float64(of) }

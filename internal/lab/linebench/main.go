@@ -1,15 +1,16 @@
-// Command linebench compares methods that find strange lines in logs. It injects incidents into a
-// log, of one to three lines: of another format, of a known format with another path, user or
-// status, or out of time. Then it compares the flagged lines with the injected ones. The same
-// seeds make the same logs.
+// Command linebench compares methods that find strange lines in logs. It injects incidents of one
+// to three strange lines into a log. A strange line has another format, or a known format with
+// another path, user or status, or comes at the wrong time. Then linebench compares the flagged
+// lines with the injected ones. The same seeds make the same logs.
 //
 //	go run ./internal/lab/linebench [-seeds 10] [-max-bytes N] LOG...
 //
-// With -labels it injects nothing. Each folder below DIR then has a log.txt and a labels.txt with
-// a label for each line, "-" for an ordinary one. -trouble-words also rates by words of trouble.
-// With -calibration it counts, for each file, the lines with a probability of at most 1/2, 1/10
-// and so on. It prints the counts in multiples of the promise. With -changes it injects changes
-// of frequency and value into the logs, and prints the reported ones.
+// With -labels DIR linebench injects nothing. Each folder below DIR must then have a log.txt, and a
+// labels.txt with a label for each line; the label of an ordinary line is "-". With -trouble-words
+// the ratings also use words of trouble, such as "error". With -calibration linebench counts, for
+// each file, the lines with a probability of at most 1/2, 1/10 and so on. It divides each count by
+// the expected count, which follows from the probability. With -changes linebench injects changes
+// of frequency and value into the logs, and prints the changes that were reported.
 package main
 
 import (

@@ -8,7 +8,7 @@ import (
 
 // outcome holds a method's results in one log, or in several.
 type outcome struct {
-	lines, flagged  [len(kindNames)]int // of each kind
+	lines, flagged  [len(kindNames)]int // numbers of lines by kind
 	incidents       int
 	found           int // incidents with at least one flagged line
 	lag             int // lines from the first line of a found incident to its first flagged one
@@ -82,8 +82,8 @@ func spread(values []float64) (mean, deviation float64) {
 	return mean, math.Sqrt(deviation)
 }
 
-// threshold returns the rating that at most the given number of the log's ordinary lines exceed.
-// It is known only in hindsight, after the log has ended.
+// threshold returns a rating that only `alarms` of the log's ordinary lines exceed, or fewer with
+// equal ratings. The threshold is known only in hindsight, after the log has ended.
 func threshold(log []scored, from int, ratings []float64, alarms int) float64 {
 	var all []float64
 	for i := from; i < len(log); i++ {
@@ -95,7 +95,8 @@ func threshold(log []scored, from int, ratings []float64, alarms int) float64 {
 	return all[len(all)-1-min(alarms, len(all)-1)]
 }
 
-// top returns the n lines with the largest ratings.
+// top returns the indices of the n lines with the largest ratings, among the lines from index from
+// on.
 func top(from int, ratings []float64, n int) map[int]bool {
 	order := make([]int, 0, len(ratings)-from)
 	for i := from; i < len(ratings); i++ {

@@ -34,7 +34,7 @@ func TestMeasuresAreThoseOfWhatWasFlagged(t *testing.T) {
 	require.Equal(t, .5, o.recall(field))
 }
 
-// The threshold lets as many ordinary lines through as the allowance says.
+// With the threshold for n alarms, exactly n ordinary lines are flagged.
 func TestThresholdPassesAllowedOrdinaryLines(t *testing.T) {
 	log := threeIncidents()
 	ratings := []float64{99, 1, 50, 2, 3, 50, 4, 50, 5, 50, 6, 7}

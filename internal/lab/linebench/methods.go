@@ -6,7 +6,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
-// method names a rating of how strange a line is for the lines before it: larger is stranger.
+// method is a way to rate how strange a line is after the lines before it. A larger rating means a
+// stranger line.
 type method int
 
 const (
@@ -35,14 +36,14 @@ type scored struct {
 	line
 	ratings [methods]float64
 	p       float64
-	told    bool // watch prints an incident at the line by default
+	told    bool // whether watch, with its default threshold, prints an incident at the line
 }
 
 // toldMost is the maximum P of an incident that watch prints by default.
 const toldMost = 1. / 1000
 
-// score rates a log with all methods, in one pass: each line before it is learned. With a list of
-// words of trouble, the rating includes them.
+// score rates a log with all methods, in one pass: each line is rated, then learned. If trouble has
+// words of trouble, the ratings take them into account.
 func score(log []line, trouble string) []scored {
 	counts := model.Counts()
 	set := stream.DefaultsFor(counts, stream.Counts)
@@ -86,8 +87,8 @@ func score(log []line, trouble string) []scored {
 // told has the numbers of the incidents that watch has printed.
 type told map[int64]bool
 
-// take reports whether watch prints an incident at a line: one that is now strange enough, or has
-// a change.
+// take reports whether watch prints an incident at a line. watch prints an incident once, as soon
+// as the incident is strange enough or has a change.
 func (t told) take(l *lines.Line) (now bool) {
 	for _, e := range l.Incidents {
 		if !e.Closed && !t[e.Number] && (e.P <= toldMost || len(e.Changes) > 0) {

@@ -9,20 +9,20 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/lines"
 )
 
-// answersGiven are the numbers of answers of simulated operators on a log.
+// answersGiven are the numbers of answers that the simulated operators give for each log.
 var answersGiven = []int{0, 5, 10, 20}
 
-// operator sees incidents as watch prints them. On the first ones it answers truthfully whether
-// one of the lines so far has a label.
+// operator sees incidents as watch prints them. For the first incidents it answers whether they are
+// true: whether the line at which the incident was printed has a label.
 type operator struct {
 	threshold float64
-	answers   int // left
+	answers   int // number of answers still to give
 
 	matters, falseAlarm []incidents.Like
-	shown               map[int64]bool // whether a shown incident is true
+	shown               map[int64]bool // for each shown incident, whether a line of it has a label
 }
 
-// shows reports whether an incident is shown, by watch's rule.
+// shows reports whether an incident is shown to the operator, by watch's rule.
 func (o *operator) shows(i *incidents.Incident) bool {
 	like := func(of []incidents.Like) bool {
 		for _, l := range of {
@@ -38,7 +38,8 @@ func (o *operator) shows(i *incidents.Incident) bool {
 	return !like(o.falseAlarm) && (i.P <= o.threshold || len(i.Changes) > 0)
 }
 
-// told handles an incident at a line, and reports whether the line belongs to a shown incident.
+// told handles an incident that a line has opened or joined; labeled says whether the line has a
+// label. told reports whether the incident is shown.
 func (o *operator) told(i *incidents.Incident, labeled bool) bool {
 	truth, known := o.shown[i.Number]
 	if i.Closed || !known && !o.shows(i) {
@@ -63,7 +64,7 @@ type operated struct{ shown, true, found, incidents int }
 func operate(log []line, o operator) (sum operated) {
 	o.shown = map[int64]bool{}
 	m := lines.NewMeter()
-	seen := make([]scored, len(log)) // rated 1 if a line belongs to a shown incident
+	seen := make([]scored, len(log)) // p is 1 if the line belongs to a shown incident
 	for n, l := range log {
 		seen[n] = scored{line: l}
 		each := func(line *lines.Line) {

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// After one answer of false alarm for a kind of line, the operator sees no more incidents of that
-// kind.
+// The operator answers "false alarm" once, for a kind of line. Then it sees no more incidents of
+// this kind.
 func TestOperatorIsNotShownFalseAlarmsAgain(t *testing.T) {
 	var log []line
 	for i := range 1500 {

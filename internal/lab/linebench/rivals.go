@@ -7,16 +7,17 @@ import (
 	"unicode"
 )
 
-// Rivals rate a line by their counts of the lines before, in tables that grow with the log.
+// The rivals are simpler methods. They rate a line by counts of the earlier lines, in tables that
+// grow with the log.
 
-// counter counts the lines with each word.
+// counter counts, for each word, the lines that contain it.
 type counter struct {
 	lines float64
 	count map[string]float64
 }
 
-// rate returns the rarity of the rarest word, and the sum over all different words, as -log2 of
-// the share of lines with the word. It then counts the line.
+// rate returns the rarity of a line's rarest word, and the sum of the rarities of all different
+// words. The rarity is -log2 of the share of lines with the word. Then rate counts the line.
 func (c *counter) rate(words []string) (most, sum float64) {
 	seen := map[string]bool{}
 	for _, w := range words {
@@ -38,7 +39,8 @@ const variable = "<*>"
 
 func hasDigit(word string) bool { return strings.IndexFunc(word, unicode.IsDigit) >= 0 }
 
-// spaced returns the words between spaces; all words with a digit count as one.
+// spaced returns the words between spaces. It replaces every word that has a digit by the same
+// placeholder.
 func spaced(text string) []string {
 	words := strings.Fields(text)
 	for i, w := range words {
@@ -52,14 +54,13 @@ func spaced(text string) []string {
 var variables = regexp.MustCompile(`[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}` +
 	`|\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b|\b0x[0-9a-fA-F]+\b|\b[0-9a-fA-F]{16,}\b|[-+]?\d+(?:\.\d+)?`)
 
-// withoutVariables returns a line with one placeholder for UUIDs, addresses, hexadecimal and
-// other numbers.
+// withoutVariables replaces every UUID, address and number of a line by the same placeholder.
 func withoutVariables(text string) string { return variables.ReplaceAllString(text, variable) }
 
 // drain finds the template of each line (P. He et al., Drain: An Online Log Parsing Approach with
-// Fixed Depth Tree, ICWS 2017). Its tree has depth drainDepth: the number of words, then the
-// first words. Below, lines belong to one template if a fraction drainAlike of their words
-// agrees.
+// Fixed Depth Tree, ICWS 2017). Its tree has depth drainDepth. The number of words and the first
+// words of a line select a leaf of the tree. Within a leaf, lines belong to one template if a
+// fraction drainAlike of their words agrees.
 type drain struct {
 	groups map[drainGroup]*drainLeaf
 	lines  float64
@@ -67,7 +68,7 @@ type drain struct {
 
 const (
 	drainDepth = 4
-	drainWords = drainDepth - 2 // words that choose a leaf
+	drainWords = drainDepth - 2 // number of first words that select a leaf
 	drainAlike = .4
 )
 

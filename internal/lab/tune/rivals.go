@@ -15,9 +15,9 @@ import (
 // Methods returns the methods that can be tuned.
 func Methods() []string { return []string{stream.DynamicSGD, stream.DynamicRMS, stream.Cache} }
 
-// On the coarse grid, step is the ratio of two neighbors; on the fine grid the ratio is the
-// square root of step. An improvement below the tolerance, in bits a byte or bits a word, is
-// noise: it depends on the choice of texts.
+// On the coarse grid, step is the ratio of two neighbors; on the fine grid the ratio is the square
+// root of step. An improvement below the tolerance, in bits a byte (bits a word for models of
+// words), is noise: another choice of texts could undo it.
 const (
 	step          = 2
 	tolerance     = 2e-4
@@ -49,8 +49,8 @@ func Parameters(m *model.Model, method string) ([]Parameter, error) {
 	return params, nil
 }
 
-// searched returns the rows to tune for a method. Integers come last, since their steps change
-// most.
+// searched returns the rows to tune for a method. Integers come last, since a step of an integer
+// changes the score most.
 func searched(method string) (setting.Table[stream.Settings], error) {
 	if !slices.Contains(Methods(), method) {
 		return nil, fmt.Errorf("tune: method is %q, expected one of %v", method, Methods())

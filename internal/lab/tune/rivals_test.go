@@ -29,8 +29,8 @@ func small(t *testing.T) *model.Model {
 	return m
 }
 
-// Tuning returns a model whose defaults have the score that the search reports, and that score is
-// better than before.
+// Tuning returns a model whose default settings have the score that the search reports. This score
+// is better than that of the model before.
 func TestTuningMakesTheModelsDefaultsBetter(t *testing.T) {
 	m := small(t)
 	texts := [][]byte{[]byte(strings.Repeat("all work and no play ", 20)),

@@ -20,12 +20,13 @@ type Parameter struct {
 	Whole    bool // an integer
 }
 
-// Trial is a tried point. The score is infinite if the point gave no number.
+// Trial is a tried point: values of all parameters, and their score. The score is infinite if f
+// returned NaN or an infinity.
 type Trial struct {
 	Values []float64 // one for each parameter
 	Score  float64
 	Best   bool // better than all earlier ones
-	// Left is the number of remaining trials if none of them is better.
+	// Left is the number of trials until the search ends if no later trial is better.
 	Left int
 }
 
@@ -34,15 +35,15 @@ type Search struct {
 	// Refine is the number of times that the grid is refined. Each time the step becomes its
 	// square root.
 	Refine int
-	// Tolerance is the minimum improvement of a step. Without it the search would follow a flat
-	// objective to the end.
+	// Tolerance is the minimum improvement for which the search makes a step. Without a tolerance
+	// the search would follow a flat objective to its bounds.
 	Tolerance float64
 	// Visit, if set, receives every trial.
 	Visit func(Trial)
 }
 
-// ErrNoScore is returned if neither the start, nor a smaller first parameter, nor a neighbor of
-// the start gives a number.
+// ErrNoScore means that f gave a number neither at the start, nor with a smaller first parameter,
+// nor at a neighbor of the start.
 var ErrNoScore = errors.New("no setting tried gives a score")
 
 // Minimize searches for the values with the least f. It calls f once for each point; an error of
@@ -50,9 +51,9 @@ var ErrNoScore = errors.New("no setting tried gives a score")
 //
 // From the start the search walks along one parameter after the other as long as a step lowers f;
 // only Min and Max bound the walk. If no step along one parameter helps, it tries steps along two
-// at once. If f gives no number at the start, the search begins at the largest smaller value of
-// the first parameter that gives one. If that parameter is a rate, and too large, neighbors of
-// the start may give no number either.
+// at once. If f gives no number at the start, the search begins at the largest smaller value of the
+// first parameter that gives one. This helps if the first parameter is a rate that is too large,
+// since then the neighbors of the start may give no number either.
 func (s Search) Minimize(params []Parameter, f func(values []float64) (float64, error)) (Trial,
 	error) {
 	if err := check(params); err != nil {
@@ -102,7 +103,7 @@ func check(params []Parameter) error {
 	return nil
 }
 
-// moves returns the directions of a step: along each parameter, then along each two.
+// moves returns the directions of a step: along each parameter, then along each pair of parameters.
 func moves(n int) (moves [][]int) {
 	step := func(i, di, j, dj int) {
 		d := make([]int, n)
@@ -133,12 +134,12 @@ type walk struct {
 	tried  map[string]float64 // scores by values
 	moves  [][]int
 	at     []int
-	best   Trial // the trial at the point at
+	best   Trial // the trial at the current point
 	stride int
 }
 
 // round tries every move once and repeats a move as long as it helps. It tries moves along two
-// parameters only if none along one has helped.
+// parameters only if no move along one parameter has helped.
 func (w *walk) round() (moved bool, err error) {
 	single := 2 * len(w.params)
 	for k, move := range w.moves {
@@ -162,7 +163,7 @@ func (w *walk) next(move []int, stride int) []int {
 	return next
 }
 
-// left counts the points that will be tried if none of them is better.
+// left returns the number of points that the search will still try if no later point is better.
 func (w *walk) left() int {
 	points := map[string]bool{}
 	for stride := w.stride; stride > 0; stride /= 2 {
@@ -176,8 +177,8 @@ func (w *walk) left() int {
 	return len(points)
 }
 
-// values returns the values of a point, with a unique key. inside is false if they exceed the
-// bounds.
+// values returns the values of a point, with a unique key. inside is false if a value is below Min
+// or above Max.
 func (w *walk) values(point []int) (values []float64, key string, inside bool) {
 	values = make([]float64, len(point))
 	for i, p := range w.params {
@@ -190,8 +191,8 @@ func (w *walk) values(point []int) (values []float64, key string, inside bool) {
 	return values, fmt.Sprint(values), true
 }
 
-// try evaluates a point unless it was tried before or exceeds the bounds, and moves there if it
-// is better.
+// try evaluates a point unless it was tried before or exceeds the bounds, and moves to the point if
+// its score is better.
 func (w *walk) try(point []int) (better bool, err error) {
 	values, key, inside := w.values(point)
 	if _, known := w.tried[key]; known || !inside {

@@ -15,11 +15,11 @@ func param(name string, start float64) Parameter {
 	return Parameter{Name: name, Start: start, Step: 2, Min: 1e-9, Max: 1e9}
 }
 
-// octavesApart returns the distance of two numbers in steps.
+// octavesApart returns the distance of two numbers in steps of a factor of 2.
 func octavesApart(a, b float64) float64 { return math.Abs(math.Log2(a / b)) }
 
-// From any start, the search reaches the bottom of a bowl, within half a fine step in each
-// parameter.
+// The objective is bowl-shaped in the logarithms of the parameters. From any start, the search
+// reaches the bottom of the bowl, within half a fine step in each parameter.
 func TestSearchFindsBottomOfBowl(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 3).Draw(t, "parameters")
@@ -51,7 +51,7 @@ func TestSearchFindsBottomOfBowl(t *testing.T) {
 	})
 }
 
-// A trial says how many remain if none of them is better.
+// Left of a trial is the number of trials that follow if no later trial is better.
 func TestTrialKnowsHowManyAreLeft(t *testing.T) {
 	var trials []Trial
 	s := Search{Refine: 1, Visit: func(t Trial) { trials = append(trials, t) }}
@@ -73,8 +73,9 @@ func TestTrialKnowsHowManyAreLeft(t *testing.T) {
 	}
 }
 
-// If two parameters depend on each other, like rate and decay, steps along one alone would stop
-// on the slope of the valley.
+// The best value of one parameter may depend on the other, as with rate and decay. Then the
+// objective has a diagonal valley, and a search by steps along one parameter would stop on its
+// slope.
 func TestSearchFollowsDiagonalValley(t *testing.T) {
 	f := func(v []float64) (float64, error) {
 		x, y := math.Log2(v[0]), math.Log2(v[1])
