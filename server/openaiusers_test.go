@@ -13,8 +13,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/keys"
 )
 
-// With UserSessions the server creates a session per user and key on first use. Without, it ignores
-// a user that is not a session id.
+// With UserSessions the server creates a session per user and key on first use. Without
+// UserSessions, it ignores a user that is not a session id.
 func TestUsersHaveSessionsWhereTheServerWasToldSo(t *testing.T) {
 	ring := newTestKeys(
 		t,

@@ -253,9 +253,9 @@ func TestPageOffersWhatComesNext(t *testing.T) {
 	require.Len(t, b.sessionText(fork), before)
 }
 
-// A Tab takes a word of an offer also where the Tab before has taken all of another one. What was
-// dismissed and then written all the same hides no offer behind it. The list is for where the
-// cursor is.
+// Tab takes a word of an offer even if the Tab before took the whole of another offer. A suggestion
+// that was dismissed and then typed anyway hides no later offer. The list of suggestions is for the
+// cursor's place.
 func TestPageOffersOneAfterTheOther(t *testing.T) {
 	b := newTab(t)
 	path := b.create(withBaseline)
@@ -324,9 +324,9 @@ func (b *tab) slow(pattern string, ms int) {
 	})()`, pattern, ms))
 }
 
-// What was written stays while the session's text is still coming, while another view is shown, and
-// over a reload. So does what is typed while learning is taken back, which one asks for twice. A
-// sentence that is being learned when another session is opened is learned.
+// Written text stays on the page while the session's text is still loading, while another view is
+// shown, and after a reload. Text typed while the page undoes learning stays, too. If another
+// session is opened while a sentence is being learned, the sentence is still learned.
 func TestPageLosesNothingThatIsWritten(t *testing.T) {
 	b := newTab(t)
 	path := b.create(withBaseline)

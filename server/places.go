@@ -9,7 +9,7 @@ import (
 
 // placesListener limits the number of connections. If all places are taken, a new connection
 // replaces the one that has been idle longest, so that silent clients lock nobody out. If all are
-// busy, it waits for one to become idle. The listener of golang.org/x/net/netutil only has a limit:
+// busy, the new connection waits until one becomes idle. The listener of golang.org/x/net/netutil only has a limit:
 // silent connections keep their places.
 type placesListener struct {
 	net.Listener

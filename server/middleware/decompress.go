@@ -95,12 +95,12 @@ type decompressed struct {
 	bytes   int64
 	charged int64  // of the bytes, beside those that came in
 	failed  error  // of the last read; nil: there may be more
-	end     func() // gives back what plain has
+	end     func() // releases the memory that plain holds
 }
 
-// Read charges the key for what comes out beyond what came in, which Meter has charged. At the end
-// of the body it gives the memory of the decompressor back: whoever has read the whole may wait for
-// memory, and must have none then.
+// Read charges the key for the decompressed bytes beyond the compressed bytes, which Meter has
+// charged. At the end of the body it releases the decompressor's memory: a caller that has read the
+// whole body may wait for other memory, and must hold none while it waits.
 func (d *decompressed) Read(p []byte) (int, error) {
 	if d.failed != nil {
 		return 0, d.failed

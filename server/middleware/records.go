@@ -153,8 +153,8 @@ func (f *recordsForm) lines(body []byte) (text []byte, err error) {
 // LogMemory is the memory that reading a body of a log shipper takes, by its beginning and length.
 func LogMemory(_ []byte, bytes int64) int64 { return limits.LogReadFactor * bytes }
 
-// TakeWhole reads a body of a log shipper when it has come, and when there is the memory for it
-// that it needs. The error is a problem.
+// TakeWhole reads a log shipper's body once the body has arrived and the memory that reading needs
+// is free. The error is a problem.
 func TakeWhole(
 	ctx context.Context, memory *Memory, from io.Reader, need func(begin []byte, bytes int64) int64,
 ) (body []byte, taken *Taken, err error) {

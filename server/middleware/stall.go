@@ -13,7 +13,8 @@ import (
 // deadline. A stalled client thus blocks only itself, and a slow stream lives on. The connection
 // handles deadlines of the answer. Bodies still arriving end once the context draining is done.
 //
-// While a request waits, see Attend, its body is read ahead and its client has no deadline.
+// While a request waits for something other than its body (see Attend), the body is read ahead and
+// the client has no deadline.
 //
 // Stall also allows answers before the end of the body: events go out while text arrives, and an
 // error need not wait for the rest of the body.
