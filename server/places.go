@@ -9,8 +9,8 @@ import (
 
 // placesListener limits the number of connections. If all places are taken, a new connection
 // replaces the one that has been idle longest, so that silent clients lock nobody out. If all are
-// busy, the new connection waits until one becomes idle. The listener of golang.org/x/net/netutil only has a limit:
-// silent connections keep their places.
+// busy, the new connection waits until one becomes idle. The listener of golang.org/x/net/netutil
+// only has a limit: silent connections keep their places.
 type placesListener struct {
 	net.Listener
 	most int

@@ -235,8 +235,8 @@ func (r *realRig) staysWithin(budget int64, done <-chan struct{}) {
 	}
 }
 
-// Some clients read nothing, send nothing or send too much. Other clients are served meanwhile, with
-// memory for two more states, and get bit-identical results.
+// Some clients read nothing, send nothing or send too much. Other clients are served meanwhile,
+// with memory for two more states, and get bit-identical results.
 func TestClientsThatMisbehaveHarmOnlyThemselves(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
