@@ -1,7 +1,7 @@
 // Command clustersim simulates many servers on one database and one object store. It shows the load
 // on servers, database and object store, and what fails first as the load grows. It also shows what
-// happens when a rack of servers is lost. It runs no code of lmserve. The costs of single steps were
-// measured (see costs); all other numbers are assumed, and flags can set them.
+// happens when a rack of servers is lost. It runs no code of lmserve. The costs of single steps
+// were measured (see costs); all other numbers are assumed, and flags can set them.
 //
 //	cd tools/clustersim && go run .
 //	cd tools/clustersim && go run . -model swift -rate 1e6

@@ -88,9 +88,9 @@ func head(w io.Writer) {
 		"foreign", "field", "time", "found", "lag", "alarms")
 }
 
-// row prints precision and recall as mean and standard deviation over the logs. Then it prints the
-// recall of each kind, the share of incidents found and their mean delay in lines, and the share of
-// ordinary lines flagged.
+// row prints precision and recall as mean and standard deviation over the logs, and the recall of
+// each kind. Then it prints the share of incidents found, their mean delay in lines, and the share
+// of ordinary lines flagged.
 func row(w io.Writer, name string, o outcome) {
 	precision, precisionSpread := spread(o.precisions)
 	recall, recallSpread := spread(o.recalls)
