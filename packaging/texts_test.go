@@ -1,7 +1,8 @@
-package docs
+package main
 
 import (
 	"archive/tar"
+	"compress/gzip"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -10,16 +11,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/klauspost/compress/gzip"
 	"github.com/stretchr/testify/require"
 )
 
 // texts.sha256 lists every document of the archive, and besides these only the logs that texts.sh
 // fetches.
 func TestTextsOfTablesAreListed(t *testing.T) {
-	sums, err := os.ReadFile("texts.sha256")
+	sums, err := os.ReadFile("texts/texts.sha256")
 	require.NoError(t, err)
-	script, err := os.ReadFile("texts.sh")
+	script, err := os.ReadFile("texts/texts.sh")
 	require.NoError(t, err)
 	listed := map[string]string{}
 	for line := range strings.Lines(string(sums)) {
@@ -27,7 +27,7 @@ func TestTextsOfTablesAreListed(t *testing.T) {
 		require.True(t, found, line)
 		listed[name] = sum
 	}
-	file, err := os.Open("texts.tar.gz")
+	file, err := os.Open("texts/texts.tar.gz")
 	require.NoError(t, err)
 	defer file.Close()
 	plain, err := gzip.NewReader(file)

@@ -1,12 +1,12 @@
 #!/bin/sh
 # Gets the texts that the tables of the documentation were measured on: texts.sh [FOLDER]. It unpacks
-# docs/texts.tar.gz into FOLDER ("texts"), fetches four logs of Loghub, whose license restricts their
-# use to research, and checks all SHA-256 sums.
+# texts.tar.gz into FOLDER ("texts"), fetches four logs of Loghub, whose license restricts their use
+# to research, and checks all SHA-256 sums.
 set -eu
-docs=$(CDPATH='' cd "$(dirname "$0")" && pwd)
+here=$(CDPATH='' cd "$(dirname "$0")" && pwd)
 mkdir -p "${1:-texts}"
 cd "${1:-texts}"
-tar xzf "$docs/texts.tar.gz"
+tar xzf "$here/texts.tar.gz"
 
 loghub=${LOGHUB:-https://raw.githubusercontent.com/logpai/loghub/374038faa4ca122dd7ca0730372c0b78f76f8597}
 
@@ -20,4 +20,4 @@ get Thunderbird/Thunderbird_2k.log 40000 test/logs/thunderbird.txt 1
 get OpenSSH/OpenSSH_2k.log 24576 typing/log/openssh.txt 1
 get OpenSSH/OpenSSH_2k.log 34974 valid/logs/openssh.txt 1
 get BGL/BGL_2k.log 206000 read/log/bgl.txt 2 # without the labels
-sha256sum --quiet -c "$docs/texts.sha256"
+sha256sum --quiet -c "$here/texts.sha256"
