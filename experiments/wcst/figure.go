@@ -35,7 +35,7 @@ func drawFigure(file string, methods []method, results [][][]task) error {
 	tiles := draw.Tiles{Rows: 1, Cols: 2, PadX: vg.Centimeter, PadTop: vg.Millimeter}
 	canvases := plot.Align([][]*plot.Plot{{updates, errors}}, tiles, draw.New(image))
 	for i, p := range []*plot.Plot{updates, errors} {
-		p.X.Label.Text, p.Y.Min, p.Legend.Top = "rule", 0, true
+		p.X.Label.Text, p.Y.Min, p.Legend.Top, p.Legend.Left = "rule", 0, true, true
 		p.Y.Max *= 1.4 // the legend is above the curves
 		p.Draw(canvases[0][i])
 	}
