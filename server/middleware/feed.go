@@ -33,8 +33,8 @@ type peers struct {
 // FeedElsewhere feeds whole lines to a session of another server, as a delivery with a key, or
 // without one if key is "". The other server waits for the session's turn until the deadline of the
 // context. As here, a delivery that was begun is fed to the end, even if the client leaves.
-// fed is false, without an error, if this server has the session or nobody has it. The error is a
-// problem.
+// fed is false, without an error, if this server has the session, or if no server has it. The error
+// is a problem.
 func FeedElsewhere(ctx context.Context, name, key string, text []byte) (fed bool, err error) {
 	p, passes := ctx.Value(peersKey{}).(*peers)
 	if !passes {
@@ -53,14 +53,14 @@ func FeedElsewhere(ctx context.Context, name, key string, text []byte) (fed bool
 	}
 	p.told()
 	go p.attend(ctx, addr, cancel)
-	err = p.feed(ctx, addr, name, key, wait, text)
-	switch status := problem.Of(err).Status; {
-	case err == nil:
+	if err = p.feed(ctx, addr, name, key, wait, text); err == nil {
 		return true, nil
-	case status == http.StatusNotFound: // deleted meanwhile
+	}
+	switch problem.Of(err).Status {
+	case http.StatusNotFound: // the session was deleted meanwhile
 		return false, nil
-	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		return false, unreachable(err) // the other server has not read the same keys yet
+	case http.StatusUnauthorized, http.StatusForbidden: // that server has not read the new key yet
+		return false, unreachable(err)
 	}
 	return false, err
 }
