@@ -221,9 +221,10 @@ func clearOutside(row []float32, lo, hi int) {
 	clear(row[hi:])
 }
 
-// attendBackward takes s.dy = dL/d(h + o), after the normalization of post-norm. It adds the
-// attention's part of dL/dh to s.dx, which holds the residual's part. s.dx changes only if below is
-// true: then the gradient of a weight below this layer is needed.
+// attendBackward takes s.dy = dL/d(h + o). With post-norm, the caller has already propagated this
+// gradient through the normalization. If below is true, a weight below this layer needs its
+// gradient. Then attendBackward adds the attention's part of dL/dh to s.dx, which holds the part of
+// the residual. Otherwise s.dx does not change.
 func (s *Segment) attendBackward(x *Exec, i int, grads Grads, below bool) {
 	l, ix := &s.layers[i], s.model.Layout.layers[i]
 	D, hd, rows, keys := s.cfg.DModel, s.cfg.NHead*s.cfg.DHead, s.n*s.B, (s.mlen+s.n)*s.B

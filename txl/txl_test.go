@@ -69,8 +69,9 @@ var shapes = map[string]Config{
 		TieProjs: []bool{true, true, false},
 	},
 
-	// Separate tables of the softmax: one, one for all clusters, and one for each with and
-	// without separate projections.
+	// The softmax has tables that are not those of the embedding: one table without clusters, one
+	// for all clusters, and one for each cluster. The last case is tested with and without
+	// projections of the softmax alone.
 	"own table": {
 		NLayer: 2, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 11, SegLen: 6, MemLen: 9,
 		UntieSoftmax: true,

@@ -108,7 +108,8 @@ var opcodes = [256]opcode{
 	'Q':  {"BINPERSID", none, other, objectMemory},
 }
 
-// refusedOpcodes names instructions of pickles that are not in checkpoints, for errors.
+// refusedOpcodes has the names, for error messages, of the pickle instructions that checkpoints do
+// not contain.
 var refusedOpcodes = map[byte]string{
 	'0': "POP", '1': "POP_MARK", '2': "DUP", 'F': "FLOAT", 'I': "INT", 'L': "LONG", 'P': "PERSID",
 	'S': "STRING", 'V': "UNICODE", 'd': "DICT", 'g': "GET", 'i': "INST", 'l': "LIST", 'o': "OBJ",

@@ -17,9 +17,9 @@ func (r *runner) bestUnsaved() bool {
 	return r.at.Best != nil && r.at.Best.Step == r.at.Step && r.bestSaved != r.at.Step
 }
 
-// save writes the state of the run as the last checkpoint and, if it is the best, then as the best
-// one of the phase. If a run is killed in between, it finds the best weights in the last
-// checkpoint.
+// save writes the state of the run as the last checkpoint. If the state is the best of the phase,
+// save then writes it as the best checkpoint, too. The last checkpoint also contains the best
+// weights, so a run that is killed between the two writes can resume without losing them.
 func (r *runner) save(p stepper) error {
 	if r.o.Dir == "" {
 		r.saved, r.bestSaved = r.at.Step, r.at.Step

@@ -95,8 +95,8 @@ func (c *cutter) stopBegun() int {
 	return 0
 }
 
-// end returns the text held back, without sampled bytes of an incomplete character: no text ends
-// within a character unless the echoed prompt does. The last word may be cut.
+// end returns the text that was held back. It drops sampled bytes that do not complete a character,
+// so only an echoed prompt can make a text end within a character. The last word may be incomplete.
 func (c *cutter) end() Piece {
 	text := c.half.Append(nil, []byte(c.held))
 	half := c.half.Flush(nil)

@@ -22,9 +22,9 @@ type engine struct {
 	scoreRecovery, forkRecovery time.Duration
 }
 
-// maxWaitOf returns how long a request waits for the recovery of a state: the wait that it asks
-// for, and at least scoreRecovery. It returns 0, which means without limit, if the request asks for
-// no wait.
+// maxWaitOf returns how long a request may wait for the recovery of a state: as long as the request
+// says, and at least scoreRecovery. If the request does not say, maxWaitOf returns 0, which means
+// without limit.
 func (e *engine) maxWaitOf(wait time.Duration) time.Duration {
 	if wait == 0 {
 		return 0

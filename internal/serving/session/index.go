@@ -158,7 +158,7 @@ func (ix *index) deleteOne(s *session) error {
 		}
 	}
 	ix.remove(s)
-	_ = ix.disk.Alarm() // clears and reports the alarm if there is room again
+	_ = ix.disk.Alarm() // ends the alarm, and reports that, if there is room again
 	if err != nil {
 		return storeError("deleting session "+id, err)
 	}

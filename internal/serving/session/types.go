@@ -293,7 +293,7 @@ type Chunk struct {
 	// Records are the records that end before a line that ends in the reported text; nil unless
 	// asked for.
 	Records []Line
-	// ByLine says that the session may not learn from some of these lines.
+	// ByLine says that the session learns line by line, and might skip some of these lines.
 	ByLine bool
 	// Text is the accepted text, from TextOffset in the stream. For a model of words it begins
 	// after the pending bytes of a token. Only Watch reports it.

@@ -53,8 +53,8 @@ type Store interface {
 	// records are durable. After an error other than ErrUnknown no record was added. The error is a
 	// SequenceError if the log ends at another offset.
 	Append(ctx context.Context, id string, epoch uint64, at int64, records ...Record) error
-	// Read visits the records that the log has when Read begins. The first is the record that
-	// contains the offset from. A record's text is valid until visit returns. visit may call the
+	// Read visits the records that the log has when Read begins. The first visited record contains
+	// the byte at offset from. A record's text is valid until visit returns. visit may call the
 	// store. If a record is damaged or missing, Read visits the records before it and returns a
 	// CorruptError.
 	Read(ctx context.Context, id string, from int64, visit func(at int64, r Record) error) error
