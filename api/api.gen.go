@@ -806,7 +806,7 @@ type ChunkEvent struct {
 	// Bytes Bytes of text that this event reports.
 	Bytes int64 `json:"bytes"`
 
-	// Chars UTF-8 characters that begin in these bytes.
+	// Chars Number of UTF-8 characters that begin in these bytes.
 	Chars int64 `json:"chars"`
 
 	// Tokens Length of the text in tokens.
@@ -1566,7 +1566,7 @@ type Measures struct {
 	// Bytes The length of the text in bytes.
 	Bytes int64 `json:"bytes"`
 
-	// Chars UTF-8 characters that begin in these bytes.
+	// Chars Number of UTF-8 characters that begin in these bytes.
 	Chars int64 `json:"chars"`
 
 	// Tokens The length of the text in tokens, the units that the model predicts.
@@ -1975,7 +1975,7 @@ type OpenAIUsage struct {
 	TotalTokens int64 `json:"total_tokens"`
 }
 
-// Parent The session that was forked. It may be deleted, or on the server from which the fork was imported.
+// Parent The session that was forked. It may no longer exist, or exist only on the server from which the fork was imported.
 type Parent struct {
 	// ID The parent's id.
 	ID string `json:"id"`
@@ -2225,7 +2225,7 @@ type Session struct {
 	// parent's value.
 	History *History `json:"history,omitempty"`
 
-	// Parent The session that was forked. It may be deleted, or on the server from which the fork was imported.
+	// Parent The session that was forked. It may no longer exist, or exist only on the server from which the fork was imported.
 	Parent *Parent `json:"parent,omitempty"`
 
 	// ShadowOf The relation of a session and its shadow. In a session's `shadows`, `id`, `name` and `model`
@@ -2582,7 +2582,7 @@ type SummaryEvent struct {
 	// Bytes Bytes of text that the request has fed or scored; for a model of words, the bytes of the scored tokens.
 	Bytes int64 `json:"bytes"`
 
-	// Chars UTF-8 characters that begin in these bytes.
+	// Chars Number of UTF-8 characters that begin in these bytes.
 	Chars int64 `json:"chars"`
 
 	// Tokens Length of the text in tokens.

@@ -69,7 +69,7 @@ func (p *Pending) Check() error {
 		return fmt.Errorf("tokenizer: pending: found an ended word with white space before it "+
 			"or without 1 to %d bytes, expected only the rest of the word", MaxWordBytes)
 	case p.Line && p.Ended == 0 && (p.Space|p.More != 0 || len(p.Word) > 0):
-		return errors.New("tokenizer: pending: found text beside the end of a line, expected " +
+		return errors.New("tokenizer: pending: found text and the end of a line, expected " +
 			"only the end of the line")
 	case p.More > 0 && (len(p.Word) != heldTail || p.More <= heldMost-heldTail):
 		return fmt.Errorf("tokenizer: pending: found %d bytes and %d dropped bytes of a word, "+

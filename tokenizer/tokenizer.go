@@ -93,7 +93,8 @@ func Parse(text string, symbols []byte) (Tokenizer, error) {
 		return Bytes{}, nil
 	case KindWords:
 		if symbols == nil {
-			return nil, fmt.Errorf("%w: found none beside the tokenizer of words", ErrVocabulary)
+			return nil, fmt.Errorf("%w: found none, expected one for the tokenizer of words",
+				ErrVocabulary)
 		}
 		w, err := ReadSymbols(symbols)
 		if err != nil {

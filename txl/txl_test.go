@@ -70,8 +70,7 @@ var shapes = map[string]Config{
 	},
 
 	// The softmax has tables that are not those of the embedding: one table without clusters, one
-	// for all clusters, and one for each cluster. The last case is tested with and without
-	// projections of the softmax alone.
+	// for all clusters, and one for each cluster. Some projections are those of the embedding.
 	"own table": {
 		NLayer: 2, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 11, SegLen: 6, MemLen: 9,
 		UntieSoftmax: true,

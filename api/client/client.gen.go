@@ -388,7 +388,7 @@ type ModelObject = api.ModelObject
 // OpenAISuggest Requests suggestions instead of sampled texts.
 type OpenAISuggest = api.OpenAISuggest
 
-// Parent The session that was forked. It may be deleted, or on the server from which the fork was imported.
+// Parent The session that was forked. It may no longer exist, or exist only on the server from which the fork was imported.
 type Parent = api.Parent
 
 // PastScore The cost of a part of a session's text when it was fed.
