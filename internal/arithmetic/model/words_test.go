@@ -37,7 +37,7 @@ func TestModelOfWordsKeepsItsVocabulary(t *testing.T) {
 func TestVocabulariesThatDoNotFitAreRefused(t *testing.T) {
 	last := func(f *weights.File) *weights.Tensor { return &f.Tensors[len(f.Tensors)-1] }
 	for want, spoil := range map[string]func(*weights.File){
-		"none beside the tokenizer of words": func(f *weights.File) {
+		"found none, expected one for the tokenizer of words": func(f *weights.File) {
 			f.Tensors = f.Tensors[:len(f.Tensors)-1]
 		},
 		"vocab is 5, the tokenizer has 2": func(f *weights.File) {
