@@ -21,15 +21,9 @@ func adaptAVX512(avg *float32, m *float32, grad *float32, scale *float32, x *flo
 func adaptBF16AVX512(avg *uint16, m *uint16, grad *float32, scale *float32, x *float32, grid *float32, n int, gamma float32, beta1 float32, beta2 float32, out float32, state uint64, last uint64) (written int, outside uint64) {
 	panic("no assembly")
 }
-func pairsAlongAVX2(dst *uint32, src *float32, stride int, n int) { panic("no assembly") }
-func pairsAlongAddAVX2(dst *uint32, src *float32, add *float32, stride int, n int) {
-	panic("no assembly")
-}
-func pairsAcrossAVX2(dst *uint32, src *float32, stride int)                  { panic("no assembly") }
-func pairsAcrossAddAVX2(dst *uint32, src *float32, add *float32, stride int) { panic("no assembly") }
-func transposeTileAVX2(dst *uint32, src *uint32)                             { panic("no assembly") }
-func regroupLeftAVX2(tile *uint32)                                           { panic("no assembly") }
-func regroupRightAVX2(tile *uint32)                                          { panic("no assembly") }
+func transposeTileAVX2(dst *uint32, src *uint32) { panic("no assembly") }
+func regroupLeftAVX2(tile *uint32)               { panic("no assembly") }
+func regroupRightAVX2(tile *uint32)              { panic("no assembly") }
 func dotRowsAVX2(dst *float32, x *float32, w *float32, rows int, n int, stride int) {
 	panic("no assembly")
 }

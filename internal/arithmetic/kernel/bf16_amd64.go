@@ -4,26 +4,6 @@
 
 package kernel
 
-// pairsAlongAVX2 is pairsAlongGo for k = 32; n > 0.
-//
-//go:noescape
-func pairsAlongAVX2(dst *uint32, src *float32, stride int, n int)
-
-// pairsAlongAddAVX2 is pairsAlongGo for k = 32; n > 0.
-//
-//go:noescape
-func pairsAlongAddAVX2(dst *uint32, src *float32, add *float32, stride int, n int)
-
-// pairsAcrossAVX2 is pairsAcrossGo for n = 16 and k = 32.
-//
-//go:noescape
-func pairsAcrossAVX2(dst *uint32, src *float32, stride int)
-
-// pairsAcrossAddAVX2 is pairsAcrossGo for n = 16 and k = 32.
-//
-//go:noescape
-func pairsAcrossAddAVX2(dst *uint32, src *float32, add *float32, stride int)
-
 // transposeTileAVX2 is transposeTileGo.
 //
 //go:noescape

@@ -30,3 +30,16 @@ var kernelDots = bf16Kernel{name: "AVX512-BF16", blocks: dotBlocks, chains: true
 //
 //go:noescape
 func dotBlocks(blocks, rows, steps int, a, b *uint32, c *float32, stride int, acc bool)
+
+// roundsPairs says whether the processor has VCVTNE2PS2BF16, with which operands are packed.
+var roundsPairs = cpu.X86.HasAVX512BF16
+
+// pairsAlongAVX512 is pairsAlongGo for k = 32; n > 0. add may be nil.
+//
+//go:noescape
+func pairsAlongAVX512(dst *uint32, src, add *float32, stride, n int)
+
+// pairsAcrossAVX512 is pairsAcrossGo for n = 16 and k = 32. add may be nil.
+//
+//go:noescape
+func pairsAcrossAVX512(dst *uint32, src, add *float32, stride int)

@@ -12,3 +12,8 @@ func kernelsBF16() ([]bf16Kernel, error) {
 	return nil, fmt.Errorf("this is %s/%s, or a program built without assembly", runtime.GOOS,
 		runtime.GOARCH)
 }
+
+const roundsPairs = false
+
+func pairsAlongAVX512(*uint32, *float32, *float32, int, int) { panic("no assembly") }
+func pairsAcrossAVX512(*uint32, *float32, *float32, int)     { panic("no assembly") }

@@ -28,8 +28,8 @@ func (l lines) from(at int) lines {
 // packPanel packs n <= 32 lines of k <= bf16BlockK k's in tiles of A, or of B if right is set.
 // Lines from n on may hold anything, since their results are dropped. Missing k's are zero.
 func (s *bf16Scratch) packPanel(v Vectors, dst []uint32, l lines, n, k int, right bool) {
-	for line := 0; line < n; line += tileLines {
-		for k0 := 0; k0 < k; k0 += tileK {
+	for k0 := 0; k0 < k; k0 += tileK {
+		for line := 0; line < n; line += tileLines {
 			at := line*l.stride + k0
 			if !l.along {
 				at = k0*l.stride + line

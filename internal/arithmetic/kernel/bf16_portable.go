@@ -19,8 +19,12 @@ const (
 	// first-level cache. It does not affect the bits of a result.
 	bf16BlockK = 512
 
+	// bf16BlockRows is the number of rows of C in a piece of work, for which B is packed once. The
+	// piece's part of A, 512 KiB, stays in the second-level cache.
+	bf16BlockRows = 512
+
 	panelWords = panelLines / 2 * bf16BlockK
-	leftPanels = (blockRows + panelLines - 1) / panelLines
+	leftPanels = bf16BlockRows / panelLines
 )
 
 // bf16Kernel computes blocks of C in bf16. All kernels give the same bits. The zero value is
@@ -149,13 +153,13 @@ func pairsAcrossGo(dst *[tileWords]uint32, src, add []float32, stride, n, k int)
 	}
 }
 
-// sumBF16 returns src[i] + add[i], rounded.
+// sumBF16 returns src[i] + add[i], rounded. A subnormal sum is zero, as it is in the products.
 func sumBF16(src, add []float32, i int) uint32 {
 	v := src[i]
 	if add != nil {
 		v += add[i]
 	}
-	return roundBF16(v)
+	return roundBF16(flush(v))
 }
 
 // transposeTileGo sets dst[i][j] = src[j][i].

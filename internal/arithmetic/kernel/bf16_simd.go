@@ -1,28 +1,24 @@
 package kernel
 
+import "unsafe"
+
 //go:generate sh -c "cd _generate && go run . bf16 -out ../bf16_amd64.s -stubs ../bf16_amd64.go -pkg kernel"
 
 // pairsAlong packs a tile. It uses portable Go if the assembly does not cover the tile's size.
 func (v Vectors) pairsAlong(dst *[tileWords]uint32, src, add []float32, stride, n, k int) {
-	switch {
-	case v.set < AVX2 || k < tileK:
+	if v.set < AVX512 || !roundsPairs || k < tileK {
 		pairsAlongGo(dst, src, add, stride, n, k)
-	case add == nil:
-		pairsAlongAVX2(&dst[0], &src[0], stride, n)
-	default:
-		pairsAlongAddAVX2(&dst[0], &src[0], &add[0], stride, n)
+	} else {
+		pairsAlongAVX512(&dst[0], &src[0], unsafe.SliceData(add), stride, n)
 	}
 }
 
 // pairsAcross packs a tile.
 func (v Vectors) pairsAcross(dst *[tileWords]uint32, src, add []float32, stride, n, k int) {
-	switch {
-	case v.set < AVX2 || k < tileK || n < tileLines:
+	if v.set < AVX512 || !roundsPairs || k < tileK || n < tileLines {
 		pairsAcrossGo(dst, src, add, stride, n, k)
-	case add == nil:
-		pairsAcrossAVX2(&dst[0], &src[0], stride)
-	default:
-		pairsAcrossAddAVX2(&dst[0], &src[0], &add[0], stride)
+	} else {
+		pairsAcrossAVX512(&dst[0], &src[0], unsafe.SliceData(add), stride)
 	}
 }
 

@@ -5,7 +5,7 @@ const (
 	// of a first-level cache of 32 KiB, and one of (256,32) fits a cache of 48 KiB.
 	blockK = 256
 
-	// blockRows is the number of rows of C in a piece of work. The piece's part of A, 192 KiB,
+	// blockRows is the number of rows of C in a piece of work in float32. Its part of A, 192 KiB,
 	// stays in the second-level cache. The number is a multiple of every micro-kernel's rows.
 	blockRows = 192
 
@@ -42,6 +42,14 @@ type engine struct {
 func (e *engine) set(a Arithmetic) {
 	i := a.instructions()
 	e.arithmetic, e.vectors, e.micro, e.few = a, Vectors{i}, i.micro(), i.fewRows()
+}
+
+// pieceRows returns the maximum number of rows of C in a piece of work.
+func (e *engine) pieceRows() int {
+	if e.arithmetic.Precision == BF16 {
+		return bf16BlockRows
+	}
+	return blockRows
 }
 
 // alloc allocates the scratch on the first product.

@@ -40,7 +40,7 @@ func (x *Exec) multiply(name string, rightK int) {
 	if p.m*p.n*p.k < parallelWork {
 		threads = 1
 	}
-	p.cut(threads, x.engine.micro.cols)
+	p.cut(threads, x.engine.pieceRows(), x.engine.micro.cols)
 	if pieces := p.rowPieces * p.colPieces; threads > 1 {
 		x.Parallel(pieces, p)
 	} else {

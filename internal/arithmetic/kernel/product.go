@@ -13,12 +13,13 @@ type product struct {
 	width             int // columns of a panel
 }
 
-// cut divides C into pieces. They have about equal numbers of rows, and of panels of columns. On
-// one thread a piece has all columns, since every piece packs its part of A anew. With several
-// threads every thread gets a few pieces, if each piece then still has some panels.
-func (p *product) cut(threads, width int) {
+// cut divides C into pieces of at most the given rows. They have about equal numbers of rows, and
+// of panels of columns. On one thread a piece has all columns, since every piece packs its part of A
+// anew. With several threads every thread gets a few pieces, if each piece then still has some
+// panels.
+func (p *product) cut(threads, rows, width int) {
 	const piecesPerThread, panelsPerPiece = 3, 4 // minimum numbers
-	p.rowPieces = (p.m + blockRows - 1) / blockRows
+	p.rowPieces = (p.m + rows - 1) / rows
 	p.rows = (p.m + p.rowPieces - 1) / p.rowPieces
 	p.width = width
 	p.panels, p.colPieces = (p.n+width-1)/width, 1
