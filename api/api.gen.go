@@ -1557,7 +1557,7 @@ type LogsPartialSuccess struct {
 	// ErrorMessage Why the first rejected record was rejected.
 	ErrorMessage string `json:"errorMessage"`
 
-	// RejectedLogRecords Number of rejected records, in the form of protobuf's JSON.
+	// RejectedLogRecords Number of rejected records, as a string of digits.
 	RejectedLogRecords string `json:"rejectedLogRecords"`
 }
 
@@ -2181,7 +2181,7 @@ type Session struct {
 	// CreatedAt When the session was created.
 	CreatedAt time.Time `json:"created_at,omitempty,omitzero"`
 
-	// LastUsedAt End of the last request that fed or sampled the session.
+	// LastUsedAt When the last request that fed or sampled the session ended.
 	LastUsedAt time.Time `json:"last_used_at,omitempty,omitzero"`
 
 	// Offset Bytes accepted so far: the position of the next byte.

@@ -141,7 +141,7 @@ func TestManySessionsAndTwoHundredClients(t *testing.T) {
 		}
 		const clients, kinds, size = 200, 10, 24
 		budget := 64 * stateBytes(t, session.Settings{})
-		// 8 chunks share a commit
+		// with 8 threads, one commit stores up to 8 chunks
 		r := newRealRig(t, session.Options{MaxMemoryBytes: budget, Threads: 8}, Options{})
 		defer r.close()
 		paths := make([]string, sessions)

@@ -63,11 +63,11 @@ func (p *Pending) Check() error {
 		return fmt.Errorf("tokenizer: pending: found %d bytes of white space and %d dropped "+
 			"bytes, expected 0 or more of each", p.Space, p.More)
 	case p.Ended < 0 || p.Ended > spaceMost || p.Line && p.Ended > 1:
-		return fmt.Errorf("tokenizer: pending: found a word that %d bytes of white space "+
-			"ended, expected at most %d, or at most 1 at the end of a line", p.Ended, spaceMost)
+		return fmt.Errorf("tokenizer: pending: found %d bytes of white space after a word, "+
+			"expected at most %d, or at most 1 at the end of a line", p.Ended, spaceMost)
 	case p.Ended > 0 && (p.Space|p.More != 0 || len(p.Word) == 0 || len(p.Word) > MaxWordBytes):
-		return fmt.Errorf("tokenizer: pending: found an ended word with white space before it "+
-			"or without 1 to %d bytes, expected only the rest of the word", MaxWordBytes)
+		return fmt.Errorf("tokenizer: pending: found white space before a complete word, or "+
+			"one of %d bytes, expected a word of 1 to %d bytes alone", len(p.Word), MaxWordBytes)
 	case p.Line && p.Ended == 0 && (p.Space|p.More != 0 || len(p.Word) > 0):
 		return errors.New("tokenizer: pending: found text and the end of a line, expected " +
 			"only the end of the line")

@@ -28,7 +28,7 @@ func objects(r io.Reader, sse bool) iter.Seq2[[]byte, error] {
 				return
 			}
 			object, data := line, len(line) > 1 // an empty line is a keep-alive
-			// Each event has a single line of data, and nothing else is needed.
+			// Each event has one line of data; the other lines are not needed.
 			if sse {
 				object, data = bytes.CutPrefix(line, []byte("data:"))
 			}

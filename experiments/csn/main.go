@@ -36,7 +36,7 @@ func main() {
 	flag.IntVar(&o.threads, "threads", runtime.NumCPU(), "seeds computed at the same time")
 	flag.Uint64Var(&o.seed, "seed", 1, "first seed")
 	flag.IntVar(&o.budget.Steps, "steps", 2000, "training tasks")
-	flag.Float64Var(&o.budget.Rate, "rate", .002, "Adam's first learning rate")
+	flag.Float64Var(&o.budget.Rate, "rate", .002, "Adam's learning rate at the start")
 	quick := flag.Bool("quick", false, "few tasks and one seed")
 	flag.Parse()
 	o.budget.Tests, o.budget.Epochs, o.budget.Size = 400, 3, 32

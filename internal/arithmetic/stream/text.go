@@ -87,8 +87,7 @@ func (s *Stream) readText(f *weights.Stored, p *pending) error {
 	due.CopyFrom(&text)
 	if most := s.model.Tokenizer.DueMax(); due.Due() {
 		if s.model.Tokenizer.Next(&tokens, &due, nil, most); due.Due() {
-			return fmt.Errorf("text: found more than %d tokens that do not fit into their "+
-				"chunk", most)
+			return fmt.Errorf("text: found more than %d tokens that wait for another chunk", most)
 		}
 	}
 	return nil

@@ -114,7 +114,7 @@ func (c *ngramCounts) contextKeys(tokens []int32) []uint64 {
 	return keys
 }
 
-// Keys of the contexts without tokens.
+// The keys of the empty context: the usual one, and the one after a word.
 const shortest, shortestBehindWord = 1, 2
 
 // mixKey hashes a token into a key (the finalizer of SplitMix64).

@@ -51,7 +51,7 @@ func TestSearchFindsBottomOfBowl(t *testing.T) {
 	})
 }
 
-// The field Left of a trial is the number of trials that follow if no later trial is better.
+// A trial's Left counts the trials that follow it, if none of them is better.
 func TestTrialKnowsHowManyAreLeft(t *testing.T) {
 	var trials []Trial
 	s := Search{Refine: 1, Visit: func(t Trial) { trials = append(trials, t) }}

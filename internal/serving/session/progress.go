@@ -286,8 +286,8 @@ func checkWords(before, w *storage.Words, end int64) error {
 	if !counts || !(w.UnknownBits >= before.UnknownBits) ||
 		!(w.UnknownBaseline >= before.UnknownBaseline) ||
 		!finite(w.UnknownBits, w.UnknownBaseline) {
-		return fmt.Errorf("has the word counts %+v after %+v, expected at most %d bytes, in "+
-			"numbers that do not fall and fit each other", *w, *before, end)
+		return fmt.Errorf("has the word counts %+v after %+v, expected at most %d bytes, "+
+			"and counts that agree and never decrease", *w, *before, end)
 	}
 	return nil
 }

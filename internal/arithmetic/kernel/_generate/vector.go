@@ -15,7 +15,7 @@ import (
 // eights emits a loop over n elements, eight in each iteration. It passes the body the byte offset.
 func eights(body func(at reg.GPVirtual)) { eightsThen(body, func() {}) }
 
-// eightsThen is eights, followed by the code that after emits.
+// eightsThen emits the loop of eights, and then the code of after.
 func eightsThen(body func(at reg.GPVirtual), after func()) {
 	n := param("n")
 	SHLQ(Imm(2), n)
