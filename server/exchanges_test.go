@@ -373,8 +373,8 @@ func (x exchange) split() (method, path string) {
 	return method, path
 }
 
-// sent returns the request's headers. If they have no Content-Type, it is JSON for a body that is an
-// object, and text for any other body.
+// sent returns the request's headers. If they have no Content-Type, it is JSON for a body that is
+// an object, and text for any other body.
 func (x exchange) sent() []string {
 	switch {
 	case x.body == "" || slices.Contains(x.headers, "Content-Type"):
