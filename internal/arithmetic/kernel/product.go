@@ -14,8 +14,8 @@ type product struct {
 }
 
 // cut divides C into pieces of at most the given rows. They have about equal numbers of rows, and
-// of panels of columns. On one thread a piece has all columns, since every piece packs its part of A
-// anew. With several threads every thread gets a few pieces, if each piece then still has some
+// of panels of columns. On one thread a piece has all columns, since every piece packs its part of
+// A anew. With several threads every thread gets a few pieces, if each piece then still has some
 // panels.
 func (p *product) cut(threads, rows, width int) {
 	const piecesPerThread, panelsPerPiece = 3, 4 // minimum numbers

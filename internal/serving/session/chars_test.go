@@ -122,5 +122,6 @@ func TestExportWithWrongCountIsRefused(t *testing.T) {
 	score(t, ofWords, id, "a\n")
 	refused(t, ofWords, id, func(x *changeable) { x.last().Continued = 1 },
 		"bytes that continue a character, expected 0 to 0")
-	refused(t, ofWords, id, func(x *changeable) { x.last().Words = nil }, "word counts: found false, expected true")
+	refused(t, ofWords, id, func(x *changeable) { x.last().Words = nil },
+		"word counts: found false, expected true")
 }

@@ -196,7 +196,8 @@ func (a *archive) checkLog(
 		err := errors.Join(checkTime(r.UnixMS), storage.CheckRecords(at, []storage.Record{r}),
 			a.head.checkRecord(last, at, r))
 		if has := r.Words != nil; has != m.OfWords() {
-			err = fmt.Errorf("word counts: found %t, expected %t, as the model has", has, m.OfWords())
+			err = fmt.Errorf("word counts: found %t, expected %t, as in the model", has,
+				m.OfWords())
 		}
 		if err != nil {
 			return fmt.Errorf("the record at offset %d %w", at, err)
