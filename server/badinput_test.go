@@ -39,8 +39,8 @@ var jsonRoutes = []badInput{
 	{method: "POST", path: "/detokenize"},
 }
 
-// badQueries returns bad parameters of a score, for each form of answer: by the query before them,
-// and by parameter. "_" is the empty value.
+// badQueries returns bad parameters of a score request. The keys of the outer map are the valid
+// parameters before them. A value "_" is empty.
 func badQueries() (all []badInput) {
 	const lines, flags = "unit=line&", "unit=line&learn=unflagged&"
 	for before, values := range map[string]map[string]string{
@@ -52,7 +52,7 @@ func badQueries() (all []badInput) {
 			"offset":   "_ -1 1.5 abc 9007199254740992 0x10 99999999999999999999",
 			"logprobs": "_ yes 2",
 			"updates":  "_ yes 2",
-			// 3 needs logprobs
+			// 3 is bad because logprobs is not set
 			"top_logprobs": "_ -1 21 x 1.5 3",
 			"wait":         "_ 10 s -1s 1h 1.5s 601s 11m 10s10s %201s 9999999s 600001ms",
 			"threshold":    "_ 0.5 abc",
@@ -271,7 +271,7 @@ func TestBadInputIsLocatedAndChangesNothing(t *testing.T) {
 // refuse sends a bad request and checks the answer.
 func (g *rig) refuse(b badInput) {
 	g.t.Helper()
-	headers := []string{"User-Agent", "curl/8.5.0"} // another program's form may hold lines
+	headers := []string{"User-Agent", "curl/8.5.0"} // a form from curl is refused
 	for name, value := range map[string]string{"Content-Type": b.media, "Accept": b.accept} {
 		if value != "" {
 			headers = append(headers, name, value)

@@ -90,7 +90,7 @@ func TestLongBodyIsReadAtRateOfItsKey(t *testing.T) {
 		sum := decode[api.SummaryEvent](t, g.text(first+"/score", strings.Repeat("x", 60_100)),
 			http.StatusOK)
 		require.EqualValues(t, 60_100, sum.Bytes)
-		// a second's worth comes at once; the rest takes longer than BodyIdleMax
+		// 100 bytes are free, the others take 10 minutes, which is more than BodyIdleMax
 		requireSince(t, start, 10*time.Minute)
 
 		time.Sleep(time.Minute)
@@ -100,7 +100,7 @@ func TestLongBodyIsReadAtRateOfItsKey(t *testing.T) {
 			all.Go(func() { g.text(path+"/score", strings.Repeat("x", 550)) })
 		}
 		all.Wait()
-		requireSince(t, start, 10*time.Second) // both together, not each
+		requireSince(t, start, 10*time.Second) // for both bodies together
 
 		time.Sleep(time.Minute)
 		all.Go(func() { g.text(first+"/score", strings.Repeat("x", 6_000)) })
@@ -127,7 +127,7 @@ func TestKeyInDebtIsRefusedWithRetryTime(t *testing.T) {
 		g.key = ring.token["slow"]
 		path := g.create("{}")
 		time.Sleep(time.Minute)
-		// with its body 1033 bytes
+		// 1000 sampled bytes and a body of 33 bytes
 		readEvents(g.json(path+"/complete", `{"max_tokens":1000,"stream":true}`)).all(t)
 		resp := g.text(path+"/score", "more")
 		p := requireProblem(t, resp, api.ProblemKeyRateLimit)
@@ -158,7 +158,7 @@ func TestSuggestionsAreCharged(t *testing.T) {
 		for range 100 {
 			require.Equal(t, http.StatusOK, g.json(path, "{}").StatusCode)
 		}
-		// 300 bytes: a second's worth and the last are free
+		// of 300 bytes, those of the first second and those of the last request take no time
 		requireSince(t, start, 28900*time.Millisecond)
 
 		time.Sleep(time.Minute)

@@ -25,7 +25,7 @@ import (
 // the text was split.
 type fakeSessions struct {
 	max        int   // largest number of live sessions
-	fail       error // of Score and Complete after an event, Export at its end, and Fork
+	fail       error // of Score and Complete after an event, of Export at its end, of Fork
 	delivering error // error of Deliver; nil: it scores
 	boom       bool  // makes Get panic, and Score after the first chunk
 	full       bool  // the queue is full

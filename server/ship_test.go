@@ -178,8 +178,8 @@ func TestLokiFeedsSessionsOfLabels(t *testing.T) {
 	require.Contains(t, answer, "expected at most")
 }
 
-// A session that cannot be fed keeps no other from its records. Those without times, which nothing
-// tells from new ones, are not fed before the whole can be.
+// A session that cannot be fed does not keep others from their records. A repeated record without
+// a time looks like a new one, so such records wait until all of the request can be fed.
 func TestFullSessionsKeepOthersFromNothing(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "k", Limits: keys.Limits{Sessions: 2}})
 	g := newShipRig(t, Options{Keys: ring.Ring})
@@ -287,12 +287,12 @@ func TestCompressedBodiesAreBounded(t *testing.T) {
 	require.Empty(t, g.told("s"))
 }
 
-// A long body has the memory to be read, also while that of its decompressor is taken.
+// A long body can be read even while its decompressor holds memory.
 func TestLongCompressedBodiesAreRead(t *testing.T) {
 	g := newShipRig(t, Options{})
 	g.do("PUT", "/v1/sessions/s", nil)
 	long := make([]byte, limits.LogBodyBytesMax*15/16)
-	_, _ = rand.NewChaCha8([32]byte{}).Read(long) // Snappy makes nothing shorter of it
+	_, _ = rand.NewChaCha8([32]byte{}).Read(long) // Snappy cannot compress it
 	status, answer := g.ship("/v1/sessions/s/score", contract.MediaMsgpack,
 		zstandard(t, strings.Repeat("\xc1", limits.LogBodyBytesMax)), "Content-Encoding", "zstd")
 	require.Equal(t, http.StatusBadRequest, status, answer)
@@ -301,7 +301,7 @@ func TestLongCompressedBodiesAreRead(t *testing.T) {
 	require.Equal(t, http.StatusBadRequest, status, answer)
 }
 
-// Compressed bodies that come slowly keep no memory from bodies that need none of a decompressor.
+// Slow compressed bodies take all memory of decompressors; other bodies do not wait for them.
 func TestSlowCompressedBodiesKeepNobodyOut(t *testing.T) {
 	s, err := New(newFake(), Options{})
 	require.NoError(t, err)
@@ -332,7 +332,7 @@ func TestSlowCompressedBodiesKeepNobodyOut(t *testing.T) {
 	require.NoError(t, s.Drain(t.Context()))
 }
 
-// What is small compressed costs a key as much as it is.
+// A key is charged for the decompressed size of a body.
 func TestDecompressedBytesAreCharged(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "k", Limits: keys.Limits{BytesPerSecond: 1 << 13}})
 	g := newShipRig(t, Options{Keys: ring.Ring})
@@ -344,7 +344,7 @@ func TestDecompressedBytesAreCharged(t *testing.T) {
 	requireProblem(t, g.text("/v1/sessions/s/score", "x"), api.ProblemKeyRateLimit)
 }
 
-// The parameters are validated behind the reading of records, which they must not make long.
+// Records are read before the parameters are validated, so parameters must not make that slow.
 func TestFieldsOfRecordsAreFew(t *testing.T) {
 	g := newShipRig(t, Options{})
 	g.do("PUT", "/v1/sessions/s", nil)
@@ -477,8 +477,8 @@ func TestLogsOfKeysAreTheirOwn(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, status)
 }
 
-// A request of a shipper has logs of many sessions, which may be on several servers: each gets its
-// own, also when the request is repeated, through whichever server.
+// A shipper's request has logs of many sessions, which may be on several servers. Each session
+// gets its own logs once, even if the request is repeated to another server.
 func TestLogsOfSessionsElsewhereAreFedThere(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "one"})
 	far := newShipRig(t, Options{Keys: ring.Ring})
@@ -529,7 +529,7 @@ func TestLogsRefusedElsewhereAreRefused(t *testing.T) {
 		far.fake.delivering = fail
 		require.Equal(t, want, near.json("/loki/api/v1/push", body).StatusCode, fail)
 	}
-	far.fake.delivering = session.ErrNotFound // deleted meanwhile: this server looks for it, too
+	far.fake.delivering = session.ErrNotFound // deleted: this server looks for it, too
 	status, answer := near.ship("/loki/api/v1/push", contract.MediaJSON, body)
 	require.Equal(t, http.StatusBadRequest, status)
 	require.Contains(t, answer, "creates no sessions for logs")
@@ -540,8 +540,9 @@ func TestLogsRefusedElsewhereAreRefused(t *testing.T) {
 		near.json("/loki/api/v1/push", body).StatusCode, "the keys there may be older")
 }
 
-// The other server feeds lines to their end, as this one does, even if the shipper leaves. It gets
-// the rest of the time that a shipper's request may wait for a session's turn.
+// The other server feeds lines to their end, as this one does, even if the shipper leaves. A
+// shipper's request may wait for a session's turn for a limited time: the other server gets the
+// rest of it.
 func TestLogsElsewhereAreFedToTheirEnd(t *testing.T) {
 	began, left, ended := make(chan *http.Request, 1), make(chan struct{}), make(chan error, 1)
 	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

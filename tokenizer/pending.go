@@ -17,7 +17,7 @@ const heldMost = MaxWordBytes + spaceMost - 1
 // white space at the next byte.
 const heldTail = spaceMost - 1
 
-// Pending is the text behind a stream's last token: the beginning of the next token. It depends
+// Pending is the text after a stream's last token: the beginning of the next token. It depends
 // on that text alone, not on its pieces, and takes at most about a kilobyte. The zero value is
 // the beginning of a text. A tokenizer of bytes always keeps the zero value. Pending is plain
 // data; Check validates it.

@@ -18,7 +18,7 @@ type piece struct {
 	chars int64
 }
 
-// next takes the first piece from the pending text and the text behind it, and counts characters.
+// next takes the first piece from the pending text and the text after it, and counts characters.
 func (p *Pending) next(text []byte) (found piece, rest []byte) {
 	found, rest = p.split(text)
 	p.Chars += int64(chars(text[:len(text)-len(rest)]))
@@ -31,7 +31,7 @@ func (p *Pending) next(text []byte) (found piece, rest []byte) {
 	return found, rest
 }
 
-// split takes the first piece from the pending text and the text behind it, up to the byte that
+// split takes the first piece from the pending text and the text after it, up to the byte that
 // ends the piece. For a word this is the white space after it, which is then pending. If the text
 // ends before the piece does, all of it is pending. Pieces and pending text do not depend on
 // where the text was cut.
@@ -74,7 +74,7 @@ func (p *Pending) split(text []byte) (found piece, rest []byte) {
 	return piece{}, nil
 }
 
-// wideSpace is the function wideSpace for a byte behind the pending word and its newest part.
+// wideSpace is the function wideSpace for a byte after the pending word and its newest part.
 func (p *Pending) wideSpace(part []byte, last byte) int {
 	two, one := before(part, len(part))
 	if len(part) == 0 {

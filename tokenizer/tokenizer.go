@@ -17,8 +17,8 @@ type Tokenizer interface {
 	Vocab() int
 	// Start returns the token before the first token of a text.
 	Start() int32
-	// Next takes text behind the pending text and adds the tokens that end in it, at most room of
-	// them, to t. It returns the text behind the byte that completed the last token with room, or
+	// Next takes text after the pending text and adds the tokens that end in it, at most room of
+	// them, to t. It returns the text after the byte that completed the last token with room, or
 	// none. The text before that byte is then in t or in p.
 	Next(t *Tokens, p *Pending, text []byte, room int) (rest []byte)
 	// End adds the tokens that the end of the text completes. Nothing is pending afterwards.

@@ -133,8 +133,8 @@ func (w *Words) Symbol(id int32) string { return w.symbols[id] }
 // Chars returns the number of characters of UTF-8 that begin in the text.
 func (w *Words) Chars(text []byte) int { return chars(text) }
 
-// Next takes text behind the pending text and adds the tokens that end in it, at most room of
-// them, to t. It returns the text behind the byte that completed the last token with room, or
+// Next takes text after the pending text and adds the tokens that end in it, at most room of
+// them, to t. It returns the text after the byte that completed the last token with room, or
 // none.
 func (w *Words) Next(t *Tokens, p *Pending, text []byte, room int) (rest []byte) {
 	for ; room > 0; room-- {

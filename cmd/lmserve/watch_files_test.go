@@ -145,7 +145,7 @@ awk -v from="$from" '{ if (NR >= from) printf "{\"__CURSOR\":\"%d\",\"MESSAGE\":
 [ -z "$follow" ] || exec sleep 1000
 `
 
-// After a restart, watch reads the journal from behind the last entry that the session was fed.
+// After a restart, watch reads the journal from after the last entry that the session was fed.
 func TestWatchContinuesInTheJournal(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there is no shell")

@@ -149,7 +149,7 @@ func (s *scanner) expect(e *Error) {
 	case kind == jsontext.KindBeginObject && length > 0 && isDelimiter:
 		e.Want = "',' or '}'"
 	case kind == jsontext.KindBeginObject:
-		// A name was expected, and the decoder may report the fault inside or behind another value.
+		// A name was expected, and the decoder may report the fault inside or after another value.
 		// e.Offset must be the beginning of this value.
 		e.Offset, e.Want = min(e.Offset, s.next()), "a string"
 	case kind == jsontext.KindBeginArray && length > 0 && isDelimiter:

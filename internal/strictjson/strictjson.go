@@ -46,7 +46,7 @@ func Unmarshal(text []byte, into any) error {
 			return s.misfit(semantic)
 		}
 	}
-	if fault := Check(text); fault != nil { // it has the same fault, or finds one behind the value
+	if fault := Check(text); fault != nil { // it has the same fault, or finds one after the value
 		err = fault
 	}
 	if e, ok := errors.AsType[*Error](err); ok && e.Kind == ErrSyntax && e.Offset == len(text) {

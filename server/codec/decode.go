@@ -158,7 +158,7 @@ func DecodeScoreOptions(p api.ScoreParams) (session.ScoreOptions, error) {
 
 // Listing is a decoded request for a page of sessions.
 type Listing struct {
-	After  string // the page begins behind this id
+	After  string // the page begins after this id
 	Limit  int    // largest number of sessions
 	Labels []session.Label
 }

@@ -65,7 +65,7 @@ func encodeCandidates(candidates []session.Candidate, spell spelling) []api.Toke
 }
 
 // top encodes the likeliest tokens at each token of a chunk; nil if they were not requested. Words
-// are spelled as they would appear behind the preceding token.
+// are spelled as they would appear after the preceding token.
 func (e Encoder) top(c *session.Chunk, top [][]session.Candidate) [][]api.TokenLogprob {
 	if c.Words == nil || top == nil {
 		return encodeTop(top, nil)

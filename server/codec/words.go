@@ -5,7 +5,7 @@ import "github.com/lmserve/lmserve/internal/serving/session"
 // wordText is a growing text of a model of words, cut into tokens.
 type wordText struct {
 	named  int    // bytes cut into tokens
-	open   []byte // text behind these bytes: the start of the next token
+	open   []byte // text after these bytes: the start of the next token
 	before int32  // the last token
 }
 
@@ -20,7 +20,7 @@ func (t *wordText) cut(m *session.ModelInfo, id int32, size int64) (own []byte, 
 	n := min(int(size), len(t.open))
 	own, t.open = t.open[:n], t.open[n:]
 	before := t.before
-	if t.named == 0 { // the text before is unknown: a word behind a space begins no line
+	if t.named == 0 { // unknown text precedes: a word after a space is not the first of a line
 		if before = m.Start; n > 1 && own[0] == ' ' {
 			before = id
 		}

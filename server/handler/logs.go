@@ -60,9 +60,9 @@ func (h *Handlers) feedLogs(
 	waiting, cancel := context.WithTimeoutCause(ctx, limits.FeedWait, session.ErrQueueFull)
 	defer cancel()
 	slices.SortStableFunc(batch.Streams, func(a, b *intake.Stream) int {
-		return cmp.Compare(len(b.Key()), len(a.Key())) // those without a key last
+		return cmp.Compare(len(b.Key()), len(a.Key())) // streams without a key last
 	})
-	var late error // why the body is to come again; nil: it is not
+	var late error // why the client must send the body again; nil: it must not
 	for _, s := range batch.Streams {
 		if late != nil && s.Key() == "" {
 			break

@@ -153,7 +153,7 @@ type scoreCall struct {
 	text     io.Reader
 	options  session.ScoreOptions
 	updates  bool              // send events of updates as well
-	queues   bool              // a busy session is a full queue, not a conflict
+	queues   bool              // a busy session is reported as a full queue, not as a conflict
 	delivery *session.Delivery // nil for an ordinary text
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// userSessions is the part of a session manager that users needs.
+// userSessions is the part of a session manager that the type users needs.
 type userSessions interface {
 	Create(ctx context.Context, who session.Caller, r session.CreateRequest) (session.Info, error)
 	Get(who session.Caller, id string) (session.Info, error)

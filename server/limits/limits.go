@@ -108,10 +108,10 @@ const (
 	LingerMax         = time.Second     // to drain the rest of an unwanted body
 	RetryAfterDefault = 5 * time.Second // Retry-After of a full or draining server
 	RetryAfterBusy    = time.Second     // Retry-After of a busy session
-	PacedParts        = 8               // a read of a paced body is this part of a second's worth
+	PacedParts        = 8               // reads of a paced body in a second, at least
 
 	// Reading ahead while a request waits, to notice a client that leaves.
-	AttendAfter   = 250 * time.Millisecond // of waiting
+	AttendAfter   = 250 * time.Millisecond // wait before reading ahead begins
 	AheadBytesMax = 16 << 20               // read at full speed
 	AheadPause    = 31 * time.Millisecond  // between later reads of at most 32 KiB: 1 MiB/s
 

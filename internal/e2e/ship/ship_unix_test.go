@@ -246,7 +246,7 @@ func TestCollectorFeedsEveryLineOnce(t *testing.T) {
 		"initial_interval: 1s", "initial_interval: 100ms").Replace(recipe(t, "otelcol.yaml"))
 	require.NoError(t, os.WriteFile(config, []byte(text), 0o600))
 	f.ship(path, "--config", config)
-	restarts := 0 // after a restart, a batch being retried is behind the collector's queue
+	restarts := 0 // after a restart, a batch being retried is after the collector's queue
 	for round := 0; f.more(round); round++ {
 		f.feed(300)
 		f.restart(round%2 == 0)

@@ -130,9 +130,9 @@ func servingRule(m *model.Model) stream.Rule {
 		Precision: stream.ServingPrecision}
 }
 
-// updateBytes returns the bytes that an update of the fast weights must move. It reads G, reads
-// and writes I and M of each bank, of two bytes, and writes their sum, which takes reading it,
-// too.
+// updateBytes returns the bytes that an update of the fast weights must move. It reads G. For each
+// bank it reads and writes I and M, of two bytes each. It also writes the sum of the banks, and a
+// write loads the old bytes first.
 func updateBytes(l *sparsemeta.Learner) float64 {
 	element := 4 + 8*len(l.Settings.Gammas) + 8
 	if l.Scale != nil {

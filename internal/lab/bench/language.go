@@ -63,7 +63,7 @@ func (l language) shares(clusters []txl.Cluster) (shares []float64) {
 }
 
 // text returns the beginning of the text as n tokens. The last one is the token before the first
-// one of a text, so that no word is pending behind it.
+// one of a text, so that no word is pending after it.
 func (l language) text(n int) []byte { return l.textFrom(0, n) }
 
 // textFrom is text, from token begin on.

@@ -62,7 +62,7 @@ func TestWordsFollowZipfsLaw(t *testing.T) {
 	require.Greater(t, shares[0], 0.6)
 }
 
-// A text has the requested number of tokens, and nothing is pending behind it.
+// A text has the requested number of tokens, and nothing is pending after it.
 func TestTextHasRequestedTokens(t *testing.T) {
 	m := words(t)
 	tok := m.Tokenizer

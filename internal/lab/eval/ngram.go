@@ -143,7 +143,7 @@ func lastTokens(text []byte) (context []string, word string) {
 	return context, word
 }
 
-// behind returns the context after an ended word; "" means no word.
+// behind returns the context that follows an ended word; "" means no word.
 func behind(context []string, word string) []string {
 	if word == "" {
 		return context

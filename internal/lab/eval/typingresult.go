@@ -54,12 +54,10 @@ type Typed struct {
 	Saved      float64 `json:"saved_percent"` // of the keys without candidates
 	Shown      float64 `json:"shown_percent"` // share of the keys with an offer
 	Right      float64 `json:"right_percent"` // share of right first offers; 0 without offers
-	// For each offer: its time at the median and the 99th percentile, in milliseconds; calls of
-	// the network, and prefixes read.
-	P50   float64 `json:"ms_p50"`
-	P99   float64 `json:"ms_p99"`
-	Calls float64 `json:"calls"`
-	Rows  float64 `json:"rows"`
+	P50        float64 `json:"ms_p50"`        // median time of an offer, in milliseconds
+	P99        float64 `json:"ms_p99"`        // 99th percentile of that time
+	Calls      float64 `json:"calls"`         // mean calls of the network for an offer
+	Rows       float64 `json:"rows"`          // mean prefixes read for an offer
 
 	shown, right, calls, rows int
 }

@@ -37,7 +37,7 @@ func FuzzCheckpoint(f *testing.F) {
 	})
 }
 
-// FuzzPickle reads any bytes as a pickle. Bytes behind the pickle's end must stay unread.
+// FuzzPickle reads any bytes as a pickle. Bytes after the pickle's end must stay unread.
 func FuzzPickle(f *testing.F) {
 	f.Add(stateDict(plain(4), false))
 	f.Add(vocabularyPickle("", "a b c", ""))

@@ -18,7 +18,7 @@ type cutter struct {
 	half    tokenizer.UTF8 // bytes that may be the beginning of a character
 	waiting tokenScores    // scores of the text held back
 	told    int64          // bytes of the first waiting word that were already reported
-	// bytes that were echoed behind the last word; the next word begins with them
+	// bytes that were echoed after the last word; the next word begins with them
 	tail    int
 	sampled int // bytes of the text, without stop strings
 }

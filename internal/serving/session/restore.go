@@ -58,7 +58,7 @@ type logReader interface {
 }
 
 // restore returns the stream at the end of a log. It reads the newest good snapshot and replays the
-// log behind it to the same bits. It needs no session and no lock.
+// log after it to the same bits. It needs no session and no lock.
 //
 // A restoration returned with an error is paused: the context has ended, or the function more has
 // returned an error. Another call continues it.

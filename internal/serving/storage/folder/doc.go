@@ -30,7 +30,7 @@
 //	offset  8 bytes   of its first record, little-endian as all numbers
 //	size    4         of the body
 //	check   4         CRC-32C of the 12 bytes before
-//	sum     4         CRC-32C of the body and the size behind it
-//	body    size      records, each behind its length in 4 bytes
+//	sum     4         CRC-32C of the body and the size after it
+//	body    size      records, each after its length in 4 bytes
 //	size    4         repeated, so that the last frame is found from the end
 package folder
