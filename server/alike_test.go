@@ -36,7 +36,7 @@ var varies = regexp.MustCompile(`^(id|next|model|request_id|created|created_at|l
 	`parameters)$`)
 
 // requireAlike compares an answer with an example: the same fields of the same kinds, with equal
-// values unless varies matches.
+// values, except for fields whose names match the pattern varies.
 func requireAlike(t require.TestingT, name, path string, want, got any) {
 	at := name + ": " + path
 	require.Equal(t, fmt.Sprintf("%T", want), fmt.Sprintf("%T", got), at)

@@ -3,7 +3,8 @@ package txl
 import "github.com/lmserve/lmserve/internal/arithmetic/kernel"
 
 // table returns the effective weights of a cluster in the softmax, (tokens, E_i), as a right
-// operand. If they are tied, they are the embeddings, so that M affects both uses.
+// operand. With tied weights this is the table of embeddings, so its fast weights M affect both
+// uses.
 func (s *Segment) table(k *cluster) kernel.Matrix {
 	return s.weight(k.out).RowRange(k.first, k.first+k.size())
 }

@@ -6,8 +6,8 @@ import (
 )
 
 // words is a cluster of the reference: tokens lo to hi-1, their embeddings and softmax weights
-// [hi-lo,width], biases, and projections [D,width]. Projections are nil if the widths are equal
-// without them.
+// [hi-lo,width], biases, and projections [D,width]. Projections are nil if the cluster has the
+// width of the model.
 type words struct {
 	lo, hi, width                 int
 	embed, softmax, bias, in, out []float64

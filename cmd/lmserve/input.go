@@ -6,9 +6,9 @@ import (
 	"os"
 )
 
-// within calls do and returns its result. If the context ends first, it returns the context's
-// error, and closes a file that do opens later. do runs in its own goroutine: opening or reading a
-// named pipe may block forever, and a context cannot end that.
+// within calls do and returns its result. If the context ends first, within returns the context's
+// error. If do then returns a file, within closes it. do runs in its own goroutine: opening or
+// reading a named pipe may block forever, and a context cannot end that.
 func within[T any](ctx context.Context, do func() (T, error)) (value T, err error) {
 	type result struct {
 		value T

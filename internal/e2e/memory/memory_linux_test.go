@@ -316,9 +316,9 @@ func (l *limited) status(field string) int64 {
 	return n << 10
 }
 
-// All the worst requests at once, of many clients, keep a server within the memory that it
-// declares. The kernel refuses more, and the server survives that. Every answer follows the
-// contract, and afterwards a small score works as before. With LMSERVE_TEST_LONG the test lasts a
+// When many clients send all the worst requests at once, a server stays within the memory that it
+// declares. The kernel grants it no more, and the server survives a refusal. Every answer follows
+// the contract, and afterwards a small score works as before. With LMSERVE_TEST_LONG the test lasts a
 // minute.
 func TestWorstRequestsAtOnceStayWithinMemory(t *testing.T) {
 	if testing.Short() {

@@ -8,8 +8,8 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// segment is the size of the counted work: rows of text after rows of memory, for batch streams
-// side by side.
+// segment is the size of the counted work: for each of several streams (the batch), some rows of
+// text that attend to some rows of memory.
 type segment struct {
 	txl.Config
 	batch, rows, memory int

@@ -74,7 +74,7 @@ func (r *Ring) Authenticate(token string) (Key, error) {
 		return Key{}, ErrMalformed
 	}
 	byID, _ := r.file.Get()
-	k, exists := byID[id] // an unknown id gives the zero Key, whose hash no secret has
+	k, exists := byID[id] // an unknown id gives the zero Key, whose hash matches no secret
 	hash := sha256.Sum256([]byte(secret))
 	if subtle.ConstantTimeCompare(hash[:], k.Hash[:]) != 1 || !exists {
 		return Key{}, ErrUnknown

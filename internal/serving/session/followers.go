@@ -103,16 +103,16 @@ func (s *session) endFollowing(err error) (more bool) {
 	return s.mu.following.running
 }
 
-// wakeAfter calls wake when the time rest is over, because feeding the shadow has failed. Calls
-// during that time are ignored. New text of the followed session wakes the shadow earlier.
-func (s *session) wakeAfter(rest time.Duration, wake func()) {
+// wakeAfter calls wake after a pause, to repeat a failed feeding of the shadow. A call during the
+// pause begins it anew. New text of the followed session wakes the shadow earlier.
+func (s *session) wakeAfter(pause time.Duration, wake func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if timer := s.mu.following.rest; timer != nil {
-		timer.Reset(rest)
+		timer.Reset(pause)
 		return
 	}
-	s.mu.following.rest = time.AfterFunc(rest, wake)
+	s.mu.following.rest = time.AfterFunc(pause, wake)
 }
 
 // compare records the totals of both sessions at an offset, and returns those recorded before, or

@@ -89,7 +89,7 @@ func objectName(id string, at int64, epoch uint64) string {
 func (o *objects) put(
 	ctx context.Context, name string, write func(io.Writer) error,
 ) (bytes int64, sum [sha256.Size]byte, err error) {
-	if err := o.present(ctx); err != nil { // if the folder is missing, bucket.write makes it
+	if err := o.present(ctx); err != nil { // otherwise bucket.write would create a missing folder
 		return 0, sum, err
 	}
 	to := &measured{hash: sha256.New()}
