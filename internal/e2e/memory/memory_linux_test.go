@@ -318,8 +318,8 @@ func (l *limited) status(field string) int64 {
 
 // When many clients send all the worst requests at once, a server stays within the memory that it
 // declares. The kernel grants it no more, and the server survives a refusal. Every answer follows
-// the contract, and afterwards a small score works as before. With LMSERVE_TEST_LONG the test lasts a
-// minute.
+// the contract, and afterwards a small score works as before. With LMSERVE_TEST_LONG the test lasts
+// a minute.
 func TestWorstRequestsAtOnceStayWithinMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
