@@ -284,7 +284,7 @@ var exchangesOfTabby = []exchange{
 var exchangesOfTheServer = []exchange{
 	{"backup.whole", aFile, "GET /v1/admin/backup", "", nil},
 	{
-		"backup.rest", "The rest of the file, from a byte on", "GET /v1/admin/backup", "",
+		"backup.rest", "The rest of the file, from a given byte", "GET /v1/admin/backup", "",
 		[]string{"If-Match", "{etag}", "Range", "bytes=100-"},
 	},
 	{"metrics.beginning", "The beginning", "GET /metrics", "", nil},
