@@ -2844,7 +2844,7 @@ type TokenizerInfo struct {
 	// BosToken The token before the first token of a text: the end of a line.
 	BosToken string `json:"bos_token"`
 
-	// EosToken A byte that does not end a text: the model has no end of text, and continues until `max_tokens`.
+	// EosToken An ordinary byte. The model has no token for the end of a text, so it continues until `max_tokens`.
 	EosToken string `json:"eos_token"`
 
 	// ModelMaxLength Maximum number of tokens of a prompt.

@@ -61,8 +61,8 @@ func (o FeedOptions) withDefaults() FeedOptions {
 func (o FeedOptions) validate() error {
 	switch {
 	case o.Score.Learn == LearnFalse:
-		return fmt.Errorf("client: feeding: learn is %s, expected true or unflagged: the "+
-			"session would not keep the text", LearnFalse)
+		return fmt.Errorf("client: feeding: learn is %s, with which the session does not keep "+
+			"the text, expected true or unflagged", LearnFalse)
 	case o.BatchBytes < 0 || o.Stall < 0:
 		return fmt.Errorf(
 			"client: feeding: batches of %d bytes and a stall of %v, expected 0 or more",

@@ -219,8 +219,7 @@ func compareTotals(st *stream.Stream, last *storage.Record) error {
 		return fmt.Errorf("the state counts %+v, expected %+v, the last record's "+
 			"counts", st.Tally, tally)
 	case math.Float64bits(st.Baseline.Bits) != math.Float64bits(last.Baseline):
-		return fmt.Errorf("the state has %v bits of the baseline, expected %v, the last record's "+
-			"total",
+		return fmt.Errorf("baseline_bits of the state is %v, expected %v, as in the last record",
 			st.Baseline.Bits, last.Baseline)
 	}
 	return nil
