@@ -26,8 +26,8 @@ func framed(header string, data int) []byte {
 	return append(b, make([]byte, data)...)
 }
 
-// located reports whether an error is one of the kinds for content, with a place, the value found
-// and the value expected.
+// located reports whether an error says that the content is bad, and names the place, the value
+// found and the value expected.
 func located(err error) bool {
 	var e *Error
 	if !errors.As(err, &e) {

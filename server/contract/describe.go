@@ -100,7 +100,7 @@ func describeObject(s *openapi3.Schema) string {
 	return "an object"
 }
 
-// upTo returns the allowed range of a count in words.
+// upTo describes in words the allowed range of a count.
 func upTo(least, most uint64) string {
 	if least == 0 {
 		return fmt.Sprintf("at most %d", most)

@@ -24,8 +24,8 @@ const (
 
 // Values of Options.KV: how keys and values of the memory follow changes of their fast weights.
 const (
-	KVExact  = "exact"  // they are recomputed, as in sessions
-	KVCached = "cached" // they are kept, see txl.Reuse
+	KVExact  = "exact"  // keys and values are recomputed, as in sessions
+	KVCached = "cached" // keys and values are kept, see txl.Reuse
 )
 
 // WithCompanion after the name of a method adds a companion, see stream.Settings; the name alone

@@ -93,8 +93,8 @@ func (g *ngram) share(context []string, own, prior []uint64) *share {
 	return g.shares[of]
 }
 
-// begin returns the probabilities of tokens that begin with a text: by the byte after the text,
-// and of the text itself as a whole token.
+// begin returns probabilities of tokens that begin with a text: one for each byte that may follow
+// the text, and one for the text itself as a whole token.
 func (g *ngram) begin(context []string, text string) (next [tokenEnds + 1]float64) {
 	own := g.own.at(context)
 	next = g.own.begin(own, text)

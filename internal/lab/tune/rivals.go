@@ -83,8 +83,8 @@ func withValues(m *model.Model, method string, values []float64) (*model.Model, 
 	return m.WithRivals(stream.RivalsOf(set))
 }
 
-// Method searches the settings of a method under which the texts, each a separate stream, need
-// the fewest bits per token. It returns the model with them as its default.
+// Method searches for the settings of a method that need the fewest bits per token on the texts,
+// each a separate stream. It returns the model with these settings as its default.
 func Method(ctx context.Context, m *model.Model, method string, texts [][]byte, threads int,
 	visit func(Trial)) (*model.Model, Trial, error) {
 	params, err := Parameters(m, method)

@@ -147,8 +147,8 @@ func TestJointWindowLearns(t *testing.T) {
 	require.Less(t, last.Loss, first.Loss-1)
 }
 
-// The page of a run of three phases in several sittings has all of them: results, curves, recipe.
-// It loads nothing from elsewhere.
+// A run of three phases with interruptions gets one page with all results, curves and recipes. The
+// page loads nothing from elsewhere.
 func TestPageShowsTheWholeRun(t *testing.T) {
 	o := train.TinyMeta(t, train.SchemeOnline)
 	o.Dir, o.Name = filepath.Join(t.TempDir(), "run"), "a <b>name</b> & more"

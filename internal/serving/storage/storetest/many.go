@@ -115,7 +115,8 @@ func canceled(t *testing.T, b Backend) {
 	require.ErrorIs(t, s.Delete(ctx, "a", epoch), context.Canceled)
 	require.Equal(t, "x", text(t, s, "a", 0))
 
-	// Cancel appends while they run. If Append returns an error, no record may have been added.
+	// The test cancels calls of Append while they run. If Append returns an error, no record may
+	// have been added.
 	at := int64(1)
 	for range 200 {
 		ctx, cancel := context.WithCancel(background)
