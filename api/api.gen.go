@@ -772,7 +772,7 @@ type Adapted struct {
 	FastRMS float64 `json:"fast_rms"`
 }
 
-// BranchNorm The fast weights of one branch, which is a weight of the model.
+// BranchNorm The fast weights of one branch. A branch is a weight matrix of the model.
 type BranchNorm struct {
 	// Name The weight's name in the model's file.
 	Name string `json:"name"`
@@ -848,7 +848,7 @@ type ChunkEvent struct {
 	// PendingBytes Bytes accepted after the bytes that this event reports. They belong to an unfinished word and have no bits yet. The session's offset is the event's `offset` plus `bytes` plus `pending_bytes`. Only for a model of words.
 	PendingBytes *int64 `json:"pending_bytes,omitempty"`
 
-	// Totals An amount of text and its bits.
+	// Totals The size of a text, and its cost in bits.
 	Totals Measures `json:"totals"`
 
 	// Adapted The state of the fast weights under which a chunk was scored.
@@ -904,13 +904,13 @@ type Comparison struct {
 	// Offset The offset of these totals.
 	Offset int64 `json:"offset"`
 
-	// Session An amount of text and its bits.
+	// Session The size of a text, and its cost in bits.
 	Session Measures `json:"session"`
 
 	// SessionBitsPerByte Bits per byte of the session. Absent if it has scored no bytes.
 	SessionBitsPerByte *float64 `json:"session_bits_per_byte,omitempty"`
 
-	// Shadow An amount of text and its bits.
+	// Shadow The size of a text, and its cost in bits.
 	Shadow Measures `json:"shadow"`
 
 	// ShadowBitsPerByte Bits per byte of the shadow. Absent if it has scored no bytes.
@@ -1561,7 +1561,7 @@ type LogsPartialSuccess struct {
 	RejectedLogRecords string `json:"rejectedLogRecords"`
 }
 
-// Measures An amount of text and its bits.
+// Measures The size of a text, and its cost in bits.
 type Measures struct {
 	// Bytes The length of the text in bytes.
 	Bytes int64 `json:"bytes"`
@@ -1838,7 +1838,7 @@ type OpenAICompletionRequest struct {
 	// together at most `openai_prompt_tokens_max` tokens.
 	Prompt OpenAICompletionRequest_Prompt `json:"prompt"`
 
-	// RepetitionPenalty Only 1 is supported: use `dry`.
+	// RepetitionPenalty Must be 1. Use `dry` against loops instead.
 	RepetitionPenalty *float32 `json:"repetition_penalty,omitempty"`
 
 	// Seed Seed of the sampling: the same request to the same state gives the same texts. The first
@@ -2196,7 +2196,7 @@ type Session struct {
 	// PendingTokens Scored tokens of the unfinished chunk.
 	PendingTokens int `json:"pending_tokens"`
 
-	// Totals An amount of text and its bits.
+	// Totals The size of a text, and its cost in bits.
 	Totals Measures `json:"totals"`
 
 	// MemoryBytes Memory of the session's state; 0 while the session is only on disk.
@@ -2483,7 +2483,7 @@ type StartEvent struct {
 	// LinesFrom The offset from which the session has lines. Absent if the session has no lines.
 	LinesFrom *int64 `json:"lines_from,omitempty"`
 
-	// Totals An amount of text and its bits.
+	// Totals The size of a text, and its cost in bits.
 	Totals Measures `json:"totals"`
 }
 
@@ -2630,7 +2630,7 @@ type SummaryEvent struct {
 	// Updates Updates of the session's fast weights so far.
 	Updates uint64 `json:"updates"`
 
-	// Totals An amount of text and its bits.
+	// Totals The size of a text, and its cost in bits.
 	Totals Measures `json:"totals"`
 
 	// ElapsedMs Time from the request's start to its end.
@@ -2781,7 +2781,7 @@ type TextScore struct {
 	// Index Index of the text in the request, from 0.
 	Index int32 `json:"index"`
 
-	// Score An amount of text and its bits.
+	// Score The size of a text, and its cost in bits.
 	Score Measures `json:"score"`
 
 	// PendingBytes Bytes at the end of the text that belong to an unfinished word and have no bits. Only for a model of words.

@@ -223,7 +223,7 @@ const (
 // Adapted The state of the fast weights under which a chunk was scored.
 type Adapted = api.Adapted
 
-// BranchNorm The fast weights of one branch, which is a weight of the model.
+// BranchNorm The fast weights of one branch. A branch is a weight matrix of the model.
 type BranchNorm = api.BranchNorm
 
 // ChunkEvent The score of one chunk of the stream, or of a part of it, but never of text on both sides of
@@ -351,7 +351,7 @@ type LineWhy = api.LineWhy
 // LogsPartialSuccess The rejected part of a request. Absent if all of it was fed.
 type LogsPartialSuccess = api.LogsPartialSuccess
 
-// Measures An amount of text and its bits.
+// Measures The size of a text, and its cost in bits.
 type Measures = api.Measures
 
 // Method How a session adapts.
