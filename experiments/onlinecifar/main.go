@@ -24,7 +24,8 @@ func main() {
 	seeds := flag.Int("seeds", 2, "number of seeds")
 	workers := flag.Int("workers", 2, "runs at once")
 	only := flag.String("only", "", "job: meta, online or pretrained (default: all)")
-	flag.IntVar(&o.narrow, "narrow", 0, "divisor of the filters' number (default: 8, with -data 1)")
+	flag.IntVar(&o.narrow, "narrow", 0,
+		"divisor of the number of filters (default: 8, with -data 1)")
 	flag.IntVar(&o.rounds, "rounds", 2400, "rounds of training")
 	flag.IntVar(&o.every, "every", 600, "rounds between two measurements on the dev stream")
 	flag.IntVar(&o.devTasks, "dev", 6, "tasks of the dev stream")

@@ -108,7 +108,7 @@ const (
 	LingerMax         = time.Second     // to drain the rest of an unwanted body
 	RetryAfterDefault = 5 * time.Second // Retry-After of a full or draining server
 	RetryAfterBusy    = time.Second     // Retry-After of a busy session
-	PacedParts        = 8               // reads of a paced body in a second, at least
+	PacedParts        = 8               // minimum reads for a second's bytes of a paced body
 
 	// Reading ahead while a request waits, to notice a client that leaves.
 	AttendAfter   = 250 * time.Millisecond // wait before reading ahead begins

@@ -14,7 +14,7 @@ func kernelsBF16() (all []bf16Kernel, err error) {
 	if missing == nil {
 		all = append(all, kernelAMX)
 	}
-	if machine >= AVX512 && cpu.X86.HasAVX512BF16 {
+	if machine >= AVX512 && roundsPairs {
 		all = append(all, kernelDots)
 	}
 	if all == nil {
@@ -31,7 +31,8 @@ var kernelDots = bf16Kernel{name: "AVX512-BF16", blocks: dotBlocks, chains: true
 //go:noescape
 func dotBlocks(blocks, rows, steps int, a, b *uint32, c *float32, stride int, acc bool)
 
-// roundsPairs says whether the processor has VCVTNE2PS2BF16, with which operands are packed.
+// roundsPairs says whether the processor has AVX512-BF16. Its instruction VCVTNE2PS2BF16 rounds the
+// operands when they are packed.
 var roundsPairs = cpu.X86.HasAVX512BF16
 
 // pairsAlongAVX512 is pairsAlongGo for k = 32; n > 0. add may be nil.

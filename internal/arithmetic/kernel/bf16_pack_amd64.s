@@ -2,10 +2,15 @@
 
 #include "textflag.h"
 
-// Go's assembler does not know VCVTNE2PS2BF16. ROUND rounds the floats of Z(lo) into the lower half
-// of Z(dst), and those of Z(hi) into its upper half; all numbers are 0 to 7.
-#define ROUND(lo, hi, dst) \
-	BYTE $0x62; BYTE $0xf2; BYTE $(0x7f-8*hi); BYTE $0x48; BYTE $0x72; BYTE $(0xc0+8*dst+lo)
+// Go's assembler does not know VCVTNE2PS2BF16. ROUND rounds the floats of Z0 into the lower half of
+// Z2, and those of Z1 into its upper half.
+#define ROUND BYTE $0x62; BYTE $0xf2; BYTE $0x77; BYTE $0x48; BYTE $0x72; BYTE $0xd0
+
+// PUT writes Z2 as the next 64 bytes of the tile. LINE writes the pairs of a line, which is in Z0
+// and Z1. PAIRS writes the pairs of two rows, Z0 and Z1.
+#define PUT VMOVDQU32 Z2, (DI); ADDQ $64, DI
+#define LINE ROUND; PUT
+#define PAIRS ROUND; VPERMW Z2, Z7, Z2; PUT
 
 // func pairsAlongAVX512(dst *uint32, src, add *float32, stride, n int)
 //
@@ -25,10 +30,8 @@ line:
 	PREFETCHT0 320(SI)
 	VMOVUPS (SI), Z0
 	VMOVUPS 64(SI), Z1
-	ROUND(0, 1, 2)
-	VMOVDQU32 Z2, (DI)
+	LINE
 	ADDQ R8, SI
-	ADDQ $64, DI
 	DECQ CX
 	JNZ line
 	VZEROUPPER
@@ -39,11 +42,9 @@ sum:
 	VMOVUPS 64(SI), Z1
 	VADDPS (DX), Z0, Z0
 	VADDPS 64(DX), Z1, Z1
-	ROUND(0, 1, 2)
-	VMOVDQU32 Z2, (DI)
+	LINE
 	ADDQ R8, SI
 	ADDQ R8, DX
-	ADDQ $64, DI
 	DECQ CX
 	JNZ sum
 	VZEROUPPER
@@ -83,12 +84,9 @@ pair:
 	PREFETCHT0 (R9)(R8*1)
 	VMOVUPS (SI), Z0
 	VMOVUPS (SI)(R8*1), Z1
-	ROUND(0, 1, 2)
-	VPERMW Z2, Z7, Z2
-	VMOVDQU32 Z2, (DI)
+	PAIRS
 	LEAQ (SI)(R8*2), SI
 	LEAQ (R9)(R8*2), R9
-	ADDQ $64, DI
 	DECQ CX
 	JNZ pair
 	VZEROUPPER
@@ -99,12 +97,9 @@ sums:
 	VMOVUPS (SI)(R8*1), Z1
 	VADDPS (DX), Z0, Z0
 	VADDPS (DX)(R8*1), Z1, Z1
-	ROUND(0, 1, 2)
-	VPERMW Z2, Z7, Z2
-	VMOVDQU32 Z2, (DI)
+	PAIRS
 	LEAQ (SI)(R8*2), SI
 	LEAQ (DX)(R8*2), DX
-	ADDQ $64, DI
 	DECQ CX
 	JNZ sums
 	VZEROUPPER

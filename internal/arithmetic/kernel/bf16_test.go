@@ -191,6 +191,7 @@ func TestSmallNumbersAreZeroInBF16(t *testing.T) {
 	eachBF16(t, 1, func(t *testing.T, x *Exec) {
 		for _, s := range []struct{ a, b, c, want float32 }{
 			{least / 2, 4, 0, 0},          // a subnormal operand is zero
+			{0x1.fffffcp-127, 1, 0, 0},    // even if rounding would make it normal
 			{least, 0.5, 0, 0},            // a subnormal product is zero
 			{least, 1, 0, least},          //
 			{least, 0.5, least, least},    // the product is zero before the addition
@@ -364,6 +365,8 @@ func FuzzPackBF16(f *testing.F) {
 		0x7f800001))
 	f.Add(uint64(3), uint8(16), uint8(31), uint8(1), false, binary.LittleEndian.AppendUint32(nil,
 		0xffffffff))
+	f.Add(uint64(4), uint8(16), uint8(32), uint8(0), false, binary.LittleEndian.AppendUint32(nil,
+		0x007fffff))
 	assembly := others(f)
 	f.Fuzz(func(t *testing.T, seed uint64, n, k, gap uint8, add bool, data []byte) {
 		lines, ks := 1+int(n-1)%tileLines, 1+int(k-1)%tileK
