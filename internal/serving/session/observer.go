@@ -7,10 +7,10 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
-// Observer gets the events of a Manager, for metrics and traces. Its methods may be called
-// concurrently and at any time. They must return soon, and must not call the Manager.
+// Observer gets the events of a Manager, for metrics and traces. Methods may be called
+// concurrently. They must return soon, and must not call the Manager.
 type Observer interface {
-	// Phase reports that a phase of a request has ended. The context is the request's.
+	// Phase is called when a phase of a request has ended. ctx is the context of the request.
 	Phase(ctx context.Context, p Phase, began, ended time.Time)
 	// Scored reports a text that was scored, its model (ModelInfo.ID), and whether it is learned:
 	// LearnTrue, LearnFalse or LearnUnflagged.
