@@ -26,7 +26,7 @@ const (
 	fillEnds        = 4       // possible ends of a text that are ranked
 	fillSuffixBytes = 32      // bytes of the suffix that are scored
 	fillCandidates  = 10      // ranked suggestions, or more if the request asks for more
-	fillTreeBytes   = 4 << 20 // limit on the cached prefixes of all texts
+	fillTreeBytes   = 4 << 20 // bytes of cached prefixes, for all texts together
 	// fillTemperature is the minimum temperature for the second and later texts. At temperature 0
 	// all texts would be equal.
 	fillTemperature = 0.6

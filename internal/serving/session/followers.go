@@ -126,7 +126,8 @@ func (s *session) compare(c Comparison) (before *Comparison) {
 	return before
 }
 
-// linkTo describes a shadow for the description of the followed session, or the reverse.
+// linkTo describes a shadow in the Info of the followed session, or the followed session in the
+// Info of a shadow. Parameter other is the session that is described.
 func linkTo(other, followed, shadow *session) Shadow {
 	at, has := followed.seen(), shadow.seen()
 	other.mu.Lock()

@@ -206,8 +206,8 @@ func (f *fork) endAtRecord(ctx context.Context, end int64) error {
 	return f.readError(err)
 }
 
-// beginTail makes the shared log begin shortly before the last snapshot: with the record that ends
-// there, so that the fork has at least one record. Earlier snapshots are then not shared.
+// beginTail makes the shared log begin with the record before the last snapshot, so that the fork
+// has at least one record. Few or no earlier snapshots are then shared.
 func (f *fork) beginTail(ctx context.Context) error {
 	last := f.kept[len(f.kept)-1]
 	err := f.engine.store.Read(ctx, f.from.ID, last-1, func(at int64, _ storage.Record) error {

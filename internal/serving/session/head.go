@@ -38,7 +38,8 @@ type head struct {
 	Records *recordRule `json:"records,omitempty"`
 	// ByLine is true if some of the text may have been learned line by line.
 	ByLine bool `json:"by_line,omitempty"`
-	// TroubleWords names the word list that is also used to rate lines; "" if there is none.
+	// TroubleWords is the list of words that also affect the rating of lines; "" if there is no
+	// list.
 	TroubleWords string `json:"trouble_words,omitempty"`
 	Name         string `json:"name,omitempty"` // "" if the session has no name
 	// ShadowOf is the id of the session that this session follows; "" if this is no shadow.

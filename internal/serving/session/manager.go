@@ -497,7 +497,7 @@ func (mg *Manager) Import(
 
 // Backup returns a backup of the store. The caller must be an admin, unless the server has no keys;
 // otherwise the error is ErrAdminOnly. With an id, Backup reopens the existing backup, or returns
-// ErrBackupGone. Without an id, it makes a new backup and deletes an existing one. The error is
+// ErrBackupGone. Without an id, it makes a new backup and ends an existing one. The error is
 // ErrBackupBusy if the existing backup is still being made or read. It is ErrNoBackup if the store
 // is in memory.
 func (mg *Manager) Backup(ctx context.Context, who Caller, id string) (*Backup, error) {

@@ -83,8 +83,8 @@ func (m *ModelInfo) tokenizer() tokenizer.Tokenizer {
 // tokensAtOnce is the number of tokens that ModelInfo.Tokens computes at a time.
 const tokensAtOnce = 512
 
-// Tokens returns the tokens of a text. A word at the end of the text counts as complete. White
-// space after the last token is ignored.
+// Tokens returns the tokens of a text, as at the beginning of a session. A word at the end of the
+// text counts as complete. White space after the last token is ignored.
 func (m *ModelInfo) Tokens(text []byte) iter.Seq[int32] {
 	return func(yield func(int32) bool) {
 		var some tokenizer.Tokens
