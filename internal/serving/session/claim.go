@@ -41,13 +41,13 @@ func (s *session) claimLocked(ctx context.Context) error {
 	if s.isClaimed() {
 		s.loseClaimLocked()
 	}
-	term := s.host.lease.Term() // before the claim, because a new term may begin during it
+	term := s.host.lease.Term() // read before the claim, because a new term may begin during it
 	found, err := s.host.store.Claim(ctx, s.ID)
 	if err != nil {
 		s.missed(err)
 		return storeError("claiming session "+s.ID, err)
 	}
-	h, err := decodeHead(s.ID, found.Head) // another server may have changed it
+	h, err := decodeHead(s.ID, found.Head) // another server may have changed the head
 	if err == nil {
 		err = h.checkEnd(found)
 	}

@@ -135,6 +135,6 @@ func (e *engine) saveAll(ctx context.Context) {
 			return
 		}
 		s.saveLocked(context.Background())
-		<-s.state // a session is saved only once, because it is not idle again
+		<-s.state // unlocks the session without making it idle, so it is saved only once
 	}
 }

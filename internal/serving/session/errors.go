@@ -78,7 +78,7 @@ func (e *UnusableError) Damage() *storage.CorruptError {
 // ModelError means that a session belongs to a model that is not served.
 type ModelError struct {
 	Have string // ModelInfo.ID of the session's model
-	Want string // ModelInfo.ID of the served models
+	Want string // ModelInfo.ID of each served model
 }
 
 func (e *ModelError) Error() string {

@@ -98,9 +98,9 @@ func (f *feeder) all(ctx context.Context, text []byte) error {
 }
 
 // chunk feeds the beginning of the text, up to the end of the current chunk. It scores the text
-// with the old state, appends it to the log, and reports the scores. If the chunk is full, backward
-// and update follow. The state does not change before the text is in the log. After that, all other
-// steps are done even if the report fails.
+// with the old state, appends it to the log, and reports the scores. If the chunk is full, the
+// backward pass and the update of the fast weights follow. The state does not change before the
+// text is in the log. After that, all other steps are done even if the report fails.
 //
 // It returns the number of bytes fed. The result 0 without an error means that the session must be
 // opened again.
@@ -191,10 +191,10 @@ func (f *feeder) settleLocked(ctx context.Context, w *stream.Worker) {
 }
 
 // watchLinesLocked makes the session report lines or records if the request needs them. It does
-// nothing if the session already reports the same ones. It writes to the head where the lines
-// begin, before more text is accepted. So a recovery begins the lines at the same offset. The head
-// also contains whether text may be learned by lines. During the write, other sessions can use the
-// worker.
+// nothing if the session already reports what the request needs. Before more text is accepted, it
+// stores in the head at which offset the lines begin. So a recovery begins the lines at that
+// offset. The head also contains whether text may be learned by lines. During the write, other
+// sessions can use the worker.
 //
 // If too little memory is free, the session's state is dropped and ready is false. Otherwise the
 // state would keep memory that other sessions wait for.

@@ -88,7 +88,7 @@ func withFeedback(have []Feedback, r FeedbackRequest, known []Incident) ([]Feedb
 // IncidentList contains the latest incidents of a session and the verdicts on them.
 type IncidentList struct {
 	Incidents []IncidentReport // newest first
-	Feedback  []Feedback       // in the order of the verdicts
+	Feedback  []Feedback       // oldest verdict first
 	// SilentAfter is the length from which a gap between two lines is unusual, by the timestamps of
 	// the lines. It is 0 if the lines do not allow an estimate.
 	SilentAfter time.Duration

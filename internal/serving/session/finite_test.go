@@ -48,7 +48,7 @@ func TestImportOfNonFiniteNumbersIsRefused(t *testing.T) {
 		refused(t, mg, id, func(x *changeable) { copy(x.state.Tensors[n].Data, bad) }, "finite")
 	}
 	require.Greater(t, arrays, 10)
-	refused(t, mg, id, func(c *changeable) { // their root mean square is +Inf
+	refused(t, mg, id, func(c *changeable) { // finite weights whose root mean square is +Inf
 		for _, x := range c.state.Tensors {
 			if strings.HasPrefix(x.Name, "fast.") {
 				copy(x.Data, bytes.Repeat([]byte{0x7f}, len(x.Data)))

@@ -149,9 +149,9 @@ func (fo *follower) readOn(s *session) error {
 	}
 }
 
-// feed feeds a shadow the part of a record that it does not have yet. The record begins at offset
-// begin in the log of the followed session. At the end of the record, feed compares the totals of
-// both sessions.
+// feed feeds a shadow the part of a record that the shadow does not have yet. The record begins at
+// offset begin in the log of the followed session. At the end of the record, feed compares the
+// totals of both sessions.
 func (fo *follower) feed(of, s *session, begin int64, r storage.Record) error {
 	fed := int(s.seen().offset - begin)
 	how := lessonOf(r).From(r.Text, fed)

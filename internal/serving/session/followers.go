@@ -26,8 +26,8 @@ func (s *session) followed() *session {
 	return s.mu.following.of
 }
 
-// follow makes the session follow session of. It fails if session of was deleted, or already has
-// ShadowsMax shadows.
+// follow makes the session a shadow of another session. It fails if that session was deleted, or
+// already has ShadowsMax shadows.
 func (s *session) follow(of *session) error {
 	of.mu.Lock()
 	defer of.mu.Unlock()

@@ -54,7 +54,7 @@ func (f *fork) run(ctx context.Context, who Caller, r ForkRequest) (Info, error)
 	}
 	m := creation{who: who, s: f.to, disk: f.takes()}
 	m.store = func() error {
-		defer unlock() // allows the eviction of the original state for the fork's
+		defer unlock() // then the fork's state can replace the original state in memory
 		return f.shareLocked(ctx)
 	}
 	m.fill = func() error { return f.finish(ctx) }

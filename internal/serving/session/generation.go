@@ -198,8 +198,8 @@ func (g *generation) turnLocked(ctx context.Context, do func(*stream.Worker)) er
 	return nil
 }
 
-// endTurnLocked sends the turn's pieces to the client. If a log-probability is not a finite number,
-// it marks the session as unusable.
+// endTurnLocked ends a turn. It waits if the client is slow to receive the turn's pieces. If a
+// log-probability is not a finite number, it marks the session as unusable.
 func (g *generation) endTurnLocked(ctx context.Context, d *draft) error {
 	if !g.blank {
 		if err := g.s.stillHolds(); err != nil {
@@ -323,7 +323,7 @@ func (g *generation) queue(d *draft, p Piece) {
 	g.late = append(g.late, p)
 }
 
-// catchUp waits until the client has received enough pieces that the rest fits the channel.
+// catchUp sends all late pieces to run, and waits while the channel is full.
 func (g *generation) catchUp(ctx context.Context) error {
 	for _, p := range g.late {
 		select {

@@ -77,7 +77,7 @@ func (h *head) cutAt(end int64) {
 		h.Records = nil
 	}
 	h.Feedback = slices.DeleteFunc(slices.Clone(h.Feedback), func(f Feedback) bool {
-		return f.Offset >= end // a later incident may reuse the number
+		return f.Offset >= end // because a later incident may reuse the number
 	})
 }
 
@@ -90,7 +90,7 @@ type numerics struct {
 func (h *head) encode() []byte {
 	text, err := json.Marshal(h)
 	if err != nil {
-		panic(err) // all numbers were checked to be finite
+		panic(err) // cannot happen: all numbers are finite
 	}
 	return text
 }
@@ -117,7 +117,7 @@ func decodeHead(id string, text []byte) (h head, err error) {
 	return h, nil
 }
 
-// check compares the fields that do not depend on the model with their limits.
+// check returns an error if a field that does not depend on the model is outside its limits.
 func (h *head) check(id string) error {
 	switch {
 	case h.ID != id:
@@ -220,7 +220,7 @@ func (h *head) checkOffsets(end int64) error {
 // numerics returns the session's current arithmetic.
 func (h *head) numerics() numerics { return h.Numerics[len(h.Numerics)-1] }
 
-// checkKept applies the checks of a request to the fields that a request sets, except the settings.
+// checkKept checks seed, labels, TTL and history, as in a request to create a session.
 func (h *head) checkKept() error {
 	return checkRequest(CreateRequest{
 		Seed: &h.Settings.Seed, Labels: h.Labels, TTL: h.TTL, History: h.History,

@@ -61,10 +61,10 @@ type History struct {
 }
 
 // Scores returns the past scores of length bytes of a session's text from an offset on, at most
-// PastBytesMax. It divides the bytes into about points parts of similar length. Parts begin and end
-// at the ends of records, because only records have totals. A fork within a record has no totals
-// for its last record until the fork is used. Next is then before this record. The errors are those
-// of Text.
+// PastBytesMax. It divides the bytes into parts of similar length; parameter points is their
+// approximate number. Parts begin and end at the ends of records, because only records have totals.
+// A fork within a record has no totals for its last record until the fork is used. Next is then
+// before this record. The errors are those of Text.
 func (mg *Manager) Scores(
 	ctx context.Context, who Caller, id string, offset, length int64, points int,
 ) (History, error) {
@@ -183,7 +183,7 @@ func (a *adder) count(r *storage.Record, end int64) bool {
 func (a *adder) add(at int64, r storage.Record) error {
 	end := at + int64(len(r.Text))
 	switch {
-	case !a.count(&r, end): // has no totals for its own text yet
+	case !a.count(&r, end): // the record has no totals for its text yet
 		return nil
 	case !a.begun:
 		if a.begin(end, &r); end >= a.end {

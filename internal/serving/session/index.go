@@ -152,7 +152,7 @@ func (ix *index) deleteShadows(of *session) error {
 }
 
 func (ix *index) deleteOne(s *session) error {
-	id, ctx := s.ID, context.Background() // the client's disconnect must not stop it
+	id, ctx := s.ID, context.Background() // the deletion must not stop when the client disconnects
 	err := s.delete(ctx)
 	if err != nil {
 		if _, still := ix.store.Get(ctx, s.ID); !errors.Is(still, storage.ErrNotFound) {
@@ -187,7 +187,7 @@ func (ix *index) sweep() {
 				e.Value.end()
 				e.Value.leave()
 				if !ix.catalog.deletes(e.Value) {
-					continue // another server has claimed it, and deletes it
+					continue // the server that has claimed the session deletes it
 				}
 				doomed = append(doomed, e.Value)
 				shadows = append(shadows, e.Value.shadows()...)

@@ -97,8 +97,8 @@ const (
 	// several times as long, because sampled tokens are computed one by one.
 	turnMax = 20 * time.Millisecond
 
-	// yieldWait is the time that a worker waits until a client accepts an event, or the disk a
-	// record. After this time the worker is released, and must later compute the chunk's
+	// yieldWait is how long a worker waits for a client to accept an event, or for the disk to
+	// write a record. After this time the worker is released, and must later compute the chunk's
 	// activations again. A healthy connection accepts an event at once.
 	yieldWait = 50 * time.Millisecond
 )

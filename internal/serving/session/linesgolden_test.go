@@ -37,10 +37,11 @@ func goldenText() string {
 		log(8) + "5 GET /../../etc/passwd\n" + log(8) + "\n" + "\x00\xff\xfe\n" + log(8)
 }
 
-// A session that learns by lines gives bit-identical results to a golden file. The file contains
-// the cost and the strangeness of each line, whether the line was learned, and the final state.
-// There is one file per arithmetic. After an intended change, `go test -run Golden -update` writes
-// the file again, also with `-tags noasm`. Such a change alters the bits of existing sessions.
+// The results of a session that learns by lines are compared with a golden file, bit by bit. The
+// file contains the cost and the strangeness of each line, whether the line was learned, and the
+// final state. There is one file per arithmetic. After an intended change, run `go test -run Golden
+// -update` with and without `-tags noasm` to write the files again. Such a change alters the bits
+// of existing sessions.
 func TestGoldenLinesUnderOneAndManyThreads(t *testing.T) {
 	requireGolden(t, "lines", func(threads int) []byte {
 		return goldenRun(t, newManager(t, Options{Threads: threads}), goldenText())

@@ -95,7 +95,7 @@ func (m *ModelInfo) Tokens(text []byte) iter.Seq[int32] {
 			rest = t.Next(&some, &pending, rest, tokensAtOnce)
 			if more = len(some.IDs) == tokensAtOnce; !more && pending.Size() > 0 {
 				t.End(&some, &pending)
-				some.IDs = some.IDs[:len(some.IDs)-1] // the line end is not in the text
+				some.IDs = some.IDs[:len(some.IDs)-1] // drop the line end: it is not in the text
 			}
 			for _, id := range some.IDs {
 				if !yield(id) {

@@ -81,7 +81,8 @@ func (m *mover) add(bytes int64) {
 	m.progress(m.done, m.all)
 }
 
-// move copies a session, unless an equal session is already in the target; then there is true.
+// move copies a session. If an equal session is already in the target, it copies nothing and
+// returns true.
 func (m *mover) move(ctx context.Context, found storage.Session, h head) (there bool, err error) {
 	if there, err = m.compare(ctx, found); there || err != nil {
 		return there, err

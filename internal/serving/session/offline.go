@@ -59,7 +59,7 @@ func Verify(
 	return nil
 }
 
-// damageOr calls visit if the error is damage of the store. It returns any other error.
+// damageOr calls visit if the error is about damaged data. It returns any other error.
 func damageOr(err error, visit func(error)) error {
 	if errors.Is(err, storage.ErrCorrupt) {
 		visit(err)
@@ -89,8 +89,8 @@ type Replayed struct {
 	Records int   // number of compared records
 	Wrong   int   // number of records whose totals differ from the recomputed ones
 	First   error // first difference, a *MismatchError; or nil
-	// Numerics names the foreign arithmetics in which parts of the text were scored. Totals of
-	// these parts may differ by rounding.
+	// Numerics names the arithmetics, different from this machine's, in which parts of the text
+	// were scored. Totals of these parts may differ by rounding.
 	Numerics []string
 }
 
@@ -147,7 +147,7 @@ func ExportStored(
 	ctx context.Context, m *model.Model, store storage.Store, id string, threads int, w io.Writer,
 	part func(Part), progress Progress,
 ) error {
-	if found, err := store.Get(ctx, id); err == nil { // the function find returns the error
+	if found, err := store.Get(ctx, id); err == nil { // if Get fails, find returns the error
 		store = toldLog{store, progress.part("reading the text",
 			exportReadings*(found.End-found.Start))}
 	}

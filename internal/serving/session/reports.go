@@ -21,7 +21,7 @@ type reports struct {
 	emit    func(Chunk) error
 	sum     Summary
 
-	tally, baseline tokenizer.Tally // totals behind sum
+	tally, baseline tokenizer.Tally // totals for the field sum
 	network         float64         // bits of the network without the companion
 	accepted        int64           // bytes of accepted text
 	lines           bool            // whether a line was reported
@@ -165,7 +165,7 @@ func (r *reports) takeLines(c *Chunk, how stream.Lesson) func(*lines.Line) {
 		}
 		if silent && r.want.incidents || !r.want.lines {
 			if r.options.Lines {
-				r.engine.observer.Line(r.s.Settings.Method, &line) // not reported by the method tell
+				r.engine.observer.Line(r.s.Settings.Method, &line) // tell cannot report this line
 			}
 			return
 		}

@@ -319,7 +319,7 @@ func (e *MismatchError) Error() string {
 // noteNumerics records the arithmetic that computes the session from an offset on.
 func (h *head) noteNumerics(n numerics) {
 	all := slices.Clone(h.Numerics)
-	for len(all) > 0 && all[len(all)-1].From >= n.From { // without any text
+	for len(all) > 0 && all[len(all)-1].From >= n.From { // drop arithmetics without any text
 		all = all[:len(all)-1]
 	}
 	h.Numerics = append(all, n)

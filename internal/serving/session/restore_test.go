@@ -150,7 +150,7 @@ func TestForkFarBackIsMadeAtOnce(t *testing.T) {
 			text[:border])
 		require.Equal(t, []any{border, border, border, want.Tally.Bits},
 			[]any{fork.Bytes, fork.Chars, fork.Tokens, fork.Bits}, "of the same text")
-		// The last record of the fork is uncounted, and so is that of its fork.
+		// A fork of this fork also has an uncounted last record.
 		again, err := sv.mg.Fork(background, Caller{}, fork.ID, ForkRequest{})
 		require.NoError(t, err)
 		requireClean(t, sv, 3)

@@ -126,7 +126,7 @@ func (s *servedModel) drop() {
 	s.mu.Unlock()
 	if dropped != nil {
 		s.observer.Dropped(s.id)
-		// in a goroutine, because forget may block and the budget must not
+		// This is a goroutine because forget may block, and the budget must not be blocked.
 		go s.forget(dropped)
 	}
 }

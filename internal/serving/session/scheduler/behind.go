@@ -6,7 +6,7 @@ import "time"
 // they delay no request. A session that feeds a long text releases its worker after every chunk.
 // The short time until its next chunk does not count as a pause.
 const (
-	// pause is how long no other session must be active before a background job gets a worker.
+	// pause is the idle time of all other sessions after which a background job gets a worker.
 	pause = 5 * time.Millisecond
 	// starving is the longest wait of background jobs without such a pause. After this time, one of
 	// them computes one chunk, so that they make progress even on a busy server.
@@ -37,8 +37,8 @@ func (b *behind) join(t *ticket) {
 	b.line.join(t)
 }
 
-// next removes and returns the next ticket that may get a worker. It returns nil if there is none
-// or it must still wait.
+// next removes and returns the next ticket that may get a worker. It returns nil if no background
+// job may run now.
 func (b *behind) next() *ticket {
 	if b.line.length == 0 || b.due() > 0 {
 		return nil
