@@ -112,10 +112,10 @@ func (c ownCatalog) page(
 	return c.registry.PageOf(who.Key, after, limit, now)
 }
 
-// choose returns the next sessions that the caller may see and that have all of the labels, and
-// where the next page starts. There is no index of labels, so one page looks at up to lookedMax
-// sessions, and locks the registry for a few of them at a time. So a page may be short or empty
-// although more pages follow.
+// choose returns the next sessions that the caller may see and that have all of the labels. It also
+// returns where the next page starts. There is no index of labels. So one page looks at up to
+// lookedMax sessions, and locks the registry for a few of them at a time. A page may therefore be
+// short or empty although more pages follow.
 func (c ownCatalog) choose(
 	who Caller, after string, limit int, labels []Label,
 ) (found []*registry.Entry[*session], next string) {

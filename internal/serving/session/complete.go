@@ -38,8 +38,9 @@ func (e *engine) beginCommit(
 	return end, nil
 }
 
-// complete runs a completion whose request was checked. If the completion commits, the model first
-// learns from the prompt, then samples, and last learns from the sampled text.
+// complete runs a completion whose request was checked. A completion that commits first feeds the
+// prompt, so that the model learns from the prompt before it samples. With CommitAll, it feeds the
+// sampled text last.
 func (e *engine) complete(
 	ctx context.Context, s *session, r CompleteRequest, emit func(Piece) error,
 ) (Completion, error) {
@@ -75,8 +76,8 @@ func (e *engine) complete(
 	return done, err
 }
 
-// roomFor returns an error if the session, the disk or the memory has too little room for what a
-// completion can commit: prompt bytes, and the bytes of the sampled tokens.
+// roomFor returns an error if the session, the disk or the memory has too little room for the text
+// to commit. This text has prompt bytes, and at most the longest spellings of the sampled tokens.
 func (e *engine) roomFor(s *session, prompt, sampled int) error {
 	bytes := int64(prompt) + int64(sampled)*int64(s.model.Tokenizer.SpellMax())
 	tokens := prompt + sampled

@@ -16,8 +16,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// index finds sessions. Its registry contains the sessions in memory. Its catalog contains all
-// sessions.
+// index finds sessions. The registry contains the sessions that this server has read from the
+// store. The catalog contains all sessions.
 type index struct {
 	*host
 	models   models

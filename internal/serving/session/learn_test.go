@@ -426,7 +426,8 @@ func TestTailOfLinesSurvivesCompactionAndBackup(t *testing.T) {
 }
 
 // The log lists which lines were not learned. This list is charged like text: to the key's disk
-// limit or, if the store is in memory, to the memory budget, until the session is deleted.
+// limit or, if the store is in memory, to the memory budget. The budget gets this memory back
+// later.
 func TestUnlearnedTextIsCharged(t *testing.T) {
 	all := ScoreOptions{Lines: true, Learn: LearnUnflagged, Threshold: 1}
 	text := strings.Repeat("\n", 20_000)

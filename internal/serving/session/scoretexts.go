@@ -92,7 +92,7 @@ func (t *textScores) run(ctx context.Context, emit func(Summary) error) error {
 		cancel() // stops the scoring of the other texts
 	}
 	failed := group.Wait()
-	if failed != nil && errors.Is(err, context.Canceled) { // err is a consequence of the error failed
+	if failed != nil && errors.Is(err, context.Canceled) { // failed is the cause of err
 		return failed
 	}
 	return err

@@ -51,13 +51,14 @@ type Job struct {
 	First   bool         // the request has not had a worker yet
 }
 
-// goesOn reports whether job j can reuse the keys and values in a slot whose last job was had.
+// goesOn reports whether job j continues the session of the earlier job had. If so, it can reuse
+// what that job has computed in its slot.
 func (j Job) goesOn(had Job) bool {
 	return j.Session == had.Session && j.Model == had.Model && j.Chunk == had.Chunk
 }
 
-// slot is the place of one running job. It has a worker for each model that it has served, because
-// making a worker is expensive and sessions of two models may alternate after every chunk.
+// slot is the place of one running job. It has a worker for each model that it has served. Workers
+// are kept because making one is slow, and sessions of two models may alternate after every chunk.
 type slot struct {
 	worker *stream.Worker // worker for the model of the field job
 	of     map[*model.Model]*stream.Worker
@@ -119,9 +120,9 @@ func (sc *Scheduler) freeLocked() bool {
 	return len(sc.mu.idle) > 0 || len(sc.mu.all) < sc.threads
 }
 
-// pickLocked removes a slot from the idle slots, or makes one. It prefers the slot whose keys and
-// values the job can reuse. The second choice is a slot with the same model and chunk size, the
-// least recently used first.
+// pickLocked removes a slot from the idle slots, or makes one. It prefers the slot whose last job
+// the new job continues. The second choice is a slot with the same model and chunk size, the least
+// recently used first.
 func (sc *Scheduler) pickLocked(j Job) *slot {
 	for _, fits := range []func(*slot) bool{
 		func(s *slot) bool { return j.goesOn(s.job) },
