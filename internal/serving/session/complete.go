@@ -77,7 +77,8 @@ func (e *engine) complete(
 }
 
 // roomFor returns an error if the session, the disk or the memory has too little room for the text
-// to commit. This text has prompt bytes, and at most the longest spellings of the sampled tokens.
+// to commit. Parameter prompt is the length of the prompt in bytes, and sampled is the number of
+// tokens.
 func (e *engine) roomFor(s *session, prompt, sampled int) error {
 	bytes := int64(prompt) + int64(sampled)*int64(s.model.Tokenizer.SpellMax())
 	tokens := prompt + sampled

@@ -426,8 +426,7 @@ func TestTailOfLinesSurvivesCompactionAndBackup(t *testing.T) {
 }
 
 // The log lists which lines were not learned. This list is charged like text: to the key's disk
-// limit or, if the store is in memory, to the memory budget. The budget gets this memory back
-// later.
+// limit or, if the store is in memory, to the memory budget. Trimming the text frees this memory.
 func TestUnlearnedTextIsCharged(t *testing.T) {
 	all := ScoreOptions{Lines: true, Learn: LearnUnflagged, Threshold: 1}
 	text := strings.Repeat("\n", 20_000)
