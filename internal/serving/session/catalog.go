@@ -10,12 +10,12 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// ownCatalog is the catalog of a store that only this Manager uses: the registry holds all
+// ownCatalog is the catalog of a store that only this Manager uses. Its registry contains all
 // sessions, with their names.
 type ownCatalog struct{ *index }
 
-// load registers the sessions in the store. It computes nothing and reads only heads and last
-// records. It deletes sessions whose creation was not completed, and those that have expired.
+// load registers the sessions in the store. It reads only heads and last records, and computes no
+// states. It deletes sessions that have expired or whose creation was not completed.
 func (c ownCatalog) load(ctx context.Context) error {
 	var halves, shadows []*session
 	err := storage.Each(ctx, c.store, func(found storage.Session) error {
@@ -44,7 +44,7 @@ func (c ownCatalog) load(ctx context.Context) error {
 	discardAll(halves)
 	for _, s := range shadows {
 		if e := c.registry.Find(s.ShadowOf, c.clock.now()); e != nil {
-			_ = s.follow(e.Value) // a shadow beyond the limit on shadows is not fed
+			_ = s.follow(e.Value) // an error means too many shadows; this one is then not fed
 		}
 	}
 	c.sweep()
@@ -64,8 +64,8 @@ func (c ownCatalog) find(who Caller, id string) (*session, error) {
 	return e.Value, nil
 }
 
-// named returns the caller's session with a name, nil if there is none. It waits for a session that
-// is being made; the context ends the wait.
+// named returns the caller's session with a name, or nil if there is none. If the session is being
+// made, it waits until that is done or the context ends.
 func (c ownCatalog) named(ctx context.Context, who Caller, name string) (*session, error) {
 	for {
 		e, making := c.registry.Named(who.Key, name, c.clock.now())
@@ -83,7 +83,7 @@ func (c ownCatalog) named(ctx context.Context, who Caller, name string) (*sessio
 	}
 }
 
-// list describes a page of the sessions that a caller sees and that have all of the labels.
+// list describes a page of the sessions that the caller may see and that have all of the labels.
 func (c ownCatalog) list(
 	who Caller, after string, limit int, labels []Label,
 ) (page []Info, next string, err error) {
@@ -101,7 +101,7 @@ func (c ownCatalog) list(
 	return page, next, nil
 }
 
-// page returns sessions that a caller sees, in order, and whether there are more.
+// page returns the next sessions that the caller may see, in order, and whether there are more.
 func (c ownCatalog) page(
 	who Caller, after string, limit int,
 ) (found []*registry.Entry[*session], more bool) {
@@ -112,9 +112,10 @@ func (c ownCatalog) page(
 	return c.registry.PageOf(who.Key, after, limit, now)
 }
 
-// choose returns sessions that a caller sees and that have all of the labels, and where the next
-// page starts. There is no index of labels: a page looks at up to lookedMax sessions, and takes the
-// lock for a few at a time. So a page may be short or empty without being the last.
+// choose returns the next sessions that the caller may see and that have all of the labels. It also
+// returns where the next page starts. There is no index of labels. So one page looks at up to
+// lookedMax sessions, and locks the registry for a few of them at a time. A page may therefore be
+// short or empty although more pages follow.
 func (c ownCatalog) choose(
 	who Caller, after string, limit int, labels []Label,
 ) (found []*registry.Entry[*session], next string) {
@@ -162,8 +163,8 @@ func (c ownCatalog) end() {}
 
 func (c ownCatalog) handOver(context.Context) {}
 
-// claimed updates the session's registry entry from its head. If another session of the owner has
-// the name, that session keeps it.
+// claimed updates the session's registry entry from its head. If another session of the same owner
+// already has the name, the entry gets no name.
 func (c ownCatalog) claimed(s *session) {
 	c.registry.SetTTL(s.entry, s.TTL)
 	if named, err := c.registry.Rename(s.entry, s.Name); err == nil {

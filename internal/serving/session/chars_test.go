@@ -14,15 +14,15 @@ import (
 
 const cyrillic = "Съешь же ещё этих мягких\nфранцузских булок, да выпей чаю.\n"
 
-// Characters are UTF-8 characters in every report, however the text is cut, and also after a
-// restart, in a fork, and on another server.
+// Every report counts UTF-8 characters, wherever the text is split between requests. This also
+// holds after a restart, in a fork, and on another server.
 func TestCharsMeanTheSameEverywhere(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
 	id := create(t, sv.mg, CreateRequest{})
 	var chunks, lines int64
 	var sum Summary
-	for _, piece := range []string{cyrillic[:7], cyrillic[7:]} { // the cut is within a character
+	for _, piece := range []string{cyrillic[:7], cyrillic[7:]} {
 		var err error
 		sum, err = sv.mg.Score(background, Caller{}, id, strings.NewReader(piece),
 			ScoreOptions{Lines: true},
@@ -68,7 +68,7 @@ func TestCharsMeanTheSameEverywhere(t *testing.T) {
 	require.Empty(t, sv.told())
 }
 
-// Older programs counted every byte as a character. The counts that they reported stay.
+// Older programs counted every byte as a character. Their stored counts stay as they are.
 func TestCharsOfAnOlderProgramStay(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
@@ -90,7 +90,7 @@ func TestCharsOfAnOlderProgramStay(t *testing.T) {
 	require.EqualValues(t, 7, get(t, sv.mg, id).Chars)
 }
 
-// A count that no text can have is found before a client sees it.
+// A stored count of characters that does not fit the text is detected before a client sees it.
 func TestRecordWithWrongCountIsRefused(t *testing.T) {
 	h := &head{Settings: stream.DefaultsFor(testModel(t), stream.Static)}
 	for _, r := range []storage.Record{

@@ -8,9 +8,11 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// This file holds a session's claim, which lets this Manager write to the session.
+// This file has the functions for a session's claim. The claim gives this Manager the right to
+// write to the session.
 
-// err returns why the server must not act for any session now.
+// err returns an error if the lease of this server has lapsed: it must then not act for any
+// session.
 func (l *lease) err() error {
 	if err := l.Err(); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -18,7 +20,7 @@ func (l *lease) err() error {
 	return nil
 }
 
-// mayClaim returns why the server must not claim a session.
+// mayClaim returns an error if this server must not claim sessions now.
 func (l *lease) mayClaim() error {
 	if l.leaving.Load() {
 		return fmt.Errorf("%w: this server hands its sessions over", ErrElsewhere)
@@ -26,7 +28,7 @@ func (l *lease) mayClaim() error {
 	return l.err()
 }
 
-// claimLocked claims the session for this Manager, unless it holds the claim already.
+// claimLocked claims the session for this Manager if the Manager does not have the claim yet.
 func (s *session) claimLocked(ctx context.Context) error {
 	if s.holds() {
 		return nil
@@ -34,18 +36,18 @@ func (s *session) claimLocked(ctx context.Context) error {
 	if err := s.host.lease.mayClaim(); err != nil {
 		return err
 	}
-	// The claim is from an earlier term of the lease. Another server may have changed the session
-	// since then.
+	// If a claim is left here, it is from an earlier term of the lease. Another server may have
+	// changed the session since.
 	if s.isClaimed() {
 		s.loseClaimLocked()
 	}
-	term := s.host.lease.Term() // read before the claim: a new term may begin during the claim
+	term := s.host.lease.Term() // read before the claim, because a new term may begin during it
 	found, err := s.host.store.Claim(ctx, s.ID)
 	if err != nil {
 		s.missed(err)
 		return storeError("claiming session "+s.ID, err)
 	}
-	h, err := decodeHead(s.ID, found.Head) // another server may have changed it
+	h, err := decodeHead(s.ID, found.Head) // another server may have changed the head
 	if err == nil {
 		err = h.checkEnd(found)
 	}
@@ -60,7 +62,7 @@ func (s *session) claimLocked(ctx context.Context) error {
 	return nil
 }
 
-// holds reports whether this Manager holds the claim. Then nobody else can have changed the
+// holds reports whether this Manager has the claim. If so, no other server can have changed the
 // session.
 func (s *session) holds() bool {
 	term := s.host.lease.Term()
@@ -73,8 +75,8 @@ func (s *session) holds() bool {
 // isKnown reports whether the session in memory matches the store.
 func (s *session) isKnown() bool { return s.holds() || s.host.lease.own && !s.isStale() }
 
-// stillHolds returns an error if another server may have changed the session, so that a description
-// may be out of date.
+// stillHolds returns an error if another server may have changed the session. A description of the
+// session may then be out of date.
 func (s *session) stillHolds() error {
 	switch err := s.host.lease.err(); {
 	case err != nil:
@@ -98,15 +100,15 @@ func (s *session) isStale() bool {
 	return s.mu.stale
 }
 
-// epoch returns the epoch of the last claim that this Manager knows of, 0 if it knows of none.
+// epoch returns the epoch of the last claim that this Manager has seen, or 0 if it has seen none.
 func (s *session) epoch() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.epoch
 }
 
-// noteClaim records a claim of this Manager in a term of its lease, and the progress that the store
-// returned.
+// noteClaim records that this Manager claimed the session in the given term of its lease. It also
+// records the session's progress, which the store returned.
 func (s *session) noteClaim(epoch, term uint64, seen progress) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,22 +126,22 @@ func (s *session) noteHeadLocked(h *head) {
 	s.Feedback, s.Deliveries = h.Feedback, h.Deliveries
 }
 
-// renewClaim records that the claim also holds in a new term of the lease.
+// renewClaim records that the claim is also valid in a new term of the lease.
 func (s *session) renewClaim(term uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.term, s.mu.stale = term, false
 }
 
-// found records what a read without a claim returned: the session's epoch, and why it is unusable,
-// or nil.
+// found records the result of a read without a claim: the session's epoch, and an error if the
+// session is unusable.
 func (s *session) found(epoch uint64, bad error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.epoch, s.mu.bad = epoch, bad
 }
 
-// saw records the store's version of the session, read without a claim.
+// saw records the session's progress in the store, read without a claim.
 func (s *session) saw(found storage.Session) {
 	seen := s.progressAt(found)
 	s.mu.Lock()
@@ -157,21 +159,21 @@ func (s *session) loseClaimLocked() {
 	s.host.observer.Left(s.ID)
 }
 
-// loseClaim is loseClaimLocked without the part that needs the lock on the state.
+// loseClaim does the part of loseClaimLocked that does not need the lock on the state.
 func (s *session) loseClaim() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.claimed, s.mu.stale = false, true
 }
 
-// missed removes the session if the error says that the store no longer has it.
+// missed removes the session from memory if the error means that the store no longer has it.
 func (s *session) missed(err error) {
 	if errors.Is(err, storage.ErrNotFound) {
 		s.host.gone(s)
 	}
 }
 
-// look reads a session that other servers may have written to.
+// look reads the session's progress from the store, because other servers may have written to it.
 func (s *session) look(ctx context.Context) error {
 	found, err := s.get(ctx)
 	if err == nil {
@@ -180,7 +182,7 @@ func (s *session) look(ctx context.Context) error {
 	return err
 }
 
-// lookLocked reads from the store the progress of a session that another request is making.
+// lookLocked reads the session's progress from the store, while another request feeds the session.
 func (s *session) lookLocked(ctx context.Context) error {
 	found, err := s.get(ctx)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A clock may be wrong by millennia. Stored times stay in the years 1970 to 9999. So they can be
-// written as JSON, and a server can import its own exports.
+// The clock of a computer may be wrong by millennia. Stored times are limited to the years 1970 to
+// 9999. So they can be written as JSON, and a server can import its own exports.
 func TestTimesThatAreStoredCanBeRead(t *testing.T) {
 	for year, want := range map[int]int{
 		1930: 1970, 1970: 1970, 9999: 9999, 10000: 9999, 250_000: 9999,
@@ -36,8 +36,8 @@ func TestTimesThatAreStoredCanBeRead(t *testing.T) {
 	}
 }
 
-// A clock was wrong when sessions were last used. After a restart the server does not delete these
-// sessions at once. It first runs for their whole TTL.
+// Sessions were last used while the clock was wrong. After a restart, the server does not delete
+// these sessions at once: they get their whole TTL again.
 func TestWrongClockExpiresNothingAtStart(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()

@@ -7,14 +7,14 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// commits reports whether the completion feeds its session.
+// commits reports whether the completion feeds its text to the session.
 func (r *CompleteRequest) commits() bool {
 	return r.Commit == CommitPrompt ||
 		r.Commit == CommitAll
 }
 
-// beginCommit makes a request the only one that feeds its session, until end is called. The request
-// is a completion that commits. beginCommit also reserves space for the text to commit.
+// beginCommit reserves the right to feed a session for a completion that commits, until the caller
+// calls end. It also reserves space for the text to commit.
 func (e *engine) beginCommit(
 	ctx context.Context, s *session, r CompleteRequest,
 ) (end func(), err error) {
@@ -38,8 +38,9 @@ func (e *engine) beginCommit(
 	return end, nil
 }
 
-// complete runs a checked completion. A completion that commits feeds the prompt first, so that the
-// model learns from it before it samples. It feeds the sampled text last.
+// complete runs a completion whose request was checked. A completion that commits first feeds the
+// prompt, so that the model learns from the prompt before it samples. With CommitAll, it feeds the
+// sampled text last.
 func (e *engine) complete(
 	ctx context.Context, s *session, r CompleteRequest, emit func(Piece) error,
 ) (Completion, error) {
@@ -75,15 +76,16 @@ func (e *engine) complete(
 	return done, err
 }
 
-// roomFor checks that session, disk and memory have room for the most that a completion can commit:
-// prompt bytes and sampled tokens.
+// roomFor returns an error if the session, the disk or the memory has too little room for the text
+// to commit. Parameter prompt is the length of the prompt in bytes, and sampled is the number of
+// tokens.
 func (e *engine) roomFor(s *session, prompt, sampled int) error {
 	bytes := int64(prompt) + int64(sampled)*int64(s.model.Tokenizer.SpellMax())
 	tokens := prompt + sampled
 	if have := s.seen().offset; have+bytes > e.textMax {
 		return &LimitError{Offset: have, Max: e.textMax}
 	}
-	// the first and last records of prompt and text are short
+	// four more, because the first and last records of prompt and sampled text are short
 	records := tokens/s.Settings.Chunk + 4
 	if s.model.OfWords() {
 		bytes += int64(records) * storage.WordsBytes

@@ -20,7 +20,7 @@ import (
 
 func noPieces(Piece) error { return nil }
 
-// complete returns what a completion emits.
+// complete returns the result and the pieces that a completion emits.
 func complete(t fatal, mg *Manager, id string, r CompleteRequest) (Completion, []Piece) {
 	t.Helper()
 	var pieces []Piece
@@ -30,7 +30,7 @@ func complete(t fatal, mg *Manager, id string, r CompleteRequest) (Completion, [
 	return done, pieces
 }
 
-// inOneGo samples from a separate stream.
+// inOneGo samples n tokens after a prompt with the stream alone, without the server.
 func inOneGo(s *stream.Stream, w *stream.Worker, prompt string, p txl.Sampling, n int) (text []byte,
 	logProbs []float64) {
 	s = s.Frozen()
@@ -67,7 +67,7 @@ func TestCompletionInTurnsEqualsOneInOneGo(t *testing.T) {
 				TopK: topK, Seed: &seed, Dry: &dry, LogProbs: true,
 			}
 			var wait sync.WaitGroup
-			for range 2 { // other completions use the same workers between this one's turns
+			for range 2 { // other completions use the same workers
 				wait.Go(func() {
 					other := create(t, mg, r)
 					score(t, mg, other, logText(70))
@@ -78,10 +78,10 @@ func TestCompletionInTurnsEqualsOneInOneGo(t *testing.T) {
 			done, pieces := complete(t, mg, id, request)
 			wait.Wait()
 			text, logProbs := joined(pieces)
-			want = new(tokenizer.UTF8).Append(nil, want) // whole characters
+			want = new(tokenizer.UTF8).Append(nil, want) // drops an incomplete last character
 			require.Equal(t, string(want), text)
 			if len(want) == 0 {
-				want = nil // the one token was the beginning of a character
+				want = nil // the sampled text has no complete character
 			}
 			require.Equal(t, append([]float64(nil), wantLogProbs[:len(want)]...), logProbs)
 			require.Equal(t, Completion{Text: want, FinishReason: FinishLength,

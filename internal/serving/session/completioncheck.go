@@ -41,7 +41,8 @@ func checkCommit(commit string) error {
 		CommitNone + ", " + CommitPrompt + " or " + CommitAll}
 }
 
-// checkFrom returns why a session cannot be continued under the model that a request asks for.
+// checkFrom returns an error if the request's field From names a model that cannot continue the
+// session.
 func checkFrom(s *session, r CompleteRequest) error {
 	switch r.From {
 	case "", FromAdapted:
@@ -72,22 +73,22 @@ func checkStops(stops []string) error {
 	return nil
 }
 
-// sampling returns how the request samples, without its seed.
+// sampling returns the sampling settings of the request, without its seed.
 func (r CompleteRequest) sampling() Sampling {
 	s := samplingOf(r.Temperature, r.TopP, r.Dry)
 	s.MaxTokens, s.TopK, s.MinP = r.MaxTokens, r.TopK, r.MinP
 	return s
 }
 
-// sampling returns how the request samples, without its seed.
+// sampling returns the sampling settings of the request, without its seed.
 func (r BatchRequest) sampling() Sampling {
 	s := samplingOf(r.Temperature, r.TopP, r.Dry)
 	s.MaxTokens, s.TopK, s.MinP = r.MaxTokens, r.TopK, r.MinP
 	return s
 }
 
-// samplingOf returns the sampling for these numbers. The default is the model's distribution, with
-// loops penalized.
+// samplingOf returns sampling settings; nil parameters get defaults. By default, text is sampled
+// from the model's distribution, with a penalty on loops.
 func samplingOf(temperature, topP, dry *float64) Sampling {
 	s := Sampling{Sampling: txl.Sampling{Temperature: 1, TopP: 1, Dry: txl.DryDefault}}
 	if temperature != nil {

@@ -7,11 +7,11 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// copyBytes is how much text copyLog appends at once.
+// copyBytes is the number of bytes of text that copyLog appends per call of appendAt.
 const copyBytes = 256 << 10
 
-// copyLog copies the records of a log from an offset. It calls appendAt with several records, the
-// sum of their sizes (see recordSize), and the number of bytes of their text.
+// copyLog copies the records of a log from an offset on. Each call of appendAt gets several
+// records, the sum of their sizes (see recordSize), and the number of bytes of their text.
 func copyLog(
 	ctx context.Context, log logReader, id string, from int64,
 	appendAt func(at int64, records []storage.Record, bytes, text int) error,

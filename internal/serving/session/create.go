@@ -29,8 +29,7 @@ func (mg *Manager) Create(ctx context.Context, who Caller, r CreateRequest) (Inf
 	return mg.createNamed(ctx, who, "", p, r)
 }
 
-// sessionPlan is the model and the settings, without the seed, that a request for a session asks
-// for.
+// sessionPlan is the model and the settings, without the seed, of a session to be made.
 type sessionPlan struct {
 	model *servedModel
 	set   stream.Settings
@@ -38,7 +37,7 @@ type sessionPlan struct {
 	done  func()   // releases the session to follow
 }
 
-// planOf checks a request and returns its plan. The caller calls the plan's done.
+// planOf checks a request and returns its plan. The caller must call the plan's done.
 func (mg *Manager) planOf(
 	ctx context.Context, who Caller, r CreateRequest,
 ) (p sessionPlan, err error) {
@@ -64,7 +63,7 @@ func (mg *Manager) planOf(
 	return p, err
 }
 
-// createNamed makes a session for a checked request; the name may be "".
+// createNamed makes a session for a checked request. The name may be empty.
 func (mg *Manager) createNamed(
 	ctx context.Context, who Caller, name string, p sessionPlan, r CreateRequest,
 ) (Info, error) {
@@ -91,13 +90,14 @@ func (mg *Manager) createNamed(
 	return info, err
 }
 
-// madeElsewhere is the time between two looks for a session that another server is making.
+// madeElsewhere is the interval at which a server looks for a session that another server is
+// making.
 const madeElsewhere = 20 * time.Millisecond
 
-// Put returns the caller's session with a name, or makes it as Create does; made reports which. One
-// of several concurrent calls makes it. The error is a *DifferError if the session has other
-// settings, another seed or another history than the request asks for. It is a *FieldError for an
-// invalid name. Labels and TTL apply only to a new session.
+// Put returns the caller's session with a name. If there is none, it makes the session as Create
+// does, and made is true. Of several concurrent calls, only one makes the session. The error is a
+// *DifferError if the session has different settings, seed or history than the request. It is a
+// *FieldError for an invalid name. Labels and TTL apply only to a new session.
 func (mg *Manager) Put(
 	ctx context.Context, who Caller, name string, r CreateRequest,
 ) (info Info, made bool, err error) {
@@ -123,7 +123,7 @@ func (mg *Manager) Put(
 		if !errors.As(err, &taken) {
 			return info, err == nil, err
 		}
-		if err := ctx.Err(); err != nil { // another request was quicker
+		if err := ctx.Err(); err != nil { // another request made the session first
 			return Info{}, false, err
 		}
 		if !mg.index.lease.own { // another server may still be making the session
@@ -132,7 +132,7 @@ func (mg *Manager) Put(
 	}
 }
 
-// match describes a session if its properties equal those that a request asks for.
+// match describes the session if its properties equal those in the request.
 func (mg *Manager) match(
 	ctx context.Context, who Caller, s *session, p sessionPlan, r CreateRequest,
 ) (Info, error) {
@@ -146,8 +146,8 @@ func (mg *Manager) match(
 	return mg.index.get(ctx, who, s.ID)
 }
 
-// differences lists the fields in which a session differs from a request. Fields that the request
-// leaves out do not count, nor do labels and TTL, which do not affect scores.
+// differences lists the fields in which a session differs from a request. It ignores fields that
+// the request does not set. It also ignores labels and TTL, which do not affect scores.
 func (s *session) differences(r CreateRequest, asked sessionPlan) (all []FieldError) {
 	note := func(field string, have, want any) {
 		if !reflect.DeepEqual(have, want) {
@@ -157,7 +157,7 @@ func (s *session) differences(r CreateRequest, asked sessionPlan) (all []FieldEr
 	}
 	if r.Model != "" && asked.model != s.model {
 		note("model", s.Model.id(), asked.model.ID())
-		return all // settings of different models cannot be compared
+		return all // their settings cannot be compared
 	}
 	have, want := reported(s.Settings), reported(asked.set)
 	for _, name := range slices.Sorted(maps.Keys(r.Settings)) {

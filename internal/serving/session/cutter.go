@@ -6,35 +6,37 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// cutter turns sampled tokens into pieces of text. A piece has whole characters, and no text that
-// may belong to a stop string. The scores of a token are in the piece with its last byte.
+// cutter turns sampled tokens into pieces of text. A piece contains only whole characters. Text
+// that may be the beginning of a stop string is held back. The piece with the last byte of a token
+// also has the scores of the token.
 type cutter struct {
 	stops    []string
-	logProbs bool // pieces have log-probabilities
-	top      bool // pieces have the likeliest tokens
-	words    bool // tokens are words; else each is a byte
+	logProbs bool // pieces include log-probabilities
+	top      bool // pieces include the likeliest tokens
+	words    bool // a token is a word, not a byte
 
-	held    string         // may be the beginning of a stop string
+	held    string         // text that may be the beginning of a stop string
 	half    tokenizer.UTF8 // bytes that may be the beginning of a character
 	waiting tokenScores    // scores of the text held back
-	told    int64          // bytes of the first waiting word that were already reported
-	// bytes that were echoed after the last word; the next word begins with them
+	told    int64          // bytes of the first word in waiting that were already returned
+	// tail is the number of bytes of the echoed text after its last word. The next word begins with
+	// these bytes.
 	tail    int
-	sampled int // bytes of the text, without stop strings
+	sampled int // bytes of sampled text, without stop strings
 }
 
-// tokenScores holds the requested scores of some tokens.
+// tokenScores contains the requested scores of some tokens.
 type tokenScores struct {
 	logProbs []float64
 	top      [][]Candidate
-	words    tokenizer.Tokens // ids and sizes of the tokens, where tokens are words
+	words    tokenizer.Tokens // if tokens are words: their ids and sizes
 }
 
 func (s *tokenScores) addWord(id int32, size int) {
 	s.words.IDs, s.words.Sizes = append(s.words.IDs, id), append(s.words.Sizes, int64(size))
 }
 
-// echo appends tokens that were not sampled. Stop strings do not apply to them.
+// echo appends text that was not sampled, such as the prompt. Stop strings do not apply to it.
 func (c *cutter) echo(text []byte, scores tokenScores) Piece {
 	c.waiting.logProbs = append(c.waiting.logProbs, scores.logProbs...)
 	c.waiting.top = append(c.waiting.top, scores.top...)
@@ -45,15 +47,15 @@ func (c *cutter) echo(text []byte, scores tokenScores) Piece {
 	return c.piece(c.half.Append(nil, text))
 }
 
-// note records the likeliest tokens at the position of the token that push appends next.
+// note records the likeliest tokens at the next position, before push appends the token there.
 func (c *cutter) note(top []Candidate) {
 	if c.top {
 		c.waiting.top = append(c.waiting.top, top)
 	}
 }
 
-// push appends a token and returns the text that can be shown now. If the token completes a stop
-// string, the text ends before that string.
+// push appends a token and returns the text that is no longer held back. If the token completes a
+// stop string, the text ends before that string.
 func (c *cutter) push(id int32, text []byte, logProb float64) (p Piece, stopped bool) {
 	if c.logProbs {
 		c.waiting.logProbs = append(c.waiting.logProbs, logProb)
@@ -83,7 +85,8 @@ func (c *cutter) push(id int32, text []byte, logProb float64) (p Piece, stopped 
 	return p, false
 }
 
-// stopBegun returns the length of the longest end of held that begins a stop string.
+// stopBegun returns the length of the longest suffix of held that is the beginning of a stop
+// string.
 func (c *cutter) stopBegun() int {
 	for i := range len(c.held) {
 		for _, stop := range c.stops {
@@ -95,8 +98,8 @@ func (c *cutter) stopBegun() int {
 	return 0
 }
 
-// end returns the text that was held back. It drops sampled bytes that do not complete a character,
-// so only an echoed prompt can make a text end within a character. The last word may be incomplete.
+// end returns the text that was held back. It drops sampled bytes that do not complete a character.
+// Only an echoed prompt can end within a character. The last word may be incomplete.
 func (c *cutter) end() Piece {
 	text := c.half.Append(nil, []byte(c.held))
 	half := c.half.Flush(nil)
@@ -108,8 +111,8 @@ func (c *cutter) end() Piece {
 	return c.piece(text)
 }
 
-// cutWord shortens the last word of a text that ends within the word. more is the number of bytes
-// that the text still has.
+// cutWord shortens the size of the last word if the text ends within the word. more is the number
+// of bytes of text still to be returned.
 func (c *cutter) cutWord(more int) {
 	left, sizes := c.told+int64(more), c.waiting.words.Sizes
 	for i := range sizes {
@@ -120,7 +123,7 @@ func (c *cutter) cutWord(more int) {
 	}
 }
 
-// piece returns a piece of text with the scores of the tokens that end in it.
+// piece returns a piece with the given text and the scores of the tokens that end in it.
 func (c *cutter) piece(text []byte) Piece {
 	p, n := Piece{Text: text}, len(text)
 	if c.words {
@@ -138,7 +141,7 @@ func (c *cutter) piece(text []byte) Piece {
 	return p
 }
 
-// wordsIn returns how many of the waiting words end in the next bytes of the text.
+// wordsIn returns how many words in waiting end within the next bytes of the text.
 func (c *cutter) wordsIn(bytes int64) (n int) {
 	c.told += bytes
 	for sizes := c.waiting.words.Sizes; n < len(sizes) && sizes[n] <= c.told; n++ {

@@ -31,8 +31,8 @@ func joined(pieces []Piece) (text string, logProbs []float64) {
 	return text, logProbs
 }
 
-// stopAt returns where a text sampled byte by byte ends: at the first byte that completes a stop
-// string, before the longest string that it completes.
+// stopAt returns where a text ends if it is sampled byte by byte. It ends at the first byte that
+// completes a stop string, and before the longest of the strings completed there.
 func stopAt(text string, stops []string) (end, tokens int, stopped bool) {
 	for n := 1; n <= len(text); n++ {
 		longest := 0
@@ -93,8 +93,8 @@ func TestPiecesAreHeldBackWhileTheyMayBeginAStopString(t *testing.T) {
 	}
 }
 
-// A text of sampled bytes ends with a whole character, wherever max_tokens or a stop string ends
-// it. Nothing of an echoed prompt is dropped.
+// Sampled text ends with a whole character, even if max_tokens or a stop string would end it within
+// one. No byte of an echoed prompt is dropped.
 func TestNoTextEndsWithinACharacter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		prompt := rapid.StringMatching(`[aжЖ語🎄]{0,3}`).Draw(t, "prompt")

@@ -12,33 +12,34 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Limits on what a session remembers of its deliveries.
+// These constants limit what a session stores about its deliveries.
 const (
-	DeliveriesMax    = 256 // keys of deliveries that were fed whole
-	cutDeliveriesMax = 16  // deliveries that were fed in part
-	deliveryKeySize  = 8   // bytes that are kept of the hash of a key
+	DeliveriesMax    = 256 // keys of deliveries that were fed completely
+	cutDeliveriesMax = 16  // keys of deliveries that were fed in part
+	deliveryKeySize  = 8   // stored bytes of the hash of a key
 
-	// deliveryWhole is the longest delivery without a key that a shutdown waits for, in bytes. A
-	// delivery with a key can be resumed where it was cut.
+	// deliveryWhole is a size in bytes: a shutdown waits for a delivery without a key of at most
+	// this size. A delivery with a key is cut, because it can be resumed.
 	deliveryWhole = 1 << 20
 )
 
-// ErrQueueFull says that the session's queue of deliveries is full, or that this delivery has
-// waited for its maximum. No text of the delivery was accepted.
+// ErrQueueFull means that the session's queue of deliveries is full, or that this delivery waited
+// there for its maximum time. No text of the delivery was accepted.
 var ErrQueueFull = errors.New("session: the queue of the session is full")
 
-// Delivery is a text of whole lines. Its first line begins a line of the session. The delivery is
-// fed even if its client leaves. A shutdown waits for a short delivery without a key.
+// Delivery is a text of whole lines. The first line begins a new line of the session. The delivery
+// is fed even if its client disconnects. A shutdown waits for a short delivery without a key.
 type Delivery struct {
-	// Key identifies a delivery that is repeated: text that was fed under the same key is not fed
+	// Key identifies a delivery that may be repeated. Text that was fed under this key is not fed
 	// again. If Key is "", every delivery is new.
 	Key  string
 	Text []byte // ends with a newline
 }
 
-// Deliver feeds a delivery as Score feeds a text. The options have neither an offset nor
-// LearnFalse. The delivery waits in the session's queue for at most o.Wait; then the error is
-// ErrQueueFull. If the delivery was fed before, Summary.Duplicate is true and nothing is reported.
+// Deliver feeds a delivery as Score feeds a text. The options may set neither an offset nor
+// LearnFalse. The delivery waits in the session's queue for at most o.Wait; after that, the error
+// is ErrQueueFull. If the delivery was fed before, Summary.Duplicate is true and no events are
+// reported.
 func (mg *Manager) Deliver(
 	ctx context.Context, who Caller, id string, d Delivery, o ScoreOptions, emit func(Chunk) error,
 ) (Summary, error) {
@@ -81,8 +82,8 @@ func (mg *Manager) Deliver(
 	return f.sum, err
 }
 
-// deliver feeds the part of a delivery that the session lacks, and reports whether the session had
-// all of it.
+// deliver feeds the part of a delivery that the session does not have yet. duplicate is true if the
+// session has all of it.
 func (f *feeder) deliver(
 	ctx context.Context, d Delivery, feed feeding,
 ) (duplicate bool, err error) {
@@ -91,15 +92,15 @@ func (f *feeder) deliver(
 	switch {
 	case fed == len(d.Text):
 		return true, nil
-	case last: // the session ends with a part of this delivery
+	case last: // the session's text ends with a part of this delivery
 		return false, f.lines(ctx, d.Text[fed:], feed)
 	}
 	newline, err := s.missingNewline(ctx)
 	if err != nil {
 		return false, err
 	}
-	// The session may end with a part of another delivery. If that part lacks only the newline of
-	// its last line, the line is complete once the newline is fed.
+	// The session's text may end with a part of another delivery. That part may lack only the
+	// newline of its last line; this newline is fed below and completes the line.
 	if err := s.cutDelivery(ctx, len(newline)); err != nil {
 		return false, err
 	}
@@ -119,7 +120,7 @@ func (f *feeder) deliver(
 	return false, f.lines(ctx, d.Text[fed:], feed)
 }
 
-// feeding feeds the part of a text that fits the chunk.
+// feeding feeds the beginning of a text, up to the end of the chunk, and returns its length.
 type feeding func(ctx context.Context, text []byte) (n int, err error)
 
 // lines feeds text that ends with a newline.
@@ -135,8 +136,8 @@ func (f *feeder) lines(ctx context.Context, text []byte, feed feeding) error {
 	return nil
 }
 
-// missingNewline returns the newline that the session's last line lacks; empty if it lacks none, or
-// if the session does not keep its text.
+// missingNewline returns a newline if the session's last line has none, else nothing. It also
+// returns nothing if the session does not keep its text.
 func (s *session) missingNewline(ctx context.Context) ([]byte, error) {
 	at := s.seen().offset
 	if at == 0 || at == s.wholeTo {
@@ -160,38 +161,38 @@ func (s *session) missingNewline(ctx context.Context) ([]byte, error) {
 	return nil, nil
 }
 
-// deliveries is the part of a session's head about deliveries with keys. It is immutable.
+// deliveries is the part of a session's head that records deliveries with keys. It is immutable.
 type deliveries struct {
-	Whole []byte         `json:"whole,omitempty"` // keys of whole deliveries, the oldest first
-	Cut   []cutDelivery  `json:"cut,omitempty"`   // partial deliveries, the oldest first
-	Last  []lastDelivery `json:"last,omitempty"`  // the last delivery, or none
+	Whole []byte         `json:"whole,omitempty"` // keys of deliveries fed completely, oldest first
+	Cut   []cutDelivery  `json:"cut,omitempty"`   // deliveries fed in part, oldest first
+	Last  []lastDelivery `json:"last,omitempty"`  // at most one
 }
 
 // cutDelivery is a delivery that was interrupted by other text.
 type cutDelivery struct {
 	Key []byte `json:"key"`
-	Fed int    `json:"fed"` // bytes that the session has
+	Fed int    `json:"fed"` // bytes fed before the interruption
 }
 
-// lastDelivery is a delivery that may be under way. The session's offset tells how much of it was
-// fed.
+// lastDelivery is a delivery that may be in progress. The session's offset shows how much of its
+// text was fed.
 type lastDelivery struct {
 	Key    []byte `json:"key"`
-	From   int64  `json:"from"`   // the offset at which its text begins
-	Before int    `json:"before"` // bytes that the session got earlier, before other text
-	Bytes  int    `json:"bytes"`  // bytes of the text that begins at From
+	From   int64  `json:"from"`   // offset in the session at which its text begins
+	Before int    `json:"before"` // bytes fed earlier, before an interruption
+	Bytes  int    `json:"bytes"`  // bytes of its text from offset From on
 }
 
-// fed returns how many bytes of the delivery a session at an offset has.
+// fed returns how many bytes of the delivery are in a session that ends at offset.
 func (d *lastDelivery) fed(offset int64) int {
 	return d.Before + int(min(max(0, offset-d.From), int64(d.Bytes)))
 }
 
-// whole reports whether a session at an offset has all of the delivery.
+// whole reports whether all of the delivery is in a session that ends at offset.
 func (d *lastDelivery) whole(offset int64) bool { return d.fed(offset) == d.Before+d.Bytes }
 
-// hash identifies a delivery by its key and text; nil without a key. Another text under the same
-// key is another delivery.
+// hash returns a hash of the key and the text, which identifies the delivery; nil without a key. A
+// different text under the same key is a different delivery.
 func (d *Delivery) hash() []byte {
 	if d.Key == "" {
 		return nil
@@ -201,8 +202,9 @@ func (d *Delivery) hash() []byte {
 	return sum[:deliveryKeySize]
 }
 
-// delivered returns how many bytes of a delivery the session has, and whether the session ends with
-// them. If other text interrupted the delivery, only whole lines count: the cut line is fed again.
+// delivered returns how many bytes of a delivery were fed to the session. last is true if they are
+// the end of the session's text. If other text interrupted the delivery, only whole lines count,
+// because the interrupted line is fed again.
 func (s *session) delivered(key, text []byte) (fed int, last bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,8 +230,8 @@ func (s *session) delivered(key, text []byte) (fed int, last bool) {
 	return 0, false
 }
 
-// end returns the deliveries to remember when the last delivery gets no more text. The session is
-// at offset.
+// end returns the deliveries to store when the last delivery ends, complete or not. offset is the
+// end of the session's text.
 func (d *deliveries) end(offset int64) *deliveries {
 	next := &deliveries{Whole: d.Whole, Cut: slices.Clone(d.Cut)}
 	for _, l := range d.Last {
@@ -244,7 +246,8 @@ func (d *deliveries) end(offset int64) *deliveries {
 	return next
 }
 
-// begin returns the deliveries to remember when another delivery begins.
+// begin returns the deliveries to store when the delivery l begins. offset is the end of the
+// session's text.
 func (d *deliveries) begin(l lastDelivery, offset int64) *deliveries {
 	next := new(deliveries)
 	if d != nil {
@@ -257,7 +260,7 @@ func (d *deliveries) begin(l lastDelivery, offset int64) *deliveries {
 	return next
 }
 
-// wrong returns what is wrong with deliveries read from a store, or nil.
+// wrong returns an error if the deliveries, read from a store, are inconsistent.
 func (d *deliveries) wrong() error {
 	bad := len(d.Whole)%deliveryKeySize != 0 || len(d.Whole) > DeliveriesMax*deliveryKeySize ||
 		len(d.Cut) > cutDeliveriesMax || len(d.Last) > 1
@@ -277,9 +280,8 @@ func (d *deliveries) wrong() error {
 	return nil
 }
 
-// cutDelivery records, before other text is fed, how much the session has of a delivery under way.
-// This is all text until the offset, and the newline that is fed next, if its size newline is not
-// 0.
+// cutDelivery records that other text interrupts the delivery in progress. It records how much of
+// the delivery was fed: all text up to the offset, and newline more bytes, which are fed next.
 func (s *session) cutDelivery(ctx context.Context, newline int) error {
 	s.mu.Lock()
 	d, offset := s.Deliveries, s.mu.seen.offset+int64(newline)
@@ -290,7 +292,7 @@ func (s *session) cutDelivery(ctx context.Context, newline int) error {
 	return s.changeHead(ctx, func(h *head) { h.Deliveries = d.end(offset) })
 }
 
-// changeHead changes the head of a session that the caller feeds.
+// changeHead changes the head of a session that the caller is feeding.
 func (s *session) changeHead(ctx context.Context, change func(*head)) error {
 	if err := s.lock(ctx); err != nil {
 		return err

@@ -55,7 +55,7 @@ func TestOldDeliveriesAreForgotten(t *testing.T) {
 	})
 }
 
-// cutDown ends a delivery after some chunks, as a kill between two chunks does.
+// cutDown interrupts a delivery after some chunks, as if the server were killed between two chunks.
 func cutDown(t fatal, sv *server, id, key, text string, chunks int) {
 	t.Helper()
 	cut := errors.New("cut off")
@@ -87,8 +87,8 @@ func TestCutDeliveryContinuesWhereItWasCut(t *testing.T) {
 	require.Equal(t, hash(t, sv.mg, whole), hash(t, sv.mg, id))
 }
 
-// A delivery is cut within a line, and other text follows. The cut line is ended before the other
-// text. It is fed again as a whole when the delivery is repeated.
+// A delivery is cut within a line, and other text follows. A newline ends the cut line before the
+// other text. When the delivery is repeated, the whole line is fed again.
 func TestCutLineIsEndedBeforeOtherText(t *testing.T) {
 	others := map[string]func(sv *server, id string){
 		"delivery":    func(sv *server, id string) { deliver(t, sv.mg, id, "b", "other\n") },
@@ -150,9 +150,9 @@ func TestLineThatLackedOnlyItsNewlineIsNotRepeated(t *testing.T) {
 	}
 }
 
-// Deliveries are cut, the server is killed, and a shipper repeats its unconfirmed lines. Then the
-// session has every line exactly once as a whole. If other deliveries come in between, it also has
-// parts of lines.
+// Deliveries are cut, the server is killed, and a client repeats the lines that were not
+// acknowledged. Then the session has every line exactly once. If other deliveries came in between,
+// it also has parts of lines.
 func TestEveryDeliveredLineIsThereOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -262,8 +262,8 @@ func TestForkForgetsDeliveries(t *testing.T) {
 	require.False(t, deliver(t, mg, fork.ID, "a", "one\n").Duplicate)
 }
 
-// A shutdown waits for a delivery without a key, because a repetition would be fed twice. A
-// delivery with a key is cut, and continues when it is repeated.
+// A shutdown waits for a delivery without a key, because a repeated delivery would be fed twice. A
+// delivery with a key is cut, and continues when the client repeats it.
 func TestShutdownWaitsForDeliveryWithoutKey(t *testing.T) {
 	text := logText(200) + "\n"
 	for key, want := range map[string]error{"": nil, "a": ErrDraining} {

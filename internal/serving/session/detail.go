@@ -2,17 +2,17 @@ package session
 
 import "slices"
 
-// detail is what a caller asks for besides the totals of a text.
+// detail is what a caller wants to have reported besides the totals of a text.
 type detail struct {
 	logProbs  bool
-	top       int  // number of likeliest tokens at each token
-	chunkText bool // the text of chunks
+	top       int // number of likeliest tokens to report per token
+	chunkText bool
 	lines     bool
 	records   bool
-	incidents bool // of the lines, only those with news of incidents
-	first     bool // also the first line that ends in a text
+	incidents bool // only lines that open, join or end incidents
+	first     bool // also the first line that ends in the text
 	lineText  bool
-	tokenBits bool // the bits of each byte of a line
+	tokenBits bool
 	updates   bool
 }
 
@@ -25,14 +25,14 @@ func (o *ScoreOptions) detail() detail {
 	}
 }
 
-// and returns the details that satisfy both callers.
+// and returns the details that include what both callers need.
 func (d detail) and(e detail) detail {
 	return detail{
 		logProbs: d.logProbs || e.logProbs, top: max(d.top, e.top),
 		chunkText: d.chunkText || e.chunkText, lines: d.lines || e.lines,
 		lineText: d.lineText || e.lineText, tokenBits: d.tokenBits || e.tokenBits,
 		updates: d.updates || e.updates, first: d.first || e.first, records: d.records || e.records,
-		// A caller that asks for no lines does not mind a filter on lines.
+		// A caller without lines does not care whether the lines are filtered by incidents.
 		incidents: (d.incidents || !d.lines) && (e.incidents || !e.lines) && (d.lines || e.lines),
 	}
 }
@@ -40,8 +40,8 @@ func (d detail) and(e detail) detail {
 // covers reports whether d includes everything that e asks for.
 func (d detail) covers(e detail) bool { return d.and(e) == d }
 
-// only returns the part of a chunk that this caller asks for. It shares the chunk's memory, but
-// keeps nothing alive that the caller did not ask for.
+// only returns the part of a chunk that the details d select. The result shares memory with the
+// chunk, but only of the selected parts.
 func (c Chunk) only(d detail) Chunk {
 	if !d.logProbs {
 		c.LogProbs, c.BaselineLogProbs, c.Words = nil, nil, nil
@@ -81,7 +81,7 @@ func (c Chunk) only(d detail) Chunk {
 	return c
 }
 
-// firstOf returns the n likeliest tokens at each token; nil if n is 0.
+// firstOf returns the n likeliest tokens of each list; nil if n is 0.
 func firstOf(top [][]Candidate, n int) [][]Candidate {
 	if n == 0 || top == nil {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// untouched is a body that must not be read.
+// untouched is a request body that fails the test when it is read.
 type untouched struct{ t *testing.T }
 
 func (u untouched) Read([]byte) (int, error) {
@@ -22,12 +22,12 @@ func (u untouched) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// feedAs scores text as a caller.
+// feedAs scores a text in the name of a caller.
 func feedAs(mg *Manager, who Caller, id, text string) (Summary, error) {
 	return mg.Score(background, who, id, strings.NewReader(text), ScoreOptions{}, noChunks)
 }
 
-// requireNothingGrows tries every request that needs disk space.
+// requireNothingGrows checks that every request that needs disk space is refused.
 func requireNothingGrows(t *testing.T, mg *Manager, who Caller, id string, file []byte, want any) {
 	t.Helper()
 	before := mg.engine.disk.Used(who.Key)
@@ -50,7 +50,7 @@ func requireNothingGrows(t *testing.T, mg *Manager, who Caller, id string, file 
 	require.Equal(t, before, mg.engine.disk.Used(who.Key))
 }
 
-// requireTheRestGoesOn tries the requests that need no disk space.
+// requireTheRestGoesOn checks that requests that need no disk space still work.
 func requireTheRestGoesOn(t *testing.T, mg *Manager, who Caller, id string) {
 	t.Helper()
 	_, err := mg.Complete(background, who, id,
@@ -77,7 +77,7 @@ func TestKeyAtItsDiskLimitDoesNotStopAnother(t *testing.T) {
 	var file bytes.Buffer
 	require.NoError(t, sv.mg.Export(background, b, others.ID, 0, &file, nil))
 
-	// An upload ends at the chunk that no longer fits; what was reported stays.
+	// An upload fails at the first chunk that does not fit. The chunks reported before are kept.
 	var full *DiskLimitError
 	reported := int64(0)
 	sum, err := sv.mg.Score(background, a, id, strings.NewReader(logText(limit)), ScoreOptions{},
@@ -96,7 +96,7 @@ func TestKeyAtItsDiskLimitDoesNotStopAnother(t *testing.T) {
 	require.Equal(t, full.Used, info.DiskBytes)
 	require.Equal(t, logText(limit)[:reported], logged(t, sv.mg, id))
 
-	for err = nil; err == nil; { // less than a chunk may still fit
+	for err = nil; err == nil; { // a piece shorter than a chunk may still fit
 		_, err = feedAs(sv.mg, a, id, "x")
 	}
 	requireNothingGrows(t, sv.mg, a, id, file.Bytes(), &full)
@@ -147,7 +147,7 @@ func TestImportBeyondLimitIsRefusedBeforeItIsWritten(t *testing.T) {
 	require.Empty(t, found)
 	require.Zero(t, sv.mg.engine.disk.Used("a"))
 
-	// The limit has room for one of these imports. Of several at the same time, one succeeds.
+	// The limit has room for only one of these imports. One of four concurrent imports succeeds.
 	who.MaxDisk = 200_000
 	var wait sync.WaitGroup
 	var mu sync.Mutex
@@ -221,7 +221,7 @@ func TestKeyAtItsLimitGetsNoMoreSnapshots(t *testing.T) {
 	require.Empty(t, sv.told(), "that a snapshot is left out is no failure")
 }
 
-// tightStore is on a disk whose free space a test sets.
+// tightStore is a store whose free disk space is set by a test.
 type tightStore struct {
 	*folder.Folder
 	mu   sync.Mutex
@@ -242,7 +242,7 @@ func (s *tightStore) Usage() storage.Usage {
 	return u
 }
 
-// Below the reserve, everything that needs space is refused. Deletions still work.
+// While less than the reserve is free, requests that need space are refused. Deletions still work.
 func TestNearlyFullDiskTakesOnlyDeletions(t *testing.T) {
 	var told []error
 	tight := &tightStore{left: 1 << 39}
@@ -259,7 +259,7 @@ func TestNearlyFullDiskTakesOnlyDeletions(t *testing.T) {
 	score(t, sv.mg, id, logText(100))
 	file := export(t, sv.mg, id)
 
-	// An upload ends at a chunk; what was reported stays.
+	// The upload fails between two chunks. The chunk reported before is kept.
 	pieces := reads{logText(testChunk), logText(testChunk)}
 	_, err := sv.mg.Score(background, who, other, &pieces, ScoreOptions{}, func(Chunk) error {
 		tight.set(1 << 20)

@@ -12,14 +12,14 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/spool"
 )
 
-// dryRun is a request that scores a text after a session's without learning from it. It uses a
-// frozen copy of the stream, which shares the fast weights. So the session accepts no other text
-// during the dry run. To keep the run short, the whole text is received first, and its length is
-// limited.
+// dryRun is a request that scores a text as if it followed the session's text, but learns nothing.
+// It uses a frozen copy of the stream, which shares the fast weights. So the session accepts no
+// other text during the dry run. To keep the run short, it first receives the whole text, whose
+// length is limited.
 type dryRun struct {
 	reports
 	admitted bool // the request has already waited in the queue
-	blank    bool // the session is from index.blank and not in the store
+	blank    bool // the session is from index.blank, and not in the store
 }
 
 // receive writes a text of at most UnlearntBytesMax bytes to a temporary file. The error is a
@@ -43,7 +43,8 @@ func (r *dryRun) receive(body io.Reader) (*spool.Spool, error) {
 	return text, nil
 }
 
-// run scores the text. The session must be at the expected offset, if the request has one.
+// run scores the text. If parameter offset is not nil, it fails unless the session is at this
+// offset.
 func (r *dryRun) run(ctx context.Context, text io.Reader, offset *int64) error {
 	maxWait := r.engine.maxWaitOf(r.options.Wait)
 	open := func() error { return r.s.openCurrent(ctx, maxWait) }
@@ -64,13 +65,13 @@ func (r *dryRun) run(ctx context.Context, text io.Reader, offset *int64) error {
 	return r.readLocked(ctx, st, text)
 }
 
-// readLocked scores a text with a stream and reports it.
+// readLocked reads a text piece by piece, scores the pieces with a stream, and reports the scores.
 func (r *dryRun) readLocked(ctx context.Context, st *stream.Stream, text io.Reader) error {
 	piece, have := make([]byte, r.engine.pieceMax(r.s)), 0
 	for {
 		limit := len(piece)
 		if !r.s.model.OfWords() {
-			limit = st.Room() // so that pieces of bytes are whole chunks
+			limit = st.Room() // so that each piece is a whole chunk
 		}
 		n, err := io.ReadFull(text, piece[have:limit])
 		if have += n; have > 0 {
@@ -91,9 +92,9 @@ func (r *dryRun) readLocked(ctx context.Context, st *stream.Stream, text io.Read
 	}
 }
 
-// pieceLocked scores the bytes that fit the chunk, and reports them after it has released the
-// worker. It returns how many bytes it has read. A drain waits for the request, as for a
-// completion.
+// pieceLocked scores the part of the text that fits the current chunk. It releases the worker, and
+// then reports the scores. It returns how many bytes it has scored. A shutdown waits for this
+// request, as for a completion.
 func (r *dryRun) pieceLocked(
 	ctx context.Context, st *stream.Stream, text []byte,
 ) (read int, err error) {
@@ -126,8 +127,8 @@ func (r *dryRun) workerLocked(ctx context.Context) (*scheduler.Lease, error) {
 	return r.engine.leaseLocked(ctx, r.s, &r.admitted)
 }
 
-// scoreLocked scores a text with the copy of the session's stream. Numbers that are not finite make
-// the session unusable.
+// scoreLocked scores a text with the copy of the session's stream. If a score is not a finite
+// number, the session is marked as unusable.
 func (r *dryRun) scoreLocked(
 	ctx context.Context, w *stream.Worker, st *stream.Stream, text []byte,
 ) (Chunk, error) {
@@ -140,7 +141,7 @@ func (r *dryRun) scoreLocked(
 	tellSettled(ctx, r.engine.observer, w.Settle(st))
 	if !finite(st.Tally.Bits, st.Baseline.Bits) {
 		why := fmt.Errorf("text from offset %d on: the bits are not a finite number", at)
-		if r.blank { // the fault is the model's
+		if r.blank { // then the model is broken, not the session
 			return c, fmt.Errorf("session: %w", why)
 		}
 		return c, r.s.markUnusableLocked(why)

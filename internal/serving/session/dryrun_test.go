@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// readText scores a text without learning, and returns its events.
+// readText scores a text without learning, and returns the reported chunks and the summary.
 func readText(t fatal, mg *Manager, id string, body ...string) (chunks []Chunk, sum Summary) {
 	t.Helper()
 	o := ScoreOptions{LogProbs: true, Learn: LearnFalse}
@@ -73,8 +73,8 @@ func TestReadTextIsScoredAsEchoedPrompt(t *testing.T) {
 	require.InDeltaSlice(t, echoed, logProbs(chunks), 1e-5)
 }
 
-// The first chunk of a text that is only read is scored as if the text were fed, up to the first
-// update.
+// Text that is scored without learning gets the same scores as text that is fed, up to the end of
+// the first chunk.
 func TestReadTextIsScoredAsLearnedUpToEndOfChunk(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	id := create(t, mg, CreateRequest{Settings: Settings{"baseline": true}})

@@ -23,13 +23,13 @@ import (
 
 var background = context.Background()
 
-// server is a Manager on a data folder that can be restarted.
+// server is a restartable Manager on a data folder.
 type server struct {
 	t       fatal
 	dir     string
 	options Options
-	model   *model.Model                      // nil means modeltest.Small
-	wrap    func(storage.Store) storage.Store // nil if there is no wrapper
+	model   *model.Model                      // nil means the model modeltest.Small
+	wrap    func(storage.Store) storage.Store // wraps the store; may be nil
 	mg      *Manager
 	store   *datafolder.Folder
 
@@ -66,8 +66,8 @@ func (sv *server) start() {
 	require.NoError(sv.t, err)
 }
 
-// stop leaves the data folder as a killed process leaves it. It drops the states in memory first,
-// so that the drain takes no snapshots, however long the computing took.
+// stop leaves the data folder as a killed process would. It first drops the states in memory,
+// because draining the server would write their snapshots.
 func (sv *server) stop() {
 	for s, ok := sv.mg.index.budget.Victim(); ok; s, ok = sv.mg.index.budget.Victim() {
 		require.NoError(sv.t, s.lock(background))
@@ -83,7 +83,7 @@ func (sv *server) restart() {
 	sv.start()
 }
 
-// told returns the errors that the Manager has reported since the last call.
+// told returns the errors that the Manager has reported since the last call of told.
 func (sv *server) told() []error {
 	sv.mu.Lock()
 	defer sv.mu.Unlock()
@@ -92,26 +92,26 @@ func (sv *server) told() []error {
 	return r
 }
 
-// keep takes a snapshot now.
+// keep writes a snapshot of the session.
 func (sv *server) keep(id string) {
 	withSession(sv.t, sv.mg, id, func(s *session) {
 		require.NoError(sv.t, s.writeStateLocked(background, s.stream))
 	})
 }
 
-// evict drops a session from memory now.
+// evict drops the session's state from memory.
 func (sv *server) evict(id string) {
 	withSession(sv.t, sv.mg, id, func(s *session) { s.dropLocked() })
 }
 
-// stateFiles returns the files of all snapshots in a data folder.
+// stateFiles returns the paths of all snapshots in a data folder.
 func stateFiles(t require.TestingT, dir string) []string {
 	files, err := filepath.Glob(filepath.Join(dir, "sessions", "*", "state.*"))
 	require.NoError(t, err)
 	return files
 }
 
-// spoilSnapshots truncates all snapshot files, and returns their paths. The server is stopped.
+// spoilSnapshots truncates all snapshot files and returns their paths. The server must be stopped.
 func (sv *server) spoilSnapshots() []string {
 	files := stateFiles(sv.t, sv.dir)
 	for _, file := range files {
@@ -120,14 +120,14 @@ func (sv *server) spoilSnapshots() []string {
 	return files
 }
 
-// tempDir returns a folder for a rapid draw, which has no TempDir.
+// tempDir returns a temporary folder for a rapid test, because rapid.T has no TempDir.
 func tempDir(t *testing.T, rt *rapid.T) string {
 	dir, err := os.MkdirTemp(t.TempDir(), "")
 	require.NoError(rt, err)
 	return dir
 }
 
-// A session has the same bits whenever it is stopped, dropped or snapshotted.
+// A session computes the same bits, wherever it is stopped, dropped from memory or saved.
 func TestReloadedSessionHasSameBits(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		sv := newServer(rt, tempDir(t, rt), Options{ReplayMax: time.Hour})
@@ -174,7 +174,7 @@ func TestReloadedSessionHasSameBits(t *testing.T) {
 	})
 }
 
-// watched is a Store that checks the Manager's memory at every append.
+// watched is a Store that checks at every append how much memory the Manager uses.
 type watched struct {
 	storage.Store
 	look func()
@@ -215,8 +215,8 @@ func TestManySessionsShareTheMemoryOfThree(t *testing.T) {
 	var wait sync.WaitGroup
 	for c := range clients {
 		wait.Go(func() {
-			// Each piece ends within a chunk, and pieces of all other sessions come between two
-			// pieces.
+			// Each piece ends within a chunk. Between two pieces of a session, all other sessions
+			// are fed.
 			for from := 0; from < len(text); from += 24 {
 				for i := c; i < sessions; i += clients {
 					_, err := sv.mg.Score(background, Caller{}, ids[i],
@@ -323,7 +323,7 @@ func TestTailIsNotEnoughWithoutSnapshot(t *testing.T) {
 	sv.stop()
 	sv.spoilSnapshots()
 	sv.start()
-	for range 2 { // damaged files stay for inspection
+	for range 2 { // a failed attempt leaves the damaged files in place
 		_, err = sv.mg.Score(background, Caller{}, id, strings.NewReader("more"), ScoreOptions{},
 			nil)
 		require.ErrorContains(t, err, "no snapshot is readable")
@@ -344,7 +344,7 @@ func TestAnotherArithmeticIsNotedAndSnapshotted(t *testing.T) {
 	require.NoError(t, err)
 	h.Numerics[0].Name = "abacus"
 	require.NoError(t, sv.store.SetHead(background, id, found.Epoch, h.encode()))
-	// The log also gets a record with totals that this server would not compute.
+	// The log also gets a record with totals that no server would compute.
 	require.NoError(t, sv.store.Append(background, id, found.Epoch, found.End,
 		storage.Record{Bits: 1000, Text: []byte("!")}))
 	sv.restart()
@@ -475,7 +475,7 @@ func TestSlowDiskDoesNotKeepWorker(t *testing.T) {
 		done <- chunks
 	}()
 	<-store.reached
-	score(t, mg, other, text) // this score uses the only worker
+	score(t, mg, other, text) // uses the only worker
 	close(store.resume)
 	want, wantLogProbs := alone(t, mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))},
 		text)

@@ -8,23 +8,23 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// engine holds what every request that computes on a session needs: the host and the queue for
-// workers.
+// engine contains what all requests that compute on a session share, such as the queue for workers.
 type engine struct {
 	*host
-	models  models // the default first
+	models  models // the first is the default
 	waiting queue
-	textMax int64         // bytes of text that a session can have
-	packing chan struct{} // holds a token for each file that is being packed or parsed
+	textMax int64         // limit on the bytes of text of a session
+	packing chan struct{} // semaphore: one token per file being packed or parsed
 	imports Progress
 
-	// limits on the wait for a recovery; see the constants of these names. Tests set them.
+	// Limits on the time that a request waits for a recovery. The initial values are the constants
+	// of the same names; tests set other values.
 	scoreRecovery, forkRecovery time.Duration
 }
 
-// maxWaitOf returns how long a request may wait for the recovery of a state: as long as the request
-// says, and at least scoreRecovery. If the request does not say, maxWaitOf returns 0, which means
-// without limit.
+// maxWaitOf returns how long a request waits at most for the recovery of a state. This is the time
+// that the request sets, but at least scoreRecovery. The value 0 means no limit, in the request and
+// in the result.
 func (e *engine) maxWaitOf(wait time.Duration) time.Duration {
 	if wait == 0 {
 		return 0
@@ -32,9 +32,9 @@ func (e *engine) maxWaitOf(wait time.Duration) time.Duration {
 	return max(e.scoreRecovery, wait)
 }
 
-// packs runs f, which packs or parses the file of an export or an import. That may compute for
-// seconds, outside the workers. Only a few run at once, so that the workers keep their processors
-// however many files a key sends or requests. f must not wait for a client.
+// packs runs f, which packs or parses the file of an export or an import. Such work may take
+// seconds of processor time, and does not run on workers. Only a few such calls run at once, so
+// that enough processors remain for the workers. f must not wait for a client.
 func (e *engine) packs(ctx context.Context, f func() error) error {
 	select {
 	case e.packing <- struct{}{}:
@@ -45,8 +45,8 @@ func (e *engine) packs(ctx context.Context, f func() error) error {
 	}
 }
 
-// leaseLocked waits for a worker for a session. admitted says whether the request has already
-// waited in the queue; see queue.
+// leaseLocked waits for a worker for a session. admitted is true if the request has already passed
+// the queue of requests, and is set when it does.
 func (e *engine) leaseLocked(
 	ctx context.Context, s *session, admitted *bool,
 ) (l *scheduler.Lease, err error) {
@@ -58,8 +58,8 @@ func (e *engine) leaseLocked(
 	return l, err
 }
 
-// workerFor waits for a worker for an admitted session. first reports whether it is the request's
-// first worker.
+// workerFor waits for a worker for a session whose request has passed the queue. first is true for
+// the request's first worker.
 func (e *engine) workerFor(
 	ctx context.Context, s *session, first bool,
 ) (*scheduler.Lease, error) {
@@ -70,8 +70,8 @@ func (e *engine) workerFor(
 	return l, err
 }
 
-// openWithWorker waits for a session's stream, which it locks, and for a worker. The recovery of
-// the stream may take up to the limit; see session.open.
+// openWithWorker opens and locks a session's stream, and waits for a worker. If the stream must be
+// recovered, that may take at most limit; see session.open.
 func (e *engine) openWithWorker(
 	ctx context.Context, s *session, admitted *bool, limit time.Duration,
 ) (l *scheduler.Lease, err error) {
@@ -88,8 +88,8 @@ func (e *engine) openWithWorker(
 	return l, err
 }
 
-// fit returns the part of a text that the session has room for. It fails if the session is full or
-// was deleted.
+// fit returns the beginning of a text that fits into the session. It fails if the session is full
+// or was deleted.
 func (e *engine) fit(s *session, text []byte) ([]byte, error) {
 	have := s.seen().offset
 	left := e.textMax - have
@@ -102,8 +102,8 @@ func (e *engine) fit(s *session, text []byte) ([]byte, error) {
 	return text[:min(int64(len(text)), left)], nil
 }
 
-// pieceMax returns the most bytes of text that are scored at once: a chunk of bytes, or the words
-// that are read at once.
+// pieceMax returns the largest number of bytes that are scored at once. This is a chunk or, if
+// tokens are words, the size of a read buffer.
 func (e *engine) pieceMax(s *session) int {
 	if s.model.OfWords() {
 		return readBufferBytes
@@ -116,7 +116,7 @@ func (e *engine) chargeRecords(s *session, bytes, records int) error {
 	return memoryError(s.memory.Charge(textBytes(e.store, bytes, records)))
 }
 
-// diskFor returns why the disk has no room for more records of a session.
+// diskFor returns an error if the disk has no room for the given records of a session.
 func (e *engine) diskFor(s *session, bytes, records int) error {
 	return e.disk.Room(s.Owner, int64(records)*storage.RecordCharge+int64(bytes))
 }
@@ -126,8 +126,8 @@ func (e *engine) refund(s *session, bytes int) {
 	s.memory.Refund(textBytes(e.store, bytes, 1))
 }
 
-// saveAll writes snapshots of the sessions in memory, after all work has ended. If the context ends
-// it, a restart recomputes the rest.
+// saveAll writes snapshots of all sessions in memory. The server calls it after all other work. If
+// the context ends it early, a restart recomputes the states that were not saved.
 func (e *engine) saveAll(ctx context.Context) {
 	for {
 		s, ok := e.budget.Victim()
@@ -135,6 +135,6 @@ func (e *engine) saveAll(ctx context.Context) {
 			return
 		}
 		s.saveLocked(context.Background())
-		<-s.state // a session that stays in memory is not listed again
+		<-s.state // unlocks the session without making it idle, so it is saved only once
 	}
 }

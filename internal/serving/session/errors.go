@@ -12,48 +12,50 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Errors of a Manager, for errors.Is.
+// These are errors of a Manager, for use with errors.Is.
 var (
-	// ErrNotFound says that no session has this id, and that no session of the caller has this
-	// name. It may have been deleted.
+	// ErrNotFound means that the caller has no session with this id or name. The session may have
+	// been deleted.
 	ErrNotFound = errors.New("session: no such session")
-	// ErrBusy says that another request was feeding the session during the whole wait of this
-	// request. No text of this request was accepted.
+	// ErrBusy means that another request fed the session for as long as this request could wait. No
+	// text of this request was accepted.
 	ErrBusy = errors.New("session: another request is feeding this session")
-	// ErrFull says that the limit on live sessions, or on the memory of all of them, is reached.
+	// ErrFull means that the limit on the number of sessions, or on the memory of all sessions, is
+	// reached.
 	ErrFull = errors.New("session: no room for another session")
-	// ErrOverloaded says that the queue for workers is full. Nothing of this request was accepted.
+	// ErrOverloaded means that the queue for workers is full. No text of this request was accepted.
 	ErrOverloaded = errors.New("session: the queue for workers is full")
-	// ErrImport says that a file is not an export that this server can continue. It is damaged,
-	// another kind of file or, with a *ModelError, from another model. Nothing was made.
+	// ErrImport means that a file cannot be imported. The file is damaged, of another kind or, with
+	// a *ModelError, from a model that this server does not have. No session was made.
 	ErrImport = errors.New("session: the file cannot be imported")
-	// ErrNoSpace says that the disk is full. Acknowledged text stays; nothing else of the call is
-	// kept.
+	// ErrNoSpace means that the disk is full. Acknowledged text is kept; the rest of the request's
+	// text is not.
 	ErrNoSpace = errors.New("session: no space left on the disk")
-	// ErrUnavailable says that the store cannot be reached now. Only what was acknowledged was
-	// accepted, and nothing is lost: the call can be repeated.
+	// ErrUnavailable means that the store cannot be reached now. Acknowledged text is kept; no
+	// other text was accepted. The request can be repeated.
 	ErrUnavailable = errors.New("session: the store is unavailable")
-	// ErrUnknown says that the last text of the call may or may not have been accepted. The caller
+	// ErrUnknown means that the last text of the call may or may not have been accepted. The caller
 	// can read the session's offset to find out.
 	ErrUnknown = errors.New("session: the store's answer is missing: the write may have " +
 		"succeeded or failed")
-	// ErrElsewhere says that another server has the session. It may have claimed the session during
-	// the request. Only what was acknowledged was accepted.
+	// ErrElsewhere means that another server has claimed the session, perhaps during the request.
+	// Only the acknowledged text was accepted.
 	ErrElsewhere = errors.New("session: another server holds this session")
-	// ErrAdminOnly is the error for callers without access to all sessions.
+	// ErrAdminOnly is the error for callers without an admin key, who may not access all sessions.
 	ErrAdminOnly = errors.New("session: the operation needs an admin key")
-	// ErrNoBackup says that the store cannot be backed up as one file.
+	// ErrNoBackup means that the store cannot be backed up as one file.
 	ErrNoBackup = errors.New("session: the store has no backups")
-	// ErrBackupBusy says that another backup is being made or read.
+	// ErrBackupBusy means that another backup is being made or downloaded.
 	ErrBackupBusy = errors.New("session: another backup is running")
-	// ErrBackupGone says that the backup with this id has ended.
+	// ErrBackupGone means that the backup with this id has ended.
 	ErrBackupGone = errors.New("session: the backup has ended")
-	// ErrDraining says that the Manager takes no more work. Acknowledged text stays.
+	// ErrDraining means that the Manager shuts down and accepts no more work. Acknowledged text is
+	// kept.
 	ErrDraining = lifecycle.ErrDraining
 )
 
-// UnusableError says that a session exists but cannot be used: it is damaged, or its model is not
-// served. It can be deleted.
+// UnusableError means that a session exists but cannot be used: it is damaged, or its model is not
+// served. The session can still be deleted.
 type UnusableError struct {
 	ID  string
 	Err error // why the session is unusable
@@ -66,25 +68,25 @@ func (e *UnusableError) Error() string {
 func (e *UnusableError) Unwrap() error { return e.Err }
 
 // Damage returns where the data folder is damaged. It returns nil if the session is unusable for
-// another reason, or if the place is not known.
+// another reason, or if the damaged place is unknown.
 func (e *UnusableError) Damage() *storage.CorruptError {
 	var damage *storage.CorruptError
 	errors.As(e.Err, &damage)
 	return damage
 }
 
-// ModelError says that a session belongs to another model.
+// ModelError means that a session belongs to a model that is not served.
 type ModelError struct {
 	Have string // ModelInfo.ID of the session's model
-	Want string // ModelInfo.ID of the served models
+	Want string // ModelInfo.ID of each served model
 }
 
 func (e *ModelError) Error() string {
 	return fmt.Sprintf("the session's model is %.100s, expected %s", e.Have, e.Want)
 }
 
-// ModelLoadError says that the weights of a served model cannot be loaded now. Nothing was changed.
-// The next request that needs the weights tries again.
+// ModelLoadError means that the weights of a served model cannot be loaded now. Nothing was
+// changed. The next request that needs the weights tries again.
 type ModelLoadError struct {
 	ID  string // ModelInfo.ID
 	Err error  // why the weights cannot be loaded
@@ -96,10 +98,10 @@ func (e *ModelLoadError) Error() string {
 
 func (e *ModelLoadError) Unwrap() error { return e.Err }
 
-// OffsetError says that a Score call expected another offset than the session's. Nothing was
+// OffsetError means that a Score call expected a different offset than the session's. No text was
 // accepted.
 type OffsetError struct {
-	Have int64 // the session's offset, where the next byte must start
+	Have int64 // the session's offset
 	Want int64 // the offset the caller expected
 }
 
@@ -108,9 +110,9 @@ func (e *OffsetError) Error() string {
 		"%d", e.Want, e.Have)
 }
 
-// FieldError says that one field of a request has an invalid value. Nothing was changed.
+// FieldError means that one field of a request has an invalid value. Nothing was changed.
 type FieldError struct {
-	Field string // path in the request as JSON has it, e.g. "settings.gammas"
+	Field string // path in the JSON of the request, e.g. "settings.gammas"
 	Found string // e.g. "3 values"
 	Want  string // e.g. "2 values, one for each bank of the model"
 }
@@ -119,11 +121,11 @@ func (e *FieldError) Error() string {
 	return fmt.Sprintf("session: %s: found %s, expected %s", e.Field, e.Found, e.Want)
 }
 
-// DifferError says that the session with a name differs from the request. Each field has the
-// session's value (Found) and the requested one (Want). Nothing was changed.
+// DifferError means that a session with the requested name exists, but with different values. Each
+// field contains the session's value (Found) and the requested value (Want). Nothing was changed.
 type DifferError struct {
 	ID     string
-	Fields []FieldError // one or more
+	Fields []FieldError // at least one
 }
 
 func (e *DifferError) Error() string {
@@ -137,24 +139,25 @@ func (e *DifferError) Error() string {
 	return fmt.Sprintf("session: session %s has this name, but differs: %s", e.ID, text.String())
 }
 
-// NameTakenError says that another session of the owner has the name. Nothing was made or changed.
+// NameTakenError means that another session of the owner already has this name. Nothing was made or
+// changed.
 type NameTakenError struct{ Name string }
 
 func (e *NameTakenError) Error() string {
 	return fmt.Sprintf("session: another session has the name %q", e.Name)
 }
 
-// TrimmedError is the FieldError of a fork at an offset that was trimmed from its session's log.
-// Nothing was changed.
+// TrimmedError is the FieldError if a fork begins at an offset whose text was trimmed from the
+// session's log. Nothing was changed.
 type TrimmedError struct{ FieldError }
 
 func (e *TrimmedError) Unwrap() error { return &e.FieldError }
 
-// LimitError says that a session has, or would get, more text than the limit allows. What was
-// reported before stays.
+// LimitError means that a session has, or would get, more text than allowed. Text that was reported
+// before the error is kept.
 type LimitError struct {
 	Offset int64 // the session's offset
-	Max    int64 // bytes of text a session can have
+	Max    int64 // limit on the bytes of a session's text
 }
 
 func (e *LimitError) Error() string {
@@ -162,9 +165,10 @@ func (e *LimitError) Error() string {
 		"bytes", e.Offset, e.Max)
 }
 
-// TooLongError says that a text is longer than LearnFalse allows. The session is unchanged.
+// TooLongError means that a text is too long to be scored with LearnFalse. The session is
+// unchanged.
 type TooLongError struct {
-	Max int64 // bytes
+	Max int64 // limit in bytes
 }
 
 func (e *TooLongError) Error() string {
@@ -173,11 +177,12 @@ func (e *TooLongError) Error() string {
 
 // Recovery is the progress of recomputing a session's state from its text.
 type Recovery struct {
-	Done, Of int64 // bytes of text, counted from the snapshot at which the recovery began
+	Done, Of int64 // bytes of text after the snapshot at which the recovery began
 }
 
-// RecoveringError says that the recovery of a session's state takes longer than the request waits.
-// The progress is kept, and the next request continues it. errors.Is treats it as ErrOverloaded.
+// RecoveringError means that a session's state could not be recovered in the time that the request
+// waits. The progress is kept, and the next request continues it. errors.Is treats this error as
+// ErrOverloaded.
 type RecoveringError struct{ Recovery }
 
 func (e *RecoveringError) Error() string {
@@ -188,29 +193,30 @@ func (e *RecoveringError) Error() string {
 
 func (e *RecoveringError) Is(target error) bool { return target == ErrOverloaded }
 
-// QuotaError says that a key has reached its limit of live sessions. Nothing was made.
+// QuotaError means that a key has reached its limit on live sessions. No session was made.
 type QuotaError struct {
-	Max int // limit on the key's sessions
+	Max int // limit on the number of the key's sessions
 }
 
 func (e *QuotaError) Error() string {
 	return fmt.Sprintf("session: the key has %d live sessions, its maximum", e.Max)
 }
 
-// DiskLimitError says that the sessions of a key have reached their limit of disk space, or that
-// this request would exceed it. What was reported before stays, and a deletion makes room.
+// DiskLimitError means that the sessions of a key have reached their limit of disk space, or that
+// this request would exceed the limit. Text that was reported before the error is kept. Deleting
+// sessions frees space.
 type DiskLimitError = disk.LimitError
 
-// DiskAlarmError says that the disk is nearly full, for every caller. What was reported before
-// stays. Requests that need no disk space still work.
+// DiskAlarmError means that the disk is nearly full. It affects all callers. Text that was reported
+// before the error is kept. Requests that need no disk space still work.
 type DiskAlarmError = disk.AlarmError
 
-// BodyError says that the reader of a Score call's text, or of an Import's file, returned an error.
-// What was reported before stays in the session. Bytes that were read but not reported are not in
-// it.
+// BodyError means that the body of a request could not be read: the text of Score or the file of
+// Import. Text that was reported before the error is kept. Bytes that were read but not reported
+// are not kept.
 type BodyError struct {
-	Offset int64 // the session's offset, where the client can resume; -1 if the body is a file
-	Err    error // the reader's error
+	Offset int64 // the session's offset, from which the client can resume; -1 for Import
+	Err    error
 }
 
 func (e *BodyError) Error() string {
@@ -222,12 +228,12 @@ func (e *BodyError) Error() string {
 
 func (e *BodyError) Unwrap() error { return e.Err }
 
-// storeError converts an error of the store to the error of a request. what is the failed
-// operation.
+// storeError converts an error of the store to an error of a request. Parameter what names the
+// operation that failed.
 func storeError(what string, err error) error {
 	var damage *storage.CorruptError
 	switch {
-	case errors.Is(err, storage.ErrClosed): // a drain did not wait for the request
+	case errors.Is(err, storage.ErrClosed): // the shutdown did not wait for this request
 		return fmt.Errorf("%w: %s: %w", ErrDraining, what, err)
 	case errors.Is(err, storage.ErrUnavailable):
 		return fmt.Errorf("%w: %s: %w", ErrUnavailable, what, err)
@@ -247,8 +253,8 @@ func storeError(what string, err error) error {
 	return fmt.Errorf("session: %s: %w", what, err)
 }
 
-// SpoolError converts an error of a temporary file to ErrNoSpace, or to ErrUnavailable if file
-// descriptors have run out. It returns other errors unchanged.
+// SpoolError converts an error of a temporary file to ErrNoSpace if the disk is full, or to
+// ErrUnavailable if no file descriptor is free. It returns other errors unchanged.
 func SpoolError(err error) error {
 	switch {
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
@@ -259,11 +265,10 @@ func SpoolError(err error) error {
 	return err
 }
 
-// ShadowError says that a session is a shadow, which takes no text from requests. Nothing was
-// accepted.
+// ShadowError means that a session is a shadow, which accepts no text from requests.
 type ShadowError struct {
 	ID string
-	Of string // the session that the shadow follows
+	Of string // id of the session that the shadow follows
 }
 
 func (e *ShadowError) Error() string {

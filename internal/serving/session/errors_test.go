@@ -19,7 +19,7 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta"
 )
 
-// fullStore has no space for text after an offset.
+// fullStore accepts text up to an offset, and then returns errors because it is full.
 type fullStore struct {
 	storage.Store
 	from int64
@@ -118,8 +118,8 @@ func TestImportErrorsSeparateFileReaderAndModel(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Neither the size nor the settings in a file are trusted. The state that an import checks counts
-// in the budget of all states. No other part of imports and exports stays in memory.
+// An import trusts neither the size nor the settings in its file. The state that it checks counts
+// toward the memory limit of all states. Imports and exports keep nothing else in memory.
 func TestImportsLookAtTheirStateWithinTheBudget(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{Settings: Settings{"method": MethodCache,
@@ -150,7 +150,7 @@ func TestImportsLookAtTheirStateWithinTheBudget(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-// blocked is a slow reader of an export: each of its writes waits until it is released.
+// blocked is a slow client of an export: each write blocks until the test releases it.
 type blocked struct {
 	begun, goOn chan struct{}
 	bytes.Buffer
@@ -188,7 +188,7 @@ func TestSlowReadersOfExportsKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// However many files are sent or requested, few are packed or parsed at once.
+// Only a few files are packed or parsed at once, however many imports and exports are requested.
 func TestFilesLeaveTheProcessorsToTheWorkers(t *testing.T) {
 	mg := newManager(t, Options{Threads: 4})
 	id := create(t, mg, CreateRequest{})
@@ -211,7 +211,8 @@ func TestFilesLeaveTheProcessorsToTheWorkers(t *testing.T) {
 
 func errOf[T any](_ T, err error) error { return err }
 
-// A store in memory is trimmed, too: a session with HistoryTail keeps only the text that it needs.
+// With HistoryTail, a session keeps only the text that it needs. This also holds for a store in
+// memory.
 func TestTailIsTrimmedInMemoryToo(t *testing.T) {
 	for _, history := range []string{HistoryFull, HistoryTail} {
 		mg := newManager(t, Options{ReplayMax: 1})

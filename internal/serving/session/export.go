@@ -13,7 +13,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// exported is the content of a session's archive: the log from an offset to that of the state.
+// exported is the content of a session's export: its state, and the log from offset start up to the
+// offset of the state.
 type exported struct {
 	head  head
 	start int64
@@ -61,8 +62,8 @@ func (x *exported) write(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// export writes a session to w as an archive. It makes the archive in a temporary file first, and
-// only then writes to w.
+// export writes a session's archive to w. It first makes the whole archive in a temporary file, so
+// that nothing is written if that fails.
 func (e *engine) export(w io.Writer, make func(archive io.Writer) error) error {
 	made, err := spool.New()
 	if err != nil {
@@ -75,8 +76,8 @@ func (e *engine) export(w io.Writer, make func(archive io.Writer) error) error {
 	return made.CopyTo(w)
 }
 
-// exportWhole writes the session as it is now. A drain waits for the archive, but not for the
-// sending.
+// exportWhole writes the session's current archive to a temporary file. A shutdown waits for this,
+// but not until the client has received the file.
 func (e *engine) exportWhole(
 	ctx context.Context, s *session, wait time.Duration, archive io.Writer,
 ) error {

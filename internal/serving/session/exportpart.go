@@ -14,14 +14,14 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Part describes the archive of a damaged session: the text up to the last good record, and the
-// state after this text.
+// Part describes the export of a damaged session. The export contains the text up to the last good
+// record, and the state after this text.
 type Part struct {
-	Start, End int64 // offsets of the text in the archive
-	// Known is the end of the text as far as it is known after the damage. The text from End to
-	// Known, and maybe more, is lost.
+	Start, End int64 // offsets at which the exported text starts and ends
+	// Known is the offset up to which the session is known to have had text. The text from End to
+	// Known is lost, and perhaps more.
 	Known int64
-	Err   error // the damage
+	Err   error // why the rest cannot be exported; nil for a whole session
 }
 
 func (p Part) String() string {
@@ -29,19 +29,20 @@ func (p Part) String() string {
 		"offset %d or later; later text is lost: %v", p.Start, p.End, p.Known, p.Err)
 }
 
-// partMaker finds the part of a session that can be exported, and computes the state there. It
-// claims nothing, writes nothing to the store, and does not touch the session's stream in memory.
+// partMaker finds the part of a session that can be exported, and computes the state at its end. It
+// does not claim the session, write to the store, or use the session's stream in memory.
 type partMaker struct {
 	models    models
 	store     storage.Store
 	scheduler *scheduler.Scheduler
-	goesOn    func() error // returns why the work should end, or nil
+	goesOn    func() error // returns an error if the work should stop
 	report    func(error)
 	// weights reserves memory for a state of a model, and returns the model with its weights.
 	weights func(of *servedModel, bytes int64) (*model.Model, error)
 }
 
-// find returns the content and the Part. The Part has an Err if the session is not whole.
+// find returns the content of the export and its description. Part.Err is set if the session is
+// damaged.
 func (m *partMaker) find(ctx context.Context, id string) (*exported, Part, error) {
 	found, err := m.store.Get(ctx, id)
 	if err != nil {
@@ -72,14 +73,14 @@ func (m *partMaker) find(ctx context.Context, id string) (*exported, Part, error
 	return &exported{h, p.Start, partStore{m.store, p}, st}, p, nil
 }
 
-// notEvenPart returns the error for a session of which nothing can be exported.
+// notEvenPart returns the error for a session from which nothing can be exported.
 func notEvenPart(id string, why error) error {
 	return &UnusableError{ID: id, Err: fmt.Errorf("no part of the session can be exported: %w; "+
 		"try 'lmserve sessions rescue' on the data folder", why)}
 }
 
-// reach finds the end of the readable text. It reads records from the beginning, up to the first
-// that is damaged or has totals that an import refuses.
+// reach finds the end of the readable text. It reads the records from the first on. It stops before
+// a record that is damaged, or whose totals an import would refuse.
 func (m *partMaker) reach(
 	ctx context.Context, h *head, found storage.Session,
 ) (p Part, err error) {
@@ -108,16 +109,16 @@ func (m *partMaker) reach(
 	return p, nil
 }
 
-// cutTo changes a session's head to that of the session at an earlier offset.
+// cutTo changes the head to the head that the session had at an earlier offset.
 func (h *head) cutTo(end int64) {
 	h.cutAt(end)
-	if h.Parent != nil && h.Parent.Offset > end { // all text of the part is also in the parent
+	if h.Parent != nil && h.Parent.Offset > end { // the part ends before the offset of the fork
 		h.Parent = &Parent{ID: h.Parent.ID, Offset: end}
 	}
 }
 
-// state computes the state at the end of a part. It records in the head if its arithmetic differs
-// from the session's there.
+// state computes the state at the end of the part. If its arithmetic differs from the session's at
+// this offset, state records that in the head.
 func (m *partMaker) state(
 	ctx context.Context, h *head, p Part, of *model.Model,
 ) (*stream.Stream, error) {
@@ -143,8 +144,7 @@ func (m *partMaker) state(
 	return r.stream, nil
 }
 
-// partStore is a store with only a part of a session: the text between two offsets at which records
-// end.
+// partStore is a store that shows only a part of a session: the text between two ends of records.
 type partStore struct {
 	storage.Store
 	part Part
@@ -176,7 +176,8 @@ func (s partStore) Read(
 	return err
 }
 
-// exportPart writes the readable part of a damaged session. It calls part with a description first.
+// exportPart writes the readable part of a damaged session. Before that, it calls parameter part
+// with a description.
 func (e *engine) exportPart(
 	ctx context.Context, s *session, archive io.Writer, part func(Part),
 ) error {
@@ -203,7 +204,7 @@ func (e *engine) exportPart(
 	return e.packs(ctx, func() error { return x.write(ctx, archive) })
 }
 
-// touched reports whether an error of an export is damage. Then a part may still be exported.
+// touched reports whether an export failed because of damage. If so, a part may still be exported.
 func touched(err error) bool {
 	var unusable *UnusableError
 	return errors.As(err, &unusable) && unusable.Damage() != nil

@@ -16,8 +16,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// pieceBytes is the text of a record in these tests: half a chunk, so that a part can end within a
-// chunk.
+// pieceBytes is the length of a record's text in these tests: half a chunk, so that a part can end
+// within a chunk.
 const pieceBytes = testChunk / 2
 
 // pieces returns a text of n different pieces.
@@ -28,7 +28,7 @@ func pieces(n int) (text string) {
 	return text
 }
 
-// inPieces makes a session whose log has a record for each piece of a text.
+// inPieces makes a session whose log has one record per piece of a text.
 func inPieces(
 	t testing.TB, sv *server, r CreateRequest, text string, each func(at int),
 ) (id string) {
@@ -40,7 +40,8 @@ func inPieces(
 	return id
 }
 
-// inLog changes the logs of a stopped server wherever they contain a text.
+// inLog damages the logs of a stopped server: it calls change at each place where they contain
+// text.
 func inLog(t testing.TB, dir, text string, change func(content []byte, at int)) {
 	files, err := filepath.Glob(filepath.Join(dir, "sessions", "*", "log.*"))
 	require.NoError(t, err)
@@ -67,11 +68,11 @@ func inLog(t testing.TB, dir, text string, change func(content []byte, at int)) 
 
 func flip(content []byte, at int) { content[at] ^= 1 }
 
-// zeroPage overwrites the page of a byte with zeros.
+// zeroPage overwrites the page that contains a byte with zeros.
 func zeroPage(content []byte, at int) { clear(content[at/4096*4096:][:4096]) }
 
-// exportedPart exports the readable part of a session twice: by the Manager and, after the Manager
-// is stopped, without it. Both exports have the same bytes.
+// exportedPart exports the readable part of a session twice: with the running Manager and, after it
+// has stopped, from the data folder. It checks that both exports are equal.
 func exportedPart(t testing.TB, sv *server, id string) (file []byte, p Part) {
 	var b, again bytes.Buffer
 	parts := 0
@@ -97,7 +98,8 @@ func exportedPart(t testing.TB, sv *server, id string) (file []byte, p Part) {
 	return b.Bytes(), p
 }
 
-// An export without a Manager and an import report their progress, each step up to its end.
+// An import, and an export from the data folder, report their progress. Each step is reported up to
+// its end.
 func TestExportAndImportTellHowFarTheyAre(t *testing.T) {
 	type far struct{ done, total int64 }
 	var parts []string
@@ -128,8 +130,8 @@ func TestExportAndImportTellHowFarTheyAre(t *testing.T) {
 	}
 }
 
-// isTheSession imports the file elsewhere, and checks that it equals a session that was fed only
-// its text.
+// isTheSession imports a file on another server. It checks that the result equals a session that
+// was fed only the given text.
 func isTheSession(t testing.TB, r CreateRequest, file []byte, text string) {
 	mg := newManager(t, Options{})
 	info, err := mg.Import(background, Caller{}, bytes.NewReader(file), "")
@@ -147,8 +149,8 @@ func TestTouchedSessionIsExportedAsFarAsItGoes(t *testing.T) {
 	text := pieces(19)
 	last := len(text) - pieceBytes
 	for name, c := range map[string]struct {
-		bad  int // offset of the record that is damaged
-		keep int // a snapshot is taken at this length of text; 0 means never
+		bad  int // offset of the damaged record
+		keep int // offset of the only snapshot; 0 means no snapshot
 		hurt bool
 	}{
 		"in the middle":                       {bad: 5 * pieceBytes},
@@ -204,8 +206,8 @@ func id0(sv *server) string {
 	return page[0].ID
 }
 
-// A page with records is lost. The session is exported up to the last good record, and the key that
-// owns it is still known.
+// A page with records is lost. The session is exported up to the last good record, and it still
+// belongs to the key that owns it.
 func TestSessionThatLostPageIsExportedByItsOwner(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	defer func() { sv.stop() }()

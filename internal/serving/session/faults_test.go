@@ -15,18 +15,19 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// faultyStore fails the calls that a test names.
+// faultyStore is a store in which a test can make single calls fail.
 type faultyStore struct {
 	storage.Store
 
 	mu   sync.Mutex
 	call string // name of the call that fails next; "" if no call fails
-	err  error  // the error that it returns
-	done bool   // the call is made nevertheless, and its outcome is lost
+	err  error  // error returned by the failing call
+	done bool   // the failing call still has its effect
 	hit  int    // number of calls that have failed
 }
 
-// fail lets the next call with the given name fail. If made is true, the call still has its effect.
+// fail makes the next call with the given name fail. If made is true, the call still has its
+// effect.
 func (f *faultyStore) fail(call string, err error, made bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -129,7 +130,7 @@ func (f *faultyStore) DropSnapshot(ctx context.Context, id string, epoch uint64,
 	return f.do("DropSnapshot", func() error { return f.Store.DropSnapshot(ctx, id, epoch, at) })
 }
 
-// faulty is a server on a store that can be made to fail.
+// faulty returns a server, and its store, whose calls can be made to fail.
 func faulty(t *testing.T, o Options) (*server, *faultyStore) {
 	store := new(faultyStore)
 	sv := &server{t: t, dir: t.TempDir(), options: o}
@@ -144,7 +145,7 @@ func feed(sv *server, id, text string, at int64) (Summary, error) {
 		noChunks)
 }
 
-// requireText compares the session with a stream that was fed the text alone.
+// requireText checks that the session equals a stream that was fed only the given text.
 func requireText(t *testing.T, sv *server, id, text string) {
 	t.Helper()
 	want, _ := alone(t, sv.mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))}, text)
@@ -153,8 +154,8 @@ func requireText(t *testing.T, sv *server, id, text string) {
 	require.Equal(t, int64(len(text)), get(t, sv.mg, id).Offset)
 }
 
-// An append fails, and nobody knows whether the write was made. In both cases the session continues
-// from the store's state.
+// An append fails, and it is unknown whether the record was written. Whether it was or not, the
+// session continues from the store's state.
 func TestAppendOfUnknownOutcomeIsLookedUp(t *testing.T) {
 	for _, made := range []bool{false, true} {
 		sv, store := faulty(t, Options{ReplayMax: time.Hour})
@@ -180,7 +181,8 @@ func TestAppendOfUnknownOutcomeIsLookedUp(t *testing.T) {
 	}
 }
 
-// A late write under a dropped claim finds that the session was claimed again.
+// After an append with unknown outcome, the session is claimed again. So a late write under the old
+// claim is refused.
 func TestAfterAnUnknownOutcomeTheSessionIsClaimedAnew(t *testing.T) {
 	sv, store := faulty(t, Options{ReplayMax: time.Hour})
 	id := create(t, sv.mg, CreateRequest{})
@@ -207,7 +209,7 @@ func TestUnavailableStoreFailsOnlyTheRequest(t *testing.T) {
 	_, err := feed(sv, id, text[2*testChunk:], 2*testChunk)
 	require.ErrorIs(t, err, ErrUnavailable)
 	require.Equal(t, size, get(t, sv.mg, id).MemoryBytes, "the stream is as good as before")
-	// A recovery makes these calls.
+	// The recovery of a state makes these calls.
 	for _, call := range []string{"Claim", "Snapshots", "ReadSnapshot", "Read"} {
 		sv.evict(id)
 		withoutClaim(t, sv, id)
@@ -233,7 +235,7 @@ func TestUnavailableStoreFailsOnlyTheRequest(t *testing.T) {
 	require.Len(t, kept, 1)
 }
 
-// withoutClaim makes the next request claim the session, as the first after a restart does.
+// withoutClaim drops the claim, so that the next request claims the session as after a restart.
 func withoutClaim(t *testing.T, sv *server, id string) {
 	s, err := sv.mg.index.catalog.find(Caller{}, id)
 	require.NoError(t, err)
@@ -257,8 +259,8 @@ func TestFailedSnapshotIsTakenLater(t *testing.T) {
 	}
 }
 
-// The store has deleted a session, but the session in memory does not know it yet. A snapshot of
-// the session then fails. That is normal: nothing is reported or counted.
+// The session was deleted from the store, but is still in memory. A snapshot of the session then
+// fails. This failure is expected, so it is neither reported nor counted.
 func TestDeletionDuringSnapshotIsNoError(t *testing.T) {
 	for _, call := range []string{"WriteSnapshot", "Snapshots"} {
 		told := &recorded{}
@@ -273,7 +275,7 @@ func TestDeletionDuringSnapshotIsNoError(t *testing.T) {
 	}
 }
 
-// A snapshot that cannot be dropped stays. It is dropped together with a later one.
+// If dropping a snapshot fails, the snapshot stays until a later snapshot is dropped.
 func TestUndroppedSnapshotIsDroppedLater(t *testing.T) {
 	for _, err := range []error{storage.ErrUnavailable, storage.ErrUnknown} {
 		sv, store := faulty(t, Options{ReplayMax: 1, ForkSnapshots: 1})
@@ -299,7 +301,7 @@ func TestSessionOfUnknownOutcomeIsDeleted(t *testing.T) {
 		score(t, sv.mg, id, logText(20))
 		for _, call := range []string{"Fork", "SetHead", "Append"} {
 			store.fail(call, storage.ErrUnknown, made)
-			within := ForkRequest{AtOffset: ptr(int64(testChunk + 1))} // within a record
+			within := ForkRequest{AtOffset: ptr(int64(testChunk + 1))} // an offset within a record
 			_, err := sv.mg.Fork(background, Caller{}, id, within)
 			require.ErrorIs(t, err, ErrUnknown, call)
 		}
@@ -314,8 +316,8 @@ func TestSessionOfUnknownOutcomeIsDeleted(t *testing.T) {
 	}
 }
 
-// Every write to a session that another server has claimed is refused. The state in memory is then
-// dropped, and the next request claims the session and finds the other server's text.
+// If another server has claimed a session, every write is refused. The state in memory is then
+// dropped. The next request claims the session and continues the other server's text.
 func TestEveryWriteReactsToBeingFenced(t *testing.T) {
 	text := logText(4 * testChunk)
 	for name, request := range map[string]func(sv *server, id string) error{
@@ -357,7 +359,7 @@ func TestEveryWriteReactsToBeingFenced(t *testing.T) {
 	}
 }
 
-// write makes a request from a single write.
+// write returns a request that does a single write.
 func write(do func(*session) error) func(sv *server, id string) error {
 	return func(sv *server, id string) error {
 		s, err := sv.mg.index.catalog.find(Caller{}, id)
@@ -368,7 +370,7 @@ func write(do func(*session) error) func(sv *server, id string) error {
 	}
 }
 
-// takeOver claims a session as another server that shares the store does, and feeds it.
+// takeOver claims and feeds a session as another server with the same store would.
 func takeOver(t *testing.T, sv *server, id, text string) storage.Session {
 	found, err := sv.store.Claim(background, id)
 	require.NoError(t, err)
@@ -383,8 +385,8 @@ func takeOver(t *testing.T, sv *server, id, text string) storage.Session {
 	return found
 }
 
-// Completions and exports write nothing, so the store cannot refuse them. They check the claim
-// themselves.
+// Completions and exports write nothing to the store, so it cannot refuse them. They check the
+// claim themselves.
 func TestCompletionContinuesTextOfAnotherServer(t *testing.T) {
 	sv, _ := faulty(t, Options{ReplayMax: time.Hour})
 	id, text := create(t, sv.mg, CreateRequest{}), logText(3*testChunk)
@@ -425,9 +427,8 @@ func TestClaimByAnotherEndsRunningCompletion(t *testing.T) {
 	requireText(t, sv, id, logText(testChunk)+"x")
 }
 
-// A caller's deletion deletes the session, whichever server has it. The expiry on this server
-// deletes neither a session that another server has claimed since, nor one that another server is
-// making.
+// A request to delete a session succeeds, whichever server has claimed the session. Expiry on this
+// server does not delete a session that another server has claimed or is making.
 func TestOnlyRequestedDeletionIsUnfenced(t *testing.T) {
 	sv, _ := faulty(t, Options{})
 	asked := create(t, sv.mg, CreateRequest{})
@@ -449,8 +450,8 @@ func TestOnlyRequestedDeletionIsUnfenced(t *testing.T) {
 	require.Empty(t, sv.told())
 }
 
-// racingStore lets another server complete a session between the listing of the session and its
-// deletion.
+// racingStore is a store in which another server completes a session just before this server
+// deletes it as incomplete.
 type racingStore struct {
 	storage.Store
 	id string

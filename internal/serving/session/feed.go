@@ -15,22 +15,22 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// feeder is a request that feeds a session. It holds the session's feeding lock.
+// feeder is a request that feeds a session. No other request can feed the session meanwhile.
 type feeder struct {
 	reports
-	admitted bool // the request has already waited for a worker
-	// maxWait is how long the first chunk waits for the recovery of the session's state; 0 means
-	// without limit.
+	admitted bool // the request has already passed the queue for workers
+	// maxWait limits how long the first chunk waits for the recovery of the session's state; 0
+	// means no limit.
 	maxWait time.Duration
-	given   *stream.Lesson // how to learn the rest of the text; nil if the options decide
-	update  *Update        // the update not yet reported to the caller, or nil
+	given   *stream.Lesson // how to learn the rest of the text; nil: see the options
+	update  *Update        // update still to be reported to the caller; nil if there is none
 }
 
 func noChunks(Chunk) error { return nil }
 
-// beginFeeding makes a request the only one that feeds a session, until end is called. It waits for
-// its turn for at most wait; then the error is ErrBusy. If other servers may have written to the
-// session, it reads the session's offset from the store.
+// beginFeeding makes a request the only one that feeds a session, until the caller calls end. The
+// request waits for its turn for at most wait; after that, the error is ErrBusy. If other servers
+// may have written to the session, beginFeeding reads the session's offset from the store.
 func (e *engine) beginFeeding(
 	ctx context.Context, s *session, wait time.Duration,
 ) (end func(), err error) {
@@ -48,8 +48,8 @@ func (e *engine) beginFeeding(
 	return end, nil
 }
 
-// body scores the bytes that have arrived, and does not wait until a chunk is full. So a slow body
-// is scored as it arrives, and a fast one in full chunks.
+// body scores bytes as they arrive. It does not wait until a chunk is full, but scores a whole
+// chunk at once if the bytes are there.
 func (f *feeder) body(ctx context.Context, body io.Reader) error {
 	r := bufio.NewReaderSize(body, readBufferBytes)
 	for {
@@ -63,11 +63,11 @@ func (f *feeder) body(ctx context.Context, body io.Reader) error {
 		if err != nil {
 			return err
 		}
-		_, _ = r.Discard(n) // the bytes are in the buffer
+		_, _ = r.Discard(n) // cannot fail: these bytes are buffered
 	}
 }
 
-// piece feeds text in one operation that a drain waits for.
+// piece feeds a piece of text. A shutdown waits until the piece is fed.
 func (f *feeder) piece(ctx context.Context, text []byte) (n int, err error) {
 	if err := f.engine.life.Enter(); err != nil {
 		return 0, err
@@ -76,7 +76,7 @@ func (f *feeder) piece(ctx context.Context, text []byte) (n int, err error) {
 	return f.told(ctx, text)
 }
 
-// told feeds a chunk, and then reports the update.
+// told feeds a piece of text, and then reports the update of the fast weights, if there was one.
 func (f *feeder) told(ctx context.Context, text []byte) (n int, err error) {
 	if n, err = f.chunk(ctx, text); err != nil || f.update == nil {
 		return n, err
@@ -97,10 +97,13 @@ func (f *feeder) all(ctx context.Context, text []byte) error {
 	return nil
 }
 
-// chunk feeds the part of the text that fits the chunk. The order is: score with the old state,
-// append to the log, accept, report. For a full chunk, backward and update follow. Nothing changes
-// before the log has the text. After that, all remaining steps are done. It returns the number of
-// bytes fed, or 0 without an error if the session must be opened again.
+// chunk feeds the beginning of the text, up to the end of the current chunk. It scores the text
+// with the old state, appends it to the log, and reports the scores. If the chunk is full, the
+// backward pass and the update of the fast weights follow. The state does not change before the
+// text is in the log. After that, all other steps are done even if the report fails.
+//
+// It returns the number of bytes fed. The result 0 without an error means that the session must be
+// opened again.
 func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	begun, e, s := time.Now(), f.engine, f.s
 	f.want = f.options.detail().and(s.watchers.want())
@@ -114,7 +117,7 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 		return 0, err
 	}
 	defer s.unlock()
-	defer s.keepIfDueLocked() // runs between two chunks, and without a worker
+	defer s.keepIfDueLocked() // between two chunks, without a worker
 	defer func() {
 		if n < all && err == nil {
 			l.ReleaseSoon()
@@ -142,12 +145,12 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	e.grown(s)
 	c.Total = s.account(s.stream.Tally, s.stream.Baseline)
 	c.Complete, c.ByLine = s.stream.Room() == 0, scores.Lesson.ByLine
-	if f.given == nil { // copied text was reported by the session that it is from
+	if f.given == nil { // text copied from another session was reported there
 		f.tell(&c)
 	}
 	c.Elapsed = time.Since(begun)
 	s.watchers.tellChunk(&c, f.want, c.end()-int64(len(scores.Text)))
-	defer func() { // even if the report fails
+	defer func() { // runs even if the report fails
 		f.settleLocked(ctx, l.Worker())
 		s.publishLocked()
 	}()
@@ -157,8 +160,8 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	return len(scores.Text), err
 }
 
-// open is engine.openWithWorker. Only the first call ends if the client leaves: accepted text is
-// fed in any case.
+// open opens the session and waits for a worker. Only its first call stops if the client
+// disconnects, because text that was accepted is fed in any case.
 func (f *feeder) open(ctx context.Context) (*scheduler.Lease, error) {
 	if !f.admitted {
 		defer f.options.attend()()
@@ -166,7 +169,7 @@ func (f *feeder) open(ctx context.Context) (*scheduler.Lease, error) {
 	return f.engine.openWithWorker(ctx, f.s, &f.admitted, f.maxWait)
 }
 
-// settleLocked ends the chunk if it is full, and records the update for the report.
+// settleLocked learns from the chunk if it is full, and keeps the update to be reported.
 func (f *feeder) settleLocked(ctx context.Context, w *stream.Worker) {
 	s := f.s
 	if s.stream.Room() > 0 {
@@ -187,14 +190,14 @@ func (f *feeder) settleLocked(ctx context.Context, w *stream.Worker) {
 	}
 }
 
-// watchLinesLocked begins lines or records of the session's text if the request asks for them. It
-// does nothing if the session has them already, by the same rules. It writes their offset to the
-// head before more text follows, so that a recovery begins them at the same place. The head also
-// says whether text may be learned by lines. During the write, the worker is free for other
-// sessions.
+// watchLinesLocked makes the session report lines or records if the request needs them. It does
+// nothing if the session already reports what the request needs. Before more text is accepted, it
+// stores in the head at which offset the lines begin. So a recovery begins the lines at that
+// offset. The head also contains whether text may be learned by lines. During the write, other
+// sessions can use the worker.
 //
-// If there is no free memory, the session is dropped and ready is false: a session that waits for
-// memory must not hold memory that others wait for.
+// If too little memory is free, the session's state is dropped and ready is false. Otherwise the
+// state would keep memory that other sessions wait for.
 func (f *feeder) watchLinesLocked(ctx context.Context, l *scheduler.Lease) (ready bool, err error) {
 	s := f.s
 	if err := s.checkTrouble(f.options); err != nil {
@@ -233,7 +236,7 @@ func (f *feeder) watchLinesLocked(ctx context.Context, l *scheduler.Lease) (read
 	return true, nil
 }
 
-// recordSizeMax returns the largest size of the record of a text; see recordSize.
+// recordSizeMax returns the largest size that the record of a text can have; see recordSize.
 func (f *feeder) recordSizeMax(text []byte) int {
 	r := storage.Record{Text: text}
 	if f.options.Learn == LearnUnflagged {
@@ -245,9 +248,9 @@ func (f *feeder) recordSizeMax(text []byte) int {
 	return recordSize(&r)
 }
 
-// acceptLocked scores the text that fits the chunk, reserves memory for its record and appends it.
-// While the disk works, the worker computes the gradient of a full chunk, and is then released.
-// Scores that are not finite make the session unusable.
+// acceptLocked scores the text that fits the chunk, reserves memory for its record, and appends the
+// record. During the append, the worker computes the gradient of a full chunk, and is then
+// released. If a score is not a finite number, the session is marked as unusable.
 func (f *feeder) acceptLocked(
 	ctx context.Context, l *scheduler.Lease, text []byte,
 ) (scores stream.Scores, err error) {
@@ -276,8 +279,8 @@ func (f *feeder) acceptLocked(
 	if err := f.engine.chargeRecords(s, recordSize(&r), 1); err != nil {
 		return scores, err
 	}
-	// Both are kept here, because an append that finds the session claimed by another server drops
-	// the session's stream.
+	// These copies are needed because the append may drop s.stream, if another server has claimed
+	// the session.
 	st, at := s.stream, s.stream.Offset()
 	appended := make(chan error, 1)
 	go func() {
@@ -292,13 +295,13 @@ func (f *feeder) acceptLocked(
 	case err != nil:
 		f.engine.refund(s, recordSize(&r))
 	case l.Lost():
-		scores = l.Worker().ScoreAs(s.stream, text, how) // the result is bit-identical
+		scores = l.Worker().ScoreAs(s.stream, text, how) // computes the same bits again
 	}
 	return scores, err
 }
 
-// foresee computes the first part of the update at the chunk's end, if the text fills the chunk. It
-// returns the time that took. If the text is not accepted, the result is dropped.
+// foresee computes the first part of the update early, if the text fills the chunk. It returns the
+// time that this took. If the text is not accepted, the result is dropped.
 func (f *feeder) foresee(
 	ctx context.Context, w *stream.Worker, st *stream.Stream, scores stream.Scores,
 ) time.Duration {
@@ -309,8 +312,8 @@ func (f *feeder) foresee(
 	return phaseSince(ctx, f.engine.observer, PhaseBackward, begun).Sub(begun)
 }
 
-// score scores a text that is learned as the request asks. When it learns by lines, it skips lines
-// above the threshold of surprise and lines that are too long.
+// score scores a text to be learned as the request demands. When learning by lines, it skips lines
+// that are strange by the request's threshold, and lines that are too long.
 func (f *feeder) score(w *stream.Worker, text []byte) stream.Scores {
 	switch {
 	case f.given != nil:
@@ -321,13 +324,13 @@ func (f *feeder) score(w *stream.Worker, text []byte) stream.Scores {
 	return w.Score(f.s.stream, text)
 }
 
-// skips reports whether a line is fed but not learned.
+// skips reports whether a line is excluded from learning.
 func (f *feeder) skips(l *lines.Line) bool {
 	return l.Warm() && l.P <= f.options.Threshold || l.Bytes > stream.HeldMax
 }
 
-// restOfLines reports the unfinished line at the end of the fed text. If the state was dropped, the
-// request waits for its recovery as a chunk does.
+// restOfLines reports the unfinished line at the end of the fed text. If the session's state is not
+// in memory, the request waits for its recovery.
 func (f *feeder) restOfLines(ctx context.Context) error {
 	if !f.options.Lines || f.accepted == 0 {
 		return nil

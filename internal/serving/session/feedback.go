@@ -10,33 +10,33 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
 )
 
-// Verdicts of a user on an incident. They say that similar incidents are not worth showing, or are
+// A user's verdict on an incident applies to similar incidents: they are not worth showing, or are
 // always worth showing.
 const (
 	VerdictFalseAlarm = "false_alarm"
 	VerdictMatters    = "matters"
 )
 
-// FeedbackMax is the largest number of verdicts that a session keeps.
+// FeedbackMax is the maximum number of verdicts in a session.
 const FeedbackMax = 64
 
-// Feedback is a user's verdict on an incident of a session, and what identifies the incident.
+// Feedback is a user's verdict on an incident, with the data to recognize similar incidents.
 type Feedback struct {
 	Incident int64          `json:"incident"` // number of the incident
 	Verdict  string         `json:"verdict"`
 	Like     incidents.Like `json:"like"`
-	Sample   string         `json:"sample"` // beginning of its first line
-	Offset   int64          `json:"offset"` // offset of its first line
+	Sample   string         `json:"sample"` // beginning of the incident's first line
+	Offset   int64          `json:"offset"` // offset of the incident's first line
 }
 
-// wrong reports whether no session can have given this verdict.
+// wrong reports whether the verdict is invalid, so that no session can have stored it.
 func (f Feedback) wrong() bool {
 	return f.Incident < 1 || f.Offset < 0 || len(f.Sample) > incidents.SampleBytes ||
 		f.Verdict != VerdictFalseAlarm && f.Verdict != VerdictMatters
 }
 
-// verdictOn returns the verdict on an incident or, if it has none, the newest verdict on similar
-// incidents; "" if there is none.
+// verdictOn returns the verdict on an incident. If there is none, it returns the newest verdict on
+// a similar incident, or "".
 func (h *head) verdictOn(i *Incident) string {
 	for _, f := range h.Feedback {
 		if f.Incident == i.Number {
@@ -51,15 +51,15 @@ func (h *head) verdictOn(i *Incident) string {
 	return ""
 }
 
-// FeedbackRequest sets the verdict on an incident; "" removes it.
+// FeedbackRequest sets the verdict on an incident. An empty verdict removes the existing one.
 type FeedbackRequest struct {
 	Incident int64
 	Verdict  string
 }
 
-// withFeedback returns a list with the new verdict in it. If the new verdict is "", the list has no
-// verdict on the incident. known are the incidents that the session remembers. withFeedback does
-// not change the given list.
+// withFeedback returns a copy of a list of verdicts in which the requested verdict replaces the old
+// one. An empty verdict only removes the old one. known lists the incidents that the session still
+// has.
 func withFeedback(have []Feedback, r FeedbackRequest, known []Incident) ([]Feedback, error) {
 	list := slices.DeleteFunc(slices.Clone(have),
 		func(f Feedback) bool { return f.Incident == r.Incident })
@@ -85,17 +85,17 @@ func withFeedback(have []Feedback, r FeedbackRequest, known []Incident) ([]Feedb
 	return append(list, Feedback{r.Incident, r.Verdict, of.Like(), of.Samples[0], of.Offset}), nil
 }
 
-// IncidentList has the incidents that a session remembers.
+// IncidentList contains the latest incidents of a session and the verdicts on them.
 type IncidentList struct {
-	Incidents []IncidentReport // the newest first
-	Feedback  []Feedback       // in the order in which they were given
-	// SilentAfter is how long a gap between lines must be to be unusual, by the timestamps of the
-	// lines. 0 if the lines do not allow an estimate.
+	Incidents []IncidentReport // newest first
+	Feedback  []Feedback       // oldest verdict first
+	// SilentAfter is the length from which a gap between two lines is unusual, by the timestamps of
+	// the lines. It is 0 if the lines do not allow an estimate.
 	SilentAfter time.Duration
 }
 
-// Incidents returns the incidents of a session. It recovers the session's state if it is not in
-// memory.
+// Incidents returns the incidents of a session. If the session's state is not in memory, it is
+// recovered first.
 func (mg *Manager) Incidents(ctx context.Context, who Caller, id string) (IncidentList, error) {
 	s, done, err := mg.index.use(who, id)
 	if err != nil {

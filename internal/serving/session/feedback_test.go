@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// incidentText returns a log in which one line in 60 is of another kind, the first after 100 lines.
+// incidentText returns a log in which, after 100 lines, every 60th line is of a different kind.
 func incidentText() string {
 	var b strings.Builder
 	for i := range 400 {
@@ -74,8 +74,8 @@ func TestInvalidFeedbackChangesNothing(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotFound)
 }
 
-// Only three kinds of lines are reported: the first, the last, and lines with news of incidents.
-// The last report of each incident has its final state.
+// A client can ask for incidents only. Then it gets the first line, the last line, and each line
+// that opens, joins or ends an incident. The last report of an incident contains its final state.
 func TestIncidentsAloneAreReported(t *testing.T) {
 	mg := newManager(t, Options{})
 	all := create(t, mg, CreateRequest{Settings: Settings{"method": MethodStatic}})

@@ -13,35 +13,35 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
 )
 
-// This file fills the gap between a prompt and a suffix. It samples texts after the prompt, each of
-// which may end at several places. The cost of an end is that of prompt, text and suffix together:
-// P(text) P(suffix | prompt, text), computed for the first bytes of the suffix. A byte model
-// computes this exactly.
+// The functions here choose a text that fills the gap between a prompt and a suffix. They sample
+// several texts after the prompt, and cut each at several possible ends. They rank the cut texts by
+// cost. The cost is -log of P(text | prompt) P(suffix | prompt, text), for the first bytes of the
+// suffix. A byte model computes this exactly.
 
-// Limits on the work for a text before a suffix.
+// These constants limit the work to find a text before a suffix.
 const (
-	fillTexts       = 3       // texts that are sampled; more if the request asks for more
-	fillFirstBytes  = 128     // length of the first text, which is sampled as the request says
-	fillOtherBytes  = 48      // length of each other text, which ends with its line
-	fillEnds        = 4       // possible ends of a text
+	fillTexts       = 3       // sampled texts, or more if the request asks for more
+	fillFirstBytes  = 128     // maximum length of the first text
+	fillOtherBytes  = 48      // maximum length of each other text, which also ends with its line
+	fillEnds        = 4       // possible ends of a text that are ranked
 	fillSuffixBytes = 32      // bytes of the suffix that are scored
-	fillCandidates  = 10      // suggestions that are ranked, or more if the request asks for more
-	fillTreeBytes   = 4 << 20 // bytes of prefixes that are kept from one text to the next
-	// fillTemperature is the least temperature of the texts after the first: at 0 all would be
-	// alike.
+	fillCandidates  = 10      // ranked suggestions, or more if the request asks for more
+	fillTreeBytes   = 4 << 20 // bytes of cached prefixes, for all texts together
+	// fillTemperature is the minimum temperature for the second and later texts. At temperature 0
+	// all texts would be equal.
 	fillTemperature = 0.6
 )
 
-// ranks reports whether the cost of a suffix can choose among texts.
+// ranks reports whether texts can be ranked by the cost of the suffix after them.
 func (g *generation) ranks() bool {
 	return !g.echo && !g.s.model.OfWords() && g.s.Settings.Method != MethodCache
 }
 
-// fills reports whether texts are chosen by a suffix.
+// fills reports whether texts are ranked by the cost of a suffix.
 func (g *generation) fills() bool { return len(g.suffix) > 0 && g.maxTokens > 0 && g.ranks() }
 
-// prepareFill shortens long prompts before a suffix. If the cost of the suffix cannot choose among
-// texts, it makes the beginning of the suffix a stop string instead.
+// prepareFill shortens long prompts if the request has a suffix. If texts cannot be ranked by the
+// cost of the suffix, the beginning of the suffix becomes a stop string instead.
 func (g *generation) prepareFill() {
 	if g.suffix == nil {
 		return
@@ -58,14 +58,14 @@ func (g *generation) prepareFill() {
 	}
 }
 
-// filling is a text up to one of its possible ends.
+// filling is a sampled text, cut at one of its possible ends.
 type filling struct {
 	of   *draft
 	end  int
-	nats float64 // cost of the text and the suffix after it
+	nats float64 // cost of the cut text and the suffix after it
 }
 
-// fillLocked writes the texts that fit best between the prompt and the suffix.
+// fillLocked samples texts and emits those that fit best between the prompt and the suffix.
 func (g *generation) fillLocked(
 	ctx context.Context, read *stream.Stream, drafts []*draft,
 ) error {
@@ -76,7 +76,7 @@ func (g *generation) fillLocked(
 		if err := g.writeLocked(ctx, read.Frozen(), d); err != nil {
 			return err
 		}
-		if tree.Bytes() > fillTreeBytes { // the prefixes of many texts need too much memory
+		if tree.Bytes() > fillTreeBytes { // limits the memory for prefixes
 			tree = new(stream.Suggester)
 		}
 		ends, err := g.endsLocked(ctx, read, tree, d)
@@ -92,14 +92,14 @@ func (g *generation) fillLocked(
 	return g.catchUp(ctx)
 }
 
-// fillDraft returns the i-th draft to choose from.
+// fillDraft returns the settings and the buffer for the i-th text to be sampled.
 func (g *generation) fillDraft(i int) *draft {
 	one := g.plan
 	one.n = 1
 	if one.maxTokens = min(one.maxTokens, fillFirstBytes); i > 0 {
 		one.maxTokens = min(one.maxTokens, fillOtherBytes)
 		if g.sampling.Temperature == 0 && g.seed == nil {
-			one.seed = new(uint64) // at temperature 0 the same request returns the same text
+			one.seed = new(uint64) // at temperature 0, equal requests get equal texts
 		}
 		one.sampling.Temperature = max(one.sampling.Temperature, fillTemperature)
 	}
@@ -113,7 +113,7 @@ func (g *generation) fillDraft(i int) *draft {
 	return d
 }
 
-// endsLocked returns the text cut at each of its possible ends.
+// endsLocked returns the draft's text, cut at each of its possible ends, with the costs.
 func (g *generation) endsLocked(
 	ctx context.Context, read *stream.Stream, tree *stream.Suggester, d *draft,
 ) (all []filling, err error) {
@@ -136,13 +136,13 @@ func (g *generation) endsLocked(
 	return all, g.endTurnLocked(ctx, d)
 }
 
-// before returns a text followed by the part of a suffix that is scored.
+// before returns a text followed by the beginning of the suffix, as far as it is scored.
 func before(suffix []byte, text ...[]byte) []byte {
 	return append(slices.Concat(text...), suffix[:min(len(suffix), fillSuffixBytes)]...)
 }
 
-// rankBefore sorts candidates by the cost of each together with the suffix after it. The candidates
-// continue a stream and the typed text. The stream is unchanged.
+// rankBefore sorts candidates by the cost of the candidate and the suffix after it. Each candidate
+// follows the stream's text and the typed text. The stream is unchanged.
 func rankBefore(
 	ctx context.Context, w *stream.Worker, s *stream.Stream, k *stream.Suggester,
 	typed, suffix []byte, all []suggest.Candidate,
@@ -165,7 +165,7 @@ func rankBefore(
 	return rows, nil
 }
 
-// tell writes the chosen text.
+// tell emits the chosen text.
 func (g *generation) tell(d *draft, f filling) {
 	p := *f.of.kept
 	if f.end < len(p.Text) {
@@ -177,8 +177,8 @@ func (g *generation) tell(d *draft, f filling) {
 	g.queue(d, p)
 }
 
-// fillingEnds returns where a text may end before a suffix: where it repeats the beginning of the
-// suffix, where a line ends, and at its end.
+// fillingEnds returns the offsets at which a text may end before a suffix. These are where the text
+// repeats the beginning of the suffix, the ends of lines, and the end of the text.
 func fillingEnds(text, suffix []byte) []int {
 	ends := repeats(text, suffix)
 	for at := 1; at < len(text); at++ {
@@ -191,7 +191,7 @@ func fillingEnds(text, suffix []byte) []int {
 	return append(ends[:min(len(ends), fillEnds-1)], len(text))
 }
 
-// repeats returns where a text repeats the beginning of a suffix.
+// repeats returns the offsets at which a text contains the beginning of a suffix.
 func repeats(text, suffix []byte) (at []int) {
 	begin := []byte(beginning(string(suffix)))
 	if len(begin) == 0 {
@@ -206,12 +206,11 @@ func repeats(text, suffix []byte) (at []int) {
 	}
 }
 
-// beginningMax is the greatest length, in characters, of the beginning of a suffix that is used as
-// a stop string.
+// beginningMax is the maximum length of the result of beginning, in characters.
 const beginningMax = 64
 
-// beginning returns the part of a suffix that the text before it should not repeat: up to the end
-// of the first line that is not blank. It returns "" if all are blank.
+// beginning returns the part of a suffix that the text before it should not repeat. This part ends
+// with the first line that is not blank. If all lines are blank, it is empty.
 func beginning(suffix string) string {
 	text := strings.TrimLeftFunc(suffix, unicode.IsSpace)
 	line, _, _ := strings.Cut(text, "\n")

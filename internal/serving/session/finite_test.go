@@ -16,7 +16,7 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// requireListed checks that a list, which must be valid JSON, shows a session with an error.
+// requireListed checks that a list of sessions is valid JSON and shows the session with an error.
 func requireListed(t *testing.T, mg *Manager, id, says string) {
 	t.Helper()
 	page, _, err := mg.List(Caller{}, "", 0)
@@ -48,14 +48,14 @@ func TestImportOfNonFiniteNumbersIsRefused(t *testing.T) {
 		refused(t, mg, id, func(x *changeable) { copy(x.state.Tensors[n].Data, bad) }, "finite")
 	}
 	require.Greater(t, arrays, 10)
-	refused(t, mg, id, func(c *changeable) { // each is finite, but their combination is not
+	refused(t, mg, id, func(c *changeable) { // finite weights whose root mean square is +Inf
 		for _, x := range c.state.Tensors {
 			if strings.HasPrefix(x.Name, "fast.") {
 				copy(x.Data, bytes.Repeat([]byte{0x7f}, len(x.Data)))
 			}
 		}
 	}, "root mean square of the fast weights is +Inf, expected a finite number")
-	for _, ms := range []int64{math.MinInt64, math.MaxInt64} { // JSON has no such year
+	for _, ms := range []int64{math.MinInt64, math.MaxInt64} { // JSON cannot represent these times
 		refused(t, mg, id, func(x *changeable) { x.last().UnixMS = ms },
 			"the record at offset ", fmt.Sprint(ms), "expected 0 to 253402300799999 ms")
 	}
@@ -88,8 +88,8 @@ func TestImportOfNonFiniteNumbersIsRefused(t *testing.T) {
 	require.Len(t, page, 1)
 }
 
-// A state of finite numbers may produce numbers that are not finite. The fast weights are then
-// reset.
+// A state of finite numbers may still compute numbers that are not finite. The fast weights are
+// then reset.
 func TestSessionResetsFastWeightsThatDiverge(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	defer func() { sv.stop() }()
@@ -104,7 +104,6 @@ func TestSessionResetsFastWeightsThatDiverge(t *testing.T) {
 		}
 		f, err := s.stream.Snapshot()
 		require.NoError(t, err)
-		// no worker uses it
 		s.stream, _, err = stream.Restore(sv.mg.engine.models[0].Model, s.Settings, f.Stored())
 		require.NoError(t, err)
 		s.rms = s.stream.FastRMS()
@@ -136,7 +135,7 @@ func TestSessionResetsFastWeightsThatDiverge(t *testing.T) {
 	})
 }
 
-// A session that an older version has written is listed, with its error.
+// If an older version has stored totals that are not finite, the session is listed with an error.
 func TestStoredTotalsThatAreNotFiniteAreListedAsAnError(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()

@@ -11,14 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Heap that sessions use besides Options.MaxMemoryBytes.
+// These constants limit the heap that sessions use in addition to Options.MaxMemoryBytes.
 const (
-	idleSessionBytes = 3 << 10 // for each session that is only on disk: head and registry entry
-	workingBytes     = 8 << 20 // for the whole server: workers, copies of snapshots, the store
+	idleSessionBytes = 3 << 10 // per session that is only on disk: head and registry entry
+	workingBytes     = 8 << 20 // for the server: workers, copies of snapshots, the store
 )
 
-// However many sessions there are, memory stays within the budget and the constants above. With
-// LMSERVE_TEST_LONG set there are 10,000.
+// With any number of sessions, memory stays within the budget plus the constants above. If
+// LMSERVE_TEST_LONG is set, the test uses 10,000 sessions.
 func TestMemoryIsFlatAtTheBudget(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -27,7 +27,7 @@ func TestMemoryIsFlatAtTheBudget(t *testing.T) {
 	if os.Getenv("LMSERVE_TEST_LONG") != "" {
 		sessions, clients = 10_000, 64
 	}
-	// a state large enough to be seen on the heap
+	// The state is so large that it is visible in the size of the heap.
 	request := CreateRequest{Seed: ptr(uint64(3)), Settings: Settings{"method": MethodCache,
 		"cache_size": 4096}}
 	probe := newManager(t, Options{})
@@ -78,7 +78,7 @@ func TestMemoryIsFlatAtTheBudget(t *testing.T) {
 		return feed(i, 0, 40)
 	})
 	first := most
-	pass(func(i int) error { return feed(i, 40, len(text)) }) // each session is in memory again
+	pass(func(i int) error { return feed(i, 40, len(text)) }) // loads each session again
 	require.LessOrEqual(t, most, first+workingBytes/4, "the second time round takes nothing more")
 	want, _ := alone(t, sv.mg.engine.models[0].Model, request, text)
 	for _, i := range []int{0, 1, sessions / 2, sessions - 1} {
@@ -89,10 +89,10 @@ func TestMemoryIsFlatAtTheBudget(t *testing.T) {
 		sessions, size, most, budget)
 }
 
-// heap returns the bytes of the heap in use.
+// heap returns the size of the live heap in bytes.
 func heap() int64 {
 	runtime.GC()
-	runtime.GC() // frees what the first call finalized
+	runtime.GC() // frees objects whose finalizers ran in the first call
 	var s runtime.MemStats
 	runtime.ReadMemStats(&s)
 	return int64(s.HeapAlloc)

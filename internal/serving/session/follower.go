@@ -9,23 +9,24 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// stallTime is the delay before a failed shadow is retried. New text of its session retries at
-// once.
+// stallTime is the delay before the feeding of a shadow is retried after an error. New text of the
+// followed session causes an immediate retry.
 const stallTime = 5 * time.Second
 
-// errLeft ends the reading for a session that is no longer a shadow.
+// errLeft stops the reading of a log when the session is no longer a shadow.
 var errLeft = errors.New("the session is no longer a shadow")
 
-// follower feeds shadows from the logs of their sessions, in goroutines that last while there is
-// text. A shadow continues where its log ends, also after a restart. It is fed whole records,
-// because the totals of both sessions are known at the ends of records.
+// follower feeds shadows from the logs of the sessions that they follow. It runs a goroutine for a
+// shadow while there is text to feed. A shadow continues at the end of its own log, also after a
+// restart. It is fed whole records, so that the totals of both sessions can be compared at the end
+// of each record.
 type follower struct {
 	engine *engine
 	index  *index
-	turns  chan struct{}   // holds a token for each shadow that is being fed
-	ctx    context.Context // ends with the first drain
+	turns  chan struct{}   // semaphore: one token per shadow that is being fed
+	ctx    context.Context // canceled when the first shutdown begins
 	stop   context.CancelFunc
-	rest   time.Duration // the constant stallTime; tests set it
+	rest   time.Duration // stallTime, except in tests
 }
 
 func newFollower(e *engine, ro *index, turns int) *follower {
@@ -43,14 +44,15 @@ func (fo *follower) grown(of *session) {
 	}
 }
 
-// wake makes sure that a shadow is fed the text that it lacks. It does not wait.
+// wake starts feeding a shadow the text that it does not have yet. It does not wait for the
+// feeding.
 func (fo *follower) wake(s *session) {
 	if s.wake() {
 		go fo.run(s)
 	}
 }
 
-// begin wakes the shadows that were behind when the sessions were loaded.
+// begin wakes the shadows that have less text than their sessions when the server starts.
 func (fo *follower) begin() {
 	for after := ""; ; {
 		page, more := fo.index.registry.Page(after, listPage, fo.engine.clock.now())
@@ -66,15 +68,15 @@ func (fo *follower) begin() {
 	}
 }
 
-// detach makes a shadow an independent session; amend removes the link from the session's head. The
-// shadow is not fed while amend runs, nor after it.
+// detach makes a shadow an independent session. It calls amend, which removes the link from the
+// session's head. From the call of amend on, the shadow is not fed.
 func (fo *follower) detach(ctx context.Context, s *session, amend func() error) error {
 	of := s.leave()
 	err := s.takeTurn(ctx, WaitMax)
 	if err == nil {
 		err = amend()
 		<-s.feeding
-		s.awaitFollower() // run may be waiting for the turn; it ends once it has the turn
+		s.awaitFollower() // a waiting follower stops once it gets the turn
 	}
 	if err != nil && of != nil && s.follow(of) == nil {
 		fo.wake(s)
@@ -82,7 +84,7 @@ func (fo *follower) detach(ctx context.Context, s *session, amend func() error) 
 	return err
 }
 
-// run feeds a shadow until there is no more text or an error.
+// run feeds a shadow until it has all text or an error occurs.
 func (fo *follower) run(s *session) {
 	for more := true; more; {
 		s.beginFollowing()
@@ -94,8 +96,9 @@ func (fo *follower) run(s *session) {
 	}
 }
 
-// catchUp feeds a shadow up to its session's offset. A drain waits only for the current chunk. It
-// returns why the shadow is still behind; nil if the shadow is gone, or no longer a shadow.
+// catchUp feeds a shadow up to the offset of the session that it follows. A shutdown waits only for
+// the current chunk. The error says why the shadow lacks text. It is nil if the shadow was deleted,
+// or is no longer a shadow.
 func (fo *follower) catchUp(s *session) error {
 	select {
 	case fo.turns <- struct{}{}:
@@ -126,7 +129,7 @@ func (fo *follower) catchUp(s *session) error {
 	return err
 }
 
-// readOn reads the followed session's log from the shadow's offset to the end.
+// readOn reads the followed session's log from the shadow's offset to the end, and feeds the text.
 func (fo *follower) readOn(s *session) error {
 	for {
 		of, at := s.followed(), s.seen().offset
@@ -146,8 +149,9 @@ func (fo *follower) readOn(s *session) error {
 	}
 }
 
-// feed feeds a shadow the part of a record that the shadow lacks. The record is from the log of the
-// followed session, and begins at offset begin. At the record's end feed compares both sessions.
+// feed feeds a shadow the part of a record that the shadow does not have yet. The record begins at
+// offset begin in the log of the followed session. At the end of the record, feed compares the
+// totals of both sessions.
 func (fo *follower) feed(of, s *session, begin int64, r storage.Record) error {
 	fed := int(s.seen().offset - begin)
 	how := lessonOf(r).From(r.Text, fed)

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// A shadow is a session that the server feeds with the text of another session, which it follows.
-// It compares two models or settings on the same text. It has its own log, state and owner, and
-// computes the same bits as if a client fed the text. It reads the other session's log
-// (follower.go).
+// A shadow is a session that follows another session: the server feeds it with the text of that
+// session. A shadow serves to compare two models or settings on the same text. It has its own log,
+// state and owner. It computes the same bits as if a client fed the text. The text is read from the
+// log of the followed session (follower.go).
 
-// feedable returns an error for a shadow.
+// feedable returns an error if the session is a shadow, which requests cannot feed.
 func (s *session) feedable() error {
 	if of := s.shadowOf(); of != "" {
 		return &ShadowError{ID: s.ID, Of: of}
@@ -19,15 +19,15 @@ func (s *session) feedable() error {
 	return nil
 }
 
-// followed returns the session that this session follows; nil if it follows none.
+// followed returns the session that this session follows, or nil.
 func (s *session) followed() *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.following.of
 }
 
-// follow makes the session follow another. It fails if the other session is gone, or has the most
-// shadows that it may have.
+// follow makes the session a shadow of another session. It fails if that session was deleted, or
+// already has ShadowsMax shadows.
 func (s *session) follow(of *session) error {
 	of.mu.Lock()
 	defer of.mu.Unlock()
@@ -45,7 +45,8 @@ func (s *session) follow(of *session) error {
 	return nil
 }
 
-// leave ends the following, and returns the session that was followed; nil if there was none.
+// leave makes the session follow no session any more. It returns the session that was followed, or
+// nil.
 func (s *session) leave() (of *session) {
 	s.mu.Lock()
 	of = s.mu.following.of
@@ -61,8 +62,8 @@ func (s *session) leave() (of *session) {
 	return of
 }
 
-// takenUp reports whether the session is still a shadow. The follower may then feed it until
-// leftAlone.
+// takenUp reports whether the session is still a shadow. If so, the follower may feed it until it
+// calls leftAlone.
 func (s *session) takenUp() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,10 +76,11 @@ func (s *session) takenUp() bool {
 
 func (s *session) leftAlone() { s.mu.following.turn.Done() }
 
-// awaitFollower waits until the follower neither feeds the shadow nor waits to feed it.
+// awaitFollower waits until the follower is neither feeding the shadow nor waiting for its turn.
 func (s *session) awaitFollower() { s.mu.following.turn.Wait() }
 
-// wake records that there is text for the shadow, and reports whether the follower must start.
+// wake records that there is text for the shadow. It reports whether the caller must start a
+// goroutine to feed it.
 func (s *session) wake() (idle bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,8 +95,8 @@ func (s *session) beginFollowing() {
 	s.mu.following.more = false
 }
 
-// endFollowing records why the follower has stopped: err, or nil if there was no error. It reports
-// whether there is more text by now.
+// endFollowing records the error with which the feeding stopped, or nil. It reports whether more
+// text has arrived meanwhile.
 func (s *session) endFollowing(err error) (more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,8 +105,8 @@ func (s *session) endFollowing(err error) (more bool) {
 	return s.mu.following.running
 }
 
-// wakeAfter calls wake after a pause, to repeat a failed feeding of the shadow. A call during the
-// pause begins it anew. New text of the followed session wakes the shadow earlier.
+// wakeAfter calls wake after a pause, to retry a failed feeding of the shadow. Another call of
+// wakeAfter during the pause restarts the pause. New text wakes the shadow earlier.
 func (s *session) wakeAfter(pause time.Duration, wake func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,8 +117,8 @@ func (s *session) wakeAfter(pause time.Duration, wake func()) {
 	s.mu.following.rest = time.AfterFunc(pause, wake)
 }
 
-// compare records the totals of both sessions at an offset, and returns those recorded before, or
-// nil.
+// compare records the totals of both sessions at an offset. It returns the totals recorded before,
+// or nil.
 func (s *session) compare(c Comparison) (before *Comparison) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +126,8 @@ func (s *session) compare(c Comparison) (before *Comparison) {
 	return before
 }
 
-// linkTo describes one side of a shadow to the other side.
+// linkTo describes a shadow in the Info of the followed session, or the followed session in the
+// Info of a shadow. Parameter other is the session that is described.
 func linkTo(other, followed, shadow *session) Shadow {
 	at, has := followed.seen(), shadow.seen()
 	other.mu.Lock()
@@ -151,7 +154,7 @@ func linkTo(other, followed, shadow *session) Shadow {
 // addLinks adds the shadows that the caller may see to the description of a session.
 func (s *session) addLinks(who Caller, i *Info) {
 	if id := s.shadowOf(); id != "" {
-		// used until the session is found
+		// used if the followed session is not found
 		link := Shadow{ID: id, Offset: i.Offset, Err: ErrNotFound}
 		if of := s.followed(); of != nil && of.alive() == nil {
 			link = linkTo(of, of, s)

@@ -11,23 +11,23 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// fork makes a session that shares another's log and snapshots. The store does that at once, even
-// if they are long. The fork's state is recovered as after a restart, from the last snapshot before
-// its offset and the log after it.
+// fork makes a new session that shares the log and snapshots of another session. The store shares
+// them at once, without copying. The new session's state is recovered as after a restart: from the
+// last snapshot before the fork's offset, and the log after this snapshot.
 type fork struct {
 	engine   *engine
 	index    *index
 	from, to *session
 	history  string
-	at       int64         // the fork's offset
-	cut      storage.Cut   // the shared log
+	at       int64         // offset of the original session at which the fork begins
+	cut      storage.Cut   // part of the log that is shared
 	kept     []int64       // offsets of the shared snapshots
-	rest     []byte        // the text from the cut to the fork's offset: the beginning of a record
-	lesson   stream.Lesson // how to learn the rest
+	rest     []byte        // text from cut.End to the fork's offset: part of one record
+	lesson   stream.Lesson // how the field rest is learned
 }
 
-// run makes the fork. It locks the other session's state until the store has made the fork. So the
-// other session cannot trim its log or drop snapshots meanwhile.
+// run makes the fork. Until the store has made it, run keeps the original session's state locked.
+// So the original session can neither trim its log nor drop snapshots meanwhile.
 func (f *fork) run(ctx context.Context, who Caller, r ForkRequest) (Info, error) {
 	s := f.from
 	if f.history = r.History; f.history == "" {
@@ -54,14 +54,14 @@ func (f *fork) run(ctx context.Context, who Caller, r ForkRequest) (Info, error)
 	}
 	m := creation{who: who, s: f.to, disk: f.takes()}
 	m.store = func() error {
-		defer unlock() // then the other's state can be evicted to free memory for the fork's
+		defer unlock() // then the fork's state can replace the original state in memory
 		return f.shareLocked(ctx)
 	}
 	m.fill = func() error { return f.finish(ctx) }
 	return f.index.build(ctx, m)
 }
 
-// takes returns how much of the disk the fork will use.
+// takes returns the disk space that the fork will use, in bytes.
 func (f *fork) takes() (bytes int64) {
 	bytes = storage.SessionCharge
 	if len(f.rest) > 0 {
@@ -85,8 +85,8 @@ func (f *fork) shareLocked(ctx context.Context) error {
 	return f.index.fork(ctx, f.from, f.to, f.cut)
 }
 
-// sharedText returns the memory that the shared text uses in a store in memory. A fork pays for all
-// of its text, because it keeps the text when the other session is deleted.
+// sharedText returns the size of the shared text if the store is in memory. The fork is charged for
+// this text, because the text must stay in memory when the original session is deleted.
 func (f *fork) sharedText(ctx context.Context) (bytes, records int, err error) {
 	store := f.engine.store
 	if store.Durable() || f.cut.Start == f.cut.End {
@@ -101,15 +101,16 @@ func (f *fork) sharedText(ctx context.Context) (bytes, records int, err error) {
 	return bytes, records, f.readError(err)
 }
 
-// tidyLocked drops the snapshot that was taken for sharing, if nothing else needs it.
+// tidyLocked drops a snapshot that was taken only for the fork. This happens only if the store is
+// in memory.
 func (f *fork) tidyLocked() {
 	if !f.engine.store.Durable() {
-		// A deleted session has no snapshots, so this error can be ignored.
+		// The only possible error is that the session was deleted, with its snapshots.
 		_ = f.from.dropSnapshotsLocked(context.Background())
 	}
 }
 
-// planLocked decides what the fork shares.
+// planLocked decides which part of the log and which snapshots the fork shares.
 func (f *fork) planLocked(ctx context.Context, asked *int64) error {
 	s, e := f.from, f.engine
 	if err := s.currentLocked(ctx); err != nil {
@@ -150,9 +151,9 @@ func (f *fork) planLocked(ctx context.Context, asked *int64) error {
 	return nil
 }
 
-// snapshotLocked takes a snapshot of the other session at its end, if the fork begins there and
-// needs it. The fork needs it if it has no other snapshot, or if recovery from that takes too long.
-// It returns the session as the store has it then.
+// snapshotLocked takes a snapshot of the original session if the fork begins at its end. It does so
+// only if recovery would otherwise be impossible or take too long. It returns the session as it is
+// in the store afterwards.
 func (f *fork) snapshotLocked(ctx context.Context, end int64) (storage.Session, error) {
 	s := f.from
 	found, err := s.get(ctx)
@@ -169,7 +170,7 @@ func (f *fork) snapshotLocked(ctx context.Context, end int64) (storage.Session, 
 	return s.get(ctx) // the log may have been trimmed
 }
 
-// checkOffset returns why a fork at the offset could not be recovered.
+// checkOffset returns an error if a fork at the requested offset could not be recovered.
 func (f *fork) checkOffset(found storage.Session, kept []storage.Snapshot, end int64) error {
 	first := int64(0)
 	if found.Start > 0 {
@@ -188,11 +189,11 @@ func (f *fork) checkOffset(found storage.Session, kept []storage.Snapshot, end i
 	return &wrong
 }
 
-// errFound ends the reading of a log when the wanted record was read.
+// errFound stops the reading of a log after the wanted record.
 var errFound = errors.New("found")
 
-// endAtRecord ends the shared log at the end of a record, and keeps the text from there to the
-// fork's offset.
+// endAtRecord ends the shared log with the last whole record before the fork's offset. It keeps the
+// text from there to the offset.
 func (f *fork) endAtRecord(ctx context.Context, end int64) error {
 	if f.at == end {
 		return nil
@@ -205,15 +206,15 @@ func (f *fork) endAtRecord(ctx context.Context, end int64) error {
 	return f.readError(err)
 }
 
-// beginTail begins the log with the record before the end of the last snapshot, so that the fork
-// has a record. Few or none of the earlier snapshots are shared.
+// beginTail makes the shared log begin with the record before the last snapshot, so that the fork
+// has at least one record. Few or no earlier snapshots are then shared.
 func (f *fork) beginTail(ctx context.Context) error {
 	last := f.kept[len(f.kept)-1]
 	err := f.engine.store.Read(ctx, f.from.ID, last-1, func(at int64, _ storage.Record) error {
 		f.cut.Start = at
 		return errFound
 	})
-	// the log begins at the snapshot: there is no record before it
+	// The log begins at the snapshot, so there is no record before the snapshot.
 	if errors.Is(err, storage.ErrRange) {
 		return nil
 	}
@@ -227,7 +228,7 @@ func (f *fork) readError(err error) error {
 	return storeError("reading the log of session "+f.from.ID, err)
 }
 
-// fresh returns the new session, not yet complete.
+// fresh returns the new session, marked as incomplete.
 func (f *fork) fresh(who Caller, r ForkRequest) (*session, error) {
 	like := CreateRequest{Labels: r.Labels, TTL: r.TTL, History: f.history}
 	to, err := f.index.fresh(who, r.Name, f.from.model, f.from.Settings, like)
@@ -243,8 +244,8 @@ func (f *fork) fresh(who Caller, r ForkRequest) (*session, error) {
 	return to, nil
 }
 
-// finish feeds the rest of a cut record, because its totals are needed. If nothing will be
-// recovered later, it computes the state now.
+// finish feeds the text from the last shared record to the fork's offset, because the totals there
+// must be computed. If the state is not to be recovered later, finish computes it now.
 func (f *fork) finish(ctx context.Context) error {
 	e, to := f.engine, f.to
 	if err := to.lookLocked(ctx); err != nil {
@@ -253,7 +254,7 @@ func (f *fork) finish(ctx context.Context) error {
 	feed := feeder{
 		reports: reports{engine: e, s: to, emit: noChunks}, admitted: true, given: &f.lesson,
 	}
-	// If there is a record before the cut, the totals before the cut are known.
+	// If a record is shared, or the text begins at 0, the totals at the cut are known.
 	recorded := f.cut.Start == 0 || to.seen().offset > f.cut.Start
 	if e.store.Durable() && recorded {
 		feed.maxWait = e.forkRecovery
@@ -268,8 +269,8 @@ func (f *fork) finish(ctx context.Context) error {
 	return to.settleIn(ctx)
 }
 
-// appendUncounted appends the rest of a cut record without its totals. Computing the state for the
-// totals would take long, so the first use of the fork computes it.
+// appendUncounted appends the rest of a cut record without its totals. It is for a fork whose state
+// takes long to recover; the totals are computed at the first use of the fork.
 func (f *fork) appendUncounted(ctx context.Context) error {
 	to := f.to
 	if err := to.lock(ctx); err != nil {

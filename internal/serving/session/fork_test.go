@@ -18,8 +18,8 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// A fork at any offset equals a session that was fed the text up to there, whatever snapshots
-// exist, and its origin is unchanged.
+// A fork at any offset equals a session that was fed the text up to this offset. This holds
+// whatever snapshots exist. The original session is unchanged.
 func TestForkIsSessionOfItsText(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		sv := newServer(rt, tempDir(t, rt), Options{
@@ -159,16 +159,16 @@ func TestImportEqualsExportedSession(t *testing.T) {
 	})
 }
 
-// changeable is an export that a test can change.
+// changeable is the content of an export, which a test can change before the import.
 type changeable struct {
 	head    head
 	start   int64
 	records []storage.Record
 	state   *weights.File
-	end     int64 // offset of the state
+	end     int64
 }
 
-// takeApart splits an export of a session into its parts.
+// takeApart exports a session and reads the parts of the export.
 func takeApart(t testing.TB, mg *Manager, id string) *changeable {
 	b := export(t.(fatal), mg, id)
 	store, err := folder.OpenExport(io.NewSectionReader(bytes.NewReader(b), 0, int64(len(b))))
@@ -192,7 +192,7 @@ func takeApart(t testing.TB, mg *Manager, id string) *changeable {
 	return x
 }
 
-// archive joins the parts again.
+// archive makes an export from the changed parts.
 func (x *changeable) archive(t require.TestingT) *bytes.Reader {
 	var b, state bytes.Buffer
 	a := folder.NewExporter(&b, x.head.ID, x.head.Created)
@@ -212,17 +212,16 @@ func (x *changeable) archive(t require.TestingT) *bytes.Reader {
 	return bytes.NewReader(b.Bytes())
 }
 
-// last returns the last record.
 func (x *changeable) last() *storage.Record { return &x.records[len(x.records)-1] }
 
-// tensor returns a tensor of the state.
+// tensor returns a tensor of the exported state by its name.
 func (x *changeable) tensor(t require.TestingT, name string) *weights.Tensor {
 	found, ok := x.state.Tensor(name)
 	require.True(t, ok, name)
 	return found
 }
 
-// refused checks that a changed export is refused.
+// refused checks that an export is refused after a change.
 func refused(
 	t testing.TB, mg *Manager, id string, change func(x *changeable), says ...string,
 ) {
@@ -297,7 +296,7 @@ func TestIncompleteExportIsRefused(t *testing.T) {
 
 func memberName(id, name string) string { return "sessions/" + id + "/" + name }
 
-// An export is a data folder: a server can continue with the unpacked tar file.
+// An export is a tar file of a data folder: a server can use the unpacked folder.
 func TestExportIsDataFolder(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})
@@ -313,7 +312,6 @@ func TestExportIsDataFolder(t *testing.T) {
 	require.Equal(t, hash(t, mg, id), hash(t, sv.mg, id))
 }
 
-// FuzzImport imports arbitrary files.
 func FuzzImport(f *testing.F) {
 	m, err := modeltest.Small()
 	require.NoError(f, err)
@@ -333,7 +331,7 @@ func FuzzImport(f *testing.F) {
 		require.NoError(f, err)
 		f.Add(export(f, mg, info.ID))
 	}
-	require.NoError(f, mg.Drain(background)) // reading needs no threads
+	require.NoError(f, mg.Drain(background)) // the fuzzing needs no workers
 	f.Fuzz(func(t *testing.T, b []byte) {
 		file := io.NewSectionReader(bytes.NewReader(b), 0, int64(len(b)))
 		a, err := readArchive(background, models{residentModel(m)}, file)

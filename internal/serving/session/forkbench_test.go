@@ -18,8 +18,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// longSession makes a session with text and a snapshot of the given sizes, without the model:
-// nothing here uses its state.
+// longSession makes a session with text and a snapshot of the given sizes. The content is
+// arbitrary, because the benchmark does not use the state.
 func longSession(b *testing.B, sv *server, textBytes, snapshotBytes int) (id string) {
 	id = create(b, sv.mg, CreateRequest{Settings: Settings{"method": MethodStatic}})
 	found, err := sv.store.Claim(background, id)
@@ -63,7 +63,7 @@ func heapBytes() float64 {
 	return float64(m.HeapInuse)
 }
 
-// together calls do for all ids, as many at once as expiry does.
+// together calls parameter do for all ids, with the concurrency that expiry uses for deletions.
 func together(ids []string, do func(id string)) {
 	next := make(chan string)
 	var wait sync.WaitGroup
@@ -81,8 +81,8 @@ func together(ids []string, do func(id string)) {
 	wait.Wait()
 }
 
-// BenchmarkForks makes 10,000 forks of a session of 10 MB, opens them again and deletes them.
-// docs/history/operations.md has its figures.
+// BenchmarkForks makes 10,000 forks of a session of 10 MB, then opens and deletes them. Results are
+// in docs/history/operations.md.
 func BenchmarkForks(b *testing.B) {
 	const forks, textBytes, snapshotBytes = 10_000, 10_485_760, 4 << 20
 	for b.Loop() {

@@ -11,37 +11,37 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// generation runs a plan in turns of at most a chunk, each with a worker from the queue. So a long
-// completion does not delay short requests. A frozen stream carries the text from turn to turn; the
-// result is bit-identical to one long turn. A goroutine computes while the caller emits: the worker
-// never waits for a client.
+// generation samples the texts of a plan in turns of at most a chunk. For each turn it queues for a
+// worker, so a long completion does not delay short requests. A frozen stream carries the text from
+// turn to turn, and the result is bit-identical to that of one long turn. A separate goroutine
+// computes while the caller emits pieces, so no worker waits for a client.
 type generation struct {
 	engine *engine
 	s      *session
-	blank  bool // the session is from index.blank and not in the store
+	blank  bool // the session is from index.blank, and not in the store
 	plan
-	admitted bool // the request has already waited in the queue
-	// how long the request waits for the recovery of the state; see openWithin
+	admitted bool // the request has already passed the queue
+	// maxWait limits how long the request waits for the recovery of the state; see openWithin.
 	maxWait time.Duration
-	within  time.Duration // limit on took; 0 means unlimited
+	within  time.Duration // limit on the field took; 0 means no limit
 	took    time.Duration // time spent reading the prompt, without waits for workers
 
-	broken   bool       // a token's log-probability is not finite
-	late     []Piece    // pieces for which the channel out has no room yet
-	out      chan Piece // made by run
-	err      error      // the goroutine's error; like panicked, read after out is closed
-	panicked string     // value and stack of the goroutine's panic
+	broken   bool    // a token's log-probability is not finite
+	late     []Piece // pieces to send when the channel out has room
+	out      chan Piece
+	err      error  // error of the goroutine; read only after out is closed
+	panicked string // panic of the goroutine with its stack; read after out is closed
 }
 
-// run emits what the goroutine generates.
+// run starts the goroutine and emits the pieces that it generates.
 func (g *generation) run(ctx context.Context, emit func(Piece) error) error {
 	queue := pieceQueue
-	if g.echo { // a piece of a prompt is a whole chunk, so the queue is short
+	if g.echo { // an echoed piece is as long as a chunk, so few are buffered
 		queue = 1
 	}
 	g.out = make(chan Piece, queue)
 	ctx, cancel := context.WithCancel(ctx)
-	defer func() { // however emit returns, the goroutine must have ended
+	defer func() { // waits until the goroutine has ended, even if emit fails
 		cancel()
 		for range g.out {
 		}
@@ -58,7 +58,7 @@ func (g *generation) run(ctx context.Context, emit func(Piece) error) error {
 	return g.err
 }
 
-// generate is the goroutine. run raises its panics again.
+// generate runs in its own goroutine. It records a panic, which run raises again.
 func (g *generation) generate(ctx context.Context) {
 	defer close(g.out)
 	defer func() {
@@ -69,7 +69,8 @@ func (g *generation) generate(ctx context.Context) {
 	g.err = g.turns(ctx)
 }
 
-// turns locks the session's state, which it does not change, for the whole plan.
+// turns generates the texts of all prompts. It keeps the session's state locked, and does not
+// change it.
 func (g *generation) turns(ctx context.Context) error {
 	if err := g.open(ctx); err != nil {
 		return err
@@ -83,7 +84,7 @@ func (g *generation) turns(ctx context.Context) error {
 	return nil
 }
 
-// open waits for the session's state. The session stays locked until unlock is called.
+// open waits for the session's state and locks it. The caller must call unlock.
 func (g *generation) open(ctx context.Context) error {
 	return g.engine.waiting.wait(g.s.Owner, &g.admitted, func() error {
 		if g.blank {
@@ -93,7 +94,7 @@ func (g *generation) open(ctx context.Context) error {
 	})
 }
 
-// continueLocked writes all texts after one prompt, which is read once.
+// continueLocked reads one prompt, and then generates all texts that continue it.
 func (g *generation) continueLocked(ctx context.Context, prompt int) error {
 	drafts := g.drafts(prompt, g.s.model.OfWords())
 	read, err := g.readLocked(ctx, g.prompts[prompt], drafts)
@@ -115,19 +116,19 @@ func (g *generation) continueLocked(ctx context.Context, prompt int) error {
 	return nil
 }
 
-// errUnread means that the time was over before a prompt was read.
+// errUnread means that the time limit was reached before the prompt was read.
 var errUnread = errors.New("the prompt is unread")
 
 // reading is the progress in reading a prompt.
 type reading struct {
 	prompt []byte
-	read   int // bytes
-	words  int // bytes up to the end of the last token; negative if it ends before the prompt
+	read   int // bytes read so far
+	words  int // offset in the prompt at which the last token ends; may be negative
 }
 
-// readLocked returns a frozen stream that has read a prompt, one chunk a turn. A word at the
-// prompt's end counts as complete. If the plan says so, each draft begins with the prompt. If the
-// time is over, readLocked caches the stream for the next request and returns errUnread.
+// readLocked returns a frozen stream that has read the prompt, one chunk per turn. A word at the
+// end of the prompt counts as complete. If echo is set, each draft begins with the prompt. At the
+// time limit, readLocked caches the stream for the next request and returns errUnread.
 func (g *generation) readLocked(
 	ctx context.Context, prompt []byte, drafts []*draft,
 ) (*stream.Stream, error) {
@@ -154,7 +155,7 @@ func (g *generation) readLocked(
 	return frozen, nil
 }
 
-// writeLocked samples one text, up to a chunk in each turn.
+// writeLocked samples one text, at most a chunk per turn.
 func (g *generation) writeLocked(ctx context.Context, frozen *stream.Stream, d *draft) error {
 	if d.maxTokens == 0 {
 		g.end(d, FinishLength, d.cut.end())
@@ -175,8 +176,8 @@ func (g *generation) writeLocked(ctx context.Context, frozen *stream.Stream, d *
 	return g.catchUp(ctx)
 }
 
-// turnLocked runs one turn with a worker. It fails if the session was deleted or moved to another
-// server.
+// turnLocked waits for a worker and calls parameter do with it. It fails if the session was deleted
+// or moved to another server.
 func (g *generation) turnLocked(ctx context.Context, do func(*stream.Worker)) error {
 	if err := g.s.alive(); err != nil {
 		return err
@@ -197,7 +198,8 @@ func (g *generation) turnLocked(ctx context.Context, do func(*stream.Worker)) er
 	return nil
 }
 
-// endTurnLocked waits for the client. If the numbers are not finite, it makes the session unusable.
+// endTurnLocked ends a turn. It waits if the client is slow to receive the turn's pieces. If a
+// log-probability is not a finite number, it marks the session as unusable.
 func (g *generation) endTurnLocked(ctx context.Context, d *draft) error {
 	if !g.blank {
 		if err := g.s.stillHolds(); err != nil {
@@ -209,13 +211,14 @@ func (g *generation) endTurnLocked(ctx context.Context, d *draft) error {
 	}
 	why := fmt.Errorf("token %d of a completion at offset %d: the log-probability is not a "+
 		"finite number", d.tokens, g.s.seen().offset)
-	if g.blank { // the fault is the model's
+	if g.blank { // then the model is broken, not the session
 		return fmt.Errorf("session: %w", why)
 	}
 	return g.s.markUnusableLocked(why)
 }
 
-// read feeds the part of the prompt that fits the chunk, or ends its last word.
+// read feeds the next part of the prompt, up to the end of the chunk. After the whole prompt, it
+// ends the prompt's last word.
 func (g *generation) read(
 	w *stream.Worker, frozen *stream.Stream, r *reading, drafts []*draft,
 ) {
@@ -240,8 +243,8 @@ func (g *generation) read(
 	}
 }
 
-// scored records a token of the prompt. The beginning of the prompt may end a word of the session's
-// text. That word is not a token of the prompt.
+// scored records the scores of a token of the prompt. A word may begin in the session's text and
+// end in the prompt; if so, it is not recorded.
 func (g *generation) scored(scores *tokenScores, r *reading, t stream.Token) {
 	logProb := float64(t.LogProbs[t.ID])
 	g.broken = g.broken || !finite(logProb)
@@ -257,7 +260,7 @@ func (g *generation) scored(scores *tokenScores, r *reading, t stream.Token) {
 	}
 }
 
-// sample samples to the end of the chunk, or until the turn's time is over.
+// sample samples tokens up to the end of the chunk or of the turn's time.
 func (g *generation) sample(
 	ctx context.Context, w *stream.Worker, frozen *stream.Stream, d *draft, sampler *txl.Sampler,
 ) {
@@ -299,14 +302,15 @@ func (g *generation) end(d *draft, reason string, last Piece) {
 	g.queue(d, last)
 }
 
-// queue sends a piece to run, or keeps the piece for later. It never waits.
+// queue sends a piece to the goroutine of run, without waiting. If the channel is full, it keeps
+// the piece for later.
 func (g *generation) queue(d *draft, p Piece) {
 	if d.kept != nil {
 		d.kept.add(p)
 		return
 	}
 	if len(p.Text) == 0 && len(p.LogProbs) == 0 && p.FinishReason == "" {
-		return // the end of a prompt's last word can give an empty piece
+		return // empty, which can happen at the end of a prompt's last word
 	}
 	p.Index = d.index
 	if len(g.late) == 0 {
@@ -319,7 +323,7 @@ func (g *generation) queue(d *draft, p Piece) {
 	g.late = append(g.late, p)
 }
 
-// catchUp waits for a client that is a whole turn behind.
+// catchUp sends all late pieces to run, and waits while the channel is full.
 func (g *generation) catchUp(ctx context.Context) error {
 	for _, p := range g.late {
 		select {

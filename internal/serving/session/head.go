@@ -15,37 +15,38 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
-// headVersion is the version of the whole document (docs/formats.md, "The head of a session").
+// headVersion is the version of the head's format (docs/formats.md, "The head of a session").
 const headVersion = 1
 
-// head is what the store keeps of a session besides its text and snapshots.
+// head is the stored metadata of a session, besides its text and snapshots.
 type head struct {
 	Version  int               `json:"version"`
 	ID       string            `json:"id"`
-	Complete bool              `json:"complete"` // false: the session is still being made
+	Complete bool              `json:"complete"` // false while the session is being made
 	Owner    string            `json:"owner"`    // Caller.Key of the creator
 	Created  time.Time         `json:"created"`
 	Model    modelName         `json:"model"`
-	Settings stream.Settings   `json:"settings"` // settings in force
+	Settings stream.Settings   `json:"settings"`
 	Labels   map[string]string `json:"labels"`
 	TTL      time.Duration     `json:"ttl_ns"`
 	History  string            `json:"history"`
-	Parent   *Parent           `json:"parent"` // null unless it is a fork
+	Parent   *Parent           `json:"parent"` // null unless the session is a fork
 	Numerics []numerics        `json:"numerics"`
 	// LinesFrom is the offset at which the session's lines begin; nil if it has no lines.
 	LinesFrom *int64 `json:"lines_from,omitempty"`
-	// Records say how lines form records; nil if there are no records.
+	// Records is the rule by which lines form records; nil if there are no records.
 	Records *recordRule `json:"records,omitempty"`
-	// ByLine says that some of the text may be learned by lines.
+	// ByLine is true if some of the text may have been learned line by line.
 	ByLine bool `json:"by_line,omitempty"`
-	// TroubleWords is the word list that also rates lines; "" if there is none.
+	// TroubleWords is the list of words that also affect the rating of lines; "" if there is no
+	// list.
 	TroubleWords string `json:"trouble_words,omitempty"`
 	Name         string `json:"name,omitempty"` // "" if the session has no name
-	// ShadowOf is the id of the session that this one follows; "" if it is no shadow.
+	// ShadowOf is the id of the session that this session follows; "" if this is no shadow.
 	ShadowOf string `json:"shadow_of,omitempty"`
-	// Feedback are users' verdicts on incidents, in the order of their numbers.
+	// Feedback lists users' verdicts on incidents.
 	Feedback []Feedback `json:"feedback,omitempty"`
-	// Deliveries identify repeated deliveries; nil if no delivery had a key.
+	// Deliveries has what is needed to detect repeated deliveries; nil if no delivery had a key.
 	Deliveries *deliveries `json:"deliveries,omitempty"`
 }
 
@@ -54,7 +55,7 @@ type modelName struct {
 	Hash string `json:"hash"`
 }
 
-// id returns ModelInfo.ID.
+// id returns the model's id, as in ModelInfo.ID.
 func (m modelName) id() string {
 	if len(m.Hash) < 12 {
 		return m.Name
@@ -62,8 +63,8 @@ func (m modelName) id() string {
 	return m.Name + "-" + m.Hash[:12]
 }
 
-// cutAt removes what refers to text after an offset, and the deliveries: nobody repeats a delivery
-// to a fork or to a partial session.
+// cutAt removes what refers to text after an offset. It also removes the deliveries, because
+// clients do not repeat them to a fork or to a partial session.
 func (h *head) cutAt(end int64) {
 	h.Deliveries = nil
 	for n := len(h.Numerics) - 1; n > 0 && h.Numerics[n].From > end; n-- {
@@ -76,11 +77,11 @@ func (h *head) cutAt(end int64) {
 		h.Records = nil
 	}
 	h.Feedback = slices.DeleteFunc(slices.Clone(h.Feedback), func(f Feedback) bool {
-		return f.Offset >= end // a later incident may reuse the number
+		return f.Offset >= end // because a later incident may reuse the number
 	})
 }
 
-// numerics is the arithmetic of a session from an offset on.
+// numerics records which arithmetic computed a session from an offset on.
 type numerics struct {
 	From int64  `json:"from"`
 	Name string `json:"name"`
@@ -89,13 +90,13 @@ type numerics struct {
 func (h *head) encode() []byte {
 	text, err := json.Marshal(h)
 	if err != nil {
-		panic(err) // all numbers were checked to be finite
+		panic(err) // cannot happen: all numbers are finite
 	}
 	return text
 }
 
-// decodeHead accepts only what encode writes. An unknown field may change the meaning of the
-// others, and a missing field is not 0.
+// decodeHead accepts only what encode writes. It refuses unknown fields, because they may change
+// the meaning of others, and missing fields, because they have no default.
 func decodeHead(id string, text []byte) (h head, err error) {
 	if err := json.Unmarshal(text, &h); err != nil {
 		return h, fmt.Errorf("head: %w", err)
@@ -116,7 +117,7 @@ func decodeHead(id string, text []byte) (h head, err error) {
 	return h, nil
 }
 
-// check checks the fields that do not depend on the model against their limits.
+// check returns an error if a field that does not depend on the model is outside its limits.
 func (h *head) check(id string) error {
 	switch {
 	case h.ID != id:
@@ -174,8 +175,8 @@ func (h *head) check(id string) error {
 	return cmp.Or(h.checkKept(), checkNameOrNone(h.Name))
 }
 
-// checkOrigin checks the form of what an imported head says about other servers. People and
-// programs see these texts, and nothing else checks their form.
+// checkOrigin checks the ids and names in an imported head that refer to other servers. Users see
+// these texts, and no other function checks them.
 func (h *head) checkOrigin() error {
 	if h.Parent != nil && !sessionID.MatchString(h.Parent.ID) {
 		return fmt.Errorf("head: parent.id is %.80q, expected the id of a session: 1 to 64 "+
@@ -190,13 +191,13 @@ func (h *head) checkOrigin() error {
 	return nil
 }
 
-// The forms of ids, which package storage also has, and of names of arithmetics.
+// These are the patterns of session ids, as in package storage, and of names of arithmetics.
 var (
 	sessionID    = regexp.MustCompile(`^[0-9a-z][0-9a-z-]{0,63}$`)
 	numericsName = regexp.MustCompile(`^[0-9A-Za-z+-]{1,64}$`)
 )
 
-// checkOffsets returns an error for an offset in the head that is after the end of the text.
+// checkOffsets returns an error if an offset in the head is beyond the end of the text.
 func (h *head) checkOffsets(end int64) error {
 	from := h.numerics().From
 	switch {
@@ -219,14 +220,14 @@ func (h *head) checkOffsets(end int64) error {
 // numerics returns the session's current arithmetic.
 func (h *head) numerics() numerics { return h.Numerics[len(h.Numerics)-1] }
 
-// checkKept checks the fields that a request sets besides the settings against their limits.
+// checkKept checks seed, labels, TTL and history, as in a request to create a session.
 func (h *head) checkKept() error {
 	return checkRequest(CreateRequest{
 		Seed: &h.Settings.Seed, Labels: h.Labels, TTL: h.TTL, History: h.History,
 	})
 }
 
-// patched returns the head after a change. It does not modify the labels of h.
+// patched returns the head with the requested changes. It does not modify the labels of h.
 func (h head) patched(r PatchRequest) head {
 	labels := maps.Clone(h.Labels)
 	if r.Unlabel {

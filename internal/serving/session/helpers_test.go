@@ -19,8 +19,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Every check of rapid runs a model, which is slow. So there are 10 checks instead of the
-	// default 100, unless -rapid.checks says otherwise.
+	// Each check of package rapid runs a model, which is slow. So the default is 10 checks instead
+	// of 100; the flag -rapid.checks overrides it.
 	if err := flag.Set("rapid.checks", "10"); err != nil {
 		panic(err)
 	}
@@ -35,7 +35,7 @@ func testModel(t testing.TB) *model.Model {
 	return m
 }
 
-// staticModel is testModel without meta-learners and statistics.
+// staticModel returns testModel without its meta-learners and statistics.
 func staticModel(t testing.TB) *model.Model {
 	m, err := model.New("static", testModel(t).LM, nil, testChunk, nil)
 	require.NoError(t, err)
@@ -82,7 +82,7 @@ func get(t fatal, mg *Manager, id string) Info {
 	return info
 }
 
-// score feeds text and returns its events.
+// score feeds text and returns the reported chunks and the summary.
 func score(t fatal, mg *Manager, id, text string) ([]Chunk, Summary) {
 	t.Helper()
 	return scoreBody(t, mg, id, strings.NewReader(text))
@@ -106,7 +106,7 @@ func logProbs(chunks []Chunk) (all []float64) {
 	return all
 }
 
-// withSession calls f with a session, locked as for a request.
+// withSession locks a session as a request does, and calls f with it.
 func withSession(t fatal, mg *Manager, id string, f func(s *session)) {
 	t.Helper()
 	s, err := mg.index.catalog.find(Caller{}, id)
@@ -116,7 +116,7 @@ func withSession(t fatal, mg *Manager, id string, f func(s *session)) {
 	f(s)
 }
 
-// logged returns the session's text in the store.
+// logged returns the session's text from the store.
 func logged(t fatal, mg *Manager, id string) string {
 	t.Helper()
 	var text []byte
@@ -134,7 +134,7 @@ func hash(t fatal, mg *Manager, id string) (h string) {
 	return h
 }
 
-// alone feeds text to a separate stream, without this package.
+// alone feeds text to a stream directly, without this package.
 func alone(t fatal, m *model.Model, r CreateRequest, text string) (s *stream.Stream,
 	logProbs []float64) {
 	t.Helper()
@@ -152,7 +152,7 @@ func alone(t fatal, m *model.Model, r CreateRequest, text string) (s *stream.Str
 	return s, logProbs
 }
 
-// logText returns text like a log file: repetitive, but with different lines.
+// logText returns text that is similar to a log file: 30 different lines, again and again.
 func logText(bytes int) string {
 	var b strings.Builder
 	for i := 0; b.Len() < bytes; i++ {
@@ -164,7 +164,7 @@ func logText(bytes int) string {
 	return b.String()[:bytes]
 }
 
-// reads is a body that arrives in the given pieces, one in each Read.
+// reads is a request body that returns one of the given pieces per call of Read.
 type reads []string
 
 func (r *reads) Read(p []byte) (int, error) {
@@ -178,7 +178,7 @@ func (r *reads) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// cut cuts a text at random into pieces of 1 to most bytes.
+// cut splits a text at random into pieces of 1 to most bytes.
 func cut(t *rapid.T, text string, most int) (pieces []string) {
 	for len(text) > 0 {
 		n := min(len(text), rapid.IntRange(1, most).Draw(t, "piece"))
@@ -187,7 +187,7 @@ func cut(t *rapid.T, text string, most int) (pieces []string) {
 	return pieces
 }
 
-// drawRequest draws a request for a session.
+// drawRequest returns a random request to make a session.
 func drawRequest(t *rapid.T) CreateRequest {
 	return CreateRequest{Seed: ptr(rapid.Uint64Range(0, SeedMax).Draw(t, "seed")),
 		Settings: Settings{
@@ -199,7 +199,7 @@ func drawRequest(t *rapid.T) CreateRequest {
 		}}
 }
 
-// soon waits until other goroutines have made ok true.
+// soon waits until ok returns true, and fails if that takes too long.
 func soon(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	require.Eventually(t, ok, 30*time.Second, time.Millisecond, what)

@@ -10,18 +10,18 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// The past of a session is read from its log; nothing is recomputed.
+// The functions here read the past of a session from its log, and compute nothing.
 
 // TextPart is a part of a session's text.
 type TextPart struct {
 	Text []byte
-	From int64 // first offset of the text that the session keeps
-	End  int64 // the session's offset
+	From int64 // offset at which the stored text begins
+	End  int64
 }
 
-// Text returns length bytes of a session's text from an offset, at most TextBytesMax, or fewer at
-// the end. The error is an *OffsetError if the offset is after the session's end, and a
-// *TrimmedError if the text was trimmed.
+// Text returns length bytes of a session's text from an offset on, at most TextBytesMax. It returns
+// fewer bytes at the end of the text. The error is an *OffsetError if the offset is beyond the end,
+// and a *TrimmedError if the text was trimmed from the log.
 func (mg *Manager) Text(
 	ctx context.Context, who Caller, id string, offset, length int64,
 ) (TextPart, error) {
@@ -45,26 +45,26 @@ func (mg *Manager) Text(
 	return part, err
 }
 
-// PastScore is the cost of a part of a session's text when it was fed.
+// PastScore is the score that a part of a session's text got when it was fed.
 type PastScore struct {
-	Tally            // totals of the tokens of this part
-	Offset int64     // offset of the first token in the stream
-	Time   time.Time // when the last token was accepted, UTC
+	Tally            // totals of the part's tokens
+	Offset int64     // offset of the part's first token
+	Time   time.Time // time at which the last token was accepted, UTC
 }
 
-// History has the scores of a part of a session's text.
+// History contains the scores of a part of a session's text.
 type History struct {
-	Scores []PastScore // without gaps
-	From   int64       // first offset of the scores that the session keeps
-	Next   int64       // the offset after the last of Scores, for the next call
-	End    int64       // the session's offset
+	Scores []PastScore // adjacent parts, in order
+	From   int64       // offset at which the stored scores begin
+	Next   int64       // end of Scores, where the next call can continue
+	End    int64
 }
 
-// Scores returns the cost of length bytes of a session's text from an offset, at most PastBytesMax.
-// It divides them into parts of similar length; points is about the number of parts. A part begins
-// and ends where records do, because records have totals. The last record of a cut fork has no
-// totals until the fork is used: then Next is before that record. Scores returns the errors of
-// Text.
+// Scores returns the past scores of length bytes of a session's text from an offset on, at most
+// PastBytesMax. It divides the bytes into parts of similar length; parameter points is their
+// approximate number. Parts begin and end at the ends of records, because only records have totals.
+// A fork within a record has no totals for its last record until the fork is used. Next is then
+// before this record. The errors are those of Text.
 func (mg *Manager) Scores(
 	ctx context.Context, who Caller, id string, offset, length int64, points int,
 ) (History, error) {
@@ -86,14 +86,14 @@ func (mg *Manager) Scores(
 	return h, err
 }
 
-// past is a session's log for readers of old text and scores.
+// past gives access to a session's log, to read old text and scores.
 type past struct {
 	s          *session
-	start, end int64 // offsets of the text that is kept
+	start, end int64 // offsets of the stored text
 	seen       progress
 }
 
-// past returns a session's log, which must have the offset.
+// past returns access to a session's log. It fails if the log does not include the offset.
 func (mg *Manager) past(
 	ctx context.Context, who Caller, id string, offset int64,
 ) (p past, err error) {
@@ -125,7 +125,7 @@ func (p *past) trimmed(offset int64) error {
 		p.start, p.end)}}
 }
 
-// read visits the records from the record with the offset on, until visit returns errFound.
+// read calls visit for each record, from the record at the offset on, until visit returns errFound.
 func (p *past) read(
 	ctx context.Context, offset int64, visit func(at int64, r storage.Record) error,
 ) error {
@@ -140,13 +140,13 @@ func (p *past) read(
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case errors.Is(err, storage.ErrRange): // the log was trimmed a moment ago
+	case errors.Is(err, storage.ErrRange): // the log was trimmed during this request
 		return p.trimmed(offset)
 	}
 	return storeError("reading the log of session "+p.s.ID, err)
 }
 
-// adder makes a History from the records of a log.
+// adder computes a History from the records of a log.
 type adder struct {
 	s       *session
 	seen    progress
@@ -154,24 +154,25 @@ type adder struct {
 	points  int64
 	end     int64 // offset at which the history ends
 
-	begun bool  // the totals before the next piece are known
-	size  int64 // least number of bytes of a part
+	begun bool  // whether the totals before the next record are known
+	size  int64 // minimum length of a part in bytes
 	part  int64 // offset at which the current part begins
 
-	before, baseline tokenizer.Tally // totals at the beginning of the part
+	before, baseline tokenizer.Tally // totals at which the current part begins
 	last             storage.Record
-	lastEnd          int64 // end of last, where the part could end; 0 if it could not end yet
+	lastEnd          int64 // end of the record in the field last; 0 after each finished part
 }
 
-// begin starts the history after a record, whose totals include the record's text.
+// begin starts the history at the end of a record, given as offset. The record's totals include the
+// record's text.
 func (a *adder) begin(offset int64, r *storage.Record) {
 	a.begun, a.part, a.history.Next = true, offset, offset
 	a.before, a.baseline = totalsOf(r, offset)
 	a.size = max(1, (a.end-offset+a.points-1)/a.points)
 }
 
-// count gives an uncounted record at the end of the log its totals, if the session has computed
-// them since. It reports whether the record has totals then.
+// count reports whether a record has totals. The last record of a fork may have none. If the
+// session has computed them since, count first sets them.
 func (a *adder) count(r *storage.Record, end int64) bool {
 	if r.UnixMS == uncounted && end == a.seen.offset && !a.seen.blind {
 		a.s.count(r, a.s.model.OfWords(), a.seen.tally, a.seen.baseline)
@@ -182,7 +183,7 @@ func (a *adder) count(r *storage.Record, end int64) bool {
 func (a *adder) add(at int64, r storage.Record) error {
 	end := at + int64(len(r.Text))
 	switch {
-	case !a.count(&r, end): // the record's totals are those before its text
+	case !a.count(&r, end): // the record has no totals for its text yet
 		return nil
 	case !a.begun:
 		if a.begin(end, &r); end >= a.end {

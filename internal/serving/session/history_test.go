@@ -31,8 +31,8 @@ func TestTextIsThatOfTheSession(t *testing.T) {
 	})
 }
 
-// Past scores cover the text without gaps, add up to the session's totals, and are at most as many
-// as asked for.
+// Past scores cover the text without gaps and add up to the session's totals. Their number is at
+// most the requested number.
 func TestPastScoresAreWhatTheTextHasCost(t *testing.T) {
 	for name, mg := range map[string]*Manager{
 		"bytes": newManager(t, Options{}),
@@ -76,7 +76,7 @@ func checkPast(t *rapid.T, mg *Manager) {
 	length := rapid.Int64Range(1, 100).Draw(t, "length")
 	h, err = mg.Scores(background, Caller{}, id, offset, length, 4096)
 	require.NoError(t, err)
-	at := total.Offset // the first border of pieces at or after the offset
+	at := total.Offset // first end of a piece at or after the offset
 	for _, end := range append([]int64{0}, ends...) {
 		if end >= offset {
 			at = min(at, end)
@@ -92,7 +92,7 @@ func checkPast(t *rapid.T, mg *Manager) {
 	require.True(t, h.Next >= min(total.Offset, at) && h.Next > offset)
 }
 
-// A fork at an old offset within a piece has no totals for its last text until it is used.
+// A fork begins within a piece of old text. It has no totals for its last record until it is used.
 func TestPastOfForkCutWithinPiece(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	defer func() { sv.stop() }()
@@ -100,7 +100,7 @@ func TestPastOfForkCutWithinPiece(t *testing.T) {
 	const cut = testChunk + 3
 	score(t, sv.mg, id, logText(3*testChunk))
 	sv.restart()
-	sv.mg.engine.forkRecovery = 1 // the state is not computed at once
+	sv.mg.engine.forkRecovery = 1 // so that Fork does not compute the state
 	fork, err := sv.mg.Fork(background, Caller{}, id, ForkRequest{AtOffset: ptr(int64(cut))})
 	require.NoError(t, err)
 	past := func(offset int64) History {
@@ -121,7 +121,7 @@ func TestPastOfForkCutWithinPiece(t *testing.T) {
 	require.False(t, h.Scores[0].Time.Before(fork.Created.Truncate(time.Millisecond)))
 }
 
-// A session that keeps only the end of its text reports the offset at which the kept text begins.
+// A session that keeps only the end of its text reports the offset at which this text begins.
 func TestTrimmedPastIsReported(t *testing.T) {
 	store, err := folder.Open(t.TempDir(), folder.Options{})
 	require.NoError(t, err)
@@ -148,8 +148,8 @@ func TestTrimmedPastIsReported(t *testing.T) {
 	require.EqualValues(t, len(text), h.Next)
 }
 
-// Scores that are not kept can be computed again: a fork at an offset that scores the text from
-// there reports the same bits.
+// If old scores are not stored, a client can compute them again. It forks the session at an offset
+// and feeds the text that follows. The fork reports the same bits.
 func TestForkRepeatsPast(t *testing.T) {
 	mg := newManager(t, Options{})
 	id, text := create(t, mg, CreateRequest{Settings: Settings{"baseline": true}}),
@@ -180,8 +180,8 @@ func TestForkRepeatsPast(t *testing.T) {
 	require.Equal(t, updates[2:], updatesAgain)
 }
 
-// The static model continues as if nothing had been learned: the cost of its text equals the
-// baseline.
+// The static model continues a session's text as if nothing had been learned. So the cost of the
+// sampled text equals the baseline.
 func TestCompletionFromStaticModel(t *testing.T) {
 	mg := newManager(t, Options{})
 	for _, method := range []string{MethodSparseMeta, MethodDynamicRMS, MethodCache} {

@@ -15,8 +15,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// importArchive makes a session from an archive that Export wrote. It ignores the name in the
-// archive's head.
+// importArchive makes a session from an archive that Export wrote. The name in the archive's head
+// is ignored.
 func (mg *Manager) importArchive(
 	ctx context.Context, who Caller, r io.Reader, name string,
 ) (Info, error) {
@@ -53,7 +53,7 @@ func (mg *Manager) importArchive(
 	})
 }
 
-// fill writes the archive's content to the session.
+// fill writes the archive's log and state to the session in the store.
 func (e *engine) fill(ctx context.Context, s *session, a *archive) error {
 	log := toldLog{a.store, e.imports.part("storing", a.found.End-a.found.Start)}
 	err := copyLog(ctx, log, a.found.ID, a.found.Start,
@@ -77,16 +77,16 @@ func (e *engine) fill(ctx context.Context, s *session, a *archive) error {
 	return s.settleIn(ctx)
 }
 
-// archive is a checked archive of a session.
+// archive is the opened archive of a session.
 type archive struct {
-	store *folder.Folder // holds only this session
+	store *folder.Folder // contains only this session
 	found storage.Session
 	head  head
 	model *servedModel
 }
 
-// openArchive opens an archive, and checks everything that needs no recomputation. While it checks,
-// it needs memory for one more state.
+// openArchive opens an archive, and checks everything that can be checked without recomputing. The
+// checks need memory for one state.
 func (e *engine) openArchive(ctx context.Context, received *spool.Spool) (a *archive, err error) {
 	file, err := received.Reader()
 	if err != nil {
@@ -109,7 +109,8 @@ func (e *engine) openArchive(ctx context.Context, received *spool.Spool) (a *arc
 	return a, e.packs(ctx, func() error { return importError(a.check(ctx, m, log)) })
 }
 
-// importError returns the error for a file that is no archive. A full disk is a different error.
+// importError returns the error for a file that is not a valid archive, or ErrNoSpace if the disk
+// is full.
 func importError(err error) error {
 	if err == nil || errors.Is(err, spool.ErrNoSpace) {
 		return err
@@ -146,7 +147,8 @@ func readArchive(ctx context.Context, served models, file *io.SectionReader) (*a
 	return a, a.head.Settings.Validate(a.model.Model)
 }
 
-// checkForm recognizes the old form of exports, before sessions were folders.
+// checkForm returns an error if a file has the old format of exports, from before exports were tar
+// files.
 func checkForm(file *io.SectionReader) error {
 	begin := make([]byte, 9)
 	if _, err := file.ReadAt(begin, 0); err != nil && !errors.Is(err, io.EOF) {
@@ -160,8 +162,8 @@ func checkForm(file *io.SectionReader) error {
 	return nil
 }
 
-// check makes sure that state, head and log belong to one session that can be continued. It decodes
-// the state for that, and drops it.
+// check checks that the state, the head and the log belong together and that the session can be
+// continued. It decodes the state for the check, and then drops it.
 func (a *archive) check(ctx context.Context, m *model.Model, log logReader) error {
 	end := a.found.End
 	st, err := readSnapshot(ctx, m, a.store, &a.head, end)
@@ -208,7 +210,7 @@ func (a *archive) checkLog(
 	return last, err
 }
 
-// compareTotals compares a state with the last record before it, bit by bit.
+// compareTotals compares the totals in a state, bit by bit, with those in the last record.
 func compareTotals(st *stream.Stream, last *storage.Record) error {
 	switch {
 	case math.Float64bits(st.Tally.Bits) != math.Float64bits(last.Bits):

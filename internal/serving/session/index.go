@@ -16,48 +16,51 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// index finds sessions: in the registry of those known in memory, and in the catalog of all.
+// index finds sessions. The registry contains the sessions that this server has read from the
+// store. The catalog contains all sessions.
 type index struct {
 	*host
 	models   models
 	registry *registry.Registry[*session]
 	catalog  catalog
-	max      int // limit on sessions
+	max      int // limit on the number of sessions
 }
 
-// catalog is the list of all sessions.
+// catalog is the list of all sessions, also of those that only the store has.
 type catalog interface {
-	// load registers the sessions in the store. It computes nothing.
+	// load registers the sessions in the store. It computes no states.
 	load(ctx context.Context) error
 	// find returns the session that a request names, by its id or by the caller's name for it.
 	find(who Caller, text string) (*session, error)
-	// named returns the caller's session with a name, nil if there is none. It may wait for a
-	// session that is being made; the context ends the wait.
+	// named returns the caller's session with a name, or nil. If the session is being made, it may
+	// wait until that is done or the context ends.
 	named(ctx context.Context, who Caller, name string) (*session, error)
-	// list describes a page of the sessions that a caller sees and that have all of the labels.
+	// list describes a page of the sessions that the caller may see and that have all of the
+	// labels.
 	list(who Caller, after string, limit int, labels []Label) (page []Info, next string, err error)
 	// entry returns the registry entry for a session.
 	entry(s *session, lastUsed time.Time) *registry.Entry[*session]
-	// reserves returns the name and the limit of sessions that the registry must enforce. A store
-	// that enforces them itself leaves nothing to the registry.
+	// reserves returns the name to reserve in the registry, and the limit on sessions to check
+	// there. They are "" and 0 if the store does both itself.
 	reserves(name string, max int) (string, int)
-	// make makes a session in the store, for a caller with at most max sessions.
-	make(max int, do func(storage.Store) (uint64, error)) (uint64, error)
-	// claimed updates the session's registry entry from its head.
-	claimed(s *session)
-	// has reports whether this server has a session.
-	has(id string) bool
-	// begin starts the background work, until end. It calls cut when other servers may have claimed
+	// make calls parameter do to make a session in the store. The caller may have at most max
 	// sessions.
+	make(max int, do func(storage.Store) (uint64, error)) (uint64, error)
+	// claimed updates the session's registry entry after a claim.
+	claimed(s *session)
+	// has reports whether this server may serve the session, because it has claimed it.
+	has(id string) bool
+	// begin starts background work, which method end stops. If other servers may have claimed
+	// sessions of this server, begin's work calls cut.
 	begin(cut func(error))
 	end()
-	// handOver releases this server's sessions for other servers.
+	// handOver releases this server's sessions, so that other servers can claim them.
 	handOver(ctx context.Context)
-	// deletes reports whether this server deletes the session after it has expired.
+	// deletes reports whether this server must delete the session when it has expired.
 	deletes(s *session) bool
 }
 
-// known returns a session that is known here, expired or not; nil if there is none.
+// known returns the session with this id if it is in the registry, expired or not, else nil.
 func (ix *index) known(id string) *session {
 	if e := ix.registry.Find(id, time.Time{}); e != nil {
 		return e.Value
@@ -65,7 +68,7 @@ func (ix *index) known(id string) *session {
 	return nil
 }
 
-// use returns a session for a request that feeds or samples it. The caller calls done.
+// use returns a session for a request that feeds it or samples from it. The caller must call done.
 func (ix *index) use(who Caller, id string) (s *session, done func(), err error) {
 	s, used, err := ix.useAny(who, id)
 	if err != nil {
@@ -75,7 +78,7 @@ func (ix *index) use(who Caller, id string) (s *session, done func(), err error)
 		used()
 		return nil, nil, err
 	}
-	if who.Key == s.Owner { // otherwise the limit is another key's
+	if who.Key == s.Owner { // otherwise who.MaxDisk is not the owner's limit
 		ix.disk.Limit(s.Owner, who.MaxDisk)
 	}
 	s.asked.Add(1)
@@ -85,7 +88,7 @@ func (ix *index) use(who Caller, id string) (s *session, done func(), err error)
 	}, nil
 }
 
-// useAny is use, and also accepts an unusable session.
+// useAny does the same as use, but also returns an unusable session.
 func (ix *index) useAny(who Caller, id string) (s *session, done func(), err error) {
 	if err := ix.life.Check(); err != nil {
 		return nil, nil, err
@@ -96,11 +99,11 @@ func (ix *index) useAny(who Caller, id string) (s *session, done func(), err err
 		}
 		if ix.registry.Use(s.entry, ix.clock.now()) {
 			return s, func() { ix.registry.Done(s.entry) }, nil
-		} // the registry forgot it meanwhile, or the store no longer has it
+		} // removed meanwhile; look again
 	}
 }
 
-// touch records that a request fed or sampled a session.
+// touch records that a request fed a session or sampled from it.
 func (ix *index) touch(s *session) { ix.registry.Touch(s.entry, ix.clock.now().UTC()) }
 
 func (ix *index) info(who Caller, s *session) Info {
@@ -123,9 +126,8 @@ func (ix *index) get(ctx context.Context, who Caller, id string) (Info, error) {
 	return ix.info(who, s), nil
 }
 
-// delete deletes the session that a request names. It deletes the session's shadows, which have the
-// same text, first: none must remain without the session. Requests that work on them end after
-// their chunk.
+// delete deletes the session that a request names. It deletes the session's shadows first, because
+// they contain the same text. Other requests on these sessions fail after their current chunk.
 func (ix *index) delete(who Caller, id string) error {
 	s, err := ix.catalog.find(who, id)
 	if err != nil {
@@ -137,7 +139,7 @@ func (ix *index) delete(who Caller, id string) error {
 	if err := ix.deleteOne(s); err != nil {
 		return err
 	}
-	return ix.deleteShadows(s) // a shadow may have been made meanwhile
+	return ix.deleteShadows(s) // a shadow may have been made since
 }
 
 func (ix *index) deleteShadows(of *session) error {
@@ -150,7 +152,7 @@ func (ix *index) deleteShadows(of *session) error {
 }
 
 func (ix *index) deleteOne(s *session) error {
-	id, ctx := s.ID, context.Background() // the deletion must complete even if the client leaves
+	id, ctx := s.ID, context.Background() // the deletion must not stop when the client disconnects
 	err := s.delete(ctx)
 	if err != nil {
 		if _, still := ix.store.Get(ctx, s.ID); !errors.Is(still, storage.ErrNotFound) {
@@ -158,14 +160,14 @@ func (ix *index) deleteOne(s *session) error {
 		}
 	}
 	ix.remove(s)
-	_ = ix.disk.Alarm() // ends the alarm, and reports that, if there is room again
+	_ = ix.disk.Alarm() // updates and reports the alarm, which may end now
 	if err != nil {
 		return storeError("deleting session "+id, err)
 	}
 	return nil
 }
 
-// remove ends a session that the store no longer has.
+// remove removes a session from memory after the store has deleted it.
 func (ix *index) remove(s *session) {
 	if ix.registry.Remove(s.entry) {
 		s.end()
@@ -173,8 +175,8 @@ func (ix *index) remove(s *session) {
 	}
 }
 
-// sweep deletes expired sessions. Creating and listing sessions call it, so that it needs no
-// goroutine: requests never find an expired session.
+// sweep deletes expired sessions. No background goroutine is needed: requests ignore expired
+// sessions, and each creation or listing of sessions calls sweep.
 func (ix *index) sweep() {
 	now := ix.clock.now()
 	for more := true; more; {
@@ -185,7 +187,7 @@ func (ix *index) sweep() {
 				e.Value.end()
 				e.Value.leave()
 				if !ix.catalog.deletes(e.Value) {
-					continue // another server decides whether to delete the session
+					continue // the server that has claimed the session deletes it
 				}
 				doomed = append(doomed, e.Value)
 				shadows = append(shadows, e.Value.shadows()...)
@@ -195,29 +197,29 @@ func (ix *index) sweep() {
 		for _, s := range shadows {
 			ix.remove(s)
 		}
-		discardAll(shadows) // shadows first, so that none remains without its session
+		discardAll(shadows) // first, so that no shadow outlives its session
 		discardAll(doomed)
 	}
 }
 
-// sweepBatch is the number of sessions that expire before the index is unlocked. A chunk may wait
-// for that lock.
+// sweepBatch is the number of sessions that expire under one lock of the registry. The limit is
+// small because a chunk may have to wait for the lock.
 const sweepBatch = 64
 
-// creation is a session to be made.
+// creation contains what is needed to make a session.
 type creation struct {
 	who   Caller
 	s     *session
 	store func() error // makes the session in the store
-	fill  func() error // runs before the session is visible; nil if there is nothing to do
-	disk  int64        // disk space that it needs at most, without its head, in bytes
+	fill  func() error // runs after store, before the session is visible
+	disk  int64        // maximum disk space for its data, without the head, in bytes
 }
 
 // fresh returns a session that is not in the store yet.
 func (ix *index) fresh(
 	who Caller, name string, m *servedModel, set stream.Settings, r CreateRequest,
 ) (*session, error) {
-	id, err := uuid.NewV7() // ids sort by time of creation, and so do lists
+	id, err := uuid.NewV7() // sorts by time of creation
 	if err != nil {
 		return nil, fmt.Errorf("session: id: %w", err)
 	}
@@ -237,14 +239,14 @@ func (ix *index) fresh(
 	return s, nil
 }
 
-// blank returns a session without text, in no store and no registry. A request that names no
-// session continues it. Its method is static, which learns nothing. Every method with fast weights
-// scores the same before it has learned.
+// blank returns an empty session, which is neither in the store nor in the registry. A request that
+// names no session continues this one. Its method is static, which learns nothing. Methods with
+// fast weights give the same scores before they have learned.
 func (ix *index) blank(who Caller, m *servedModel) (*session, error) {
 	return ix.fresh(who, "", m, stream.DefaultsFor(m.Model, stream.Static), CreateRequest{})
 }
 
-// build makes a session in the store and then fills it. On an error it removes everything.
+// build makes a session in the store and then fills it. If that fails, it removes everything again.
 func (ix *index) build(ctx context.Context, m creation) (Info, error) {
 	s := m.s
 	if err := ix.admit(m); err != nil {
@@ -262,13 +264,14 @@ func (ix *index) build(ctx context.Context, m creation) (Info, error) {
 	return ix.info(m.who, s), nil
 }
 
-// mayMake returns early if the caller has no disk space for another session.
+// mayMake returns an error if the caller has no disk space for another session. Requests call it
+// early.
 func (ix *index) mayMake(who Caller) error {
 	ix.disk.Limit(who.Key, who.MaxDisk)
 	return ix.disk.Room(who.Key, emptyBytes)
 }
 
-// admit reserves a place and disk space for a new session of the caller.
+// admit reserves the name, a place in the registry, and disk space for a new session.
 func (ix *index) admit(m creation) error {
 	who, s := m.who, m.s
 	ix.sweep()
@@ -285,7 +288,7 @@ func (ix *index) admit(m creation) error {
 	case errors.Is(err, registry.ErrFull):
 		return fmt.Errorf("%w: %d sessions", ErrFull, ix.max)
 	}
-	// otherwise it could never be used
+	// A session whose state exceeds the memory limit could never be used.
 	err = memoryError(s.memory.Fits(s.stateBytes(s.model.Model)))
 	if err == nil {
 		ix.disk.Limit(who.Key, who.MaxDisk)
@@ -328,7 +331,7 @@ func (ix *index) create(ctx context.Context, s *session, start int64) error {
 	return s.noteMade(epoch, term, err)
 }
 
-// fork makes a session in the store that shares another's log and snapshots.
+// fork makes a session in the store that shares the log and snapshots of another session.
 func (ix *index) fork(ctx context.Context, from, to *session, cut storage.Cut) error {
 	term := ix.lease.Term()
 	epoch, err := ix.catalog.make(to.maxOwned, func(store storage.Store) (uint64, error) {
@@ -338,9 +341,9 @@ func (ix *index) fork(ctx context.Context, from, to *session, cut storage.Cut) e
 	return to.noteMade(epoch, term, err)
 }
 
-// amend changes the head of a session, in the store first. It waits for the current user of the
-// session's state: a chunk, a completion or a dry run. It does not wait for the request that feeds
-// the session.
+// amend changes the head of a session, first in the store and then in memory. It waits while a
+// chunk, a completion or a dry run uses the session's state. It does not wait for the end of a
+// request that feeds the session.
 func (ix *index) amend(ctx context.Context, s *session, r PatchRequest) error {
 	if err := s.lock(ctx); err != nil {
 		return err
@@ -383,13 +386,13 @@ func (ix *index) amend(ctx context.Context, s *session, r PatchRequest) error {
 	}
 	s.noteHeadLocked(&next)
 	ix.registry.SetTTL(s.entry, next.TTL)
-	if r.Feedback != nil { // an alert may begin or end with the verdict
+	if r.Feedback != nil { // the verdict may begin or end an alert
 		s.tellIncidentsLocked()
 	}
 	return nil
 }
 
-// checkHead returns why a session cannot have the new head.
+// checkHead returns an error if a session cannot have the new head.
 func (ix *index) checkHead(s *session, next *head) error {
 	if err := cmp.Or(checkNameOrNone(next.Name), next.checkKept()); err != nil {
 		return err
@@ -405,7 +408,7 @@ func (ix *index) checkHead(s *session, next *head) error {
 	return nil
 }
 
-// toFollow returns the session that a shadow is to follow. The caller calls done.
+// toFollow returns the session that a new shadow will follow. The caller must call done.
 func (ix *index) toFollow(
 	ctx context.Context, who Caller, id string,
 ) (of *session, done func(), err error) {

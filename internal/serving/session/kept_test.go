@@ -21,8 +21,8 @@ func keptOffsets(t *testing.T, sv *server, id string) (all []int64) {
 	return all
 }
 
-// spread returns a server with a session of the given number of chunks. It takes a snapshot after
-// each chunk. most is the number of snapshots that it keeps for forks.
+// spread returns a server and a session of the given number of chunks. After each chunk, the server
+// takes a snapshot. Of the snapshots for forks, it keeps the given number, most.
 func spread(t *testing.T, chunks, most int) (sv *server, id, text string) {
 	sv = newServer(t, t.TempDir(), Options{ReplayMax: 1, ForkSnapshots: most})
 	t.Cleanup(func() { sv.stop() })
@@ -31,14 +31,15 @@ func spread(t *testing.T, chunks, most int) (sv *server, id, text string) {
 	return sv, id, text
 }
 
-// stateAt returns the hash of the state after a text, computed from the beginning of the text.
+// stateAt returns the hash of the state after a text, computed without snapshots.
 func stateAt(t *testing.T, sv *server, text string) string {
 	want, _ := alone(t, sv.mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))}, text)
 	return want.Hash()
 }
 
-// A fork starts at the nearest snapshot, and has the bits of a replay from the start. It may be at
-// a snapshot, within a record, before the first or after the last snapshot, or a fork of a fork.
+// The state of a fork is recovered from the nearest snapshot, with the same bits as from the start.
+// The fork may begin at a snapshot, within a record, before the first or after the last snapshot.
+// It may also be a fork of a fork.
 func TestForkFarBackBeginsAtNearestKeptSnapshot(t *testing.T) {
 	sv, id, text := spread(t, 40, 4)
 	kept := keptOffsets(t, sv, id)
@@ -57,8 +58,8 @@ func TestForkFarBackBeginsAtNearestKeptSnapshot(t *testing.T) {
 	require.Empty(t, sv.told())
 }
 
-// A fork at a kept snapshot needs no recomputing: a score on it succeeds, although it may not wait
-// for any computing.
+// A fork that begins at a snapshot needs no recomputation. So a score succeeds although it may not
+// wait for a recovery.
 func TestForkAtKeptSnapshotComputesNothing(t *testing.T) {
 	sv, id, text := spread(t, 40, 4)
 	kept := keptOffsets(t, sv, id)
@@ -72,7 +73,8 @@ func TestForkAtKeptSnapshotComputesNothing(t *testing.T) {
 	}
 }
 
-// If a snapshot is damaged, forks and the session use the one before it.
+// If a snapshot is damaged, recovery uses the snapshot before it. This holds for forks and for the
+// session.
 func TestForkUsesSnapshotBeforeDamagedOne(t *testing.T) {
 	sv, id, text := spread(t, 40, 4)
 	kept := keptOffsets(t, sv, id)
@@ -95,8 +97,8 @@ func TestForkUsesSnapshotBeforeDamagedOne(t *testing.T) {
 	require.Empty(t, sv.told())
 }
 
-// If a session uses more than half of the disk limit, no snapshots for forks are taken, and
-// existing ones are dropped. Snapshots for recovery stay.
+// If a session uses more than half of the disk limit, it gets no more snapshots for forks, and
+// existing ones are dropped. Snapshots for recovery are kept.
 func TestSnapshotsForForksTakeHalfOfTheDiskAtMost(t *testing.T) {
 	sv, id, _ := spread(t, 10, 4)
 	require.Len(t, keptOffsets(t, sv, id), 4+recoverySnapshots)
@@ -114,7 +116,7 @@ func TestSnapshotsForForksTakeHalfOfTheDiskAtMost(t *testing.T) {
 	require.Len(t, keptOffsets(t, sv, id), 2+recoverySnapshots)
 }
 
-// A session with HistoryTail has no snapshots for forks. A server with a lower limit than before
+// A session with HistoryTail has no snapshots for forks. If the limit on them is lowered, a restart
 // drops the surplus.
 func TestSurplusSnapshotsForForksAreDropped(t *testing.T) {
 	sv, id, text := spread(t, 12, 8)
@@ -134,7 +136,8 @@ func TestSurplusSnapshotsForForksAreDropped(t *testing.T) {
 	require.Empty(t, sv.told())
 }
 
-// When the limit of snapshots is reached, they are taken as rarely as recovery allows.
+// When a session has the maximum number of snapshots for forks, new snapshots are taken only as
+// often as recovery needs.
 func TestSnapshotsForForksAreRareAtTheirLimit(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour, ForkSnapshots: 2})
 	defer func() { sv.stop() }()
@@ -145,8 +148,8 @@ func TestSnapshotsForForksAreRareAtTheirLimit(t *testing.T) {
 		keptOffsets(t, sv, id))
 }
 
-// A request that limits its wait for a fork's state gets the progress when that time is over. A
-// request that waits long enough gets the state, whatever it asks for.
+// If a request limits its wait for the state of a fork, it fails at this limit with the progress of
+// the recovery. Any kind of request that waits long enough succeeds.
 func TestRequestWaitsForForkAsLongAsItSays(t *testing.T) {
 	text := logText(30*testChunk + 5)
 	at := int64(20*testChunk + 3)

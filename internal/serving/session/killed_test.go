@@ -12,8 +12,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// killedStore makes a number of writes. Then the process is killed: it makes no later write, not
-// even for cleanup.
+// killedStore does a number of writes and then refuses all others, as if the process were killed.
 type killedStore struct {
 	storage.Store
 	left int
@@ -84,8 +83,8 @@ func (k *killedStore) Delete(ctx context.Context, id string, epoch uint64) error
 	return k.Store.Delete(ctx, id, epoch)
 }
 
-// The next start removes a half-made fork or import. This also holds for a session with
-// HistoryTail, whose log begins above 0 before it has a record.
+// After a kill, the next start removes a fork or import that is not complete. This also holds for a
+// session with HistoryTail, whose log begins above offset 0 before it has a record.
 func TestRestartRemovesHalfMadeSessions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -138,8 +137,8 @@ func TestRestartRemovesHalfMadeSessions(t *testing.T) {
 	}
 }
 
-// The server writes a snapshot, and is killed before it drops an older one. One snapshot too many
-// is left. It is dropped when the next snapshot is written.
+// The server is killed after it has written a snapshot, and before it drops an older one. The
+// surplus snapshot is dropped when the next snapshot is written.
 func TestKillWhileSnapshotsAreSpreadLeavesSession(t *testing.T) {
 	text := logText(12*testChunk + 2)
 	for killed, done := 0, false; !done; killed++ {
@@ -175,7 +174,8 @@ func TestKillWhileSnapshotsAreSpreadLeavesSession(t *testing.T) {
 	}
 }
 
-// requireClean runs the checks of 'sessions check' on the given number of sessions.
+// requireClean runs the checks of 'sessions check'. It requires no error and the given number of
+// sessions.
 func requireClean(t *testing.T, sv *server, sessions int) {
 	t.Helper()
 	require.Equal(t, sessions, verifySessions(t, sv))

@@ -20,11 +20,12 @@ import (
 	datafolder "github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// unflagged are options with which about a third of the lines of a text from the function whole are
-// flagged.
+// unflagged contains options for learning by lines. They flag about a third of the lines in the
+// text of the function whole.
 var unflagged = ScoreOptions{Lines: true, Learn: LearnUnflagged, Threshold: .3}
 
-// strangeText returns a text with lines that unflagged flags: their words are in no line before.
+// strangeText returns a text in which some lines consist of new words. The options unflagged flag
+// these lines.
 func strangeText() string {
 	var b strings.Builder
 	for i := range lines.WarmUp + 20 {
@@ -37,12 +38,11 @@ func strangeText() string {
 	return b.String()
 }
 
-// feedLines scores a text with options.
 func feedLines(mg *Manager, id, text string, o ScoreOptions) (Summary, error) {
 	return mg.Score(background, Caller{}, id, strings.NewReader(text), o, noChunks)
 }
 
-// linesBegun returns what the head of a session says of lines.
+// linesBegun returns the fields LinesFrom and ByLine of the session's head.
 func linesBegun(t testing.TB, mg *Manager, id string) (from *int64, byLine bool) {
 	s, err := mg.index.catalog.find(Caller{}, id)
 	require.NoError(t, err)
@@ -51,7 +51,7 @@ func linesBegun(t testing.TB, mg *Manager, id string) (from *int64, byLine bool)
 	return s.LinesFrom, s.ByLine
 }
 
-// undisturbed returns the hash of a session that was fed a text by lines without any interruption.
+// undisturbed returns the hash of a session that learned a text by lines without any interruption.
 func undisturbed(t testing.TB, r CreateRequest, text string) string {
 	mg := newManager(t, Options{Threads: 1})
 	id := create(t, mg, r)
@@ -60,8 +60,8 @@ func undisturbed(t testing.TB, r CreateRequest, text string) string {
 	return hash(t, mg, id)
 }
 
-// A request for lines waits for a cold session as a request for text does. It is refused if the
-// queue is full, and gets a RecoveringError if the recovery takes long.
+// A request for lines waits for a session that is not in memory, as a request for text does. It
+// fails if the queue is full, and gets a RecoveringError if the recovery takes too long.
 func TestRequestForLinesWaitsLikeOneForText(t *testing.T) {
 	sv, id := coldServer(t, logText(9*testChunk), Options{ReplayMax: time.Hour, MaxQueue: 2})
 	defer func() { sv.stop() }()
@@ -90,8 +90,8 @@ func TestRequestForLinesWaitsLikeOneForText(t *testing.T) {
 	require.Zero(t, queue.length())
 }
 
-// The lines of a session need memory that others use. While the session waits for memory, it holds
-// none, so that no other session waits for it.
+// To report lines, a session needs more memory, which others use. While the session waits for this
+// memory, it gives up its own, so that no other session waits for it.
 func TestLinesWaitForMemory(t *testing.T) {
 	small := stream.StateBytes(testModel(t), stream.Defaults(testModel(t)))
 	sv := newServer(t, t.TempDir(), Options{
@@ -125,7 +125,7 @@ func TestLinesWaitForMemory(t *testing.T) {
 	require.Nil(t, from)
 }
 
-// Without text no lines begin.
+// An empty text does not begin the lines of a session.
 func TestEmptyTextBeginsNoLines(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	id := create(t, mg, CreateRequest{})
@@ -136,7 +136,7 @@ func TestEmptyTextBeginsNoLines(t *testing.T) {
 	require.False(t, byLine)
 }
 
-// If a head cannot be written, the session and its memory are unchanged.
+// If writing the head fails, lines do not begin. The session and its memory are unchanged.
 func TestLinesThatCannotBeginTakeNothing(t *testing.T) {
 	for _, made := range []bool{false, true} {
 		sv, store := faulty(t, Options{ReplayMax: time.Hour})
@@ -160,8 +160,8 @@ func TestLinesThatCannotBeginTakeNothing(t *testing.T) {
 	}
 }
 
-// The length and the strangeness of a line decide whether the line is learned. This also holds if
-// its first part came with learn=true. The log names the same unlearned lines as the report.
+// A line is not learned if it is too long or too strange, even if its first part was fed with
+// learn=true. The log and the report name the same unlearned lines.
 func TestOverlongLineIsAmongUnlearnedOnes(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	defer func() { sv.stop() }()
@@ -181,16 +181,16 @@ func TestOverlongLineIsAmongUnlearnedOnes(t *testing.T) {
 	require.Equal(t, []uint16{0}, skipped)
 }
 
-// Whenever the process is killed while lines are fed, the session that continues from its offset
-// equals one without interruption.
+// The process may be killed at any time while lines are fed. If the client then continues from the
+// session's offset, the session equals one without interruption.
 func TestLinesSurviveAKillBeforeAnyWrite(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
 	text, r := strangeText(), CreateRequest{}
 	want := undisturbed(t, r, text)
-	// Each round kills the process 19 writes later than the round before. Kinds of writes
-	// alternate, and an odd step meets each kind.
+	// Each round kills the process 19 writes later than the round before. Writes of different kinds
+	// alternate, so the odd number 19 covers each kind.
 	for killed, done := 0, false; !done; killed += 19 {
 		k := &killedStore{left: killed}
 		sv := &server{t: t, dir: t.TempDir(), options: Options{ReplayMax: 1}}
@@ -218,8 +218,8 @@ func TestLinesSurviveAKillBeforeAnyWrite(t *testing.T) {
 	}
 }
 
-// A fork has its origin's state at the offset. The offset may be anywhere in lines, chunks and
-// records, also where records are longer than chunks.
+// A fork has the state that the original session had at the offset. The offset may be anywhere in
+// lines, chunks and records. Records may be longer than chunks.
 func TestForkOfLinesAtEveryKindOfOffset(t *testing.T) {
 	text := strangeText()
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
@@ -234,7 +234,7 @@ func TestForkOfLinesAtEveryKindOfOffset(t *testing.T) {
 	long, err := sv.mg.Import(background, Caller{}, x.archive(t), "")
 	require.NoError(t, err)
 
-	step := int64(37) // has no divisor in common with the chunk
+	step := int64(37) // coprime to the chunk size
 	if testing.Short() {
 		step = 101
 	}
@@ -254,7 +254,7 @@ func TestForkOfLinesAtEveryKindOfOffset(t *testing.T) {
 	require.Empty(t, sv.told())
 }
 
-// inOneRecord joins an exported log, which is learned by lines, into one record.
+// inOneRecord joins all records of an exported log into one record. The log is learned by lines.
 func inOneRecord(x *changeable) {
 	one := *x.last()
 	one.Text, one.Skipped = nil, nil
@@ -268,7 +268,7 @@ func inOneRecord(x *changeable) {
 	x.records = []storage.Record{one}
 }
 
-// A session's labels change while lines are fed to it, and the head's fields about lines stay.
+// The labels of a session change while lines are fed. The head's fields about lines are not lost.
 func TestLabelsChangeWhileLinesAreFed(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	defer func() { sv.stop() }()
@@ -294,8 +294,8 @@ func TestLabelsChangeWhileLinesAreFed(t *testing.T) {
 	require.True(t, byLine)
 }
 
-// One part of a line comes with learning by lines, another part without it, and another after a
-// restart. The line is learned as the log says.
+// The first part of a line is fed with learning by lines, the second part without. The third part
+// follows after a restart. The line is learned as recorded in the log.
 func TestLearningChangesInTheMidstOfALine(t *testing.T) {
 	r := CreateRequest{Settings: Settings{"method": MethodDynamicSGD}}
 	pieces := []struct {
@@ -324,8 +324,8 @@ func TestLearningChangesInTheMidstOfALine(t *testing.T) {
 	require.Len(t, hashes, 1)
 }
 
-// Two readers read a session while it is fed. Each reader sees one state of the session, and the
-// readers do not change the session.
+// Two readers score texts without learning while a session is fed. Each reader uses one state of
+// the session, and does not change it.
 func TestReadersBesideAFeeder(t *testing.T) {
 	mg := newManager(t, Options{Threads: 2})
 	id, text := create(t, mg, CreateRequest{}), strangeText()
@@ -357,8 +357,9 @@ func TestReadersBesideAFeeder(t *testing.T) {
 	require.Equal(t, undisturbed(t, CreateRequest{}, text), hash(t, mg, id))
 }
 
-// A request that only reads a text ends between two chunks when it is canceled, as by a revoked
-// key. It also ends when its session is deleted. A feeder then continues at once.
+// A request that scores a text without learning is canceled, for instance because its key is
+// revoked. It ends between two chunks, and then the session can be fed at once. It also ends when
+// the session is deleted.
 func TestReaderEndsWithItsRequestAndWithItsSession(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	id := create(t, mg, CreateRequest{})
@@ -381,8 +382,8 @@ func TestReaderEndsWithItsRequestAndWithItsSession(t *testing.T) {
 	require.Zero(t, mg.engine.budget.Used())
 }
 
-// A text is learned by lines in a session with HistoryTail. The text that the session keeps is
-// enough to continue. This holds also after a compaction, and in a folder restored from a backup.
+// A session with HistoryTail learns a text by lines. The text that it keeps is enough to continue,
+// also after a compaction and in a folder restored from a backup.
 func TestTailOfLinesSurvivesCompactionAndBackup(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -424,8 +425,8 @@ func TestTailOfLinesSurvivesCompactionAndBackup(t *testing.T) {
 	}
 }
 
-// The log lists the numbers of lines that are not learned. They are charged like text: to the key's
-// disk limit or, if the store is in memory, to the memory. That memory is released later.
+// The log lists which lines were not learned. This list is charged like text: to the key's disk
+// limit or, if the store is in memory, to the memory budget. Trimming the text frees this memory.
 func TestUnlearnedTextIsCharged(t *testing.T) {
 	all := ScoreOptions{Lines: true, Learn: LearnUnflagged, Threshold: 1}
 	text := strings.Repeat("\n", 20_000)

@@ -8,92 +8,97 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// Defaults of Options.
+// These are the default values of Options.
 const (
-	// The number of sessions is limited by the disk, or by the memory if the store is in memory.
+	// The default is the maximum, because the disk limits the number of sessions. If the store is
+	// in memory, the memory limits it.
 	SessionsDefault = SessionsMax
-	// Options.MaxMemoryBytes is 1/4 of the machine's memory
+	// MemoryShareDefault is the default divisor: states may use 1/4 of the machine's memory.
 	MemoryShareDefault      = 4
-	MemoryBytesDefault      = 2 << 30 // used if the machine's memory is not known
-	SessionTextBytesDefault = 1 << 30 // text of one session
-	// requests that wait for a session's turn, for memory or for a worker
+	MemoryBytesDefault      = 2 << 30 // if the machine's memory is unknown
+	SessionTextBytesDefault = 1 << 30 // limit on the text of one session
+	// QueueDefault limits the requests that wait for a session, for memory or for a worker.
 	QueueDefault     = 256
 	ReplayMaxDefault = 10 * time.Second
 )
 
-// FileBytes is the memory to pack or parse a snapshot, an export or an import, besides the state:
-// compressor, decompressor and header.
+// FileBytes is the memory needed to pack or parse a snapshot, an export or an import. It does not
+// include the memory for the state.
 const FileBytes = 32 << 20
 
-// Limits on Options.
+// These constants limit the values of Options.
 const (
 	SessionsMax = 1 << 20
-	ThreadsMax  = 1 << 8 // limit also for every command that computes
+	ThreadsMax  = 1 << 8 // also the limit of every command that computes
 	QueueMax    = 1 << 16
-	// ForkSnapshotsMax leaves room for other snapshots, and for those about to be dropped.
+	// ForkSnapshotsMax is half of the store's limit. The other half is for snapshots for recovery,
+	// and for snapshots that will be dropped.
 	ForkSnapshotsMax = storage.SnapshotsMax / 2
 )
 
-// Limits on requests. stream.Table has those on settings, SamplingTable those on sampling.
+// These constants limit requests. Limits on settings are in stream.Table, and limits on sampling
+// are in SamplingTable.
 const (
 	ChunkTokensMax     = stream.MaxChunk
-	LabelsMax          = 16 // labels of one session
+	LabelsMax          = 16 // labels per session
 	LabelKeyCharsMax   = 64
 	LabelValueCharsMax = 256
 	TTLMax             = 365 * 24 * time.Hour
-	ListDefault        = 100 // sessions on a page
+	ListDefault        = 100 // sessions per page
 	ListMax            = 1000
-	WaitMax            = 10 * time.Minute // wait for a session that other requests feed
-	WaitingMax         = 64               // requests that wait to feed one session
+	WaitMax            = 10 * time.Minute // wait while other requests feed the session
+	WaitingMax         = 64               // waiting requests per session
 	PromptBytesMax     = 8 << 20
 	StopStringsMax     = 32
 	StopCharsMax       = 256
-	BatchPromptsMax    = 128     // prompts of one batch
-	BatchTextsMax      = 128     // texts after all prompts of a batch
-	BatchPromptTokens  = 1 << 16 // tokens of all prompts of a batch
-	BatchSampledTokens = 1 << 16 // sampled tokens of all texts of a batch
-	CandidatesMax      = 20      // likeliest tokens reported beside a token
+	BatchPromptsMax    = 128     // prompts per batch
+	BatchTextsMax      = 128     // texts per batch, for all prompts together
+	BatchPromptTokens  = 1 << 16 // tokens of all prompts of a batch together
+	BatchSampledTokens = 1 << 16 // sampled tokens of all texts of a batch together
+	CandidatesMax      = 20      // likeliest tokens reported per token
 	TokenIDMax         = tokenizer.MaxVocab - 1
-	TextBytesMax       = 1 << 20  // bytes of a session's text that one call returns
-	PastBytesMax       = 16 << 20 // bytes of text whose scores one call returns
-	PastPointsMax      = 4096     // parts into which one call divides these scores
+	TextBytesMax       = 1 << 20  // bytes of text returned per call
+	PastBytesMax       = 16 << 20 // bytes of text whose scores are returned per call
+	PastPointsMax      = 4096     // parts for which scores are returned per call
 )
 
-// WatchIdle is how long Watch is silent before it reports that nothing happened.
+// WatchIdle is the time without events after which Watch reports that nothing happened.
 const WatchIdle = 15 * time.Second
 
 const (
-	readBufferBytes = 16 << 10 // bytes of a body that are read ahead of its scoring: many chunks
-	recordBytes     = 128      // memory of a record besides its text
-	listPage        = 1000     // sessions read from the store at once
-	emptyBytes      = 1 << 10  // approximate disk space of a session without text, in bytes
-	deletesAtOnce   = 256      // deletions that share one write of the store
-	// sessions of a listing by label that are checked under one lock, for which a chunk may have to
-	// wait
+	readBufferBytes = 16 << 10 // buffer for a request body, many chunks long
+	recordBytes     = 128      // memory of a record, without its text
+	listPage        = 1000     // sessions read from the store per call
+	emptyBytes      = 1 << 10  // approximate disk space of an empty session
+	deletesAtOnce   = 256      // deletions per write to the store
+	// lookedAtOnce is how many sessions a listing by label checks under one lock. The limit is
+	// small because a chunk may have to wait for the lock.
 	lookedAtOnce = 256
-	lookedMax    = 1 << 16 // sessions that one page of a listing by label checks
-	// frozen streams of one generation: at the end of a prompt, and of a text
+	lookedMax    = 1 << 16 // sessions checked per page of a listing by label
+	// frozenMax is how many frozen streams a completion needs: one at the end of the prompt, one at
+	// the end of the text.
 	frozenMax  = 2
-	pieceQueue = 64 // pieces of a completion that wait for a slow client, besides those of one turn
+	pieceQueue = 64 // pieces of a completion buffered for a slow client
 
-	// replayWorth is how much computing time a snapshot must save to be written when a session is
-	// dropped from memory: writing it costs about as much.
+	// replayWorth is the computing time from which a snapshot is written when a session is dropped
+	// from memory. Writing a snapshot takes about this time, so for less it is not worth it.
 	replayWorth = 50 * time.Millisecond
 
-	// scoreRecovery and forkRecovery are how long a request waits for the recovery of a session's
-	// state, unless a score asks for more. Then the client repeats the request, and the recovery
-	// continues. They are longer than the recovery after a restart (ReplayMaxDefault), and shorter
-	// than the timeouts of clients. A fork is then made without its state.
+	// scoreRecovery and forkRecovery limit how long a request waits for the recovery of a session's
+	// state; a request can ask for a longer wait. After this time, a score fails and the client
+	// repeats it, while the recovery continues. A fork is made without its state. scoreRecovery is
+	// longer than a recovery after a restart (ReplayMaxDefault), and shorter than the timeouts of
+	// clients.
 	scoreRecovery = 30 * time.Second
 	forkRecovery  = time.Second
 
-	// turnMax is how long a completion samples before others get the worker. A chunk of the
-	// embedded model takes about as long. Sampled tokens are computed one by one, so a chunk of
-	// them takes several times as long.
+	// turnMax is the time for which a completion samples before it releases the worker. This is
+	// about the time for a chunk of fed text with the embedded model. Sampling a chunk takes
+	// several times as long, because sampled tokens are computed one by one.
 	turnMax = 20 * time.Millisecond
 
-	// yieldWait is how long a client may take for an event, or a disk for a record, before the
-	// worker is released. A healthy connection buffers an event at once. A released worker must
-	// compute the chunk's activations again.
+	// yieldWait is how long a worker waits for a client to accept an event, or for the disk to
+	// write a record. After this time the worker is released, and must later compute the chunk's
+	// activations again. A healthy connection accepts an event at once.
 	yieldWait = 50 * time.Millisecond
 )

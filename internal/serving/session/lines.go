@@ -7,8 +7,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
-// watching returns the head for text from an offset on that is fed with these options. It has the
-// options' rules for lines.
+// watching returns a copy of the head with the options' rules for lines, which apply from the
+// offset on.
 func (h head) watching(o ScoreOptions, at int64) head {
 	if o.Lines && h.LinesFrom == nil {
 		h.LinesFrom, h.TroubleWords = &at, o.TroubleWords
@@ -24,8 +24,8 @@ func (h head) watching(o ScoreOptions, at int64) head {
 	return h
 }
 
-// checkTrouble refuses a list of trouble words that differs from the one the session's lines began
-// with.
+// checkTrouble returns an error if the request has a different list of trouble words than the
+// session. The list is fixed when the session's lines begin.
 func (h *head) checkTrouble(o ScoreOptions) error {
 	if h.LinesFrom == nil || o.TroubleWords == "" || o.TroubleWords == h.TroubleWords {
 		return nil
@@ -38,26 +38,25 @@ func (h *head) checkTrouble(o ScoreOptions) error {
 		want + ", the session's list; use another session for another list"}
 }
 
-// isTroubleList reports whether a list is empty or in the form that lines.TroubleWords returns.
+// isTroubleList reports whether a list is empty or has the form that lines.TroubleWords returns.
 func isTroubleList(list string) bool {
 	same, err := lines.TroubleWords(list)
 	return list == "" || err == nil && same == list
 }
 
-// TroubleWords parses a list of trouble words for ScoreOptions.
+// TroubleWords parses a list of words that indicate trouble, for ScoreOptions.
 func TroubleWords(text string) (list string, err error) { return lines.TroubleWords(text) }
 
-// recordRule says how a session's lines form records. It is immutable.
+// recordRule defines how a session's lines form records. It is immutable.
 type recordRule struct {
-	From  int64  `json:"from"`            // the offset at which the rule begins to hold
-	Start string `json:"start,omitempty"` // the pattern that begins a record; "" for the default
+	From  int64  `json:"from"`            // offset from which the rule applies
+	Start string `json:"start,omitempty"` // pattern of a record's first line; "" means the default
 }
 
-// CheckRecordStart returns an error if pattern cannot be a record start. The error says what was
-// expected.
+// CheckRecordStart returns an error if a pattern for the beginning of records is invalid.
 func CheckRecordStart(pattern string) error { return lines.CheckPattern(pattern) }
 
-// watch starts lines and records of a stream, as the head says.
+// watch makes a stream report lines and records, as recorded in the head.
 func (h *head) watch(st *stream.Stream) {
 	if h.LinesFrom != nil {
 		st.TroubleBy(h.TroubleWords)
@@ -70,7 +69,7 @@ func (h *head) watch(st *stream.Stream) {
 	}
 }
 
-// checkLearn refuses to learn by lines where that is impossible.
+// checkLearn returns an error if a request asks to learn by lines and the session cannot.
 func checkLearn(s *session, o ScoreOptions) error {
 	switch {
 	case o.Learn != LearnUnflagged:

@@ -15,7 +15,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/lines"
 )
 
-// watch scores a text by lines, and returns the ended lines and the unfinished one.
+// watch feeds a text and asks for lines. It returns the finished lines and the unfinished last
+// line.
 func watch(
 	t fatal, mg *Manager, id string, o ScoreOptions, body ...string,
 ) (ended []Line, rest *Line) {
@@ -29,7 +30,7 @@ func watch(
 	return ended, sum.Rest
 }
 
-// linesOf splits a text with these log-probabilities into lines, without this package.
+// linesOf computes the expected lines of a text from its log-probabilities, without this package.
 func linesOf(trouble, text string, from int64, logProbs []float64) (all []Line) {
 	m := lines.NewMeter()
 	m.Trouble(trouble)
@@ -54,7 +55,7 @@ func incidentsOf(events []incidents.Incident) (all []IncidentReport) {
 	return all
 }
 
-// whole returns a text of different lines that ends with a newline.
+// whole returns a text of count different lines, each with a newline.
 func whole(first, count int) string {
 	var b strings.Builder
 	for i := first; i < first+count; i++ {
@@ -63,8 +64,8 @@ func whole(first, count int) string {
 	return b.String()
 }
 
-// happens draws an event that changes no bit of a session, or no event. It returns the id of the
-// session that continues.
+// happens draws an event that must not change the bits of a session, such as a restart, or no
+// event. It returns the id under which the session continues.
 func happens(rt *rapid.T, sv *server, id string) string {
 	switch rapid.IntRange(0, 6).Draw(rt, "then") {
 	case 0:
@@ -88,8 +89,8 @@ func happens(rt *rapid.T, sv *server, id string) string {
 	return id
 }
 
-// However the text arrives, and whatever happens to the session meanwhile, the lines depend only on
-// the text and on where they begin.
+// The lines of a session depend only on the text and on where the lines begin. It does not matter
+// how the text is split, and what happens to the session in between.
 func TestLinesAreAFunctionOfTheTextAndOfWhereTheyBegin(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		sv := newServer(rt, tempDir(t, rt), Options{ReplayMax: time.Hour, Threads: 2})
@@ -107,7 +108,7 @@ func TestLinesAreAFunctionOfTheTextAndOfWhereTheyBegin(t *testing.T) {
 		options := ScoreOptions{Text: true, TokenBits: true, TroubleWords: trouble}
 		for n, body := range cut(rt, text, 60) {
 			if n > 0 && rapid.IntRange(0, 3).Draw(rt, "without lines") == 0 {
-				score(rt, sv.mg, id, body) // lines continue also when they are not asked for
+				score(rt, sv.mg, id, body) // a request without lines does not end the lines
 				end := get(rt, sv.mg, id).Offset
 				for _, l := range want[len(found):] {
 					if l.Offset+l.Bytes <= end {
@@ -117,7 +118,7 @@ func TestLinesAreAFunctionOfTheTextAndOfWhereTheyBegin(t *testing.T) {
 			} else {
 				ended, rest := watch(rt, sv.mg, id, options, cut(rt, body, 30)...)
 				found = append(found, ended...)
-				options.TroubleWords = "" // the session keeps the list, so later requests omit it
+				options.TroubleWords = "" // later requests need not repeat the list
 				require.Equal(rt, strings.HasSuffix(body, "\n"), rest == nil)
 				if rest != nil {
 					require.False(rt, rest.Ended)
@@ -131,8 +132,8 @@ func TestLinesAreAFunctionOfTheTextAndOfWhereTheyBegin(t *testing.T) {
 	})
 }
 
-// The first text with lines sets the list of trouble words. The list also holds for a fork after
-// that text.
+// The first request for lines fixes the list of trouble words. A fork that begins later inherits
+// the list.
 func TestWordsOfTroubleAreThoseOfTheFirstLines(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})
@@ -163,8 +164,8 @@ func TestWordsOfTroubleAreThoseOfTheFirstLines(t *testing.T) {
 	}
 }
 
-// A fork has the lines of its text. If lines had begun in its origin by then, they are the same
-// lines.
+// A fork has the lines of its text. If lines had begun in the original session before the fork's
+// offset, the fork has the same lines.
 func TestForkHasLinesOfItsText(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
@@ -188,7 +189,7 @@ func TestForkHasLinesOfItsText(t *testing.T) {
 	require.Equal(t, began-2, earlier[0].Offset)
 }
 
-// Lines change nothing in a session except its statistics of lines.
+// Reporting lines changes nothing in a session except its statistics of lines.
 func TestLinesChangeNoScore(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	a, b := create(t, mg, CreateRequest{}), create(t, mg, CreateRequest{})
@@ -215,8 +216,8 @@ func TestLinesOfReadAndLearnedTextAreEqualUpToUpdate(t *testing.T) {
 	require.NotNil(t, rest.BaselineBits)
 }
 
-// A session that learns by lines is a function of its text and of the lines that it did not learn.
-// Whatever happens to the session, it is bit-identical to a session without interruptions.
+// The state of a session that learns by lines depends only on its text and on the lines that it did
+// not learn. Interruptions of any kind do not change a bit.
 func TestUnlearnedTextIsPartOfLog(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		sv := newServer(rt, tempDir(t, rt), Options{ReplayMax: time.Hour, Threads: 2})

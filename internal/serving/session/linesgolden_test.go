@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/*.jsonl instead of comparing with it")
 
-// goldenLine is the computed part of a line's report.
+// goldenLine contains the computed fields of a line's report.
 type goldenLine struct {
 	Number   int64   `json:"number"`
 	Offset   int64   `json:"offset"`
@@ -28,8 +28,8 @@ type goldenLine struct {
 	Learnt   bool    `json:"learnt"`
 }
 
-// goldenText returns a log with lines of another kind in it, one of them longer than several
-// chunks.
+// goldenText returns a log in which some lines are different from the rest. One of these lines is
+// longer than several chunks.
 func goldenText() string {
 	log := func(lines int) string { return whole(0, lines) }
 	return log(40) + "kernel: out of memory: killed process 4711 (postgres), of which nothing is " +
@@ -37,17 +37,19 @@ func goldenText() string {
 		log(8) + "5 GET /../../etc/passwd\n" + log(8) + "\n" + "\x00\xff\xfe\n" + log(8)
 }
 
-// The lines of a session that learns by lines are bit-identical to the golden file: their costs,
-// their strangeness, which are learned, and the state at the end. Each arithmetic has its own file.
-// `go test -run Golden -update`, also with `-tags noasm`, writes the file again for an intended
-// change. Existing sessions then do not continue to the same bits.
+// The results of a session that learns by lines are compared with a golden file, bit by bit. The
+// file contains the cost and the strangeness of each line, whether the line was learned, and the
+// final state. There is one file per arithmetic. After an intended change, run `go test -run Golden
+// -update` with and without `-tags noasm` to write the files again. Such a change alters the bits
+// of existing sessions.
 func TestGoldenLinesUnderOneAndManyThreads(t *testing.T) {
 	requireGolden(t, "lines", func(threads int) []byte {
 		return goldenRun(t, newManager(t, Options{Threads: threads}), goldenText())
 	})
 }
 
-// requireGolden compares what a run returns, on any number of threads, with testdata.
+// requireGolden calls run with different numbers of threads. It compares each result with a file in
+// testdata.
 func requireGolden(t *testing.T, name string, run func(threads int) []byte) {
 	path := filepath.Join("testdata", name+"."+kernel.Arithmetic{}.Numerics()+".jsonl")
 	for i, threads := range []int{1, 2, 5} {
@@ -61,8 +63,8 @@ func requireGolden(t *testing.T, name string, run func(threads int) []byte) {
 	}
 }
 
-// goldenRun returns, for every method that learns by lines, its name, the lines of a text, and the
-// state at the end.
+// goldenRun feeds a text with each method that learns by lines. It returns the method's name, the
+// lines, and the final state.
 func goldenRun(t *testing.T, mg *Manager, text string) []byte {
 	var b bytes.Buffer
 	out := json.NewEncoder(&b)

@@ -29,7 +29,7 @@ func TestReplayedLogArrivesAtSameState(t *testing.T) {
 		require.Equal(t, hash(t, mg, id), hash(t, mg, replayed))
 		was, is := get(t, mg, id), get(t, mg, replayed)
 		require.Equal(t, was.Bits, is.Bits)
-		// memory depends on the number of records
+		// memory depends on the number of records, which may differ
 		was.ID, was.Created, was.LastUsed, was.MemoryBytes = is.ID, is.Created, is.LastUsed,
 			is.MemoryBytes
 		require.Equal(t, was, is)
@@ -38,7 +38,7 @@ func TestReplayedLogArrivesAtSameState(t *testing.T) {
 	})
 }
 
-// brokenStore fails when a test sets it to.
+// brokenStore fails while a test has set an error.
 type brokenStore struct {
 	storage.Store
 	err error

@@ -18,26 +18,26 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Manager keeps the sessions of its models in a store, and the states of those in use in memory.
-// Its methods are safe for concurrent use. Drain ends its threads.
+// Manager manages the sessions of its models. It keeps them in a store, and the states of active
+// sessions in memory. Its methods are safe for concurrent use. Drain ends its threads.
 //
-// Each part has its own lock: the index knows all sessions, the engine computes on one session, and
-// the lifecycle decides whether work may begin.
+// Its parts have separate locks: the index finds sessions, the engine computes, and the lifecycle
+// decides whether work may begin.
 type Manager struct {
-	about       []ModelInfo // descriptions of the models, the default first
+	about       []ModelInfo // descriptions of the models, the default model first
 	index       *index
 	engine      *engine
 	follower    *follower
 	life        *lifecycle.Lifecycle
 	backups     *backups
 	subscribers subscribers
-	last        sync.Once // the work after the Manager has drained
+	last        sync.Once // runs the last steps of a shutdown once
 
-	watchIdle time.Duration // the constant WatchIdle; tests set it
+	watchIdle time.Duration // WatchIdle, except in tests
 }
 
-// NewManager returns a Manager for the sessions in the store. m is the default model; requests may
-// ask for one of Options.Others.
+// NewManager returns a Manager for the sessions in the store. Parameter m is the default model.
+// Requests may name a model in Options.Others instead.
 func NewManager(m *model.Model, o Options) (*Manager, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -119,18 +119,20 @@ func assemble(served models, o Options) (*Manager, error) {
 	}, nil
 }
 
-// Holds reports whether this server has the session with this id. Requests for the session then
-// belong to this server.
+// Holds reports whether this server has claimed the session with this id. Requests for the session
+// must then go to this server.
 func (mg *Manager) Holds(id string) bool { return mg.index.catalog.has(id) }
 
-// HandOver gives this server's sessions to other servers. It claims and makes no more sessions
-// (ErrElsewhere). It releases its own sessions one by one, with a snapshot where another server
-// would recompute much. A request that feeds ends after its chunk. A Watch ends with ErrDraining.
-// HandOver waits for completions. When the context ends, sessions that are left become free once
-// the server has left.
+// HandOver gives this server's sessions to other servers. From then on, this server claims and
+// makes no sessions (ErrElsewhere). It releases its sessions one by one. It first writes a snapshot
+// if another server would have to recompute much.
+//
+// A request that feeds a session ends after its chunk, and a Watch ends with ErrDraining. HandOver
+// waits for completions. If the context ends early, the remaining sessions become free when this
+// server has left.
 func (mg *Manager) HandOver(ctx context.Context) { mg.index.catalog.handOver(ctx) }
 
-// Models describes the models that sessions run on, the default first.
+// Models describes the served models, the default model first.
 func (mg *Manager) Models() []ModelInfo {
 	all := make([]ModelInfo, len(mg.about))
 	for i := range mg.about {
@@ -142,15 +144,15 @@ func (mg *Manager) Models() []ModelInfo {
 // Model describes the default model.
 func (mg *Manager) Model() ModelInfo { return mg.describe(0) }
 
-// describe describes a model as it is now.
+// describe returns the current description of a model.
 func (mg *Manager) describe(at int) ModelInfo {
 	m := mg.about[at].clone()
 	m.Loaded = mg.engine.models[at].current() != nil
 	return m
 }
 
-// ModelOf describes the model that a session runs on. If that model is not served, or no session is
-// named, it describes the default model. The error is ErrNotFound.
+// ModelOf describes the model of a session. If id is "", or the session's model is not served, it
+// describes the default model. The only error is ErrNotFound.
 func (mg *Manager) ModelOf(who Caller, id string) (ModelInfo, error) {
 	if id == "" {
 		return mg.Model(), nil
@@ -164,8 +166,8 @@ func (mg *Manager) ModelOf(who Caller, id string) (ModelInfo, error) {
 }
 
 // Patch changes the name, the labels and the TTL of a session, without waiting for requests that
-// feed it. It does not count as a use: a TTL that is already over ends the session at once. The
-// errors are a *FieldError, a *NameTakenError, and those of a write to the session.
+// feed it. Patch does not count as a use, so a TTL that has already passed ends the session at
+// once. The errors are a *FieldError, a *NameTakenError, and the errors of a write to the session.
 func (mg *Manager) Patch(
 	ctx context.Context, who Caller, id string, r PatchRequest,
 ) (Info, error) {
@@ -190,18 +192,19 @@ func (mg *Manager) Patch(
 	return mg.index.info(who, s), nil
 }
 
-// DiskAlarm returns a *DiskAlarmError while the disk is nearly full, else nil.
+// DiskAlarm returns a *DiskAlarmError while the disk is nearly full, and otherwise nil.
 func (mg *Manager) DiskAlarm() error { return mg.engine.disk.Alarm() }
 
-// Get describes a session, without waiting for requests that work on it.
+// Get describes a session, without waiting for other requests to the session.
 func (mg *Manager) Get(who Caller, id string) (Info, error) {
 	return mg.index.get(context.Background(), who, id)
 }
 
-// List describes up to limit sessions that the caller sees. A limit of 0 means ListDefault; the
-// largest is ListMax. The sessions are in the order of their ids, which is the order of creation.
-// With labels it lists only the sessions that have all of them. It starts after an id. next is
-// where the next page starts, or "" on the last page. A page by label may be short.
+// List describes up to limit sessions that the caller may see, ordered by id and so by time of
+// creation. The limit is at most ListMax; 0 means ListDefault. With labels, List returns only
+// sessions that have all of them, and a page may be shorter than the limit. Parameter after is the
+// id after which the page starts. Result next is its value for the next page, or "" after the last
+// page.
 func (mg *Manager) List(
 	who Caller, after string, limit int, labels ...Label,
 ) (page []Info, next string, err error) {
@@ -212,24 +215,27 @@ func (mg *Manager) List(
 	return mg.index.catalog.list(who, after, min(limit, ListMax), labels)
 }
 
-// Delete removes a session and all of its data. A request that works on it ends with ErrNotFound
-// after its chunk.
+// Delete removes a session with all of its data. Other requests to the session fail with
+// ErrNotFound after their current chunk.
 func (mg *Manager) Delete(who Caller, id string) error { return mg.index.delete(who, id) }
 
-// Score feeds text to a session as it arrives: the bytes that the body has ready, up to the end of
-// the chunk, are scored at once. emit gets each report in order, before the update that the text
-// causes. Text that emit got is in the session, whatever happens then.
+// Score feeds text to a session as it arrives. It scores the available bytes at once, up to the end
+// of the chunk. It calls emit with each report in order, before the model learns from that text.
+// Text that was passed to emit is stored in the session, whatever happens later.
 //
-// One request at a time feeds a session. Others wait in order, for at most their wait, and then get
-// ErrBusy. Score ends with the body, or with emit's error. Between two chunks it may end with the
-// context, ErrNotFound, ErrDraining, a *BodyError, a *LimitError, ErrFull, a *DiskLimitError, a
-// *DiskAlarmError, ErrUnavailable or ErrUnknown. With *OffsetError or ErrBusy nothing of the body
-// was read; with ErrOverloaded nothing was accepted. A *RecoveringError, which is an ErrOverloaded,
-// says that the recovery of the state takes long; the next call continues it. The Summary says what
-// was accepted, also with an error.
+// Only one request at a time feeds a session. Others queue in order of arrival for at most their
+// wait, and then get ErrBusy. Score returns when the body ends or emit fails. Between two chunks it
+// may also return the context's error, ErrNotFound, ErrDraining, a *BodyError, a *LimitError,
+// ErrFull, a *DiskLimitError, a *DiskAlarmError, ErrUnavailable or ErrUnknown.
 //
-// With LearnFalse the session is unchanged. The text is received first, at most UnlearntBytesMax
-// (*TooLongError). While it is scored, the session takes no other text.
+// After an *OffsetError or ErrBusy, nothing of the body was read. After ErrOverloaded, no text was
+// accepted. A *RecoveringError, which is also an ErrOverloaded, means that the recovery of the
+// state takes long; the next call continues it. The Summary describes the accepted text, also after
+// an error.
+//
+// With LearnFalse the session is unchanged. The whole text is received first, at most
+// UnlearntBytesMax, or the error is a *TooLongError. While this text is scored, the session accepts
+// no other text.
 func (mg *Manager) Score(
 	ctx context.Context, who Caller, id string, body io.Reader, o ScoreOptions,
 	emit func(Chunk) error,
@@ -273,12 +279,12 @@ func (mg *Manager) Score(
 	return f.sum, err
 }
 
-// reporting returns the reports of a score request.
+// reporting returns the object that makes and sends the reports of a score request.
 func (mg *Manager) reporting(s *session, o ScoreOptions, emit func(Chunk) error) reports {
 	return reports{engine: mg.engine, s: s, options: o, want: o.detail(), emit: emit}
 }
 
-// dryRun runs a score request that learns nothing.
+// dryRun runs a score request with LearnFalse.
 func (mg *Manager) dryRun(
 	ctx context.Context, s *session, body io.Reader, o ScoreOptions, emit func(Chunk) error,
 ) (Summary, error) {
@@ -306,12 +312,13 @@ func (mg *Manager) dryRun(
 	return r.sum, err
 }
 
-// Complete samples text after the session's text and the prompt, from the adapted model or the
-// static one. emit gets each piece of the text. The session is unchanged unless the request
-// commits. Meanwhile it takes no other text. A completion that commits feeds the session, and gets
-// ErrBusy if another request does.
+// Complete samples text that follows the session's text and the prompt, from the adapted model or
+// the static model. It calls emit with each piece of the text. Meanwhile the session accepts no
+// other text. The session is unchanged unless the request commits. If it commits, Complete feeds
+// the session, and returns ErrBusy if another request is feeding it.
 //
-// It ends with emit's error, the context, ErrNotFound, and at its beginning ErrOverloaded.
+// The error is emit's error, the context's error, ErrNotFound or, before the first piece,
+// ErrOverloaded.
 func (mg *Manager) Complete(
 	ctx context.Context, who Caller, id string, r CompleteRequest, emit func(Piece) error,
 ) (Completion, error) {
@@ -339,7 +346,7 @@ func (mg *Manager) Complete(
 	return mg.engine.complete(ctx, s, r, emit)
 }
 
-// Suggest returns likely continuations of the session's text and the typed text after it. The
+// Suggest returns likely continuations of the session's text followed by the typed text. The
 // session is unchanged. The errors are a *FieldError, and those of Complete.
 func (mg *Manager) Suggest(
 	ctx context.Context, who Caller, id string, r SuggestRequest,
@@ -360,13 +367,13 @@ func (mg *Manager) Suggest(
 	return mg.engine.suggest(ctx, s, r)
 }
 
-// CompleteBatch samples texts as Complete does, several after each of several prompts. Without an
-// id it continues an empty text. emit gets one text after another; with Echo the texts after one
-// prompt begin together. The errors are those of Complete, ErrFull and *OffsetError.
+// CompleteBatch samples texts as Complete does, several for each of several prompts. Without an id,
+// it continues an empty text. It calls emit with one text after another. With Echo, all texts of a
+// prompt first get the prompt. The errors are those of Complete, ErrFull and *OffsetError.
 //
-// The session is unchanged unless the request commits. Then it takes the prompt, or prompt and
-// text, after emit got all texts. It takes nothing if emit fails or the context ends before that.
-// The last piece follows, with the session's new offset.
+// The session is unchanged unless the request commits. If it commits, the session is fed the
+// prompt, or the prompt and the text, after emit got all texts. If emit fails or the context ends
+// before that, nothing is fed. A last piece contains the session's new offset.
 func (mg *Manager) CompleteBatch(
 	ctx context.Context, who Caller, id string, r BatchRequest, emit func(Piece) error,
 ) error {
@@ -391,8 +398,8 @@ func (mg *Manager) CompleteBatch(
 	return mg.engine.batch(ctx, s, id == "", r, emit)
 }
 
-// grounds returns the session that a batch continues, or a blank one of a model. The caller calls
-// done.
+// grounds returns the session that a batch continues or, without an id, an empty session. The
+// caller must call done.
 func (mg *Manager) grounds(
 	who Caller, id, modelName string,
 ) (s *session, done func(), err error) {
@@ -409,10 +416,10 @@ func (mg *Manager) grounds(
 	return mg.index.use(who, id)
 }
 
-// Fork makes a session of the caller that has the text of another up to an offset, and is
-// independent from there on. It returns a *FieldError for an offset that the other session lacks,
-// and a *TrimmedError for an offset whose text was trimmed. Other errors are a *NameTakenError, and
-// those of Create.
+// Fork makes a new session of the caller. It has the text of another session up to an offset, and
+// is independent from there on. The error is a *FieldError for an offset beyond that session's
+// text, and a *TrimmedError for an offset whose text was trimmed. Other errors are a
+// *NameTakenError, and those of Create.
 func (mg *Manager) Fork(ctx context.Context, who Caller, id string, r ForkRequest) (Info, error) {
 	s, done, err := mg.index.use(who, id)
 	if err != nil {
@@ -434,13 +441,14 @@ func (mg *Manager) Fork(ctx context.Context, who Caller, id string, r ForkReques
 	return f.run(ctx, who, r)
 }
 
-// Export writes a session as an archive, a tar file of package folder, which Import reads. It makes
-// the archive in a temporary file (ErrNoSpace), so that a slow w delays nobody. It writes nothing
-// to w before all errors other than w's are known.
+// Export writes a session as an archive, which Import reads. An archive is a tar file as written by
+// package folder. Export first makes the archive in a temporary file, so that a slow w does not
+// block the session. It writes to w only after all other steps have succeeded. The error is
+// ErrNoSpace if the disk has no room for the temporary file.
 //
-// The archive of a damaged session has the text that can be read, and part is called before w is
-// written to. Without part, or if nothing can be read, the error is an *UnusableError. For the wait
-// see engine.maxWaitOf.
+// The archive of a damaged session contains the readable text. Export then calls part before it
+// writes to w. If part is nil, or no text is readable, the error is an *UnusableError. The wait is
+// limited as in engine.maxWaitOf.
 func (mg *Manager) Export(
 	ctx context.Context, who Caller, id string, wait time.Duration, w io.Writer, part func(Part),
 ) error {
@@ -463,11 +471,13 @@ func (mg *Manager) Export(
 	return SpoolError(err)
 }
 
-// Import makes a session of the caller from an archive that Export wrote. It has a new id and the
-// given name, "" for none. The error is ErrImport for an archive that is not whole, or of another
-// model (a *ModelError). Other errors are a *NameTakenError, a *BodyError, ErrNoSpace without room
-// for the temporary file, and those of Create. Checking the state needs memory, for which Import
-// waits; the error is ErrFull if there can never be enough.
+// Import makes a session of the caller from an archive that Export wrote. The session gets a new
+// id, and the given name if that is not "". The error is ErrImport if the archive is damaged, or if
+// its model is not served (a *ModelError). Other errors are a *NameTakenError, a *BodyError,
+// ErrNoSpace if the disk has no room for a temporary file, and those of Create.
+//
+// To check the state, Import waits for memory. The error is ErrFull if the memory limit is too
+// small for the state.
 func (mg *Manager) Import(
 	ctx context.Context, who Caller, r io.Reader, name string,
 ) (Info, error) {
@@ -485,10 +495,11 @@ func (mg *Manager) Import(
 	return info, SpoolError(err)
 }
 
-// Backup opens a backup of the store. The caller must be an admin, unless the server has no keys;
-// other callers get ErrAdminOnly. With an id it reopens that backup, or returns ErrBackupGone.
-// Without an id it makes a new backup, and ends a backup that nobody reads. The error is
-// ErrBackupBusy if the other backup is being made or read. A store in memory returns ErrNoBackup.
+// Backup returns a backup of the store. The caller must be an admin, unless the server has no keys;
+// otherwise the error is ErrAdminOnly. With an id, Backup reopens the existing backup, or returns
+// ErrBackupGone. Without an id, it makes a new backup and ends an existing one. The error is
+// ErrBackupBusy if the existing backup is still being made or read. It is ErrNoBackup if the store
+// is in memory.
 func (mg *Manager) Backup(ctx context.Context, who Caller, id string) (*Backup, error) {
 	if who.Key != "" && !who.Admin {
 		return nil, ErrAdminOnly
@@ -496,11 +507,13 @@ func (mg *Manager) Backup(ctx context.Context, who Caller, id string) (*Backup, 
 	return mg.backups.open(ctx, id)
 }
 
-// Drain refuses new work, waits for current chunks and completions, and ends the threads. A request
-// that feeds ends with ErrDraining after its chunk. A backup ends at once, and a Watch after the
-// last chunk. Then Drain takes snapshots, so that the next start recomputes little. When the
-// context ends, work under way continues, and the threads end after it. Sessions can still be
-// described and deleted.
+// Drain shuts the Manager down: it refuses new work, waits for current chunks and completions, and
+// ends the threads. A request that feeds a session ends with ErrDraining after its current chunk. A
+// backup ends at once, and a Watch after the last chunk. Then Drain writes snapshots, so that the
+// next start recomputes little.
+//
+// If the context ends first, work in progress continues, and the threads end after it. Sessions can
+// still be described and deleted after Drain.
 func (mg *Manager) Drain(ctx context.Context) error {
 	mg.backups.close()
 	mg.index.catalog.end()
@@ -516,7 +529,7 @@ func (mg *Manager) Drain(ctx context.Context) error {
 			return fmt.Errorf("session: drain: chunks are still being computed: %w", ctx.Err())
 		}
 	}
-	mg.subscribers.end(ErrDraining) // before the snapshots, which may take long
+	mg.subscribers.end(ErrDraining) // before the snapshots, because these may take long
 	mg.last.Do(func() { mg.engine.saveAll(ctx) })
 	return nil
 }

@@ -305,7 +305,7 @@ func TestSessionsExpireWhenTheyAreNotUsed(t *testing.T) {
 	now = now.Add(59 * time.Second)
 	complete(t, mg, id, CompleteRequest{MaxTokens: 1})
 	now = now.Add(59 * time.Second)
-	get(t, mg, id) // a read does not count as a use
+	get(t, mg, id) // Get does not count as a use
 	now = now.Add(time.Second)
 	_, err := mg.Get(Caller{}, id)
 	require.ErrorIs(t, err, ErrNotFound)
@@ -315,7 +315,7 @@ func TestSessionsExpireWhenTheyAreNotUsed(t *testing.T) {
 	_, err = mg.Create(context.Background(), Caller{}, CreateRequest{})
 	require.ErrorIs(t, err, ErrFull)
 	now = now.Add(time.Hour)
-	create(t, mg, CreateRequest{}) // expired sessions are deleted first
+	create(t, mg, CreateRequest{}) // Create first deletes expired sessions
 	page, _, _ := mg.List(Caller{}, "", 0)
 	require.Len(t, page, 2)
 	require.Equal(t, lasting, page[0].ID)
@@ -373,7 +373,7 @@ func TestDrainWaitsForTheChunkUnderWay(t *testing.T) {
 	_, err = mg.Complete(context.Background(), Caller{}, other, CompleteRequest{MaxTokens: 1},
 		noPieces)
 	require.ErrorIs(t, err, ErrDraining)
-	get(t, mg, other) // can still be read
+	get(t, mg, other)
 
 	drained := make(chan error, 1)
 	go func() { drained <- mg.Drain(context.Background()) }()
@@ -413,7 +413,7 @@ func TestDrainLetsACompletionFinish(t *testing.T) {
 	id := create(t, mg, CreateRequest{})
 	drained := make(chan error, 1)
 	first := true
-	seed := uint64(1) // a seed whose text ends with a whole character
+	seed := uint64(1) // with this seed, the text ends with a whole character
 	request := CompleteRequest{
 		Prompt: []byte(logText(40)), MaxTokens: 50, Commit: CommitAll, Seed: &seed,
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session/budget"
 )
 
-// This file accounts the memory of states.
+// The functions here count the memory that states use.
 
-// stateBytes returns the most memory that the session's state uses.
+// stateBytes returns the maximum memory that the session's state can use, in bytes.
 func (h *head) stateBytes(m *model.Model) int64 {
 	bytes := stream.StateBytes(m, h.Settings)
 	if h.LinesFrom != nil {
@@ -24,9 +24,9 @@ func (h *head) stateBytes(m *model.Model) int64 {
 	return bytes
 }
 
-// reserveState reserves memory for a state of a model, and returns the model with its weights. It
-// waits while all sessions with states that could be dropped are at work; the context ends the
-// wait. On an error nothing is reserved.
+// reserveState reserves memory for a state, and returns the state's model with its weights. If too
+// little memory is free and all other states are in use, it waits until the context ends. On an
+// error, nothing is reserved.
 func reserveState(
 	ctx context.Context, account *budget.Account[*session], of *servedModel, need int64,
 ) (m *model.Model, err error) {
@@ -39,7 +39,7 @@ func reserveState(
 	return m, err
 }
 
-// memoryError converts an error of the memory budget to that of a request.
+// memoryError converts an error of the memory budget to an error of a request.
 func memoryError(err error) error {
 	var full *budget.FullError
 	switch {

@@ -11,8 +11,8 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// modelInfo returns the description of a model for Manager.Models. weightsBytes is the memory of
-// its weights.
+// modelInfo returns the description of a model for Manager.Models. Parameter weightsBytes is the
+// memory that the weights use.
 func modelInfo(m *model.Model, weightsBytes int64) (ModelInfo, error) {
 	defaults, err := effective(m, Settings{"chunk": m.Chunk})
 	if err != nil {
@@ -58,8 +58,8 @@ func kindOf(t tokenizer.Tokenizer) string {
 // OfWords reports whether the model's tokens are words.
 func (m *ModelInfo) OfWords() bool { return m.Tokenizer == tokenizer.KindWords }
 
-// ModelsNamed returns the models that a request's name matches; see model.WhichNamed. Several
-// models may share a name.
+// ModelsNamed returns the models that match a name in a request; see model.WhichNamed. Several
+// models may have the same name.
 func ModelsNamed(all []ModelInfo, name string) (named []ModelInfo) {
 	ids, names := make([]string, len(all)), make([]string, len(all))
 	for i := range all {
@@ -71,7 +71,8 @@ func ModelsNamed(all []ModelInfo, name string) (named []ModelInfo) {
 	return named
 }
 
-// tokenizer returns the model's tokenizer, or that of bytes for the zero value.
+// tokenizer returns the model's tokenizer. For the zero ModelInfo, it returns the tokenizer of
+// bytes.
 func (m *ModelInfo) tokenizer() tokenizer.Tokenizer {
 	if m.text == nil {
 		return tokenizer.Bytes{}
@@ -79,11 +80,11 @@ func (m *ModelInfo) tokenizer() tokenizer.Tokenizer {
 	return m.text
 }
 
-// tokensAtOnce is how many tokens ModelInfo.Tokens keeps in memory.
+// tokensAtOnce is the number of tokens that ModelInfo.Tokens computes at a time.
 const tokensAtOnce = 512
 
-// Tokens returns the tokens of a text without context. A word at the end counts as complete; white
-// space after the last token is no token.
+// Tokens returns the tokens of a text, as at the beginning of a session. A word at the end of the
+// text counts as complete. White space after the last token is ignored.
 func (m *ModelInfo) Tokens(text []byte) iter.Seq[int32] {
 	return func(yield func(int32) bool) {
 		var some tokenizer.Tokens
@@ -94,7 +95,7 @@ func (m *ModelInfo) Tokens(text []byte) iter.Seq[int32] {
 			rest = t.Next(&some, &pending, rest, tokensAtOnce)
 			if more = len(some.IDs) == tokensAtOnce; !more && pending.Size() > 0 {
 				t.End(&some, &pending)
-				some.IDs = some.IDs[:len(some.IDs)-1] // the end of a line, which is not in the text
+				some.IDs = some.IDs[:len(some.IDs)-1] // drop the line end: it is not in the text
 			}
 			for _, id := range some.IDs {
 				if !yield(id) {
@@ -105,13 +106,13 @@ func (m *ModelInfo) Tokens(text []byte) iter.Seq[int32] {
 	}
 }
 
-// CountTokens returns the number of Tokens.
+// CountTokens returns the number of tokens that Tokens returns.
 func (m *ModelInfo) CountTokens(text []byte) int64 {
 	return int64(tokenizer.Count(m.tokenizer(), text))
 }
 
-// Spell appends the text of the token id to dst. The text may depend on the token before it, which
-// is given as after. It panics at an id outside the vocabulary.
+// Spell appends the text of a token to dst. The text may depend on the token before it, whose id is
+// parameter after. Spell panics if an id is not in the vocabulary.
 func (m *ModelInfo) Spell(dst []byte, after, id int32) []byte {
 	return m.tokenizer().Spell(dst, after, id)
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model"
 )
 
-// models are the models that a Manager serves, the default first, without duplicates.
+// models lists the models that a Manager serves, without duplicates. The first is the default.
 type models []*servedModel
 
-// withHash returns the model with a content hash; nil if it is not served.
+// withHash returns the model with the given content hash, or nil if it is not served.
 func (ms models) withHash(hash string) *servedModel {
 	i := slices.IndexFunc(ms, func(m *servedModel) bool { return m.Hash() == hash })
 	if i < 0 {
@@ -21,8 +21,8 @@ func (ms models) withHash(hash string) *servedModel {
 	return ms[i]
 }
 
-// named returns the model that a request names; see model.WhichNamed. "" is the default. A name
-// that several models share is refused with a *FieldError.
+// named returns the model with a name from a request; see model.WhichNamed. The name "" means the
+// default model. If several models have the name, the error is a *FieldError.
 func (ms models) named(name string) (*servedModel, error) {
 	if name == "" {
 		return ms[0], nil
@@ -46,12 +46,13 @@ func (ms models) named(name string) (*servedModel, error) {
 	}
 }
 
-// SharedName returns the text that says that several models have the name.
+// SharedName returns the message that several models have the same name.
 func SharedName(name string, models int) string {
 	return fmt.Sprintf("%q, a name that %d models share", name, models)
 }
 
-// check refuses duplicate models: a session could not tell which one it runs on.
+// check returns an error if the same model is served twice. Its sessions would not have a unique
+// model.
 func (ms models) check() error {
 	for i, m := range ms {
 		if ms[:i].withHash(m.Hash()) != nil {
@@ -71,7 +72,7 @@ func (ms models) ids() []string {
 
 func (ms models) names() string { return strings.Join(ms.ids(), ", ") }
 
-// live reports whether a model is in memory.
+// live reports whether the weights of model m are in memory.
 func (ms models) live(m *model.Model) bool {
 	return slices.ContainsFunc(ms, func(s *servedModel) bool { return s.current() == m })
 }

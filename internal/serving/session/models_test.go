@@ -19,7 +19,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model/modeltest"
 )
 
-// sources returns sources of models that load a new copy each time, as files do.
+// sources returns sources that load a new copy of a model at each call, as a file would.
 func sources(t fatal, all ...*model.Model) (list []*model.Source) {
 	t.Helper()
 	for _, m := range all {
@@ -33,8 +33,8 @@ func sources(t fatal, all ...*model.Model) (list []*model.Source) {
 	return list
 }
 
-// newDurable is newManager with a store on disk, whose sessions need memory only when they are
-// used.
+// newDurable does the same as newManager, but with a store on disk. There, sessions need memory
+// only while they are in use.
 func newDurable(t *testing.T, o Options) *Manager {
 	sv := newServer(t, t.TempDir(), o)
 	t.Cleanup(sv.stop)
@@ -52,19 +52,21 @@ func manyModels(t testing.TB, n int) (all []*model.Model) {
 	return all
 }
 
-// requireSame checks that a session has the bits of its text on a model.
+// requireSame checks that a session has the same state as a stream of the model that was fed the
+// text.
 func requireSame(t fatal, mg *Manager, id string, m *model.Model, text string) {
 	t.Helper()
 	want, _ := alone(t, m, CreateRequest{Seed: ptr(uint64(3))}, text)
 	require.Equal(t, want.Hash(), hash(t, mg, id))
 }
 
-// Many first requests at once load the weights of a model once.
+// Several requests need a model at the same time for the first time. Its weights are loaded only
+// once.
 func TestModelIsLoadedOnceWhenItIsFirstNeeded(t *testing.T) {
 	other := otherModel(t)
 	var loads atomic.Int32
 	from, _, err := model.NewSource(func() (*model.Model, error) {
-		if loads.Add(1) > 1 { // the first load was for the description
+		if loads.Add(1) > 1 { // the first load was only for the description of the model
 			time.Sleep(20 * time.Millisecond)
 		}
 		return model.FromFile(other.File())
@@ -132,8 +134,8 @@ func TestUnloadableModelLeavesServerServing(t *testing.T) {
 	requireSame(t, mg, id, other, logText(40))
 }
 
-// If the file of a served model is replaced by the file of another model, the new file is not
-// loaded.
+// If the file of a served model is replaced by the file of a different model, the new file is
+// refused.
 func TestChangedFileIsNotLoaded(t *testing.T) {
 	now := otherModel(t)
 	from, _, err := model.NewSource(func() (*model.Model, error) { return now, nil })
@@ -146,15 +148,15 @@ func TestChangedFileIsNotLoaded(t *testing.T) {
 	require.ErrorContains(t, err, now.ID())
 }
 
-// roomFor returns the memory for the weights of one model and a number of states on it.
+// roomFor returns the memory for the weights of one model and the given number of states.
 func roomFor(t testing.TB, m *model.Model, states int64) int64 {
 	t.Helper()
 	probe := newManager(t, Options{})
 	return m.WeightsBytes() + states*get(t, probe, create(t, probe, CreateRequest{})).MemoryBytes
 }
 
-// With memory for one model besides the default, models take turns. Dropped weights leave the
-// memory, and a session that is used again continues to the same bits.
+// There is memory for only one model besides the default model. The models are loaded and dropped
+// in turn. A session that is used again continues to the same bits.
 func TestModelsShareMemoryInTurns(t *testing.T) {
 	all := manyModels(t, 2)
 	most := roomFor(t, all[0], 1)
@@ -191,8 +193,8 @@ func TestModelsShareMemoryInTurns(t *testing.T) {
 	require.ErrorIs(t, err, ErrFull, "it would never fit beside the weights")
 }
 
-// Sessions of three models are used at once, with memory for one model and little more. All
-// requests complete, because no waiting session holds memory that others wait for.
+// Sessions of three models are used at the same time. There is memory for one model and little
+// more. All requests complete, because a session that waits for memory has none itself.
 func TestRequestsOfManyModelsDoNotWaitForEachOther(t *testing.T) {
 	all := manyModels(t, 3)
 	most := roomFor(t, all[0], 2)
@@ -224,7 +226,7 @@ func TestRequestsOfManyModelsDoNotWaitForEachOther(t *testing.T) {
 	}
 }
 
-// Idle states and weights that no state needs are dropped in the order of their last use.
+// When memory is needed, idle states and unused weights are dropped, the least recently used first.
 func TestUnusedModelStaysUntilMemoryIsNeeded(t *testing.T) {
 	other := otherModel(t)
 	state := roomFor(t, other, 1) - other.WeightsBytes()
@@ -249,7 +251,8 @@ func TestUnusedModelStaysUntilMemoryIsNeeded(t *testing.T) {
 	require.False(t, sv.mg.Models()[1].Loaded)
 }
 
-// Forks, exports and completions work on sessions of a model whose weights are loaded and dropped.
+// Forks, exports and completions load the weights that they need, even if these were dropped
+// before.
 func TestForksExportsAndCompletionsLoadTheModelTheyNeed(t *testing.T) {
 	other := otherModel(t)
 	sv := newServer(t, t.TempDir(), Options{Others: sources(t, other)})
@@ -289,8 +292,8 @@ func TestForksExportsAndCompletionsLoadTheModelTheyNeed(t *testing.T) {
 	require.Zero(t, sv.mg.engine.models[1].memory.Users())
 }
 
-// A request ends while it waits for weights, because its time is over. The loading continues for
-// the next request.
+// If weights are not loaded within the time limit of a request, the request fails. The loading
+// continues for the next request.
 func TestRequestWaitsForWeightsOnlyAsLongAsItMay(t *testing.T) {
 	other, gate := otherModel(t), make(chan struct{})
 	var first sync.Once
@@ -311,7 +314,7 @@ func TestRequestWaitsForWeightsOnlyAsLongAsItMay(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Zero(t, mg.engine.models[1].memory.Users())
 	here := create(t, mg, CreateRequest{})
-	score(t, mg, here, logText(40)) // a session of another model does not wait at all
+	score(t, mg, here, logText(40)) // a session of a loaded model does not wait
 	close(gate)
 	score(t, mg, id, logText(40))
 	requireSame(t, mg, id, other, logText(40))
@@ -329,8 +332,8 @@ func TestModelIsFoundByIDNameOrShortName(t *testing.T) {
 	}
 }
 
-// Two versions of a model may have one name. A request with that name is refused with the IDs of
-// both.
+// Two versions of a model may have the same name. A request with this name is refused, and the
+// error lists both IDs.
 func TestSharedModelNameIsRefused(t *testing.T) {
 	version, other := otherModel(t), manyModels(t, 1)[0]
 	version.Name, other.Name = testModel(t).Name, "another"
@@ -350,8 +353,8 @@ func TestSharedModelNameIsRefused(t *testing.T) {
 	require.Empty(t, ModelsNamed(mg.Models(), "none"))
 }
 
-// If the store is in memory, a session gets its state when it is made. Without the weights for the
-// state, the session is not made.
+// If the store is in memory, a session gets its state when it is made. If the weights cannot be
+// loaded, the session is not made.
 func TestSessionInMemoryIsNotMadeWithoutItsModel(t *testing.T) {
 	other, broken := otherModel(t), errors.New("the file is gone")
 	var fails atomic.Bool

@@ -9,19 +9,22 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Moved is the result of copying a session into another store.
+// Moved is the result of copying one session to another store.
 type Moved struct {
 	ID, Name string
-	Bytes    int64 // bytes of its text
-	There    bool  // an equal session was in the target already
+	Bytes    int64 // bytes of the session's text
+	There    bool  // an equal session was already in the target
 	Err      error // why the session was not copied
 }
 
-// Move copies the sessions of a store into another, with ids, names, text and states. No server may
-// have the target open. If the target has a session already, Move compares both; a half-made
-// session from an earlier call is made again. Forks no longer share their common text. visit gets
-// the result for each session. progress gets the bytes of text done so far, and of all sessions.
-// The error is about a store as a whole, not about one session.
+// Move copies all sessions from one store to another, with ids, names, text and states. No server
+// may use the target meanwhile. If the target already has a session, Move compares both. If an
+// earlier call left it incomplete, Move copies it again. Forks no longer share text with their
+// originals.
+//
+// Move calls visit with the result for each session. It calls progress with the bytes of text
+// copied so far, and those of all sessions. The error is about a whole store, not about one
+// session.
 func Move(
 	ctx context.Context, from, to storage.Store, visit func(Moved), progress func(done, all int64),
 ) error {
@@ -51,7 +54,7 @@ func Move(
 		case err != nil:
 			moved.Err = err
 		case !h.Complete:
-			return nil // the next start of a server deletes it
+			return nil // incomplete: the next start of a server deletes it
 		default:
 			moved.Name = h.Name
 			moved.There, moved.Err = m.move(ctx, found, h)
@@ -68,7 +71,7 @@ func Move(
 // mover copies sessions from one store to another.
 type mover struct {
 	from, to  storage.Store
-	names     map[[2]string]string // ids of the sessions in the target, by owner and name
+	names     map[[2]string]string // ids of the target's sessions, by owner and name
 	done, all int64
 	progress  func(done, all int64)
 }
@@ -78,7 +81,8 @@ func (m *mover) add(bytes int64) {
 	m.progress(m.done, m.all)
 }
 
-// move copies a session, unless it is there already.
+// move copies a session. If an equal session is already in the target, it copies nothing and
+// returns true.
 func (m *mover) move(ctx context.Context, found storage.Session, h head) (there bool, err error) {
 	if there, err = m.compare(ctx, found); there || err != nil {
 		return there, err
@@ -89,7 +93,7 @@ func (m *mover) move(ctx context.Context, found storage.Session, h head) (there 
 			"%q", storage.ErrExists, other,
 			h.Name)
 	}
-	h.Complete = false // the copy is not complete until it has all data
+	h.Complete = false // marks the copy as incomplete until it has all data
 	epoch, err := m.to.Create(ctx, h.ID, h.encode(), found.Start)
 	if err != nil {
 		return false, err
@@ -104,7 +108,7 @@ func (m *mover) move(ctx context.Context, found storage.Session, h head) (there 
 	return false, nil
 }
 
-// compare reports whether an equal session is in the target. It deletes a half-made session there.
+// compare reports whether the target has an equal session. It deletes an incomplete session there.
 func (m *mover) compare(ctx context.Context, found storage.Session) (same bool, err error) {
 	there, err := m.to.Get(ctx, found.ID)
 	if errors.Is(err, storage.ErrNotFound) {
@@ -131,7 +135,7 @@ func (m *mover) compare(ctx context.Context, found storage.Session) (same bool, 
 	return true, nil
 }
 
-// fill copies text and states.
+// fill copies the text and the states of a session.
 func (m *mover) fill(ctx context.Context, found storage.Session, epoch uint64) error {
 	err := copyLog(ctx, m.from, found.ID, found.Start,
 		func(at int64, records []storage.Record, _, text int) error {

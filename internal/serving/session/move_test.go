@@ -10,7 +10,7 @@ import (
 	datafolder "github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// moveAll copies all sessions of one folder into another, whose store may fail.
+// moveAll copies all sessions of one folder to another. The target's store may return errors.
 func moveAll(t *testing.T, from, to string,
 	wrap func(storage.Store) storage.Store) map[string]Moved {
 	t.Helper()
@@ -33,8 +33,8 @@ func moveAll(t *testing.T, from, to string,
 
 func asItIs(s storage.Store) storage.Store { return s }
 
-// A copied session continues in the other store to the same bits. Half-made sessions are made
-// again, existing ones stay, and differences are reported.
+// A copied session computes the same bits as the original. Incomplete copies are made again,
+// existing sessions are kept, and differences are reported.
 func TestMovedSessionsContinueToSameBits(t *testing.T) {
 	here, there := t.TempDir(), t.TempDir()
 	sv := newServer(t, here, Options{})
@@ -88,7 +88,7 @@ func TestMovedSessionsContinueToSameBits(t *testing.T) {
 	copied := newServer(t, there, Options{})
 	for _, id := range []string{named, plain, forked.ID} {
 		was, is := get(t, sv.mg, id), get(t, copied.mg, id)
-		was.DiskBytes = is.DiskBytes // before the move the fork shared its text
+		was.DiskBytes = is.DiskBytes // only the original fork shares its text, so the sizes differ
 		require.Equal(t, was, is)
 		want, _ := score(t, sv.mg, id, logText(90))
 		got, _ := score(t, copied.mg, id, logText(90))

@@ -15,7 +15,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// put is Manager.Put for requests that must succeed.
+// put calls Manager.Put and requires that it succeeds.
 func put(t fatal, mg *Manager, who Caller, name string, r CreateRequest) (id string, made bool) {
 	t.Helper()
 	info, made, err := mg.Put(background, who, name, r)
@@ -232,7 +232,7 @@ func TestSessionIsFoundByItsLastName(t *testing.T) {
 	require.Empty(t, sv.told())
 }
 
-// An admin names a session for its owner.
+// If an admin names a session, the name belongs to the session's owner.
 func TestAdminNamesSessionForItsOwner(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
@@ -246,8 +246,8 @@ func TestAdminNamesSessionForItsOwner(t *testing.T) {
 	require.ErrorIs(t, rename(sv, Caller{Key: "b"}, id, "mine"), ErrNotFound)
 }
 
-// At the same time, one name is given to existing sessions and to new ones. One session gets the
-// name.
+// Concurrent requests give the same name to existing sessions and to new ones. Exactly one session
+// gets the name.
 func TestConcurrentRenamesGiveNameOnce(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
@@ -278,8 +278,8 @@ func TestConcurrentRenamesGiveNameOnce(t *testing.T) {
 	require.Equal(t, id, get(t, sv.mg, "web").ID)
 }
 
-// The writing of a name fails. Then the session does not have the name. If the outcome of the write
-// is unknown, the store decides.
+// If writing a name fails, the session does not have the name. If it is unknown whether the write
+// happened, the store decides.
 func TestUnwrittenNameIsNotTheSessions(t *testing.T) {
 	sv, store := faulty(t, Options{})
 	id, _ := put(t, sv.mg, Caller{}, "web", CreateRequest{})
@@ -289,7 +289,7 @@ func TestUnwrittenNameIsNotTheSessions(t *testing.T) {
 	for _, made := range []bool{false, true} {
 		store.fail("SetHead", storage.ErrUnknown, made)
 		require.ErrorIs(t, rename(sv, Caller{}, id, "log"), ErrUnknown)
-		score(t, sv.mg, id, "text") // a score claims the session again
+		score(t, sv.mg, id, "text") // claims the session again
 		name := map[bool]string{false: "web", true: "log"}[made]
 		require.Equal(t, name, get(t, sv.mg, id).Name)
 		require.Equal(t, id, get(t, sv.mg, name).ID)

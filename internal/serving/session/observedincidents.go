@@ -6,23 +6,24 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/lines"
 )
 
-// SessionRef identifies a session to an Observer. Its labels are immutable.
+// SessionRef identifies a session in calls of an Observer. Its labels are immutable.
 type SessionRef struct {
 	ID, Name, Method string
 	Labels           map[string]string
 }
 
-// ref returns the SessionRef of the session.
 func (h *head) ref() SessionRef {
 	return SessionRef{ID: h.ID, Name: h.Name, Method: h.Settings.Method, Labels: h.Labels}
 }
 
-// inherited reports whether an incident is in text copied from another session, which reports it.
+// inherited reports whether an incident is in text that was copied from another session. That
+// session reports the incident.
 func (h *head) inherited(i *Incident) bool {
 	return h.ShadowOf != "" || h.Parent != nil && i.Offset < h.Parent.Offset
 }
 
-// observedLines returns take, extended so that the observer gets the incidents of each line.
+// observedLines returns a function that calls take, and then reports the incidents of the line to
+// the observer.
 func (f *feeder) observedLines(take func(*lines.Line)) func(*lines.Line) {
 	if f.given != nil || f.s.LinesFrom == nil {
 		return take
@@ -43,7 +44,7 @@ func (f *feeder) observedLines(take func(*lines.Line)) func(*lines.Line) {
 	}
 }
 
-// tellIncidentsLocked reports the incidents that the session remembers to the observer.
+// tellIncidentsLocked reports all incidents that the session still has to the observer.
 func (s *session) tellIncidentsLocked() {
 	var all []IncidentReport
 	for _, i := range s.stream.Incidents() {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// told returns the last reports of the incidents of a session, by number.
+// told returns the last report of each incident of a session, by the incident's number.
 func (r *recorded) told(session string) map[int64]IncidentReport {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -21,8 +21,9 @@ func (r *recorded) told(session string) map[int64]IncidentReport {
 	return all
 }
 
-// An observer gets all incidents, also of text whose lines nobody asks for. It gets no incidents of
-// text that is not learned. For a fork it gets no incidents of text from the other session.
+// An observer gets all incidents of a session, even if no request asks for lines. It gets no
+// incidents of text that was only scored. For a fork, it gets no incidents of the original
+// session's text.
 func TestObserverGetsIncidents(t *testing.T) {
 	told := &recorded{}
 	sv := newServer(t, t.TempDir(), Options{Observer: told, ReplayMax: time.Hour})
@@ -67,8 +68,8 @@ func TestObserverGetsIncidents(t *testing.T) {
 	require.Empty(t, told.told(fork.ID), "the incident is the parent's")
 }
 
-// An observer gets the incidents that a session remembers after a restart, and when a verdict is
-// given. When the session is deleted, the observer gets an empty list.
+// After a restart, and when a verdict is given, an observer gets the latest incidents of the
+// session. When the session is deleted, the observer gets an empty list.
 func TestObserverGetsWhatSessionsRemember(t *testing.T) {
 	told := &recorded{}
 	sv := newServer(t, t.TempDir(), Options{Observer: told, ReplayMax: time.Hour})

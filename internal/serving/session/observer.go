@@ -7,65 +7,67 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
-// Observer gets the events of a Manager, for metrics and traces. Its methods may be called
-// concurrently and at any time. They must return soon, and must not call the Manager.
+// Observer gets the events of a Manager, for metrics and traces. Methods may be called
+// concurrently. They must return soon, and must not call the Manager.
 type Observer interface {
-	// Phase reports that a phase of a request has ended. The context is the request's.
+	// Phase is called when a phase of a request has ended. ctx is the context of the request.
 	Phase(ctx context.Context, p Phase, began, ended time.Time)
-	// Scored reports a text that was scored, its model (ModelInfo.ID), and whether it is learned:
-	// LearnTrue, LearnFalse or LearnUnflagged.
+	// Scored is called for each scored text. Parameter model is its ModelInfo.ID. Parameter learn
+	// is LearnTrue, LearnFalse or LearnUnflagged.
 	Scored(model, learn string, t Tally)
-	// Line reports a line that has ended in a text whose caller asked for lines, and the session's
-	// method. Neither Line nor Scored reports text that a fork or a shadow copies from another
-	// session.
+	// Line is called when a line has ended in a request that asks for lines. Parameter method is
+	// the session's method. Neither Line nor Scored is called for text that a fork or a shadow
+	// copies from another session.
 	Line(method string, l *Line)
-	// Incident reports an incident that a line opens, closes or updates, whether or not a caller
-	// asks for lines. The line has its text. Text that a fork or a shadow copies is not reported.
+	// Incident is called when a line opens, closes or updates an incident, even if no request asks
+	// for lines. The field Text of the line is set. Incident is not called for text that a fork or
+	// a shadow copies.
 	Incident(of SessionRef, l *Line, i *IncidentReport)
-	// Incidents reports all incidents that a session remembers, the newest first, when its state is
-	// in memory again. It reports an empty list when the session is deleted.
+	// Incidents is called with the latest incidents of a session, newest first, when its state is
+	// loaded into memory. When the session is deleted, the list is empty.
 	Incidents(of SessionRef, all []IncidentReport)
-	// Left reports the id of a session that another server may have now.
+	// Left is called with the id of a session that another server may have claimed.
 	Left(session string)
-	// Compared reports the totals that a piece of text has added to a session and to its shadow.
+	// Compared is called with the totals of a piece of text, in a session and in its shadow.
 	Compared(followed, shadow Tally)
-	// Completed reports why a completion ended, and its number of sampled tokens.
+	// Completed is called when a completion ends, with the reason and the number of sampled tokens.
 	Completed(reason string, tokens int)
-	// Snapshot reports how long the writing of a state took, and its error or nil.
+	// Snapshot is called when a snapshot was written or could not be written.
 	Snapshot(took time.Duration, err error)
-	// Replayed reports text of the log that was recomputed to recover a state.
+	// Replayed is called with the number of bytes that were recomputed to recover a state.
 	Replayed(bytes int64)
-	// Loaded reports how long the loading of a model's weights took, and its error or nil. Dropped
-	// reports weights that are no longer in memory. The model is ModelInfo.ID.
+	// Loaded is called when a model's weights were loaded or could not be loaded. Dropped is called
+	// when they are removed from memory. Parameter model is the ModelInfo.ID.
 	Loaded(model string, took time.Duration, err error)
 	Dropped(model string)
-	// Claimed reports a claim of a session in the store. taken says that the session belonged to a
-	// server whose lease had lapsed.
+	// Claimed is called when this server has claimed a session in the store. Parameter taken is
+	// true if the session belonged to a server whose lease had lapsed.
 	Claimed(taken bool)
-	// Fenced reports that the store refused a write, or that the outcome of a write is unknown. The
-	// session in memory is dropped.
+	// Fenced is called when the store refused a write, or when the outcome of a write is unknown.
+	// The session's state is then dropped from memory.
 	Fenced()
 }
 
-// Phase is a part of the work on a request. A request that scores first waits for its turn. Then
-// each chunk goes through the phases from PhaseOpen on; only a full chunk has the last three.
-// PhaseBackward runs during PhaseCommit if the chunk needs a single gradient.
+// Phase is a step in the work on a request. A request that scores first waits for its turn
+// (PhaseTurn). After that, each chunk goes through the steps from PhaseOpen to PhaseReport. A full
+// chunk then also goes through PhaseBackward, PhaseUpdate and PhaseRemember. If the chunk needs
+// only one gradient, PhaseBackward runs during PhaseCommit.
 type Phase int
 
-// The phases, in the order of a request.
+// These are the phases, in the order in which a request goes through them.
 const (
 	PhaseTurn     Phase = iota // waiting for other requests that feed the session
-	PhaseOpen                  // waiting for the session's state, and for memory
-	PhaseRecover               // recovering the state of a cold session
+	PhaseOpen                  // waiting for the session's state and for memory
+	PhaseRecover               // recovering a state that is not in memory
 	PhaseQueue                 // waiting for a worker
 	PhaseForward               // scoring the text
-	PhaseCommit                // making the text durable
+	PhaseCommit                // writing the text to the log
 	PhaseReport                // reporting to the caller
 	PhaseBackward              // computing the gradient of the chunk's loss
-	PhaseUpdate                // updating the fast weights
-	PhaseRemember              // updating the memory of hidden states
-	PhaseSample                // sampling for a completion, or reading its prompt
-	Phases                     // the number of phases
+	PhaseUpdate
+	PhaseRemember // updating the memory of hidden states
+	PhaseSample   // sampling for a completion, or reading its prompt
+	Phases        // number of phases
 )
 
 // String returns the name of a phase for metrics and traces.
@@ -76,15 +78,15 @@ func (p Phase) String() string {
 	}[p]
 }
 
-// phaseSince reports a phase that ends now to an observer, and returns the time.
+// phaseSince reports to an observer that a phase ends now. It returns the current time.
 func phaseSince(ctx context.Context, o Observer, p Phase, began time.Time) (now time.Time) {
 	now = time.Now()
 	o.Phase(ctx, p, began, now)
 	return now
 }
 
-// tellSettled reports the phases at the end of a full chunk. If no chunk was full, it reports
-// nothing.
+// tellSettled reports the phases at the end of a full chunk. It reports nothing if at is the zero
+// value, because no chunk was full.
 func tellSettled(ctx context.Context, o Observer, at stream.Settled) {
 	from := at.Begun
 	for _, part := range []struct {
@@ -100,7 +102,7 @@ func tellSettled(ctx context.Context, o Observer, at stream.Settled) {
 	}
 }
 
-// unobserved is the Observer of a Manager that has none.
+// unobserved is the Observer that does nothing. It is used if Options.Observer is nil.
 type unobserved struct{}
 
 func (unobserved) Phase(context.Context, Phase, time.Time, time.Time) {}

@@ -31,13 +31,13 @@ type recorded struct {
 	lines      []Line
 	incidents  []observedIncident
 	remembered []observedList
-	compared   [2]Tally // totals of sessions, and of their shadows
+	compared   [2]Tally // sums of the sessions' totals, and of the shadows' totals
 	reasons    []string
 	tokens     int
 	snapshots  int
 	replayed   int64
 
-	loads, drops []string // models that were loaded, and dropped
+	loads, drops []string // names of the models that were loaded, and of those dropped
 	loadErrors   int
 
 	snapshotErrors []error
@@ -143,13 +143,13 @@ func (r *recorded) has(p Phase) (n int) {
 	return n
 }
 
-// An observer's reports add up to those of callers. Every phase of a full chunk is reported once,
-// in order, except that either the log or the gradient may be ready first.
+// An observer's totals equal the sums of what callers get. Every phase of a full chunk is reported
+// once and in order, except that PhaseCommit and PhaseBackward may swap.
 func TestObserverGetsWhatCallersGet(t *testing.T) {
 	told := &recorded{}
 	mg := newManager(t, Options{Observer: told})
 	id := create(t, mg, CreateRequest{Settings: Settings{"baseline": true}})
-	told.phases = nil // drops the phases of making the state
+	told.phases = nil // forgets the phases of making the session
 	_, sum := score(t, mg, id, logText(2*testChunk))
 	require.Equal(t, sum.Bytes, told.scored.Bytes)
 	require.Equal(t, sum.Tokens, told.scored.Tokens)
@@ -207,9 +207,9 @@ func TestObserverGetsLinesAndUnlearnedText(t *testing.T) {
 	require.Equal(t, LearnUnflagged, told.learn[len(told.learn)-1])
 }
 
-// Text that a shadow copies from its session is reported once, and details that only a watcher asks
-// for are not. The observer's totals for a session and its shadow are the text that both have
-// scored since it began.
+// Text that a shadow copies from its session is reported only once, without details that only a
+// watcher asks for. The observer's totals for session and shadow cover the text since the shadow
+// was made.
 func TestObserverGetsBothEndsOfShadow(t *testing.T) {
 	told := &recorded{}
 	sv := newServer(t, t.TempDir(), Options{Observer: told})

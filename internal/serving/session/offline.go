@@ -12,10 +12,10 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// This file inspects sessions in a store without a Manager. Nothing in it writes.
+// The functions here read sessions in a store without a Manager. They write nothing.
 
-// Describe returns what a Manager would show an admin about a stored session. Info.Err is set if
-// the head cannot be read. Describe does not check whether the model is served.
+// Describe returns the Info that an admin would get for a stored session. If the head is
+// unreadable, Info.Err is set. Describe does not check whether the model is served.
 func Describe(found storage.Session) Info {
 	k := readStored(nil, found)
 	if k.bad == nil && !k.Complete {
@@ -26,9 +26,9 @@ func Describe(found storage.Session) Info {
 	return i
 }
 
-// Verify checks a session's head, the totals of its records and its snapshots against their rules
-// and against each other, and visits each error. It recomputes nothing. storage.Check verifies
-// checksums. Verify skips the state of a session of another model.
+// Verify checks that a session's head, records and snapshots are valid and consistent. It calls
+// visit with each error. It neither recomputes scores nor verifies checksums, which storage.Check
+// does. It skips the states of sessions of other models.
 func Verify(
 	ctx context.Context, m *model.Model, store storage.Store, found storage.Session,
 	visit func(error),
@@ -37,10 +37,10 @@ func Verify(
 	if s.bad != nil {
 		visit(&UnusableError{ID: s.ID, Err: s.bad})
 	}
-	if found.Err != nil || s.Version == 0 { // there is no head
+	if found.Err != nil || s.Version == 0 { // the head is unreadable
 		return nil
 	}
-	// A fork that is being made may lack some of its parent's text.
+	// An incomplete fork may still lack some of its parent's text.
 	if err := s.checkOffsets(found.End); err != nil && s.Complete {
 		visit(fmt.Errorf("session: session %s: head: %w", s.ID, err))
 	}
@@ -59,7 +59,7 @@ func Verify(
 	return nil
 }
 
-// damageOr visits damage and returns any other error.
+// damageOr calls visit if the error is about damaged data. It returns any other error.
 func damageOr(err error, visit func(error)) error {
 	if errors.Is(err, storage.ErrCorrupt) {
 		visit(err)
@@ -84,19 +84,19 @@ func verifyLog(
 
 // Replayed is the result of Replay.
 type Replayed struct {
-	From    int64 // offset at which the replay began: 0, or a snapshot's
-	To      int64 // the session's offset
-	Records int   // number of records that were compared
-	Wrong   int   // records whose totals differ from the log's
-	First   error // the first difference, a *MismatchError
-	// Numerics names the arithmetics, other than this machine's, in which parts of the text were
-	// scored. Differences there are due to rounding.
+	From    int64 // offset at which the replay began; not 0 if text was trimmed
+	To      int64
+	Records int   // number of compared records
+	Wrong   int   // number of records whose totals differ from the recomputed ones
+	First   error // first difference, a *MismatchError; or nil
+	// Numerics names the arithmetics, different from this machine's, in which parts of the text
+	// were scored. Totals of these parts may differ by rounding.
 	Numerics []string
 }
 
-// Replay recomputes a session from the beginning of its log, or from the oldest snapshot if its
-// text is trimmed. It compares the totals of every record with those that were reported. It calls
-// progress with the bytes done and in all.
+// Replay recomputes a session from the beginning of its log. If the beginning was trimmed, it
+// starts from the oldest snapshot. It compares the recomputed totals of every record with the
+// stored ones. It calls progress with the bytes done so far, and all bytes.
 func Replay(
 	ctx context.Context, m *model.Model, store storage.Store, id string, threads int,
 	progress func(done, all int64),
@@ -140,14 +140,14 @@ func Replay(
 	return r, err
 }
 
-// ExportStored writes a session as an archive, as Manager.Export does, without a claim. It computes
-// the state from the last snapshot. If the session is not whole, it calls part before it writes to
-// w. progress may be nil.
+// ExportStored writes a session from a store as an archive, as Manager.Export does, but without a
+// Manager. It computes the state from the last snapshot. If the session is damaged, it calls part
+// before it writes to w. Parameter progress may be nil.
 func ExportStored(
 	ctx context.Context, m *model.Model, store storage.Store, id string, threads int, w io.Writer,
 	part func(Part), progress Progress,
 ) error {
-	if found, err := store.Get(ctx, id); err == nil { // if this fails, find returns the reason
+	if found, err := store.Get(ctx, id); err == nil { // if Get fails, find returns the error
 		store = toldLog{store, progress.part("reading the text",
 			exportReadings*(found.End-found.Start))}
 	}
@@ -166,12 +166,12 @@ func ExportStored(
 	return x.write(ctx, w)
 }
 
-// exportReadings is how often ExportStored reads the text: once to find its end, and once to write
-// it.
+// exportReadings is the number of times that ExportStored reads the text: once to find its end, and
+// once to write it.
 const exportReadings = 2
 
-// otherNumerics names the arithmetics, other than this machine's or the model's, of the text after
-// an offset.
+// otherNumerics returns the names of the arithmetics of the text after an offset. It leaves out the
+// arithmetic of model m on this machine.
 func otherNumerics(m *model.Model, h *head, from int64) (names []string) {
 	for n, x := range h.Numerics {
 		ends := n == len(h.Numerics)-1 || h.Numerics[n+1].From > from
@@ -182,8 +182,8 @@ func otherNumerics(m *model.Model, h *head, from int64) (names []string) {
 	return names
 }
 
-// oldest returns the stream from which most of the log can be recomputed: an empty stream, or the
-// oldest snapshot if the text is trimmed.
+// oldest returns the stream from which a replay must start: an empty stream or, if the text is
+// trimmed, the oldest snapshot.
 func oldest(
 	ctx context.Context, m *model.Model, store storage.Store, h *head, start int64,
 ) (*stream.Stream, error) {

@@ -11,56 +11,60 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Options of a Manager. A zero field selects its default.
+// Options configure a Manager. A field that is zero has its default value.
 type Options struct {
-	// Store keeps the sessions. The Manager's caller closes it after Drain. Nil is a
-	// storage.Memory. The states of a store that is not durable are never dropped from memory;
-	// beyond MaxMemoryBytes new sessions are refused.
+	// Store contains the sessions. The caller closes it after Drain. Nil means a new
+	// storage.Memory. If the store is not durable, states are never dropped from memory. Sessions
+	// that would exceed MaxMemoryBytes are then refused.
 	Store storage.Store
-	// Lease lets the Manager share the store, a storage.Shared, with other servers. It is nil if no
-	// other server uses the store.
+	// Lease allows the Manager to share the store with other servers; the store is then a
+	// storage.Shared. It is nil if no other server uses the store.
 	Lease Lease
-	// Others are models that sessions may ask for, besides the default. Their weights are in memory
-	// while sessions in memory need them, and count in MaxMemoryBytes.
+	// Others are the models besides the default that requests may name. Their weights are in memory
+	// while states need them, and count toward MaxMemoryBytes.
 	Others []*model.Source
-	// Report gets the errors that concern the operator and no single request: healed damage, failed
-	// snapshots and deletions. It may be called at any time, and must not call the Manager. If
-	// Report is nil, these errors are dropped.
+	// Report gets errors that concern the operator but no single request, such as repaired damage
+	// and failed snapshots or deletions. It may be called at any time, and must not call the
+	// Manager. If it is nil, these errors are dropped.
 	Report func(error)
 	// Observer gets the Manager's events, for metrics and traces. It may be nil.
 	Observer Observer
-	// Importing gets the progress of an import after its file has arrived. It cannot tell
-	// concurrent imports apart. It may be nil.
+	// Importing gets the progress of imports. An import reports progress once its file has arrived.
+	// Concurrent imports are not distinguished. Importing may be nil.
 	Importing Progress
 
-	// DiskBudget is how much of the disk the store may use, in bytes; 0 means all. DiskAlarm is
-	// called when too little is left (see package disk), and with nil when there is room again. It
-	// must not call the Manager. Both have no effect if the store is not a folder.
+	// DiskBudget limits the size of the data folder, in bytes; 0 means no limit. DiskAlarm is
+	// called with the reason when too little space is left, and with nil when enough is free again
+	// (see package disk). It must not call the Manager. Both fields are ignored unless the store is
+	// a folder.
 	DiskBudget int64
 	DiskAlarm  func(why error)
 
 	MaxSessions int // default: SessionsDefault
-	// MaxMemoryBytes limits the states in memory, those of imports included, and the text of a
-	// store that is not durable. Each worker needs stream.WorkerBytes more. Files that are packed
-	// or parsed, at most one for each of Threads, need FileBytes each. Default: the machine's
-	// memory divided by MemoryShareDefault.
+	// MaxMemoryBytes limits the memory of all states, also during imports. If the store is not
+	// durable, it includes the text. The default is the machine's memory divided by
+	// MemoryShareDefault.
+	//
+	// Not included are stream.WorkerBytes per worker, and FileBytes per file that is being packed
+	// or parsed. At most Threads files are packed or parsed at the same time.
 	MaxMemoryBytes int64
-	// ReplayMax is how much computing time a restart may need to recover a session: a snapshot is
-	// taken when that is reached. Default: ReplayMaxDefault.
+	// ReplayMax limits the computing time to recover a session after a restart. When a recovery
+	// would take this time, a snapshot is taken. The default is ReplayMaxDefault.
 	ReplayMax time.Duration
-	// ForkSnapshots is how many snapshots a session keeps besides the last two. They are spread
-	// over its text, so that a fork at an old offset is quick. Computing the text between two of
-	// them takes 4 seconds, or ReplayMax if that is less. A session with HistoryTail keeps none. A
-	// store that is not durable, or that uses half of the disk, keeps none either. 0 means none.
+	// ForkSnapshots is the number of snapshots for forks that a session keeps, besides the last
+	// two; 0 means none. They are spread over the text, so that a fork at an old offset starts
+	// quickly. The text between two of them takes 4 seconds to compute, or ReplayMax if that is
+	// less. None are kept with HistoryTail, in a store that is not durable, or while half of the
+	// disk is used.
 	ForkSnapshots   int
-	MaxSessionBytes int64 // bytes of text of one session; default: SessionTextBytesDefault
-	MaxQueue        int   // requests that wait for a turn or a worker; default: QueueDefault
-	// Threads is the number of workers, and of threads of each; see package scheduler. Default: the
-	// number of processors.
+	MaxSessionBytes int64 // limit on the text of one session; default: SessionTextBytesDefault
+	MaxQueue        int   // limit on waiting requests; default: QueueDefault
+	// Threads is the number of workers. It is also the number of threads that one worker may use;
+	// see package scheduler. The default is the number of processors.
 	Threads int
 }
 
-// Validate returns a *FieldError for the first option that is out of range.
+// Validate returns a *FieldError for the first field that is out of range.
 func (o Options) Validate() error {
 	for _, f := range []struct {
 		name       string
@@ -102,8 +106,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// apart returns the computing time after which a snapshot is due, while a session has fewer
-// snapshots than ForkSnapshots allows.
+// apart returns the computing time between two snapshots of a session that does not have
+// ForkSnapshots snapshots yet.
 func (o Options) apart() time.Duration {
 	if o.ForkSnapshots > 0 {
 		return min(o.ReplayMax, forkReplay)
@@ -111,7 +115,7 @@ func (o Options) apart() time.Duration {
 	return o.ReplayMax
 }
 
-// DefaultMemoryBytes returns the default of Options.MaxMemoryBytes on this machine.
+// DefaultMemoryBytes returns the default value of Options.MaxMemoryBytes on this machine.
 func DefaultMemoryBytes() int64 {
 	if all := machineMemory(); all > 0 {
 		return all / MemoryShareDefault
@@ -119,9 +123,9 @@ func DefaultMemoryBytes() int64 {
 	return MemoryBytesDefault
 }
 
-// MemoryMin returns the least MaxMemoryBytes with which one session with the model's default
-// settings can do everything: have lines, learn by them, and be copied for a completion. A model of
-// Options.Others needs its weights on top.
+// MemoryMin returns the smallest useful MaxMemoryBytes. It is enough for one session with default
+// settings that learns by lines, and for its copy during a completion. For a model of
+// Options.Others, its weights must be added.
 func MemoryMin(m *model.Model) (int64, error) {
 	set, err := effective(m, nil)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session/scheduler"
 )
 
-// A caller sees the sessions of the caller's key, an admin sees all, in every list however it is
-// paged. No method finds other sessions.
+// Each list of sessions contains only the sessions of the caller's key; an admin's list contains
+// all. No method finds a session of another key.
 func TestSessionExistsForItsKeyAndForAdminsOnly(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		mg, err := NewManager(testModel(t), Options{})
@@ -118,7 +118,7 @@ func TestFullQueueRefusesOnlyNewRequests(t *testing.T) {
 	require.Zero(t, q.length())
 }
 
-// Requests beyond the queue are refused; requests that have begun are not.
+// If the queue is full, new requests are refused. Requests that have already begun are not.
 func TestFullQueueRefusesRequestsNotYetBegun(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1, MaxQueue: 2})
 	ids := make([]string, 4)
@@ -139,7 +139,7 @@ func TestFullQueueRefusesRequestsNotYetBegun(t *testing.T) {
 		done <- err
 	}()
 	<-reached
-	// The worker is released after the holder's client has been slow for long enough.
+	// The slow client holds the worker for a while; then this call gets the worker.
 	held, err := mg.engine.scheduler.Lease(context.Background(), scheduler.Job{Session: "another",
 		Chunk: testChunk})
 	require.NoError(t, err)
@@ -170,7 +170,7 @@ func TestFullQueueRefusesRequestsNotYetBegun(t *testing.T) {
 	score(t, mg, ids[3], "there is room again")
 }
 
-// The first chunk of a request does not wait for a long text of the same key.
+// The first chunk of a short request does not wait until a long text of the same key is fed.
 func TestShortRequestPassesLongText(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	long, short := create(t, mg, CreateRequest{}), create(t, mg, CreateRequest{})
@@ -208,10 +208,10 @@ func TestShortRequestPassesLongText(t *testing.T) {
 	all.Wait()
 }
 
-// A key that fills the queue does not block other keys.
+// If one key fills the queue, other keys can still enter it.
 func TestFullQueueHasPartForEachKey(t *testing.T) {
 	q := queue{max: 6}
-	var wait func(keys []string) error // nested, so that all wait at once
+	var wait func(keys []string) error // recursive, so that all requests wait at the same time
 	wait = func(keys []string) error {
 		if len(keys) == 0 {
 			return nil

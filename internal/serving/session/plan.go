@@ -7,47 +7,47 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// plan is the work of a generation: n texts after each prompt.
+// plan describes the work of a generation: n texts for each prompt, and how to sample them.
 type plan struct {
 	prompts   [][]byte
 	n         int
-	maxTokens int          // tokens sampled for a text; may be 0
+	maxTokens int          // limit on the sampled tokens of a text; may be 0
 	sampling  txl.Sampling // without the seed
-	// seed of the first text after a prompt; see drafts. It is random if nil.
+	// seed is the seed of the first text of each prompt; see drafts. If it is nil, it is random.
 	seed     *uint64
 	stops    []string
-	suffix   []byte // text after each sampled text
-	echo     bool   // a text begins with its prompt
-	logProbs bool   // pieces have their tokens' log-probabilities
-	top      int    // number of likeliest tokens to report for each token
-	static   bool   // texts are sampled from the static model
+	suffix   []byte // text that follows each sampled text
+	echo     bool   // each text begins with its prompt
+	logProbs bool   // pieces include log-probabilities
+	top      int    // number of likeliest tokens to report per token
+	static   bool   // sample from the static model
 }
 
-// draft is one text while it grows.
+// draft is a text that is being sampled.
 type draft struct {
-	index     int // index of the text in the plan
+	index     int // index of the text among all texts of the plan
 	sampling  txl.Sampling
 	maxTokens int
 	cut       cutter
-	tokens    int    // sampled
-	reason    string // why the text ended, "" before that
+	tokens    int    // number of sampled tokens
+	reason    string // why the text has ended; "" if it has not
 
-	// kept and enough are set if the draft is one to choose from. kept has its pieces so far, which
-	// are not emitted yet. enough reports whether the draft ends there.
+	// If the best of several drafts will be chosen, kept and enough are set. The field kept
+	// collects the pieces, which are not emitted yet. The function enough reports whether the draft
+	// may end.
 	kept   *Piece
 	enough func(text []byte) bool
 }
 
-// add appends a piece of the same text.
+// add appends a later piece of the same text.
 func (p *Piece) add(next Piece) {
 	p.Text = append(p.Text, next.Text...)
 	p.LogProbs, p.Top = append(p.LogProbs, next.LogProbs...), append(p.Top, next.Top...)
 	p.FinishReason, p.Tokens = next.FinishReason, next.Tokens
 }
 
-// drafts makes the texts after one of the prompts, of words or of bytes. The seed of the i-th text
-// is the seed of the first text plus i. So a text depends neither on other prompts nor on their
-// order.
+// drafts returns empty drafts for the texts of one prompt. The seed of the i-th text is the first
+// seed plus i. So a text does not depend on other prompts or on their order.
 func (p *plan) drafts(prompt int, words bool) []*draft {
 	drafts := make([]*draft, p.n)
 	first := seedOr(p.seed)
@@ -69,8 +69,8 @@ func (p *plan) drafts(prompt int, words bool) []*draft {
 	return drafts
 }
 
-// candidates returns the n likeliest tokens of a distribution [V], the likeliest first. Of two
-// equally likely tokens the lower id comes first. It returns nil if n is 0.
+// candidates returns the n likeliest tokens of a distribution over the vocabulary, the likeliest
+// first. Equally likely tokens are ordered by id. It returns nil if n is 0.
 func candidates(logProbs []float32, n int) []Candidate {
 	if n == 0 {
 		return nil

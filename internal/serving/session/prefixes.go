@@ -9,9 +9,10 @@ import (
 )
 
 // prefixes caches known prefixes: streams that have read the beginning of a prompt, up to the end
-// of a chunk. The next prompt with the same beginning is read from there, because an editor sends
-// the same text again with every key. A stream is a function of the text it has read, so the cache
-// changes no bit of an answer. The cache's memory is an extra of the budget; see budget.Extra.
+// of a chunk. An editor sends nearly the same prompt after every key. So the next prompt with the
+// same beginning continues from the cached stream. This does not change the answer, because a
+// stream depends only on the text that it has read. In the budget, each cached stream is a
+// budget.Extra.
 type prefixes struct {
 	budget *budget.Budget[*session]
 	mu     struct {
@@ -20,24 +21,25 @@ type prefixes struct {
 	}
 }
 
-// prefixKey is the beginning of a prompt, and the session that the prompt continues. Sessions
-// without text are equal if model and owner are: their settings are the model's defaults.
+// prefixKey identifies the beginning of a prompt and the session before it. Empty sessions of one
+// model and one owner have equal keys, because their settings are the model's defaults.
 type prefixKey struct {
 	owner, model string
-	session      string        // "" for a session without text
+	session      string        // "" for an empty session
 	ground       stream.Ground // identifies the state of the session
 	text         [sha256.Size]byte
 }
 
 // keptPrefix is guarded by prefixes.mu.
 type keptPrefix struct {
-	stream  *stream.Stream // without fast weights; see stream.Stream.Shelved
+	stream  *stream.Stream // without the fast weights; see stream.Stream.Shelved
 	extra   *budget.Extra
 	dropped bool
 }
 
-// sparsely is the distance, in chunks, between the cached ends of chunks in a prompt, besides its
-// last end. They serve prompts that differ from this one before its end.
+// sparsely is the distance in chunks between cached streams along a prompt. They serve later
+// prompts that differ from this prompt before its end. The stream at the last end of a chunk is
+// also cached.
 const sparsely = 16
 
 func newPrefixes(b *budget.Budget[*session]) *prefixes {
@@ -58,8 +60,7 @@ func (p *prefixes) find(key prefixKey) *stream.Stream {
 	return k.stream
 }
 
-// keep caches a copy of a stream, if there is memory for the copy. It reports whether the cache has
-// a copy.
+// keep caches a copy of a stream if there is memory for the copy, and reports whether it did.
 func (p *prefixes) keep(key prefixKey, s *stream.Stream) bool {
 	if p.find(key) != nil {
 		return true
@@ -72,8 +73,8 @@ func (p *prefixes) keep(key prefixKey, s *stream.Stream) bool {
 	return extra != nil
 }
 
-// enter adds a stream to the cache. It reports false if the budget has taken the memory back
-// already, or another request has cached the same prefix.
+// enter adds a stream to the cache. It returns false if the budget has already taken back the
+// memory, or if another request has cached the same prefix.
 func (p *prefixes) enter(key prefixKey, k *keptPrefix, extra *budget.Extra) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,7 +86,7 @@ func (p *prefixes) enter(key prefixKey, k *keptPrefix, extra *budget.Extra) bool
 	return true
 }
 
-// drop is called under the budget's lock.
+// drop removes a stream from the cache. The budget calls drop while it holds its lock.
 func (p *prefixes) drop(key prefixKey, k *keptPrefix) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,7 +95,7 @@ func (p *prefixes) drop(key prefixKey, k *keptPrefix) {
 	}
 }
 
-// forget drops all streams that continue a session.
+// forget removes all streams of a session from the cache.
 func (p *prefixes) forget(session string) {
 	var extras []*budget.Extra
 	p.mu.Lock()
@@ -110,14 +111,14 @@ func (p *prefixes) forget(session string) {
 	}
 }
 
-// promptEnd is an end of a chunk in a prompt.
+// promptEnd is a place in a prompt where a chunk ends.
 type promptEnd struct {
-	at  int // bytes of the prompt
+	at  int // offset in the prompt
 	key prefixKey
 }
 
-// promptEnds returns the ends of chunks in a prompt after the session's text, if tokens are bytes.
-// It returns none if the reading is not to be cached.
+// promptEnds returns the places in a prompt where chunks end, if the prompt follows the session's
+// text. It returns nil if streams for this prompt are not cached, for example if tokens are words.
 func (g *generation) promptEnds(prompt []byte) (ends []promptEnd) {
 	s := g.s
 	if g.static || g.echo || s.model.OfWords() {
@@ -136,8 +137,8 @@ func (g *generation) promptEnds(prompt []byte) (ends []promptEnd) {
 	return ends
 }
 
-// beginReading returns a frozen stream that has read the longest cached beginning of a prompt, and
-// where the rest begins.
+// beginReading returns a frozen stream that has read the longest cached beginning of a prompt. The
+// result read is the length of this beginning.
 func (g *generation) beginReading(ends []promptEnd) (frozen *stream.Stream, read int) {
 	for i := len(ends) - 1; i >= 0; i-- {
 		if kept := g.engine.prefixes.find(ends[i].key); kept != nil {
@@ -150,9 +151,9 @@ func (g *generation) beginReading(ends []promptEnd) (frozen *stream.Stream, read
 	return g.s.stream.Frozen(), 0
 }
 
-// keepReading caches a stream that has read a prompt up to the offset read, if that is an end to
-// cache. Such ends are the last end of a chunk and a few before it or, if always is true, every
-// end. It reports whether the cache has the stream.
+// keepReading caches a stream that has read a prompt up to the offset read, if a chunk ends there.
+// It caches the last end of a chunk in the prompt, and one of 16 earlier ends (see sparsely). If
+// always is true, it caches every end. It reports whether the stream is cached.
 func (g *generation) keepReading(
 	ends []promptEnd, frozen *stream.Stream, read int, always bool,
 ) (kept bool) {
@@ -162,7 +163,7 @@ func (g *generation) keepReading(
 	i := (read - ends[0].at) / g.s.Settings.Chunk
 	if ends[i].at == read && (always || i == len(ends)-1 || i%sparsely == sparsely-1) {
 		kept = g.engine.prefixes.keep(ends[i].key, frozen)
-		if g.s.alive() != nil { // the cached streams of the session were dropped before this one
+		if g.s.alive() != nil { // deletion has already removed the session's other streams
 			g.engine.prefixes.forget(g.s.ID)
 		}
 	}

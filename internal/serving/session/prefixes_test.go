@@ -15,7 +15,7 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// known returns how much of a prompt a session's next generation has cached.
+// known returns how many bytes of a prompt are cached for the next generation of a session.
 func known(t fatal, mg *Manager, who Caller, id, prompt string) (read int) {
 	t.Helper()
 	s, done, err := mg.grounds(who, id, "")
@@ -38,8 +38,8 @@ func oneByte(t fatal, mg *Manager, who Caller, id, prompt string) {
 	require.NoError(t, mg.CompleteBatch(background, who, id, r, noPieces))
 }
 
-// Texts that are written, cut and changed key by key are continued as if they were never seen
-// before.
+// Prompts grow, shrink and change key by key, as in an editor. The answers are the same as without
+// the cache.
 func TestKnownPrefixChangesNoBit(t *testing.T) {
 	m := testModel(t)
 	w := stream.NewWorker(m, 1)
@@ -96,8 +96,8 @@ func TestKnownPrefixChangesNoBit(t *testing.T) {
 	})
 }
 
-// A prompt is read from the last end of a chunk that it shares with an earlier prompt. If that end
-// is not cached, the reading begins at one of the few cached ends before it.
+// The beginning of a prompt that it shares with an earlier prompt is not read again. Reading starts
+// at the last end of a chunk in this beginning, or at a cached place before it.
 func TestKnownPrefixIsNotReadAgain(t *testing.T) {
 	mg := newManager(t, Options{})
 	long := logText(100*testChunk + 3)
@@ -133,7 +133,7 @@ func TestKnownPrefixBelongsToOwnerAndSession(t *testing.T) {
 	}
 }
 
-// Known prefixes are dropped if states of sessions need their memory. States are not dropped for
+// When sessions need memory for states, known prefixes are dropped. States are not dropped for
 // known prefixes.
 func TestKnownPrefixesGoFirst(t *testing.T) {
 	m := testModel(t)
@@ -157,8 +157,9 @@ func TestKnownPrefixesGoFirst(t *testing.T) {
 	require.Equal(t, holders+1, mg.engine.budget.Holders(), "no state had to go")
 }
 
-// Many prompts are sent at once, to sessions that are deleted meanwhile. Afterwards only the kept
-// prefixes use memory, and none is of a deleted session.
+// Many prompts are sent concurrently to sessions, and some sessions are deleted meanwhile.
+// Afterwards no cached prefix belongs to a deleted session, and the memory in use is that of the
+// cached prefixes.
 func TestKnownPrefixesOfGoneSessionsGo(t *testing.T) {
 	m := testModel(t)
 	mg := newManager(t, Options{Threads: 2,

@@ -13,14 +13,14 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// progress is the part of a stream that callers see, after the last text that was accepted.
+// progress contains the values of a stream that callers see, as of the last accepted text.
 type progress struct {
 	offset          int64
 	updates         uint64
 	pending         int
 	tally, baseline tokenizer.Tally
-	// blind says that the bits are not known. Either no record ends at the end of the log, as in a
-	// fork that is being made, or the last record is uncounted.
+	// blind is true if the total of bits is unknown. Either no record ends at the end of the log,
+	// as in an unfinished fork, or the last record is uncounted.
 	blind bool
 }
 
@@ -42,7 +42,7 @@ func (h *head) progressAt(found storage.Session) progress {
 	if last != nil && finite(last.Bits, last.Baseline) {
 		counted := n
 		if last.UnixMS == uncounted {
-			counted = found.LastAt // all totals are those of the record before
+			counted = found.LastAt // the totals are those at the end of the record before
 		}
 		if p.tally, baseline = totalsOf(last, counted); last.Words != nil {
 			tokens = p.tally.Tokens
@@ -59,18 +59,18 @@ func (h *head) progressAt(found storage.Session) progress {
 	return p
 }
 
-// storedSession is a session as a store describes it, without reading its log.
+// storedSession is what the store returns about a session without reading its log.
 type storedSession struct {
 	head
-	model    *servedModel // the session's model; nil if it is not known
+	model    *servedModel // nil if the model is unknown
 	seen     progress
 	lastUsed time.Time
 	epoch    uint64
-	bad      error // why the session cannot be used, or nil
+	bad      error // why the session is unusable, or nil
 }
 
-// readStored decodes a stored session. Without models, it does not check that the session can
-// continue under one.
+// readStored decodes a stored session. If served is empty, it does not check whether a model can
+// continue the session.
 func readStored(served models, found storage.Session) storedSession {
 	k := storedSession{head: head{ID: found.ID}, epoch: found.Epoch}
 	h, err := decodeHead(found.ID, found.Head)
@@ -85,19 +85,18 @@ func readStored(served models, found storage.Session) storedSession {
 		}
 	}
 	if found.Err != nil {
-		k.TTL = 0 // an unusable session is never used, so it does not expire
+		k.TTL = 0 // unusable sessions do not expire, because nobody can use them
 		return k
 	}
-	// The next start deletes a session that is not complete, so its damage does not matter. While a
-	// session with HistoryTail is being made, its log starts above 0 and has no record. That is no
-	// damage.
+	// An incomplete session is not checked, because the next start deletes it. Its log may be
+	// without a record although it begins above offset 0.
 	if h.Complete {
 		k.bad = h.suits(served, found)
 	}
 	return k
 }
 
-// suits returns why a session cannot continue here.
+// suits returns an error if this server cannot continue the session.
 func (h *head) suits(served models, found storage.Session) error {
 	m := served.withHash(h.Model.Hash)
 	switch {
@@ -113,7 +112,7 @@ func (h *head) suits(served models, found storage.Session) error {
 	return cmp.Or(h.checkEnd(found), h.Settings.Validate(m.Model))
 }
 
-// checkEnd returns an error if the last record, which has the session's totals, is wrong.
+// checkEnd returns an error if the totals in the last record are invalid.
 func (h *head) checkEnd(found storage.Session) error {
 	last := found.Last
 	switch {
@@ -135,7 +134,8 @@ func (h *head) checkEnd(found storage.Session) error {
 	return nil
 }
 
-// checkRecord returns an error if a record at an offset cannot follow the record before.
+// checkRecord returns an error if record r, at an offset, contradicts the head or the record
+// before.
 func (h *head) checkRecord(before storage.Record, at int64, r storage.Record) error {
 	switch {
 	case r.HasBaseline != h.Settings.Baseline:
@@ -149,12 +149,12 @@ func (h *head) checkRecord(before storage.Record, at int64, r storage.Record) er
 	return checkCounts(&before, &r, at+int64(len(r.Text)))
 }
 
-// uncounted is the time of a record that was written without computing its text: the rest of a
-// record that a fork has cut, if the state before it takes long to compute. The record has the
-// totals of the record before. The session's next use computes the right totals.
+// uncounted marks a record whose totals were not computed; it is stored as the record's time. A
+// fork within a record writes such a record if recovery would take too long. Its totals are those
+// of the record before. The first use of the session computes the right totals.
 const uncounted = -1
 
-// timeMaxMS is the end of the year 9999, beyond which RFC 3339 has no times.
+// timeMaxMS is the end of the year 9999, after which RFC 3339 cannot represent times.
 const timeMaxMS = 253402300799999
 
 func checkTime(unixMS int64) error {
@@ -165,7 +165,7 @@ func checkTime(unixMS int64) error {
 	return nil
 }
 
-// info describes a session with this head to a caller, without the fields that depend on memory.
+// info describes a session to a caller, as far as the head and the progress determine the result.
 func (h *head) info(who Caller, p progress) Info {
 	i := Info{
 		ID:      h.ID,
@@ -188,7 +188,7 @@ func (h *head) info(who Caller, p progress) Info {
 	if h.ShadowOf != "" {
 		i.ShadowOf = &Shadow{ID: h.ShadowOf, Offset: p.offset}
 	}
-	if len(h.Numerics) > 0 { // otherwise the head is damaged
+	if len(h.Numerics) > 0 { // empty only in a damaged head
 		i.Numerics = h.numerics().Name
 	}
 	if who.Admin {
@@ -197,7 +197,8 @@ func (h *head) info(who Caller, p progress) Info {
 	return i
 }
 
-// setTotals sets a record's totals from tallies; words says that their tokens are words.
+// setTotals sets a record's totals from two tallies. Parameter words reports whether tokens are
+// words.
 func setTotals(r *storage.Record, words bool, tally, baseline tokenizer.Tally) {
 	r.Bits, r.Baseline, r.Continued = tally.Bits, baseline.Bits, 0
 	if !words {
@@ -212,15 +213,15 @@ func setTotals(r *storage.Record, words bool, tally, baseline tokenizer.Tally) {
 	}
 }
 
-// count gives an uncounted record the totals that were computed since. Its time becomes that of the
-// session, because no client sent the text.
+// count sets the totals of an uncounted record. The record's time becomes the creation time of the
+// session, because no client sent this text.
 func (h *head) count(r *storage.Record, words bool, tally, baseline tokenizer.Tally) {
 	setTotals(r, words, tally, baseline)
 	r.UnixMS = h.Created.UnixMilli()
 }
 
-// totalsOf returns the totals of a record that ends at an offset as tallies. Without an account of
-// words, every byte up to the offset is a token.
+// totalsOf returns the totals of a record as tallies. Parameter end is the record's end. If the
+// record has no counts of words, each byte up to its end is a token.
 func totalsOf(r *storage.Record, end int64) (tally, baseline tokenizer.Tally) {
 	tally = bytesTally(end, r.Continued)
 	if w := r.Words; w != nil {
@@ -237,13 +238,13 @@ func totalsOf(r *storage.Record, end int64) (tally, baseline tokenizer.Tally) {
 	return tally, baseline
 }
 
-// bytesTally returns the tally of n byte tokens. continued is the number of these bytes that
-// continue a character.
+// bytesTally returns the tally of n bytes that are tokens. Parameter continued is the number of
+// them that do not begin a character.
 func bytesTally(n, continued int64) tokenizer.Tally {
 	return tokenizer.Tally{Bytes: n, Chars: n - continued, Tokens: n}
 }
 
-// account returns the tally of a text, and that under the static model, in the form for callers.
+// account combines a tally with the baseline's bits, if the session has a baseline.
 func (h *head) account(t, baseline tokenizer.Tally) Tally {
 	told := Tally{Tally: t}
 	if h.Settings.Baseline {
@@ -252,8 +253,8 @@ func (h *head) account(t, baseline tokenizer.Tally) Tally {
 	return told
 }
 
-// checkCounts returns an error if a record's counts, up to an offset, cannot follow those of the
-// record before.
+// checkCounts returns an error if the counts in record r are impossible after those in the record
+// before. Parameter end is the end of record r.
 func checkCounts(before, r *storage.Record, end int64) error {
 	limit := end
 	if r.Words != nil {
@@ -266,7 +267,7 @@ func checkCounts(before, r *storage.Record, end int64) error {
 	return checkWords(before.Words, r.Words, end)
 }
 
-// checkWords checks the accounts of words for checkCounts; nil means there is none.
+// checkWords does the part of checkCounts for counts of words. A nil parameter means no counts.
 func checkWords(before, w *storage.Words, end int64) error {
 	if w == nil {
 		if before != nil {
@@ -292,17 +293,17 @@ func checkWords(before, w *storage.Words, end int64) error {
 	return nil
 }
 
-// sameCounts reports whether a stream has the counts of a record that ends there.
+// sameCounts reports whether a stream and a record that ends at its offset have the same counts.
 func sameCounts(st *stream.Stream, r *storage.Record) bool {
 	var own storage.Record
 	setTotals(&own, r.Words != nil, st.Tally, st.Baseline)
 	return own.Continued == r.Continued && (r.Words == nil || *own.Words == *r.Words)
 }
 
-// finite reports whether no number is NaN or infinite, which JSON cannot represent.
+// finite reports whether all values are finite. JSON can represent neither NaN nor infinity.
 func finite(values ...float64) bool {
 	for _, v := range values {
-		if math.IsNaN(v - v) { // v - v is 0 for a finite v
+		if math.IsNaN(v - v) { // NaN unless v is finite
 			return false
 		}
 	}

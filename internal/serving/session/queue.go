@@ -2,23 +2,23 @@ package session
 
 import "sync"
 
-// queue limits how many requests wait for a session's stream or for a worker. A request that has
-// waited once is never refused later: work that has begun is completed.
+// queue limits how many requests wait for a session's stream or for a worker. A request that was
+// admitted once is never refused later, so that work in progress is completed.
 //
-// When the queue is full, each waiting key has an equal share of it. A key with less than its share
-// is still admitted.
+// When the queue is full, a key is still admitted if it has less than its equal share of the
+// places.
 type queue struct {
 	max int
 
 	mu struct {
 		sync.Mutex
-		waiting int            // requests
-		of      map[string]int // requests of each key that has any
+		waiting int            // waiting requests of all keys
+		of      map[string]int // waiting requests per key
 	}
 }
 
-// wait runs f, which waits, for a request of a key's session. If the queue is full, a request that
-// is not admitted yet gets ErrOverloaded.
+// wait calls f, which may block, and counts the request as waiting meanwhile. If the queue is full
+// and the request was not admitted before, the error is ErrOverloaded.
 func (q *queue) wait(key string, admitted *bool, f func() error) error {
 	if !q.enter(key, *admitted) {
 		return ErrOverloaded

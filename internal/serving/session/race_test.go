@@ -2,4 +2,4 @@
 
 package session
 
-const fedBytes = 128 << 10 // smaller, because the race detector is slow
+const fedBytes = 128 << 10 // small, because the race detector is slow

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// machineMemory returns the memory that this process may use, 0 if not known: the machine's, or
-// that of its control group (version 2) if that is less.
+// machineMemory returns the memory that this process may use, or 0 if it is unknown. This is the
+// machine's memory or, if smaller, the limit of the process's control group (version 2).
 func machineMemory() int64 {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
@@ -21,7 +21,7 @@ func machineMemory() int64 {
 		return total
 	}
 	limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-	if err != nil { // the file says "max": there is no limit
+	if err != nil { // no limit: the file contains "max"
 		return total
 	}
 	return min(total, limit)

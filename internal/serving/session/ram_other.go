@@ -2,5 +2,5 @@
 
 package session
 
-// machineMemory returns 0: the memory is not known here.
+// machineMemory returns 0, because the size is unknown on this operating system.
 func machineMemory() int64 { return 0 }

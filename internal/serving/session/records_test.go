@@ -13,7 +13,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/lines"
 )
 
-// records scores a text by records, and returns the ended ones and the unfinished ones.
+// records feeds a text and asks for records. It returns the finished records, and the unfinished
+// last record.
 func records(
 	t fatal, mg *Manager, id string, o ScoreOptions, body ...string,
 ) (ended, rest []Line) {
@@ -33,7 +34,8 @@ func records(
 	return ended, rest
 }
 
-// recordsOf splits a text with these log-probabilities into records, without this package.
+// recordsOf computes the expected records of a text from its log-probabilities, without this
+// package.
 func recordsOf(start, text string, from int64, logProbs []float64) (all []Line) {
 	m, r := lines.NewMeter(), lines.NewRecords(from, start)
 	for i := range len(text) {
@@ -54,8 +56,8 @@ func recordsOf(start, text string, from int64, logProbs []float64) (all []Line) 
 	return all
 }
 
-// However the text arrives, and whatever happens to the session meanwhile, the records depend only
-// on the text and on where they begin.
+// The records of a session depend only on the text and on where the records begin. It does not
+// matter how the text is split, and what happens to the session in between.
 func TestRecordsAreFunctionOfTextAndStart(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		sv := newServer(rt, tempDir(t, rt), Options{ReplayMax: time.Hour, Threads: 2})
@@ -83,7 +85,7 @@ func TestRecordsAreFunctionOfTextAndStart(t *testing.T) {
 			require.False(rt, last.Ended)
 			require.Equal(rt, get(rt, sv.mg, id).Offset, last.Offset+last.Bytes)
 			id = happens(rt, sv, id)
-			options.RecordStart = nil // the session keeps the pattern
+			options.RecordStart = nil // later requests need not repeat the pattern
 		}
 		require.Equal(rt, want, found)
 		require.Empty(rt, sv.told())

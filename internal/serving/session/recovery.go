@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// This file recovers a session's stream, and the state that the session keeps with it.
+// The functions here recover a session's stream, and the fields of the session that depend on it.
 
-// errSnapshotDue pauses a restoration, which continues at once when the snapshot is taken.
+// errSnapshotDue pauses a restoration until a snapshot is taken. Then the restoration continues.
 var errSnapshotDue = errors.New("a snapshot is due")
 
-// restoreLocked recovers the session's stream within a limit of time. A long recovery takes
-// snapshots on its way.
+// restoreLocked recovers the session's stream. If that takes longer than limit, it fails. During a
+// long recovery, it takes snapshots, so that the progress is not lost.
 func (s *session) restoreLocked(ctx context.Context, limit time.Duration) error {
 	from, until := s.restorableLocked(), time.Now().Add(limit)
 	from.more = func(r *restoration) error {
@@ -33,7 +33,7 @@ func (s *session) restoreLocked(ctx context.Context, limit time.Duration) error 
 	}
 	for {
 		if s.paused != nil {
-			s.paused.cost = s.replayCost // the snapshot has reset it to 0
+			s.paused.cost = s.replayCost // the snapshot has set replayCost to 0
 		}
 		r, err := restore(ctx, from, s.paused)
 		s.paused = nil
@@ -51,7 +51,7 @@ func (s *session) restoreLocked(ctx context.Context, limit time.Duration) error 
 				return fmt.Errorf("%w: it claimed the session while the state was being "+
 					"restored", ErrElsewhere)
 			}
-			from.job = s.job() // a request may have asked for the shadow meanwhile
+			from.job = s.job() // a request for a shadow may have raised its priority
 			continue
 		}
 		if err != nil {
@@ -72,9 +72,9 @@ func (s *session) restorableLocked() *restorable {
 	}
 }
 
-// restoredLocked gives the restored stream to the session. If the session continues in another
-// arithmetic, it takes a snapshot first. The log before the snapshot cannot be recomputed to the
-// same bits here. So no recovery may need it after the head names the new arithmetic.
+// restoredLocked sets the session's stream to the restored one. If this machine has a different
+// arithmetic than the log, it first takes a snapshot. Here the log cannot be replayed to the same
+// bits, so every later recovery must start from this snapshot.
 func (s *session) restoredLocked(ctx context.Context, r *restoration) error {
 	s.replayCost, s.snapshotAt = r.cost, 0
 	if h := r.changed; h != nil {

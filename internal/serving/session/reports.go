@@ -12,25 +12,25 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// reports sends the reports of a score request to its caller, and adds them up.
+// reports sends the reports of a score request to its caller, and sums them up.
 type reports struct {
 	engine  *engine
 	s       *session
 	options ScoreOptions
-	want    detail // details for the caller's options and for watchers
+	want    detail // details that the caller or a watcher asks for
 	emit    func(Chunk) error
 	sum     Summary
 
-	tally, baseline tokenizer.Tally // tallies of sum
-	network         float64         // bits of the network alone
-	accepted        int64           // bytes of text
-	lines           bool            // a line was reported
-	// incidents since the last line that was reported for an incident
+	tally, baseline tokenizer.Tally // totals for the field sum
+	network         float64         // bits of the network without the companion
+	accepted        int64           // bytes of accepted text
+	lines           bool            // whether a line was reported
+	// joined contains the incidents of lines that were not reported, since the last reported line.
 	joined []IncidentReport
 }
 
-// report describes a text that a worker has just scored, before it is committed, and adds it to the
-// summary. st is the session's stream, or a copy that learns nothing.
+// report describes a text that a worker has just scored, and adds its totals to the summary. The
+// text is not committed yet. Parameter st is the session's stream, or a frozen copy in a dry run.
 func (r *reports) report(w *stream.Worker, st *stream.Stream, scores stream.Scores) Chunk {
 	s, unknown := r.s, r.s.model.Tokenizer.Unknown()
 	var tally, baseline tokenizer.Tally
@@ -55,7 +55,7 @@ func (r *reports) report(w *stream.Worker, st *stream.Stream, scores stream.Scor
 	switch {
 	case st.ResetInChunk():
 		c.FastRMS = 0
-	case !finite(c.FastRMS): // JSON has no infinity
+	case !finite(c.FastRMS): // JSON cannot represent infinity
 		c.FastRMS = math.MaxFloat64
 	}
 	if scores.Diverged {
@@ -76,8 +76,8 @@ func (r *reports) report(w *stream.Worker, st *stream.Stream, scores stream.Scor
 	return c
 }
 
-// tell reports a scored text to the observer, with its lines if the caller asked for them. Lines
-// that only a watcher asked for are not reported.
+// tell reports a scored text to the observer. It includes the text's lines if the caller asked for
+// lines, but not lines that only a watcher asked for.
 func (r *reports) tell(c *Chunk) {
 	r.engine.observer.Scored(r.s.model.id, cmp.Or(r.options.Learn, LearnTrue), c.Tally)
 	if r.options.Lines {
@@ -108,7 +108,7 @@ func (r *reports) tellTokens(
 	})
 }
 
-// logProbsOf negates negative log-likelihoods; nil stays nil.
+// logProbsOf converts negative log-likelihoods to log-probabilities. It returns nil for nil.
 func logProbsOf(nll []float32) []float64 {
 	if nll == nil {
 		return nil
@@ -120,7 +120,7 @@ func logProbsOf(nll []float32) []float64 {
 	return logProbs
 }
 
-// ifFinite returns a pointer to v for callers, nil if JSON cannot represent v.
+// ifFinite returns a pointer to v, or nil if v is not finite and so cannot be represented in JSON.
 func ifFinite(v float64) *float64 {
 	if !finite(v) {
 		return nil
@@ -140,8 +140,8 @@ func (r *reports) finish(begun time.Time) {
 	r.sum.Elapsed = time.Since(begun)
 }
 
-// takeLines returns the function that takes the lines that end in a chunk; nil if nobody asks for
-// lines.
+// takeLines returns a function that adds a finished line to the report of a chunk. It returns nil
+// if neither the caller nor a watcher asks for lines.
 func (r *reports) takeLines(c *Chunk, how stream.Lesson) func(*lines.Line) {
 	if !r.want.lines && !r.want.records {
 		return nil
@@ -165,7 +165,7 @@ func (r *reports) takeLines(c *Chunk, how stream.Lesson) func(*lines.Line) {
 		}
 		if silent && r.want.incidents || !r.want.lines {
 			if r.options.Lines {
-				r.engine.observer.Line(r.s.Settings.Method, &line) // tell does not see this line
+				r.engine.observer.Line(r.s.Settings.Method, &line) // tell cannot report this line
 			}
 			return
 		}
@@ -173,8 +173,8 @@ func (r *reports) takeLines(c *Chunk, how stream.Lesson) func(*lines.Line) {
 	}
 }
 
-// join keeps the incidents of a line that is not reported, for the next reported line or for the
-// last one. It does not change the incidents that watchers get.
+// join collects the incidents of lines that are not reported. It adds them to the next reported
+// line, or to the last line of the text. Watchers get the unchanged incidents of each line.
 func (r *reports) join(line *Line, silent bool) {
 	all := slices.Clone(line.Incidents)
 	for _, i := range r.joined {
@@ -190,7 +190,7 @@ func (r *reports) join(line *Line, silent bool) {
 	r.sum.Last.Incidents = all
 }
 
-// lineReport returns the report of a line, which has ended or is unfinished.
+// lineReport returns the report of a line or a record; ended is false if it is unfinished.
 func (r *reports) lineReport(l *lines.Line, ended bool) Line {
 	line := Line{
 		Number: l.Number, Offset: l.Offset, Bytes: l.Bytes, Chars: l.Chars, Bits: l.Bits,

@@ -14,9 +14,10 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/setting"
 )
 
-// This file checks what requests set besides the settings: name, labels, TTL, history and seed.
+// The functions here check the fields of requests that are not settings: name, labels, TTL, history
+// and seed.
 
-// NameCharsMax is the length of the longest name.
+// NameCharsMax is the maximum length of a name, in characters.
 const NameCharsMax = 64
 
 var nameWanted = fmt.Sprintf("a name: 1 to %d characters of a-z 0-9 . _ -, beginning with a "+
@@ -27,8 +28,8 @@ const reservedName = "import"
 
 var nameForm = regexp.MustCompile(fmt.Sprintf(`^[a-z0-9][a-z0-9._-]{0,%d}$`, NameCharsMax-1))
 
-// CheckName returns a *FieldError if a text cannot be the name of a session. A name cannot have the
-// form of a UUID, so that it is never taken for an id.
+// CheckName returns a *FieldError if a text is not a valid name for a session. A name must not look
+// like a UUID, because it could be mistaken for an id.
 func CheckName(name string) error {
 	if nameForm.MatchString(name) && name != reservedName && !isID(name) {
 		return nil
@@ -36,7 +37,7 @@ func CheckName(name string) error {
 	return &FieldError{"name", strconv.Quote(name), nameWanted}
 }
 
-// checkNameOrNone is CheckName, and also accepts "" for no name.
+// checkNameOrNone does the same as CheckName, but also accepts "" for no name.
 func checkNameOrNone(name string) error {
 	if name == "" {
 		return nil
@@ -44,16 +45,16 @@ func checkNameOrNone(name string) error {
 	return CheckName(name)
 }
 
-// isID reports whether a text has the form of session ids.
+// isID reports whether a text has the form of a session id.
 func isID(text string) bool {
-	const chars = 36 // uuid.Validate accepts other spellings, too
+	const chars = 36 // uuid.Validate also accepts longer forms
 	return len(text) == chars && uuid.Validate(text) == nil
 }
 
-// Label is a label of a session, or a condition on labels.
+// Label is a label of a session or, in a request for a list, a condition on labels.
 type Label struct {
 	Name  string
-	Value *string // nil means any value
+	Value *string // in a condition, nil means any value
 }
 
 func hasLabels(has map[string]string, labels []Label) bool {
@@ -66,21 +67,20 @@ func hasLabels(has map[string]string, labels []Label) bool {
 	return true
 }
 
-// PatchRequest changes what a session keeps besides its text. Fields that are left out do not
-// change.
+// PatchRequest changes the metadata of a session. Nil and false fields change nothing.
 type PatchRequest struct {
-	Name *string // as in a ForkRequest; "" removes the name
-	// Unlabel removes all labels before those of Labels are set.
+	Name *string // new name, as in a ForkRequest; "" removes the name
+	// Unlabel removes all labels, before the labels in Labels are set.
 	Unlabel bool
-	// Labels are set to these values; nil removes a label.
+	// Labels maps labels to their new values; nil removes the label.
 	Labels   map[string]*string
-	TTL      *time.Duration   // as in a CreateRequest
-	Feedback *FeedbackRequest // nil if it sets no verdict
+	TTL      *time.Duration // as in a CreateRequest
+	Feedback *FeedbackRequest
 	// Detach makes a shadow an independent session, which keeps its state.
 	Detach bool
 }
 
-// checkRequest checks the fields of a request other than the settings against their limits.
+// checkRequest checks that a request's fields are within their limits, except the settings.
 func checkRequest(r CreateRequest) error {
 	if r.TTL < 0 || r.TTL > TTLMax {
 		return &FieldError{"ttl_seconds", strconv.FormatFloat(r.TTL.Seconds(), 'g', -1, 64),

@@ -9,9 +9,9 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Resolve returns the id of the stored session that a text names, by id or by name, whoever owns
-// it. If several owners have a session with the name, the error lists the ids. If no session has
-// the text as its name, the text is taken for an id, which may belong to no session.
+// Resolve returns the id of the stored session with the given name, whoever owns it. If sessions of
+// several owners have this name, the error lists their ids. If no session has this name, Resolve
+// returns the text itself as the id, without checking that such a session exists.
 func Resolve(ctx context.Context, store storage.Store, text string) (id string, err error) {
 	if CheckName(text) != nil {
 		return text, nil

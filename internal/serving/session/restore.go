@@ -18,50 +18,52 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// restorable is the input of a recovery: what the stream is restored from, and the workers.
+// restorable is the input of a recovery: the session's head, model, snapshots and log, and the
+// workers.
 type restorable struct {
 	head      *head
 	model     *model.Model
 	snapshots snapshotReader
 	log       logReader
-	end       progress // the totals that clients got at the end of the log
+	end       progress // offset and totals at the end of the log
 	scheduler *scheduler.Scheduler
 	job       scheduler.Job
-	more      func(*restoration) error // called before every chunk; an error pauses the restoration
-	replayed  func(bytes int64)        // called with the bytes that were recomputed
+	more      func(*restoration) error // called before each chunk; an error pauses the restoration
+	replayed  func(bytes int64)        // called with the number of recomputed bytes
 	logError  func(error)
 }
 
-// restoration is a stream on its way from a snapshot to the end of a log, between two chunks.
+// restoration is the progress of a recovery: a stream between a snapshot and the end of the log.
 type restoration struct {
 	stream     *stream.Stream
 	from       int64         // offset of the snapshot
-	damaged    []int64       // offsets of newer snapshots that cannot be read
-	cause      error         // why the first damaged one, or the list of snapshots, cannot be read
-	exact      bool          // computed in the arithmetic of the log, with equal totals
-	changed    *head         // the new head at the end, if the arithmetic has changed
-	mismatched bool          // the totals differed; reported once
+	damaged    []int64       // offsets of newer, unreadable snapshots
+	cause      error         // why the newest snapshot, or the list of snapshots, is unreadable
+	exact      bool          // computed with the log's arithmetic, so totals must be equal
+	changed    *head         // at the end: the new head, if the arithmetic has changed
+	mismatched bool          // a difference of totals was already reported
 	cost       time.Duration // computing time since the last snapshot
 }
 
-// snapshotReader reads the snapshots of a session, as a storage.Store does.
+// snapshotReader reads the snapshots of sessions; a storage.Store is one.
 type snapshotReader interface {
 	Snapshots(ctx context.Context, id string) ([]storage.Snapshot, error)
 	ReadSnapshot(ctx context.Context, id string, at int64, read func(io.Reader) error) error
 }
 
-// logReader reads the log of a session, as a storage.Store does.
+// logReader reads the logs of sessions; a storage.Store is one.
 type logReader interface {
 	Read(
 		ctx context.Context, id string, from int64, visit func(at int64, r storage.Record) error,
 	) error
 }
 
-// restore returns the stream at the end of a log. It reads the newest good snapshot and replays the
-// log after it to the same bits. It needs no session and no lock.
+// restore returns the stream at the end of a log. It reads the newest readable snapshot and replays
+// the log after it. The result is bit-identical to the original stream. restore needs no session
+// and no lock.
 //
-// A restoration returned with an error is paused: the context has ended, or the function more has
-// returned an error. Another call continues it.
+// If the context ends or from.more returns an error, restore returns this error and the paused
+// restoration. To continue the restoration, pass it to another call as parameter paused.
 func restore(ctx context.Context, from *restorable, paused *restoration) (*restoration, error) {
 	r, err := paused, error(nil)
 	if r == nil {
@@ -98,8 +100,8 @@ func restore(ctx context.Context, from *restorable, paused *restoration) (*resto
 	return r, nil
 }
 
-// newest begins a restoration at the newest snapshot that can be read. If there is none, it begins
-// at the beginning of the text.
+// newest begins a restoration with the newest readable snapshot. If no snapshot is readable, it
+// begins with an empty stream.
 func (from *restorable) newest(ctx context.Context) (*restoration, error) {
 	id, r := from.head.ID, new(restoration)
 	kept, err := from.snapshots.Snapshots(ctx, id)
@@ -132,8 +134,8 @@ func (from *restorable) newest(ctx context.Context) (*restoration, error) {
 	return r, nil
 }
 
-// snapshotLimits limit the memory to read a snapshot, which may come from an uploaded archive. They
-// are enough for a model with hundreds of layers and at most eight banks.
+// snapshotLimits limit the memory for reading a snapshot, which may come from an uploaded archive.
+// They are enough for a model of hundreds of layers and for eight banks.
 var snapshotLimits = weights.Limits{HeaderBytes: 4 << 20, Window: 8 << 20}
 
 // readSnapshot reads the state of a snapshot.
@@ -162,7 +164,7 @@ func (h *head) emptyStream(m *model.Model) *stream.Stream {
 	return st
 }
 
-// restoreStream returns the stream that is in a snapshot.
+// restoreStream returns the stream that a snapshot contains.
 func (h *head) restoreStream(m *model.Model, f *weights.Stored) (*stream.Stream, error) {
 	st, _, err := stream.Restore(m, h.Settings, f)
 	if err != nil {
@@ -175,7 +177,7 @@ func (h *head) restoreStream(m *model.Model, f *weights.Stored) (*stream.Stream,
 	return st, nil
 }
 
-// checkLines checks that a state and the head agree about lines.
+// checkLines checks that the state and the head are consistent about lines.
 func (h *head) checkLines(st *stream.Stream) error {
 	from, lines := st.LinesFrom()
 	switch {
@@ -196,17 +198,17 @@ func (h *head) checkLines(st *stream.Stream) error {
 	return nil
 }
 
-// damaged reports whether an error of reading a snapshot is the snapshot's own. Then it can never
-// be read, and the session continues without it. Other errors are the store's or the context's.
+// damaged reports whether reading a snapshot failed because the snapshot is damaged. If so, the
+// session continues without it. Otherwise the store failed, and reading can be tried again.
 func damaged(err error) bool {
 	return !slices.ContainsFunc([]error{
 		storage.ErrClosed, storage.ErrNotFound, storage.ErrUnavailable, storage.ErrUnknown,
 	}, func(other error) bool { return errors.Is(err, other) })
 }
 
-// replay computes the log from the stream's offset on, chunk by chunk as requests do. So nobody
-// waits longer for a replay than for a request. It calls compare at the end of every record. Its
-// error is an interrupted if the computing was stopped, else the store's.
+// replay recomputes the log from the stream's offset on. It releases the worker after each chunk,
+// as requests do, so that nobody waits long for a worker. It calls compare at the end of every
+// record. The error is an interrupted if computing was stopped; otherwise it is the store's error.
 func (from *restorable) replay(
 	ctx context.Context, r *restoration, compare func(storage.Record),
 ) error {
@@ -226,12 +228,12 @@ func (from *restorable) replay(
 	})
 }
 
-// interrupted distinguishes errors of computing from those of the store.
+// interrupted marks an error that stopped the computing, to tell it from errors of the store.
 type interrupted struct{ error }
 
 func (e interrupted) Unwrap() error { return e.error }
 
-// feed computes one chunk with a worker, and returns how many bytes of the text it has used.
+// feed computes the beginning of the text, at most a chunk, and returns how many bytes it computed.
 func (from *restorable) feed(
 	ctx context.Context, r *restoration, text []byte, how stream.Lesson,
 ) (int, error) {
@@ -250,12 +252,12 @@ func (from *restorable) feed(
 	return n, nil
 }
 
-// lessonOf returns how a session learns from a record's text.
+// lessonOf returns how a session has learned from a record's text.
 func lessonOf(r storage.Record) stream.Lesson {
 	return stream.Lesson{ByLine: r.ByLine, Skipped: r.Skipped}
 }
 
-// compare adopts the totals of a record, unless the record was written without computing them.
+// compare calls adopt with the totals of a record, unless the record is uncounted.
 func (from *restorable) compare(r *restoration, rec *storage.Record) {
 	if rec.UnixMS != uncounted {
 		tally, baseline := totalsOf(rec, r.stream.Offset())
@@ -263,8 +265,8 @@ func (from *restorable) compare(r *restoration, rec *storage.Record) {
 	}
 }
 
-// adopt compares the totals with those that clients got, reports the first difference, and keeps
-// the clients' totals.
+// adopt replaces the stream's totals with the totals that clients got. It reports the first
+// difference between them.
 func (from *restorable) adopt(r *restoration, tally, baseline tokenizer.Tally) {
 	st := r.stream
 	wrong := mismatch(from.head.ID, st, tally.Bits, baseline.Bits)
@@ -273,15 +275,15 @@ func (from *restorable) adopt(r *restoration, tally, baseline tokenizer.Tally) {
 		from.logError(wrong)
 	}
 	st.Tally.Bits, st.Tally.UnknownBits = tally.Bits, tally.UnknownBits
-	st.Tally.Chars = tally.Chars // older programs counted every byte as a character
+	st.Tally.Chars = tally.Chars // older programs counted bytes as characters
 	if st.Settings.Baseline {
 		st.Baseline.Chars = tally.Chars
 		st.Baseline.Bits, st.Baseline.UnknownBits = baseline.Bits, baseline.UnknownBits
 	}
 }
 
-// mismatch compares the totals of a stream with those that clients got, bit by bit. It returns nil
-// if they are equal.
+// mismatch compares the totals of a stream with the totals that clients got, bit by bit. It returns
+// nil if they are equal.
 func mismatch(id string, st *stream.Stream, bits, baseline float64) *MismatchError {
 	e := &MismatchError{ID: id, Offset: st.Offset(), Have: st.Tally.Bits, Want: bits}
 	if math.Float64bits(e.Have) != math.Float64bits(e.Want) {
@@ -294,15 +296,15 @@ func mismatch(id string, st *stream.Stream, bits, baseline float64) *MismatchErr
 	return nil
 }
 
-// MismatchError says that a session recomputed from its log has other totals than those reported
-// when the text was accepted. The arithmetic is the same, so some state or weight has changed. The
-// session continues with the reported totals.
+// MismatchError means that the totals recomputed from a session's log differ from the totals
+// reported when the text was accepted. The arithmetic is the same, so the state or the weights have
+// changed. The session continues with the reported totals.
 type MismatchError struct {
 	ID       string
-	Offset   int64 // end of the first record with a difference
+	Offset   int64 // end of the first record whose totals differ
 	Have     float64
 	Want     float64
-	Baseline bool // the baseline's totals differ
+	Baseline bool // true if only the baseline's totals differ
 }
 
 func (e *MismatchError) Error() string {
@@ -314,10 +316,10 @@ func (e *MismatchError) Error() string {
 		"%v, the reported total", e.ID, e.Offset, e.Have, what, e.Want)
 }
 
-// noteNumerics records that the session is computed in another arithmetic from an offset on.
+// noteNumerics records the arithmetic that computes the session from an offset on.
 func (h *head) noteNumerics(n numerics) {
 	all := slices.Clone(h.Numerics)
-	for len(all) > 0 && all[len(all)-1].From >= n.From { // no text was computed in this arithmetic
+	for len(all) > 0 && all[len(all)-1].From >= n.From { // drop arithmetics without any text
 		all = all[:len(all)-1]
 	}
 	h.Numerics = append(all, n)

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fading is a context that ends after a number of checks; the computing of a chunk checks once.
+// fading is a context that ends after a number of checks. Computing a chunk checks the context
+// once.
 type fading struct {
 	context.Context
 	asks int
@@ -22,7 +23,8 @@ func (f *fading) Err() error {
 	return nil
 }
 
-// coldServer returns a server that has just started, with a session of some text and no snapshot.
+// coldServer returns a server that was just started. It has one session, with the given text and
+// without a snapshot.
 func coldServer(t *testing.T, text string, o Options) (sv *server, id string) {
 	sv = newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	id = create(t, sv.mg, CreateRequest{})
@@ -38,7 +40,7 @@ func begunAt(t *testing.T, sv *server, id string) int64 {
 	require.NoError(t, s.lock(background))
 	defer s.unlock()
 	switch {
-	case s.stream != nil: // the recovery has ended, and so has the request
+	case s.stream != nil:
 		return s.stream.Tally.Bytes
 	case s.paused == nil:
 		return 0
@@ -46,8 +48,8 @@ func begunAt(t *testing.T, sv *server, id string) int64 {
 	return s.paused.stream.Tally.Bytes
 }
 
-// A request is canceled while it recovers a session. It stops within a chunk, and the next request
-// continues the recovery.
+// A request is canceled while the state of its session is being recovered. The recovery pauses
+// within a chunk, and the next request continues it.
 func TestRecoveryOutlivesItsRequest(t *testing.T) {
 	text := logText(60*testChunk + 5)
 	sv, id := coldServer(t, text, Options{ReplayMax: time.Hour})
@@ -88,14 +90,15 @@ func TestLongRecoveryAsksScoreToRetry(t *testing.T) {
 	requireText(t, sv, id, text+"on")
 }
 
-// The progress of a recovery survives the loss of the memory and of the process.
+// A recovery that was interrupted takes a snapshot of its progress. So the progress survives
+// eviction and the end of the process.
 func TestLongRecoveryTakesSnapshotsOnItsWay(t *testing.T) {
 	text := logText(20*testChunk + 5)
 	for name, lose := range map[string]func(sv *server, id string){
 		"evicted": func(sv *server, id string) {
 			s, err := sv.mg.index.catalog.find(Caller{}, id)
 			require.NoError(t, err)
-			s.replayCost = time.Minute // enough for a snapshot
+			s.replayCost = time.Minute // makes a snapshot worthwhile
 			s.evict()
 			require.Zero(t, get(t, sv.mg, id).MemoryBytes)
 		},
@@ -132,8 +135,8 @@ func TestLongRecoveryTakesSnapshotsOnItsWay(t *testing.T) {
 	}
 }
 
-// A fork within a record at an old offset is made without its state. Until the fork is used, it has
-// the totals of the record before the offset.
+// A fork that begins within a record of old text is made without computing its state. Until the
+// fork is used, its totals are those at the end of the record before.
 func TestForkFarBackIsMadeAtOnce(t *testing.T) {
 	text := logText(20*testChunk + 9)
 	for _, at := range []int64{testChunk + 1, 10*testChunk + 7, int64(len(text)) - 1} {
@@ -147,7 +150,7 @@ func TestForkFarBackIsMadeAtOnce(t *testing.T) {
 			text[:border])
 		require.Equal(t, []any{border, border, border, want.Tally.Bits},
 			[]any{fork.Bytes, fork.Chars, fork.Tokens, fork.Bits}, "of the same text")
-		// this fork is at an old offset, too
+		// A fork of this fork also has an uncounted last record.
 		again, err := sv.mg.Fork(background, Caller{}, fork.ID, ForkRequest{})
 		require.NoError(t, err)
 		requireClean(t, sv, 3)

@@ -8,17 +8,17 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// CompletionTokensDefault is the default limit on a completion's sampled tokens.
+// CompletionTokensDefault is the default of max_tokens in a completion.
 const CompletionTokensDefault = 128
 
-// Sampling is how a completion is sampled.
+// Sampling contains the settings with which the tokens of a completion are sampled.
 type Sampling struct {
 	MaxTokens int
 	txl.Sampling
 }
 
-// SamplingTable has the range and the default of every number of a completion. The checks of
-// requests, the flags of commands, the contract and docs/settings.md are made from its rows.
+// SamplingTable contains the range and the default of every sampling setting. Checks of requests,
+// flags of commands, the API contract and docs/settings.md are generated from it.
 var SamplingTable = setting.Table[Sampling]{
 	{
 		Name: "max_tokens", Field: func(s *Sampling) any { return &s.MaxTokens },
@@ -59,5 +59,5 @@ var SamplingTable = setting.Table[Sampling]{
 	},
 }
 
-// wordSize is the assumed size of a word token in a loop, in bytes: a word and the space before it.
+// wordSize is the assumed number of bytes per word token, with a space, when loops are detected.
 const wordSize = 5

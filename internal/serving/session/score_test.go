@@ -28,7 +28,7 @@ func TestSessionIsFunctionOfItsBytesAlone(t *testing.T) {
 		type one struct {
 			request CreateRequest
 			text    string
-			calls   [][]string // the body of each call, as the pieces in which it arrives
+			calls   [][]string // per call: the pieces in which the body arrives
 			id      string
 			chunks  []Chunk
 		}
@@ -63,7 +63,8 @@ func TestSessionIsFunctionOfItsBytesAlone(t *testing.T) {
 	})
 }
 
-// checkTotals compares running totals and borders of the events with a stream that was fed at once.
+// checkTotals compares the totals and offsets in chunks with a stream that was fed the same text at
+// once.
 func checkTotals(t *rapid.T, r CreateRequest, chunks []Chunk, want *stream.Stream, info Info) {
 	var offset int64
 	for _, c := range chunks {
@@ -184,8 +185,8 @@ func TestEventComesAfterItsLogAndBeforeItsUpdate(t *testing.T) {
 	updates := uint64(0)
 	_, err = mg.Score(context.Background(), Caller{}, id, strings.NewReader(logText(5*testChunk)),
 		ScoreOptions{}, func(c Chunk) error {
-			// The feeder cannot continue meanwhile: it holds the stream and waits for this
-			// function.
+			// The feeder holds the stream and waits for this function, so nothing changes
+			// meanwhile.
 			require.Len(t, logged(t, mg, id), int(c.Total.Bytes), "the text is in the log")
 			require.Equal(t, c.Total.Bytes, get(t, mg, id).Offset,
 				"what was acknowledged is what a client finds")
@@ -214,7 +215,7 @@ func TestWhatTheBodyHasIsScoredAtOnce(t *testing.T) {
 	text := logText(40)
 	_, err := io.WriteString(client, text[:5])
 	require.NoError(t, err)
-	c := <-events // the event comes before another byte arrives
+	c := <-events // arrives before the client writes more
 	require.EqualValues(t, 5, c.Bytes)
 	require.False(t, c.Complete)
 	go func() { _, _ = io.WriteString(client, text[5:]); client.Close() }()
@@ -248,7 +249,7 @@ func TestEmptyBodyChangesNothing(t *testing.T) {
 	require.Equal(t, 0., *sum.BaselineBits)
 }
 
-// unread is a body that fails the test when it is read.
+// unread is a request body that fails the test when it is read.
 type unread struct{ t fatal }
 
 func (u unread) Read([]byte) (int, error) {
@@ -318,11 +319,11 @@ func TestLeavingClientLeavesSessionSettled(t *testing.T) {
 	}
 }
 
-// cutOff is a body that ends with an error.
+// cutOff is a request body that ends with an error.
 type cutOff struct {
 	text string
 	err  error
-	with bool // the error comes with the last bytes
+	with bool // the error is returned together with the last bytes
 }
 
 func (c *cutOff) Read(p []byte) (int, error) {
@@ -364,11 +365,11 @@ func TestMemoryStaysFlatWhileMegabytesAreFed(t *testing.T) {
 	m, err := model.New("fast", lm, nil, 32, nil)
 	require.NoError(t, err)
 	mg := newManagerOf(t, m, Options{Threads: 1})
-	id := create(t, mg, CreateRequest{Settings: Settings{"companion": false}}) // its state is small
+	id := create(t, mg, CreateRequest{Settings: Settings{"companion": false}}) // has a small state
 	heap := func() int64 {
 		var stats runtime.MemStats
 		runtime.GC()
-		runtime.GC() // only the second collection empties pools
+		runtime.GC() // empties the pools, which the first call does not
 		runtime.ReadMemStats(&stats)
 		return int64(stats.HeapAlloc)
 	}
@@ -388,7 +389,7 @@ func TestMemoryStaysFlatWhileMegabytesAreFed(t *testing.T) {
 		"else that grows with the text")
 }
 
-// endless is a body without an end.
+// endless is a request body that never ends.
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) {

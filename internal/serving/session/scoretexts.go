@@ -13,21 +13,21 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// ScoreTextsRequest asks for the cost of texts, each scored independently.
+// ScoreTextsRequest asks for the scores of several texts, each scored independently.
 type ScoreTextsRequest struct {
 	Model    string   // as in a CreateRequest
 	Settings Settings // as in a CreateRequest
-	Seed     *uint64  // seed of the masks of each text; nil means 0
-	Texts    [][]byte // 1 to TextsMax
+	Seed     *uint64  // seed of the update masks, for each text; nil means 0
+	Texts    [][]byte // at most TextsMax, at least one
 }
 
-// TextsMax is the largest number of texts in one call of ScoreTexts.
+// TextsMax is the maximum number of texts per call of ScoreTexts.
 const TextsMax = 1024
 
-// ScoreTexts scores each text bit-identically to a new session, and keeps no session. It scores
-// several texts at once, one on each thread. emit gets the model and the summaries in the order of
-// the texts. It gets a summary as soon as this text and all texts before it are scored. The scoring
-// does not wait for emit. ScoreTexts returns the errors of Create and of Score.
+// ScoreTexts scores each text as a new session would, bit-identically, and keeps no session. It
+// scores several texts at once, one per thread. It calls emit with the model and the summaries, in
+// the order of the texts. The first call of emit does not wait until all texts are scored, and
+// scoring does not wait for emit. The errors are those of Create and of Score.
 func (mg *Manager) ScoreTexts(
 	ctx context.Context, who Caller, r ScoreTextsRequest, emit func(ModelInfo, Summary) error,
 ) error {
@@ -46,7 +46,7 @@ func (mg *Manager) ScoreTexts(
 		return err
 	}
 	defer mg.life.Leave()
-	admitted := false // a request that has begun is not refused for its other texts
+	admitted := false // once admitted, no text of this request is refused
 	if err := mg.engine.waiting.wait(who.Key, &admitted, ctx.Err); err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (mg *Manager) ScoreTexts(
 	return scores.run(ctx, func(sum Summary) error { return emit(of, sum) })
 }
 
-// textScores is a call of ScoreTexts.
+// textScores is one call of ScoreTexts in progress.
 type textScores struct {
 	mg    *Manager
 	who   Caller
@@ -89,16 +89,17 @@ func (t *textScores) run(ctx context.Context, emit func(Summary) error) error {
 	}
 	err := inOrder(ctx, done, emit)
 	if err != nil {
-		cancel() // the other texts are not needed
+		cancel() // stops the scoring of the other texts
 	}
 	failed := group.Wait()
-	if failed != nil && errors.Is(err, context.Canceled) { // this failure stopped the others
+	if failed != nil && errors.Is(err, context.Canceled) { // failed is the cause of err
 		return failed
 	}
 	return err
 }
 
-// inOrder emits summaries in the order of done, until the context ends.
+// inOrder calls emit with the summaries from the channels, in the order of the channels. It stops
+// when the context ends.
 func inOrder(ctx context.Context, done []chan Summary, emit func(Summary) error) error {
 	for _, ready := range done {
 		select {
@@ -113,7 +114,7 @@ func inOrder(ctx context.Context, done []chan Summary, emit func(Summary) error)
 	return nil
 }
 
-// score scores a text in a session that is in no store and no registry.
+// score scores a text with a new session that is neither in the store nor in the registry.
 func (t *textScores) score(ctx context.Context, text []byte) (Summary, error) {
 	begun := time.Now()
 	s, err := t.mg.index.fresh(t.who, "", t.plan.model, t.plan.set, CreateRequest{})

@@ -13,8 +13,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model"
 )
 
-// BenchmarkScoreTexts measures the cost of a byte by the length of the texts, under the default
-// model. It shows what could be saved by joining short texts in one call of the network.
+// BenchmarkScoreTexts measures the time per byte for texts of several lengths, with the default
+// model. It shows how much time would be saved by scoring several short texts in one forward pass.
 func BenchmarkScoreTexts(b *testing.B) {
 	m, err := model.Default()
 	require.NoError(b, err)
@@ -43,7 +43,7 @@ func BenchmarkScoreTexts(b *testing.B) {
 	}
 }
 
-// processorNS returns the processor time of the process.
+// processorNS returns the processor time that the process has used, in nanoseconds.
 func processorNS(t testing.TB) int64 {
 	var u unix.Rusage
 	require.NoError(t, unix.Getrusage(unix.RUSAGE_SELF, &u))

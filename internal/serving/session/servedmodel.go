@@ -11,16 +11,16 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session/budget"
 )
 
-// servedModel is a model that sessions may run on. The default model stays in memory. Of another
-// model only the description stays in memory. Its weights are loaded for the first state that needs
-// them. They may be dropped when no state is left.
+// servedModel is a model that sessions may use. The weights of the default model stay in memory.
+// The weights of another model are loaded when a state needs them, and may be dropped when no state
+// needs them. Its description stays in memory.
 type servedModel struct {
-	*model.Model // the whole default model; of another model only the description
+	*model.Model // without weights unless this is the default model
 
 	id       string        // ModelInfo.ID
 	source   *model.Source // nil for the default model
 	memory   *budget.Base
-	forget   func(*model.Model) // gets weights that nothing needs in memory
+	forget   func(*model.Model) // called with dropped weights
 	observer Observer
 
 	flight singleflight.Group
@@ -28,23 +28,24 @@ type servedModel struct {
 	mu struct {
 		sync.Mutex
 		loaded *model.Model // nil while the weights are not in memory
-		drops  int          // number of drops of loaded
+		drops  int          // number of calls of drop
 	}
 }
 
-// residentModel returns a model whose weights stay in memory.
+// residentModel returns a served model whose weights stay in memory.
 func residentModel(m *model.Model) *servedModel {
 	s := &servedModel{Model: m, id: m.ID()}
 	s.mu.loaded = m
 	return s
 }
 
-// sourcedModel returns a model whose weights are loaded and dropped.
+// sourcedModel returns a served model whose weights are loaded when they are needed.
 func sourcedModel(from *model.Source) *servedModel {
 	return &servedModel{Model: from.Outline, id: from.Outline.ID(), source: from}
 }
 
-// base returns the memory that the model's states share in the budget; nil if they share none.
+// base returns the weights' account in the memory budget, which all states of the model share. It
+// returns nil if the weights are not in the budget.
 func (s *servedModel) base() *budget.Base {
 	if s == nil {
 		return nil
@@ -59,7 +60,7 @@ func (s *servedModel) size() int64 {
 	return s.source.Bytes
 }
 
-// comes returns how much of the budget the weights need when they are loaded.
+// comes returns the memory that loading the weights takes from the budget.
 func (s *servedModel) comes() int64 {
 	if s.source == nil {
 		return 0
@@ -67,16 +68,16 @@ func (s *servedModel) comes() int64 {
 	return s.source.Bytes
 }
 
-// current returns the model in memory, nil if it is not loaded.
+// current returns the model if its weights are in memory, else nil.
 func (s *servedModel) current() *model.Model {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.loaded
 }
 
-// weights returns the model with its weights; the caller has reserved memory for a state. It loads
-// the weights if they are not in memory, once for all concurrent callers; the context ends the
-// wait. A failed load returns a *ModelLoadError.
+// weights returns the model with its weights. The caller must have reserved memory for a state. If
+// the weights are not in memory, they are loaded, once for all concurrent callers. The context ends
+// the wait for them. If loading fails, the error is a *ModelLoadError.
 func (s *servedModel) weights(ctx context.Context) (*model.Model, error) {
 	if m := s.current(); m != nil {
 		return m, nil
@@ -93,7 +94,7 @@ func (s *servedModel) weights(ctx context.Context) (*model.Model, error) {
 	}
 }
 
-// load loads the weights. They stay unless they are dropped before the loading has ended.
+// load loads the weights. If drop is called meanwhile, they are returned but not kept.
 func (s *servedModel) load() (*model.Model, error) {
 	s.mu.Lock()
 	loaded, drops := s.mu.loaded, s.mu.drops
@@ -115,7 +116,8 @@ func (s *servedModel) load() (*model.Model, error) {
 	return m, nil
 }
 
-// drop releases the weights, whose memory was given to others. The budget calls it under its lock.
+// drop releases the weights, so that others can use their memory. The budget calls drop while it
+// holds its lock.
 func (s *servedModel) drop() {
 	s.mu.Lock()
 	dropped := s.mu.loaded
@@ -124,7 +126,7 @@ func (s *servedModel) drop() {
 	s.mu.Unlock()
 	if dropped != nil {
 		s.observer.Dropped(s.id)
-		// forget may wait for a worker that is being made, and the budget must not wait
+		// This is a goroutine because forget may block, and the budget must not be blocked.
 		go s.forget(dropped)
 	}
 }

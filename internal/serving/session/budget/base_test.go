@@ -7,7 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// States that share a base are charged for it once. The base stays in memory after its last state.
+// A base is memory that several states share, and the budget counts it once. The base stays in
+// memory when its last state is released.
 func TestBaseIsPaidOnceAndStaysUntilMemoryIsNeeded(t *testing.T) {
 	b := New[string](Options{Max: 30})
 	drops := 0
@@ -71,8 +72,8 @@ func TestBaseMakesRoomWhereStatesStay(t *testing.T) {
 	require.EqualValues(t, 25, b.Used())
 }
 
-// Whatever accounts do, the budget's use is the sum of the memory of accounts and bases, and is
-// within its limit.
+// After any sequence of operations, the used bytes of the budget are the sum over its accounts and
+// bases, and within its limit.
 func TestBasesAddUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const most = 40

@@ -1,8 +1,8 @@
 // Package budget limits the memory of sessions: their states, the memory that states share, and
-// their text if the store is in memory. It knows which holders can be asked to give up their
-// states, and which callers wait for memory. It does not depend on the type of states.
+// their text if the store is in memory. It records which states are idle and can be dropped, and
+// which callers wait for memory. The type of the states does not matter to it.
 //
-// Every call that is made for a chunk takes O(1) time under the lock.
+// Every method that is called once per chunk takes O(1) time under the lock.
 package budget
 
 import (
@@ -14,17 +14,18 @@ import (
 	"sync/atomic"
 )
 
-// FullError says that there is not enough memory.
+// FullError is the error if there is not enough memory.
 type FullError struct{ reason string }
 
 func (e *FullError) Error() string { return e.reason }
 
-// ErrClosed says that an account is closed: its holder is gone.
+// ErrClosed is the error of operations on a closed account.
 var ErrClosed = errors.New("budget: the account is closed")
 
-// Budget is a number of bytes that accounts share. All methods are safe for concurrent use.
+// Budget limits the total memory of its accounts, in bytes. All methods are safe for concurrent
+// use.
 type Budget[H any] struct {
-	// GiveUp asks a holder to give up its state, for Wait and Try. It must not wait for the holder.
+	// GiveUp asks a holder to give up its state. Wait and Try call GiveUp, which must not block.
 	GiveUp func(H)
 
 	max   int64
@@ -33,16 +34,17 @@ type Budget[H any] struct {
 	mu struct {
 		pool
 		holders int // accounts that have memory for a state
-		// idle has each *Account[H] whose state can be given up, least recently used first.
+		// idle lists the accounts (*Account[H]) whose state can be given up, least recently used
+		// first.
 		idle    list.List
 		changed chan struct{} // closed when waiting callers should try again; nil if nobody waits
 	}
 }
 
-// Options of a Budget.
+// Options configure a Budget.
 type Options struct {
-	Max   int64 // bytes of all accounts
-	Keeps bool  // states are never given up: when all bytes are taken, Reserve fails
+	Max   int64 // limit on the bytes of all accounts
+	Keeps bool  // states are never given up; Reserve fails when all bytes are taken
 }
 
 // New returns an unused budget.
@@ -50,28 +52,28 @@ func New[H any](o Options) *Budget[H] {
 	return &Budget[H]{max: o.Max, keeps: o.Keeps}
 }
 
-// Account is the part of a budget that one holder has.
+// Account counts the bytes of a budget that one holder uses.
 type Account[H any] struct {
 	budget *Budget[H]
 	holder H
-	base   *Base        // the base that the state needs; nil if it needs none
+	base   *Base        // memory that the state shares with others; may be nil
 	bytes  atomic.Int64 // written under budget.mu
 
-	// Guarded by budget.mu.
+	// The fields from here on are guarded by budget.mu.
 	state  int64         // bytes of the state; included in the field bytes
-	place  *list.Element // place in idle; nil if the account is not there
-	since  uint64        // pool.listed when the account was put in idle
+	place  *list.Element // element of the list budget.mu.idle; nil if the account is not in it
+	since  uint64        // value of pool.listed when the account was added to that list
 	closed bool
 }
 
-// NewBase returns a base without memory. The budget calls drop when it takes the base's memory
-// back, under its lock: drop must return soon, and must not call the budget. A base of no bytes
-// always has its memory.
+// NewBase returns a base of the given size that is not charged to the budget yet. To free the
+// memory of a base, the budget calls drop while it holds its lock. So drop must return soon, and
+// must not call the budget.
 func (b *Budget[H]) NewBase(bytes int64, drop func()) *Base {
 	return &Base{pool: &b.mu.pool, bytes: bytes, drop: drop, held: bytes == 0}
 }
 
-// OpenOn opens an empty account. base is what its state needs; nil if it needs none.
+// OpenOn opens an empty account for a holder, whose state needs the base; base may be nil.
 func (b *Budget[H]) OpenOn(base *Base, holder H) *Account[H] {
 	return &Account[H]{budget: b, holder: holder, base: base}
 }
@@ -83,7 +85,7 @@ func (b *Budget[H]) Used() int64 {
 	return b.mu.used
 }
 
-// Max returns the limit in bytes on all accounts.
+// Max returns the limit on the bytes of all accounts.
 func (b *Budget[H]) Max() int64 { return b.max }
 
 // Holders returns the number of accounts with memory for a state.
@@ -93,7 +95,7 @@ func (b *Budget[H]) Holders() int {
 	return b.mu.holders
 }
 
-// Waiting reports whether somebody waits for memory.
+// Waiting reports whether any caller waits for memory.
 func (b *Budget[H]) Waiting() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -110,16 +112,16 @@ func (a *Account[H]) Fits(bytes int64) error {
 	return nil
 }
 
-// Check returns a *FullError if this many more bytes cannot be reserved now.
+// Check returns a *FullError if the given number of bytes cannot be reserved now.
 func (b *Budget[H]) Check(bytes int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.makeRoomLocked(bytes, nil)
 }
 
-// Victim removes the least recently used idle holder from the list; its next Rest adds it again.
-// The caller must check whether somebody has begun to use the state meanwhile. ok is false if no
-// holder is idle.
+// Victim removes the least recently used holder from the list of idle holders and returns it. The
+// holder's next Rest adds it again. Another goroutine may use the state by now, so the caller must
+// check. ok is false if no holder is idle.
 func (b *Budget[H]) Victim() (holder H, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -130,18 +132,18 @@ func (b *Budget[H]) Victim() (holder H, ok bool) {
 	return a.holder, true
 }
 
-// Want is the result of a reservation. If no field is set, the reservation was made. Otherwise it
-// has either a holder to ask for its state, or a channel that is closed when another try makes
-// sense.
+// Want is the result of Reserve. If no field is set, the memory was reserved. If Asked is set, the
+// caller should ask Victim to give up its state. Otherwise the caller should try again when Changed
+// is closed.
 type Want[H any] struct {
 	Victim  H
-	Asked   bool // Victim is set
+	Asked   bool // whether Victim is set
 	Changed <-chan struct{}
 }
 
-// Reserve takes memory for the holder's state and, if its base has none, for the base. It takes all
-// or nothing, so that a waiting holder has no memory that others wait for. It drops bases that no
-// state needs. The error is ErrClosed, or a *FullError if waiting cannot help.
+// Reserve takes memory for the holder's state, and for its base if the base has no memory yet. It
+// takes all of this memory or none, so that a waiting holder keeps none from others. It drops bases
+// that no state needs. The error is ErrClosed, or a *FullError if waiting cannot help.
 func (a *Account[H]) Reserve(bytes int64) (want Want[H], err error) {
 	b := a.budget
 	if err := a.Fits(bytes); err != nil {
@@ -169,8 +171,9 @@ func (a *Account[H]) Reserve(bytes int64) (want Want[H], err error) {
 	return Want[H]{Changed: b.mu.changed}, nil
 }
 
-// Wait reserves memory for the holder's state. It asks the least recently used holders to give
-// their states up. If all are in use, it waits until the context ends.
+// Wait reserves memory for the holder's state. While there is too little memory, it asks idle
+// holders to give up their states, the least recently used first. If no holder is idle, it waits
+// until memory is free or the context ends.
 func (a *Account[H]) Wait(ctx context.Context, bytes int64) error {
 	for {
 		changed, err := a.Try(bytes)
@@ -185,8 +188,8 @@ func (a *Account[H]) Wait(ctx context.Context, bytes int64) error {
 	}
 }
 
-// Try is Wait without the waiting. changed is nil if the memory was reserved; otherwise it is
-// closed when another try makes sense.
+// Try does the same as Wait, but does not wait. If the memory was reserved, changed is nil.
+// Otherwise changed is closed when the caller should try again.
 func (a *Account[H]) Try(bytes int64) (changed <-chan struct{}, err error) {
 	for {
 		want, err := a.Reserve(bytes)
@@ -197,7 +200,7 @@ func (a *Account[H]) Try(bytes int64) (changed <-chan struct{}, err error) {
 	}
 }
 
-// Return releases a part of the state's memory, at most all of it.
+// Return releases the given number of bytes of the state's memory, at most all of it.
 func (a *Account[H]) Return(bytes int64) {
 	a.budget.free(func() { a.addStateLocked(-min(bytes, a.state)) })
 }
@@ -210,7 +213,7 @@ func (a *Account[H]) Release() {
 	})
 }
 
-// Charge takes memory for text. It never waits; the error is ErrClosed or a *FullError.
+// Charge takes memory for text, without waiting. The error is ErrClosed or a *FullError.
 func (a *Account[H]) Charge(bytes int64) error {
 	b := a.budget
 	b.mu.Lock()
@@ -238,7 +241,7 @@ func (a *Account[H]) Refund(bytes int64) {
 	}
 }
 
-// Work marks the state as in use: it is not given up.
+// Work marks the state as in use, so that it is not given up.
 func (a *Account[H]) Work() {
 	b := a.budget
 	b.mu.Lock()
@@ -257,7 +260,7 @@ func (a *Account[H]) Rest() {
 	})
 }
 
-// Close releases everything, for good.
+// Close releases all memory of the account. The account cannot be used again.
 func (a *Account[H]) Close() {
 	a.budget.free(func() {
 		a.closed = true
@@ -270,7 +273,8 @@ func (a *Account[H]) Close() {
 // Bytes returns the account's memory, without waiting for the lock.
 func (a *Account[H]) Bytes() int64 { return a.bytes.Load() }
 
-// BytesOf returns the memory of accounts at one moment, so that the sum is within the budget.
+// BytesOf returns the memory of each account. The sum is within the budget, because all values are
+// read under one lock.
 func (b *Budget[H]) BytesOf(accounts []*Account[H]) []int64 {
 	all := make([]int64, len(accounts))
 	b.mu.Lock()
@@ -281,7 +285,8 @@ func (b *Budget[H]) BytesOf(accounts []*Account[H]) []int64 {
 	return all
 }
 
-// addStateLocked adds to the memory of the state. An account with such memory counts as a holder.
+// addStateLocked adds bytes to the memory of the state. An account whose state has memory counts as
+// a holder.
 func (a *Account[H]) addStateLocked(bytes int64) {
 	had := a.state > 0
 	a.state += bytes
@@ -307,8 +312,9 @@ func (b *Budget[H]) roomLocked(bytes int64) error {
 	return nil
 }
 
-// makeRoomLocked drops extras and then bases, except kept, until there is memory for this many more
-// bytes. It drops a base only if all idle states were used later than the base.
+// makeRoomLocked drops extras and then unused bases until the given number of bytes is free. It
+// never drops the base kept. It drops a base only if the base was last used before every idle
+// state.
 func (b *Budget[H]) makeRoomLocked(bytes int64, kept *Base) error {
 	before := uint64(math.MaxUint64)
 	if first := b.mu.idle.Front(); first != nil && !b.keeps {

@@ -26,7 +26,7 @@ func TestLeastRecentlyUsedStateIsGivenUpFirst(t *testing.T) {
 	}
 	all[0].Work()
 	all[1].Work()
-	all[1].Rest() // b was used last, so c is the first victim
+	all[1].Rest()
 	late := b.OpenOn(nil, "late")
 	for _, name := range []string{"c", "b"} {
 		want, err := late.Reserve(1)
@@ -121,12 +121,12 @@ func TestClosedAccountTakesNothingAndGivesBackOnce(t *testing.T) {
 	require.False(t, ok)
 }
 
-// Holders lock their states, work, and ask each other for memory, as sessions do. Whatever happens
-// concurrently, nobody waits forever and no byte is lost.
+// Holders lock their states, work, and ask each other for memory, as sessions do. With any
+// interleaving of these steps, every holder finishes and every byte is released.
 func TestBudgetServesAllHoldersInTurn(t *testing.T) {
 	type holder struct {
 		account *Account[*holder]
-		state   chan struct{} // holds a token while somebody uses the state
+		state   chan struct{} // contains a token while the state is in use
 		hot     bool
 	}
 	rapid.Check(t, func(t *rapid.T) {

@@ -5,8 +5,8 @@ import "container/list"
 // extraShare limits the extras to 1/extraShare of a budget.
 const extraShare = 4
 
-// Extra is the memory of something that may be useful again and can be computed again. Extras are
-// dropped first, as soon as others need their memory.
+// Extra is the memory of a cached result, which can be computed again. When others need memory,
+// extras are dropped first.
 type Extra struct {
 	pool  *pool
 	bytes int64
@@ -14,9 +14,10 @@ type Extra struct {
 	place *list.Element // place in pool.extras; nil if it was dropped. Guarded by pool.
 }
 
-// Keep takes memory for an extra. It drops the least recently used extras for that, but no state
-// and no base. It returns nil if there is no room. The budget calls drop when it takes the memory
-// back, under its lock: drop must return soon, and must not call the budget.
+// Keep takes memory for an extra. To make room, it drops the least recently used extras, but no
+// state and no base. It returns nil if there is not enough room. To free the memory later, the
+// budget calls drop while it holds its lock. So drop must return soon, and must not call the
+// budget.
 func (b *Budget[H]) Keep(bytes int64, drop func()) *Extra {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -43,8 +44,8 @@ func (e *Extra) Use() {
 	}
 }
 
-// Release releases the memory, without calling drop. A caller that waits for memory has dropped all
-// extras before, so nobody has to be woken.
+// Release releases the memory, without calling drop. It wakes no waiting callers, because they have
+// already dropped all extras.
 func (e *Extra) Release() {
 	e.pool.Lock()
 	defer e.pool.Unlock()
@@ -53,7 +54,7 @@ func (e *Extra) Release() {
 	}
 }
 
-// dropExtraLocked drops the least recently used extra. It reports whether there was one.
+// dropExtraLocked drops the least recently used extra. It returns false if there is no extra.
 func (p *pool) dropExtraLocked() bool {
 	place := p.extras.Front()
 	if place == nil {

@@ -5,17 +5,18 @@ import (
 	"sync"
 )
 
-// The reserve is the free space at which an alarm begins. Space must be left then: a deletion
-// writes a few pages before it frees any, and snapshots that are being written are completed.
+// An alarm begins when less space than the reserve is free. The reserve is for writes that cannot
+// be refused: a deletion writes a few pages before it frees any, and snapshots in progress are
+// finished.
 const (
-	ReserveMost = 256 << 20 // bytes
-	ReservePart = 20        // a smaller disk or budget reserves a twentieth
+	ReserveMost = 256 << 20
+	ReservePart = 20 // the reserve is at most this part of the disk or budget: 1/20
 )
 
-// AlarmError says that the disk is nearly full, for every caller.
+// AlarmError is the error for all callers while the disk is nearly full.
 type AlarmError struct {
-	Left int64 // bytes
-	Of   int64 // size of the file system, or of the budget, in bytes
+	Left int64 // free bytes
+	Of   int64 // all bytes of the file system or of the budget
 	What string
 }
 
@@ -24,39 +25,40 @@ func (e *AlarmError) Error() string {
 		e.What)
 }
 
-// The limit that an AlarmError is about.
+// These are the values of AlarmError.What.
 const (
 	theBudget     = "the disk budget"
 	theFileSystem = "the file system of the data folder"
 )
 
-// Space is the use of the disk, in bytes.
+// Space describes how much of the disk is used and free, in bytes.
 type Space struct {
 	Used int64 // bytes used by the data folder
-	// Left is the free space of the file system, whose size is All. Both are 0 if they are not
-	// known.
+	// Left is the free space of the file system, and All is its size. Both are 0 if they are
+	// unknown.
 	Left, All int64
 }
 
-// Options of a Guard.
+// Options configure a Guard.
 type Options struct {
-	Space  func() Space // nil if there is no disk; then there is never an alarm
-	Budget int64        // limit on the data folder; 0 means the whole file system
+	Space  func() Space // nil means that there is no disk, and never an alarm
+	Budget int64        // limit on the size of the data folder; 0 means no limit
 	// Told is called with the reason when an alarm begins, and with nil when it ends. It must not
 	// call the Guard. It may be nil.
 	Told func(why error)
 }
 
-// alarm begins when less than the reserve is left of the file system or of the budget. It ends when
-// twice the reserve is left. It checks only when it is asked.
+// alarm begins when the free part of the file system or of the budget is less than the reserve. It
+// ends when twice the reserve is free. The state changes only in calls of its methods.
 type alarm struct {
 	Options
 	mu sync.Mutex
 	on bool
 }
 
-// ample reports whether much space stays free after this many more bytes. The folder then uses at
-// most half of its budget, and at most as much as the file system has left.
+// ample reports whether much space is still free after the given number of bytes is used. The
+// folder must then use at most half of its budget, and at most as much space as the file system has
+// free.
 func (a *alarm) ample(bytes int64) bool {
 	if a.Space == nil {
 		return true
@@ -66,8 +68,8 @@ func (a *alarm) ample(bytes int64) bool {
 		(space.All == 0 || bytes <= space.Left-space.Used)
 }
 
-// fits returns why this many more bytes are refused. They may use half of the reserve, so that only
-// an alarm refuses small writes.
+// fits returns an error if a request for the given number of bytes must be refused. A request may
+// use up to half of the reserve, so that small writes are refused only during an alarm.
 func (a *alarm) fits(bytes int64) error {
 	if a.Space == nil {
 		return nil

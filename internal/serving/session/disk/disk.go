@@ -1,7 +1,8 @@
-// Package disk decides whether sessions may use more of the disk: by the limits of their owners,
-// and by the free space. It counts what a store charges each session, and writes nothing.
+// Package disk decides whether sessions may use more disk space. It checks the limits of their
+// owners and the free space. It counts the bytes that a store reports for each session, and writes
+// nothing.
 //
-// Every call that a chunk makes costs O(1) under the lock.
+// Every method that is called once per chunk takes O(1) time under the lock.
 package disk
 
 import (
@@ -9,11 +10,11 @@ import (
 	"sync"
 )
 
-// LimitError says that an owner's sessions have reached their limit of disk space, or that a
-// request would exceed it.
+// LimitError is the error if an owner's sessions have reached their limit of disk space, or if a
+// request would exceed the limit.
 type LimitError struct {
 	Used  int64 // bytes charged to the owner's sessions
-	Limit int64 // limit on these bytes
+	Limit int64
 }
 
 func (e *LimitError) Error() string {
@@ -21,7 +22,7 @@ func (e *LimitError) Error() string {
 		e.Used, e.Limit)
 }
 
-// Guard adds up the charges of each owner's sessions, and watches the free space of the disk. All
+// Guard counts the disk space of each owner's sessions, and watches the free space of the disk. All
 // methods are safe for concurrent use.
 type Guard struct {
 	alarm *alarm
@@ -33,27 +34,27 @@ type Guard struct {
 	}
 }
 
-// account is the charge of one session.
+// account is the disk space of one session.
 type account struct {
 	owner *owner
-	bytes int64 // charged
-	held  int64 // least charge expected for a session that is being made
+	bytes int64 // bytes that the store reported
+	held  int64 // bytes reserved while the session is being made
 }
 
 type owner struct {
-	bytes int64 // bytes of all accounts, charged or held
-	limit int64 // 0 if there is no limit
+	bytes int64 // sum over the accounts, each with the larger of bytes and held
+	limit int64 // 0 means no limit
 }
 
-// New returns a Guard of a folder without sessions.
+// New returns a Guard for a folder without sessions.
 func New(o Options) *Guard {
 	g := &Guard{alarm: &alarm{Options: o}}
 	g.mu.sessions, g.mu.owners = map[string]*account{}, map[string]*owner{}
 	return g
 }
 
-// Limit sets the limit on the sessions of an owner, in bytes; 0 means no limit. Without a disk
-// there is no limit.
+// Limit sets the limit on the disk space of an owner's sessions, in bytes; 0 means no limit. If
+// there is no disk, the limit is ignored.
 func (g *Guard) Limit(owner string, bytes int64) {
 	if g.alarm.Space == nil {
 		return
@@ -70,8 +71,8 @@ func (g *Guard) Open(id, owner string) {
 	g.openLocked(id, owner)
 }
 
-// Reserve opens the account of a session to be made, and holds bytes for it. Its errors are those
-// of Room.
+// Reserve opens the account of a session that will be made, and reserves bytes for it. It returns
+// the same errors as Room.
 func (g *Guard) Reserve(id, owner string, bytes int64) error {
 	if err := g.hold(id, owner, bytes); err != nil {
 		return err
@@ -95,7 +96,8 @@ func (g *Guard) hold(id, owner string, bytes int64) error {
 	return nil
 }
 
-// Made ends the making of a session, successful or not: from now on no bytes are held for it.
+// Made is called when a session was made or could not be made. It releases the bytes reserved for
+// the session.
 func (g *Guard) Made(id string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -108,8 +110,8 @@ func (g *Guard) Made(id string) {
 	}
 }
 
-// Charge records the charge of a session; 0 means that the session was deleted. It ignores a
-// session without an account.
+// Charge sets the disk space that a session uses; 0 means that the session was deleted. It ignores
+// a session without an account.
 func (g *Guard) Charge(id string, bytes int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -125,7 +127,7 @@ func (g *Guard) Charge(id string, bytes int64) {
 	}
 }
 
-// Charged returns the charge of a session.
+// Charged returns the disk space that a session uses.
 func (g *Guard) Charged(id string) int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -135,7 +137,7 @@ func (g *Guard) Charged(id string) int64 {
 	return 0
 }
 
-// Used returns the charges of all sessions of an owner.
+// Used returns the disk space that an owner's sessions use.
 func (g *Guard) Used(name string) int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -145,8 +147,8 @@ func (g *Guard) Used(name string) int64 {
 	return 0
 }
 
-// Room returns why the sessions of an owner may not use this many more bytes: a *LimitError or, for
-// all owners, an *AlarmError. It returns nil if they may.
+// Room returns an error if an owner's sessions may not use the given number of additional bytes.
+// The error is a *LimitError for this owner, or an *AlarmError, which applies to all owners.
 func (g *Guard) Room(owner string, bytes int64) error {
 	g.mu.Lock()
 	err := g.ownerLocked(owner).room(bytes)
@@ -157,9 +159,9 @@ func (g *Guard) Room(owner string, bytes int64) error {
 	return g.Fits(bytes)
 }
 
-// Ample reports whether much space stays free after an owner uses this many more bytes. The owner
-// then uses at most half of its limit. The folder uses at most half of its budget, and at most as
-// much as is free. Work that is not necessary asks for this.
+// Ample reports whether much space is still free after an owner uses additional bytes. The owner
+// must then use at most half of its limit. The folder must use at most half of its budget, and at
+// most as much space as is free. Optional work, such as a snapshot, checks this first.
 func (g *Guard) Ample(owner string, bytes int64) bool {
 	g.mu.Lock()
 	o := g.ownerLocked(owner)
@@ -168,10 +170,10 @@ func (g *Guard) Ample(owner string, bytes int64) bool {
 	return ample && g.alarm.ample(bytes)
 }
 
-// Fits returns an *AlarmError if the disk has no room for this many more bytes of any owner.
+// Fits returns an *AlarmError if the disk has no room for the given number of additional bytes.
 func (g *Guard) Fits(bytes int64) error { return g.alarm.fits(bytes) }
 
-// Alarm returns an *AlarmError if nothing may grow, or nil.
+// Alarm returns an *AlarmError while the disk is nearly full, else nil.
 func (g *Guard) Alarm() error { return g.alarm.fits(0) }
 
 func (g *Guard) ownerLocked(name string) *owner {
@@ -189,10 +191,10 @@ func (g *Guard) openLocked(id, owner string) *account {
 	return a
 }
 
-// takes returns what counts for the owner's limit.
+// takes returns the bytes that count toward the owner's limit.
 func (a *account) takes() int64 { return max(a.bytes, a.held) }
 
-// room returns an error if bytes would exceed the limit.
+// room returns a *LimitError if additional bytes would exceed the owner's limit.
 func (o *owner) room(bytes int64) error {
 	if o.limit > 0 && bytes > o.limit-o.bytes {
 		return &LimitError{Used: o.bytes, Limit: o.limit}

@@ -13,7 +13,7 @@ import (
 
 func plenty() Space { return Space{Left: 1 << 40, All: 1 << 41} }
 
-// session is a session in the reference model with which the guard is compared.
+// session is part of a simple model of the guard, with which the test compares the guard.
 type session struct {
 	owner       string
 	bytes, held int64
@@ -108,7 +108,7 @@ func TestAlarmBeginsBelowReserveAndEndsAtTwiceThat(t *testing.T) {
 	for _, c := range []struct {
 		left  int64
 		alarm bool
-		told  int // number of calls of Told so far
+		told  int
 	}{
 		{ReserveMost, false, 0},
 		{ReserveMost - 1, true, 1},
@@ -131,7 +131,7 @@ func TestAlarmBeginsBelowReserveAndEndsAtTwiceThat(t *testing.T) {
 	}
 }
 
-// A small disk, or a small budget, has a smaller reserve.
+// A small disk or budget has a smaller reserve than a large one.
 func TestBudgetIsWatchedLikeFileSystem(t *testing.T) {
 	used := int64(0)
 	g := New(Options{Budget: 1000, Space: func() Space {
@@ -163,7 +163,7 @@ func TestGuardWithoutDiskRefusesNothing(t *testing.T) {
 	require.NoError(t, unknown.Room("a", 1<<40))
 }
 
-// Work that is not necessary leaves half of a limit, of a budget and of a file system.
+// Optional work leaves half of an owner's limit, of the budget and of the file system free.
 func TestAmpleLeavesHalfOfEachLimit(t *testing.T) {
 	space := Space{Used: 10, Left: 100, All: 1000}
 	g := New(Options{Budget: 60, Space: func() Space { return space }})

@@ -1,5 +1,5 @@
-// Package lifecycle is the state of a server of sessions. It counts the operations under way, so
-// that a drain knows when they have ended.
+// Package lifecycle tracks the state of a server of sessions. It counts the operations in progress,
+// so that a shutdown can wait for their end.
 //
 //	loading --Serve--> serving --Drain--> draining --the last operation ends--> drained
 package lifecycle
@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// Errors of Enter.
+// These are errors of Enter and Check.
 var (
 	ErrLoading  = errors.New("session: stored sessions are still being loaded")
 	ErrDraining = errors.New("session: the server is shutting down and takes no new work")
@@ -23,7 +23,8 @@ const (
 	draining
 )
 
-// Lifecycle is the state of one server. All methods are safe for concurrent use.
+// Lifecycle is the state of one server: loading, serving, draining or drained. All methods are safe
+// for concurrent use.
 type Lifecycle struct {
 	lease   func() error
 	end     func()
@@ -32,18 +33,18 @@ type Lifecycle struct {
 	mu struct {
 		sync.Mutex
 		phase   phase
-		working int // operations under way
+		working int // operations in progress
 	}
 }
 
-// New returns a Lifecycle that is loading. lease returns an error while no operation may begin for
-// a reason that may pass, such as a lapsed lease; otherwise nil. end is called once, after the last
-// operation of a drain has ended. lease and end must not call the Lifecycle.
+// New returns a Lifecycle in the state loading. While lease returns an error, for example because a
+// lease has lapsed, no operation may begin. After Drain, when the last operation has ended, end is
+// called once. Neither function may call the Lifecycle.
 func New(lease func() error, end func()) *Lifecycle {
 	return &Lifecycle{lease: lease, end: end, drained: make(chan struct{})}
 }
 
-// Serve ends the loading.
+// Serve changes the state from loading to serving.
 func (l *Lifecycle) Serve() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -52,15 +53,16 @@ func (l *Lifecycle) Serve() {
 	}
 }
 
-// Check returns why no operation may begin or continue: ErrLoading, ErrDraining, or the lease's
-// error. It returns nil if operations may begin.
+// Check returns nil if operations may begin and continue. Otherwise it returns ErrLoading,
+// ErrDraining or the error of the lease.
 func (l *Lifecycle) Check() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.checkLocked()
 }
 
-// Enter begins an operation, which a drain waits for. It returns the error of Check.
+// Enter begins an operation, whose end Drain waits for. If no operation may begin, it returns the
+// error of Check.
 func (l *Lifecycle) Enter() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,8 +81,8 @@ func (l *Lifecycle) Leave() {
 	l.endLocked()
 }
 
-// Drain refuses operations from now on, and returns a channel that is closed when those under way
-// have ended.
+// Drain makes Enter refuse new operations. It returns a channel that is closed when all operations
+// in progress have ended.
 func (l *Lifecycle) Drain() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -17,7 +17,7 @@ func over(drained <-chan struct{}) bool {
 	}
 }
 
-// leased is a lease that never lapses.
+// leased is for New: a lease that never lapses.
 func leased() error { return nil }
 
 func TestOperationsBeginOnlyWhileItServes(t *testing.T) {

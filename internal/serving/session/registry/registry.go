@@ -1,11 +1,11 @@
-// Package registry is the ordered index of live sessions: their ids, owners and names, the number
-// of each owner's sessions, and when each expires. It knows nothing else about sessions; times and
-// limits are plain values.
+// Package registry is the ordered index of live sessions. It contains their ids, owners and names,
+// the number of sessions of each owner, and the time at which each session expires. It does not
+// depend on the type of sessions.
 //
-// Reserve reserves the place of a session that is being made; Enter then adds the session, or
-// Cancel releases the place. Add adds an existing session in spite of limits.
+// To make a session, call Reserve, and then Enter to add it or Cancel to release its place. Add
+// adds an existing session without checking limits.
 //
-// Every operation costs O(log n), a page O(page + log n).
+// Every operation takes O(log n), and a page takes O(page + log n).
 package registry
 
 import (
@@ -17,14 +17,14 @@ import (
 	"github.com/google/btree"
 )
 
-// Errors of Reserve.
+// These are the errors of Reserve.
 var (
 	ErrQuota = errors.New("registry: the owner's session limit is reached")
 	ErrFull  = errors.New("registry: the session limit is reached")
 	ErrName  = errors.New("registry: another session of the owner has the name")
 )
 
-// degree of the trees: a node has up to twice as many entries.
+// degree is the degree of the B-trees. A node has up to twice as many entries.
 const degree = 32
 
 // Entry is a session in the index. Its exported fields are immutable after Enter or Add.
@@ -33,18 +33,18 @@ type Entry[S any] struct {
 	Owner string
 	Value S
 
-	// Guarded by Registry.mu.
+	// The fields below are guarded by Registry.mu.
 	name     string        // the owner's name for the session, or ""
-	becomes  string        // the name reserved for it by Rename, or ""
-	ttl      time.Duration // the session expires after this time without use; 0 means never
+	becomes  string        // the name reserved by Rename, or ""
+	ttl      time.Duration // the session expires after this time without use; 0: never
 	lastUsed time.Time
-	idle     time.Time // lastUsed or, if that is later, the start of the server
-	users    int       // requests that use the session, which does not expire meanwhile
-	present  bool      // the entry was added, and not removed
-	deadline time.Time // its key in deadlines; zero: it is not there
+	idle     time.Time // lastUsed or the start of the server, whichever is later
+	users    int       // requests in progress; the session does not expire while there are any
+	present  bool      // whether the entry is in the index
+	deadline time.Time // key in Registry.mu.deadlines; zero if not there
 }
 
-// NewEntry returns an entry last used at lastUsed. A name of "" is none.
+// NewEntry returns an entry that was last used at lastUsed. Parameter name may be "".
 func NewEntry[S any](
 	id, owner, name string, ttl time.Duration, lastUsed time.Time, value S,
 ) *Entry[S] {
@@ -61,16 +61,16 @@ func (e *Entry[S]) expired(now time.Time) bool {
 type owner[S any] struct {
 	places int
 	byID   *btree.BTreeG[*Entry[S]]
-	byName map[string]*naming[S] // entries by name; nil if no session ever had a name
+	byName map[string]*naming[S] // nil if no session of the owner ever had a name
 }
 
-// naming is a name in use by an owner.
+// naming records who uses a name of an owner.
 type naming[S any] struct {
-	entry *Entry[S]     // nil while the session is being made, or getting the name
-	made  chan struct{} // closed when making or naming has ended
+	entry *Entry[S]     // nil while the session is being made or renamed
+	made  chan struct{} // closed when making or renaming ends, also on failure
 }
 
-// reserve takes a name for a session that is being made or renamed; "" is none.
+// reserve reserves a name for a session that is being made or renamed. It ignores the name "".
 func (o *owner[S]) reserve(name string) {
 	if name == "" {
 		return
@@ -81,7 +81,7 @@ func (o *owner[S]) reserve(name string) {
 	o.byName[name] = &naming[S]{made: make(chan struct{})}
 }
 
-// enter gives a session its name, which was reserved.
+// enter assigns the reserved name to the session.
 func (o *owner[S]) enter(e *Entry[S]) {
 	if n := o.byName[e.name]; n != nil {
 		n.entry = e
@@ -97,13 +97,14 @@ func (o *owner[S]) cancel(name string) {
 	}
 }
 
-// finds reports whether a session is found by its name: of two with the same name only one is.
+// finds reports whether the session can be found by its name. If two sessions of an owner have the
+// same name, only one can.
 func (o *owner[S]) finds(e *Entry[S]) bool {
 	n := o.byName[e.name]
 	return n != nil && n.entry == e
 }
 
-// forget removes the name of a session.
+// forget releases the name of a session.
 func (o *owner[S]) forget(e *Entry[S]) {
 	if o.finds(e) {
 		delete(o.byName, e.name)
@@ -118,9 +119,9 @@ type Registry[S any] struct {
 	mu struct {
 		sync.Mutex
 		byID      *btree.BTreeG[*Entry[S]]
-		deadlines *btree.BTreeG[*Entry[S]] // entries that nobody uses and that can expire
+		deadlines *btree.BTreeG[*Entry[S]] // unused entries that can expire
 		owners    map[string]*owner[S]
-		places    int // sessions, and those that are being made
+		places    int // sessions in the index, and sessions that are being made
 	}
 }
 
@@ -139,9 +140,10 @@ func byDeadline[S any](a, b *Entry[S]) bool {
 	return cmp.Or(a.deadline.Compare(b.deadline), cmp.Compare(a.ID, b.ID)) < 0
 }
 
-// Reserve takes a place, and a name unless it is "", for a session to be made. The error is ErrName
-// if a session of the owner has the name or is being made with it. It is ErrQuota if the owner has
-// most sessions (0 means any number), and ErrFull if all places are taken.
+// Reserve reserves a place for a session to be made, and its name unless that is "". The error is
+// ErrName if another session of the owner has the name or is being made with it. It is ErrQuota if
+// the owner's number of sessions is at least parameter most, where 0 means no limit. It is ErrFull
+// if all places are taken.
 func (r *Registry[S]) Reserve(owner, name string, most int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -166,7 +168,7 @@ func (r *Registry[S]) Cancel(owner, name string) {
 	r.vacateLocked(owner)
 }
 
-// Enter adds a session at its reserved place and name.
+// Enter adds a session whose place and name were reserved.
 func (r *Registry[S]) Enter(e *Entry[S]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -174,10 +176,10 @@ func (r *Registry[S]) Enter(e *Entry[S]) {
 	r.mu.owners[e.Owner].enter(e)
 }
 
-// Add adds an existing session in spite of limits, and reports whether it did: it ignores an id
-// that is taken. If a name is taken, the session that was added first keeps it; the other is found
-// only by its id. The session counts as unused from now on, because the clock may have been wrong
-// at its last use, or be wrong now.
+// Add adds an existing session without checking limits. It returns false if the id is already in
+// the index. If another session of the owner already has the name, the added session can be found
+// only by its id. The session's time without use begins now, because the clock may have been wrong
+// at its last use.
 func (r *Registry[S]) Add(e *Entry[S], now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -194,10 +196,10 @@ func (r *Registry[S]) Add(e *Entry[S], now time.Time) bool {
 	return true
 }
 
-// Rename reserves another name for a session; "" removes its name. The caller calls settle: with
-// true the session gets the name, with false it keeps the old one. The error is ErrName if another
-// session of the owner has the name or is being made with it. Removing the session releases the
-// reserved name.
+// Rename reserves a new name for a session, or "" to remove its name. The caller must then call
+// settle: with true, the session gets the new name; with false, it keeps the old name. The error is
+// ErrName if another session of the owner has the name or is being made with it. If the session is
+// removed meanwhile, the reserved name is released.
 func (r *Registry[S]) Rename(e *Entry[S], name string) (settle func(renamed bool), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -226,21 +228,21 @@ func (r *Registry[S]) Rename(e *Entry[S], name string) (settle func(renamed bool
 	}, nil
 }
 
-// Remove removes a session, and reports whether it was there.
+// Remove removes a session, and reports whether the session was in the index.
 func (r *Registry[S]) Remove(e *Entry[S]) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.removeLocked(e)
 }
 
-// Drop is Remove unless a request uses the session.
+// Drop removes a session like Remove, unless a request is using the session.
 func (r *Registry[S]) Drop(e *Entry[S]) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return e.users == 0 && r.removeLocked(e)
 }
 
-// Find returns the entry of an id, nil if there is none or it has expired.
+// Find returns the entry with an id, or nil if there is none or it has expired.
 func (r *Registry[S]) Find(id string, now time.Time) *Entry[S] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -251,9 +253,9 @@ func (r *Registry[S]) Find(id string, now time.Time) *Entry[S] {
 	return e
 }
 
-// Named returns the entry of an owner's name, nil if there is none or it has expired. While a
-// session with the name is being made or renamed, the entry is nil, and making is closed when that
-// has ended. Otherwise making is nil.
+// Named returns the entry that has an owner's name, or nil if there is none or it has expired.
+// While such a session is being made or renamed, the entry is nil, and the channel making is not.
+// The channel is closed when that has ended.
 func (r *Registry[S]) Named(
 	owner, name string, now time.Time,
 ) (e *Entry[S], making <-chan struct{}) {
@@ -273,8 +275,8 @@ func (r *Registry[S]) Named(
 	}
 }
 
-// Use begins a request on a session, which does not expire until Done. It returns false, and begins
-// nothing, if the session was removed or has expired.
+// Use marks a session as in use by a request, so that it does not expire until Done. It returns
+// false, and does nothing, if the session was removed or has expired.
 func (r *Registry[S]) Use(e *Entry[S], now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -286,7 +288,7 @@ func (r *Registry[S]) Use(e *Entry[S], now time.Time) bool {
 	return true
 }
 
-// Done ends a request begun by Use.
+// Done marks the end of a use that Use began.
 func (r *Registry[S]) Done(e *Entry[S]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -294,14 +296,14 @@ func (r *Registry[S]) Done(e *Entry[S]) {
 	r.scheduleLocked(e)
 }
 
-// Touch sets when a session was used last. The caller is between Use and Done.
+// Touch sets the time of a session's last use. It must be called between Use and Done.
 func (r *Registry[S]) Touch(e *Entry[S], now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e.lastUsed, e.idle = now, now
 }
 
-// SetTTL sets the time without use after which a session expires; 0 means never.
+// SetTTL sets the time after which an unused session expires; 0 means never.
 func (r *Registry[S]) SetTTL(e *Entry[S], ttl time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -310,7 +312,7 @@ func (r *Registry[S]) SetTTL(e *Entry[S], ttl time.Duration) {
 	r.scheduleLocked(e)
 }
 
-// LastUsed returns when a session was used last.
+// LastUsed returns the time of a session's last use.
 func (r *Registry[S]) LastUsed(e *Entry[S]) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -318,15 +320,15 @@ func (r *Registry[S]) LastUsed(e *Entry[S]) time.Time {
 }
 
 // Page returns up to limit sessions in the order of their ids, and whether there are more. It
-// starts after the given id; "" means at the first session. It skips expired sessions; call Expire
-// first, so that there are few of them.
+// starts after the given id, or with the first session if the id is "". It skips expired sessions.
+// If Expire was called before, it has few to skip.
 func (r *Registry[S]) Page(after string, limit int, now time.Time) (page []*Entry[S], more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return pageOf(r.mu.byID, after, limit, now)
 }
 
-// PageOf is Page for the sessions of one owner.
+// PageOf does the same as Page, but returns only sessions of one owner.
 func (r *Registry[S]) PageOf(
 	owner, after string, limit int, now time.Time,
 ) (page []*Entry[S], more bool) {
@@ -353,8 +355,8 @@ func pageOf[S any](
 	return page, more
 }
 
-// Expire removes up to limit expired sessions, and returns them. If there are fewer than limit, no
-// other session has expired.
+// Expire removes and returns up to limit expired sessions. If it returns fewer than limit, no other
+// session has expired.
 func (r *Registry[S]) Expire(now time.Time, limit int) (expired []*Entry[S]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -369,7 +371,7 @@ func (r *Registry[S]) Expire(now time.Time, limit int) (expired []*Entry[S]) {
 	return expired
 }
 
-// Places returns the number of sessions, with those being made.
+// Places returns the number of sessions, including sessions that are being made.
 func (r *Registry[S]) Places() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -417,7 +419,7 @@ func (r *Registry[S]) removeLocked(e *Entry[S]) bool {
 	return true
 }
 
-// scheduleLocked records when an unused session expires.
+// scheduleLocked records when a session will expire if it is unused.
 func (r *Registry[S]) scheduleLocked(e *Entry[S]) {
 	if e.present && e.ttl > 0 && e.users == 0 {
 		e.deadline = e.idle.Add(e.ttl)

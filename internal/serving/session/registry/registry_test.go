@@ -21,7 +21,7 @@ func ids(page []*Entry[int]) (all []string) {
 	return all
 }
 
-// pages returns all pages of a listing.
+// pages calls page until the last page, and returns the ids on all pages.
 func pages(page func(after string) ([]*Entry[int], bool)) (all []string) {
 	for after := ""; ; {
 		found, more := page(after)
@@ -33,24 +33,24 @@ func pages(page func(after string) ([]*Entry[int], bool)) (all []string) {
 	}
 }
 
-// model is the specification of a registry: sessions in a map, searched from end to end.
+// model is a simple implementation of a registry, with which the test compares the real one.
 type model struct {
 	entries map[string]*Entry[int]
-	pending map[string][]string    // places reserved, by owner: the names reserved with them
-	named   map[string]*Entry[int] // entry by owner and name; nil while it is being made or renamed
+	pending map[string][]string    // by owner: the names of reserved places
+	named   map[string]*Entry[int] // by key(owner, name); nil while being made or renamed
 	renamed map[*Entry[int]]*renaming
 }
 
-// renaming is a name that is reserved for an entry.
+// renaming is a renaming that is not settled yet.
 type renaming struct {
 	name   string
 	settle func(bool)
 }
 
-// key joins an owner and a name to a key of named.
+// key returns the key of an owner's name in model.named.
 func key(owner, name string) string { return owner + "/" + name }
 
-// name sets the name of an entry, unless another entry or reservation has it.
+// name assigns the entry's name to it, unless the name is taken.
 func (m *model) name(e *Entry[int]) {
 	if _, taken := m.named[key(e.Owner, e.name)]; e.name != "" && !taken {
 		m.named[key(e.Owner, e.name)] = e
@@ -208,7 +208,7 @@ func TestAnySequenceOfCallsDoesWhatAMapDoes(t *testing.T) {
 					to.settle(renamed)
 					delete(m.renamed, e)
 					if m.entries[e.ID] != e {
-						continue // the entry was removed
+						continue // removed meanwhile
 					}
 					if making != nil {
 						<-making
@@ -335,8 +335,8 @@ func TestSessionInUseExpiresOnlyAfterwards(t *testing.T) {
 	require.Empty(t, r.Expire(late, 10), "what was removed under its user has no deadline")
 }
 
-// A wrong clock, at the last use of a session or at the start of the server, does not delete the
-// session: that time does not count.
+// The clock may have been wrong at the last use of a session or at the start of the server. This
+// does not delete the session: its time without use counts from the start.
 func TestIdleTimeCountsFromTheStart(t *testing.T) {
 	year := 365 * 24 * time.Hour
 	for _, off := range []time.Duration{-50 * year, 0, 50 * year} {
@@ -349,7 +349,7 @@ func TestIdleTimeCountsFromTheStart(t *testing.T) {
 	}
 }
 
-// placesOf is Registry.Places for one owner.
+// placesOf returns the number of places of one owner.
 func placesOf[S any](r *Registry[S], owner string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

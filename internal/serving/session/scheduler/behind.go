@@ -2,27 +2,27 @@ package scheduler
 
 import "time"
 
-// Background jobs, for which nobody waits, compute only while no other session is active, so that
-// they delay none. A session that feeds a long text releases its worker after every chunk; the
-// short time until its next chunk does not count as a pause.
+// Nobody waits for background jobs. They compute only while no other session is active, so that
+// they delay no request. A session that feeds a long text releases its worker after every chunk.
+// The short time until its next chunk does not count as a pause.
 const (
-	// pause is the time without other active sessions after which a background job gets a worker.
+	// pause is the idle time of all other sessions after which a background job gets a worker.
 	pause = 5 * time.Millisecond
-	// starving is how long background jobs wait if there is no pause. Then one of them computes one
-	// chunk nevertheless, so that they end even on a server that is always busy.
+	// starving is the longest wait of background jobs without such a pause. After this time, one of
+	// them computes one chunk, so that they make progress even on a busy server.
 	starving = time.Second
 )
 
-// behind is the state of the background jobs.
+// behind contains the queue of background jobs, and what decides when they may run.
 type behind struct {
 	line  line
-	ahead int       // sessions in the foreground that hold a worker or wait for one
-	rests time.Time // when the last of these has released its worker
-	since time.Time // when a background job last got a worker, or the first began to wait
+	ahead int       // foreground sessions that have a worker or wait for one
+	rests time.Time // when the last foreground session released its worker
+	since time.Time // when a background job last got a worker, or the first joined
 	timer *time.Timer
 }
 
-// due returns how long background jobs have to wait from now on, if nothing happens.
+// due returns how long background jobs must still wait if no other job arrives.
 func (b *behind) due() time.Duration {
 	if b.ahead > 0 {
 		return time.Until(b.since.Add(starving))
@@ -37,7 +37,8 @@ func (b *behind) join(t *ticket) {
 	b.line.join(t)
 }
 
-// next removes the next ticket to get a worker; nil if there is none, or not yet.
+// next removes and returns the next ticket that may get a worker. It returns nil if no background
+// job may run now.
 func (b *behind) next() *ticket {
 	if b.line.length == 0 || b.due() > 0 {
 		return nil
@@ -46,8 +47,8 @@ func (b *behind) next() *ticket {
 	return b.line.next()
 }
 
-// watchLocked makes sure that background jobs get a worker when they are due, if one is free. A
-// worker that becomes free later takes them itself.
+// watchLocked sets a timer that gives a free worker to a background job when that is due. If no
+// worker is free, no timer is needed: the next released worker serves the job.
 func (sc *Scheduler) watchLocked() {
 	b := &sc.mu.behind
 	if b.line.length == 0 || !sc.freeLocked() {

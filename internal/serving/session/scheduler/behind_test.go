@@ -29,7 +29,7 @@ func TestJobBehindWaitsForPauseOfAllOthers(t *testing.T) {
 	})
 	require.Equal(t, 2, s.worker.Exec.Threads())
 	sc.release(s)
-	s = mustAcquire(t, sc, upload) // the worker is granted at once: no pause is needed
+	s = mustAcquire(t, sc, upload) // the foreground job needs no pause before it
 	require.Equal(t, 2, s.worker.Exec.Threads(), "who is behind takes no threads of others")
 	require.Empty(t, got)
 	sc.release(s)
@@ -41,7 +41,7 @@ func TestJobBehindDoesNotStarve(t *testing.T) {
 	upload := Job{Session: "upload", Chunk: 16}
 	got := make(chan time.Duration, 1)
 	s := mustAcquire(t, sc, upload)
-	// counts another session, so that there is no pause however slow this machine is
+	// This counts another active session, so that there is never a pause.
 	sc.mu.behind.ahead++
 	begun := time.Now()
 	go func() {
@@ -57,7 +57,7 @@ func TestJobBehindDoesNotStarve(t *testing.T) {
 			require.GreaterOrEqual(t, waited, starving)
 			sc.release(s)
 			return
-		default: // the next chunk of a text without end
+		default: // feeds the next chunk of an endless text
 			sc.release(s)
 			s = mustAcquire(t, sc, upload)
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model/modeltest"
 )
 
-// A model leaves the memory. Then all of its workers end: idle workers, workers in slots that serve
-// other models now, and the worker that a job still holds, after the job.
+// When a model leaves memory, all of its workers end. These are idle workers, and workers in slots
+// that now serve other models. A worker that a job still uses ends after the job.
 func TestWorkersOfForgottenModelEnd(t *testing.T) {
 	sc := newTestScheduler(t, 3)
 	m, err := modeltest.New(9)

@@ -8,20 +8,20 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
-// Lease is a worker held for one chunk, or for a turn of a completion.
+// Lease is the right to use a worker for one chunk, or for one turn of a completion.
 type Lease struct {
 	scheduler *Scheduler
 	job       Job
 
 	mu struct {
 		sync.Mutex
-		slot     *slot // nil after the worker was taken back
-		yielding bool  // the holder does something that needs no worker
-		lost     bool  // the worker has served others since the last Yield began
+		slot     *slot // nil after the worker was taken away
+		yielding bool  // the function passed to Yield is running
+		lost     bool  // the worker was taken away during the last Yield
 	}
 }
 
-// Lease waits for a worker. The context ends the wait.
+// Lease waits for a worker, until the context ends.
 func (sc *Scheduler) Lease(ctx context.Context, j Job) (*Lease, error) {
 	s, err := sc.acquire(ctx, j)
 	if err != nil {
@@ -32,20 +32,20 @@ func (sc *Scheduler) Lease(ctx context.Context, j Job) (*Lease, error) {
 	return l, nil
 }
 
-// Worker returns the worker. If it was taken back, Worker waits for another, however long the queue
-// is: the chunk was acknowledged and must be completed.
+// Worker returns the leased worker. If it was taken away during Yield, Worker waits for another
+// worker without a time limit, because the chunk was acknowledged and must be completed.
 func (l *Lease) Worker() *stream.Worker {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.slot == nil {
-		// This cannot fail: the context never ends.
+		// This cannot fail, because the context never ends.
 		l.mu.slot, _ = l.scheduler.acquire(context.Background(), l.job)
 	}
 	return l.mu.slot.worker
 }
 
-// Yield runs f, which may wait for a client or a disk and must not use the worker. If f takes
-// longer than patience, the worker goes to others, and Lost is true.
+// Yield calls f, which may wait for a client or a disk, and must not use the worker. If f takes
+// longer than patience, other jobs get the worker, and Lost returns true.
 func (l *Lease) Yield(f func() error, patience time.Duration) error {
 	l.setYielding(true)
 	defer l.setYielding(false)
@@ -69,19 +69,19 @@ func (l *Lease) setYielding(yielding bool) {
 	}
 }
 
-// Lost reports whether the worker has served others since the last Yield began. Then the scores
-// that it held are gone.
+// Lost reports whether the worker was taken away during the last Yield. If so, the scores in the
+// worker are lost.
 func (l *Lease) Lost() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.mu.lost
 }
 
-// Release ends the lease.
+// Release returns the worker to the scheduler.
 func (l *Lease) Release() { l.end((*Scheduler).release) }
 
-// ReleaseSoon ends the lease of a session that has more text. The session needs its next lease at
-// once.
+// ReleaseSoon returns the worker of a session that has more text. The session will ask for a worker
+// again at once, and may get the same one.
 func (l *Lease) ReleaseSoon() { l.end((*Scheduler).releaseSoon) }
 
 func (l *Lease) end(release func(*Scheduler, *slot)) {

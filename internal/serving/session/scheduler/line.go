@@ -2,42 +2,43 @@ package scheduler
 
 import "slices"
 
-// ticket is a place in the queue.
+// ticket is a job's place in the queue.
 type ticket struct {
 	job     Job
-	ready   chan *slot // its buffer has a place for the slot, so that granting never waits
-	arrived uint64     // age of the ticket: an older one has a lower number
+	ready   chan *slot // has a buffer for the slot, so that sending never blocks
+	arrived uint64     // order of arrival
 }
 
-// line is the queue for workers. The next worker goes to the key that got its last worker the
-// longest time ago, and there to the oldest ticket. So while a key waits, each other key gets at
-// most one worker, however many sessions it has in the queue.
+// line is the queue for workers. The next worker goes to the key that has waited longest since its
+// last worker. Within the key, the oldest ticket gets it. So while a key waits, each other key gets
+// at most one worker, however many sessions it has in the queue.
 //
-// Within a key, requests that have not had a worker come first: a short one does not wait for the
-// turns of long ones. One of firstsInRow + 1 grants goes to the other requests of the key, so that
-// they do not starve.
+// Within a key, requests that have not had a worker yet come first, so that a short request does
+// not wait for long ones. After firstsInRow such requests, another request of the key gets a
+// worker, so that no request starves.
 type line struct {
-	// keys has the keys that wait, and the keys whose last grant still matters; see grant.
+	// keys contains the keys in the queue, and keys that got a worker since the queue was last
+	// empty.
 	keys   map[string]turns
-	length int    // tickets
-	first  int    // tickets of requests that have not had a worker
-	now    uint64 // counts arrivals and grants
+	length int    // number of tickets
+	first  int    // number of tickets whose request has not had a worker
+	now    uint64 // logical time: number of arrivals and grants
 }
 
-// firstsInRow is how many grants in a row go to requests that have not had a worker, while another
-// request of the key waits.
+// firstsInRow is how many requests of a key that have not had a worker may pass its other requests
+// in succession.
 const firstsInRow = 3
 
-// turns is the state of a key in the queue.
+// turns contains the tickets of a key, and its past grants.
 type turns struct {
-	// first the tickets of requests that have not had a worker, then the others; each group in
-	// order of arrival
+	// tickets begins with requests that have not had a worker, followed by the others. Both parts
+	// are in order of arrival.
 	tickets []*ticket
-	granted uint64 // when the key last got a worker; 0 if that no longer matters
-	firsts  int    // grants in a row to requests that had not had a worker, while others waited
+	granted uint64 // logical time of the last grant; 0 if there was none
+	firsts  int    // requests without a worker that passed others in succession
 }
 
-// head returns the index of the key's next ticket.
+// head returns the index of the ticket that gets the key's next worker.
 func (k *turns) head() int {
 	if k.firsts < firstsInRow {
 		return 0
@@ -47,7 +48,7 @@ func (k *turns) head() int {
 
 func goesOn(t *ticket) bool { return !t.job.First }
 
-// join appends a ticket to those of its key.
+// join adds a ticket to the queue.
 func (l *line) join(t *ticket) {
 	if l.keys == nil {
 		l.keys = map[string]turns{}
@@ -67,7 +68,7 @@ func (l *line) join(t *ticket) {
 	l.length++
 }
 
-// leave removes a ticket, and reports whether it was there.
+// leave removes a ticket, and reports whether the ticket was in the queue.
 func (l *line) leave(t *ticket) bool {
 	k := l.keys[t.job.Key]
 	i := slices.Index(k.tickets, t)
@@ -83,11 +84,12 @@ func (l *line) leave(t *ticket) bool {
 	return true
 }
 
-// next removes the next ticket to get a worker; nil if the queue is empty.
+// next removes and returns the ticket that gets the next worker. It returns nil if the queue is
+// empty.
 func (l *line) next() *ticket {
 	var first *ticket
 	var granted uint64
-	for _, k := range l.keys { // the choice does not depend on the order of the map
+	for _, k := range l.keys { // the result does not depend on the order of iteration
 		if len(k.tickets) == 0 {
 			continue
 		}
@@ -105,7 +107,8 @@ func (l *line) next() *ticket {
 	return first
 }
 
-// count records whether a grant to a request's first ticket made other requests of its key wait.
+// count counts how often in succession requests that had no worker yet passed other requests of
+// their key.
 func (l *line) count(t *ticket) {
 	k := l.keys[t.job.Key]
 	if t.job.First && slices.ContainsFunc(k.tickets, goesOn) {
@@ -116,7 +119,8 @@ func (l *line) count(t *ticket) {
 	l.keys[t.job.Key] = k
 }
 
-// grant records that a key got a worker. When the queue is empty, earlier grants no longer matter.
+// grant records that a key got a worker. If the queue is empty, it first forgets all earlier
+// grants.
 func (l *line) grant(key string) {
 	if l.length == 0 {
 		clear(l.keys)

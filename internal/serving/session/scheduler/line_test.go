@@ -9,13 +9,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The queue is compared with a simple rule: while a key waits, each other key gets at most one
-// worker. To check the rule, the test keeps the history of all grants.
+// The test compares the queue with a simple rule: while a key waits, each other key gets at most
+// one worker. It checks the rule with the history of all grants.
 func TestWaitingKeySeesOtherKeysGrantedAtMostOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var l line
-		inLine := map[string][]*ticket{} // tickets of each key, in order of arrival
-		// grants to other keys since the waiting key got its last worker, by waiting key
+		inLine := map[string][]*ticket{} // tickets by key, in order of arrival
+		// number of grants by waiting key and granted key, since the waiting key's last worker
 		grants := map[string]map[string]int{}
 		keys := rapid.IntRange(1, 6).Draw(t, "keys")
 		drawKey := func() string {
@@ -91,13 +91,13 @@ func TestWaitingKeySeesOtherKeysGrantedAtMostOnce(t *testing.T) {
 	})
 }
 
-// Requests that have not had a worker come before the other requests of their key. While others of
-// the key wait, at most firstsInRow grants in a row go to requests that have not had a worker.
+// Requests that have not had a worker come before the other requests of their key. After
+// firstsInRow such requests in succession, the next worker goes to one of the key's other requests.
 func TestRequestsWithoutWorkerGoFirst(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var l line
 		var first, others []*ticket // tickets in order of arrival
-		row := 0                    // grants to first requests while others waited
+		row := 0                    // grants in succession to tickets in first, while others waited
 		t.Repeat(map[string]func(*rapid.T){
 			"join": func(t *rapid.T) {
 				new := &ticket{job: Job{First: rapid.Bool().Draw(t, "first")}}
@@ -125,7 +125,7 @@ func TestRequestsWithoutWorkerGoFirst(t *testing.T) {
 					require.Nil(t, next)
 				}
 				if l.length == 0 && next != nil {
-					row = 0 // earlier grants no longer matter
+					row = 0 // an empty queue forgets earlier grants
 				}
 			},
 			"": func(t *rapid.T) {
@@ -136,7 +136,8 @@ func TestRequestsWithoutWorkerGoFirst(t *testing.T) {
 	})
 }
 
-// A new key waits for the chunks under way, and not for the requests in the queue before it.
+// A request of a new key waits only for chunks in progress, not for the queued requests of another
+// key.
 func TestShortRequestOvertakesUploadsOfAnotherKey(t *testing.T) {
 	sc := newTestScheduler(t, 2)
 	greedy := func(n int) Job {
@@ -150,7 +151,7 @@ func TestShortRequestOvertakesUploadsOfAnotherKey(t *testing.T) {
 	}
 	short := Job{Key: "other", Session: "short", Chunk: 16}
 	inLine(t, sc, context.Background(), short, got)
-	sc.release(one) // the first of the chunks under way to end
+	sc.release(one) // the first chunk in progress ends
 	require.Equal(t, "short", <-got)
 	for range 60 {
 		require.Contains(t, <-got, "upload ")

@@ -1,9 +1,10 @@
-// Package scheduler shares workers, one for each thread, among keys and the sessions of each key,
-// one chunk at a time. A free worker goes to the key whose turn it is, and there to the session
-// that came first. After each turn (turn.go), a session with a long upload queues behind the other
-// sessions of its key. A key with many uploads queues behind every other key. The first chunk of a
-// request does not wait for long uploads of the same key (line.go). Background jobs come last
-// (behind.go).
+// Package scheduler shares workers fairly among API keys, and among the sessions of each key. There
+// is one worker per thread, and a job gets a worker for one chunk. A free worker goes to the key
+// that has waited longest, and there to the oldest job.
+//
+// After each turn (turn.go), a session with a long upload queues behind the other sessions of its
+// key, and behind all other keys. The first chunk of a request does not wait for long uploads of
+// the same key (line.go). Background jobs come last (behind.go).
 //
 // A single active session computes on all threads. If there are as many sessions as threads, each
 // session computes on one thread. Results do not depend on the number of threads.
@@ -20,55 +21,57 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
-// Scheduler has the workers of one or more models. All methods are safe for concurrent use.
+// Scheduler manages the workers of one or more models. All methods are safe for concurrent use.
 type Scheduler struct {
-	// Live, if set, reports whether the model of a job stays in memory. If a model does not stay,
-	// no worker is kept for it. Live is set before the first job.
+	// Live reports whether a model stays in memory after a job. If not, no worker is kept for the
+	// model. A nil Live means that every model stays. Live must be set before the first job.
 	Live func(*model.Model) bool
 
-	model   *model.Model // model of jobs that name none
+	model   *model.Model // default for jobs without a model
 	threads int
 
 	mu struct {
 		sync.Mutex
-		all    []*slot // all slots, idle or not
+		all    []*slot // idle slots and slots in use
 		idle   []*slot // least recently used first
 		line   line
-		active int // sessions that hold a worker or wait for one
+		active int // sessions that have a worker or wait for one
 		behind behind
 	}
 }
 
-// Job describes a request for a worker. It has only the session's id, because a reference would
-// keep the session's memory alive.
+// Job describes a request for a worker. It contains only the session's id, because a pointer would
+// keep the session in memory.
 type Job struct {
-	Key     string       // the session's owner
-	Session string       // the session's id
-	Model   *model.Model // nil means the scheduler's model
-	Chunk   int          // tokens: the size of a worker's segments
-	Behind  bool         // background job, which runs only while no other job does
-	First   bool         // the request has not had a worker
+	Key     string       // owner of the session
+	Session string       // id of the session
+	Model   *model.Model // nil means the scheduler's default model
+	Chunk   int          // size of a chunk in tokens
+	Behind  bool         // background job, which runs only while no other job runs
+	First   bool         // the request has not had a worker yet
 }
 
-// goesOn reports whether a slot whose last job was had may still hold the segment of j.
+// goesOn reports whether job j continues the session of the earlier job had. If so, it can reuse
+// what that job has computed in its slot.
 func (j Job) goesOn(had Job) bool {
 	return j.Session == had.Session && j.Model == had.Model && j.Chunk == had.Chunk
 }
 
-// slot is one of the workers that compute at the same time, and the last use of its working space.
-// A slot has a worker for each model that it has served: their working space is large, and sessions
-// of two models may take turns after every chunk.
+// slot is the place of one running job. It has a worker for each model that it has served. Workers
+// are kept because making one is slow, and sessions of two models may alternate after every chunk.
 type slot struct {
-	worker *stream.Worker // worker for the job's model
+	worker *stream.Worker // worker for the model of the field job
 	of     map[*model.Model]*stream.Worker
 	job    Job
-	turn   time.Time // when the turn of the job's session began
-	// ends the keeping of the slot for the session's next chunk; nil if the slot is not kept
+	turn   time.Time // time at which the session's turn began
+	// kept is set while the slot is reserved for the session's next chunk. The timer ends the
+	// reservation.
 	kept *time.Timer
 }
 
-// New returns a scheduler with at most threads slots, each with at most that many threads. It makes
-// slots and workers when they are first needed. m is the model of jobs that name none.
+// New returns a scheduler that runs up to threads jobs at the same time, each on up to threads
+// threads. Slots and workers are made when they are first needed. Parameter m is the default for
+// jobs without a model.
 func New(m *model.Model, threads int) *Scheduler {
 	return &Scheduler{model: m, threads: threads}
 }
@@ -76,7 +79,7 @@ func New(m *model.Model, threads int) *Scheduler {
 // Threads returns how many jobs can run at the same time.
 func (sc *Scheduler) Threads() int { return sc.threads }
 
-// acquire waits for a worker. The context ends the wait.
+// acquire waits for a worker, until the context ends.
 func (sc *Scheduler) acquire(ctx context.Context, j Job) (*slot, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -92,7 +95,7 @@ func (sc *Scheduler) acquire(ctx context.Context, j Job) (*slot, error) {
 	case j.Behind:
 		sc.mu.behind.join(t)
 		sc.watchLocked()
-	case sc.freeLocked(): // a slot is free, so at most background jobs are waiting
+	case sc.freeLocked(): // then no foreground job waits
 		defer sc.mu.Unlock()
 		sc.mu.behind.ahead++
 		sc.mu.line.grant(j.Key)
@@ -112,14 +115,14 @@ func (sc *Scheduler) acquire(ctx context.Context, j Job) (*slot, error) {
 	}
 }
 
-// freeLocked reports whether a slot is idle, or one can be made.
+// freeLocked reports whether a slot is idle or another slot can be made.
 func (sc *Scheduler) freeLocked() bool {
 	return len(sc.mu.idle) > 0 || len(sc.mu.all) < sc.threads
 }
 
-// pickLocked removes an idle slot, or makes one. It prefers the slot that served the session last
-// and may still hold its segment. Otherwise it prefers slots with segments of the right size, and
-// of these the least recently used.
+// pickLocked removes a slot from the idle slots, or makes one. It prefers the slot whose last job
+// the new job continues. The second choice is a slot with the same model and chunk size, the least
+// recently used first.
 func (sc *Scheduler) pickLocked(j Job) *slot {
 	for _, fits := range []func(*slot) bool{
 		func(s *slot) bool { return j.goesOn(s.job) },
@@ -137,7 +140,7 @@ func (sc *Scheduler) pickLocked(j Job) *slot {
 	return s
 }
 
-// beginLocked prepares a slot for a job, which begins a turn.
+// beginLocked prepares a slot for a job and begins the turn of the job's session.
 func (sc *Scheduler) beginLocked(s *slot, j Job) *slot {
 	s.turn = time.Now()
 	return sc.prepareLocked(s, j)
@@ -157,7 +160,8 @@ func (sc *Scheduler) prepareLocked(s *slot, j Job) *slot {
 	return s
 }
 
-// leave removes a ticket from the queue, or releases the worker that the ticket got meanwhile.
+// leave removes a ticket from the queue. If the ticket got a worker meanwhile, it releases the
+// worker.
 func (sc *Scheduler) leave(t *ticket) {
 	sc.mu.Lock()
 	line := &sc.mu.line
@@ -174,7 +178,7 @@ func (sc *Scheduler) leave(t *ticket) {
 	}
 }
 
-// release returns a worker.
+// release ends a job and gives its slot to the next job.
 func (sc *Scheduler) release(s *slot) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
@@ -182,7 +186,7 @@ func (sc *Scheduler) release(s *slot) {
 	sc.passLocked(s)
 }
 
-// passLocked gives a free slot to the next job.
+// passLocked gives a slot to the next job, or adds it to the idle slots.
 func (sc *Scheduler) passLocked(s *slot) {
 	if m := s.job.Model; m != nil && sc.Live != nil && !sc.Live(m) {
 		s.forget(m)
@@ -199,7 +203,7 @@ func (sc *Scheduler) passLocked(s *slot) {
 	t.ready <- sc.beginLocked(s, t.job)
 }
 
-// endLocked records that a job neither holds a worker nor waits for one.
+// endLocked counts a job as ended.
 func (sc *Scheduler) endLocked(j Job) {
 	sc.mu.active--
 	if !j.Behind {
@@ -208,15 +212,14 @@ func (sc *Scheduler) endLocked(j Job) {
 	}
 }
 
-// Busy reports whether as many jobs wait for a worker as there are workers, not counting background
-// jobs.
+// Busy reports whether the queue has at least one job per worker. Background jobs do not count.
 func (sc *Scheduler) Busy() bool {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
 	return sc.mu.line.length >= sc.threads
 }
 
-// Close ends the workers' threads. No job may hold a worker.
+// Close ends the threads of all workers. No job may be running.
 func (sc *Scheduler) Close() {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
@@ -236,8 +239,8 @@ func (sc *Scheduler) Close() {
 	sc.mu.idle = nil
 }
 
-// Forget ends the workers of a model that is no longer Live, so that nothing here keeps it in
-// memory. A worker in use ends with its job.
+// Forget ends the workers of a model that is no longer live, so that they do not keep it in memory.
+// A worker that a job uses ends after the job.
 func (sc *Scheduler) Forget(m *model.Model) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
@@ -248,7 +251,7 @@ func (sc *Scheduler) Forget(m *model.Model) {
 	}
 }
 
-// forget ends the worker of a model, which no job holds.
+// forget ends the slot's worker for a model. No job may be using it.
 func (s *slot) forget(m *model.Model) {
 	if w := s.of[m]; w != nil {
 		w.Close()

@@ -21,7 +21,7 @@ func testModel(t testing.TB) *model.Model {
 	return m
 }
 
-// soon waits until other goroutines have made ok true.
+// soon waits until ok returns true, and fails if that takes too long.
 func soon(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	require.Eventually(t, ok, 30*time.Second, time.Millisecond, what)
@@ -39,7 +39,7 @@ func mustAcquire(t *testing.T, sc *Scheduler, j Job) *slot {
 	return s
 }
 
-// inLine starts a wait for a worker, and returns when it is in the queue.
+// inLine requests a worker in a goroutine, and returns when the request is in the queue.
 func inLine(t *testing.T, sc *Scheduler, ctx context.Context, j Job, got chan<- string) {
 	before := lineLength(sc)
 	go func() {
@@ -67,7 +67,7 @@ func TestWorkersGoToTheHeadOfTheLine(t *testing.T) {
 	for _, who := range []string{"a", "b", "c"} {
 		inLine(t, sc, context.Background(), Job{Session: who, Chunk: 16}, got)
 	}
-	// the session's next chunk
+	// This is the next chunk of the long upload.
 	inLine(t, sc, context.Background(), Job{Session: "long upload", Chunk: 16}, got)
 	sc.release(s)
 	for _, who := range []string{"a", "b", "c", "long upload"} {
@@ -154,8 +154,8 @@ func TestUnwantedWorkerIsPassedOn(t *testing.T) {
 	sc.mu.active++
 	got := make(chan string, 1)
 	inLine(t, sc, context.Background(), Job{Session: "b", Chunk: 16}, got)
-	sc.release(s)  // the ticket late gets the worker
-	sc.leave(late) // the ticket late leaves the queue
+	sc.release(s)  // gives the worker to the ticket late
+	sc.leave(late) // passes the worker on to b
 	require.Equal(t, "b", <-got)
 	soon(t, "all are back",
 		func() bool {

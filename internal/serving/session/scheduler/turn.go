@@ -2,21 +2,21 @@ package scheduler
 
 import "time"
 
-// A worker that switches to another session recomputes the keys and values of the session's memory,
-// which costs about a third of a chunk. So a session with more text keeps its worker for some
-// chunks, even if others wait.
+// A worker that switches to another session must recompute the keys and values of that session's
+// memory. This takes about a third of the time for a chunk. So a session with more text keeps its
+// worker for several chunks, even if others wait.
 const (
-	// turn is how long a session may keep its worker while others wait: about ten chunks of the
-	// default model.
+	// turn is how long a session may keep its worker while others wait. This is enough for about
+	// ten chunks of the default model.
 	turn = 250 * time.Millisecond
-	// keeping is how long a worker is kept for the next chunk of a session. The request has the
-	// text ready, and asks at once unless something delays it.
+	// keeping is how long a worker is reserved for the next chunk of a session. This is enough
+	// because the request has its text ready.
 	keeping = time.Millisecond
 )
 
-// releaseSoon returns a worker whose session will soon need it again. If other sessions wait, the
-// worker is kept for its session. It is not kept if the session's turn is over, or if one of the
-// waiting requests has not had a worker yet.
+// releaseSoon ends a job whose session will soon need a worker again. If other sessions wait, the
+// slot is reserved for this session's next job. There is no reservation if the session's turn is
+// over, or if a waiting request has not had a worker yet.
 func (sc *Scheduler) releaseSoon(s *slot) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
@@ -38,8 +38,8 @@ func (sc *Scheduler) releaseSoon(s *slot) {
 	s.kept = kept
 }
 
-// takeKeptLocked returns the slot that is kept for a job's session, and ends the keeping; nil if
-// there is none.
+// takeKeptLocked returns the slot that is reserved for the job's session, and ends the reservation.
+// It returns nil if there is none.
 func (sc *Scheduler) takeKeptLocked(j Job) *slot {
 	for _, s := range sc.mu.all {
 		if s.kept != nil && j.goesOn(s.job) && s.endKeepingLocked() {
@@ -49,7 +49,7 @@ func (sc *Scheduler) takeKeptLocked(j Job) *slot {
 	return nil
 }
 
-// endKeepingLocked ends the keeping of the slot, and reports whether it was kept.
+// endKeepingLocked ends the slot's reservation, and reports whether there was one.
 func (s *slot) endKeepingLocked() bool {
 	if s.kept == nil {
 		return false

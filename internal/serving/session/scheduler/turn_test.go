@@ -11,7 +11,7 @@ import (
 
 func upload(session string) Job { return Job{Session: session, Chunk: 16} }
 
-// chunks makes a session hold a worker for n chunks, and ask for the next one after each.
+// chunks acquires and releases a worker for n chunks of a session, one after another.
 func chunks(t *testing.T, sc *Scheduler, session string, n int, each func(*slot)) {
 	for range n {
 		s := mustAcquire(t, sc, upload(session))
@@ -28,7 +28,7 @@ func TestSessionKeepsItsWorkerWhileOthersWait(t *testing.T) {
 	sc.releaseSoon(first)
 	began := time.Now()
 	chunks(t, sc, "a", 5, func(s *slot) {
-		// otherwise the machine is busy, and b may have had its turn
+		// On a slow machine, the reservation may already have ended.
 		if time.Since(began) < keeping {
 			require.Equal(t, 1, lineLength(sc), "b still waits")
 		}
@@ -48,8 +48,8 @@ func TestTurnEnds(t *testing.T) {
 	require.Equal(t, "b", <-got)
 }
 
-// If no other session waits, a new turn begins with each chunk, however long the worker has served
-// the session.
+// If no other session waits, each chunk begins a new turn. So it does not matter how long the
+// session has had the worker.
 func TestTurnBeginsAnewWhereNobodyWaited(t *testing.T) {
 	sc := newTestScheduler(t, 1)
 	chunks(t, sc, "a", 1, func(s *slot) { s.turn = s.turn.Add(-turn) })
@@ -83,7 +83,7 @@ func TestClosingEndsWorkersThatAreKept(t *testing.T) {
 	leave()
 	require.Equal(t, context.Canceled.Error(), <-got)
 	sc.release(two)
-	sc.Close() // TestMain checks that no thread is left
+	sc.Close() // TestMain checks that no goroutine is left
 	require.Empty(t, sc.mu.all)
 	require.Nil(t, one.kept)
 }
