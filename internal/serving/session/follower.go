@@ -17,9 +17,9 @@ const stallTime = 5 * time.Second
 var errLeft = errors.New("the session is no longer a shadow")
 
 // follower feeds shadows from the logs of the sessions that they follow. It runs a goroutine for a
-// shadow while there is text to feed. A shadow continues at the end of its own log, also after a
-// restart. It is fed whole records, so that the totals of both sessions can be compared at the end
-// of each record.
+// shadow while there is text to feed. Also after a restart, a shadow continues where its log ends.
+// A shadow is fed whole records, so that the totals of both sessions can be compared at the end of
+// each record.
 type follower struct {
 	engine *engine
 	index  *index

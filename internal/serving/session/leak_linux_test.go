@@ -30,7 +30,7 @@ func TestNoDescriptorIsLeftBehind(t *testing.T) {
 		export(t, sv.mg, info.ID)
 		require.NoError(t, sv.mg.Delete(Caller{}, id))
 		sv.stop()
-		if n == 0 { // the runtime opens descriptors of its own in the first round
+		if n == 0 { // the runtime also opens descriptors in the first round
 			before = count()
 		}
 	}
