@@ -120,8 +120,8 @@ func (c *Client) done(r made) error {
 	return answer.Body.Close()
 }
 
-// Sessions lists the key's sessions in order of id. A label, NAME:VALUE or NAME for any value,
-// selects those that have it. An error ends the list.
+// Sessions lists the key's sessions in order of id. If label is not "", the list has only sessions
+// with that label, given as NAME:VALUE, or as NAME for any value. An error is the last item.
 func (c *Client) Sessions(ctx context.Context, label string) iter.Seq2[Session, error] {
 	return func(yield func(Session, error) bool) {
 		params := ListSessionsParams{Label: orNil(label)}
@@ -168,9 +168,9 @@ type Export struct {
 }
 
 // ExportSession writes a session to w as one file, for [Client.ImportSession]. After an error, w
-// has a part of the file.
+// has only a part of the file.
 func (c *Client) ExportSession(ctx context.Context, session string, w io.Writer) (Export, error) {
-	var params GetSnapshotParams // waits for its turn without limit
+	var params GetSnapshotParams // the zero value waits for a turn without a time limit
 	answer, err := c.send(
 		request(newGetSnapshotRequest(ctx, c.base, session, params)), "application/x-tar")
 	if err != nil {

@@ -98,8 +98,8 @@ func TestEveryFlagCanBeConfigured(t *testing.T) {
 	})
 }
 
-// A faulty configuration is reported with file, key, value found and value expected, before any
-// work.
+// A faulty configuration is reported before any work. The error has the file, the key, the value
+// found and the value expected.
 func TestWrongConfiguration(t *testing.T) {
 	for text, want := range map[string]string{
 		"listn: x": "listn: found an unknown key, expected a command, " +

@@ -15,7 +15,7 @@ import (
 // english is the sample that convert scores.
 const english = "../../internal/learning/checkpoint/sample.txt"
 
-// wordsOf writes a vocabulary of the sample's words and `more` other words after them.
+// wordsOf writes a vocabulary of the sample's words, followed by a given number of other words.
 func wordsOf(t *testing.T, more int) (file string, words int) {
 	text, err := os.ReadFile(english)
 	require.NoError(t, err)
@@ -34,8 +34,8 @@ func wordsOf(t *testing.T, more int) (file string, words int) {
 	return file, words
 }
 
-// The first cluster of the model has the English words, so its clusters are in ascending order.
-// convert prints the sample's perplexities for both orders, and warns of a requested order that is
+// The first cluster of the softmax has the English words, so the clusters are in ascending order.
+// convert prints the sample's perplexities for both orders, and warns if the requested order is
 // wrong.
 func TestConvertWarnsOfTheOtherOrder(t *testing.T) {
 	const strangers = 200
