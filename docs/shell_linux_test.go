@@ -52,7 +52,7 @@ func newShell(t *testing.T, dir string) *shell {
 	cmd.Env = append(os.Environ(), "HOME="+user, "XDG_CACHE_HOME="+cache, "GOPATH="+
 		strings.TrimSpace(string(path)),
 		"XDG_STATE_HOME=", "XDG_CONFIG_HOME=", "GOFLAGS=-trimpath", "LC_ALL=C.UTF-8",
-		"MAKEFLAGS=", "MFLAGS=", "MAKELEVEL=") // make must not notice that another make runs this test
+		"MAKEFLAGS=", "MFLAGS=", "MAKELEVEL=") // hides the make that runs this test
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	s.in, err = cmd.StdinPipe()
 	require.NoError(t, err)

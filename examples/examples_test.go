@@ -205,7 +205,7 @@ func TestCompleteInJavaScript(t *testing.T) {
 func TestOpenAIsOwnClientInJavaScript(t *testing.T) {
 	e := newExample(t)
 	e.input = log()
-	e.run(t, "python3", "openai_shapes.py", "ssh", "sshd") // this example feeds the log to the session ssh
+	e.run(t, "python3", "openai_shapes.py", "ssh", "sshd") // feeds the log to session ssh
 	out := e.runWithOpenAI(t, "openai.mjs", "ssh", "sshd[812]: Acc")
 	require.Contains(t, out, "sshd[812]: Accepted key for ")
 }

@@ -13,7 +13,7 @@ import (
 // A session is one stream of text. Its scores and completions show what the model has learned from
 // the text.
 func Example() {
-	url, stop := serve() // url could also be the address of a running server, such as http://localhost:8080
+	url, stop := serve() // or the URL of a running server
 	defer stop()
 	ctx := context.Background()
 	c, err := client.New(url)

@@ -14,7 +14,7 @@ type Feeder struct {
 	o  FeedOptions // with defaults filled in
 	to delivery
 
-	offset int64 // all text before offset is in the session, and its events are reported; -1 means unknown
+	offset int64 // text before offset is in the session and reported; -1 means unknown
 	err    error // the error that ended feeding
 }
 

@@ -12,7 +12,7 @@ import (
 type WatchOptions struct {
 	Lines     bool // an event for each line instead of each chunk, if the session has lines
 	Incidents bool // only lines with incidents; needs Lines
-	Records   bool // an event for each record instead of each line, if the session has records; needs Lines
+	Records   bool // an event for each record instead of each line, if the session has records
 	NoText    bool // omit the text from the events
 	Tokens    bool // report the bits of each byte of a line
 	LogProbs  bool // report the log-probability of each token of a chunk

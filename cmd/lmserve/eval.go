@@ -100,7 +100,7 @@ has the setting.`,
 		"seed of the masks that select the fast weights of an update")
 	rows := slices.DeleteFunc(slices.Clone(stream.Table),
 		func(r setting.Row[stream.Settings]) bool {
-			return r.Name == "method" || r.Name == "companion" // the flag --methods sets these settings
+			return r.Name == "method" || r.Name == "companion" // set by the flag --methods
 		})
 	settingFlags(c, rows, o.Settings)
 	c.Flags().StringVar(&o.KV, "kv", eval.KVExact,

@@ -15,7 +15,7 @@ type chunkObject struct {
 	// BPC and the next two fields are set only for a model of bytes.
 	BPC         *float64 `json:"bpc,omitempty"`
 	BaselineBPC *float64 `json:"baseline_bpc,omitempty"`
-	StaticBPC   *float64 `json:"static_bpc,omitempty"` // the value of BaselineBPC under the field's old name
+	StaticBPC   *float64 `json:"static_bpc,omitempty"` // BaselineBPC under its old name
 	chunkOfWords
 	Lines   *int64 `json:"lines,omitempty"` // set only in the total of a text scored by lines
 	Shown   *int64 `json:"shown,omitempty"` // number of these lines that were printed

@@ -22,7 +22,7 @@ const leaveTime = 5 * time.Second
 
 // clusterFlags has the flags of a server that shares its database with other servers.
 type clusterFlags struct {
-	advertise string // URL of this server for the other servers; "" if it does not share its database
+	advertise string // this server's URL for other servers; "" if it is the only server
 	node      string
 	lease     time.Duration
 }

@@ -188,7 +188,7 @@ func TestDamageUnderAServerIsOneSessions(t *testing.T) {
 			require.Equal(t, http.StatusOK, r.feed(n, after))
 		}
 	}
-	for n := range sessions { // compares some sessions with new sessions that were fed the same text
+	for n := range sessions { // compares with new sessions that were fed the same text
 		if n%4 != 1 {
 			continue
 		}

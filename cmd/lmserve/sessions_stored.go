@@ -29,11 +29,11 @@ type storedSession struct {
 	History    string            `json:"history,omitempty"`
 	Start      int64             `json:"start"` // offset of the first stored byte of text
 	Parent     *session.Parent   `json:"parent,omitempty"`
-	ShadowOf   string            `json:"shadow_of,omitempty"` // id of the session whose text this shadow receives
+	ShadowOf   string            `json:"shadow_of,omitempty"` // id of the session that the shadow follows
 	Numerics   string            `json:"numerics,omitempty"`
 	TTLSeconds float64           `json:"ttl_seconds,omitempty"`
 	Labels     map[string]string `json:"labels,omitempty"`
-	DiskBytes  int64             `json:"disk_bytes"`          // bytes that count against the owner's limit
+	DiskBytes  int64             `json:"disk_bytes"`          // disk space charged to this session
 	Snapshots  []storedSnapshot  `json:"snapshots,omitempty"` // printed only by show
 }
 
@@ -65,7 +65,7 @@ func storedNamed(
 	return store.Get(ctx, id)
 }
 
-// charges returns, for each session, the bytes on disk that count against its owner's limit.
+// charges returns the disk space charged to each session, in bytes.
 func charges(store storage.Store) map[string]int64 {
 	all := map[string]int64{}
 	if m, ok := store.(storage.Metered); ok {

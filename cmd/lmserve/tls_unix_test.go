@@ -40,7 +40,7 @@ func TestTLSHandshakesSurviveAPipe(t *testing.T) {
 	require.NotNil(t, first)
 	require.NoError(t, os.Rename(cert, cert+".kept"))
 	require.NoError(t, syscall.Mkfifo(cert, 0o600))
-	time.Sleep(1100 * time.Millisecond) // waits longer than the interval of one second between checks of the files
+	time.Sleep(1100 * time.Millisecond) // the files are checked once per second
 	require.Same(t, first, next())
 	require.ErrorContains(t, <-reports, "found a named pipe, expected a regular file")
 	require.NoError(t, os.Remove(cert))

@@ -19,7 +19,7 @@ const (
 // silence describes a source without new lines.
 type silence struct {
 	since time.Time     // time of the source's last line
-	after time.Duration // duration from which the silence is unusual; 0 if not yet known, negative if none
+	after time.Duration // unusual duration of a silence; 0 if not yet known, negative if none
 	told  bool
 }
 
