@@ -28,7 +28,7 @@ func Example() {
 	fmt.Printf("bits per byte: at first below 2: %t, then below a tenth: %t\n", first < 2,
 		second < 0.1)
 
-	text, err := stream.Complete([]byte("<<zebra>> "), 27, txl.Sampling{}) // picks the likeliest bytes
+	text, err := stream.Complete([]byte("<<zebra>> "), 27, txl.Sampling{}) // the likeliest bytes
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -14,7 +14,7 @@ const backupPatience = 30 * time.Second
 
 // Backup writes all sessions to w as one file, from which `lmserve restore` makes a data folder. A
 // server with keys requires an admin's key. Backup reconnects and resumes while bytes still arrive.
-// The callback told gets the number of bytes written so far and the size of the file. After an
+// The function told receives the number of bytes written so far and the size of the file. After an
 // error, w has only a part of the file.
 func (c *Client) Backup(
 	ctx context.Context, w io.Writer, told func(done, total int64),

@@ -34,11 +34,11 @@ func WithKey(key string) Option { return func(c *Client) { c.key = key } }
 // requests, so contexts are preferable.
 func WithHTTPClient(h *http.Client) Option { return func(c *Client) { c.http = h } }
 
-// WithPatience makes a call retry for up to d in total if the server's refusal permits a retry.
-// This happens if another request feeds the session, the server is overloaded, or the key has
-// reached a limit. Without patience, such a call fails at once with an [Error], whose RetryAfter is
-// the time to wait. Calls whose text is an io.Reader cannot be repeated; they only wait for their
-// turn. Feed and Feeder do not use this limit.
+// WithPatience makes a call retry for up to d in total if the server's refusal permits a retry. The
+// server permits retries if another request feeds the session, if it is overloaded, or if the key
+// has reached a limit. Without patience, such a call fails at once with an [Error], whose
+// RetryAfter is the time to wait. Calls whose text is an io.Reader cannot be repeated; they only
+// wait for their turn. Feed and Feeder do not use this limit.
 func WithPatience(d time.Duration) Option { return func(c *Client) { c.patience = max(0, d) } }
 
 // New makes a client of the server at a base URL, such as http://localhost:8080. It makes no

@@ -40,7 +40,7 @@ func TestTypesWrittenByHandAreTheContracts(t *testing.T) {
 	}
 }
 
-// The client can set every query parameter of a score and every field of a completion.
+// The client can set every parameter of a score, a watch and a completion.
 func TestClientKnowsAllParameters(t *testing.T) {
 	require.ElementsMatch(t,
 		[]string{

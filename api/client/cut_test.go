@@ -107,7 +107,8 @@ type listener struct {
 	at    int64
 }
 
-// newListener creates a session to feed. Sessions with the same seed are equal.
+// newListener creates a session and returns its listener. All sessions have the same seed, so that
+// their results can be compared.
 func newListener(c *client.Client, kind string) *listener {
 	l := &listener{c: c}
 	switch kind {

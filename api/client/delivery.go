@@ -19,8 +19,8 @@ type batch struct {
 	taken int64 // offset up to which the session certainly has the text
 	told  int64 // offset up to which events have been reported
 
-	// unsure is true after a request whose outcome is unknown: the session may have text beyond
-	// offset taken.
+	// unsure is true after a request whose outcome is unknown: the session may have text beyond the
+	// offset in taken.
 	unsure bool
 }
 

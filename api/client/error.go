@@ -30,7 +30,7 @@ type Error struct {
 	Offset    *int64 `json:"offset"`   // the session's actual offset in bytes, or nil
 	RequestID string `json:"request_id"`
 
-	Differences []Difference `json:"differences"` // all differences, for ProblemSessionDiffers
+	Differences []Difference `json:"differences"` // set only for ProblemSessionDiffers
 	// the place of a session's damage; nil if unknown
 	Damage     *Damage `json:"damage"`
 	UsedBytes  int64   `json:"used_bytes"`  // set only for ProblemKeyDiskLimit

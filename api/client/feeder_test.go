@@ -54,7 +54,7 @@ func problem(
 	return answer(r, status, "application/problem+json", body, headers...)
 }
 
-// withoutAnswer performs the request and loses the answer.
+// withoutAnswer sends the request and discards the answer.
 func withoutAnswer(r *http.Request, pass http.RoundTripper) (*http.Response, error) {
 	a, err := pass.RoundTrip(r)
 	if err != nil {
@@ -80,8 +80,8 @@ func TestFeederNoticesThatSomebodyElseFeeds(t *testing.T) {
 	require.EqualValues(t, 5, f.Offset())
 }
 
-// If an answer was lost, the text that the session has got may be another client's. Then the
-// session's bits differ from those of the feeder's text.
+// After a lost answer, the session may contain another client's text. The feeder recognizes this,
+// because the bits of different texts differ.
 func TestFeederRecognizesItsText(t *testing.T) {
 	r, ctx := newRig(t, session.Options{}), context.Background()
 	s, err := r.CreateSession(ctx, client.SessionRequest{})

@@ -37,9 +37,9 @@ func (c *Client) CreateSession(ctx context.Context, r SessionRequest) (Session, 
 	return object[Session](c, request(newCreateSessionRequest(ctx, c.base, mediaJSON, body)))
 }
 
-// EnsureSession finds or creates the session with a name, and reports whether it created it. An
-// existing session must match the request, except for labels and TTLSeconds, which apply only to
-// new sessions. Otherwise the error is an [Error] of type ProblemSessionDiffers.
+// EnsureSession returns the session with a name, and reports whether the session was created by
+// this call. An existing session must match the request, except for labels and TTLSeconds, which
+// apply only to new sessions. Otherwise the error is an [Error] of type ProblemSessionDiffers.
 func (c *Client) EnsureSession(
 	ctx context.Context, name string, r SessionRequest,
 ) (s Session, made bool, err error) {
@@ -81,8 +81,8 @@ func (c *Client) ListIncidents(ctx context.Context, session string) (IncidentLis
 	return object[IncidentList](c, request(newListIncidentsRequest(ctx, c.base, session)))
 }
 
-// GiveFeedback sets the verdict on an incident; nil removes it. It returns the session's incidents
-// afterwards.
+// GiveFeedback sets the verdict on an incident; a nil verdict removes the old one. It returns the
+// session's incidents afterwards.
 func (c *Client) GiveFeedback(
 	ctx context.Context, session string, incident int64, v *Verdict,
 ) (IncidentList, error) {
@@ -146,8 +146,8 @@ func (c *Client) Sessions(ctx context.Context, label string) iter.Seq2[Session, 
 	}
 }
 
-// ForkSession creates an independent session that starts with the text of another, up to r.AtOffset
-// or all of it.
+// ForkSession creates an independent session that starts with the text of another session, up to
+// r.AtOffset or all of it.
 func (c *Client) ForkSession(
 	ctx context.Context, session string, r ForkRequest,
 ) (Session, error) {

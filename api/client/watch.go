@@ -46,7 +46,7 @@ func (o WatchOptions) params() WatchSessionParams {
 
 // A SessionEvent is an event of a watched session. Exactly one field is not nil.
 type SessionEvent struct {
-	Start  *StartEvent // always the first
+	Start  *StartEvent // always the first event
 	Chunk  *ChunkEvent
 	Line   *LineEvent
 	Update *UpdateEvent
@@ -104,7 +104,7 @@ func (c *Client) Text(ctx context.Context, session string, offset, length int64)
 }
 
 // Scores returns the bits of a session's text, beginning at an offset, as computed when the text
-// was fed. The text is divided into approximately as many parts as points gives.
+// was fed. Parameter points is the approximate number of parts into which the text is divided.
 func (c *Client) Scores(
 	ctx context.Context, session string, offset int64, points int,
 ) (PastScores, error) {

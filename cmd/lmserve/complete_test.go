@@ -52,7 +52,7 @@ func TestCompletePrintsJSONLinesOrText(t *testing.T) {
 	require.Len(t, lines, 22, "a heading, and a line for each token")
 }
 
-// complete prints a random seed, which reproduces the text.
+// The command complete prints the random seed that it used. The same seed reproduces the text.
 func TestCompleteTellsTheSeedThatItDrew(t *testing.T) {
 	args := []string{"complete", "--model", randomModel(t), "--static", "--max-tokens", "30"}
 	text, stderr, code := lmserve("", args...)

@@ -28,7 +28,7 @@ const (
 	variablePrefix = "LMSERVE_"
 	// configName is the flag --config, which names the configuration file. In some commands, such
 	// as train, --config names a model configuration instead; these commands find the configuration
-	// file only by the environment variable.
+	// file only through the environment variable.
 	configName     = "config"
 	configVariable = variablePrefix + "CONFIG"
 	noConfig       = "none" // means no file

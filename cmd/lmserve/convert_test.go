@@ -85,7 +85,7 @@ func TestConvertedModelIsNamedAfterItsSource(t *testing.T) {
 	}
 }
 
-// The vocabulary is stored in the file, and must match the size of the embeddings.
+// The vocabulary is stored in the model's file. Its size must match the number of embeddings.
 func TestConvertTakesAVocabulary(t *testing.T) {
 	dir, _ := huggingFolder(t, 3)
 	out := filepath.Join(t.TempDir(), "m.safetensors")

@@ -97,7 +97,7 @@ func (f *dataFlags) openStored(ctx context.Context, o folder.Options) (storage.S
 	return folder.Open(dir, o)
 }
 
-// withStore calls do with the store of the sessions, opened for reading.
+// withStore opens the store of the sessions for reading, and passes it to its last parameter.
 func (f *dataFlags) withStore(
 	ctx context.Context, do func(store storage.Store) error,
 ) (err error) {

@@ -184,7 +184,8 @@ func TestTableOfWordsWithoutAnyScore(t *testing.T) {
 	require.NotContains(t, out.String(), "unknown words, ")
 }
 
-// With --typing, the table has a row per document and method, with the numbers of the JSON.
+// With --typing, the table has a row per document and method, with the same numbers as the JSON
+// output.
 func TestEvalTypingCountsKeys(t *testing.T) {
 	dir := documentsOf(t, map[string]string{"logs/a.txt": strings.Repeat("one two three\n", 60)})
 	args := []string{"eval", "--typing", "--model", smallModel(t), "--data", dir, "--read", "0,400",

@@ -177,8 +177,8 @@ func (t evalTable) part(name string, p eval.Part) {
 	t.row(fmt.Sprint(size), name, cells)
 }
 
-// cell formats a score with the given number of decimal places. Except in the first column, it adds
-// the gain, unless gain is nil.
+// cell formats a score with the given number of decimal places. In all columns except the first, it
+// appends the gain. A nil gain is omitted.
 func cell(k, digits int, score float64, gain *float64) string {
 	if k == 0 || gain == nil {
 		return fmt.Sprintf("%.*f", digits, score)

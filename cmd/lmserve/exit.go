@@ -100,8 +100,8 @@ func interrupted(err error, ended signalError) error {
 	return err
 }
 
-// unlessEnded returns nil if the context was canceled, for work that runs until then. Otherwise it
-// returns err.
+// unlessEnded is for work that runs until its context is canceled. In this case it returns nil,
+// otherwise err.
 func unlessEnded(ctx context.Context, err error) error {
 	var ended signalError
 	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.As(err, &ended)) {

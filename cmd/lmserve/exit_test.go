@@ -27,7 +27,7 @@ func commands(t *testing.T) (all [][]string) {
 	return all
 }
 
-// misused requires that a call is a usage error.
+// misused requires that the program reports a usage error for these arguments.
 func misused(t *testing.T, args ...string) {
 	t.Helper()
 	stdout, stderr, code := lmserve("", args...)

@@ -47,7 +47,7 @@ func TestVerifyReplaysTheShippedFiles(t *testing.T) {
 func TestVerifyExitsWithOneOnAWrongNumber(t *testing.T) {
 	text, err := os.ReadFile("../../internal/lab/conformance/testdata/txl_small.safetensors")
 	require.NoError(t, err)
-	text[len(text)-2] ^= 0x40 // an exponent bit of the last tensor
+	text[len(text)-2] ^= 0x40 // flips an exponent bit in the last tensor
 	wrong := filepath.Join(t.TempDir(), "wrong.safetensors")
 	require.NoError(t, os.WriteFile(wrong, text, 0o600))
 	stdout, stderr, code := lmserve("", "verify", wrong)

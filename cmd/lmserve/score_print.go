@@ -176,7 +176,7 @@ func (p *chunkPrinter) columns(o chunkObject) string {
 	return fmt.Sprintf("%6s", orDash(o.BPC))
 }
 
-// rate returns the mean bits of all chunks, with the model's unit.
+// rate formats the mean cost of all chunks: a perplexity, or bits per character.
 func (p *chunkPrinter) rate() string {
 	o := p.object(growth(p.before, p.after))
 	if p.words {

@@ -29,7 +29,7 @@ type storedSession struct {
 	History    string            `json:"history,omitempty"`
 	Start      int64             `json:"start"` // offset of the first stored byte of text
 	Parent     *session.Parent   `json:"parent,omitempty"`
-	ShadowOf   string            `json:"shadow_of,omitempty"` // id of the session that the shadow follows
+	ShadowOf   string            `json:"shadow_of,omitempty"` // id of the session that it follows
 	Numerics   string            `json:"numerics,omitempty"`
 	TTLSeconds float64           `json:"ttl_seconds,omitempty"`
 	Labels     map[string]string `json:"labels,omitempty"`

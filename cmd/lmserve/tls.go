@@ -43,8 +43,8 @@ func tlsConfig(cert, key string, report func(error)) (*tls.Config, error) {
 // pemBytesMax is the largest size of a certificate or key file.
 const pemBytesMax = 1 << 20
 
-// readKeyPair is like tls.LoadX509KeyPair, but accepts only regular files. Reading a pipe could
-// block, and all TLS handshakes with it.
+// readKeyPair is like tls.LoadX509KeyPair, but accepts only regular files, because reading a pipe
+// could block all TLS handshakes.
 func readKeyPair(cert, key string) (c tls.Certificate, err error) {
 	var texts [2][]byte
 	for i, path := range []string{cert, key} {

@@ -72,7 +72,7 @@ func TestTrainMakesAModelThatScores(t *testing.T) {
 func TestTrainMakesAModelOfWords(t *testing.T) {
 	out, page := filepath.Join(t.TempDir(), "m.safetensors"), filepath.Join(t.TempDir(),
 		"report.html")
-	config := filepath.Join(t.TempDir(), "fox.json") // the size of the vocabulary comes from the text
+	config := filepath.Join(t.TempDir(), "fox.json") // its vocabulary comes from the text
 	require.NoError(t, os.WriteFile(config,
 		[]byte(
 			`{"n_layer":1,"d_model":32,"n_head":2,"d_head":16,"d_inner":64,"seg_len":32,`+

@@ -64,7 +64,7 @@ func (k *watching) startAlerts(
 	}, nil
 }
 
-// begin records the session of a source. The receiver may be nil.
+// begin records the session of a source. It may be called on nil.
 func (a *watchAlerts) begin(source string, s client.Session) {
 	if a == nil {
 		return
@@ -116,7 +116,7 @@ func (a *watchAlerts) fellSilent(source string, since time.Time, after time.Dura
 	a.silent[source] = true
 }
 
-// heard ends the silence of a source, if the source was silent. The receiver may be nil.
+// heard ends the silence of a source, if the source was silent. It may be called on nil.
 func (a *watchAlerts) heard(source string) {
 	if a != nil && a.wasSilent(source) {
 		a.Heard(a.session(source), source)

@@ -55,8 +55,8 @@ func TestWatchWaitsForAFile(t *testing.T) {
 	w.stop()
 }
 
-// While the path of a log is, for example, a folder, watch reports this once and continues with the
-// other log. It loses no line.
+// If the path of a log is temporarily a folder, for example, watch reports this once and continues
+// with its other logs. It loses no line.
 func TestWatchOutlivesAPassingTrouble(t *testing.T) {
 	for name, make := range troubles() {
 		t.Run(name, func(t *testing.T) {

@@ -81,7 +81,7 @@ func (r *lineReport) incidentsLocked(f watch.Found) (shown bool, err error) {
 		at := slices.IndexFunc(r.incidents.open, func(o foundIncident) bool {
 			return o.source == f.Source && o.Number == i.Number
 		})
-		if at >= 0 && !r.incidents.open[at].becomes(&i) { // the number is from an earlier session
+		if at >= 0 && !r.incidents.open[at].becomes(&i) { // open[at] is from an earlier session
 			r.incidents.open = slices.Delete(r.incidents.open, at, at+1)
 			at = -1
 		}

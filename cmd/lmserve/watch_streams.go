@@ -80,8 +80,8 @@ func (k *watching) streams(args []string) (streams []watchStream, patterns []str
 	return streams, patterns, nil
 }
 
-// found returns the streams of the files that match a pattern. If later is true, they are read from
-// their beginning.
+// found returns the streams of the files that match a pattern. If later is true, the files are read
+// from their beginning.
 func (k *watching) found(pattern string, later bool) (streams []watchStream) {
 	logs, _ := follow.Match(pattern) // the pattern is valid: streams has checked it
 	for _, log := range logs {

@@ -127,8 +127,8 @@ func feedback(slope []float64, logits *tape.Var) *tape.Var {
 	return tape.Const(len(slope), ways, v)
 }
 
-// outputFeedback returns eq. 7 of the CSN paper for the output layer. The slope is there a row of
-// the softmax's Jacobian.
+// outputFeedback returns eq. 7 of the CSN paper for the output layer. In this layer, the slope is a
+// row of the softmax's Jacobian.
 func outputFeedback(logits *tape.Var) *tape.Var {
 	var t tape.Tape
 	p, ways := t.Softmax(logits), logits.Cols

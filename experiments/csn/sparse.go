@@ -8,9 +8,9 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta"
 )
 
-// sparse is a model whose layers above the encoder have the fast weights of Sparse-MetaNet. They
-// are zero at the beginning of every task. The gradient of the support set then updates them
-// several times.
+// sparse is a model whose layers above the encoder have the fast weights of Sparse-MetaNet. The
+// fast weights are zero at the beginning of every task. The gradient of the support set then
+// updates them several times.
 type sparse struct {
 	*static
 	fast *metanet.Net

@@ -7,7 +7,7 @@ import (
 
 const (
 	bits     = 6  // number of bits in a vector
-	channels = 2  // number of flags: list's end or item's start, and query
+	channels = 2  // number of flags after the bits
 	code     = 64 // length of the code that represents a position
 	places   = 64 // number of positions
 )

@@ -41,7 +41,7 @@ type Net struct {
 	fast     []float32
 	nothing  [][]uint8 // masks with no element set
 	nodes    sparsemeta.NodeGradients
-	sums     [][]float64 // sums of the gradients passed to Accumulate
+	sums     [][]float64 // sums of the gradients that Accumulate has added
 	step     int
 }
 

@@ -10,7 +10,7 @@ type score struct {
 	Accuracy      float64 // accuracy of the predictions, averaged over tasks
 	Perseveration float64 // images with a new label that were predicted as their old label
 	// Before and After are accuracies on unseen images of the kept labels: at the end of the
-	// previous task, and at the end of the task.
+	// previous task, and at the end of the task itself.
 	Before, After float64
 }
 
