@@ -19,9 +19,9 @@ const (
 // backoff computes the growing pauses between attempts. Its zero value is ready to use.
 type backoff struct{ last time.Duration }
 
-// next doubles the pause, and returns a random duration between half of the pause and the whole
-// pause, so that many clients do not return at once. If the server's Retry-After is longer, next
-// returns that duration.
+// next doubles the pause, and returns a random duration between half of the new pause and the
+// whole. The randomness keeps many clients from returning at once. If the server's Retry-After is
+// longer, next returns that duration.
 func (b *backoff) next(err error) time.Duration {
 	b.last = min(max(2*b.last, pauseMin), pauseMax)
 	pause := b.last/2 + rand.N(b.last/2)

@@ -26,8 +26,8 @@ func huggingFolder(t *testing.T, vocab int) (dir string, m *txl.Model) {
 	}, nil)
 }
 
-// huggingFolderOf is like huggingFolder, but for a given configuration. The functions in set fill
-// the biases of the softmax, by name.
+// huggingFolderOf is like huggingFolder, with a given configuration. The functions in set fill the
+// biases of the softmax, by name.
 func huggingFolderOf(t *testing.T, c txl.Config, set map[string]func(bias []float32)) (
 	dir string, m *txl.Model,
 ) {

@@ -35,10 +35,11 @@ const (
 // BenchmarkLiveSessions measures many sessions of the embedded models that score text concurrently,
 // over HTTP and with a data folder. It uses GOMAXPROCS cores.
 //
-// The metric of-cores is the speed of all sessions together, divided by the number of cores times
-// the speed of a single session on one core. That core also runs the session's client and server.
-// The metric of-engine is the same speed, divided by the speed of one single-threaded worker per
-// core without a server. Each iteration measures the sessions and both references.
+// The metric of-cores compares the speed of all sessions together with a reference. The reference
+// is the number of cores times the speed of a single session on one core. That core also runs the
+// session's client and server. The reference of the metric of-engine is the speed of one
+// single-threaded worker per core, without a server. Each iteration measures the sessions and both
+// references.
 //
 // Then the sessions score the text again, while another session scores 64 bytes ten times per
 // second. p50 and p99 are the latencies of that session, and ms-alone is its latency without load.

@@ -112,7 +112,7 @@ func (r *lineReport) warmLocked(f watch.Found) {
 }
 
 // add adds a line to the total. If ends is set, add also counts earlier lines of the source that
-// were not reported, and does not count a line that is reported again.
+// were not reported. It then ignores a line that is reported again.
 func (t *lineTotal) add(source string, l *client.LineEvent) {
 	if t.ends == nil {
 		t.addLine(l)

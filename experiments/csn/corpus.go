@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Identifiers below firstWord do not stand for words.
+// These identifiers are not words. Those of words begin with firstWord.
 const (
 	unknown = iota
 	padding

@@ -15,8 +15,8 @@ import (
 
 var small = rules{Least: 6, Most: 300, Known: 5, HeldOut: 100}
 
-// With one example of a new word of a known kind, every adaptive method is far more accurate than a
-// guess, whose accuracy is one fifth.
+// Every adaptive method learns a new word of a known kind from one example. It is far more accurate
+// than a guess, whose accuracy is one fifth.
 func TestMethodsLearnNewWords(t *testing.T) {
 	c := build(toy(4000, 1), nil, small, 1)
 	b := budget{Steps: 200, Tests: 30, Rate: .003, Epochs: 3, Size: 16}
