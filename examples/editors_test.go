@@ -65,8 +65,8 @@ func TestContinuesConfigurationIsServed(t *testing.T) {
 	require.True(t, strings.HasPrefix(answer.Choices[0].Message.Content, "epted key for "))
 }
 
-// Neovim reads the configuration. Some systems have a Neovim that is too old for the plugin Minuet,
-// so the test replaces the plugin with a stub that prints its options.
+// Neovim reads the configuration. The test replaces the plugin Minuet with a stub that prints its
+// options, because some systems have a Neovim that is too old for the plugin.
 func TestMinuetsConfigurationIsServed(t *testing.T) {
 	e := newExample(t)
 	nvim, err := exec.LookPath("nvim")

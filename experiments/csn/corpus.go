@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// These identifiers are not words. Those of words begin with firstWord.
+// Identifiers below firstWord are not words.
 const (
 	unknown = iota
 	padding
