@@ -66,7 +66,7 @@ func TestContinuesConfigurationIsServed(t *testing.T) {
 }
 
 // Neovim reads the configuration. The test replaces the plugin Minuet with a stub that prints its
-// options, because some systems have a Neovim that is too old for the plugin.
+// options. Otherwise it would need a newer Neovim than some systems have.
 func TestMinuetsConfigurationIsServed(t *testing.T) {
 	e := newExample(t)
 	nvim, err := exec.LookPath("nvim")
