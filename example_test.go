@@ -11,7 +11,7 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// A model that has read a page in an unusual style expects more of the same.
+// After a model has read a page in an unusual style, it predicts more text in this style.
 func Example() {
 	model, err := lmserve.Default(lmserve.Options{})
 	if err != nil {
@@ -38,7 +38,8 @@ func Example() {
 	// ## <<okapi>> ## <<quokka>>
 }
 
-// A log is watched in process: each line has a rank, and the strange ones are printed.
+// A program watches a log without a server: each line has a rank, and the strange lines are
+// printed.
 func ExampleStream_Lines() {
 	model, err := lmserve.Embedded("swift", lmserve.Options{})
 	if err != nil {
@@ -65,7 +66,7 @@ func ExampleStream_Lines() {
 	// line 101: sshd[812]: Failed password for root from 203.0.113.9
 }
 
-// Suggestions continue the text typed after a stream's text.
+// Suggestions continue the text that a user has typed. The typed text follows the stream's text.
 func ExampleStream_Suggest() {
 	model, err := lmserve.Embedded("swift", lmserve.Options{})
 	if err != nil {
@@ -87,8 +88,8 @@ func ExampleStream_Suggest() {
 	// illfeather
 }
 
-// The model counts has no network. A stream predicts by counts of its text, and rates lines like
-// any other model.
+// The model counts has no network. A stream of this model predicts by counting in its own text, and
+// rates lines like the streams of any other model.
 func ExampleEmbedded_counts() {
 	model, err := lmserve.Embedded("counts", lmserve.Options{})
 	if err != nil {
@@ -107,8 +108,8 @@ func ExampleEmbedded_counts() {
 	// bits per byte: 8 without counts, below 1 with them: true
 }
 
-// A snapshot is the whole state of a stream. A restored stream and a fork continue like the
-// stream itself.
+// A snapshot is the complete state of a stream. A restored stream and a fork continue exactly like
+// the original stream.
 func ExampleStream_Snapshot() {
 	model, err := lmserve.Default(lmserve.Options{})
 	if err != nil {
@@ -142,7 +143,7 @@ func ExampleStream_Snapshot() {
 	// 51 bytes
 }
 
-// FeedEach gives a score for every byte, and the score of the same byte under the static model.
+// FeedEach returns a score for every byte, and the static model's score for the same byte.
 func ExampleStream_FeedEach() {
 	model, err := lmserve.Default(lmserve.Options{})
 	if err != nil {

@@ -22,7 +22,8 @@ func (e *LineEvent) TextBytes() []byte {
 	return textBytes(*e.Text, e.TextBase64)
 }
 
-// textBytes returns bytes if an answer has them because the text is not UTF-8, else the text.
+// textBytes returns the exact bytes of a text. An answer has text_base64 only if the text is not
+// valid UTF-8.
 func textBytes(text string, bytes []byte) []byte {
 	if bytes != nil {
 		return bytes

@@ -11,22 +11,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// operations is a page whose sections each begin in a folder that has only the program. Other pages
-// are read from top to bottom in a checkout.
+// operations is a page on which each section is tested in a new folder that contains only the
+// program. All other pages are tested from top to bottom in a checkout.
 const operations = "docs/operations.md"
 
-// arithmetic names the numerics of the processor that computed the outputs in the pages.
+// arithmetic names the numerics with which the outputs on the pages were computed.
 const arithmetic = "float32-fma"
 
-// tools are the programs that commands of the pages use.
+// tools are the programs that the commands on the pages need.
 const tools = "base64 bash curl cut dd fold git go grep head jq make openssl sed seq sha256sum " +
 	"tar zstd"
 
-// Every command of the pages prints what the page shows, except those that the index of the pages
-// lists with a reason. Ids, dates and long numbers are compared by their form.
+// Every command on the pages prints the output that the page shows. The index of the pages lists
+// exceptions, with reasons. Ids, dates and long numbers are compared only by their form.
 //
-// Where a page leaves out a part of the output, the exit code must also be 0. On processors with
-// other numerics only the exit code is compared.
+// If a page omits a part of the output, the exit code must also be 0. On processors with different
+// numerics, only the exit code is compared.
 func TestCommandsOfPagesWorkAsPrinted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -60,7 +60,7 @@ func TestCommandsOfPagesWorkAsPrinted(t *testing.T) {
 	}
 }
 
-// reader runs the commands of the pages.
+// reader runs the commands on the pages, like a reader who types them.
 type reader struct {
 	root, program string
 	untyped       []exception
@@ -68,7 +68,7 @@ type reader struct {
 }
 
 func (r *reader) read(t *testing.T, p page) {
-	changed := map[int][]string{} // new outputs, by the line where the page's output begins
+	changed := map[int][]string{} // new outputs, keyed by the line number of the old output
 	var s *shell
 	section := ""
 	for _, c := range p.commands() {
@@ -98,15 +98,15 @@ func (r *reader) read(t *testing.T, p page) {
 	}
 }
 
-// excepted reports whether a command is listed as untyped. With LMSERVE_TEST_LONG, commands of
-// `make test-long` do not count as untyped.
+// excepted reports whether the index of the pages excludes a command from the test. With
+// LMSERVE_TEST_LONG, commands of `make test-long` are not excluded.
 func (r *reader) excepted(p page, c command) bool {
 	n := slices.IndexFunc(r.untyped, func(e exception) bool { return e.is(p, c) })
 	return n >= 0 && !(r.untyped[n].long && os.Getenv("LMSERVE_TEST_LONG") != "")
 }
 
-// folder makes a folder with the program as bin/lmserve. For all pages but operations it also has
-// links to the other files of the checkout.
+// folder makes a folder with the program as bin/lmserve. For every page except operations, the
+// folder also has links to the other files of the checkout.
 func (r *reader) folder(t *testing.T, p page) string {
 	dir := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "bin"), 0o700))

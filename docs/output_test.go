@@ -8,8 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Outputs that differ from run to run are replaced by their form before the comparison: ids, dates,
-// keys, hashes, sizes, and numbers of more than three digits, also after a decimal point.
+// These patterns replace the parts of an output that differ from run to run, before outputs are
+// compared. The parts are ids, dates, keys, hashes, sizes, and numbers of more than three digits,
+// also after a decimal point.
 var forms = []struct {
 	of   *regexp.Regexp
 	form string
@@ -19,7 +20,7 @@ var forms = []struct {
 	{regexp.MustCompile(`\b\d{4}-\d\d-\d\d\b`), "DATE"},
 	{regexp.MustCompile(`\blms_[0-9a-f]{16}_[\w-]+`), "KEY"},
 	{regexp.MustCompile(`\b\d+ bytes\b`), "NUMBER bytes"},
-	// A hash may consist of digits only, and then it looks like a number.
+	// This also matches numbers, because a hash may have only decimal digits.
 	{regexp.MustCompile(`\b([0-9a-f]{12,64}|[0-9a-f]{8}|\d{4,})\b`), "NUMBER"},
 	{regexp.MustCompile(` +`), " "},
 }
@@ -31,11 +32,11 @@ func formOf(line string) string {
 	return strings.TrimRight(line, " ")
 }
 
-// elided reports whether a page leaves out a part of an output and shows three dots instead.
+// elided reports whether a page shows three dots in place of a part of an output.
 func elided(want []string) bool { return strings.Contains(strings.Join(want, "\n"), "...") }
 
-// sameOutput reports whether an output is the one that the page shows. In the page, a line of three
-// dots matches any number of lines, and three dots within a line match any text.
+// sameOutput reports whether an actual output matches the output on a page. On the page, a line of
+// three dots matches any number of lines, and three dots within a line match any text.
 func sameOutput(want, got []string) bool {
 	var pattern, text strings.Builder
 	for _, line := range want {

@@ -1,4 +1,4 @@
-// Package docs_test runs the commands in the documentation's pages, and compares their output with
+// Package docs_test runs the commands on the pages of documentation, and compares their output with
 // the output that the pages show.
 package docs_test
 
@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// page is a file of documentation, as lines.
+// page contains the lines of a documentation file.
 type page struct {
 	name  string // path from the root of the repository
 	lines []string
@@ -24,7 +24,7 @@ func readPage(t *testing.T, name string) page {
 	return page{name, strings.Split(string(text), "\n")}
 }
 
-// pages returns the pages that may have commands: README.md, and the files of this folder.
+// pages returns the pages that may contain commands: README.md, and the files in this folder.
 func pages(t *testing.T) []page {
 	all := []page{readPage(t, "README.md")}
 	names, err := filepath.Glob("*.md")
@@ -35,16 +35,17 @@ func pages(t *testing.T) []page {
 	return all
 }
 
-// command is one command of a page. The page shows its output in the lines from `from` up to `to`,
-// without the latter.
+// command is one command on a page. Its output on the page begins at line `from` and ends before
+// line `to`.
 type command struct {
 	text     string
-	section  string // the last heading with ## above the command
-	from, to int    // range of the lines of its output
+	section  string // the last heading of level 2 above the command
+	from, to int    // range of lines with the command's output
 	indent   string // indentation of the code block, if the block is in a list
 }
 
-// commands reads the blocks of a page that begin with ```console. Commands begin with "$ ".
+// commands returns the commands in a page's blocks that begin with ```console. Commands begin with
+// "$ ".
 func (p page) commands() (all []command) {
 	section, indent, inside := "", "", false
 	for n := 0; n < len(p.lines); n++ {
@@ -70,8 +71,8 @@ func (p page) commands() (all []command) {
 	return all
 }
 
-// goesOn reports whether the shell needs another line to complete a command. That is so if a quote
-// is open, if a here-document has not ended, or if the line ends with a backslash or a pipe.
+// goesOn reports whether a command continues on the next line: after an open quote, in a
+// here-document, or after a backslash or a pipe at the end of the line.
 func goesOn(text string) bool {
 	if _, document, found := strings.Cut(text, "<<'END'"); found {
 		return !strings.HasSuffix(document, "\nEND")
@@ -88,7 +89,7 @@ func (p page) want(c command) (lines []string) {
 	return lines
 }
 
-// exception is a row of the table of commands that `make test-docs` does not run.
+// exception is a row in the table of commands that `make test-docs` does not run.
 type exception struct {
 	page, begins string
 	long         bool // `make test-long` runs the command
@@ -120,13 +121,13 @@ func exceptions(t *testing.T) (all []exception) {
 	return all
 }
 
-// is reports whether an exception applies to a command of a page.
+// is reports whether an exception applies to a given command.
 func (e exception) is(p page, c command) bool {
 	return p.name == e.page && strings.HasPrefix(c.text, e.begins)
 }
 
-// with returns the text of a page with new outputs. The keys of outputs are the lines where the old
-// ones begin.
+// with returns the text of a page with new outputs. The keys of parameter outputs are the line
+// numbers where the old outputs begin.
 func (p page) with(outputs map[int][]string) []byte {
 	lines := slices.Clone(p.lines)
 	for _, c := range slices.Backward(p.commands()) {
@@ -140,7 +141,7 @@ func (p page) with(outputs map[int][]string) []byte {
 	return []byte(strings.Join(lines, "\n"))
 }
 
-// The index of the pages lists commands that are not run. Each of them must be in a page.
+// The index of the pages lists commands that are not run. Each of these commands must be on a page.
 func TestListedUntypedCommandsExist(t *testing.T) {
 	for _, e := range exceptions(t) {
 		p := readPage(t, e.page)

@@ -18,24 +18,24 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// home is the user's home folder in the pages' outputs.
+// home is the home folder of the user in the outputs on the pages.
 const home = "/home/alice"
 
-// port matches a port of a local server, in the forms that the pages use.
+// port matches a port of a local server, in the forms that occur on the pages.
 var port = regexp.MustCompile(
 	`((?:localhost|127\.0\.0\.1|::\]|--listen |--admin-listen ):)(8080|8443|9090)\b`)
 
-// progress matches lines that are printed only on a busy machine.
+// progress matches lines that commands print only on a busy machine.
 var progress = regexp.MustCompile(
 	`^lmserve: .*([,:] \d+\w* (left|so far)| are scored.*|: up to date)$`)
 
-// shell is a bash that runs the commands of a page.
+// shell is a bash process that runs the commands on a page.
 type shell struct {
 	t     *testing.T
 	dir   string
 	in    io.Writer
 	lines chan string
-	ports map[string]string // free ports, by the port in the pages that they replace
+	ports map[string]string // free ports, keyed by the ports on the pages that they replace
 }
 
 // newShell starts a shell in a folder.
@@ -45,14 +45,14 @@ func newShell(t *testing.T, dir string) *shell {
 	cmd.Dir = dir
 	user := filepath.Join(dir, ".home")
 	require.NoError(t, os.MkdirAll(filepath.Join(user, "tmp"), 0o700))
-	cache, err := os.UserCacheDir() // commands that build use Go's cache of this user
+	cache, err := os.UserCacheDir() // commands that build programs use the Go cache of this user
 	require.NoError(t, err)
 	path, err := exec.Command("go", "env", "GOPATH").Output()
 	require.NoError(t, err)
 	cmd.Env = append(os.Environ(), "HOME="+user, "XDG_CACHE_HOME="+cache, "GOPATH="+
 		strings.TrimSpace(string(path)),
 		"XDG_STATE_HOME=", "XDG_CONFIG_HOME=", "GOFLAGS=-trimpath", "LC_ALL=C.UTF-8",
-		"MAKEFLAGS=", "MFLAGS=", "MAKELEVEL=") // hide the make that runs this test
+		"MAKEFLAGS=", "MFLAGS=", "MAKELEVEL=") // hides the make that runs this test
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	s.in, err = cmd.StdinPipe()
 	require.NoError(t, err)
@@ -75,7 +75,7 @@ func newShell(t *testing.T, dir string) *shell {
 			_ = out.Close()
 		})
 		defer timer.Stop()
-		for range s.lines { // until no process can write to the pipe
+		for range s.lines { // reads until no process can write to the pipe
 		}
 		_ = cmd.Wait()
 		_ = out.Close()
@@ -84,8 +84,7 @@ func newShell(t *testing.T, dir string) *shell {
 	return s
 }
 
-// kill ends a shell that is busy with a command, and its jobs. Each job leads a process group, and
-// all of the group is killed.
+// kill kills a shell that is running a command, and the process groups of all its jobs.
 func kill(shell int) {
 	jobs, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", shell, shell))
 	for job := range strings.FieldsSeq(string(jobs)) {
@@ -96,8 +95,8 @@ func kill(shell int) {
 	_ = syscall.Kill(shell, syscall.SIGKILL)
 }
 
-// here adapts a command of a page to this shell: it replaces ports and the folder for temporary
-// files, and makes the server listen on 127.0.0.1.
+// here adapts a command on a page to this shell: it replaces ports and the folder for temporary
+// files, and makes servers listen on 127.0.0.1.
 func (s *shell) here(command string) string {
 	command = strings.ReplaceAll(command, "bin/lmserve serve ", "bin/lmserve serve --listen "+
 		"127.0.0.1:8080 ")
@@ -111,8 +110,8 @@ func (s *shell) here(command string) string {
 	})
 }
 
-// there converts a line that a command has printed to what the page shows: it undoes the
-// replacements of here.
+// there converts a line of output to the form on the page: it reverses the replacements that here
+// makes.
 func (s *shell) there(line string) string {
 	for documented, free := range s.ports {
 		line = strings.ReplaceAll(line, ":"+free, ":"+documented)
@@ -128,7 +127,7 @@ func freePort(t *testing.T) string {
 	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
 
-// run runs a command and returns its output and exit code. For a command in the background, it
+// run runs a command and returns its output and exit code. For a command in the background, run
 // returns after the given number of lines.
 func (s *shell) run(command string, lines int) (got []string, code int) {
 	const end = "---- the command has ended: "
@@ -139,7 +138,8 @@ func (s *shell) run(command string, lines int) (got []string, code int) {
 	for {
 		if !marked && (!background || len(got) >= lines) {
 			after := "code=$?\n"
-			// The shell waits here, so that the next command does not report the end of the job.
+			// The shell waits for the job here, so that bash does not report its end during the
+			// next command.
 			if strings.HasPrefix(command, "kill %") {
 				after += "wait " + strings.TrimPrefix(command, "kill ") + " 2>/dev/null\n"
 			}

@@ -1,5 +1,5 @@
-// Package examples_test runs the examples whose runtime is installed against a server with the
-// embedded model swift.
+// Package examples_test runs the examples against a server with the embedded model swift. It skips
+// examples whose runtime is not installed.
 package examples_test
 
 import (
@@ -26,7 +26,7 @@ import (
 // strange is a line that occurs once in the log, after many others.
 const strange = "sshd[812]: Failed password for root from 203.0.113.9 port 4242 ../../etc/passwd"
 
-// log returns lines of one kind, with the strange one near the end.
+// log returns lines of one kind, and the strange line near the end.
 func log() string {
 	var b strings.Builder
 	for i := range 130 {
@@ -39,7 +39,7 @@ func log() string {
 	return b.String()
 }
 
-// example runs examples against a server.
+// example has a server against which a test runs examples.
 type example struct {
 	dir   string
 	url   string // URL of the server, or of a proxy in front of it
@@ -89,7 +89,7 @@ func (e *example) run(t *testing.T, program string, args ...string) string {
 	return out.String()
 }
 
-// requireLog requires a session to have as much text as the log.
+// requireLog requires that a session has the same number of bytes as the log.
 func (e *example) requireLog(t *testing.T, name string) {
 	t.Helper()
 	info, err := e.mg.Get(session.Caller{}, name)
@@ -97,7 +97,7 @@ func (e *example) requireLog(t *testing.T, name string) {
 	require.EqualValues(t, len(log()), info.Offset)
 }
 
-// behindCuts puts a proxy before the server. The proxy cuts off two answers in the middle: the
+// behindCuts puts a proxy in front of the server. The proxy cuts off two answers in the middle: the
 // first two that are longer than 3,000 bytes.
 func (e *example) behindCuts(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -173,8 +173,8 @@ func TestResumeInPython(t *testing.T) {
 	resumes(t, e, "python3", "resume.py", logFile(t), "ssh", "0.01")
 }
 
-// resumes runs an example over connections that break. Then it runs the example again, when the
-// session already has all of the text.
+// resumes runs an example over connections that break. Then it runs the example again; the session
+// now already has all of the text.
 func resumes(t *testing.T, e *example, program string, args ...string) {
 	t.Helper()
 	out := e.run(t, program, args...)
@@ -205,7 +205,7 @@ func TestCompleteInJavaScript(t *testing.T) {
 func TestOpenAIsOwnClientInJavaScript(t *testing.T) {
 	e := newExample(t)
 	e.input = log()
-	e.run(t, "python3", "openai_shapes.py", "ssh", "sshd") // feeds the log to the session ssh
+	e.run(t, "python3", "openai_shapes.py", "ssh", "sshd") // feeds the log to session ssh
 	out := e.runWithOpenAI(t, "openai.mjs", "ssh", "sshd[812]: Acc")
 	require.Contains(t, out, "sshd[812]: Accepted key for ")
 }
@@ -218,7 +218,7 @@ func TestOpenAIsOwnClientTeaches(t *testing.T) {
 	e.requireLog(t, "ssh")
 }
 
-// runWithOpenAI runs an example with OpenAI's client, which `make test-openai` fetches.
+// runWithOpenAI runs an example with OpenAI's client, which `make test-openai` downloads.
 func (e *example) runWithOpenAI(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	modules, err := filepath.Abs("../server/testdata/openai/node_modules")

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// final is an error that rules out further attempts.
+// final marks an error after which no further attempt is made.
 type final struct{ error }
 
 func (f final) Unwrap() error { return f.error }
 
-// persist repeats attempts until one succeeds, fails for good, or the context ends. After an
-// attempt that made progress, the next pause is the shortest again. waiting is called before each
-// pause.
+// persist calls the function attempt until it succeeds, until a retry cannot help, or until the
+// context ends. It calls the function waiting before each pause. The pauses grow with each failure;
+// an attempt that made progress resets them.
 func persist(
 	ctx context.Context, waiting func(cause error, pause time.Duration),
 	attempt func() (forward bool, err error),
@@ -42,8 +42,8 @@ func persist(
 	}
 }
 
-// ended returns the cause of the context's end. If the last attempt failed for another reason, the
-// returned error has that reason, too.
+// ended returns the cause of the context's end. If err has a different cause, the returned error
+// also includes err.
 func ended(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	if errors.Is(err, cause) || errors.Is(err, ctx.Err()) {

@@ -9,18 +9,19 @@ import (
 	"time"
 )
 
-// The pause after the first failed attempt is pauseMin. It doubles with each further one, up to
-// pauseMax.
+// The pause after the first failed attempt is pauseMin. Each further failure doubles the pause, up
+// to pauseMax.
 const (
 	pauseMin = 10 * time.Millisecond
 	pauseMax = 5 * time.Second
 )
 
-// backoff returns the pauses between attempts. The zero value is ready for the first failure.
+// backoff computes the growing pauses between attempts. Its zero value is ready to use.
 type backoff struct{ last time.Duration }
 
-// next returns the pause after a failed attempt: the server's Retry-After, or else twice the
-// previous pause. Half of the latter is random, so that many clients do not return at once.
+// next doubles the pause, and returns a random duration between half of the new pause and the
+// whole. The randomness keeps many clients from returning at once. If the server's Retry-After is
+// longer, next returns that duration.
 func (b *backoff) next(err error) time.Duration {
 	b.last = min(max(2*b.last, pauseMin), pauseMax)
 	pause := b.last/2 + rand.N(b.last/2)
@@ -30,7 +31,7 @@ func (b *backoff) next(err error) time.Duration {
 	return pause
 }
 
-// sleep waits for d, or returns the context's error if that ends first.
+// sleep waits for d. If the context ends first, sleep returns the context's error.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -42,8 +43,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// comesBack reports whether err is the answer of a server that has done nothing and may succeed on
-// a retry.
+// comesBack reports whether the server refused the request before any work, and may accept it
+// later.
 func comesBack(err error) bool {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -58,8 +59,8 @@ func comesBack(err error) bool {
 	return e.Type == ProblemSessionBusy
 }
 
-// passes reports whether a retry may succeed: after broken or refused connections, for servers and
-// proxies that are not up yet, and in all cases of comesBack.
+// passes reports whether a retry may succeed: if comesBack is true, if the connection failed, or if
+// a proxy did not reach the server.
 func passes(err error) bool {
 	if comesBack(err) {
 		return true

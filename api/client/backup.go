@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// backupPatience is how long Backup retries without receiving a byte. The server keeps a backup
-// longer than that.
+// backupPatience is how long Backup retries while no byte arrives. The server keeps a backup file
+// for longer.
 const backupPatience = 30 * time.Second
 
 // Backup writes all sessions to w as one file, from which `lmserve restore` makes a data folder. A
 // server with keys requires an admin's key. Backup reconnects and resumes while bytes still arrive.
-// It calls `told` with the number of bytes written so far and the size of the file. After an error,
-// w has only a part of the file.
+// The function told receives the number of bytes written so far and the size of the file. After an
+// error, w has only a part of the file.
 func (c *Client) Backup(
 	ctx context.Context, w io.Writer, told func(done, total int64),
 ) error {
@@ -40,7 +40,7 @@ type backup struct {
 	told        func(done, total int64)
 	etag        string // ETag of the file at the server; "" before the first answer
 	done, total int64
-	moved       time.Time // when the last byte arrived
+	moved       time.Time // time of arrival of the last byte
 }
 
 // fetch requests the backup, or the rest of it.
@@ -69,7 +69,7 @@ func (b *backup) fetch(ctx context.Context) error {
 	return err
 }
 
-// Write implements io.Writer. After a failed write the rest is not fetched.
+// Write implements io.Writer. After a failed write, Backup makes no further attempt.
 func (b *backup) Write(p []byte) (int, error) {
 	n, err := b.w.Write(p)
 	b.done, b.moved = b.done+int64(n), time.Now()

@@ -17,12 +17,11 @@ import (
 	"github.com/lmserve/lmserve/api/client"
 )
 
-// answering is a function that answers requests in place of a server.
+// answering is an HTTP transport: a function that answers requests without a server.
 type answering func(r *http.Request) (*http.Response, error)
 
 func (a answering) RoundTrip(r *http.Request) (*http.Response, error) { return a(r) }
 
-// errCut is the error of a broken connection.
 var errCut = errors.New("the connection is cut")
 
 // backupOf serves a backup over connections that break after bytesEach bytes.
@@ -47,7 +46,7 @@ func backupOf(content string, bytesEach int) answering {
 	}
 }
 
-// newClientOf makes a client whose requests a function answers.
+// newClientOf makes a client whose requests are answered by a function.
 func newClientOf(t *testing.T, a answering) *client.Client {
 	t.Helper()
 	c, err := client.New("http://localhost", client.WithHTTPClient(&http.Client{Transport: a}))

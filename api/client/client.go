@@ -34,11 +34,11 @@ func WithKey(key string) Option { return func(c *Client) { c.key = key } }
 // requests, so contexts are preferable.
 func WithHTTPClient(h *http.Client) Option { return func(c *Client) { c.http = h } }
 
-// WithPatience makes a call retry for up to d in total if the server says that it can be repeated.
-// This happens if another request feeds the session, the server is overloaded, or the key has
-// reached a limit. Without patience such a call fails at once with an [Error], whose RetryAfter
-// says when to retry. Calls whose text is an io.Reader cannot be repeated; they only wait for their
-// turn. Feed and Feeder do not use this limit.
+// WithPatience makes a call retry for up to d in total if the server's refusal permits a retry. The
+// server permits retries if another request feeds the session, if it is overloaded, or if the key
+// has reached a limit. Without patience, such a call fails at once with an [Error], whose
+// RetryAfter is the time to wait. Calls whose text is an io.Reader cannot be repeated; they only
+// wait for their turn. Feed and Feeder do not use this limit.
 func WithPatience(d time.Duration) Option { return func(c *Client) { c.patience = max(0, d) } }
 
 // New makes a client of the server at a base URL, such as http://localhost:8080. It makes no
@@ -60,7 +60,7 @@ func New(baseURL string, options ...Option) (*Client, error) {
 	return c, nil
 }
 
-// Ready returns the server's status. The error is an [Error] if the server takes no new work.
+// Ready returns the server's status. The error is an [Error] if the server accepts no new work.
 func (c *Client) Ready(ctx context.Context) (ServiceStatus, error) {
 	return object[ServiceStatus](c, request(newReadyRequest(ctx, c.base)))
 }
@@ -71,7 +71,7 @@ func (c *Client) Models(ctx context.Context) ([]Model, error) {
 	return list.Data, err
 }
 
-// made is a request, or the error of creating it.
+// made is a new request, or the error of creating it.
 type made struct {
 	*http.Request
 	err error
@@ -103,8 +103,8 @@ func jsonBody(v any) (io.Reader, error) {
 	return bytes.NewReader(text), nil
 }
 
-// send makes a request and returns a successful answer, whose body the caller closes. It retries as
-// long as the client's patience lasts, if the request can be repeated. Any other answer becomes an
+// send makes a request and returns a successful answer, whose body the caller closes. It repeats
+// requests that can be repeated until the client's patience ends. An unsuccessful answer becomes an
 // *Error.
 func (c *Client) send(r made, accept string) (*http.Response, error) {
 	if r.err != nil {

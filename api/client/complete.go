@@ -11,7 +11,7 @@ import (
 func StopAt(texts ...string) *CompletionRequest_Stop {
 	stop := new(CompletionRequest_Stop)
 	if err := stop.FromCompletionRequestStop1(texts); err != nil {
-		panic(err) // a list of strings always encodes as JSON
+		panic(err) // never happens: a list of strings always encodes as JSON
 	}
 	return stop
 }
@@ -31,8 +31,8 @@ type CompletionEvent struct {
 	Done  *DoneEvent  // the last event
 }
 
-// CompleteStream is [Client.Complete] that returns the text as it grows: a Piece for each part, and
-// Done at the end. An error ends the events. Leaving the loop ends the sampling.
+// CompleteStream is [Client.Complete], but returns the text as it grows: a Piece for each part, and
+// Done at the end. An error is the last event. If the caller stops iterating, the sampling ends.
 func (c *Client) CompleteStream(
 	ctx context.Context, session string, r CompletionRequest,
 ) iter.Seq2[CompletionEvent, error] {
@@ -43,7 +43,8 @@ func (c *Client) CompleteStream(
 	return streamed(ctx, c, mediaEventStream, ask, decodeCompletion)
 }
 
-// completion makes the request of a completion, which waits for its turn if necessary.
+// completion creates the request for a completion. The server queues the request until other
+// requests to the session have ended.
 func (c *Client) completion(ctx context.Context, session string, r CompletionRequest) made {
 	body, err := jsonBody(r)
 	if err != nil {

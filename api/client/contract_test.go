@@ -14,8 +14,8 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// Types written by hand have the fields that the contract gives them. All other types are generated
-// from the contract.
+// Hand-written types have exactly the fields of the contract. All other types are generated from
+// the contract.
 func TestTypesWrittenByHandAreTheContracts(t *testing.T) {
 	doc, err := contract.Document()
 	require.NoError(t, err)
@@ -23,7 +23,7 @@ func TestTypesWrittenByHandAreTheContracts(t *testing.T) {
 		value   any
 		without []string
 	}{
-		// Error leaves out the members that only clients of OpenAI and OTLP read.
+		// client.Error omits the fields that only OpenAI and OTLP clients read
 		"Problem":      {client.Error{}, []string{"error", "code", "message"}},
 		"SessionPatch": {client.SessionPatch{}, nil},
 	} {
@@ -40,7 +40,7 @@ func TestTypesWrittenByHandAreTheContracts(t *testing.T) {
 	}
 }
 
-// The client can set every parameter of a score and a completion.
+// The client can set every parameter of a score, a watch and a completion.
 func TestClientKnowsAllParameters(t *testing.T) {
 	require.ElementsMatch(t,
 		[]string{

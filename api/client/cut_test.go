@@ -103,11 +103,12 @@ type listener struct {
 	c     *client.Client
 	id    string
 	score client.ScoreOptions
-	heard []string // each line, or each token's log-probability
+	heard []string // events received: each line, or each token's log-probability
 	at    int64
 }
 
-// newListener creates a session to feed. Sessions with the same seed are equal.
+// newListener creates a session and returns its listener. All sessions have the same seed, so that
+// their results can be compared.
 func newListener(c *client.Client, kind string) *listener {
 	l := &listener{c: c}
 	switch kind {
@@ -121,7 +122,7 @@ func newListener(c *client.Client, kind string) *listener {
 		l.score = client.ScoreOptions{LogProbs: true}
 	}
 	err := io.ErrUnexpectedEOF
-	for err != nil { // a session whose answer was lost does no harm
+	for err != nil { // a lost answer leaves an unused session, which is harmless
 		var s client.Session
 		s, err = c.CreateSession(context.Background(), client.SessionRequest{Seed: new(uint64(5))})
 		l.id = s.ID
@@ -187,8 +188,8 @@ func (c *countedForks) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.RoundTripper.RoundTrip(r)
 }
 
-// cutDialer makes connections that break after a number of bytes of requests or answers. Of four
-// connections, about `clean` do not break.
+// cutDialer makes connections that break after a random number of bytes. About clean/4 of the
+// connections do not break.
 type cutDialer struct {
 	clean, most int
 	cuts        atomic.Int64
@@ -211,7 +212,7 @@ func (d *cutDialer) dial(ctx context.Context, network, addr string) (net.Conn, e
 		answer: d.rand.IntN(2) == 0, reset: d.rand.IntN(2) == 0}, nil
 }
 
-// cutConn breaks after `left` more bytes, with a reset or an orderly close.
+// cutConn is a connection that breaks after a number of bytes, with a reset or an orderly close.
 type cutConn struct {
 	*net.TCPConn
 	dialer        *cutDialer
@@ -251,6 +252,6 @@ func (c *cutConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ReadFrom and WriteTo hide those of TCPConn, which would bypass the break.
+// ReadFrom and WriteTo replace the methods of TCPConn, which would bypass the count of bytes.
 func (c *cutConn) ReadFrom(r io.Reader) (int64, error) { return io.Copy(struct{ io.Writer }{c}, r) }
 func (c *cutConn) WriteTo(w io.Writer) (int64, error)  { return io.Copy(w, struct{ io.Reader }{c}) }

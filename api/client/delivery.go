@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// turnWait is how long a batch waits at the server while another request feeds the session; then
-// the feeder sends it again. Often the other request is an earlier one of this feeder, whose
-// connection has broken.
+// turnWait is how long the server queues a batch while another request feeds the session. After
+// that time the feeder sends the batch again. Often the other request is an earlier attempt of this
+// feeder, whose connection has broken.
 const turnWait = 30 * time.Second
 
-// batch is a piece of the stream being delivered.
+// batch is a piece of the text that is being delivered.
 type batch struct {
 	text  []byte
 	begin int64 // offset of the batch's first byte
-	taken int64 // the session is known to have the text up to here
-	told  int64 // events up to here have been reported
+	taken int64 // offset up to which the session certainly has the text
+	told  int64 // offset up to which events have been reported
 
-	// unsure is true once the outcome of a request is unknown: the session may have text beyond
-	// taken.
+	// unsure is true after a request whose outcome is unknown: the session may have text beyond the
+	// offset in taken.
 	unsure bool
 }
 
@@ -29,12 +29,12 @@ func (b *batch) end() int64 { return b.begin + int64(len(b.text)) }
 // from returns the batch's text between two offsets.
 func (b *batch) from(from, to int64) []byte { return b.text[from-b.begin : to-b.begin] }
 
-// errStalled ends an answer that makes no progress.
+// errStalled is the error of an answer that makes no progress.
 var errStalled = errors.New("client: the answer stalled")
 
-// changedNothing reports whether err is an answer that proves that the request added no text to the
-// session. An answer with an offset is no such proof: the server may have accepted text up to
-// there.
+// changedNothing reports whether err is an answer which proves that the server added none of the
+// request's text to the session. A refusal with an offset is no proof, unless it is an offset
+// conflict: the server may have accepted the text up to that offset.
 func changedNothing(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && (e.Type == ProblemOffsetConflict ||
@@ -50,7 +50,7 @@ type delivery struct {
 	diverged func(int64)
 	stall    time.Duration
 
-	rest   []*LineEvent // unfinished line or records at the end of the delivered text
+	rest   []*LineEvent // lines of an unfinished message at the end of the text
 	next   int64        // end of the last reported record
 	totals *Measures    // totals of the session, after the last complete answer
 }
@@ -66,7 +66,7 @@ func (d *delivery) send(ctx context.Context, b *batch) error {
 	d.rest = nil
 	text := bytes.NewReader(b.from(b.taken, b.end()))
 	for e, err := range d.c.score(ctx, d.session, text, o.params(turnWait)) {
-		stalled.Stop() // the caller may take long over an event
+		stalled.Stop() // the caller's function may need a long time
 		if err != nil {
 			b.unsure = b.unsure || !changedNothing(err)
 			if context.Cause(ctx) == errStalled {
@@ -100,7 +100,7 @@ func (d *delivery) take(b *batch, e Event) error {
 			return nil // the record was reported before the replay
 		}
 		d.next = end
-		b.told = max(b.told, end) // a record may end in an earlier batch
+		b.told = max(b.told, end) // a record may have ended before this batch
 	case e.Chunk != nil:
 		b.told = e.Chunk.Totals.Bytes
 		if pending := e.Chunk.PendingBytes; pending != nil {

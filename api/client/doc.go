@@ -8,11 +8,11 @@
 // # Feeding exactly once
 //
 // [Client.Feed] and [Feeder] feed a stream to a session exactly once. Each byte enters the session
-// once, whatever happens to connections, proxies and the server, and each event is reported once.
-// They work like this:
+// once, and each event is reported once, even if connections break or proxies and the server fail.
+// The method has four parts:
 //
 //	offset     every request states the expected offset of the session; the server refuses
-//	           another offset, and returns the actual one
+//	           any other offset, and returns the actual offset
 //	batch      a request has a batch of text, which is kept until the session has it
 //	again      after a failure the same batch is sent again; the refusal says how much of it
 //	           the session has, and the feeder continues from there
@@ -21,6 +21,6 @@
 //
 // # Units
 //
-// Offsets and sizes are in bytes. Bits are sums of -log2 of probabilities. Fields that end in Ms
-// and Seconds are in these units. Log-probabilities are natural logarithms.
+// Offsets and sizes are in bytes. Bits are sums of -log2 of probabilities. Fields whose names end
+// in Ms or Seconds are in milliseconds or seconds. Log-probabilities are natural logarithms.
 package client

@@ -18,25 +18,25 @@ const errorBytesMax = 1 << 20
 // An Error is a refusal by the server: a problem document (RFC 9457). The request has changed
 // nothing unless the Type says otherwise.
 type Error struct {
-	// "" if the answer is not a problem document, for example a proxy's
+	// "" if the answer is not a problem document, for example the answer of a proxy
 	Type ProblemType `json:"type"`
 	// a fixed sentence for problems of this type
 	Title     string `json:"title"`
 	Status    int    `json:"status"`
 	Detail    string `json:"detail"`   // the details of this case
 	Field     string `json:"field"`    // path of the field in the body, or the parameter
-	Found     string `json:"found"`    // the value found there
-	Expected  string `json:"expected"` // the value expected there
+	Found     string `json:"found"`    // the value found in the field
+	Expected  string `json:"expected"` // the value expected in the field
 	Offset    *int64 `json:"offset"`   // the session's actual offset in bytes, or nil
 	RequestID string `json:"request_id"`
 
-	Differences []Difference `json:"differences"` // all differences, for ProblemSessionDiffers
+	Differences []Difference `json:"differences"` // set only for ProblemSessionDiffers
 	// the place of a session's damage; nil if unknown
 	Damage     *Damage `json:"damage"`
-	UsedBytes  int64   `json:"used_bytes"`  // for ProblemKeyDiskLimit
-	LimitBytes int64   `json:"limit_bytes"` // for ProblemKeyDiskLimit
+	UsedBytes  int64   `json:"used_bytes"`  // set only for ProblemKeyDiskLimit
+	LimitBytes int64   `json:"limit_bytes"` // set only for ProblemKeyDiskLimit
 
-	// RetryAfter is the time after which a retry may succeed; 0 if the server gave none.
+	// RetryAfter is how long to wait before a retry. It is 0 if the server gave no time.
 	RetryAfter time.Duration `json:"-"`
 }
 
@@ -57,8 +57,8 @@ func Is(err error, t ProblemType) bool {
 	return errors.As(err, &e) && e.Type == t
 }
 
-// readError turns an unsuccessful answer into an Error. If reading the answer fails, it returns
-// that error.
+// readError turns an unsuccessful answer into an *Error. It returns a different error if reading
+// the answer fails.
 func readError(answer *http.Response) error {
 	e := &Error{}
 	text, err := io.ReadAll(io.LimitReader(answer.Body, errorBytesMax))

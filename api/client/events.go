@@ -12,7 +12,7 @@ import (
 
 // objects returns the JSON object of each event in a streamed answer: server-sent events if sse is
 // true, else JSON lines. A stream that breaks off within an event ends with io.ErrUnexpectedEOF.
-// The caller decides whether an end between events is correct.
+// The caller decides whether the stream may end after the last event.
 func objects(r io.Reader, sse bool) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		for lines := bufio.NewReader(r); ; {
@@ -28,7 +28,7 @@ func objects(r io.Reader, sse bool) iter.Seq2[[]byte, error] {
 				return
 			}
 			object, data := line, len(line) > 1 // an empty line is a keep-alive
-			// Each event has one line of data; the other lines are not needed.
+			// An event has its data on one line. All other lines are ignored.
 			if sse {
 				object, data = bytes.CutPrefix(line, []byte("data:"))
 			}
@@ -42,14 +42,16 @@ func objects(r io.Reader, sse bool) iter.Seq2[[]byte, error] {
 // header has the fields common to all events.
 type header struct {
 	Type    string
-	Problem *Error // of an error event
+	Problem *Error // set only in an error event
 }
 
-// decoder decodes an event's object, and reports whether it is the last of its stream.
+// decoder decodes the JSON object of an event, and reports whether the event is the last of its
+// stream.
 type decoder[E any] func(kind string, object []byte) (e E, last bool, err error)
 
-// streamed makes a request and returns the events of its answer as they arrive. ask creates the
-// request for a context, and media is the stream's form. Leaving the loop ends the request.
+// streamed makes a request and returns the events of the answer as they arrive. Parameter ask
+// creates the request; media is the media type of the answer. If the caller stops iterating, the
+// request ends.
 func streamed[E any](
 	ctx context.Context, c *Client, media string, ask func(context.Context) made, decode decoder[E],
 ) iter.Seq2[E, error] {
@@ -97,8 +99,8 @@ func events[E any](r io.Reader, sse bool, decode decoder[E]) iter.Seq2[E, error]
 	}
 }
 
-// beginning returns an event's type if the object starts with it. It returns "" otherwise, and for
-// errors, which need full decoding.
+// beginning returns an event's type if the JSON object starts with the type. Otherwise, and for
+// error events, it returns "", and the caller decodes the whole object.
 func beginning(object []byte) string {
 	rest, ok := bytes.CutPrefix(object, []byte(`{"type":"`))
 	if kind, _, ended := bytes.Cut(rest, []byte{'"'}); ok && ended && string(kind) != "error" {

@@ -13,7 +13,7 @@ import (
 // A session is one stream of text. Its scores and completions show what the model has learned from
 // the text.
 func Example() {
-	url, stop := serve() // or the URL of a running server: http://localhost:8080
+	url, stop := serve() // or the URL of a running server
 	defer stop()
 	ctx := context.Background()
 	c, err := client.New(url)
@@ -46,7 +46,7 @@ func Example() {
 	// fennel soup; tuesday: okra stew
 }
 
-// Lines that are strange for a stream are not learned, so that they stay strange.
+// Strange lines are scored but not learned, so that they are still strange when they recur.
 func ExampleClient_Feed() {
 	url, stop := serve()
 	defer stop()
@@ -78,7 +78,7 @@ func ExampleClient_Feed() {
 	// 2306 <nil>
 }
 
-// Events arrive while the text is still being sent.
+// Events arrive while the client is still sending the text.
 func ExampleClient_Score() {
 	url, stop := serve()
 	defer stop()
@@ -141,7 +141,7 @@ func ExampleClient_CompleteStream() {
 	// length after 7 tokens
 }
 
-// A refusal says where, what was found, and what was expected.
+// An Error has the field of the request, the value found and the value expected.
 func ExampleError() {
 	url, stop := serve()
 	defer stop()

@@ -7,12 +7,12 @@ import (
 	"sync"
 )
 
-// Feed feeds the text of a reader to a session exactly once, as a [Feeder] does, and returns the
-// session's offset at the end. It sends the text read so far, at most one batch in a request, and
-// reads more text meanwhile. At the end of the text it reports an unfinished line, if any.
+// Feed feeds the text of a reader to a session exactly once, like a [Feeder], and returns the
+// session's offset after the text. It sends the text read so far, at most one batch in a request,
+// and reads more text meanwhile. At the end of the text it reports an unfinished line, if any.
 //
 // Feed reads in a separate goroutine. If Feed returns before the end of the text, that goroutine
-// ends when its current call of Read returns. Some text that was read may not have been fed then.
+// ends when its current call of Read returns. Some text may then have been read but not fed.
 func (c *Client) Feed(
 	ctx context.Context, session string, text io.Reader, o FeedOptions,
 ) (offset int64, err error) {
@@ -107,7 +107,6 @@ func (a *readAhead) take(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// signal signals a change without waiting for a receiver.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

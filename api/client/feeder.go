@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// A Feeder feeds a stream to a session exactly once: each byte enters the session once, and each
-// event is reported once, whatever fails on the way. Only one goroutine may use it.
+// A Feeder feeds a stream to a session exactly once: even after failures, each byte enters the
+// session once, and each event is reported once. Only one goroutine may use a Feeder.
 type Feeder struct {
 	o  FeedOptions // with defaults filled in
 	to delivery
 
-	offset int64 // text before it is in the session and reported; -1 means unknown
+	offset int64 // text before offset is in the session and reported; -1 means unknown
 	err    error // the error that ended feeding
 }
 
@@ -33,10 +33,11 @@ func (c *Client) NewFeeder(session string, o FeedOptions) *Feeder {
 }
 
 // Offset returns the session's offset: all text before it is in the session, and its events have
-// been reported. It is -1 before the first text if FeedOptions names no offset.
+// been reported. It is -1 until the first call of Feed if FeedOptions gives no offset.
 func (f *Feeder) Offset() int64 { return f.offset }
 
-// End reports the unfinished line or record, because the text has ended or is idle.
+// End reports the unfinished line or record at the end of the text. Call End when the text has
+// ended or pauses.
 func (f *Feeder) End() error {
 	rest := f.to.rest
 	f.to.rest = nil
@@ -51,7 +52,7 @@ func (f *Feeder) End() error {
 	return f.shown()
 }
 
-// shown returns the error that ended feeding, without the internal mark `final`.
+// shown returns the error that ended feeding, without the internal wrapper `final`.
 func (f *Feeder) shown() error {
 	if last, ok := errors.AsType[final](f.err); ok {
 		return last.error
@@ -61,8 +62,8 @@ func (f *Feeder) shown() error {
 
 // Feed feeds the next piece of the stream. When it returns nil, the session has all of the text,
 // and its events have been reported. While the server is unreachable or busy, Feed retries until
-// the context ends. After any error the feeder is unusable; ask the session how much of the text it
-// has.
+// the context ends. After any error the feeder is unusable; [Client.GetSession] returns how much
+// text the session has.
 func (f *Feeder) Feed(ctx context.Context, text []byte) error {
 	for len(text) > 0 && f.err == nil {
 		n := min(len(text), f.o.BatchBytes)
@@ -87,7 +88,7 @@ func (f *Feeder) batch(ctx context.Context, text []byte) error {
 	return err
 }
 
-// ask gets the session's offset, unless it is known.
+// ask requests the session's offset from the server if the feeder does not have it yet.
 func (f *Feeder) ask(ctx context.Context) error {
 	if f.offset >= 0 {
 		return nil
@@ -105,13 +106,13 @@ func (f *Feeder) session(ctx context.Context) (Session, error) {
 	return f.to.c.GetSession(ctx, f.to.session)
 }
 
-// bounded limits the time of a call with a single answer.
+// bounded returns a context with the time limit of a request whose answer is a single JSON object.
 func (f *Feeder) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, f.o.Stall, errStalled)
 }
 
-// attempt delivers a batch, until the end or an error. It first reports the events of text that the
-// session already has, and then sends the rest of the batch.
+// attempt delivers a batch, until the batch is complete or an error occurs. It first reports the
+// events of text that the session already has, and then sends the rest of the batch.
 func (f *Feeder) attempt(ctx context.Context, b *batch) error {
 	for {
 		if b.told < b.taken {
@@ -129,8 +130,8 @@ func (f *Feeder) attempt(ctx context.Context, b *batch) error {
 	}
 }
 
-// resume adopts the session's actual offset if it may result from the feeder's own request, whose
-// answer was lost.
+// resume handles an offset conflict that may result from an earlier request of this feeder whose
+// answer was lost. In that case resume continues from the session's actual offset and returns true.
 func (f *Feeder) resume(b *batch, err error) bool {
 	var e *Error
 	if !errors.As(err, &e) || e.Type != ProblemOffsetConflict || e.Offset == nil {
@@ -152,8 +153,8 @@ func (f *Feeder) conflict(b *batch, err error) error {
 	return err
 }
 
-// A replay labels its fork with replayLabel and deletes it at the end. If the client ends earlier,
-// the server deletes the fork after replayTTLSeconds.
+// A replay labels its fork with replayLabel and deletes the fork at the end. If the client exits
+// earlier, the server deletes the fork after replayTTLSeconds.
 const (
 	replayLabel      = "replay-of"
 	replayTTLSeconds = 3600
@@ -164,10 +165,10 @@ const (
 const replayPatience = time.Minute
 
 // Replay reports the events of text that a session already has, exactly as feeding reported them.
-// text is the session's text from the offset `from` on; o must be the options with which it was
-// fed. A program that ended before it handled all events gets them this way. The events come from a
-// temporary fork, and the session does not change. An unfinished line at the end is reported with
-// Ended false.
+// With Replay, a restarted program can get events that it had not handled. The text begins at
+// offset `from` of the session, and o must be the options with which the text was fed. The events
+// come from a temporary fork, so the session does not change. An unfinished line at the end is
+// reported with Ended false.
 func (c *Client) Replay(
 	ctx context.Context, session string, from int64, text []byte, o FeedOptions,
 ) error {
@@ -204,8 +205,8 @@ func (f *Feeder) replay(ctx context.Context, b *batch) error {
 	return f.compare(ctx, b, twin.to.totals)
 }
 
-// lose calls Lost because events cannot be recomputed. It returns err instead if feeding has ended,
-// by the context or by an error of the caller.
+// lose calls FeedOptions.Lost, because events cannot be recomputed. It returns err instead if the
+// context has ended or the caller's function failed.
 func (f *Feeder) lose(ctx context.Context, b *batch, err error) error {
 	var last final
 	if errors.As(err, &last) || ctx.Err() != nil {
@@ -218,7 +219,6 @@ func (f *Feeder) lose(ctx context.Context, b *batch, err error) error {
 	return nil
 }
 
-// fork forks the session at an offset, and returns the fork's id.
 func (f *Feeder) fork(ctx context.Context, at int64) (id string, err error) {
 	request := ForkRequest{
 		AtOffset: &at, History: new(HistoryTail), TTLSeconds: new(int64(replayTTLSeconds)),
@@ -240,7 +240,7 @@ func (f *Feeder) fork(ctx context.Context, at int64) (id string, err error) {
 	return id, cmp.Or(err, full)
 }
 
-// discard deletes a fork, even after feeding has ended. If that fails, the server deletes the fork
+// discard deletes a fork, even if the context has ended. If the deletion fails, the fork expires
 // later.
 func (f *Feeder) discard(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replayTidyMax)
@@ -248,13 +248,13 @@ func (f *Feeder) discard(ctx context.Context, id string) {
 	_ = f.to.c.DeleteSession(ctx, id)
 }
 
-// sameBits is the tolerance for comparing the bits of the same text: servers with different
-// processors round differently.
+// sameBits is the tolerance for comparing the bits of equal texts. The bits may differ slightly,
+// because servers with different processors round differently.
 const sameBits = 1e-6
 
-// compare compares the bits of the session with those of a fork that was fed the intended text. If
-// the bits differ, the session has another text. compare does nothing if the session has got more
-// text since.
+// compare compares the bits of the session and of a fork that was fed the intended text. Different
+// bits mean that the session has a different text. compare does nothing if the session has received
+// more text since.
 func (f *Feeder) compare(ctx context.Context, b *batch, forks *Measures) error {
 	s, err := f.session(ctx)
 	if err != nil || s.Offset != b.taken || forks == nil {

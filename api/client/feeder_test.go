@@ -54,7 +54,7 @@ func problem(
 	return answer(r, status, "application/problem+json", body, headers...)
 }
 
-// withoutAnswer performs the request and loses the answer.
+// withoutAnswer sends the request and discards the answer.
 func withoutAnswer(r *http.Request, pass http.RoundTripper) (*http.Response, error) {
 	a, err := pass.RoundTrip(r)
 	if err != nil {
@@ -80,8 +80,8 @@ func TestFeederNoticesThatSomebodyElseFeeds(t *testing.T) {
 	require.EqualValues(t, 5, f.Offset())
 }
 
-// If an answer was lost, the text that the session has got may be another client's. Then the
-// session's bits differ from those of the feeder's text.
+// After a lost answer, the session may contain another client's text. The feeder recognizes this,
+// because the bits of different texts differ.
 func TestFeederRecognizesItsText(t *testing.T) {
 	r, ctx := newRig(t, session.Options{}), context.Background()
 	s, err := r.CreateSession(ctx, client.SessionRequest{})
@@ -154,7 +154,7 @@ func TestEventsThatCannotBeMadeAgainAreReportedAsLost(t *testing.T) {
 	}
 }
 
-// A program that ended before it handled all events gets them again.
+// A program that was restarted can get the events that it had not handled.
 func TestReplayTellsWhatFeedingHasTold(t *testing.T) {
 	r, ctx := newRig(t, session.Options{}), context.Background()
 	for _, kind := range []string{"lines", "unflagged", "chunks"} {
@@ -163,7 +163,7 @@ func TestReplayTellsWhatFeedingHasTold(t *testing.T) {
 		fed.feed(t, strings.NewReader(text), 256)
 		for _, from := range []int{0, 700, len(text) - 5, len(text)} {
 			again := &listener{score: fed.score, at: int64(from)}
-			if fed.score.Lines { // a line is reported at its end, wherever it began
+			if fed.score.Lines { // a line is reported whole, even if it began before offset `from`
 				again.at = int64(strings.LastIndexByte(text[:from], '\n') + 1)
 			}
 			before := again.at
@@ -332,7 +332,7 @@ func TestStalledAnswerIsGivenUp(t *testing.T) {
 	})
 }
 
-// A proxy may refuse with a page of its choice. The client still returns an error.
+// A proxy may refuse a request with an HTML page. The client still returns an error.
 func TestRefusalWithoutProblemDocumentIsError(t *testing.T) {
 	c := nowhere(t, func(r *http.Request) (*http.Response, error) {
 		return answer(r, http.StatusBadGateway, "text/html", "<h1>no upstream</h1>"), nil

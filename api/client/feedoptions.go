@@ -15,23 +15,25 @@ const (
 // FeedOptions configures how a stream is fed, and who receives its events.
 type FeedOptions struct {
 	// Score configures the scoring. Its Offset is the offset that the session must have at the
-	// start; nil accepts any offset. Learn must not be LearnFalse.
+	// start; nil accepts any offset. Learn must not be LearnFalse, because the text must enter the
+	// session.
 	Score ScoreOptions
 
-	// Event receives each chunk, or each finished line, once and in order. Its error ends feeding
-	// and is returned unchanged. nil drops events.
+	// Event receives each chunk, or each finished line, once and in order. If it returns an error,
+	// feeding ends with that error. A nil Event drops all events.
 	Event func(Event) error
 
 	// Lost is called if the session has a part of the text whose events were lost and cannot be
-	// recomputed. If it returns nil, feeding continues. A nil Lost returns the *LostError.
+	// recomputed. If it returns nil, feeding continues. If Lost is nil, feeding ends with the
+	// *LostError.
 	Lost func(*LostError) error
 
-	// Waiting is called before the feeder waits to retry, with the cause and the pause. It may be
+	// Waiting is called with the cause and the pause before the feeder waits to retry. It may be
 	// nil.
 	Waiting func(cause error, pause time.Duration)
 
-	// Diverged receives the number of times that the session's fast weights diverged and were reset
-	// in a request. It may be nil.
+	// Diverged is called after a request in which the session's fast weights diverged and were
+	// reset. Its argument is the number of resets. It may be nil.
 	Diverged func(int64)
 
 	BatchBytes int // maximum text in one request; 0 means BatchBytesDefault
@@ -39,7 +41,6 @@ type FeedOptions struct {
 	Stall time.Duration
 }
 
-// withDefaults fills in zero options.
 func (o FeedOptions) withDefaults() FeedOptions {
 	if o.Event == nil {
 		o.Event = func(Event) error { return nil }
@@ -71,8 +72,8 @@ func (o FeedOptions) validate() error {
 	return nil
 }
 
-// A MovedError says that a session's offset or text cannot result from this feeder: other clients
-// feed it, too.
+// A MovedError reports that a session's offset or text cannot result from this feeder: other
+// clients feed the session, too.
 type MovedError struct {
 	Session         string
 	Expected, Found int64 // offsets in bytes; equal if only the texts differ
@@ -88,11 +89,11 @@ func (e *MovedError) Error() string {
 		e.Session, e.Found, e.Expected)
 }
 
-// A LostError says that a session has a part of the text whose events were lost.
+// A LostError reports that a session has a part of the text whose events were lost.
 type LostError struct {
 	Session  string
 	From, To int64
-	Err      error // why they cannot be recomputed
+	Err      error // why the events cannot be recomputed
 }
 
 func (e *LostError) Error() string {

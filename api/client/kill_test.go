@@ -21,8 +21,8 @@ import (
 	"github.com/lmserve/lmserve/server"
 )
 
-// servedFolder is an environment variable. If it names a data folder, this program serves the
-// folder, on a socket beside it.
+// servedFolder is an environment variable. If it contains the path of a data folder, the test
+// program runs as a server of that folder.
 const servedFolder = "LMSERVE_TEST_SERVED_FOLDER"
 
 func socketOf(dir string) string { return filepath.Join(dir, "socket") }
@@ -117,7 +117,7 @@ func (p *killed) start(t *testing.T) {
 
 func (p *killed) kill(t *testing.T) {
 	require.NoError(t, p.process.Process.Kill())
-	_ = p.process.Wait() // the error only says that the process was killed
+	_ = p.process.Wait() // the process was killed, so Wait always fails
 }
 
 // killUntil kills and restarts the server at up to five random moments, until fed is closed.

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// serve serves the embedded model for an example.
+// serve starts a server with the embedded model, for the examples.
 func serve() (url string, stop func()) {
 	must := func(err error) {
 		if err != nil {
@@ -69,7 +69,7 @@ func newRig(t testing.TB, sessions session.Options, options ...client.Option) *r
 	return newRigOf(t, modeltest.Small, sessions, options...)
 }
 
-// newRigOf is newRig with a given model.
+// newRigOf is like newRig, but with a given model.
 func newRigOf(
 	t testing.TB, open func() (*model.Model, error), sessions session.Options,
 	options ...client.Option,
@@ -97,7 +97,7 @@ func newRigOf(
 	return r
 }
 
-// with makes another client of the rig's server.
+// with returns another client of the rig's server.
 func (r *rig) with(t testing.TB, options ...client.Option) *client.Client {
 	t.Helper()
 	all := append([]client.Option{

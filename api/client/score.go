@@ -15,7 +15,7 @@ const (
 	mediaEventStream = "text/event-stream"
 )
 
-// waitMax is the longest wait for a turn that a request may ask for.
+// waitMax is the longest time that a request may wait for its turn.
 const waitMax = 10 * time.Minute
 
 // Learn says whether a text enters the session and is learned. With LearnTrue it enters and is
@@ -23,36 +23,39 @@ const waitMax = 10 * time.Minute
 // lines are not learned.
 type Learn = ScoreParamsLearn
 
-// ScoreOptions configures how a text is scored, and the contents of events. With the zero value the
-// text enters the session, and each chunk gets an event.
+// ScoreOptions configures how a text is scored, and what the events contain. With the zero value
+// the text enters the session, and each chunk gets an event.
 type ScoreOptions struct {
 	// Lines requests an event for each line instead of each chunk.
 	Lines     bool
 	Incidents bool // events only for the first and last line, and lines with incidents; needs Lines
 	Records   bool // report records of several lines in Event.Line; needs Lines
-	// RecordStart is an RE2 pattern for the start of records from here on; "" keeps the session's.
+	// RecordStart is an RE2 pattern that matches the first line of a record, for this text and
+	// later texts. "" keeps the session's pattern.
 	RecordStart string
-	// TroubleWords are words, separated by white space, that make a line that contains them
-	// stranger. Only the session's first text with lines can set them; "" keeps the session's. With
-	// Lines.
+	// TroubleWords are words, separated by white space. A line that contains one of the words is
+	// rated stranger. Only the first text that is fed with Lines can set them; "" keeps the
+	// session's words.
 	TroubleWords string
 	NoText       bool // omit the text from events of lines
 	Tokens       bool // report the bits of each byte of a line
 
 	LogProbs bool // report the log-probability of each token of a chunk
 	Top      int  // number of likeliest tokens to report with each token, up to 20; needs LogProbs
-	Updates  bool // report the fast weights' updates, each after it was made
+	Updates  bool // report each update of the fast weights, after it was made
 
 	Learn Learn // "" means LearnTrue; LearnUnflagged needs Lines
-	// largest P of a flagged line, with LearnUnflagged or Incidents; 0 means 1/1000
+	// Threshold is the largest P at which LearnUnflagged and Incidents flag a line; 0 means 1/1000.
 	Threshold float64
 
-	// Offset is the session's expected offset in bytes. If the session is elsewhere it does not
-	// change, and the error is an [Error] of type ProblemOffsetConflict. nil accepts any offset.
+	// Offset is the session's expected offset in bytes. If the actual offset is different, the
+	// session does not change, and the error is an [Error] of type ProblemOffsetConflict. nil
+	// accepts any offset.
 	Offset *int64
 }
 
-// params returns the parameters of a request that waits up to wait for its turn.
+// params returns the parameters of a request. Parameter wait limits how long the request waits for
+// its turn.
 func (o ScoreOptions) params(wait time.Duration) ScoreParams {
 	p := ScoreParams{
 		Offset: o.Offset, Tokens: orNil(o.Tokens), Logprobs: orNil(o.LogProbs),
@@ -76,7 +79,8 @@ func (o ScoreOptions) params(wait time.Duration) ScoreParams {
 	return p
 }
 
-// orNil returns a pointer to v, or nil for the zero value, which omits the parameter.
+// orNil returns a pointer to v, or nil if v is the zero value. A nil parameter is omitted from the
+// request.
 func orNil[T comparable](v T) *T {
 	var zero T
 	if v == zero {
@@ -85,7 +89,8 @@ func orNil[T comparable](v T) *T {
 	return &v
 }
 
-// waitParam returns how long a request waits for its turn; nil if it does not wait.
+// waitParam returns the request parameter for the longest wait for a turn. It returns nil for no
+// wait.
 func waitParam(d time.Duration) *Wait {
 	if d = min(d, waitMax); d < time.Millisecond {
 		return nil
@@ -93,7 +98,7 @@ func waitParam(d time.Duration) *Wait {
 	return new(fmt.Sprintf("%dms", d.Milliseconds()))
 }
 
-// An Event is an event of a score. Exactly one field is not nil.
+// An Event is one event in the answer of [Client.Score]. Exactly one field is not nil.
 type Event struct {
 	Chunk   *ChunkEvent
 	Line    *LineEvent
@@ -102,9 +107,9 @@ type Event struct {
 }
 
 // Score scores a text and returns events as they arrive, while the text is still being read: a
-// Chunk for each chunk or a Line for each line, and a Summary at the end. An error ends the events.
-// The text reported before it is in the session, unless o.Learn is LearnFalse. Leaving the loop
-// ends the request and the reading.
+// Chunk for each chunk or a Line for each line, and a Summary at the end. An error is the last
+// event. The text of all earlier events is in the session, unless o.Learn is LearnFalse. If the
+// caller stops iterating, the request and the reading end.
 func (c *Client) Score(
 	ctx context.Context, session string, text io.Reader, o ScoreOptions,
 ) iter.Seq2[Event, error] {
@@ -139,8 +144,8 @@ func decodeScore(kind string, object []byte) (e Event, last bool, err error) {
 	return e, e.Summary != nil, err
 }
 
-// ScoreText scores a complete text and returns the summary. With o.Lines the summary's Lines has as
-// many lines as the server's memory allows.
+// ScoreText scores a complete text and returns the summary. With o.Lines, the summary also lists
+// the lines, as far as the server's memory limit allows.
 func (c *Client) ScoreText(
 	ctx context.Context, session string, text []byte, o ScoreOptions,
 ) (SummaryEvent, error) {

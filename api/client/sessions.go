@@ -37,9 +37,9 @@ func (c *Client) CreateSession(ctx context.Context, r SessionRequest) (Session, 
 	return object[Session](c, request(newCreateSessionRequest(ctx, c.base, mediaJSON, body)))
 }
 
-// EnsureSession finds or creates the session with a name, and reports whether it created it. An
-// existing session must match the request, except for labels and TTLSeconds, which apply only to
-// new sessions. Otherwise the error is an [Error] of type ProblemSessionDiffers.
+// EnsureSession returns the session with a name, and reports whether the session was created by
+// this call. An existing session must match the request, except for labels and TTLSeconds, which
+// apply only to new sessions. Otherwise the error is an [Error] of type ProblemSessionDiffers.
 func (c *Client) EnsureSession(
 	ctx context.Context, name string, r SessionRequest,
 ) (s Session, made bool, err error) {
@@ -81,8 +81,8 @@ func (c *Client) ListIncidents(ctx context.Context, session string) (IncidentLis
 	return object[IncidentList](c, request(newListIncidentsRequest(ctx, c.base, session)))
 }
 
-// GiveFeedback sets the verdict on an incident; nil removes it. It returns the session's incidents
-// afterwards.
+// GiveFeedback sets the verdict on an incident; a nil verdict removes the old one. It returns the
+// session's incidents afterwards.
 func (c *Client) GiveFeedback(
 	ctx context.Context, session string, incident int64, v *Verdict,
 ) (IncidentList, error) {
@@ -120,8 +120,8 @@ func (c *Client) done(r made) error {
 	return answer.Body.Close()
 }
 
-// Sessions lists the key's sessions in order of id. A label, NAME:VALUE or NAME for any value,
-// selects those that have it. An error ends the list.
+// Sessions lists the key's sessions in order of id. If label is not "", the list has only sessions
+// with that label, given as NAME:VALUE, or as NAME for any value. An error is the last item.
 func (c *Client) Sessions(ctx context.Context, label string) iter.Seq2[Session, error] {
 	return func(yield func(Session, error) bool) {
 		params := ListSessionsParams{Label: orNil(label)}
@@ -146,8 +146,8 @@ func (c *Client) Sessions(ctx context.Context, label string) iter.Seq2[Session, 
 	}
 }
 
-// ForkSession creates an independent session that starts with the text of another, up to r.AtOffset
-// or all of it.
+// ForkSession creates an independent session that starts with the text of another session, up to
+// r.AtOffset or all of it.
 func (c *Client) ForkSession(
 	ctx context.Context, session string, r ForkRequest,
 ) (Session, error) {
@@ -168,9 +168,9 @@ type Export struct {
 }
 
 // ExportSession writes a session to w as one file, for [Client.ImportSession]. After an error, w
-// has a part of the file.
+// has only a part of the file.
 func (c *Client) ExportSession(ctx context.Context, session string, w io.Writer) (Export, error) {
-	var params GetSnapshotParams // waits for its turn without limit
+	var params GetSnapshotParams // the zero value waits for a turn without a time limit
 	answer, err := c.send(
 		request(newGetSnapshotRequest(ctx, c.base, session, params)), "application/x-tar")
 	if err != nil {

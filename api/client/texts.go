@@ -14,7 +14,7 @@ type TextsOptions struct {
 }
 
 // ScoreTexts scores up to 1,024 texts, each as the only text of a new session. Scores arrive in the
-// order of the texts. An error ends them. Leaving the loop ends the request.
+// order of the texts. An error is the last item. If the caller stops iterating, the request ends.
 func (c *Client) ScoreTexts(
 	ctx context.Context, texts []string, o TextsOptions,
 ) iter.Seq2[TextScore, error] {

@@ -14,7 +14,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// ScoreTexts gives the bits of separate sessions, and creates no session.
+// ScoreTexts returns the same bits as feeding each text to its own session, but creates no session.
 func TestScoreTextsEqualsSessions(t *testing.T) {
 	r, ctx := newRig(t, session.Options{Threads: 3}), context.Background()
 	texts := []string{"", "a", requests(9), "a", requests(3), strings.Repeat("é", 100)}

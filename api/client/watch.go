@@ -7,20 +7,21 @@ import (
 	"iter"
 )
 
-// WatchOptions configures the events of text that others feed to a session. The zero value requests
-// an event for each chunk with its text, from now on.
+// WatchOptions configures the events for text that other clients feed to a session. The zero value
+// requests an event for each chunk with its text, from now on.
 type WatchOptions struct {
 	Lines     bool // an event for each line instead of each chunk, if the session has lines
 	Incidents bool // only lines with incidents; needs Lines
-	Records   bool // an event for each record instead, if the session has records; needs Lines
-	NoText    bool // omit the text
+	Records   bool // an event for each record instead of each line, if the session has records
+	NoText    bool // omit the text from the events
 	Tokens    bool // report the bits of each byte of a line
 	LogProbs  bool // report the log-probability of each token of a chunk
 	Top       int  // number of likeliest tokens to report with each token, up to 20; needs LogProbs
 	Updates   bool // report each update of the fast weights
 
 	// Offset is the end of the text that the caller already has. If the session has more text, the
-	// first event after Start is a Gap. With nil there is no such Gap.
+	// first event after Start is a Gap. If Offset is nil, the events begin at the session's current
+	// end.
 	Offset *int64
 }
 
@@ -45,18 +46,18 @@ func (o WatchOptions) params() WatchSessionParams {
 
 // A SessionEvent is an event of a watched session. Exactly one field is not nil.
 type SessionEvent struct {
-	Start  *StartEvent // always the first
+	Start  *StartEvent // always the first event
 	Chunk  *ChunkEvent
 	Line   *LineEvent
 	Update *UpdateEvent
-	// Gap reports omitted events, because the caller reads too slowly or started late.
+	// Gap reports that events were omitted, because the caller reads too slowly or started late.
 	Gap *GapEvent
 }
 
-// Watch returns events of text that others feed to a session, until the caller leaves the loop or
-// the context ends. An error ends the events: an [Error] of type ProblemSessionNotFound if the
-// session is deleted, and io.ErrUnexpectedEOF if the connection breaks. To resume, set o.Offset to
-// the end of the text received.
+// Watch returns events for text that other clients feed to a session, until the caller stops
+// iterating or the context ends. An error is the last event: an [Error] of type
+// ProblemSessionNotFound if the session is deleted, and io.ErrUnexpectedEOF if the connection
+// breaks. To resume, set o.Offset to the end of the text received.
 func (c *Client) Watch(
 	ctx context.Context, session string, o WatchOptions,
 ) iter.Seq2[SessionEvent, error] {
@@ -86,7 +87,8 @@ func decodeWatched(kind string, object []byte) (e SessionEvent, last bool, err e
 	return e, false, err
 }
 
-// Text returns up to length bytes of a session's text from an offset on. length is at most 1048576.
+// Text returns up to length bytes of a session's text, beginning at an offset. length is at most
+// 1048576.
 func (c *Client) Text(ctx context.Context, session string, offset, length int64) ([]byte, error) {
 	answer, err := c.send(request(newGetTextRequest(ctx, c.base, session,
 		GetTextParams{Offset: &offset, Length: &length})), mediaBytes)
@@ -101,8 +103,8 @@ func (c *Client) Text(ctx context.Context, session string, offset, length int64)
 	return text, nil
 }
 
-// Scores returns the bits of a session's text from an offset on, as computed when it was fed. The
-// text is divided into about `points` parts.
+// Scores returns the bits of a session's text, beginning at an offset, as computed when the text
+// was fed. Parameter points is the approximate number of parts into which the text is divided.
 func (c *Client) Scores(
 	ctx context.Context, session string, offset int64, points int,
 ) (PastScores, error) {

@@ -1,12 +1,12 @@
 // Package whole derives the server's full contract from api/openapi.yaml, the contract for clients.
-// In that file, extensions hide parts that client generators should ignore:
+// In that file, extensions hide three parts that client generators should ignore:
 //
-//   - x-server-content, after the content of a request: further media types that the server
-//     accepts.
-//     With several types a generator picks one at will, and sends JSON for a text.
-//   - x-server-paths, after paths: the page for people, which has no operations for programs.
-//   - x-server-examples, in place of examples: examples of event streams. Their schema describes
-//     one event, and linters would check the whole stream against it.
+//   - x-server-content follows the content of a request, and lists further media types that the
+//     server accepts. A client generator that found several types would pick JSON for plain text.
+//   - x-server-paths follows the paths, and describes the page for people. The page has no
+//     operations for programs.
+//   - x-server-examples has examples of event streams. They are hidden because the schema describes
+//     one event, and linters would check a whole stream against it.
 package whole
 
 import "regexp"
@@ -16,8 +16,9 @@ var (
 	other = regexp.MustCompile(`(?m)^( *)x-server-(examples:)`)
 )
 
-// Of returns the document with every extension merged into the block before it. The extensions are
-// indented so that removing the line with their name merges them.
+// Of returns the full contract: it merges every extension into the block before the extension. The
+// lines of an extension are indented like that block, so Of only deletes the line with the
+// extension's name.
 func Of(yaml []byte) []byte {
 	return other.ReplaceAll(more.ReplaceAll(yaml, nil), []byte("$1$2"))
 }

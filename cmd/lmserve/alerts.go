@@ -10,7 +10,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/alert"
 )
 
-// alertsPatience is how long an ending command tries to deliver pending alerts.
+// alertsPatience is how long a command that ends tries to deliver pending alerts.
 const alertsPatience = 5 * time.Second
 
 // alertFlags names the receivers of alerts.
@@ -25,8 +25,8 @@ func (f *alertFlags) register(flags *pflag.FlagSet) {
 
 func (f *alertFlags) given() bool { return len(f.receivers) > 0 }
 
-// start starts the notifier of the receivers. name is the file in the data folder for pending
-// alerts; "" keeps them in memory.
+// start starts the notifier, which sends alerts to the receivers. name is the file in the data
+// folder for pending alerts; "" keeps the alerts in memory.
 func (f *alertFlags) start(data *dataFlags, name string, o alert.Options) (*alert.Notifier, error) {
 	for _, what := range f.receivers {
 		r, err := alert.ParseReceiver(what)
@@ -45,8 +45,8 @@ func (f *alertFlags) start(data *dataFlags, name string, o alert.Options) (*aler
 	return alert.Start(o)
 }
 
-// lostAlerts returns an error with the number of lost alerts, or nil if none is lost. An alert is
-// lost if it was not delivered and no file keeps it.
+// lostAlerts returns an error with the number of lost alerts, or nil if no alert was lost. A lost
+// alert was neither delivered nor stored in a file.
 func lostAlerts(lost int) error {
 	if lost == 0 {
 		return nil

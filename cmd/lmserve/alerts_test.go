@@ -61,7 +61,8 @@ func (h *hook) tried() bool {
 	return h.tries > 0
 }
 
-// has waits for alerts, and returns their statuses and incident numbers.
+// has waits for n alerts. It returns the alerts, and a short text with their statuses and incident
+// numbers.
 func (h *hook) has(t *testing.T, n int) (all []alert.Alert, short string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -161,7 +162,7 @@ func TestLogThatEndsIsNotSilent(t *testing.T) {
 	report.heardLocked("app.log")
 	asked := report.silentSince(time.Now().Add(time.Second))
 	report.forgetSilence("app.log")
-	for _, source := range asked { // the session's answer comes after the end of the log
+	for _, source := range asked { // the session's answers arrive after the end of the log
 		report.silentAfter(source, client.IncidentList{SilentSeconds: new(30.)})
 	}
 	report.tellSilences(time.Now().Add(time.Hour))

@@ -76,7 +76,8 @@ include the keys file.`,
 	return c
 }
 
-// absent returns an error if a file exists. Commands call it before they begin long work.
+// absent returns an error if a file exists. Commands check an output file with it before they begin
+// long work.
 func absent(path string) error {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		if err == nil {
@@ -111,8 +112,8 @@ func backupFolder(c *cobra.Command, f *dataFlags, out string) error {
 	})
 }
 
-// writeBackup writes a backup to a file, and renames it into place after reading it back
-// completely.
+// writeBackup writes a backup to a temporary file. It reads the file back as a check, and then
+// renames the file to its final name.
 func writeBackup(
 	c *cobra.Command, path string, p *progress, write func(w io.Writer) error,
 ) error {
@@ -155,7 +156,7 @@ func writeBackup(
 	return findings(damaged)
 }
 
-// compressing compresses what write produces if the file name asks for it.
+// compressing calls write, and compresses the output if the file name ends with zstdSuffix.
 func compressing(name string, w io.Writer, write func(w io.Writer) error) error {
 	if !strings.HasSuffix(name, zstdSuffix) {
 		return write(w)
@@ -165,7 +166,7 @@ func compressing(name string, w io.Writer, write func(w io.Writer) error) error 
 		return err
 	}
 	if err := write(z); err != nil {
-		_ = z.Close() // the first error says more
+		_ = z.Close() // the error of write is more specific
 		return err
 	}
 	return z.Close()

@@ -11,7 +11,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/setting"
 )
 
-// usageArgs turns errors of a command's arguments into usage errors, which name the command's help.
+// usageArgs turns errors about a command's arguments into usage errors, which mention the command's
+// help.
 func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	if check == nil {
 		return nil
@@ -25,7 +26,7 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// exactly is cobra.ExactArgs with an error that names the expected arguments.
+// exactly is cobra.ExactArgs, but its error names the expected arguments.
 func exactly(n int, what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != n {
@@ -44,8 +45,8 @@ func atLeastOne(what string) cobra.PositionalArgs {
 	}
 }
 
-// subcommand makes a command group. Without arguments it shows its help; any argument is an unknown
-// command.
+// subcommand turns a command into a command group. Without arguments a group shows its help. An
+// argument that is not a command is an error.
 func subcommand(c *cobra.Command) *cobra.Command {
 	c.Args = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -93,7 +94,7 @@ func renamed(c *cobra.Command, newByOld map[string]string) {
 	c.Flags().SetNormalizeFunc(newName(newByOld))
 }
 
-// renamedBelow is renamed for a command group and all its flags.
+// renamedBelow is like renamed, but covers all commands of a group.
 func renamedBelow(c *cobra.Command, newByOld map[string]string) {
 	c.SetGlobalNormalizationFunc(newName(newByOld))
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// completing holds the flags of complete.
+// completing has the flags of the command complete.
 type completing struct {
 	connectFlags
 	stream   streamFlags
@@ -125,8 +125,8 @@ func (k *completing) request(c *cobra.Command) (r client.CompletionRequest, err 
 	if len(k.stops) > 0 {
 		r.Stop = client.StopAt(k.stops...)
 	}
-	// Drawn here instead of by the server, so that the seed can be printed even if a signal ends
-	// the text.
+	// The seed is drawn here, not by the server, so that the command can print the seed even if a
+	// signal ends the sampling.
 	drawn := rand.Uint64N(session.SeedMax + 1)
 	r.Seed = cmp.Or(given(c.Flags().Changed, "seed", &k.stream.seed), &drawn)
 	if c.Flags().Changed("logprobs") {
@@ -142,7 +142,7 @@ func (k *completing) request(c *cobra.Command) (r client.CompletionRequest, err 
 	return r, nil
 }
 
-// feedFiles feeds files to a session; "-" alone is standard input.
+// feedFiles feeds files to a session; "-" as the only name means standard input.
 func feedFiles(
 	c *cobra.Command, cl *client.Client, on client.Session, files []string,
 ) error {

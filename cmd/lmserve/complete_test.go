@@ -13,7 +13,7 @@ import (
 	"github.com/lmserve/lmserve/api/client"
 )
 
-// completed runs complete --json.
+// completed runs `lmserve complete --json` and returns the decoded output.
 func completed(t *testing.T, args ...string) (done client.Completion) {
 	out := must(t, "", append([]string{"complete", "--json"}, args...)...)
 	require.NoError(t, json.Unmarshal([]byte(out), &done))
@@ -52,7 +52,7 @@ func TestCompletePrintsJSONLinesOrText(t *testing.T) {
 	require.Len(t, lines, 22, "a heading, and a line for each token")
 }
 
-// complete prints a random seed, which reproduces the text.
+// The command complete prints the random seed that it used. The same seed reproduces the text.
 func TestCompleteTellsTheSeedThatItDrew(t *testing.T) {
 	args := []string{"complete", "--model", randomModel(t), "--static", "--max-tokens", "30"}
 	text, stderr, code := lmserve("", args...)
@@ -79,7 +79,8 @@ func TestCompleteStops(t *testing.T) {
 	require.True(t, strings.HasPrefix(whole.Text, done.Text))
 }
 
-// complete gives the same results over a server as alone, and a named session continues.
+// The command complete gives the same results with and without a remote server. A named session
+// keeps its text for the next command.
 func TestCompleteOverAServer(t *testing.T) {
 	file := randomModel(t)
 	text, log := beginning(t, 400)

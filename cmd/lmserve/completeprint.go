@@ -14,14 +14,15 @@ import (
 	"github.com/lmserve/lmserve/api/client"
 )
 
-// finishInterrupted is the finish reason of a text that a signal ended.
+// finishInterrupted is the finish reason of a text whose sampling was ended by a signal.
 const finishInterrupted client.FinishReason = "interrupted"
 
-// completionPrinter prints a completion as growing text, as a line per token, or as one object.
+// completionPrinter prints a completion as growing text, as one line per token, or as one JSON
+// object.
 type completionPrinter struct {
 	out              io.Writer
 	prompt           string
-	seed             uint64 // the seed used
+	seed             uint64
 	asJSON, logprobs bool
 	words            bool // the model is a model of words
 
@@ -30,7 +31,7 @@ type completionPrinter struct {
 	done  client.Completion // everything except the text
 }
 
-// print prints events up to the first error.
+// print prints events up to and including the first error.
 func (p *completionPrinter) print(all iter.Seq2[client.CompletionEvent, error]) error {
 	failed := p.begin()
 	for e, err := range all {
@@ -89,7 +90,7 @@ func (p *completionPrinter) piece(e *client.PieceEvent) (err error) {
 	return err
 }
 
-// token prints a token, its log-probability, and the likeliest tokens at its place.
+// token prints a token, its log-probability, and the likeliest tokens at its position.
 func (p *completionPrinter) token(e *client.PieceEvent, i int) error {
 	token := ""
 	switch text := e.TextBytes(); {
@@ -141,8 +142,8 @@ func (p *completionPrinter) end() (err error) {
 	return err
 }
 
-// tokens counts the tokens of the text. Sampled words are separated by single spaces, and each line
-// end is a token.
+// tokens returns the number of tokens of the text. For a model of words, single spaces separate the
+// words, and each line end is a token.
 func (p *completionPrinter) tokens() int64 {
 	if !p.words {
 		return int64(len(p.text))

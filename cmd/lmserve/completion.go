@@ -69,7 +69,7 @@ func completeList(words []string) cobra.CompletionFunc {
 	}
 }
 
-// completeCommands completes the commands below those typed.
+// completeCommands completes the subcommands of the commands that were already typed.
 func completeCommands(
 	c *cobra.Command, words []string, _ string,
 ) (names []string, _ cobra.ShellCompDirective) {

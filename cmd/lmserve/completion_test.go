@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The program completes commands and flag values. The shell drops words that do not match what was
-// typed.
+// The program lists possible commands and flag values. The shell itself drops those that do not
+// match the typed text.
 func TestShellsCompleteValues(t *testing.T) {
 	for _, c := range []struct {
 		args  []string

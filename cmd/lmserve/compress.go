@@ -84,7 +84,8 @@ after the other.`,
 	return c
 }
 
-// printCompressed prints the file's size, and how much of it the header and the text take.
+// printCompressed prints the size of the compressed file, and how many bytes of it are the header
+// and the text.
 func printCompressed(w io.Writer, name string, size int64, c compress.Compressed) {
 	head, text := int64(len(c.Head)), int64(len(c.Text))
 	fmt.Fprintf(w, "%s: %s bytes compressed to %s: %s of header, and %s", name,
@@ -152,8 +153,8 @@ they are decoded, so check the exit code.`,
 	return c
 }
 
-// decompressor loads the model that a file was compressed with: the model of --model, or else the
-// named model whose ID the file contains.
+// decompressor loads the model that a file was compressed with: the model given by --model, or else
+// the named model whose ID the file contains.
 func decompressor(flags *modelFlags, r *compress.Reader) (*model.Model, error) {
 	finder, err := flags.finder()
 	if err != nil {

@@ -98,8 +98,8 @@ func TestCompressRefuses(t *testing.T) {
 	require.NoFileExists(t, back)
 }
 
-// The file names its model, so an embedded one needs no flag. If the model is not found, the error
-// says what was searched and which flags change a model.
+// A compressed file contains the ID of its model, so an embedded model needs no flag. If the model
+// was changed by flags, the error of decompress names those flags.
 func TestDecompressFindsItsModel(t *testing.T) {
 	const text = "a file names its model\n"
 	packed := must(t, text, "compress", "-", "--model", "swift", "--out", "-")

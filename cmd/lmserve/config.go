@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// configuredFlag is a flag as config prints it.
+// configuredFlag is a flag in the output of the command config.
 type configuredFlag struct {
 	Flag  string `json:"flag"`
 	Value string `json:"value"` // "" means that the command chooses a value

@@ -28,7 +28,7 @@ const (
 	variablePrefix = "LMSERVE_"
 	// configName is the flag --config, which names the configuration file. In some commands, such
 	// as train, --config names a model configuration instead; these commands find the configuration
-	// file only by the environment variable.
+	// file only through the environment variable.
 	configName     = "config"
 	configVariable = variablePrefix + "CONFIG"
 	noConfig       = "none" // means no file
@@ -126,7 +126,7 @@ func takesFlag(c *cobra.Command, name string) (takes bool) {
 
 // flagsOf returns all flags of a command, including those of its groups.
 func flagsOf(c *cobra.Command) *pflag.FlagSet {
-	c.InheritedFlags() // its side effect: the inherited flags are added to c.Flags
+	c.InheritedFlags() // called for its side effect: it adds the inherited flags to c.Flags
 	return c.Flags()
 }
 
@@ -156,20 +156,22 @@ func (conf *configuration) wrong(path []string, found, want string) error {
 	return usagef("%s: %s: found %s, expected %s", conf.file, key, found, want)
 }
 
-// origin describes the source of a flag's value: a variable, or the file and key.
+// origin describes the source of a flag's value: an environment variable, or a key in the
+// configuration file.
 type origin string
 
 const fromDefault origin = "the default"
 
-// origins maps the flags that a configuration has set to their sources.
+// origins maps each flag that was not set on the command line to the source of its value.
 type origins map[string]origin
 
 // originsKey is the context key of a command's origins.
 type originsKey struct{}
 
-// configure sets flags that the command line omits from the environment and the configuration file.
+// configure sets the flags that the command line omits. Their values come from the environment and
+// the configuration file.
 func configure(c *cobra.Command, _ []string) error {
-	// a group, which only shows help, or cobra's command for shells
+	// A group only shows its help, and the hidden command is cobra's own for shell completion.
 	if c.HasSubCommands() || c.Hidden {
 		return nil
 	}
@@ -186,7 +188,8 @@ func configure(c *cobra.Command, _ []string) error {
 // faulty configuration.
 func unconfigured(*cobra.Command, []string) error { return nil }
 
-// apply sets flags and returns the sources of their values.
+// apply sets flags from the environment and the configuration file. It returns the sources of the
+// values.
 func (conf *configuration) apply(c *cobra.Command) (set origins, err error) {
 	set = origins{}
 	flagsOf(c).VisitAll(func(f *pflag.Flag) {
@@ -210,7 +213,7 @@ func (conf *configuration) apply(c *cobra.Command) (set origins, err error) {
 // fromEnvironment looks up a flag's value in the environment. An empty variable counts as unset.
 func fromEnvironment(c *cobra.Command, flag string) (value any, from origin, found bool) {
 	variables := []string{variable(append(commandWords(c), flag)...)}
-	if flag != configName { // LMSERVE_CONFIG names the configuration file
+	if flag != configName { // LMSERVE_CONFIG is not read here: it names the configuration file
 		variables = append(variables, variable(flag))
 	}
 	for _, name := range variables {
@@ -227,11 +230,11 @@ func variable(words ...string) string {
 	return variablePrefix + strings.ReplaceAll(name, "-", "_")
 }
 
-// commandWords returns the words of a command after the program's name.
+// commandWords returns the words of a command, such as keys and add, without the program's name.
 func commandWords(c *cobra.Command) []string { return strings.Fields(c.CommandPath())[1:] }
 
-// find looks up a flag's value in the file, in the command's section or an enclosing one. It also
-// accepts the flag's old name.
+// find looks up a flag's value in the configuration file, in the command's section or an enclosing
+// section. It also accepts the flag's old name.
 func (conf *configuration) find(
 	c *cobra.Command, flag string,
 ) (value any, from origin, found bool) {
@@ -241,7 +244,7 @@ func (conf *configuration) find(
 			section = conf.values.Cut(strings.Join(words, configDelimiter)).Raw()
 		}
 		key, ok := keyOf(c, section, flag)
-		// config at the top level would be the file's own name
+		// the key config at the top level would name this file itself
 		if ok && (flag != configName || len(words) > 0) {
 			path := strings.Join(append(slices.Clone(words), key), ".")
 			return section[key], origin(conf.file + ": " + path), true
@@ -291,7 +294,7 @@ func assign(flags *pflag.FlagSet, f *pflag.Flag, value any, from origin) error {
 	return nil
 }
 
-// valueOf describes the values of a flag type where the type's errors do not.
+// valueOf describes the valid values of those flag types whose parse errors do not describe them.
 var valueOf = map[string]string{
 	"bool": "true or false", "int": "a whole number", "int64": "a whole number",
 	"uint64": "a whole number, 0 or more", "float64": "a number",
@@ -299,12 +302,12 @@ var valueOf = map[string]string{
 	"stringArray": "a text, or a list of texts", "float32Slice": "a list of numbers",
 }
 
-// valueText formats a value of the file as on the command line.
+// valueText formats a value of the configuration file as a flag's value on the command line.
 func valueText(value any) string {
 	switch v := value.(type) {
 	case []any:
 		return strings.Join(valueTexts(v), ",")
-	case time.Time: // YAML has dates, flags have text
+	case time.Time: // YAML parses a date; the flag needs it as text
 		if v.Equal(v.Truncate(24 * time.Hour)) {
 			return v.Format(time.DateOnly)
 		}
@@ -321,8 +324,8 @@ func valueTexts(values []any) []string {
 	return texts
 }
 
-// explained adds to a usage error the source of the named flag's value, unless that is the command
-// line.
+// explained adds the source of a flag's value to a usage error that names the flag. It adds nothing
+// for a value from the command line.
 func explained(c *cobra.Command, err error) error {
 	var usage usageError
 	if c.Context() == nil || !errors.As(err, &usage) {

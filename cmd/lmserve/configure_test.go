@@ -19,7 +19,7 @@ func configFile(t *testing.T, text string) string {
 	return file
 }
 
-// inForce returns a command's flags and their sources, as config prints them.
+// inForce returns a command's flags and their sources, as the command config prints them.
 func inForce(t *testing.T, args ...string) map[string]configuredFlag {
 	var all []configuredFlag
 	out := must(t, "", append([]string{"config", "--json"}, args...)...)
@@ -98,8 +98,8 @@ func TestEveryFlagCanBeConfigured(t *testing.T) {
 	})
 }
 
-// A faulty configuration is reported with file, key, value found and value expected, before any
-// work.
+// A faulty configuration is reported before any work. The error has the file, the key, the value
+// found and the value expected.
 func TestWrongConfiguration(t *testing.T) {
 	for text, want := range map[string]string{
 		"listn: x": "listn: found an unknown key, expected a command, " +
@@ -155,8 +155,9 @@ func TestDefaultConfigurationFile(t *testing.T) {
 	require.Contains(t, must(t, "", "config", "serve"), "configuration file: "+file+"\n")
 }
 
-// --config of train and bench names a model configuration. These commands find the configuration
-// file by the environment variable. The file may set --config in the sections of train and bench.
+// In the commands train and bench, --config names a model configuration. These commands find the
+// configuration file through the environment variable. The file may set --config in its sections
+// for train and bench.
 func TestConfigurationsOfModelsAndOfCommands(t *testing.T) {
 	file := configFile(t, "bench: {config: tiny, seconds: 0.5}\ntrain: {config: small}\n")
 	t.Setenv(configVariable, file)

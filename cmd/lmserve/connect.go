@@ -23,12 +23,12 @@ const localURL = "http://localhost"
 // localDrainMax is how long the server in this process may take to drain.
 const localDrainMax = 30 * time.Second
 
-// connectFlags selects the server and the session of a command. Without --server, the same server
-// runs in this process and is reached through memory, so that commands work the same locally and
-// remotely.
+// connectFlags selects the server and the session of a command. Without --server, the command
+// starts a server in its own process and connects to it through memory. Commands therefore work the
+// same locally and remotely.
 type connectFlags struct {
 	server  string
-	besides []string // further models of a server in this process
+	besides []string // more models for a server in this process
 	session string
 	key     string
 	shadow  string // a second model: its file, or its name at the server; "" for none
@@ -62,8 +62,9 @@ type connection struct {
 // Close stops the server if it runs in this process.
 func (c *connection) Close() error { return c.close() }
 
-// connect connects to the selected server, or starts one in this process. That server uses the data
-// folder if the command names a session, else only memory. The caller closes the connection.
+// connect connects to the selected server, or starts one in this process. A server in this process
+// uses the data folder if the command names a session, else only memory. The caller closes the
+// connection.
 func (f *connectFlags) connect(c *cobra.Command) (*connection, error) {
 	if f.server == "" {
 		return f.startLocal(c)
@@ -84,7 +85,7 @@ func (f *connectFlags) connect(c *cobra.Command) (*connection, error) {
 	}, nil
 }
 
-// startLocal starts a server in this process. It logs damage to standard error.
+// startLocal starts a server in this process. The server logs damaged sessions to standard error.
 func (f *connectFlags) startLocal(c *cobra.Command) (*connection, error) {
 	log, err := newLogger("console")
 	if err != nil {
@@ -143,13 +144,14 @@ func (f *connectFlags) startLocal(c *cobra.Command) (*connection, error) {
 	}, nil
 }
 
-// close closes the store and its manager. It is for failures before a server serves the sessions.
+// close closes the store and its session manager. It is used if an error occurs before the server
+// starts.
 func (o *opened) close() error {
 	return errors.Join(o.sessions.Drain(context.Background()), o.store.Close())
 }
 
-// memoryListener accepts connections made by its own dial, over pipes in memory. No other process
-// can reach its server.
+// memoryListener accepts connections made by its own method dial, over pipes in memory. No other
+// process can reach its server.
 type memoryListener struct {
 	accepted chan net.Conn
 	closed   chan struct{}

@@ -14,8 +14,8 @@ import (
 const (
 	// connectPatience is how long a request waits for an overloaded server.
 	connectPatience = time.Minute
-	// unnamedTTLSeconds is the lifetime of a session without a name after a command that could not
-	// delete it.
+	// unnamedTTLSeconds is the lifetime of an unnamed session if the command that created it could
+	// not delete it.
 	unnamedTTLSeconds = 24 * 60 * 60
 )
 
@@ -28,8 +28,8 @@ func (c *connection) client() (*client.Client, error) {
 	return cl, nil
 }
 
-// of adds the model of the flags to a request to a remote server. A server in this process uses
-// that model anyway.
+// of sets the request's model from the flags if the server is remote. A server in this process
+// serves only that model anyway.
 func (f *connectFlags) of(r client.SessionRequest) client.SessionRequest {
 	if f.server != "" && f.model.path != "" {
 		r.Model = &f.model.path
@@ -37,8 +37,8 @@ func (f *connectFlags) of(r client.SessionRequest) client.SessionRequest {
 	return r
 }
 
-// openSession finds a session by name or id, or creates one with the name. Without a name it
-// creates a session that done deletes. The caller calls done.
+// openSession finds a session by name or id, or creates a session with the name. If the name is "",
+// it creates a temporary session. The caller calls done, which deletes a temporary session.
 func openSession(
 	ctx context.Context, cl *client.Client, name string, r client.SessionRequest,
 ) (s client.Session, done func() error, err error) {
@@ -68,7 +68,8 @@ func openSession(
 	}, err
 }
 
-// withSession calls do with the session of the flags, or with a new one that is deleted afterwards.
+// withSession calls its parameter do with the session that the flags name. Without a name it uses a
+// new session, which it deletes afterwards.
 func (f *connectFlags) withSession(
 	c *cobra.Command, r client.SessionRequest, do func(*client.Client, client.Session) error,
 ) (err error) {
@@ -94,8 +95,8 @@ func (f *connectFlags) withSession(
 	return do(cl, s)
 }
 
-// joinedUnlessEnded joins an error with an error of cleaning up. If a signal ended the work, only
-// the first error counts.
+// joinedUnlessEnded joins an error with an error of the cleanup. If a signal ended the work, it
+// returns only the first error.
 func joinedUnlessEnded(err, tidying error) error {
 	var ended signalError
 	if errors.Is(err, context.Canceled) || errors.As(err, &ended) {

@@ -20,7 +20,8 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Chunk lengths of converted models, as in the paper: in bytes and in words.
+// convertChunkBytes and convertChunkWords are the chunk lengths of converted models, in tokens: 128
+// bytes or 50 words.
 const (
 	convertChunkBytes = 128
 	convertChunkWords = 50
@@ -190,7 +191,7 @@ func convert(c *cobra.Command, f convertFlags, from string) error {
 	return tryConverted(c, f.out, m.Order)
 }
 
-// asked names the flags for settings that the checkpoint lacks.
+// asked returns a usage error that names the flags for settings that the checkpoint lacks.
 func asked(err error) error {
 	var missing *checkpoint.Missing
 	if !errors.As(err, &missing) {
@@ -201,7 +202,7 @@ func asked(err error) error {
 	}
 }
 
-// fileOf makes the file of a model with its vocabulary.
+// fileOf returns the contents of the model's file, including the vocabulary.
 func fileOf(m *checkpoint.Converted, f convertFlags, from string) (*weights.Stored, error) {
 	tok, chunk, err := tokenizerOf(m, f.vocab)
 	if err != nil {
@@ -227,7 +228,8 @@ func fileOf(m *checkpoint.Converted, f convertFlags, from string) (*weights.Stor
 	return &weights.Stored{Metadata: metadata, Tensors: tensors}, err
 }
 
-// nameOf returns the name of a checkpoint's folder, or of its file without extension.
+// nameOf derives a model's name from a checkpoint: the name of its folder, or of its file without
+// the extension.
 func nameOf(from string) string {
 	if whole, err := filepath.Abs(from); err == nil {
 		from = whole // resolves "." to a name
@@ -239,9 +241,9 @@ func nameOf(from string) string {
 	return strings.TrimSuffix(base, filepath.Ext(base))
 }
 
-// tokenizerOf returns a model's tokenizer and the paper's chunk length for it. With a vocabulary,
-// tokens are words. Without one, tokens are bytes if the model has as many tokens as there are
-// bytes; otherwise the tokenizer is nil.
+// tokenizerOf returns a model's tokenizer and its chunk length. With a vocabulary file, the tokens
+// are words. Without a vocabulary, the tokens are bytes if the model has 256 tokens; otherwise the
+// tokenizer is nil.
 func tokenizerOf(m *checkpoint.Converted, vocab string) (tokenizer.Tokenizer, int, error) {
 	if vocab != "" {
 		words, err := checkpoint.ReadVocabulary(vocab)
@@ -261,7 +263,7 @@ func tokenizerOf(m *checkpoint.Converted, vocab string) (tokenizer.Tokenizer, in
 	return nil, convertChunkWords, nil
 }
 
-// written writes the file and reports progress, until the command's context ends.
+// written writes the model's file and reports progress, until the command's context ends.
 func written(c *cobra.Command, file *weights.Stored, out string, p *progress) error {
 	var done, total int64
 	for i := range file.Tensors {

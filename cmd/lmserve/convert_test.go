@@ -26,7 +26,8 @@ func huggingFolder(t *testing.T, vocab int) (dir string, m *txl.Model) {
 	}, nil)
 }
 
-// huggingFolderOf is huggingFolder for a configuration. set may fill biases of the softmax by name.
+// huggingFolderOf is like huggingFolder, with a given configuration. The functions in set fill the
+// biases of the softmax, by name.
 func huggingFolderOf(t *testing.T, c txl.Config, set map[string]func(bias []float32)) (
 	dir string, m *txl.Model,
 ) {
@@ -84,7 +85,7 @@ func TestConvertedModelIsNamedAfterItsSource(t *testing.T) {
 	}
 }
 
-// The vocabulary is stored in the file, and must match the size of the embeddings.
+// The vocabulary is stored in the model's file. Its size must match the number of embeddings.
 func TestConvertTakesAVocabulary(t *testing.T) {
 	dir, _ := huggingFolder(t, 3)
 	out := filepath.Join(t.TempDir(), "m.safetensors")
@@ -103,7 +104,7 @@ func TestConvertTakesAVocabulary(t *testing.T) {
 	require.Equal(t, "<eos>\nthe\n<unk>\n", string(symbols.Data))
 }
 
-// A converted model of words can be meta-trained as the static model. It keeps its weights and
+// A converted model of words can be the static model for meta-training. It keeps its weights and
 // vocabulary, and gets meta-learners.
 func TestConvertedModelOfWordsIsMetaTrained(t *testing.T) {
 	symbols := []string{"<eos>", "fox", "the", "brown", "prose/a", "<unk>"}
@@ -126,7 +127,7 @@ func TestConvertedModelOfWordsIsMetaTrained(t *testing.T) {
 	require.Equal(t, 50, m.Chunk)
 	require.Equal(t, .3, m.Learner.Settings.P)
 
-	// With separate tables of the softmax, training starts from the same static model.
+	// With an untied softmax, training starts from the same static model.
 	config := filepath.Join(t.TempDir(), "untied.json")
 	require.NoError(t, os.WriteFile(config,
 		[]byte(`{"n_layer":2,"d_model":8,"n_head":2,"d_head":4,`+
@@ -181,8 +182,8 @@ func TestConvertSaysWhatIsWrong(t *testing.T) {
 	must(t, "", "convert", file, "--out", out, "--mem-len", "16", "--pre-lnorm=false")
 }
 
-// A model of words converted from a PyTorch state dict has the loss in the reference file for the
-// same text. A reference implementation computed the loss.
+// A model of words is converted from a PyTorch state dict. For the text of the reference file, the
+// model has the loss that a reference implementation computed.
 func TestConvertedModelOfWordsGivesReferenceNumbers(t *testing.T) {
 	for _, file := range []struct{ name, memory, chunk, preLNorm, cutoffs string }{
 		{"small", "12", "8", "false", ""},
@@ -222,8 +223,8 @@ func TestConvertedModelOfWordsGivesReferenceNumbers(t *testing.T) {
 	}
 }
 
-// referenceText returns the first stream of a file of reference numbers as text that begins after a
-// line end. It also returns a vocabulary for the text, and the text's bits.
+// referenceText reads the first stream of a file of reference numbers. It returns a text for that
+// stream, a vocabulary for the text, and the text's bits. The text begins after a line end.
 func referenceText(t *testing.T, f *weights.File) (text string, symbols []string, bits float64) {
 	vocab, err := strconv.Atoi(f.Metadata["vocab"])
 	require.NoError(t, err)
@@ -231,7 +232,7 @@ func referenceText(t *testing.T, f *weights.File) (text string, symbols []string
 	for id := range symbols {
 		symbols[id] = fmt.Sprintf("w%d", id)
 	}
-	numbers := func(name string) []float32 { // returns a tensor of the first stream
+	numbers := func(name string) []float32 {
 		tensor, ok := f.Tensor(name)
 		require.True(t, ok, name)
 		all := make([]float32, tensor.Elements())

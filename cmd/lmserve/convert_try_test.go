@@ -12,10 +12,10 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// english is the sample that convert scores.
+// english is the path of the text that the command convert scores.
 const english = "../../internal/learning/checkpoint/sample.txt"
 
-// wordsOf writes a vocabulary of the sample's words and `more` other words after them.
+// wordsOf writes a vocabulary of the sample's words, followed by a given number of other words.
 func wordsOf(t *testing.T, more int) (file string, words int) {
 	text, err := os.ReadFile(english)
 	require.NoError(t, err)
@@ -34,9 +34,9 @@ func wordsOf(t *testing.T, more int) (file string, words int) {
 	return file, words
 }
 
-// The first cluster of the model has the English words, so its clusters are in ascending order.
-// convert prints the sample's perplexities for both orders, and warns of a requested order that is
-// wrong.
+// The first cluster of the softmax has the English words, so the clusters are in ascending order.
+// The command convert prints the sample's perplexities for both orders, and warns if the requested
+// order is wrong.
 func TestConvertWarnsOfTheOtherOrder(t *testing.T) {
 	const strangers = 200
 	vocab, words := wordsOf(t, strangers)
@@ -80,7 +80,8 @@ func TestConvertWarnsOfTheOtherOrder(t *testing.T) {
 }
 
 // A byte model that gives letters a low probability predicts English worse than a uniform guess.
-// convert warns of this model, but not of a model that gives letters a high probability.
+// The command convert warns of this model, but not of a model that gives letters a high
+// probability.
 func TestConvertWarnsOfAModelThatOnlyGuesses(t *testing.T) {
 	for letters, warns := range map[float32]bool{8: false, -8: true} {
 		dir, _ := huggingFolderOf(t, txl.Config{NLayer: 1, DModel: 8, NHead: 2, DHead: 4,
@@ -107,8 +108,8 @@ func TestConvertWarnsOfAModelThatOnlyGuesses(t *testing.T) {
 	}
 }
 
-// If the vocabulary has few words of the English sample, convert draws no conclusion about the
-// model.
+// If the vocabulary has few words of the English sample, the command convert draws no conclusion
+// about the model.
 func TestConvertChecksNoUnknownWords(t *testing.T) {
 	dir, _ := huggingFolder(t, 3)
 	vocab := filepath.Join(dir, "vocab.txt")

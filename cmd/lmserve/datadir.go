@@ -17,11 +17,10 @@ import (
 // noDataDir is the --data-dir of a server that keeps sessions only in memory.
 const noDataDir = "none"
 
-// dataFlags locates the data folder and the keys file.
 type dataFlags struct {
 	dir      string
 	keysFile string
-	network  networkFlags // where the sessions are, unless they are in the data folder
+	network  networkFlags // the store that servers share; unset if sessions are in the data folder
 }
 
 func (f *dataFlags) register(c *cobra.Command) {
@@ -59,7 +58,7 @@ func (f *dataFlags) folder() (string, error) {
 	return filepath.Join(dir, "lmserve"), nil
 }
 
-// mustPath returns the path of the keys file, which commands on keys require.
+// mustPath returns the path of the keys file, or an error if there is none.
 func (f *dataFlags) mustPath() (string, error) {
 	path, err := f.path()
 	if err == nil && path == "" {
@@ -69,7 +68,7 @@ func (f *dataFlags) mustPath() (string, error) {
 	return path, err
 }
 
-// mustFolder returns the data folder, which commands on stored sessions require.
+// mustFolder returns the data folder, or an error if there is none.
 func (f *dataFlags) mustFolder() (string, error) {
 	if f.network.given() {
 		return "", usagef("--store is given, expected a data folder: use the database's own " +
@@ -86,7 +85,7 @@ func (f *dataFlags) openStored(ctx context.Context, o folder.Options) (storage.S
 	if f.network.given() {
 		store, err := f.network.open(ctx, postgres.Options{Alone: !o.ReadOnly})
 		if err != nil {
-			return nil, err // not store: a nil *postgres.Store is not a nil storage.Store
+			return nil, err // literally nil: an interface with a nil *postgres.Store is not nil
 		}
 		return store, nil
 	}
@@ -98,7 +97,7 @@ func (f *dataFlags) openStored(ctx context.Context, o folder.Options) (storage.S
 	return folder.Open(dir, o)
 }
 
-// withStore calls do with the store of the sessions, opened for reading.
+// withStore opens the store of the sessions for reading, and passes it to its last parameter.
 func (f *dataFlags) withStore(
 	ctx context.Context, do func(store storage.Store) error,
 ) (err error) {
@@ -110,13 +109,13 @@ func (f *dataFlags) withStore(
 	return do(store)
 }
 
-// stateFolder returns the folder for a user's persistent program state.
+// stateFolder returns the user's folder for persistent state of programs.
 func stateFolder() (string, error) {
 	switch runtime.GOOS {
 	case "darwin":
 		return os.UserConfigDir()
 	case "windows":
-		return os.UserCacheDir() // %LocalAppData%
+		return os.UserCacheDir() // returns %LocalAppData%
 	}
 	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
 		return dir, nil

@@ -100,7 +100,7 @@ has the setting.`,
 		"seed of the masks that select the fast weights of an update")
 	rows := slices.DeleteFunc(slices.Clone(stream.Table),
 		func(r setting.Row[stream.Settings]) bool {
-			return r.Name == "method" || r.Name == "companion" // --methods sets them
+			return r.Name == "method" || r.Name == "companion" // set by the flag --methods
 		})
 	settingFlags(c, rows, o.Settings)
 	c.Flags().StringVar(&o.KV, "kv", eval.KVExact,
@@ -115,7 +115,8 @@ has the setting.`,
 	return c
 }
 
-// writeEval prints a result. If it has documents and a picture file is named, writeEval draws them.
+// writeEval prints a result as a table or as JSON. If a picture file is named, it also draws the
+// documents of the result.
 func writeEval(w io.Writer, res eval.Result, asJSON bool, picture string) error {
 	err := printed(w, res, asJSON, printEval)
 	if err != nil || picture == "" || len(res.Documents) == 0 {

@@ -33,7 +33,8 @@ func documentsOf(t *testing.T, texts map[string]string) (dir string) {
 	return dir
 }
 
-// A method's name means the same in eval, score and a server's session: results are bit-identical.
+// The name of a method means the same in eval, in score and in a session: the results are
+// bit-identical.
 func TestMethodsHaveOneNameEverywhere(t *testing.T) {
 	model, dir := smallModel(t), t.TempDir()
 	text, _ := beginning(t, 600)
@@ -95,7 +96,7 @@ func TestEvalPrintsDocumentsDomainsTotalAndCurve(t *testing.T) {
 	require.EqualValues(t, 314, res.Total.Bytes)
 }
 
-// wordModel writes a small adaptive model of words, and a directory of text in these words.
+// wordModel writes a small adaptive model of words, and a directory of text in its vocabulary.
 func wordModel(t *testing.T) (file, data string) {
 	config := filepath.Join(t.TempDir(), "words.json")
 	require.NoError(t, os.WriteFile(config,
@@ -183,7 +184,8 @@ func TestTableOfWordsWithoutAnyScore(t *testing.T) {
 	require.NotContains(t, out.String(), "unknown words, ")
 }
 
-// With --typing, the table has a row per document and method, with the numbers of the JSON.
+// With --typing, the table has a row per document and method, with the same numbers as the JSON
+// output.
 func TestEvalTypingCountsKeys(t *testing.T) {
 	dir := documentsOf(t, map[string]string{"logs/a.txt": strings.Repeat("one two three\n", 60)})
 	args := []string{"eval", "--typing", "--model", smallModel(t), "--data", dir, "--read", "0,400",

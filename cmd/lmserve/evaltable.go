@@ -14,15 +14,15 @@ import (
 	"github.com/lmserve/lmserve/internal/lab/eval"
 )
 
-// A table of six methods has 120 columns. With up to five methods, names of documents get nameWidth
-// columns; each further method takes methodWidth of these.
+// A table of six methods is 120 characters wide. Names of documents get nameWidth characters in a
+// table of up to five methods. Each further method takes methodWidth characters from the names.
 const (
 	nameWidth   = 36
 	methodWidth = 16
 )
 
-// printEval prints a result as one table of documents, domains, total, cost and curve. Partial
-// documents and divergences follow.
+// printEval prints a result as one table of documents, domains, totals, costs and learning curve.
+// Below the table it lists partial documents and divergences.
 func printEval(w io.Writer, res eval.Result) error {
 	var text bytes.Buffer
 	fmt.Fprintf(&text, "model %s\n%s\n%s\n\n", res.Model, describe(res), measure(res))
@@ -116,7 +116,7 @@ func describe(res eval.Result) string {
 	return s
 }
 
-// measure describes the numbers of the table.
+// measure describes the unit of the numbers in the table.
 func measure(res eval.Result) string {
 	what, less := "bits per byte", "how many fewer than"
 	if res.Words {
@@ -145,7 +145,8 @@ func (t evalTable) unit() string {
 	return "byte"
 }
 
-// row keeps the end of a long name, which distinguishes documents.
+// row adds a row. It shortens a long name at its beginning, because the end of the name
+// distinguishes documents.
 func (t evalTable) row(size, name string, cells []string) {
 	width := max(methodWidth, nameWidth-methodWidth*max(0, t.methods-5))
 	if r := []rune(name); len(r) > width {
@@ -176,7 +177,8 @@ func (t evalTable) part(name string, p eval.Part) {
 	t.row(fmt.Sprint(size), name, cells)
 }
 
-// cell formats a score with the given digits and, except for the first method, the gain.
+// cell formats a score with the given number of decimal places. In all columns except the first, it
+// appends the gain. A nil gain is omitted.
 func cell(k, digits int, score float64, gain *float64) string {
 	if k == 0 || gain == nil {
 		return fmt.Sprintf("%.*f", digits, score)
@@ -184,7 +186,7 @@ func cell(k, digits int, score float64, gain *float64) string {
 	return fmt.Sprintf("%.*f %+.*f", digits, score, digits, *gain)
 }
 
-// cost adds two rows: time per token, and its ratio to the first method's.
+// cost adds two rows: the time per token, and its ratio to the first method's time per token.
 func (t evalTable) cost(first string, total eval.Part) {
 	micros, times := make([]string, t.methods), make([]string, t.methods)
 	for k, s := range total.Scores {
@@ -215,8 +217,8 @@ func (t evalTable) unknown(total eval.Part) {
 	t.row(fmt.Sprint(total.Bytes-total.UnknownBytes), "bytes of known words: bits per byte", cells)
 }
 
-// curve adds a point: the mean over the first tokens of the documents that are long enough. 1 KB is
-// 1024 bytes.
+// curve adds a row for one point of the learning curve: the mean score of the first tokens, over
+// all documents that are long enough. 1 KB is 1024 bytes.
 func (t evalTable) curve(p eval.Point) {
 	var cells []string
 	for k, b := range p.Bits() {
@@ -234,7 +236,7 @@ func (t evalTable) curve(p eval.Point) {
 	t.row(fmt.Sprint(int64(p.Texts)*p.To), name, cells)
 }
 
-// mean formats bits per token and the gain over the first method, which may have diverged.
+// mean formats the bits per token, and the gain over the first method unless that method diverged.
 func (t evalTable) mean(k int, bits float64, first *float64) string {
 	score, digits := bits, 3
 	var gain *float64

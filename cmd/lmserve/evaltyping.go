@@ -57,8 +57,8 @@ func runTyping(
 	return errors.Join(err, printed(c.OutOrStdout(), res, asJSON, printTyping))
 }
 
-// printTyping prints a result: a table for five candidates, one for inline suggestions, and how
-// often candidates of each probability were right.
+// printTyping prints a table for lists of five candidates and a table for inline suggestions. It
+// also prints how often candidates of each probability were right.
 func printTyping(w io.Writer, res eval.TypingResult) error {
 	var text bytes.Buffer
 	interrupted := ""
@@ -102,8 +102,8 @@ the keys saved, of the keys at which it is shown, and of these where it is right
 	return nil
 }
 
-// typingTable has a row for each document and method, and rows for the means over several
-// documents. A row has the shares of the typed text, then the time and work per typed text.
+// typingTable prints a row for each document and method, and rows for the means over several
+// documents. A row has percentages of the typed text, then times and counts of work.
 func typingTable(
 	text *bytes.Buffer, res eval.TypingResult, names []string,
 	of func(eval.TypingScore) (eval.Typed, []float64),
@@ -128,14 +128,15 @@ func typingTable(
 	for _, s := range res.Scores {
 		row(s.Document, s)
 	}
-	if len(res.Domains) > len(res.Total) { // with one domain, the total says the same
+	if len(res.Domains) > len(res.Total) { // with one domain, the total has the same numbers
 		means(res.Domains)
 	}
 	means(res.Total)
 	_ = t.Flush() // a write to memory cannot fail
 }
 
-// printCalibration prints a table for each method with a row for each tenth of probability.
+// printCalibration prints a table for each method. A row covers the candidates whose probability is
+// in one tenth of the range from 0 to 1.
 func printCalibration(text *bytes.Buffer, res eval.TypingResult) {
 	fmt.Fprint(text, `
 Calibration: mean probability of the candidates, share of them that is right, their number.
@@ -166,7 +167,8 @@ Of free candidates, the first of each list counts.
 	}
 }
 
-// calibrationCells returns the cells of a mode for one tenth of probability.
+// calibrationCells returns the cells for the candidates whose probability is in one tenth of the
+// range from 0 to 1.
 func calibrationCells(c eval.Calibration, tenth int) string {
 	for _, b := range c.Buckets {
 		if min(int(10*b.Said), 9) == tenth {

@@ -19,17 +19,16 @@ import (
 // signal's number, as shells report it: 130 for Ctrl-C, 143 for SIGTERM. A command that runs until
 // a signal, such as serve, succeeds instead.
 const (
-	// the work failed, or a check found damage or differing numbers
+	// the work failed, or a check found damage or differences
 	exitFailure = 1
 	// wrong usage: a command, a flag, an argument, a variable, a configuration
 	exitUsage  = 2
 	exitSignal = 128
 )
 
-// errFindings ends a check or a replay that has printed damage or differences.
+// errFindings is the error of a check or a replay that has printed damage or differences.
 var errFindings = errors.New("damage or differences were found; see the lines above")
 
-// findings returns errFindings if n > 0.
 func findings(n int) error {
 	if n > 0 {
 		return errFindings
@@ -71,8 +70,8 @@ func signalContext() context.Context {
 	return ctx
 }
 
-// exitCode returns the exit code for a command's error, and the error to print. The context's cause
-// identifies work that a signal ended.
+// exitCode returns the exit code for a command's error, and the error to print. If a signal ended
+// the work, the context's cause has the signal.
 func exitCode(ctx context.Context, err error) (int, error) {
 	var usage usageError
 	var ended signalError
@@ -90,8 +89,8 @@ func exitCode(ctx context.Context, err error) (int, error) {
 	return exitFailure, err
 }
 
-// interrupted returns an error that names the signal, unless err says more than a canceled context
-// or request.
+// interrupted returns an error that names the signal if err is only a canceled context or request.
+// Otherwise it returns err.
 func interrupted(err error, ended signalError) error {
 	var request *url.Error
 	if err.Error() == context.Canceled.Error() || errors.As(err, &request) {
@@ -101,7 +100,8 @@ func interrupted(err error, ended signalError) error {
 	return err
 }
 
-// unlessEnded returns nil if work that runs until its context ends has done so, and err otherwise.
+// unlessEnded is for work that runs until its context is canceled. In this case it returns nil,
+// otherwise err.
 func unlessEnded(ctx context.Context, err error) error {
 	var ended signalError
 	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.As(err, &ended)) {
@@ -110,7 +110,7 @@ func unlessEnded(ctx context.Context, err error) error {
 	return err
 }
 
-// settingError names the flag of a setting that is out of range.
+// settingError adds the flag's name to the error of a setting that is out of range.
 func settingError(err error) error {
 	var wrong *setting.Error
 	if !errors.As(err, &wrong) {
@@ -120,7 +120,8 @@ func settingError(err error) error {
 		wrong.Want)
 }
 
-// flagError names the flag of a field that a server refused. Flags have the names of fields.
+// flagError adds the flag's name to the error of a field that a server refused. Flags and fields
+// have the same names.
 func flagError(err error) error {
 	var refused *client.Error
 	if !errors.As(err, &refused) || refused.Field == "" || refused.Expected == "" {

@@ -27,7 +27,7 @@ func commands(t *testing.T) (all [][]string) {
 	return all
 }
 
-// misused requires that a call is a usage error.
+// misused requires that the program reports a usage error for these arguments.
 func misused(t *testing.T, args ...string) {
 	t.Helper()
 	stdout, stderr, code := lmserve("", args...)
@@ -52,7 +52,7 @@ func TestWrongUsageIsExitCode2(t *testing.T) {
 				return
 			}
 			misused(t, append(words, "--"+f.Name+"=garbage")...)
-			if c.PersistentPreRunE == nil { // the command reads a configuration
+			if c.PersistentPreRunE == nil { // true for commands that read a configuration
 				t.Setenv(variable(append(words, f.Name)...), "garbage")
 				misused(t, argumentsFor(c, words)...)
 				os.Unsetenv(variable(append(words, f.Name)...))
@@ -75,7 +75,8 @@ func TestWrongUsageIsExitCode2(t *testing.T) {
 	}
 }
 
-// argumentsFor returns a command's words with as many arguments as it requires.
+// argumentsFor returns a command's words, followed by the number of arguments that the command
+// requires.
 func argumentsFor(c *cobra.Command, words []string) []string {
 	for n := range 3 {
 		args := strings.Fields(strings.Repeat("x ", n))

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// healthBytesMax is how many bytes of a server's answer are shown.
+// healthBytesMax limits how many bytes of a server's answer are printed.
 const healthBytesMax = 4 << 10
 
 type healthFlags struct {
@@ -42,7 +42,7 @@ For a loopback address, any certificate is accepted, because no secret is sent.`
 	return c
 }
 
-// ask prints the server's answer. It returns an error if the server takes no work.
+// ask prints the server's answer. It returns an error if the server accepts no work.
 func (f *healthFlags) ask(c *cobra.Command) error {
 	at, err := url.Parse(f.server)
 	if err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" {
@@ -73,7 +73,7 @@ func (f *healthFlags) ask(c *cobra.Command) error {
 	return nil
 }
 
-// loopback reports whether a host always means this machine.
+// loopback reports whether a host name or address always means this machine.
 func loopback(host string) bool {
 	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }

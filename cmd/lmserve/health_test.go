@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A server is healthy while it takes work, with and without keys.
+// A server is healthy while it accepts work, with and without keys.
 func TestHealthAsksWhetherAServerServes(t *testing.T) {
 	dir := t.TempDir()
 	must(t, "", "keys", "add", "ops", "--data-dir", dir)
@@ -20,7 +20,7 @@ func TestHealthAsksWhetherAServerServes(t *testing.T) {
 	require.Contains(t, stderr, "refused")
 }
 
-// A server that takes no work is unhealthy and says why.
+// A server that accepts no work is unhealthy and gives the reason.
 func TestHealthFailsWhileAServerTakesNoWork(t *testing.T) {
 	answer := func(w http.ResponseWriter, r *http.Request) {
 		require.Equal(t, "/readyz", r.URL.Path)

@@ -36,7 +36,7 @@ func TestEveryCommandHasExamplesThatCanBeCalled(t *testing.T) {
 	})
 }
 
-// A default that the help shows is a valid value. Special numbers such as -1 are not shown as
+// A default that the help shows is a valid value. Special values such as -1 are not shown as
 // defaults.
 func TestDefaultsInHelpAreTaken(t *testing.T) {
 	everyCommand(newRoot(), func(c *cobra.Command) {

@@ -6,9 +6,9 @@ import (
 	"os"
 )
 
-// within calls do and returns its result. If the context ends first, within returns the context's
-// error. If do then returns a file, within closes it. do runs in its own goroutine: opening or
-// reading a named pipe may block forever, and a context cannot end that.
+// within calls parameter do in a new goroutine and returns its result. If the context ends first,
+// within returns the context's error. It closes a file that is returned too late. The goroutine is
+// necessary because a context cannot interrupt the opening or reading of a named pipe.
 func within[T any](ctx context.Context, do func() (T, error)) (value T, err error) {
 	type result struct {
 		value T
@@ -25,14 +25,14 @@ func within[T any](ctx context.Context, do func() (T, error)) (value T, err erro
 	case <-ctx.Done():
 		go func() {
 			if late, ok := any((<-done).value).(*os.File); ok {
-				_ = late.Close() // nobody reads from it
+				_ = late.Close() // nobody uses the file
 			}
 		}()
 		return value, ctx.Err()
 	}
 }
 
-// openFile opens a file, or a pipe that gets a writer before the context ends.
+// openFile opens a file or a named pipe. It waits for a pipe's writer until the context ends.
 func openFile(ctx context.Context, name string) (*os.File, error) {
 	return within(ctx, func() (*os.File, error) { return os.Open(name) })
 }
@@ -66,11 +66,11 @@ func openAll(
 	return io.MultiReader(readers...), closeAll, nil
 }
 
-// patientReader reads a file that may be a pipe. The end of the context ends a blocked Read.
+// patientReader reads a file that may be a pipe. A blocked Read returns when the context ends.
 type patientReader struct {
 	ctx context.Context
 	in  io.Reader
-	buf []byte // a read ended by the context may still write to it
+	buf []byte // a read that has not returned may still write to buf
 }
 
 func (r *patientReader) Read(b []byte) (int, error) {

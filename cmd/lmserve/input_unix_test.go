@@ -18,8 +18,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// A command waits for another program to open a named pipe, or for data from an opened pipe. The
-// first Ctrl-C ends the command.
+// The first Ctrl-C ends a command that waits for another program to open a named pipe, or for data
+// from an open pipe.
 func TestCtrlCEndsACommandThatWaitsForAPipe(t *testing.T) {
 	m, err := modeltest.SmallFile(t.TempDir())
 	require.NoError(t, err)
@@ -53,7 +53,7 @@ func TestCtrlCEndsACommandThatWaitsForAPipe(t *testing.T) {
 			}
 			require.NoError(t, syscall.Mkfifo(pipe, 0o600))
 			var writer *os.File
-			if written { // a writer has the pipe open but writes nothing
+			if written { // the test opens the pipe for writing but writes nothing
 				writer, err = os.OpenFile(pipe, os.O_RDWR, 0)
 				require.NoError(t, err)
 			}
@@ -69,14 +69,15 @@ func TestCtrlCEndsACommandThatWaitsForAPipe(t *testing.T) {
 			case code := <-ended:
 				want := []int{exitSignal + int(syscall.SIGINT)}
 				if args[0] == "watch" {
-					want = append(want, 0) // a watch that has begun ends without an error
+					want = append(want, 0) // the command watch exits with 0 once it has begun
 				}
 				require.Contains(t, want, code, "%s, written: %t: %s", name, written,
 					stderr.String())
 			case <-time.After(time.Minute):
 				require.Fail(t, "the command goes on", "%s, written: %t", name, written)
 			}
-			// Releases a goroutine that opens the pipe late.
+			// Opening the pipe here releases a goroutine of the command that still waits for a
+			// writer.
 			release, err := os.OpenFile(pipe, os.O_RDWR|syscall.O_NONBLOCK, 0)
 			require.NoError(t, err)
 			time.AfterFunc(time.Second, func() { release.Close() })
@@ -88,7 +89,7 @@ func TestCtrlCEndsACommandThatWaitsForAPipe(t *testing.T) {
 }
 
 // convert refuses a named pipe for a checkpoint or a vocabulary, without waiting for the pipe's
-// writer. These files are read several times or from the middle, and a pipe cannot be.
+// writer. It reads these files several times or from the middle, which a pipe does not allow.
 func TestPipesAreNoCheckpoints(t *testing.T) {
 	dir, _ := huggingFolder(t, 256)
 	pipe, out := filepath.Join(t.TempDir(), "pipe"), filepath.Join(t.TempDir(), "m.safetensors")

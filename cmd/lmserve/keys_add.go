@@ -119,7 +119,7 @@ func parseExpires(text string, now time.Time) (t time.Time, err error) {
 	return t, nil
 }
 
-// parseDays is time.ParseDuration that also accepts whole days.
+// parseDays is like time.ParseDuration, but also accepts whole days.
 func parseDays(text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		n, err := strconv.ParseUint(days, 10, 16)

@@ -18,7 +18,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/postgres"
 )
 
-// keysPlace is where commands find the keys: a file or a database.
+// keysPlace is where the commands find the keys: a file or a database.
 type keysPlace struct {
 	name   string // the file's path or the database's URL, for messages
 	kind   string // "file" or "database"
@@ -75,7 +75,7 @@ func (f *dataFlags) keysAt(ctx context.Context) (keysPlace, error) {
 	}, nil
 }
 
-// storeUnread explains a database error to the command line's user.
+// storeUnread rewrites a database error for the user of the command line.
 func storeUnread(err error) error {
 	switch {
 	case errors.Is(err, storage.ErrInvalid):
@@ -89,9 +89,9 @@ func storeUnread(err error) error {
 // keysLook is the interval at which a server checks the keys in its database.
 const keysLook = time.Second
 
-// copyKeys keeps a copy of the database's keys in the data folder. The server follows it like any
-// keys file, so that the last known keys stay valid while the database is unreachable. With a keys
-// file of the server there is no copy, and path is "".
+// copyKeys keeps a copy of the database's keys in the data folder. The server reloads the copy like
+// any keys file, so the last known keys stay valid while the database is unreachable. If the server
+// has its own keys file, there is no copy, and path is "".
 func (f *serveFlags) copyKeys(ctx context.Context, log *zap.Logger) (path string, err error) {
 	url := f.data.network.store
 	if url == "" || f.data.keysFile != "" || f.data.dir == noDataDir {

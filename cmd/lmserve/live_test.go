@@ -24,25 +24,25 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// A round takes about liveRound. It takes longer if a session would score less than liveChunks
-// chunks. With shorter texts, the first chunks of requests would dominate, and the scheduler
+// A benchmark round lasts about liveRound, but each session scores at least liveChunks chunks. In a
+// shorter round the first chunks of requests would distort the result, because the scheduler
 // prefers first chunks.
 const (
 	liveRound  = 3 * time.Second
 	liveChunks = 16
 )
 
-// BenchmarkLiveSessions measures many live sessions of the embedded models that score text
-// concurrently, over HTTP and with a data folder. It uses GOMAXPROCS cores.
+// BenchmarkLiveSessions measures many sessions of the embedded models that score text concurrently,
+// over HTTP and with a data folder. It uses GOMAXPROCS cores.
 //
-// The metric of-cores is the speed of all sessions together (bytes per second), divided by a
-// reference: the number of cores times the speed of one live session. That session, its client and
-// its server share one core. The reference of the metric of-engine is the speed of the bare engine:
-// one single-threaded worker for each core, without a server. Each iteration measures the sessions
-// and both references.
+// The metric of-cores compares the speed of all sessions together with a reference. The reference
+// is the number of cores times the speed of a single session on one core. That core also runs the
+// session's client and server. The reference of the metric of-engine is the speed of one
+// single-threaded worker per core, without a server. Each iteration measures the sessions and both
+// references.
 //
-// Then the sessions score the text again, while another session scores 64 bytes ten times a second.
-// p50 and p99 are the latencies of that session, and ms-alone is its latency without load.
+// Then the sessions score the text again, while another session scores 64 bytes ten times per
+// second. p50 and p99 are the latencies of that session, and ms-alone is its latency without load.
 func BenchmarkLiveSessions(b *testing.B) {
 	for _, name := range weights.EmbeddedNames() {
 		m, err := model.Place{Name: name}.Load()
@@ -60,7 +60,7 @@ func benchmarkLive(b *testing.B, m *model.Model, sessions int) {
 	speed := engine.speed(liveSource(64 * m.Chunk))
 	bytes := int(speed * liveRound.Seconds())
 	text := liveSource(max(bytes, sessions*liveChunks*m.Chunk))
-	each := text[:bytes/threads] // one core's part
+	each := text[:bytes/threads] // the text for one core
 	paths := make([]string, sessions)
 	for i := range paths {
 		paths[i] = l.create(b)
@@ -220,7 +220,7 @@ func (l *live) score(b *testing.B, path, text string) {
 	_ = resp.Body.Close()
 }
 
-// short scores 64 bytes and returns the time taken.
+// short scores 64 bytes and returns the elapsed time.
 func (l *live) short(b *testing.B, path, text string) time.Duration {
 	began := time.Now()
 	l.score(b, path, text[:64])

@@ -18,7 +18,7 @@ func main() {
 // run runs the program and returns its exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if _, file := stderr.(*os.File); !file {
-		stderr = &lockedWriter{w: stderr} // progress and the command both write to it
+		stderr = &lockedWriter{w: stderr} // progress reports and the command both write to stderr
 	}
 	root := newRoot()
 	root.SetArgs(args)

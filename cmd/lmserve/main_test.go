@@ -19,7 +19,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
-// accessLog is the demo's log: real, structured, repetitive.
+// accessLog is the path of the demo's web server log.
 const accessLog = "../../internal/lab/demo/access.log"
 
 // lmserve runs the program as the shell would.
@@ -47,7 +47,7 @@ func TestVerifyReplaysTheShippedFiles(t *testing.T) {
 func TestVerifyExitsWithOneOnAWrongNumber(t *testing.T) {
 	text, err := os.ReadFile("../../internal/lab/conformance/testdata/txl_small.safetensors")
 	require.NoError(t, err)
-	text[len(text)-2] ^= 0x40 // an exponent bit of the last tensor
+	text[len(text)-2] ^= 0x40 // flips an exponent bit in the last tensor
 	wrong := filepath.Join(t.TempDir(), "wrong.safetensors")
 	require.NoError(t, os.WriteFile(wrong, text, 0o600))
 	stdout, stderr, code := lmserve("", "verify", wrong)
@@ -56,7 +56,7 @@ func TestVerifyExitsWithOneOnAWrongNumber(t *testing.T) {
 	require.Contains(t, stderr, "1 of")
 }
 
-// beginning returns the beginning of the log, and a file that holds it.
+// beginning returns the first bytes of the log, and the path of a file that contains them.
 func beginning(t *testing.T, bytes int) (text, file string) {
 	all, err := os.ReadFile(accessLog)
 	require.NoError(t, err)
@@ -65,7 +65,7 @@ func beginning(t *testing.T, bytes int) (text, file string) {
 	return string(all[:bytes]), file
 }
 
-// jsonLines decodes score --json.
+// jsonLines decodes the output of `lmserve score --json`.
 func jsonLines(t *testing.T, text string) (lines []chunkObject) {
 	for d := json.NewDecoder(strings.NewReader(text)); d.More(); {
 		var l chunkObject
@@ -94,8 +94,8 @@ func TestScoreReadsFilesAndStandardInputAlike(t *testing.T) {
 	require.InDelta(t, total.Bits, bits, 1e-6)
 }
 
-// The product's promise: on a log that the embedded model has never seen, adaptive bits per
-// character fall below static ones within a few KB.
+// On a log that the embedded model has never seen, the adaptive bits per character fall below the
+// static ones within a few KB.
 func TestEmbeddedModelAdaptsToLog(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -124,8 +124,8 @@ func TestNoWritesIsStatic(t *testing.T) {
 	require.NotEqual(t, static, must(t, text, score...))
 }
 
-// Every method learns a repetitive text, bit-identically from the command line and over HTTP, and
-// can complete it.
+// With every method, a model learns a repetitive text and can complete it. The command line and
+// HTTP give bit-identical results.
 func TestEveryMethodServes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -144,7 +144,7 @@ func TestEveryMethodServes(t *testing.T) {
 	for _, method := range stream.Methods() {
 		model := "swift"
 		if method == stream.Counts {
-			model = stream.Counts // the only model of this method: it has no network
+			model = stream.Counts // this method has only one model, which has no network
 		}
 		lines := jsonLines(t, must(t, text, "score", "--model", model, "--json", "--total",
 			"--method", method, "--seed", "3"))
@@ -296,8 +296,8 @@ func TestSessionsAreThereAfterARestart(t *testing.T) {
 		"as without the restart")
 }
 
-// Every computing command offers bf16, and refuses it with a clear message if the processor lacks
-// it.
+// Every command that runs a model accepts the precision bf16. If the processor lacks bf16, the
+// command fails with a clear message.
 func TestPrecision(t *testing.T) {
 	text, _ := beginning(t, 600)
 	if (kernel.Arithmetic{Precision: kernel.BF16}).Validate() != nil {

@@ -50,7 +50,7 @@ func writeManual(root *cobra.Command, dir string, date time.Time) error {
 	everyCommand(root, func(c *cobra.Command) {
 		c.DisableAutoGenTag = true
 		if f := c.Flags().Lookup("threads"); f != nil {
-			f.DefValue = "PROCESSORS" // pages must not depend on the machine that writes them
+			f.DefValue = "PROCESSORS" // the page must not depend on the machine that writes it
 		}
 	})
 	var err error
@@ -62,7 +62,8 @@ func writeManual(root *cobra.Command, dir string, date time.Time) error {
 	return err
 }
 
-// manOption matches a flag as cobra writes it, with a tab in place of the macro TP.
+// manOption matches a flag in the pages that cobra writes. They contain a tab where mandoc requires
+// the macro TP.
 var manOption = regexp.MustCompile(`(?m)^(?:\.PP\n)?(\\fB-.*)\n\t(.*)$`)
 
 // writeManualPage writes a command's page as mandoc requires it: with a full date, and flags as

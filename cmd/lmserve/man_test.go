@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mandoc finds nothing to warn about in the pages.
+// mandoc reports no warnings about the manual pages.
 func TestManualPagesPassMandoc(t *testing.T) {
 	mandoc, err := exec.LookPath("mandoc")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// configUsage describes, for a flag's help, what readConfig accepts.
+// configUsage returns the part of a flag's help that describes the values readConfig accepts.
 func configUsage() string {
 	return "the name of a configuration (" + strings.Join(txl.Names(), ", ") +
 		") or a JSON file with a configuration (name.json)"
@@ -42,7 +42,7 @@ func readConfig(ctx context.Context, name string, vocab int) (string, txl.Config
 	return short, c, nil
 }
 
-// configBytesMax is the largest size of a settings file.
+// configBytesMax is the largest size of a configuration file.
 const configBytesMax = 1 << 20
 
 // readBounded reads a small file or pipe completely.

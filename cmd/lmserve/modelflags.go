@@ -19,7 +19,7 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// modelFlags holds the flags of every command that runs a model.
+// modelFlags has the flags of every command that runs a model.
 type modelFlags struct {
 	path      string
 	threads   int
@@ -34,7 +34,6 @@ type lengthFlags struct {
 	sameLength       bool
 }
 
-// Names of the length flags.
 const (
 	memLenName     = "mem-len"
 	clampLenName   = "clamp-len"
@@ -60,7 +59,7 @@ func given[T any](changed func(name string) bool, name string, value *T) *T {
 	return nil
 }
 
-// apply returns the model with the given lengths.
+// apply returns the model with the lengths that the flags set.
 func (f *lengthFlags) apply(m *model.Model) (*model.Model, error) {
 	l := txl.Lengths{
 		MemLen:     given(f.given, memLenName, &f.memLen),
@@ -100,8 +99,8 @@ func (f *modelFlags) load() (*model.Model, error) {
 	return load()
 }
 
-// loader finds a model by name or file, and returns a function that loads it with the flags
-// applied.
+// loader finds a model by name or file, and returns a function that loads it. The function also
+// applies the flags.
 func (f *modelFlags) loader(name string) (load func() (*model.Model, error), err error) {
 	if err := f.check(); err != nil {
 		return nil, err
@@ -119,12 +118,12 @@ func (f *modelFlags) loader(name string) (load func() (*model.Model, error), err
 	}, nil
 }
 
-// modelFinder finds the models that sessions and files refer to by ID. With --model it knows only
+// modelFinder finds a model by its ID, as stored in sessions and files. With --model it has only
 // that model, otherwise all named models.
 type modelFinder struct {
 	flags  *modelFlags
-	loaded []*model.Model // already loaded: the models of earlier places, or that of --model
-	places []model.Place  // places not loaded yet
+	loaded []*model.Model // models loaded so far
+	places []model.Place  // places of models that are not loaded yet
 }
 
 func (f *modelFlags) finder() (*modelFinder, error) {
@@ -138,8 +137,8 @@ func (f *modelFlags) finder() (*modelFinder, error) {
 	return &modelFinder{flags: f, places: model.Places(modelFolders())}, nil
 }
 
-// find returns the model with an ID. If no model has the ID, it returns another model, and an error
-// only if no model can be loaded.
+// find returns the model with an ID. If no model has the ID, it returns a different model; the
+// caller reports that the IDs differ. It returns an error only if it finds no model at all.
 func (x *modelFinder) find(id string) (*model.Model, error) {
 	for _, m := range x.loaded {
 		if m.ID() == id {
@@ -153,7 +152,7 @@ func (x *modelFinder) find(id string) (*model.Model, error) {
 			m, err = x.flags.use(m)
 		}
 		if err != nil {
-			continue // a file in the program's folder may be no model
+			continue // a file in the program's folder need not be a model
 		}
 		if x.loaded = append(x.loaded, m); m.ID() == id {
 			return m, nil
@@ -165,7 +164,7 @@ func (x *modelFinder) find(id string) (*model.Model, error) {
 	return x.loaded[0], nil
 }
 
-// of returns the id of a stored session, given by id or name, and its model.
+// of finds a stored session by id or name. It returns the session's id and its model.
 func (x *modelFinder) of(
 	ctx context.Context, store storage.Store, named string,
 ) (id string, m *model.Model, err error) {
@@ -176,8 +175,8 @@ func (x *modelFinder) of(
 	return found.ID, m, err
 }
 
-// modelFolders returns where model files are found by name: beside the program, and in the data
-// folder of its installation prefix, such as /usr/share/lmserve.
+// modelFolders returns the folders in which models are found by name: the program's folder, and the
+// data folder of the installation, such as /usr/share/lmserve.
 func modelFolders() []string {
 	program, err := os.Executable()
 	if err != nil {

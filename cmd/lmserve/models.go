@@ -75,7 +75,7 @@ session with default settings scores and learns.`,
 	return c
 }
 
-// modelPlaces returns the places of all named models and of the given ones.
+// modelPlaces returns the places of all models found by name, and of the models in parameter named.
 func modelPlaces(named []string) ([]model.Place, error) {
 	places := model.Places(modelFolders())
 	for _, name := range named {
@@ -90,23 +90,23 @@ func modelPlaces(named []string) ([]model.Place, error) {
 	return places, nil
 }
 
-// listedModel is a model as models prints it.
+// listedModel is a model in the output of the command models.
 type listedModel struct {
 	Name         string `json:"name,omitempty"` // name for --model, or the path of a file
 	ID           string `json:"id,omitempty"`
-	Place        string `json:"place"` // "embedded", or the file
+	Place        string `json:"place"` // "embedded", or the path of the file
 	Tokenizer    string `json:"tokenizer,omitempty"`
-	Weights      int    `json:"weights,omitempty"` // number of weights
+	Weights      int    `json:"weights,omitempty"`
 	WeightsBytes int64  `json:"weights_bytes,omitempty"`
 	// SessionBytes is the memory of a session with the default settings.
 	SessionBytes int64 `json:"session_bytes,omitempty"`
-	// Valid is the validation result of training; nil if the card omits it.
+	// Valid is the validation result of training; nil if the model card omits it.
 	Valid *measuredBits `json:"valid,omitempty"`
 	// BytesPerSecond is 0 if the speed was not measured.
 	BytesPerSecond float64 `json:"bytes_per_second,omitempty"`
 	// Threads is the number of threads with which BytesPerSecond was measured.
 	Threads int    `json:"threads,omitempty"`
-	Error   string `json:"error,omitempty"` // why it is not a model
+	Error   string `json:"error,omitempty"` // why the model cannot be loaded
 }
 
 // measuredBits are bits per token of a validation text, where tokens are bytes or words.
@@ -114,13 +114,13 @@ type measuredBits struct {
 	Static   float64  `json:"static"`
 	Adaptive *float64 `json:"adaptive,omitempty"`
 	Text     string   `json:"text,omitempty"` // fingerprint of the text
-	// Companion says that the bits were measured with a companion.
+	// Companion is true if the bits were measured with a companion.
 	Companion bool  `json:"companion,omitempty"`
 	Bytes     int64 `json:"bytes,omitempty"`
 }
 
-// listModel loads a model and describes it without measuring. On failure it describes only the
-// place.
+// listModel loads a model and describes it, without measuring its speed. If loading fails, the
+// description has only the name and the place.
 func listModel(flags *modelFlags, p model.Place) (about listedModel, m *model.Model, err error) {
 	about = listedModel{Name: p.Name, Place: p.String()}
 	if m, err = p.Load(); err == nil {
@@ -142,7 +142,8 @@ func listModel(flags *modelFlags, p model.Place) (about listedModel, m *model.Mo
 	return about, m, nil
 }
 
-// bitsOf reads a card of lmserve train, and returns nil for other cards.
+// bitsOf returns the validation result in a model card that lmserve train has written. It returns
+// nil for other cards.
 func bitsOf(card json.RawMessage) *measuredBits {
 	var c struct {
 		Valid  *measuredBits `json:"valid"`
@@ -187,7 +188,7 @@ func printModels(w io.Writer, list []listedModel) error {
 	return t.Flush()
 }
 
-// each formats bits per byte or word, and says whether a companion was used.
+// each formats bits per byte or word, and mentions the companion if one was used.
 func (b *measuredBits) each(bits float64, tokenizer string) string {
 	text := fmt.Sprintf("%.3f a %s", bits, strings.TrimSuffix(tokenizer, "s"))
 	if b.Companion {

@@ -14,9 +14,10 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/postgres"
 )
 
-// networkFlags locates sessions that outlive their server's machine.
+// networkFlags locates sessions in a database and an object store, where they outlive the server's
+// machine.
 type networkFlags struct {
-	store, objects string // URLs
+	store, objects string // URLs of the database and of the object store
 }
 
 const storeUsage = "URL of a PostgreSQL database for sessions instead of the data folder, " +
@@ -49,11 +50,11 @@ func (f *networkFlags) check() error {
 	return nil
 }
 
-// serverWait is how long a server waits until another server releases the database. It exceeds the
-// time after which the database notices that a server's machine is gone.
+// serverWait is how long a server waits until another server releases the database. After a
+// server's machine fails, the database notices this within a shorter time.
 const serverWait = 15 * time.Second
 
-// open opens the store with the remaining options.
+// open opens the database and the object store of the flags.
 func (f *networkFlags) open(
 	ctx context.Context, o postgres.Options,
 ) (*postgres.Store, error) {
@@ -71,7 +72,7 @@ func (f *networkFlags) open(
 	return s, nil
 }
 
-// where describes the location of sessions without passwords.
+// where describes the location of sessions, for messages. It omits passwords.
 func (f *networkFlags) where() string {
 	return "the database " + plain(f.store) + " and the objects " + plain(f.objects)
 }

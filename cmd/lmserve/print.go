@@ -16,7 +16,7 @@ func printJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// printed prints a value as JSON, or with print.
+// printed prints a value as JSON if asJSON is true, and otherwise with the function print.
 func printed[T any](w io.Writer, v T, asJSON bool, print func(io.Writer, T) error) error {
 	if asJSON {
 		return printJSON(w, v)
@@ -24,7 +24,7 @@ func printed[T any](w io.Writer, v T, asJSON bool, print func(io.Writer, T) erro
 	return print(w, v)
 }
 
-// printObject prints an object as JSON on its own line.
+// printObject prints a value as a JSON object on one line.
 func printObject(w io.Writer, v any) error {
 	text, err := json.Marshal(v)
 	if err == nil {
@@ -33,7 +33,6 @@ func printObject(w io.Writer, v any) error {
 	return err
 }
 
-// orWord returns text, or word if instead is true.
 func orWord(text string, instead bool, word string) string {
 	if instead {
 		return word
@@ -48,7 +47,7 @@ type writerFunc func(p []byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// lockedWriter lets several goroutines write, one Write at a time.
+// lockedWriter is safe for concurrent use: it makes one Write at a time.
 type lockedWriter struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -60,8 +59,8 @@ func (l *lockedWriter) Write(p []byte) (int, error) {
 	return l.w.Write(p)
 }
 
-// printable escapes everything in text from a file or its name that could control the terminal,
-// except tabs and newlines.
+// printable escapes all characters that could control the terminal, except tabs and newlines. The
+// text may come from a file, or be a file's name.
 func printable(text string) string {
 	var b strings.Builder
 	for _, r := range text {

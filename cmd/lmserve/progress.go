@@ -19,16 +19,17 @@ import (
 // quietName is the flag that turns off progress.
 const quietName = "quiet"
 
-// Intervals of progress reports. Work that ends before progressFirst is not reported.
+// progressFirst, progressLines and progressDraws are intervals of progress reports. Work that ends
+// before progressFirst is not reported.
 var (
 	progressFirst = 2 * time.Second
-	progressLines = 10 * time.Second       // between lines
-	progressDraws = 200 * time.Millisecond // between redraws of a bar
+	progressLines = 10 * time.Second       // interval between lines
+	progressDraws = 200 * time.Millisecond // interval between redraws of a bar
 )
 
-// progress reports on standard error how far work is and how long it will still take: as a bar on a
-// terminal, otherwise as occasional lines. All methods may be called concurrently. The caller must
-// call end.
+// progress reports on standard error how much work is done and how long the rest will take. It
+// draws a bar on a terminal; otherwise it prints occasional lines. All methods may be called
+// concurrently. The caller must call end.
 type progress struct {
 	w        io.Writer
 	terminal bool
@@ -40,8 +41,8 @@ type progress struct {
 		done, total int64     // a total of 0 means unknown
 		from        int64     // value of done at the first report
 		since       time.Time // time of the first report; zero before it
-		what        string    // current work
-		unit        string    // unit of done and total; "" means bytes
+		what        string
+		unit        string // unit of done and total; "" means bytes
 		bar         *progressbar.ProgressBar
 	}
 	ended chan struct{}
@@ -52,7 +53,8 @@ type progress struct {
 // newProgress starts reporting work measured in bytes. It reports nothing with --quiet.
 func newProgress(c *cobra.Command, label string) *progress { return newProgressOf(c, label, "") }
 
-// newProgressOf starts reporting work measured in another unit, given in the singular.
+// newProgressOf starts reporting work that is measured in a unit other than bytes, such as
+// "session".
 func newProgressOf(c *cobra.Command, label, unit string) *progress {
 	p := &progress{
 		w: c.ErrOrStderr(), terminal: isTerminal(c.ErrOrStderr()), label: label,
@@ -89,20 +91,21 @@ func (p *progress) say(what string) {
 	p.mu.what = what
 }
 
-// begin starts another part of the work, with a new total in bytes.
+// begin starts another part of the work, with its own total in bytes.
 func (p *progress) begin(what string) { p.beginOf(what, "") }
 
-// beginOf is begin with another unit.
+// beginOf is like begin, but with a given unit.
 func (p *progress) beginOf(what, unit string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mu.what, p.mu.unit = what, unit
 	p.mu.done, p.mu.total, p.mu.since = 0, 0, time.Time{}
 	p.clearLocked()
-	p.mu.bar = nil // another unit needs another bar
+	p.mu.bar = nil // a bar keeps its unit, so a new bar is needed
 }
 
-// parts returns a function that records the progress of each part of the work, named by what.
+// parts returns a function that records progress. It begins a new part of the work whenever the
+// argument what changes.
 func (p *progress) parts() func(what string, done, total int64) {
 	doing := ""
 	return func(what string, done, total int64) {
@@ -154,7 +157,7 @@ func (p *progressWriter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// beside returns a writer to the same terminal that clears the bar before each write.
+// beside returns a writer to the progress bar's terminal. Each write first clears the bar.
 func (p *progress) beside(w io.Writer) io.Writer {
 	return writerFunc(func(text []byte) (n int, err error) {
 		p.aside(func() { n, err = w.Write(text) })
@@ -162,7 +165,7 @@ func (p *progress) beside(w io.Writer) io.Writer {
 	})
 }
 
-// aside clears the bar and calls do, which also writes to the terminal.
+// aside clears the bar and calls its parameter, which writes to the same terminal.
 func (p *progress) aside(do func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -183,7 +186,7 @@ func (p *progress) end() {
 
 func (p *progress) clearLocked() {
 	if p.mu.bar != nil {
-		_ = p.mu.bar.Clear() // a fault of the bar must not stop the work
+		_ = p.mu.bar.Clear() // an error of the bar must not stop the work
 	}
 }
 
@@ -206,13 +209,13 @@ func (p *progress) tellOn() {
 	}
 }
 
-// draw draws the bar, which estimates the remaining time itself.
+// draw draws the bar. The bar estimates the remaining time itself.
 func (p *progress) draw() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	total := p.mu.total
 	if total == 0 {
-		total = -1 // shows a spinner
+		total = -1 // -1 makes the bar a spinner
 	}
 	if p.mu.bar == nil {
 		p.mu.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(p.w),
@@ -239,7 +242,7 @@ func (p *progress) line() string {
 	return orWord(p.mu.what+", ", p.mu.what == "", "") + text + p.timeLocked()
 }
 
-// amountLocked formats an amount in the unit.
+// amountLocked formats an amount of work with its unit.
 func (p *progress) amountLocked(n int64) string {
 	if p.mu.unit == "" {
 		return humanize.IBytes(uint64(max(0, n)))

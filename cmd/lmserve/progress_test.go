@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// telling shortens the intervals of progress for a test.
+// telling shortens the intervals of progress reports during a test.
 func telling(t *testing.T, first, lines time.Duration) {
 	before := [2]time.Duration{progressFirst, progressLines}
 	progressFirst, progressLines = first, lines
@@ -81,7 +81,7 @@ func TestProgressOfAFileThatIsRead(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// --quiet, or its variable, turns off progress.
+// --quiet turns off progress, as does its environment variable.
 func TestQuiet(t *testing.T) {
 	telling(t, 0, time.Millisecond)
 	dir := documentsOf(t, map[string]string{"a": strings.Repeat("some text\n", 5000)})

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Renamed flags are accepted under both names; help shows only the new one.
+// Renamed flags are accepted under the old and the new name. The help shows only the new name.
 func TestRenamedFlagsKeepTheirOldNames(t *testing.T) {
 	for _, c := range []struct {
 		command  *cobra.Command
@@ -32,8 +32,8 @@ func TestRenamedFlagsKeepTheirOldNames(t *testing.T) {
 	}
 }
 
-// For score, --rate with a fraction is the threshold, as in older versions. With a number it is the
-// learning rate.
+// With the command score, a fraction such as --rate 1/100 sets the threshold, as in older versions.
+// A decimal number sets the learning rate.
 func TestRateOfScoreTakesFractionAsThreshold(t *testing.T) {
 	c := newScore()
 	var said strings.Builder
@@ -48,7 +48,6 @@ func TestRateOfScoreTakesFractionAsThreshold(t *testing.T) {
 	require.Contains(t, said.String(), "--threshold 1/25")
 }
 
-// Every flag of every command has a help text.
 func TestEveryFlagHasHelp(t *testing.T) {
 	var visit func(c *cobra.Command)
 	visit = func(c *cobra.Command) {

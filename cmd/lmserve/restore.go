@@ -58,7 +58,7 @@ copy it into the folder.`,
 	}
 }
 
-// withBackup calls do with the content of a backup, decompressed if necessary.
+// withBackup calls its parameter with a reader of the backup's content, decompressed if necessary.
 func withBackup(in io.Reader, do func(r io.Reader) error) error {
 	r := bufio.NewReader(in)
 	head, err := r.Peek(len(zstdMagic))

@@ -14,7 +14,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/watch"
 )
 
-// scoring holds the flags of score.
+// scoring has the flags of the command score.
 type scoring struct {
 	connectFlags
 	stream    streamFlags
@@ -77,8 +77,8 @@ After Ctrl-C, score prints the total so far.`,
 	return c
 }
 
-// oldThreshold is score's flag --rate. A decimal number is the learning rate. A fraction such as
-// 1/100 sets --threshold, because older versions called --threshold --rate.
+// oldThreshold is the flag --rate of the command score. A decimal number sets the learning rate. A
+// fraction such as 1/100 sets --threshold, because that was the flag's name in older versions.
 type oldThreshold struct {
 	pflag.Value
 	c *cobra.Command
@@ -161,11 +161,11 @@ func (k *scoring) run(c *cobra.Command, files []string) error {
 	})
 }
 
-// eventPrinter prints events as they arrive, and their total.
+// eventPrinter prints events as they arrive, and at the end the total.
 type eventPrinter interface {
 	event(e client.Event) error
 	printTotal(partial bool) error
-	bytes() int64 // bytes of text so far
+	bytes() int64 // number of bytes scored so far
 }
 
 // score feeds a text and prints the events. It prints the total even after an error.
@@ -209,13 +209,13 @@ func (k *scoring) printer(
 	report.asJSON, report.measures, report.threshold = k.asJSON, true, threshold
 	report.total.words = s.Totals.Unknown != nil
 	if report.top = k.choice.list(); k.totalOnly {
-		report.top = &watch.Top{} // an empty list, so that no lines are printed
+		report.top = &watch.Top{} // an empty list: no line is printed
 	}
 	return &linePrinter{report}
 }
 
-// feed feeds a text to a session, or only scores it if the session is not to learn. It returns how
-// often the fast weights diverged.
+// feed feeds a text to a session. With LearnFalse it scores the text without feeding it. It returns
+// how often the fast weights diverged.
 func feed(
 	ctx context.Context, cl *client.Client, s client.Session, in io.Reader, o client.ScoreOptions,
 	event func(client.Event) error,

@@ -7,23 +7,23 @@ import (
 	"github.com/lmserve/lmserve/api/client"
 )
 
-// chunkObject is a chunk or the total in JSON, with the contract's names.
+// chunkObject is the JSON form of a chunk or of the total, with the field names of the API.
 type chunkObject struct {
-	Offset *int64  `json:"offset,omitempty"` // place of the first byte; none in the total
+	Offset *int64  `json:"offset,omitempty"` // offset of the first byte; nil in the total
 	Bytes  int64   `json:"bytes"`
 	Bits   float64 `json:"bits"`
-	// BPC and the next two fields are only for a model of bytes.
+	// BPC and the next two fields are set only for a model of bytes.
 	BPC         *float64 `json:"bpc,omitempty"`
 	BaselineBPC *float64 `json:"baseline_bpc,omitempty"`
 	StaticBPC   *float64 `json:"static_bpc,omitempty"` // BaselineBPC under its old name
 	chunkOfWords
-	Lines   *int64 `json:"lines,omitempty"` // only in a total of lines
-	Shown   *int64 `json:"shown,omitempty"` // how many of these lines were printed
+	Lines   *int64 `json:"lines,omitempty"` // set only in the total of a text scored by lines
+	Shown   *int64 `json:"shown,omitempty"` // number of these lines that were printed
 	Total   bool   `json:"total,omitempty"`
-	Partial bool   `json:"partial,omitempty"` // the text was not scored to its end
+	Partial bool   `json:"partial,omitempty"` // only a part of the text was scored
 }
 
-// chunkOfWords has the fields of models of words.
+// chunkOfWords has the fields that are set only for models of words.
 type chunkOfWords struct {
 	Tokens             *int64   `json:"tokens,omitempty"`
 	Perplexity         *float64 `json:"perplexity,omitempty"`
@@ -32,10 +32,10 @@ type chunkOfWords struct {
 	UnknownBytes       *int64   `json:"unknown_bytes,omitempty"`
 	UnknownBits        *float64 `json:"unknown_bits,omitempty"`
 	BitsPerByte        *float64 `json:"bits_per_byte,omitempty"`
-	PendingBytes       *int64   `json:"pending_bytes,omitempty"` // only in the total
+	PendingBytes       *int64   `json:"pending_bytes,omitempty"` // set only in the total
 }
 
-// compared adds the baseline's bits.
+// compared adds the bits of the static model.
 func (o *chunkObject) compared(bits float64, chars int64) {
 	o.BaselineBPC = new(perUnit(bits, chars))
 	o.StaticBPC = o.BaselineBPC
@@ -84,10 +84,10 @@ func unknownWords(unknown, tokens int64) string {
 	return text
 }
 
-// unknownMany is the share of unknown words above which a perplexity means little.
+// unknownMany is the share of unknown words above which a perplexity is not meaningful.
 const unknownMany = 1. / 4
 
-// doubt says why a perplexity means little; "" if few words are unknown.
+// doubt explains why a perplexity is not meaningful; "" if few words are unknown.
 func (o *chunkObject) doubt() string {
 	unknown := orZero(o.Unknown)
 	if unknown > 0 && float64(unknown) >= unknownMany*float64(*o.Tokens) {

@@ -9,16 +9,15 @@ import (
 )
 
 type chunkPrinter struct {
-	out, errs                  io.Writer // errs gets warnings about the numbers
+	out, errs                  io.Writer // errs receives warnings about the numbers
 	compare, totalOnly, asJSON bool
 	words                      bool   // the model is a model of words
-	served                     string // what the session scores with, see servedBy
+	served                     string // name of the session's method; see servedBy
 
 	before, after client.Measures // the session's totals
 	from, to      int64           // the session's offsets at the start and the end
 }
 
-// newChunkPrinter makes a printer of a session's events.
 func newChunkPrinter(s client.Session) *chunkPrinter {
 	return &chunkPrinter{
 		served: servedBy(s.Settings),
@@ -27,8 +26,8 @@ func newChunkPrinter(s client.Session) *chunkPrinter {
 	}
 }
 
-// servedBy describes what a session with these settings scores with. "static" alone is the
-// baseline: the slow weights without a companion.
+// servedBy names the method of a session with these settings. The name "static" without
+// "+companion" means the baseline: the slow weights alone.
 func servedBy(s *client.Settings) string {
 	name := "adaptive"
 	if s == nil {
@@ -74,7 +73,7 @@ func (p *chunkPrinter) event(e client.Event) error {
 	return p.print(o)
 }
 
-// object returns the printed form of measures.
+// object converts measures to their printed form.
 func (p *chunkPrinter) object(m client.Measures) chunkObject {
 	o := chunkObject{Bytes: m.Bytes, Bits: m.Bits}
 	if !p.compare {
@@ -85,7 +84,7 @@ func (p *chunkPrinter) object(m client.Measures) chunkObject {
 		return o
 	}
 	if m.Chars == 0 && m.Bytes > 0 {
-		return o // all bytes continue a character
+		return o // no character begins here, so there are no bits per character
 	}
 	o.BPC = new(perUnit(m.Bits, m.Chars))
 	if m.BaselineBits != nil {
@@ -94,7 +93,7 @@ func (p *chunkPrinter) object(m client.Measures) chunkObject {
 	return o
 }
 
-// printTotal prints the total of all chunks: the growth of the session's totals.
+// printTotal prints the total of all chunks, computed as the growth of the session's totals.
 func (p *chunkPrinter) printTotal(partial bool) error {
 	o := p.object(growth(p.before, p.after))
 	o.Total, o.Partial = true, partial
@@ -159,7 +158,7 @@ func (p *chunkPrinter) print(o chunkObject) error {
 
 func (p *chunkPrinter) columns(o chunkObject) string {
 	switch {
-	case p.words && p.totalOnly: // no header explains the numbers
+	case p.words && p.totalOnly: // no header explains the numbers, so the line does
 		text := fmt.Sprintf("perplexity %.2f", orZero(o.Perplexity))
 		if p.compare {
 			text += fmt.Sprintf(" (static %.2f)", orZero(o.BaselinePerplexity))
@@ -177,7 +176,7 @@ func (p *chunkPrinter) columns(o chunkObject) string {
 	return fmt.Sprintf("%6s", orDash(o.BPC))
 }
 
-// rate returns the mean cost of all chunks in the model's unit.
+// rate formats the mean cost of all chunks: a perplexity, or bits per character.
 func (p *chunkPrinter) rate() string {
 	o := p.object(growth(p.before, p.after))
 	if p.words {

@@ -10,7 +10,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model/modeltest"
 )
 
-// score counts UTF-8 characters in the same way for chunks, for lines and for both kinds of total.
+// The command score counts UTF-8 characters in the same way for chunks, for lines and in both kinds
+// of total.
 func TestScoreCountsCharactersAlike(t *testing.T) {
 	file, err := modeltest.SmallFile(t.TempDir())
 	require.NoError(t, err)
@@ -22,14 +23,14 @@ func TestScoreCountsCharactersAlike(t *testing.T) {
 		total := told[len(told)-1]
 		require.InEpsilon(t, total.Bits/chars, *total.BPC, 1e-12, "%v", how)
 	}
-	// A chunk without the first byte of a character has no bits per character.
+	// A chunk in which no character begins has no bits per character.
 	told := must(t, "é", append(args[:3:3], "--chunk", "1")...)
 	require.Regexp(t, `\n +1 +-\n`, told)
 	require.Nil(t, jsonLines(t, must(t, "é", append(args, "--chunk", "1")...))[1].BPC)
 }
 
-// In the header, "static" is the static model without a companion. The next column's name says what
-// the session scores with.
+// In the header, "static" is the static model without a companion. The next column has the name of
+// the session's method.
 func TestScoreNamesWhatItCompares(t *testing.T) {
 	file, err := modeltest.SmallFile(t.TempDir())
 	require.NoError(t, err)

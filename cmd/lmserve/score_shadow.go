@@ -15,7 +15,7 @@ import (
 // shadowPoll is the interval for checking a shadow's progress.
 const shadowPoll = 50 * time.Millisecond
 
-// checkShadow refuses flags that conflict with a second model.
+// checkShadow returns an error if a second model is combined with a flag that excludes it.
 func (k *scoring) checkShadow() error {
 	switch {
 	case k.shadow == "":
@@ -31,7 +31,7 @@ func (k *scoring) checkShadow() error {
 	return nil
 }
 
-// withShadow creates the shadow of a session, and returns the session with it.
+// withShadow creates a shadow of a session. It returns the session, which then lists its shadow.
 func withShadow(
 	ctx context.Context, cl *client.Client, s client.Session, model string,
 ) (client.Session, error) {
@@ -39,7 +39,7 @@ func withShadow(
 		Model: &model, ShadowOf: &s.ID, Seed: &s.Seed,
 	})
 	if refused := (*client.Error)(nil); errors.As(err, &refused) && refused.Field == "model" {
-		refused.Field = "shadow_model" // the flag's name
+		refused.Field = "shadow_model" // the error then names the command's flag
 	}
 	if err != nil {
 		return s, err
@@ -47,7 +47,7 @@ func withShadow(
 	return cl.GetSession(ctx, s.ID)
 }
 
-// caughtUp waits until the shadow has reached its session.
+// caughtUp waits until the shadow has been fed all text of its session.
 func caughtUp(
 	ctx context.Context, cl *client.Client, id string, p *progress,
 ) (client.Shadow, error) {
@@ -75,16 +75,16 @@ func caughtUp(
 	}
 }
 
-// shadowObject is a second model's score of the text in JSON.
+// shadowObject is the JSON form of a second model's score.
 type shadowObject struct {
-	Shadow             string   `json:"shadow"` // the model
+	Shadow             string   `json:"shadow"` // name of the second model
 	Bytes              int64    `json:"bytes"`
 	BitsPerByte        *float64 `json:"bits_per_byte,omitempty"`
 	SessionBitsPerByte *float64 `json:"session_bits_per_byte,omitempty"`
 	Difference         *float64 `json:"difference,omitempty"`
 }
 
-// printShadow prints a second model's score of the text next to the first's.
+// printShadow prints a second model's score of the text next to the first model's score.
 func (k *scoring) printShadow(w io.Writer, s client.Shadow) error {
 	o := shadowObject{Bytes: s.Offset}
 	if s.Model != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// A second model gives a text the same bits as when that model scores the text alone. This holds
-// locally and over a server.
+// A second model gives a text the same bits as if it scored the text alone, with a local or a
+// remote server.
 func TestScoreWithASecondModelSaysWhatBothMakeOfTheText(t *testing.T) {
 	first, second := randomModel(t), filepath.Join(t.TempDir(), "second")
 	m, err := modeltest.New(8)

@@ -11,8 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// With a list of trouble words, a line with a trouble word is stranger than a line without such
-// words.
+// A line with a word from the list of trouble words is stranger than a line without such words.
 func TestScoreCountsWordsOfTrouble(t *testing.T) {
 	words := filepath.Join(t.TempDir(), "words")
 	require.NoError(t, os.WriteFile(words, []byte("# ours\ndenied\n"), 0o600))

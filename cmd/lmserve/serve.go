@@ -66,8 +66,8 @@ func serve(c *cobra.Command, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = log.Sync() }() // some systems cannot sync standard error
-	// before the keys are opened, because the store may hold them
+	defer func() { _ = log.Sync() }() // on some systems, Sync of standard error always fails
+	// This check precedes the opening of the keys, because the store may contain the keys.
 	if err := f.checkStore(); err != nil {
 		return err
 	}
@@ -98,7 +98,8 @@ func serve(c *cobra.Command, f serveFlags) error {
 		err = f.checkBudget(models)
 	}
 	if err == nil {
-		// after checkBudget, because sessions of this model need not fit the budget
+		// This call follows checkBudget, because sessions of the added model need not fit the
+		// budget.
 		err = models.addCounts()
 	}
 	if err != nil {
@@ -120,7 +121,7 @@ func serve(c *cobra.Command, f serveFlags) error {
 		return err
 	}
 	h := &host{opened: o, log: log}
-	// An error of Close loses no text, because acknowledged text is already durable.
+	// An error of Close is ignored: it loses no text, because acknowledged text is already durable.
 	defer func() { _ = h.store.Close() }()
 	defer func() { h.among.leave() }()
 	if err := f.checkOwners(o.sessions, ring, o.where); err != nil {
@@ -157,7 +158,8 @@ func serve(c *cobra.Command, f serveFlags) error {
 	return h.serve(c.Context(), l, f.drain)
 }
 
-// open listens, but refuses an address that is reachable from other machines and unprotected.
+// open listens on the configured address. Unless --insecure is given, it refuses an address that
+// other machines can reach without keys or without TLS.
 func (f *serveFlags) open(keys bool, secure *tls.Config) (net.Listener, error) {
 	addr, err := net.ResolveTCPAddr("tcp", f.listen)
 	if err != nil {
@@ -186,7 +188,7 @@ func listen(addr *net.TCPAddr) (net.Listener, error) {
 	}
 	l, err := net.ListenTCP(network, addr)
 	if err != nil {
-		return nil, err // not l: a nil *net.TCPListener is not a nil net.Listener
+		return nil, err // literally nil: an interface with a nil *net.TCPListener is not nil
 	}
 	return l, nil
 }

@@ -16,10 +16,10 @@ import (
 // serveAlerts sends alerts for the incidents of all sessions of a server.
 type serveAlerts struct {
 	*alert.Notifier
-	sessions atomic.Pointer[session.Manager] // nil until the manager exists
+	sessions atomic.Pointer[session.Manager] // nil until the session manager exists
 }
 
-// startAlerts starts sending incidents to the receivers of the flags.
+// startAlerts starts sending incidents to the receivers that the flags name.
 func (t *telemetry) startAlerts(f *serveFlags) (err error) {
 	if !f.alerts.given() {
 		return nil
@@ -27,7 +27,7 @@ func (t *telemetry) startAlerts(f *serveFlags) (err error) {
 	a := &serveAlerts{}
 	name := "serve"
 	if f.data.network.given() {
-		name = "" // pending alerts stay in memory, because the sessions are not in a data folder
+		name = "" // there is no data folder, so pending alerts stay in memory
 	}
 	threshold, err := watch.ParseRate(f.alertThreshold)
 	if err != nil {
@@ -57,7 +57,7 @@ func (a *serveAlerts) text(
 	return part.Text, err
 }
 
-// follow makes sessions the source of the text in alerts.
+// follow sets the session manager from which alerts get the text of a line.
 func (t *telemetry) follow(sessions *session.Manager) {
 	t.Follow(sessions)
 	if t.alerts != nil {

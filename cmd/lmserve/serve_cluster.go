@@ -16,13 +16,13 @@ import (
 	"github.com/lmserve/lmserve/server/middleware"
 )
 
-// leaveTime is the longest time for announcing a server's end to the other servers. Without the
-// announcement they wait until its lease lapses.
+// leaveTime limits how long a server that exits tries to inform the other servers. If it cannot
+// inform them, they wait until its lease expires.
 const leaveTime = 5 * time.Second
 
-// clusterFlags makes a server one of several that share a database.
+// clusterFlags has the flags of a server that shares its database with other servers.
 type clusterFlags struct {
-	advertise string // URL; "" if this server alone uses its database
+	advertise string // this server's URL for other servers; "" if it is the only server
 	node      string
 	lease     time.Duration
 }
@@ -42,7 +42,7 @@ func (f *clusterFlags) register(flags *pflag.FlagSet) {
 			"server")
 }
 
-// given reports whether the server is one of several.
+// given reports whether the server shares its database with others.
 func (f *clusterFlags) given() bool { return f.advertise != "" }
 
 func (f *clusterFlags) check(store, userSessions bool) error {
@@ -68,15 +68,15 @@ func (f *clusterFlags) check(store, userSessions bool) error {
 	return nil
 }
 
-// names returns the host names that the server accepts. A server with keys checks hosts only if
-// names are configured.
+// names returns the host names that requests may use. A server with keys checks host names only if
+// --allow-host is given.
 func (f *serveFlags) names(ring *keys.Ring) []string {
 	u, err := url.Parse(f.cluster.advertise)
 	if err != nil || u.Hostname() == "" || len(f.allowHosts) == 0 && ring != nil &&
 		ring.Required() {
 		return f.allowHosts
 	}
-	return append(f.allowHosts, u.Hostname()) // other servers use this name
+	return append(f.allowHosts, u.Hostname()) // other servers use the advertised name
 }
 
 // self describes this run of the server to the other servers.
@@ -94,11 +94,12 @@ func (f *clusterFlags) self(models servedModels) cluster.Node {
 	return n
 }
 
-// knownMore is added to the interval of beats. The sum is the longest time until all other servers
-// know of a change.
+// knownMore is a margin for delays. After one heartbeat interval and this margin, all other servers
+// have noticed that this server drains.
 const knownMore = 100 * time.Millisecond
 
-// joined is a server's membership among several servers. It is nil if the store is not shared.
+// joined is a server's membership in a group of servers that share a store. It is nil if the store
+// is not shared.
 type joined struct {
 	store  *postgres.Store
 	member *cluster.Member
@@ -118,8 +119,8 @@ func (f *clusterFlags) join(
 	return &joined{store, m, log}, nil
 }
 
-// places returns the lookup of the server that a request belongs to, or nil if this server serves
-// every request.
+// places returns the router that finds the server for each request. It returns nil if this server
+// serves every request.
 func (j *joined) places(sessions *session.Manager) middleware.Places {
 	if j == nil {
 		return nil
@@ -127,8 +128,8 @@ func (j *joined) places(sessions *session.Manager) middleware.Places {
 	return &cluster.Router{Member: j.member, Sessions: j.store, Holds: sessions.Holds}
 }
 
-// handOver gives the sessions to the other servers. They first learn that this server drains, so
-// that none sends a session back.
+// handOver gives the sessions to the other servers. It first informs them that this server drains,
+// so that they do not send the sessions back.
 func (j *joined) handOver(ctx context.Context, sessions *session.Manager) {
 	if j == nil {
 		return

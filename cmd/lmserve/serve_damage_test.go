@@ -27,7 +27,7 @@ import (
 // serveArgs is the environment variable with the arguments of TestServeChild, one per line.
 const serveArgs = "LMSERVE_TEST_SERVE"
 
-// TestServeChild is a server process that continuously scans for damage.
+// TestServeChild runs as a server in a child process, and continuously scans for damage.
 func TestServeChild(t *testing.T) {
 	args := os.Getenv(serveArgs)
 	if args == "" {
@@ -37,7 +37,7 @@ func TestServeChild(t *testing.T) {
 	os.Exit(run(t.Context(), strings.Split(args, "\n"), nil, os.Stdout, os.Stderr))
 }
 
-// damagedServer is a server process, with its clients' record of its answers.
+// damagedServer is a server process, with a record of the answers that its clients received.
 type damagedServer struct {
 	t    *testing.T
 	dir  string
@@ -79,7 +79,7 @@ func newDamagedServer(t *testing.T, sessions int) *damagedServer {
 	r.cmd.Stderr = &r.log
 	require.NoError(t, r.cmd.Start())
 	t.Cleanup(func() {
-		_ = r.cmd.Process.Kill() // it may have ended
+		_ = r.cmd.Process.Kill() // the process may already have ended
 		_ = r.cmd.Wait()
 	})
 	first, err := bufio.NewReader(out).ReadString('\n')
@@ -167,8 +167,8 @@ func (r *damagedServer) damage(n int) {
 	require.NoError(r.t, file.Close())
 }
 
-// Damage to the files of a running server is found, and affects only the damaged session. The
-// process stays up, and all other sessions continue bit-identically.
+// If the files of one session are damaged while the server runs, the damage affects only that
+// session. The process stays up, and all other sessions continue bit-identically.
 func TestDamageUnderAServerIsOneSessions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -188,7 +188,7 @@ func TestDamageUnderAServerIsOneSessions(t *testing.T) {
 			require.Equal(t, http.StatusOK, r.feed(n, after))
 		}
 	}
-	for n := range sessions { // an undisturbed session has the same bits
+	for n := range sessions { // compares with new sessions that were fed the same text
 		if n%4 != 1 {
 			continue
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// dashboard is the file that Grafana reads.
+// dashboard is the path of the Grafana dashboard.
 const dashboard = "../../deploy/grafana/lmserve.json"
 
 // ruleTests is a promtool file that evaluates expressions over series.
@@ -43,9 +43,9 @@ type ruleSample struct {
 	Value  float64 `json:"value"`
 }
 
-// Every query of the dashboard has a result for a server that has done everything that the
-// dashboard draws. promtool evaluates the queries, as if all metrics of the server had grown at a
-// constant rate for ten minutes.
+// Every query of the dashboard has a result for a server that has handled all kinds of work.
+// promtool evaluates the queries. It assumes that all metrics of the server grew at a constant rate
+// for ten minutes.
 func TestEveryPanelOfTheDashboardDrawsSomething(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {

@@ -30,8 +30,8 @@ func send(t *testing.T, method, url, key, body string) (status int, object map[s
 	return res.StatusCode, object
 }
 
-// The sessions of a data folder have owners, but the keys file is lost, or was left behind when the
-// folder was moved. Then no server exposes the sessions.
+// If the sessions of a data folder have owners but the keys file is missing, the server does not
+// start, so it exposes no session.
 func TestFolderWithOwnersNeedsItsKeys(t *testing.T) {
 	file, dir := randomModel(t), t.TempDir()
 	alice := strings.TrimSpace(must(t, "", "keys", "add", "alice", "--data-dir", dir))
@@ -62,8 +62,8 @@ func TestFolderWithOwnersNeedsItsKeys(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 }
 
-// A server that listens on an IPv4 address is not reachable by IPv6. With [::], the IPv6 address
-// for all addresses, it is also reachable by IPv4.
+// A server that listens on an IPv4 address is not reachable over IPv6. A server that listens on
+// [::], all IPv6 addresses, is also reachable over IPv4.
 func TestServeListensWhereItWasTold(t *testing.T) {
 	v6, err := net.Listen("tcp6", "[::1]:0")
 	if err != nil {
@@ -102,7 +102,7 @@ func TestServeTakesMoreNames(t *testing.T) {
 	}
 }
 
-// A page from an origin that --cors-origin names may use the server. "*" and patterns are not valid
+// A web page may use the server if --cors-origin names its origin. "*" and patterns are not valid
 // origins.
 func TestServeNamesOriginsOfPages(t *testing.T) {
 	const page = "https://app.example.org"

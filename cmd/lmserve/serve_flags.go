@@ -18,8 +18,8 @@ import (
 )
 
 type serveFlags struct {
-	model          modelFlags // how models compute
-	models         []string   // names or files; empty means the default model
+	model          modelFlags // flags that control how models compute
+	models         []string   // names or files of models; empty means the default model
 	data           dataFlags
 	cluster        clusterFlags
 	listen         string
@@ -118,14 +118,14 @@ func (f *serveFlags) register(c *cobra.Command) {
 	})
 }
 
-// limitFlags are limits of the contract that a server may lower.
+// limitFlags has limits of the API that a server may lower.
 type limitFlags struct {
 	scoreBody            byteSize
 	bodyIdle, answerIdle time.Duration
 	drainDelay           time.Duration
 }
 
-// drainDelayMax is the largest drain delay.
+// drainDelayMax is the largest allowed value of --drain-delay.
 const drainDelayMax = time.Hour
 
 func (f *limitFlags) register(c *cobra.Command) {
@@ -142,7 +142,7 @@ func (f *limitFlags) register(c *cobra.Command) {
 			"balancers can notice")
 }
 
-// check compares the limits with the contract's.
+// check returns an error if a limit is outside the range that the API allows.
 func (f *limitFlags) check() error {
 	if f.scoreBody > limits.ScoreBodyBytesMax {
 		return usagef("--max-score-body is %s, expected at most %s", &f.scoreBody,
@@ -163,7 +163,7 @@ func (f *limitFlags) check() error {
 	return nil
 }
 
-// checkStore refuses flags that contradict each other about the place of the sessions.
+// checkStore returns an error if the flags name conflicting places for the sessions.
 func (f *serveFlags) checkStore() error {
 	n := &f.data.network
 	switch {
@@ -179,7 +179,7 @@ func (f *serveFlags) checkStore() error {
 	return cmp.Or(n.check(), f.cluster.check(true, f.userSessions))
 }
 
-// checkOrigins checks the form of page origins.
+// checkOrigins returns an error if a value of --cors-origin is not a valid origin.
 func (f *serveFlags) checkOrigins() error {
 	for _, text := range f.corsOrigins {
 		if _, err := middleware.Origin(text); err != nil {
@@ -189,9 +189,9 @@ func (f *serveFlags) checkOrigins() error {
 	return nil
 }
 
-// openKeys opens the keys file or the copy of the database's keys, if there is a place for one. A
-// file named on the command line must exist: a misspelled name must not leave the server open to
-// everyone.
+// openKeys opens the keys file, or the local copy of the keys in the database. It returns nil if
+// the server has neither. A file given with --keys-file must exist: otherwise a typing error in its
+// name would open the server to everyone.
 func (f *serveFlags) openKeys(ctx context.Context, log *zap.Logger) (*keys.Ring, error) {
 	path, err := f.copyKeys(ctx, log)
 	if err == nil && path == "" {

@@ -21,8 +21,8 @@ import (
 type opened struct {
 	store    storage.Store
 	sessions *session.Manager
-	among    *joined // membership among servers that share the store, or nil
-	where    string  // describes the store
+	among    *joined // membership in the group of servers that share the store, or nil
+	where    string  // description of the store, for messages
 }
 
 func (f *serveFlags) openSessions(
@@ -101,7 +101,7 @@ func (f *serveFlags) openStore(
 	return data, "the data folder " + dir, nil
 }
 
-// openShared opens a database shared with other servers, and joins them.
+// openShared opens a database that other servers also use, and joins their group.
 func (f *serveFlags) openShared(
 	ctx context.Context, o *opened, models servedModels, log *zap.Logger,
 ) error {
@@ -120,7 +120,7 @@ func (f *serveFlags) openShared(
 	return nil
 }
 
-// logged returns a function that logs errors as messages for operators.
+// logged returns a function that logs an error with a fixed message.
 func logged(log *zap.Logger, what string) func(error) {
 	return func(err error) { log.Error(what, zap.Error(err)) }
 }
@@ -147,7 +147,7 @@ func (h *host) serve(ctx context.Context, l net.Listener, timeout time.Duration)
 	return errors.Join(h.srv.Drain(drain), wait())
 }
 
-// reportAlarm returns a function that logs when the disk runs short and when space is available
+// reportAlarm returns a function that logs when the disk is nearly full, and when it has space
 // again.
 func reportAlarm(log *zap.Logger) func(error) {
 	return func(why error) {
@@ -160,7 +160,7 @@ func reportAlarm(log *zap.Logger) func(error) {
 	}
 }
 
-// scrubbing is how fast a server scans for damage; tests shorten it.
+// scrubbing sets the speed at which a server scans its files for damage. Tests set a higher speed.
 var scrubbing = folder.ScrubOptions{FilesPerSecond: 4, Rest: time.Hour}
 
 // startScrub scans the data folder for damage until the context ends or the store closes.
@@ -198,7 +198,7 @@ func (f *serveFlags) checkOwners(sessions *session.Manager, ring *keys.Ring, whe
 		where, owned, example.ID, example.Owner, path)
 }
 
-// countOwned counts the sessions with owners, and returns the first.
+// countOwned counts the sessions with owners, and returns the first of them.
 func countOwned(sessions *session.Manager) (owned int, first session.Info, err error) {
 	for after := ""; ; {
 		page, next, err := sessions.List(session.Caller{Admin: true}, after, session.ListMax)

@@ -11,10 +11,10 @@ import (
 	"github.com/lmserve/lmserve/server/handler"
 )
 
-// logFlags selects the sessions that log shippers feed.
+// logFlags selects the sessions that receive logs.
 type logFlags struct{ method, name string }
 
-// Values of --log-sessions besides the names of methods.
+// Values of the flag --log-sessions that are not names of methods.
 const (
 	logsDefault = "default"
 	logsNone    = "none"
@@ -31,7 +31,7 @@ func (f *logFlags) register(c *cobra.Command) {
 			"a, otherwise b, otherwise the text c")
 }
 
-// sessions checks the flags and returns their configuration.
+// sessions checks the flags and converts them to a configuration.
 func (f *logFlags) sessions() (s handler.LogSessions, err error) {
 	if s.Name, err = intake.ParseTemplate(f.name); err != nil {
 		return s, usagef("--log-session-name: %w", err)

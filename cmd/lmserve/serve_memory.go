@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	// memoryConstant is a server's memory besides its budget, model, workers and connections. It
-	// covers data of requests that must be in memory as a whole. 64 MiB are for the program,
-	// database writes and garbage not yet collected.
+	// memoryConstant is the memory that a server needs in addition to its budget, model, workers
+	// and connections. It covers data of requests that must be in memory as a whole. 64 MiB are for
+	// the program, database writes and garbage that is not yet collected.
 	memoryConstant = limits.MemoryMax + 64<<20
-	// memoryUnit is the unit to which the total is rounded up, so that restarts print the same
-	// number.
+	// memoryUnit is the unit to which the total is rounded up. Rounding hides small differences, so
+	// that every start of a server prints the same number.
 	memoryUnit = 16 << 20
 	// connectionBytes is the memory of a connection and its request: buffers, stacks, TLS.
 	connectionBytes = 64 << 10
 )
 
-// memoryHelp says what --memory-budget includes.
+// memoryHelp describes what --memory-budget includes.
 var memoryHelp = fmt.Sprintf(`--memory-budget limits the states of sessions and the weights of all
 models but the first. In addition, the process needs the first model's weights, %dM, %dK
 for each connection and, for each thread, a worker of each model (at most 327M with the
@@ -35,7 +35,7 @@ embedded model) and %dM for files. The log shows the sum, which is the limit of 
 garbage collector unless GOMEMLIMIT is set. See "Memory" in docs/operations.md.`,
 	memoryConstant>>20, connectionBytes>>10, session.FileBytes>>20)
 
-// checkBudget refuses a budget too small for one session of each model.
+// checkBudget returns an error if the budget is too small for one session of each model.
 func (f *serveFlags) checkBudget(models servedModels) error {
 	err := f.checkBudgetOf(models.first, 0)
 	for _, other := range models.others {
@@ -44,7 +44,8 @@ func (f *serveFlags) checkBudget(models servedModels) error {
 	return err
 }
 
-// checkBudgetOf is checkBudget for one model whose weights take the given bytes of the budget.
+// checkBudgetOf checks the budget for one model. weights is the memory of the model's weights
+// within the budget, in bytes.
 func (f *serveFlags) checkBudgetOf(m *model.Model, weights int64) error {
 	least, err := session.MemoryMin(m)
 	least += weights
@@ -59,9 +60,9 @@ func (f *serveFlags) checkBudgetOf(m *model.Model, weights int64) error {
 		&f.budget, sizeOf(least), m.ID(), beside)
 }
 
-// memoryMost returns the largest memory of the process in bytes. It is called when only the first
-// model is loaded: the weights of the others are part of the budget. Each thread may have a worker
-// per model.
+// memoryMost returns the largest memory of the process in bytes. It measures the current heap, so
+// only the first model may be loaded: the budget includes the weights of all other models. Each
+// thread may have one worker per model.
 func (f *serveFlags) memoryMost(models servedModels, connections int) int64 {
 	budget := int64(f.budget)
 	if budget == 0 {
@@ -80,7 +81,7 @@ func (f *serveFlags) memoryMost(models servedModels, connections int) int64 {
 	return (most + memoryUnit - 1) / memoryUnit * memoryUnit
 }
 
-// limitMemory makes the garbage collector work harder as the process approaches its limit.
+// limitMemory sets the memory limit of Go's garbage collector, unless GOMEMLIMIT is set.
 func limitMemory(most int64, log *zap.Logger) {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(most)
@@ -89,11 +90,11 @@ func limitMemory(most int64, log *zap.Logger) {
 }
 
 const (
-	connectionsMost = 16384 // default of --max-connections with ample descriptors
-	// descriptorsKept is the number of descriptors for the database, the log, keys and
+	connectionsMost = 16384 // default of --max-connections if enough descriptors are available
+	// descriptorsKept is the number of descriptors reserved for the database, the log, keys and
 	// certificates.
 	descriptorsKept    = 32
-	descriptorsUnknown = 1024 // on systems that do not report a limit
+	descriptorsUnknown = 1024 // assumed on systems that report no limit
 )
 
 // connections returns the limit on connections. Each connection may need two descriptors: one for
@@ -110,9 +111,9 @@ func (f *serveFlags) connections() (int, error) {
 	return f.maxConnections, nil
 }
 
-// besideComputing lets Go run one more thread than those that compute. Otherwise connections and
-// the disk wait until a computing thread pauses: after a chunk, or after Go's 10 ms time slice. The
-// operating system switches threads sooner.
+// besideComputing sets GOMAXPROCS to at least one more than the number of computing threads. With a
+// smaller GOMAXPROCS, connections and the disk would wait until a computing thread pauses: after a
+// chunk, or after Go's 10 ms time slice. The operating system switches threads sooner.
 func besideComputing(threads int) {
 	if runtime.GOMAXPROCS(0) <= threads {
 		runtime.GOMAXPROCS(threads + 1)

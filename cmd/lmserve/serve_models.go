@@ -65,7 +65,8 @@ func (s *servedModels) addCounts() error {
 	return nil
 }
 
-// known describes all models, the first at the beginning. The others come without weights.
+// known returns all models, beginning with the first. The other models are outlines without
+// weights.
 func (s *servedModels) known() (all []*model.Model) {
 	if s.first != nil {
 		all = append(all, s.first)
@@ -76,7 +77,6 @@ func (s *servedModels) known() (all []*model.Model) {
 	return all
 }
 
-// ids returns the IDs of all models.
 func (s *servedModels) ids() (ids []string) {
 	for _, m := range s.known() {
 		ids = append(ids, m.ID())
@@ -92,7 +92,8 @@ func (s *servedModels) second() string {
 	return s.others[0].Outline.ID()
 }
 
-// about returns lines for standard output about the models, besides the first model's name.
+// about returns lines about the models for standard output. They do not include the name of the
+// first model.
 func (s *servedModels) about() string {
 	var text strings.Builder
 	for i, m := range s.known() {
@@ -109,10 +110,10 @@ func (s *servedModels) about() string {
 	return text.String()
 }
 
-// foreignSessions counts the stored sessions whose model the server does not have, for a single log
-// line. They are intact, and can be used again when the server gets their model.
+// foreignSessions counts the stored sessions whose models the server lacks, and logs a single line
+// about them. These sessions are intact, and can be used again when the server has their models.
 type foreignSessions struct {
-	report func(error) // gets all other errors
+	report func(error) // receives all other errors
 
 	mu struct {
 		sync.Mutex
@@ -136,7 +137,7 @@ func (f *foreignSessions) note(err error) {
 	}
 }
 
-// tell logs the number of foreign sessions, if there are any, and what to do about them.
+// tell logs the number of foreign sessions, if there are any, and how to make them usable.
 func (f *foreignSessions) tell(log *zap.Logger, served []string, where string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -69,7 +69,7 @@ func TestServeScoresATextWithTwoModels(t *testing.T) {
 	require.Contains(t, stderr, "expected different models")
 }
 
-// besideTheProgram writes a model to where the program finds it by name.
+// besideTheProgram writes a model into a folder where the program finds it by name.
 func besideTheProgram(t *testing.T, name string, m *model.Model) (path string) {
 	t.Helper()
 	program, err := os.Executable()
@@ -99,9 +99,9 @@ func metricsOf(t *testing.T, url string) string {
 	return string(text)
 }
 
-// A server finds a model by its name, and loads it when the first text for the model arrives. If
-// the model's file is missing, only that model is unavailable. A server that does not know the
-// model leaves the model's sessions unchanged.
+// A server finds a model by its name, and loads the model when the first text for it arrives. If
+// the model's file is missing, only that model is unavailable. A server without the model leaves
+// the model's sessions unchanged.
 func TestServeLoadsAModelWhenItIsNeeded(t *testing.T) {
 	m, err := modeltest.New(5)
 	require.NoError(t, err)
@@ -167,7 +167,7 @@ func TestServeLoadsAModelWhenItIsNeeded(t *testing.T) {
 	require.EqualValues(t, 19, is["offset"])
 }
 
-// The budget must have space for the weights of models that are loaded on demand.
+// The budget must be large enough for the weights of models that are loaded on demand.
 func TestServeRefusesBudgetBelowWeightsOfModel(t *testing.T) {
 	m, err := modeltest.New(5)
 	require.NoError(t, err)

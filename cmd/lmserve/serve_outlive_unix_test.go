@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A server continues when its terminal closes and nobody reads its output and log.
+// A server continues when its terminal closes and no program reads its output and log.
 func TestServeOutlivesItsTerminalAndItsReader(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-test.run", "^TestServeChild$")
 	args := []string{

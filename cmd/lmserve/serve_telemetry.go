@@ -18,15 +18,15 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// tracesPatience is how long an ending server tries to send the last traces.
+// tracesPatience is how long a server that exits tries to send the last traces.
 const tracesPatience = 5 * time.Second
 
 // telemetry is what a server reports to operators: metrics, and traces if OpenTelemetry's variables
 // request them.
 type telemetry struct {
 	*metrics.Metrics
-	traces *tracing.Tracer // nil without traces
-	alerts *serveAlerts    // nil without receivers
+	traces *tracing.Tracer // nil if no traces are sent
+	alerts *serveAlerts    // nil if there are no receivers
 	log    *zap.Logger
 }
 
@@ -35,7 +35,7 @@ var (
 	_ server.Metrics   = (*telemetry)(nil)
 )
 
-// newTelemetry makes the telemetry of a server with models of these IDs.
+// newTelemetry makes the telemetry of a server whose models have the given IDs.
 func newTelemetry(
 	ctx context.Context, models []string, log *zap.Logger,
 ) (*telemetry, error) {
@@ -51,7 +51,7 @@ func newTelemetry(
 	}), traces, nil, log}, nil
 }
 
-// around returns a wrapper for the handling of all requests, or nil if none is needed.
+// around returns a wrapper for the server's HTTP handler, or nil if no wrapper is needed.
 func (t *telemetry) around() func(http.Handler) http.Handler {
 	if t.traces == nil {
 		return nil
@@ -73,8 +73,8 @@ func (t *telemetry) Phase(ctx context.Context, p session.Phase, began, ended tim
 	t.traces.Phase(ctx, p, began, ended)
 }
 
-// Loaded implements session.Observer. It logs only successes: the request that needed the model
-// reports a failure.
+// Loaded implements session.Observer. It logs only successes, because the request that needed the
+// model reports a failure.
 func (t *telemetry) Loaded(model string, took time.Duration, err error) {
 	t.Metrics.Loaded(model, took, err)
 	if err == nil {
@@ -116,8 +116,8 @@ func (h *host) aboutAdmin() string {
 }
 
 // serveAll serves on the listener and, if there is one, the admin listener. The caller either
-// receives the first error from failed, or calls wait, which joins the errors of all listeners. An
-// error is nil after a drain.
+// receives the first error from failed, or calls wait, which joins the errors of all listeners. A
+// listener that was drained has no error.
 func (h *host) serveAll(l net.Listener) (wait func() error, failed <-chan error) {
 	all := []func() error{func() error { return h.srv.Serve(l) }}
 	if h.admin != nil {

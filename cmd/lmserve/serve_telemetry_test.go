@@ -64,7 +64,7 @@ func TestServeRefusesAnAdminAddressThatOthersCanReach(t *testing.T) {
 	require.Contains(t, stderr, "--admin 0.0.0.0:0 can be reached from other machines")
 }
 
-// collected is the spans sent to a collector.
+// collected contains the spans that a collector has received.
 type collected struct {
 	mu    sync.Mutex
 	spans []*trace.Span
@@ -86,7 +86,8 @@ func (c *collected) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// named returns the first span with a name, below another span if one is given.
+// named returns the first span with a name. If parameter below is not nil, the span must be a child
+// of that span.
 func (c *collected) named(t *testing.T, name string, below *trace.Span) *trace.Span {
 	t.Helper()
 	c.mu.Lock()
@@ -98,8 +99,8 @@ func (c *collected) named(t *testing.T, name string, below *trace.Span) *trace.S
 	return c.spans[at]
 }
 
-// OpenTelemetry's variables make a server send the spans of its requests, with the phases of work
-// below each. Unsupported values are refused.
+// If OpenTelemetry's environment variables are set, a server sends a span for each request, with
+// child spans for the phases of work. Unsupported values of the variables are refused.
 func TestServeSendsTracesIfTheVariablesAskForThem(t *testing.T) {
 	sent := new(collected)
 	to := httptest.NewServer(sent)

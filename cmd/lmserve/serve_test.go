@@ -32,15 +32,15 @@ func randomModel(t *testing.T) string {
 	return file
 }
 
-// A folder is opened before the server listens. A foreign folder or one of an older version ends
-// the server at once.
+// The server opens its data folder before it listens. If the folder is not a data folder or has an
+// older version, the server exits at once.
 func TestServeRefusesFoldersItCannotRead(t *testing.T) {
 	file := randomModel(t)
 	for name, content := range map[string]string{"version": "lmserve data folder 3\n",
 		"lmserve.db": "old"} {
 		dir := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
-		// the timeout ends a server that starts against expectation
+		// the timeout stops a server that starts although it should not
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		var stdout, stderr bytes.Buffer
 		code := run(ctx, []string{"serve", "--model", file, "--listen", "127.0.0.1:0", "--log",
@@ -75,7 +75,7 @@ func TestServeRefusesBudgetBelowOneSession(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 }
 
-// One log line reports the sessions of other models and what can be done.
+// A single log line reports all stored sessions whose models the server lacks, and says what to do.
 func TestServeTellsOfTheSessionsOfAnotherModelOnce(t *testing.T) {
 	dir, file := t.TempDir(), randomModel(t)
 	url, stop := serving(t, "--model", file, "--data-dir", dir)
@@ -99,7 +99,7 @@ func TestServeTellsOfTheSessionsOfAnotherModelOnce(t *testing.T) {
 	require.EqualValues(t, 5, line.ContextMap()["sessions"])
 }
 
-// A server can be started with smaller limits than the contract's.
+// A server can be started with limits below those of the API.
 func TestServeTakesSmallerLimits(t *testing.T) {
 	url, stop := serving(t, "--model", randomModel(t), "--max-score-body", "1K", "--max-body-idle",
 		"2s")

@@ -47,7 +47,7 @@ damage, the exit code is 1. With --store, there are no files to check.`,
 					p.aside(func() { fmt.Fprintln(c.OutOrStdout(), err) })
 				}
 			}
-			if !f.network.given() { // a database checks its own files
+			if !f.network.given() { // the database checks its files itself
 				dir, err := f.mustFolder()
 				if err != nil {
 					return err
@@ -79,7 +79,7 @@ damage, the exit code is 1. With --store, there are no files to check.`,
 				})
 			})
 			p.end()
-			if err != nil && damaged == 0 { // with damage, the error repeats what was printed
+			if err != nil && damaged == 0 { // if damage was found, the error only repeats it
 				return err
 			}
 			if asJSON {

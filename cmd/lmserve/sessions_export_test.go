@@ -31,8 +31,9 @@ func answered(t *testing.T, res *http.Response, err error) (status int, body str
 	return res.StatusCode, string(b)
 }
 
-// With a damaged last record, the text before it can be exported, over HTTP and from the command
-// line. The export is marked as partial and can be imported. Everything else is refused.
+// If the last record of a session is damaged, the text before it can be exported, over HTTP and
+// from the command line. The export is marked as partial and can be imported. All other requests to
+// the session are refused.
 func TestDamagedSessionIsExportedInPart(t *testing.T) {
 	dir, model := t.TempDir(), smallModel(t)
 	url, stop := serving(t, "--data-dir", dir, "--model", model)
@@ -54,14 +55,14 @@ func TestDamagedSessionIsExportedInPart(t *testing.T) {
 	require.Len(t, logs, 1)
 	content, err := os.ReadFile(logs[0])
 	require.NoError(t, err)
-	// The first chunk of 16 bytes ends within the second text, so this text is stored as two
+	// The first chunk of 16 bytes ends within the second text, so the second text is stored as two
 	// records. The test damages the last record.
 	at := bytes.LastIndex(content, []byte("at came last"))
 	require.Positive(t, at)
 	content[at] ^= 1
 	require.NoError(t, os.WriteFile(logs[0], content, 0o600))
 
-	// forces the logs to be read, as after a kill
+	// without the index, the server reads the logs, as after a crash
 	require.NoError(t, os.Remove(filepath.Join(dir, "index")))
 
 	file := filepath.Join(t.TempDir(), "part.session")

@@ -55,8 +55,8 @@ func newSessionsImport(f *dataFlags) *cobra.Command {
 	return c
 }
 
-// withManager calls do with a manager of the data folder's sessions, like a server's. importing
-// receives the progress of imports.
+// withManager opens a session manager for the data folder, as a server does, and passes it to its
+// last parameter. The parameter importing receives the progress of imports.
 func (f *dataFlags) withManager(
 	c *cobra.Command, flags modelFlags, importing session.Progress,
 	do func(mg *session.Manager) error,

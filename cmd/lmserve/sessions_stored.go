@@ -9,7 +9,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// storedSession is a session as list and show print it.
+// storedSession is a session in the output of the commands `sessions list` and `sessions show`.
 type storedSession struct {
 	ID           string    `json:"id"`
 	Name         string    `json:"name,omitempty"`
@@ -21,7 +21,7 @@ type storedSession struct {
 	Offset       int64     `json:"offset"`
 	Bits         float64   `json:"bits"`
 	BaselineBits *float64  `json:"baseline_bits,omitempty"`
-	// Words is only for a session of a model of words, once the session has text.
+	// Words is set only for a session of a model of words, once the session has text.
 	Words      *storedWords      `json:"words,omitempty"`
 	Method     string            `json:"method,omitempty"`
 	Chunk      int               `json:"chunk,omitempty"`
@@ -33,11 +33,12 @@ type storedSession struct {
 	Numerics   string            `json:"numerics,omitempty"`
 	TTLSeconds float64           `json:"ttl_seconds,omitempty"`
 	Labels     map[string]string `json:"labels,omitempty"`
-	DiskBytes  int64             `json:"disk_bytes"`          // charged to the session
+	DiskBytes  int64             `json:"disk_bytes"`          // disk space charged to this session
 	Snapshots  []storedSnapshot  `json:"snapshots,omitempty"` // printed only by show
 }
 
-// storedWords has the fields of a session of words, with the contract's names.
+// storedWords has the fields that are set only for models of words, with the field names of the
+// API.
 type storedWords struct {
 	Tokens       int64    `json:"tokens"`
 	Perplexity   float64  `json:"perplexity"`
@@ -64,7 +65,7 @@ func storedNamed(
 	return store.Get(ctx, id)
 }
 
-// charges returns the disk bytes charged to each session.
+// charges returns the disk space charged to each session, in bytes.
 func charges(store storage.Store) map[string]int64 {
 	all := map[string]int64{}
 	if m, ok := store.(storage.Metered); ok {
@@ -105,7 +106,7 @@ func describeWords(i session.Info) *storedWords {
 	return w
 }
 
-// bitsPerByte formats a session's bits per byte. For a model of words, unknown words do not count.
+// bitsPerByte formats a session's bits per byte. For a model of words, it excludes unknown words.
 func (s *storedSession) bitsPerByte() string {
 	rate := new(0.)
 	switch {

@@ -14,8 +14,8 @@ import (
 	"github.com/lmserve/lmserve/internal/lab/eval"
 )
 
-// streamFlags chooses how a stream adapts: one flag per row of stream.Table that has a flag.
-// Omitted settings keep the model's defaults for the method.
+// streamFlags has the flags for how a stream adapts: one for each setting in stream.Table that has
+// a flag. A setting without a value on the command line keeps the model's default for the method.
 type streamFlags struct {
 	asked  setting.Values
 	static bool
@@ -32,7 +32,8 @@ func (f *streamFlags) register(c *cobra.Command) {
 		"seed of the masks that select the fast weights of an update")
 }
 
-// settingFlags registers a flag for every row that has one. Given values are stored in into.
+// settingFlags registers a flag for every row that has one. The values given on the command line
+// are stored in parameter into.
 func settingFlags(c *cobra.Command, rows setting.Table[stream.Settings], into setting.Values) {
 	for _, row := range rows {
 		if row.NoFlag {
@@ -45,8 +46,8 @@ func settingFlags(c *cobra.Command, rows setting.Table[stream.Settings], into se
 	}
 }
 
-// chosen returns the settings of the flags. It refuses a setting of a method other than --method's.
-// The name that eval gives a method with a companion selects both.
+// chosen returns the settings that the flags set. It returns an error if a setting has no effect
+// with the method. A method such as static+companion sets both the method and the companion.
 func (f *streamFlags) chosen() (setting.Values, error) {
 	if f.static {
 		if method, given := f.asked["method"]; given && method != stream.Static {
@@ -69,7 +70,8 @@ func (f *streamFlags) chosen() (setting.Values, error) {
 	return f.asked, nil
 }
 
-// request makes a request for a session with the flags' settings, by their names in the contract.
+// request returns a request for a session with the settings of the flags. In the request, each
+// setting has its name in the API.
 func (f *streamFlags) request() (r client.SessionRequest, err error) {
 	asked, err := f.chosen()
 	if err != nil || len(asked) == 0 {
@@ -82,7 +84,7 @@ func (f *streamFlags) request() (r client.SessionRequest, err error) {
 	return r, err
 }
 
-// checkEffect refuses a setting that the method ignores.
+// checkEffect returns an error if a flag sets a setting that the method ignores.
 func (f *streamFlags) checkEffect(method string) error {
 	for _, row := range stream.Table {
 		_, given := f.asked[row.Name]

@@ -9,8 +9,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
-// Commands that run one stream have a flag for every row of stream.Table, unless the row has
-// NoFlag.
+// Commands that run one stream have a flag for every row of stream.Table that does not have NoFlag.
 func TestEverySettingIsAFlag(t *testing.T) {
 	for _, c := range []*cobra.Command{newScore(), newComplete()} {
 		for _, row := range stream.Table {
@@ -44,7 +43,7 @@ func TestFlagsOfSettingsAreHeldToTheirRanges(t *testing.T) {
 	}
 }
 
-// A setting given by a flag is the one used in the computation.
+// The value of a setting's flag is used in the computation.
 func TestFlagsOfTheMetaLearnersReachThem(t *testing.T) {
 	text, _ := beginning(t, 300)
 	score := []string{"score", "--model", smallModel(t), "--json", "--total"}

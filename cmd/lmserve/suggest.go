@@ -13,7 +13,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// suggesting holds the flags of suggest.
+// suggesting has the flags of the command suggest.
 type suggesting struct {
 	connectFlags
 	stream streamFlags
@@ -95,8 +95,8 @@ func (k *suggesting) request() client.SuggestRequest {
 	}
 }
 
-// printSuggestions prints texts in quotes, which show spaces at their ends and escape control
-// characters.
+// printSuggestions prints each text in quotes. Quotes make spaces at the ends visible, and control
+// characters are escaped.
 func printSuggestions(out io.Writer, all []client.SuggestedText) {
 	for _, x := range all {
 		fmt.Fprintf(out, "%.2f  %s\n", x.Probability, strconv.Quote(x.Text))

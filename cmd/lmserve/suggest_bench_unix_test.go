@@ -20,10 +20,10 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// BenchmarkTyping continues a text of which the server has read 10 KB. Each operation types one key
-// and requests suggestions. The server has two threads and a data folder, and is reached over one
-// HTTP connection. A line is learned when it ends, which is not measured. The metrics are the
-// median and the 99th percentile of a request's time, and the processor time of client and server.
+// BenchmarkTyping simulates typing after 10 KB of text. Each operation types one key and requests
+// suggestions. The server has two threads and a data folder, and is reached over one HTTP
+// connection. The learning of a line when it ends is not measured. The metrics are the median and
+// the 99th percentile of a request's time, and of the processor time of client and server.
 func BenchmarkTyping(b *testing.B) {
 	for _, name := range weights.EmbeddedNames() {
 		m, err := model.Place{Name: name}.Load()

@@ -9,8 +9,9 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/reload"
 )
 
-// tlsConfig serves the certificate in two files, and reloads them when they change. While the two
-// do not match, the previous certificate stays. Without files the result is nil.
+// tlsConfig returns a TLS configuration with the certificate and key in two files, and reloads them
+// when they change. If the changed files do not match each other, the previous certificate stays in
+// use. Without files, tlsConfig returns nil.
 func tlsConfig(cert, key string, report func(error)) (*tls.Config, error) {
 	switch {
 	case cert == "" && key == "":
@@ -39,10 +40,11 @@ func tlsConfig(cert, key string, report func(error)) (*tls.Config, error) {
 	}, nil
 }
 
-// pemBytesMax is the largest size of a certificate chain.
+// pemBytesMax is the largest size of a certificate or key file.
 const pemBytesMax = 1 << 20
 
-// readKeyPair is tls.LoadX509KeyPair for regular files only, because handshakes wait for it.
+// readKeyPair is like tls.LoadX509KeyPair, but accepts only regular files, because reading a pipe
+// could block all TLS handshakes.
 func readKeyPair(cert, key string) (c tls.Certificate, err error) {
 	var texts [2][]byte
 	for i, path := range []string{cert, key} {

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// While a pipe is in place of the certificate file, handshakes use the old certificate without
-// delay. When a file is there again, the server loads it.
+// While the certificate file is replaced by a pipe, handshakes use the old certificate without
+// delay. When there is a file again, the server loads it.
 func TestTLSHandshakesSurviveAPipe(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
@@ -40,7 +40,7 @@ func TestTLSHandshakesSurviveAPipe(t *testing.T) {
 	require.NotNil(t, first)
 	require.NoError(t, os.Rename(cert, cert+".kept"))
 	require.NoError(t, syscall.Mkfifo(cert, 0o600))
-	time.Sleep(1100 * time.Millisecond) // files are checked once a second
+	time.Sleep(1100 * time.Millisecond) // the files are checked once per second
 	require.Same(t, first, next())
 	require.ErrorContains(t, <-reports, "found a named pipe, expected a regular file")
 	require.NoError(t, os.Remove(cert))

@@ -17,12 +17,12 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// training holds the flags of train.
+// training has the flags of the command train.
 type training struct {
 	train.Options
 	reporting
-	Config    string // a name or a file; sets Model
-	Normalize bool   // sets Meta.Normal
+	Config    string // name or file of a configuration; determines Model
+	Normalize bool   // determines Meta.Normal
 }
 
 type reporting = report.Options
@@ -68,8 +68,8 @@ line need not change.`,
 	return c
 }
 
-// trainFlag is a flag of train: its name, the path of its field in training, and a line of help.
-// Errors of train.Options name the field.
+// trainFlag is a flag of the command train: its name, the path of its field in type training, and
+// its help. Errors of train.Options contain the path of the field.
 type trainFlag struct{ name, field, help string }
 
 // trainFlags are the flags of train in the order of the help.
@@ -167,7 +167,7 @@ var trainFlags = []trainFlag{
 		"online, 0.00025 window)"},
 }
 
-// register registers the flags, with the training's values as defaults.
+// register registers the flags. Their defaults are the current values of the fields.
 func (t *training) register(c *cobra.Command) {
 	f := c.Flags()
 	f.SortFlags = false
@@ -191,7 +191,7 @@ func (t *training) register(c *cobra.Command) {
 			f.StringSliceVar(p, row.name, *p, row.help)
 		case *[]float32:
 			f.Float32SliceVar(p, row.name, *p, row.help)
-			f.Lookup(row.name).DefValue = "" // the help shows no default
+			f.Lookup(row.name).DefValue = "" // the help then shows no default
 		case *kernel.Precision:
 			precisionFlag(c, p)
 		}
@@ -199,7 +199,7 @@ func (t *training) register(c *cobra.Command) {
 	renamed(c, map[string]string{"normalise": "normalize"})
 }
 
-// in returns the address of the flag's field.
+// in returns a pointer to the flag's field in the options of the training.
 func (r trainFlag) in(t *training) any {
 	field := reflect.ValueOf(t).Elem()
 	for _, name := range strings.Split(r.field, ".") {
@@ -220,7 +220,7 @@ func (t *training) run(c *cobra.Command) error {
 	if t.Config != "" {
 		vocab := 0
 		if t.Tokenizer.Kind == tokenizer.KindWords || t.Init != "" {
-			// the real size is not known yet: the vocabulary is made later, or is in the model
+			// an upper bound: the vocabulary is made later, or is in the model
 			vocab = tokenizer.MaxVocab
 		}
 		name, model, err := readConfig(c.Context(), t.Config, vocab)
@@ -254,7 +254,7 @@ func (t *training) run(c *cobra.Command) error {
 	return err
 }
 
-// trainError names the flag of an invalid option, and says how to resume an interrupted run.
+// trainError adds to an error the flag of an invalid option, or how to resume an interrupted run.
 func trainError(err error) error {
 	var option *train.OptionError
 	if errors.As(err, &option) {

@@ -23,13 +23,15 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Gradient statistics: chunks to read, and the seed that selects them.
+// Gradient statistics are computed from statisticsChunks random chunks of the text. statisticsSeed
+// is the seed for the selection of the chunks.
 const (
 	statisticsChunks = 2000
 	statisticsSeed   = 1
 )
 
-// methodsNone is the value of --methods that gathers only statistics.
+// methodsNone is the value of --methods that tunes no method; the command then only gathers
+// statistics.
 const methodsNone = "none"
 
 func newTune() *cobra.Command {
@@ -79,7 +81,7 @@ for 'lmserve train --normalize'.`,
 	return c
 }
 
-// tuning holds the flags of tune.
+// tuning has the flags of the command tune.
 type tuning struct {
 	data, statistics string
 	out              string
@@ -90,7 +92,7 @@ type tuning struct {
 	progress         *progress
 }
 
-// check finds faults of the flags before the long work begins.
+// check returns an error for invalid flags, before the long work begins.
 func (t *tuning) check() error {
 	if slices.Equal(t.methods, []string{methodsNone}) {
 		t.methods = nil
@@ -155,7 +157,7 @@ func (t *tuning) write(m *model.Model) error {
 	return weights.WriteFile(t.out, m.File(), weights.OptionsFor(t.out))
 }
 
-// tune prints a line for each trial that is better than all before.
+// tune prints a line for each trial that is better than all earlier trials.
 func (t *tuning) tune(ctx context.Context, m *model.Model, method string,
 	texts [][]byte) (*model.Model, error) {
 	params, err := tune.Parameters(m, method)
@@ -190,7 +192,8 @@ func (t *tuning) tune(ctx context.Context, m *model.Model, method string,
 	return m, err
 }
 
-// tuneUnit returns the unit of trial scores, and their format from bits per token.
+// tuneUnit returns the unit of a trial's score, and a function that converts bits per token to this
+// unit.
 func tuneUnit(m *model.Model) (name string, text func(bits float64) string) {
 	if m.OfWords() {
 		return "perplexity", func(bits float64) string {

@@ -14,7 +14,8 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// The tuned model scores better with the tuned method, reports that, and is otherwise unchanged.
+// The tuned model scores better with the tuned method, and its card has the new score. Everything
+// else in the model is unchanged.
 func TestTuneWritesABetterModel(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")

@@ -18,15 +18,15 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// upgradeFolders has folders that older programs have written, each named after the date and the
-// commit of its program. A folder contains
+// upgradeFolders contains folders that older versions of the program have written. The name of a
+// folder is the date and the commit of its version. A folder contains
 //
 //	data/                   the data folder
 //	sessions.json           the older program's final descriptions of its sessions
-//	goes-on.NUMERICS.jsonl  the older program's results for further text, under one numerics
+//	goes-on.NUMERICS.jsonl  the older program's results for more text, with these numerics
 //
-// All folders use the model in model.safetensors. To add a folder, build the older program (and
-// again with -tags noasm, for the other numerics) and run
+// All folders use the model in model.safetensors. To add a folder, build the older program and run
+// the command below. Repeat both with -tags noasm, for the other numerics.
 //
 //	LMSERVE_OLDER=/path/to/lmserve LMSERVE_OLDER_NAME=2026-11-22-8526217 \
 //	  go test ./cmd/lmserve -run TestOlderProgramWritesFolder
@@ -52,7 +52,7 @@ var olderSessions = []olderSession{
 	{Settings: map[string]any{"method": "sparse-meta"}, Query: "&unit=line&learn=unflagged"},
 }
 
-// scored holds the fields of an event that the test compares: all fields with computed values.
+// scored has the fields of an event that the test compares: all fields with computed values.
 type scored struct {
 	Session int      `json:"session"`
 	Offset  int64    `json:"offset"`
@@ -62,7 +62,8 @@ type scored struct {
 	Rank    *float64 `json:"rank,omitempty"`
 }
 
-// upgradeText is a log in two parts that end neither at a line nor at a chunk.
+// upgradeText returns one of two parts of a log. The parts do not end at the end of a line or of a
+// chunk.
 func upgradeText(part int) string {
 	var text strings.Builder
 	for i := range 60 {
@@ -76,7 +77,7 @@ func upgradeText(part int) string {
 }
 
 // A data folder of an older program can be opened, served and fed. The results are bit-identical to
-// the older program's.
+// those that the older program computed.
 func TestFoldersOfOlderProgramsContinueToSameBits(t *testing.T) {
 	folders, err := filepath.Glob(filepath.Join(upgradeFolders, "*", "data"))
 	require.NoError(t, err)
@@ -105,8 +106,9 @@ func TestFoldersOfOlderProgramsContinueToSameBits(t *testing.T) {
 	}
 }
 
-// TestOlderProgramWritesFolder makes a folder of testdata/upgrade with the program that
-// LMSERVE_OLDER names. If the folder exists, the program continues from it with its own numerics.
+// TestOlderProgramWritesFolder makes a folder in testdata/upgrade with the program that the
+// variable LMSERVE_OLDER names. If the folder exists, the program adds its results for more text,
+// with its own numerics.
 func TestOlderProgramWritesFolder(t *testing.T) {
 	older, name := os.Getenv("LMSERVE_OLDER"), os.Getenv("LMSERVE_OLDER_NAME")
 	if older == "" || name == "" {
@@ -118,10 +120,10 @@ func TestOlderProgramWritesFolder(t *testing.T) {
 	data := filepath.Join(of, "data")
 	if _, err := os.Stat(data); err != nil {
 		require.NoError(t, os.MkdirAll(of, 0o755))
-		// keeps the folder small, if the older program has this flag
+		// keeps the folder small, in versions that read this variable
 		t.Setenv("LMSERVE_FORK_SNAPSHOTS", "1")
 		url, stop := servingWith(t, older, "--model", model, "--data-dir", data,
-			"--max-replay", "1ns") // forces snapshots
+			"--max-replay", "1ns") // forces the program to write snapshots
 		sessions := makeSessions(t, url)
 		stop()
 		text, err := json.MarshalIndent(sessions, "", "  ")
@@ -152,7 +154,7 @@ func readJSON(t *testing.T, path string, to any) {
 	require.NoError(t, json.Unmarshal(text, to))
 }
 
-// servingWith starts a program as a server, like serving does with the tested program.
+// servingWith starts the given program as a server. In contrast, serving starts the tested program.
 func servingWith(t *testing.T, program string, flags ...string) (url string, stop func()) {
 	args := append([]string{"serve", "--listen", "127.0.0.1:0", "--log-format", "none"}, flags...)
 	cmd := exec.CommandContext(t.Context(), program, args...)
@@ -164,7 +166,7 @@ func servingWith(t *testing.T, program string, flags ...string) (url string, sto
 	require.NoError(t, err)
 	return strings.TrimSpace(first[strings.LastIndex(first, "http"):]), func() {
 		require.NoError(t, cmd.Process.Signal(os.Interrupt))
-		_ = cmd.Wait() // its exit status does not matter
+		_ = cmd.Wait() // the exit status does not matter
 	}
 }
 
@@ -178,7 +180,7 @@ func makeSessions(t *testing.T, url string) (sessions []olderSession) {
 		s.ID = made["id"].(string)
 		if _, status := score(t, url, i, s, upgradeText(0)); status == http.StatusOK {
 			sessions = append(sessions, s)
-		} else { // the older program lacks the query
+		} else { // the older program does not support the query parameters
 			require.NotEmpty(t, s.Query)
 		}
 	}
@@ -201,7 +203,7 @@ func stateOf(t *testing.T, url, id string) (offset int64, bits float64) {
 	return int64(about["offset"].(float64)), about["totals"].(map[string]any)["bits"].(float64)
 }
 
-// requireStored compares sessions with the older program's descriptions of them.
+// requireStored compares the sessions of a server with the older program's descriptions of them.
 func requireStored(t *testing.T, url string, sessions []olderSession) {
 	for _, s := range sessions {
 		offset, bits := stateOf(t, url, s.ID)

@@ -33,10 +33,11 @@ func newVersion() *cobra.Command {
 	}
 }
 
-// version is the release's version, set by its build.
+// version is the version of the release. The linker sets it when a release is built.
 var version string
 
-// buildVersion returns the release's version, or else the module's from Go's build information.
+// buildVersion returns the version of the release, or else the module's version from Go's build
+// information.
 func buildVersion() string {
 	if version != "" {
 		return version

@@ -17,9 +17,9 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Bytes that watch reads from a file, as history, before it follows new lines. watchHistory has
-// thousands of lines, which show the usual surges and silences. networkHistory has hundreds of
-// lines, because a network reads more slowly.
+// These constants are the numbers of bytes of a file that watch reads before it follows new lines.
+// watchHistory covers thousands of lines, which show the usual surges and silences. networkHistory
+// covers hundreds of lines, because a network reads more slowly.
 const (
 	watchHistory   = 512 << 10
 	networkHistory = 32 << 10
@@ -30,7 +30,7 @@ const (
 	inputName     = "standard input"
 )
 
-// watching holds the flags of watch.
+// watching has the flags of the command watch.
 type watching struct {
 	connectFlags
 	choice    lineChoice
@@ -45,7 +45,7 @@ type watching struct {
 	trouble   string // file of trouble words
 	answers   bool
 	alerts    alertFlags
-	counts    bool // no model was requested
+	counts    bool // true without --model: only tables of counts rate the lines
 }
 
 func newWatch() *cobra.Command {
@@ -218,15 +218,15 @@ func (k *watching) run(c *cobra.Command, files []string) (err error) {
 	return err
 }
 
-// nothingUnflagged returns the error for --learn unflagged in a session without a model. Such a
-// session has only the tables that rate lines, and these learn every line.
+// nothingUnflagged returns the error for --learn unflagged in a session without a model. Only
+// tables rate the lines of such a session, and the tables learn every line.
 func nothingUnflagged() error {
 	return usagef("--learn is unflagged without --model, expected true: the tables that rate " +
 		"lines learn every line; otherwise a new kind of line would stay strange forever")
 }
 
-// checkAnswers refuses --feedback if watch prints no incidents, or if standard input is watched and
-// so cannot have answers.
+// checkAnswers returns an error if --feedback is impossible: because watch prints no incidents, or
+// because standard input is the log and so cannot have the user's answers.
 func (k *watching) checkAnswers(streams []watchStream) error {
 	switch {
 	case !k.answers:
@@ -240,8 +240,8 @@ func (k *watching) checkAnswers(streams []watchStream) error {
 	return nil
 }
 
-// open opens the named session or a new one. Without --model an existing session keeps its model,
-// and a new one needs none: lines are rated by their content.
+// open opens the named session or creates one. Without --model, an existing session keeps its
+// model, and a new session has none: its lines are rated by their content.
 func (k *watching) open(
 	ctx context.Context, cl *client.Client, name string,
 ) (s client.Session, done func() error, err error) {

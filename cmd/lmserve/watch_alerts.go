@@ -9,19 +9,19 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/watch"
 )
 
-// watchAlerts sends a watch's findings to receivers.
+// watchAlerts sends the incidents or strange lines that watch finds to receivers.
 type watchAlerts struct {
 	*alert.Notifier
 	threshold float64
 	incidents bool // alert about incidents instead of lines
 
 	mu       sync.Mutex
-	sessions map[string]alert.Session // by source
-	silent   map[string]bool          // by source
+	sessions map[string]alert.Session // keyed by source
+	silent   map[string]bool          // keyed by source
 }
 
-// startAlerts starts sending the watcher's findings to the receivers of the flags. The caller must
-// call end.
+// startAlerts starts sending alerts to the receivers that the flags name. The caller must call the
+// function end, which sends the last alerts.
 func (k *watching) startAlerts(
 	w *watch.Watcher, report *lineReport,
 ) (a *watchAlerts, end func(), err error) {
@@ -64,7 +64,7 @@ func (k *watching) startAlerts(
 	}, nil
 }
 
-// begin records the session of a source; a may be nil.
+// begin records the session of a source. It may be called on nil.
 func (a *watchAlerts) begin(source string, s client.Session) {
 	if a == nil {
 		return
@@ -87,8 +87,8 @@ func (a *watchAlerts) session(source string) alert.Session {
 	return a.sessions[source]
 }
 
-// line sends the incidents of a line or, if alerts are about lines, the line itself if it is
-// strange enough. Alerts are written to their file before the watch records the line as reported.
+// line sends a line's incidents. If alerts are about lines, it sends the line itself if the line is
+// strange enough. Alerts are written to their file before watch records the line as reported.
 func (a *watchAlerts) line(f watch.Found) {
 	of := a.session(f.Source)
 	a.heard(f.Source)
@@ -116,7 +116,7 @@ func (a *watchAlerts) fellSilent(source string, since time.Time, after time.Dura
 	a.silent[source] = true
 }
 
-// heard ends the silence of a source, if it was silent; a may be nil.
+// heard ends the silence of a source, if the source was silent. It may be called on nil.
 func (a *watchAlerts) heard(source string) {
 	if a != nil && a.wasSilent(source) {
 		a.Heard(a.session(source), source)
@@ -132,7 +132,7 @@ func (a *watchAlerts) wasSilent(source string) bool {
 	return was
 }
 
-// lineOfIncident returns the line if it is the incident's last, else nil.
+// lineOfIncident returns the line if it is the last line of the incident, else nil.
 func lineOfIncident(l *client.LineEvent, i *client.Incident) *alert.Line {
 	if i.Last != l.Number {
 		return nil
@@ -140,7 +140,8 @@ func lineOfIncident(l *client.LineEvent, i *client.Incident) *alert.Line {
 	return alert.NewLine(l)
 }
 
-// checkAlerts refuses receivers of alerts together with --top, which finds lines only at the end.
+// checkAlerts returns an error if receivers are combined with --top, which finds lines only at the
+// end.
 func (k *watching) checkAlerts() error {
 	if k.alerts.given() && k.choice.top > 0 {
 		return usagef("--alerts and --top %d are both given, expected one of them: --top prints "+

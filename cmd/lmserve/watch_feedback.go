@@ -15,7 +15,8 @@ const answersHelp = "feedback: \"f 12\" (incident #12 is a false alarm), \"m 12\
 	"#12 matters), " +
 	"\"u 12\" (remove the feedback), \"l\" (list the feedback)"
 
-// feedback reads answers on incidents, one per line, until the end of input or of ctx.
+// feedback reads the user's answers about incidents, one per line, until the end of input or of
+// ctx.
 func (a *watchAll) feedback(ctx context.Context, answers io.Reader) {
 	a.w.Note(answersHelp)
 	lines := bufio.NewScanner(answers)
@@ -31,8 +32,8 @@ func (a *watchAll) feedback(ctx context.Context, answers io.Reader) {
 	}
 }
 
-// answer executes an answer and describes the result. Without a number it refers to the incident
-// printed last.
+// answer executes a user's answer and describes the result. An answer without a number refers to
+// the incident that was printed last.
 func (a *watchAll) answer(ctx context.Context, words []string) (note string, err error) {
 	verdicts := map[string]*client.Verdict{
 		"f": new(client.VerdictFalseAlarm), "m": new(client.VerdictMatters), "u": nil, "l": nil,
@@ -66,7 +67,7 @@ func (a *watchAll) answer(ctx context.Context, words []string) (note string, err
 	return answersOf(list), nil
 }
 
-// answersOf lists a session's verdicts.
+// answersOf formats a session's verdicts.
 func answersOf(list client.IncidentList) string {
 	if len(list.Feedback) == 0 {
 		return "no answers"
@@ -79,7 +80,8 @@ func answersOf(list client.IncidentList) string {
 	return text
 }
 
-// printed returns the source and number of the last printed incident with a number.
+// printed returns the source and the number of an incident: the last printed incident with the
+// given number, or for 0 the last printed incident.
 func (a *watchAll) printed(number int64) (string, int64, bool) {
 	a.report.mu.Lock()
 	defer a.report.mu.Unlock()

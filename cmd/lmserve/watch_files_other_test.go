@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// troubles returns functions, by name, that put something other than a file at the path of a log.
+// troubles returns functions that put something other than a regular file at a log's path. The keys
+// are names for test output.
 func troubles() map[string]func(*testing.T, string) {
 	return map[string]func(*testing.T, string){
 		"folder": func(t *testing.T, path string) { require.NoError(t, os.Mkdir(path, 0o700)) },

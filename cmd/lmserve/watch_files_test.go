@@ -21,8 +21,8 @@ func (w *watchRun) requireSaid(text string) {
 		time.Minute, 5*time.Millisecond, "%s not in: %s", text, &w.err)
 }
 
-// watch follows a pattern: it includes files that appear later, and treats files that differ only
-// by a date as one log.
+// watch follows all files that match a pattern, including files that appear later. It treats files
+// whose names differ only by a date as one log.
 func TestWatchFollowsAPattern(t *testing.T) {
 	dir := t.TempDir()
 	pattern, data := filepath.Join(dir, "*.log"), filepath.Join(dir, "data")
@@ -33,7 +33,7 @@ func TestWatchFollowsAPattern(t *testing.T) {
 	w.lines(2)
 	logOf(t, filepath.Join(dir, "app-2026-01-02.log"), 34, 3)
 	requireTexts(t, w.lines(5), 32)
-	logOf(t, filepath.Join(dir, "other.log"), 0, 60) // more than --history
+	logOf(t, filepath.Join(dir, "other.log"), 0, 60) // writes more bytes than --history
 	lines := w.lines(5 + 28)
 	require.Equal(t, "line 32 of the log", *lines[5].Text)
 	w.stop()
@@ -55,8 +55,8 @@ func TestWatchWaitsForAFile(t *testing.T) {
 	w.stop()
 }
 
-// Something other than a file is briefly at the path of a log. watch reports this once, continues
-// with the other log, and loses no line.
+// If the path of a log is temporarily a folder, for example, watch reports this once and continues
+// with its other logs. It loses no line.
 func TestWatchOutlivesAPassingTrouble(t *testing.T) {
 	for name, make := range troubles() {
 		t.Run(name, func(t *testing.T) {
@@ -133,7 +133,8 @@ func TestWatchReadsAFieldOfJSON(t *testing.T) {
 	requireTexts(t, w.lines(2), 32)
 }
 
-// journalctl is a program that prints the entries of a file after a cursor.
+// journalctl is a script in place of systemd's journalctl. It prints the entries of a file after a
+// cursor.
 const journalctl = `#!/bin/sh
 from=0
 for a in "$@"; do
@@ -145,7 +146,7 @@ awk -v from="$from" '{ if (NR >= from) printf "{\"__CURSOR\":\"%d\",\"MESSAGE\":
 [ -z "$follow" ] || exec sleep 1000
 `
 
-// After a restart, watch reads the journal from after the last entry that the session was fed.
+// After a restart, watch continues in the journal after the last entry that the session was fed.
 func TestWatchContinuesInTheJournal(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there is no shell")

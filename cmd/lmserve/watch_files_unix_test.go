@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// troubles returns functions, by name, that put something other than a file at the path of a log.
+// troubles returns functions that put something other than a regular file at a log's path. The keys
+// are names for test output.
 func troubles() map[string]func(*testing.T, string) {
 	all := map[string]func(*testing.T, string){
 		"folder": func(t *testing.T, path string) { require.NoError(t, os.Mkdir(path, 0o700)) },
@@ -21,7 +22,7 @@ func troubles() map[string]func(*testing.T, string) {
 				syscall.Mkfifo(path, 0o600))
 		},
 		"socket": func(t *testing.T, path string) {
-			t.Chdir(t.TempDir()) // names of sockets must be short
+			t.Chdir(t.TempDir()) // a socket's path must be short, so a relative path is used
 			l, err := net.Listen("unix", "s")
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = l.Close() })
@@ -32,7 +33,7 @@ func troubles() map[string]func(*testing.T, string) {
 				0))
 		},
 	}
-	if os.Getuid() == 0 { // root can read everything
+	if os.Getuid() == 0 { // for root, every file is readable
 		delete(all, "unreadable")
 	}
 	return all

@@ -17,21 +17,21 @@ import (
 // incidentReport tracks printed and open incidents.
 type incidentReport struct {
 	open    []foundIncident
-	printed []foundIncident // the last ones, newest at the end
+	printed []foundIncident // the last printed incidents, newest at the end
 
-	silences map[string]*silence // by source
+	silences map[string]*silence // keyed by source
 }
 
-// becomes reports whether i is a later state of the incident. Equal numbers do not prove this:
-// numbers repeat if a session does not learn or a stream restarts.
+// becomes reports whether i is a later state of the incident. Equal numbers alone are no proof:
+// numbers recur if a session does not learn or a stream restarts.
 func (o *foundIncident) becomes(i *client.Incident) bool {
 	return i.First == o.First && i.Lines >= o.Lines && i.Last >= o.Last && i.P <= o.P &&
 		len(i.Changes) >= len(o.Changes) && (i.Lines > o.Lines || i.State != client.IncidentOpen)
 }
 
-const printedMost = 256 // incidents that an answer may refer to
+const printedMost = 256 // number of printed incidents that an answer may refer to
 
-// last returns the last printed incident with a number; 0 means any.
+// last returns the last printed incident with a number. The number 0 matches every incident.
 func (r *incidentReport) last(number int64) (i foundIncident, ok bool) {
 	for n := len(r.printed) - 1; n >= 0; n-- {
 		if number == 0 || r.printed[n].Number == number {
@@ -45,12 +45,12 @@ func (r *incidentReport) last(number int64) (i foundIncident, ok bool) {
 type foundIncident struct {
 	source string
 	client.Incident
-	shownP float64 // p of the strangest printed line
-	shown  int64   // number of the last printed line
-	before bool    // printed by an earlier watch, without a line since
+	shownP float64 // p of the incident's strangest printed line
+	shown  int64   // number of the incident's last printed line
+	before bool    // printed by an earlier run of watch; no line has joined since
 }
 
-// before takes over a session's open incidents that an earlier watch has printed.
+// before records a session's open incidents that an earlier run of watch has printed.
 func (r *lineReport) before(source string, list client.IncidentList) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,22 +66,22 @@ func (r *lineReport) before(source string, list client.IncidentList) {
 	}
 }
 
-// stranger is the factor by which a later line must be stranger than the printed ones to be
-// printed, too.
+// stranger is a factor: a later line of an incident is printed if its p is smaller than the p of
+// all printed lines by this factor.
 const stranger = 2
 
-// shownAgain is the distance in lines from an incident's last printed line. A strange enough line
-// further away is printed even if the incident had stranger ones.
+// shownAgain is a distance in lines. A strange line that is farther from the incident's last
+// printed line is printed even if earlier lines were stranger.
 const shownAgain = 64
 
-// incidentsLocked prints the incidents that a line opens and closes. An incident opened by a line
-// that is not strange enough is printed when a stranger line joins it.
+// incidentsLocked prints the incidents that a line opens and closes. If the opening line is not
+// strange enough, the incident is printed when a stranger line joins it.
 func (r *lineReport) incidentsLocked(f watch.Found) (shown bool, err error) {
 	for _, i := range f.Line.Incidents {
 		at := slices.IndexFunc(r.incidents.open, func(o foundIncident) bool {
 			return o.source == f.Source && o.Number == i.Number
 		})
-		if at >= 0 && !r.incidents.open[at].becomes(&i) { // the source has another session now
+		if at >= 0 && !r.incidents.open[at].becomes(&i) { // open[at] is from an earlier session
 			r.incidents.open = slices.Delete(r.incidents.open, at, at+1)
 			at = -1
 		}
@@ -119,7 +119,8 @@ func (r *lineReport) incidentsLocked(f watch.Found) (shown bool, err error) {
 	return shown, nil
 }
 
-// incidentObject is an incident in JSON, with its source if there are several.
+// incidentObject is the JSON form of an incident. It has the source only if there are several
+// sources.
 type incidentObject struct {
 	Type   string `json:"type"`
 	Source string `json:"source,omitempty"`
@@ -153,11 +154,11 @@ func (r *lineReport) tellLocked(
 	return r.changedLocked(f.Source, i, changes)
 }
 
-// changedLocked prints further changes of an incident.
+// changedLocked prints changes that were added to an incident.
 func (r *lineReport) changedLocked(source string, i client.Incident,
 	more []client.IncidentChange) error {
 	if r.asJSON {
-		return nil // the JSON object of an incident contains its changes
+		return nil // the JSON object of an incident already contains its changes
 	}
 	for _, c := range more {
 		_, err := fmt.Fprintf(r.out, "%s%-8s  #%d %s\n", r.source(source), c.Kind, i.Number,
@@ -169,8 +170,8 @@ func (r *lineReport) changedLocked(source string, i client.Incident,
 	return nil
 }
 
-// closedLocked prints the number of an incident's lines. An incident of one line needs no such
-// message, because the line was printed.
+// closedLocked prints an incident's final number of lines. An incident with one line needs no such
+// message, because its line was printed.
 func (r *lineReport) closedLocked(i foundIncident) error {
 	switch {
 	case r.asJSON:
@@ -196,7 +197,7 @@ func (r *lineReport) incidentJSON(i foundIncident, text string) error {
 	return printObject(r.out, o)
 }
 
-// openLocked prints the incidents that are open at the end.
+// openLocked prints the incidents that are open when watch ends.
 func (r *lineReport) openLocked() error {
 	slices.SortStableFunc(r.incidents.open, func(a, b foundIncident) int {
 		return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.Number, b.Number))

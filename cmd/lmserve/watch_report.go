@@ -20,7 +20,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/watch"
 )
 
-// lineReport prints lines. Several streams may use it concurrently.
+// lineReport prints lines or incidents. Several streams may use it concurrently.
 type lineReport struct {
 	out       io.Writer
 	style     watch.Style
@@ -32,10 +32,10 @@ type lineReport struct {
 	incidents *incidentReport // nil if lines are printed instead of incidents
 
 	// silent is called for a source that is unusually silent; it may be nil. since is the time of
-	// the source's last line, and after is the duration from which a silence is unusual.
+	// the source's last line. A silence that lasts longer than after is unusual.
 	silent func(source string, since time.Time, after time.Duration)
 
-	note func(text string) // handles the message that a stream warms up; may be nil
+	note func(text string) // prints that a stream has too few lines yet; may be nil
 
 	mu      sync.Mutex
 	total   lineTotal
@@ -47,22 +47,23 @@ type lineTotal struct {
 	bytes, chars       int64
 	bits, baselineBits float64
 	baseline           bool
-	// The model is one of words, so bits per character are omitted.
+	// words is true for a model of words; bits per character are then omitted.
 	words bool
-	// ends has the last line of each source, if lines may repeat or be skipped; else it is nil.
+	// ends has the end of the last line of each source. It is nil unless lines may be repeated or
+	// skipped.
 	ends map[string]lineEnd
 }
 
-// lineEnd is where a line ends.
+// lineEnd is the number of a line and the offset of its end.
 type lineEnd struct{ number, offset int64 }
 
-// newLineReport makes a report that writes to out. The writer `to` is where the output is shown: it
-// determines the colors and the width.
+// newLineReport makes a report that writes to out. The colors and the width of the output depend on
+// the writer `to`, for example a terminal.
 func newLineReport(out, to io.Writer, sources bool) *lineReport {
 	return &lineReport{out: out, style: styleOf(to), sources: sources}
 }
 
-// styleOf returns the style for a writer: with colors on a terminal unless NO_COLOR is set
+// styleOf returns the output style for a writer. A terminal gets colors, unless NO_COLOR is set
 // (https://no-color.org).
 func styleOf(w io.Writer) (s watch.Style) {
 	if !isTerminal(w) {
@@ -73,7 +74,7 @@ func styleOf(w io.Writer) (s watch.Style) {
 	return s
 }
 
-// line records a line, and prints it if it qualifies.
+// line counts a line, and prints it or its incidents if they are strange enough.
 func (r *lineReport) line(f watch.Found) (shown bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,7 +97,8 @@ func (r *lineReport) line(f watch.Found) (shown bool, err error) {
 	return true, r.printLocked(f)
 }
 
-// warmLocked reports once that a stream has too few lines to rate their strangeness.
+// warmLocked prints a message, once per stream, if the stream has too few lines to rate their
+// strangeness.
 func (r *lineReport) warmLocked(f watch.Found) {
 	if f.Line.Warm || r.note == nil || r.warming[f.Source] {
 		return
@@ -109,9 +111,8 @@ func (r *lineReport) warmLocked(f watch.Found) {
 		f.Source, lines.WarmUp))
 }
 
-// add adds a line. If ends is set, it adds all of the source's lines up to the end of this line or
-// record: lines that were not reported count, too, and lines that are reported again do not count
-// twice.
+// add adds a line to the total. If ends is set, add also counts earlier lines of the source that
+// were not reported. It then ignores a line that is reported again.
 func (t *lineTotal) add(source string, l *client.LineEvent) {
 	if t.ends == nil {
 		t.addLine(l)
@@ -139,7 +140,7 @@ func (t *lineTotal) addLine(l *client.LineEvent) {
 	}
 }
 
-// end prints the strangest lines if that was requested.
+// end prints the strangest lines if --top was given.
 func (r *lineReport) end() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -158,7 +159,8 @@ func (r *lineReport) end() error {
 	return nil
 }
 
-// source returns the source's name as the first column if there are several sources.
+// source returns the first output column, with the name of the source. It is empty if there is only
+// one source.
 func (r *lineReport) source(name string) string {
 	if !r.sources {
 		return ""
@@ -166,13 +168,14 @@ func (r *lineReport) source(name string) string {
 	return name + "  "
 }
 
-// markedMost is the largest p of a line that gets marks when all lines are printed.
+// markedMost limits which lines get marks when all lines are printed: a line with a larger p has no
+// marks.
 const markedMost = 1. / 100
 
-// printLocked prints a line in one write.
 func (r *lineReport) printLocked(f watch.Found) error { return r.labeledLocked(f, "") }
 
-// labeledLocked is printLocked with a label before the reason.
+// labeledLocked prints a line in one write. If the line has a reason for its strangeness, the label
+// precedes the reason.
 func (r *lineReport) labeledLocked(f watch.Found, label string) error {
 	if r.asJSON {
 		return r.printJSON(f)
@@ -192,7 +195,7 @@ func (r *lineReport) labeledLocked(f watch.Found, label string) error {
 	prefix += fmt.Sprintf("%-8s  ", rank)
 	var marks []client.LineSpan
 	reason := ""
-	chosen := r.threshold > 0 || r.top != nil // print only strange lines
+	chosen := r.threshold > 0 || r.top != nil // only strange lines are printed
 	if f.Line.Warm && (chosen || f.Line.P <= markedMost) {
 		if span, ok := watch.Mark(&f.Line); ok {
 			marks, reason = []client.LineSpan{span}, watch.Reason(f.Line.Why)
@@ -205,8 +208,8 @@ func (r *lineReport) labeledLocked(f watch.Found, label string) error {
 	return err
 }
 
-// shown returns a line as printed. For a record, this is its first line, the line with marks, and
-// the number of others.
+// shown returns a line in its printed form. A record has several lines: shown returns the first
+// one, the one with marks, and the number of all others.
 func (r *lineReport) shown(
 	prefix string, l *client.LineEvent, marks []client.LineSpan, reason string,
 ) string {
@@ -237,8 +240,8 @@ func (r *lineReport) shown(
 // withoutCR removes the carriage return of a CRLF.
 func withoutCR(line []byte) []byte { return bytes.TrimSuffix(line, []byte{'\r'}) }
 
-// lineObject is a line in JSON: the server's event with its source, and with marks instead of the
-// cost of each byte.
+// lineObject is the JSON form of a line. It is the server's event with two changes: it adds the
+// source, and has marks in place of the cost of each byte.
 type lineObject struct {
 	Source string `json:"source,omitempty"`
 	client.LineEvent
@@ -272,7 +275,7 @@ func (t *lineTotal) object(partial bool) chunkObject {
 	return o
 }
 
-// summary describes the lines seen.
+// summary describes how many lines were read and printed.
 func (r *lineReport) summary() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -299,7 +302,7 @@ func (t *lineTotal) String() string {
 
 const topMax = 100_000
 
-// recordFlags says whether and how lines are printed as records.
+// recordFlags selects whether lines are combined into records, and how a record begins.
 type recordFlags struct {
 	on    bool
 	start string
@@ -315,7 +318,7 @@ func (f *recordFlags) register(c *cobra.Command) {
 			"(default: none, records are found by indentation and known forms)")
 }
 
-// apply requests records.
+// apply sets the options for records from the flags.
 func (f *recordFlags) apply(o *client.ScoreOptions) error {
 	if f.start != "" && !f.on {
 		return usagef("--record-start is %q without --records, expected both", f.start)
@@ -329,7 +332,8 @@ func (f *recordFlags) apply(o *client.ScoreOptions) error {
 	return nil
 }
 
-// troubleWords reads the trouble words of a flag: the default list or a file's; "" means none.
+// troubleWords returns the trouble words that a flag selects: the default list, or the words in a
+// file. "" selects none.
 func troubleWords(name string) (list string, err error) {
 	switch name {
 	case "":
@@ -347,21 +351,20 @@ func troubleWords(name string) (list string, err error) {
 	return list, nil
 }
 
-// registerTroubleWords registers the flag.
 func registerTroubleWords(c *cobra.Command, name *string) {
 	c.Flags().StringVar(name, "trouble-words", "", "file of words, one a line, that make a line "+
 		"stranger if they are rare, or\n\"default\" (error, failed and similar words); "+
 		"the session keeps them (default: none)")
 }
 
-// lineChoice says which lines are printed: those above a threshold, or the strangest ones.
+// lineChoice selects the lines to print: all lines above a threshold, or the strangest lines.
 type lineChoice struct {
 	threshold string
 	top       int
 }
 
-// register registers the flags. The default of --threshold is rate; with the rate "", all lines are
-// printed.
+// register registers the flags. Parameter rate is the default of --threshold; with "", all lines
+// are printed.
 func (f *lineChoice) register(c *cobra.Command, rate string) {
 	c.Flags().StringVar(&f.threshold, "threshold", rate,
 		"rarity from which a line is printed: 1/1000 (one line in 1,000 is as strange) or "+
@@ -371,8 +374,8 @@ func (f *lineChoice) register(c *cobra.Command, rate string) {
 			"none, lines are printed as they arrive)")
 }
 
-// check returns the largest p of a printed line or, with --top, of a flagged line; 0 if all lines
-// are printed.
+// check validates the flags, and returns the threshold: the largest p of a strange line. It returns
+// 0 if all lines are printed.
 func (f *lineChoice) check(c *cobra.Command) (threshold float64, err error) {
 	top := c.Flags().Changed("top")
 	if top && c.Flags().Changed("threshold") {
@@ -391,7 +394,8 @@ func (f *lineChoice) check(c *cobra.Command) (threshold float64, err error) {
 	return threshold, nil
 }
 
-// list returns the list of the strangest lines; nil if lines are printed as they arrive.
+// list returns an empty list for the strangest lines. It returns nil if lines are printed as they
+// arrive.
 func (f *lineChoice) list() *watch.Top {
 	if f.top == 0 {
 		return nil

@@ -11,19 +11,19 @@ import (
 const (
 	// silenceEvery is the interval between checks for silent sources.
 	silenceEvery = time.Second
-	// silenceLeast is the length of a silence from which watch asks the session whether it is
-	// unusual.
+	// silenceLeast is the shortest silence that can be unusual. After it, watch asks the server how
+	// long a silence of the session must be to be unusual.
 	silenceLeast = 10 * time.Second
 )
 
 // silence describes a source without new lines.
 type silence struct {
-	since time.Time     // time of its last line
-	after time.Duration // unusual duration; 0 before it is known, negative if there is none
+	since time.Time     // time of the source's last line
+	after time.Duration // unusual duration of a silence; 0 if not yet known, negative if none
 	told  bool
 }
 
-// heardLocked records a line of a source.
+// heardLocked records that a source has a new line, so its silence begins again.
 func (r *lineReport) heardLocked(source string) {
 	if r.incidents.silences == nil {
 		r.incidents.silences = map[string]*silence{}
@@ -40,8 +40,8 @@ func (r *lineReport) forgetSilence(source string) {
 	}
 }
 
-// silences reports sources that have been silent for unusually long, until ctx ends. A session
-// cannot report a silence: it acts only on lines, and a log that has stopped has none.
+// silences reports sources that have been silent for an unusually long time, until ctx ends. A
+// session cannot report a silence, because it works only when it receives lines.
 func (a *watchAll) silences(ctx context.Context) {
 	every := time.NewTicker(silenceEvery)
 	defer every.Stop()
@@ -60,7 +60,8 @@ func (a *watchAll) silences(ctx context.Context) {
 	}
 }
 
-// silentSince returns the sources without a line since `at` whose sessions were not asked yet.
+// silentSince returns the sources that have had no line since time `at`. It omits sources for which
+// the unusual duration of a silence is already known.
 func (r *lineReport) silentSince(at time.Time) (sources []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,7 +78,7 @@ func (r *lineReport) silentAfter(source string, list client.IncidentList) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s, ok := r.incidents.silences[source]
-	if !ok { // the source has ended meanwhile
+	if !ok { // the source has ended in the meantime
 		return
 	}
 	if s.after = -1; list.SilentSeconds != nil {
@@ -103,11 +104,11 @@ func (r *lineReport) tellSilences(now time.Time) {
 	}
 }
 
-// silenceObject is a silent source in JSON.
+// silenceObject is the JSON form of a report about a silent source.
 type silenceObject struct {
 	Type    string  `json:"type"`
 	Source  string  `json:"source"`
-	Seconds float64 `json:"seconds"`         // since its last line
+	Seconds float64 `json:"seconds"`         // time since the last line of the source
 	After   float64 `json:"unusual_seconds"` // duration from which a silence is unusual
 }
 

@@ -36,7 +36,7 @@ func TestWatchTellsThatALogStopped(t *testing.T) {
 	require.Equal(t, 1, strings.Count(out.String(), "silence"), "its lines do not tell")
 }
 
-// The timestamps of a log tell the server when its silence is unusual.
+// With the timestamps of a log, the server determines how long a silence must be to be unusual.
 func TestIncidentsSayWhenSilenceIsUnusual(t *testing.T) {
 	url, stop := serving(t, "--model", "counts")
 	defer stop()

@@ -12,21 +12,23 @@ import (
 )
 
 const (
-	// lagFirst is the age of a waiting line from which the stream's lag is reported.
+	// lagFirst is the lag from which a stream is reported as late: the age of the oldest line that
+	// waits to be scored.
 	lagFirst = 3 * time.Second
 	// lagLines is the interval between reports of a lag. On a terminal, each report replaces the
-	// one before.
+	// previous report.
 	lagLines = 30 * time.Second
 )
 
-// lagStatus reports on standard error how far streams lag, and other messages.
+// lagStatus prints messages on standard error, in particular how many bytes of a stream wait to be
+// scored.
 type lagStatus struct {
 	w        io.Writer
 	terminal bool
-	quiet    bool // no reports of lags
+	quiet    bool // lags are not reported
 
 	mu    sync.Mutex
-	drawn bool                 // the terminal shows a replaceable line
+	drawn bool                 // the terminal shows a report that will be replaced
 	told  map[string]time.Time // time of the last report for each lagging stream
 }
 
@@ -36,7 +38,7 @@ func newLagStatus(c *cobra.Command) *lagStatus {
 	return &lagStatus{w: w, terminal: isTerminal(w), quiet: quiet, told: map[string]time.Time{}}
 }
 
-// behind handles a stream's lag.
+// behind reports a stream's lag, if it is long enough and was not reported recently.
 func (s *lagStatus) behind(b watch.Behind) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,7 +67,7 @@ func (s *lagStatus) note(text string) {
 	fmt.Fprintf(s.w, "lmserve: %s\n", text)
 }
 
-// end removes the replaceable line.
+// end removes the last report of a lag from the terminal.
 func (s *lagStatus) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +81,7 @@ func (s *lagStatus) clearLocked() {
 	s.drawn = false
 }
 
-// beside returns a writer to the same terminal that clears the status before each write.
+// beside returns a writer to the same terminal. Each write first removes the report of a lag.
 func (s *lagStatus) beside(w io.Writer) io.Writer {
 	return writerFunc(func(text []byte) (int, error) {
 		s.end()

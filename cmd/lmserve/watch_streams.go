@@ -18,17 +18,18 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/watch"
 )
 
-// watchStream is a stream from the arguments or from a pattern.
+// watchStream is a log that watch follows: an argument of the command, or a file that matches a
+// pattern.
 type watchStream struct {
-	name    string // shown name; "-": standard input
-	session string // session name, or ""
+	name    string // name in the output; "-" means standard input
+	session string // name of the session, or ""
 	log     follow.Log
 	pattern bool
-	whole   bool            // read from its beginning
-	journal *follow.Journal // nil for a file
+	whole   bool            // read the file from its beginning
+	journal *follow.Journal // nil if the log is a file
 }
 
-// streams returns the streams and the patterns among the arguments.
+// streams sorts the arguments into streams and file name patterns.
 func (k *watching) streams(args []string) (streams []watchStream, patterns []string, err error) {
 	if k.journal {
 		j := &follow.Journal{Args: args, All: k.fromStart}
@@ -79,10 +80,10 @@ func (k *watching) streams(args []string) (streams []watchStream, patterns []str
 	return streams, patterns, nil
 }
 
-// found returns the streams of a pattern's logs. Logs that appear later are read from their
-// beginning.
+// found returns the streams of the files that match a pattern. If later is true, the files are read
+// from their beginning.
 func (k *watching) found(pattern string, later bool) (streams []watchStream) {
-	logs, _ := follow.Match(pattern) // the pattern was checked
+	logs, _ := follow.Match(pattern) // the pattern is valid: streams has checked it
 	for _, log := range logs {
 		s := watchStream{name: log.Path, log: log, pattern: true, whole: later}
 		if k.session != "" {
@@ -94,13 +95,13 @@ func (k *watching) found(pattern string, later bool) (streams []watchStream) {
 }
 
 const (
-	sessionMax     = 64 // bytes of a session name
-	sessionPartMax = 32 // bytes of the part of a session name that comes from the file name
+	sessionMax     = 64 // maximum bytes of a session name
+	sessionPartMax = 32 // maximum bytes of the part that comes from the file name
 )
 
-// sessionName returns the session name for one of several files, from the flag and the file. It
-// includes a hash of the path if another file might get the same name, or if the name would be too
-// long.
+// sessionName returns the name of the session for one of several files. It combines the flag's name
+// and the file name. It adds a hash of the path if another file might get the same name, or if the
+// name would be too long.
 func sessionName(session, file string, log follow.Log, hashed bool) string {
 	part := sessionPart(file)
 	name := session + "." + part
@@ -113,7 +114,7 @@ func sessionName(session, file string, log follow.Log, hashed bool) string {
 	return session + "." + part[:min(len(part), room)] + hash
 }
 
-// sessionPart returns a file's part of its session's name.
+// sessionPart returns the part of a session name that comes from the file name.
 func sessionPart(file string) string {
 	if file == standardInput {
 		return "stdin"
@@ -121,7 +122,7 @@ func sessionPart(file string) string {
 	return strings.Map(nameLetter, strings.ToLower(filepath.Base(file)))
 }
 
-// nameLetter replaces letters that a session name cannot have.
+// nameLetter replaces characters that are not allowed in session names.
 func nameLetter(r rune) rune {
 	switch {
 	case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '.', r == '_', r == '-':
@@ -136,25 +137,25 @@ type watchAll struct {
 	w      *watch.Watcher
 	stdin  io.Reader
 	report *lineReport
-	alerts *watchAlerts // nil without receivers
+	alerts *watchAlerts // nil if there are no receivers
 
 	mu       sync.Mutex
-	sessions map[string]string // session ids by stream name
+	sessions map[string]string // session ids, keyed by stream name
 	running  map[string]bool   // keyed by the path of the log, or else the stream's name
 	group    sync.WaitGroup
 	last     error // error of the last stream that ended
-	failed   int   // earlier streams that failed
+	failed   int   // number of streams that failed earlier
 }
 
 const (
-	// matchEvery is the interval for finding new files of patterns.
+	// matchEvery is the interval between searches for new files that match a pattern.
 	matchEvery = time.Second
-	// againAfter is the delay before a pattern's file is watched again after an error.
+	// againAfter is the delay after an error before watch opens a pattern's file again.
 	againAfter = 10 * time.Second
 )
 
-// run watches streams and patterns until all have ended or ctx has. An error of one stream does not
-// end the others.
+// run watches streams and patterns, until all streams have ended or the context ends. If one stream
+// fails, the others continue.
 func (a *watchAll) run(ctx context.Context, streams []watchStream, patterns []string) error {
 	a.running = map[string]bool{}
 	for _, s := range streams {
@@ -183,8 +184,8 @@ func (a *watchAll) run(ctx context.Context, streams []watchStream, patterns []st
 	return a.last
 }
 
-// start watches a stream unless it is already watched. If the stream may be the last, run returns
-// its error; otherwise the error is printed at once.
+// start watches a stream unless it is already being watched. If the last stream fails, run returns
+// its error. Errors of all other streams are printed at once.
 func (a *watchAll) start(ctx context.Context, s watchStream, mayBeLast bool) {
 	key := cmp.Or(s.log.Path, s.name)
 	a.mu.Lock()
@@ -216,7 +217,6 @@ func (a *watchAll) start(ctx context.Context, s watchStream, mayBeLast bool) {
 	})
 }
 
-// watch watches one stream.
 func (a *watchAll) watch(ctx context.Context, s watchStream) error {
 	session, done, err := a.open(ctx, a.w.Client, s.session)
 	if err != nil {
@@ -235,7 +235,7 @@ func (a *watchAll) watch(ctx context.Context, s watchStream) error {
 	a.mu.Unlock()
 	a.alerts.begin(name, session)
 	err = a.watchIn(ctx, s, session)
-	if err == nil && ctx.Err() == nil { // a log that has ended is not silent
+	if err == nil && ctx.Err() == nil { // the end of a log is not a silence
 		a.report.forgetSilence(name)
 		a.alerts.heard(name)
 	}

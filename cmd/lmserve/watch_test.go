@@ -21,7 +21,7 @@ import (
 	"github.com/lmserve/lmserve/api"
 )
 
-// syncBuffer can be written and read concurrently.
+// syncBuffer is a buffer for concurrent use.
 type syncBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -39,7 +39,7 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
-// watchRun is a running call of watch.
+// watchRun is a running command watch.
 type watchRun struct {
 	t        *testing.T
 	out, err syncBuffer
@@ -75,7 +75,7 @@ func (w *watchRun) stop() {
 	require.Zero(w.t, <-w.code, "%s", &w.err)
 }
 
-// logOf appends n lines to a file, numbered from `from`.
+// logOf appends n numbered lines to a file. The first new line has the number `from`.
 func logOf(t *testing.T, file string, from, n int) {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	require.NoError(t, err)
@@ -86,7 +86,8 @@ func logOf(t *testing.T, file string, from, n int) {
 	require.NoError(t, f.Close())
 }
 
-// requireTexts checks the texts of lines numbered from `from`.
+// requireTexts checks the texts of consecutively numbered lines. The first line must have the
+// number `from`.
 func requireTexts(t *testing.T, lines []lineObject, from int) {
 	t.Helper()
 	for i, l := range lines {
@@ -94,7 +95,8 @@ func requireTexts(t *testing.T, lines []lineObject, from int) {
 	}
 }
 
-// everyLine returns flags that print every line except the first 32.
+// everyLine returns flags with which watch prints every line. It never prints the first 32 lines of
+// a session, which it cannot rate.
 func everyLine(t *testing.T) []string {
 	return []string{"--model", smallModel(t), "--threshold", "1", "--lines", "--json"}
 }
@@ -119,8 +121,8 @@ func TestWatchMarksTheLinesOfAPipeThatStandOut(t *testing.T) {
 	require.Contains(t, stderr, "61 lines, 1 printed, ")
 }
 
-// A file grows, is renamed and is truncated. Every line is printed once, beginning with those in
-// the file at the start.
+// While a file grows, is renamed and is truncated, every line is printed once, beginning with the
+// lines in the file at the start.
 func TestWatchFollowsAFile(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "app.log")
 	logOf(t, log, 0, 40)
@@ -143,13 +145,13 @@ func TestWatchReadsTheEndOfAFileFirst(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "app.log")
 	logOf(t, log, 0, 100)
 	w := startWatch(t, nil, append(everyLine(t), "--history", "1K", log)...)
-	lines := w.lines(21) // 53 lines of 19 bytes; the first 32 are not printed
+	lines := w.lines(21) // 53 lines of 19 bytes are read, and the first 32 are not printed
 	w.stop()
 	require.Equal(t, "line 99 of the log", *lines[20].Text)
 }
 
-// watch resumes where it stopped: after a restart, after a rotation between two runs, and after a
-// run that ended before it reported its last lines.
+// watch resumes where it stopped: after a restart, after a log rotation while it was stopped, and
+// after a crash before it reported the last lines.
 func TestWatchContinuesWhereItWas(t *testing.T) {
 	for _, far := range []bool{false, true} {
 		t.Run(map[bool]string{false: "here", true: "there"}[far], func(t *testing.T) {
@@ -191,8 +193,8 @@ func TestWatchContinuesWhereItWas(t *testing.T) {
 	}
 }
 
-// A record is printed when the next one begins or nothing follows for a while. It is printed again
-// only if it has grown.
+// A record is printed when the next record begins, or when no more lines arrive for a while. It is
+// printed again only if it has grown.
 func TestWatchTellsRecordsOnce(t *testing.T) {
 	dir := t.TempDir()
 	log, data := filepath.Join(dir, "app.log"), filepath.Join(dir, "data")
@@ -232,7 +234,7 @@ func readPositions(t *testing.T, data string) (text string) {
 }
 
 // forgetReports changes the stored position, as if watch had ended before it reported the lines
-// after offset.
+// beyond the offset.
 func forgetReports(t *testing.T, data string, offset int64) string {
 	var p map[string]any
 	require.NoError(t, json.Unmarshal([]byte(readPositions(t, data)), &p))
@@ -245,7 +247,7 @@ func forgetReports(t *testing.T, data string, offset int64) string {
 	return string(content)
 }
 
-// feedMore feeds the session of watch's flags with score.
+// feedMore feeds the session of watch with the command score.
 func feedMore(t *testing.T, flags []string, text string) {
 	args := []string{"score", "--session", "app"}
 	for i := 0; i+1 < len(flags); i++ {
@@ -256,7 +258,8 @@ func feedMore(t *testing.T, flags []string, text string) {
 	must(t, text, args...)
 }
 
-// With --learn false the session does not change, and every run of watch begins again.
+// With --learn false the session does not change, so every run of watch starts with an untrained
+// session.
 func TestWatchWithoutLearning(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "app.log")
 	flags := append(everyLine(t), "--data-dir", t.TempDir(), "--session", "app", "--from-start",
@@ -316,7 +319,7 @@ func TestWatchRefusesWhatItCannotDo(t *testing.T) {
 		{[]string{"--threshold", "1/10", "--top", "3"}, exitUsage,
 			"--threshold and --top are both given"},
 		{[]string{"--threshold", "2"}, exitUsage, `--threshold is "2", expected a probability`},
-		{[]string{"--rate", "2"}, exitUsage, `--threshold is "2"`}, // the flag's old name
+		{[]string{"--rate", "2"}, exitUsage, `--threshold is "2"`}, // --rate is the flag's old name
 		{[]string{"--threshold", "0"}, exitUsage, `--threshold is "0"`},
 		{[]string{"--top", "0"}, exitUsage, "--top is 0, expected 1"},
 		{[]string{"--learn", "no"}, exitUsage,
@@ -389,7 +392,7 @@ func TestTopComesAtTheEnd(t *testing.T) {
 	require.EqualValues(t, 61, *lines[61].Lines)
 }
 
-// A signal ends watch in order even while lines wait to be scored.
+// A signal ends watch without an error, even while lines wait to be scored.
 func TestSignalEndsWatchInOrder(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	logOf(t, file, 1, 100_000)
@@ -415,7 +418,7 @@ func TestCarriageReturnAtTheEndIsNotShown(t *testing.T) {
 	require.Contains(t, out, `"text":"one\r"`, "JSON has the text as it is")
 }
 
-// The text available from a pipe is scored at once. The total includes it even if the run is
+// Text from a pipe is scored as soon as it arrives. The total includes this text even if the run is
 // interrupted.
 func TestScorePrintsPipeAtOnceAndTotalAtEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
@@ -439,7 +442,7 @@ func TestScorePrintsPipeAtOnceAndTotalAtEnd(t *testing.T) {
 	require.EqualValues(t, 11, total.Bytes)
 }
 
-// A session can score a text without learning it and does not change.
+// With --learn false, a session scores a text and does not change.
 func TestScoreWithoutLearning(t *testing.T) {
 	flags := append(everyLine(t)[:2], "--data-dir", t.TempDir(), "--session", "s", "--json")
 	score := func(text string, more ...string) []chunkObject {
@@ -454,7 +457,7 @@ func TestScoreWithoutLearning(t *testing.T) {
 	require.Equal(t, dry[0].Bits, next[0].Bits)
 }
 
-// BenchmarkWatch measures the time from a line's newline in a pipe until the line is printed.
+// BenchmarkWatch measures the time from the write of a line to a pipe until watch prints the line.
 func BenchmarkWatch(b *testing.B) {
 	log, err := os.ReadFile(accessLog)
 	require.NoError(b, err)
@@ -522,8 +525,8 @@ func TestWatchTellsOneIncident(t *testing.T) {
 	require.Equal(t, api.ChangeSurge, first.Changes[0].Kind)
 }
 
-// An incident that is open when watch ends is not printed again after a restart. This holds even if
-// watch ended before it could record its reports.
+// An incident that is open when watch ends is not printed again after a restart. This is true even
+// if watch ended before it recorded that it had printed the incident.
 func TestWatchTellsIncidentOnceOverRestart(t *testing.T) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, "app.log")
@@ -576,7 +579,7 @@ func TestWatchTellsIncidentOnceOverRestart(t *testing.T) {
 	require.Empty(t, watched(1), "nothing has joined it")
 }
 
-// A verdict given during a watch hides similar incidents.
+// After a user's verdict on an incident, watch does not print similar incidents.
 func TestWatchTakesFeedback(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "app.log")
 	write := func(from, n int, odd string) {
@@ -610,8 +613,8 @@ func TestWatchTakesFeedback(t *testing.T) {
 	require.NoError(t, tell.Close())
 }
 
-// Without --model a session needs no network and resumes after a restart. A session created with a
-// model keeps it.
+// Without --model, a session needs no network, and it resumes after a restart. A session that was
+// created with a model keeps the model.
 func TestWatchContinuesWithoutModel(t *testing.T) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, "app.log")

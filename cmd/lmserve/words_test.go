@@ -31,8 +31,8 @@ func wordsFileOf(t *testing.T, small func() (*model.Model, error)) string {
 	return file
 }
 
-// For words, score prints the usual measures of the literature. It does not score the last word,
-// whose end may still follow.
+// For a model of words, score prints the usual measures of the literature. It does not score an
+// unfinished word at the end of the text.
 func TestScoreOfWords(t *testing.T) {
 	file := modelOfWords(t)
 	text := modeltest.WordText(20) + "the do"
@@ -59,8 +59,8 @@ func TestScoreOfWords(t *testing.T) {
 	require.Contains(t, byLine, "xylophone")
 }
 
-// If many words are unknown, their share is printed next to the perplexity, and a warning says why
-// it means little.
+// If many words are unknown, score prints their share next to the perplexity. A warning says why
+// the perplexity is not meaningful.
 func TestScoreWarnsOfUnknownWords(t *testing.T) {
 	score := []string{"score", "--total-only", "--model", modelOfWords(t)}
 	known, errs, code := lmserve(strings.Repeat("the cat sat .\n", 5)+"zebra\n", score...)
@@ -80,7 +80,7 @@ func TestScoreWarnsOfUnknownWords(t *testing.T) {
 	}
 }
 
-// Commands for a data folder show the measures of a session of words.
+// The commands for a data folder show the measures of a session with a model of words.
 func TestSessionsOfWords(t *testing.T) {
 	file, dir := modelOfWords(t), t.TempDir()
 	score := []string{"score", "--model", file, "--data-dir", dir, "--session", "story"}
@@ -96,7 +96,7 @@ func TestSessionsOfWords(t *testing.T) {
 	require.Contains(t, again, "all bit-identical")
 }
 
-// A session of a model that splits words at punctuation replays bit-identically, also if chunks end
+// A session of a model that splits words at punctuation replays bit-identically, even if chunks end
 // within a word.
 func TestSessionsOfProseReplay(t *testing.T) {
 	file, dir := wordsFileOf(t, modeltest.SmallOfProse), t.TempDir()
@@ -115,7 +115,7 @@ func TestSessionsOfProseReplay(t *testing.T) {
 	require.Contains(t, again, "all bit-identical")
 }
 
-// A completion continues with a new word, alone and over a server.
+// A completion by a model of words begins with a new word, locally and over a server.
 func TestCompleteOfWords(t *testing.T) {
 	file := modelOfWords(t)
 	log := filepath.Join(t.TempDir(), "text")

@@ -2,8 +2,8 @@
 //
 //	go run ./examples/resume FILE SESSION [THRESHOLD]
 //
-// If a connection breaks or the server restarts, it waits and continues: every byte enters the
-// session once, and every line is checked once. A restarted program continues at the session's
+// If a connection breaks or the server restarts, the program waits and continues: every byte enters
+// the session once, and every line is checked once. A restarted program continues at the session's
 // offset. LMSERVE_URL and LMSERVE_KEY set the server and the key.
 package main
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Identifiers that are no words.
+// Identifiers below firstWord are not words.
 const (
 	unknown = iota
 	padding
@@ -18,27 +18,28 @@ const (
 	firstWord
 )
 
-// reach is the number of words that a window shows on each side of the missing one.
+// reach is the number of words in a window on each side of the missing word.
 const reach = 6
 
-// A window is a sentence around its missing word, as identifiers of 2*reach+1 words.
+// A window is the part of a sentence around its missing word, as the identifiers of 2*reach+1
+// words.
 type window [2*reach + 1]int
 
-// A pool has the windows of some words: pool[i] has those of the i'th word.
+// A pool has the windows of several words: pool[i] has the windows of the i'th word.
 type pool [][]window
 
-// A corpus is a text whose words belong to the vocabulary, with the windows of the words that tasks
-// ask for.
+// A corpus is a text as identifiers of words. It also has windows, whose missing words a model must
+// find.
 type corpus struct {
 	Vocabulary  int
-	Sentences   [][]int // for training, without those that contain a test word
+	Sentences   [][]int // training sentences; none contains a test word
 	Train, Test pool
 }
 
-// rules say which words tasks may ask for.
+// rules select the words that can be the missing words of tasks.
 type rules struct {
-	Least, Most int // limits on the number of sentences with the word
-	// Known is the number of occurrences in the training text from which a word is in the
+	Least, Most int // range of the number of sentences that contain the word
+	// Known is the number of occurrences in the training text that a word needs to be in the
 	// vocabulary.
 	Known   int
 	HeldOut int // largest number of test words
@@ -49,8 +50,8 @@ var (
 	word        = regexp.MustCompile(`\pL+(?:['’]\pL+)*`)
 )
 
-// read returns the sentences of all files of a folder, as words. It reads the first limit bytes of
-// each file.
+// read returns the sentences of all text files in a folder, as words. It reads only the first limit
+// bytes of each file.
 func read(dir string, limit int) (sentences [][]string, err error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*.txt"))
 	if err != nil {
@@ -73,9 +74,10 @@ func read(dir string, limit int) (sentences [][]string, err error) {
 	return sentences, nil
 }
 
-// build divides a text into training and test. It draws test words from the sentences of test or,
-// if test is nil, from those of train. Training sentences that contain a test word are left out.
-// Tasks ask only for words in lower case, and so not for names of persons and places.
+// build makes a corpus of training and test sentences. It draws test words from the sentences of
+// test or, if test is nil, from the sentences of train. Training sentences that contain a test word
+// are omitted. Only lower-case words can be missing words, so names of persons and places are
+// excluded.
 func build(train, test [][]string, set rules, seed uint64) *corpus {
 	from := test
 	if from == nil {
@@ -89,7 +91,7 @@ func build(train, test [][]string, set rules, seed uint64) *corpus {
 	held := map[string]bool{}
 	most := len(candidates)
 	if test == nil {
-		most /= 2 // the others are training words
+		most /= 2 // the other half are training words
 	}
 	for _, w := range candidates[:min(set.HeldOut, most)] {
 		held[w] = true
@@ -134,8 +136,8 @@ func build(train, test [][]string, set rules, seed uint64) *corpus {
 	return c
 }
 
-// candidates returns the words in lower case that occur in Least to Most sentences, in alphabetical
-// order.
+// candidates returns, in alphabetical order, the lower-case words that occur in Least to Most
+// sentences.
 func (set rules) candidates(sentences [][]string) (words []string) {
 	counts := map[string]int{}
 	for _, s := range sentences {
@@ -158,13 +160,13 @@ func (set rules) candidates(sentences [][]string) (words []string) {
 
 func identify(sentence []string, ids map[string]int) (out []int) {
 	for _, w := range sentence {
-		out = append(out, ids[strings.ToLower(w)]) // 0 is unknown
+		out = append(out, ids[strings.ToLower(w)]) // 0 means an unknown word
 	}
 	return out
 }
 
 // windows returns the windows of the given words, grouped by word in alphabetical order. A sentence
-// gives at most one window of each word.
+// gives at most one window for each word.
 func windows(sentences [][]string, ids map[string]int, of map[string]bool) pool {
 	found := map[string][]window{}
 	for _, s := range sentences {
@@ -204,15 +206,15 @@ func cut(sentence []int, at int) (w window) {
 	return w
 }
 
-// A task shows support windows, with labels for their missing words. It asks for the label of each
-// query's missing word.
+// A task has support windows, with labels for their missing words. A model must find the label of
+// each query's missing word.
 type task struct {
 	Ways             int
 	Support, Queries []window
 	Label, Answer    []int // labels of Support and of Queries
 }
 
-// draw returns a random task. It skips words with too few sentences.
+// draw returns a random task. It skips words that occur in too few sentences.
 func (p pool) draw(ways, shots, queries int, r *rand.Rand) task {
 	k := task{Ways: ways}
 	used := map[int]bool{}

@@ -15,8 +15,8 @@ import (
 
 var small = rules{Least: 6, Most: 300, Known: 5, HeldOut: 100}
 
-// One example is enough to learn a new word of a known kind. Every method that adapts is far above
-// one fifth, the accuracy of a guess.
+// Every adaptive method learns a new word of a known kind from one example. It is far more accurate
+// than a guess, whose accuracy is one fifth.
 func TestMethodsLearnNewWords(t *testing.T) {
 	c := build(toy(4000, 1), nil, small, 1)
 	b := budget{Steps: 200, Tests: 30, Rate: .003, Epochs: 3, Size: 16}
@@ -27,9 +27,9 @@ func TestMethodsLearnNewWords(t *testing.T) {
 		case "static":
 			least, most = .1, .3
 		case "adaFFN-direct":
-			least = .3 // learns slowly
+			least = .3 // this method learns slowly
 		case "LSTM-matching", "adaLSTM-gradient", "adaLSTM-direct":
-			continue // the next test trains an LSTM
+			continue // TestRecurrentShiftsLearn trains an LSTM
 		}
 		r, err := run(m, c, embeddings, places, b, 1)
 		require.NoError(t, err)
@@ -40,7 +40,7 @@ func TestMethodsLearnNewWords(t *testing.T) {
 	}
 }
 
-// The loss of an LSTM with shifts falls. Two runs with the same seed are equal.
+// The training loss of an LSTM with shifts falls. Two runs with the same seed are equal.
 func TestRecurrentShiftsLearn(t *testing.T) {
 	c := build(toy(2000, 1), nil, small, 1)
 	b := budget{Steps: 80, Tests: 5, Rate: .005, Epochs: 2, Size: 12}
@@ -60,7 +60,7 @@ func TestRecurrentShiftsLearn(t *testing.T) {
 	require.Equal(t, once, again)
 }
 
-// With the conditioning information held constant, all gradients agree with finite differences.
+// If the conditioning information is constant, all gradients agree with finite differences.
 func TestShiftsMatchFiniteDifferences(t *testing.T) {
 	c := build(toy(2000, 1), nil, small, 1)
 	embeddings, places := pretrain(c, 3, 1, 1)
@@ -87,15 +87,17 @@ func TestShiftsMatchFiniteDifferences(t *testing.T) {
 	}
 }
 
-// feedback computes equation 7 for two hidden neurons, and outputFeedback for two output words.
+// feedback implements equation 7 of the CSN paper for two hidden neurons, and outputFeedback for
+// two output words.
 func TestDirectFeedback(t *testing.T) {
-	logits := tape.New(1, 2) // probabilities .5 and .5
+	logits := tape.New(1, 2) // zero logits: both probabilities are .5
 	copy(logits.Grad, []float64{.5, -.5})
 	require.Equal(t, []float64{.5, -.5, .1, -.1}, feedback([]float64{1, .2}, logits).Value)
 	require.Equal(t, []float64{.125, .125, -.125, -.125}, outputFeedback(logits).Value)
 }
 
-// No training sentence contains a test word; only the test windows ask for these words.
+// No training sentence contains a test word. Only the test windows have these words as missing
+// words.
 func TestTestWordsAreNew(t *testing.T) {
 	dir := t.TempDir()
 	var text strings.Builder

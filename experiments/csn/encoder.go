@@ -6,18 +6,19 @@ import (
 	"github.com/lmserve/lmserve/experiments/tape"
 )
 
-// An encoder turns each window into one row of numbers.
+// An encoder turns each window into a vector, one row of a matrix.
 type encoder struct {
 	embeddings *tape.Var
-	places     *tape.Var // for a bag: a factor for each place in the window; nil for an LSTM
-	// w and b are the weights and biases of an LSTM: of the gates i, f, o and of the new value.
+	places     *tape.Var // in a bag of embeddings, a factor for each position; nil in an LSTM
+	// w and b are the weights and biases of an LSTM, for the gates i, f and o and for the new
+	// value.
 	w, b  *tape.Var
 	width int
 }
 
 // newEncoder returns an encoder with the given embeddings: a bag of embeddings if bag is true, else
-// an LSTM. The embeddings stay constant, because tasks have far less text than the sentences from
-// which the embeddings were learned.
+// an LSTM. The embeddings remain constant, because the tasks have much less text than the sentences
+// from which the embeddings were learned.
 func newEncoder(embeddings, places *tape.Var, bag bool, width int, r *rand.Rand) *encoder {
 	e := &encoder{embeddings: fixed(embeddings), width: width}
 	if bag {
@@ -26,7 +27,7 @@ func newEncoder(embeddings, places *tape.Var, bag bool, width int, r *rand.Rand)
 	}
 	e.w, e.b = tape.Glorot(embeddings.Cols+width, 4*width, r), tape.New(1, 4*width)
 	for i := range width {
-		e.b.Value[width+i] = 1 // the forget gates begin open
+		e.b.Value[width+i] = 1 // the forget gates are open at first
 	}
 	return e
 }
@@ -60,7 +61,7 @@ func (e *encoder) fixed() *encoder {
 
 // encode returns one row for each window, [windows, width]. An LSTM also returns its cells after
 // each word. With a shift beta, the hidden state of an LSTM is h = (tanh(c) + tanh(beta)) o, as in
-// section 2.5. shift may be nil.
+// section 2.5 of the CSN paper. Parameter shift may be nil.
 func (e *encoder) encode(t *tape.Tape, all []window, shift *tape.Var) (h *tape.Var,
 	cells []*tape.Var) {
 	ids := make([]int, len(all))

@@ -1,7 +1,7 @@
-// Command csn tests rapid adaptation on words that are new: which of five words is missing in a
-// sentence, given one to three other sentences of each. It compares Conditionally Shifted Neurons
-// (Munkhdalai et al., 2018) with the original MetaNet, Sparse-MetaNet, Matching Networks, and a
-// model that does not adapt.
+// Command csn tests rapid adaptation to new words: a model must find which of five words is missing
+// in a sentence, given one to three other sentences with each word. It compares Conditionally
+// Shifted Neurons (Munkhdalai et al., 2018) with the original MetaNet, Sparse-MetaNet, Matching
+// Networks, and a model that does not adapt.
 package main
 
 import (
@@ -58,7 +58,7 @@ func (o options) main() error {
 	if err != nil {
 		return err
 	}
-	results := make([][]result, len(chosen)) // [method][seed]
+	results := make([][]result, len(chosen)) // indexed by method and seed
 	for i := range results {
 		results[i] = make([]result, o.seeds)
 	}
@@ -77,7 +77,7 @@ func (o options) main() error {
 	return nil
 }
 
-// one computes all methods with one seed. The methods share words, embeddings and test tasks.
+// one runs all methods with one seed. The methods share words, embeddings and test tasks.
 func (o options) one(chosen []method, train, test [][]string, s int, results [][]result) error {
 	seed := o.seed + uint64(s)
 	c := build(train, test, o.rules, seed)
@@ -95,7 +95,7 @@ func (o options) one(chosen []method, train, test [][]string, s int, results [][
 	return nil
 }
 
-// texts reads the folders, or generates a text.
+// texts reads the text files in the folders. Without folders, it generates a text.
 func (o options) texts() (train, test [][]string, err error) {
 	if o.data == "" {
 		return toy(12000, o.seed), nil, nil
@@ -107,7 +107,8 @@ func (o options) texts() (train, test [][]string, err error) {
 	return train, test, err
 }
 
-// choose returns the methods that a list names, or all methods if the list is empty.
+// choose returns the methods that a comma-separated list names, or all methods if the list is
+// empty.
 func choose(names string) ([]method, error) {
 	if names == "" {
 		return methods, nil

@@ -7,9 +7,9 @@ import (
 	"github.com/lmserve/lmserve/experiments/tape"
 )
 
-const units = 32 // neurons of a hidden layer
+const units = 32 // number of neurons in a hidden layer
 
-// A network is a matrix and a row of biases for each layer, with tanh between layers.
+// A network has a matrix and a row of biases for each layer, and applies tanh between layers.
 type network []*tape.Var
 
 func newNetwork(r *rand.Rand, sizes ...int) (n network) {
@@ -19,7 +19,6 @@ func newNetwork(r *rand.Rand, sizes ...int) (n network) {
 	return n
 }
 
-// matrices returns the matrices of all layers.
 func (n network) matrices() (w []*tape.Var) {
 	for i := 0; i < len(n); i += 2 {
 		w = append(w, n[i])
@@ -27,7 +26,6 @@ func (n network) matrices() (w []*tape.Var) {
 	return w
 }
 
-// biases returns the biases of all layers.
 func (n network) biases() (b []*tape.Var) {
 	for i := 1; i < len(n); i += 2 {
 		b = append(b, n[i])
@@ -42,8 +40,9 @@ func (n network) fixed() (f network) {
 	return f
 }
 
-// run returns the pre-activations a_t of every layer. With shifts, which may be nil, a hidden layer
-// is tanh(a_t) + tanh(beta_t), and the last pre-activations are a_T + beta_T (eq. 1).
+// run returns the pre-activations a_t of every layer. With shifts beta, the result of a hidden
+// layer is tanh(a_t) + tanh(beta_t), and the last pre-activations are a_T + beta_T (eq. 1 of the
+// CSN paper). Parameter shifts may be nil.
 func (n network) run(t *tape.Tape, x *tape.Var, shifts []*tape.Var) (pre []*tape.Var) {
 	for i := 0; i < len(n); i += 2 {
 		a := t.AddRow(t.MatMul(x, n[i]), n[i+1])
@@ -59,7 +58,7 @@ func (n network) run(t *tape.Tape, x *tape.Var, shifts []*tape.Var) (pre []*tape
 	return pre
 }
 
-// last returns the last layer's result.
+// last returns the result of the last layer.
 func (n network) last(t *tape.Tape, x *tape.Var) *tape.Var {
 	pre := n.run(t, x, nil)
 	return pre[len(pre)-1]

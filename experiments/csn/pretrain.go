@@ -7,14 +7,15 @@ import (
 	"github.com/lmserve/lmserve/experiments/tape"
 )
 
-// pretrain returns embeddings of words, e [vocabulary, width], that predict a word from the words
-// around it. It also returns factors for each place in the window, a [places, width]. v are other
-// vectors of words, which are not returned. The score of a word w in a window of words x is
+// pretrain learns to predict a word from the words around it. It returns the embeddings of words e,
+// [vocabulary, width], and the factors a for each position in the window, [places, width]. It also
+// learns output embeddings v, which it does not return. The score of a word w in a window of words
+// x is
 //
 //	score(w) = v_w · sum_j a_j * e_(x_j)
 //
-// Training tells the word from random words, drawn by their frequency to the power .75 (Mikolov et
-// al., 2013). Embeddings of unknown and padding are learned, too.
+// Training distinguishes the missing word from random words, which are drawn by their frequency to
+// the power .75 (Mikolov et al., 2013). The identifiers unknown and padding also get embeddings.
 func pretrain(c *corpus, width, epochs int, seed uint64) (embeddings, places *tape.Var) {
 	const negatives, rate = 5, .05
 	r := rand.New(rand.NewPCG(seed, 12))
@@ -71,7 +72,8 @@ func pretrain(c *corpus, width, epochs int, seed uint64) (embeddings, places *ta
 	return e, a
 }
 
-// frequencies returns a list with every word in proportion to the .75th power of its count.
+// frequencies returns a table of words for drawing at random. A word occurs in the table in
+// proportion to the power .75 of its count.
 func frequencies(c *corpus) (table []int) {
 	counts := make([]int, c.Vocabulary)
 	for _, s := range c.Sentences {

@@ -15,7 +15,8 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// summary returns the mean and the standard deviation over seeds, in percent; 0 for one seed.
+// summary returns the mean accuracy and its standard deviation over seeds, in percent. With a
+// single seed, the deviation is 0.
 func summary(results []result, shot int) (mean, spread float64) {
 	var all []float64
 	for _, r := range results {
@@ -28,7 +29,7 @@ func summary(results []result, shot int) (mean, spread float64) {
 	return mean, spread
 }
 
-// table returns the accuracies as Markdown.
+// table returns the accuracies as a Markdown table.
 func table(chosen []method, results [][]result) string {
 	var b strings.Builder
 	b.WriteString("| method | 1 shot | 2 shots | 3 shots |\n| --- | ---: | ---: | ---: |\n")
@@ -43,13 +44,13 @@ func table(chosen []method, results [][]result) string {
 	return b.String()
 }
 
-// curve is a method's line in the figure, with the spread.
+// curve is the line of a method in the figure, with error bars.
 type curve struct {
 	plotter.XYs
 	plotter.YErrors
 }
 
-// draw writes the accuracy over the number of shots to accuracy.svg.
+// draw plots the accuracy as a function of the number of shots, to the file accuracy.svg.
 func draw(dir string, chosen []method, results [][]result) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err

@@ -24,7 +24,7 @@ func (m *static) logits(t *tape.Tape, k task) *tape.Var {
 	return m.layers.last(t, h)
 }
 
-// matching compares the query with the support set (Matching Networks, Vinyals et al., 2016,
+// matching compares each query with the support set (Matching Networks, Vinyals et al., 2016,
 // without full context embeddings).
 type matching struct {
 	encoder *encoder
@@ -49,23 +49,24 @@ func (m *matching) logits(t *tape.Tape, k task) *tape.Var {
 	return t.Log(t.MatMul(alpha, labels))
 }
 
-// matchingSharpness scales the cosines; with 1, as in the paper, a task's loss hardly falls.
+// matchingSharpness is a factor on the cosines. With 1, as in the paper on Matching Networks, the
+// training loss hardly falls.
 const matchingSharpness = 10
 
-// slotUnits is the width of the meta-learner for slots. It is small, because the meta-learner runs
-// for every weight of every example.
+// slotUnits is the hidden width of the meta-learner in slotted. It is small, because the
+// meta-learner runs for every weight of every example.
 const slotUnits = 8
 
-// slotted is the original MetaNet (Munkhdalai and Yu, 2017) on the encoder. Its fast weights add
-// layers beside those of the slow weights: tanh(x W) + tanh(x W*). The representation function,
-// which makes the keys, also has fast weights, from the gradient of a classification of the support
-// set.
+// slotted is the original MetaNet (Munkhdalai and Yu, 2017), applied to the encoder's output. Its
+// fast weights W* form a second layer next to each slow layer W: tanh(x W) + tanh(x W*). The
+// representation function, which computes the keys, also has fast weights. They come from the
+// gradient of a classification of the support set.
 type slotted struct {
 	encoder *encoder
 	layers  network
 	slots   *metanet.Slots
-	q, head *tape.Var           // representation, and the layer that classifies by it
-	dynamic *metanet.Coordinate // makes Q* of Q's gradients
+	q, head *tape.Var           // representation matrix, and the layer that classifies with it
+	dynamic *metanet.Coordinate // computes the fast weights Q* from the gradients of Q
 }
 
 func newSlotted(e *encoder, ways int, r *rand.Rand) *slotted {
@@ -106,8 +107,8 @@ func (m *slotted) logits(t *tape.Tape, k task) *tape.Var {
 	panic("no layer")
 }
 
-// representationGradient returns the preprocessed gradient with respect to Q of the support set's
-// mean loss. The head has no other loss, and so keeps its random initial weights.
+// representationGradient returns the preprocessed gradient of the support set's mean loss with
+// respect to the matrix Q. The head is in no other loss, so it keeps its random initial weights.
 func (m *slotted) representationGradient(k task, h *tape.Var) *tape.Var {
 	var inner tape.Tape
 	q := copied(m.q)

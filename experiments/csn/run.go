@@ -9,23 +9,23 @@ import (
 
 const (
 	ways    = 5
-	shots   = 3 // largest number of examples of a word; a training task has 1 to 3
-	queries = 2 // queries for each word
+	shots   = 3 // largest number of examples per word; a training task has 1 to 3
+	queries = 2 // number of queries per word
 )
 
-// A learner learns from tasks, and predicts the queries of other tasks.
+// A learner learns from tasks, and predicts the answers to the queries of other tasks.
 type learner interface {
 	learn(k task, s tape.Solver) (logits *tape.Var, err error)
 	predict(k task) (logits *tape.Var)
 }
 
-// A model is a learner whose logits depend on nothing but the task.
+// A model is a network whose logits depend only on the task, not on earlier tasks.
 type model interface {
 	params() []*tape.Var
 	logits(t *tape.Tape, k task) *tape.Var
 }
 
-// episodic makes a learner of a model.
+// episodic turns a model into a learner, which makes one optimizer step per task.
 type episodic struct{ model }
 
 func (e episodic) learn(k task, s tape.Solver) (*tape.Var, error) {
@@ -46,7 +46,7 @@ func (e episodic) predict(k task) *tape.Var {
 // A method is a row of the table.
 type method struct {
 	Name string
-	Bag  bool // the encoder is a bag of embeddings with factors for places; else an LSTM
+	Bag  bool // true for a bag of embeddings as encoder, false for an LSTM
 	make func(e *encoder, seed uint64, r *rand.Rand) (learner, error)
 }
 
@@ -62,7 +62,8 @@ func matchingMethod(name string, bag bool) method {
 	}}
 }
 
-// methods are the rows of the table, in its order: on a bag of embeddings, then on an LSTM.
+// methods are the rows of the table, in order: first the methods with a bag of embeddings, then
+// those with an LSTM.
 var methods = []method{
 	{"static", true, func(e *encoder, _ uint64, r *rand.Rand) (learner, error) {
 		return episodic{newStatic(e, ways, r)}, nil
@@ -81,21 +82,21 @@ var methods = []method{
 	shiftedMethod("adaLSTM-direct", false, true, true),
 }
 
-// A budget says how long to train and how much to test.
+// A budget limits training and testing.
 type budget struct {
 	Steps, Tests int
 	Rate         float64 // learning rate of Adam
-	Epochs, Size int     // training epochs and width of the embeddings
+	Epochs, Size int     // epochs for training the embeddings, and their width
 }
 
-// A result has the share of right answers for each number of shots, and the mean training loss in
-// each tenth of the training.
+// A result has the accuracy for each number of shots, and the mean training loss in each tenth of
+// the training.
 type result struct {
 	Accuracy [shots]float64
 	Losses   []float64
 }
 
-// run trains a method and tests it on tasks that depend only on the seed.
+// run trains a method and tests it. The test tasks depend only on the seed.
 func run(m method, c *corpus, embeddings, places *tape.Var, b budget, seed uint64) (result, error) {
 	r := rand.New(rand.NewPCG(seed, 20))
 	l, err := m.make(newEncoder(embeddings, places, m.Bag, units, r), seed, r)
@@ -133,7 +134,7 @@ func run(m method, c *corpus, embeddings, places *tape.Var, b budget, seed uint6
 	return out, nil
 }
 
-// correct counts the rows whose largest logit is the answer's.
+// correct counts the rows in which the answer has the largest logit.
 func correct(logits *tape.Var, answers []int) (n int) {
 	for i, a := range answers {
 		best := 0

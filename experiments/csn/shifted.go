@@ -7,15 +7,16 @@ import (
 	"github.com/lmserve/lmserve/experiments/tape"
 )
 
-// shifted is a model with conditionally shifted neurons. It is an LSTM or bag under a feed-forward
-// network with shifts (LSTM+adaFFN), or an LSTM with shifts under a softmax with shifts (adaLSTM).
+// shifted is a model with conditionally shifted neurons. The variant LSTM+adaFFN is a feed-forward
+// network with shifts on an LSTM or a bag of embeddings. The variant adaLSTM is an LSTM and a
+// softmax layer, both with shifts.
 type shifted struct {
 	encoder   *encoder
 	layers    network
-	key       network             // f in the paper
-	memory    *metanet.Coordinate // g of eq. 2, the same for all neurons
-	direct    bool                // direct feedback, eq. 7; else gradients, eqs. 5 and 6
-	recurrent bool                // adaLSTM
+	key       network             // f in the CSN paper
+	memory    *metanet.Coordinate // g in eq. 2 of the CSN paper; shared by all neurons
+	direct    bool                // use direct feedback (eq. 7) instead of gradients (eqs. 5 and 6)
+	recurrent bool                // use the variant adaLSTM
 }
 
 func newShifted(e *encoder, ways int, direct, recurrent bool, r *rand.Rand) *shifted {
@@ -41,17 +42,18 @@ func (m *shifted) params() []*tape.Var {
 // logits returns the logits of the queries.
 func (m *shifted) logits(t *tape.Tape, k task) *tape.Var { return m.predict(t, k, m.describe(k)) }
 
-// predict is the prediction phase: it reads the queries' shifts from the memory.
+// predict is the prediction phase of the CSN paper: for each query it reads shifts from the memory
+// and computes logits.
 func (m *shifted) predict(t *tape.Tape, k task, information []*tape.Var) *tape.Var {
 	n := len(k.Support)
 	h, _ := m.encoder.encode(t, append(k.Support[:n:n], k.Queries...), nil)
 	keys := m.key.last(t, h)
-	alpha := metanet.Attention(t, keys.Range(n, keys.Rows), keys.Range(0, n), 1) // eq. 3
+	alpha := metanet.Attention(t, keys.Range(n, keys.Rows), keys.Range(0, n), 1) // attention, eq. 3
 
 	var shifts []*tape.Var
 	for _, info := range information {
-		values := m.memory.Apply(t, info).Shape(n, info.Rows/n) // eq. 2
-		shifts = append(shifts, t.MatMul(alpha, values))        // eq. 4
+		values := m.memory.Apply(t, info).Shape(n, info.Rows/n) // eq. 2 of the CSN paper
+		shifts = append(shifts, t.MatMul(alpha, values))        // eq. 4 of the CSN paper
 	}
 	x := h.Range(n, h.Rows)
 	if m.recurrent {
@@ -62,9 +64,9 @@ func (m *shifted) predict(t *tape.Tape, k task, information []*tape.Var) *tape.V
 	return pre[len(pre)-1]
 }
 
-// describe is the description phase, without shifts. It returns the conditioning information of
-// each layer, [examples*neurons, numbers]. Training takes this information as constant, and
-// therefore needs only first derivatives.
+// describe is the description phase of the CSN paper, which runs the model without shifts. It
+// returns the conditioning information of each layer, [examples*neurons, numbers]. Training treats
+// this information as constant, so it needs only first derivatives.
 func (m *shifted) describe(k task) (information []*tape.Var) {
 	var inner tape.Tape
 	h, cells := m.encoder.fixed().encode(&inner, k.Support, nil)
@@ -91,8 +93,9 @@ func (m *shifted) describe(k task) (information []*tape.Var) {
 	return information
 }
 
-// ofCells returns the information of an LSTM's cells. One shift serves all words, so the
-// information is the sum of gradients over the words, or the mean of slopes.
+// ofCells returns the conditioning information of an LSTM's cells. A cell has the same shift at all
+// words, so its information is the sum of the gradients at all words. With direct feedback, it is
+// the mean of the slopes.
 func (m *shifted) ofCells(cells []*tape.Var, logits *tape.Var) *tape.Var {
 	sum := make([]float64, len(cells[0].Value))
 	for _, c := range cells {
@@ -110,7 +113,8 @@ func (m *shifted) ofCells(cells []*tape.Var, logits *tape.Var) *tape.Var {
 	return metanet.Preprocess(sum)
 }
 
-// feedback returns eq. 7 for a hidden layer: the error at the output, scaled by the neuron's slope.
+// feedback returns eq. 7 of the CSN paper for a hidden layer: the error at the output, multiplied
+// by the slope of the neuron.
 func feedback(slope []float64, logits *tape.Var) *tape.Var {
 	n, ways := logits.Rows, logits.Cols
 	neurons := len(slope) / n
@@ -123,7 +127,8 @@ func feedback(slope []float64, logits *tape.Var) *tape.Var {
 	return tape.Const(len(slope), ways, v)
 }
 
-// outputFeedback returns eq. 7 for the output, whose slope is the row of the softmax's Jacobian.
+// outputFeedback returns eq. 7 of the CSN paper for the output layer. In this layer, the slope is a
+// row of the softmax's Jacobian.
 func outputFeedback(logits *tape.Var) *tape.Var {
 	var t tape.Tape
 	p, ways := t.Softmax(logits), logits.Cols

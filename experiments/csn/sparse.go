@@ -8,16 +8,17 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta"
 )
 
-// sparse gives the layers above the encoder the fast weights of Sparse-MetaNet. They begin at zero
-// for every task, and are updated a few times from the support set's gradient.
+// sparse is a model whose layers above the encoder have the fast weights of Sparse-MetaNet. The
+// fast weights are zero at the beginning of every task. The gradient of the support set then
+// updates them several times.
 type sparse struct {
 	*static
 	fast *metanet.Net
 	set  metanet.Settings
 }
 
-// sparseSettings are the settings of the paper's experiment on online CIFAR, with more updates.
-// Each update writes all weights, because a task has only a few updates.
+// sparseSettings are the settings of the Sparse-MetaNet paper for Online Cifar, with more updates.
+// Each update writes all fast weights, because a task has only a few updates.
 var sparseSettings = metanet.Settings{K: 4, Gamma: 0.9, Beta1: 0.5, Beta2: 0.5, P: 1, Out: 1,
 	MetaRate: 1e-3, Init: sparsemeta.InitSmall()}
 
@@ -29,8 +30,8 @@ func newSparse(e *encoder, ways int, seed uint64, r *rand.Rand) (*sparse, error)
 	return m, err
 }
 
-// learn adapts to the support set, makes a slow step from the queries' loss, and returns the
-// queries' logits.
+// learn adapts to the support set, updates the slow weights by the loss of the queries, and returns
+// the logits of the queries.
 func (m *sparse) learn(k task, solver tape.Solver) (*tape.Var, error) {
 	others := append(m.encoder.params(), m.layers.biases()...)
 	for range m.set.K - 1 {
@@ -45,7 +46,7 @@ func (m *sparse) learn(k task, solver tape.Solver) (*tape.Var, error) {
 	return logits, err
 }
 
-// predict adapts to the support set and returns the queries' logits.
+// predict adapts to the support set and returns the logits of the queries.
 func (m *sparse) predict(k task) *tape.Var {
 	all := append(m.encoder.params(), m.layers...)
 	for range m.set.K - 1 {
@@ -59,7 +60,7 @@ func (m *sparse) predict(k task) *tape.Var {
 	return logits
 }
 
-// backward adds the gradients of a mean loss and returns the logits.
+// backward adds the gradients of the mean loss, and returns the logits.
 func (m *sparse) backward(windows []window, labels []int) *tape.Var {
 	var t tape.Tape
 	logits := m.logits(&t, task{Queries: windows})

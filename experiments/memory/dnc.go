@@ -13,13 +13,13 @@ type dnc struct {
 	cell       *cell
 	interfaces layer
 	out        layer
-	memory     *tape.Var // M in the paper, with a row for each slot
-	usage      *tape.Var // u in the paper
-	precedence *tape.Var // p: how much each slot was written last
-	links      *tape.Var // L: how much slot i was written after slot j
-	written    *tape.Var // w^w in the paper
-	readAt     *tape.Var // w^r in the paper
-	read       *tape.Var // r in the paper
+	memory     *tape.Var // M in the DNC paper, with a row for each slot
+	usage      *tape.Var // u in the DNC paper
+	precedence *tape.Var // p in the DNC paper: degree to which each slot was written last
+	links      *tape.Var // L in the DNC paper: degree to which slot i was written after slot j
+	written    *tape.Var // write weighting, w^w in the DNC paper
+	readAt     *tape.Var // read weighting, w^r in the DNC paper
+	read       *tape.Var // read vector, r in the DNC paper
 }
 
 func newDNC(s sizes, r *rand.Rand) *dnc {
@@ -59,8 +59,8 @@ func (n *dnc) step(t *tape.Tape, x *tape.Var) *tape.Var {
 	n.memory = write(t, n.memory, n.written, erase, add)
 	n.order(t)
 
-	forward := t.MatMulT(n.readAt, n.links) // L w^r
-	backward := t.MatMul(n.readAt, n.links) // Lᵀ w^r
+	forward := t.MatMulT(n.readAt, n.links)
+	backward := t.MatMul(n.readAt, n.links)
 	lookup = content(t, readKey, readStrength, n.memory)
 	n.readAt = t.Add(t.Add(t.MatMul(t.Columns(modes, 0, 1), backward),
 		t.MatMul(t.Columns(modes, 1, 2), lookup)), t.MatMul(t.Columns(modes, 2, 3), forward))
@@ -71,14 +71,14 @@ func (n *dnc) step(t *tape.Tape, x *tape.Var) *tape.Var {
 // oneplus returns 1 + ln(1+e^x).
 func oneplus(t *tape.Tape, x *tape.Var) *tape.Var { return t.Affine(t.Softplus(x), 1, 1) }
 
-// use updates the usage by the weightings of the step before: u <- (u + w^w - u w^w) (1 - free
+// use updates the usage with the weightings of the previous step: u <- (u + w^w - u w^w) (1 - free
 // w^r).
 func (n *dnc) use(t *tape.Tape, free *tape.Var) {
 	used := t.Sub(t.Add(n.usage, n.written), t.Mul(n.usage, n.written))
 	n.usage = t.Mul(used, t.Affine(t.MatMul(free, n.readAt), -1, 1))
 }
 
-// order updates links and precedence after a write: p <- (1 - sum w^w) p + w^w.
+// order updates the links and the precedence after a write: p <- (1 - sum w^w) p + w^w.
 func (n *dnc) order(t *tape.Tape) {
 	n.links = link(t, n.links, n.written, n.precedence)
 	kept := t.Affine(t.Sum(n.written), -1, 1)

@@ -10,10 +10,9 @@ import (
 
 const fastUnits = 128 // width of the hidden layer
 
-// fast is a network with one hidden layer. Its matrices have fast weights, which are zero when a
-// sequence begins. While the sequence is presented, the gradient of each pair's loss writes fast
-// weights. Then the loss of the answers trains slow weights and meta-weights, once for each
-// sequence.
+// fast is a network with one hidden layer. Its matrices have fast weights, which are zero at the
+// beginning of a sequence. The gradient of the loss of each key-value pair writes fast weights.
+// Afterwards the loss of the answers trains the slow weights and meta-weights, once per sequence.
 type fast struct {
 	hidden, out layer
 	net         *metanet.Net
@@ -21,8 +20,8 @@ type fast struct {
 	p           float64 // probability that a pair writes a fast weight
 }
 
-// fastSettings returns settings that weigh all pairs equally: the gradient average does not decay
-// (Gamma, Beta1), and does not count the last gradient twice (Beta2).
+// fastSettings returns settings that give all pairs equal weight. Gamma and Beta1 keep the gradient
+// average from decaying. Beta2 is 0, so that the last gradient does not count twice.
 func fastSettings(p, rate float64) metanet.Settings {
 	return metanet.Settings{Gamma: 1, Beta1: 1, Beta2: 0, P: p, Out: 0.1, MetaRate: rate,
 		Init: sparsemeta.InitHe()}
@@ -47,7 +46,7 @@ func makeFast(in, out int, set metanet.Settings, rate float64, seed uint64) (*fa
 
 func (f *fast) biases() []*tape.Var { return []*tape.Var{f.hidden.b, f.out.b} }
 
-// loss returns the loss and the logits of the values, given their keys.
+// loss returns the loss and the logits for predicting the values from their keys.
 func (f *fast) loss(t *tape.Tape, keys, values [][]float64) (loss, logits *tape.Var) {
 	n := len(keys)
 	x := tape.Const(n, len(keys[0]), flat(keys))
@@ -56,7 +55,7 @@ func (f *fast) loss(t *tape.Tape, keys, values [][]float64) (loss, logits *tape.
 	return t.BinaryCrossEntropy(logits, flat(values)), logits
 }
 
-// store presents a sequence.
+// store writes the key-value pairs of a sequence into the fast weights.
 func (f *fast) store(s sequence) {
 	f.net.Reset()
 	for i := range s.keys {

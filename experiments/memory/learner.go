@@ -13,9 +13,9 @@ type sizes struct {
 	slots, width    int // shape of the memory
 }
 
-// A learner answers sequences and learns from them.
+// A learner computes answers to sequences, and learns from sequences.
 type learner interface {
-	// learn returns the score of the answer, and then makes a step of the optimizer.
+	// learn returns the score of the answer, and then makes one step of the optimizer.
 	learn(s sequence) (score, error)
 	// answer returns the score without learning.
 	answer(s sequence) score
@@ -24,11 +24,11 @@ type learner interface {
 	close() error
 }
 
-// A score is the error of an answer.
+// A score measures the errors in an answer.
 type score struct {
 	Bits  float64 // -log2 of the probability of the targets
-	Wrong int     // bits whose probability is below 1/2
-	All   int     // number of bits
+	Wrong int     // number of bits whose correct value has a probability below 1/2
+	All   int     // number of bits of the answer
 }
 
 func (a *score) add(b score) {
@@ -37,7 +37,7 @@ func (a *score) add(b score) {
 	a.All += b.All
 }
 
-// judge returns the score of logits, given the loss (nats).
+// judge returns the score of an answer, given its logits and its loss in nats.
 func judge(loss *tape.Var, logits *tape.Var, targets []float64) score {
 	s := score{Bits: loss.Value[0] / math.Ln2, All: len(targets)}
 	for i, x := range logits.Value {
@@ -48,7 +48,7 @@ func judge(loss *tape.Var, logits *tape.Var, targets []float64) score {
 	return s
 }
 
-// flat returns rows end to end.
+// flat concatenates rows.
 func flat(rows [][]float64) (all []float64) {
 	for _, r := range rows {
 		all = append(all, r...)
@@ -63,16 +63,16 @@ func count(params []*tape.Var) (n int) {
 	return n
 }
 
-const clipAt = 10 // largest norm of the gradient of a sequence
+const clipAt = 10 // limit on the norm of the gradient of a sequence
 
-// A network reads one row in each step. Its memory is empty at begin.
+// A network reads one row in each step. The method begin clears its memory.
 type network interface {
 	params() []*tape.Var
 	begin()
-	step(t *tape.Tape, x *tape.Var) *tape.Var // logits
+	step(t *tape.Tape, x *tape.Var) *tape.Var // returns logits
 }
 
-// recurrent trains a network by backpropagation through whole sequences.
+// recurrent is a learner that trains its network by backpropagation through whole sequences.
 type recurrent struct {
 	network
 	solver tape.Solver

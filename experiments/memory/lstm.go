@@ -6,7 +6,7 @@ import (
 	"github.com/lmserve/lmserve/experiments/tape"
 )
 
-// A layer is x w + b.
+// A layer computes x w + b.
 type layer struct{ w, b *tape.Var }
 
 func newLayer(in, out int, r *rand.Rand) layer {
@@ -17,17 +17,17 @@ func (l layer) apply(t *tape.Tape, x *tape.Var) *tape.Var { return t.Add(t.MatMu
 
 func (l layer) params() []*tape.Var { return []*tape.Var{l.w, l.b} }
 
-// A cell is a layer of long short-term memory (Hochreiter and Schmidhuber, 1997) with forget gates.
+// A cell is a layer of an LSTM (Hochreiter and Schmidhuber, 1997) with forget gates.
 type cell struct {
 	layer
 	units int
-	h, c  *tape.Var // output and state
+	h, c  *tape.Var // output and state of the last step
 }
 
 func newCell(in, units int, r *rand.Rand) *cell {
 	c := &cell{layer: newLayer(in+units, 4*units, r), units: units}
 	for i := range units {
-		c.b.Value[units+i] = 1 // the forget gates begin open
+		c.b.Value[units+i] = 1 // the forget gates are open at first
 	}
 	return c
 }

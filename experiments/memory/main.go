@@ -1,5 +1,5 @@
-// Command memory trains networks with external memory to copy lists and to recall associations,
-// beside an LSTM and beside fast weights by Sparse-MetaNet.
+// Command memory compares networks with external memory, an LSTM, and fast weights by
+// Sparse-MetaNet. It trains them to copy lists and to recall associations.
 package main
 
 import (
@@ -11,14 +11,14 @@ import (
 	"strings"
 )
 
-// options are the flags.
+// options are the command's flags.
 type options struct {
 	out            string
 	seed           uint64
 	seeds, vectors int
-	sequences      int // 0 means the number of each task
+	sequences      int // training sequences; 0 means each task's default
 	tests          int
-	rate           float64 // 0 means the rate of each method
+	rate           float64 // learning rate; 0 means each method's default
 	p              float64
 	models, tasks  string // comma-separated names; "" means all
 }
@@ -42,14 +42,14 @@ func main() {
 	if *quick {
 		o.seeds, o.sequences, o.tests = 1, 400, 10
 	}
-	debug.SetGCPercent(1000) // the heap is small and its objects die young
+	debug.SetGCPercent(1000) // saves time: the heap is small and its objects live only briefly
 	if err := run(o, os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "memory:", err)
 		os.Exit(1)
 	}
 }
 
-// run trains all models on all tasks, writes a table of each task and draws its figure.
+// run trains all models on all tasks. For each task it writes a table and draws a figure.
 func run(o options, w, progress io.Writer) error {
 	if o.seeds < 1 || o.vectors < 1 || o.tests < 1 || o.sequences < 0 {
 		return fmt.Errorf("found %d seeds, %d vectors, %d tests, %d sequences; "+
@@ -95,7 +95,7 @@ func run(o options, w, progress io.Writer) error {
 	return nil
 }
 
-// listed says whether a name is in a comma-separated list; all are in the empty list.
+// listed reports whether a name is in a comma-separated list. An empty list contains every name.
 func listed(list, name string) bool {
 	return list == "" || strings.Contains(","+list+",", ","+name+",")
 }

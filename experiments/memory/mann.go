@@ -6,22 +6,22 @@ import (
 	"github.com/lmserve/lmserve/experiments/tape"
 )
 
-// usageDecay is gamma of eq. 5.
+// usageDecay is gamma in eq. 5 of the MANN paper.
 const usageDecay = 0.95
 
 // mann is a memory-augmented network with least recently used access (Santoro et al., 2016, section
-// 3). An LSTM controls one head. In each step the head writes its key, and then reads by the same
-// key.
+// 3). An LSTM controls one head. In each step the head writes its key to the memory, and then reads
+// with the same key.
 type mann struct {
 	size   sizes
 	cell   *cell
 	keys   layer
-	alpha  *tape.Var // gate between the slot read last and the least used one
+	alpha  *tape.Var // interpolates between the slot read last and the least used slot
 	out    layer
-	memory *tape.Var // M in the paper, with a row for each slot
-	usage  []float64 // w^u, a constant for the derivatives
-	readAt *tape.Var // w^r in the paper
-	read   *tape.Var // r in the paper
+	memory *tape.Var // M in the MANN paper, with a row for each slot
+	usage  []float64 // w^u in the MANN paper; constant for the derivatives
+	readAt *tape.Var // read weighting, w^r in the MANN paper
+	read   *tape.Var // read vector, r in the MANN paper
 }
 
 func newMANN(s sizes, r *rand.Rand) *mann {
@@ -46,22 +46,23 @@ func (n *mann) step(t *tape.Tape, x *tape.Var) *tape.Var {
 	h := n.cell.step(t, t.Concat(x, n.read))
 	parts := splitter{t: t, row: n.keys.apply(t, h)}
 	key := t.Tanh(parts.next(n.size.width))
-	strength := oneplus(t, parts.next(1)) // ours: the paper's is 1
+	strength := oneplus(t, parts.next(1)) // our addition; always 1 in the MANN paper
 
 	least := n.leastUsed()
-	written := mix(t, t.Sigmoid(n.alpha), n.readAt, least) // eq. 7
+	written := mix(t, t.Sigmoid(n.alpha), n.readAt, least) // eq. 7 of the MANN paper
 	n.memory = t.Mul(n.memory, without(least, n.size.width))
-	n.memory = t.Add(n.memory, t.MatMul(t.Transpose(written), key)) // eq. 8
+	n.memory = t.Add(n.memory, t.MatMul(t.Transpose(written), key)) // eq. 8 of the MANN paper
 
-	n.readAt = content(t, key, strength, n.memory) // eqs. 2 and 3
-	n.read = t.MatMul(n.readAt, n.memory)          // eq. 4
-	for i := range n.usage {                       // eq. 5
+	n.readAt = content(t, key, strength, n.memory) // eqs. 2 and 3 of the MANN paper
+	n.read = t.MatMul(n.readAt, n.memory)          // eq. 4 of the MANN paper
+	for i := range n.usage {                       // eq. 5 of the MANN paper
 		n.usage[i] = usageDecay*n.usage[i] + n.readAt.Value[i] + written.Value[i]
 	}
 	return n.out.apply(t, t.Concat(h, n.read))
 }
 
-// leastUsed returns the weighting of the slot with the smallest usage (eq. 6), a constant.
+// leastUsed returns a weighting that is 1 for the least used slot and 0 elsewhere (eq. 6 of the
+// MANN paper). It is a constant for the derivatives.
 func (n *mann) leastUsed() *tape.Var {
 	least := 0
 	for i, u := range n.usage {
@@ -74,7 +75,8 @@ func (n *mann) leastUsed() *tape.Var {
 	return w
 }
 
-// without returns a constant matrix of 1, with 0 in the rows of a weighting of 0 and 1.
+// without returns a constant matrix of ones, except for zeros in the rows where the weighting w is
+// 1.
 func without(w *tape.Var, width int) *tape.Var {
 	m := constant(w.Cols, width, 1)
 	for i, x := range w.Value {

@@ -65,7 +65,7 @@ func TestOperationsMatchFiniteDifferences(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			requireDerivatives(t, c.params, func(t *tape.Tape) *tape.Var {
 				y := c.f(t)
-				return t.Sum(t.Mul(y, t.Tanh(y))) // derivatives that differ by element
+				return t.Sum(t.Mul(y, t.Tanh(y))) // every element has a different derivative
 			})
 		})
 	}
@@ -80,7 +80,7 @@ func TestOperationsMatchDefinitions(t *testing.T) {
 	u := tape.Const(1, 3, []float64{.5, .2, 1})
 	require.InDeltaSlice(t, []float64{.1, .8, 0}, allocation(&tp, u).Value, 1e-12)
 
-	// Slot 2 is written after slot 0.
+	// Slot 0 is written first, and then slot 2.
 	l, p := constant(3, 3, 0), zeros(3)
 	l = link(&tp, l, first(3), p)
 	l = link(&tp, l, tape.Const(1, 3, []float64{0, 0, 1}), first(3))
@@ -99,7 +99,7 @@ func TestModelsMatchFiniteDifferences(t *testing.T) {
 			r := rand.New(rand.NewPCG(2, 2))
 			for _, p := range n.params() {
 				for i := range p.Value {
-					p.Value[i] += 0.3 * r.NormFloat64() // so that no derivative is tiny
+					p.Value[i] += 0.3 * r.NormFloat64() // avoids tiny derivatives
 				}
 			}
 			s := drawCopy(r, 3, 1)

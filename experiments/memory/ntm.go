@@ -7,19 +7,20 @@ import (
 )
 
 // ntm is a neural Turing machine (Graves, Wayne and Danihelka, 2014) with an LSTM controller, a
-// write head and a read head. The write comes before the read.
+// write head and a read head. In each step it writes and then reads.
 type ntm struct {
 	size    sizes
 	cell    *cell
 	heads   layer
 	out     layer
-	memory  *tape.Var // M in the paper, with a row for each slot
+	memory  *tape.Var // M in the NTM paper, with a row for each slot
 	written *tape.Var // weighting of the write head
 	readAt  *tape.Var // weighting of the read head
-	read    *tape.Var // r in the paper
+	read    *tape.Var // read vector, r in the NTM paper
 }
 
-// addressing is the length of a head's key, strength, gate, shifts and sharpening.
+// addressing returns the number of values that address a head: its key, strength, gate, shifts and
+// sharpening.
 func (n *ntm) addressing() int { return n.size.width + 6 }
 
 func newNTM(s sizes, r *rand.Rand) *ntm {
@@ -53,13 +54,13 @@ func (n *ntm) step(t *tape.Tape, x *tape.Var) *tape.Var {
 	parts := &splitter{t: t, row: n.heads.apply(t, h)}
 	n.written = n.address(parts, n.written)
 	erase, add := t.Sigmoid(parts.next(n.size.width)), parts.next(n.size.width)
-	n.memory = write(t, n.memory, n.written, erase, add) // eqs. 3 and 4
+	n.memory = write(t, n.memory, n.written, erase, add) // eqs. 3 and 4 of the NTM paper
 	n.readAt = n.address(parts, n.readAt)
-	n.read = t.MatMul(n.readAt, n.memory) // eq. 2
+	n.read = t.MatMul(n.readAt, n.memory) // eq. 2 of the NTM paper
 	return n.out.apply(t, t.Concat(h, n.read))
 }
 
-// address returns a head's weighting, given its weighting in the step before.
+// address returns the weighting of a head, given its weighting in the previous step.
 func (n *ntm) address(parts *splitter, before *tape.Var) *tape.Var {
 	t := parts.t
 	k := parts.next(n.size.width)
@@ -67,8 +68,8 @@ func (n *ntm) address(parts *splitter, before *tape.Var) *tape.Var {
 	g := t.Sigmoid(parts.next(1))
 	s := t.Softmax(parts.next(3))
 	gamma := t.Affine(t.Softplus(parts.next(1)), 1, 1)
-	w := content(t, k, beta, n.memory)          // eqs. 5 and 6
-	w = mix(t, g, w, before)                    // eq. 7
-	w = shift(t, w, s)                          // eq. 8
+	w := content(t, k, beta, n.memory)          // eqs. 5 and 6 of the NTM paper
+	w = mix(t, g, w, before)                    // eq. 7 of the NTM paper
+	w = shift(t, w, s)                          // eq. 8 of the NTM paper
 	return t.Softmax(t.MatMul(gamma, t.Log(w))) // eq. 9: w^gamma, divided by its sum
 }

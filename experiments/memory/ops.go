@@ -8,10 +8,11 @@ import (
 	"github.com/lmserve/lmserve/experiments/tape"
 )
 
-// The models share these operations. Weightings and keys are rows. A memory has a row for each
-// slot.
+// The models share the operations in this file. A weighting or a key is a row. A memory is a matrix
+// with a row for each slot.
 
-// smooth is added to squared lengths, so that the cosine of an empty slot is 0.
+// smooth is added to squared lengths, so that the cosine with an empty slot is 0 instead of
+// undefined.
 const smooth = 1e-4
 
 // cosine returns the cosine similarity of a key (1, width) and each row of a memory, (1, slots).
@@ -47,13 +48,14 @@ func dot(a, b []float64) (sum float64) {
 
 func length(a []float64) float64 { return math.Sqrt(dot(a, a) + smooth) }
 
-// content returns softmax(strength cosine), a weighting of the slots.
+// content returns softmax(strength * cosine), which weights the slots by their similarity to the
+// key.
 func content(t *tape.Tape, key, strength, memory *tape.Var) *tape.Var {
 	return t.Softmax(t.MatMul(strength, cosine(t, key, memory)))
 }
 
-// shift returns the circular convolution of a weighting with s, the weights of shifts by -1, 0, 1:
-// y_i = sum over j of w_(i-j) s_j.
+// shift returns the circular convolution of a weighting w with s, where s has the weights of shifts
+// by -1, 0 and 1: y_i = sum over j of w_(i-j) s_j.
 func shift(t *tape.Tape, w, s *tape.Var) *tape.Var {
 	n := w.Cols
 	y := tape.New(1, n)
@@ -76,8 +78,9 @@ func shift(t *tape.Tape, w, s *tape.Var) *tape.Var {
 	return y
 }
 
-// allocation returns the weighting of free slots for usage u. With slots in the order of usage, the
-// least used first, it is a_j = (1 - u_j) u_1 ... u_(j-1). The order counts as a constant.
+// allocation returns a weighting that prefers free slots, given the usage u of each slot. With the
+// slots sorted by increasing usage, it is a_j = (1 - u_j) u_1 ... u_(j-1). Derivatives treat the
+// order as constant.
 func allocation(t *tape.Tape, u *tape.Var) *tape.Var {
 	n := u.Cols
 	order := make([]int, n)
@@ -85,7 +88,7 @@ func allocation(t *tape.Tape, u *tape.Var) *tape.Var {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(u.Value[a], u.Value[b]) })
-	y, before := tape.New(1, n), make([]float64, n) // before: products of the smaller usages
+	y, before := tape.New(1, n), make([]float64, n) // before[j]: product of smaller usages
 	product := 1.
 	for j, slot := range order {
 		before[j] = product
@@ -107,8 +110,8 @@ func allocation(t *tape.Tape, u *tape.Var) *tape.Var {
 	return y
 }
 
-// link returns the temporal links after a write with weighting w, if p is the precedence before it:
-// y_ij = (1 - w_i - w_j) l_ij + w_i p_j, and 0 on the diagonal.
+// link returns the temporal links after a write with weighting w. Parameter p is the precedence
+// before the write: y_ij = (1 - w_i - w_j) l_ij + w_i p_j, and 0 on the diagonal.
 func link(t *tape.Tape, l, w, p *tape.Var) *tape.Var {
 	n := w.Cols
 	y := tape.New(n, n)
@@ -155,21 +158,21 @@ func mix(t *tape.Tape, g, a, b *tape.Var) *tape.Var {
 // zeros returns a constant row.
 func zeros(n int) *tape.Var { return tape.Const(1, n, make([]float64, n)) }
 
-// first returns the constant weighting of slot 0.
+// first returns a constant weighting: 1 for slot 0, and 0 for all other slots.
 func first(n int) *tape.Var {
 	w := zeros(n)
 	w.Value[0] = 1
 	return w
 }
 
-// A splitter cuts a row into its parts.
+// A splitter cuts a row into parts.
 type splitter struct {
 	t   *tape.Tape
 	row *tape.Var
 	at  int
 }
 
-// next returns the following n columns.
+// next returns the next n columns of the row.
 func (s *splitter) next(n int) *tape.Var {
 	s.at += n
 	return s.t.Columns(s.row, s.at-n, s.at)

@@ -16,18 +16,18 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// rows are the results of one method on one task, one for each seed.
+// rows are the results of one method on one task: one result per seed.
 type rows struct {
 	method string
 	seeds  []result
 }
 
-// window returns the mean, least and greatest bits a sequence in window w of the curve.
+// window returns the mean, minimum and maximum bits per sequence at point w of the learning curve.
 func (r rows) window(w int) (mean, lo, hi float64) {
 	return spread(r.seeds, func(x result) float64 { return x.curve[w] })
 }
 
-// length returns the mean, least and greatest percentage of wrong bits at a length.
+// length returns the mean, minimum and maximum percentage of wrong bits for one sequence length.
 func (r rows) length(f int) (mean, lo, hi float64) {
 	return spread(r.seeds, func(x result) float64 { return x.lengths[f].wrong() })
 }
@@ -41,7 +41,7 @@ func spread(all []result, f func(result) float64) (mean, lo, hi float64) {
 	return mean, slices.Min(values), slices.Max(values)
 }
 
-// table writes the results of a task as Markdown: means, and the range over seeds.
+// table writes the results of a task as a Markdown table, with means and ranges over seeds.
 func table(w io.Writer, k task, all []rows) {
 	fmt.Fprintf(w, "\n| %s | parameters | bits a sequence, at the end |", k.name)
 	for _, f := range factors {
@@ -60,14 +60,15 @@ func table(w io.Writer, k task, all []rows) {
 	}
 }
 
-// colors are the colors of the methods, which people of all kinds of sight can distinguish (Okabe
-// and Ito).
+// colors are the colors of the methods in the figure. People with color blindness can also
+// distinguish them (Okabe and Ito).
 var colors = []color.RGBA{
 	{0x00, 0x00, 0x00, 0xff}, {0xe6, 0x9f, 0x00, 0xff}, {0x56, 0xb4, 0xe9, 0xff},
 	{0x00, 0x9e, 0x73, 0xff}, {0xd5, 0x5e, 0x00, 0xff},
 }
 
-// figure draws learning curves and wrong bits by length side by side into dir/memory-TASK.svg.
+// figure draws learning curves, and next to them the wrong bits by length, into
+// dir/memory-TASK.svg.
 func figure(dir string, k task, all []rows) error {
 	left, right := plot.New(), plot.New()
 	left.Title.Text, right.Title.Text = k.name+": learning", k.name+": longer sequences"

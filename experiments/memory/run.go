@@ -13,15 +13,15 @@ import (
 	"github.com/lmserve/lmserve/experiments/tape"
 )
 
-const windows = 40 // points of a learning curve
+const windows = 40 // number of points of a learning curve
 
-// factors are the lengths of test sequences, as multiples of the longest training sequence.
+// factors are the lengths of test sequences, in multiples of the longest training sequence.
 var factors = []int{1, 2, 4}
 
-// A method makes learners of one kind.
+// A method creates learners of one kind.
 type method struct {
 	name  string
-	rates map[string]float64 // learning rates of Adam, by task
+	rates map[string]float64 // Adam's learning rates, keyed by task
 	make  func(k task, rate float64, seed uint64) (learner, error)
 }
 
@@ -47,8 +47,8 @@ func methods(p float64) []method {
 	}
 }
 
-// recurrentMethod returns a method whose controller has the given units. recall is the learning
-// rate for the task of that name.
+// recurrentMethod returns a method whose controller has the given number of units. Parameter recall
+// is the learning rate for the task of that name.
 func recurrentMethod(name string, units int, recall float64,
 	f func(sizes, *rand.Rand) network) method {
 	return method{name, rates(recall), func(_ task, rate float64, seed uint64) (learner, error) {
@@ -57,28 +57,29 @@ func recurrentMethod(name string, units int, recall float64,
 	}}
 }
 
-// rates returns the learning rates of a method. The rates of NTM, DNC and fast were chosen on seed
-// 100; the rates of LSTM and MANN were not searched.
+// rates returns the learning rates of a method. For NTM, DNC and fast, the rates were chosen by
+// experiments with seed 100. The rates of LSTM and MANN were not optimized.
 func rates(recall float64) map[string]float64 {
 	return map[string]float64{"copy": 0.005, "recall": recall}
 }
 
-// A job trains one learner.
+// A job trains and tests one learner.
 type job struct {
 	task   task
 	method method
 	seed   uint64
-	tests  int // sequences of each length
+	tests  int // number of test sequences of each length
 }
 
 // A result has the measurements of a job.
 type result struct {
-	curve   []float64 // bits per sequence, mean of each window
-	lengths []score   // one score for each of factors
+	curve   []float64 // mean bits per sequence in each window of the training
+	lengths []score   // one score for each element of factors
 	params  int
 }
 
-// train shows a learner random sequences, then tests it. The tests of all methods are the same.
+// train trains a learner with random sequences and then tests it. The test sequences are the same
+// for all methods.
 func train(j job) (result, error) {
 	l, err := j.method.make(j.task, j.method.rates[j.task.name], j.seed)
 	if err != nil {
@@ -109,7 +110,8 @@ func train(j job) (result, error) {
 	return r, l.close()
 }
 
-// trainAll runs all jobs, as many at once as there are processors, and reports each on progress.
+// trainAll runs all jobs, concurrently on all processors, and writes a line about each job to
+// progress.
 func trainAll(jobs []job, progress io.Writer) ([]result, error) {
 	results := make([]result, len(jobs))
 	var all errgroup.Group
@@ -138,5 +140,4 @@ func percents(all []score) (text string) {
 	return text
 }
 
-// wrong returns the percentage of wrong bits.
 func (a score) wrong() float64 { return 100 * float64(a.Wrong) / float64(a.All) }

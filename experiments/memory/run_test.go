@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each network learns to copy at most two vectors. An untrained network has a loss of 9 bits per
-// sequence on average.
+// Each network learns to copy one or two vectors. An untrained network has a mean loss of 9 bits
+// per sequence.
 func TestNetworksLearnShortCopy(t *testing.T) {
 	k := tasks(1)[0]
 	k.max, k.sequences = 2, 1200

@@ -6,33 +6,34 @@ import (
 )
 
 const (
-	bits     = 6  // number of bits of a vector
-	channels = 2  // flags beside the bits: the end of a list or an item's start, and a query
-	code     = 64 // length of the code of a position
+	bits     = 6  // number of bits in a vector
+	channels = 2  // number of flags after the bits
+	code     = 64 // length of the code that represents a position
 	places   = 64 // number of positions
 )
 
-// A sequence is one example of a task, in the two forms that the models read.
+// A sequence is one example of a task. Recurrent networks and fast weights read it in different
+// forms.
 type sequence struct {
-	inputs  [][]float64 // for recurrent models: one row of bits and flags for each step
-	targets [][]float64 // bits of the answer, one row for each of the last steps
+	inputs  [][]float64 // for recurrent networks: one row of bits and flags per step
+	targets [][]float64 // bits of the answer; one row for each of the last steps
 
-	// Fast weights store pairs, and answer each query with as many bits as a value has. The
+	// Fast weights store the pairs of keys and values, and answer each query with one value. The
 	// answers to all queries together are the targets.
 	keys, values, queries [][]float64
 }
 
-// A task draws sequences. The length of a sequence is its number of items.
+// A task draws random sequences. The length of a sequence is its number of items.
 type task struct {
 	name      string
-	min, max  int // lengths of training
-	vectors   int // number of vectors of an item
+	min, max  int // range of lengths in training
+	vectors   int // number of vectors in an item
 	sequences int // number of training sequences
 	draw      func(r *rand.Rand, length, vectors int) sequence
 }
 
-// tasks returns copy and associative recall (Graves, Wayne and Danihelka, 2014, sections 4.1 and
-// 4.3) with shorter sequences. The items of recall have the given number of vectors.
+// tasks returns the tasks copy and associative recall (Graves, Wayne and Danihelka, 2014, sections
+// 4.1 and 4.3) with shorter sequences. An item of the recall task has the given number of vectors.
 func tasks(vectors int) []task {
 	return []task{
 		{"copy", 1, 8, 1, 8000, drawCopy},
@@ -40,14 +41,14 @@ func tasks(vectors int) []task {
 	}
 }
 
-// sample draws a sequence of training.
+// sample draws a training sequence.
 func (k task) sample(r *rand.Rand) sequence {
 	return k.draw(r, k.min+r.IntN(k.max-k.min+1), k.vectors)
 }
 
-// drawCopy returns a list of vectors, its end, and the list again as the answer. The key of a
-// vector is the code of its position. Positions count from a random one, so that short lists visit
-// them all.
+// drawCopy returns a list of vectors, an end mark, and the same list as the answer. The key of a
+// vector is the code of its position. The first position is random, so that short lists also train
+// all positions.
 func drawCopy(r *rand.Rand, length, _ int) sequence {
 	var s sequence
 	start := r.IntN(places - length + 1)
@@ -65,10 +66,10 @@ func drawCopy(r *rand.Rand, length, _ int) sequence {
 	return s
 }
 
-// drawRecall returns a list of different items, then one of them; the answer is that item's
-// successor. A flag marks the first vector of each item, and another flag the first vector of the
-// query. The paper has extra steps for these marks. The key of an item is the item before it, as
-// signs.
+// drawRecall returns a list of different items, and then one of them as the query. The answer is
+// the next item in the list. Flags mark the first vector of each item and of the query; the paper
+// has extra steps for these marks. The key of an item is the previous item, with signs instead of
+// bits.
 func drawRecall(r *rand.Rand, length, vectors int) sequence {
 	var items [][]float64
 	for len(items) < length {
@@ -125,7 +126,7 @@ func row(v []float64, first, second bool) []float64 {
 	return x
 }
 
-// position returns random signs that depend on i alone.
+// position returns the code of position i: random signs that depend only on i.
 func position(i int) []float64 {
 	r := rand.New(rand.NewPCG(uint64(i), 45))
 	x := make([]float64, code)

@@ -7,12 +7,12 @@ import (
 	"github.com/lmserve/lmserve/experiments/tape"
 )
 
-// A Coordinate is a small network that maps information about one weight, or one neuron, to one
-// number. All weights or neurons share the network. It has two hidden layers of ReLU.
+// A Coordinate is a small network with two hidden layers of ReLU. It maps information about one
+// weight, or one neuron, to a number. All weights or neurons share this network.
 type Coordinate struct{ params []*tape.Var }
 
-// NewCoordinate returns a network of the given number of inputs and hidden units, whose outputs are
-// initially scaled by scale.
+// NewCoordinate returns a network with the given numbers of inputs and hidden units. Parameter
+// scale is the initial scale of its outputs.
 func NewCoordinate(inputs, hidden int, scale float64, r *rand.Rand) *Coordinate {
 	c := &Coordinate{}
 	for _, shape := range [][2]int{{inputs, hidden}, {hidden, hidden}, {hidden, 1}} {
@@ -27,8 +27,8 @@ func NewCoordinate(inputs, hidden int, scale float64, r *rand.Rand) *Coordinate 
 // Params returns the weights.
 func (c *Coordinate) Params() []*tape.Var { return c.params }
 
-// Apply returns one number for each row of information, which is a constant. Because there are many
-// rows, Apply does not store hidden units: Backward computes them again.
+// Apply returns one number for each row of information, which is a constant. To save memory, Apply
+// does not store hidden units: Backward computes them again.
 func (c *Coordinate) Apply(t *tape.Tape, information *tape.Var) *tape.Var {
 	y, units := tape.New(information.Rows, 1), c.params[0].Cols
 	h1, h2 := make([]float64, units), make([]float64, units)
@@ -59,7 +59,7 @@ func (c *Coordinate) Apply(t *tape.Tape, information *tape.Var) *tape.Var {
 	return y
 }
 
-// hidden sets the hidden units of one row of information.
+// hidden computes the hidden units for one row of information.
 func (c *Coordinate) hidden(x, h1, h2 []float64) {
 	layer(c.params[0], c.params[1], x, h1)
 	layer(c.params[2], c.params[3], h1, h2)
@@ -82,7 +82,7 @@ func layer(w, b *tape.Var, x, y []float64) {
 }
 
 // layerBack adds the gradients of a layer, given its result y and the gradient d with respect to y.
-// It changes d. dx may be nil.
+// It overwrites d. Parameter dx may be nil.
 func layerBack(w, b *tape.Var, x, y, d, dx []float64) {
 	for k := range d {
 		if y[k] <= 0 {
@@ -102,7 +102,7 @@ func layerBack(w, b *tape.Var, x, y, d, dx []float64) {
 	}
 }
 
-// Preprocess returns two numbers for every gradient, one row each: its size on a logarithmic scale
+// Preprocess returns a row of two numbers for every gradient: its magnitude on a logarithmic scale,
 // and its sign (Andrychowicz et al., 2016, appendix A, with p = 7).
 func Preprocess(gradients []float64) *tape.Var {
 	const p = 7
@@ -117,7 +117,7 @@ func Preprocess(gradients []float64) *tape.Var {
 	return tape.Const(len(gradients), 2, v)
 }
 
-// Attention returns softmax(sharpness cos(query, key)) over the keys, for every row of queries.
+// Attention returns softmax(sharpness * cos(query, key)) over the keys, for every row of queries.
 func Attention(t *tape.Tape, queries, keys *tape.Var, sharpness float64) *tape.Var {
 	cos := t.MatMulT(t.Unit(queries), t.Unit(keys))
 	return t.Softmax(t.Affine(cos, sharpness, 0))

@@ -9,7 +9,7 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta"
 )
 
-// small returns a Net with fast weights for one matrix of three elements.
+// small returns a Net with fast weights for a matrix of three elements, and the matrix.
 func small(t *testing.T) (*Net, *tape.Var) {
 	v := tape.New(1, 3)
 	n, err := New([]*tape.Var{v}, Settings{K: 2, Gamma: 0.9, Beta1: 0.5, Beta2: 0.5, P: 1, Out: 1,
@@ -19,7 +19,7 @@ func small(t *testing.T) (*Net, *tape.Var) {
 	return n, v
 }
 
-// One fast update, then Accumulate and Learn, is Algorithm 1 with k = 2.
+// A fast update followed by Accumulate and Learn is the same as Algorithm 1 with k = 2.
 func TestLearnIsSlowStepOfAlgorithm(t *testing.T) {
 	first, second := []float64{1, -2, 0.01}, []float64{0.3, 0.2, -1}
 	a, av := small(t)
@@ -44,7 +44,8 @@ func TestLearnIsSlowStepOfAlgorithm(t *testing.T) {
 	require.NotZero(t, b.slow[0])
 }
 
-// Learn after several calls of Accumulate takes the sum of their gradients, also across a Reset.
+// After several calls of Accumulate, Learn uses the sum of their gradients, even with a Reset in
+// between.
 func TestAccumulateAddsGradients(t *testing.T) {
 	n, v := small(t)
 	var sum sparsemeta.NodeGradients
@@ -53,7 +54,7 @@ func TestAccumulateAddsGradients(t *testing.T) {
 		copy(v.Grad, g)
 		n.Adapt(1)
 		copy(v.Grad, g)
-		one, _ := small(t) // the same meta-weights, for this gradient alone
+		one, _ := small(t) // a Net with equal meta-weights, which gets only this gradient
 		copy(one.matrices[0].Grad, g)
 		one.Adapt(1)
 		copy(one.matrices[0].Grad, g)

@@ -1,8 +1,9 @@
-// Package metanet gives the matrices of a small network fast weights: Algorithm 1 of Sparse Meta
-// Networks (Munkhdalai, 2020), with the public packages sparsemeta and metatrain.
+// Package metanet adds fast weights to the matrices of a small network. It runs Algorithm 1 of
+// Sparse Meta Networks (Munkhdalai, 2020) with the public packages sparsemeta and metatrain.
 //
-// A network computes with W + M, which a Net keeps in the Value of its variables. Backward gives
-// the gradient with respect to W + M, which equals the gradients with respect to W and to M.
+// A network computes with W + M, the sum of slow and fast weights. A Net stores this sum in the
+// Value of the network's variables. Backward computes the gradient with respect to W + M, which is
+// also the gradient with respect to W and to M.
 package metanet
 
 import (
@@ -16,10 +17,10 @@ import (
 
 // Settings are the parameters of Algorithm 1.
 type Settings struct {
-	K     int     // length of the truncated graph: K-1 fast updates, then a slow one
+	K     int     // length of the truncated graph: K-1 fast updates, then one slow update
 	Gamma float32 // decay of the gradient average
-	// Beta1 is the weight of a gradient in the average, Beta2 its additional weight in its own
-	// update.
+	// Beta1 is the weight of a gradient in the gradient average. Beta2 is its additional weight in
+	// its own update.
 	Beta1, Beta2 float32
 	P            float64 // probability that an update writes a fast weight
 	Out          float32 // factor on the meta-learners' outputs
@@ -31,28 +32,28 @@ type Settings struct {
 type Net struct {
 	settings Settings
 	matrices []*tape.Var // matrices that have fast weights
-	slow     [][]float64 // W of each
+	slow     [][]float64 // slow weights W of each matrix
 	learner  *sparsemeta.Learner
 	state    *sparsemeta.State
 	trainer  *metatrain.Trainer
 	exec     *sparsemeta.Exec
-	grad     []float32 // gradients of all matrices, one matrix after another
+	grad     []float32 // gradients of all matrices, concatenated
 	fast     []float32
-	nothing  [][]uint8 // masks that write no element
+	nothing  [][]uint8 // masks with no element set
 	nodes    sparsemeta.NodeGradients
-	sums     [][]float64 // gradients that Accumulate has added
+	sums     [][]float64 // sums of the gradients that Accumulate has added
 	step     int
 }
 
-// New returns fast weights of zero for the matrices, with random meta-learners. The caller closes
-// the Net.
+// New returns a Net with random meta-learners and with fast weights of zero for the matrices. The
+// caller closes the Net.
 func New(matrices []*tape.Var, s Settings, seed uint64) (*Net, error) {
 	return build(matrices, s, seed, nil)
 }
 
-// Fork returns a Net for the matrices of a copy of the network, and sets the values of these
-// matrices. The new Net has n's slow weights and meta-learners, and fast weights of zero. Later
-// neither Net changes the other.
+// Fork returns a Net for a copy of the network, given the copy's matrices. It sets the values of
+// these matrices. The new Net has n's slow weights and meta-learners, and fast weights of zero.
+// Afterwards the two Nets are independent.
 func (n *Net) Fork(matrices []*tape.Var, seed uint64) (*Net, error) {
 	for i, v := range matrices {
 		copy(v.Value, n.slow[i])
@@ -60,7 +61,7 @@ func (n *Net) Fork(matrices []*tape.Var, seed uint64) (*Net, error) {
 	return build(matrices, n.settings, seed, n.learner.Phi)
 }
 
-// build makes a Net with given meta-learners, or random ones if phi is nil.
+// build makes a Net. phi are the meta-learners; if phi is nil, they are random.
 func build(
 	matrices []*tape.Var, s Settings, seed uint64, phi [][]sparsemeta.Network,
 ) (*Net, error) {
@@ -94,15 +95,15 @@ func build(
 	return n, nil
 }
 
-// Close ends the goroutines of the Net.
+// Close stops the goroutines of the Net.
 func (n *Net) Close() error {
 	n.exec.Close()
 	return n.trainer.Close()
 }
 
-// Step takes the gradients of the matrices and of the other parameters, which get no fast weights.
-// Every K-th step updates slow weights and meta-weights; all other steps update fast weights. All
-// gradients are zero afterwards.
+// Step uses the gradients of the matrices and of the other parameters, which have no fast weights.
+// Every K-th step updates slow weights and meta-weights; all other steps update fast weights. Step
+// then sets all gradients to zero.
 func (n *Net) Step(solver tape.Solver, others []*tape.Var) error {
 	n.step++
 	n.collect()
@@ -118,10 +119,10 @@ func (n *Net) Step(solver tape.Solver, others []*tape.Var) error {
 	return n.learn(solver, others)
 }
 
-// Accumulate adds the gradients of the matrices to the sums that the next Learn uses for slow
-// weights and meta-weights. It then sets these gradients to zero; the fast weights stay. A caller
-// that trains by Learn does not call Step. It calls Adapt after each Backward whose gradients are
-// to write fast weights.
+// Accumulate adds the gradients of the matrices to sums, from which the next Learn updates slow
+// weights and meta-weights. It then sets the gradients to zero; the fast weights do not change. A
+// caller of Learn does not call Step. Instead it calls Adapt after each Backward whose gradients
+// should write fast weights.
 func (n *Net) Accumulate() {
 	if n.nodes == nil {
 		n.nodes = n.trainer.Tables().Gradients(nil)
@@ -136,9 +137,9 @@ func (n *Net) Accumulate() {
 	tape.ClearGradients(n.matrices)
 }
 
-// Learn makes one step of slow weights, other parameters and meta-weights, by the gradients that
-// Accumulate has added since the last Learn. Afterwards the history of the fast weights is empty:
-// before the next Accumulate, call Reset or Adapt. All gradients are zero afterwards.
+// Learn updates slow weights, other parameters and meta-weights by the gradients that Accumulate
+// has added since the last Learn. It then sets all gradients to zero and clears the history of the
+// fast weights. Therefore call Reset or Adapt before the next Accumulate.
 func (n *Net) Learn(solver tape.Solver, others []*tape.Var) error {
 	if n.nodes == nil {
 		return errors.New("metanet: Learn was called without Accumulate")
@@ -156,8 +157,8 @@ func (n *Net) Learn(solver tape.Solver, others []*tape.Var) error {
 	return nil
 }
 
-// learn makes one step of the meta-weights by the node gradients, and of the slow weights and the
-// other parameters by their gradients. The truncated graph begins anew.
+// learn updates the meta-weights by the gradients of their nodes, and the slow weights and other
+// parameters by their own gradients. It then begins a new truncated graph.
 func (n *Net) learn(solver tape.Solver, others []*tape.Var) error {
 	if err := n.trainer.Step(n.nodes, n.settings.MetaRate); err != nil {
 		return err
@@ -174,8 +175,8 @@ func (n *Net) learn(solver tape.Solver, others []*tape.Var) error {
 	return nil
 }
 
-// Adapt updates the fast weights alone, with probability p, as after training. The gradients of the
-// matrices are zero afterwards.
+// Adapt updates only the fast weights, as after training. Parameter p is the probability that an
+// element is written. Adapt then sets the gradients of the matrices to zero.
 func (n *Net) Adapt(p float64) {
 	n.collect()
 	set := n.learner.Settings
@@ -183,7 +184,7 @@ func (n *Net) Adapt(p float64) {
 	n.adapt(set)
 }
 
-// adapt updates the fast weights from the arena of gradients.
+// adapt updates the fast weights from the collected gradients.
 func (n *Net) adapt(set sparsemeta.Settings) {
 	n.state.Update(n.exec, n.trainer.Tables(), set, nil, n.grad, n.fast)
 	tape.ClearGradients(n.matrices)
@@ -197,7 +198,7 @@ func (n *Net) Reset() {
 	n.publish()
 }
 
-// collect copies the gradients of the matrices into the arena.
+// collect copies the gradients of all matrices into one slice.
 func (n *Net) collect() {
 	at := 0
 	for _, v := range n.matrices {

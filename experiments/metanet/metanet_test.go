@@ -10,8 +10,8 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta"
 )
 
-// A linear map is drawn anew for every window of two steps. No slow weight can know it. The
-// meta-learner learns to find it from one gradient.
+// Every window of two steps has a new random linear map, so no slow weight can learn it. The
+// meta-learner learns to find the map from one gradient.
 func TestFastWeightsLearnFromOneGradient(t *testing.T) {
 	const n, width, windows = 16, 4, 1500
 	r := rand.New(rand.NewPCG(1, 1))
@@ -55,7 +55,7 @@ func TestFastWeightsLearnFromOneGradient(t *testing.T) {
 	require.Less(t, after, 0.5*before)
 }
 
-// Between two slow steps only fast weights change; Reset returns to the slow weights.
+// Between two slow updates, only fast weights change. Reset returns to the slow weights alone.
 func TestStepsAlternate(t *testing.T) {
 	w := tape.Const(1, 2, []float64{1, 2})
 	w.Grad = make([]float64, 2)

@@ -7,26 +7,26 @@ import (
 )
 
 // Slots is the memory of Meta Networks (Munkhdalai and Yu, 2017). A slot has a key and the
-// gradients of one example's loss. A meta-learner, which sees one gradient at a time, turns these
-// into fast weights. For every query, attention to the keys mixes the fast weights of all slots:
+// gradients of one example's loss. A meta-learner Z turns each gradient into a fast weight. For
+// every query, attention to the keys mixes the fast weights of all slots:
 //
 //	W*_i = Z(grad_i),   alpha = softmax_i(sharpness cos(query, key_i)),   W* = sum_i alpha_i W*_i
 //
-// Limit is the largest number of slots: a new slot replaces the oldest. If Limit is 0, the number
-// is unlimited. Every Read computes the fast weights again. So the meta-learner learns from later
-// losses, even for slots that were written before the current tape began. Keys of an earlier tape
-// must be constants.
+// Limit is the largest number of slots: beyond it, a new slot replaces the oldest. If Limit is 0,
+// the number is unlimited. Every Read computes the fast weights again. The meta-learner thus learns
+// from later losses, even for slots that were written before the current tape began. Keys from an
+// earlier tape must be constants, because the current tape cannot compute their gradients.
 type Slots struct {
-	Meta      *Coordinate // Z
+	Meta      *Coordinate // the meta-learner Z
 	Sharpness float64
 	Limit     int
 	shapes    [][2]int
-	keys      []*tape.Var   // (1, d) of each slot
-	grads     [][]*tape.Var // [matrix][slot], preprocessed
+	keys      []*tape.Var   // one key for each slot, each of shape (1, d)
+	grads     [][]*tape.Var // preprocessed gradients, indexed by matrix and slot
 }
 
-// NewSlots returns an empty memory for matrices of the given shapes. scale is the initial size of
-// the fast weights.
+// NewSlots returns an empty memory for matrices of the given shapes. Parameter scale is the initial
+// magnitude of the fast weights.
 func NewSlots(shapes [][2]int, hidden int, scale float64, r *rand.Rand) *Slots {
 	return &Slots{Meta: NewCoordinate(2, hidden, scale, r), Sharpness: 1, shapes: shapes,
 		grads: make([][]*tape.Var, len(shapes))}
@@ -54,13 +54,13 @@ func (s *Slots) Write(key *tape.Var, gradients [][]float64) {
 	}
 }
 
-// A Reading has the fast weights of some queries.
+// A Reading has the fast weights that were read for several queries.
 type Reading struct {
-	Attention *tape.Var   // (queries, slots)
-	Weights   []*tape.Var // W* of each matrix, (queries, size)
+	Attention *tape.Var   // shape (queries, slots)
+	Weights   []*tape.Var // fast weights W* of each matrix, with shape (queries, size)
 }
 
-// Read returns the fast weights for every row of queries. There must be a slot.
+// Read returns the fast weights for every row of queries. At least one slot must have been written.
 func (s *Slots) Read(t *tape.Tape, queries *tape.Var) Reading {
 	keys := t.Below(s.keys...)
 	r := Reading{Attention: Attention(t, queries, keys, s.Sharpness)}
@@ -72,12 +72,12 @@ func (s *Slots) Read(t *tape.Tape, queries *tape.Var) Reading {
 	return r
 }
 
-// Product returns x_q W*_q for every query q, given its x in a row.
+// Product returns x_q W*_q for every query q, where x_q is row q of x.
 func (r Reading) Product(t *tape.Tape, matrix int, x *tape.Var) *tape.Var {
 	return RowProduct(t, x, r.Weights[matrix])
 }
 
-// RowProduct returns x_q W_q for every row q, where the row q of w is a matrix.
+// RowProduct returns x_q W_q for every row q of x. W_q is a matrix whose elements are row q of w.
 func RowProduct(t *tape.Tape, x, w *tape.Var) *tape.Var {
 	cols := w.Cols / x.Cols
 	y := tape.New(x.Rows, cols)
@@ -108,7 +108,8 @@ func RowProduct(t *tape.Tape, x, w *tape.Var) *tape.Var {
 	return y
 }
 
-// Outer returns the gradient of a matrix W from its input x and the gradient with respect to x W.
+// Outer returns the gradient of a matrix W: the outer product of the input x and the gradient with
+// respect to x W.
 func Outer(x, gradient []float64) []float64 {
 	y := make([]float64, 0, len(x)*len(gradient))
 	for _, a := range x {

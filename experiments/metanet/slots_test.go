@@ -60,12 +60,12 @@ func TestSlotsForgetTheOldest(t *testing.T) {
 	}
 	require.Equal(t, 2, s.Len())
 	require.Equal(t, 1., s.keys[0].Value[0])
-	require.Equal(t, 1., s.grads[0][0].Value[1]) // the sign of gradient 1
+	require.Equal(t, 1., s.grads[0][0].Value[1]) // the sign of the gradient 1
 }
 
-// The names of points change in every task, so slow weights cannot know them. The memory holds the
-// gradients of the last examples. With it, a learner that has seen a name once recognizes its
-// point.
+// The names of points change in every task, so slow weights cannot learn them. The memory contains
+// the gradients of the last examples. With this memory, a learner recognizes a point after a single
+// example with its name.
 func TestSlotsLearnNamesFromOneExample(t *testing.T) {
 	const points, width = 3, 4
 	r := rand.New(rand.NewPCG(3, 4))

@@ -7,15 +7,16 @@ import (
 
 const generatedSide = 8
 
-// The classes of the generated set are all combinations of 5 shapes, 5 textures and 4 hues. The
-// splits share shapes, textures and hues, but no combination.
+// The classes of the generated images are all combinations of 5 shapes, 5 textures and 4 hues.
+// Training, development and test share shapes, textures and hues, but no combination.
 const (
 	shapeCount   = 5
 	textureCount = 5
 	hueCount     = 4
 )
 
-// shapes say whether a point is inside, for the distances from the center in units of the size.
+// shapes report whether a point is inside a shape. x and y are distances from the center, in units
+// of the shape's size.
 var shapes = [shapeCount]func(x, y float64) bool{
 	func(x, y float64) bool { return math.Hypot(x, y) < 1 },                    // disc
 	func(x, y float64) bool { return math.Abs(x) < .45 || math.Abs(y) < .45 },  // cross
@@ -24,7 +25,8 @@ var shapes = [shapeCount]func(x, y float64) bool{
 	func(x, y float64) bool { return math.Max(math.Abs(x), math.Abs(y)) > .5 }, // frame
 }
 
-// textures are the brightness of a pixel: even, upright, level, checkered and slanting.
+// textures return the brightness of a pixel: uniform, vertical stripes, horizontal stripes,
+// checkered, or diagonal stripes.
 var textures = [textureCount]func(x, y int) float64{
 	func(_, _ int) float64 { return .8 },
 	func(x, _ int) float64 { return stripes(x) },
@@ -35,8 +37,8 @@ var textures = [textureCount]func(x, y int) float64{
 
 func stripes(k int) float64 { return []float64{1, .35}[k&1] }
 
-// generate returns a set of 100 classes of colored textured shapes on 8x8 pixels. Position, size,
-// hue, brightness, the background's color and the noise differ by image.
+// generate returns 100 classes of images: colored textured shapes on 8x8 pixels. Images of a class
+// differ in position, size, hue, brightness, background color and noise.
 func generate(seed uint64) *set {
 	s := &set{side: generatedSide}
 	r := rand.New(rand.NewPCG(seed, 8))
@@ -59,7 +61,7 @@ func drawImage(class int, r *rand.Rand) []byte {
 	ink, paper := ofHue(hue), ofHue(r.Float64())
 	cx, cy := side/2-.5+2*(r.Float64()-.5), side/2-.5+2*(r.Float64()-.5)
 	size, light := 2.6+.9*r.Float64(), .7+.3*r.Float64()
-	px, py := r.IntN(2), r.IntN(2) // the texture's phase
+	px, py := r.IntN(2), r.IntN(2) // random phase of the texture
 	image := make([]byte, 3*side*side)
 	for p := range side * side {
 		x, y := p%side, p/side
@@ -77,7 +79,7 @@ func drawImage(class int, r *rand.Rand) []byte {
 	return image
 }
 
-// ofHue returns red, green and blue of a hue from 0 to 1, with some white.
+// ofHue returns the red, green and blue of a hue from 0 to 1, mixed with some white.
 func ofHue(hue float64) (rgb [3]float64) {
 	for c := range rgb {
 		rgb[c] = .55 + .45*math.Cos(2*math.Pi*(hue-float64(c)/3))

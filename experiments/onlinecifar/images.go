@@ -17,28 +17,29 @@ import (
 
 const (
 	classCount  = 100
-	streamCount = 500 // images of a class for the rounds of tasks
-	heldCount   = 100 // images of a class that no round has
+	streamCount = 500 // images of each class for the rounds of tasks
+	heldCount   = 100 // images of each class that are in no round
 )
 
-// A set has the images of 100 classes. An image has its red, green and blue pixels, row by row.
+// A set has the images of 100 classes. An image has all red values, then all green and then all
+// blue ones, each row by row.
 type set struct {
 	side   int
 	stream [classCount][][]byte
 	held   [classCount][][]byte
 }
 
-// The files of CIFAR-100's binary version. Its author publishes the archive's MD5 sum at
+// These are the files of CIFAR-100's binary version. Its author publishes the archive's MD5 sum at
 // cs.toronto.edu/~kriz/cifar.html: 03b5dce01913d631647c71ecec9e9cb8. Public loaders check the same
-// SHA-256 sums as this program: GoMLX and MLDatasets.jl check the archive's sum, and torchvision
-// for Ruby also the sums of the two files.
+// SHA-256 sums as this program: GoMLX and MLDatasets.jl check the sum of the archive. Torchvision
+// for Ruby also checks the sums of the two files.
 const (
 	archiveName = "cifar-100-binary.tar.gz"
 	archiveSum  = "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec"
 	cifarSide   = 32
 )
 
-// A part is one of the two files of records.
+// A part is one of the two data files in the archive.
 type part struct {
 	Name, Sum string
 	PerClass  int
@@ -49,7 +50,8 @@ var parts = []part{
 	{"test.bin", "d8b1e6b7b3bee4020055f0699b111f60b1af1e262aeb93a0b659061746f8224a", heldCount},
 }
 
-// readCIFAR reads the archive in dir, or else the unpacked files. It checks the SHA-256 sums.
+// readCIFAR reads the archive in dir or, without an archive, the unpacked files. It checks the
+// SHA-256 sums.
 func readCIFAR(dir string) (*set, error) {
 	files, err := unpack(filepath.Join(dir, archiveName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -91,7 +93,7 @@ func check(name string, data []byte, want string) error {
 	return nil
 }
 
-// unpack returns the files of the archive by their base names.
+// unpack returns the files in the archive, keyed by their base names.
 func unpack(path string) (map[string][]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -116,7 +118,7 @@ func unpack(path string) (map[string][]byte, error) {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 	}
-	// the sum also covers the bytes that the tar reader left unread
+	// the tar reader leaves some bytes unread, and the sum must include them
 	if _, err := io.Copy(sum, f); err != nil {
 		return nil, err
 	}
@@ -127,8 +129,8 @@ func unpack(path string) (map[string][]byte, error) {
 	return files, nil
 }
 
-// parse reads records of a coarse label, a fine label and the pixels. The fine labels are the
-// classes.
+// parse reads the images of a file. A record has a coarse label, a fine label and the pixels. The
+// fine labels are the classes.
 func parse(data []byte, p part) (classes [classCount][][]byte, err error) {
 	const record = 2 + 3*cifarSide*cifarSide
 	if want := record * p.PerClass * classCount; len(data) != want {
@@ -151,14 +153,14 @@ func parse(data []byte, p part) (classes [classCount][][]byte, err error) {
 	return classes, nil
 }
 
-// split returns the classes for training, development and test: 40, 30 and 30, at random. The paper
-// does not publish its split: the link to it was never filled in.
+// split returns 40 random classes for training, 30 for development and 30 for test. The split in
+// the paper is unknown, because the link to it is only a placeholder.
 func split(seed uint64) (train, dev, test []int) {
 	order := rand.New(rand.NewPCG(seed, 40)).Perm(classCount)
 	return order[:40], order[40:70], order[70:]
 }
 
-// batch returns images as constant maps, with pixels from -2 to 2.
+// batch returns images as constant maps, with pixel values from -2 to 2.
 func (s *set) batch(images [][]byte) Maps {
 	pixels := s.side * s.side
 	value := make([]float64, 3*len(images)*pixels)

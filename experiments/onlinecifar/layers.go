@@ -8,8 +8,8 @@ import (
 	"gonum.org/v1/gonum/blas/blas64"
 )
 
-// Maps are the activations of a batch. Row c of the matrix has channel c of all images, one image
-// after the other, each row by row.
+// Maps are the activations of a batch. Row c of the matrix has channel c of all images: image after
+// image, and each image row by row.
 type Maps struct {
 	*tape.Var
 	Images, Side int
@@ -20,12 +20,12 @@ func newMaps(channels, images, side int) Maps {
 }
 
 const (
-	taps      = 9    // weights of a 3x3 filter
-	groupSize = 2048 // positions that a convolution unfolds at once
+	taps      = 9    // number of weights of a 3x3 filter
+	groupSize = 2048 // number of positions that a convolution unfolds at once
 )
 
-// conv returns the convolution with 3x3 filters w (out, 9 in); the images are padded with zeros.
-// The convolution is computed as the product of w and the unfolded images (im2col).
+// conv returns the convolution of x with 3x3 filters w, of shape (out, 9 in). The images are padded
+// with zeros. The convolution is the matrix product of w and the unfolded images (im2col).
 func conv(t *tape.Tape, x Maps, w *tape.Var) Maps {
 	y := newMaps(w.Rows, x.Images, x.Side)
 	u := newUnfolder(x)
@@ -48,12 +48,12 @@ func conv(t *tape.Tape, x Maps, w *tape.Var) Maps {
 	return y
 }
 
-// An unfolder moves groups of images to and from a matrix. The matrix has a row for each tap of
-// each channel and a column for each position.
+// An unfolder copies groups of images to a matrix and back. The matrix has a row for each tap
+// (filter weight) of each channel, and a column for each position.
 type unfolder struct {
 	x      Maps
-	group  int           // number of images
-	source [taps][]int32 // the pixel that a tap sees from each position, or -1
+	group  int           // number of images in a group
+	source [taps][]int32 // for each tap and position, the index of the pixel; -1 outside the image
 	cols   []float64
 }
 
@@ -74,7 +74,7 @@ func newUnfolder(x Maps) *unfolder {
 	return u
 }
 
-// slice returns the columns of v's data that belong to the group from image lo.
+// slice returns the columns of v's data for the group of images that begins with image lo.
 func (u *unfolder) slice(v Maps, data []float64, lo int) blas64.General {
 	pixels := v.Side * v.Side
 	n := min(u.group, v.Images-lo) * pixels
@@ -96,7 +96,7 @@ func (u *unfolder) unfold(value []float64, lo int) blas64.General {
 	return to
 }
 
-// fold adds the unfolded gradient to that of the images.
+// fold adds the gradient of the unfolded matrix to the gradient of the images.
 func (u *unfolder) fold(grad []float64, lo int) {
 	from := u.slice(u.x, grad, lo)
 	to := blas64.General{Rows: taps * from.Rows, Cols: from.Cols, Stride: from.Cols, Data: u.cols}
@@ -125,16 +125,17 @@ func whole(v *tape.Var, data []float64) blas64.General {
 	return blas64.General{Rows: v.Rows, Cols: v.Cols, Stride: v.Cols, Data: data}
 }
 
-// A Norm normalizes channels over the batch and the positions (Ioffe and Szegedy, 2015).
+// A Norm is batch normalization: it normalizes each channel over the batch and the positions (Ioffe
+// and Szegedy, 2015).
 type Norm struct {
-	Gain, Bias     *tape.Var // (channels, 1)
-	mean, variance []float64 // moving sums of the batches' statistics
-	weight         float64   // sum of the weights of all batches in mean and variance
+	Gain, Bias     *tape.Var // shape (channels, 1)
+	mean, variance []float64 // moving sums of the statistics of batches
+	weight         float64   // sum of the weights of all batches in the moving sums
 }
 
 const (
 	normEps   = 1e-5
-	normDecay = 0.9 // factor on the moving statistics for each batch
+	normDecay = 0.9 // factor by which the moving statistics decay per batch
 )
 
 func newNorm(channels int) *Norm {
@@ -146,14 +147,15 @@ func newNorm(channels int) *Norm {
 	return n
 }
 
-// Reset forgets the moving statistics.
+// Reset discards the moving statistics.
 func (n *Norm) Reset() {
 	n.mean, n.variance = make([]float64, n.Gain.Rows), make([]float64, n.Gain.Rows)
 	n.weight = 0
 }
 
 // apply returns gain (x-mean)/sqrt(variance) + bias. If moving is true and moving statistics exist,
-// it uses these. Otherwise it uses the statistics of the batch, and adds them to the moving ones.
+// apply uses them. Otherwise it uses the statistics of the batch, and adds these to the moving
+// statistics.
 func (n *Norm) apply(t *tape.Tape, x Maps, moving bool) Maps {
 	y := newMaps(x.Rows, x.Images, x.Side)
 	scale, centered := make([]float64, x.Rows), make([]float64, len(x.Value))
@@ -175,7 +177,7 @@ func (n *Norm) apply(t *tape.Tape, x Maps, moving bool) Maps {
 		}
 	}
 	if moving {
-		return y // a prediction, from which nothing is learned
+		return y // only a prediction, so no gradient is recorded
 	}
 	n.weight = normDecay*n.weight + 1
 	t.Record(func() {
@@ -209,7 +211,7 @@ func moments(x []float64) (mean, variance float64) {
 	return mean, variance / float64(len(x))
 }
 
-// pool returns the largest of every 2x2 positions.
+// pool returns the maximum of each block of 2x2 positions.
 func pool(t *tape.Tape, x Maps) Maps {
 	y := newMaps(x.Rows, x.Images, x.Side/2)
 	from := make([]int32, len(y.Value))
@@ -233,7 +235,7 @@ func pool(t *tape.Tape, x Maps) Maps {
 	return y
 }
 
-// average returns the mean of every channel of every image, (images, channels).
+// average returns the mean of every channel of every image, with shape (images, channels).
 func average(t *tape.Tape, x Maps) *tape.Var {
 	y := tape.New(x.Images, x.Rows)
 	pixels := x.Side * x.Side

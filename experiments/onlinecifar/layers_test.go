@@ -38,7 +38,7 @@ func TestLayersMatchFiniteDifferences(t *testing.T) {
 	}
 }
 
-// compare checks the gradients of a scalar with finite differences.
+// compare checks the gradients of a scalar function against finite differences.
 func compare(t *testing.T, params []*tape.Var, loss func() (*tape.Tape, *tape.Var)) {
 	tape.ClearGradients(params)
 	tp, y := loss()
@@ -51,10 +51,11 @@ func compare(t *testing.T, params []*tape.Var, loss func() (*tape.Tape, *tape.Va
 	}
 }
 
-// A convolution in groups of images equals the sum over taps, image by image.
+// A convolution in groups of images equals the sum over the filter weights, computed image by
+// image.
 func TestConvolutionEqualsItsSum(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
-	const in, out, images, side = 2, 3, 40, 8 // two groups
+	const in, out, images, side = 2, 3, 40, 8 // these sizes need two groups of images
 	x, w := randomMaps(in, images, side, r), he(out, taps*in, r)
 	var tape tape.Tape
 	y := conv(&tape, x, w)
@@ -99,8 +100,7 @@ func TestNetworkMatchesFiniteDifferences(t *testing.T) {
 	}
 }
 
-// After a reset, moving statistics of the stream are forgotten: the next batch is normalized by its
-// own statistics.
+// After Reset, the next batch is normalized by its own statistics.
 func TestNormResetForgetsStream(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	n, x := newNorm(2), randomMaps(2, 3, 4, r)

@@ -1,6 +1,6 @@
 // Command onlinecifar compares Sparse-MetaNet with fine-tuning on Online Cifar (Sparse Meta
-// Networks, section 4.1.2). That is a stream of tasks of 5 labels, whose classes change partly from
-// task to task.
+// Networks, section 4.1.2). Online Cifar is a stream of tasks. Each task has 5 labels, and some of
+// their classes change from task to task.
 package main
 
 import (
@@ -39,7 +39,7 @@ func main() {
 	if *quick {
 		o.narrow, o.rounds, o.every, o.devTasks, o.tasks, *seeds = 16, 40, 20, 1, 2, 1
 	}
-	debug.SetGCPercent(400) // a round allocates megabytes and keeps little
+	debug.SetGCPercent(400) // a round allocates megabytes of temporary memory
 	o.log = log.Printf
 	if err := run(o, *data, *out, *only, *seed, *seeds, *workers, *estimate); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -76,7 +76,7 @@ func run(o options, data, out, only string, seed uint64, seeds, workers int, est
 	return nil
 }
 
-// runAll runs every job of every seed, with the given number of workers. The rows are in the order
+// runAll runs every job with every seed, on the given number of workers. The rows are in the order
 // of the seeds.
 func runAll(o options, s *set, only string, seed uint64, seeds, workers int) ([]row, error) {
 	type job struct {

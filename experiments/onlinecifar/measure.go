@@ -2,22 +2,22 @@ package main
 
 import "math/rand/v2"
 
-// examCount is the number of images of each label in an exam.
+// examCount is the number of test images for each label.
 const examCount = 20
 
-// A score is the result of a stream. All are shares from 0 to 1.
+// A score is the result of a stream. All fields are fractions from 0 to 1.
 type score struct {
-	Accuracy      float64 // accuracy of the predictions: mean over tasks of each task's mean
-	Perseveration float64 // moved images that were predicted as their old label
-	// The accuracy on unseen images of the kept labels, at the end of the task before and at the
-	// end of the task.
+	Accuracy      float64 // accuracy of the predictions, averaged over tasks
+	Perseveration float64 // images with a new label that were predicted as their old label
+	// Before and After are accuracies on unseen images of the kept labels: at the end of the
+	// previous task, and at the end of the task itself.
 	Before, After float64
 }
 
-// Interference is the error on the kept labels after the second of two subsequent tasks.
+// Interference returns the error rate on the kept labels after the second of two consecutive tasks.
 func (s score) Interference() float64 { return 1 - s.After }
 
-// A share counts successes.
+// A share is a fraction: the number of successes, and the number of all attempts.
 type share struct{ hits, all float64 }
 
 func (s *share) add(hit bool) {
@@ -33,7 +33,7 @@ func (s share) value() float64 {
 	return s.hits / s.all
 }
 
-// measure plays a stream and returns its score. Equal seeds give equal rounds.
+// measure runs a method on a stream of tasks and returns the score. Equal seeds give equal rounds.
 func measure(m method, s *set, stream []task, seed uint64) (score, error) {
 	r := rand.New(rand.NewPCG(seed, 3))
 	var sum float64

@@ -8,22 +8,22 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta"
 )
 
-// A method plays a stream.
+// A method predicts and learns the rounds of a stream of tasks.
 type method interface {
-	// task says that a new task begins. Only the offline baseline uses it.
+	// task is called when a new task begins. Only the offline baseline uses this information.
 	task()
-	// learn predicts the labels of a round and then learns from the true ones.
+	// learn predicts the labels of a round, and then learns the true labels.
 	learn(r round) ([]int, error)
-	// predict only predicts.
+	// predict returns labels without learning.
 	predict(x Maps) []int
 	close() error
 }
 
-// A tuner is a baseline: all weights follow the loss's gradient after every round.
+// A tuner is a baseline that fine-tunes all weights by gradient descent after every round.
 type tuner struct {
 	net    *network
 	solver tape.Solver
-	moving bool     // predictions use the moving statistics
+	moving bool     // predictions use the moving statistics of normalization
 	start  *network // if not nil, every task begins with a copy of this network and a new solver
 	rate   float64
 }
@@ -52,8 +52,8 @@ func (t *tuner) predict(x Maps) []int { return t.net.predict(x, t.moving) }
 
 func (t *tuner) close() error { return nil }
 
-// roundGradient adds the gradient of a round, and returns the labels that the network predicts
-// before it learns.
+// roundGradient adds the gradient of a round's loss. It returns the labels that the network
+// predicts before it learns the round.
 func roundGradient(n *network, r round, moving bool) []int {
 	if moving {
 		predicted := n.predict(r.x, true)
@@ -63,8 +63,8 @@ func roundGradient(n *network, r round, moving bool) []int {
 	return n.gradient(r.x, r.labels)
 }
 
-// Sparse-MetaNet's settings on Online Cifar (table 3). The paper does not give the size and the
-// rate of the meta-learners; these are ours.
+// These are Sparse-MetaNet's settings on Online Cifar (table 3 of the paper). The paper omits the
+// size and the learning rate of the meta-learners, so both are our choice.
 const (
 	trainP = 0.3
 	testP  = 0.5
@@ -75,11 +75,11 @@ func paper(out float32, metaRate float64) metanet.Settings {
 		MetaRate: metaRate, Init: sparsemeta.InitHe()}
 }
 
-// A meta is Sparse-MetaNet: Algorithm 1 with fast weights for the 12 convolutions.
+// A meta is Sparse-MetaNet: Algorithm 1 of its paper, with fast weights for the 12 convolutions.
 type meta struct {
 	net    *network
 	fast   *metanet.Net
-	solver tape.Solver // nil at test, when only the fast weights learn
+	solver tape.Solver // nil in tests, where only the fast weights change
 	moving bool
 }
 
@@ -90,7 +90,7 @@ func newMeta(
 	return &meta{net, fast, &tape.Adam{Rate: rate}, moving}, err
 }
 
-// fork returns a copy for a dev or test stream, with fast weights of zero.
+// fork returns a copy for a development or test stream, with fast weights of zero.
 func (m *meta) fork(seed uint64) (*meta, error) {
 	net := m.net.copy()
 	fast, err := m.fast.Fork(net.convs, seed)
@@ -125,7 +125,7 @@ func newPretrainer(narrow int, classes []int, rate float64, r *rand.Rand) *pretr
 	return &pretrainer{newNetwork(narrow, len(classes), r), &tape.Adam{Rate: rate}, classes, r}
 }
 
-// step learns from a batch of random images.
+// step trains the network with one batch of random images.
 func (p *pretrainer) step(s *set) {
 	images, labels := make([][]byte, batchSize), make([]int, batchSize)
 	for i := range images {
@@ -136,7 +136,7 @@ func (p *pretrainer) step(s *set) {
 	p.solver.Step(p.net.params())
 }
 
-// network returns a copy with a new softmax layer of 5 labels.
+// network returns a copy of the network with a new softmax layer for 5 labels.
 func (p *pretrainer) network() *network {
 	n := p.net.copy()
 	n.newHead(labelCount, n.head.Cols, rand.New(rand.NewPCG(5, 5)))

@@ -17,7 +17,7 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// measured is one of the numbers of a score that the table and the figure show, in percent.
+// measured is a number of a score, in percent. The table and the figure show several such numbers.
 type measured struct {
 	Name string
 	Of   func(score) float64
@@ -29,7 +29,7 @@ var measures = []measured{
 	{"interference error", score.Interference},
 }
 
-// gather returns the mean over seeds of a measure in percent, and half the range.
+// gather returns the mean of a measure over seeds, in percent, and half of its range.
 func gather(rows []row, method string, stream int, m measured) (mean, spread float64) {
 	lo, hi, n := math.Inf(1), math.Inf(-1), 0.
 	for _, r := range rows {
@@ -41,7 +41,7 @@ func gather(rows []row, method string, stream int, m measured) (mean, spread flo
 	return mean / n, (hi - lo) / 2
 }
 
-// names returns the methods of the rows, in the table's order.
+// names returns the methods in the rows, in the order of the table.
 func names(rows []row) (all []string) {
 	for _, name := range []string{nameMeta, nameOnline, namePre, nameOffline} {
 		for _, r := range rows {
@@ -54,7 +54,7 @@ func names(rows []row) (all []string) {
 	return all
 }
 
-// table returns the results in Markdown.
+// table returns the results as a Markdown table.
 func table(data string, o options, rows []row) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Online Cifar, %s, filters / %d, %d rounds of training, %d tasks a stream.\n",
@@ -91,7 +91,7 @@ var palette = []color.Color{
 	color.RGBA{R: 0x56, G: 0xb4, B: 0xe9, A: 0xff}, color.RGBA{G: 0x9e, B: 0x73, A: 0xff},
 }
 
-// figure writes onlinecifar.svg: a panel for each measure, like the paper's figure 4.
+// figure writes onlinecifar.svg. It has a panel for each measure, like figure 4 of the paper.
 func figure(dir string, rows []row) error {
 	const width = 9 * vg.Millimeter / 2
 	panels := [][]*plot.Plot{nil}
@@ -146,8 +146,8 @@ func figure(dir string, rows []row) error {
 	return f.Close()
 }
 
-// timeRounds prints how long a round takes on random images of CIFAR's size, and how long the whole
-// experiment would take.
+// timeRounds measures a round on random images of CIFAR's size. It prints this time, and an
+// estimate for the whole experiment.
 func timeRounds(o options) error {
 	r := rand.New(rand.NewPCG(1, 9))
 	image := func() []byte {
@@ -168,7 +168,7 @@ func timeRounds(o options) error {
 		return err
 	}
 	defer m.close()
-	const count = 3 // a cycle of Algorithm 1
+	const count = 3 // number of rounds in one cycle of Algorithm 1
 	var perRound [2]float64
 	for i, m := range []method{m, newTuner(net, o.rate, false, false)} {
 		start := time.Now()

@@ -7,24 +7,24 @@ import (
 	"github.com/lmserve/lmserve/experiments/tape"
 )
 
-// filters are the numbers of filters in the four residual blocks (appendix A). Each block has three
-// convolutions, so the network has 12 convolutional layers.
+// filters are the numbers of filters in the four residual blocks (appendix A of the paper). Each
+// block has three convolutions, so the network has 12 convolutional layers.
 var filters = [4]int{64, 96, 128, 256}
 
-const convolutions = 3 // number of 3x3 convolutions of a block
+const convolutions = 3 // number of 3x3 convolutions in a block
 
 // A network is a residual network (He et al., 2016): four blocks, the mean over positions, and a
-// softmax layer. A block adds its input, through a 1x1 convolution, to three 3x3 convolutions.
-// It halves the sides of maps with more than 2 pixels.
+// softmax layer. A block adds two results: three 3x3 convolutions of its input, and a 1x1
+// convolution of its input. It halves the width and height of maps that are larger than 2 pixels.
 type network struct {
-	convs     []*tape.Var // 3x3 convolutions, the layers with fast weights
+	convs     []*tape.Var // 3x3 convolutions; only these layers have fast weights
 	shortcuts []*tape.Var // 1x1 convolutions
-	norms     []*Norm     // of each block's three convolutions and its shortcut
-	head      *tape.Var   // (labels, channels)
+	norms     []*Norm     // normalizations of each block's three convolutions and of its shortcut
+	head      *tape.Var   // softmax layer, of shape (labels, channels)
 	bias      *tape.Var
 }
 
-// newNetwork returns a random network, with the numbers of filters divided by narrow.
+// newNetwork returns a random network. Parameter narrow divides the numbers of filters.
 func newNetwork(narrow, labels int, r *rand.Rand) *network {
 	n, in := &network{}, 3
 	for _, f := range filters {
@@ -41,12 +41,12 @@ func newNetwork(narrow, labels int, r *rand.Rand) *network {
 	return n
 }
 
-// newHead replaces the softmax layer by a random one.
+// newHead replaces the softmax layer by a new random layer.
 func (n *network) newHead(labels, channels int, r *rand.Rand) {
 	n.head, n.bias = tape.Glorot(labels, channels, r), tape.New(1, labels)
 }
 
-// he returns filters drawn from a normal distribution of variance 2/cols (He et al., 2015).
+// he returns random filters from a normal distribution with variance 2/cols (He et al., 2015).
 func he(rows, cols int, r *rand.Rand) *tape.Var {
 	v := tape.New(rows, cols)
 	for i := range v.Value {
@@ -55,7 +55,7 @@ func he(rows, cols int, r *rand.Rand) *tape.Var {
 	return v
 }
 
-// others returns the parameters without fast weights.
+// others returns the parameters that have no fast weights.
 func (n *network) others() []*tape.Var {
 	all := append([]*tape.Var{n.head, n.bias}, n.shortcuts...)
 	for _, norm := range n.norms {
@@ -66,8 +66,8 @@ func (n *network) others() []*tape.Var {
 
 func (n *network) params() []*tape.Var { return append(n.others(), n.convs...) }
 
-// forward returns the logits (images, labels). With moving, the normalization uses the moving
-// statistics, and the result has no gradients.
+// forward returns the logits, of shape (images, labels). If moving is true, the normalization uses
+// the moving statistics, and the result has no gradients.
 func (n *network) forward(t *tape.Tape, x Maps, moving bool) *tape.Var {
 	for b, shortcut := range n.shortcuts {
 		norms := n.norms[b*(convolutions+1):]
@@ -88,8 +88,8 @@ func (n *network) forward(t *tape.Tape, x Maps, moving bool) *tape.Var {
 	return t.AddRow(t.MatMulT(average(t, x), n.head), n.bias)
 }
 
-// gradient adds the derivatives of the mean cross-entropy to the parameters' gradients. It returns
-// the predicted labels.
+// gradient adds the gradients of the mean cross-entropy to the gradients of the parameters. It
+// returns the predicted labels.
 func (n *network) gradient(x Maps, labels []int) []int {
 	var t tape.Tape
 	logits := n.forward(&t, x, false)
@@ -120,7 +120,8 @@ func argmax(logits *tape.Var) []int {
 	return best
 }
 
-// copy returns a network of the same parameters, with the moving statistics reset (appendix A).
+// copy returns a network with equal parameters. Its moving statistics are reset (appendix A of the
+// paper).
 func (n *network) copy() *network {
 	c := &network{convs: copies(n.convs), shortcuts: copies(n.shortcuts),
 		head: duplicate(n.head), bias: duplicate(n.bias)}

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every method learns in a small run, and results do not depend on the number of runs at once.
+// Every method learns in a small run. The results do not depend on the number of concurrent runs.
 func TestSmallRunLearns(t *testing.T) {
 	o := options{narrow: 16, rounds: 60, every: 30, devTasks: 1, tasks: 2, rate: 3e-3, out: .1,
 		metaRate: 3e-3, log: func(string, ...any) {}}
@@ -16,7 +16,7 @@ func TestSmallRunLearns(t *testing.T) {
 	require.NoError(t, err)
 	for _, r := range rows {
 		t.Log(r)
-		require.Greater(t, r.Scores[3].Accuracy, .4, r.Method) // chance is .2
+		require.Greater(t, r.Scores[3].Accuracy, .4, r.Method) // the accuracy of a guess is .2
 		require.Greater(t, r.Scores[3].Accuracy, r.Scores[0].Accuracy, r.Method)
 	}
 	require.InDelta(t, .474, rows[0].Dev, .05)
@@ -27,7 +27,7 @@ func TestSmallRunLearns(t *testing.T) {
 	require.Contains(t, table("generated images", o, rows), "| "+nameMeta+" | ")
 }
 
-// A fork begins with fast weights of zero and leaves the original as it is.
+// A fork has fast weights of zero at first, and does not change the original.
 func TestForkLeavesTrainingAlone(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	m, err := newMeta(newNetwork(16, labelCount, r), paper(.1, 3e-3), 1e-3, false, 1)
@@ -53,7 +53,8 @@ func TestForkLeavesTrainingAlone(t *testing.T) {
 	require.Equal(t, kept, m.net.convs[0].Value)
 }
 
-// The offline baseline begins every task with the same network; the online one does not.
+// The offline baseline begins every task with the same network. The online baseline keeps its
+// weights.
 func TestOfflineBaselineForgets(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	net := newNetwork(16, labelCount, r)

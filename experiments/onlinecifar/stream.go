@@ -5,25 +5,25 @@ import (
 	"slices"
 )
 
-// A task has 5 labels, of which some continue from the task before. The paper's text keeps 2
-// classes with their labels and gives 1 class another label. The code in its appendix D has these
-// numbers exchanged. We follow the text.
+// A task has 5 labels, some of which continue from the previous task. According to the text of the
+// paper, 2 classes keep their labels and 1 class gets a different label. The code in the paper's
+// appendix D exchanges these two numbers. This program follows the text.
 const (
 	labelCount = 5
-	keptCount  = 2 // classes with the label of the task before, for the interference
-	movedCount = 1 // classes with another label than before, for the perseveration
+	keptCount  = 2 // number of classes that keep their label; used to measure interference
+	movedCount = 1 // number of classes that change their label; used to measure perseveration
 	batchSize  = 32
 )
 
 // A task is a classification with 5 labels for a number of rounds.
 type task struct {
 	classes [labelCount]int  // the class of each label
-	old     [labelCount]int  // label of a moved class in the task before; else -1
-	kept    [labelCount]bool // labels whose class is that of the task before
+	old     [labelCount]int  // previous label, for a class that changed its label; else -1
+	kept    [labelCount]bool // whether the label has the same class as in the previous task
 	rounds  int
 }
 
-// tasks returns count tasks of lo to hi rounds.
+// tasks returns a stream of count tasks, each with lo to hi rounds.
 func tasks(classes []int, count, lo, hi int, r *rand.Rand) []task {
 	var all []task
 	for range count {
@@ -40,13 +40,13 @@ func tasks(classes []int, count, lo, hi int, r *rand.Rand) []task {
 	return all
 }
 
-// follow chooses the classes of a task after another.
+// follow chooses the classes of a task, given the previous task.
 func (t *task) follow(before *task, classes []int, r *rand.Rand) {
 	labels := r.Perm(labelCount)
 	for _, l := range labels[:keptCount] {
 		t.classes[l], t.kept[l] = before.classes[l], true
 	}
-	// A moved class had the label free[i], and gets free[i+1].
+	// A class that changes its label had the label free[i], and gets free[i+1].
 	free := labels[keptCount:]
 	for i, l := range free[:movedCount] {
 		to := free[i+1]
@@ -65,13 +65,13 @@ func (t *task) follow(before *task, classes []int, r *rand.Rand) {
 	}
 }
 
-// A round is a batch of a task, with the labels of its images.
+// A round is a batch of images in a task, with their labels.
 type round struct {
 	x      Maps
 	labels []int
 }
 
-// play calls f for every round of the task. No image occurs twice.
+// play calls f for every round of the task. No image occurs in two rounds.
 func (t *task) play(s *set, r *rand.Rand, f func(round) error) error {
 	order := r.Perm(labelCount * streamCount)
 	for n := range t.rounds {
@@ -89,7 +89,7 @@ func (t *task) play(s *set, r *rand.Rand, f func(round) error) error {
 	return nil
 }
 
-// exam returns images that no round has, count of each label.
+// exam returns test images, which are in no round: the given number for each label.
 func (t *task) exam(s *set, count int) round {
 	var images [][]byte
 	var labels []int
