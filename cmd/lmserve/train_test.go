@@ -100,7 +100,7 @@ func TestTrainIsInterruptedAndContinues(t *testing.T) {
 	require.Equal(t, exitSignal+int(syscall.SIGINT), code, log.String())
 	require.Contains(t, log.String(), "has no checkpoint yet")
 	require.Contains(t, log.String(), "interrupted in phase pretrain after step 9; resume from")
-	require.Contains(t, log.String(), "(the same command with --resume continues)")
+	require.Contains(t, log.String(), "run the same command with --resume")
 	require.NoFileExists(t, filepath.Join(dir, "m"))
 
 	stdout, stderr, code := lmserve("", args...)

@@ -324,7 +324,7 @@ func TestWatchRefusesWhatItCannotDo(t *testing.T) {
 		{[]string{"--record-start", "a"}, exitUsage,
 			`--record-start is "a" without --records, expected both`},
 		{[]string{"--records", "--record-start", "(a"}, exitUsage,
-			"--record-start is \"(a\", expected a regular expression of RE2: missing closing " +
+			"--record-start is \"(a\", expected a valid regular expression (RE2): missing closing " +
 				"): `(a`"},
 		{[]string{"--trouble-words", "no such"}, exitUsage, "--trouble-words: open no such"},
 		{[]string{"--trouble-words", words}, exitUsage,

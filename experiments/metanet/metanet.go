@@ -141,7 +141,7 @@ func (n *Net) Accumulate() {
 // before the next Accumulate, call Reset or Adapt. All gradients are zero afterwards.
 func (n *Net) Learn(solver tape.Solver, others []*tape.Var) error {
 	if n.nodes == nil {
-		return errors.New("metanet: Learn was called without Accumulate")
+		return errors.New("metanet: Learn was called before Accumulate")
 	}
 	for i, v := range n.matrices {
 		copy(v.Grad, n.sums[i])

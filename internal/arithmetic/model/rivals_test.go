@@ -76,7 +76,7 @@ func TestStatisticsAndRivalsThatCannotBeAreRefused(t *testing.T) {
 			f.Tensors = slices.Delete(f.Tensors, i, i+1)
 		},
 		// Only the first weight lacks its statistics.
-		"tensors, the configuration": func(f *weights.File) {
+		"tensors, but the configuration": func(f *weights.File) {
 			i := tensorAt(f, "gradient.rms.word_emb.emb_layers.0.weight")
 			f.Tensors = slices.Delete(f.Tensors, i, i+1)
 		},
@@ -168,5 +168,5 @@ func TestModelKeepsStatisticsOfItsMetaLearners(t *testing.T) {
 	f.Tensors = slices.DeleteFunc(f.Tensors,
 		func(t weights.Tensor) bool { return strings.HasPrefix(t.Name, "gradient.") })
 	_, err = FromFile(f)
-	require.ErrorContains(t, err, "normal: the file has no statistics of gradients")
+	require.ErrorContains(t, err, "normal needs statistics of gradients, but the file has none")
 }

@@ -89,7 +89,7 @@ func TestSnapshotWithoutItsSlopesIsRefused(t *testing.T) {
 			x *weights.Tensor) {
 			x.Name = "x"
 		},
-		`tensor "companion.slopes" is F32[8 5], expected`: func(x *weights.Tensor) {
+		`tensor "companion.slopes" has type and shape F32[8 5], expected`: func(x *weights.Tensor) {
 			x.Shape = []int{8, 5}
 		},
 		`tensor "companion.slopes", element 0 is NaN`: func(x *weights.Tensor) {

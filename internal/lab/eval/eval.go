@@ -104,7 +104,7 @@ func (o Options) complete(m *model.Model) (Options, error) {
 		return o, fmt.Errorf("eval: reset is %q, expected %s or %s", o.Reset, ResetDocument,
 			ResetNever)
 	case o.MaxBytes < 0:
-		return o, fmt.Errorf("eval: max-bytes is %d, expected 0 (all) or more", o.MaxBytes)
+		return o, fmt.Errorf("eval: max-bytes is %d, expected 0 (no limit) or more", o.MaxBytes)
 	}
 	return o, nil
 }
