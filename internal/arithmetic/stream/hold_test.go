@@ -175,13 +175,14 @@ func TestMisfitSnapshotOfLinesIsRefusedWithItsPlace(t *testing.T) {
 		{SparseMeta, `"held.line", element 0 is token -1`, number(tensorHeld, lineBytes, -1)},
 		{SparseMeta, `"held.line", element 0 is 5, expected more than 5`,
 			number(tensorHeld, lineBytes, 5)},
-		{SparseMeta, `"held.line", element 0 is 16385, expected more than 5 (the number of pending ` +
-			"tokens) and at most 16384", number(tensorHeld, lineBytes, HeldMax+1)},
+		{SparseMeta, `"held.line", element 0 is 16385, expected more than 5 (the number of ` +
+			"pending tokens) and at most 16384", number(tensorHeld, lineBytes, HeldMax+1)},
 		{SparseMeta, `"held.line", element 1 is 3, expected 0 if`,
 			number(tensorHeld, lineCarries, 3)},
 		{SparseMeta, `is 1, expected 0 if tensor "held.gradient" is missing`, drop(tensorCarried)},
 		{SparseMeta, `"held.gradient" has type and shape F32[`, short},
-		{SparseMeta, `"held.marks" is missing, expected it with type and shape I32[5]`, drop(tensorMarks)},
+		{SparseMeta, `"held.marks" is missing, expected it with type and shape I32[5]`,
+			drop(tensorMarks)},
 		{SparseMeta, `"held.marks", element 4 is token 3`, number(tensorMarks, 4, 3)},
 		{SparseMeta, `"held.marks", element 2 is 1, expected 2 for the last 5`,
 			number(tensorMarks, 2, 1)},

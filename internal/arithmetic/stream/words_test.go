@@ -249,7 +249,7 @@ func TestMisfitSnapshotOfWordsIsRefused(t *testing.T) {
 		},
 		`tensor "text.word" is missing`: tensor(tensorWord,
 			func(t *weights.Tensor) { t.Name = "x" }),
-		`tensor "text.word" has type and shape U8[9 1]`: tensor(tensorWord, func(t *weights.Tensor) {
+		`tensor "text.word" has type and shape U8`: tensor(tensorWord, func(t *weights.Tensor) {
 			t.Shape = []int{9, 1}
 		}),
 		"white space at byte 1": tensor(tensorWord, func(t *weights.Tensor) {

@@ -57,8 +57,8 @@ func TestChangedHeadIsRefused(t *testing.T) {
 			"false without lines_from"},
 		{`"lines_from":5,`, ``, "records.from is 8, expected lines_from or more"},
 		{`{"from":8`, `{"from":4`, "records.from is 4, expected lines_from or more"},
-		{`"^a"`, `"(a"`, "records.start is \"(a\", expected a valid regular expression (RE2): missing " +
-			"closing ): `(a`"},
+		{`"^a"`, `"(a"`, "records.start is \"(a\", expected a valid regular expression (RE2): " +
+			"missing closing ): `(a`"},
 		{`"by_line":true`, `"by_line":false`, "expected"},
 		{`"error fail"`, `"Error fail"`,
 			`trouble_words is "Error fail", expected lower-case words`},
