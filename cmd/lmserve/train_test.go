@@ -112,7 +112,7 @@ func TestTrainIsInterruptedAndContinues(t *testing.T) {
 
 	_, stderr, code = lmserve("", append(args, "--lr", "0.5")...)
 	require.Equal(t, exitFailure, code)
-	require.Contains(t, stderr, "is from another run: pretrain.rate is 0.003 in the "+
+	require.Contains(t, stderr, "is from a different run: pretrain.rate is 0.003 in the "+
 		"checkpoint and 0.5 in this run")
 }
 

@@ -142,7 +142,7 @@ func TestFileTakesNoMoreMemoryThanItsTensors(t *testing.T) {
 	f.Metadata[keyConfig] = `{"n_layer":1024,"d_model":65536,"n_head":1024,"d_head":4096,` +
 		`"d_inner":262144,"vocab":256,"seg_len":16,"mem_len":16}`
 	_, err := FromFile(f)
-	require.ErrorContains(t, err, "the configuration needs [256 65536]")
+	require.ErrorContains(t, err, "the configuration needs shape [256 65536]")
 }
 
 // A model stored in 16 bits equals, to the bit and by hash, the model that is read from its file.

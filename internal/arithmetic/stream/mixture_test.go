@@ -85,7 +85,7 @@ func TestSnapshotWithoutItsSlopesIsRefused(t *testing.T) {
 	s := New(m, settings(m, methodIs(SparseMeta)))
 	w.Feed(s, []byte(text[:21]), nil)
 	for says, spoil := range map[string]func(*weights.Tensor){
-		`tensor "companion.slopes" is missing, expected F32[5 8]`: func(
+		`tensor "companion.slopes" is missing, expected it with type and shape F32[5 8]`: func(
 			x *weights.Tensor) {
 			x.Name = "x"
 		},

@@ -21,7 +21,7 @@ func (l *lease) err() error {
 // mayClaim returns why the server must not claim a session.
 func (l *lease) mayClaim() error {
 	if l.leaving.Load() {
-		return fmt.Errorf("%w: this server hands its sessions over", ErrElsewhere)
+		return fmt.Errorf("%w: this server is handing over its sessions", ErrElsewhere)
 	}
 	return l.err()
 }
@@ -80,7 +80,8 @@ func (s *session) stillHolds() error {
 	case err != nil:
 		return err
 	case !s.holds():
-		return fmt.Errorf("%w: the lease of this server lapsed meanwhile", ErrElsewhere)
+		return fmt.Errorf("%w: the lease of this server lapsed while the session was being "+
+			"claimed", ErrElsewhere)
 	}
 	return nil
 }
