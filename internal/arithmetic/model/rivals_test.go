@@ -102,7 +102,7 @@ func TestStatisticsAndRivalsThatCannotBeAreRefused(t *testing.T) {
 		"r_w_bias: scale: found -1": func(f *weights.File) {
 			copy(f.Tensors[tensorAt(f, "gradient.scale.r_w_bias")].Data, []byte{0, 0, 0x80, 0xbf})
 		},
-		"want 0: the scale is 0": func(f *weights.File) {
+		"want 0, because the scale is 0": func(f *weights.File) {
 			copy(f.Tensors[tensorAt(f, "gradient.scale.r_w_bias")].Data, []byte{0, 0, 0, 0})
 		},
 		"lmserve.rivals: json: unknown field": func(

@@ -37,7 +37,7 @@ func TestModelOfWordsKeepsItsVocabulary(t *testing.T) {
 func TestVocabulariesThatDoNotFitAreRefused(t *testing.T) {
 	last := func(f *weights.File) *weights.Tensor { return &f.Tensors[len(f.Tensors)-1] }
 	for want, spoil := range map[string]func(*weights.File){
-		"found none, expected one for the tokenizer of words": func(f *weights.File) {
+		"found no vocabulary, expected one for the tokenizer of words": func(f *weights.File) {
 			f.Tensors = f.Tensors[:len(f.Tensors)-1]
 		},
 		"vocab is 5, but the tokenizer has 2 tokens": func(f *weights.File) {
