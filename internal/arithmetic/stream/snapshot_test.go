@@ -194,7 +194,7 @@ func TestMisfitSnapshotIsRefusedWithItsPlace(t *testing.T) {
 		{SparseMeta, "settings are", replace(`"baseline":true`, `"baseline":false`)},
 		{SparseMeta, "54 bytes", replace(`"bytes":53`, `"bytes":54`)},
 		{SparseMeta, "expected the tokens of 2 chunks of 16", replace(`"step":3`, `"step":2`)},
-		{SparseMeta, "expected 4 chunks of 16", replace(`"step":3`, `"step":4`)},
+		{SparseMeta, "expected the tokens of 4 chunks of 16", replace(`"step":3`, `"step":4`)},
 		{SparseMeta, "expected 18446744073709551615 chunks",
 			replace(`"step":3`, `"step":18446744073709551615`)},
 		{SparseMeta, "tally.bits is -", replace(`"bits":`, `"bits":-`)},
