@@ -179,7 +179,7 @@ func TestPendingThatNoTextLeavesIsRefused(t *testing.T) {
 		"3 characters in 2 bytes":    {Space: 2, Chars: 3},
 		"0 characters in 1 bytes":    {Line: true},
 		"the end of the line":        {Line: true, Space: 1},
-		"expected 2 bytes of a word": {Word: []byte("x"), More: 5000},
+		"expected 2 kept bytes": {Word: []byte("x"), More: 5000},
 		"and more than 1026":          {Word: []byte("xy"), More: 1024},
 		"expected at most 1026":      {Word: bytes.Repeat([]byte("x"), 1027)},
 		"4 bytes of white space":     {Word: []byte("x"), Ended: 4, Chars: 2},

@@ -307,8 +307,8 @@ type recordFlags struct {
 
 func (f *recordFlags) register(c *cobra.Command) {
 	c.Flags().BoolVar(&f.on, "records", false,
-		"output of records instead of lines; a record is a group of related lines, such as a "+
-			"stack trace or pretty-printed JSON")
+		"output of records instead of lines; a record is a group of related lines,\n"+
+			"such as a stack trace or pretty-printed JSON")
 	c.Flags().StringVar(&f.start, "record-start", "",
 		"regular expression (RE2) that matches the start of a record, such as '^\\d{4}-'; "+
 			"the session keeps it\n"+

@@ -195,7 +195,7 @@ func TestMisfitSnapshotIsRefusedWithItsPlace(t *testing.T) {
 		{SparseMeta, "54 bytes", replace(`"bytes":53`, `"bytes":54`)},
 		{SparseMeta, "expected the tokens of 2 chunks of 16", replace(`"step":3`, `"step":2`)},
 		{SparseMeta, "expected the tokens of 4 chunks of 16", replace(`"step":3`, `"step":4`)},
-		{SparseMeta, "expected 18446744073709551615 chunks",
+		{SparseMeta, "the tokens of 18446744073709551615 chunks",
 			replace(`"step":3`, `"step":18446744073709551615`)},
 		{SparseMeta, "tally.bits is -", replace(`"bits":`, `"bits":-`)},
 		{SparseMeta, "baseline_bits is -", replace(`"baseline_bits":`, `"baseline_bits":-`)},

@@ -221,7 +221,7 @@ func TestTypingSaysWhatWasWrong(t *testing.T) {
 		"read is -1, expected 0 or more":                          {Read: []int64{5, -1}},
 		"window is -1, expected at least 1":                       {Window: -1},
 		"threshold is 1, expected at least 0.002 and less than 1": {Threshold: 1},
-		"method is cache, expected a method without a cache":      {Methods: []string{stream.Cache}},
+		"method is cache, expected a method":                      {Methods: []string{stream.Cache}},
 		"methods: static is given twice, expected each": {Methods: []string{stream.Static,
 			stream.Static}},
 		"method is sparse-meta, but model small has no ": {Methods: []string{stream.SparseMeta}},

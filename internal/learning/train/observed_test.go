@@ -309,7 +309,7 @@ func TestTooLittleDataIsReportedBeforeTheRun(t *testing.T) {
 	o.Data = train.WriteTree(t, map[string]string{"a/empty": ""})
 	_, err = train.Run(context.Background(), o)
 	require.ErrorIs(t, err, corpus.ErrData)
-	require.ErrorContains(t, err, "holds no text")
+	require.ErrorContains(t, err, "contains no text")
 }
 
 func TestFullDiskUnderTheMetricsIsReported(t *testing.T) {

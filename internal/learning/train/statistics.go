@@ -25,8 +25,8 @@ func GradientRMS(
 	seed uint64, progress func(done, total int64),
 ) ([]float32, error) {
 	if chunks < 1 || length < 1 {
-		return nil, fmt.Errorf("train: statistics: the options are %d chunks of %d tokens each, "+
-			"expected at least 1 and 1", chunks, length)
+		return nil, fmt.Errorf("train: statistics: found %d chunks of %d tokens each, expected "+
+			"at least 1 chunk and 1 token", chunks, length)
 	}
 	if m.OfWords() {
 		if err := c.Encode(m.Tokenizer, func(int) error { return ctx.Err() }); err != nil {
