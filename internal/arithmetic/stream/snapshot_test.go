@@ -212,7 +212,7 @@ func TestMisfitSnapshotIsRefusedWithItsPlace(t *testing.T) {
 			tensor("pending", func(t *weights.Tensor) { t.DType = weights.F32 })},
 		{SparseMeta, `tensor "` + fast + `" is missing, expected`,
 			tensor(fast, func(t *weights.Tensor) { t.Name = "x" })},
-		{SparseMeta, `tensor "` + fast + `" is`, tensor(fast, shape(16))},
+		{SparseMeta, `tensor "` + fast + `" has type and shape`, tensor(fast, shape(16))},
 		{SparseMeta, `tensor "` + fast + `", element 0 is NaN`,
 			tensor(fast, func(t *weights.Tensor) { *t = notANumber(*t) })},
 		{SparseMeta, `tensor "more" does not belong to a stream`,
