@@ -171,7 +171,7 @@ func TestSuggestionsLeaveTheStreamAsItIs(t *testing.T) {
 		require.ErrorContains(t, err, "expected")
 	}
 	_, err = s.Suggest(t.Context(), make([]byte, 2000), lmserve.SuggestOptions{})
-	require.ErrorContains(t, err, "typed has 2000 bytes")
+	require.ErrorContains(t, err, "the typed text has 2000 bytes")
 }
 
 // FeedCosts returns the bits of Tally, the bits of Baseline, and the bits of the network without

@@ -35,14 +35,13 @@ type SuggestOptions struct {
 func (o SuggestOptions) Validate() error {
 	switch {
 	case o.N < 0:
-		return fmt.Errorf("lmserve: n is %d, expected 1 or more, or 0 for one text", o.N)
+		return fmt.Errorf("lmserve: option n is %d, expected 1 or more, or 0 for one text", o.N)
 	case !slices.Contains([]Unit{"", UnitWord, UnitWordPlus, UnitLine, UnitFree}, o.Unit):
-		return fmt.Errorf("lmserve: unit is %q, expected word, word+, line or free", o.Unit)
+		return fmt.Errorf("lmserve: option unit is %q, expected word, word+, line or free", o.Unit)
 	case !(o.Least >= 0 && o.Least <= 1):
-		return fmt.Errorf("lmserve: least is %v, expected 0 to 1", o.Least)
+		return fmt.Errorf("lmserve: option least is %v, expected 0 to 1", o.Least)
 	case o.Within < 0:
-		return fmt.Errorf("lmserve: within is %v, expected more than 0, or 0 for no "+
-			"limit", o.Within)
+		return fmt.Errorf("lmserve: option within is %v, expected 0 (no limit) or more", o.Within)
 	}
 	return nil
 }

@@ -109,7 +109,8 @@ func (b *builder) moduleFolders(ctx context.Context, t target) (map[string]strin
 // readLicenses finds a module's licenses in its folder.
 func (d *dependency) readLicenses(dir string, classify func([]byte) []string) error {
 	if dir == "" {
-		return fmt.Errorf("%s %s: its source is not among the modules", d.path, d.version)
+		return fmt.Errorf("%s %s: its source code is not among the downloaded "+
+			"modules", d.path, d.version)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -134,14 +135,15 @@ func (d *dependency) readLicenses(dir string, classify func([]byte) []string) er
 	slices.Sort(d.licenses)
 	d.licenses = slices.Compact(d.licenses)
 	if len(d.licenses) == 0 {
-		return fmt.Errorf("%s %s: no license is known of its files %q", d.path, d.version,
+		return fmt.Errorf("%s %s: found no known license in its files %q", d.path, d.version,
 			d.texts.paths())
 	}
 	others := slices.DeleteFunc(slices.Clone(d.licenses), func(name string) bool {
 		return slices.Contains(accepted, name)
 	})
 	if len(others) > 0 {
-		return fmt.Errorf("%s %s: found the licenses %q, expected none but %q", d.path, d.version,
+		return fmt.Errorf("%s %s: found the licenses %q, expected only licenses among "+
+			"%q", d.path, d.version,
 			others, accepted)
 	}
 	return nil

@@ -117,7 +117,7 @@ func TestPatternSaysHowRecordsBegin(t *testing.T) {
 	require.Nil(t, lines[0].Text)
 	for query, want := range map[string]string{
 		"unit=record&record_start=%5Ba": "record_start: found \"[a\", " +
-			"expected a regular expression of RE2: missing closing ]: `[a`",
+			"expected a valid regular expression (RE2): missing closing ]: `[a`",
 		"unit=line&record_start=a": "record_start: found \"a\", expected no value without " +
 			"unit=record",
 		"unit=record&tokens=true": "tokens: found true, expected " +

@@ -143,7 +143,7 @@ func TestCommitThatIsRepeatedCountsOnce(t *testing.T) {
 	for _, c := range [][]string{{"X-Commit", "prompt"}, {"X-Session-Offset", "5"}} {
 		p := decode[api.Problem](t, g.json("/v1/completions", body+`,"offset":0}`,
 			append([]string{"X-Session-ID", id}, c...)...), http.StatusBadRequest)
-		require.Contains(t, *p.Expected, "the header's value")
+		require.Contains(t, *p.Expected, "the same value as in the header")
 	}
 }
 

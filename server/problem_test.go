@@ -402,14 +402,14 @@ func TestMalformedBodiesAreLocated(t *testing.T) {
 	g := newRig(t, Options{})
 	path := g.create("{}")
 	for _, c := range []struct{ path, body, detail string }{
-		{"/v1/sessions", `{"seed":1`, "Not JSON at byte 9 of the body: unexpected end of JSON " +
-			"input."},
-		{"/v1/sessions", `{"seed":1}{}`, "Not JSON at byte 11 of the body: invalid character '{' " +
-			"after top-level value."},
-		{"/v1/sessions", `{'seed':1}`, "Not JSON at byte 2 of the body: invalid character '\\'' " +
-			"looking for beginning of object key string."},
+		{"/v1/sessions", `{"seed":1`, "The body is not valid JSON at byte 9: unexpected end " +
+			"of JSON input."},
+		{"/v1/sessions", `{"seed":1}{}`, "The body is not valid JSON at byte 11: invalid " +
+			"character '{' after top-level value."},
+		{"/v1/sessions", `{'seed':1}`, "The body is not valid JSON at byte 2: invalid " +
+			"character '\\'' looking for beginning of object key string."},
 		{path + "/score", "{\"text\":\"caf\xe9\"}", "Byte 12 of the body, 0xE9, is not UTF-8. " +
-			"Send such text as base64."},
+			"Send text that is not UTF-8 as base64."},
 		{path + "/score", `{"text":"\ud83d"}`,
 			`The escape at byte 9 of the body, \ud83d, is half of a surrogate pair, ` +
 				`not a character.`},

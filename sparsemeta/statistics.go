@@ -78,7 +78,7 @@ func (s *Statistics) Validate() error {
 		for k, c := range s.Codes[lo : lo+b.Size] {
 			if scale == 0 && c != 0 {
 				return fmt.Errorf("sparsemeta: statistics: %s: element %d: found code %d, want "+
-					"0: the scale is 0", b.Name, k, c)
+					"0, because the scale is 0", b.Name, k, c)
 			}
 		}
 		lo += b.Size

@@ -66,17 +66,18 @@ func (p *Pending) Check() error {
 		return fmt.Errorf("tokenizer: pending: found %d bytes of white space after a word, "+
 			"expected at most %d, or at most 1 at the end of a line", p.Ended, spaceMost)
 	case p.Ended > 0 && (p.Space|p.More != 0 || len(p.Word) == 0 || len(p.Word) > MaxWordBytes):
-		return fmt.Errorf("tokenizer: pending: found white space before a complete word, or "+
-			"one of %d bytes, expected a word of 1 to %d bytes alone", len(p.Word), MaxWordBytes)
+		return fmt.Errorf("tokenizer: pending: found a complete word of %d bytes, or text beside "+
+			"it, expected only a word of 1 to %d bytes", len(p.Word), MaxWordBytes)
 	case p.Line && p.Ended == 0 && (p.Space|p.More != 0 || len(p.Word) > 0):
 		return errors.New("tokenizer: pending: found text and the end of a line, expected " +
 			"only the end of the line")
 	case p.More > 0 && (len(p.Word) != heldTail || p.More <= heldMost-heldTail):
-		return fmt.Errorf("tokenizer: pending: found %d bytes and %d dropped bytes of a word, "+
-			"expected %d bytes of a word of more than "+
-			"%d", len(p.Word), p.More, heldTail, heldMost)
+		return fmt.Errorf("tokenizer: pending: found %d kept and %d dropped bytes of a word, "+
+			"expected %d kept bytes and more than %d bytes in total",
+			len(p.Word), p.More, heldTail, heldMost)
 	case p.Chars < 0 || p.Chars > p.Size() || p.Line && p.Ended == 0 && p.Chars != 1:
-		return fmt.Errorf("tokenizer: pending: found %d characters in %d bytes", p.Chars, p.Size())
+		return fmt.Errorf("tokenizer: pending: found %d characters in %d bytes, which no text "+
+			"has", p.Chars, p.Size())
 	case len(p.Word) > heldMost:
 		return fmt.Errorf("tokenizer: pending: found a word of %d bytes, expected at most %d",
 			len(p.Word), heldMost)

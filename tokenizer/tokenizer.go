@@ -55,7 +55,7 @@ const (
 )
 
 // ErrDescription reports that the description of a tokenizer is malformed or of an unknown kind.
-var ErrDescription = errors.New("no description of a known tokenizer")
+var ErrDescription = errors.New("not the description of a known tokenizer")
 
 // description is the JSON form of a tokenizer in the metadata of a weights file.
 type description struct {
@@ -80,7 +80,7 @@ func Parse(text string, symbols []byte) (Tokenizer, error) {
 	}
 	if _, err := decoder.Token(); err != io.EOF {
 		return nil,
-			fmt.Errorf("tokenizer: description: found more after byte %d, expected one JSON "+
+			fmt.Errorf("tokenizer: description: found more text after byte %d, expected one JSON "+
 				"object: %w",
 				decoder.InputOffset(), ErrDescription)
 	}
@@ -93,7 +93,8 @@ func Parse(text string, symbols []byte) (Tokenizer, error) {
 		return Bytes{}, nil
 	case KindWords:
 		if symbols == nil {
-			return nil, fmt.Errorf("%w: found none, expected one for the tokenizer of words",
+			return nil, fmt.Errorf("%w: found no vocabulary, expected one for the tokenizer of "+
+				"words",
 				ErrVocabulary)
 		}
 		w, err := ReadSymbols(symbols)

@@ -75,8 +75,8 @@ func NewWords(symbols []string) (*Words, error) {
 		}
 		if size += len(symbol) + 1; size > MaxSymbolBytes {
 			return nil,
-				fmt.Errorf("%w: symbol %d: found more than %d bytes, including a line feed "+
-					"after each symbol", ErrVocabulary, i, MaxSymbolBytes)
+				fmt.Errorf("%w: symbol %d: found more than %d bytes in total, including a line "+
+					"feed after each symbol", ErrVocabulary, i, MaxSymbolBytes)
 		}
 		w.ids[symbol] = int32(i)
 		w.longest = max(w.longest, len(symbol))
@@ -89,7 +89,8 @@ func NewWords(symbols []string) (*Words, error) {
 	}
 	if w.unknown, ok = w.ids[Unknown]; !ok {
 		if w.unknown, ok = w.ids[UnknownUpper]; !ok {
-			return nil, fmt.Errorf("%w: found neither %s nor %s, expected one for unknown words",
+			return nil, fmt.Errorf("%w: found neither %s nor %s, expected one of them for "+
+				"unknown words",
 				ErrVocabulary, Unknown, UnknownUpper)
 		}
 	}

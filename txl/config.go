@@ -168,7 +168,7 @@ func (c Config) Validate() error {
 		return fmt.Errorf("txl: clamp_len is %d, expected 0 or more", c.ClampLen)
 	case c.SameLength && c.MemLen == 0:
 		return errors.New(
-			"txl: same_length needs mem_len > 0: it is the number of keys a query sees")
+			"txl: same_length needs mem_len > 0, because each query attends to mem_len keys")
 	case !slices.Contains([]string{"", ReLU, GELU, SwiGLU, GeGLU}, c.Activation):
 		return fmt.Errorf("txl: activation is %q, expected relu, gelu, swiglu or geglu",
 			c.Activation)
@@ -185,7 +185,7 @@ func (c Config) validateClusters() error {
 	case c.DivVal < 0 || c.DivVal > 1<<16:
 		return fmt.Errorf("txl: div_val is %d, expected 1 to %d, or 0 for 1", c.DivVal, 1<<16)
 	case len(c.Cutoffs) > maxCutoffs:
-		return fmt.Errorf("txl: %d cutoffs, expected at most %d", len(c.Cutoffs), maxCutoffs)
+		return fmt.Errorf("txl: found %d cutoffs, expected at most %d", len(c.Cutoffs), maxCutoffs)
 	case len(c.TieProjs) > len(c.Cutoffs)+1:
 		return fmt.Errorf("txl: tie_projs has %d entries, expected at most %d, the number of "+
 			"clusters",
@@ -200,7 +200,8 @@ func (c Config) validateClusters() error {
 		least = cutoff + 1
 	}
 	if c.embedWidth(len(c.Cutoffs)) == 0 {
-		return fmt.Errorf("txl: div_val is %d: the embeddings of cluster %d would have no elements",
+		return fmt.Errorf("txl: div_val is %d, which is too large: the embeddings of cluster %d "+
+			"would have no elements",
 			c.DivVal, len(c.Cutoffs))
 	}
 	return nil

@@ -27,7 +27,7 @@ func (p Sampling) Validate() error {
 	case math.IsNaN(p.Temperature) || p.Temperature < 0 || p.Temperature > 100:
 		return fmt.Errorf("txl: temperature is %v, expected 0 to 100", p.Temperature)
 	case p.TopK < 0:
-		return fmt.Errorf("txl: top_k is %d, expected 0 (all) or more", p.TopK)
+		return fmt.Errorf("txl: top_k is %d, expected 0 (no limit) or more", p.TopK)
 	case math.IsNaN(p.TopP) || p.TopP < 0 || p.TopP > 1:
 		return fmt.Errorf("txl: top_p is %v, expected 0 to 1", p.TopP)
 	case math.IsNaN(p.MinP) || p.MinP < 0 || p.MinP > 1:

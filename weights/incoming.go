@@ -58,7 +58,8 @@ func (t incomingTensor) ReadAt(p []byte, at int64) (int, error) {
 	in, e := t.in, &t.in.entries[t.i]
 	from := e.begin + at
 	if from < in.pos {
-		return 0, fmt.Errorf("weights: tensor %s is read out of the order of the file",
+		return 0, fmt.Errorf("weights: tensor %s is read out of order: expected the order of the "+
+			"file",
 			quote(e.name))
 	}
 	if err := in.skipTo(t.i, from); err != nil {

@@ -85,7 +85,7 @@ func TestScanRefusesWhatReadRefuses(t *testing.T) {
 		_, err := io.ReadAll(last.Reader())
 		require.NoError(t, err)
 		_, err = io.ReadAll(in.Tensors[0].Reader())
-		require.ErrorContains(t, err, "out of the order")
+		require.ErrorContains(t, err, "out of order")
 		return nil
 	}))
 }

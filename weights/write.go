@@ -35,7 +35,8 @@ func OptionsFor(path string) WriteOptions {
 // Validate returns an error for a level out of range.
 func (o WriteOptions) Validate() error {
 	if o.Zstd < 0 || o.Zstd > 22 {
-		return fmt.Errorf("weights: zstd level: found %d, expected 0 (none) to 22", o.Zstd)
+		return fmt.Errorf("weights: zstd level: found %d, expected 0 (no compression) to "+
+			"22", o.Zstd)
 	}
 	return nil
 }

@@ -95,7 +95,7 @@ func TestWhatCannotBeReadIsNotWritten(t *testing.T) {
 func TestLevelIsValidated(t *testing.T) {
 	for _, level := range []int{-1, 23} {
 		require.ErrorContains(t, WriteFile(filepath.Join(t.TempDir(), "m"), small(),
-			WriteOptions{Zstd: level}), "expected 0 (none) to 22")
+			WriteOptions{Zstd: level}), "expected 0 (no compression) to 22")
 	}
 }
 

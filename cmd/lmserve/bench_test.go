@@ -29,12 +29,12 @@ func TestBenchPrintsATableOrJSON(t *testing.T) {
 
 func TestBenchRefusesBadFlags(t *testing.T) {
 	for want, args := range map[string][]string{
-		"chunk is 5000, expected 1 to 1024":           {"--chunk", "5000"},
-		"seconds is -1, expected a number from 0":     {"--seconds", "-1"},
-		`section "gpu" is not known, expected some`:   {"--only", "limits,gpu"},
-		"--threads is 0, expected 1 to":               {"--threads", "0"},
-		"--model and --config are both given, expect": {"--model", "m", "--config", "tiny"},
-		`"nope" is not known, expected one of`:        {"--config", "nope"},
+		"chunk is 5000, expected 1 to 1024":                {"--chunk", "5000"},
+		"seconds is -1, expected a number from 0":          {"--seconds", "-1"},
+		`section "gpu" is not known, expected one or more`: {"--only", "limits,gpu"},
+		"--threads is 0, expected 1 to":                    {"--threads", "0"},
+		"--model and --config are both given, expect":      {"--model", "m", "--config", "tiny"},
+		`"nope" is not known, expected one of`:             {"--config", "nope"},
 	} {
 		_, stderr, code := lmserve("", append([]string{"bench"}, args...)...)
 		require.Equal(t, exitUsage, code, stderr)

@@ -86,14 +86,14 @@ func TestCompressRefuses(t *testing.T) {
 	refused("found 0 arguments, expected a file", "compress")
 	refused("method", "compress", file, "--out", filepath.Join(dir, "x"), "--method", "magic")
 	back := filepath.Join(dir, "back")
-	refused("not a text that lmserve compressed", "decompress", file, "--out", back, "--model",
+	refused("not a text compressed by lmserve", "decompress", file, "--out", back, "--model",
 		model)
-	refused("with which the text was compressed", "decompress", file+".lms", "--out", back,
+	refused("but the text was compressed with", "decompress", file+".lms", "--out", back,
 		"--model", modelFile(t, 8))
 	packed, err := os.ReadFile(file + ".lms")
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(file+".lms", packed[:len(packed)-2], 0o600))
-	refused("the file ends, expected a text of", "decompress", file+".lms", "--out", back,
+	refused("of the text, expected a text of", "decompress", file+".lms", "--out", back,
 		"--model", model)
 	require.NoFileExists(t, back)
 }

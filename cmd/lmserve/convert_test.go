@@ -169,7 +169,7 @@ func TestConvertSaysWhatIsWrong(t *testing.T) {
 		{[]string{file, "--out", out}, exitUsage,
 			"expected --mem-len and --pre-lnorm, or --config"},
 		{[]string{file, "--out", out, "--config", "tiny"}, exitFailure,
-			"25 of another shape: word_emb.emb_layers.0.weight [256,8], expected [256,64], "},
+			"25 of a wrong shape: word_emb.emb_layers.0.weight [256,8], expected [256,64], "},
 		{[]string{evil, "--out", out}, exitFailure,
 			evil + `: pickle at byte 2: found "os.system", expected`},
 		{[]string{filepath.Join(dir, "none"), "--out", out}, exitFailure, "no such file"},

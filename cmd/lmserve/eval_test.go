@@ -225,7 +225,7 @@ func TestEvalTypingCountsKeys(t *testing.T) {
 	require.Contains(t, stderr, "--chart and --typing are both given")
 	_, stderr, code = lmserve("", append(args, "--threshold", "2")...)
 	require.Equal(t, exitUsage, code)
-	require.Contains(t, stderr, "threshold is 2, expected 0.002 to less than 1")
+	require.Contains(t, stderr, "threshold is 2, expected at least 0.002 and less")
 }
 
 // An evaluation interrupted in the first document prints its partial result.

@@ -24,7 +24,8 @@ func tlsConfig(cert, key string, report func(error)) (*tls.Config, error) {
 	pair, err := reload.New(func() (*tls.Certificate, error) {
 		c, err := readKeyPair(cert, key)
 		if err != nil {
-			return nil, fmt.Errorf("--tls-cert %s, --tls-key %s: %w", cert, key, err)
+			return nil, fmt.Errorf("--tls-cert %s and --tls-key %s cannot be used: "+
+				"%w", cert, key, err)
 		}
 		return &c, nil
 	}, report, cert, key)

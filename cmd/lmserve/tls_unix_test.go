@@ -59,7 +59,7 @@ func TestEndlessFilesAreRefusedAtOnce(t *testing.T) {
 	_, stderr, code = lmserve("", "decompress", "/dev/zero", "--out", filepath.Join(t.TempDir(),
 		"out"))
 	require.NotZero(t, code)
-	require.Contains(t, stderr, "not a text that lmserve compressed")
+	require.Contains(t, stderr, "not a text compressed by lmserve")
 	_, stderr, code = lmserve("", "score", "--model", "/dev/zero", os.DevNull)
 	require.NotZero(t, code)
 	require.Contains(t, stderr, "found a device, expected a regular file")

@@ -269,7 +269,7 @@ func trainError(err error) error {
 	}
 	var interrupted *train.InterruptedError
 	if errors.As(err, &interrupted) && interrupted.Checkpoint != "" {
-		return fmt.Errorf("%w (the same command with --resume continues)", err)
+		return fmt.Errorf("%w; to continue, run the same command with --resume", err)
 	}
 	return err
 }

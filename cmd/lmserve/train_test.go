@@ -100,7 +100,7 @@ func TestTrainIsInterruptedAndContinues(t *testing.T) {
 	require.Equal(t, exitSignal+int(syscall.SIGINT), code, log.String())
 	require.Contains(t, log.String(), "has no checkpoint yet")
 	require.Contains(t, log.String(), "interrupted in phase pretrain after step 9; resume from")
-	require.Contains(t, log.String(), "(the same command with --resume continues)")
+	require.Contains(t, log.String(), "run the same command with --resume")
 	require.NoFileExists(t, filepath.Join(dir, "m"))
 
 	stdout, stderr, code := lmserve("", args...)
@@ -112,7 +112,7 @@ func TestTrainIsInterruptedAndContinues(t *testing.T) {
 
 	_, stderr, code = lmserve("", append(args, "--lr", "0.5")...)
 	require.Equal(t, exitFailure, code)
-	require.Contains(t, stderr, "is from another run: pretrain.rate is 0.003 in the "+
+	require.Contains(t, stderr, "is from a different run: pretrain.rate is 0.003 in the "+
 		"checkpoint and 0.5 in this run")
 }
 

@@ -73,9 +73,11 @@ for 'lmserve train --normalize'.`,
 	c.Flags().StringVar(&t.out, "out", "",
 		"file for the model, written after the statistics and after each method; compressed "+
 			"if the name ends in .zst")
-	c.Flags().StringSliceVar(&t.methods, "methods", tune.Methods(), "methods to tune, or none")
+	c.Flags().StringSliceVar(&t.methods, "methods", tune.Methods(), "methods to tune, separated "+
+		"by commas; the word none means no method")
 	c.Flags().StringVar(&t.statistics, "statistics", "",
-		"directory of training text for the statistics of gradients (default: none)")
+		"directory of training text from which statistics of gradients are computed (default: "+
+			"none are computed)")
 	c.Flags().Int64Var(&t.maxBytes, "max-bytes", 8192,
 		"bytes scored of each document, from its beginning; 0 means the whole document")
 	return c
@@ -97,8 +99,8 @@ func (t *tuning) check() error {
 	if slices.Equal(t.methods, []string{methodsNone}) {
 		t.methods = nil
 		if t.statistics == "" {
-			return errors.New("--methods is none without --statistics, expected --statistics: " +
-				"there is no other work")
+			return errors.New("--methods is none and --statistics is missing: expected at least " +
+				"one method, or --statistics")
 		}
 	}
 	if t.data == "" && t.methods != nil || t.out == "" {
@@ -107,12 +109,12 @@ func (t *tuning) check() error {
 	}
 	for _, method := range t.methods {
 		if !slices.Contains(tune.Methods(), method) {
-			return fmt.Errorf("--methods: %q, expected %s", method, strings.Join(tune.Methods(),
-				", "))
+			return fmt.Errorf("--methods: found %q, expected %s", method,
+				strings.Join(tune.Methods(), ", "))
 		}
 	}
 	if t.maxBytes < 0 {
-		return fmt.Errorf("--max-bytes is %d, expected 0 (all) or more", t.maxBytes)
+		return fmt.Errorf("--max-bytes is %d, expected 0 (no limit) or more", t.maxBytes)
 	}
 	if _, err := os.Stat(filepath.Dir(t.out)); err != nil {
 		return fmt.Errorf("--out: %w", err)
@@ -138,7 +140,7 @@ func (t *tuning) run(ctx context.Context, m *model.Model) error {
 	}
 	for _, method := range t.methods {
 		if err := stream.Supports(m, method); err != nil {
-			return fmt.Errorf("%w (--statistics gathers them)", err)
+			return fmt.Errorf("%w; to add statistics of gradients, use --statistics", err)
 		}
 	}
 	for _, method := range t.methods {

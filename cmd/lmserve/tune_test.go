@@ -90,8 +90,8 @@ func TestTuneGathersTheStatisticsThatNormalizeNeeds(t *testing.T) {
 	_, stderr, code = lmserve("", "tune", "--model", trained, "--statistics", data, "--methods",
 		"none", "--out", measured)
 	require.Equal(t, exitFailure, code)
-	require.Contains(t, stderr, "--statistics: model: the meta-learners were trained with the "+
-		"model's statistics")
+	require.Contains(t, stderr, "--statistics: model: the statistics of gradients cannot be "+
+		"replaced")
 }
 
 func TestTuneSaysWhatWasWrong(t *testing.T) {
@@ -106,7 +106,7 @@ func TestTuneSaysWhatWasWrong(t *testing.T) {
 		{[]string{"--data", dir, "--out", out, "--methods", "static"}, exitUsage,
 			[]string{"--methods", "static", "cache"}},
 		{[]string{"--data", dir, "--out", out, "--methods", "none"}, exitUsage,
-			[]string{"--methods is none without --statistics"}},
+			[]string{"--methods is none and --statistics is missing"}},
 		{[]string{"--data", dir, "--out", out, "--max-bytes", "-1"}, exitUsage,
 			[]string{"--max-bytes is -1"}},
 		{[]string{"--data", dir, "--out", filepath.Join(dir, "no", "x")}, exitUsage,

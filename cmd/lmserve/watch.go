@@ -96,17 +96,17 @@ end watch with exit code 0.`, lines.WarmUp),
 			"so that the --model does not learn an attack; the tables that rate lines always "+
 			"learn all lines)")
 	flags.Var(&k.history, "history",
-		"size of the end of each file that is read first, in whole lines\n"+
-			"(default: 512KiB, with --model 32KiB)")
+		"number of bytes at the end of each file to read at the start; only whole lines are "+
+			"read\n(default: 512KiB, with --model 32KiB)")
 	flags.BoolVar(&k.fromStart, "from-start", false,
-		"reading of files, or the journal, from their beginning")
+		"start at the beginning of each file or of the journal")
 	flags.BoolVar(&k.journal, "journal", false,
 		"the journal of systemd; arguments after -- are those of journalctl")
 	flags.StringVar(&k.field, "field", "",
-		"field of JSON lines whose value is read, such as message or /http/path\n"+
-			"(default: whole lines)")
+		"field to read from each line of JSON, such as message or /http/path\n(default: the "+
+			"whole line)")
 	flags.BoolVar(&k.lines, "lines", false,
-		"every strange line, instead of one line for each incident")
+		"output of every strange line, instead of one line for each incident")
 	k.records.register(c)
 	registerTroubleWords(c, &k.trouble)
 	k.alerts.register(flags)

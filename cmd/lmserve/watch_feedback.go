@@ -50,7 +50,7 @@ func (a *watchAll) answer(ctx context.Context, words []string) (note string, err
 	}
 	source, number, ok := a.printed(number)
 	if !ok {
-		return "", fmt.Errorf("no printed incident has this number")
+		return "", fmt.Errorf("no incident with this number has been printed")
 	}
 	session := a.sessionOf(source)
 	if words[0] == "l" {

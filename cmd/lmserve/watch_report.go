@@ -310,8 +310,8 @@ type recordFlags struct {
 
 func (f *recordFlags) register(c *cobra.Command) {
 	c.Flags().BoolVar(&f.on, "records", false,
-		"records of several lines instead of lines, such as stack traces and pretty-printed "+
-			"JSON")
+		"output of records instead of lines; a record is a group of related lines,\n"+
+			"such as a stack trace or pretty-printed JSON")
 	c.Flags().StringVar(&f.start, "record-start", "",
 		"regular expression (RE2) that matches the start of a record, such as '^\\d{4}-'; "+
 			"the session keeps it\n"+
@@ -367,11 +367,10 @@ type lineChoice struct {
 // are printed.
 func (f *lineChoice) register(c *cobra.Command, rate string) {
 	c.Flags().StringVar(&f.threshold, "threshold", rate,
-		"rarity from which a line is printed: 1/1000 (one line in 1,000 is as strange) or "+
-			"0.001")
+		"a line is printed if at most this share of ordinary lines is as strange: 1/1000 or 0.001")
 	c.Flags().IntVar(&f.top, "top", 0,
-		"number of strangest lines, printed at the end with the strangest first (default: "+
-			"none, lines are printed as they arrive)")
+		"number of strangest lines to print at the end, strangest first (default: lines are "+
+			"printed as they arrive)")
 }
 
 // check validates the flags, and returns the threshold: the largest p of a strange line. It returns

@@ -327,8 +327,8 @@ func TestWatchRefusesWhatItCannotDo(t *testing.T) {
 		{[]string{"--record-start", "a"}, exitUsage,
 			`--record-start is "a" without --records, expected both`},
 		{[]string{"--records", "--record-start", "(a"}, exitUsage,
-			"--record-start is \"(a\", expected a regular expression of RE2: missing closing " +
-				"): `(a`"},
+			"--record-start is \"(a\", expected a valid regular expression (RE2): missing " +
+				"closing ): `(a`"},
 		{[]string{"--trouble-words", "no such"}, exitUsage, "--trouble-words: open no such"},
 		{[]string{"--trouble-words", words}, exitUsage,
 			words + `: line 2: found "not-one", expected letters and _ alone, at most 64 bytes`},

@@ -31,12 +31,12 @@ func main() {
 	flag.StringVar(&o.test, "test", "", "folder of files to test on; none: 1000 words of -data")
 	flag.StringVar(&o.out, "out", "", "folder for the figure; none: no figure")
 	flag.StringVar(&o.methods, "methods", "", "methods, separated by commas; none: all")
-	flag.IntVar(&o.limit, "limit", 150000, "bytes read of each file")
+	flag.IntVar(&o.limit, "limit", 150000, "maximum number of bytes read from each file")
 	flag.IntVar(&o.seeds, "seeds", 3, "number of seeds")
-	flag.IntVar(&o.threads, "threads", runtime.NumCPU(), "seeds computed at the same time")
+	flag.IntVar(&o.threads, "threads", runtime.NumCPU(), "number of seeds computed in parallel")
 	flag.Uint64Var(&o.seed, "seed", 1, "first seed")
 	flag.IntVar(&o.budget.Steps, "steps", 2000, "training tasks")
-	flag.Float64Var(&o.budget.Rate, "rate", .002, "Adam's learning rate at the start")
+	flag.Float64Var(&o.budget.Rate, "rate", .002, "Adam's initial learning rate")
 	quick := flag.Bool("quick", false, "few tasks and one seed")
 	flag.Parse()
 	o.budget.Tests, o.budget.Epochs, o.budget.Size = 400, 3, 32
@@ -121,7 +121,7 @@ func choose(names string) ([]method, error) {
 	for name := range strings.SplitSeq(names, ",") {
 		at := slices.Index(known, name)
 		if at < 0 {
-			return nil, fmt.Errorf("-methods: found %q, want some of %s", name,
+			return nil, fmt.Errorf("-methods: found %q, want one or more of %s", name,
 				strings.Join(known, ","))
 		}
 		chosen = append(chosen, methods[at])

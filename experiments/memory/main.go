@@ -25,17 +25,17 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.out, "out", "", "directory for figures (default: none are drawn)")
+	flag.StringVar(&o.out, "out", "", "directory for figures (default: no figures)")
 	flag.Uint64Var(&o.seed, "seed", 1, "first random seed")
-	flag.IntVar(&o.seeds, "seeds", 3, "runs of each model, with consecutive seeds")
+	flag.IntVar(&o.seeds, "seeds", 3, "number of runs of each model, with consecutive seeds")
 	flag.IntVar(&o.sequences, "sequences", 0,
-		"sequences of training in each run (default: copy 8000, recall 24000)")
-	flag.IntVar(&o.tests, "tests", 50, "test sequences of each length")
-	flag.IntVar(&o.vectors, "vectors", 1, "vectors of 6 bits in an item of the recall task")
-	flag.Float64Var(&o.rate, "rate", 0, "learning rate (default: that of each model)")
+		"number of training sequences per run (default: 8000 for the copy task, 24000 for recall)")
+	flag.IntVar(&o.tests, "tests", 50, "number of test sequences per length")
+	flag.IntVar(&o.vectors, "vectors", 1, "number of 6-bit vectors per item of the recall task")
+	flag.Float64Var(&o.rate, "rate", 0, "learning rate (default: each model's own)")
 	flag.Float64Var(&o.p, "p", 1, "probability that a pair writes a fast weight")
-	flag.StringVar(&o.models, "models", "", "models, comma-separated (default: all)")
-	flag.StringVar(&o.tasks, "tasks", "", "tasks, comma-separated (default: both)")
+	flag.StringVar(&o.models, "models", "", "models, separated by commas (default: all)")
+	flag.StringVar(&o.tasks, "tasks", "", "tasks, separated by commas (default: copy and recall)")
 	quick := flag.Bool("quick", false,
 		"one run of 400 sequences for each model: seconds, too few to learn")
 	flag.Parse()

@@ -72,5 +72,5 @@ func TestAccumulateAddsGradients(t *testing.T) {
 	require.Equal(t, [][]float64{{0, 2.5, 3.1}}, n.sums)
 	require.NoError(t, n.Learn(&tape.Adam{Rate: 0.1}, nil))
 	require.Equal(t, [][]float64{{0, 0, 0}}, n.sums)
-	require.ErrorContains(t, n.Learn(&tape.Adam{Rate: 0.1}, nil), "called without Accumulate")
+	require.ErrorContains(t, n.Learn(&tape.Adam{Rate: 0.1}, nil), "called before Accumulate")
 }

@@ -142,7 +142,7 @@ func (n *Net) Accumulate() {
 // fast weights. Therefore call Reset or Adapt before the next Accumulate.
 func (n *Net) Learn(solver tape.Solver, others []*tape.Var) error {
 	if n.nodes == nil {
-		return errors.New("metanet: Learn was called without Accumulate")
+		return errors.New("metanet: Learn was called before Accumulate")
 	}
 	for i, v := range n.matrices {
 		copy(v.Grad, n.sums[i])

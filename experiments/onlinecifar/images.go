@@ -59,7 +59,8 @@ func readCIFAR(dir string) (*set, error) {
 		for _, p := range parts {
 			data, err := os.ReadFile(filepath.Join(dir, p.Name))
 			if err != nil {
-				return nil, fmt.Errorf("expected %s, or %s and %s, in %s: %w",
+				return nil, fmt.Errorf("expected the file %s, or the files %s and %s, in "+
+					"directory %s: %w",
 					archiveName, parts[0].Name, parts[1].Name, dir, err)
 			}
 			if err := check(p.Name, data, p.Sum); err != nil {

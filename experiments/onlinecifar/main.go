@@ -25,15 +25,17 @@ func main() {
 	workers := flag.Int("workers", 2, "runs at once")
 	only := flag.String("only", "", "job: meta, online or pretrained (default: all)")
 	flag.IntVar(&o.narrow, "narrow", 0,
-		"divisor of the number of filters (default: 8, with -data 1)")
+		"divisor for the number of filters (default: 1 with -data, 8 without)")
 	flag.IntVar(&o.rounds, "rounds", 2400, "rounds of training")
-	flag.IntVar(&o.every, "every", 600, "rounds between two measurements on the dev stream")
-	flag.IntVar(&o.devTasks, "dev", 6, "tasks of the dev stream")
-	flag.IntVar(&o.tasks, "tasks", 12, "tasks of each test stream (the paper's: 400)")
-	flag.BoolVar(&o.moving, "moving", false, "normalize by moving averages of the stream in tests")
-	flag.Float64Var(&o.rate, "rate", 1e-3, "Adam's rate in training")
-	flag.Float64Var(&o.out, "out-scale", 0.1, "factor on the meta-learners' outputs")
-	flag.Float64Var(&o.metaRate, "meta-rate", 3e-3, "Adam's rate of the meta-weights")
+	flag.IntVar(&o.every, "every", 600, "number of training rounds between two measurements on "+
+		"the development stream")
+	flag.IntVar(&o.devTasks, "dev", 6, "number of tasks in the development stream")
+	flag.IntVar(&o.tasks, "tasks", 12, "number of tasks in each test stream (400 in the paper)")
+	flag.BoolVar(&o.moving, "moving", false, "in tests, normalize by moving averages over the "+
+		"stream, not by each batch")
+	flag.Float64Var(&o.rate, "rate", 1e-3, "Adam's learning rate in training")
+	flag.Float64Var(&o.out, "out-scale", 0.1, "factor that multiplies the meta-learners' outputs")
+	flag.Float64Var(&o.metaRate, "meta-rate", 3e-3, "Adam's learning rate for the meta-weights")
 	estimate := flag.Bool("estimate", false, "time rounds on random images of CIFAR's size instead")
 	flag.Parse()
 	if *quick {

@@ -70,7 +70,7 @@ func (f File) Read() ([]byte, error) {
 	defer r.Close()
 	text := make([]byte, f.Size)
 	if n, err := io.ReadFull(r, text); err != nil {
-		return nil, fmt.Errorf("%s: read %d bytes of %d: %w", f.Path, n, f.Size, err)
+		return nil, fmt.Errorf("%s: read only %d of %d bytes: %w", f.Path, n, f.Size, err)
 	}
 	return text, nil
 }

@@ -41,7 +41,7 @@ func TestErrorsNameTheFile(t *testing.T) {
 	require.EqualError(t, err, filepath.Join(dir, "a")+
 		" is a file, expected a directory of text files")
 	_, err = File{Path: filepath.Join(dir, "a"), Size: 9}.Read()
-	require.EqualError(t, err, filepath.Join(dir, "a")+": read 4 bytes of 9: unexpected EOF")
+	require.EqualError(t, err, filepath.Join(dir, "a")+": read only 4 of 9 bytes: unexpected EOF")
 	require.NoError(t, os.Remove(filepath.Join(dir, "a")))
 	_, err = File{Path: filepath.Join(dir, "a"), Size: 4}.Read()
 	require.ErrorIs(t, err, os.ErrNotExist)

@@ -95,8 +95,8 @@ func replace(text, name, part string) (string, error) {
 	before, rest, begins := strings.Cut(text, "BEGIN GENERATED "+name)
 	_, after, ends := strings.Cut(rest, "END GENERATED "+name)
 	if !begins || !ends || strings.Contains(after, "BEGIN GENERATED "+name) {
-		return "", fmt.Errorf("part %q: expected one line with BEGIN GENERATED %[1]s and below it "+
-			"one with END GENERATED %[1]s", name)
+		return "", fmt.Errorf("part %q: expected one line with BEGIN GENERATED %[1]s and a later "+
+			"line with END GENERATED %[1]s", name)
 	}
 	first, _, _ := strings.Cut(rest, "\n")
 	opening := before[strings.LastIndexByte(before, '\n')+1:] // a comment sign keeps its column

@@ -313,14 +313,16 @@ func (t *tracer) done(c *call, result int64) error {
 		}
 	case syscall.SYS_RENAMEAT, sysRenameat2, syscall.SYS_RENAME:
 		if ofRoot != toRoot {
-			return fmt.Errorf("powercut: rename of %s to %s: not recorded", c.paths[0], c.paths[1])
+			return fmt.Errorf("powercut: cannot record the rename of %s to %s: one of them is "+
+				"outside the recorded folder", c.paths[0], c.paths[1])
 		}
 		if ofRoot {
 			r.renamed(from, to)
 		}
 	case syscall.SYS_OPEN, syscall.SYS_CREAT, syscall.SYS_TRUNCATE:
 		if ofRoot {
-			return fmt.Errorf("powercut: system call %d of %s: not recorded", c.number, c.paths[0])
+			return fmt.Errorf("powercut: cannot record system call %d with the path "+
+				"%s", c.number, c.paths[0])
 		}
 	default:
 		if c.known {
@@ -362,7 +364,7 @@ func (t *tracer) changed(c *call, result int64) error {
 		}
 		data := make([]byte, result)
 		if _, err := t.memory.ReadAt(data, int64(c.args[1])); err != nil {
-			return fmt.Errorf("powercut: what was written to %s: %w", c.file.name, err)
+			return fmt.Errorf("powercut: reading the data written to %s: %w", c.file.name, err)
 		}
 		r.note(Event{Kind: Write, Node: c.file.node, Offset: off, Data: data})
 	case syscall.SYS_FTRUNCATE:
@@ -374,7 +376,8 @@ func (t *tracer) changed(c *call, result int64) error {
 		}
 		r.note(e)
 	default:
-		return fmt.Errorf("powercut: system call %d on %s: not recorded", c.number, c.file.name)
+		return fmt.Errorf("powercut: cannot record system call %d on the open file "+
+			"%s", c.number, c.file.name)
 	}
 	return nil
 }
@@ -399,7 +402,7 @@ func (t *tracer) path(folder, address uint64) (string, error) {
 		}
 		text = append(text, block[:n]...)
 		if err != nil {
-			return "", fmt.Errorf("powercut: a path: %w", err)
+			return "", fmt.Errorf("powercut: reading a path: %w", err)
 		}
 	}
 	name := string(text)

@@ -17,13 +17,13 @@ var (
 	// ErrSurrogate: an escape \uD800 to \uDFFF is not part of a pair, and so no character.
 	ErrSurrogate = errors.New("half of a surrogate pair")
 	// ErrDuplicate: an object has a repeated name.
-	ErrDuplicate = errors.New("a name given twice")
+	ErrDuplicate = errors.New("a name that occurs twice in an object")
 	// ErrUnknown: an object has a name that the format does not define.
 	ErrUnknown = errors.New("an unknown name")
 	// ErrMissing: an object lacks a required name.
 	ErrMissing = errors.New("a missing name")
 	// ErrValue: a value is valid JSON, but not the expected one.
-	ErrValue = errors.New("a value that does not fit")
+	ErrValue = errors.New("a value of a wrong type or out of range")
 	// ErrBounds: the text exceeds a bound of its reader.
 	ErrBounds = errors.New("out of bounds")
 )

@@ -79,8 +79,8 @@ func decodePrompts(
 	}
 	lists, err := p.AsOpenAICompletionRequestPrompt3()
 	if err != nil {
-		return nil, problem.Field(api.ProblemInvalidField, "prompt", "a token with an exponent",
-			"tokens as plain integers")
+		return nil, problem.Field(api.ProblemInvalidField, "prompt", "a token id with an exponent",
+			"token ids without an exponent")
 	}
 	for i, ids := range lists {
 		text, err := Detokenized(m, fmt.Sprintf("prompt[%d]", i), ids)

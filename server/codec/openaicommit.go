@@ -40,7 +40,7 @@ func oneOf[T comparable](name string, field, header *T, quoted func(T) string) (
 	}
 	if header != nil && *header != *field {
 		return nil, problem.Field(api.ProblemInvalidField, name, quoted(*field),
-			quoted(*header)+", the header's value")
+			quoted(*header)+", the same value as in the header")
 	}
 	return field, nil
 }

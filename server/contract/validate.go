@@ -137,7 +137,7 @@ func jsonProblem(raw []byte, err error) *problem.Problem {
 	case !errors.As(err, &fault):
 	case fault.Kind == strictjson.ErrUTF8:
 		return problem.New(api.ProblemMalformedBody, fmt.Sprintf(
-			"Byte %d of the body, 0x%02X, is not UTF-8. Send such text as base64.",
+			"Byte %d of the body, 0x%02X, is not UTF-8. Send text that is not UTF-8 as base64.",
 			fault.Offset, raw[fault.Offset]))
 	case fault.Kind == strictjson.ErrSurrogate:
 		return problem.New(api.ProblemMalformedBody, fmt.Sprintf(
@@ -147,8 +147,8 @@ func jsonProblem(raw []byte, err error) *problem.Problem {
 		return problem.Field(api.ProblemInvalidField, problem.Shortened(fault.Path),
 			"a duplicate field", "the field once")
 	case errors.As(err, &syntax):
-		return problem.New(api.ProblemMalformedBody, fmt.Sprintf("Not JSON at byte %d of the "+
-			"body: %s.", syntax.Offset, syntax))
+		return problem.New(api.ProblemMalformedBody, fmt.Sprintf("The body is not valid JSON at "+
+			"byte %d: %s.", syntax.Offset, syntax))
 	}
 	return problem.New(api.ProblemMalformedBody, err.Error())
 }

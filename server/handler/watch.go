@@ -40,7 +40,7 @@ type watchCall struct {
 }
 
 // errHeadOnly ends the answer to a HEAD request.
-var errHeadOnly = errors.New("handler: only the headers were asked for")
+var errHeadOnly = errors.New("handler: a HEAD request gets only the headers")
 
 // stream makes the call, and answers with its events.
 func (c watchCall) stream(ctx context.Context, events *answer.EventStream) error {

@@ -72,7 +72,7 @@ func (p *peers) feed(
 		fmt.Sprintf("%s/v1/sessions/%s/score?unit=incident&wait=%dms", addr, url.PathEscape(name),
 			wait.Milliseconds()), bytes.NewReader(text))
 	if err != nil {
-		return fmt.Errorf("server: the address of another server: %w", err)
+		return fmt.Errorf("server: invalid address of another server: %w", err)
 	}
 	for name, value := range map[string]string{
 		"Accept":               contract.MediaJSON,

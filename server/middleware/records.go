@@ -107,7 +107,7 @@ func formOfRecords(r *http.Request) (f recordsForm, err error) {
 		parts := 1 + strings.Count(field, ",") + strings.Count(field, "/")
 		if len(field) > limits.FieldBytesMax || parts > limits.FieldPartsMax {
 			return f, problem.Field(api.ProblemInvalidParameter, "field", problem.Quoted(field),
-				fmt.Sprintf("at most %d bytes and %d names", limits.FieldBytesMax,
+				fmt.Sprintf("at most %d bytes and at most %d field names", limits.FieldBytesMax,
 					limits.FieldPartsMax))
 		}
 		f.fields = intake.ParseFields(field)

@@ -183,7 +183,7 @@ func (p *passing) userOf(r *http.Request) (user string, err error) {
 func (p *passing) pass(w http.ResponseWriter, r *http.Request, route, addr string) {
 	to, err := url.Parse(addr)
 	if err != nil {
-		p.problems.Answer(w, r, fmt.Errorf("server: the address of another server: %w", err))
+		p.problems.Answer(w, r, fmt.Errorf("server: invalid address of another server: %w", err))
 		return
 	}
 	p.told()

@@ -191,7 +191,8 @@ func (b *backward) collect(grad []float64) error {
 		}
 		data, ok := value.Data().([]float64)
 		if !ok || len(data) != part.Hi-part.Lo {
-			return fmt.Errorf("%s: found a gradient of %T, want %d float64", part.Name,
+			return fmt.Errorf("%s: found a gradient of type %T, want %d numbers of type "+
+				"float64", part.Name,
 				value.Data(), part.Hi-part.Lo)
 		}
 		for i, d := range data {

@@ -68,13 +68,13 @@ func (t *Trainer) Restore(s SolverState) error {
 	}
 	if s.Iteration < 0 || len(s.Mean) != want || len(s.Variance) != want {
 		return fmt.Errorf("metatrain: solver state: found %d means and %d variances after %d "+
-			"steps, want %d", len(s.Mean), len(s.Variance), s.Iteration, want)
+			"steps, want %d of each", len(s.Mean), len(s.Variance), s.Iteration, want)
 	}
 	for i := range s.Mean {
 		if math.IsNaN(s.Mean[i]) || math.IsInf(s.Mean[i], 0) || !(s.Variance[i] >= 0 &&
 			s.Variance[i] <= math.MaxFloat64) {
 			return fmt.Errorf("metatrain: solver state: weight %d: found mean %v and variance "+
-				"%v, want finite numbers, the variance 0 or more", i, s.Mean[i], s.Variance[i])
+				"%v, want finite numbers and a variance of at least 0", i, s.Mean[i], s.Variance[i])
 		}
 	}
 	*iteration(t.solver.adam) = s.Iteration

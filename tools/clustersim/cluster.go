@@ -64,13 +64,14 @@ func defaults() cluster {
 func (c cluster) check() error {
 	switch {
 	case c.nodes < 1 || c.cores < 1 || c.databaseCores < 1 || c.sessions < 1 || c.bytes < 1:
-		return fmt.Errorf("servers %d, cores %d and %d, sessions %d, bytes %d: expected at least "+
-			"1 of each",
+		return fmt.Errorf("found %d servers, %d cores per server, %d cores of the database, %d "+
+			"sessions, %d bytes: expected at least 1 of each",
 			c.nodes, c.cores, c.databaseCores, c.sessions, c.bytes)
 	case c.rack < 0 || c.rack >= c.nodes:
 		return fmt.Errorf("-rack is %d, expected 0 to %d", c.rack, c.nodes-1)
 	case !(c.rate > 0) || !(c.seconds > c.lost+lease):
-		return fmt.Errorf("-rate is %g and -seconds %g, expected more than 0 and %g", c.rate,
+		return fmt.Errorf("-rate is %g and -seconds is %g, expected a rate above 0 and more than "+
+			"%g seconds", c.rate,
 			c.seconds, c.lost+lease)
 	}
 	return nil

@@ -19,14 +19,15 @@ func main() {
 	c := defaults()
 	model := flag.String("model", "default", "model of the sessions: default or swift")
 	flag.IntVar(&c.nodes, "nodes", c.nodes, "servers")
-	flag.IntVar(&c.cores, "cores", c.cores, "cores of a server")
-	flag.IntVar(&c.sessions, "sessions", c.sessions, "sessions in the database")
-	flag.Float64Var(&c.rate, "rate", c.rate, "requests a second, of all")
-	flag.IntVar(&c.bytes, "bytes", c.bytes, "bytes of text in a request")
-	flag.IntVar(&c.databaseCores, "database-cores", c.databaseCores, "cores of the database")
-	flag.IntVar(&c.rack, "rack", c.rack, "servers that are lost at once")
-	flag.Float64Var(&c.seconds, "seconds", c.seconds, "seconds to simulate")
-	flag.Uint64Var(&c.seed, "seed", 1, "of the random numbers")
+	flag.IntVar(&c.cores, "cores", c.cores, "number of processor cores per server")
+	flag.IntVar(&c.sessions, "sessions", c.sessions, "number of sessions in the database")
+	flag.Float64Var(&c.rate, "rate", c.rate, "requests per second to all servers together")
+	flag.IntVar(&c.bytes, "bytes", c.bytes, "number of bytes of text per request")
+	flag.IntVar(&c.databaseCores, "database-cores", c.databaseCores, "number of processor cores "+
+		"of the database")
+	flag.IntVar(&c.rack, "rack", c.rack, "number of servers that fail at the same time")
+	flag.Float64Var(&c.seconds, "seconds", c.seconds, "simulated time in seconds")
+	flag.Uint64Var(&c.seed, "seed", 1, "seed of the random numbers")
 	flag.Parse()
 	costs, ok := models[*model]
 	if !ok {

@@ -35,7 +35,7 @@ func (d *Detector) AppendState(dst []byte) []byte {
 func ReadState(state []byte) (*Detector, error) {
 	d := New()
 	if len(state) == 0 || state[0] != stateVersion {
-		return nil, fmt.Errorf("%w: found the first bytes %x, expected version %d", ErrState,
+		return nil, fmt.Errorf("%w: the first byte is %x, expected version number %d", ErrState,
 			state[:min(1, len(state))], stateVersion)
 	}
 	rest := state[1:]

@@ -223,7 +223,7 @@ func TestSettingsSayWhatIsWrong(t *testing.T) {
 	require.Error(t, Settings{TableBytesMin / 2, 1}.Validate())
 	require.Error(t, Settings{TableBytesMax * 2, 1}.Validate())
 	require.EqualError(t, Settings{TableBytesMin, 3}.Validate(),
-		"companion: there are 3 networks, expected 1 to 2")
+		"companion: the number of networks is 3, expected 1 to 2")
 }
 
 func TestBytesAreThoseOfTheState(t *testing.T) {

@@ -145,7 +145,8 @@ func (s *State) check() error {
 	}
 	for i, b := range s.table {
 		if i%bucketBytes != 0 && b >= historyCount {
-			return fmt.Errorf("byte %d of the table is %d, expected a history below %d",
+			return fmt.Errorf("byte %d of the table is %d, expected the code of a bit history, "+
+				"less than %d",
 				i, b, historyCount)
 		}
 	}
@@ -156,12 +157,13 @@ func (s *State) check() error {
 	}
 	for i, w := range s.floats[weightsAt:refinesAt] {
 		if !(w >= -weightMost && w <= weightMost) {
-			return fmt.Errorf("weight %d is %v, expected one within %d of 0", i, w, weightMost)
+			return fmt.Errorf("weight %d is %v, expected an absolute value of at most "+
+				"%d", i, w, weightMost)
 		}
 	}
 	for i, p := range s.floats[refinesAt:] {
 		if !(p >= 0 && p <= 1) {
-			return fmt.Errorf("number %d of the refinement is %v, expected 0 to 1", i, p)
+			return fmt.Errorf("probability %d of the refinement is %v, expected 0 to 1", i, p)
 		}
 	}
 	return nil
@@ -176,9 +178,10 @@ func checkEstimate(e []float32) error {
 	p, l, n := e[estimateP], e[estimateLogit], e[estimateCount]
 	switch {
 	case !(p > 0 && p < 1):
-		return fmt.Errorf("the probability is %v, expected one between 0 and 1", p)
+		return fmt.Errorf("the probability is %v, expected a number above 0 and below 1", p)
 	case !(l >= -estimateMost && l <= estimateMost):
-		return fmt.Errorf("the logit is %v, expected one within %d of 0", l, estimateMost)
+		return fmt.Errorf("the logit is %v, expected an absolute value of at most "+
+			"%d", l, estimateMost)
 	case !(n >= 0 && n <= countMost):
 		return fmt.Errorf("the count is %v, expected 0 to %d", n, countMost)
 	}
@@ -188,19 +191,20 @@ func checkEstimate(e []float32) error {
 // check returns an error if numbers of the place contradict each other.
 func (p *place) check() error {
 	if p.Bytes > 1<<62 || uint64(p.Column) > p.Bytes || uint64(p.Width) > p.Bytes {
-		return errors.New("a line is longer than the text")
+		return errors.New("found a line that is longer than the text")
 	}
 	for i := range p.Matches {
 		m := &p.Matches[i]
 		switch {
 		case m.At == 0 && *m != match{}:
-			return fmt.Errorf("match %d has a length but no place, expected both or neither", i)
+			return fmt.Errorf("match %d has a length but no position, expected both or neither", i)
 		case m.At != 0 && !reachable(m.At, p.Bytes):
-			return fmt.Errorf("match %d is at %d, expected a place in the last %d of %d bytes",
+			return fmt.Errorf("match %d is at position %d, expected one of the last %d of %d "+
+				"positions",
 				i, m.At, textBytes, p.Bytes)
 		case m.Length > matchMost || m.Misses > matchMisses:
-			return fmt.Errorf("match %d has a length of %d with %d misses, expected at most %d "+
-				"and %d",
+			return fmt.Errorf("match %d has length %d and %d misses, expected at most length %d "+
+				"and %d misses",
 				i, m.Length, m.Misses, matchMost, matchMisses)
 		}
 	}

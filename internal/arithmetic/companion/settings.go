@@ -27,7 +27,7 @@ func (s Settings) Validate() error {
 		return fmt.Errorf("companion: the table has %d bytes, expected %s", n, TableBytesWanted)
 	}
 	if s.Networks < 1 || s.Networks > networksMax {
-		return fmt.Errorf("companion: there are %d networks, expected 1 to %d", s.Networks,
+		return fmt.Errorf("companion: the number of networks is %d, expected 1 to %d", s.Networks,
 			networksMax)
 	}
 	return nil

@@ -152,7 +152,8 @@ func Read(in io.Reader) (*Reader, error) {
 // Open parses a file up to the coded text. The error says what is wrong, and where.
 func Open(file []byte) (*Reader, error) {
 	if !bytes.HasPrefix(file, []byte(magic)) {
-		return nil, fmt.Errorf("byte 0: found %q, expected %q: not a text that lmserve compressed",
+		return nil, fmt.Errorf("byte 0: found %q, expected %q: the file is not a text compressed "+
+			"by lmserve",
 			file[:min(len(file), len(magic))], magic)
 	}
 	const length = len(magic) + 1 // offset at which the length of the header is stored
@@ -161,13 +162,14 @@ func Open(file []byte) (*Reader, error) {
 		return nil, short(file, at, "the length of the header")
 	}
 	if found := file[len(magic)]; found != version {
-		return nil, fmt.Errorf("byte %d: version %d of the format, expected %d: made by another "+
-			"version of lmserve",
+		return nil, fmt.Errorf("byte %d: found version %d of the format, expected %d: the file "+
+			"is from another version of lmserve",
 			len(magic), found, version)
 	}
 	size := binary.BigEndian.Uint32(file[length:])
 	if size > headerMax {
-		return nil, fmt.Errorf("byte %d: a header of %d bytes, expected %d at most", length, size,
+		return nil, fmt.Errorf("byte %d: the header has %d bytes, expected at most "+
+			"%d", length, size,
 			headerMax)
 	}
 	end := at + int(size)
@@ -180,7 +182,7 @@ func Open(file []byte) (*Reader, error) {
 		return nil, fmt.Errorf("header: %w", err)
 	}
 	if r.Bytes < 0 {
-		return nil, fmt.Errorf("header: bytes is %d, expected 0 or more", r.Bytes)
+		return nil, fmt.Errorf("header: the field bytes is %d, expected 0 or more", r.Bytes)
 	}
 	return r, nil
 }
@@ -200,7 +202,8 @@ func (h *Header) read(header []byte) (err error) {
 }
 
 func short(file []byte, want int, what string) error {
-	return fmt.Errorf("byte %d: the file ends, expected %d bytes or more, with %s", len(file), want,
+	return fmt.Errorf("the file ends at byte %d, expected at least %d bytes, including "+
+		"%s", len(file), want,
 		what)
 }
 
@@ -208,13 +211,11 @@ func short(file []byte, want int, what string) error {
 func (r *Reader) Check(m *model.Model) error {
 	switch numerics := m.Arithmetic.Numerics(); {
 	case r.Model != m.ID():
-		return fmt.Errorf("found model %s, expected %s, with which the text was "+
-			"compressed", m.ID(),
+		return fmt.Errorf("the model is %s, but the text was compressed with model %s", m.ID(),
 			r.Model)
 	case r.Numerics != numerics:
-		return fmt.Errorf("found arithmetic %s, expected %s, with which the text was "+
-			"compressed: --precision and the processor determine the "+
-			"arithmetic", numerics, r.Numerics)
+		return fmt.Errorf("the arithmetic is %s, but the text was compressed with %s; "+
+			"--precision and the processor determine the arithmetic", numerics, r.Numerics)
 	}
 	if _, err := r.settings(m); err != nil {
 		return fmt.Errorf("header: settings: %w", err)
@@ -229,7 +230,7 @@ func (r *Reader) settings(m *model.Model) (stream.Settings, error) {
 	return set, err
 }
 
-var errDamaged = errors.New("the restored text has another checksum than the original: the " +
+var errDamaged = errors.New("the restored text and the original have different checksums: the " +
 	"file is damaged, or was made on another kind of processor")
 
 // Decompress writes the text, piece by piece. After an error, the text written so far may be
@@ -271,7 +272,7 @@ func (r *Reader) draw(ctx context.Context, w *stream.Worker, s *stream.Stream, i
 			err = ctx.Err()
 		}
 		if err == nil && in.beyond() > ahead {
-			err = fmt.Errorf("byte %d of the text: the file ends, expected a text of %d "+
+			err = fmt.Errorf("the file ends at byte %d of the text, expected a text of %d "+
 				"bytes", s.Offset(), r.Bytes)
 		}
 		return err == nil && s.Offset() < r.Bytes

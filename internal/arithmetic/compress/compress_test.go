@@ -121,18 +121,19 @@ func TestFilesThatAreWrong(t *testing.T) {
 	}
 	fails(nil, `byte 0: found "", expected "LMSC"`)
 	fails([]byte("text\n"),
-		`byte 0: found "text", expected "LMSC": not a text that lmserve compressed`)
+		`byte 0: found "text", expected "LMSC": the file is not a text compressed by lmserve`)
 	fails(file[:7],
-		"byte 7: the file ends, expected 9 bytes or more, with the length of the header")
-	fails(file[:30], "byte 30: the file ends")
-	fails(slices.Concat(file[:4], []byte{1}, file[5:]), "byte 4: version 1 of the format, "+
-		"expected 2: made by another version of lmserve")
-	fails(slices.Concat(file[:5], []byte{1, 0, 0, 0}, file[9:]), "byte 5: a header of 16777216 "+
-		"bytes, expected 65536 at most")
+		"the file ends at byte 7, expected at least 9 bytes, including the length of the header")
+	fails(file[:30], "the file ends at byte 30")
+	fails(slices.Concat(file[:4], []byte{1}, file[5:]), "byte 4: found version 1 of the "+
+		"format, expected 2: the file is from another version of lmserve")
+	fails(slices.Concat(file[:5], []byte{1, 0, 0, 0}, file[9:]), "byte 5: the header has "+
+		"16777216 bytes, expected at most 65536")
 	fails(bytes.Replace(file, []byte(`"bytes"`), []byte(`"bites"`), 1), "header: ")
-	fails(bytes.Replace(file, []byte(`"bytes":60`), []byte(`"bytes":-6`), 1), "header: bytes is -6")
+	fails(bytes.Replace(file, []byte(`"bytes":60`), []byte(`"bytes":-6`), 1),
+		"header: the field bytes is -6")
 	fails(bytes.Replace(file, []byte(m.ID()), []byte("some-other-model-012345678")[:len(m.ID())],
-		1), "with which the text was compressed")
+		1), "but the text was compressed with")
 	fails(bytes.Replace(file, []byte(m.Arithmetic.Numerics()),
 		[]byte("float64-fma")[:len(m.Arithmetic.Numerics())], 1), "arithmetic")
 	set := stream.DefaultsFor(m, stream.Static)
@@ -144,7 +145,7 @@ func TestFilesThatAreWrong(t *testing.T) {
 	fails(with(`{"method":"statik"}`), `setting method: found "statik", expected static, `)
 	fails(with(`{"methot":"static"}`), "setting methot: found an unknown setting")
 	fails(with(`{"chunk":0}`), "setting chunk: found 0, expected 1 to ")
-	fails(file[:len(file)-3], "the file ends, expected a text of 60 bytes")
+	fails(file[:len(file)-3], "of the text, expected a text of 60 bytes")
 	fails(append(slices.Clone(file), 1, 2),
 		"found 2 bytes after the end of the text, expected none")
 	rng := rand.New(rand.NewPCG(1, 2))

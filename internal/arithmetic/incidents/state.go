@@ -53,7 +53,7 @@ func (t *Tracker) UnmarshalText(state []byte) error {
 		}
 	}
 	if again, err := t.MarshalText(); err != nil || !bytes.Equal(again, state) {
-		return fmt.Errorf("%w: found another form of JSON than MarshalText writes", ErrState)
+		return fmt.Errorf("%w: found JSON that differs from the output of MarshalText", ErrState)
 	}
 	return nil
 }

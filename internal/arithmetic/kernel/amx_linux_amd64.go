@@ -22,13 +22,13 @@ var kernelAMX = bf16Kernel{
 // does not save the 8 KiB of tiles when it switches between threads.
 func permitTiles() error {
 	if !cpu.X86.HasAMXTile || !cpu.X86.HasAMXBF16 {
-		return errors.New("this processor lacks them")
+		return errors.New("this processor lacks the bf16 instructions")
 	}
 	const requestPermission, tileData = 0x1023, 18 // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
 	if _, _, errno := unix.RawSyscall(unix.SYS_ARCH_PRCTL, requestPermission, tileData,
 		0); errno != 0 {
-		return fmt.Errorf("this processor has them, but the system does not permit their use "+
-			"(Linux does from 5.16 on): %w", errno)
+		return fmt.Errorf("this processor has the AMX instructions, but the operating system "+
+			"does not permit their use (Linux 5.16 or later does): %w", errno)
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 
 // kernelsBF16 returns the reason why there is no bf16 kernel.
 func kernelsBF16() ([]bf16Kernel, error) {
-	return nil, fmt.Errorf("this is %s/%s, or a program built without assembly", runtime.GOOS,
+	return nil, fmt.Errorf("this program runs on %s/%s or was built without assembly", runtime.GOOS,
 		runtime.GOARCH)
 }
 

@@ -56,15 +56,15 @@ const RecordsBytesMax = 16 << 10
 // what was expected.
 func CheckPattern(text string) error {
 	if len(text) > PatternMax {
-		return fmt.Errorf("at most %d bytes", PatternMax)
+		return fmt.Errorf("a regular expression of at most %d bytes", PatternMax)
 	}
 	re, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
 		what := strings.TrimPrefix(err.Error(), "error parsing regexp: ")
-		return fmt.Errorf("a regular expression of RE2: %s", what)
+		return fmt.Errorf("a valid regular expression (RE2): %s", what)
 	}
 	if p, err := syntax.Compile(re.Simplify()); err != nil || len(p.Inst) > patternSteps {
-		return errors.New("a regular expression with fewer repetitions")
+		return errors.New("a regular expression with fewer or smaller repetitions")
 	}
 	return nil
 }

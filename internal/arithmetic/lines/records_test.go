@@ -137,10 +137,11 @@ func TestRecordsByPattern(t *testing.T) {
 	require.Equal(t, []string{"++# 1", "+  # 2", "# 3", "2026-11-21T03:25:33.1Z stderr F # 4"},
 		heads(recordsOf(`^\s*# \d`, text)))
 	require.NoError(t, CheckPattern(strings.Repeat("a", PatternMax)))
-	require.ErrorContains(t, CheckPattern("[a"), "a regular expression of RE2: missing closing "+
-		"]: `[a`")
+	require.ErrorContains(t, CheckPattern("[a"),
+		"a valid regular expression (RE2): missing closing "+
+			"]: `[a`")
 	require.ErrorContains(t, CheckPattern(strings.Repeat("a", PatternMax+1)), "at most 256 bytes")
-	require.ErrorContains(t, CheckPattern("(a{10}|b){100}"), "with fewer repetitions")
+	require.ErrorContains(t, CheckPattern("(a{10}|b){100}"), "with fewer or smaller repetitions")
 	long := strings.Repeat("x", startBytes-1) + "#" // only the first bytes of a line are searched
 	require.Equal(t, []string{"+" + long}, heads(recordsOf("#$", long+"\nx"+long+"\n")))
 }

@@ -63,7 +63,7 @@ func appendNumber(dst []byte, number any) []byte {
 func ReadState(state []byte) (*Meter, error) {
 	m := NewMeter()
 	if len(state) == 0 || state[0] != stateVersion && state[0] != troubleVersion {
-		return nil, fmt.Errorf("%w: found the first bytes %x, expected version %d", ErrState,
+		return nil, fmt.Errorf("%w: the first byte is %x, expected version number %d", ErrState,
 			state[:min(1, len(state))], stateVersion)
 	}
 	rest := state[1:]
@@ -84,12 +84,14 @@ func ReadState(state []byte) (*Meter, error) {
 		return nil, err
 	}
 	if m.line.Bytes < 0 || m.line.Chars < 0 || m.line.Chars > m.line.Bytes {
-		return nil, fmt.Errorf("%w: found a line of %d bytes and %d characters", ErrState,
+		return nil, fmt.Errorf("%w: found a line of %d bytes and %d characters, expected 0 or "+
+			"more, and at most one character per byte", ErrState,
 			m.line.Bytes, m.line.Chars)
 	}
 	kept := int(min(m.line.Bytes, TextMax))
 	if len(rest) != kept*5 {
-		return nil, fmt.Errorf("%w: found %d bytes of text and costs, expected %d", ErrState,
+		return nil, fmt.Errorf("%w: found %d bytes for a text and the cost of each byte, "+
+			"expected %d", ErrState,
 			len(rest), kept*5)
 	}
 	m.text = append(m.text, rest[:kept]...)
@@ -139,7 +141,7 @@ func readSized(rest []byte, read func([]byte) error) ([]byte, error) {
 func (m *Meter) readTrouble(list []byte) error {
 	want, err := TroubleWords(string(list))
 	if err == nil && want != string(list) {
-		err = fmt.Errorf("found the words %.80q, expected %.80q", list, want)
+		err = fmt.Errorf("found the trouble words %.80q, expected %.80q", list, want)
 	}
 	m.Trouble(want)
 	return err

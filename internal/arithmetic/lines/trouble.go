@@ -52,7 +52,8 @@ func TroubleWords(text string) (list string, err error) {
 			}
 			words = append(words, small)
 			if size += 1 + len(small); size > TroubleBytesMax {
-				return "", fmt.Errorf("line %d: found more bytes of words than %d, the maximum",
+				return "", fmt.Errorf("line %d: the words so far have more than %d bytes, the "+
+					"maximum",
 					n+1, TroubleBytesMax)
 			}
 		}

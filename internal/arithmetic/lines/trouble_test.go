@@ -27,7 +27,7 @@ func TestTroubleWordsAreReadOrRefused(t *testing.T) {
 		"\xff":                  `line 1: found "\xff", expected`,
 		strings.Repeat("a", 65): "expected letters and _ alone, at most 64 bytes",
 		strings.Join(most,
-			"\n"): "line 1025: found more bytes of words than 4096, the maximum",
+			"\n"): "line 1025: the words so far have more than 4096 bytes, the maximum",
 		"":        "found no word, expected one or more",
 		"# error": "found no word, expected one or more",
 	} {

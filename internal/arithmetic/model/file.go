@@ -193,7 +193,8 @@ func (a adapt) checkMixture(m *Model) error {
 	case !(share >= 0 && share <= 1):
 		return fmt.Errorf("mixture is %v, expected 0 to 1", share)
 	case share > 0 && (m.Learner == nil || m.OfWords()):
-		return fmt.Errorf("mixture is %v, expected 0 for a model of words or without branches",
+		return fmt.Errorf("mixture is %v, expected 0 for a model of words and for a model "+
+			"without branches",
 			share)
 	}
 	return nil
@@ -270,9 +271,11 @@ func normalize(l *sparsemeta.Learner, n *sparsemeta.Normal, s *sparsemeta.Statis
 	case n == nil:
 		return nil
 	case l == nil:
-		return fmt.Errorf("metadata %s: normal: there are no branches", keyAdapt)
+		return fmt.Errorf("metadata %s: the field normal needs branches, but the model has "+
+			"none", keyAdapt)
 	case s == nil:
-		return fmt.Errorf("metadata %s: normal: the file has no statistics of gradients", keyAdapt)
+		return fmt.Errorf("metadata %s: the field normal needs statistics of gradients, but the "+
+			"file has none", keyAdapt)
 	}
 	if err := l.Normalize(*n, s); err != nil {
 		return fmt.Errorf("metadata %s: %w", keyAdapt, err)
@@ -294,12 +297,14 @@ func (r *reader) tensor(name string, shape []int) *weights.Tensor {
 	}
 	t, ok := r.file.Tensor(name)
 	if !ok {
-		r.err = fmt.Errorf("tensor %q is missing, the configuration needs it with shape %v", name,
+		r.err = fmt.Errorf("tensor %q is missing, but the configuration needs it with shape "+
+			"%v", name,
 			shape)
 		return nil
 	}
 	if !slices.Equal(t.Shape, shape) {
-		r.err = fmt.Errorf("tensor %q has shape %v, the configuration needs %v", name, t.Shape,
+		r.err = fmt.Errorf("tensor %q has shape %v, but the configuration needs shape "+
+			"%v", name, t.Shape,
 			shape)
 		return nil
 	}
@@ -327,7 +332,7 @@ func (r *reader) symbols() []byte {
 	case !ok:
 		return nil
 	case t.DType != weights.U8 || len(t.Shape) != 1:
-		r.err = fmt.Errorf("tensor %q is %s of shape %v, expected %s of one dimension",
+		r.err = fmt.Errorf("tensor %q has type %s and shape %v, expected type %s and one dimension",
 			SymbolsTensor,
 			t.DType, t.Shape, weights.U8)
 	}
@@ -357,7 +362,8 @@ func (r *reader) read(name string, shape []int, dst []float32) {
 
 func (r *reader) finish() error {
 	if r.err == nil && r.used != len(r.file.Tensors) {
-		r.err = fmt.Errorf("%d tensors, the configuration needs %d", len(r.file.Tensors), r.used)
+		r.err = fmt.Errorf("found %d tensors, but the configuration needs %d", len(r.file.Tensors),
+			r.used)
 	}
 	return r.err
 }

@@ -110,7 +110,7 @@ func (m *Model) check() error {
 	}
 	switch {
 	case m.LM.Config.Vocab != m.Tokenizer.Vocab():
-		return fmt.Errorf("model: vocab is %d, the tokenizer has %d", m.LM.Config.Vocab,
+		return fmt.Errorf("model: vocab is %d, but the tokenizer has %d tokens", m.LM.Config.Vocab,
 			m.Tokenizer.Vocab())
 	case m.Chunk < 1:
 		return fmt.Errorf("model: chunk is %d, expected at least 1", m.Chunk)
@@ -130,7 +130,8 @@ func (m *Model) check() error {
 			return fmt.Errorf("model: branch %q is not a weight of the model", b.Name)
 		}
 		if n := m.LM.Layout.Tensors[i].Size; n != b.Size {
-			return fmt.Errorf("model: branch %q has %d elements, the weight has %d", b.Name, b.Size,
+			return fmt.Errorf("model: branch %q has %d elements, but its weight has "+
+				"%d", b.Name, b.Size,
 				n)
 		}
 	}
@@ -246,5 +247,5 @@ func Load(file string) (*Model, error) {
 }
 
 // ErrNotAModel is the error for a valid file of weights that contains no model.
-var ErrNotAModel = errors.New("no model: the file has no lmserve.config in its metadata (is it a " +
-	"checkpoint or a conformance file?)")
+var ErrNotAModel = errors.New("the file contains no model: its metadata has no lmserve.config " +
+	"(is the file a checkpoint or a conformance file?)")

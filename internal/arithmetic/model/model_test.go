@@ -116,10 +116,10 @@ func TestClustersInAModelsFile(t *testing.T) {
 		"crit.out_projs.0":       {8, 12}, "crit.out_projs.2": {8, 3},
 	}, shapes)
 	for want, spoil := range map[string]func(*weights.File){
-		`"crit.out_projs.2" has shape [3 8], the configuration needs [8 3]`: func(f *weights.File) {
+		`"crit.out_projs.2" has shape [3 8], but the configuration needs`: func(f *weights.File) {
 			f.Tensors[tensorAt(f, "crit.out_projs.2")].Shape = []int{3, 8}
 		},
-		`"crit.cluster_bias" is missing, the configuration needs it with shape`: func(
+		`"crit.cluster_bias" is missing, but the configuration needs it with shape`: func(
 			f *weights.File) {
 			f.Tensors[tensorAt(f, "crit.cluster_bias")].Name = "crit.cluster_biases"
 		},
@@ -142,7 +142,7 @@ func TestFileTakesNoMoreMemoryThanItsTensors(t *testing.T) {
 	f.Metadata[keyConfig] = `{"n_layer":1024,"d_model":65536,"n_head":1024,"d_head":4096,` +
 		`"d_inner":262144,"vocab":256,"seg_len":16,"mem_len":16}`
 	_, err := FromFile(f)
-	require.ErrorContains(t, err, "the configuration needs [256 65536]")
+	require.ErrorContains(t, err, "the configuration needs shape [256 65536]")
 }
 
 // A model stored in 16 bits equals, to the bit and by hash, the model that is read from its file.
@@ -223,7 +223,7 @@ func TestFilesThatDoNotFitAreRefused(t *testing.T) {
 		"mixture is 1.5, expected 0 to 1": func(f *weights.File) {
 			f.Metadata[keyAdapt] = strings.Replace(f.Metadata[keyAdapt], "}", `,"mixture":1.5}`, 1)
 		},
-		"mixture is 0.5, expected 0 for a model of words or without branches": func(
+		"mixture is 0.5, expected 0 for a model of words and for a model without branches": func(
 			f *weights.File) {
 			f.Metadata[keyAdapt] = `{"chunk":8,"mixture":0.5}`
 			f.Tensors = f.Tensors[:len(txl.NewLayout(smallConfig(f)).Tensors)]
@@ -237,7 +237,7 @@ func TestFilesThatDoNotFitAreRefused(t *testing.T) {
 			f.Tensors = f.Tensors[:len(txl.NewLayout(smallConfig(f)).Tensors)]
 		},
 		"is missing": func(f *weights.File) { f.Tensors = f.Tensors[1:] },
-		"tensors, the conf": func(f *weights.File) {
+		"tensors, but the conf": func(f *weights.File) {
 			f.Tensors = append(f.Tensors, weights.F32Tensor("extra", []int{1}, []float32{1}))
 		},
 		"element 3 is NaN": func(f *weights.File) {

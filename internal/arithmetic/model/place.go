@@ -69,7 +69,8 @@ func Find(name string, folders []string) (Place, error) {
 			return p, nil
 		}
 	}
-	return Place{}, fmt.Errorf("model %s: %w, and no model of this name is embedded (%s) or in %s",
+	return Place{}, fmt.Errorf("model %s: %w; no model of this name is embedded (%s) or in the "+
+		"folders %s",
 		name, missing, strings.Join(embeddedNames(), ", "), strings.Join(folders, ", "))
 }
 

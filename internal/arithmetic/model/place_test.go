@@ -43,7 +43,7 @@ func TestModelIsFoundByItsNameOrItsFile(t *testing.T) {
 	require.Equal(t, m.Hash(), found.Hash())
 	_, err = model.Find("none", []string{folder})
 	require.ErrorIs(t, err, os.ErrNotExist)
-	require.ErrorContains(t, err, "(default, swift, counts) or in "+folder)
+	require.ErrorContains(t, err, "(default, swift, counts) or in the folders "+folder)
 	require.Len(t, model.Places([]string{folder, filepath.Join(folder, "none")}), 6)
 }
 

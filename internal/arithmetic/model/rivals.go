@@ -57,8 +57,8 @@ func (m *Model) WithRivals(r Rivals) (*Model, error) {
 }
 
 // ErrStatisticsInUse reports that a model's statistics of gradients cannot be replaced.
-var ErrStatisticsInUse = errors.New("model: the meta-learners were trained with the model's " +
-	"statistics of gradients, which cannot be replaced")
+var ErrStatisticsInUse = errors.New("model: the statistics of gradients cannot be replaced, " +
+	"because the meta-learners were trained with them")
 
 // WithStatistics returns a model with rms as its statistics of gradients: the root mean square of
 // every weight's gradient, in the layout of LM.W. It therefore has another hash. If the

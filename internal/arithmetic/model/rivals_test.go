@@ -76,7 +76,7 @@ func TestStatisticsAndRivalsThatCannotBeAreRefused(t *testing.T) {
 			f.Tensors = slices.Delete(f.Tensors, i, i+1)
 		},
 		// Only the first weight lacks its statistics.
-		"tensors, the configuration": func(f *weights.File) {
+		"tensors, but the configuration": func(f *weights.File) {
 			i := tensorAt(f, "gradient.rms.word_emb.emb_layers.0.weight")
 			f.Tensors = slices.Delete(f.Tensors, i, i+1)
 		},
@@ -102,7 +102,7 @@ func TestStatisticsAndRivalsThatCannotBeAreRefused(t *testing.T) {
 		"r_w_bias: scale: found -1": func(f *weights.File) {
 			copy(f.Tensors[tensorAt(f, "gradient.scale.r_w_bias")].Data, []byte{0, 0, 0x80, 0xbf})
 		},
-		"want 0: the scale is 0": func(f *weights.File) {
+		"want 0, because the scale is 0": func(f *weights.File) {
 			copy(f.Tensors[tensorAt(f, "gradient.scale.r_w_bias")].Data, []byte{0, 0, 0, 0})
 		},
 		"lmserve.rivals: json: unknown field": func(
@@ -168,5 +168,5 @@ func TestModelKeepsStatisticsOfItsMetaLearners(t *testing.T) {
 	f.Tensors = slices.DeleteFunc(f.Tensors,
 		func(t weights.Tensor) bool { return strings.HasPrefix(t.Name, "gradient.") })
 	_, err = FromFile(f)
-	require.ErrorContains(t, err, "normal: the file has no statistics of gradients")
+	require.ErrorContains(t, err, "normal needs statistics of gradients, but the file has none")
 }

@@ -40,7 +40,7 @@ func (m *Model) WeightsBytes() int64 {
 }
 
 // ErrOther reports that a Source now has another model.
-var ErrOther = errors.New("model: the file now has another model")
+var ErrOther = errors.New("model: the file now contains a different model")
 
 // Source is a model that can be loaded on demand.
 type Source struct {

@@ -37,13 +37,13 @@ func TestModelOfWordsKeepsItsVocabulary(t *testing.T) {
 func TestVocabulariesThatDoNotFitAreRefused(t *testing.T) {
 	last := func(f *weights.File) *weights.Tensor { return &f.Tensors[len(f.Tensors)-1] }
 	for want, spoil := range map[string]func(*weights.File){
-		"found none, expected one for the tokenizer of words": func(f *weights.File) {
+		"found no vocabulary, expected one for the tokenizer of words": func(f *weights.File) {
 			f.Tensors = f.Tensors[:len(f.Tensors)-1]
 		},
-		"vocab is 5, the tokenizer has 2": func(f *weights.File) {
+		"vocab is 5, but the tokenizer has 2 tokens": func(f *weights.File) {
 			last(f).Data, last(f).Shape = []byte("<eos>\n<unk>\n"), []int{12}
 		},
-		"expected U8 of one dimension": func(f *weights.File) {
+		"expected type U8 and one dimension": func(f *weights.File) {
 			last(f).Shape = []int{1, len(last(f).Data)}
 		},
 		"a vocabulary for the tokenizer of bytes": func(f *weights.File) {

@@ -175,32 +175,33 @@ func TestMisfitSnapshotOfLinesIsRefusedWithItsPlace(t *testing.T) {
 		{SparseMeta, `"held.line", element 0 is token -1`, number(tensorHeld, lineBytes, -1)},
 		{SparseMeta, `"held.line", element 0 is 5, expected more than 5`,
 			number(tensorHeld, lineBytes, 5)},
-		{SparseMeta, `"held.line", element 0 is 16385, expected more than 5, the pending tokens, ` +
-			"and at most 16384", number(tensorHeld, lineBytes, HeldMax+1)},
-		{SparseMeta, `"held.line", element 1 is 3, expected 0 without`,
+		{SparseMeta, `"held.line", element 0 is 16385, expected more than 5 (the number of ` +
+			"pending tokens) and at most 16384", number(tensorHeld, lineBytes, HeldMax+1)},
+		{SparseMeta, `"held.line", element 1 is 3, expected 0 if`,
 			number(tensorHeld, lineCarries, 3)},
-		{SparseMeta, `is 1, expected 0 without tensor "held.gradient"`, drop(tensorCarried)},
-		{SparseMeta, `"held.gradient" is F32[`, short},
-		{SparseMeta, `"held.marks" is missing, expected I32[5]`, drop(tensorMarks)},
+		{SparseMeta, `is 1, expected 0 if tensor "held.gradient" is missing`, drop(tensorCarried)},
+		{SparseMeta, `"held.gradient" has type and shape F32[`, short},
+		{SparseMeta, `"held.marks" is missing, expected it with type and shape I32[5]`,
+			drop(tensorMarks)},
 		{SparseMeta, `"held.marks", element 4 is token 3`, number(tensorMarks, 4, 3)},
-		{SparseMeta, `"held.marks", element 2 is 1, expected 2 for exactly the last 5`,
+		{SparseMeta, `"held.marks", element 2 is 1, expected 2 for the last 5`,
 			number(tensorMarks, 2, 1)},
 		{SparseMeta, "does not belong to a stream", drop(tensorHeld)},
-		{DynamicSGD, `is 1, expected 0 without tensor "held.gradient"`, drop(tensorCarried)},
-		{DynamicRMS, `"held.line", element 1 is 0, expected 0 without`,
+		{DynamicSGD, `is 1, expected 0 if tensor "held.gradient" is missing`, drop(tensorCarried)},
+		{DynamicRMS, `"held.line", element 1 is 0, expected 0 if`,
 			number(tensorHeld, lineCarries, 0)},
-		{Static, `"held.line", element 1 is 1, expected 0 without`, number(tensorHeld, lineCarries,
+		{Static, `"held.line", element 1 is 1, expected 0 if`, number(tensorHeld, lineCarries,
 			1)},
-		{Static, `"held.marks", element 0 is 2, expected 2 for exactly the last 4`,
+		{Static, `"held.marks", element 0 is 2, expected 2 for the last 4`,
 			number(tensorHeld, lineBytes, 4)},
-		{Static, `"lines" is I32`, tensor(tensorLines, func(t *weights.Tensor) {
+		{Static, `"lines" has type and shape I32`, tensor(tensorLines, func(t *weights.Tensor) {
 			t.DType, t.Data, t.Shape = weights.I32, t.Data[:8], []int{2}
 		})},
 		{Static, "not the state of a line meter", tensor(tensorLines, func(t *weights.Tensor) {
 			t.Data[0] =
 				9
 		})},
-		{Static, "the lines have more text than the stream",
+		{Static, "the state of the lines covers more text than the stream",
 			tensor(tensorLines, func(t *weights.Tensor) {
 				t.Data[1+8] = 200 // the offset of the open line
 			})},

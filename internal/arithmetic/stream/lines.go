@@ -158,7 +158,7 @@ func (s *Stream) readLines(f *weights.Stored) error {
 	}
 	meter, err := lines.ReadState(state)
 	if err == nil && meter.Bytes() > s.Offset() {
-		err = errors.New("the lines have more text than the stream")
+		err = errors.New("the state of the lines covers more text than the stream")
 	}
 	if err != nil {
 		return fmt.Errorf("tensor %q: %w", tensorLines, err)
@@ -171,7 +171,7 @@ func (s *Stream) readLines(f *weights.Stored) error {
 		s.records, err = lines.ReadRecords(state)
 	}
 	if err == nil && s.records.From() > s.Offset() {
-		err = errors.New("the records begin after the end of the stream")
+		err = errors.New("the state of the records begins after the end of the stream")
 	}
 	if err != nil {
 		return fmt.Errorf("tensor %q: %w", tensorRecords, err)

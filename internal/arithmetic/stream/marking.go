@@ -122,14 +122,14 @@ func trailing(marks []int32, mark int32) (n int) {
 func (h *held) check(carries, words bool) error {
 	c, under := h.line[lineCarries], int(h.line[lineBytes])
 	if c > carriesDue || carries != (c != carriesNothing) {
-		return fmt.Errorf("tensor %q, element %d is %d, expected 0 without tensor %q and 1 to %d "+
-			"with it", tensorHeld, lineCarries, c, tensorCarried, carriesDue)
+		return fmt.Errorf("tensor %q, element %d is %d, expected 0 if tensor %q is missing, else "+
+			"1 to %d", tensorHeld, lineCarries, c, tensorCarried, carriesDue)
 	}
 	if c == carriesOpen && (under <= len(h.marks) || under > HeldMax) {
 		return fmt.Errorf(
-			"tensor %q, element %d is %d, expected more than %d, the pending tokens, "+
-				"and at most %d, because a gradient of the unfinished line is "+
-				"carried", tensorHeld,
+			"tensor %q, element %d is %d, expected more than %d (the number of pending tokens) "+
+				"and at most %d, because the snapshot has a gradient of the unfinished "+
+				"line", tensorHeld,
 			lineBytes,
 			under, len(h.marks), HeldMax)
 	}
@@ -143,8 +143,8 @@ func (h *held) check(carries, words bool) error {
 	for i, mark := range h.marks {
 		if opens := i >= len(h.marks)-open; opens != (mark == tokenOpen) {
 			return fmt.Errorf(
-				"tensor %q, element %d is %d, expected %d for exactly the last %d tokens, "+
-					"which belong to the unfinished line", tensorMarks, i, mark, tokenOpen, open)
+				"tensor %q, element %d is %d, expected %d for the last %d tokens (the unfinished "+
+					"line) and another value for all others", tensorMarks, i, mark, tokenOpen, open)
 		}
 	}
 	return nil

@@ -85,11 +85,11 @@ func TestSnapshotWithoutItsSlopesIsRefused(t *testing.T) {
 	s := New(m, settings(m, methodIs(SparseMeta)))
 	w.Feed(s, []byte(text[:21]), nil)
 	for says, spoil := range map[string]func(*weights.Tensor){
-		`tensor "companion.slopes" is missing, expected F32[5 8]`: func(
+		`tensor "companion.slopes" is missing, expected it with type and shape F32[5 8]`: func(
 			x *weights.Tensor) {
 			x.Name = "x"
 		},
-		`tensor "companion.slopes" is F32[8 5], expected`: func(x *weights.Tensor) {
+		`tensor "companion.slopes" has type and shape F32[8 5], expected`: func(x *weights.Tensor) {
 			x.Shape = []int{8, 5}
 		},
 		`tensor "companion.slopes", element 0 is NaN`: func(x *weights.Tensor) {

@@ -178,7 +178,7 @@ func (h *header) check(m *model.Model, set Settings) error {
 		return fmt.Errorf("model is %q, expected %s (%s)", h.Model, m.Hash(), m.Name)
 	}
 	if found, want := asJSON(h.Settings), asJSON(set); found != want {
-		return fmt.Errorf("settings are %s, expected those of the session: %s", found, want)
+		return fmt.Errorf("settings are %s, expected the session's settings: %s", found, want)
 	}
 	if err := h.checkText(m.OfWords()); err != nil {
 		return err
@@ -189,21 +189,23 @@ func (h *header) check(m *model.Model, set Settings) error {
 	chunk, tokens := int64(set.Chunk), h.Tally.Tokens
 	switch {
 	case h.Step > uint64(tokens/chunk) || tokens-int64(h.Step)*chunk > chunk:
-		return fmt.Errorf("tally.tokens is %d, expected %d chunks of %d tokens and at most "+
-			"one pending chunk", tokens, h.Step, chunk)
+		return fmt.Errorf("tally.tokens is %d, expected the tokens of %d chunks of %d tokens "+
+			"each, and of at most one pending chunk", tokens, h.Step, chunk)
 	case !(h.Tally.Bits >= 0):
 		return fmt.Errorf("tally.bits is %v, expected 0 or more", h.Tally.Bits)
 	case !(h.BaselineBits >= 0) || !set.Baseline && h.BaselineBits != 0:
-		return fmt.Errorf("baseline_bits is %v, expected 0 or more, and 0 without a baseline",
+		return fmt.Errorf("baseline_bits is %v, expected 0 or more with a baseline, and 0 without",
 			h.BaselineBits)
 	case h.Last < 0 || int(h.Last) >= m.Tokenizer.Vocab():
-		return fmt.Errorf("last is token %d, expected 0 to %d", h.Last, m.Tokenizer.Vocab()-1)
+		return fmt.Errorf("the field last is token %d, expected 0 to %d", h.Last,
+			m.Tokenizer.Vocab()-1)
 	case h.Step == 0 && h.Last != m.Tokenizer.Start():
-		return fmt.Errorf("last is token %d before the first chunk, expected %d", h.Last,
+		return fmt.Errorf("the field last is token %d before the first chunk, expected token "+
+			"%d", h.Last,
 			m.Tokenizer.Start())
 	}
 	if most := h.mostWritten(m, set); h.Written < 0 || h.Written > most {
-		return fmt.Errorf("written is %d, expected 0 to %d", h.Written, most)
+		return fmt.Errorf("the field written is %d, expected 0 to %d", h.Written, most)
 	}
 	return nil
 }
@@ -259,9 +261,9 @@ func (s *Stream) shareStatic() error {
 	n := s.Memory.Len * s.model.LM.Config.DModel
 	for l, rows := range s.StaticMemory.Layers[:alike] {
 		if !slices.Equal(rows[:n], s.Memory.Layers[l][:n]) {
-			return fmt.Errorf("tensor %q differs from tensor %q, expected equal tensors, "+
-				"because no weight below the layer "+
-				"adapts", prefixStatic+strconv.Itoa(l), prefixMemory+strconv.Itoa(l))
+			return fmt.Errorf("tensor %q differs from tensor %q, expected equal tensors, because "+
+				"no weight below their layer adapts",
+				prefixStatic+strconv.Itoa(l), prefixMemory+strconv.Itoa(l))
 		}
 	}
 	s.StaticMemory = s.copyStatic()
@@ -287,11 +289,12 @@ func (p *part) read(f *weights.Stored, vocab int) (err error) {
 	t, ok := f.Tensor(p.name)
 	want := p.tensorType()
 	if !ok {
-		return fmt.Errorf("tensor %q is missing, expected %s%v", p.name, want, p.shape)
+		return fmt.Errorf("tensor %q is missing, expected it with type and shape "+
+			"%s%v", p.name, want, p.shape)
 	}
 	if t.DType != want || !slices.Equal(t.Shape, p.shape) {
-		return fmt.Errorf("tensor %q is %s%v, expected %s%v", p.name, t.DType, t.Shape, want,
-			p.shape)
+		return fmt.Errorf("tensor %q has type and shape %s%v, expected %s%v", p.name, t.DType,
+			t.Shape, want, p.shape)
 	}
 	size := int64(want.Size())
 	if t.Bytes != size*int64(t.Elements()) {
@@ -328,5 +331,5 @@ func surplus(f *weights.Stored, parts []part) error {
 			return fmt.Errorf("tensor %q does not belong to a stream with these settings", t.Name)
 		}
 	}
-	return fmt.Errorf("%d tensors, expected %d", len(f.Tensors), len(parts))
+	return fmt.Errorf("found %d tensors, expected %d", len(f.Tensors), len(parts))
 }

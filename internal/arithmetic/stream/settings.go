@@ -122,7 +122,7 @@ func Supports(m *model.Model, method string) error {
 		return nil
 	case statistics:
 		return fmt.Errorf(
-			"method is %s, but model %s has no %s (tensors gradient.rms.* of its file)", method,
+			"method is %s, but model %s has no %s (tensors gradient.rms.* in its file)", method,
 			m.Name, what)
 	default:
 		return fmt.Errorf("method is %s, but model %s has no %s", method, m.Name, what)

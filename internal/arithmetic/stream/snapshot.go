@@ -73,8 +73,8 @@ func (s *Stream) Snapshot() (*weights.File, error) {
 // since Restore would refuse the snapshot.
 func (s *Stream) Stored() (*weights.Stored, error) {
 	if s.frozen {
-		return nil, errors.New("stream: snapshot: the stream is frozen, but a restored stream " +
-			"would learn")
+		return nil, errors.New("stream: snapshot: a frozen stream cannot be stored, because the " +
+			"restored stream would learn")
 	}
 	text, err := json.Marshal(s.header())
 	if err != nil {

@@ -89,7 +89,8 @@ func (w *Worker) Suggest(
 		return suggest.Found{}, err
 	}
 	if len(typed) > TypedMax {
-		return suggest.Found{}, fmt.Errorf("typed has %d bytes, expected at most %d", len(typed),
+		return suggest.Found{}, fmt.Errorf("the typed text has %d bytes, expected at most "+
+			"%d", len(typed),
 			TypedMax)
 	}
 	if !suggest.Whole(s.tail(typed)) {

@@ -233,7 +233,7 @@ func TestSuggestRefusesWhatItCannotDo(t *testing.T) {
 	require.EqualError(t, err, "method is cache, expected a method without a cache")
 	s := New(m, settings(m, nil))
 	_, err = w.Suggest(t.Context(), s, &k, make([]byte, TypedMax+1), suggest.Options{})
-	require.EqualError(t, err, "typed has 1025 bytes, expected at most 1024")
+	require.EqualError(t, err, "the typed text has 1025 bytes, expected at most 1024")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = w.Suggest(ctx, s, &k, nil, suggest.Options{N: 1, Unit: suggest.Free})

@@ -34,7 +34,8 @@ const (
 // readBytes reads a tensor of at most `most` bytes.
 func readBytes(t *weights.StoredTensor, most int) ([]byte, error) {
 	if t.DType != weights.U8 || len(t.Shape) != 1 || t.Bytes > int64(most) {
-		return nil, fmt.Errorf("tensor %q is %s%v, expected %s with one dimension of at most %d",
+		return nil, fmt.Errorf("tensor %q has type and shape %s%v, expected type %s and one "+
+			"dimension of at most %d",
 			t.Name, t.DType, t.Shape, weights.U8, most)
 	}
 	data := make([]byte, t.Bytes)

@@ -17,13 +17,13 @@ func (h *header) checkText(words bool) error {
 	}
 	switch {
 	case t.Tokens < 0 || t.Bytes != t.Tokens:
-		return fmt.Errorf("tally counts %d bytes and %d tokens, expected the same number of each, "+
-			"0 or more", t.Bytes, t.Tokens)
+		return fmt.Errorf("tally has %d bytes and %d tokens, expected two equal numbers, 0 or "+
+			"more", t.Bytes, t.Tokens)
 	case t.Chars < 0 || t.Chars > t.Bytes:
 		return fmt.Errorf("tally.chars is %d, expected 0 to %d", t.Chars, t.Bytes)
 	case h.Text != nil || t.Unknown != 0 || t.UnknownBytes != 0 || t.UnknownChars != 0 ||
 		t.UnknownBits != 0 || h.BaselineUnknownBits != 0:
-		return fmt.Errorf("tally counts unknown words, expected none for a model of bytes")
+		return fmt.Errorf("tally has unknown words, expected none for a model of bytes")
 	}
 	return nil
 }
@@ -50,12 +50,13 @@ func (h *header) checkWords() error {
 		return fmt.Errorf("text is missing; a model of words needs it")
 	case (h.Text.Line || h.Text.Ended != 0) &&
 		(t.Tokens == 0 || t.Tokens%int64(h.Settings.Chunk) != 0):
-		return fmt.Errorf("text.line is true or text.ended is above 0, expected this only if " +
-			"the chunk is full")
+		return fmt.Errorf("text.line is true or text.ended is above 0, which is valid only after " +
+			"a full chunk")
 	case !(t.UnknownBits >= 0) || !(h.BaselineUnknownBits >= 0) ||
 		!h.Settings.Baseline && h.BaselineUnknownBits != 0:
 		return fmt.Errorf(
-			"unknown_bits are %v and %v, expected 0 or more, and 0 without a baseline",
+			"the bits of unknown words are %v for the model and %v for the baseline, expected 0 "+
+				"or more, or 0 for a missing baseline",
 			t.UnknownBits, h.BaselineUnknownBits)
 	}
 	return nil
@@ -87,7 +88,7 @@ func (s *Stream) readText(f *weights.Stored, p *pending) error {
 	due.CopyFrom(&text)
 	if most := s.model.Tokenizer.DueMax(); due.Due() {
 		if s.model.Tokenizer.Next(&tokens, &due, nil, most); due.Due() {
-			return fmt.Errorf("text: found more than %d tokens that wait for another chunk", most)
+			return fmt.Errorf("text: found more than %d tokens that wait for the next chunk", most)
 		}
 	}
 	return nil

@@ -234,22 +234,22 @@ func TestMisfitSnapshotOfWordsIsRefused(t *testing.T) {
 		return replace(value, `"`+name+`":-1`)
 	}
 	for says, spoil := range map[string]func(*weights.File){
-		"tally.tokens is -1":                      change("tokens"),
-		"tally.chars is -1":                       change("chars"),
-		"tally.unknown is -1":                     change("unknown"),
-		"tally.unknown_bytes is -1":               change("unknown_bytes"),
-		"tally.unknown_chars is -1":               change("unknown_chars"),
-		"unknown_bits are -1":                     change("unknown_bits"),
-		"and -1, expected 0 or more":              change("baseline_unknown_bits"),
-		"expected this only if the chunk is full": replace(`"line":false`, `"line":true`),
-		"text: tokenizer: pending: found -1":      replace(`"space":2`, `"space":-1`),
-		"text: tokenizer: pending: found 9 bytes": replace(`"more":0`, `"more":7`),
+		"tally.tokens is -1":                     change("tokens"),
+		"tally.chars is -1":                      change("chars"),
+		"tally.unknown is -1":                    change("unknown"),
+		"tally.unknown_bytes is -1":              change("unknown_bytes"),
+		"tally.unknown_chars is -1":              change("unknown_chars"),
+		"the bits of unknown words are -1":       change("unknown_bits"),
+		"and -1 for the baseline":                change("baseline_unknown_bits"),
+		"valid only after a full chunk":          replace(`"line":false`, `"line":true`),
+		"text: tokenizer: pending: found -1":     replace(`"space":2`, `"space":-1`),
+		"text: tokenizer: pending: found 9 kept": replace(`"more":0`, `"more":7`),
 		"text is missing": func(f *weights.File) {
 			f.Metadata[keySnapshot] = header[:strings.Index(header, `,"text"`)] + "}"
 		},
 		`tensor "text.word" is missing`: tensor(tensorWord,
 			func(t *weights.Tensor) { t.Name = "x" }),
-		`tensor "text.word" is U8[9 1]`: tensor(tensorWord, func(t *weights.Tensor) {
+		`tensor "text.word" has type and shape U8`: tensor(tensorWord, func(t *weights.Tensor) {
 			t.Shape = []int{9, 1}
 		}),
 		"white space at byte 1": tensor(tensorWord, func(t *weights.Tensor) {

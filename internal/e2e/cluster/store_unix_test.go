@@ -102,7 +102,7 @@ func TestSharedSessionsOutliveServerAndMachine(t *testing.T) {
 	out, stderr, code = program.Run(t, lmserve, append([]string{"sessions", "move", "--data-dir",
 		folder}, flags...)...)
 	require.Equal(t, program.Failure, code, stderr)
-	require.Contains(t, out, `in the target has the name "news"`)
+	require.Contains(t, out, `already has the name "news"`)
 	require.Contains(t, out, "0 copied, 0 already in the target, 1 not copied\n")
 	sessions("delete", "news")
 	require.Equal(t, "1 copied, 0 already in the target, 0 not "+

@@ -57,7 +57,8 @@ const (
 func (o Options) Validate() error {
 	switch {
 	case o.Chunk < 0 || o.Chunk > stream.MaxChunk:
-		return fmt.Errorf("bench: chunk is %d, expected 1 to %d, or 0 for the model's", o.Chunk,
+		return fmt.Errorf("bench: chunk is %d, expected 1 to %d, or 0 for the model's chunk "+
+			"size", o.Chunk,
 			stream.MaxChunk)
 	case o.Threads < 0:
 		return fmt.Errorf("bench: threads is %d, expected at least 1", o.Threads)
@@ -67,7 +68,7 @@ func (o Options) Validate() error {
 	}
 	for _, name := range o.Only {
 		if !slices.Contains(Sections(), name) {
-			return fmt.Errorf("bench: section %q is not known, expected some of %s", name,
+			return fmt.Errorf("bench: section %q is not known, expected one or more of %s", name,
 				strings.Join(Sections(), ", "))
 		}
 	}

@@ -130,11 +130,11 @@ func TestStaticModelHasNoAdaptiveRows(t *testing.T) {
 
 func TestOptionsOutOfRangeAreRefused(t *testing.T) {
 	for want, o := range map[string]Options{
-		"chunk is 1025, expected 1 to 1024":               {Chunk: 1025},
-		"chunk is -1":                                     {Chunk: -1},
-		"threads is -1, expected at least 1":              {Threads: -1},
-		"seconds is NaN, expected a number from 0 to":     {Seconds: math.NaN()},
-		`section "gpu" is not known, expected some of li`: {Only: []string{Limits, "gpu"}},
+		"chunk is 1025, expected 1 to 1024":                      {Chunk: 1025},
+		"chunk is -1":                                            {Chunk: -1},
+		"threads is -1, expected at least 1":                     {Threads: -1},
+		"seconds is NaN, expected a number from 0 to":            {Seconds: math.NaN()},
+		`section "gpu" is not known, expected one or more of li`: {Only: []string{Limits, "gpu"}},
 	} {
 		_, err := Run(context.Background(), nil, o)
 		require.ErrorContains(t, err, want)

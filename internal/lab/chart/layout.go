@@ -67,7 +67,7 @@ var (
 
 func (c Chart) picture() (*picture, error) {
 	if len(c.Lines) > MaxLines {
-		return nil, fmt.Errorf("%d lines, expected at most %d", len(c.Lines), MaxLines)
+		return nil, fmt.Errorf("found %d lines, expected at most %d", len(c.Lines), MaxLines)
 	}
 	lines := make([][]Point, len(c.Lines))
 	var xs, ys []float64

@@ -57,7 +57,8 @@ func streams() ([]*stream, error) {
 func sources() (string, error) {
 	files, err := filepath.Glob(code)
 	if err == nil && len(files) == 0 {
-		err = errors.New("no file is " + code + ": run it from the root of the repository")
+		err = errors.New("found no file that matches " + code + ": run this program from the " +
+			"root of the repository")
 	}
 	var text strings.Builder
 	for _, file := range files {
@@ -102,7 +103,7 @@ func (s *stream) shadowBits(ctx context.Context, c *client.Client, end int64) (f
 		case shadow.Offset == end:
 			return shadow.Totals.Bits, nil
 		case shadow.ShadowOf != nil && shadow.ShadowOf.Error != nil:
-			return 0, fmt.Errorf("the shadow of %s has stopped: %s", s.name,
+			return 0, fmt.Errorf("the shadow session of %s has stopped: %s", s.name,
 				*shadow.ShadowOf.Error)
 		}
 		select {

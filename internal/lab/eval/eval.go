@@ -99,12 +99,12 @@ func (o Options) complete(m *model.Model) (Options, error) {
 	}
 	switch {
 	case o.KV != KVExact && o.KV != KVCached:
-		return o, fmt.Errorf("eval: kv is %q, expected %s or %s", o.KV, KVExact, KVCached)
+		return o, fmt.Errorf("eval: option kv is %q, expected %s or %s", o.KV, KVExact, KVCached)
 	case o.Reset != ResetDocument && o.Reset != ResetNever:
-		return o, fmt.Errorf("eval: reset is %q, expected %s or %s", o.Reset, ResetDocument,
+		return o, fmt.Errorf("eval: option reset is %q, expected %s or %s", o.Reset, ResetDocument,
 			ResetNever)
 	case o.MaxBytes < 0:
-		return o, fmt.Errorf("eval: max-bytes is %d, expected 0 (all) or more", o.MaxBytes)
+		return o, fmt.Errorf("eval: max-bytes is %d, expected 0 (no limit) or more", o.MaxBytes)
 	}
 	return o, nil
 }

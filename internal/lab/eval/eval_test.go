@@ -380,7 +380,7 @@ func TestErrorsNameWhatIsWrong(t *testing.T) {
 		`method is "magic"`:                      {Methods: []string{"magic"}},
 		"methods: static is given twice":         {Methods: []string{stream.Static, stream.Static}},
 		`reset is "daily", expected document or`: {Reset: "daily"},
-		"max-bytes is -1, expected 0 (all)":      {MaxBytes: -1},
+		"max-bytes is -1, expected 0 (no limit)": {MaxBytes: -1},
 	} {
 		require.ErrorContains(t, directory(dir, o), says)
 		require.ErrorContains(t, o.Validate(m), says)

@@ -85,15 +85,16 @@ func (o TypingOptions) complete(m *model.Model) (TypingOptions, error) {
 	}
 	switch {
 	case slices.Contains(o.Methods, NGramPrior) != (o.Prior != ""):
-		return o, fmt.Errorf("eval: prior is %q, expected a folder of text if and only if a "+
-			"method is %s",
+		return o, fmt.Errorf("eval: option prior is %q, expected a folder of text with the "+
+			"method %s, and none without it",
 			o.Prior, NGramPrior)
 	case slices.Min(o.Read) < 0:
-		return o, fmt.Errorf("eval: read is %d, expected 0 or more", slices.Min(o.Read))
+		return o, fmt.Errorf("eval: option read is %d, expected 0 or more", slices.Min(o.Read))
 	case o.Window < 1:
-		return o, fmt.Errorf("eval: window is %d, expected at least 1", o.Window)
+		return o, fmt.Errorf("eval: option window is %d, expected at least 1", o.Window)
 	case !(o.Threshold >= suggest.LeastMin && o.Threshold < 1):
-		return o, fmt.Errorf("eval: threshold is %g, expected %g to less than 1", o.Threshold,
+		return o, fmt.Errorf("eval: option threshold is %g, expected at least %g and less than "+
+			"1", o.Threshold,
 			suggest.LeastMin)
 	}
 	for _, method := range o.methods().Methods {
@@ -158,7 +159,7 @@ func Typing(ctx context.Context, m *model.Model, dir string, o TypingOptions) (T
 		}
 	}
 	if len(e.res.Scores) == 0 && len(e.res.TooShort) > 0 {
-		return e.result(), fmt.Errorf("eval: no document below %s is long enough: %w", dir,
+		return e.result(), fmt.Errorf("eval: no document in directory %s is long enough: %w", dir,
 			e.longest())
 	}
 	return e.result(), nil

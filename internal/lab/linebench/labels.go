@@ -141,7 +141,7 @@ type labeled struct {
 func labeledPaths(dir string) ([]string, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*", "log.txt"))
 	if err == nil && len(paths) == 0 {
-		err = fmt.Errorf("%s has no folder with a log.txt", dir)
+		err = fmt.Errorf("%s has no subfolder that contains a file log.txt", dir)
 	}
 	return paths, err
 }
@@ -260,8 +260,8 @@ func readLabeled(path string) ([]line, error) {
 	}
 	texts, marks := split(string(text)), split(string(labels))
 	if len(texts) != len(marks) || len(texts) <= unjudged {
-		return nil, fmt.Errorf("%s has %d labels for %d lines, expected one for each line, "+
-			"and more than %d", beside, len(marks), len(texts), unjudged)
+		return nil, fmt.Errorf("%s has %d labels for %d lines, expected one label per line, and "+
+			"more than %d lines", beside, len(marks), len(texts), unjudged)
 	}
 	log := make([]line, len(texts))
 	for i := range log {

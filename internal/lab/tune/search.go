@@ -44,7 +44,7 @@ type Search struct {
 
 // ErrNoScore means that f gave a number neither at the start, nor with a smaller first parameter,
 // nor at a neighbor of the start.
-var ErrNoScore = errors.New("no setting tried gives a score")
+var ErrNoScore = errors.New("none of the tried settings has a finite score")
 
 // Minimize searches for the values with the least f. It calls f once for each point; an error of
 // f ends the search.
@@ -84,7 +84,7 @@ func (s Search) Minimize(params []Parameter, f func(values []float64) (float64, 
 		}
 	}
 	if math.IsInf(w.best.Score, 1) {
-		return w.best, fmt.Errorf("tune: %w: start at other values than %v", ErrNoScore,
+		return w.best, fmt.Errorf("tune: %w: choose start values different from %v", ErrNoScore,
 			w.best.Values)
 	}
 	return w.best, nil
@@ -96,7 +96,7 @@ func check(params []Parameter) error {
 		case !(p.Step > 1):
 			return fmt.Errorf("tune: %s: step is %v, expected more than 1", p.Name, p.Step)
 		case !(p.Min > 0 && p.Min <= p.Start && p.Start <= p.Max):
-			return fmt.Errorf("tune: %s: start is %v, expected a number from %v to %v, above 0",
+			return fmt.Errorf("tune: %s: start is %v, expected a number above 0, and from %v to %v",
 				p.Name, p.Start, p.Min, p.Max)
 		}
 	}

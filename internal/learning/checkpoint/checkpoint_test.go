@@ -182,8 +182,8 @@ func TestAllTensorsThatDoNotFitAreNamed(t *testing.T) {
 		"layers.0.pos_ff.CoreNet.0.weight [24], expected [6,4]"}, m.Misshapen)
 	require.EqualError(t, err, "checkpoint: the tensors do not fit the configuration: "+
 		"2 missing: r_r_bias [2,2], layers.0.dec_attn.layer_norm.bias [4]; "+
-		"2 left over: layers.0.dec_attn.norm [4], r_x_bias [2,2]; "+
-		"2 of another shape: layers.0.dec_attn.qkv_net.weight [4,12], expected [12,4], "+
+		"2 unexpected: layers.0.dec_attn.norm [4], r_x_bias [2,2]; "+
+		"2 of a wrong shape: layers.0.dec_attn.qkv_net.weight [4,12], expected [12,4], "+
 		"layers.0.pos_ff.CoreNet.0.weight [24], expected [6,4]")
 }
 
@@ -196,7 +196,7 @@ func TestTensorsAreNamedWhereNoConfigurationCanBeRead(t *testing.T) {
 	require.NoError(t, err)
 	_, err = c.Convert(Options{Settings: known()})
 	require.EqualError(t, err, "checkpoint: the tensors do not fit the configuration: "+
-		"1 missing: r_w_bias; 1 left over: r [2,2]")
+		"1 missing: r_w_bias; 1 unexpected: r [2,2]")
 
 	tensors[0].name = "r_w_bias"
 	c, err = readBytes(archiveOf(t, stateDict(tensors, false), arraysOf(tensors)))
@@ -392,7 +392,7 @@ func TestAttentionBiasesOfLayers(t *testing.T) {
 
 	tensors = append(tensors, shown{"r_w_bias", tensors[0].of, 0, []int{2, 2}, []int{2, 1}})
 	_, err = convert(tensors)
-	require.ErrorContains(t, err, "4 left over: layers.0.dec_attn.r_r_bias [2,2], ")
+	require.ErrorContains(t, err, "4 unexpected: layers.0.dec_attn.r_r_bias [2,2], ")
 }
 
 // vocabularyPickle returns a pickle of the reference's Vocab or Hugging Face's dictionary.

@@ -87,7 +87,7 @@ func (m *module) PySetState(o any) error {
 	return err
 }
 
-var errArguments = errors.New("arguments of an unknown form")
+var errArguments = errors.New("arguments of an unsupported type or number")
 
 // sameObject replaces the constructor of a container by its only argument, which is all that is
 // needed.

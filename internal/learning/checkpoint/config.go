@@ -45,7 +45,8 @@ func (s Settings) untied() bool { return s.UntieSoftmax != nil && *s.UntieSoftma
 type Missing struct{ Names []string }
 
 func (m *Missing) Error() string {
-	return "checkpoint: the weights alone do not determine " + strings.Join(m.Names, ", ")
+	return "checkpoint: the weights alone do not determine the settings " +
+		strings.Join(m.Names, ", ")
 }
 
 // defaultSegLen is the usual length of a segment, used if nothing tells it and there is no memory.
@@ -126,7 +127,7 @@ func configOfShapes(shapes map[string][]int) (c txl.Config) {
 // it.
 func checkConfig(c txl.Config) error {
 	if err := c.Validate(); err != nil {
-		return unsupported("configuration", err.Error(), "a model of this program")
+		return unsupported("configuration", err.Error(), "a configuration that lmserve supports")
 	}
 	if c.Activation == txl.SwiGLU || c.Activation == txl.GeGLU {
 		return unsupported("activation", c.Activation, "relu or gelu, as in the reference "+
@@ -277,7 +278,8 @@ func readHuggingConfig(path string) (s Settings, hugging bool, err error) {
 	}
 	var c huggingConfig
 	if err := json.Unmarshal(text, &c); err != nil {
-		err = malformed("JSON", err.Error(), "an object in the form of Hugging Face's library")
+		err = malformed("JSON", err.Error(), "a configuration object as Hugging Face "+
+			"Transformers writes it")
 		return s, false, inFile(err, path)
 	}
 	s, err = c.settings()

@@ -122,7 +122,7 @@ func (m *Mismatch) Error() string {
 	for _, p := range []struct {
 		what  string
 		names []string
-	}{{"missing", m.Missing}, {"left over", m.Extra}, {"of another shape", m.Misshapen}} {
+	}{{"missing", m.Missing}, {"unexpected", m.Extra}, {"of a wrong shape", m.Misshapen}} {
 		if len(p.names) > 0 {
 			parts = append(parts,
 				fmt.Sprintf("%d %s: %s", len(p.names), p.what, strings.Join(p.names, ", ")))

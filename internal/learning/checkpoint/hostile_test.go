@@ -354,7 +354,7 @@ func TestArchivesOfAnEndlessDirectoryAreRefused(t *testing.T) {
 	file := append([]byte("PK\x03\x04"), bytes.Repeat(entry, entries+1)...)
 	_, err := readBytes(append(file, end...))
 	require.ErrorIs(t, err, ErrFormat)
-	require.ErrorContains(t, err, "a directory of more than 16 MiB")
+	require.ErrorContains(t, err, "a zip directory of more than 16 MiB")
 }
 
 // Files in the form before PyTorch 1.6 are refused if their storages are not those that the object

@@ -62,7 +62,7 @@ type bounded struct {
 
 func (b *bounded) ReadAt(p []byte, off int64) (int, error) {
 	if b.left -= int64(len(p)); b.left < 0 {
-		return 0, fmt.Errorf("a directory of more than %d MiB", maxDirectoryBytes>>20)
+		return 0, fmt.Errorf("a zip directory of more than %d MiB", maxDirectoryBytes>>20)
 	}
 	return b.r.ReadAt(p, off)
 }

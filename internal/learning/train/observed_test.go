@@ -303,12 +303,13 @@ func TestTooLittleDataIsReportedBeforeTheRun(t *testing.T) {
 	reported(&o, report.Options{Metrics: filepath.Join(t.TempDir(), "m")})
 	_, err := train.Run(context.Background(), o)
 	require.ErrorIs(t, err, corpus.ErrData)
-	require.ErrorContains(t, err, o.Data+" holds 22 bytes of text in 2 files, expected at least "+
-		"48 (3 streams of 16 bytes; fewer or shorter ones need less)")
+	require.ErrorContains(t, err,
+		o.Data+" contains 22 bytes of text in 2 files, expected at least "+
+			"48 (3 streams of 16 bytes; fewer or shorter ones need less)")
 	o.Data = train.WriteTree(t, map[string]string{"a/empty": ""})
 	_, err = train.Run(context.Background(), o)
 	require.ErrorIs(t, err, corpus.ErrData)
-	require.ErrorContains(t, err, "holds no text")
+	require.ErrorContains(t, err, "contains no text")
 }
 
 func TestFullDiskUnderTheMetricsIsReported(t *testing.T) {

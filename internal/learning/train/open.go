@@ -71,7 +71,7 @@ func open(o Options) (*runner, *checkpoint, error) {
 	}
 	fields, err := r.recipe.Fields()
 	if err != nil {
-		return nil, nil, fmt.Errorf("train: the recipe: %w", err)
+		return nil, nil, fmt.Errorf("train: encoding the recipe: %w", err)
 	}
 	err = r.tell(Opened{
 		r.o.Name, r.unit(), r.o.Phases, fields, r.o.Dir, r.o.Store, r.base.Arithmetic.Numerics(),
@@ -105,8 +105,8 @@ func (r *runner) openFolder() (last *checkpoint, err error) {
 	case err != nil:
 		return nil, fmt.Errorf("%w %s: %w", ErrCheckpoint, r.file(lastName), cause(err))
 	case !r.o.Resume:
-		return nil, fmt.Errorf("%w folder %s already contains a run (%s): resume the run or "+
-			"choose another folder", ErrCheckpoint, dir, lastName)
+		return nil, fmt.Errorf("%w folder %s already contains a training run (%s): resume that "+
+			"run or choose another folder", ErrCheckpoint, dir, lastName)
 	}
 	return readCheckpoint(r.file(lastName), r.recipe)
 }
@@ -154,7 +154,7 @@ func (r *runner) goOn() (init, becomes string, err error) {
 	o := &r.o
 	m, err := model.Load(o.Init)
 	if err != nil {
-		return "", "", fmt.Errorf("train: the initial model: %w", err)
+		return "", "", fmt.Errorf("train: loading the initial model: %w", err)
 	}
 	if m.OfWords() && o.Tokenizer.Kind == tokenizer.KindBytes {
 		return "", "", otherTokenizer(tokenizer.KindBytes)
@@ -257,7 +257,8 @@ func (r *runner) newModel() error {
 	}
 	lm, err := txl.NewModel(o.Model)
 	if err != nil && words {
-		return fmt.Errorf("train: with the %d symbols of the vocabulary: %w", tok.Vocab(), err)
+		return fmt.Errorf("train: the model with the %d symbols of the vocabulary is invalid: "+
+			"%w", tok.Vocab(), err)
 	}
 	if err != nil {
 		return err

@@ -19,7 +19,7 @@ type MismatchError struct {
 }
 
 func (e *MismatchError) Error() string {
-	return fmt.Sprintf("train: checkpoint %s is from another run: %s is %s in the checkpoint "+
+	return fmt.Sprintf("train: checkpoint %s is from a different run: %s is %s in the checkpoint "+
 		"and %s in this run",
 		e.Path, e.Field, e.Have, e.Want)
 }
@@ -31,7 +31,7 @@ func readCheckpoint(path string, want Recipe) (*checkpoint, error) {
 		return nil, fmt.Errorf("%w: %w", ErrCheckpoint, err)
 	}
 	if v := f.Metadata[checkpointKind]; v != checkpointValue {
-		return nil, fmt.Errorf("%w %s: metadata %s is %q, expected %q: is it a model?",
+		return nil, fmt.Errorf("%w %s: metadata %s is %q, expected %q: is the file a model?",
 			ErrCheckpoint, path, checkpointKind, v, checkpointValue)
 	}
 	c := &checkpoint{path: path, file: f}

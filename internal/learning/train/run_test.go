@@ -53,7 +53,7 @@ func TestCheckpointOfAnotherRunIsRefused(t *testing.T) {
 
 	_, err = Run(context.Background(), o)
 	require.ErrorIs(t, err, ErrCheckpoint)
-	require.ErrorContains(t, err, "already contains a run")
+	require.ErrorContains(t, err, "already contains a training run")
 
 	o.Resume = true
 	other := WriteText(t, 2000)

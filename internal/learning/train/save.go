@@ -67,8 +67,8 @@ func (r *runner) saveInterrupted(ctx context.Context, p stepper) error {
 // restore sets a phase to the position of the last checkpoint.
 func (r *runner) restore(p stepper, last *checkpoint) error {
 	if r.at.Step < 0 || r.at.Step > p.length() {
-		return fmt.Errorf("%w %s: step %d, expected 0 to %d", ErrCheckpoint, last.path, r.at.Step,
-			p.length())
+		return fmt.Errorf("%w %s: found step %d, expected 0 to %d", ErrCheckpoint, last.path,
+			r.at.Step, p.length())
 	}
 	if err := p.load(last); err != nil {
 		return err

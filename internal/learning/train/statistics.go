@@ -25,8 +25,8 @@ func GradientRMS(
 	seed uint64, progress func(done, total int64),
 ) ([]float32, error) {
 	if chunks < 1 || length < 1 {
-		return nil, fmt.Errorf("train: statistics of %d chunks of %d tokens, expected at least "+
-			"one of each", chunks, length)
+		return nil, fmt.Errorf("train: statistics: found %d chunks of %d tokens each, expected "+
+			"at least 1 chunk and 1 token", chunks, length)
 	}
 	if m.OfWords() {
 		if err := c.Encode(m.Tokenizer, func(int) error { return ctx.Err() }); err != nil {
@@ -34,8 +34,8 @@ func GradientRMS(
 		}
 	}
 	if c.Places(length) == 0 {
-		return nil, fmt.Errorf("%w: directory %s has no file of %d %s or more (one chunk of the "+
-			"statistics)", corpus.ErrData, c.Dir, length, c.Unit())
+		return nil, fmt.Errorf("%w: directory %s has no file of %d %s or more, the size of a "+
+			"chunk for the statistics", corpus.ErrData, c.Dir, length, c.Unit())
 	}
 	g := newGatherer(x, m, length)
 	for i := range chunks {
@@ -90,7 +90,8 @@ func (g *gatherer) rms(chunks int) ([]float32, error) {
 	for i, sum := range g.squares {
 		v := math.Sqrt(float64(sum) / float64(chunks))
 		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return nil, fmt.Errorf("%w: statistics: the gradients' mean square is %v at weight %d",
+			return nil, fmt.Errorf("%w: statistics: the mean square of the gradients is %v at "+
+				"weight %d, expected a finite number",
 				ErrDiverged, v*v, i)
 		}
 		g.squares[i] = float32(v)

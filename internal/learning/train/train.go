@@ -40,7 +40,7 @@ func (r *runner) phases(ctx context.Context, last *checkpoint) (Report, error) {
 		}
 		at := slices.Index(names, r.at.Phase)
 		if at < 0 {
-			return Report{}, fmt.Errorf("%w %s: phase %q, expected one of %v", ErrCheckpoint,
+			return Report{}, fmt.Errorf("%w %s: found phase %q, expected one of %v", ErrCheckpoint,
 				last.path, r.at.Phase, names)
 		}
 		names = names[at:]
@@ -108,7 +108,7 @@ func (r *runner) finish(ctx context.Context) (Report, error) {
 	}
 	if m.Card, err = json.Marshal(card{r.recipe, r.at.Done, r.o.Store, report.Stored,
 		r.base.Arithmetic.Numerics()}); err != nil {
-		return report, fmt.Errorf("train: the model's card: %w", err)
+		return report, fmt.Errorf("train: encoding the model's card: %w", err)
 	}
 	report.Model = m.ID()
 	if r.o.Out == "" {

@@ -94,7 +94,7 @@ func TestVocabularyIsPartOfRecipe(t *testing.T) {
 	few := []byte("<eos> 9\nred 7\n<unk> 3\n")
 	require.NoError(t, os.WriteFile(o.Tokenizer.Vocabulary, few, 0o600))
 	_, err = Run(context.Background(), o)
-	require.ErrorContains(t, err, "is from another run: model.vocab is 17 in the "+
+	require.ErrorContains(t, err, "is from a different run: model.vocab is 17 in the "+
 		"checkpoint and 3 in this run")
 }
 

@@ -92,7 +92,8 @@ func Join(ctx context.Context, o Options) (*Member, error) {
 		stopped: make(chan struct{}),
 	}
 	if m.lease < LeaseMin {
-		return nil, fmt.Errorf("cluster: a lease of %v, expected at least %v", m.lease, LeaseMin)
+		return nil, fmt.Errorf("cluster: the lease lasts %v, expected at least "+
+			"%v", m.lease, LeaseMin)
 	}
 	if m.now == nil {
 		m.now = time.Now

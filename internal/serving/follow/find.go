@@ -102,8 +102,8 @@ func (o *file) isIn(path string) bool {
 func (o Options) Read(place Place, bytes int64) ([]byte, error) {
 	f := find(o.Log.paths(place.Mark), place)
 	if f == nil {
-		return nil, fmt.Errorf("follow: %s no longer has its text from byte %d on: the file was "+
-			"deleted or truncated", o.Log.Path, place.Offset)
+		return nil, fmt.Errorf("follow: %s no longer contains the text from byte %d on: the file "+
+			"was deleted or truncated", o.Log.Path, place.Offset)
 	}
 	defer f.close()
 	f.cleanAs(&Notes{}, o.Field)
@@ -111,8 +111,8 @@ func (o Options) Read(place Place, bytes int64) ([]byte, error) {
 	for int64(len(text)) < bytes {
 		raw, rewritten, err := f.peek(true)
 		if err != nil || rewritten || len(raw) == 0 {
-			return nil, fmt.Errorf("follow: %s is shorter than the part that was read before "+
-				"(%v)", o.Log.Path,
+			return nil, fmt.Errorf("follow: %s is now shorter than the text that was read from "+
+				"it before (%v)", o.Log.Path,
 				err)
 		}
 		text = append(text, f.piece(raw).Text...)

@@ -132,7 +132,8 @@ func (j *Journal) follow(ctx context.Context) error {
 // Read returns the given number of bytes from a place of the journal.
 func (j *Journal) Read(place Place, bytes int64) (text []byte, err error) {
 	if j.place = place; place.Cursor == "" {
-		return nil, errors.New("follow: no journal entry was read before that position")
+		return nil, errors.New("follow: expected a position with a journal cursor, found none: " +
+			"no entry was read before")
 	}
 	err = j.journalctl(context.Background(), []string{"--cursor=" + place.Cursor},
 		func(p Piece) error {
@@ -142,8 +143,8 @@ func (j *Journal) Read(place Place, bytes int64) (text []byte, err error) {
 			return nil
 		})
 	if int64(len(text)) < bytes {
-		return nil, errors.Join(errors.New("follow: the journal no longer has its earlier "+
-			"entries"), err)
+		return nil, errors.Join(errors.New("follow: the journal no longer contains the entries "+
+			"that were read before"), err)
 	}
 	return text[:bytes], nil
 }

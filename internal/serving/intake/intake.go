@@ -82,7 +82,7 @@ func (b *Batch) add(name string, time uint64, line []byte, origin ...[]byte) err
 	s := b.byName[name]
 	if s == nil {
 		if len(b.Streams) == StreamsMax {
-			return fmt.Errorf("more than %d streams", StreamsMax)
+			return fmt.Errorf("the body has more than %d streams", StreamsMax)
 		}
 		if b.byName == nil {
 			b.byName = map[string]*Stream{}

@@ -137,7 +137,8 @@ func Add(list []Key, k Key) ([]Key, error) {
 			"name, or revoke that key first", k.Name, list[i].ID)
 	}
 	if len(list) >= KeysMax {
-		return nil, fmt.Errorf("keys: found %d keys with the new key, expected at most %d",
+		return nil, fmt.Errorf("keys: no key was added: the list already has %d keys, and the "+
+			"maximum is %d",
 			len(list), KeysMax)
 	}
 	return append(slices.Clone(list), k), nil
@@ -148,7 +149,7 @@ func Add(list []Key, k Key) ([]Key, error) {
 func Revoke(list []Key, idOrName string, now time.Time) ([]Key, Key, error) {
 	i := Find(list, idOrName)
 	if i < 0 {
-		return nil, Key{}, fmt.Errorf("keys: found no key with the id or name %q among %d",
+		return nil, Key{}, fmt.Errorf("keys: no key has the id or name %q; the list has %d keys",
 			idOrName, len(list))
 	}
 	if k := list[i]; !k.Revoked.IsZero() {

@@ -371,7 +371,7 @@ func TestNamesAreFreeAgainOnceRevoked(t *testing.T) {
 	_, _, err = Revoke(list, a.ID, day)
 	require.ErrorContains(t, err, "already")
 	_, _, err = Revoke(list, "nobody", day)
-	require.EqualError(t, err, `keys: found no key with the id or name "nobody" among 2`)
+	require.EqualError(t, err, `keys: no key has the id or name "nobody"; the list has 2 keys`)
 	_, err = Add(list, Key{Name: "no spaces"})
 	require.ErrorContains(t, err, `name: found "no spaces"`)
 }

@@ -139,7 +139,7 @@ func (bs *backups) expire(b storage.Backup, evenRead bool) {
 // logEndLocked calls endLocked and logs the error.
 func (bs *backups) logEndLocked() {
 	if err := bs.endLocked(); err != nil {
-		bs.logError(fmt.Errorf("session: ending a backup: %w", err))
+		bs.logError(fmt.Errorf("session: finishing a backup: %w", err))
 	}
 }
 

@@ -36,7 +36,7 @@ func (c ownCatalog) load(ctx context.Context) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("session: listing what is stored: %w", err)
+		return fmt.Errorf("session: listing the stored sessions: %w", err)
 	}
 	if m, ok := c.store.(storage.Metered); ok {
 		m.Meter(c.disk.Charge)

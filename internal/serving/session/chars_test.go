@@ -102,7 +102,7 @@ func TestRecordWithWrongCountIsRefused(t *testing.T) {
 	before := storage.Record{Continued: 3}
 	require.ErrorContains(t, h.checkRecord(before, 4, storage.Record{Continued: 2,
 		Text: []byte("é")}),
-		"counts 2 bytes that continue a character, expected 3 to 6")
+		"has a count of 2 bytes that continue a character, expected 3 to 6")
 }
 
 func TestExportWithWrongCountIsRefused(t *testing.T) {
@@ -111,17 +111,17 @@ func TestExportWithWrongCountIsRefused(t *testing.T) {
 	score(t, of, id, cyrillic)
 	ofWords := newManagerOf(t, wordModel(t), Options{})
 	refused(t, of, id, func(x *changeable) { x.records[0].Continued = 255 },
-		"the record at offset 0 counts 255 bytes that continue")
-	refused(t, of, id, func(x *changeable) { x.last().Continued++ }, "the state counts")
+		"the record at offset 0 has a count of 255 bytes that continue")
+	refused(t, of, id, func(x *changeable) { x.last().Continued++ }, "the state has the counts")
 	refused(t, of, id, func(x *changeable) {
 		for i := range x.records {
 			x.records[i].Continued = 0
 		}
-	}, "the state counts")
+	}, "the state has the counts")
 	id = create(t, ofWords, CreateRequest{})
 	score(t, ofWords, id, "a\n")
 	refused(t, ofWords, id, func(x *changeable) { x.last().Continued = 1 },
 		"bytes that continue a character, expected 0 to 0")
 	refused(t, ofWords, id, func(x *changeable) { x.last().Words = nil },
-		"word counts: found false, expected true")
+		"has word counts: false, expected true")
 }

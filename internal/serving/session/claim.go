@@ -23,7 +23,7 @@ func (l *lease) err() error {
 // mayClaim returns an error if this server must not claim sessions now.
 func (l *lease) mayClaim() error {
 	if l.leaving.Load() {
-		return fmt.Errorf("%w: this server hands its sessions over", ErrElsewhere)
+		return fmt.Errorf("%w: this server is handing over its sessions", ErrElsewhere)
 	}
 	return l.err()
 }
@@ -82,7 +82,8 @@ func (s *session) stillHolds() error {
 	case err != nil:
 		return err
 	case !s.holds():
-		return fmt.Errorf("%w: the lease of this server lapsed meanwhile", ErrElsewhere)
+		return fmt.Errorf("%w: the lease of this server lapsed while the session was being "+
+			"claimed", ErrElsewhere)
 	}
 	return nil
 }

@@ -140,7 +140,7 @@ func (r *dryRun) scoreLocked(
 	c.Total = r.s.account(st.Tally, st.Baseline)
 	tellSettled(ctx, r.engine.observer, w.Settle(st))
 	if !finite(st.Tally.Bits, st.Baseline.Bits) {
-		why := fmt.Errorf("text from offset %d on: the bits are not a finite number", at)
+		why := fmt.Errorf("the text from offset %d on has a number of bits that is not finite", at)
 		if r.blank { // then the model is broken, not the session
 			return c, fmt.Errorf("session: %w", why)
 		}

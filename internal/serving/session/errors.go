@@ -106,7 +106,7 @@ type OffsetError struct {
 }
 
 func (e *OffsetError) Error() string {
-	return fmt.Sprintf("session: the request expects offset %d, the session is at "+
+	return fmt.Sprintf("session: the request expects offset %d, but the session is at offset "+
 		"%d", e.Want, e.Have)
 }
 
@@ -172,7 +172,8 @@ type TooLongError struct {
 }
 
 func (e *TooLongError) Error() string {
-	return fmt.Sprintf("session: a text scored without learning has at most %d bytes", e.Max)
+	return fmt.Sprintf("session: a text that is scored without learning may have at most %d "+
+		"bytes", e.Max)
 }
 
 // Recovery is the progress of recomputing a session's state from its text.
@@ -273,6 +274,6 @@ type ShadowError struct {
 
 func (e *ShadowError) Error() string {
 	return fmt.Sprintf(
-		"session: session %s is the shadow of session %s, and gets its text from there",
+		"session: session %s is the shadow of session %s and accepts text only from that session",
 		e.ID, e.Of)
 }

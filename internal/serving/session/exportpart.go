@@ -85,8 +85,8 @@ func (m *partMaker) reach(
 	ctx context.Context, h *head, found storage.Session,
 ) (p Part, err error) {
 	p = Part{Start: found.Start, End: found.Start, Known: found.End, Err: found.Err}
-	last, stopped := storage.Record{}, errors.New("the record does not begin where the record "+
-		"before it ends")
+	last, stopped := storage.Record{}, errors.New("the record does not begin at the end of the "+
+		"previous record")
 	err = m.store.Read(ctx, h.ID, found.Start, func(at int64, r storage.Record) error {
 		if wrong := h.checkRecord(last, at, r); wrong != nil {
 			p.Err = fmt.Errorf("session: session %s, record at offset %d %w", h.ID, at, wrong)

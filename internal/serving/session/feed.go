@@ -272,9 +272,9 @@ func (f *feeder) acceptLocked(
 	}
 	if !finite(r.Bits, r.Baseline, rms) {
 		return scores,
-			s.markUnusableLocked(fmt.Errorf("text from offset %d on: totals would be %v and %v "+
-				"bits (fast weights: root mean square %v), expected finite "+
-				"numbers", s.stream.Offset(), r.Bits, r.Baseline, rms))
+			s.markUnusableLocked(fmt.Errorf("the text from offset %d on gives totals of %v and "+
+				"%v bits (root mean square of the fast weights: %v), expected finite numbers",
+				s.stream.Offset(), r.Bits, r.Baseline, rms))
 	}
 	if err := f.engine.chargeRecords(s, recordSize(&r), 1); err != nil {
 		return scores, err

@@ -241,7 +241,7 @@ func TestIncompleteExportIsRefused(t *testing.T) {
 	score(t, mg, id, logText(40))
 	for want, change := range map[string]func(x *changeable){
 		"the log ends at offset ": func(x *changeable) { x.records = x.records[:1] },
-		"a text of 0 bytes, expected 1": func(x *changeable) {
+		"a text has 0 bytes, expected 1": func(x *changeable) {
 			x.records = slices.Insert(x.records, 1, x.records[0])
 			x.records[1].Text = nil
 		},

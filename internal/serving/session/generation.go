@@ -117,7 +117,7 @@ func (g *generation) continueLocked(ctx context.Context, prompt int) error {
 }
 
 // errUnread means that the time limit was reached before the prompt was read.
-var errUnread = errors.New("the prompt is unread")
+var errUnread = errors.New("the prompt was not read in time")
 
 // reading is the progress in reading a prompt.
 type reading struct {
@@ -209,7 +209,7 @@ func (g *generation) endTurnLocked(ctx context.Context, d *draft) error {
 	if !g.broken {
 		return g.catchUp(ctx)
 	}
-	why := fmt.Errorf("token %d of a completion at offset %d: the log-probability is not a "+
+	why := fmt.Errorf("the log-probability of token %d of a completion at offset %d is not a "+
 		"finite number", d.tokens, g.s.seen().offset)
 	if g.blank { // then the model is broken, not the session
 		return fmt.Errorf("session: %w", why)

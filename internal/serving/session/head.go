@@ -136,16 +136,18 @@ func (h *head) check(id string) error {
 	case h.LinesFrom != nil && *h.LinesFrom < 0:
 		return fmt.Errorf("lines_from is %d, expected 0 or more", *h.LinesFrom)
 	case slices.ContainsFunc(h.Feedback, Feedback.wrong) || len(h.Feedback) > FeedbackMax:
-		return fmt.Errorf("feedback has %d verdicts, expected at most %d valid ones",
+		return fmt.Errorf("feedback has %d verdicts, expected at most %d, all valid",
 			len(h.Feedback), FeedbackMax)
 	case h.Records != nil && (h.LinesFrom == nil || h.Records.From < *h.LinesFrom):
-		return fmt.Errorf("records.from is %d, expected lines_from or more", h.Records.From)
+		return fmt.Errorf("records.from is %d, expected at least the value of "+
+			"lines_from", h.Records.From)
 	case h.ByLine && h.LinesFrom == nil:
 		return errors.New("by_line is true, expected false without lines_from")
 	case h.ByLine && !stream.LearnsByLine(h.Settings.Method):
 		return fmt.Errorf("by_line is true, expected false with the method %s", h.Settings.Method)
 	case h.TroubleWords != "" && h.LinesFrom == nil:
-		return errors.New("found trouble_words without lines_from, expected both or neither")
+		return errors.New("found the field trouble_words without lines_from, expected both or " +
+			"neither")
 	case !isTroubleList(h.TroubleWords):
 		return fmt.Errorf("trouble_words is %.80q, expected lower-case words separated by single "+
 			"spaces",
@@ -155,7 +157,7 @@ func (h *head) check(id string) error {
 	}
 	for i, n := range h.Numerics {
 		if n.From < 0 || i > 0 && n.From <= h.Numerics[i-1].From {
-			return fmt.Errorf("numerics[%d].from is %d, expected more than the entry before",
+			return fmt.Errorf("numerics[%d].from is %d, expected more than in the previous entry",
 				i, n.From)
 		}
 	}

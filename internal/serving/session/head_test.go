@@ -55,10 +55,10 @@ func TestChangedHeadIsRefused(t *testing.T) {
 		{`"lines_from":5`, `"lines_from":-5`, "lines_from is -5"},
 		{`"lines_from":5,"records":{"from":8,"start":"^a"},`, ``, "by_line is true, expected " +
 			"false without lines_from"},
-		{`"lines_from":5,`, ``, "records.from is 8, expected lines_from or more"},
-		{`{"from":8`, `{"from":4`, "records.from is 4, expected lines_from or more"},
-		{`"^a"`, `"(a"`, "records.start is \"(a\", expected a regular expression of RE2: missing " +
-			"closing ): `(a`"},
+		{`"lines_from":5,`, ``, "records.from is 8, expected at least the value of lines_from"},
+		{`{"from":8`, `{"from":4`, "records.from is 4, expected at least the value of lines_from"},
+		{`"^a"`, `"(a"`, "records.start is \"(a\", expected a valid regular expression (RE2): " +
+			"missing closing ): `(a`"},
 		{`"by_line":true`, `"by_line":false`, "expected"},
 		{`"error fail"`, `"Error fail"`,
 			`trouble_words is "Error fail", expected lower-case words`},

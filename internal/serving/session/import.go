@@ -43,7 +43,7 @@ func (mg *Manager) importArchive(
 	s.Numerics, s.LinesFrom, s.ByLine = h.Numerics, h.LinesFrom, h.ByLine
 	s.TroubleWords, s.Records, s.Feedback = h.TroubleWords, h.Records, h.Feedback
 	if n := len(s.encode()); n > storage.MaxHeadBytes {
-		return Info{}, fmt.Errorf("%w: a head of %d bytes, expected at most %d", ErrImport, n,
+		return Info{}, fmt.Errorf("%w: the head has %d bytes, expected at most %d", ErrImport, n,
 			storage.MaxHeadBytes)
 	}
 	store := func() error { return mg.index.create(ctx, s, a.found.Start) }
@@ -177,8 +177,8 @@ func (a *archive) check(ctx context.Context, m *model.Model, log logReader) erro
 		return err
 	}
 	if a.head.History == HistoryFull && a.found.Start > 0 {
-		return fmt.Errorf("the log begins at offset %d, expected 0, because the head says "+
-			"history full",
+		return fmt.Errorf("the log begins at offset %d, expected 0, because history is full in "+
+			"the head",
 			a.found.Start)
 	}
 	last, err := a.checkLog(ctx, m, log)
@@ -198,7 +198,8 @@ func (a *archive) checkLog(
 		err := errors.Join(checkTime(r.UnixMS), storage.CheckRecords(at, []storage.Record{r}),
 			a.head.checkRecord(last, at, r))
 		if has := r.Words != nil; has != m.OfWords() {
-			err = fmt.Errorf("word counts: found %t, expected %t, as in the model", has,
+			err = fmt.Errorf("has word counts: %t, expected %t for the tokenizer of this "+
+				"model", has,
 				m.OfWords())
 		}
 		if err != nil {
@@ -218,7 +219,7 @@ func compareTotals(st *stream.Stream, last *storage.Record) error {
 			st.Tally.Bits, last.Bits)
 	case !sameCounts(st, last):
 		tally, _ := totalsOf(last, st.Offset())
-		return fmt.Errorf("the state counts %+v, expected %+v, the last record's "+
+		return fmt.Errorf("the state has the counts %+v, expected %+v, the last record's "+
 			"counts", st.Tally, tally)
 	case math.Float64bits(st.Baseline.Bits) != math.Float64bits(last.Baseline):
 		return fmt.Errorf("baseline_bits of the state is %v, expected %v, as in the last record",

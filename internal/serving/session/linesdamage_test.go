@@ -40,19 +40,19 @@ func TestMisfitImportOfLinesIsRefused(t *testing.T) {
 	}{
 		{"lines of the record in ascending order", skip(65535)},
 		{"lines of the record in ascending order", skip(1, 0)},
-		{"is learned by lines, expected by_line true in the head",
+		{"is learned by lines, but by_line is not true in the head",
 			inHead(func(h *head) { h.ByLine = false })},
 		{"by_line is true, expected false without lines_from",
 			inHead(func(h *head) { h.LinesFrom = nil })},
-		{"lines from offset 3 on, expected 2",
+		{"line ratings from offset 3 on, expected 2",
 			inHead(func(h *head) { h.LinesFrom = ptr(int64(2)) })},
-		{"lines from offset 3 on, expected 4",
+		{"line ratings from offset 3 on, expected 4",
 			inHead(func(h *head) { h.LinesFrom = ptr(int64(4)) })},
-		{"lines from offset 3 on, expected 9000",
+		{"line ratings from offset 3 on, expected 9000",
 			inHead(func(h *head) { h.LinesFrom = ptr(int64(9000)) })},
 		{"by_line is true, expected false with the method cache",
 			inHead(func(h *head) { h.Settings.Method = MethodCache })},
-		{"has no lines, expected lines from offset 3 on", drop("lines")},
+		{"has no line ratings, expected ratings from offset 3 on", drop("lines")},
 		{`"held.gradient"`, drop("held.gradient")},
 		{`tensor "held.marks" is missing`, drop("held.marks")},
 		{`tensor "held.gradient", element 0 is NaN`, func(x *changeable) {
@@ -117,9 +117,9 @@ func TestCheckFindsLinesThatHeadDoesNotKnow(t *testing.T) {
 	require.Empty(t, findings(func(*head) {}))
 	none := findings(func(h *head) { h.LinesFrom, h.ByLine = nil, false })
 	require.Contains(t, none, "record at offset 0 is learned by lines")
-	require.Contains(t, none, "the state has lines, expected none")
+	require.Contains(t, none, "the state has line ratings, expected none")
 	require.Contains(t, findings(func(h *head) { h.ByLine = false }),
-		"expected by_line true in the head")
+		"but by_line is not true in the head")
 	later := findings(func(h *head) { h.LinesFrom = ptr(int64(1000)) })
 	require.Contains(t, later, "lines_from is 1000, expected at most")
 }

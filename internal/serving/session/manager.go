@@ -95,7 +95,7 @@ func assemble(served models, o Options) (*Manager, error) {
 	} else if store, ok := o.Store.(storage.Shared); ok {
 		ix.catalog = &sharedCatalog{index: ix, shared: store}
 	} else {
-		return nil, errors.New("session: found a lease with a store for one server, expected a " +
+		return nil, errors.New("session: found a server lease with a private store, expected a " +
 			"store that servers share")
 	}
 	h.budget.GiveUp, h.prefixes = (*session).evict, newPrefixes(h.budget)
@@ -526,7 +526,8 @@ func (mg *Manager) Drain(ctx context.Context) error {
 		select {
 		case <-drained:
 		case <-ctx.Done():
-			return fmt.Errorf("session: drain: chunks are still being computed: %w", ctx.Err())
+			return fmt.Errorf("session: shutdown did not finish in time, because chunks are "+
+				"still being computed: %w", ctx.Err())
 		}
 	}
 	mg.subscribers.end(ErrDraining) // before the snapshots, because these may take long

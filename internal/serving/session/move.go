@@ -89,7 +89,7 @@ func (m *mover) move(ctx context.Context, found storage.Session, h head) (there 
 	}
 	name := [2]string{h.Owner, h.Name}
 	if other := m.names[name]; h.Name != "" && other != "" && other != h.ID {
-		return false, fmt.Errorf("%w: session %s in the target has the name "+
+		return false, fmt.Errorf("%w: in the target, session %s already has the name "+
 			"%q", storage.ErrExists, other,
 			h.Name)
 	}
@@ -125,11 +125,13 @@ func (m *mover) compare(ctx context.Context, found storage.Session) (same bool, 
 		return false, m.to.Delete(ctx, there.ID, 0)
 	case !bytes.Equal(there.Head, found.Head) || there.Start != found.Start ||
 		there.End != found.End:
-		return false, fmt.Errorf("%w: the session in the target has other settings or text (it "+
-			"ends at offset %d, the source at %d)", storage.ErrExists, there.End, found.End)
+		return false, fmt.Errorf("%w: the session in the target has different settings or text "+
+			"(its text ends at offset %d, the text of the source at %d)",
+			storage.ErrExists, there.End, found.End)
 	case (there.Last == nil) != (found.Last == nil) ||
 		there.Last != nil && there.Last.Bits != found.Last.Bits:
-		return false, fmt.Errorf("%w: the text of the session in the target has other bits",
+		return false, fmt.Errorf("%w: the session in the target has a different number of bits "+
+			"for the same text",
 			storage.ErrExists)
 	}
 	return true, nil

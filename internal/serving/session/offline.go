@@ -195,7 +195,7 @@ func oldest(
 		return nil, err
 	}
 	if len(kept) == 0 {
-		return nil, fmt.Errorf("session: session %s has only text from offset %d on, and no "+
+		return nil, fmt.Errorf("session: session %s has neither the text before offset %d nor a "+
 			"snapshot", h.ID, start)
 	}
 	return readSnapshot(ctx, m, store, h, kept[0].Offset)

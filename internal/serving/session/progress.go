@@ -117,12 +117,13 @@ func (h *head) checkEnd(found storage.Session) error {
 	last := found.Last
 	switch {
 	case last == nil && found.End > 0:
-		return fmt.Errorf("no record ends at offset %d, the end of the log, expected a record "+
+		return fmt.Errorf("no record ends at offset %d (the end of the log), expected a record "+
 			"with totals", found.End)
 	case last == nil:
 		return nil
 	case last.HasBaseline != h.Settings.Baseline:
-		return fmt.Errorf("the last record has baseline bits: %t, expected %t for these settings",
+		return fmt.Errorf("the last record has baseline bits: %t, expected %t with the settings "+
+			"of the session",
 			last.HasBaseline, h.Settings.Baseline)
 	case !finite(last.Bits, last.Baseline):
 		return fmt.Errorf("the last record has totals of %v and %v bits, expected finite numbers",
@@ -141,10 +142,10 @@ func (h *head) checkRecord(before storage.Record, at int64, r storage.Record) er
 	case r.HasBaseline != h.Settings.Baseline:
 		return fmt.Errorf("has baseline bits: %t, expected %t", r.HasBaseline, h.Settings.Baseline)
 	case r.ByLine && !h.ByLine:
-		return errors.New("is learned by lines, expected by_line true in the head")
+		return errors.New("is learned by lines, but by_line is not true in the head")
 	case r.Bits < before.Bits, r.Baseline < before.Baseline, !finite(r.Bits, r.Baseline):
-		return fmt.Errorf("has totals of %v and %v bits after %v and %v, expected finite numbers "+
-			"that do not fall", r.Bits, r.Baseline, before.Bits, before.Baseline)
+		return fmt.Errorf("has totals of %v and %v bits after %v and %v bits, expected finite "+
+			"numbers that do not decrease", r.Bits, r.Baseline, before.Bits, before.Baseline)
 	}
 	return checkCounts(&before, &r, at+int64(len(r.Text)))
 }
@@ -261,7 +262,7 @@ func checkCounts(before, r *storage.Record, end int64) error {
 		limit = 0
 	}
 	if r.Continued < before.Continued || r.Continued > limit {
-		return fmt.Errorf("counts %d bytes that continue a character, expected %d to %d",
+		return fmt.Errorf("has a count of %d bytes that continue a character, expected %d to %d",
 			r.Continued, before.Continued, limit)
 	}
 	return checkWords(before.Words, r.Words, end)
@@ -271,7 +272,7 @@ func checkCounts(before, r *storage.Record, end int64) error {
 func checkWords(before, w *storage.Words, end int64) error {
 	if w == nil {
 		if before != nil {
-			return errors.New("has no word counts, but the record before has")
+			return errors.New("has no word counts, but the previous record has word counts")
 		}
 		return nil
 	}
@@ -287,8 +288,8 @@ func checkWords(before, w *storage.Words, end int64) error {
 	if !counts || !(w.UnknownBits >= before.UnknownBits) ||
 		!(w.UnknownBaseline >= before.UnknownBaseline) ||
 		!finite(w.UnknownBits, w.UnknownBaseline) {
-		return fmt.Errorf("has the word counts %+v after %+v, expected at most %d bytes, "+
-			"and counts that agree and never decrease", *w, *before, end)
+		return fmt.Errorf("has the word counts %+v after %+v, expected at most %d bytes, and "+
+			"consistent counts that do not decrease", *w, *before, end)
 	}
 	return nil
 }

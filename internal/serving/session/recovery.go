@@ -48,8 +48,8 @@ func (s *session) restoreLocked(ctx context.Context, limit time.Duration) error 
 		}
 		if errors.Is(err, errSnapshotDue) {
 			if s.snapshotLocked(context.Background()); s.paused == nil {
-				return fmt.Errorf("%w: it claimed the session while the state was being "+
-					"restored", ErrElsewhere)
+				return fmt.Errorf("%w: that server claimed the session while this server was "+
+					"restoring the state", ErrElsewhere)
 			}
 			from.job = s.job() // a request for a shadow may have raised its priority
 			continue
@@ -79,8 +79,8 @@ func (s *session) restoredLocked(ctx context.Context, r *restoration) error {
 	s.replayCost, s.snapshotAt = r.cost, 0
 	if h := r.changed; h != nil {
 		was, now := s.numerics(), h.numerics()
-		s.host.logError(fmt.Errorf("session: session %s was computed with %s up to offset %d, "+
-			"and continues with %s: scores may differ by rounding",
+		s.host.logError(fmt.Errorf("session: session %s was computed with arithmetic %s up to "+
+			"offset %d and continues with %s: scores may differ by rounding",
 			s.ID, was.Name, now.From, now.Name))
 		if err := s.writeStateLocked(ctx, r.stream); err != nil {
 			return err

@@ -87,7 +87,8 @@ func restore(ctx context.Context, from *restorable, paused *restoration) (*resto
 	case err != nil:
 		return nil, storeError("replaying session "+id, err)
 	case end != from.end.offset:
-		return nil, &UnusableError{ID: id, Err: fmt.Errorf("recovered up to offset %d, expected %d",
+		return nil, &UnusableError{ID: id, Err: fmt.Errorf("the session was recovered only up to "+
+			"offset %d, expected %d",
 			end, from.end.offset)}
 	case !from.end.blind:
 		from.adopt(r, from.end.tally, from.end.baseline)
@@ -120,8 +121,8 @@ func (from *restorable) newest(ctx context.Context) (*restoration, error) {
 		case ctx.Err() != nil || !damaged(err):
 			return nil, storeError("reading a snapshot of session "+id, err)
 		default:
-			from.logError(fmt.Errorf("session: session %s: the snapshot at offset %d is skipped: "+
-				"%w", id, at, err))
+			from.logError(fmt.Errorf("session: session %s: the snapshot at offset %d cannot be "+
+				"used and is skipped: %w", id, at, err))
 			r.damaged, r.cause = append(r.damaged, at), cmp.Or(r.cause, err)
 		}
 	}
@@ -182,18 +183,19 @@ func (h *head) checkLines(st *stream.Stream) error {
 	from, lines := st.LinesFrom()
 	switch {
 	case h.LinesFrom == nil && lines:
-		return errors.New("the state has lines, expected none: the head has no lines_from")
+		return errors.New("the state has line ratings, expected none, because the head has no " +
+			"lines_from")
 	case lines && from != *h.LinesFrom:
-		return fmt.Errorf("the state has lines from offset %d on, expected %d, the head's "+
+		return fmt.Errorf("the state has line ratings from offset %d on, expected %d, the head's "+
 			"lines_from", from, *h.LinesFrom)
 	case h.LinesFrom != nil && !lines && st.Offset() > *h.LinesFrom:
-		return fmt.Errorf("the state at offset %d has no lines, expected lines from offset %d "+
-			"on, the head's lines_from", st.Offset(), *h.LinesFrom)
+		return fmt.Errorf("the state at offset %d has no line ratings, expected ratings from "+
+			"offset %d on, the head's lines_from", st.Offset(), *h.LinesFrom)
 	case lines && st.TroubleWords() != h.TroubleWords:
 		return fmt.Errorf("the state has the trouble words %.80q, expected %.80q, the head's "+
 			"trouble_words", st.TroubleWords(), h.TroubleWords)
 	case st.LearnsByLine() && !h.ByLine:
-		return errors.New("the state is learned by lines, expected by_line true in the head")
+		return errors.New("the state is learned by lines, but by_line is not true in the head")
 	}
 	return nil
 }

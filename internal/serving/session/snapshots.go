@@ -271,7 +271,8 @@ func (s *session) trimTailLocked(at int64) {
 		return
 	}
 	if err := s.trimVolatileLocked(context.Background()); err != nil && !s.isGone(err) {
-		s.host.logError(fmt.Errorf("session: session %s: text before offset %d was not trimmed: %w",
+		s.host.logError(fmt.Errorf("session: session %s: the text before offset %d could not be "+
+			"deleted: %w",
 			s.ID, at, err))
 	}
 	// No snapshot was taken, so a fork still computes as much as before: replayCost stays.

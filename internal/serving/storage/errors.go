@@ -38,7 +38,8 @@ type SequenceError struct {
 }
 
 func (e *SequenceError) Error() string {
-	return fmt.Sprintf("storage: session %s: append at offset %d, expected %d, the end of the log",
+	return fmt.Sprintf("storage: session %s: the append is at offset %d, expected %d, the end of "+
+		"the log",
 		e.Session, e.Want, e.Have)
 }
 
@@ -67,7 +68,8 @@ type FencedError struct {
 }
 
 func (e *FencedError) Error() string {
-	return fmt.Sprintf("storage: session %s: write under epoch %d is fenced off by epoch %d",
+	return fmt.Sprintf("storage: session %s: a write with epoch %d is refused, because the "+
+		"current epoch is %d",
 		e.Session, e.Want, e.Have)
 }
 

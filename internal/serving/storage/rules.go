@@ -90,14 +90,15 @@ func (r *Record) CheckSkipped() error {
 		return nil
 	}
 	if !r.ByLine {
-		return fmt.Errorf("found %d unlearned lines in a record without learning by lines",
+		return fmt.Errorf("found %d unlearned lines, expected none in a record that is not "+
+			"learned by lines",
 			len(r.Skipped))
 	}
 	ends := bytes.Count(r.Text, []byte{'\n'})
 	for i, n := range r.Skipped {
 		if int(n) >= ends || i > 0 && n <= r.Skipped[i-1] {
-			return fmt.Errorf("record of %d lines: unlearned line number %d is line %d, expected "+
-				"lines of the record in ascending order", ends, i, n)
+			return fmt.Errorf("in a record of %d lines, entry %d of the unlearned lines is line "+
+				"%d, expected lines of the record in ascending order", ends, i, n)
 		}
 	}
 	return nil

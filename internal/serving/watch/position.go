@@ -131,7 +131,7 @@ func (p *Position) text(from, to int64, read reader) ([]byte, error) {
 	for from < to {
 		part, end := p.at(from), to
 		if part == nil {
-			return nil, fmt.Errorf("%s has no position for offset %d", p.Path, from)
+			return nil, fmt.Errorf("the position of %s does not contain offset %d", p.Path, from)
 		}
 		var next Part
 		if i := slices.IndexFunc(p.Parts, func(o Part) bool { return o.From > from }); i >= 0 {
@@ -208,7 +208,7 @@ func readPosition(file string) (*Position, error) {
 		p, err = parsePosition(text)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("watch: the position %s: %w", file, err)
+		return nil, fmt.Errorf("watch: reading the position %s: %w", file, err)
 	}
 	return p, nil
 }
@@ -225,7 +225,7 @@ func (p *Position) write(file string) error {
 		})
 	}
 	if err != nil {
-		return fmt.Errorf("watch: the position: %w", err)
+		return fmt.Errorf("watch: writing the position: %w", err)
 	}
 	return nil
 }

@@ -24,8 +24,8 @@ func ParseRate(text string) (float64, error) {
 		p /= n
 	}
 	if err != nil || !(p > 0 && p <= 1) {
-		return 0, fmt.Errorf("%q, expected a probability such as 1/1000 or 0.001, above 0 and "+
-			"at most 1",
+		return 0, fmt.Errorf("%q, expected a probability above 0 and at most 1, such as "+
+			"1/1000 or 0.001",
 			text)
 	}
 	return p, nil

@@ -41,14 +41,15 @@ func Load(dir string, limit int) (*Corpus, error) {
 		return nil, fmt.Errorf("%w: %w", ErrData, err)
 	}
 	if len(files) == 0 {
-		return nil, fmt.Errorf("%w: directory %s holds no text: expected at least one file that "+
-			"is not empty", ErrData, dir)
+		return nil, fmt.Errorf("%w: directory %s contains no text: expected at least one file "+
+			"that is not empty", ErrData, dir)
 	}
 	c := &Corpus{Dir: dir}
 	total := int64(0)
 	for _, f := range files {
 		if total += f.Size; total > bytesMax {
-			return nil, fmt.Errorf("%w: directory %s holds more than %d bytes of text", ErrData,
+			return nil, fmt.Errorf("%w: directory %s contains more than %d bytes of text, the "+
+				"maximum", ErrData,
 				dir, int64(bytesMax))
 		}
 		text, err := f.Read()
@@ -150,8 +151,8 @@ func (c *Corpus) Without(domains []string) (*Corpus, error) {
 // needed for.
 func (c *Corpus) Need(size int, what string) error {
 	if have := c.Tokens(); have < size {
-		return fmt.Errorf("%w: directory %s holds %d %s of text in %d files, expected at least "+
-			"%d (%s)",
+		return fmt.Errorf("%w: directory %s contains %d %s of text in %d files, expected at "+
+			"least %d (%s)",
 			ErrData, c.Dir, have, c.Unit(), len(c.Documents), size, what)
 	}
 	return nil

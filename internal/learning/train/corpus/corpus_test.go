@@ -68,7 +68,7 @@ func TestCorpusErrorsNameTheFile(t *testing.T) {
 		"missing directory": {filepath.Join(dir, "nowhere"), "nowhere: no such file or directory"},
 		"a file": {filepath.Join(dir, "a", "x.txt"), "x.txt is a file, expected a " +
 			"directory"},
-		"no text": {empty, empty + " holds no text"},
+		"no text": {empty, empty + " contains no text"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Load(c.dir, 0)

@@ -152,8 +152,8 @@ func TestReaderSeedDecidesTheOrder(t *testing.T) {
 func TestTooLittleDataSaysHowMuchIsNeeded(t *testing.T) {
 	_, err := NewReader(corpusOf(100, 27), 4, 32, startToken, 0, 1)
 	require.ErrorIs(t, err, ErrData)
-	require.ErrorContains(t, err, "holds 127 bytes of text in 2 files, expected at least 128 (4 "+
-		"streams of 32 bytes; fewer or shorter ones need less)")
+	require.ErrorContains(t, err, "contains 127 bytes of text in 2 files, expected at least 128 "+
+		"(4 streams of 32 bytes; fewer or shorter ones need less)")
 }
 
 func TestReaderRefusesForeignStates(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 // These are errors of Enter and Check.
 var (
 	ErrLoading  = errors.New("session: stored sessions are still being loaded")
-	ErrDraining = errors.New("session: the server is shutting down and takes no new work")
+	ErrDraining = errors.New("session: the server is shutting down and accepts no more requests")
 )
 
 type phase int

@@ -21,7 +21,7 @@ import (
 var (
 	ErrQuota = errors.New("registry: the owner's session limit is reached")
 	ErrFull  = errors.New("registry: the session limit is reached")
-	ErrName  = errors.New("registry: another session of the owner has the name")
+	ErrName  = errors.New("registry: another session of the same owner already has this name")
 )
 
 // degree is the degree of the B-trees. A node has up to twice as many entries.

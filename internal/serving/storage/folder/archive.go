@@ -49,7 +49,7 @@ func (m *member) header(made time.Time) ([]byte, error) {
 	var b bytes.Buffer
 	err := tar.NewWriter(&b).WriteHeader(&h)
 	if err == nil && b.Len() != tarBlock {
-		err = fmt.Errorf("a header of %d bytes, expected %d", b.Len(), tarBlock)
+		err = fmt.Errorf("the header has %d bytes, expected %d", b.Len(), tarBlock)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("storage: backup: %s: %w", m.name, err)

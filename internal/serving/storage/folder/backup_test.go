@@ -214,7 +214,7 @@ func TestSparseMembersAreRefused(t *testing.T) {
 			"export":  export,
 		} {
 			require.ErrorIs(t, err, storage.ErrNoBackup, what)
-			require.ErrorContains(t, err, name+" has holes, expected a plain file", what)
+			require.ErrorContains(t, err, name+" is a sparse file (with holes)", what)
 		}
 		require.NoDirExists(t, dir)
 	}

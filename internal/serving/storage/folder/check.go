@@ -156,7 +156,8 @@ func (c *checker) head(ctx context.Context, id string) error {
 			return cmp.Or(c.f.inPlace(), err)
 		}
 		if !bytes.Equal(now.head, s.head) {
-			return corrupt(s, headName, -1, errors.New("a head that differs from the index"))
+			return corrupt(s, headName, -1, errors.New("the head in the file differs from the "+
+				"head in the index"))
 		}
 		return nil
 	}))

@@ -209,13 +209,13 @@ func (a *archived) add(h *tar.Header) error {
 	_, twice := a.members[h.Name]
 	switch {
 	case of != a.id:
-		return fmt.Errorf("%s, expected only files of session %s", h.Name, a.id)
+		return fmt.Errorf("found %s, expected only files of session %s", h.Name, a.id)
 	case twice:
 		return fmt.Errorf("%s occurs twice", h.Name)
 	case h.Typeflag == tar.TypeLink:
 		return fmt.Errorf("%s is a link, expected a file", h.Name)
 	case len(a.members) >= exportFiles:
-		return fmt.Errorf("more than %d files", exportFiles)
+		return fmt.Errorf("the archive has more than %d files", exportFiles)
 	}
 	a.members[h.Name] = member{name: h.Name, size: h.Size, start: at}
 	return nil

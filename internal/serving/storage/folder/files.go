@@ -96,7 +96,7 @@ func (f *Folder) open(path string) (file, fs.FileInfo, error) {
 	}
 	info, err := in.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%v, expected a regular file", info.Mode())
+		err = fmt.Errorf("found file mode %v, expected a regular file", info.Mode())
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, in.Close())

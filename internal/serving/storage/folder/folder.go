@@ -94,7 +94,7 @@ func (f *Folder) inPlace() error {
 		found = err.Error()
 	}
 	return fmt.Errorf("storage: %w: %s: found %s, expected the data folder that was opened: move "+
-		"the folder back, or mount it", storage.ErrUnavailable, f.dir, found)
+		"that folder back, or mount it again", storage.ErrUnavailable, f.dir, found)
 }
 
 // fault wraps an error of the file system: a full disk as storage.ErrNoSpace, every other error as

@@ -124,7 +124,7 @@ func readFrame(b []byte) (frame, error) {
 	}
 	at, all, verifies := frameBegins(b)
 	if !verifies {
-		return frame{}, fmt.Errorf("checksum %08x of a frame's beginning, expected %08x",
+		return frame{}, fmt.Errorf("the checksum of a frame's beginning is %08x, expected %08x",
 			binary.LittleEndian.Uint32(b[12:]), crc32.Checksum(b[:12], castagnoli))
 	}
 	if int64(len(b)) < all {
@@ -135,7 +135,8 @@ func readFrame(b []byte) (frame, error) {
 	covered := b[frameHead:all]
 	if have, want := crc32.Checksum(covered, castagnoli),
 		binary.LittleEndian.Uint32(b[16:]); have != want {
-		return frame{}, fmt.Errorf("checksum %08x of a frame's body, expected %08x", want, have)
+		return frame{}, fmt.Errorf("the checksum of a frame's body is %08x, expected "+
+			"%08x", want, have)
 	}
 	if again := int64(binary.LittleEndian.Uint32(b[all-frameTail:])); again != size {
 		return frame{}, fmt.Errorf("a frame has the size %d at its beginning and %d at its "+
@@ -153,7 +154,8 @@ func (f frame) each(visit func(at int64, r storage.Record) error) error {
 			size = int64(binary.LittleEndian.Uint32(rest))
 		}
 		if size < recordMin || size > int64(len(rest)-lengthBytes) {
-			return fmt.Errorf("a record of %d bytes in %d, expected %d or more", size, len(rest),
+			return fmt.Errorf("a record has the length %d in a frame with %d bytes left, "+
+				"expected at least %d", size, len(rest),
 				recordMin)
 		}
 		r, err := decodeRecord(rest[lengthBytes:][:size])
@@ -172,12 +174,12 @@ func (f frame) each(visit func(at int64, r storage.Record) error) error {
 func decodeRecord(b []byte) (r storage.Record, err error) {
 	flags, rest := b[0], b[1:]
 	if flags&^knownFlags != 0 {
-		return r, fmt.Errorf("a record with flags %02x, expected only flags of "+
+		return r, fmt.Errorf("a record has the flags %02x, expected only flags in "+
 			"%02x", flags, knownFlags)
 	}
 	take := func(n int64) []byte {
 		if int64(len(rest)) < n {
-			err, rest = fmt.Errorf("a record of %d bytes that ends early", len(b)), nil
+			err, rest = fmt.Errorf("a record of %d bytes ends before its last field", len(b)), nil
 			return make([]byte, n)
 		}
 		taken := rest[:n]
@@ -204,12 +206,13 @@ func decodeRecord(b []byte) (r storage.Record, err error) {
 			r.Skipped = append(r.Skipped, binary.LittleEndian.Uint16(skipped[i:]))
 		}
 		if count > storage.SkippedMax && err == nil {
-			err = fmt.Errorf("a record with %d lines that are not learned", count)
+			err = fmt.Errorf("a record has %d lines that are not learned, which is more than "+
+				"allowed", count)
 		}
 	}
 	r.Text = rest
 	if n := len(rest); err == nil && (n < 1 || n > storage.MaxTextBytes) {
-		err = fmt.Errorf("a text of %d bytes, expected 1 to %d", n, storage.MaxTextBytes)
+		err = fmt.Errorf("a text has %d bytes, expected 1 to %d", n, storage.MaxTextBytes)
 	}
 	if err == nil {
 		err = r.CheckSkipped()

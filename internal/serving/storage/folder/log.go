@@ -225,7 +225,7 @@ func (f *Folder) readSegment(
 	for at := int64(0); at < int64(len(b)) && end < before; {
 		fr, err := readFrame(b[at:])
 		if err == nil && fr.at != end {
-			err = fmt.Errorf("a frame at offset %d, expected %d", fr.at, end)
+			err = fmt.Errorf("found a frame with offset %d, expected offset %d", fr.at, end)
 		}
 		if err != nil {
 			return end, corrupt(s, name, at, err)

@@ -87,7 +87,7 @@ func (f *Folder) openDir(o Options) error {
 	case err == nil:
 		// Without its folder of sessions the store is damaged or not mounted, rather than empty.
 		if _, err := os.Stat(f.path(sessionsName)); err != nil {
-			return fmt.Errorf("storage: %s: expected the folder of all sessions: %w",
+			return fmt.Errorf("storage: %s: expected a folder that contains all sessions: %w",
 				f.path(sessionsName), err)
 		}
 		if err := f.takeLock(); err != nil || o.ReadOnly {
@@ -249,7 +249,8 @@ func (f *Folder) tidy() {
 			if e.IsDir() && ownFolder.MatchString(e.Name()) {
 				err = errors.Join(err, f.shredTree(path))
 			} else {
-				f.report(fmt.Errorf("%s is not a file of lmserve, and is left unchanged", path))
+				f.report(fmt.Errorf("%s is not a file that lmserve wrote, and is left "+
+					"unchanged", path))
 			}
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -106,7 +106,7 @@ func (f *Folder) salvage(
 	for at < len(b) && end < before {
 		fr, err := readFrame(b[at:])
 		if err == nil && fr.at != end {
-			found(at, fmt.Errorf("a frame at offset %d, expected %d", fr.at, end))
+			found(at, fmt.Errorf("found a frame with offset %d, expected offset %d", fr.at, end))
 		}
 		if err == nil && fr.at >= end {
 			err = fr.each(func(at int64, r storage.Record) error {

@@ -82,13 +82,13 @@ func readArchive(r io.Reader, take func(in io.Reader, h *tar.Header) error) erro
 func checkMember(h *tar.Header) error {
 	switch {
 	case !sessionFile(h.Name):
-		return fmt.Errorf("%.200q, expected a file of a session, or %s", h.Name, versionName)
+		return fmt.Errorf("found %.200q, expected a file of a session, or %s", h.Name, versionName)
 	case h.Typeflag == tar.TypeLink && !sessionFile(h.Linkname):
 		return fmt.Errorf("%s is a link to %.200q, expected a session's file", h.Name, h.Linkname)
 	case h.Typeflag != tar.TypeLink && h.Typeflag != tar.TypeReg:
 		return fmt.Errorf("%s is of type %q, expected a file", h.Name, h.Typeflag)
 	case isSparse(h):
-		return fmt.Errorf("%s has holes, expected a plain file", h.Name)
+		return fmt.Errorf("%s is a sparse file (with holes), expected a plain file", h.Name)
 	case h.Size > memberMax(h.Name):
 		return fmt.Errorf("%s has %d bytes, expected at most %d", h.Name, h.Size, memberMax(h.Name))
 	}
@@ -221,7 +221,7 @@ func verifyFile(in io.Reader, name string, size int64) (what, err error) {
 		}
 		want, err := io.ReadAll(in)
 		if have := hash.Sum(nil); err == nil && !bytes.Equal(have, want) {
-			what = fmt.Errorf("SHA-256 %x, expected %x", have, want)
+			what = fmt.Errorf("the SHA-256 sum is %x, expected %x", have, want)
 		}
 		return what, err
 	}

@@ -120,10 +120,11 @@ func decodeHead(b []byte) (d headData, head []byte, err error) {
 	first, rest, found := bytes.Cut(b, []byte("\n"))
 	want, isHead := bytes.CutPrefix(first, []byte(headLine))
 	if !found || !isHead {
-		return d, nil, fmt.Errorf("%.40q, expected a line that begins with %q", first, headLine)
+		return d, nil, fmt.Errorf("found %.40q, expected a line that begins with "+
+			"%q", first, headLine)
 	}
 	if have := fmt.Sprintf("%08x", crc32.Checksum(rest, castagnoli)); have != string(want) {
-		return d, nil, fmt.Errorf("checksum %s, expected %.20q", have, want)
+		return d, nil, fmt.Errorf("the checksum is %s, expected %.20q", have, want)
 	}
 	second, head, _ := bytes.Cut(rest, []byte("\n"))
 	if err := json.Unmarshal(second, &d); err != nil {
@@ -207,10 +208,11 @@ func (f *Folder) loadHead(s *session) error {
 	case err != nil:
 		return corrupt(s, headName, -1, err)
 	case d.ID != s.id:
-		return corrupt(s, headName, -1, fmt.Errorf("the head of session %.80q, expected this "+
-			"session's: the folder was copied or renamed", d.ID))
+		return corrupt(s, headName, -1, fmt.Errorf("found the head of session %.80q, expected "+
+			"the head of this session: the folder was copied or renamed", d.ID))
 	case d.Start < 0:
-		return corrupt(s, headName, -1, fmt.Errorf("start %d, expected 0 or more", d.Start))
+		return corrupt(s, headName, -1, fmt.Errorf("the field start is %d, expected 0 or "+
+			"more", d.Start))
 	}
 	s.head, s.start, s.end = head, d.Start, d.Start
 	for len(s.segments) > 0 && s.segments[0].offset < s.start { // trimming was interrupted
@@ -287,7 +289,7 @@ func (f *Folder) endOf(s *session, n int) (end int64, err error) {
 // begin at end, where the frame before it ends.
 func (s *session) noteLast(fr frame, end *int64) error {
 	if fr.at != *end {
-		return fmt.Errorf("a frame at offset %d, expected %d", fr.at, *end)
+		return fmt.Errorf("found a frame with offset %d, expected offset %d", fr.at, *end)
 	}
 	return fr.each(func(at int64, r storage.Record) error {
 		*end = at + int64(len(r.Text))

@@ -109,8 +109,8 @@ func (s *Store) stayLocked(
 			var others bool
 			if holder, others = retakeLock(look, config, how); others && !told {
 				s.report(fmt.Errorf(
-					"postgres: while this server used database %s, another server "+
-						"opened it exclusively, expected that server to wait", config.Database))
+					"postgres: while this server was using database %s, another server opened "+
+						"the database exclusively, instead of waiting", config.Database))
 				told = true
 			}
 		}

@@ -205,7 +205,8 @@ func (s *Store) whole(ctx context.Context, id string, at int64, p placed) error 
 		return s.missing(ctx, id, at)
 	}
 	if sum := p.checksum(at); sum != p.crc {
-		return corrupt("records", id, at, fmt.Errorf("checksum %08x, expected %08x", sum, p.crc))
+		return corrupt("records", id, at, fmt.Errorf("the checksum is %08x, expected "+
+			"%08x", sum, p.crc))
 	}
 	return nil
 }
@@ -220,7 +221,7 @@ func (s *Store) missing(ctx context.Context, id string, at int64) error {
 	case at < found.Start:
 		return &storage.RangeError{Session: id, Offset: at, Start: found.Start, End: found.End}
 	}
-	return corrupt("records", id, at, errors.New("no record, expected one"))
+	return corrupt("records", id, at, errors.New("the record is missing"))
 }
 
 // Trim implements storage.Store. The effect of trimmed text remains only in the newest snapshot, so

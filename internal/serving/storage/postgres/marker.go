@@ -88,7 +88,7 @@ func (o *objects) present(ctx context.Context) error {
 		if gone {
 			o.report(err)
 		} else {
-			o.report(fmt.Errorf("postgres: the object store %s is back", o.where))
+			o.report(fmt.Errorf("postgres: the object store %s is available again", o.where))
 		}
 	}
 	return err
@@ -102,7 +102,7 @@ func (o *objects) holds(ctx context.Context, name string, bytes int64) error {
 		return err
 	}
 	if err == nil && found != bytes {
-		err = fmt.Errorf("%d bytes, expected %d", found, bytes)
+		err = fmt.Errorf("the object has %d bytes, expected %d", found, bytes)
 	}
 	return objectError("looking for object "+name, err)
 }

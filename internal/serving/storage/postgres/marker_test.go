@@ -143,7 +143,7 @@ func TestUnreachableObjectStoreLosesNothing(t *testing.T) {
 			require.NoError(t, writeState(ctx, s, "a", epoch, 18))
 			require.NoError(t, s.Trim(ctx, "a", epoch, 8))
 			require.Contains(t, reports.all(), "does not belong to database")
-			require.Contains(t, reports.all(), "is back")
+			require.Contains(t, reports.all(), "is available again")
 			p.started(t, p.options())
 		})
 	}

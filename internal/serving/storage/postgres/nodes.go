@@ -45,7 +45,8 @@ func (s *Store) Renew(
 		return false, nil, unavailable(err)
 	}
 	if s.watchPromises(ctx, held.Conn()) {
-		return false, nil, unavailable(errors.New("the connection for renewals is broken"))
+		return false, nil, unavailable(errors.New("the database connection for lease renewals is " +
+			"broken"))
 	}
 	asked := s.sightings.clock()
 	rows, err := held.Query(ctx, `
@@ -104,7 +105,7 @@ func (s *Store) forgetNodes(ctx context.Context, age time.Duration) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("postgres: removing remains of servers: %w", err)
+		return fmt.Errorf("postgres: removing the rows of servers that have stopped: %w", err)
 	}
 	return nil
 }

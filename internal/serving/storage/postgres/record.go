@@ -48,7 +48,7 @@ func (c *columns) record() (r storage.Record, err error) {
 		r.Continued = *c.continued
 	}
 	if len(c.skipped)%storage.SkippedBytes != 0 {
-		return r, fmt.Errorf("%d bytes of unlearned lines, expected a multiple of %d",
+		return r, fmt.Errorf("the list of unlearned lines has %d bytes, expected a multiple of %d",
 			len(c.skipped), storage.SkippedBytes)
 	}
 	for at := 0; at < len(c.skipped); at += storage.SkippedBytes {
@@ -56,7 +56,7 @@ func (c *columns) record() (r storage.Record, err error) {
 	}
 	if c.words != nil {
 		if len(c.words) != storage.WordsBytes {
-			return r, fmt.Errorf("word counts of %d bytes, expected %d",
+			return r, fmt.Errorf("the word counts have %d bytes, expected %d",
 				len(c.words), storage.WordsBytes)
 		}
 		r.Words = new(storage.Words)

@@ -73,8 +73,8 @@ func Migrate(ctx context.Context, url string) (before, now int32, err error) {
 	if 0 < before && before < schemaVersion {
 		free, err := takeLock(ctx, conn, alone) // the lock lasts until the connection ends
 		if err == nil && !free {
-			err = fmt.Errorf("postgres: database %s: %w: stop all servers before the tables are "+
-				"migrated",
+			err = fmt.Errorf("postgres: database %s: %w: stop all other servers, then migrate "+
+				"the tables",
 				config.ConnConfig.Database, storage.ErrInUse)
 		}
 		if err != nil {
@@ -113,7 +113,7 @@ func version(ctx context.Context, q queryer) (v int32, err error) {
 	case errors.As(err, &refused) && refused.Code == undefinedTable, errors.Is(err, pgx.ErrNoRows):
 		return 0, nil
 	case err != nil:
-		return 0, fmt.Errorf("postgres: looking for the version of the schema: %w", err)
+		return 0, fmt.Errorf("postgres: reading the version of the schema: %w", err)
 	}
 	return v, nil
 }
@@ -129,7 +129,7 @@ func keepsPromises(ctx context.Context, q queryer, database string) error {
 		promises).
 		Scan(&off)
 	if err != nil {
-		return fmt.Errorf("postgres: looking for the settings of database %s: %w", database, err)
+		return fmt.Errorf("postgres: reading the settings of database %s: %w", database, err)
 	}
 	if len(off) > 0 {
 		return fmt.Errorf(
@@ -167,7 +167,7 @@ func (s *Store) watchPromises(ctx context.Context, conn *pgx.Conn) (broken bool)
 	case now != nil && before == nil:
 		s.report(fmt.Errorf("%w: writes are refused until the setting is on again", err))
 	case now == nil && before != nil:
-		s.report(errors.New("postgres: the settings of the database are on again"))
+		s.report(errors.New("postgres: the required settings of the database are on again"))
 	}
 	return false
 }

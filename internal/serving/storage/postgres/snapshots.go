@@ -87,8 +87,8 @@ func (s *Store) putSnapshot(
 			return err
 		}
 		if done.RowsAffected() == 0 {
-			return unavailable(errors.New("writing the snapshot took so long that a sweep " +
-				"removed it"))
+			return unavailable(errors.New("writing the snapshot took too long: a cleanup of " +
+				"incomplete snapshots removed it"))
 		}
 		_, err = tx.Exec(ctx, `
 			insert into snapshots (session, at, bytes, sha256, object) values ($1, $2, $3, $4, $5)`,
@@ -155,7 +155,7 @@ func scanSnapshot(row pgx.Row, id string, more ...any) (k storage.Snapshot, err 
 	}
 	if len(sum) != len(k.SHA256) {
 		return k, corrupt("snapshots", id, k.Offset,
-			fmt.Errorf("a SHA-256 of %d bytes, expected %d", len(sum), len(k.SHA256)))
+			fmt.Errorf("the stored SHA-256 sum has %d bytes, expected %d", len(sum), len(k.SHA256)))
 	}
 	k.SHA256 = [32]byte(sum)
 	return k, nil

@@ -230,7 +230,7 @@ func (h *history) round(n int) {
 		h.wrote("a head", h.s.SetHead(background, h.id, h.epoch, []byte(head)),
 			func(found storage.Session) (bool, error) {
 				if was := string(found.Head); was != head && was != h.head {
-					return false, fmt.Errorf("head %q, expected %q or %q", was, h.head, head)
+					return false, fmt.Errorf("the head is %q, expected %q or %q", was, h.head, head)
 				}
 				return string(found.Head) == head, nil
 			}, func() { h.head = head })
@@ -255,7 +255,8 @@ func (h *history) round(n int) {
 		h.wrote("an append", h.s.Append(background, h.id, h.epoch, at, records...),
 			func(found storage.Session) (bool, error) {
 				if found.End != at && found.End != at+int64(len(added)) {
-					return false, fmt.Errorf("the log ends at %d, expected %d or %d", found.End, at,
+					return false, fmt.Errorf("the log ends at offset %d, expected %d or "+
+						"%d", found.End, at,
 						at+int64(len(added)))
 				}
 				return found.End != at, nil
@@ -289,7 +290,7 @@ func (h *history) wrote(
 	case wrong != nil:
 		h.err = wrong
 	case there && !maybe:
-		h.err = fmt.Errorf("%s that could not be written (%w) is there", what, err)
+		h.err = fmt.Errorf("%s exists, although its write failed (%w)", what, err)
 	case there:
 		note()
 	}

@@ -38,7 +38,7 @@ func trimmed(t *testing.T, b Backend) {
 	require.Empty(t, text(t, s, "a", 9))
 	require.ErrorIs(t, s.Append(background, "a", epoch, 0, record("x")), storage.ErrSequence)
 	require.NoError(t, s.Append(background, "a", epoch, 9, record("on")),
-		"an empty log still knows its end")
+		"an empty log keeps its end offset")
 	require.NoError(t, s.Trim(background, "a", epoch, 3), "already")
 }
 
@@ -139,5 +139,5 @@ func deleted(t *testing.T, b Backend) {
 	create(t, s, "a")
 	require.Empty(t, text(t, s, "a", 0), "nothing of the one that had the name before")
 	require.Empty(t, offsets(t, s, "a"))
-	require.NoError(t, s.Delete(background, "a0", 0), "epoch 0 is anyone's")
+	require.NoError(t, s.Delete(background, "a0", 0), "epoch 0 allows every caller to delete")
 }

@@ -24,10 +24,10 @@ export function unreachable(detail: string): ProblemError {
 
 const advice: Record<string, string> = {
   unreachable: "Check that lmserve runs and that this computer is connected. Then try again.",
-  unauthorized: "Give a key of this server; `lmserve keys add` creates a key.",
+  unauthorized: "Enter a key of this server; `lmserve keys add` creates a key.",
   "session-not-found": "The session may be deleted or expired. Choose another session under Sessions.",
   "session-busy": "Another client is feeding this session. Watch the session, or try again later.",
-  "session-unusable": "Export the readable part under Sessions, and start a new session.",
+  "session-unusable": "Export the readable part of this session under Sessions, then start a new session.",
   "session-full": "Start a new session, or fork this session at an earlier byte.",
   "session-shadow": "A shadow reads the text of its original. Feed the original, or fork the shadow.",
   "name-taken": "Choose another name.",
