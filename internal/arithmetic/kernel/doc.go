@@ -8,7 +8,7 @@
 //
 // # Order
 //
-// Streaming a text in pieces must not change a single bit of a score. So every product keeps a
+// Streaming a text in pieces must not change a single bit of a score. So every product guarantees the
 // promise about its element (i,j). The element depends only on row i of the left operand, on column
 // j of the right operand and on the order of k. The sum over k is one chain of multiply-adds from k
 // = 0 upwards inside each block of 256 k's, starting at zero. The blocks are added in order. The
