@@ -2,7 +2,7 @@ package changes
 
 import "math"
 
-// A drift is a share that grows slowly, or numbers whose size changes slowly, and stays. The
+// A drift is a lasting slow change: a share grows, or the size of numbers changes. The
 // detector searches in blocks of 32 ticks or numbers. For a key, x is its number of events in 32
 // ticks of its place's clock. For a place's numbers, x is the mean of lg(.0001 + v) over 32 numbers
 // v. Let m be the mean of the earlier blocks and s their standard deviation, estimated as 1.25

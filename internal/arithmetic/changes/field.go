@@ -3,9 +3,9 @@ package changes
 import "bytes"
 
 // A field is a name before = (user=7) or a quoted name before a colon ("user": 7), outside URLs. A
-// new name is reported at its third occurrence. A field can be missing if it followed the same
-// field, or began the line, 300 times in a row. It is reported after it was missing there eight
-// times and occurred nowhere else.
+// new name is reported at its third occurrence. A field is reported as missing in two steps. First
+// it followed the same field, or began the line, 300 times in a row. Then it was missing there
+// eight times and occurred nowhere else.
 
 const (
 	fieldSets   = 23

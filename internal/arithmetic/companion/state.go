@@ -35,11 +35,11 @@ const (
 
 // The parts of State.floats, in order.
 const (
-	mapsAt     = 0 // [context][history]: an estimate
+	mapsAt     = 0 // indexed [context][history]: estimates
 	matchesAt  = mapsAt + contextCount*historyCount*estimateFloats
 	matchesEnd = matchesAt + matchCount*matchClasses*estimateFloats
-	weightsAt  = (matchesEnd + pageFloats - 1) / pageFloats * pageFloats // [row][input]
-	refinesAt  = weightsAt + weightRows*inputCount                       // [context][step]
+	weightsAt  = (matchesEnd + pageFloats - 1) / pageFloats * pageFloats // indexed [row][input]
+	refinesAt  = weightsAt + weightRows*inputCount                       // indexed [context][step]
 	floatCount = refinesAt + refineContexts*refineSteps
 )
 

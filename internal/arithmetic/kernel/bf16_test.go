@@ -170,7 +170,7 @@ func TestMultiplyAddsOfBF16AreRoundedOnce(t *testing.T) {
 			return float32(v)
 		}
 		a, b, c := float("a", 8), float("b", 8), float("c", 24)
-		if rapid.Bool().Draw(t, "small") { // make products and sums close to the smallest normal number
+		if rapid.Bool().Draw(t, "small") { // use numbers near the smallest normal number
 			a, b, c = a*0x1p-126, b*0x1p-64, c*0x1p-126
 		}
 		exact := func(v float32) *big.Float {

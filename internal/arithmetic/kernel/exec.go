@@ -129,7 +129,7 @@ type pool struct {
 	_       [64]byte // puts fields that threads write on another cache line than fields they read
 	next    atomic.Int64
 	_       [64]byte
-	joined  atomic.Int64 // number of threads that joined the job, plus jobOpen while others may join
+	joined  atomic.Int64 // number of joined threads, plus jobOpen while others may join
 	closing atomic.Bool
 	done    gate // opened by the last thread that leaves a closed job
 }

@@ -15,7 +15,7 @@ const (
 // multiply-adds. Without AVX-512 the tiles are so slow that packing B does not matter. With an Add,
 // B must be copied anyway.
 func (e *engine) streams(p *product, rows, cols int) bool {
-	panels := (rows + e.micro.cols - 1) / e.micro.cols * e.micro.cols // rows rounded up to whole panels
+	panels := (rows + e.micro.cols - 1) / e.micro.cols * e.micro.cols // rounded up to whole panels
 	return e.vectors.set >= AVX512 && !p.transA && p.b.Add == nil &&
 		rows%4 == 0 && cols%8 == 0 && 4*rows >= 3*panels && rows <= streamedMost &&
 		2*rows <= min(p.k, blockK, cols)
