@@ -16,7 +16,7 @@ type Detector struct {
 	promises
 	format                  format
 	due                     int64 // earliest clock value at which a key can become silent
-	surgeQuiet, numberQuiet int64 // until these lines, no such change is reported
+	surgeQuiet, numberQuiet int64 // line numbers until which no such change is reported
 	driftQuiet, emptyQuiet  int64
 	fieldQuiet              int64
 	silenceTold             int64 // line number of the last reported silence
