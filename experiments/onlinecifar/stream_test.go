@@ -69,7 +69,6 @@ func TestTaskShowsNoImageTwice(t *testing.T) {
 	require.Len(t, seen, 75*batchSize)
 }
 
-// No pixel tells five classes apart, and all of them together do it better.
 func TestGeneratedClassesNeedManyPixels(t *testing.T) {
 	s := generate(1)
 	const size = 3 * generatedSide * generatedSide

@@ -6,47 +6,47 @@ import (
 	"time"
 )
 
-// options say how long a run is and what its networks are.
+// options are the settings of a run and its networks.
 type options struct {
-	narrow   int     // divisor of the paper's filters
-	rounds   int     // rounds of training, or batches of pretraining
-	every    int     // rounds between two measurements for the early stopping
-	devTasks int     // tasks of the dev stream
-	tasks    int     // tasks of each test stream
-	moving   bool    // predictions use the moving statistics of the normalization
-	rate     float64 // Adam's, in training
-	out      float64 // factor on g, the meta-learners' outputs
-	metaRate float64 // Adam's, of the meta-weights
+	narrow   int     // the paper's numbers of filters are divided by narrow
+	rounds   int     // number of training rounds or pretraining batches
+	every    int     // interval, in rounds, at which the dev stream is measured for early stopping
+	devTasks int     // number of tasks in the dev stream
+	tasks    int     // number of tasks in each test stream
+	moving   bool    // true: predictions normalize with the moving averages
+	rate     float64 // learning rate of Adam in training
+	out      float64 // factor on the outputs of the meta-learners
+	metaRate float64 // learning rate of Adam for the weights of the meta-learners
 	log      func(format string, args ...any)
 }
 
-// A length is a range of rounds.
+// A length is the range from which a task's number of rounds is drawn.
 type length struct{ Lo, Hi int }
 
 func (l length) String() string { return fmt.Sprintf("%d-%d", l.Lo, l.Hi) }
 
-// trainLength is the length of training and dev tasks; testLengths are the lengths of the tasks in
-// the test streams.
+// trainLength is the range of rounds of a training or dev task. testLengths has the range for each
+// test stream.
 var (
 	trainLength = length{15, 30}
 	testLengths = []length{{1, 15}, {20, 35}, {40, 55}, {60, 75}}
 )
 
-// tuneRates are the learning rates that a baseline may have at test: the dev stream chooses one of
-// them. Early stopping uses the first.
+// tuneRates are the learning rates to try for a baseline at test time. The dev stream chooses the
+// best. Early stopping uses the first.
 var tuneRates = []float64{1e-2, 3e-3, 3e-2}
 
-// A row is the result of a method and a seed.
+// A row is the result of one method with one seed.
 type row struct {
 	Method string
 	Seed   uint64
-	Best   int     // rounds of training that the early stopping chose
-	Rate   float64 // learning rate of a baseline at test
+	Best   int     // number of training rounds, chosen by early stopping
+	Rate   float64 // a baseline's learning rate at test time
 	Dev    float64 // accuracy on the dev stream
-	Scores []score // scores of the test streams
+	Scores []score // one score per test stream
 }
 
-// The names of the methods, in the table's order.
+// The names of the methods, in the order of the table's rows.
 const (
 	nameMeta    = "Sparse-MetaNet"
 	nameOnline  = "online fine-tuning"
@@ -54,7 +54,7 @@ const (
 	nameOffline = "fine-tuning, pretrained, reset"
 )
 
-// A trainer makes the rows of one seed.
+// A trainer computes the table's rows for one seed.
 type trainer struct {
 	options
 	set  *set
@@ -78,16 +78,16 @@ func newTrainer(o options, s *set, seed uint64) *trainer {
 
 func (t *trainer) random(use uint64) *rand.Rand { return rand.New(rand.NewPCG(t.seed, use)) }
 
-// A candidate is a state of training, from which a method for a dev or test stream is made.
+// A candidate builds a method from a saved state of training, for one dev or test stream.
 type candidate func(rate float64) (method, error)
 
-// A selection is the early stopping of one method.
+// A selection is the best candidate of a method so far, for early stopping.
 type selection struct {
 	row
 	best candidate
 }
 
-// consider measures a candidate on the dev stream, and keeps it if it is the best so far.
+// consider measures a candidate on the dev stream and keeps the candidate if it is the best so far.
 func (t *trainer) consider(s *selection, c candidate, rate float64, round int) error {
 	start := time.Now()
 	m, err := c(rate)
@@ -107,7 +107,7 @@ func (t *trainer) consider(s *selection, c candidate, rate float64, round int) e
 	return nil
 }
 
-// finish chooses the rate of a baseline and plays the test streams.
+// finish chooses the learning rate of a baseline and measures the method on the test streams.
 func (t *trainer) finish(s *selection) (row, error) {
 	if s.Method != nameMeta {
 		for best, rates := s.best, tuneRates[1:]; len(rates) > 0; rates = rates[1:] {
@@ -136,8 +136,8 @@ func (t *trainer) selection(name string) *selection {
 	return &selection{row: row{Method: name, Seed: t.seed}}
 }
 
-// stream calls the function learn for every round of the training stream, and the function stop
-// after every t.every rounds.
+// stream calls learn for every round of the training stream, and calls stop after every t.every
+// rounds.
 func (t *trainer) stream(learn func(round) error, stop func(round int) error) error {
 	r := t.random(2)
 	all := tasks(t.trainClasses, t.rounds/trainLength.Lo+1, trainLength.Lo, trainLength.Hi, r)
@@ -160,7 +160,7 @@ func (t *trainer) stream(learn func(round) error, stop func(round int) error) er
 	return nil
 }
 
-// online trains the first baseline.
+// online trains the baseline that is fine-tuned online without pretraining.
 func (t *trainer) online() ([]row, error) {
 	s := t.selection(nameOnline)
 	m := newTuner(newNetwork(t.narrow, labelCount, t.random(4)), t.rate, false, false)
@@ -178,7 +178,7 @@ func (t *trainer) online() ([]row, error) {
 	return []row{r}, err
 }
 
-// pretrained trains the other two baselines.
+// pretrained trains the two baselines that start from a pretrained network.
 func (t *trainer) pretrained() ([]row, error) {
 	all := []*selection{t.selection(namePre), t.selection(nameOffline)}
 	p := newPretrainer(t.narrow, t.trainClasses, t.rate, t.random(5))

@@ -2,7 +2,7 @@ package tape
 
 import "math"
 
-// Range returns the rows from lo to hi-1, which share the matrix's memory.
+// Range returns the rows lo to hi-1 as a matrix that shares the memory of v.
 func (v *Var) Range(lo, hi int) *Var {
 	w := &Var{Rows: hi - lo, Cols: v.Cols, Value: v.Value[lo*v.Cols : hi*v.Cols]}
 	if v.Grad != nil {
@@ -11,11 +11,11 @@ func (v *Var) Range(lo, hi int) *Var {
 	return w
 }
 
-// Shape returns the same numbers, in the same memory, as a matrix of another shape.
+// Shape returns v as a (rows, cols) matrix that shares the memory of v.
 func (v *Var) Shape(rows, cols int) *Var { return &Var{rows, cols, v.Value, v.Grad} }
 
-// Below returns one matrix that has the given matrices, of equally many columns, one below the
-// other. It is a constant if all of them are.
+// Below stacks matrices with equal numbers of columns into one matrix. The result is a constant if
+// all the matrices are constants.
 func (t *Tape) Below(all ...*Var) *Var {
 	var values []float64
 	constant := true
@@ -41,7 +41,7 @@ func (t *Tape) Below(all ...*Var) *Var {
 	return y
 }
 
-// Gather returns rows of a table, in the order of ids.
+// Gather returns a matrix with the rows of a table at the indices ids, in that order.
 func (t *Tape) Gather(table *Var, ids []int) *Var {
 	y := New(len(ids), table.Cols)
 	for i, id := range ids {

@@ -1,7 +1,7 @@
 package tape
 
-// Slope returns the derivative of a loss with respect to an element, by central differences. Tests
-// compare Backward with it.
+// Slope returns the derivative of a loss with respect to element i of v, by central differences.
+// Tests compare the result with the gradient from Backward.
 func Slope(v *Var, i int, loss func() (*Tape, *Var)) float64 {
 	const h = 1e-6
 	x := v.Value[i]

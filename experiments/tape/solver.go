@@ -23,7 +23,8 @@ func ClearGradients(params []*Var) {
 	}
 }
 
-// Clip scales all gradients so that their norm is at most limit, and returns the norm from before.
+// Clip scales all gradients so that their total norm is at most limit. It returns the norm before
+// scaling.
 func Clip(params []*Var, limit float64) float64 {
 	sum := 0.
 	for _, p := range params {
@@ -42,10 +43,10 @@ func Clip(params []*Var, limit float64) float64 {
 	return norm
 }
 
-// A Solver makes a step against the gradients, and sets them to zero.
+// A Solver updates parameters by one step of gradient descent, and sets their gradients to zero.
 type Solver interface{ Step(params []*Var) }
 
-// Adam is the solver of Kingma and Ba (2014), with their decays .9 and .999.
+// Adam is the optimizer of Kingma and Ba (2014), with beta1 = .9 and beta2 = .999.
 type Adam struct {
 	Rate     float64
 	steps    int
@@ -75,8 +76,8 @@ func (a *Adam) Step(params []*Var) {
 	}
 }
 
-// RMSProp divides gradients by a moving root mean square (Hinton's lecture 6e, 2012), with
-// decay .99.
+// RMSProp divides gradients by the root of their moving mean square (Hinton's lecture 6e, 2012),
+// with decay .99.
 type RMSProp struct {
 	Rate float64
 	sq   map[*Var][]float64

@@ -1,6 +1,6 @@
-// Package tape differentiates functions of matrices. A function calls the methods of a Tape, which
-// compute values and record how to propagate derivatives; Backward then adds the derivatives of a
-// scalar to Grad of every Var that it depends on.
+// Package tape differentiates functions of matrices. A function calls methods of a Tape. They
+// compute values and record how to propagate derivatives. Backward then adds the derivatives of a
+// scalar to the field Grad of each Var that the scalar depends on.
 package tape
 
 import (
@@ -11,8 +11,8 @@ import (
 	"gonum.org/v1/gonum/blas/blas64"
 )
 
-// A Var is a matrix, row by row, and the derivative of the loss with respect to it. Grad is nil for
-// a constant.
+// A Var is a matrix in row-major order with its gradient, the derivative of the loss. Grad is nil
+// for a constant.
 type Var struct {
 	Rows, Cols  int
 	Value, Grad []float64
@@ -23,7 +23,7 @@ func New(rows, cols int) *Var {
 	return &Var{rows, cols, make([]float64, rows*cols), make([]float64, rows*cols)}
 }
 
-// Const returns a constant (rows, cols) matrix that shares value.
+// Const returns a constant (rows, cols) matrix that shares the memory of value.
 func Const(rows, cols int, value []float64) *Var {
 	if len(value) != rows*cols {
 		panic(fmt.Sprintf("tape: Const(%d,%d): found %d values", rows, cols, len(value)))
@@ -47,11 +47,11 @@ func (v *Var) same(op string, w *Var) {
 // A Tape records the operations of one computation. The zero value is ready for use.
 type Tape struct{ back []func() }
 
-// Record adds a step of Backward. Steps run in reverse order.
+// Record adds a step for Backward to run. Backward runs the steps in reverse order.
 func (t *Tape) Record(step func()) { t.back = append(t.back, step) }
 
-// Backward adds the derivatives of a (1,1) loss to the gradients of all variables. The tape is
-// empty afterwards.
+// Backward adds the derivatives of a (1,1) loss to the gradients of all variables. It also empties
+// the tape.
 func (t *Tape) Backward(loss *Var) {
 	if loss.Rows*loss.Cols != 1 {
 		panic(fmt.Sprintf("tape: Backward of (%d,%d), want a scalar", loss.Rows, loss.Cols))
@@ -63,10 +63,10 @@ func (t *Tape) Backward(loss *Var) {
 	t.back = t.back[:0]
 }
 
-// MatMul returns a b.
+// MatMul returns the matrix product a b.
 func (t *Tape) MatMul(a, b *Var) *Var { return t.product(blas.NoTrans, a, b) }
 
-// MatMulT returns a bᵀ.
+// MatMulT returns the matrix product a bᵀ.
 func (t *Tape) MatMulT(a, b *Var) *Var { return t.product(blas.Trans, a, b) }
 
 func (t *Tape) product(transB blas.Transpose, a, b *Var) *Var {
@@ -101,37 +101,37 @@ func flip(t blas.Transpose) blas.Transpose {
 	return blas.Trans
 }
 
-// gemm adds the product of x and y to z. x, y and z are values or gradients of the matrices a, b
-// and c, which give the shapes.
+// gemm adds the product of x and y to z. The slices x, y and z are the values or gradients of the
+// matrices a, b and c.
 func gemm(ta, tb blas.Transpose, a *Var, x []float64, b *Var, y []float64, c *Var, z []float64) {
 	blas64.Gemm(ta, tb, 1, a.general(x), b.general(y), 1, c.general(z))
 }
 
-// Add returns a + b of equal shapes.
+// Add returns a + b for matrices of equal shape.
 func (t *Tape) Add(a, b *Var) *Var {
 	a.same("Add", b)
 	return t.zip(a, b, func(x, y float64) (z, dx, dy float64) { return x + y, 1, 1 })
 }
 
-// Sub returns a - b of equal shapes.
+// Sub returns a - b for matrices of equal shape.
 func (t *Tape) Sub(a, b *Var) *Var {
 	a.same("Sub", b)
 	return t.zip(a, b, func(x, y float64) (z, dx, dy float64) { return x - y, 1, -1 })
 }
 
-// Mul returns the product of equal shapes, element by element.
+// Mul returns the element-wise product of matrices of equal shape.
 func (t *Tape) Mul(a, b *Var) *Var {
 	a.same("Mul", b)
 	return t.zip(a, b, func(x, y float64) (z, dx, dy float64) { return x * y, y, x })
 }
 
-// Div returns the quotient of equal shapes, element by element.
+// Div returns the element-wise quotient of matrices of equal shape.
 func (t *Tape) Div(a, b *Var) *Var {
 	a.same("Div", b)
 	return t.zip(a, b, func(x, y float64) (z, dx, dy float64) { return x / y, 1 / y, -x / (y * y) })
 }
 
-// zip applies f, which returns its value and its partial derivatives, to every pair of elements.
+// zip applies f to every pair of elements. f returns a value and its two partial derivatives.
 func (t *Tape) zip(a, b *Var, f func(x, y float64) (z, dx, dy float64)) *Var {
 	y := New(a.Rows, a.Cols)
 	for i := range y.Value {
@@ -151,10 +151,10 @@ func (t *Tape) zip(a, b *Var, f func(x, y float64) (z, dx, dy float64)) *Var {
 	return y
 }
 
-// AddRow returns a plus the row b (1, a.Cols) in every row.
+// AddRow adds the row vector b to every row of a.
 func (t *Tape) AddRow(a, b *Var) *Var { return t.Add(a, t.Repeat(b, a.Rows)) }
 
-// Repeat returns n copies of a row, one below the other.
+// Repeat returns a matrix with n copies of a row.
 func (t *Tape) Repeat(row *Var, n int) *Var {
 	y := New(n, row.Cols)
 	for i := range n {
@@ -171,7 +171,7 @@ func (t *Tape) Repeat(row *Var, n int) *Var {
 	return y
 }
 
-// Map applies f to every element; d is its derivative, given x and f(x).
+// Map applies f to every element. d returns the derivative of f, given x and y = f(x).
 func (t *Tape) Map(a *Var, f func(x float64) float64, d func(x, y float64) float64) *Var {
 	y := New(a.Rows, a.Cols)
 	for i, x := range a.Value {
@@ -188,13 +188,13 @@ func (t *Tape) Map(a *Var, f func(x float64) float64, d func(x, y float64) float
 	return y
 }
 
-// Affine returns scale a + shift.
+// Affine returns scale * a + shift, element by element.
 func (t *Tape) Affine(a *Var, scale, shift float64) *Var {
 	return t.Map(a, func(x float64) float64 { return scale*x + shift },
 		func(_, _ float64) float64 { return scale })
 }
 
-// ReLU returns the positive part.
+// ReLU returns max(0, a), element by element.
 func (t *Tape) ReLU(a *Var) *Var {
 	return t.Map(a, func(x float64) float64 { return max(x, 0) }, func(x, _ float64) float64 {
 		if x > 0 {
@@ -229,7 +229,7 @@ func (t *Tape) Exp(a *Var) *Var {
 	return t.Map(a, math.Exp, func(_, y float64) float64 { return y })
 }
 
-// Log returns ln(a), with a at least 1e-12.
+// Log returns ln(max(a, 1e-12)), element by element.
 func (t *Tape) Log(a *Var) *Var {
 	return t.Map(a, func(x float64) float64 { return math.Log(max(x, 1e-12)) },
 		func(x, _ float64) float64 { return 1 / max(x, 1e-12) })
@@ -273,7 +273,7 @@ func softmax(p, x []float64) {
 	}
 }
 
-// CrossEntropy returns the sum over rows of weight times -log softmax(logits)[target], a scalar. If
+// CrossEntropy returns the weighted sum over rows of -log softmax(logits)[target], a scalar. If
 // weights is nil, all weights are 1.
 func (t *Tape) CrossEntropy(logits *Var, targets []int, weights []float64) *Var {
 	p, y := make([]float64, len(logits.Value)), New(1, 1)
@@ -303,7 +303,7 @@ func (t *Tape) CrossEntropy(logits *Var, targets []int, weights []float64) *Var 
 	return y
 }
 
-// BinaryCrossEntropy returns the sum of -log P(target) of bits, given their logits; a scalar.
+// BinaryCrossEntropy returns the sum of -log P(target) over bits with the given logits, a scalar.
 func (t *Tape) BinaryCrossEntropy(logits *Var, targets []float64) *Var {
 	y := New(1, 1)
 	for i, x := range logits.Value {
@@ -355,7 +355,7 @@ func (t *Tape) Transpose(a *Var) *Var {
 	return y
 }
 
-// Columns returns the columns from lo to hi-1.
+// Columns returns a copy of the columns lo to hi-1.
 func (t *Tape) Columns(a *Var, lo, hi int) *Var {
 	y := New(a.Rows, hi-lo)
 	for i := range a.Rows {
@@ -372,7 +372,7 @@ func (t *Tape) Columns(a *Var, lo, hi int) *Var {
 	return y
 }
 
-// Concat returns matrices of equally many rows side by side.
+// Concat places matrices with equal numbers of rows side by side.
 func (t *Tape) Concat(all ...*Var) *Var {
 	cols := 0
 	for _, a := range all {

@@ -53,7 +53,7 @@ func TestOperationsMatchFiniteDifferences(t *testing.T) {
 		loss := func() (*Tape, *Var) {
 			var tape Tape
 			y := f(&tape)
-			return &tape, tape.Sum(tape.Mul(y, tape.Tanh(y))) // derivatives that differ by element
+			return &tape, tape.Sum(tape.Mul(y, tape.Tanh(y))) // derivatives differ by element
 		}
 		ClearGradients(params)
 		tape, y := loss()

@@ -11,22 +11,22 @@ import (
 
 const (
 	entropyShare = 0.01 // weight of the policy's entropy in the loss
-	valueShare   = 0.5  // weight of the squared error of the values
+	valueShare   = 0.5  // weight of the squared error of the value estimates in the loss
 )
 
-// An agent is an advantage actor-critic (Mnih et al., 2016): two layers of ReLU, a policy and a
-// value.
-// Cards do not depend on earlier choices, so the return of a choice is its reward.
+// An agent is an advantage actor-critic (Mnih et al., 2016). It has two ReLU layers, a policy head
+// and a value head. Cards do not depend on earlier choices, so the return of a choice is its
+// reward.
 type agent struct {
-	matrices []*tape.Var // matrices of both layers, the policy and the value
+	matrices []*tape.Var // weights of both layers, the policy and the value
 	biases   []*tape.Var
 	solver   tape.Solver
-	fast     *metanet.Net   // fast weights of Sparse-MetaNet, or nil
-	slots    *metanet.Slots // slots of the original MetaNet, or nil
+	fast     *metanet.Net   // fast weights of Sparse-MetaNet; nil for other methods
+	slots    *metanet.Slots // memory slots of the original MetaNet; nil for other methods
 	random   *rand.Rand
 
-	// dead: no unit of the second layer was active for any card of the last episode. Then no
-	// gradient reaches the layers, and the agent cannot learn.
+	// dead is true if no unit of the second layer was active for any card of the last episode. Then
+	// no gradient reaches the layers, and the agent cannot learn.
 	dead bool
 }
 
@@ -41,15 +41,15 @@ func newAgent(hidden int, solver tape.Solver, seed uint64) *agent {
 	return a
 }
 
-// paper returns the settings of table 3. The paper does not give the meta-learners' initial size
-// and rate; these are ours.
+// paper returns the settings of the paper's table 3. The paper gives neither the initial size nor
+// the learning rate of the meta-learners. We chose both.
 func paper(metaRate float64) metanet.Settings {
 	return metanet.Settings{K: 3, Gamma: 0.9, Beta1: 0.5, Beta2: 0.5, P: 0.3, Out: 1,
 		MetaRate: metaRate, Init: sparsemeta.InitSmall()}
 }
 
-// play chooses a category for each card, learns from the rewards (1 for a right choice, else 0) and
-// returns the choices.
+// play chooses a category for each card and returns the choices. The agent learns from the rewards:
+// 1 for a right choice, else 0.
 func (a *agent) play(cards []float64, categories []int) ([]int, error) {
 	var t tape.Tape
 	x := tape.Const(episode, inputs, cards)
@@ -72,7 +72,7 @@ func (a *agent) play(cards []float64, categories []int) ([]int, error) {
 		if choices[i] == categories[i] {
 			rewards[i] = 1
 		}
-		weights[i] = (rewards[i] - values.Value[i]) / episode // the advantage is a constant here
+		weights[i] = (rewards[i] - values.Value[i]) / episode // the advantage gets no gradient
 	}
 	actor := t.CrossEntropy(logits, choices, weights)
 	errors := t.Sub(values, tape.Const(episode, 1, rewards))
@@ -92,20 +92,20 @@ func (a *agent) play(cards []float64, categories []int) ([]int, error) {
 	return choices, nil
 }
 
-// remember writes a slot for every card. The key of the slot is the card; the slot also has the
+// remember writes a memory slot for every card, with the card as the key. The slot also stores the
 // gradient of the policy's matrix for this card alone.
 func (a *agent) remember(cards []float64, x, logits *tape.Var) {
 	for i := range episode {
 		gradient := make([]float64, codes)
 		for j, g := range logits.Grad[i*codes:][:codes] {
-			gradient[j] = episode * g // the loss is a mean over the cards
+			gradient[j] = episode * g // undoes the mean over the episode's cards in the loss
 		}
 		key := tape.Const(1, inputs, cards[i*inputs:][:inputs])
 		a.slots.Write(key, [][]float64{metanet.Outer(x.Row(i), gradient)})
 	}
 }
 
-// draw samples from a distribution.
+// draw samples an index from the distribution p.
 func (a *agent) draw(p []float64) int {
 	u := a.random.Float64()
 	for i, q := range p {

@@ -2,19 +2,20 @@ package main
 
 import "math/rand/v2"
 
-// Every card shows a color, a shape and a number, each with one of four codes.
+// Every card has a color, a shape and a number. Each of these features has one of four values.
 const (
 	features = 3
 	codes    = 4
 	inputs   = features * codes
-	episode  = 16 // cards
+	episode  = 16 // cards per episode
 )
 
-// A game deals cards. The rule says which feature of a card is its category.
+// A game deals cards. Its rule is the feature that decides a card's category: color, shape or
+// number.
 type game struct {
 	random   *rand.Rand
 	rule     int
-	lastRule int // -1 before the first change
+	lastRule int // previous rule; -1 before the first change
 }
 
 func newGame(seed uint64) *game {
@@ -23,15 +24,16 @@ func newGame(seed uint64) *game {
 	return g
 }
 
-// change draws another rule.
+// change draws a rule that differs from the current one.
 func (g *game) change() {
 	g.lastRule = g.rule
 	g.rule = (g.rule + 1 + g.random.IntN(features-1)) % features
 }
 
-// deal returns the cards of an episode as one-hot codes, and the category of each card. before has
-// each card's category by the rule before the current one, or -1 if there was none. The three codes
-// of a card differ, as in the paper's appendix C; so every feature gives another category.
+// deal returns the one-hot codes of an episode's cards and the category of each card. before has
+// each card's category by the previous rule, or -1 if there is no previous rule. The three features
+// of a card have different values, as in the paper's appendix C, so each rule gives a card a
+// different category.
 func (g *game) deal() (cards []float64, categories, before []int) {
 	cards = make([]float64, episode*inputs)
 	for i := range episode {

@@ -12,8 +12,9 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// drawFigure writes two panels as SVG: updates until a rule is found, and perseveration errors, by
-// rule; the band is one standard deviation over seeds.
+// drawFigure writes two panels as SVG. One shows the updates until a rule is found, the other the
+// perseveration errors, both by rule. The band around each curve is one standard deviation over
+// seeds.
 func drawFigure(file string, methods []method, results [][][]task) error {
 	updates, errors := plot.New(), plot.New()
 	updates.Title.Text, updates.Y.Label.Text = "Updates until the rule is found", "updates"
@@ -36,7 +37,7 @@ func drawFigure(file string, methods []method, results [][][]task) error {
 	canvases := plot.Align([][]*plot.Plot{{updates, errors}}, tiles, draw.New(image))
 	for i, p := range []*plot.Plot{updates, errors} {
 		p.X.Label.Text, p.Y.Min, p.Legend.Top, p.Legend.Left = "rule", 0, true, true
-		p.Y.Max *= 1.4 // the legend is above the curves
+		p.Y.Max *= 1.4 // leave space for the legend above the curves
 		p.Draw(canvases[0][i])
 	}
 	f, err := os.Create(file)

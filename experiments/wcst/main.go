@@ -1,7 +1,8 @@
-// Command wcst plays the Wisconsin card sorting test (Sparse Meta Networks, section 4.1.1): an
-// agent sorts cards by a rule that it has to find from rewards, and that changes once it is found.
-// The command compares Sparse-MetaNet with agents that learn by gradients alone: offline (a new
-// agent for every rule) and online (one agent throughout). It draws figures 3 and 5 of the paper.
+// Command wcst plays the Wisconsin card sorting test (Sparse Meta Networks, section 4.1.1). An
+// agent sorts cards by a hidden rule, which it learns from rewards. When the agent has found the
+// rule, the rule changes. The command compares Sparse-MetaNet with agents that learn by gradients
+// alone: offline (a new agent for every rule) and online (one agent throughout). It draws figures 3
+// and 5 of the paper.
 package main
 
 import (
@@ -16,10 +17,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// rates is the paper's grid.
+// rates are the learning rates of the paper's grid search.
 var rates = []float64{0.0001, 0.0003, 0.0005, 0.001, 0.003}
 
-// methods are the rows of the table. Their rates come from the grid.
+// methods are the rows of the table. A grid search chooses the learning rate of each.
 var methods = []method{
 	{Name: "Sparse-MetaNet", Solver: "adam", Fast: true},
 	{Name: "offline Adam", Solver: "adam", Offline: true},
@@ -46,7 +47,7 @@ func main() {
 	}
 }
 
-// compare chooses the rates, runs all methods, prints the table and draws the figures.
+// compare chooses the learning rates, runs all methods, prints the table and draws the figures.
 func compare(seeds, tasks, gridSeeds, gridTasks int, out string) error {
 	results := make([][][]task, len(methods))
 	chosen := append([]method(nil), methods...)
@@ -76,12 +77,12 @@ func compare(seeds, tasks, gridSeeds, gridTasks int, out string) error {
 	return drawFigure(filepath.Join(out, "figure5.svg"), chosen[3:], results[3:])
 }
 
-// slotsGridTasks is the number of rules in the one run of a rate for slots, whose updates take
-// longer and whose runs mostly fail.
+// slotsGridTasks is the number of tasks per grid-search run for the method with slots. The number
+// is small because its updates are slow and most of its runs fail.
 const slotsGridTasks = 6
 
-// search returns the rate of the grid with the fewest updates; a rule that is not found counts as
-// giveUp.
+// search returns the learning rate of the grid that needs the fewest updates. A rule that is not
+// found counts as giveUp updates.
 func search(m method, seeds, tasks int) (best float64, err error) {
 	if m.Slots {
 		seeds, tasks = 1, min(tasks, slotsGridTasks)
@@ -101,7 +102,7 @@ func search(m method, seeds, tasks int) (best float64, err error) {
 	return best, nil
 }
 
-// runs returns the results of several seeds, on all processors.
+// runs returns the results of several seeds, computed in parallel on all processors.
 func runs(m method, tasks int, firstSeed, seeds int) ([][]task, error) {
 	results := make([][]task, seeds)
 	var all errgroup.Group
@@ -120,7 +121,7 @@ type spread struct{ mean, deviation float64 }
 
 func (s spread) String() string { return fmt.Sprintf("%.0f ± %.0f", s.mean, s.deviation) }
 
-// A summary has the results of the rules from lo to hi-1: means and deviations over seeds, and the
+// A summary describes the results for rules lo to hi-1: means and deviations over seeds, and the
 // number of failed tasks.
 type summary struct {
 	updates, errors  spread

@@ -6,24 +6,24 @@ import (
 )
 
 const (
-	solvedEpisodes = 3    // without an error: 48 cards
-	waitEpisodes   = 50   // after a task is solved, the rule changes within this many episodes
-	hidden         = 256  // units of each layer
+	solvedEpisodes = 3  // a task is solved after 3 episodes (48 cards) without an error
+	waitEpisodes   = 50 // after a task is solved, the rule changes within this many episodes
+	hidden         = 256
 	giveUp         = 2000 // updates after which a task counts as failed
-	restartsMost   = 10   // of an agent with an unlucky initialization
+	restartsMost   = 10   // maximum restarts of an agent with an unlucky initialization
 
-	slotsKept = episode // the slots of the last episode
-	slotUnits = 8       // width of the layers of the meta-learner for slots
+	slotsKept = episode // number of slots in the memory: one per card of the last episode
+	slotUnits = 8       // width of the meta-learner's layers
 )
 
-// A method says how an agent learns.
+// A method is a way for an agent to learn.
 type method struct {
 	Name    string
-	Solver  string // adam or rmsprop
+	Solver  string // "adam" or "rmsprop"
 	Rate    float64
-	Offline bool // a new agent for every task
-	Fast    bool // Sparse-MetaNet
-	Slots   bool // the original MetaNet: slots and attention, for the policy's matrix
+	Offline bool // each task gets a new agent
+	Fast    bool // the method is Sparse-MetaNet
+	Slots   bool // the method is the original MetaNet: slots and attention, for the policy's matrix
 }
 
 func (m method) solver() tape.Solver {
@@ -48,16 +48,17 @@ func (m method) agent(seed uint64) (*agent, error) {
 	return a, err
 }
 
-// A task is the result of one rule.
+// A task is the result of one rule in a run.
 type task struct {
 	Updates  int // updates until the rule was found, or giveUp
-	Errors   int // choices that follow the rule before, until the rule changes again
-	Restarts int // replaced agents that were dead from their initialization
+	Errors   int // choices that follow the previous rule, until the next change of rule
+	Restarts int // number of agents replaced because they were dead from their initialization
 	Failed   bool
 }
 
-// run plays tasks in turn and returns the result of each. An agent that fails a task fails all
-// later ones: an online agent has diverged then, and an offline one learns too slowly.
+// run plays the tasks in turn and returns their results. If an agent fails a task, all later tasks
+// count as failed. The reason: an online agent has then diverged, and an offline agent learns too
+// slowly.
 func run(m method, tasks int, seed uint64) (results []task, err error) {
 	g := newGame(seed)
 	var a *agent
@@ -86,8 +87,8 @@ func run(m method, tasks int, seed uint64) (results []task, err error) {
 	return results, nil
 }
 
-// first returns a new agent and the result of its first task. An agent that is dead from its
-// initialization is replaced, as in the paper (appendix A).
+// first returns a new agent and the result of its first task. It replaces an agent that is dead
+// from its initialization, as in the paper's appendix A.
 func (m method) first(g *game, seed uint64) (a *agent, r task, err error) {
 	for restarts := 0; ; restarts++ {
 		if a, err = m.agent(seed + 1_000_000_000*uint64(restarts)); err != nil {
@@ -102,7 +103,8 @@ func (m method) first(g *game, seed uint64) (a *agent, r task, err error) {
 	}
 }
 
-// solve plays until a task is solved and, if the agent waits, up to 50 episodes more.
+// solve plays until the task is solved. If wait is true, the agent then plays fewer than 50 more
+// episodes.
 func (a *agent) solve(g *game, wait bool) (task, error) {
 	var r task
 	for perfect := 0; perfect < solvedEpisodes; perfect++ {
@@ -129,8 +131,8 @@ func (a *agent) solve(g *game, wait bool) (task, error) {
 	return r, nil
 }
 
-// episode plays 16 cards and returns the number of errors. It adds the choices that follow the rule
-// before to r.Errors.
+// episode plays 16 cards and returns the number of errors. It adds the choices that follow the
+// previous rule to r.Errors.
 func (a *agent) episode(g *game, r *task) (wrong int, err error) {
 	cards, categories, before := g.deal()
 	choices, err := a.play(cards, categories)

@@ -6,7 +6,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The codes of a card differ, so rules never agree about a card.
 func TestRulesDisagreeOnEveryCard(t *testing.T) {
 	g := newGame(1)
 	for range 20 {
@@ -28,8 +27,8 @@ func TestRulesDisagreeOnEveryCard(t *testing.T) {
 	}
 }
 
-// Every agent finds three rules. The test expects exactly the numbers of an earlier run, because
-// the computation is deterministic.
+// Every agent finds three rules. The expected numbers are those of an earlier run, since the
+// computation is deterministic.
 func TestAgentsFindRules(t *testing.T) {
 	for _, m := range []method{
 		{Name: "Sparse-MetaNet", Solver: "adam", Rate: 0.001, Fast: true},
@@ -47,7 +46,8 @@ func TestAgentsFindRules(t *testing.T) {
 	}
 }
 
-// Seed 8 begins with an agent whose second layer is silent for every card. Another takes its place.
+// With seed 8, the second layer of the first agent is inactive for every card. A new agent replaces
+// it.
 func TestDeadAgentIsReplaced(t *testing.T) {
 	m := method{Name: "Sparse-MetaNet", Solver: "adam", Rate: 0.001, Fast: true}
 	r, err := run(m, 1, 8)

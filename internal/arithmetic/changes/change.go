@@ -15,14 +15,14 @@ type Kind uint8
 
 // The kinds of changes.
 const (
-	Surge    Kind = iota + 1 // comes far more often than before
-	Novelty                  // a template or shape that had not come before and now comes often
-	Number                   // a number far outside its own past
-	Silence                  // a key that came regularly, and stopped
-	Drift                    // a share that grew, or numbers whose size changed, slowly
+	Surge    Kind = iota + 1 // occurs far more often than before
+	Novelty                  // a frequent template or shape that never occurred before
+	Number                   // a number far above all earlier numbers at its place
+	Silence                  // a word, template or shape that occurred regularly and stopped
+	Drift                    // a slow rise of a share, or a slow change in the size of numbers
 	Empty                    // a value that was always present and is now NaN, null, - or missing
-	NewField                 // a field name that never came before
-	NoField                  // a field that came in every line and is now missing
+	NewField                 // a field name that never occurred before
+	NoField                  // a field that every line had and that is now missing
 	Format                   // most lines have new separators
 )
 
@@ -33,39 +33,40 @@ func (k Kind) String() string {
 	}[k]
 }
 
-// Change is a change in a log, with its evidence.
+// Change is a change in a log, with the counts that prove it.
 type Change struct {
 	Kind    Kind
 	Subject Subject
 	Line    int64 // number of the line that reports the change, from 1
-	First   int64 // number of its first line; for a silence, the line after the key's last line
+	First   int64 // number of the change's first line; for a silence, the line after the last event
 	// Text is the word or number that changed. For a template or shape, Text is the line after its
-	// time stamp. For a silence, Text is the beginning of the silent key's text, with the word
-	// before. It is empty if the detector has not kept that text.
+	// time stamp. For a silence, Text is the beginning of the silent key's text and the word before
+	// that text. Text is empty if the detector has not kept the silent key's text.
 	Text     string
-	From, To int    // bounds of the word or number in the line; both 0 for a line or a silence
-	Before   string // the last plain word before Text; empty for lines and silences
+	From, To int    // bounds of the word or number; both 0 for a whole line or a silence
+	Before   string // the last plain word before Text; empty for a whole line or a silence
 	Template uint32 // template of the reporting line; 0 for a silence
 	Score    float64
 
-	// For surges and novelties: the key came `Count` times among the last `Length` words at its
-	// place, or lines. Before that, it came `Had` times among `Of` words or lines, as far as
-	// remembered.
+	// For surges and novelties: the key occurred `Count` times among the last `Length` words at its
+	// place. Before that, it occurred `Had` times among the `Of` words that the detector remembers.
+	// For templates and shapes, lines are counted instead of words.
 	Count, Length, Had, Of int64
-	// For numbers: the value, and the largest of the earlier numbers; `Of` is their count. For a
-	// clock that jumps: the step in seconds, and the largest earlier step in the same direction.
+	// For numbers: Value is the number, and Largest is the largest of the `Of` earlier numbers. For
+	// a clock that jumps: Value is the step in seconds, and Largest is the largest earlier step in
+	// the same direction.
 	Value, Largest float64
 	// For drifts: the share of the key, or the geometric mean of the numbers. Usual is the value
 	// before the drift, Now the value during the drift.
 	Usual, Now float64
-	// For silences: the mean gap and the present gap in lines. If the log has stamps, also the
-	// gaps in time and the time of day of the last event.
+	// For silences: the mean gap and the current gap, both in lines. If the log has time stamps,
+	// the next fields give both gaps as durations and the time of day of the key's last line.
 	EveryLines, SilentLines int64
 	Timed                   bool
 	Every, Silent, Since    time.Duration
 }
 
-const shownBytes = 200 // maximum bytes of a line in a Change
+const shownBytes = 200 // maximum bytes of a line that a Change contains
 
 func (d *Detector) changeOf(l *line, kind Kind, of event) *Change {
 	c := &Change{
@@ -190,7 +191,7 @@ func (c *Change) String() string {
 		humanize.Comma(c.Of), c.unit(), humanize.Comma(c.Count), humanize.Comma(c.Length))
 }
 
-// jump describes how the clock jumped.
+// jump describes a jump of the log's clock in a sentence.
 func (c *Change) jump() string {
 	direction := "ahead of"
 	if c.Subject == Back {
@@ -202,7 +203,7 @@ func (c *Change) jump() string {
 
 func seconds(s float64) time.Duration { return rounded(time.Duration(s * float64(time.Second))) }
 
-// name names what changed.
+// name returns a description of what changed, such as a word or a number.
 func (c *Change) name() string {
 	text := c.Text
 	switch {
@@ -235,10 +236,9 @@ func (c *Change) unit() string {
 	return ""
 }
 
-// rounded rounds a duration to a tenth of a second.
 func rounded(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond) }
 
-// short formats a number with three digits, or as an integer from 100 on.
+// short formats a number below 100 with three digits, and a larger number as an integer.
 func short(v float64) string {
 	if v >= 100 {
 		return humanize.Comma(int64(math.Round(v)))

@@ -1,46 +1,49 @@
 package changes
 
-// clock is the log's own time in milliseconds, from the time stamps in its lines. If the log has no
-// usable stamps, the clock counts lines.
+// clock is the log's time in milliseconds, computed from the time stamps in its lines. If the log
+// has no usable stamps, the clock counts lines instead.
 type clock struct {
 	Time    int64 // milliseconds since the first stamp
 	Day     int64 // the last stamp's time of day, in milliseconds
 	Stamped int64 // lines with a stamp
-	Fine    uint8 // 1: a stamp had a fraction of a second
+	Fine    uint8 // 1 if a stamp had a fraction of a second, else 0
 	Stamps  uint8 // 1: the clock follows the stamps; 0: it counts lines
-	Start   int64 // the clock at line warmLines
+	Start   int64 // the value of the clock at line warmLines
 	Pace    float64
-	Longest float64 // longest gap between two lines; older gaps fade
-	Ahead   float64 // largest forward step of a stamp, in milliseconds; older steps fade
-	Back    float64 // largest backward step, likewise
+	Longest float64 // longest gap between two lines; decays over time
+	Ahead   float64 // largest forward step between stamps, in milliseconds; decays over time
+	Back    float64 // largest backward step between stamps, in milliseconds; decays over time
 }
 
 const (
-	// paceLines is the number of lines over which the mean gap between lines is taken.
+	// paceLines is the number of lines over which the mean gap between lines is computed.
 	paceLines = 4096
-	// If a log has more than linesASecond lines a second, the clock counts lines instead of
-	// following the stamps.
+	// linesASecond is the maximum rate of lines per second at which the clock follows the stamps.
+	// In a faster log, the clock counts lines.
 	linesASecond = 50
-	// A stamp at most backMillis milliseconds earlier than the last one means that the line is out
-	// of order. A stamp earlier than that means that the clock was set back.
+	// backMillis separates two causes of a stamp that is earlier than the last stamp. If it is
+	// earlier by at most backMillis milliseconds, the line is out of order. Otherwise the clock was
+	// set back.
 	backMillis = 5000
-	// A clock is set back by at most setBackMost milliseconds. A larger step back means that the
-	// stamp belongs to the next day, for example after a night without lines.
+	// setBackMost is the largest backward step, in milliseconds, that counts as a clock set back.
+	// After a larger step the stamp belongs to the next day, for example after a night without
+	// lines.
 	setBackMost = dayMillis / 6
 	// A gap between two lines is limited to the larger of longestTimes the longest gap and
 	// paceTimes the mean gap. So one pause or clock jump does not change what is usual.
 	longestTimes = 4
 	paceTimes    = 20
 
-	// Steps of up to aheadMillis forward or backLeast back, in milliseconds, are never reported as
-	// jumps. A reported jump is several times larger.
+	// aheadMillis and backLeast, in milliseconds, are the largest forward and backward steps that
+	// are never reported as jumps. A reported jump is several times larger.
 	aheadMillis = 150_000
 	backLeast   = 15_000
 	stepFades   = 1 - 1./16384
 )
 
-// take advances the clock to the n-th line, and returns the step from the last stamp to this one. A
-// stamp more than setBackMost earlier than the last one belongs to the next day.
+// take advances the clock to the n-th line, and returns the step from the last stamp to the stamp
+// of this line. A stamp that is more than setBackMost earlier than the last stamp belongs to the
+// next day.
 func (c *clock) take(of stamp, n int64) (step int64) {
 	before := c.now(n - 1)
 	if of.to > 0 {
@@ -85,10 +88,12 @@ func (c *clock) stamp(millis int64) (step int64) {
 	return step
 }
 
-// jump records a step of the stamps. A line reports its jump or one of its numbers, whichever has
-// the higher score. largest is the largest earlier step in the same direction.
+// jump records a step between two stamps. Of the jump and the line's numbers, the detector reports
+// only the one with the highest score. In the formula, largest is the largest earlier step in the
+// same direction, lg is log2, and steps are in seconds:
 //
-//	score = 1.5 lg(step / max(largest, 150 s)) ahead, 2 lg(step / max(largest, 15 s)) back
+//	score = 1.5 lg(step / max(largest, 150)) for a forward step
+//	score = 2 lg(step / max(largest, 15)) for a backward step
 func (d *Detector) jump(l *line, of stamp, step int64) {
 	c := &d.clock
 	c.Ahead, c.Back = c.Ahead*stepFades, c.Back*stepFades
@@ -106,7 +111,7 @@ func (d *Detector) jump(l *line, of stamp, step int64) {
 	*largest = max(*largest, millis)
 }
 
-// now returns the clock's time at the n-th line.
+// now returns the value of the clock at the n-th line.
 func (c *clock) now(n int64) int64 {
 	if c.Stamps == 1 {
 		return c.Time

@@ -1,5 +1,5 @@
-// Package changes finds quantitative changes in a log: keys that come far more often than before,
-// keys that came regularly and stopped, and numbers far outside their own past. It reads the log
+// Package changes finds quantitative changes in a log. Examples: a word becomes far more frequent,
+// a regular message stops, or a number is far above all earlier ones. The package reads the log
 // once and counts in tables of a fixed size.
 package changes
 
@@ -11,18 +11,18 @@ import (
 // Detector counts the words, numbers and shapes in the lines of a log.
 type Detector struct {
 	tables
-	n     int64 // lines so far
+	n     int64 // number of lines read
 	clock clock
 	promises
 	format                  format
-	due                     int64 // clock time at which the next key can be silent
-	surgeQuiet, numberQuiet int64 // until this line, no other change of the kind is reported
+	due                     int64 // earliest clock value at which a key can become silent
+	surgeQuiet, numberQuiet int64 // line numbers until which no such change is reported
 	driftQuiet, emptyQuiet  int64
 	fieldQuiet              int64
-	silenceTold             int64 // line of the last reported silence
+	silenceTold             int64 // line number of the last reported silence
 }
 
-// promises are the thresholds of reports.
+// promises are the thresholds that limit how often each kind of change is reported.
 type promises struct{ surges, numbers, driftsTold, empties, fieldsTold promise }
 
 type tables struct {
@@ -34,13 +34,13 @@ type tables struct {
 }
 
 const (
-	warmLines = 300  // lines of the log before the first report
-	warmTicks = 128  // words at a place before the first report of a surge there
-	lineMost  = 4096 // maximum bytes read of a line
-	wordsMost = 96   // maximum words read of a line
+	warmLines = 300  // minimum lines of the log before the first report
+	warmTicks = 128  // minimum words at a place before a surge there is reported
+	lineMost  = 4096 // only the first 4,096 bytes of a line are read
+	wordsMost = 96   // only the first 96 words of a line are read
 )
 
-// New returns the detector of an empty log.
+// New returns a detector that has read no lines.
 func New() *Detector {
 	return &Detector{
 		promises: promises{
@@ -52,7 +52,7 @@ func New() *Detector {
 	}
 }
 
-// Clone returns an independent copy.
+// Clone returns an independent copy of the detector.
 func (d *Detector) Clone() *Detector {
 	to := *d
 	return &to
@@ -64,11 +64,11 @@ func (d *Detector) CopyFrom(from *Detector) { *d = *from }
 // Lines returns the number of lines that the detector has read.
 func (d *Detector) Lines() int64 { return d.n }
 
-// line is the line that the detector is reading.
+// line is the state of the line that the detector is reading.
 type line struct {
 	n        int64
 	text     []byte
-	shown    int // offset of the text after the time stamp
+	shown    int // offset of the text that follows the time stamp
 	template uint32
 	surge    surging
 	outlier  outlier
@@ -78,8 +78,8 @@ type line struct {
 	format   bool // the log's format changes at this line
 }
 
-// Take reads a line without its newline, and calls each with every change. A line has at most one
-// surge, number, silence, drift, empty value, field and format.
+// Take reads a line without its newline, and calls the function each once per change. A line has at
+// most one change of each kind: surge, number, silence, drift, empty value, field and format.
 func (d *Detector) Take(text []byte, each func(*Change)) {
 	d.n++
 	l := line{n: d.n, text: text[:min(len(text), lineMost)]}
@@ -94,7 +94,7 @@ func (d *Detector) Take(text []byte, each func(*Change)) {
 	if l.format {
 		each(d.formatOf(&l))
 	}
-	if d.format.settling(l.n) { // suppressed reports must not raise the thresholds
+	if d.format.settling(l.n) { // else changes that are not reported would raise the thresholds
 		each = func(*Change) {}
 		was := d.promises
 		defer func() { d.promises = was }()
@@ -107,11 +107,12 @@ func (d *Detector) Take(text []byte, each func(*Change)) {
 	d.tellField(&l, each)
 }
 
-// ordinals counts how often each context of a word has come in a line. The contexts are hashed.
+// ordinals counts how often each context of a word occurred in the line. A hash of the context
+// selects the counter.
 type ordinals [64]uint8
 
-// place returns the tag of the next place after a word and separators, and the ordinal of this
-// context in the line.
+// place returns the tag of the place after a given word and separators. It also returns a pointer
+// to the counter of this context in the line.
 func (o *ordinals) place(before, separators uint32) (tag uint32, ordinal *uint8) {
 	tag = mix(mix(before, separators), seedPlace)
 	ordinal = &o[tag%uint32(len(o))]
@@ -124,7 +125,7 @@ func (d *Detector) words(l *line, cut cutter) {
 	template, shape, before := uint32(seedTemplate), uint32(seedShape), uint32(seedFirst)
 	said := [2]int{} // bounds of the last plain word
 	var w word
-	end, behind := 0, uint32(fieldStart) // end of the last word, and the last field
+	end, behind := 0, uint32(fieldStart) // end of the last word, and tag of the last field
 	for i := 0; i < wordsMost && cut.next(&w); i++ {
 		hash := w.hash(l.text)
 		template, shape = mix(mix(template, hash), w.separators), mix(shape, w.separators)
@@ -171,7 +172,8 @@ func (d *Detector) words(l *line, cut cutter) {
 	l.format = d.format.take(l.n, isNew)
 }
 
-// word counts a word at its place. A number is also counted by its size.
+// word counts a word at its place. If the word is a number, word also counts its order of
+// magnitude.
 func (d *Detector) word(l *line, w *word, place, hash uint32, of event) {
 	switch w.form {
 	case random:
@@ -201,11 +203,12 @@ func (d *Detector) word(l *line, w *word, place, hash uint32, of event) {
 }
 
 const (
-	valueBytes  = 4 // maximum size in bytes of a number that is also counted as a word
+	valueBytes  = 4 // only numbers of at most 4 bytes are also counted as words
 	levelsBelow = 40
 )
 
-// levelOf returns the half octave of a number v, given x = lg(.0001 + v). Zero has its own level.
+// levelOf returns the index of the half octave that contains the number v, given x = lg(.0001 + v).
+// Zero has its own index.
 func levelOf(v, x float64) uint32 {
 	if v == 0 {
 		return seedLevel - 1
@@ -213,8 +216,8 @@ func levelOf(v, x float64) uint32 {
 	return seedLevel + uint32(math.Floor(2*x+levelsBelow))
 }
 
-// Due returns the time without a line after which a pause of the log is unusual, measured by its
-// stamps. It returns false until the stamps are enough to tell.
+// Due returns how long the log must pause before the pause is unusual, measured by its time stamps.
+// It returns false while the log has too few stamps to compute this.
 func (d *Detector) Due() (time.Duration, bool) {
 	if d.clock.Stamps == 0 || d.n < silenceLines {
 		return 0, false

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// only returns the single change of a kind. The test fails if there is none, or more than one.
+// only returns the single change of a kind. The test fails if the number of such changes is not 1.
 func only(t *testing.T, told []Change, kind Kind) Change {
 	t.Helper()
 	var found []Change
@@ -107,7 +107,7 @@ func TestSilenceOfHeartbeatIsReported(t *testing.T) {
 	require.Less(t, c.Silent, 80*time.Second)
 }
 
-// In a log without stamps the clock counts lines.
+// In a log without time stamps, the detector's clock counts lines.
 func TestSilenceIsReportedInLines(t *testing.T) {
 	stamp := regexp.MustCompile(`\d\d:\d\d:\d\d`)
 	log := accessLog{between: func(i int, _ string) []string {
@@ -125,7 +125,6 @@ func TestSilenceIsReportedInLines(t *testing.T) {
 	require.Regexp(t, `: every 26 lines, none in the last \d\d$`, c.String())
 }
 
-// While the whole log pauses, no key is silent.
 func TestPauseOfTheLogIsNoSilence(t *testing.T) {
 	log := accessLog{between: func(i int, stamp string) []string {
 		if i%30 == 1 {
@@ -156,7 +155,8 @@ func TestNumberOutsideItsPastIsReported(t *testing.T) {
 	require.Equal(t, "rt 20.000: the largest of 1,800 before is 0.08", c.String())
 }
 
-// grown returns a number that grows from `from` to `to` while i goes from 5,000 to 9,000.
+// grown returns the bound `from` for i up to 5,000 and the bound `to` for i from 9,000 on. Between
+// these, the result grows with i.
 func grown(i int, from, to float64) float64 {
 	return from + float64((to-from)*min(1, max(0, float64(i-5000)/4000)))
 }
@@ -190,7 +190,7 @@ func TestDriftOfNumberIsReported(t *testing.T) {
 	}
 }
 
-// Numbers that grow from the beginning, as counters do, do not drift.
+// Numbers that have grown since the first line, such as counters, are not reported as a drift.
 func TestCounterIsNoDrift(t *testing.T) {
 	log := accessLog{took: func(i int, usual float64) float64 { return float64(i) }}.lines(9000, 18)
 	for _, c := range take(New(), log) {
@@ -198,7 +198,8 @@ func TestCounterIsNoDrift(t *testing.T) {
 	}
 }
 
-// jsonLog returns a log of n JSON lines; changed returns the i-th line, given the usual one.
+// jsonLog returns a log of n JSON lines. The function changed receives the usual i-th line and
+// returns the line to use.
 func jsonLog(n int, changed func(i int, l string) string) (log [][]byte) {
 	for i := range n {
 		l := fmt.Sprintf(
@@ -210,7 +211,8 @@ func jsonLog(n int, changed func(i int, l string) string) (log [][]byte) {
 	return log
 }
 
-// from returns a function for jsonLog that replaces pattern in all lines from line `at` on.
+// from returns a function for jsonLog that replaces pattern in line number `at` and in all later
+// lines.
 func from(at int, pattern, with string) func(int, string) string {
 	r := regexp.MustCompile(pattern)
 	return func(i int, l string) string {
@@ -225,7 +227,7 @@ func TestChangesInFieldsAreReported(t *testing.T) {
 	for _, c := range []struct {
 		pattern, with string
 		kind          Kind
-		within        int64 // maximum lines from the change to its report
+		within        int64 // maximum number of lines between the change and its report
 		says          string
 	}{
 		{`"took":\d+`, `"took":NaN`, Empty, 2, "took NaN: a number all 1,000 times before"},
@@ -247,8 +249,8 @@ func TestChangesInFieldsAreReported(t *testing.T) {
 	require.Empty(t, take(New(), jsonLog(1020, from(0, "$^", ""))), "nothing changes")
 }
 
-// A value that is sometimes empty, such as a client's name in an access log, is not reported when
-// it is empty.
+// An empty value is not reported if the value was often empty before, such as a client's name in an
+// access log.
 func TestValueThatIsOftenEmptyIsUsual(t *testing.T) {
 	log := jsonLog(3000, func(i int, l string) string {
 		if i%97 == 0 {
@@ -261,7 +263,8 @@ func TestValueThatIsOftenEmptyIsUsual(t *testing.T) {
 	}
 }
 
-// A new format is one change, and hides the changes that it causes.
+// A new format of the log is reported as one change. The changes that follow from it are not
+// reported.
 func TestNewFormatIsOneChange(t *testing.T) {
 	log := jsonLog(2000, from(1000,
 		`.*T(.*)Z","level":"(.*)","user":"(.*)","took":(\d+).*`, `$1 [$2] <$3> handled in $4 ms`))
@@ -283,7 +286,6 @@ func TestDueIsLongerThanTheLogsPauses(t *testing.T) {
 	require.Equal(t, 20*time.Second, due.Round(time.Second))
 }
 
-// The thresholds bound the number of reports on any log.
 func TestAnyLogHasBoundedNumberOfReports(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		word := rapid.StringMatching(`[a-z]{1,3}|\d{1,4}( ?ms)?|\d\d:\d\d:\d\d|[ =:.]{1,3}`)
@@ -345,7 +347,7 @@ func TestWarmLineAllocatesNothing(t *testing.T) {
 	require.Zero(t, told)
 }
 
-// FuzzTake checks that long, empty and odd lines are accepted.
+// FuzzTake checks that Take accepts long, empty and malformed lines.
 func FuzzTake(f *testing.F) {
 	f.Add([]byte("12:00:01 a=5 b=7ms c 10.0.0.1\n\n99:99:99,5 \xff\x00 1.2.3.4.5 1e9"), uint16(3))
 	f.Add(bytes.Repeat([]byte("1700000000.5 x:3 "), 400), uint16(500))
@@ -365,8 +367,8 @@ func FuzzTake(f *testing.F) {
 	})
 }
 
-// A reported outage does not raise the threshold of its place. So the next outage is reported after
-// as few lines as the first.
+// A report of an outage does not raise the threshold of its place. So the next outage is reported
+// after the same number of lines as the first.
 func TestAnotherOutageIsReportedAsSoon(t *testing.T) {
 	for _, second := range []string{"502", "500"} {
 		log := accessLog{status: func(i int, usual string) string {

@@ -2,7 +2,7 @@ package changes
 
 import "math"
 
-// A drift is a share that grows slowly, or numbers whose size changes slowly, and stays. The
+// A drift is a lasting slow change: a share grows, or the size of numbers changes. The
 // detector searches in blocks of 32 ticks or numbers. For a key, x is its number of events in 32
 // ticks of its place's clock. For a place's numbers, x is the mean of lg(.0001 + v) over 32 numbers
 // v. Let m be the mean of the earlier blocks and s their standard deviation, estimated as 1.25
@@ -21,61 +21,62 @@ import "math"
 
 const (
 	driftSets     = 48
-	driftSet      = 4 // cells in a set
+	driftSet      = 4 // cells in a set of the hash table
 	driftsMost    = driftSets * driftSet
-	driftTicks    = 32  // ticks in a block
-	driftEvents   = 8   // events of a key before it is tracked
-	driftFirst    = 8   // blocks before S can differ from 0
-	driftKnown    = 32  // blocks before a drift is reported
-	driftMemory   = 256 // blocks in the mean
-	driftSlow     = 8   // minimum blocks of a drift
-	driftLong     = 128 // maximum blocks of a drift
+	driftTicks    = 32  // ticks of a place's clock in a block
+	driftEvents   = 8   // minimum events of a key before the detector tracks its share
+	driftFirst    = 8   // minimum blocks before the cumulative sum S can differ from 0
+	driftKnown    = 32  // minimum blocks of history before a drift is reported
+	driftMemory   = 256 // maximum number of blocks that weigh in the mean
+	driftSlow     = 8   // minimum length of a drift, in blocks
+	driftLong     = 128 // maximum length of a drift, in blocks
 	driftLines    = 2000
-	driftQuiet    = 500 // minimum lines between two reports
-	driftStale    = 512 // lines without an event after which a cell is worth half as much
+	driftQuiet    = 500 // minimum lines between two reports of drifts
+	driftStale    = 512 // lines without an event that halve the worth of a cell
 	driftOdds     = 2.5
 	lnDriftOdds   = .9162907318741551
 	driftClip     = 2.5
 	driftSlack    = .5
-	driftMost     = 100 // maximum of S
+	driftMost     = 100 // maximum of the cumulative sum S
 	driftLeast    = 1.3 // minimum factor by which a drift changes a value
 	driftTimes    = 8
-	numberSD      = .1 // minimum standard deviation of a block of numbers
-	shareLeast    = .1 // minimum divisor of a variance, see burst
+	numberSD      = .1 // lower bound of the standard deviation between blocks of numbers
+	shareLeast    = .1 // lower bound of a divisor in the function burst
 	deviationSD   = 1.25
-	trendMost     = .6 // maximum Trend of numbers that can drift; counters exceed it
-	trendMemory   = 16 // blocks in Trend
+	trendMost     = .6 // maximum Trend of drifting numbers; counters exceed it
+	trendMemory   = 16 // number of blocks over which Trend is averaged
 	driftEventful = driftTicks * 2 / 3
 )
 
-// drift tracks a key, or the numbers of a place.
+// drift is the statistics of a key or of a place's numbers, to detect a slow change.
 type drift struct {
-	Tag       uint32  // 0: the cell is free; the second bit is 1 for numbers
-	Block     uint32  // index of the open block; for numbers, the count of numbers in it
-	Line      uint32  // the last line with the key, modulo 2^32
-	Sum       float32 // sum of the open block
-	Mean      float32 // mean of a block
-	Deviation float32 // mean deviation of a block from Mean
-	S         float32 // the cumulative sum; negative if numbers fall
-	Total     float32 // sum of the blocks since S was 0
-	Offs      float32 // sum of the distances of these blocks from Mean
-	Trend     float32 // mean sign of a block's difference from Mean
-	Blocks    uint16  // number of blocks in Mean
-	Since     uint16  // number of blocks since S was 0
+	Tag       uint32  // 0 if the cell is free; its second bit is 1 for numbers
+	Block     uint32  // index of the current block; for numbers, how many numbers the block has
+	Line      uint32  // number of the last line with the key, modulo 2^32
+	Sum       float32 // sum of the values in the current block
+	Mean      float32 // mean of the blocks' values
+	Deviation float32 // mean absolute deviation of the blocks' values from Mean
+	S         float32 // cumulative sum of the change; negative if the numbers fall
+	Total     float32 // sum of the blocks' values since S was last 0
+	Offs      float32 // sum of the absolute deviations from Mean since S was last 0
+	Trend     float32 // moving mean of the sign of a block's difference from Mean
+	Blocks    uint16  // number of blocks that Mean averages
+	Since     uint16  // number of blocks since S was last 0
 }
 
-// drifting is the strongest drift that a line shows.
+// drifting is the strongest drift found in a line.
 type drifting struct {
 	score float64
 	of    event
-	drift // a copy from the time of the report
+	drift // the cell's content when the drift was found
 	cell  *drift
 }
 
 func (c *drift) numbers() bool { return c.Tag&2 != 0 }
 
 // driftAt returns the cell of a tag, and whether the tag already had a cell. A new tag gets a free
-// cell, or the least valuable cell of its set if the tag is worth more. Otherwise cell is nil.
+// cell of its set. If none is free, the tag replaces the least valuable cell, provided that the tag
+// is worth more. Otherwise driftAt returns a nil cell.
 func (d *Detector) driftAt(tag uint32, worth float32, n int64) (cell *drift, found bool) {
 	i := home(tag, driftSets) * driftSet
 	set := d.drifts[i : i+driftSet]
@@ -91,15 +92,15 @@ func (d *Detector) driftAt(tag uint32, worth float32, n int64) (cell *drift, fou
 	return cell, false
 }
 
-// worth returns half the mean count of a key, less if the key has not come lately. A new key must
-// be worth more, so halving keeps cells from changing owners often.
+// worth returns half the mean count of a key, and less if the key has not occurred lately. A new
+// tag takes the cell only if the tag is worth more.
 func (c *drift) worth(n int64) float32 {
 	switch {
 	case c.Tag == 0:
 		return -1
 	case c.numbers():
 		return numbersWorth / 2 * driftStale / (driftStale + float32(uint32(n)-c.Line))
-	case c.Mean > driftEventful: // the key's share is too high to grow by much
+	case c.Mean > driftEventful: // the key is so frequent that its share cannot grow much
 		return 0
 	}
 	return c.Mean / 2 * driftStale / (driftStale + float32(uint32(n)-c.Line))
@@ -107,7 +108,7 @@ func (c *drift) worth(n int64) float32 {
 
 const numbersWorth = driftTicks / 2
 
-// follow adds an event of a key at a place.
+// follow adds an event of a key to the key's statistics.
 func (d *Detector) follow(l *line, p *place, e *key, of event) {
 	total := e.Before + float32(e.Count)
 	mean := total / float32(min(p.N, clockMemory)) * driftTicks
@@ -120,7 +121,7 @@ func (d *Detector) follow(l *line, p *place, e *key, of event) {
 		return
 	}
 	block := p.N / driftTicks
-	if !found || c.Block > block { // the key is new, or its place was lost
+	if !found || c.Block > block { // the key is new, or its place lost its clock
 		*c = drift{
 			Tag: tag, Block: block, Mean: mean, Blocks: uint16(min(block, driftFirst)),
 			Deviation: float32(math.Sqrt(float64(mean))) / deviationSD,
@@ -145,14 +146,14 @@ func (c *drift) most() float32 {
 	return c.Mean + float32(2*math.Sqrt(float64(c.Mean/float32(max(c.Blocks, 1)))))
 }
 
-// burst returns how many times a share's variance between blocks is that of independent events, at
-// least 1.
+// burst returns the ratio of the observed variance of a share between blocks to the variance of
+// independent events, at least 1.
 func (c *drift) burst() float32 {
 	sd := deviationSD * c.Deviation
 	return max(1, sd*sd/max(c.Mean, shareLeast))
 }
 
-// followNumber adds a number at a place; x is its logarithm.
+// followNumber adds a number to the statistics of a place. x is the logarithm of the number.
 func (d *Detector) followNumber(l *line, p *place, of event, x float64) {
 	if l.n <= warmLines || p.Values < valuesKnown {
 		return
@@ -177,13 +178,13 @@ func (d *Detector) followNumber(l *line, p *place, of event, x float64) {
 	z := (c.Sum - c.Mean) / max(deviationSD*c.Deviation, numberSD)
 	c.end(z-driftSlack, -z-driftSlack)
 	moved := distance(c.now(), c.Mean)
-	const least, most = .3785, 3 // lg of driftLeast and driftTimes
+	const least, most = .3785, 3 // base-2 logarithms of driftLeast and driftTimes
 	if c.S != 0 && distance(c.Trend, 0) < trendMost && least < moved && moved < most {
 		d.drifted(l, c, of)
 	}
 }
 
-// end ends a block. It raises S by up or lowers S by down, each at most driftClip.
+// end closes a block. It raises S by up or lowers S by down; driftClip limits both.
 func (c *drift) end(up, down float32) {
 	x := c.Sum
 	c.Sum = 0
@@ -217,7 +218,7 @@ func (c *drift) end(up, down float32) {
 	}
 }
 
-// learn adds the blocks since S was 0 to the mean.
+// learn adds to Mean the blocks since S was last 0.
 func (c *drift) learn() {
 	since := float32(c.Since)
 	c.Blocks = min(c.Blocks+c.Since, driftMemory)
@@ -227,18 +228,18 @@ func (c *drift) learn() {
 	c.Total, c.Offs, c.Since = 0, 0, 0
 }
 
-// settle makes the new level the usual one.
+// settle makes the level of the drift the new usual level.
 func (c *drift) settle() {
 	c.Mean = c.now()
 	c.S, c.Total, c.Offs, c.Since, c.Blocks = 0, 0, 0, 0, driftFirst
 }
 
-// now returns the mean of the blocks since S was 0.
+// now returns the mean of the blocks since S was last 0.
 func (c *drift) now() float32 { return c.Total / float32(max(c.Since, 1)) }
 
 func distance(a, b float32) float32 { return max(a-b, b-a) }
 
-// drifted keeps a drift for the line's report if it is the strongest.
+// drifted stores a drift for the line's report if it is the strongest drift of the line.
 func (d *Detector) drifted(l *line, c *drift, of event) {
 	score := float64(distance(c.S, 0))
 	switch {
@@ -251,7 +252,8 @@ func (d *Detector) drifted(l *line, c *drift, of event) {
 	}
 }
 
-// tellDrift reports the line's strongest drift, under the same conditions as tellSurge.
+// tellDrift reports the line's strongest drift if the drift's score exceeds the threshold and the
+// last report is long enough ago.
 func (d *Detector) tellDrift(l *line, each func(*Change)) {
 	s := &l.drift
 	report := func() { each(d.driftOf(l)) }
@@ -259,7 +261,7 @@ func (d *Detector) tellDrift(l *line, each func(*Change)) {
 		return
 	}
 	d.places[s.of.at].Told = max(1, uint32(l.n))
-	if s.cell.Tag == s.Tag { // otherwise another key has taken the cell
+	if s.cell.Tag == s.Tag { // false if another key now uses the cell
 		s.cell.settle()
 	}
 }

@@ -2,18 +2,18 @@ package changes
 
 import "bytes"
 
-// An empty value is NaN, null, - or nothing at a place that had a word or number. The value is
-// reported if the place had emptyKnown values and was never empty before. The separators before a
-// place show that the place is empty: user= at the end of a line, or "user":"".
+// An empty value is NaN, null, - or nothing at a place that had a word or number. The empty value
+// is reported if the place had emptyKnown values before and was never empty. If nothing is at the
+// place, the separators before it identify the place: user= at the end of a line, or "user":"".
 
 const (
-	emptyKnown   = 128 // values of a place before an empty one is reported
+	emptyKnown   = 128 // minimum values at a place before an empty value there is reported
 	emptiesMost  = 1<<16 - 1
-	emptyAtFirst = 2 // how often a place must be empty to be reported
+	emptyAtFirst = 2 // number of empty values at a place that cause a report
 )
 
-// emptied is the value of the line that became empty. Of several, it is the value whose place had
-// most values before.
+// emptied is the value of the line that became empty. If several became empty, emptied is the one
+// whose place had the most values.
 type emptied struct {
 	of     event
 	values uint32
@@ -37,8 +37,8 @@ func emptyWord(w []byte) bool {
 	return false
 }
 
-// emptyAt reports whether a value is missing at i between two words, and where its placeholder
-// ends.
+// emptyAt reports whether a value is missing at offset i of the gap between two words. It also
+// returns the end of the value's placeholder, such as a dash.
 func emptyAt(gap []byte, i int, last bool) (to int, empty bool) {
 	before := gap[i-1]
 	end := i == len(gap)
@@ -67,7 +67,8 @@ func emptyAt(gap []byte, i int, last bool) (to int, empty bool) {
 	return i, false
 }
 
-// gap looks for missing values between two words, or between the last word and the end of the line.
+// gap searches for missing values between two words, or between the last word and the end of the
+// line.
 func (d *Detector) gap(l *line, from, to int, before uint32, ordinals *ordinals, said [2]int) {
 	last := to == len(l.text)
 	gap := l.text[from:to]
@@ -88,7 +89,8 @@ func (d *Detector) gap(l *line, from, to int, before uint32, ordinals *ordinals,
 	}
 }
 
-// empty records that a place is empty. visits is 1 if this visit counts as a value there, else 0.
+// empty records that a place is empty. The parameter visits is 1 if the empty value counts as a
+// value of the place, else 0.
 func (d *Detector) empty(l *line, of event, visits uint32) {
 	p := &d.places[of.at]
 	if l.n <= warmLines || p.N < emptyKnown {
@@ -102,7 +104,8 @@ func (d *Detector) empty(l *line, of event, visits uint32) {
 	}
 }
 
-// tellEmpty reports the line's value that became empty, under the same conditions as tellNumber.
+// tellEmpty reports the line's value that became empty, if its score reaches the threshold and the
+// last report is long enough ago.
 func (d *Detector) tellEmpty(l *line, each func(*Change)) {
 	score := 0.
 	if l.emptied.values > 0 {
@@ -118,4 +121,4 @@ func (d *Detector) tellEmpty(l *line, each func(*Change)) {
 	})
 }
 
-const emptyScore = 2 // the score of every empty value
+const emptyScore = 2 // every empty value has this score

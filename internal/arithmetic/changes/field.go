@@ -2,50 +2,51 @@ package changes
 
 import "bytes"
 
-// A field is a name before = (user=7), or a name in quotes before a colon ("user": 7), outside
-// URLs. A new name is reported when it comes for the third time. A missing field came 300 times in
-// a row after the same field, or at the beginning of a line. Then it was missing there eight times,
-// and came nowhere else.
+// A field is a name before = (user=7) or a quoted name before a colon ("user": 7), outside URLs. A
+// new name is reported at its third occurrence. A field is reported as missing in two steps. First
+// it followed the same field, or began the line, 300 times in a row. Then it was missing there
+// eight times and occurred nowhere else.
 
 const (
 	fieldSets   = 23
 	fieldSet    = 4
 	fieldsMost  = fieldSets * fieldSet
-	fieldBytes  = 20 // bytes of a name that are kept
+	fieldBytes  = 20 // only the first 20 bytes of a name are kept
 	fieldLines  = 2 * warmLines
 	fieldTimes  = 3
-	fieldSoon   = 500 // lines within which a new name must come three times
+	fieldSoon   = 500 // maximum lines within which a new name must occur three times to be reported
 	fieldKnown  = 300
 	fieldMisses = 8
-	fieldScore  = 2 // the score of every field
+	fieldScore  = 2 // every new or missing field has this score
 	countedMost = 1<<16 - 1
 )
 
-// field is the name of a field, with its counts.
+// field is a field's name with the counts of its occurrences.
 type field struct {
-	Tag    uint32 // 0: the cell is free
-	Line   uint32 // the last line with the name, modulo 2^32
-	First  uint32 // the first line with the name, modulo 2^32; 0: an earlier line
-	Next   uint32 // tag of the field that usually follows; 0: no field follows
+	Tag    uint32 // 0 if the cell is free
+	Line   uint32 // number of the last line with the name, modulo 2^32
+	First  uint32 // number of the first line with the name, modulo 2^32; 0 if not recorded
+	Next   uint32 // tag of the field that usually follows; 0 if none does
 	Count  uint16
-	Streak uint16 // how many times in a row Next followed
-	Missed uint16 // how many times Next has not followed since then
+	Streak uint16 // number of times in a row that the field Next followed
+	Missed uint16 // number of times since then that the field Next did not follow
 	_      uint16
 	Name   [fieldBytes]byte // the first bytes of the name
 }
 
-// fielded is a new or missing field of a line.
+// fielded is the new or missing field of a line.
 type fielded struct {
 	kind  Kind
 	of    event
-	first uint32 // first line of a new field, modulo 2^32
+	first uint32 // number of the new field's first line, modulo 2^32
 	name  []byte
 	had   uint16
 }
 
-const fieldStart = 3 // tag of the beginning of a line, as if a field ended there
+const fieldStart = 3 // tag that represents the beginning of a line, as if a field ended there
 
-// fieldName returns the bounds of the field name that ends with a word, if any.
+// fieldName returns the bounds of the field name whose last word is w. It returns false if w ends
+// no field name.
 func fieldName(line []byte, w *word) (from, to int, is bool) {
 	to = w.to
 	for from = w.from; from > 0; from-- {
@@ -67,7 +68,8 @@ func fieldName(line []byte, w *word) (from, to int, is bool) {
 	return 0, 0, false
 }
 
-// field records a field of a line and returns its tag. behind is the tag of the field before it.
+// field records a field of a line and returns the field's tag. The parameter behind is the tag of
+// the previous field in the line.
 func (d *Detector) field(l *line, from, to int, behind uint32, of event) uint32 {
 	name := l.text[from:to]
 	tag := hashOf(name) | 1
@@ -93,8 +95,8 @@ func (d *Detector) field(l *line, from, to int, behind uint32, of event) uint32 
 	return tag
 }
 
-// fieldAt returns the cell of a tag. If the tag has none, fieldAt returns a free cell of its set,
-// or the cell with the lowest count.
+// fieldAt returns the cell of a tag. If the tag has no cell, fieldAt returns a free cell of its set
+// or, if none is free, the cell with the lowest count.
 func (d *Detector) fieldAt(tag uint32) *field {
 	i := home(tag, fieldSets) * fieldSet
 	set := d.fields[i : i+fieldSet]
@@ -110,7 +112,7 @@ func (d *Detector) fieldAt(tag uint32) *field {
 	return least
 }
 
-// fieldOf returns the cell of a tag, or nil if it has none.
+// fieldOf returns the cell of a tag, or nil if the tag has no cell.
 func (d *Detector) fieldOf(tag uint32) *field {
 	if c := d.fieldAt(tag); c.Tag == tag {
 		return c
@@ -118,7 +120,8 @@ func (d *Detector) fieldOf(tag uint32) *field {
 	return nil
 }
 
-// next records that the field tag follows the field behind; tag 0 means that no field follows.
+// next records that field tag comes directly after field behind. Tag 0 means that the line has no
+// further field.
 func (d *Detector) next(l *line, behind, tag uint32) {
 	c := d.fieldOf(behind)
 	if c == nil {
@@ -151,7 +154,8 @@ func (d *Detector) next(l *line, behind, tag uint32) {
 	c.Next, c.Streak, c.Missed = tag, 1, 0
 }
 
-// tellField reports the line's new or missing field, under the same conditions as tellNumber.
+// tellField reports the line's new or missing field, if its score reaches the threshold and the
+// last report is long enough ago.
 func (d *Detector) tellField(l *line, each func(*Change)) {
 	score := 0.
 	if l.field.kind != 0 {

@@ -1,10 +1,10 @@
 package changes
 
-// The format of a log changes when most lines have new shapes and hardly any had before. A shape
-// counts as new the first 16 times. A fast and a slow running mean track the share of lines with
-// new shapes. The format changes if the fast mean is above .75 and the slow one below .1. The
-// change is reported once. For 300 lines no other change is reported, since the new format causes
-// them.
+// The format of a log changes when most lines have new shapes and hardly any had before. A shape is
+// a line's separators; it counts as new in its first 16 lines. A fast and a slow running mean track
+// the share of lines with new shapes. The format changes if the fast mean is above .75 and the slow
+// mean below .1. The change is reported once. During the next 300 lines no other change is
+// reported, since the new format causes other changes.
 
 const (
 	formatNew    = 16
@@ -13,15 +13,15 @@ const (
 	formatMost   = .75
 	formatLeast  = .1
 	formatLines  = 2 * warmLines
-	formatQuiet  = 300  // lines after a new format without any other report
-	formatStays  = 2000 // minimum lines between two reports of a format
-	formatRecent = 16   // lines that the fast mean remembers
+	formatQuiet  = 300  // lines after a new format during which nothing else is reported
+	formatStays  = 2000 // minimum lines between two reports of a new format
+	formatRecent = 16   // number of lines over which the fast mean averages
 )
 
-// format holds the shares of lines with new shapes.
+// format tracks the share of lines with new shapes.
 type format struct {
 	Fast, Slow float32
-	Told       int64 // line of the last report; 0: none
+	Told       int64 // line of the last report; 0 if there was none
 }
 
 // take records whether the n-th line has a new shape, and reports whether the format changes.
@@ -40,5 +40,6 @@ func (f *format) take(n int64, isNew bool) bool {
 	return true
 }
 
-// settling reports whether the format changed so recently that other changes follow from it.
+// settling reports whether the format changed so recently that it may be the cause of other
+// changes.
 func (f *format) settling(n int64) bool { return f.Told > 0 && n-f.Told < formatQuiet }

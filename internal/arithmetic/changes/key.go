@@ -1,34 +1,35 @@
 package changes
 
-// key is a counted unit: a word at its place, a level of its numbers, a template, or a shape. Its
-// clock is that of its place.
+// key is a counted unit: a word at its place, a level of the place's numbers, a template, or a
+// shape. Its clock is the clock of its place.
 type key struct {
-	Tag   uint32 // 0: the cell is free
-	Line  uint32 // the last line with the key, modulo 2^32
-	Clock uint32 // the clock at that line
+	Tag   uint32 // 0 if the cell is free
+	Line  uint32 // number of the last line with the key, modulo 2^32
+	Clock uint32 // value of the place's clock at line Line
 
-	// For surges: the present excursion, and the events before it. See surge.go.
+	// These fields describe the current excursion of a surge and the events before it. See
+	// surge.go.
 	Began  uint32  // line of the excursion's first event, modulo 2^32
-	Before float32 // B: remembered events before the excursion
-	Sum    float32 // G, the logarithm of the likelihood ratio
-	// For silences: the gaps between beats. See silence.go.
+	Before float32 // B in surge.go: remembered events before the excursion
+	Sum    float32 // G in surge.go: logarithm of the likelihood ratio
+	// These fields describe the gaps between beats, to detect silences. See silence.go.
 	Beat      uint32 // clock of the last beat, modulo 2^32
 	Mean      float32
 	Deviation float32
 	Longest   float32
 
-	Length  uint16 // ticks of the present excursion
-	Count   uint16 // k: events in the excursion
+	Length  uint16 // length of the current excursion in ticks
+	Count   uint16 // k: number of events in the excursion
 	Peak    uint16 // highest G in the excursion, in peakUnits
-	Best    uint16 // highest peak of earlier excursions, in peakUnits; older peaks fade
-	Beats   uint16 // number of gaps in Mean
+	Best    uint16 // highest G of earlier excursions, in peakUnits; decays over time
+	Beats   uint16 // number of gaps that Mean averages
 	Flags   uint8
 	Subject Subject
 }
 
 const (
 	flagTold   = 1 << iota // the excursion has been reported
-	flagBeaten             // the key has a first beat
+	flagBeaten             // the key has had its first beat
 	flagSilent             // the key's silence has been reported
 	flagsMost  = 1<<iota - 1
 )
@@ -42,25 +43,27 @@ const (
 	peakUnits = 512
 )
 
-// Subject says what changed.
+// Subject is the kind of thing that changed: a word, a number, a template, and so on.
 type Subject uint8
 
-// The subjects.
+// The values of Subject.
 const (
 	Word     Subject = iota + 1 // a word at its place
-	Address                     // an address at its place
+	Address                     // an IPv4 address at its place
 	Value                       // a number of at most four bytes at its place
-	Level                       // a number of a certain size at its place, within half an octave
+	Level                       // the order of magnitude of a number at its place: a half octave
 	Template                    // a line's words and separators, without numbers
 	Shape                       // a line's separators
 
-	// For clocks that jump: the line's stamp is far ahead of the last stamp, or far behind it.
+	// For a clock that jumps: the line's time stamp is far ahead of the last stamp, or far behind
+	// it.
 	Ahead
 	Back
 )
 
 // keyAt returns the key of a tag, and whether the tag already had a cell. A new tag gets a free
-// cell of its set, or the cell with the least (B + k + G) / (age + 64). The age is in lines.
+// cell of its set. If none is free, the tag replaces the cell with the least (B + k + G) / (age +
+// 64), where the age is in lines.
 func (d *Detector) keyAt(tag uint32, n int64) (*key, bool) {
 	set := d.set(tag)
 	for i := range set {

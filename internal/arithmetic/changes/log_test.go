@@ -9,13 +9,13 @@ import (
 
 var midday = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// accessLog makes the log of a web server, with one line a second from noon on. status, client and
-// took return the i-th line's status, address and seconds, given their usual values.
+// accessLog makes the log of a web server, with one line per second, starting at noon. Each of the
+// functions status, client and took receives a usual value and returns the value for line i.
 type accessLog struct {
 	status func(i int, usual string) string
 	client func(i int, usual string) string
 	took   func(i int, usual float64) float64
-	// between returns lines to insert before the i-th line.
+	// between returns the lines to insert before line i.
 	between func(i int, stamp string) []string
 }
 
@@ -56,7 +56,7 @@ func (a accessLog) lines(n int, seed uint64) [][]byte {
 // ordinary returns the lines of a log without changes.
 func ordinary(n int, seed uint64) [][]byte { return accessLog{}.lines(n, seed) }
 
-// take feeds lines to a detector, and returns its reports.
+// take feeds all lines of a log to a detector, and returns the changes that it reports.
 func take(d *Detector, log [][]byte) (told []Change) {
 	for _, l := range log {
 		d.Take(bytes.Clone(l), func(c *Change) { told = append(told, *c) })

@@ -15,7 +15,7 @@ const (
 	numberTimes  = 8
 )
 
-// outlier is the number of a line that is furthest outside its past.
+// outlier is the line's number that is furthest above the earlier numbers of its place.
 type outlier struct {
 	score          float64
 	of             event
@@ -23,7 +23,7 @@ type outlier struct {
 	values         uint16
 }
 
-// number adds a number at a place; x is its logarithm.
+// number adds a number to the statistics of its place. x is the logarithm of the number.
 func (d *Detector) number(l *line, of event, value, x float64) {
 	p := &d.places[of.at]
 	if largest := float64(max(p.Largest, p.Before)); value > largest && p.Values >= valuesKnown &&
@@ -51,8 +51,8 @@ func (d *Detector) number(l *line, of event, value, x float64) {
 	}
 }
 
-// tellNumber reports the line's number that is furthest outside its past, if its score reaches the
-// threshold and the last report is long enough ago.
+// tellNumber reports the line's most unusual number, if its score reaches the threshold and the
+// last report is long enough ago.
 func (d *Detector) tellNumber(l *line, each func(*Change)) {
 	report := func() { each(d.numberOf(l)) }
 	d.numbers.tell(numberLimits, l.n, &d.numberQuiet, l.outlier.score, report)

@@ -1,47 +1,48 @@
 package changes
 
-// place is the position of a word: the word and separators before it, and how often this pair
-// came before in the line. Templates and shapes of lines have one place each, too.
+// place is the position of a word in a line. The word and separators before it identify the place,
+// together with how often this pair occurred earlier in the line. All templates share one place,
+// and all shapes share another.
 type place struct {
-	Tag       uint32  // 0: the cell is free
-	N         uint32  // words seen at the place: the clock of the keys there
-	Raised    uint32  // line of the last peak, modulo 2^32
-	Told      uint32  // line of the last report of a surge here, modulo 2^32; 0: none
-	First     float32 // highest peaks of two keys at the place
+	Tag       uint32  // 0 if the cell is free
+	N         uint32  // number of words seen at the place, which is the clock of its keys
+	Raised    uint32  // number of the line with the last peak, modulo 2^32
+	Told      uint32  // line of the last reported surge here, modulo 2^32; 0 if there was none
+	First     float32 // the highest peaks of two different keys at the place
 	Second    float32
 	Repeats   [2]repeats
-	Level     float32 // lg of the last number
-	Largest   float32 // largest number of this window
-	Before    float32 // largest number of the last window
-	Mean      float32 // mean of the numbers' logarithms (lg)
-	Deviation float32 // mean deviation of the logarithms from Mean
+	Level     float32 // base-2 logarithm of the last number
+	Largest   float32 // largest number of the current window
+	Before    float32 // largest number of the previous window
+	Mean      float32 // mean of the numbers' base-2 logarithms
+	Deviation float32 // mean absolute deviation of the logarithms from Mean
 	Values    uint16
-	Credit    uint16    // grows with visits; other tags lower it until they can take the cell
-	Highest   uint16    // part of the tag of the key with the peak First
-	Empty     uint16    // how often its value was empty
-	Last      [2]uint16 // parts of the tags of the last word and the last level
+	Credit    uint16    // grows with each visit; near 0, another tag can take the cell
+	Highest   uint16    // part of the tag of the key that reached the peak First
+	Empty     uint16    // how often the value at the place was empty
+	Last      [2]uint16 // parts of the tags of the last word and of the last number's level
 }
 
-// part returns the part of a tag by which a place recognizes the key.
+// part returns the half of a key's tag that a place stores to recognize the key.
 func part(tag uint32) uint16 { return uint16(tag >> 16) }
 
-// repeats measures how bursty a place is. Same is how often a word there equals the last one.
-// Expected is how often that would happen if words were independent.
+// repeats measures how bursty a place is. Same is the frequency with which a word repeats the
+// previous word at the place. Expected is the frequency that independent words would have.
 type repeats struct{ Same, Expected float32 }
 
 const (
 	placesMost   = 512
 	creditMost   = 4096
-	creditLost   = 16 // 1/16 of the credit is lost when another tag wants the cell
+	creditLost   = 16 // another tag that needs the cell takes 1/16 of its credit
 	creditLast   = 4
-	placeLines   = placesMost     // index of the place of templates
-	placeShapes  = placesMost + 1 // index of the place of shapes
-	ordinalsMost = 7              // maximum ordinal of a repeated context in a line
+	placeLines   = placesMost     // index of the place that all templates share
+	placeShapes  = placesMost + 1 // index of the place that all shapes share
+	ordinalsMost = 7              // maximum count of a context that repeats in a line
 )
 
 // placeAt returns the index of a tag's place, and whether the tag has a cell. A tag can use two
-// neighboring cells. If other tags hold both, the cell with less credit loses some of its credit.
-// When little is left, the new tag takes that cell.
+// neighboring cells. If other tags occupy both, the cell with less credit loses some of its credit.
+// When little credit is left, the new tag takes that cell.
 func (d *Detector) placeAt(tag uint32) (int, bool) {
 	i := int(home(tag, placesMost))
 	if d.places[i].Tag == tag {
@@ -63,7 +64,7 @@ func (d *Detector) placeAt(tag uint32) (int, bool) {
 	return i, p.visit()
 }
 
-// placeOf returns the index of a tag's place, or -1 if it has none.
+// placeOf returns the index of a tag's place, or -1 if the tag has no place.
 func (d *Detector) placeOf(tag uint32) int {
 	i := int(home(tag, placesMost))
 	if d.places[i].Tag == tag {
@@ -75,7 +76,7 @@ func (d *Detector) placeOf(tag uint32) int {
 	return -1
 }
 
-// visit counts a word at the place. If its clock overflows, the place is reset.
+// visit counts a word at the place. If the count overflows, visit resets the place.
 func (p *place) visit() bool {
 	if p.N == 1<<32-1 {
 		*p = place{Tag: p.Tag}
@@ -85,7 +86,7 @@ func (p *place) visit() bool {
 	return true
 }
 
-// quiet reports whether a surge was reported here too recently to report another one.
+// quiet reports whether the last reported surge at this place is too recent for another report.
 func (p *place) quiet(n int64) bool {
 	return p.Told != 0 && uint32(n)-p.Told < placeQuiet
 }

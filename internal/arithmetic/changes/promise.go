@@ -1,15 +1,15 @@
 package changes
 
-// promise is a threshold that limits the rate of reports on any log. Each report raises it, and
-// each line lowers it again,
+// promise is a threshold that limits the rate of reports on any log. Each report raises the
+// threshold, and each line lowers it again:
 //
 //	threshold = max(floor, threshold - raise / lines)
 //
-// so that n lines have at most n/lines + (start - floor)/raise + a few reports.
+// So n lines have hardly more than n/lines + (start - floor)/raise reports.
 type promise struct{ Threshold float64 }
 
-// limits are the constants of a promise. A score above the threshold begins a rest: nothing is
-// reported for `rest` lines.
+// limits are the constants of a promise. A score above the threshold begins a period of `rest`
+// lines in which nothing is reported.
 type limits struct {
 	start, floor, raise, lines float64
 	rest                       int64
@@ -23,7 +23,7 @@ var (
 	fieldLimits  = limits{start: 2, floor: 1, raise: 1, lines: 2000, rest: fieldMisses}
 )
 
-// line lowers the threshold by the share of one line.
+// line lowers the threshold by the amount for one line.
 func (p *promise) line(of limits) {
 	p.Threshold = max(of.floor, p.Threshold-of.raise/of.lines)
 }
@@ -31,9 +31,9 @@ func (p *promise) line(of limits) {
 // report raises the threshold by the amount for one report.
 func (p *promise) report(of limits) { p.Threshold += of.raise }
 
-// tell takes the score of the n-th line, and returns whether it reaches the threshold. If so, a new
-// rest without reports begins after the line, and quiet is set to its end. tell calls report unless
-// the line itself falls in an earlier rest.
+// tell processes the score of the n-th line, and returns whether the score reaches the threshold.
+// If so, a rest without reports begins after the line, and tell sets *quiet to its end. tell calls
+// report unless the line is within an earlier rest.
 func (p *promise) tell(of limits, n int64, quiet *int64, score float64, report func()) bool {
 	p.line(of)
 	if score < p.Threshold {

@@ -3,15 +3,15 @@ package changes
 import "bytes"
 
 const (
-	stampBytes = 400 // first bytes of a line in which a stamp is searched
-	dateBytes  = 24  // maximum bytes of a date before a time of day
+	stampBytes = 400 // a time stamp is searched only in the first 400 bytes of a line
+	dateBytes  = 24  // maximum size of the date before a time of day
 	dayMillis  = 24 * 60 * 60 * 1000
 )
 
 // stamp is the time in a line, and its position.
 type stamp struct {
 	millis   int64 // milliseconds since midnight
-	from, to int   // its bounds; both 0 if the line has no stamp
+	from, to int   // bounds of the stamp in the line; both 0 if the line has none
 }
 
 // stampOf returns the first time stamp of a line. A stamp is hh:mm:ss with its fraction, its zone
@@ -45,7 +45,8 @@ func stampOf(line []byte) stamp {
 	}
 }
 
-// twoDigits returns the number that begins with two digits, or -1.
+// twoDigits returns the number that the first two digits of b form, or -1 if b begins with anything
+// else.
 func twoDigits(b []byte) int64 {
 	if !isDigit(b[0]) || !isDigit(b[1]) {
 		return -1

@@ -10,28 +10,28 @@ import (
 // ErrState reports bytes that are not the state of a detector.
 var ErrState = errors.New("not the state of a change detector")
 
-// stateVersion is the first byte of a state. It must change with the layout, and with every change
-// of the code that makes a detector report something else.
+// stateVersion is the first byte of an encoded state. Increase it when the layout changes, or when
+// a code change makes a detector report different changes.
 const stateVersion = 2
 
-// StateBytesMax is a number of bytes larger than any state.
+// StateBytesMax is an upper bound of the size of an encoded state.
 const StateBytesMax = 128 << 10
 
-// AppendState appends the detector's state to dst: the version, then the numbers in order, little
-// endian.
+// AppendState appends the detector's encoded state to dst: the version, then all numbers in
+// little-endian order.
 func (d *Detector) AppendState(dst []byte) []byte {
 	dst = append(dst, stateVersion)
 	for _, number := range d.numbersOf() {
 		var err error
 		if dst, err = binary.Append(dst, binary.LittleEndian, number); err != nil {
-			panic("changes: " + err.Error()) // the number's type has no fixed size
+			panic("changes: " + err.Error()) // only possible if the number's type has no fixed size
 		}
 	}
 	return dst
 }
 
-// ReadState returns the detector whose AppendState wrote the state. An error wraps ErrState and
-// says what was found and what was expected.
+// ReadState decodes a state that AppendState has written. Its errors wrap ErrState and contain the
+// expected and the found value.
 func ReadState(state []byte) (*Detector, error) {
 	d := New()
 	if len(state) == 0 || state[0] != stateVersion {
@@ -56,7 +56,7 @@ func ReadState(state []byte) (*Detector, error) {
 	return d, nil
 }
 
-// numbersOf returns pointers to all of the state.
+// numbersOf returns pointers to all parts of the detector's state, in the order of encoding.
 func (d *Detector) numbersOf() []any {
 	return []any{
 		&d.n, &d.clock, &d.surges, &d.numbers, &d.driftsTold,
@@ -67,7 +67,7 @@ func (d *Detector) numbersOf() []any {
 	}
 }
 
-// check returns an error for the first part of a state that no detector can have.
+// check returns an error if a value in the state is impossible for a detector.
 func (d *Detector) check() error {
 	for _, c := range []struct {
 		name string
@@ -123,16 +123,18 @@ func (d *Detector) check() error {
 	return nil
 }
 
-// soon reports whether a rest without reports can end at a line.
+// soon reports whether a line number is plausible as the end of a rest, in which nothing is
+// reported.
 func (d *Detector) soon(line int64) bool { return 0 <= line && line <= d.n+quietLines }
 
 // passed reports whether a line number, modulo 2^32, can be one of the first n lines.
 func passed(line uint32, n int64) bool { return int64(uint32(n)-line) < n }
 
-// within reports whether a number is in a range; NaN is not.
+// within reports whether least <= x <= most. It returns false for NaN.
 func within[F float32 | float64](x, least, most F) bool { return least <= x && x <= most }
 
-// thresholdMost is larger than the sum of any score and the raise of its report.
+// thresholdMost is an upper bound of a threshold: it exceeds every score plus the raise after its
+// report.
 const thresholdMost = 1 << 16
 
 func (p *promise) valid(of limits) bool { return within(p.Threshold, of.floor, thresholdMost) }
@@ -157,7 +159,7 @@ func (e *key) valid(set int, n int64) bool {
 		Word <= e.Subject && e.Subject <= Shape
 }
 
-const lgMost = 64 // largest logarithm of a number
+const lgMost = 64 // upper bound of a number's base-2 logarithm
 
 func (p *place) valid(i int, n int64) bool {
 	first := int(home(p.Tag, placesMost))

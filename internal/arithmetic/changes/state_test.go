@@ -190,8 +190,8 @@ func TestNumbersThatNoDetectorHasAreRefused(t *testing.T) {
 	require.True(t, bytes.Equal(good, d.AppendState(nil)))
 }
 
-// FuzzReadState checks that a detector of any accepted state works, and that its own state can be
-// read again.
+// FuzzReadState checks that a detector works with every state that ReadState accepts. It also
+// checks that this detector's own state can be read again.
 func FuzzReadState(f *testing.F) {
 	d := New()
 	empty := d.AppendState(nil)
@@ -221,8 +221,8 @@ func FuzzReadState(f *testing.F) {
 	})
 }
 
-// Repeated outages raise the thresholds higher than a single report does. The state can still be
-// read.
+// Repeated outages raise the thresholds higher than a single report can. ReadState accepts the
+// resulting state.
 func TestStateOfBusyOutageIsRead(t *testing.T) {
 	d := New()
 	told := 0
@@ -247,7 +247,8 @@ func TestStateOfBusyOutageIsRead(t *testing.T) {
 	require.Greater(t, told, 5)
 }
 
-// For some lines after a new format, no changes are reported. These changes raise no threshold.
+// For some lines after a new format, no changes are reported. The unreported changes do not raise
+// the thresholds.
 func TestNewFormatLeavesThresholdsAsTheyWere(t *testing.T) {
 	d := New()
 	for n := range 3000 {

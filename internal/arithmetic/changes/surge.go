@@ -1,6 +1,6 @@
 package changes
 
-// A surge is a key that comes far more often than before. Each key has a cumulative sum G over its
+// A surge is a key that is far more frequent than before. Each key has a cumulative sum G over its
 // events, which needs no fixed window. An excursion is a run of events during which G is above 0.
 // When it begins, the clock of the key is c, and the last C = min(c, 8192) ticks had B events. Let
 //
@@ -31,10 +31,10 @@ const (
 	odds        = 64
 	lnOdds      = 4.1588830833596715
 	sumMost     = 100
-	rivalMost   = 60 // maximum of a peak in comparisons with other keys
+	rivalMost   = 60 // peaks above 60 count as 60 when keys are compared
 	burstMemory = 1024
 	burstLeast  = .02
-	counterNear = .25 // maximum distance, in octaves, between successive numbers of a counter
+	counterNear = .25 // maximum difference, in octaves, between successive numbers of a counter
 
 	pauseEvents = 4
 	pauseTicks  = 64
@@ -44,30 +44,30 @@ const (
 	scoreFloor = 4
 	rivalTimes = 1.75
 	bestFades  = .998
-	rivalFades = 1. / 16384 // fraction by which a peak fades in a line
-	fadeLines  = 4096       // maximum lines for which a peak fades at once
+	rivalFades = 1. / 16384 // fraction by which a peak decays per line
+	fadeLines  = 4096       // upper bound of the lines for which one call decays a peak
 
 	templatePreferred = 3
 
 	tellEvents = 3
-	placeQuiet = 500 // minimum lines between two reports at a place
+	placeQuiet = 500 // minimum lines between two reports of surges at a place
 	quietLines = 64
 )
 
-// event is a key that the present line contains.
+// event is an occurrence of a key in the current line.
 type event struct {
 	tag       uint32
 	at        int // index of the place
 	subject   Subject
 	from, to  int    // bounds of the word in the line
-	before    int    // offset of the text to show, which begins with the word before
-	said      [2]int // bounds of the last plain word before
+	before    int    // offset of the text to show, which begins with the previous word
+	said      [2]int // bounds of the last plain word before this word
 	counter   bool
-	explained float64 // for a level: the G of the number as a word
+	explained float64 // for a level: the sum G of the same number counted as a word
 }
 
-// which returns 1 for levels and 0 otherwise. A number at a place is two events: a word and a
-// level.
+// which returns 1 for a level and 0 otherwise. A number at a place is two events: one as a word,
+// one as a level.
 func (of *event) which() int {
 	if of.subject == Level {
 		return 1
@@ -75,8 +75,8 @@ func (of *event) which() int {
 	return 0
 }
 
-// preferred returns the margin by which an event's score must exceed the other event's score. A
-// shape needs a margin over a template, which is more informative.
+// preferred returns the margin by which this event's score must exceed the other event's score. A
+// shape needs a margin over a template, since the template is more informative.
 func (of *event) preferred(other *event) float64 {
 	if of.subject == Shape && other.subject == Template {
 		return templatePreferred
@@ -84,16 +84,17 @@ func (of *event) preferred(other *event) float64 {
 	return 0
 }
 
-// surging is the strongest surge that a line shows.
+// surging is the strongest surge found in a line.
 type surging struct {
 	score float64
-	key   key // a copy from the time of the peak
+	key   key // copy of the key, made at the peak
 	cell  *key
 	of    event
-	c     uint32 // the place's clock at that time
+	c     uint32 // value of the place's clock at the peak
 }
 
-// count counts an event. Several events of a key in a line count once. It returns the key's G.
+// count counts an event and returns the key's sum G. Several events of a key in one line count
+// once.
 func (d *Detector) count(l *line, of event) (sum float64) {
 	p := &d.places[of.at]
 	n, c := l.n, p.N
@@ -101,7 +102,7 @@ func (d *Detector) count(l *line, of event) (sum float64) {
 	if found && e.Line == uint32(n) {
 		return float64(e.Sum)
 	}
-	if !found || e.Clock > c { // the key is new, or its place was lost
+	if !found || e.Clock > c { // the key is new, or its place lost its clock
 		*e = key{Tag: of.tag, Clock: c, Began: uint32(n), Subject: of.subject}
 	}
 	if n <= warmLines || c <= warmTicks {
@@ -126,7 +127,7 @@ func (d *Detector) excursion(l *line, p *place, e *key, of event) {
 	sum := float64(e.Sum) - float64(float64(gap)*e.drain()*f)
 	if e.over(sum, gap) {
 		e.end(c, gap)
-		e.Clock = c // drain uses the clock less Length, the clock at the beginning
+		e.Clock = c // drain computes the excursion's start as Clock - Length
 		e.Began = uint32(n)
 		if of.counter {
 			f = 0
@@ -144,15 +145,15 @@ func (d *Detector) excursion(l *line, p *place, e *key, of event) {
 	}
 }
 
-// drain returns the amount by which G falls in a tick. It follows from the share of the key before
-// the excursion.
+// drain returns the amount by which G falls per tick of the clock. The amount depends on the key's
+// share before the excursion.
 func (e *key) drain() float64 {
 	recent := float64(min(e.Clock-uint32(e.Length), clockMemory))
 	return float64(float32(ln(1 + float64((odds-1)*min(1,
 		(float64(e.Before)+prior)/(recent+prior))))))
 }
 
-// over reports whether the excursion before this event has ended.
+// over reports whether the excursion ended before this event.
 func (e *key) over(sum float64, gap uint32) bool {
 	length := uint64(e.Length) + 1
 	return sum <= 0 || e.Count == 0 || length > lengthMost ||
@@ -160,7 +161,8 @@ func (e *key) over(sum float64, gap uint32) bool {
 			uint64(gap)*uint64(e.Count) > pauseTimes*length
 }
 
-// end ends an excursion and starts a new one. It adds the old one's events to the remembered ones.
+// end closes an excursion and starts a new one. It adds the closed excursion's events to the
+// remembered events B.
 func (e *key) end(c, gap uint32) {
 	e.Before += float32(e.Count)
 	if c > clockMemory {
@@ -174,7 +176,8 @@ func (e *key) end(c, gap uint32) {
 	e.Flags &^= flagTold
 }
 
-// discount returns the factor f of bursts, and records an event of a key whose share is q.
+// discount returns the factor f that discounts bursts. It also records an event of a key with share
+// q.
 func (p *place) discount(tag uint32, which int, q float64) float64 {
 	r := &p.Repeats[which]
 	f := min(1, (1+burstLeast-float64(r.Same))/(1+burstLeast-float64(r.Expected)))
@@ -189,7 +192,8 @@ func (p *place) discount(tag uint32, which int, q float64) float64 {
 	return f
 }
 
-// rise records a new peak, and keeps it for the line's report if it is the strongest.
+// rise records a new peak of a key. It stores the peak for the line's report if it is the strongest
+// of the line.
 func (d *Detector) rise(l *line, p *place, e *key, of event, sum float64) {
 	fade := 1 - float32(float32(min(uint32(l.n)-p.Raised, fadeLines))*rivalFades)
 	p.First, p.Second, p.Raised = p.First*fade, p.Second*fade, uint32(l.n)
@@ -225,12 +229,12 @@ func (d *Detector) tellSurge(l *line, each func(*Change)) {
 	if !d.surges.tell(surgeLimits, l.n, &d.surgeQuiet, s.score, report) {
 		return
 	}
-	if s.cell.Tag == s.key.Tag { // otherwise another key has taken the cell
+	if s.cell.Tag == s.key.Tag { // false if another key now uses the cell
 		s.cell.Flags |= flagTold
 	}
 	p := &d.places[s.of.at]
 	p.Told = max(1, uint32(l.n))
-	if p.Highest == part(s.of.tag) { // other keys are not compared with a reported peak
+	if p.Highest == part(s.of.tag) { // a reported peak must not suppress reports of other keys
 		p.First, p.Second, p.Highest = p.Second, 0, 0
 	}
 }

@@ -2,8 +2,9 @@ package changes
 
 import "bytes"
 
-// text is the beginning of a regular key's text, to show when the key falls silent. For a word, the
-// text starts at the word before. For a template or a shape, the text is the line after its stamp.
+// text is the beginning of a regular key's text. It is shown when the key falls silent. For a word,
+// the text starts at the previous word. For a template or a shape, the text is the line after its
+// time stamp.
 type text struct {
 	Tag  uint32
 	Text [textBytes]byte // padded with zeros
@@ -14,8 +15,8 @@ const (
 	textBytes = 44
 )
 
-// keepText keeps the text of a regular key. It does not replace the text of another regular key.
-// Exception: the text of a template or shape replaces that of a word.
+// keepText stores the text of a regular key. It does not replace the text of another regular key,
+// with one exception: a template's or shape's text replaces a word's text.
 func (d *Detector) keepText(l *line, e *key, of event) {
 	cell := &d.texts[home(e.Tag, textsMost)]
 	if cell.Tag == e.Tag {
@@ -36,7 +37,7 @@ func (d *Detector) keepText(l *line, e *key, of event) {
 	copy(cell.Text[:], shown)
 }
 
-// textOf returns the text of a key, or nil if none is kept.
+// textOf returns the stored text of a key, or nil if none is stored.
 func (d *Detector) textOf(e *key) []byte {
 	cell := &d.texts[home(e.Tag, textsMost)]
 	if cell.Tag != e.Tag {

@@ -2,14 +2,14 @@ package changes
 
 import "unicode/utf8"
 
-// form is the form of a word.
+// form classifies a word: plain, number, address or random.
 type form uint8
 
 const (
 	plain   form = iota // mostly letters, with few digits
-	number              // digits that have a value
+	number              // digits with a numeric value
 	address             // an IPv4 address
-	random              // an identifier, a time, or a number with too many digits to come again
+	random              // an identifier, a time, or a number too long to repeat by chance
 )
 
 // word is a run of letters, digits and _ in a line, or a number.
@@ -20,7 +20,7 @@ type word struct {
 	separators uint32 // the last four bytes of the separators before this word
 }
 
-// cutter cuts a line into words, without its stamp.
+// cutter splits a line into words and skips the time stamp.
 type cutter struct {
 	line  []byte
 	stamp stamp
@@ -28,8 +28,8 @@ type cutter struct {
 }
 
 const (
-	randomBytes   = 6 // minimum size of a random word with randomChanges changes
-	randomChanges = 3 // changes between digits and letters in a random word
+	randomBytes   = 6 // minimum size of a word that can be random
+	randomChanges = 3 // minimum changes between digits and letters in a random word
 	digitsMost    = 9 // maximum digits of a number
 	plainDigits   = 4 // maximum digits of a plain word
 )
@@ -52,7 +52,7 @@ func (c *cutter) next(w *word) bool {
 		if isLetter(b) || isDigit(b) {
 			*w = word{from: c.at, separators: separators}
 			text := c.line
-			if c.at < c.stamp.from { // a date longer than dateBytes
+			if c.at < c.stamp.from { // in a date that is longer than dateBytes
 				text = text[:c.stamp.from]
 			}
 			w.to, w.form, w.value = classify(text, c.at)
@@ -65,7 +65,7 @@ func (c *cutter) next(w *word) bool {
 	return false
 }
 
-// classify returns the end of the word that begins at from, its form, and its value.
+// classify returns the end of the word that begins at offset from, and the word's form and value.
 func classify(line []byte, from int) (to int, is form, value float64) {
 	digits, changes := 0, 0
 	before := isDigit(line[from])
@@ -99,8 +99,8 @@ func inTime(line []byte, from, to int) bool {
 	return after || to+1 < len(line) && line[to] == ':' && isDigit(line[to+1]) && to-from <= 2
 }
 
-// numeric returns the end of a number, an address or a version that begins at from, and its
-// value. Units of time become seconds.
+// numeric returns the end of a number, address or version that begins at offset from, and its
+// value. Times with a unit are converted to seconds.
 func numeric(line []byte, from int) (to int, is form, value float64) {
 	points := 0
 	mantissa, scale := uint64(0), 1.
@@ -143,12 +143,12 @@ func numeric(line []byte, from int) (to int, is form, value float64) {
 	return to, number, float64(mantissa) / scale
 }
 
-// Seeds of hashes, so that hashes of different kinds differ.
+// These seeds make hashes of different kinds differ.
 const (
 	seedBytes    = 2166136261
 	seedTemplate = 2166136261
 	seedShape    = 1
-	seedFirst    = 7 // instead of the hash of a word before the first word
+	seedFirst    = 7 // replaces the hash of the previous word for a line's first word
 	seedPlace    = 99
 	seedLevel    = 1000
 )
@@ -162,14 +162,14 @@ func hashOf(word []byte) uint32 {
 	return h ^ h>>13
 }
 
-// mix adds a number to a hash.
+// mix returns a hash that combines h and v.
 func mix(h, v uint32) uint32 {
 	h = (h ^ v) * 0x9e3779b1
 	return h ^ h>>15
 }
 
-// hash returns the hash of a plain word's bytes, or of the form of any other word. The hash is the
-// context of the next word.
+// hash returns the hash of a plain word's bytes, or the hash of another word's form. The next word
+// uses the hash as its context.
 func (w *word) hash(line []byte) uint32 {
 	if w.form == plain {
 		return hashOf(line[w.from:w.to])
@@ -177,5 +177,6 @@ func (w *word) hash(line []byte) uint32 {
 	return 10 + uint32(w.form)
 }
 
-// home returns which of n cells a tag chooses. The lowest bit of a tag is always 1 and is ignored.
+// home returns the index of the cell, of n, that a tag selects. It ignores the tag's lowest bit,
+// which is always 1.
 func home(tag, n uint32) uint32 { return tag >> 1 % n }

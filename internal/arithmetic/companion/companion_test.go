@@ -12,8 +12,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// The distribution that scores a byte is fixed before the byte is known. It sums to one, whatever
-// the text and the networks.
+// The distribution that scores a byte does not depend on that byte. For any text and any networks,
+// its probabilities sum to 1.
 func TestByteCostsWhatDistributionSays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		networks := rapid.IntRange(1, networksMax).Draw(t, "networks")
@@ -37,7 +37,6 @@ func TestByteCostsWhatDistributionSays(t *testing.T) {
 	})
 }
 
-// Reading a distribution does not change the state.
 func TestDistributionChangesNothing(t *testing.T) {
 	r := reader{New(small(1)), widest(), someNetworks(1, 3), 0}
 	r.feed(prose(5000, 1))
@@ -47,8 +46,8 @@ func TestDistributionChangesNothing(t *testing.T) {
 	requireSame(t, before, r.s)
 }
 
-// The companion reads a passed text without learning it. The counts do not change, no match expects
-// a byte of the passed text, and Back restores the state before it.
+// Pass appends text that the companion does not learn. The counts do not change, no match predicts
+// a byte of that text, and Back restores the earlier state.
 func TestCompanionSkipsPassedText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := reader{New(small(1)), widest(), someNetworks(1, 3), 0}
@@ -81,12 +80,12 @@ func TestCompanionSkipsPassedText(t *testing.T) {
 	})
 }
 
-// A passed text that repeats learned text is predicted by a match.
+// A match also predicts text that is passed without learning, if it repeats learned text.
 func TestMatchGoesAlongWhatIsPassed(t *testing.T) {
 	r := reader{New(small(1)), widest(), uniform(), 0}
 	text := randomBytes(4000, 1)
 	r.feed(text)
-	r.feed(text[:1000]) // the state learns from this that text can repeat
+	r.feed(text[:1000]) // teaches the state that text can repeat
 	r.x.Begin(r.s)
 	cost := 0.
 	for i, b := range text[2000:2400] {
@@ -100,8 +99,8 @@ func TestMatchGoesAlongWhatIsPassed(t *testing.T) {
 	require.Less(t, cost/math.Ln2/359, 2.)
 }
 
-// A text fed in pieces gives the same costs and the same state as the whole text. Back and Forth
-// switch between the states before and after a piece.
+// A text fed in pieces gives the same costs and the same state as the text fed at once. Back and
+// Forth switch between the states before and after a piece.
 func TestPiecesDoNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := drawText(t, 3000)
@@ -111,7 +110,7 @@ func TestPiecesDoNotMatter(t *testing.T) {
 		var got []float32
 		for len(text) > 0 {
 			n := rapid.IntRange(1, len(text)).Draw(t, "piece")
-			if n < 400 && rapid.Bool().Draw(t, "forget") { // the piece is scored and taken back
+			if n < 400 && rapid.Bool().Draw(t, "forget") { // score the piece, then undo that
 				before := pieces.s.Clone()
 				pieces.feed(text[:n])
 				pieces.x.Back(pieces.s)
@@ -130,8 +129,8 @@ func TestPiecesDoNotMatter(t *testing.T) {
 	})
 }
 
-// All instruction sets give the same bits, on every machine and in every version. The hash covers
-// each cost of the text and the final state.
+// Results are bit-identical with all instruction sets, on every machine and in every version. The
+// expected hash covers the cost of each byte and the final state.
 func TestBitsAreSameEverywhere(t *testing.T) {
 	want := map[int]uint64{1: 0xd20c834751e40114, 2: 0x0d1d8f41159dcea8}
 	for networks := range want {
@@ -148,7 +147,6 @@ func TestBitsAreSameEverywhere(t *testing.T) {
 	}
 }
 
-// A clone is independent of its origin.
 func TestTextOfCloneIsIndependent(t *testing.T) {
 	r := reader{New(small(2)), widest(), someNetworks(2, 5), 0}
 	r.feed(prose(3000, 1))
@@ -169,7 +167,7 @@ func TestResetIsANewState(t *testing.T) {
 	requireSame(t, New(small(1)), r.s)
 }
 
-// Repeated text costs nearly nothing. Random text costs hardly more than its bits.
+// Repeated text costs nearly 0 bits. Random text costs hardly more bits than its information.
 func TestRepeatedTextCostsAlmostNothing(t *testing.T) {
 	r := reader{New(Settings{TableBytesDefault, 1}), widest(), uniform(), 0}
 	first := bitsOf(r.feed(randomBytes(20000, 1)))
@@ -181,8 +179,8 @@ func TestRepeatedTextCostsAlmostNothing(t *testing.T) {
 	require.Less(t, bitsOf(whole.feed(records(20000, 1))), 0.3*20000)
 }
 
-// The mixture follows a network that predicts well. A network that is certain of wrong bytes costs
-// a bounded number of bits.
+// The mixture follows a network that predicts well. If a network is certain of wrong bytes, the
+// cost of the text is still bounded.
 func TestAccurateNetworkIsTrusted(t *testing.T) {
 	text := randomBytes(4000, 2)
 	s, x := New(small(1)), widest()
@@ -211,7 +209,7 @@ func TestNothingIsAllocatedForAByte(t *testing.T) {
 		r.x.Distribution(r.s, r.of[0], logProbs)
 	}
 	for range 20 {
-		piece() // let the journals grow to the size that they need
+		piece() // grows the journals to their final size
 	}
 	require.Zero(t, testing.AllocsPerRun(10, piece))
 }

@@ -19,8 +19,9 @@ func (s *State) contexts() (hashes [contextCount]uint32) {
 	return hashes
 }
 
-// expectation returns the byte that the first existing match expects next, and the class of
-// that match. The byte has a 1 bit in front of its eight bits. Without a match both are 0.
+// expectation returns the byte that the first existing match predicts, and the class of that match.
+// The byte is returned with a leading 1 bit before its eight bits. Without a match, expectation
+// returns 0, 0.
 func (s *State) expectation() (expected, class int) {
 	for m := range s.place.Matches {
 		if expected := s.expected(m); expected != 0 {
@@ -30,11 +31,11 @@ func (s *State) expectation() (expected, class int) {
 	return 0, 0
 }
 
-// lower returns the hash of a context's bucket for the lower half of a byte, given the higher
-// half.
+// lower returns the hash that finds a context's bucket for the lower four bits of a byte, given the
+// higher four bits.
 func lower(context uint32, higher int) uint32 { return context + uint32(higher+1)*0x3c6ef372 }
 
-// nodeInHalf returns the index of a node in the bucket of its half of the byte: 1 to 15.
+// nodeInHalf returns the index of a node, from 1 to 15, in the bucket for its half of the byte.
 func nodeInHalf(node int) int {
 	switch {
 	case node < 16:

@@ -1,5 +1,5 @@
 // Package companion keeps counts of a text beside a language model of bytes, and mixes both into
-// one distribution over the next byte. It knows bytes and distributions, but no networks.
+// one distribution over the next byte. It gets the networks' distributions, not the networks.
 //
 // # Bits
 //
@@ -7,8 +7,8 @@
 // byte that are known: node 1 before the first bit, nodes 2 to 255 after it. Every node has some
 // inputs, each a logit ln P(1)/P(0):
 //
-//   - for each network, the ratio of its masses below the two children of the node;
-//   - for each context, the map of the bit history seen in this context at this node;
+//   - for each network, the ratio of its probabilities of the two children of the node;
+//   - for each context, the estimate for the bit history seen in this context at this node;
 //   - for each match, whether the byte that followed a similar text has a 1 here;
 //   - a constant.
 //
@@ -43,7 +43,7 @@
 //
 // # Files
 //
-// A file only uses names of files before it in this list: hash; history (bit histories); table
+// A file uses only names from files before it in this list: hash; history (bit histories); table
 // (their buckets); match; place (position in a text); inputs (of the mixer); settings; tree
 // (networks as logits of nodes); state (all that is kept); journal (changes of a state by a
 // text); contexts; mix (the inputs at a node, and their mixture); scratch (working memory);

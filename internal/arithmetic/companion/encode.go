@@ -9,37 +9,37 @@ import (
 	"math/bits"
 )
 
-// Version identifies the arithmetic and the encoding of a state: the meaning of every number in
-// it.
+// Version identifies the arithmetic of a state and its encoding. It changes when a number in the
+// state changes its meaning.
 const Version = 2
 
-// header begins an encoded state. The table, the text, the words and the floats follow, in full.
+// header is the beginning of an encoded state. The complete table, text, words and floats follow.
 // All numbers are little endian.
 type header struct {
 	Version  uint8
 	Networks uint8
-	TableLog uint8 // the table has 1<<TableLog bytes
+	TableLog uint8 // base-2 logarithm of the table's size in bytes
 	Place    place
 }
 
 // EncodedBytes returns the number of bytes that AppendTo appends for a state with these settings.
 func EncodedBytes(set Settings) int64 { return int64(binary.Size(header{})) + Bytes(set) }
 
-// AppendTo appends the state in the form that Decode reads.
+// AppendTo appends the encoded state to data. Decode reads this form.
 func (s *State) AppendTo(data []byte) []byte {
 	for _, part := range s.parts() {
 		var err error
 		if data, err = binary.Append(data, binary.LittleEndian, part); err != nil {
-			panic(err) // all parts have a fixed size
+			panic(err) // impossible, since all parts have a fixed size
 		}
 	}
 	return data
 }
 
-// ReadAt implements io.ReaderAt: it reads the bytes that AppendTo appends. The state must not
-// change meanwhile.
+// ReadAt implements io.ReaderAt for the bytes that AppendTo appends. The state must not change
+// between calls, or the bytes read are inconsistent.
 func (s *State) ReadAt(b []byte, at int64) (n int, err error) {
-	begin := int64(0) // offset of a part in the encoded state
+	begin := int64(0) // offset of the current part in the encoded state
 	for _, part := range s.parts() {
 		size := int64(binary.Size(part))
 		if at+int64(n) < begin+size && n < len(b) {
@@ -53,8 +53,8 @@ func (s *State) ReadAt(b []byte, at int64) (n int, err error) {
 	return n, nil
 }
 
-// copyPart encodes a part and copies its bytes from offset `at` on to b. It returns the number of
-// copied bytes, at most len(b).
+// copyPart encodes a part of the state and copies the encoded bytes from offset `at` to b. It
+// returns the number of copied bytes.
 func copyPart(b []byte, part any, at int64) int {
 	switch p := part.(type) {
 	case []uint8:
@@ -66,12 +66,12 @@ func copyPart(b []byte, part any, at int64) int {
 	}
 	data, err := binary.Append(nil, binary.LittleEndian, part)
 	if err != nil {
-		panic(err) // all parts have a fixed size
+		panic(err) // impossible, since all parts have a fixed size
 	}
 	return copy(b, data[at:])
 }
 
-// copyWords is copyPart for n numbers of four bytes each.
+// copyWords does the same as copyPart for a part of n 32-bit numbers.
 func copyWords(b []byte, at int64, n int, word func(i int64) uint32) (copied int) {
 	var bytes [4]byte
 	for end := 4 * int64(n); copied < len(b) && at < end; {
@@ -82,7 +82,7 @@ func copyWords(b []byte, at int64, n int, word func(i int64) uint32) (copied int
 	return copied
 }
 
-// parts returns all parts of a state, in the order of the encoded form.
+// parts returns all parts of the state in the order in which they are encoded.
 func (s *State) parts() []any {
 	h := header{
 		Version: Version, Networks: uint8(s.settings.Networks),
@@ -91,9 +91,10 @@ func (s *State) parts() []any {
 	return []any{h, []uint8(s.table), s.text, s.words, s.floats}
 }
 
-// Decode returns the state that AppendTo has written. set must be valid and equal the settings of
-// the state. An error says which number was found where, and what was expected. Scratch can use
-// every accepted state, even from an untrusted source: all numbers are in range.
+// Decode returns the state that AppendTo encoded. The settings must be valid and equal the settings
+// of the state. An error contains the expected and the found number, and where it was found. Decode
+// accepts data from an untrusted source: it checks that all numbers are in range, so that Scratch
+// can use every accepted state.
 func Decode(set Settings, data []byte) (*State, error) {
 	if found, want := int64(len(data)), EncodedBytes(set); found != want {
 		return nil, fmt.Errorf("companion: the state has %d bytes, expected %d", found, want)
@@ -119,8 +120,8 @@ func Decode(set Settings, data []byte) (*State, error) {
 	return s, nil
 }
 
-// Check returns an error for the first number that no text can produce: a number out of its range,
-// or one that is not finite because a network returned no distribution.
+// Check returns an error for the first number that no text can produce. Such a number is out of
+// range, or it is not finite because a network returned invalid probabilities.
 func (s *State) Check() error {
 	if err := s.check(); err != nil {
 		return fmt.Errorf("companion: %w", err)
@@ -128,17 +129,17 @@ func (s *State) Check() error {
 	return nil
 }
 
-// take decodes a part from the beginning of the data, which must be long enough. It returns the
-// rest.
+// take decodes a part from the beginning of data and returns the remaining data. It panics if data
+// is too short.
 func take(data []byte, part any) (rest []byte) {
 	n, err := binary.Decode(data, binary.LittleEndian, part)
 	if err != nil {
-		panic(err) // all parts have a fixed size, and the data is long enough
+		panic(err) // impossible: all parts have a fixed size, and data is long enough
 	}
 	return data[n:]
 }
 
-// check is Check without the package's name in the error.
+// check is Check without the package name in its errors.
 func (s *State) check() error {
 	if err := s.place.check(); err != nil {
 		return err
@@ -188,7 +189,7 @@ func checkEstimate(e []float32) error {
 	return nil
 }
 
-// check returns an error if numbers of the place contradict each other.
+// check returns an error if the fields of the place are inconsistent.
 func (p *place) check() error {
 	if p.Bytes > 1<<62 || uint64(p.Column) > p.Bytes || uint64(p.Width) > p.Bytes {
 		return errors.New("found a line that is longer than the text")

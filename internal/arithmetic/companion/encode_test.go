@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A state that is encoded and decoded continues to the same bits.
+// After encoding and decoding, a state gives bit-identical results for further text.
 func TestEncodedStateContinues(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		set := small(rapid.IntRange(1, networksMax).Draw(t, "networks"))
@@ -78,8 +78,8 @@ func TestDecodeSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// FuzzDecode checks that any accepted state can be used: no index is out of range, and arithmetic
-// stays finite.
+// FuzzDecode checks that every state that Decode accepts is usable: no index is out of range, and
+// all results are finite.
 func FuzzDecode(f *testing.F) {
 	set := small(1)
 	r := reader{New(set), widest(), someNetworks(1, 5), 0}

@@ -1,15 +1,15 @@
 package companion
 
-// slope holds, for each node of the last scored byte, the values from which Slopes computes.
+// slope stores the values that Slopes needs for each node of the last scored byte.
 type slope struct {
-	logits   [setCount][8]float32 // logits of the rows of weights
-	squashed [8]float32           // means of the logits, as probabilities
-	p        [8]float32           // P(1)
+	logits   [setCount][8]float32 // logits from each set of weights, per node
+	squashed [8]float32           // sigmoid of the mean logit, per node
+	p        [8]float32           // P(1), per node
 	rises    [8]float32           // derivatives of the refinements with respect to the mean logit
-	weights  [setCount]float32    // weights of the first network, except in the rows of nodes
+	weights  [setCount]float32    // weights of the first network, except for setNode
 }
 
-// keepSlope saves the parts of the state that learning will change.
+// keepSlope saves the values for Slopes that learning is about to change.
 func (x *Scratch) keepSlope(s *State) {
 	for j, row := range x.look.rows {
 		x.slope.weights[j] = s.weights(row, 1)[firstNetwork]
@@ -19,7 +19,7 @@ func (x *Scratch) keepSlope(s *State) {
 	}
 }
 
-// rise returns the derivative of the refinement with respect to the logit that it maps.
+// rise returns the derivative of the refined probability with respect to the logit.
 func (r *refined) rise(s *State) float32 {
 	if !r.moves {
 		return 0
@@ -42,7 +42,7 @@ func (x *Scratch) Slopes() (slopes Slopes) {
 			p <= 1-bitMost || p >= bitMost {
 			continue
 		}
-		pull := float32(0) // setCount times ds/dx
+		pull := float32(0) // accumulates setCount times ds/dx
 		for j, w := range of.weights {
 			if j == setNode {
 				w = x.weights[at]
@@ -95,7 +95,7 @@ func (x *Scratch) Gradient(
 	gradient[b] = above
 }
 
-// part returns a child's share of a node's mass, or 0 if the node has no mass.
+// part returns the mass of a child as a fraction of its node's mass, or 0 if the node has no mass.
 func (t *tree) part(child, node int) float32 {
 	if t.mass[node] == 0 {
 		return 0

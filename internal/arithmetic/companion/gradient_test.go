@@ -13,8 +13,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// The gradient belongs to the loss that Score returns. Finite differences of the same loss in
-// float64 agree with it in every direction, after any text.
+// The gradient equals the derivative of the loss that Score returns. The test compares it with
+// finite differences in float64, in random directions and after random texts.
 func TestGradientIsThatOfLoss(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		networks := rapid.IntRange(1, networksMax).Draw(t, "networks")
@@ -45,13 +45,13 @@ func TestGradientIsThatOfLoss(t *testing.T) {
 			return lossOf(r.s, r.x, b, moved[:])
 		}
 		const step = 1e-6
-		require.InDelta(t, nll, loss(0), 1e-2) // float32 has few digits for rare bytes
+		require.InDelta(t, nll, loss(0), 1e-2) // float32 is inexact for rare bytes
 		require.InDelta(t, (loss(step)-loss(-step))/(2*step), sum, 5e-3+5e-3*math.Abs(sum))
 	})
 }
 
-// lossOf returns the loss of a byte in float64, as if the first network had other logits. The byte
-// must be the last scored one, and taken back.
+// lossOf returns the loss of a byte in float64 if the first network had the given logits. The byte
+// must be the last scored byte, and Back must have been called.
 func lossOf(s *State, x *Scratch, b byte, logits []float64) (nll float64) {
 	mass := func(node int) (sum float64) {
 		for j, l := range logits {
@@ -106,8 +106,8 @@ func TestGradientOfNetworkLossIsThatOfSoftmax(t *testing.T) {
 	})
 }
 
-// The gradient is finite even if a network gives one byte all its mass. The gradient is zero where
-// the mixture does not depend on the network.
+// The gradient is finite even if a network assigns all probability to one byte. The gradient is
+// zero where the mixture does not depend on the network.
 func TestGradientOfCertainNetworkIsFinite(t *testing.T) {
 	for _, share := range []float32{0, 0.5, 1} {
 		for _, b := range []byte{7, 8, 200} {
@@ -124,7 +124,7 @@ func TestGradientOfCertainNetworkIsFinite(t *testing.T) {
 	}
 }
 
-// All instruction sets give the same bits of a gradient, and computing one allocates nothing.
+// All instruction sets give a bit-identical gradient. Computing it allocates no memory.
 func TestGradientIsSameEverywhere(t *testing.T) {
 	text, of := prose(3000, 4), someNetworks(1, 9)
 	var want [][256]float32
@@ -150,7 +150,7 @@ func TestGradientIsSameEverywhere(t *testing.T) {
 	})
 }
 
-// rowsAt returns the rows of weights that the sets use at a node.
+// rowsAt returns, for each set, the index of the row of weights used at a node.
 func (l *look) rowsAt(node int) [setCount]int {
 	rows := l.rows
 	rows[setNode] = nodeRows + node

@@ -11,12 +11,12 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// small returns settings with the smallest table, which even a short text fills.
+// small returns settings with the smallest table, so that even a short text fills it.
 func small(networks int) Settings { return Settings{TableBytesMin, networks} }
 
 func widest() *Scratch { return NewScratch(kernel.Arithmetic{}.Vectors()) }
 
-// reader feeds a text to a state, under distributions that repeat in a cycle.
+// reader feeds a text to a state. The networks' distributions for it repeat in a cycle.
 type reader struct {
 	s  *State
 	x  *Scratch
@@ -24,7 +24,7 @@ type reader struct {
 	at int
 }
 
-// feed scores a text as one piece and returns the costs of its bytes in nats.
+// feed scores a text as one piece and returns the cost of each byte in nats.
 func (r *reader) feed(text []byte) (nll []float32) {
 	r.x.Begin(r.s)
 	for _, b := range text {
@@ -48,7 +48,7 @@ func requireSame(t require.TestingT, want, got *State) {
 	}
 }
 
-// drawText draws a text of one of several kinds.
+// drawText draws a random text of a random kind, such as prose or records.
 func drawText(t *rapid.T, most int) []byte {
 	n, seed := rapid.IntRange(1, most).Draw(t, "bytes"), rapid.Uint64().Draw(t, "seed")
 	switch rapid.SampledFrom([]string{"prose", "random", "one byte", "records"}).Draw(t, "kind") {
@@ -74,7 +74,7 @@ func randomBytes(n int, seed uint64) []byte {
 	return text
 }
 
-// records returns lines with fields, most of which repeat the line before.
+// records returns lines with several fields. Most fields repeat the field of the previous line.
 func records(n int, seed uint64) (text []byte) {
 	rng := rand.New(rand.NewPCG(seed, 4))
 	line := []byte("2024-06-01,north,000,ok;\tunchanged for long\n")
@@ -85,7 +85,7 @@ func records(n int, seed uint64) (text []byte) {
 	return text[:n]
 }
 
-// prose repeats words of a small vocabulary, a few of them often.
+// prose returns a text of words from a small vocabulary, in which a few words are frequent.
 func prose(n int, seed uint64) []byte {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	var words [400][]byte
@@ -103,7 +103,7 @@ func prose(n int, seed uint64) []byte {
 	return text[:n]
 }
 
-// someNetworks returns distributions that change from byte to byte.
+// someNetworks returns a sequence of random distributions, one per byte.
 func someNetworks(networks int, seed uint64) (all []Networks) {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	for range 61 {
@@ -116,8 +116,9 @@ func someNetworks(networks int, seed uint64) (all []Networks) {
 	return all
 }
 
-// distribution is a softmax of logits with the spread of a network's. Its numbers are multiples
-// of 2^-10, so that they are the same on every machine. Their sum is 1 within about .01.
+// distribution returns log-probabilities that look like the output of a network. They are multiples
+// of 2^-10, so that they are the same on every machine. The probabilities sum to 1 within about
+// .01.
 func distribution(rng *rand.Rand) []float32 {
 	logits, sum := make([]float64, 256), 0.
 	for i := range logits {
@@ -140,7 +141,7 @@ func uniform() []Networks {
 	return []Networks{{p, p}}
 }
 
-// certain returns a distribution with all its mass on one byte.
+// certain returns a distribution that assigns probability 1 to one byte.
 func certain(b byte) []float32 {
 	p := make([]float32, 256)
 	for i := range p {
@@ -164,7 +165,7 @@ func sumOf(logProbs []float32) (sum float64) {
 	return sum
 }
 
-// eachSet runs a test with each instruction set that this machine has.
+// eachSet runs a test once for each instruction set that this machine supports.
 func eachSet(t *testing.T, test func(t *testing.T, v kernel.Vectors)) {
 	for _, set := range []kernel.Instructions{kernel.Portable, kernel.AVX2, kernel.AVX512} {
 		a := kernel.Arithmetic{Instructions: set}

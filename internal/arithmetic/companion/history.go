@@ -1,17 +1,17 @@
 package companion
 
-// A bit history records the bits seen at a node of a context: the numbers of zeros and ones, and
-// the last bit if both came. If one count is large, the other one can only take few values. So
-// there are few enough histories for a number of one byte. History 0 is empty.
+// A bit history summarizes the bits seen at a node of a context: the counts of zeros and ones, and
+// the last bit if both occurred. If one count is large, the other is limited to few values. So
+// there are at most 256 histories, and one byte numbers them. History 0 is empty.
 type history struct{ zeros, ones, last uint8 }
 
 const historyCount = 235
 
-// histories lists all histories by number. nextHistory holds, for each history, the numbers of the
-// histories after one more 0 and after one more 1.
+// histories lists all bit histories by number. nextHistory contains, for each history, the numbers
+// of the two histories that follow after a 0 and after a 1.
 var histories, nextHistory = makeHistories()
 
-// allowed reports whether a history can hold both counts.
+// allowed reports whether a history with these counts exists.
 func allowed(zeros, ones uint8) bool {
 	larger := [...]uint8{40, 24, 10, 6, 6, 5}
 	few := min(zeros, ones)
@@ -43,8 +43,8 @@ func makeHistories() (all [historyCount]history, next [historyCount][2]uint8) {
 	return all, next
 }
 
-// after returns the history after one more bit. The count of the other bit shrinks, and a large
-// count shrinks faster: recent bits predict best.
+// after returns the history after one more bit. The count of the opposite bit shrinks, because
+// recent bits predict best. A large count shrinks faster.
 func (h history) after(bit uint8) history {
 	n := [2]uint8{h.zeros, h.ones}
 	same, other := &n[bit], &n[1-bit]
@@ -65,7 +65,7 @@ func (h history) after(bit uint8) history {
 		}
 	}
 	if *other == 0 {
-		bit = 0 // last is 0 in a history with only one kind of bit
+		bit = 0 // the field last is 0 if all bits of a history are equal
 	}
 	return history{n[0], n[1], bit}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every history has a number, and the history after one more bit is also in the list.
+// Every history has a number. Adding a bit to a history gives another history in the list.
 func TestHistoriesAreClosed(t *testing.T) {
 	numbers := map[history]int{}
 	for i, h := range histories {
@@ -22,8 +22,8 @@ func TestHistoriesAreClosed(t *testing.T) {
 	}
 }
 
-// After a bit, the count of that bit is larger, or at its maximum. The count of the other bit is
-// not larger.
+// A bit increases its own count unless the count is at its maximum. It does not increase the count
+// of the opposite bit.
 func TestHistoryFollowsItsBits(t *testing.T) {
 	for _, h := range histories {
 		one, zero := h.after(1), h.after(0)
@@ -37,11 +37,11 @@ func TestHistoryFollowsItsBits(t *testing.T) {
 	require.Equal(t, history{5, 1, 1}, history{30, 0, 0}.after(1))
 }
 
-// mirrored returns the history in which zeros and ones are exchanged.
+// mirrored returns the history with zeros and ones exchanged.
 func mirrored(h history) history { return history{h.ones, h.zeros, 1 - h.last} }
 
-// flipped sets last to 1 in a history with only one kind of bit, as mirrored does. The method
-// after sets it to 0 there.
+// flipped makes a history comparable with the result of mirrored: if all bits are equal, it sets
+// the field last to 1.
 func flipped(h history) history {
 	if h.zeros == 0 || h.ones == 0 {
 		h.last = 1

@@ -1,6 +1,6 @@
 package companion
 
-// journal records the old values of an array's elements.
+// journal records old values of an array's elements, to undo changes.
 type journal[T any] struct {
 	at   []int32
 	held []T
@@ -13,28 +13,28 @@ func (j *journal[T]) keep(array []T, at int) {
 	j.at, j.held = append(j.at, int32(at)), append(j.held, array[at])
 }
 
-// backTo restores the array to the state at journal length n. The journal then holds the newer
-// values.
+// backTo undoes all changes after the first n entries of the journal. The journal then contains the
+// newer values, so that forth can restore them.
 func (j *journal[T]) backTo(array []T, n int) {
 	for i := len(j.at) - 1; i >= n; i-- {
 		array[j.at[i]], j.held[i] = j.held[i], array[j.at[i]]
 	}
 }
 
-// drop restores the array to the state at journal length n, and removes the entries from there on.
+// drop undoes all changes after the first n entries of the journal, and removes their entries.
 func (j *journal[T]) drop(array []T, n int) {
 	j.backTo(array, n)
 	j.at, j.held = j.at[:n], j.held[:n]
 }
 
-// forth undoes backTo(array, 0).
+// forth undoes the call backTo(array, 0).
 func (j *journal[T]) forth(array []T) {
 	for i, at := range j.at {
 		array[at], j.held[i] = j.held[i], array[at]
 	}
 }
 
-// tableJournal is a journal of the buckets of a table.
+// tableJournal is a journal of changes to the buckets of a table.
 type tableJournal struct {
 	at   []int32
 	held []bucket
@@ -69,13 +69,13 @@ func (j *tableJournal) exchange(t table, i int) {
 	*b, j.held[i] = j.held[i], *b
 }
 
-// pages is a journal of the floats, in pages of pageFloats. A text changes the same floats many
-// times, so a page is recorded only once in an epoch.
+// pages is a journal of changes to the floats, in pages of pageFloats elements. A text changes the
+// same floats many times, so a page is recorded only once per epoch.
 type pages struct {
 	numbers []int32 // numbers of the recorded pages
 	held    [][pageFloats]float32
 	kept    [pageCount]uint32 // the epoch in which each page was last recorded
-	epoch   uint32            // a new one begins with the journal and with each mark
+	epoch   uint32            // increases when the journal is emptied and at each mark
 }
 
 const (
@@ -88,7 +88,7 @@ func (j *pages) begin() {
 	j.turn()
 }
 
-// turn begins an epoch, in which every page is recorded again.
+// turn begins an epoch. Every page is recorded again before its next change.
 func (j *pages) turn() {
 	if j.epoch++; j.epoch == 0 {
 		clear(j.kept[:])
@@ -96,7 +96,7 @@ func (j *pages) turn() {
 	}
 }
 
-// page returns a page of the floats.
+// page returns the page of the floats with the given number.
 func page(floats []float32, number int32) *[pageFloats]float32 {
 	return (*[pageFloats]float32)(floats[number*pageFloats:])
 }
@@ -110,14 +110,14 @@ func (j *pages) keep(floats []float32, number int32) {
 	}
 }
 
-// mark returns the number of recorded pages.
+// mark begins an epoch, and returns the number of recorded pages.
 func (j *pages) mark() int {
 	j.turn()
 	return len(j.numbers)
 }
 
-// backTo restores the floats to the state at journal length n. The journal then holds the newer
-// values.
+// backTo undoes all changes after the first n entries of the journal. The journal then contains the
+// newer values, so that forth can restore them.
 func (j *pages) backTo(floats []float32, n int) {
 	for i := len(j.numbers) - 1; i >= n; i-- {
 		p := page(floats, j.numbers[i])
@@ -125,14 +125,14 @@ func (j *pages) backTo(floats []float32, n int) {
 	}
 }
 
-// drop restores the floats to the state at journal length n, and removes the entries from there on.
+// drop undoes all changes after the first n entries of the journal, and removes their entries.
 func (j *pages) drop(floats []float32, n int) {
 	j.backTo(floats, n)
 	j.numbers, j.held = j.numbers[:n], j.held[:n]
 	j.turn()
 }
 
-// forth undoes backTo(floats, 0).
+// forth undoes the call backTo(floats, 0).
 func (j *pages) forth(floats []float32) {
 	for i, number := range j.numbers {
 		p := page(floats, number)
@@ -140,7 +140,7 @@ func (j *pages) forth(floats []float32) {
 	}
 }
 
-// change records what a text has changed in a state.
+// change records what a piece of text has changed in a state.
 type change struct {
 	place  place
 	table  tableJournal
@@ -173,10 +173,10 @@ func (c *change) forth(s *State) {
 	c.floats.forth(s.floats)
 }
 
-// Mark is a position within a piece of text.
+// Mark is a position within a piece of text, to which Drop can return.
 type Mark struct {
 	place                      place
-	table, text, words, floats int // the lengths of the journals
+	table, text, words, floats int // lengths of the journals at the mark
 }
 
 func (c *change) mark(s *State) Mark {

@@ -3,20 +3,20 @@ package companion
 import "math"
 
 const (
-	// The learning rate of the weights is rateLeast plus a part that starts at rateMore and
-	// halves after rateBits bits.
+	// The learning rate of the weights is rateLeast plus a decaying part. The decaying part starts
+	// at rateMore and is half as large after rateBits bits.
 	rateLeast = 0.005
 	rateMore  = 0.016
 	rateBits  = 16384
 
-	countMost  = 255 // maximum count of an estimate, so that it forgets older bits
+	countMost  = 255 // an estimate's count stops at 255, so that old bits are forgotten
 	refineRate = 0.01
 
-	// An estimated probability is at least estimateEdge and at most 1 - estimateEdge.
+	// estimateEdge is the minimum of an estimated probability. The maximum is 1 - estimateEdge.
 	estimateEdge = 1.0 / 4096
 )
 
-// learn learns a scored byte, and appends it to the state's text.
+// learn updates the state with a byte that was just scored, and appends the byte to the text.
 func (x *Scratch) learn(s *State, b byte) {
 	x.learnWeights(s)
 	x.learnEstimates(s)
@@ -26,7 +26,7 @@ func (x *Scratch) learn(s *State, b byte) {
 }
 
 // Pass appends a byte to the state's text without learning it. passed is the number of bytes
-// already passed. Contexts and matches follow the text; counts do not change.
+// already appended by Pass. Contexts and matches advance; counts do not change.
 func (x *Scratch) Pass(s *State, b byte, passed uint64) {
 	learnt := uint32(s.place.Bytes - passed)
 	x.step(s, b)
@@ -35,12 +35,12 @@ func (x *Scratch) Pass(s *State, b byte, passed uint64) {
 			s.find(m, least)
 		}
 		if found := &s.place.Matches[m]; found.At == learnt {
-			*found = match{} // the match has reached the passed bytes, which are not learned
+			*found = match{} // the match has reached bytes that were not learned
 		}
 	}
 }
 
-// learnWeights steps each set's weights along the gradient of the set's own loss.
+// learnWeights updates each set's weights by a gradient step on the loss of that set's prediction.
 func (x *Scratch) learnWeights(s *State) {
 	bits := 8 * float32(s.place.Bytes)
 	rate := float32(rateLeast) + rateMore/(1+float32(bits/rateBits))
@@ -60,22 +60,22 @@ func (x *Scratch) learnWeights(s *State) {
 	}
 }
 
-// row returns a row of weights for a change, and records the row in the journal.
+// row returns a row of weights to be changed. It first records the row in the journal.
 func (x *Scratch) row(s *State, row int) []float32 {
 	at := weightsOf(row)
 	x.known.floats.keep(s.floats, int32(at/pageFloats))
 	return s.floats[at : at+inputCount]
 }
 
-// moved lists the estimates that a byte has changed. Their logits must be computed again.
+// moved lists the estimates that a byte has changed. Their cached logits must be recomputed.
 type moved struct {
 	n  int
 	at [8 * (contextCount + matchCount)]int32
-	// The new probabilities of a 1 and of a 0.
+	// The new probabilities of a 1 and of a 0, for each changed estimate.
 	ones, zeros [8 * (contextCount + matchCount)]float32
 }
 
-// learnEstimates updates the maps of the histories in use, and those of the matches.
+// learnEstimates updates the estimates of the current bit histories and of the current matches.
 func (x *Scratch) learnEstimates(s *State) {
 	all := &x.moved
 	all.n = 0
@@ -104,7 +104,7 @@ func (x *Scratch) learnEstimates(s *State) {
 	}
 }
 
-// move moves an estimate towards a bit.
+// move moves an estimated probability toward a bit.
 func (x *Scratch) move(s *State, estimate int, bit float32) {
 	x.known.floats.keep(s.floats, int32(estimate/pageFloats))
 	if estimate%pageFloats > pageFloats-estimateFloats {
@@ -121,16 +121,16 @@ func (x *Scratch) move(s *State, estimate int, bit float32) {
 	all.n++
 }
 
-// inside clamps a probability, which must not be NaN, away from 0 and 1. Positive floats are
-// ordered like their bits. Comparing integers compiles without a jump, which the processor could
-// not predict here.
+// inside clamps a probability to the range from estimateEdge to 1 - estimateEdge. It compares the
+// bits as integers, since this compiles without a branch that the processor would mispredict.
+// Positive floats have the order of their bits. p must not be NaN.
 func inside(p float32) float32 {
 	return math.Float32frombits(max(edgeBits, min(otherEdgeBits, math.Float32bits(p))))
 }
 
 var edgeBits, otherEdgeBits = math.Float32bits(estimateEdge), math.Float32bits(1 - estimateEdge)
 
-// learnRefinement updates the step of the refinement that is nearer to the logit.
+// learnRefinement updates the entry of the refinement table that is nearest to the logit.
 func (x *Scratch) learnRefinement(s *State) {
 	for k := range x.nodes {
 		n := &x.nodes[k]
@@ -144,7 +144,7 @@ func (x *Scratch) learnRefinement(s *State) {
 	}
 }
 
-// learnHistories adds the bits of a byte to the histories of all contexts.
+// learnHistories adds the bits of a byte to the bit histories of all contexts.
 func (x *Scratch) learnHistories(s *State, b byte) {
 	hashes := x.look.lowers(int(b >> 4))
 	for i := range contextCount {
@@ -153,8 +153,8 @@ func (x *Scratch) learnHistories(s *State, b byte) {
 	}
 }
 
-// append adds four bits of a byte, from bit k on, to the histories of a bucket. If the bucket
-// belongs to another context, that context is forgotten.
+// append adds four bits of a byte, from bit k on, to the bit histories in a bucket. If another
+// context uses the bucket, the histories of that context are discarded.
 func (x *Scratch) append(s *State, h uint32, b byte, k int) {
 	at, check := s.table.place(h)
 	x.known.table.keep(s.table, at)
@@ -170,7 +170,8 @@ func (x *Scratch) append(s *State, h uint32, b byte, k int) {
 	}
 }
 
-// goOn appends a byte to the text, and records where its last bytes occurred.
+// goOn appends a byte to the text. It also stores the new offset for the last bytes, so that later
+// matches find it.
 func (x *Scratch) goOn(s *State, b byte) {
 	follower := followersOf(uint32(s.place.order(1)))
 	x.known.words.keep(s.words, follower)
@@ -186,7 +187,7 @@ func (x *Scratch) goOn(s *State, b byte) {
 	}
 }
 
-// step appends a byte to the text. It also advances the existing matches and the place.
+// step appends a byte to the text, and advances the current matches and the place.
 func (x *Scratch) step(s *State, b byte) {
 	at := int(s.place.Bytes % textBytes)
 	x.known.text.keep(s.text, at)
@@ -197,8 +198,8 @@ func (x *Scratch) step(s *State, b byte) {
 	s.place.step(b)
 }
 
-// find looks for a new match if the present one is weak. It returns the offset in State.words of
-// the head for the last bytes.
+// find searches for a new match if the current match is weak. It returns the index in State.words
+// of the entry for the last bytes.
 func (s *State) find(m, least int) (head int) {
 	head = headOf(m, s.place.recent(least))
 	if found := &s.place.Matches[m]; found.weak(least) {
@@ -209,8 +210,8 @@ func (s *State) find(m, least int) (head int) {
 	return head
 }
 
-// agree returns how many of the last bytes, up to matchMost, equal those before an earlier
-// offset.
+// agree returns how many bytes before the current offset equal the bytes before an earlier offset,
+// up to matchMost.
 func (s *State) agree(before uint32) (n int) {
 	if before == 0 || !reachable(before, s.place.Bytes) {
 		return 0

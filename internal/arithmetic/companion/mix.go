@@ -1,21 +1,21 @@
 package companion
 
-// logitMost bounds the logit of a row of weights.
+// logitMost is the maximum absolute logit of a row of weights.
 const logitMost = 12
 
-// look holds the values that all nodes of the next byte share.
+// look contains the values that all nodes of the next byte have in common.
 type look struct {
 	contexts [contextCount]uint32
-	expected [matchCount]int // what State.expected returns for each match
+	expected [matchCount]int // results of State.expected for each match
 	classes  [matchCount]int
-	rows     [setCount]int // row of weights in each set; that of setNode depends on the node
+	rows     [setCount]int // index of the row of weights in each set; in setNode, the node is added
 	last     uint32        // hash of the last byte
 
 	trees [networksMax]tree
 	of    int // number of networks
 }
 
-// at sets the look from a state.
+// at computes the look for the next byte of a state.
 func (l *look) at(s *State) {
 	l.contexts = s.contexts()
 	for m := range s.place.Matches {
@@ -29,17 +29,19 @@ func (l *look) at(s *State) {
 	l.last = hash(uint32(last), 5)
 }
 
-// buckets are the offsets of the contexts' buckets for one half of a byte; -1 means no bucket.
+// buckets are the table offsets of the contexts' buckets for one half of a byte; -1 means no
+// bucket.
 type buckets [contextCount]int
 
-// find looks up the buckets of a half of a byte, given the hashes of that half.
+// find sets the bucket of each context for one half of a byte, given the hashes of that half.
 func (b *buckets) find(s *State, hashes *[contextCount]uint32) {
 	for i, h := range hashes {
 		b[i] = s.table.find(h)
 	}
 }
 
-// lowers returns the hashes of the buckets for the lower half of a byte, given the higher half.
+// lowers returns the hashes that find the contexts' buckets for the lower four bits of a byte,
+// given the higher four bits.
 func (l *look) lowers(higher int) (hashes [contextCount]uint32) {
 	for i, h := range l.contexts {
 		hashes[i] = lower(h, higher)
@@ -50,8 +52,8 @@ func (l *look) lowers(higher int) (hashes [contextCount]uint32) {
 // inputs are the mixer's inputs at a node.
 type inputs [inputCount]float32
 
-// gather sets the inputs at a node that decides bit k of its byte. It returns the bit histories
-// of the contexts there.
+// gather sets the mixer's inputs at a node that decides bit k of its byte. It returns each
+// context's bit history at the node.
 func (in *inputs) gather(s *State, l *look, b *buckets, node, k int) (met [contextCount]uint8) {
 	for i := range networksMax {
 		in[firstNetwork+i] = 0
@@ -69,7 +71,7 @@ func (in *inputs) gather(s *State, l *look, b *buckets, node, k int) (met [conte
 	}
 	for m, expected := range l.expected {
 		x := float32(0)
-		if expected>>(8-k) == node { // the expected byte agrees with the bits known so far
+		if expected>>(8-k) == node { // the bits known so far equal those of the predicted byte
 			x = s.floats[matchOf(m, l.classes[m])+estimateLogit]
 			if expected>>(7-k)&1 == 0 {
 				x = -x
@@ -81,7 +83,7 @@ func (in *inputs) gather(s *State, l *look, b *buckets, node, k int) (met [conte
 	return met
 }
 
-// meanOf limits the logits of all sets at a node, and returns their mean.
+// meanOf clamps the logits of all sets at a node in place, and returns their mean.
 func meanOf[L [8]float32 | [256]float32](logits *[setCount]L, node int) (mean float32) {
 	for j := range logits {
 		logits[j][node] = limit(logits[j][node], logitMost)
@@ -90,19 +92,20 @@ func meanOf[L [8]float32 | [256]float32](logits *[setCount]L, node int) (mean fl
 	return mean / setCount
 }
 
-// refined is a position in the refinement, between two steps.
+// refined is a position between two entries of the refinement table.
 type refined struct {
-	at    int     // index of the step in State.floats
-	part  float32 // fraction of the way to the next step
-	moves bool    // false if the logit is outside the range of the steps
+	at    int     // index in State.floats of the entry below the position
+	part  float32 // fraction of the distance to the next entry
+	moves bool    // false if the logit is outside the range of the table
 }
 
-// refinedAt returns the position in the refinement at a node for a logit, and its value there.
+// refinedAt returns the position of a logit in a node's refinement table, and the interpolated
+// probability.
 func (l *look) refinedAt(s *State, node int, a float32) (r refined, p float32) {
 	const most = refineEdge - 1.0/128
 	place := limit(a, most) + refineEdge
 	if !(place >= 0) {
-		place = 0 // any step will do for a NaN, since the mean stays NaN
+		place = 0 // for NaN any entry will do, since the mean remains NaN
 	}
 	step := int(place)
 	r = refined{refineOf((l.last+uint32(node)*0x9e3779b1)>>16) + step, place - float32(step),
@@ -110,10 +113,10 @@ func (l *look) refinedAt(s *State, node int, a float32) (r refined, p float32) {
 	return r, float32(s.floats[r.at]*(1-r.part)) + float32(s.floats[r.at+1]*r.part)
 }
 
-// bitMost is the largest probability of a bit; 1 - bitMost is the smallest.
+// bitMost is the maximum probability of a bit. The minimum is 1 - bitMost.
 const bitMost = 1 - 1.0/(1<<20)
 
-// together returns P(1) at a node: the mean of a probability and its refinement.
+// together returns P(1) at a node, which is the mean of a probability and its refinement.
 func together(mean, refined float32) float32 {
 	return max(1-bitMost, min(bitMost, (mean+refined)/2))
 }

@@ -1,17 +1,17 @@
 package companion
 
-// place is the position in a text, with all that contexts are computed from.
+// place is the position in a text, with all values that determine the contexts.
 type place struct {
 	Bytes   uint64    // size of the text
-	Last    [3]uint64 // the last 24 bytes, the newest in the lowest bits
-	Word    uint32    // hash of the present word; 0: none
-	Column  uint32    // bytes of the present line so far
-	Width   uint32    // bytes of the line before, including its newline
-	Field   uint32    // field separators in the present line so far
+	Last    [3]uint64 // the last 24 bytes, with the newest byte in the lowest bits
+	Word    uint32    // hash of the current word; 0 outside words
+	Column  uint32    // number of bytes in the current line so far
+	Width   uint32    // number of bytes in the previous line, with its newline
+	Field   uint32    // number of field separators in the current line so far
 	Matches [matchCount]match
 }
 
-// step advances the place by a byte. It does not change the matches.
+// step advances the place by a byte.
 func (p *place) step(b byte) {
 	p.Last[2] = p.Last[2]<<8 | p.Last[1]>>56
 	p.Last[1] = p.Last[1]<<8 | p.Last[0]>>56
@@ -36,10 +36,10 @@ func (p *place) step(b byte) {
 	}
 }
 
-// order returns the last n bytes, at most eight.
+// order returns the last n bytes as an integer, for n at most eight.
 func (p *place) order(n int) uint64 { return p.Last[0] & (1<<(8*n) - 1) }
 
-// recent returns a hash of the last n bytes; n is an element of matchLeast.
+// recent returns a hash of the last n bytes. n must be an element of matchLeast.
 func (p *place) recent(n int) uint32 {
 	h := p.order(8) * 0x9e3779b97f4a7c15
 	if n > 8 {

@@ -2,48 +2,50 @@ package companion
 
 import "github.com/lmserve/lmserve/internal/arithmetic/kernel"
 
-// Networks are the networks' distributions over the next byte, to be mixed with the counts. Each
-// has the natural logarithms of 256 probabilities. The first Settings.Networks are set; the rest is
-// nil.
+// Networks are the networks' distributions over the next byte, which the companion mixes with its
+// counts. Each distribution consists of 256 natural logarithms of probabilities. The first
+// Settings.Networks elements are set; the others are nil.
 type Networks [networksMax][]float32
 
-// Scratch is the working memory to compute with states. It serves any state, one at a time, and
-// leaks nothing between states. A warm Scratch allocates nothing.
+// Scratch is the working memory for computations on states. It can be used for any state, but only
+// for one at a time. Nothing of one state affects the results of the next. After warm-up a Scratch
+// allocates no memory.
 type Scratch struct {
 	vectors kernel.Vectors
 	look    look
-	known   change // changes of the state since Begin
+	known   change // changes of the state since Begin, for undo
 
-	// For the scored byte: its nodes, their inputs [8][inputCount], and the weights of the nodes.
+	// Data of the last scored byte: its nodes, their inputs [8][inputCount], and the weights of the
+	// nodes.
 	nodes   [8]scored
 	path    [8 * inputCount]float32
 	weights [8 * inputCount]float32
 	slope   slope
 	moved   moved
 
-	// For all nodes, by number: the inputs, the logits of each set, and the probabilities of
-	// Distribution.
+	// Data for Distribution, by node number: the inputs, the logits of each set, and the
+	// probabilities.
 	inputs [256 * inputCount]float32
 	logits [setCount][256]float32
 	ones   [256]float32
 	zeros  [256]float32
 }
 
-// Slopes are derivatives of a byte's loss with respect to the first network's logit at each of
-// the byte's nodes. The loss is the negative log-likelihood in nats.
+// Slopes are the derivatives of a byte's loss with respect to the first network's logit at each of
+// the byte's eight nodes. The loss is the negative log-likelihood in nats.
 type Slopes [8]float32
 
-// scored is a node on the way to a scored byte.
+// scored is one of the eight nodes that code a scored byte.
 type scored struct {
 	met     [contextCount]uint8
 	node    int
 	bit     float32
-	sets    [setCount]float32 // probabilities of a 1 according to each set of weights
+	sets    [setCount]float32 // P(1) according to each set of weights
 	refined refined
 }
 
-// ScratchBytes returns the maximum bytes of memory that a scratch uses for pieces of at most
-// `piece` bytes.
+// ScratchBytes returns the maximum memory, in bytes, of a Scratch for pieces of at most `piece`
+// bytes.
 func ScratchBytes(piece int) int64 {
 	const (
 		places = 4 * (2*contextCount + 1 + 1 + matchCount)
@@ -56,25 +58,27 @@ func ScratchBytes(piece int) int64 {
 	return fixed + growth*int64(piece)*(places+held+pages*(4+4*pageFloats))
 }
 
-// NewScratch returns a scratch that computes with v. All instruction sets give the same bits.
+// NewScratch returns a Scratch that computes with the vector functions v. All instruction sets give
+// bit-identical results.
 func NewScratch(v kernel.Vectors) *Scratch { return &Scratch{vectors: v} }
 
-// Begin starts a piece of text, which Back can undo.
+// Begin starts a piece of text. Back can undo the piece.
 func (x *Scratch) Begin(s *State) { x.known.begin(s) }
 
-// Back restores the state to the beginning of the piece, and Forth undoes Back. The state must not
-// change between the two calls, and the scratch must not be used for anything else.
+// Back restores the state at the beginning of the piece, and Forth undoes Back. Between the two
+// calls, the state must not change and the Scratch must not be used, since the journals would no
+// longer fit.
 func (x *Scratch) Back(s *State)  { x.known.back(s) }
 func (x *Scratch) Forth(s *State) { x.known.forth(s) }
 
-// Mark returns the state's present position in the piece.
+// Mark returns the current position in the piece, for Drop.
 func (x *Scratch) Mark(s *State) Mark { return x.known.mark(s) }
 
-// Drop restores the state to a position in the piece. The piece then ends there. The state may also
-// be another one, equal to the state at the end of the piece.
+// Drop restores the state at a position in the piece, and shortens the piece to end there. Instead
+// of the original state, the caller may pass an equal copy.
 func (x *Scratch) Drop(s *State, to Mark) { x.known.drop(s, to) }
 
-// prepare sets up the look at the next byte.
+// prepare computes the values that all nodes of the next byte have in common.
 func (x *Scratch) prepare(s *State, of Networks) {
 	x.look.at(s)
 	x.look.of = s.settings.Networks

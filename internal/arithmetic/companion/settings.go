@@ -2,16 +2,16 @@ package companion
 
 import "fmt"
 
-// Settings set the size of a companion and the number of its networks.
+// Settings are the size of a companion and the number of its networks.
 type Settings struct {
-	// TableBytes is the size of the table of bit histories: a power of two.
+	// TableBytes is the size in bytes of the table of bit histories. It must be a power of two.
 	TableBytes int
-	// Networks is the number of distributions mixed with the counts, 1 or 2. With 2, the first is
-	// the adaptive one.
+	// Networks is the number of networks whose distributions are mixed with the counts: 1 or 2. Of
+	// two networks, the first one adapts to the text.
 	Networks int
 }
 
-// The sizes of a table.
+// The minimum, maximum and default sizes of the table.
 const (
 	TableBytesMin     = 1 << 16
 	TableBytesDefault = 1 << 21

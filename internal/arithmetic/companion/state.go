@@ -2,30 +2,29 @@ package companion
 
 import "slices"
 
-// State holds everything that the companion keeps of a text. It is a function of the settings, the
-// text, and the networks' distributions along the text. It is plain data; a Scratch computes with
-// it.
+// State contains all that the companion stores about a text. It depends only on the settings, the
+// text, and the networks' distributions for each byte. A Scratch does all computations on a State.
 type State struct {
 	settings Settings
 	place    place
 	table    table
-	text     []uint8   // the last textBytes of the text, each at its offset modulo textBytes
-	words    []uint32  // heads and followers, see below
-	floats   []float32 // maps, weights and refinements, see below
+	text     []uint8   // ring buffer with the last textBytes bytes of the text
+	words    []uint32  // heads and followers, described below
+	floats   []float32 // maps, weights and refinements, described below
 }
 
 const textBytes = 1 << 16
 
 // The parts of State.words, in order.
 const (
-	headsAt     = 0 // [match][hash of the last bytes]: the offset of the byte after them
+	headsAt     = 0 // [match][hash of the last bytes]: offset of the byte after them
 	headCount   = 1 << 14
-	followersAt = headsAt + matchCount*headCount // [byte]: the last four bytes that followed it
+	followersAt = headsAt + matchCount*headCount // [byte]: what followed its last four occurrences
 	wordCount   = followersAt + 256
 )
 
-// An estimate is three numbers: a probability, its logit, and the number of bits it was estimated
-// from, up to countMost.
+// An estimate consists of three numbers: a probability, its logit, and the number of bits behind
+// the probability, at most countMost.
 const (
 	estimateFloats = 3
 
@@ -36,24 +35,24 @@ const (
 
 // The parts of State.floats, in order.
 const (
-	mapsAt     = 0 // [context][history]: an estimate
+	mapsAt     = 0 // indexed [context][history]: estimates
 	matchesAt  = mapsAt + contextCount*historyCount*estimateFloats
 	matchesEnd = matchesAt + matchCount*matchClasses*estimateFloats
-	weightsAt  = (matchesEnd + pageFloats - 1) / pageFloats * pageFloats // [row][input]
-	refinesAt  = weightsAt + weightRows*inputCount                       // [context][step]
+	weightsAt  = (matchesEnd + pageFloats - 1) / pageFloats * pageFloats // indexed [row][input]
+	refinesAt  = weightsAt + weightRows*inputCount                       // indexed [context][step]
 	floatCount = refinesAt + refineContexts*refineSteps
 )
 
-// The first row of each set, in the order of the rows.
+// The index of the first row of weights in each set, in ascending order.
 const (
-	matchRows  = 0            // a row for each class of the first match
-	nodeRows   = matchClasses // a row for each node
+	matchRows  = 0            // one row per class of the first match
+	nodeRows   = matchClasses // one row per node
 	byteRows   = nodeRows + 256
-	secondRows = byteRows + 256 // a row for each second last byte; byteRows: for each last byte
+	secondRows = byteRows + 256 // one row per second-last byte; byteRows has one row per last byte
 	weightRows = secondRows + 256
 )
 
-// The sets of rows of weights. Each set contributes one row at a node.
+// The sets of rows of weights. At each node, the mixer uses one row of each set.
 const (
 	setMatch = iota
 	setNode
@@ -62,22 +61,22 @@ const (
 	setCount
 )
 
-// In each of its contexts, the refinement has a probability for each logit from -8 to 8. Between
-// two steps it interpolates linearly.
+// For each context, the refinement is a table of probabilities at evenly spaced logits from -8 to
+// 8. Between two entries it interpolates linearly.
 const (
 	refineContexts = 1 << 10
 	refineSteps    = 2*refineEdge + 1
 	refineEdge     = 8
 )
 
-// Initial values, before any text. The weights are those of the inputs of the mixture.
+// Initial values of a state, before any text. The weights multiply the mixer's inputs.
 const (
-	weightOfOne    = 0.7 // weight of a single network
-	weightOfFirst  = 0.5 // weight of the first of two networks
+	weightOfOne    = 0.7 // weight of the network's input if there is only one network
+	weightOfFirst  = 0.5 // weight of the first network's input if there are two networks
 	weightOfSecond = 0.2
 	weightOfCounts = 0.1
 
-	estimateStart = 6 // number of bits for which an initial estimate counts
+	estimateStart = 6 // an initial estimate weighs as much as 6 observed bits
 )
 
 // New returns the state of an empty text. The settings must be valid.
@@ -90,14 +89,14 @@ func New(set Settings) *State {
 	return s
 }
 
-// start sets the initial values in a state of zeros.
+// start sets the initial values in a state that contains only zeros.
 func (s *State) start() {
 	for c := range contextCount {
 		for i, h := range histories {
 			n0, n1 := float32(h.zeros), float32(h.ones)
 			s.estimate(mapOf(c, uint8(i)), (n1+0.4)/(n0+n1+0.8))
 		}
-		s.floats[mapOf(c, 0)+estimateLogit] = 0 // no bits seen, so the history predicts nothing
+		s.floats[mapOf(c, 0)+estimateLogit] = 0 // an empty history predicts nothing
 	}
 	for m := range matchCount {
 		for class := range matchClasses {
@@ -112,7 +111,8 @@ func (s *State) start() {
 	}
 }
 
-// refineFirst is 1/(1+e^-s) at the steps s, so that the initial refinement changes nothing.
+// refineFirst is the initial refinement: 1/(1+e^-s) at each table entry s, so that the refined
+// probability equals the unrefined one.
 var refineFirst = func() (p [refineSteps]float32) {
 	for i := range p {
 		p[i] = float32(i - refineEdge)
@@ -121,7 +121,7 @@ var refineFirst = func() (p [refineSteps]float32) {
 	return p
 }()
 
-// estimate sets an estimate to a probability.
+// estimate sets an estimate's probability to p, and its logit accordingly.
 func (s *State) estimate(at int, p float32) {
 	l := [2]float32{p, 1 - p}
 	portable.Log(l[:], l[:])
@@ -141,31 +141,31 @@ func (s *State) firstWeights() []float32 {
 	return w
 }
 
-// mapOf returns the offset of a history's estimate in State.floats. matchOf and weightsOf return
-// those of a match class and of a row of weights.
+// mapOf returns the index in State.floats of a bit history's estimate. matchOf returns the index of
+// a match class's estimate, and weightsOf the index of a row of weights.
 func mapOf(context int, history uint8) int {
 	return mapsAt + (context*historyCount+int(history))*estimateFloats
 }
 func matchOf(m, class int) int { return matchesAt + (m*matchClasses+class)*estimateFloats }
 func weightsOf(row int) int    { return weightsAt + row*inputCount }
 
-// headOf returns the offset of a head in State.words. followersOf returns that of a byte's
-// followers.
+// headOf returns the index in State.words of the head for a hash. followersOf returns the index of
+// a byte's followers.
 func headOf(m int, hash uint32) int { return headsAt + m*headCount + int(hash%headCount) }
 func followersOf(b uint32) int      { return followersAt + int(b) }
 
-// weights returns n rows of weights from the given row on.
+// weights returns n rows of weights, starting at the given row.
 func (s *State) weights(row, n int) []float32 {
 	return s.floats[weightsOf(row):weightsOf(row+n)]
 }
 
-// refineOf returns the offset of a context's steps in the refinement.
+// refineOf returns the index in State.floats of a context's refinement table.
 func refineOf(context uint32) int { return refinesAt + int(context%refineContexts)*refineSteps }
 
-// at returns the byte of the text at an offset, one of the last textBytes.
+// at returns the byte of the text at an offset, which must be within the last textBytes bytes.
 func (s *State) at(offset uint32) uint8 { return s.text[offset%textBytes] }
 
-// Recent returns the end of the text, at most n bytes.
+// Recent returns the last n bytes of the text, or fewer if the state stores fewer.
 func (s *State) Recent(n int) []byte {
 	n = int(min(uint64(n), s.place.Bytes, textBytes))
 	text := make([]byte, n)
@@ -175,8 +175,8 @@ func (s *State) Recent(n int) []byte {
 	return text
 }
 
-// above returns the byte above the next one: the byte of the same column in the line before. It
-// returns 0 if that line is too short.
+// above returns the byte of the previous line that is in the column of the next byte. It returns 0
+// if that line is too short.
 func (s *State) above() uint8 {
 	p := &s.place
 	if p.Column >= p.Width || p.Width > textBytes {
@@ -185,8 +185,8 @@ func (s *State) above() uint8 {
 	return s.at(uint32(p.Bytes) - p.Width)
 }
 
-// expected returns the byte that a match expects next, with a 1 bit in front of its eight bits.
-// Without a match it returns 0.
+// expected returns the byte that match m predicts, with a leading 1 bit before its eight bits.
+// Without a match, expected returns 0.
 func (s *State) expected(m int) int {
 	if at := s.place.Matches[m].At; at != 0 {
 		return 256 | int(s.at(at))
@@ -194,8 +194,8 @@ func (s *State) expected(m int) int {
 	return 0
 }
 
-// Expected appends up to n bytes that the longer of the two matches expects. Without a match it
-// appends nothing.
+// Expected appends to dst up to n bytes that the longer match predicts. Without a match it appends
+// nothing.
 func (s *State) Expected(dst []byte, n int) []byte {
 	m := s.place.Matches[0]
 	for _, other := range s.place.Matches[1:] {
@@ -230,7 +230,7 @@ func (s *State) CopyFrom(other *State) {
 	copy(s.floats, other.floats)
 }
 
-// Reset restores the state of an empty text.
+// Reset makes s the state of an empty text.
 func (s *State) Reset() {
 	s.place = place{}
 	clear(s.table)
@@ -240,7 +240,7 @@ func (s *State) Reset() {
 	s.start()
 }
 
-// Bytes returns the bytes of memory of a state with these settings.
+// Bytes returns the memory in bytes of a state with these settings.
 func Bytes(set Settings) int64 {
 	return int64(set.TableBytes) + textBytes + 4*(wordCount+floatCount)
 }

@@ -1,21 +1,20 @@
 package companion
 
-// The table of bit histories consists of buckets of 16 bytes: a check byte, 0 in an empty bucket,
-// and the numbers of the histories at the 15 nodes of half a byte. A context has a bucket for the
-// higher half of the next byte. It has another bucket for the lower half after each value of the
-// higher half. A bucket has four possible places in a cache line. If all are taken, it replaces the
-// bucket that has seen the fewest bits.
+// The table of bit histories consists of buckets of 16 bytes. A bucket has a check byte, which is 0
+// if the bucket is empty, and 15 history numbers for the nodes of half a byte. A context has a
+// bucket for the higher half of the next byte. For each value of the higher half, it has another
+// bucket for the lower half. A hash selects four possible buckets in a cache line. If all four are
+// taken, the new bucket replaces the one that has seen the fewest bits.
 const (
 	bucketBytes = 16
 	lineBuckets = 4
 )
 
-// table has 16 bytes for each bucket. The number of buckets is a power of two.
+// table is the memory of all buckets, 16 bytes each. The number of buckets is a power of two.
 type table []uint8
 
 type bucket [bucketBytes]uint8
 
-// at returns the bucket at an offset.
 func (t table) at(offset int) *bucket { return (*bucket)(t[offset:]) }
 
 // first returns the index of the first bucket to try for a hash, and the check byte.
@@ -25,7 +24,7 @@ func (t table) first(h uint32) (at uint32, check uint8) {
 	return h & uint32(len(t)/bucketBytes-1), max(1, uint8(h>>24))
 }
 
-// find returns the offset of a hash's bucket, or -1 if the table has none.
+// find returns the offset of the bucket for a hash, or -1 if the table has no such bucket.
 func (t table) find(h uint32) int {
 	first, check := t.first(h)
 	for i := range uint32(lineBuckets) {
@@ -40,7 +39,8 @@ func (t table) find(h uint32) int {
 	return -1
 }
 
-// place returns the offset of a hash's bucket, or of the bucket to replace, and the check byte.
+// place returns the offset of the bucket for a hash and the check byte. If there is no such bucket,
+// place returns the offset of the bucket to replace.
 func (t table) place(h uint32) (at int, check uint8) {
 	first, check := t.first(h)
 	least := 1 << 10

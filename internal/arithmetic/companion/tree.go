@@ -2,10 +2,11 @@ package companion
 
 import "github.com/lmserve/lmserve/internal/arithmetic/kernel"
 
-// portable are the vector functions in Go; all instruction sets give the same bits.
+// portable are the vector functions in pure Go. Their results are bit-identical to those of all
+// instruction sets.
 var portable kernel.Vectors
 
-// squash replaces logits by probabilities, 1/(1+e^-a).
+// squash replaces each logit a by the probability 1/(1+e^-a).
 func squash(v kernel.Vectors, a []float32) {
 	v.Scale(a, -1)
 	v.Exp(a, a)
@@ -14,20 +15,21 @@ func squash(v kernel.Vectors, a []float32) {
 	}
 }
 
-// limit clamps a logit to -most .. most.
+// limit clamps a logit to the range from -most to most.
 func limit(a, most float32) float32 { return max(-most, min(most, a)) }
 
-// within reports whether a logit lies strictly between its bounds.
+// within reports whether -most < a < most.
 func within(a, most float32) bool { return a > -most && a < most }
 
-// tree is the distribution of a network over the 256 bytes, as masses below nodes. Node n has the
-// children 2n, where the next bit is 0, and 2n+1. Byte b is leaf 256+b.
+// tree is a network's distribution over the 256 bytes as a binary tree. Each node has the total
+// probability of the bytes below it, its mass. Node n has the children 2n, where the next bit is 0,
+// and 2n+1. Byte b is leaf 256+b.
 type tree struct {
 	mass [512]float32
-	logs [512]float32 // logarithms of the masses; set only where they are needed
+	logs [512]float32 // logarithms of the masses; computed only where needed
 }
 
-// set sets the masses from log-probabilities [256].
+// set computes all masses from the log-probabilities of the 256 bytes.
 func (t *tree) set(v kernel.Vectors, logProbs []float32) {
 	v.Exp(t.mass[256:], logProbs)
 	for n := 255; n > 0; n-- {
@@ -35,8 +37,8 @@ func (t *tree) set(v kernel.Vectors, logProbs []float32) {
 	}
 }
 
-// logit returns the network's own logit at a node; the logarithms of its children must be set. If
-// both children have no mass, the logit is 0. A distribution of NaNs gives NaN.
+// logit returns the network's logit at a node. The logarithms of the node's children must be set.
+// If both children have no mass, the logit is 0. If the distribution is NaN, the logit is NaN.
 func (t *tree) logit(node int) float32 {
 	if t.mass[node] == 0 {
 		return 0
@@ -44,10 +46,10 @@ func (t *tree) logit(node int) float32 {
 	return limit(t.logs[2*node+1]-t.logs[2*node], treeMost)
 }
 
-// treeMost bounds the logit of a network.
+// treeMost is the maximum absolute logit of a network at a node.
 const treeMost = 9
 
-// path computes the logarithms at the children of the nodes on the way to a byte.
+// path computes the logarithms that logit needs at the eight nodes that code a byte.
 func (t *tree) path(v kernel.Vectors, b byte) {
 	var of [16]float32
 	for k := range 8 {
@@ -61,11 +63,11 @@ func (t *tree) path(v kernel.Vectors, b byte) {
 	}
 }
 
-// all computes all logarithms.
+// all computes the logarithms of all masses.
 func (t *tree) all(v kernel.Vectors) { v.Log(t.logs[:], t.mass[:]) }
 
-// nodeOf returns the node that decides bit k of a byte; bit 0 is the highest.
+// nodeOf returns the node that decides bit k of a byte, where bit 0 is the highest bit.
 func nodeOf(b byte, k int) int { return (256 | int(b)) >> (8 - k) }
 
-// bitOf returns bit k of a byte.
+// bitOf returns bit k of a byte, where bit 0 is the highest bit.
 func bitOf(b byte, k int) uint8 { return b >> (7 - k) & 1 }

@@ -2,21 +2,23 @@ package compress
 
 import "math/bits"
 
-// The arithmetic coder. A text is a number in [0, 1), written in base 256. The numbers that begin
-// with the symbols so far form an interval [low, low + width), held as 64-bit fixed-point numbers.
-// Every symbol narrows the interval to its share (J. Rissanen, G. Langdon, Arithmetic Coding,
-// 1979). This coder uses integers and writes a byte at a time (G. Martin, Range encoding, 1979). A
-// carry out of low is added to bytes that are already written.
+// The arithmetic coder (J. Rissanen, G. Langdon, Arithmetic Coding, 1979). A compressed text is a
+// number in [0, 1), written in base 256. The numbers that represent texts with the same beginning
+// form an interval [low, low + width), in 64-bit fixed-point arithmetic. Every symbol narrows the
+// interval to the symbol's share. This coder uses integers and writes one byte at a time (G.
+// Martin, Range encoding, 1979). If low overflows, the carry is added to bytes that are already
+// written.
 
-// widthMin is the minimum width of the interval. Below it, a byte is written and the interval is
-// scaled by 8 bits. A share of fewer than 2^33 parts is then exact within 2^-23 of its size.
+// widthMin is the minimum width of the interval. If the interval is narrower, the coder writes a
+// byte and scales the interval by 8 bits. A share of fewer than 2^33 parts then has a relative
+// error of at most 2^-23.
 const widthMin = 1 << 56
 
-// ahead is the number of bytes that a decoder reads before it needs them. So at the end of a text,
-// a decoder has read at most this number of bytes beyond the end of the file.
+// ahead is the number of bytes that a decoder reads in advance. At the end of a text, a decoder has
+// read at most this number of bytes beyond the end of the file.
 const ahead = 7
 
-// encoder writes symbols to out.
+// encoder writes the code of symbols to out.
 type encoder struct {
 	low, width uint64
 	out        []byte
@@ -38,8 +40,8 @@ func (e *encoder) encode(from, size, total uint64) {
 	}
 }
 
-// carry adds 1 to the number that the written bytes form. The number stays below 1, so at least one
-// byte is below 255.
+// carry adds 1 to the last written byte, with carries to the bytes before it. The coded number
+// stays below 1, so at least one byte is below 255.
 func (e *encoder) carry() {
 	for i := len(e.out) - 1; ; i-- {
 		e.out[i]++
@@ -49,8 +51,8 @@ func (e *encoder) carry() {
 	}
 }
 
-// end writes the shortest number in the interval, and returns all bytes. The interval is at least
-// widthMin wide, so one byte is enough: the decoder reads zeros after the last byte.
+// end writes the shortest number in the interval, and returns all written bytes. One byte is enough
+// because the interval is at least widthMin wide: after the last byte, the decoder reads zeros.
 func (e *encoder) end() []byte {
 	top, carry := bits.Add64(e.low, widthMin-1, 0)
 	if carry != 0 {
@@ -59,11 +61,11 @@ func (e *encoder) end() []byte {
 	return append(e.out, byte(top>>56))
 }
 
-// decoder reads symbols from in.
+// decoder reads the symbols that an encoder wrote.
 type decoder struct {
 	in          []byte
-	at          int    // number of bytes read, including zeros after the end of in
-	code, width uint64 // code is the coded number minus low
+	at          int    // bytes read so far, including zeros after the end of in
+	code, width uint64 // the coded number minus low, and the interval's width
 }
 
 func newDecoder(in []byte) *decoder {
@@ -74,13 +76,13 @@ func newDecoder(in []byte) *decoder {
 	return d
 }
 
-// part returns the part of the interval, of total parts, that contains the number. The caller must
-// pass the symbol of that part to narrow.
+// part divides the interval into total parts and returns the index of the part that contains the
+// coded number. The caller must then call narrow with the shares of that part's symbol.
 func (d *decoder) part(total uint64) uint64 {
 	return min(d.code/(d.width/total), total-1)
 }
 
-// narrow narrows the interval as encode does.
+// narrow narrows the interval to parts [from, from+size) of total, as the method encode does.
 func (d *decoder) narrow(from, size, total uint64) {
 	part := d.width / total
 	d.code -= part * from
@@ -98,6 +100,6 @@ func (d *decoder) shift() {
 	d.code = d.code<<8 | uint64(next)
 }
 
-// beyond returns the number of bytes read beyond the end of in. A negative number counts the bytes
-// that are still unread.
+// beyond returns how many bytes were read beyond the end of in. A negative result is the number of
+// unread bytes, negated.
 func (d *decoder) beyond() int { return d.at - len(d.in) }

@@ -10,7 +10,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// drawShares draws a distribution with shares of any size, very large beside very small.
+// drawShares draws a random distribution with both very large and very small shares.
 func drawShares(t *rapid.T) *shares {
 	logProbs := rapid.SliceOfN(rapid.Float32Range(-120, 0), 1, 12).Draw(t, "log-probabilities")
 	if rapid.Bool().Draw(t, "certain") {
@@ -21,8 +21,8 @@ func drawShares(t *rapid.T) *shares {
 	return s
 }
 
-// Decoding returns the encoded symbols for any distributions. The size in bytes matches the
-// symbols' information in bits.
+// Decoding returns the encoded symbols for any distribution. The size of the code equals the
+// information of the symbols, within a small tolerance.
 func TestSymbolsComeBack(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		dists := rapid.SliceOfN(rapid.Custom(drawShares), 0, 200).Draw(rt, "distributions")
@@ -47,7 +47,7 @@ func TestSymbolsComeBack(t *testing.T) {
 	})
 }
 
-// A carry passes through any number of bytes with the value 255.
+// A carry passes through any number of bytes whose value is 255.
 func TestCarryGoesThroughAllBytes(t *testing.T) {
 	e := newEncoder()
 	e.out, e.low, e.width = []byte{7, 255, 255}, 1<<64-1, 1<<60
@@ -55,7 +55,7 @@ func TestCarryGoesThroughAllBytes(t *testing.T) {
 	require.Equal(t, []byte{8, 0, 0}, e.out[:3])
 }
 
-// Log-probabilities of NaN and infinity also give a distribution that can encode every symbol.
+// Even if log-probabilities are NaN or infinite, the resulting shares can encode every symbol.
 func TestSharesOfWhatIsNoDistribution(t *testing.T) {
 	s := newShares(kernel.Arithmetic{}.Vectors(), 4)
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))

@@ -1,8 +1,8 @@
-// Package compress writes a text in as many bits as a stream needs to predict it. An arithmetic
-// coder uses the served distributions, byte by byte, while the stream learns. So the size of a
-// file proves the reported bits: with the model, the text can be restored from the file.
+// Package compress compresses a text to the number of bits that a stream needs to predict it. An
+// arithmetic coder uses the stream's prediction of each byte, while the stream learns. The size of
+// a file proves the reported bits, since the model can restore the text from the file.
 //
-// A file, all numbers big-endian:
+// The format of a file, with big-endian numbers:
 //
 //	"LMSC", a byte with the version of the format, 2
 //	length of the header, 4 bytes
@@ -27,7 +27,7 @@ import (
 	"github.com/lmserve/lmserve/internal/strictjson"
 )
 
-// version is the version of the format. It must change together with companion.Version, which
+// version is the version of the file format. Change it together with companion.Version, which
 // neither the header nor the model's hash contains.
 const version = 2
 
@@ -38,23 +38,23 @@ const (
 
 // Header describes how a text was compressed.
 type Header struct {
-	Model string `json:"model"` // the model's ID, which contains a part of its hash
-	// the arithmetic, see kernel.Arithmetic.Numerics
+	Model string `json:"model"` // ID of the model, which contains a part of the model's hash
+	// Numerics is the name of the arithmetic. See kernel.Arithmetic.Numerics.
 	Numerics string `json:"numerics"`
-	Bytes    int64  `json:"bytes"`          // size of the text
+	Bytes    int64  `json:"bytes"`          // size of the uncompressed text
 	Seed     uint64 `json:"seed,omitempty"` // seed of the stream
-	// settings that differ from the model's, see stream.Recorded
+	// Settings are the settings that differ from the model's settings. See stream.Recorded.
 	Settings setting.Values `json:"settings,omitempty"`
 }
 
 // Compressed is a compressed text.
 type Compressed struct {
-	Head []byte  // the file before the coded text
+	Head []byte  // beginning of the file, before the coded text
 	Text []byte  // the coded text
-	Bits float64 // information of the text according to the model
+	Bits float64 // information of the text according to the model, in bits
 }
 
-// Write writes the file.
+// Write writes the complete file to w.
 func (c *Compressed) Write(w io.Writer) error {
 	if _, err := w.Write(c.Head); err != nil {
 		return err
@@ -63,9 +63,9 @@ func (c *Compressed) Write(w io.Writer) error {
 	return err
 }
 
-// Compress compresses a text as a stream of the model with the given settings would score it. It
-// calls each with the number of bytes of every finished piece. An error is that of the context, or
-// says that the model's tokens are not bytes.
+// Compress compresses a text with a stream of the model with the given settings. After every piece,
+// it calls the function each with the piece's number of bytes. It returns an error if the context
+// is canceled, or if the model's tokens are not bytes.
 func Compress(
 	ctx context.Context, m *model.Model, set stream.Settings, threads int, text []byte,
 	each func(bytes int),
@@ -133,7 +133,7 @@ type Reader struct {
 }
 
 // Read reads a whole file and opens it. If the file does not begin like a compressed text, Read
-// stops at once: such input may have no end.
+// returns an error without reading the rest, since such input may be endless.
 func Read(in io.Reader) (*Reader, error) {
 	file := make([]byte, len(magic))
 	n, err := io.ReadFull(in, file)
@@ -149,14 +149,14 @@ func Read(in io.Reader) (*Reader, error) {
 	return Open(file[:n])
 }
 
-// Open parses a file up to the coded text. The error says what is wrong, and where.
+// Open parses a file up to the coded text. An error describes the fault and its place.
 func Open(file []byte) (*Reader, error) {
 	if !bytes.HasPrefix(file, []byte(magic)) {
 		return nil, fmt.Errorf("byte 0: found %q, expected %q: the file is not a text compressed "+
 			"by lmserve",
 			file[:min(len(file), len(magic))], magic)
 	}
-	const length = len(magic) + 1 // offset at which the length of the header is stored
+	const length = len(magic) + 1 // offset in the file of the header's length
 	at := length + 4
 	if len(file) < at {
 		return nil, short(file, at, "the length of the header")
@@ -187,7 +187,7 @@ func Open(file []byte) (*Reader, error) {
 	return r, nil
 }
 
-// read decodes the header, each setting to the type that the table of settings gives it.
+// read decodes the header. The table of settings gives the type of each setting.
 func (h *Header) read(header []byte) (err error) {
 	type plain Header
 	read := struct {
@@ -223,7 +223,7 @@ func (r *Reader) Check(m *model.Model) error {
 	return ofBytes(m)
 }
 
-// settings returns the stream's settings.
+// settings returns the settings of the stream that compressed the text.
 func (r *Reader) settings(m *model.Model) (stream.Settings, error) {
 	set, err := stream.With(m, r.Settings)
 	set.Seed = r.Seed
@@ -233,7 +233,7 @@ func (r *Reader) settings(m *model.Model) (stream.Settings, error) {
 var errDamaged = errors.New("the restored text and the original have different checksums: the " +
 	"file is damaged, or was made on another kind of processor")
 
-// Decompress writes the text, piece by piece. After an error, the text written so far may be
+// Decompress writes the text piece by piece. If it returns an error, the text written so far may be
 // wrong.
 func (r *Reader) Decompress(ctx context.Context, m *model.Model, threads int, to io.Writer) error {
 	if err := r.Check(m); err != nil {
@@ -261,7 +261,7 @@ func (r *Reader) Decompress(ctx context.Context, m *model.Model, threads int, to
 	return nil
 }
 
-// draw makes the stream sample the coded text.
+// draw decodes the text: the stream samples symbols, and the coded text decides each sample.
 func (r *Reader) draw(ctx context.Context, w *stream.Worker, s *stream.Stream, in *drawer,
 	to io.Writer) (err error) {
 	if r.Bytes == 0 {
@@ -280,7 +280,7 @@ func (r *Reader) draw(ctx context.Context, w *stream.Worker, s *stream.Stream, i
 	return err
 }
 
-// drawer draws the decoder's next symbol from a distribution.
+// drawer decodes the next symbol, given its distribution.
 type drawer struct {
 	*decoder
 	*shares

@@ -45,7 +45,7 @@ func unpack(m *model.Model, threads int, file []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// Any text can be restored with any method and settings, also with another number of threads.
+// Any text can be restored with any method and settings, even with a different number of threads.
 func TestTextsComeBack(t *testing.T) {
 	m := small(t)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -84,7 +84,8 @@ func TestTextsComeBackWithOtherInstructions(t *testing.T) {
 	require.Equal(t, text, back)
 }
 
-// The size of the coded text matches the bits that scoring reports. Feed reports the same bits.
+// The size of the coded text equals the bits that scoring reports, within a small tolerance. Feed
+// reports the same number of bits.
 func TestSizeIsThatOfBits(t *testing.T) {
 	m := small(t)
 	text := bytes.Repeat([]byte("what was there before is cheap. "), 200)
@@ -98,7 +99,7 @@ func TestSizeIsThatOfBits(t *testing.T) {
 }
 
 // Only the model file, the header and the version determine how a text was compressed. So a later
-// program with other defaults restores the same text.
+// version of the program with different default settings restores the same text.
 func TestHeaderHasTheDefaultsOfTheProgram(t *testing.T) {
 	require.Equal(t, 2, version)
 	require.Equal(t, 2, companion.Version)
@@ -109,7 +110,7 @@ func TestHeaderHasTheDefaultsOfTheProgram(t *testing.T) {
 	require.Equal(t, setting.Values{"companion": true, "skip_below": 0.75}, r.Settings)
 }
 
-// The error says what is wrong with a file. A damaged text is not accepted.
+// For each invalid file, the error describes the fault. A damaged text is detected.
 func TestFilesThatAreWrong(t *testing.T) {
 	m := small(t)
 	text := []byte("a text of some length, so that there is something to damage\n")
@@ -138,7 +139,7 @@ func TestFilesThatAreWrong(t *testing.T) {
 		[]byte("float64-fma")[:len(m.Arithmetic.Numerics())], 1), "arithmetic")
 	set := stream.DefaultsFor(m, stream.Static)
 	other, _ := pack(t, m, set, 1, text)
-	with := func(settings string) []byte { // settings must be as long as those of the file
+	with := func(settings string) []byte { // settings of the same length as in the file
 		const own = `{"companion":true,"method":"static"}`
 		return bytes.Replace(other, []byte(own), fmt.Appendf(nil, "%-*s", len(own), settings), 1)
 	}
@@ -166,7 +167,7 @@ func TestModelOfWordsIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "expected a model of bytes")
 }
 
-// If the context is canceled, compressing and decompressing return its error.
+// If the context is canceled, Compress and Decompress return the context's error.
 func TestGivingUp(t *testing.T) {
 	m := small(t)
 	file, _ := pack(t, m, stream.Defaults(m), 1, make([]byte, 100))
@@ -179,8 +180,8 @@ func TestGivingUp(t *testing.T) {
 	require.ErrorIs(t, r.Decompress(ctx, m, 1, new(bytes.Buffer)), context.Canceled)
 }
 
-// FuzzOpen checks that any file gives a text or an error. The text is never longer than the header
-// says.
+// FuzzOpen checks that any file gives a text or an error. The text is never longer than the length
+// in the header.
 func FuzzOpen(f *testing.F) {
 	m := small(f)
 	for _, text := range []string{"", "a", "ab\n", "\xff\x00"} {

@@ -6,12 +6,12 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// sharesOne is the number of parts for a probability of 1. Every symbol gets one more part, so that
-// any text can be written: a byte of probability 0 costs about 32 bits. The extra parts make other
-// bytes costlier by an amount too small to measure.
+// sharesOne is the number of parts for a probability of 1. Every symbol gets one extra part, so
+// that any text can be coded. A byte of probability 0 costs about 32 bits. The extra parts make
+// other bytes costlier by a negligible amount.
 const sharesOne = 1 << 32
 
-// shares is a distribution in whole numbers: symbol i has the parts upTo[i] to upTo[i+1].
+// shares is a distribution in integers. Symbol i has the parts upTo[i] to upTo[i+1]-1.
 type shares struct {
 	vectors kernel.Vectors
 	p       []float32
@@ -22,7 +22,7 @@ func newShares(v kernel.Vectors, symbols int) *shares {
 	return &shares{v, make([]float32, symbols), make([]uint64, symbols+1)}
 }
 
-// set sets the distribution from log-probabilities. The exponential is that of the model's
+// set sets the shares from log-probabilities. It uses the exponential function of the model's
 // arithmetic, so that equal log-probabilities give equal shares.
 func (s *shares) set(logProbs []float32) {
 	s.vectors.Exp(s.p, logProbs)
@@ -39,7 +39,7 @@ func (s *shares) set(logProbs []float32) {
 
 func (s *shares) total() uint64 { return s.upTo[len(s.p)] }
 
-// of returns the parts of a symbol.
+// of returns the first part and the number of parts of a symbol.
 func (s *shares) of(symbol int32) (from, size uint64) {
 	from = s.upTo[symbol]
 	return from, s.upTo[symbol+1] - from

@@ -12,10 +12,10 @@ import (
 // ErrState reports bytes that are not the state of a tracker.
 var ErrState = errors.New("not the state of an incident tracker")
 
-// StateBytesMax is larger than any state.
+// StateBytesMax is an upper bound of the size of an encoded state.
 const StateBytesMax = 128 << 10
 
-// MarshalText returns the state: the kept incidents, as JSON.
+// MarshalText returns the state of the tracker, which is its stored incidents, as JSON.
 func (t *Tracker) MarshalText() ([]byte, error) {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
@@ -24,7 +24,8 @@ func (t *Tracker) MarshalText() ([]byte, error) {
 	return bytes.TrimSpace(out.Bytes()), err
 }
 
-// UnmarshalText sets the tracker from a state. An error wraps ErrState.
+// UnmarshalText restores the tracker from a state that MarshalText returned. Its errors wrap
+// ErrState.
 func (t *Tracker) UnmarshalText(state []byte) error {
 	var all []Incident
 	if len(state) > StateBytesMax {

@@ -6,20 +6,20 @@ import (
 	"unicode"
 )
 
-// Tracker holds the incidents of a text. The zero value is that of an empty text. It is plain
-// data: a copy is independent.
+// Tracker stores the incidents of a text. The zero value is the tracker of an empty text. A copy is
+// independent of the original.
 type Tracker struct {
-	kept   [Kept]Incident // incident n is at index (n-1) % Kept; an unused element has the Number 0
+	kept   [Kept]Incident // incident n has index (n-1) % Kept; an unused element has Number 0
 	number int64          // number of the last incident
-	open   int            // number of open incidents
+	open   int            // how many incidents are open
 }
 
-// Watches reports whether a line of probability p without changes may open or join an incident.
-// Take ignores other lines and does not need their marks.
+// Watches reports whether a line of probability p without changes can open or join an incident. If
+// not, Take ignores the line and does not need its marks.
 func (t *Tracker) Watches(p float64) bool { return p <= Strange || t.open > 0 }
 
-// Take takes the next line. It calls each with every incident that the line opens, joins or
-// closes. An incident is valid until each returns.
+// Take processes the next line. It calls the function each with every incident that the line opens,
+// joins or closes. The incident is valid only until each returns.
 func (t *Tracker) Take(l *Line, each func(*Incident)) {
 	for n := t.number - Kept + 1; n <= t.number; n++ {
 		if i := t.at(n); i != nil && i.Open() && l.Number-i.Last > quiet {
@@ -43,7 +43,7 @@ func (t *Tracker) Incidents() (all []Incident) {
 	return all
 }
 
-// at returns the kept incident with a number, or nil.
+// at returns the stored incident with the given number, or nil.
 func (t *Tracker) at(number int64) *Incident {
 	if number < 1 || number > t.number || number <= t.number-Kept {
 		return nil
@@ -51,7 +51,7 @@ func (t *Tracker) at(number int64) *Incident {
 	return &t.kept[(number-1)%Kept]
 }
 
-// joined returns the newest open incident that a line may join, or nil.
+// joined returns the newest open incident that the line joins, or nil if it joins none.
 func (t *Tracker) joined(l *Line) *Incident {
 	for n := t.number; n > t.number-Kept; n-- {
 		i := t.at(n)
@@ -67,7 +67,7 @@ func (t *Tracker) joined(l *Line) *Incident {
 	return nil
 }
 
-// changed reports whether a change of the line began or was reported while the incident was
+// changed reports whether one of the line's changes began, or is reported, while the incident was
 // active.
 func (i *Incident) changed(l *Line) bool {
 	return slices.ContainsFunc(l.Changes, func(c Change) bool {
@@ -83,7 +83,7 @@ func (i *Incident) shares(l *Line) bool {
 func (t *Tracker) begin(l *Line, each func(*Incident)) {
 	t.number++
 	i := &t.kept[(t.number-1)%Kept]
-	if i.Open() { // more than Kept incidents are open
+	if i.Open() { // the new incident needs the place of an open one
 		t.close(i, each)
 	}
 	*i = Incident{
@@ -129,11 +129,11 @@ func (t *Tracker) close(i *Incident, each func(*Incident)) {
 	each(i)
 }
 
-// sample returns the beginning of a line for display.
+// sample returns the beginning of a line in a form that can be displayed.
 func sample(line []byte) string { return Plain(string(line[:min(len(line), SampleBytes)])) }
 
-// Plain returns a text that a terminal and JSON can show: without invalid UTF-8, and with spaces
-// for control characters.
+// Plain makes a text safe for terminals and JSON. It removes invalid UTF-8 and replaces control
+// characters by spaces.
 func Plain(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

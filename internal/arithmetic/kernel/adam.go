@@ -2,17 +2,17 @@ package kernel
 
 import "math"
 
-// Adam holds the numbers of one step of the optimizer of Kingma and Ba:
+// Adam contains the constants for one step of the optimizer Adam (Kingma and Ba):
 //
 //	m <- Beta1 m + (1-Beta1) d
 //	v <- Beta2 v + (1-Beta2) d²
 //	w <- w - Rate m / (Root sqrt(v) + Eps)
 //
-// where d is the gradient times Scale. Rate and Root include the corrections of the moments'
-// bias.
+// where d is the gradient times Scale. Rate and Root include the bias corrections of the
+// moments m and v.
 type Adam struct{ Scale, Beta1, Beta2, Rate, Root, Eps float32 }
 
-// portable is the reference for the assembly.
+// portable is the portable implementation, and the reference for tests of the assembly.
 func (a *Adam) portable(w, m, v, g []float32) {
 	g, m, v = g[:len(w)], m[:len(w)], v[:len(w)]
 	rest1, rest2 := 1-a.Beta1, 1-a.Beta2

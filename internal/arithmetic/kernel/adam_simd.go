@@ -2,7 +2,8 @@ package kernel
 
 //go:generate sh -c "cd _generate && go run . adam -out ../adam_amd64.s -stubs ../adam_amd64.go -pkg kernel"
 
-// adam updates the first n weights in assembly and returns n. The caller updates the rest.
+// adam updates the first n weights in assembly and returns n. The caller updates the remaining
+// weights.
 func (v Vectors) adam(a *Adam, w, m, s, g []float32) (n int) {
 	n = v.eights(len(w))
 	if n > 0 {

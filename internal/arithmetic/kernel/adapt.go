@@ -1,20 +1,20 @@
 package kernel
 
 const (
-	laneBits = 16 // random bits for one element
+	laneBits = 16 // number of random bits per element
 	lanes    = 64 / laneBits
 
-	// MaskLanes is the number of elements that share a word of random bits.
+	// MaskLanes is the number of elements that use one word of random bits.
 	MaskLanes = lanes
 
 	// MaskAll is a Threshold that selects every element.
 	MaskAll = 1 << laneBits
 )
 
-// roundLane is the factor that turns an element's lane into the random number that rounds its
-// average. An odd factor permutes the lanes. The golden ratio scatters evenly both the lanes below
-// a threshold and the lanes above it. So the rounding of an average does not depend on whether the
-// mask selects the element.
+// roundLane is the factor that turns an element's random lane into the random number for rounding
+// the element's average. Since the factor is odd, it permutes the lanes. The golden ratio spreads
+// evenly both the lanes below a threshold and the lanes above it. So the rounding of an average
+// does not depend on whether the mask selects the element.
 const roundLane = golden >> (64 - laneBits)
 
 // Adaptation rewrites a run of weights M, sparsely, from their gradient G:
@@ -33,26 +33,26 @@ const roundLane = golden >> (64 - laneBits)
 type Adaptation struct {
 	I, M                     Array
 	G                        []float32
-	Scale                    []float32 // nil means 1
+	Scale                    []float32 // nil means that every scale is 1
 	Gamma, Beta1, Beta2, Out float32
 
-	Grid   *Grid // f inside the grid, linear between grid points
+	Grid   *Grid // values of f at grid points, linearly interpolated
 	Beyond interface {
 		Beyond(x float32) float32 // returns f(x) for x outside the grid, and for NaN
 	}
 
-	X []float32 // if not nil, receives x where the mask is on; NaN is stored as 0
+	X []float32 // if not nil, receives x of the selected elements, with NaN replaced by 0
 
-	Mask         []uint8 // on where not 0; if nil, the mask is random, as follows
-	Key, Counter uint64  // the lane of element e is the e%4-th 16 bits of Bits(Key, Counter + e/4)
-	Threshold    uint32  // the mask is on where the lane is below Threshold
+	Mask         []uint8 // selects an element by a nonzero byte; if nil, the mask is random
+	Key, Counter uint64  // element e uses the e%4-th 16 bits of Bits(Key, Counter + e/4), its lane
+	Threshold    uint32  // the random mask selects an element if its lane is below Threshold
 }
 
-// strip is the number of elements that pass through the portable stages together. It is a
-// multiple of lanes, and an index within it fits a byte.
+// strip is the number of elements that the portable code processes together. It is a multiple of
+// lanes, and an index below strip fits in a byte.
 const strip = 256
 
-// portable processes elements lo to hi, at most a strip.
+// portable processes elements lo to hi-1, at most strip elements.
 func (a *Adaptation) portable(lo, hi int) int {
 	var x [strip]float32
 	var lane [strip]uint16
@@ -66,7 +66,7 @@ func (a *Adaptation) portable(lo, hi int) int {
 	return len(list)
 }
 
-// draw sets lane to the random bits of elements lo to hi.
+// draw sets lane to the random bits of elements lo to hi-1.
 func (a *Adaptation) draw(lane *[strip]uint16, lo, hi int) {
 	counter := a.Counter + uint64(lo)/lanes
 	for e := 0; e < hi-lo; e += lanes {
@@ -78,8 +78,8 @@ func (a *Adaptation) draw(lane *[strip]uint16, lo, hi int) {
 	}
 }
 
-// average updates I for elements lo to hi. If I is in bfloat16, x is scratch memory. The
-// conversions keep the compiler from fusing products with sums.
+// average updates I for elements lo to hi-1. If I is bfloat16, average uses x as scratch memory.
+// The explicit conversions prevent the compiler from fusing products with sums.
 func (a *Adaptation) average(x *[strip]float32, lane *[strip]uint16, lo, hi int) {
 	g, avg := a.G[lo:hi], a.I.F32
 	if avg != nil {
@@ -100,7 +100,7 @@ func (a *Adaptation) average(x *[strip]float32, lane *[strip]uint16, lo, hi int)
 	}
 }
 
-// inputs sets x for elements lo to hi from the new I.
+// inputs computes x for elements lo to hi-1 from the updated I.
 func (a *Adaptation) inputs(x *[strip]float32, lo, hi int) {
 	a.I.Range(lo, hi).load(x[:hi-lo])
 	for e, g := range a.G[lo:hi] {
@@ -113,9 +113,9 @@ func (a *Adaptation) inputs(x *[strip]float32, lo, hi int) {
 	}
 }
 
-// choose writes the indexes of the selected elements to on, counted from lo, and returns their
-// number. A branch for each element could be mispredicted. So it writes every index, but advances
-// only if the mask selects the element.
+// choose writes the indexes of the selected elements, relative to lo, to on, and returns their
+// number. A branch per element could be mispredicted. So choose writes every index, but moves to
+// the next position only if the mask selects the element.
 func (a *Adaptation) choose(on *[strip]uint8, lane *[strip]uint16, lo, hi int) (count int) {
 	if a.Mask != nil {
 		return given(on, a.Mask[lo:hi])
@@ -127,7 +127,7 @@ func (a *Adaptation) choose(on *[strip]uint8, lane *[strip]uint16, lo, hi int) (
 	return count
 }
 
-// given writes the indexes of the elements whose byte of the mask is not 0.
+// given writes the indexes of the elements whose byte in mask is not 0, and returns their number.
 func given(on *[strip]uint8, mask []uint8) (count int) {
 	for e, b := range mask {
 		if b != 0 {
@@ -138,7 +138,7 @@ func given(on *[strip]uint8, mask []uint8) (count int) {
 	return count
 }
 
-// trace stores x of the listed elements in X, if X is not nil.
+// trace stores x of the elements listed in on in X, if X is not nil.
 func (a *Adaptation) trace(x *[strip]float32, on []uint8, lo int) {
 	if a.X == nil {
 		return
@@ -147,13 +147,13 @@ func (a *Adaptation) trace(x *[strip]float32, on []uint8, lo int) {
 	for _, e := range on {
 		v := x[e]
 		if v != v {
-			v = 0 // in X, NaN marks an element that was never written
+			v = 0 // since NaN in X marks an element that was never written
 		}
 		trace[e] = v
 	}
 }
 
-// write replaces the listed elements of M by Out f(x). Indexes count from lo. It overwrites x.
+// write replaces the elements of M listed in on, relative to lo, by Out f(x). It overwrites x.
 func (a *Adaptation) write(x *[strip]float32, on []uint8, lo int) {
 	grid := a.Grid
 	for _, e := range on {

@@ -5,17 +5,17 @@ import "math/bits"
 //go:generate sh -c "cd _generate && go run . adapt -out ../adapt_amd64.s -stubs ../adapt_amd64.go -pkg kernel"
 
 const (
-	// adaptStrip is the number of elements that pass together through the stages of adaptAVX2 and
-	// adaptBF16AVX2. adaptStrip512 is the same number for AVX-512. Neither is larger than strip.
+	// adaptStrip is the number of elements that adaptAVX2 and adaptBF16AVX2 process together.
+	// adaptStrip512 is the number for AVX-512. Both are at most the constant strip.
 	adaptStrip    = 128
 	adaptStrip512 = 256
 
-	// adaptRun is the maximum number of elements in a call of the assembly. A call returns one bit
-	// for each strip, in a word of 64 bits.
+	// adaptRun is the maximum number of elements in a call of the assembly. The limit exists
+	// because a call returns one bit per strip in a 64-bit word.
 	adaptRun = 64 * adaptStrip
 )
 
-// adapt processes the first n elements, and returns n and how many of them were written.
+// adapt processes the first n elements. It returns n and the number of elements written.
 func (v Vectors) adapt(a *Adaptation) (n, written int) {
 	if v.set < AVX2 || a.Mask != nil || a.Threshold == 0 {
 		return 0, 0
@@ -37,7 +37,7 @@ func (v Vectors) adapt(a *Adaptation) (n, written int) {
 	return n, written
 }
 
-// run runs the assembly on elements lo to hi; see adaptAVX2.
+// run calls the assembly for elements lo to hi-1. See adaptAVX2.
 func (v Vectors) run(a *Adaptation, lo, hi int) (written int, outside uint64) {
 	n, g, scale, x, grid := hi-lo, &a.G[lo], part(a.Scale, lo), part(a.X, lo), &a.Grid[0]
 	state := a.Key + (a.Counter+uint64(lo)/lanes+1)*golden
@@ -67,7 +67,7 @@ func part(s []float32, lo int) *float32 {
 	return &s[lo]
 }
 
-// beyond corrects the elements lo to hi of M, at most a strip, where x is outside the grid.
+// beyond corrects the elements lo to hi-1 of M, at most a strip, whose x is outside the grid.
 func (a *Adaptation) beyond(lo, hi int) {
 	var x [strip]float32
 	var lane [strip]uint16

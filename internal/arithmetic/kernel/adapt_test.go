@@ -11,8 +11,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// BenchmarkAdaptation measures Adapt on a run that fits the first-level cache, so that arithmetic
-// dominates. The inputs of "narrow" use few grid points, those of "wide" many.
+// BenchmarkAdaptation measures Adapt on arrays that fit in the first-level cache, so that
+// arithmetic dominates. The inputs of the case "narrow" use few grid points, and those of "wide"
+// use many.
 func BenchmarkAdaptation(b *testing.B) {
 	for name, sigma := range map[string]float64{"narrow": 0, "wide": 2} {
 		for _, held := range []Precision{Float32, BF16} {
@@ -35,7 +36,8 @@ func BenchmarkAdaptation(b *testing.B) {
 	}
 }
 
-// rough is a function with values of many sizes on the grid, and other values outside.
+// rough is a function with values of different magnitudes on the grid, and a different formula
+// outside.
 type rough struct{ grid Grid }
 
 func newRough() *rough {
@@ -56,17 +58,18 @@ func (f *rough) Beyond(x float32) float32 {
 
 var theRough = newRough()
 
-// awkward are the special numbers of float arithmetic, and the edges of the grid.
+// awkward are the special values of float32, and values at the edges of the grid.
 var awkward = []float32{0, float32(math.Copysign(0, -1)), float32(math.NaN()), float32(math.Inf(1)),
 	float32(math.Inf(-1)),
 	math.SmallestNonzeroFloat32, -3e-42, 1.2e-38, math.MaxFloat32, -math.MaxFloat32,
 	float32(4095 / GridScale), math.Nextafter32(float32(4095/GridScale), 0),
 	math.Nextafter32(float32(4095/GridScale), 9), -4095 / GridScale, 1e-3, -1e-3}
 
-// adaptation draws a run of n elements. About one input in `odd` is taken from awkward.
+// adaptation returns a random Adaptation of n elements. About one input in `odd` is an awkward
+// value.
 func adaptation(rng *rand.Rand, n, odd int, half, scaled, traced, masked bool) *Adaptation {
 	floats := func() []float32 {
-		offset := rng.IntN(9) // shift of the arrays in memory, so that they are unaligned
+		offset := rng.IntN(9) // makes the arrays unaligned in memory
 		s := make([]float32, offset+n)[offset:]
 		for i := range s {
 			s[i] = float32(rng.NormFloat64() * math.Exp(2*rng.NormFloat64()-7))
@@ -107,7 +110,7 @@ func adaptation(rng *rand.Rand, n, odd int, half, scaled, traced, masked bool) *
 	return a
 }
 
-// outputs copies what Adapt writes.
+// outputs returns a copy of everything that Adapt writes.
 func (a *Adaptation) outputs() (s []float32) {
 	return slices.Concat(loaded(a.I), loaded(a.M), a.X)
 }
@@ -120,8 +123,8 @@ func loaded(a Array) []float32 {
 
 func (a Array) clone() Array { return Array{slices.Clone(a.F32), slices.Clone(a.BF16)} }
 
-// requireSameRun runs an adaptation with the portable code and with the assembly, and requires the
-// same bits.
+// requireSameRun requires that the portable code and the assembly give bit-identical results for an
+// adaptation.
 func requireSameRun(t require.TestingT, assembly []Vectors, a *Adaptation) {
 	for _, e := range assembly {
 		b, c := *a, *a
@@ -160,7 +163,7 @@ func FuzzAdaptation(f *testing.F) {
 	})
 }
 
-// Adapt gives the same as the definition, computed one element at a time.
+// The results of Adapt equal its documented formula, computed one element at a time.
 func TestAdaptationFollowsItsDefinition(t *testing.T) {
 	eachKernel(t, 1, func(t *testing.T, x *Exec) {
 		rng := rand.New(rand.NewPCG(5, 5))
@@ -199,7 +202,6 @@ func TestAdaptationFollowsItsDefinition(t *testing.T) {
 	})
 }
 
-// Adapt writes nothing outside its slices.
 func TestAdaptationKeepsToItsSlices(t *testing.T) {
 	eachKernel(t, 1, func(t *testing.T, e *Exec) {
 		for _, half := range []bool{false, true} {
@@ -231,8 +233,8 @@ func TestAdaptationAllocatesNothing(t *testing.T) {
 	})
 }
 
-// The random numbers that round I are uniform. They are also uniform over the selected elements
-// alone, and over the elements that are not selected.
+// The random numbers that round I are uniform, both over the elements that the mask selects and
+// over the others.
 func TestAveragesAreRoundedEvenlyWhateverTheMask(t *testing.T) {
 	for _, threshold := range []int{1000, 3277, MaskAll / 2, MaskAll - 3277} {
 		var sums, ups, counts [2]float64
@@ -256,8 +258,8 @@ func TestAveragesAreRoundedEvenlyWhateverTheMask(t *testing.T) {
 	}
 }
 
-// Steps that rounding to nearest would lose change I in bfloat16. After many steps, the mean of I
-// is that of the same steps in float32.
+// Updates too small for rounding to nearest still change I in bfloat16. After many updates, the
+// mean of I equals the mean from the same updates in float32, within the random error.
 func TestBF16AveragesKeepMoving(t *testing.T) {
 	eachKernel(t, 1, func(t *testing.T, x *Exec) {
 		const n, steps = 4096, 200
@@ -276,8 +278,8 @@ func TestBF16AveragesKeepMoving(t *testing.T) {
 		for _, v := range loaded(a.I) {
 			mean += float64(v) / n
 		}
-		// A step of an element is 2^-8 or 2^-7 with probability below .1. Over 200 steps the
-		// standard deviation is about .02.
+		// Neighboring bfloat16 numbers differ by 2^-8 or 2^-7 here, and an element moves with
+		// probability below .1 per update. Over 200 updates the standard deviation is about .02.
 		require.InDelta(t, want, mean, 5*0.03/math.Sqrt(n))
 		require.Less(t, want, float32(0.95))
 	})

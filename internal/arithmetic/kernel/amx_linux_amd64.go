@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernelAMX multiplies tiles, and always computes all rows of a block.
+// kernelAMX computes products with AMX tiles. It always computes all rows of a block.
 var kernelAMX = bf16Kernel{
 	name: "AMX",
 	blocks: func(blocks, _, steps int, a, b *uint32, c *float32, stride int, acc bool) {
@@ -18,8 +18,8 @@ var kernelAMX = bf16Kernel{
 	},
 }
 
-// permitTiles asks Linux, once for all threads, for the permission to use tiles. Without it, Linux
-// does not save the 8 KiB of tiles when it switches between threads.
+// permitTiles requests permission from Linux to use tiles, once for all threads. Without
+// permission, Linux does not save the 8 KiB of tiles when it switches between threads.
 func permitTiles() error {
 	if !cpu.X86.HasAMXTile || !cpu.X86.HasAMXBF16 {
 		return errors.New("this processor lacks the bf16 instructions")
@@ -33,7 +33,7 @@ func permitTiles() error {
 	return nil
 }
 
-// amxBlocks clears the tiles when it returns, since the goroutine may continue on another thread.
+// amxBlocks clears the tiles before it returns, since the goroutine may continue on another thread.
 //
 //go:noescape
 func amxBlocks(blocks, steps int, a, b *uint32, c *float32, stride int, acc bool)

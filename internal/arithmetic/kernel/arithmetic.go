@@ -2,19 +2,19 @@ package kernel
 
 import "fmt"
 
-// Arithmetic sets precision and instructions of an Exec. The zero value is Float32 with the
-// widest instructions of this machine.
+// Arithmetic sets the precision and the instruction set of an Exec. The zero value means Float32
+// with the widest instructions of this machine.
 type Arithmetic struct {
 	Precision    Precision    // precision of the matrix products; "" means Float32
-	Instructions Instructions // the zero value means the widest; tests also use others
+	Instructions Instructions // the zero value means the widest set; tests also use others
 }
 
-// machine is the widest set of instructions that this machine has.
+// machine is the widest instruction set of this machine.
 var machine = detect()
 
-// Validate returns an error if this machine lacks the arithmetic. BF16 needs a processor with
-// AVX512-BF16, or with AMX tiles on a system that permits their use. BF16 with portable
-// instructions works on every machine, but is slow and meant for tests.
+// Validate returns an error if this machine cannot compute in the arithmetic. BF16 needs a
+// processor with AVX512-BF16, or with AMX tiles and a system that permits their use. BF16 with
+// portable instructions works on every machine, but it is slow and meant for tests.
 func (a Arithmetic) Validate() error {
 	switch {
 	case a.Instructions > machine:
@@ -31,8 +31,8 @@ func (a Arithmetic) Validate() error {
 	return nil
 }
 
-// Numerics names the arithmetic. Two machines of one architecture with the same name get the same
-// bits from every function of the package.
+// Numerics returns the name of the arithmetic. Every function of the package gives bit-identical
+// results on two machines of one architecture that return the same name.
 func (a Arithmetic) Numerics() string {
 	name := a.instructions().micro().name
 	if a.Precision == BF16 {

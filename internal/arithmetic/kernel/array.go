@@ -2,13 +2,13 @@ package kernel
 
 import "fmt"
 
-// Array is a row of numbers in float32 or in bfloat16. One of its two slices is nil.
+// Array is a sequence of float32 or bfloat16 numbers. One of its two slices is nil.
 type Array struct {
 	F32  []float32
-	BF16 []uint16 // each is the upper half of a float32
+	BF16 []uint16 // each element is the upper half of a float32
 }
 
-// NewArray returns n zeros.
+// NewArray returns n zeros in the given precision.
 func NewArray(n int, held Precision) Array {
 	switch held {
 	case Float32:
@@ -23,10 +23,10 @@ func NewArray(n int, held Precision) Array {
 // Len returns the number of elements.
 func (a Array) Len() int { return max(len(a.F32), len(a.BF16)) }
 
-// Bytes returns the bytes of memory of the elements.
+// Bytes returns the memory of the elements, in bytes.
 func (a Array) Bytes() int64 { return 4*int64(len(a.F32)) + 2*int64(len(a.BF16)) }
 
-// Range returns elements lo to hi.
+// Range returns elements lo to hi-1. The result shares memory with a.
 func (a Array) Range(lo, hi int) Array {
 	if a.BF16 != nil {
 		return Array{BF16: a.BF16[lo:hi]}
@@ -56,7 +56,7 @@ func (a Array) CopyFrom(from Array) {
 	copy(a.BF16, from.BF16)
 }
 
-// load converts the elements to float32 and writes them to dst, in portable Go.
+// load writes the elements to dst as float32, in portable Go.
 func (a Array) load(dst []float32) {
 	widenGo(dst, a.BF16)
 	copy(dst, a.F32)

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// BenchmarkGEMM runs products of enwik8-12l and of the embedded model on one thread, for a chunk of
-// 128 tokens. It covers the three forms; C is always (m,n). "Add" has fast weights. (_openblas
-// measures more shapes, and compares them with OpenBLAS.)
+// BenchmarkGEMM measures products of the models enwik8-12l and embedded on one thread, for a chunk
+// of 128 tokens. It covers the forms NT, NN and TN; C is always (m,n). In the cases "Add", the
+// right operand includes fast weights. Command _openblas measures more shapes.
 func BenchmarkGEMM(b *testing.B) {
 	shapes := [][3]int{{128, 1536, 512}, {128, 512, 2048}, {128, 640, 160}, {1, 1536, 512}}
 	x := NewExec(1)
@@ -25,8 +25,8 @@ func BenchmarkGEMM(b *testing.B) {
 	b.Run("TN/640x64x128", func(b *testing.B) { benchProduct(b, x, "TN", 640, 64, 128) })
 }
 
-// BenchmarkLayer runs the products with the weights of one layer in order, forward and backward,
-// on one thread and on two.
+// BenchmarkLayer measures all products with the weights of one layer, forward and backward, on one
+// thread and on two.
 func BenchmarkLayer(b *testing.B) {
 	for _, d := range []int{512, 160} {
 		for _, threads := range []int{1, 2} {

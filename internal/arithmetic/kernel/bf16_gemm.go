@@ -1,6 +1,6 @@
 package kernel
 
-// multiplyBF16 computes rows i0 to i1-1 and columns j0 to j1-1 of C in bf16.
+// multiplyBF16 computes rows i0 to i1-1 and columns j0 to j1-1 of C in bfloat16 precision.
 func (e *engine) multiplyBF16(p *product, i0, i1, j0, j1 int) {
 	e.alloc()
 	s := e.bf16

@@ -4,11 +4,11 @@ package kernel
 
 import "golang.org/x/sys/cpu"
 
-// hasAssembly says whether the assembly exists. If it does not, its functions panic.
+// hasAssembly is true if the assembly functions exist. If false, they panic.
 const hasAssembly = true
 
-// kernelsBF16 returns the bf16 kernels of this machine, fastest first, or an error with the
-// reason why there are none.
+// kernelsBF16 returns the bf16 kernels that this machine can run, fastest first. If there are none,
+// it returns an error with the reason.
 func kernelsBF16() (all []bf16Kernel, err error) {
 	missing := permitTiles()
 	if missing == nil {
@@ -23,24 +23,24 @@ func kernelsBF16() (all []bf16Kernel, err error) {
 	return all, nil
 }
 
-// kernelDots uses the instruction VDPBF16PS, which adds both products of a pair to one chain.
+// kernelDots uses the instruction VDPBF16PS, which adds both products of a pair to one sum.
 var kernelDots = bf16Kernel{name: "AVX512-BF16", blocks: dotBlocks, chains: true}
 
-// dotBlocks is bf16Kernel.blocks for a multiple of eight rows of each block.
+// dotBlocks implements bf16Kernel.blocks. It computes a multiple of eight rows of each block.
 //
 //go:noescape
 func dotBlocks(blocks, rows, steps int, a, b *uint32, c *float32, stride int, acc bool)
 
-// roundsPairs says whether the processor has AVX512-BF16. Its instruction VCVTNE2PS2BF16 rounds the
-// operands when they are packed.
+// roundsPairs is true if the processor has AVX512-BF16. Then the instruction VCVTNE2PS2BF16 rounds
+// the operands while they are packed.
 var roundsPairs = cpu.X86.HasAVX512BF16
 
-// pairsAlongAVX512 is pairsAlongGo for k = 32; n > 0. add may be nil.
+// pairsAlongAVX512 computes the same as pairsAlongGo for k = 32 and n > 0. add may be nil.
 //
 //go:noescape
 func pairsAlongAVX512(dst *uint32, src, add *float32, stride, n int)
 
-// pairsAcrossAVX512 is pairsAcrossGo for n = 16 and k = 32. add may be nil.
+// pairsAcrossAVX512 computes the same as pairsAcrossGo for n = 16 and k = 32. add may be nil.
 //
 //go:noescape
 func pairsAcrossAVX512(dst *uint32, src, add *float32, stride int)

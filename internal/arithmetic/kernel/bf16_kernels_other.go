@@ -7,7 +7,7 @@ import (
 	"runtime"
 )
 
-// kernelsBF16 returns the reason why there is no bf16 kernel.
+// kernelsBF16 returns an error with the reason why there is no bf16 kernel.
 func kernelsBF16() ([]bf16Kernel, error) {
 	return nil, fmt.Errorf("this program runs on %s/%s or was built without assembly", runtime.GOOS,
 		runtime.GOARCH)

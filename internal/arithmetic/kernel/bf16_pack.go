@@ -1,14 +1,14 @@
 package kernel
 
-// lines are lines of an operand, from some line and some k on. A line is a row of op(A) or a column
-// of op(B).
+// lines are the lines of an operand, starting at a given line and k. A line is a row of op(A) or a
+// column of op(B).
 type lines struct {
 	data, add []float32
 	stride    int
-	along     bool // true: the elements of a line are adjacent; false: those of a k are
+	along     bool // true if adjacent elements in memory belong to one line, false if to one k
 }
 
-// linesOf returns the lines of m, from the given line and k on.
+// linesOf returns the lines of m, starting at the given line and k.
 func linesOf(m Matrix, along bool, line, k int) lines {
 	l := lines{data: m.Data, add: m.Add, stride: m.Stride, along: along}
 	if along {
@@ -25,8 +25,9 @@ func (l lines) from(at int) lines {
 	return l
 }
 
-// packPanel packs n <= 32 lines of k <= bf16BlockK k's in tiles of A, or of B if right is set.
-// Lines from n on may hold anything, since their results are dropped. Missing k's are zero.
+// packPanel packs n <= 32 lines of k <= bf16BlockK elements in tiles of B if right is set, else of
+// A. The packed lines from n on have arbitrary content, since their results are dropped. Missing
+// elements of a line are zero.
 func (s *bf16Scratch) packPanel(v Vectors, dst []uint32, l lines, n, k int, right bool) {
 	for k0 := 0; k0 < k; k0 += tileK {
 		for line := 0; line < n; line += tileLines {

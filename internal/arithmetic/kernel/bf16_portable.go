@@ -2,71 +2,71 @@ package kernel
 
 import "math"
 
-// The sizes of tiles are those of AMX, 1 KiB each. A tile of C has (16,16) float32. A tile of A has
-// 16 rows of 16 pairs of k's, and a tile of B has 16 pairs of k's by 16 columns. A pair is one
-// 32-bit word, with the even k in its lower half.
+// The sizes of tiles are those of AMX: 1 KiB each. A tile of C contains (16,16) float32. A tile of
+// A contains 16 rows of 16 pairs, and a tile of B contains 16 pairs by 16 columns. A pair is two
+// adjacent k of a row or column in a 32-bit word, the even k in the lower half.
 const (
-	tileLines = 16 // rows of A or columns of B in a tile
+	tileLines = 16 // number of rows of A, or columns of B, in a tile
 	tilePairs = 16
 	tileK     = 2 * tilePairs
 	tileWords = tileLines * tilePairs
 
-	// panelLines is the side of a block of C, which has 4 tiles. With 2 tiles of A and 2 of B, a
-	// kernel uses all 8 tiles of the processor.
+	// panelLines is the side of a square block of C. A block has 4 tiles. With 2 tiles of A and 2
+	// of B, a kernel uses all 8 tile registers of the processor.
 	panelLines = 2 * tileLines
 
-	// bf16BlockK is the number of k's packed at once: a panel of B, 32 KiB, stays in the
-	// first-level cache. It does not affect the bits of a result.
+	// bf16BlockK is the number of k that are packed at once. With it a panel of B has 32 KiB, which
+	// fits in the first-level cache. It does not affect results.
 	bf16BlockK = 512
 
-	// bf16BlockRows is the number of rows of C in a piece of work, for which B is packed once. The
-	// piece's part of A, 512 KiB, stays in the second-level cache.
+	// bf16BlockRows is the maximum number of rows of C for which B is packed once. With it the
+	// packed rows of A have 512 KiB, which fits in the second-level cache.
 	bf16BlockRows = 512
 
 	panelWords = panelLines / 2 * bf16BlockK
 	leftPanels = bf16BlockRows / panelLines
 )
 
-// bf16Kernel computes blocks of C in bf16. All kernels give the same bits. The zero value is
-// portable.
+// bf16Kernel computes blocks of C in bf16. All kernels give bit-identical results. The zero value
+// is the portable kernel.
 type bf16Kernel struct {
-	name string // name of its instructions
+	name string // name of the instructions
 
-	// blocks computes blocks of C, each (32,32), one below the other. The sums are over `steps`
-	// tiles of k's. With acc it adds the sums to C. a is [blocks][steps][2][tileWords], b is
-	// [steps][2][tileWords]; blocks and steps > 0. For a single block it may skip the rows from
-	// `rows` on.
+	// blocks computes (32,32) blocks of C that lie one below the other. The sums are over `steps`
+	// tiles along k. If acc is set, blocks adds the sums to C. a is [blocks][steps][2][tileWords]
+	// and b is [steps][2][tileWords]; blocks and steps are positive. For a single block, a kernel
+	// may skip the rows from `rows` on.
 	blocks func(blocks, rows, steps int, a, b *uint32, c *float32, stride int, acc bool)
 
-	// chains says whether a pair holds two k's that belong to one chain of additions. If so, two
-	// adjacent pairs are (k+2, k) and (k+3, k+1), lower halves first. If not, they are (k, k+1) and
-	// (k+2, k+3).
+	// chains is true if both k of a packed pair are added to the same sum. Then two adjacent pairs
+	// are (k+2, k) and (k+3, k+1), lower halves first. Otherwise they are (k, k+1) and (k+2, k+3).
 	chains bool
 }
 
-// bf16Scratch holds the packed operands of a product in bf16. A panel is 32 lines in tiles:
+// bf16Scratch contains the packed operands of a bf16 product. A panel is 32 lines in tiles:
 // [k/32][2][tileWords].
 type bf16Scratch struct {
-	left  [leftPanels * panelWords]uint32  // panels of A, for all rows of a piece of C
-	right [panelWords]uint32               // a panel of B
-	tile  [tileWords]uint32                // a tile before it is transposed
-	block [panelLines * panelLines]float32 // a block that extends beyond C
+	left  [leftPanels * panelWords]uint32  // packed panels of A
+	right [panelWords]uint32               // packed panel of B
+	tile  [tileWords]uint32                // a tile before transposition
+	block [panelLines * panelLines]float32 // result of a block that extends beyond C
 
 	kernel bf16Kernel
 }
 
-// newBF16Scratch returns scratch for the fastest kernel of this machine, or for the portable one.
+// newBF16Scratch returns scratch memory for the fastest kernel of this machine, or for the portable
+// kernel if i is Portable.
 func newBF16Scratch(i Instructions) *bf16Scratch {
 	s := new(bf16Scratch)
 	if i != Portable {
-		kernels, _ := kernelsBF16() // kernelsBF16 has a kernel, since the arithmetic is valid
+		kernels, _ := kernelsBF16() // not empty, since the arithmetic is valid
 		s.kernel = kernels[0]
 	}
 	return s
 }
 
 // tiles computes the given rows and columns of C, at most 32 columns, from the packed panels. It
-// writes blocks inside C in place. A block that extends beyond C is computed in scratch.
+// writes blocks inside C directly, and computes a block that extends beyond C in scratch memory.
 func (s *bf16Scratch) tiles(rows, cols, steps int, c []float32, stride int, acc bool) {
 	if s.kernel.blocks == nil {
 		tilesGo(s, rows, cols, steps, c, stride, acc)
@@ -96,7 +96,7 @@ func copyBlock(dst, src []float32, dstStride, srcStride, rows, cols int) {
 	}
 }
 
-// tilesGo is the reference for the kernels.
+// tilesGo is the portable kernel, and the reference for tests of the others.
 func tilesGo(s *bf16Scratch, rows, cols, steps int, c []float32, stride int, acc bool) {
 	for i := range rows {
 		left := s.left[i/panelLines*steps*2*tileWords:]
@@ -114,7 +114,7 @@ func tilesGo(s *bf16Scratch, rows, cols, steps int, c []float32, stride int, acc
 	}
 }
 
-// tileAt returns the index in a panel of the tile for a step of k's and a line.
+// tileAt returns the index in a panel of the tile that contains a line, in the given step along k.
 func tileAt(step, line int) int { return (2*step + line/tileLines) * tileWords }
 
 // dotBF16 returns the scalar product of a row of a tile of A and a column of a tile of B.
@@ -129,8 +129,8 @@ func dotBF16(a, b []uint32) float32 {
 	return addFlushed(even, odd)
 }
 
-// pairsAlongGo packs n lines of k floats, plus add, as [line][pair]. A line is a row of src, so
-// that dst[i][p] = src[i][2p], src[i][2p+1]. The k's from k to 31 become zero.
+// pairsAlongGo packs n lines of k floats, plus add if not nil, as [line][pair]. A line is a row of
+// src: dst[i][p] = src[i][2p], src[i][2p+1]. The elements k to 31 of a line become zero.
 func pairsAlongGo(dst *[tileWords]uint32, src, add []float32, stride, n, k int) {
 	for i := range n {
 		out := dst[i*tilePairs:][:tilePairs]
@@ -141,8 +141,8 @@ func pairsAlongGo(dst *[tileWords]uint32, src, add []float32, stride, n, k int) 
 	}
 }
 
-// pairsAcrossGo packs n lines of k floats, plus add, as [pair][line]. A line is a column of src, so
-// that dst[p][j] = src[2p][j], src[2p+1][j]. The k's from k to 31 become zero.
+// pairsAcrossGo packs n lines of k floats, plus add if not nil, as [pair][line]. A line is a column
+// of src: dst[p][j] = src[2p][j], src[2p+1][j]. The elements k to 31 of a line become zero.
 func pairsAcrossGo(dst *[tileWords]uint32, src, add []float32, stride, n, k int) {
 	clear(dst[:])
 	for p := range k {
@@ -153,7 +153,8 @@ func pairsAcrossGo(dst *[tileWords]uint32, src, add []float32, stride, n, k int)
 	}
 }
 
-// sumBF16 returns src[i] + add[i], rounded. A subnormal sum is zero, as it is in the products.
+// sumBF16 returns src[i] + add[i], rounded to bfloat16. A subnormal sum becomes zero, as it does in
+// the products.
 func sumBF16(src, add []float32, i int) uint32 {
 	v := src[i]
 	if add != nil {
@@ -171,11 +172,11 @@ func transposeTileGo(dst, src *[tileWords]uint32) {
 	}
 }
 
-// regroupGo rearranges a tile of A, or of B if right is set, so that each pair belongs to one
-// chain.
+// regroupGo reorders a tile of B if right is set, else of A, so that both halves of each pair are
+// added to the same sum.
 func regroupGo(tile *[tileWords]uint32, right bool) {
 	const high = 0xffff << 16
-	toNext, toLine := 1, tilePairs // distances to the next pair, and to the next line
+	toNext, toLine := 1, tilePairs // distances in words to the next pair and to the next line
 	if right {
 		toNext, toLine = tileLines, 1
 	}

@@ -4,7 +4,8 @@ import "unsafe"
 
 //go:generate sh -c "cd _generate && go run . bf16 -out ../bf16_amd64.s -stubs ../bf16_amd64.go -pkg kernel"
 
-// pairsAlong packs a tile. It uses portable Go if the assembly does not cover the tile's size.
+// pairsAlong packs a tile from rows. It uses portable Go if the assembly does not support the
+// tile's size.
 func (v Vectors) pairsAlong(dst *[tileWords]uint32, src, add []float32, stride, n, k int) {
 	if v.set < AVX512 || !roundsPairs || k < tileK {
 		pairsAlongGo(dst, src, add, stride, n, k)
@@ -13,7 +14,7 @@ func (v Vectors) pairsAlong(dst *[tileWords]uint32, src, add []float32, stride, 
 	}
 }
 
-// pairsAcross packs a tile.
+// pairsAcross packs a tile from columns.
 func (v Vectors) pairsAcross(dst *[tileWords]uint32, src, add []float32, stride, n, k int) {
 	if v.set < AVX512 || !roundsPairs || k < tileK || n < tileLines {
 		pairsAcrossGo(dst, src, add, stride, n, k)
@@ -30,7 +31,7 @@ func (v Vectors) transposeTile(dst, src *[tileWords]uint32) {
 	}
 }
 
-// regroup rearranges a tile so that each pair belongs to one chain.
+// regroup reorders a tile so that both halves of each pair are added to the same sum.
 func (v Vectors) regroup(tile *[tileWords]uint32, right bool) {
 	switch {
 	case v.set < AVX2:

@@ -15,7 +15,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// eachBF16 runs a test in bf16 several times: with the portable code, with the assembly that packs,
+// eachBF16 runs a test in bf16 several times: with the portable code, with the packing in assembly,
 // and with each kernel of this machine.
 func eachBF16(t *testing.T, threads int, test func(t *testing.T, x *Exec)) {
 	portable := Arithmetic{Precision: BF16, Instructions: Portable}
@@ -49,7 +49,8 @@ func (x *Exec) multiplyBy(k bf16Kernel) {
 	}
 }
 
-// packBy sets the instructions that an Exec uses to pack operands, even if it is portable.
+// packBy sets the instructions with which an Exec packs operands, even if the rest of the Exec is
+// portable.
 func (x *Exec) packBy(set Instructions) {
 	x.engine.vectors = Vectors{set}
 	if x.pool != nil {
@@ -101,7 +102,8 @@ func rounded(m Matrix) Matrix {
 	return r
 }
 
-// A product in bf16 adds in the documented order. The test computes single elements in that order.
+// A bf16 product adds in the order that the comment on BF16 documents. The test computes single
+// elements in that order.
 func TestBF16SumsAreInTheOrderOfTheInstruction(t *testing.T) {
 	const k = 2*bf16BlockK + 37
 	eachBF16(t, 1, func(t *testing.T, x *Exec) {
@@ -154,7 +156,7 @@ func TestRoundingToBF16(t *testing.T) {
 	})
 }
 
-// fmaFlushed rounds the exact sum once, as if exponents had no limits. A result below the smallest
+// fmaFlushed rounds the exact sum once, with unlimited exponents. A result below the smallest
 // normal number becomes zero.
 func TestMultiplyAddsOfBF16AreRoundedOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -168,7 +170,7 @@ func TestMultiplyAddsOfBF16AreRoundedOnce(t *testing.T) {
 			return float32(v)
 		}
 		a, b, c := float("a", 8), float("b", 8), float("c", 24)
-		if rapid.Bool().Draw(t, "small") { // products and sums near the smallest normal number
+		if rapid.Bool().Draw(t, "small") { // use numbers near the smallest normal number
 			a, b, c = a*0x1p-126, b*0x1p-64, c*0x1p-126
 		}
 		exact := func(v float32) *big.Float {
@@ -190,13 +192,13 @@ func TestSmallNumbersAreZeroInBF16(t *testing.T) {
 	const least = 0x1p-126
 	eachBF16(t, 1, func(t *testing.T, x *Exec) {
 		for _, s := range []struct{ a, b, c, want float32 }{
-			{least / 2, 4, 0, 0},          // a subnormal operand is zero
-			{0x1.fffffcp-127, 1, 0, 0},    // even if rounding would make it normal
-			{least, 0.5, 0, 0},            // a subnormal product is zero
+			{least / 2, 4, 0, 0},          // a subnormal operand counts as zero
+			{0x1.fffffcp-127, 1, 0, 0},    // also if rounding would make the operand normal
+			{least, 0.5, 0, 0},            // a subnormal product counts as zero
 			{least, 1, 0, least},          //
-			{least, 0.5, least, least},    // the product is zero before the addition
-			{least, -1, least * 1.5, 0},   // a subnormal sum is zero
-			{least, 1, least / 2, least},  // a subnormal element of C is zero
+			{least, 0.5, least, least},    // the product becomes zero before the addition
+			{least, -1, least * 1.5, 0},   // a subnormal sum becomes zero
+			{least, 1, least / 2, least},  // a subnormal element of C counts as zero
 			{0x1p100, 0x1p100, 0, inf(1)}, //
 			{0x1p100, -0x1p100, 0, inf(-1)},
 		} {
@@ -270,8 +272,8 @@ func TestBF16ProductsDoNotAllocate(t *testing.T) {
 	})
 }
 
-// Signals and other threads interrupt the kernels. Tiles, registers and processor modes must
-// survive that.
+// Interrupting a kernel by signals and other threads does not change its result. This covers tiles,
+// registers and processor modes.
 func TestKernelsForBF16SurviveInterruptions(t *testing.T) {
 	kernels, missing := kernelsBF16()
 	if missing != nil {
@@ -286,7 +288,7 @@ func TestKernelsForBF16SurviveInterruptions(t *testing.T) {
 		var busy atomic.Int64
 		var wg sync.WaitGroup
 		busy.Store(threads)
-		results := make([][]float32, threads) // each thread's first wrong result
+		results := make([][]float32, threads) // the first wrong result of each thread
 		want := make([]float32, blocks*panelLines*panelLines)
 		fill := func(seed uint64) *bf16Scratch {
 			s, rng := new(bf16Scratch), rand.New(rand.NewPCG(seed, 0))
@@ -316,7 +318,7 @@ func TestKernelsForBF16SurviveInterruptions(t *testing.T) {
 			})
 		}
 		for busy.Load() > 0 {
-			runtime.GC() // the collector interrupts every thread by a signal
+			runtime.GC() // interrupts every thread by a signal
 		}
 		wg.Wait()
 		for i, got := range results {
@@ -326,7 +328,7 @@ func TestKernelsForBF16SurviveInterruptions(t *testing.T) {
 	}
 }
 
-// take makes a kernel the one of s, and regroups the packed operands for it.
+// take makes k the kernel of s, and reorders the packed operands for k.
 func (s *bf16Scratch) take(k bf16Kernel) {
 	s.kernel = k
 	for at := 0; k.chains && at < len(s.left); at += tileWords {
@@ -337,8 +339,8 @@ func (s *bf16Scratch) take(k bf16Kernel) {
 	}
 }
 
-// Kernels treat subnormal numbers as zero. They must restore the processor's mode, so that other
-// code keeps subnormal numbers.
+// Kernels set a processor mode in which subnormal numbers count as zero. Afterwards, other code
+// must still compute with subnormal numbers.
 func TestSubnormalsSurviveBF16Products(t *testing.T) {
 	eachBF16(t, 1, func(t *testing.T, x *Exec) {
 		a, b, c := Mat(normal(40*40), 40, 40), Mat(normal(40*40), 40, 40), Mat(normal(40*40), 40,
@@ -358,7 +360,7 @@ func sameBits(a, b []float32) bool {
 	return true
 }
 
-// FuzzPackBF16 compares the assembly that packs with the portable code on any floats.
+// FuzzPackBF16 compares the packing in assembly with the portable packing, for any floats.
 func FuzzPackBF16(f *testing.F) {
 	f.Add(uint64(1), uint8(16), uint8(32), uint8(0), true, []byte{})
 	f.Add(uint64(2), uint8(5), uint8(32), uint8(3), true, binary.LittleEndian.AppendUint32(nil,
@@ -392,7 +394,7 @@ func FuzzPackBF16(f *testing.F) {
 	})
 }
 
-// anyFloats returns n floats with random bits. The first ones have the bits of data.
+// anyFloats returns n floats whose bits are data, followed by random bits.
 func anyFloats(rng *rand.Rand, n int, data []byte) []float32 {
 	s := make([]float32, n)
 	for i := range s {
@@ -454,7 +456,7 @@ func FuzzProductBF16(f *testing.F) {
 	})
 }
 
-// BenchmarkGEMMBF16 runs some cases of BenchmarkGEMM in bf16, if there is a kernel.
+// BenchmarkGEMMBF16 measures some cases of BenchmarkGEMM in bf16. It needs a bf16 kernel.
 func BenchmarkGEMMBF16(b *testing.B) {
 	if _, missing := kernelsBF16(); missing != nil {
 		b.Skip(missing)
@@ -469,7 +471,7 @@ func BenchmarkGEMMBF16(b *testing.B) {
 	}
 }
 
-// BenchmarkPackBF16 measures the packing of 32 lines of 512 k's.
+// BenchmarkPackBF16 measures the packing of 32 lines of 512 elements each.
 func BenchmarkPackBF16(b *testing.B) {
 	const k = bf16BlockK
 	src, s, e := Mat(normal(k*k), k, k), new(bf16Scratch), Arithmetic{}.Vectors()

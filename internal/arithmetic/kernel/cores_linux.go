@@ -7,21 +7,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// yield offers this core to other threads of the machine.
+// yield offers the current core to other threads.
 func yield() { unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 
-// core returns the core that this thread runs on.
+// core returns the index of the core on which this thread runs.
 func core() int {
 	var n uint32
 	unix.RawSyscall(unix.SYS_GETCPU, uintptr(unsafe.Pointer(&n)), 0, 0)
 	return int(n)
 }
 
-// leave moves this thread off a core. On a virtual machine, Linux may believe that an idle core is
-// absent. It then wakes a thread on the core of the thread that wakes it. Both threads share that
-// core until Linux balances the load, which takes ten milliseconds or more.
+// leave moves this thread to a core other than the given one. It corrects a scheduling error on
+// virtual machines: if Linux wrongly considers idle cores absent, a woken thread shares the core of
+// the thread that woke it. Without leave, they share it until Linux balances the load, after 10 ms
+// or more.
 func leave(core int) {
-	runtime.LockOSThread() // both system calls must come from the same thread
+	runtime.LockOSThread() // both system calls must run on the same thread
 	defer runtime.UnlockOSThread()
 	var all unix.CPUSet
 	if unix.SchedGetaffinity(0, &all) != nil || !all.IsSet(core) || all.Count() < 2 {

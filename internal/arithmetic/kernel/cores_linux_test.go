@@ -19,5 +19,5 @@ func TestLeavingCoreKeepsThreadAffinity(t *testing.T) {
 	}
 	require.NoError(t, unix.SchedGetaffinity(0, &after))
 	require.Equal(t, before, after)
-	leave(1 << 20) // a core that does not exist: leave must do nothing
+	leave(1 << 20) // a nonexistent core, so leave does nothing
 }

@@ -4,7 +4,7 @@ package kernel
 
 import "runtime"
 
-// yield offers this processor to other goroutines.
+// yield offers the current processor to other goroutines.
 func yield() { runtime.Gosched() }
 
 func core() int { return 0 }

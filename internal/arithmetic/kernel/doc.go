@@ -8,17 +8,17 @@
 //
 // # Order
 //
-// Streaming a text in pieces must not change a single bit of a score. So every product keeps a
-// promise about its element (i,j). The element depends only on row i of the left operand, on column
+// Streaming a text in pieces must not change a single bit of a score. So each product guarantees
+// an order for its element (i,j). The element depends only on row i of the left operand, on column
 // j of the right operand and on the order of k. The sum over k is one chain of multiply-adds from k
 // = 0 upwards inside each block of 256 k's, starting at zero. The blocks are added in order. The
 // shape of the product, the position of (i,j), the edges of tiles and the number of threads do not
-// matter. So rows computed one at a time have the bits of rows computed together, and further k's
+// matter. So rows computed one at a time are bit-identical to rows computed together, and more k
 // with zero products change nothing.
 //
 // The assembly uses fused multiply-adds and the portable code does not, so the two differ by
-// rounding. [Arithmetic.Numerics] gives them different names. AVX2 and AVX-512 give the same
-// bits. Products in [BF16] keep the promise in another order.
+// rounding. [Arithmetic.Numerics] gives them different names. AVX2 and AVX-512 give identical
+// bits. Products in [BF16] guarantee a different order.
 //
 // # Products
 //
@@ -32,7 +32,7 @@
 //
 // # Files
 //
-// A file only uses names of files before it in this list. Types: matrix, array, large, grid,
+// A file uses only names from files before it in this list. Types: matrix, array, large, grid,
 // random, precision, instructions. The portable functions, the reference of the assembly:
 // vector_portable, log_portable, dotrows_portable, pack, micro, peak, adam, adapt, bf16_portable.
 // The stubs of the assembly: *_amd64, or assembly_other without assembly. The choice between the

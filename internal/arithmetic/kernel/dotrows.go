@@ -1,7 +1,7 @@
 package kernel
 
-// AxpyRows adds a[i] times row i of x [rows,n] to y [n], row by row. The result has the same bits
-// as one Axpy for each row.
+// AxpyRows adds a[i] times row i of x [rows,n] to y [n], for each i in order. The result is
+// bit-identical to one call of Axpy per row.
 func (v Vectors) AxpyRows(y, a, x []float32) {
 	sameLength("AxpyRows", len(x), len(a)*len(y))
 	if !v.axpyRows(y, a, x) {
@@ -9,8 +9,8 @@ func (v Vectors) AxpyRows(y, a, x []float32) {
 	}
 }
 
-// DotRows sets dst[i] to the scalar product of row i of x [rows,n] and w[i*stride:][:n], with the
-// bits of Dot. With stride 0 all rows are multiplied by w[:n].
+// DotRows sets dst[i] to the scalar product of row i of x [rows,n] and w[i*stride:][:n]. The
+// results are bit-identical to those of Dot. With stride 0 all rows are multiplied by w[:n].
 func (v Vectors) DotRows(dst, x, w []float32, n, stride int) {
 	sameLength("DotRows", len(x), len(dst)*n)
 	if len(dst) > 0 {

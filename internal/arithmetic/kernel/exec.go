@@ -5,32 +5,33 @@ import (
 	"sync/atomic"
 )
 
-// Exec holds what an operation needs besides its operands: an arithmetic, threads and scratch.
-// One Exec serves one caller at a time. It allocates nothing once every kind of operation has
-// run.
+// Exec contains what operations need besides operands: an arithmetic, threads and scratch memory.
+// Only one caller may use an Exec at a time. After the first operation of each kind, it allocates
+// no memory.
 type Exec struct {
-	engine engine // the first field, so that its panels begin on a cache line, as large objects do
+	engine engine // first field, since its panels should begin on a cache line
 	Vectors
 
 	threads int
-	room    []float32 // buffer for the caller's tasks, see Reserve
-	product product   // operands of the present product; a field, so that calls do not allocate
+	room    []float32 // buffer for the caller's tasks; see Reserve
+	product product   // the current product; as a field, it costs no allocation per call
 
 	pool *pool // nil if the Exec has only one thread
 }
 
 // Task is work that Parallel divides among threads. Parallel calls Do(w, i) for i = 0 .. n-1, in
-// any order. w is a single-threaded Exec of the goroutine that runs Do; Do may call products on it.
+// any order. w is a single-threaded Exec of the thread that runs Do, so Do may compute products
+// with w.
 type Task interface {
 	Do(w *Exec, i int)
 }
 
-// NewExec starts an Exec of up to maxThreads threads, including the caller, in the zero
-// Arithmetic. It parks maxThreads-1 goroutines, which Close ends.
+// NewExec returns an Exec with up to maxThreads threads, including the caller's, in the default
+// Arithmetic. It starts maxThreads-1 goroutines, which Close stops.
 func NewExec(maxThreads int) *Exec { return NewExecIn(maxThreads, Arithmetic{}) }
 
-// NewExecIn starts an Exec in a given arithmetic. It panics if this machine lacks the arithmetic:
-// see Arithmetic.Validate.
+// NewExecIn returns an Exec with a given arithmetic. It panics if this machine does not support the
+// arithmetic; see Arithmetic.Validate.
 func NewExecIn(maxThreads int, a Arithmetic) *Exec {
 	if maxThreads < 1 {
 		panic(fmt.Sprintf("kernel: NewExec(%d): at least one thread", maxThreads))
@@ -46,7 +47,7 @@ func NewExecIn(maxThreads int, a Arithmetic) *Exec {
 	return x
 }
 
-// newThread returns an Exec of the calling thread alone.
+// newThread returns an Exec with a single thread.
 func newThread(a Arithmetic) *Exec {
 	x := &Exec{threads: 1, Vectors: a.Vectors()}
 	x.engine.set(a)
@@ -56,8 +57,8 @@ func newThread(a Arithmetic) *Exec {
 // Arithmetic returns the arithmetic of the Exec.
 func (x *Exec) Arithmetic() Arithmetic { return x.engine.arithmetic }
 
-// SetThreads sets the number of threads of later operations, from 1 to NewExec's maximum. Results
-// never depend on it.
+// SetThreads sets the number of threads for later operations. n is from 1 to the maximum given to
+// NewExec. Results never depend on n.
 func (x *Exec) SetThreads(n int) {
 	most := 1
 	if x.pool != nil {
@@ -69,11 +70,11 @@ func (x *Exec) SetThreads(n int) {
 	x.threads = n
 }
 
-// Threads returns the number of threads of the next operation.
+// Threads returns the number of threads that operations use.
 func (x *Exec) Threads() int { return x.threads }
 
-// Reserve gives every thread a buffer of n float32, which tasks get from Room. It allocates only
-// if the present buffers are smaller.
+// Reserve gives every thread a buffer of at least n float32. Tasks get the buffer from Room.
+// Reserve allocates only if the existing buffers are smaller.
 func (x *Exec) Reserve(n int) {
 	if len(x.room) < n {
 		x.room = make([]float32, n)
@@ -85,10 +86,12 @@ func (x *Exec) Reserve(n int) {
 	}
 }
 
-// Room returns the buffer of this thread. The buffer still holds what the last task left in it.
+// Room returns the buffer of this thread. Its content is arbitrary, since earlier tasks may have
+// used it.
 func (x *Exec) Room() []float32 { return x.room }
 
-// Close ends the goroutines. The Exec must be idle, and must not be used afterwards.
+// Close stops the goroutines of the Exec. No operation may be running, and the Exec must not be
+// used afterwards.
 func (x *Exec) Close() {
 	if x.pool != nil {
 		x.pool.close()
@@ -96,14 +99,14 @@ func (x *Exec) Close() {
 	}
 }
 
-// Parallel runs t.Do for i = 0 .. n-1 and returns when all are done. The caller takes part. Threads
-// claim a few consecutive i at a time from a shared counter. With one thread Parallel is a plain
-// loop. A panic in Do on another thread ends the process.
+// Parallel calls t.Do for i = 0 .. n-1 and returns when all calls are done. The calling thread also
+// runs calls. Threads claim a few consecutive i at a time from a shared counter. With one thread,
+// Parallel is a plain loop. A panic of Do on another thread ends the process.
 func (x *Exec) Parallel(n int, t Task) {
 	if x.threads == 1 || n <= 1 {
 		w := x
 		if x.threads > 1 {
-			w = x.pool.workers[0].exec // a Task may assume that its Exec has a single thread
+			w = x.pool.workers[0].exec // a single-threaded Exec, as a Task may expect
 		}
 		for i := range n {
 			t.Do(w, i)
@@ -113,22 +116,22 @@ func (x *Exec) Parallel(n int, t Task) {
 	x.pool.run(x.threads, n, t)
 }
 
-// pool holds the threads of an Exec. The caller opens a job, and threads that wake in time join it.
-// When nothing is left to claim, the caller closes the job. It then waits for the threads that have
-// joined, but not for threads that are still waking.
+// pool manages the threads of an Exec. The caller opens a job, and threads that wake in time join
+// it. When all indexes are claimed, the caller closes the job. The caller then waits for the
+// threads that joined, but not for threads that are still waking.
 type pool struct {
-	workers []worker // workers[0] belongs to the caller
+	workers []worker // workers[0] is the caller's
 
 	task  Task
-	n     int // the indexes of the tasks are 0 .. n-1
-	claim int // number of indexes that a thread claims at once
+	n     int // number of task indexes, which are 0 .. n-1
+	claim int // number of indexes that a thread claims at a time
 
-	_       [64]byte // separates fields that threads only read from fields that they write
+	_       [64]byte // puts fields that threads write on another cache line than fields they read
 	next    atomic.Int64
 	_       [64]byte
-	joined  atomic.Int64 // number of threads at work on the job, plus jobOpen while more may join
+	joined  atomic.Int64 // number of joined threads, plus jobOpen while others may join
 	closing atomic.Bool
-	done    gate // opened by the last thread to leave a closed job
+	done    gate // opened by the last thread that leaves a closed job
 }
 
 const jobOpen = 1 << 32
@@ -144,7 +147,7 @@ func newPool(threads int, a Arithmetic) *pool {
 	p.done.init()
 	for i := range p.workers {
 		p.workers[i].exec = newThread(a)
-		p.workers[i].exec.engine.alloc() // any worker may compute the first product
+		p.workers[i].exec.engine.alloc() // now, since any worker may compute the first product
 		p.workers[i].call.init()
 	}
 	for i := 1; i < threads; i++ {
@@ -158,7 +161,7 @@ func (p *pool) run(threads, n int, t Task) {
 	p.task, p.n, p.claim = t, n, max(1, n/(8*threads))
 	p.next.Store(0)
 	p.joined.Add(jobOpen)
-	defer p.finish() // also after a panic in Do, so that no thread still works on the task
+	defer p.finish() // also after a panic, so that no thread still runs the task
 	for i := 1; i < min(threads, n); i++ {
 		p.workers[i].call.open()
 	}
@@ -186,7 +189,7 @@ func (p *pool) work(w *Exec) {
 	}
 }
 
-// serve is the loop of a thread.
+// serve is the main loop of a worker thread.
 func (p *pool) serve(w *worker) {
 	for {
 		w.call.wait()
@@ -194,7 +197,7 @@ func (p *pool) serve(w *worker) {
 			return
 		}
 		if !p.join() {
-			continue // too late: the other threads have done all the work
+			continue // the job is already closed
 		}
 		p.work(w.exec)
 		if p.joined.Add(-1) == 0 {

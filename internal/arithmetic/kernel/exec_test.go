@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// visits counts the calls of Do for each index. Each call also runs a product.
+// visits is a task that counts the calls of Do for each index. Each call also computes a product.
 type visits struct {
 	count []atomic.Int32
 	a, b  Matrix
@@ -29,7 +29,7 @@ func TestParallelDoesEachIndexOnce(t *testing.T) {
 	x := NewExec(4)
 	defer x.Close()
 	v := visits{count: make([]atomic.Int32, 97)}
-	for round := range 4000 { // enough rounds for two threads to claim at the same moment
+	for round := range 4000 { // enough rounds that two threads claim an index at the same moment
 		x.SetThreads(1 + round%4)
 		n := round * round % len(v.count)
 		x.Parallel(n, &v)
@@ -63,7 +63,7 @@ func TestTasksMayCallProducts(t *testing.T) {
 	}
 }
 
-// stumble panics on the caller's thread while another thread is at work.
+// stumble is a task that panics on the caller's thread while another thread is running Do.
 type stumble struct {
 	caller   *Exec
 	entered  chan struct{}

@@ -1,31 +1,31 @@
 package kernel
 
-// parallelWork is the minimum number of multiply-adds for which other threads are woken.
+// parallelWork is the minimum number of multiply-adds in a product that uses several threads.
 const parallelWork = 200_000
 
-// MulNT sets C = A Bᵀ or, with acc, adds A Bᵀ to C. The shapes are c (m,n), a (m,k), b (n,k). C
-// shares no memory with A and B. It panics if the shapes do not fit.
+// MulNT sets C = A Bᵀ, or adds A Bᵀ to C if acc is set. The shapes are c (m,n), a (m,k), b (n,k). C
+// must not share memory with A or B. MulNT panics if the shapes do not match.
 func (x *Exec) MulNT(c, a, b Matrix, acc bool) {
 	x.product = product{c: c, a: a, b: b, m: a.Rows, n: b.Rows, k: a.Cols, transB: true, acc: acc}
 	x.multiply("MulNT", b.Cols)
 }
 
-// MulNN sets C = A B or, with acc, adds A B to C. The shapes are c (m,n), a (m,k), b (k,n). C
-// shares no memory with A and B. It panics if the shapes do not fit.
+// MulNN sets C = A B, or adds A B to C if acc is set. The shapes are c (m,n), a (m,k), b (k,n). C
+// must not share memory with A or B. MulNN panics if the shapes do not match.
 func (x *Exec) MulNN(c, a, b Matrix, acc bool) {
 	x.product = product{c: c, a: a, b: b, m: a.Rows, n: b.Cols, k: a.Cols, acc: acc}
 	x.multiply("MulNN", b.Rows)
 }
 
-// MulTN sets C = Aᵀ B or, with acc, adds Aᵀ B to C. The shapes are c (m,n), a (k,m), b (k,n). C
-// shares no memory with A and B. It panics if the shapes do not fit.
+// MulTN sets C = Aᵀ B, or adds Aᵀ B to C if acc is set. The shapes are c (m,n), a (k,m), b (k,n). C
+// must not share memory with A or B. MulTN panics if the shapes do not match.
 func (x *Exec) MulTN(c, a, b Matrix, acc bool) {
 	x.product = product{c: c, a: a, b: b, m: a.Cols, n: b.Cols, k: a.Rows, transA: true, acc: acc}
 	x.multiply("MulTN", b.Rows)
 }
 
-// multiply runs x.product. name is the method's, for panics. rightK is the right operand's k, to
-// check the shapes.
+// multiply computes x.product. name is the method's name, for panics. rightK is the right operand's
+// k, to check the shapes.
 func (x *Exec) multiply(name string, rightK int) {
 	p := &x.product
 	p.check(name, rightK)
@@ -48,7 +48,7 @@ func (x *Exec) multiply(name string, rightK int) {
 			p.Do(x, i)
 		}
 	}
-	x.product = product{} // keep no reference to the caller's memory
+	x.product = product{} // so that the caller's memory can be freed
 }
 
 // Do computes piece i of C.

@@ -2,7 +2,8 @@ package kernel
 
 import "math"
 
-// multiply computes rows i0 to i1-1 and columns j0 to j1-1 of C, one block of k's after the other.
+// multiply computes rows i0 to i1-1 and columns j0 to j1-1 of C. It processes one block of k after
+// another.
 func (e *engine) multiply(p *product, i0, i1, j0, j1 int) {
 	if e.streams(p, i1-i0, j1-j0) {
 		e.multiplyStreamed(p, i0, i1, j0, j1)
@@ -21,9 +22,8 @@ func (e *engine) multiply(p *product, i0, i1, j0, j1 int) {
 	}
 }
 
-// fewColumns computes columns from j0 on, 16 at a time, without packing B. It does so only if the
-// product has so few rows that packing would take longer than multiplying. It returns the first
-// column that it has not computed.
+// fewColumns computes columns from j0 on, 16 at a time, without packing B. It does nothing if the
+// product has so many rows that packing pays. It returns the first column that is not computed.
 func (e *engine) fewColumns(p *product, j0, j1 int) int {
 	most := e.few
 	if p.b.Add == nil {
@@ -47,8 +47,8 @@ func (e *engine) fewColumns(p *product, j0, j1 int) int {
 	return j0
 }
 
-// fewRows adds the products for k0 to k1-1, in blocks, to columns j to j+fewCols-1 of C. b is op(B)
-// from column j and k0 on.
+// fewRows adds the products for k0 to k1-1, in blocks, to columns j to j+fewCols-1 of C. The
+// parameter b is the part of op(B) that starts at column j and k0.
 func (e *engine) fewRows(p *product, b []float32, stride, j, k0, k1 int) {
 	for k := k0; k < k1; k += blockK {
 		n, right := min(blockK, k1-k), b[k-k0:]
@@ -65,14 +65,14 @@ func (e *engine) fewRows(p *product, b []float32, stride, j, k0, k1 int) {
 	}
 }
 
-// The assembly takes fewK k's at a time. If the last block of k's has another length, the block is
-// padded with zeros. The zeros of A are negative: adding their product, -0, changes no sum, not
-// even a sum of -0.
+// The assembly processes fewK values of k at a time. If the last block of k has another length, it
+// is padded with zeros. The zeros in A are negative: their products are -0, and adding -0 changes
+// no sum, not even a sum of -0.
 
-// padded returns the length of a block of k k's after padding.
+// padded returns k rounded up to a multiple of fewK.
 func padded(k int) int { return (k + fewK - 1) &^ (fewK - 1) }
 
-// padLeft copies the last block of k's of A to e.packed and pads it, if the block needs padding.
+// padLeft copies the last block of k of A to e.packed with padding, if the block needs padding.
 func (e *engine) padLeft(p *product) {
 	if p.k%fewK == 0 {
 		return
@@ -88,8 +88,8 @@ func (e *engine) padLeft(p *product) {
 	}
 }
 
-// padRight returns k k's of the rows of op(B), padded, at a stride of sumStride. If B has an Add, b
-// already has this stride.
+// padRight returns k elements of the rows of op(B) with padding, at a stride of sumStride. If B has
+// an Add, b already has this stride.
 func (e *engine) padRight(p *product, b []float32, stride, k int) []float32 {
 	if p.b.Add == nil {
 		for j := range fewCols {
@@ -103,7 +103,7 @@ func (e *engine) padRight(p *product, b []float32, stride, k int) []float32 {
 	return b
 }
 
-// sumRows sets e.rows to the sums of op(B) and Add in fewCols rows.
+// sumRows sets e.rows to the sum of fewCols rows of op(B) and of Add.
 func (e *engine) sumRows(b, add []float32, stride, k int) {
 	whole := k &^ (fewK - 1)
 	if whole > 0 {
@@ -116,7 +116,7 @@ func (e *engine) sumRows(b, add []float32, stride, k int) {
 	}
 }
 
-// leftView is a piece of A for the tile kernel: element (i,k) of a tile is at i*row + k*col of
+// leftView is a part of A for the tile kernel. Element (i,k) of a tile is at index i*row + k*col of
 // the tile's data.
 type leftView struct {
 	data           []float32
@@ -131,10 +131,9 @@ func (a *leftView) tile(t, i int) []float32 {
 	return a.data[i*a.row:]
 }
 
-// left returns rows i0 to i1-1 of op(A) for the k's from k0 to k1-1. It packs them if A is (k,m),
-// where adjacent k's are a whole row apart. Otherwise it copies them if enough columns use them. A
-// copy is faster to read, since rows at a stride of a power of two compete for the same cache
-// lines.
+// left returns rows i0 to i1-1 of op(A) for k0 to k1-1. It packs them if A is (k,m), where adjacent
+// k are a whole row apart. Otherwise it copies them if enough columns use them. A copy is faster to
+// read, since rows at a stride of a power of two compete for the same cache lines.
 func (e *engine) left(p *product, tiles rowTiles, i0, i1, k0, k1, cols int) leftView {
 	const often = 256
 	s, k := p.a.Stride, k1-k0
@@ -160,15 +159,14 @@ func (e *engine) left(p *product, tiles rowTiles, i0, i1, k0, k1, cols int) left
 	return leftView{data: left, step: step, row: 1, col: e.micro.rows}
 }
 
-// rightView is a panel of B for the tile kernel: element (k,j) is at k*width + j.
+// rightView is a panel of B for the tile kernel. Element (k,j) is at index k*width + j.
 type rightView struct {
 	data  []float32
 	width int
 }
 
-// right returns the panel of columns j to j+cols-1 of op(B) for the k's from k0 to k1-1. If packing
-// would only copy the panel, and few tiles use it, the panel is read in place. Otherwise it is
-// packed.
+// right returns the panel with columns j to j+cols-1 of op(B) for k0 to k1-1. It returns the panel
+// in place if packing would only copy it and few tiles use it. Otherwise it packs the panel.
 func (e *engine) right(p *product, tiles rowTiles, j, cols, k0, k1 int) rightView {
 	const few = 2
 	if !p.transB && p.b.Add == nil && tiles.n <= few && cols == e.micro.cols {
@@ -178,8 +176,8 @@ func (e *engine) right(p *product, tiles rowTiles, j, cols, k0, k1 int) rightVie
 	return rightView{data: e.panel[:], width: e.micro.cols}
 }
 
-// packRight packs columns j to j+cols-1 of op(B) plus Add, for the k's from k0 to k1-1, as
-// [k][micro.cols]. Columns from cols on may hold anything, since their results are dropped.
+// packRight packs columns j to j+cols-1 of op(B) plus Add, for k0 to k1-1, as [k][micro.cols]. The
+// packed columns from cols on have arbitrary content, since their results are dropped.
 func (e *engine) packRight(p *product, dst []float32, j, cols, k0, k1 int) {
 	b, k := &p.b, k1-k0
 	at := k0*b.Stride + j
@@ -197,9 +195,9 @@ func (e *engine) packRight(p *product, dst []float32, j, cols, k0, k1 int) {
 	}
 }
 
-// fetchNext prefetches part t of n of the panel that begins at column j. It does so only if op(B)
-// is packed from rows and too large for the caches, like a model's weights. Then the rows are read
-// from memory in pieces too short for the processor's own prefetcher.
+// fetchNext prefetches part t of n parts of the panel that begins at column j. It does so only if
+// op(B) is packed from rows and too large for the caches, such as a model's weights. The
+// processor's own prefetcher fails there, since each row is read in short pieces.
 func (e *engine) fetchNext(p *product, t, n, j, k0, k int) {
 	const line, near = 16, 1 << 14
 	if !p.transB || p.n*p.k < near {
@@ -214,8 +212,8 @@ func (e *engine) fetchNext(p *product, t, n, j, k0, k int) {
 	}
 }
 
-// multiplyPanel multiplies the rows of A from i0 on by the panel of B with columns j to j+cols-1,
-// tile by tile. Meanwhile it prefetches the next panel.
+// multiplyPanel multiplies the rows of A from i0 on by the panel with columns j to j+cols-1 of B,
+// tile by tile. At the same time it prefetches the next panel.
 func (e *engine) multiplyPanel(p *product, tiles rowTiles, a leftView, b rightView, i0, j, cols, k0,
 	k int, acc bool) {
 	for t := range tiles.n {
@@ -231,7 +229,7 @@ func (e *engine) multiplyPanel(p *product, tiles rowTiles, a leftView, b rightVi
 	}
 }
 
-// copyTile sets C to the part of a tile that is inside C or, with acc, adds that part to C.
+// copyTile copies the part of a tile that is inside C to C, or adds that part to C if acc is set.
 func copyTile(c []float32, stride int, tile []float32, width, rows, cols int, acc bool) {
 	for i := range rows {
 		dst, src := c[i*stride:][:cols], tile[i*width:]

@@ -2,8 +2,8 @@ package kernel
 
 //go:generate sh -c "cd _generate && go run . gemm -out ../gemm_amd64.s -stubs ../gemm_amd64.go -pkg kernel"
 
-// The micro-kernels of both sets use the same operations in the same order, so their bits are
-// equal.
+// The micro-kernels for AVX2 and AVX-512 do the same operations in the same order, so their results
+// are bit-identical.
 var (
 	avx2 = microKernel{name: "float32-fma", rows: 6, cols: 16, tile: byRows(
 		tile1AVX2, tile2AVX2, tile3AVX2, tile4AVX2, tile5AVX2, tile6AVX2,
@@ -14,8 +14,7 @@ var (
 	)}
 )
 
-// byRows makes microKernel.tile from an array of kernels: the first is for one row, the second for
-// two, and so on.
+// byRows makes a microKernel.tile function from a list of kernels for one row, two rows, and so on.
 func byRows(
 	kernels ...func(k int, a *float32, row, col int, b *float32, width int, c *float32, stride int,
 		acc bool),

@@ -2,26 +2,26 @@ package kernel
 
 const (
 	// streamedRows is the number of rows of op(B)ᵀ that are processed together. It is a multiple of
-	// the rows of a tile, and of a block of a transpose.
+	// the number of rows in a tile, and in a block of the transposition.
 	streamedRows = 48
 
 	// streamedMost is the maximum number of rows of A that are packed at once.
 	streamedMost = 128
 )
 
-// streams reports whether C is computed faster as (op(B)ᵀ Aᵀ)ᵀ, given its size. This is so if A is
-// the rows of a text and B the weights of a model, which are far larger. Then A is packed instead
-// of B, and B is read in place, as it comes from memory. The bits are the same, since each element
-// is the same chain of multiply-adds. Without AVX-512 the tiles take so long that packing B does
-// not matter. With an Add, B must be copied anyway.
+// streams reports whether (op(B)ᵀ Aᵀ)ᵀ is a faster way to compute C, given its size. This is the
+// case if A is the rows of a text and B a model's weights, which are far larger. Then A is packed,
+// and B is read in place. The result is bit-identical, since each element is the same chain of
+// multiply-adds. Without AVX-512 the tiles are so slow that packing B does not matter. With an Add,
+// B must be copied anyway.
 func (e *engine) streams(p *product, rows, cols int) bool {
-	panels := (rows + e.micro.cols - 1) / e.micro.cols * e.micro.cols // must be 3/4 full
+	panels := (rows + e.micro.cols - 1) / e.micro.cols * e.micro.cols // rounded up to whole panels
 	return e.vectors.set >= AVX512 && !p.transA && p.b.Add == nil &&
 		rows%4 == 0 && cols%8 == 0 && 4*rows >= 3*panels && rows <= streamedMost &&
 		2*rows <= min(p.k, blockK, cols)
 }
 
-// multiplyStreamed is multiply for a product of which streams returns true.
+// multiplyStreamed computes the same as multiply, for a product for which streams returns true.
 func (e *engine) multiplyStreamed(p *product, i0, i1, j0, j1 int) {
 	e.alloc()
 	rows, width := i1-i0, e.micro.cols
@@ -38,8 +38,8 @@ func (e *engine) multiplyStreamed(p *product, i0, i1, j0, j1 int) {
 	}
 }
 
-// multiplyRows multiplies n rows of op(B)ᵀ, from j on, by the packed panels of A. It stores the
-// transposed result in C, or adds it to C.
+// multiplyRows multiplies n rows of op(B)ᵀ, starting at row j, by the packed panels of A. It stores
+// the transposed result in C, or adds it to C.
 func (e *engine) multiplyRows(p *product, i0, rows, j, n, k0, k int) {
 	width, tiles := e.micro.cols, tilesOf(n, e.micro.rows)
 	row, col := 1, p.b.Stride

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// dims draws the sizes of a product, often near the borders of tiles and blocks.
+// dims draws random sizes of a product, often near multiples of the tile and block sizes.
 func dims(t *rapid.T) (m, n, k int) {
 	m = rapid.IntRange(0, 20).Draw(t, "m")
 	n = rapid.IntRange(0, 40).Draw(t, "n")
@@ -33,7 +33,7 @@ func TestProductsAgreeWithFloat64(t *testing.T) {
 			switch form {
 			case 0:
 				x.MulNN(c, a, b, acc)
-			case 1: // the view itself is (n,k), without a transposed copy
+			case 1: // the random view already is (n,k)
 				b = drawMatrix(t, rng, n, k, b.Add != nil)
 				x.MulNT(c, a, b, acc)
 				b = b.transposed()
@@ -48,8 +48,8 @@ func TestProductsAgreeWithFloat64(t *testing.T) {
 }
 
 // requireProduct compares every element of c with the sum in float64. The tolerance is the rounding
-// error of a chain of n float32 operations: n u / (1 - n u) times the sum of the magnitudes, with u
-// = 2^-24. It also checks that nothing around c has changed.
+// error of n float32 operations: n u / (1 - n u) times the sum of the magnitudes, with u = 2^-24.
+// It also checks that the memory around c has not changed.
 func requireProduct(t require.TestingT, c, a, b Matrix, before []float32, acc bool) {
 	inside := make([]bool, len(before))
 	for i := range c.Rows {
@@ -157,8 +157,8 @@ func TestShapesThatDoNotFitPanic(t *testing.T) {
 	}
 }
 
-// A product that reads its right operand in place has the bits of a product that packs it. Only
-// AVX-512 reads this operand in place.
+// A product that reads its right operand in place gives bit-identical results to a product that
+// packs it. Only AVX-512 reads this operand in place.
 func TestStreamedOperandChangesNoBit(t *testing.T) {
 	eachKernel(t, 2, func(t *testing.T, x *Exec) {
 		packed := NewExecIn(1, Arithmetic{Instructions: min(x.Arithmetic().instructions(), AVX2)})
@@ -170,7 +170,7 @@ func TestStreamedOperandChangesNoBit(t *testing.T) {
 			m, n, k := s[0], s[1], s[2]
 			a := Mat(normal(m*(k+3)), m, k+3).ColRange(1, k+1)
 			b := Mat(normal(k*(n+5)), k, n+5).ColRange(2, n+2)
-			for form := range 2 { // 0 is MulNN, 1 is MulNT
+			for form := range 2 { // form 0 is MulNN, form 1 is MulNT
 				for _, acc := range []bool{false, true} {
 					before := normal(m * (n + 1))
 					c, want := Mat(slices.Clone(before), m, n+1), Mat(before, m, n+1)

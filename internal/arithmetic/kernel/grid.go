@@ -2,12 +2,13 @@ package kernel
 
 import "math"
 
-// The geometry of a Grid: cells of equal length between powers of two of z = 1 + GridScale |x|. The
-// bits of the float32 z contain the number of the cell and the position in the cell.
+// The geometry of a Grid. Between two powers of two of z = 1 + GridScale |x|, the grid has cells of
+// equal length. The bits of the float32 z contain the number of the cell and the position in the
+// cell.
 const (
 	GridScale    = 1096.6331584284585992637202382881214324422 // e^7
 	GridCellBits = 11
-	GridOctaves  = 12 // so z < 2^12, and |x| < 3.7
+	GridOctaves  = 12 // number of octaves: z < 2^12, and |x| < 3.7
 	GridCells    = GridOctaves << GridCellBits
 
 	cellShift = 23 - GridCellBits
@@ -16,15 +17,16 @@ const (
 	perCell   = 1. / (1 << cellShift)
 )
 
-// Grid holds a function's values at the grid points. First come the points from 0 upwards, then
-// those from 0 downwards.
+// Grid contains a function's values at the grid points: first the points for x >= 0, from 0
+// outward, then the points for x <= 0, from 0 outward.
 type Grid [2 * (GridCells + 1)]float32
 
-// GridPoint returns z = 1 + GridScale |x| at point i of either side, 0 <= i <= GridCells.
+// GridPoint returns z = 1 + GridScale |x| at point i, which is the same for positive and negative
+// x. i is from 0 to GridCells.
 func GridPoint(i int) float32 { return math.Float32frombits(uint32(bitsOfOne + i<<cellShift)) }
 
-// Locate returns the grid point below |x| on x's side, and the position w, 0 to 1, between it and
-// the next point. ok is false if x is outside the grid or NaN.
+// Locate returns the index i of the grid point next to x in the direction of 0. w is the position,
+// from 0 to 1, between this point and the next. ok is false if x is outside the grid or NaN.
 func Locate(x float32) (i uint32, w float32, ok bool) {
 	b := math.Float32bits(x)
 	z := 1 + float32(math.Float32frombits(b&^(1<<31))*float32(GridScale))

@@ -5,11 +5,11 @@ import (
 	"unsafe"
 )
 
-// hugePage is the size in bytes of a huge page: on amd64, and on arm64 with pages of 4 KiB.
+// hugePage is the size in bytes of a huge page on amd64, and on arm64 with base pages of 4 KiB.
 const hugePage = 2 << 20
 
-// adviseHuge asks for huge pages for x before x is written. Most Linux systems give them on
-// request ("madvise" in /sys/kernel/mm/transparent_hugepage/enabled); a refusal does no harm.
+// adviseHuge requests huge pages for x; call it before writing to x. Most Linux systems grant the
+// request ("madvise" in /sys/kernel/mm/transparent_hugepage/enabled). A refusal has no effect.
 func adviseHuge(x []float32) {
 	if len(x) == 0 {
 		return

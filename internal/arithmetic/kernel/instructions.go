@@ -2,12 +2,13 @@ package kernel
 
 import "golang.org/x/sys/cpu"
 
-// Instructions is the instruction set by which an Exec computes. Each set includes the sets before
-// it in the list.
+// Instructions is the instruction set with which an Exec computes. Each set includes the earlier
+// sets in the list.
 type Instructions uint8
 
-// The sets. AVX2 and AVX512 both include FMA, and give the same bits. AVX512 requires F, BW, DQ
-// and VL, which all processors with AVX-512 have, except Xeon Phi.
+// The instruction sets. AVX2 and AVX512 both include FMA, and give bit-identical results. AVX512
+// requires the extensions F, BW, DQ and VL, which all processors with AVX-512 have, except Xeon
+// Phi.
 const (
 	Widest   Instructions = iota // the widest set that this machine has
 	Portable                     // only instructions that Go compiles to
@@ -20,8 +21,8 @@ func (i Instructions) String() string {
 	return [...]string{"widest", "portable", "AVX2", "AVX512"}[i]
 }
 
-// Vectors has the functions on rows of numbers (vector.go, norm.go) in one instruction set. The
-// zero value uses portable code. Every Exec has one.
+// Vectors has the vector functions (vector.go, norm.go) for one instruction set. The zero value
+// uses portable code. Every Exec has a Vectors.
 type Vectors struct{ set Instructions }
 
 // detect returns the widest instruction set of this machine.
@@ -36,7 +37,7 @@ func detect() Instructions {
 	return AVX512
 }
 
-// micro returns the micro-kernel of the set.
+// micro returns the micro-kernel for the instruction set.
 func (i Instructions) micro() *microKernel {
 	switch i {
 	case AVX2:
@@ -47,8 +48,8 @@ func (i Instructions) micro() *microKernel {
 	return &portable
 }
 
-// fewRows returns the maximum number of rows of A that fewTile takes, or 0 if the set has no
-// fewTile.
+// fewRows returns the maximum number of rows of A that fewTile supports. It returns 0 if the
+// instruction set has no fewTile.
 func (i Instructions) fewRows() int {
 	if i < AVX2 {
 		return 0

@@ -2,15 +2,15 @@ package kernel
 
 import "math"
 
-// Constants of Log. It splits x = 2^n m with sqrt(1/2) <= m < sqrt(2), so that ln x = n ln 2 + ln
-// m. The assembly repeats the constants.
+// Constants of Log, which splits x = 2^n m with sqrt(1/2) <= m < sqrt(2), so that ln x = n ln 2 +
+// ln m. The assembly has the same constants.
 const (
-	logLeast = 1.1754943508222875e-38 // the smallest normal number
+	logLeast = 1.1754943508222875e-38 // smallest positive normal float32
 	logHalf  = 0x3f3504f3             // the bits of sqrt(1/2)
 )
 
-// logPoly are the coefficients of (ln(1+f) - f + f²/2)/f³, highest first: Cephes' minimax
-// polynomial on sqrt(1/2) <= 1+f < sqrt(2).
+// logPoly are the coefficients, highest power first, of (ln(1+f) - f + f²/2)/f³. They are the
+// minimax polynomial of the Cephes library for sqrt(1/2) <= 1+f < sqrt(2).
 var logPoly = [...]float32{
 	7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
 	-1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,

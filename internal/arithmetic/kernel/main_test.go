@@ -10,10 +10,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// No test may leave an Exec's goroutines behind.
+// TestMain fails if a test leaves goroutines of an Exec running.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// available lists the instruction sets of this machine, Portable first.
+// available lists the instruction sets of this machine, starting with Portable.
 func available() []Instructions {
 	return []Instructions{Portable, AVX2, AVX512}[:machine-Portable+1]
 }
@@ -34,8 +34,8 @@ func withExec(t *testing.T, threads int, a Arithmetic, test func(t *testing.T, x
 	test(t, x)
 }
 
-// others returns all instruction sets of this machine but the portable one. It skips the test if
-// there are none.
+// others returns all instruction sets of this machine except Portable. It skips the test if there
+// are none.
 func others(t testing.TB) []Vectors {
 	var all []Vectors
 	for _, set := range available()[1:] {
@@ -47,8 +47,8 @@ func others(t testing.TB) []Vectors {
 	return all
 }
 
-// drawMatrix returns a view of random numbers at a random offset and stride. The memory before,
-// between and after its rows is NaN, to reveal reads outside the view.
+// drawMatrix returns a view of random numbers with a random offset and stride. The memory before,
+// between and after its rows is NaN, so that reads outside the view are detected.
 func drawMatrix(t *rapid.T, rng *rand.Rand, rows, cols int, add bool) Matrix {
 	stride := cols + rapid.SampledFrom([]int{0, 0, 1, 7, 16}).Draw(t, "gap")
 	offset := rapid.IntRange(0, 5).Draw(t, "offset")
@@ -60,7 +60,7 @@ func drawMatrix(t *rapid.T, rng *rand.Rand, rows, cols int, add bool) Matrix {
 	return m
 }
 
-// fillView allocates the memory for a view with the shape and stride of m, and fills it.
+// fillView allocates memory for a view with the shape and stride of m, and fills the view.
 func fillView(rng *rand.Rand, m Matrix, offset int) []float32 {
 	data := make([]float32, offset+m.Rows*m.Stride+9)
 	for i := range data {
@@ -84,7 +84,7 @@ func (m Matrix) at(i, j int) float32 {
 	return v
 }
 
-// dense returns the elements of the view, by rows.
+// dense returns the elements of the matrix, row by row.
 func (m Matrix) dense() []float32 {
 	var s []float32
 	for i := range m.Rows {
@@ -95,7 +95,7 @@ func (m Matrix) dense() []float32 {
 	return s
 }
 
-// transposed returns a dense copy of the transpose, with Data and Add separate.
+// transposed returns the transpose of m with newly allocated Data and Add.
 func (m Matrix) transposed() Matrix {
 	t := Mat(make([]float32, m.Rows*m.Cols), m.Cols, m.Rows)
 	if m.Add != nil {
@@ -112,7 +112,8 @@ func (m Matrix) transposed() Matrix {
 	return t
 }
 
-// requireSameBits compares bit by bit. Zeros of different signs differ; all NaNs are equal.
+// requireSameBits requires that two slices are bit-identical. Zeros of different signs differ, but
+// all NaNs are equal.
 func requireSameBits(t require.TestingT, want, got []float32) {
 	require.Len(t, got, len(want))
 	for i := range want {
@@ -123,7 +124,7 @@ func requireSameBits(t require.TestingT, want, got []float32) {
 	}
 }
 
-// forms are the three products, each as a function of op(A) (m,k) and op(B) (k,n).
+// forms are the products MulNN, MulNT and MulTN, each as a function of op(A) (m,k) and op(B) (k,n).
 var forms = []struct {
 	name string
 	mul  func(x *Exec, c, a, b Matrix, acc bool)

@@ -3,15 +3,15 @@ package kernel
 import "fmt"
 
 // Matrix is a row-major view. Element (i,j) is Data[i*Stride+j], plus Add[i*Stride+j] if Add is not
-// nil. For a model's weights, Data is W and Add is M, and the sum is the effective weight W+M. The
-// sum is computed while the operand is packed, and never stored. Only the right operand of a
-// product may have an Add.
+// nil. For a model's weights, Data is W and Add is M, and the sum is the effective weight W+M. A
+// product computes this sum while it packs the operand, and never stores it. Only the right operand
+// of a product may have an Add.
 type Matrix struct {
 	Data, Add          []float32
 	Rows, Cols, Stride int
 }
 
-// Mat returns data as a dense matrix (rows, cols).
+// Mat returns data as a (rows, cols) matrix without gaps between the rows.
 func Mat(data []float32, rows, cols int) Matrix {
 	return Matrix{Data: data, Rows: rows, Cols: cols, Stride: cols}
 }
@@ -46,7 +46,8 @@ func (m Matrix) view(i0, i1, j0, j1 int) Matrix {
 	return v
 }
 
-// check panics unless every element of the view exists: the assembly does not check bounds.
+// check panics unless all elements of the view are inside its slices. This is necessary because the
+// assembly does not check bounds.
 func (m *Matrix) check(name string) {
 	if m.Rows < 0 || m.Cols < 0 || m.Stride < m.Cols {
 		panic(fmt.Sprintf("kernel: matrix %s has shape (%d, %d) and stride %d", name, m.Rows,

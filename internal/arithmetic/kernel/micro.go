@@ -1,27 +1,27 @@
 package kernel
 
-// microKernel computes tiles of C. tile computes the first `rows` rows of a tile, at least 1 and at
-// most microKernel.rows, and all of its columns. It sets them or, with acc, adds to them:
+// microKernel computes tiles of C. The function tile computes the first `rows` rows, from 1 to
+// microKernel.rows, and all columns of a tile. It sets them, or adds to them if acc is set:
 //
 //	c[i*stride+j] (+)= sum over p < k of a[i*row+p*col] * b[p*width+j]
 //
 // Every element is one chain of multiply-adds from p = 0 upwards, starting at zero. Then the
-// chain's sum is stored in c or added to c. This is the order that the package promises.
+// chain's sum is stored in c or added to c. The package comment guarantees this order.
 type microKernel struct {
-	name       string // name of its arithmetic, see Arithmetic.Numerics
-	rows, cols int    // maximum size of a tile
+	name       string // name of the arithmetic; see Arithmetic.Numerics
+	rows, cols int    // maximum rows and columns of a tile
 	tile       func(rows, k int, a []float32, row, col int, b []float32, width int, c []float32,
 		stride int, acc bool)
 }
 
-const maxRows, maxCols = 12, 32 // the largest of all kernels
+const maxRows, maxCols = 12, 32 // maxima over all micro-kernels
 
 var portable = microKernel{name: "float32", rows: 6, cols: portableCols, tile: tileGo}
 
 const portableCols = 16
 
-// tileGo is the portable kernel and the reference for the others. It computes eight elements at a
-// time, in registers.
+// tileGo is the portable micro-kernel, and the reference for tests of the others. It computes eight
+// elements at a time, in registers.
 func tileGo(rows, k int, a []float32, row, col int, b []float32, width int, c []float32, stride int,
 	acc bool) {
 	for i := range rows {
@@ -39,8 +39,8 @@ func tileGo(rows, k int, a []float32, row, col int, b []float32, width int, c []
 	}
 }
 
-// chains returns eight adjacent elements of a tile, each a chain of multiply-adds. The conversions
-// keep the compiler from fusing multiplication and addition where the processor could.
+// chains returns eight adjacent elements of a tile, each computed as one chain of multiply-adds.
+// The explicit conversions prevent the compiler from fusing multiplication and addition.
 func chains(k int, a []float32, col int, b []float32, width int) [8]float32 {
 	var s0, s1, s2, s3, s4, s5, s6, s7 float32
 	for p := range k {

@@ -2,10 +2,10 @@ package kernel
 
 import "math"
 
-// LayerNorm sets y = (x - mean)/sqrt(var + eps) * gain + bias with the row's mean and biased
-// variance. It returns the mean and 1/sqrt(var + eps), which LayerNormBackward needs. Both sums are
-// in float64, which costs little and matters, since they affect the whole row. All slices have one
-// length; y may be x.
+// LayerNorm sets y = (x - mean)/sqrt(var + eps) * gain + bias, where mean and var (biased) are
+// those of x. It returns the mean and rstd = 1/sqrt(var + eps) for LayerNormBackward. Both sums are
+// in float64, since they affect the whole row and the cost is small. All slices have equal length.
+// y may be x.
 func (v Vectors) LayerNorm(y, x, gain, bias []float32, eps float64) (mean, rstd float32) {
 	sameLength("LayerNorm", len(x), len(y))
 	sameLength("LayerNorm", len(x), len(gain))
@@ -20,7 +20,7 @@ func (v Vectors) LayerNorm(y, x, gain, bias []float32, eps float64) (mean, rstd 
 	return mean, rstd
 }
 
-// LayerNormBackward sets dx from dy and from LayerNorm's x, mean and rstd. dx may be dy.
+// LayerNormBackward computes the gradient dx of the input x from the gradient dy of the output.
 //
 //	dx = rstd (gain dy - mean(gain dy) - xhat mean(gain dy xhat)),  xhat = (x - mean) rstd
 func (v Vectors) LayerNormBackward(dx, dy, x, gain []float32, mean, rstd float32) {
@@ -34,7 +34,7 @@ func (v Vectors) LayerNormBackward(dx, dy, x, gain []float32, mean, rstd float32
 		float32(fold64(lanes[8:])/n))
 }
 
-// LayerNormGain adds a row's contribution to the gain's gradient: dgain += dy xhat.
+// LayerNormGain adds a row's contribution dy (x - mean) rstd to the gradient of the gain.
 func (v Vectors) LayerNormGain(dgain, dy, x []float32, mean, rstd float32) {
 	sameLength("LayerNormGain", len(x), len(dgain))
 	sameLength("LayerNormGain", len(x), len(dy))

@@ -1,9 +1,10 @@
 package kernel
 
-// The portable packing of operands, which is the reference for the assembly. A panel of B has
-// `width` columns, a tile of A has `height` rows.
+// Portable functions that pack operands. They are the reference for tests of the assembly. A panel
+// of B has `width` columns, and a tile of A has `height` rows.
 
-// packRowsGo transposes a panel: dst[p][j] = src[j][p] + add[j][p], for j < n and p < k.
+// packRowsGo packs the transpose of a panel: dst[p][j] = src[j][p] + add[j][p], for j < n and p <
+// k.
 func packRowsGo(dst, src, add []float32, stride, width, n, k int) {
 	for j := range n {
 		row := src[j*stride:][:k]

@@ -1,7 +1,8 @@
 package kernel
 
-// packRows transposes a panel in blocks of eight rows and four k's. The last block overlaps the
-// block before if the sizes are not multiples. Portable Go packs panels smaller than a block.
+// packRows transposes a panel in blocks of eight rows and four columns. If the panel's size is not
+// a multiple of a block, the last block overlaps the previous one. Portable Go packs panels that
+// are smaller than a block.
 func (v Vectors) packRows(dst, src, add []float32, stride, width, n, k int) {
 	if v.set < AVX2 || n < 8 || k < 4 {
 		packRowsGo(dst, src, add, stride, width, n, k)
@@ -24,8 +25,8 @@ func (Vectors) packEightRows(dst, src, add []float32, at, stride, width, k int) 
 	}
 }
 
-// addTransposed adds the transpose in blocks of eight rows and four k's. Portable Go handles sizes
-// that are not multiples.
+// addTransposed adds the transpose in blocks of eight rows and four columns. If the size is not a
+// multiple of a block, it uses portable Go.
 func (v Vectors) addTransposed(dst, src []float32, stride, width, n, k int) {
 	if v.set < AVX2 || n%8 != 0 || k%4 != 0 {
 		addTransposedGo(dst, src, stride, width, n, k)
@@ -36,8 +37,8 @@ func (v Vectors) addTransposed(dst, src []float32, stride, width, n, k int) {
 	}
 }
 
-// packCols copies a panel sixteen columns at a time. It also copies columns from n on, as long as
-// they are inside the operand's memory.
+// packCols copies a panel, 16 columns at a time. It also copies columns from n on if they are
+// inside the operand's memory.
 func (v Vectors) packCols(dst, src, add []float32, stride, width, n, k int) {
 	if v.set < AVX2 {
 		packColsGo(dst, src, add, stride, width, n, k)
@@ -70,14 +71,14 @@ func (v Vectors) packCols(dst, src, add []float32, stride, width, n, k int) {
 	}
 }
 
-// packLeft packs rows of a tile of Aᵀ. It copies 8 or 16 columns at a time while src has enough
-// elements.
+// packLeft packs k rows of a tile of Aᵀ. It copies 8 or 16 columns at a time as long as src has
+// enough elements.
 func (v Vectors) packLeft(dst, src []float32, stride, height, rows, k int) {
 	wide, pack := 8, packLeft8AVX2
 	if height > 8 {
 		wide, pack = 16, packLeft16AVX2
 	}
-	whole := 0 // number of k's for which src has enough elements
+	whole := 0 // number of rows for which src has enough elements
 	if v.set >= AVX2 && len(src) >= wide {
 		whole = min(k, (len(src)-wide)/stride+1)
 		pack(&dst[0], &src[0], stride, height, whole)
@@ -87,8 +88,8 @@ func (v Vectors) packLeft(dst, src []float32, stride, height, rows, k int) {
 	}
 }
 
-// fewTile multiplies the first rows of A, at most four, by fewCols rows of B. It returns how many
-// rows of A it has multiplied. k must be a multiple of 4.
+// fewTile multiplies the first rows of A, at most four, by fewCols rows of B. It returns the number
+// of rows of A that it multiplied. k must be a multiple of 4.
 func (v Vectors) fewTile(rows, k int, a []float32, row int, b []float32, width int, c []float32,
 	stride int, acc bool) int {
 	switch {
@@ -109,7 +110,7 @@ func (v Vectors) sumRows(dst, src, add []float32, stride, width, k int) {
 	sumRowsAVX2(&dst[0], &src[0], &add[0], stride, width, k)
 }
 
-// prefetch prefetches cache lines from the beginning of data on.
+// prefetch prefetches the given number of cache lines, starting at the beginning of data.
 func (v Vectors) prefetch(data []float32, lines int) {
 	if v.set >= AVX2 {
 		prefetchAVX2(&data[0], lines)

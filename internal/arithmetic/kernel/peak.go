@@ -2,9 +2,9 @@ package kernel
 
 const (
 	peakChains = 12
-	peakSteps  = 4 // steps of each chain in a round
+	peakSteps  = 4 // steps per chain in one round
 
-	peakFactor = float32(0.7310586) // the chains converge near 1.18, so no number becomes subnormal
+	peakFactor = float32(0.7310586) // chains converge to about 1.18, so no number becomes subnormal
 	peakShift  = float32(0.3183099)
 )
 

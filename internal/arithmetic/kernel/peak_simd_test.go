@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The assembly makes as many steps in every lane of every chain as PeakRounds counts.
+// In every lane of every chain, the assembly does the number of steps that PeakRounds counts.
 func TestPeakAssemblyMakesEveryStep(t *testing.T) {
 	for _, kernel := range []struct {
 		name  string
@@ -34,8 +34,8 @@ func TestPeakAssemblyMakesEveryStep(t *testing.T) {
 					for range rounds * peakSteps {
 						want = float32(float64(peakFactor)*float64(want) + float64(peakShift))
 					}
-					// In float64 a step is rounded twice, so it may differ by one unit in the last
-					// place.
+					// The reference in float64 rounds each step twice, so it may differ in the last
+					// bit.
 					require.InEpsilon(t, want, got, 1e-6, "chain %d", i)
 				}
 				require.Equal(t, float32(kernel.lanes*peakChains), chains[kernel.lanes*peakChains],

@@ -1,14 +1,15 @@
 package kernel
 
-// Precision is the rounding of a matrix product's operands, or the type of an Array's numbers.
+// Precision is the number format to which a matrix product rounds its operands, or the format of an
+// Array.
 type Precision string
 
 const (
-	// Float32 computes products as the package comment describes.
+	// Float32 computes products in float32, in the order that the package comment describes.
 	Float32 Precision = "float32"
 
-	// BF16 rounds both operands to bfloat16, which has float32's exponent and 8 bits of
-	// significand. Rounding is to nearest, ties to even; B is rounded after Add was added in
+	// BF16 rounds both operands to bfloat16, which has the exponent of float32 and 8 bits of
+	// significand. Rounding is to nearest, ties to even. B is rounded after Add is added in
 	// float32. Products are summed in float32 in the order of Intel's instruction TDPBF16PS, 32
 	// k's at a time. VDPBF16PS continues one of the two chains at a time:
 	//

@@ -2,23 +2,23 @@ package kernel
 
 import "fmt"
 
-// product is the present matrix product, and the cut of C into pieces.
+// product is the current matrix product, with its division of C into pieces.
 type product struct {
 	c, a, b           Matrix
 	m, n, k           int
-	transA, transB    bool // transA: a is (k,m); transB: b is (n,k)
+	transA, transB    bool // if transA is set, a is (k,m); if transB is set, b is (n,k)
 	acc               bool
-	rowPieces, rows   int // rows is the number of rows in a piece
-	colPieces, panels int // panels is the number of panels in the product
-	width             int // columns of a panel
+	rowPieces, rows   int // number of pieces along the rows, and rows per piece
+	colPieces, panels int // number of pieces along the columns, and number of panels of C
+	width             int // number of columns in a panel
 }
 
-// cut divides C into pieces of at most the given rows. They have about equal numbers of rows, and
-// of panels of columns. On one thread a piece has all columns, since every piece packs its part of
-// A anew. With several threads every thread gets a few pieces, if each piece then still has some
-// panels.
+// cut divides C into pieces of at most the given number of rows. The pieces have about equal
+// numbers of rows, and of panels of columns. On one thread a piece has all columns, since every
+// piece packs its part of A again. With several threads, every thread gets a few pieces, as long as
+// each piece has several panels.
 func (p *product) cut(threads, rows, width int) {
-	const piecesPerThread, panelsPerPiece = 3, 4 // minimum numbers
+	const piecesPerThread, panelsPerPiece = 3, 4 // minimum per thread and minimum per piece
 	p.rowPieces = (p.m + rows - 1) / rows
 	p.rows = (p.m + p.rowPieces - 1) / p.rowPieces
 	p.width = width
@@ -29,7 +29,7 @@ func (p *product) cut(threads, rows, width int) {
 	}
 }
 
-// piece returns rows i0 to i1-1 and columns j0 to j1-1 of C.
+// piece returns the bounds of piece i: rows i0 to i1-1 and columns j0 to j1-1 of C.
 func (p *product) piece(i int) (i0, i1, j0, j1 int) {
 	row, col := i/p.colPieces, i%p.colPieces
 	i0, j0 = row*p.rows, p.panels*col/p.colPieces*p.width
@@ -49,7 +49,7 @@ func (p *product) check(name string, rightK int) {
 	}
 }
 
-// clear computes a product with k = 0: it clears C unless the product is added to C.
+// clear computes a product with k = 0, which is zero. It clears C unless the product is added to C.
 func (p *product) clear() {
 	if p.acc {
 		return
@@ -59,9 +59,9 @@ func (p *product) clear() {
 	}
 }
 
-// rowTiles divides rows into n tiles of at most `height` rows. The sizes are as equal as possible,
-// since a tile of few rows takes as long as a full one. The first `larger` tiles have one row more
-// than the others.
+// rowTiles divides rows into n tiles of nearly equal size. A tile of few rows takes as long as a
+// full tile, so equal sizes are fastest. The first `larger` tiles have one row more than the
+// others.
 type rowTiles struct{ n, rows, larger int }
 
 func tilesOf(rows, height int) rowTiles {
@@ -69,7 +69,7 @@ func tilesOf(rows, height int) rowTiles {
 	return rowTiles{n: n, rows: rows / n, larger: rows % n}
 }
 
-// tile returns the first row of tile t and the number of its rows.
+// tile returns the first row of tile t and the number of rows in the tile.
 func (r rowTiles) tile(t int) (first, rows int) {
 	if t < r.larger {
 		return t * (r.rows + 1), r.rows + 1

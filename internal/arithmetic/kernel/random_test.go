@@ -10,8 +10,8 @@ func TestBitsAreSplitMix64(t *testing.T) {
 	for i, want := range []uint64{0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F} {
 		require.Equal(t, want, Bits(0, uint64(i)))
 	}
-	// SplitMix64 advances its state by golden. So the state after i steps begins the same sequence,
-	// i outputs later.
+	// SplitMix64 adds the constant golden to its state in each step. So a generator that starts
+	// with the state after i steps returns the same sequence from output i on.
 	state := uint64(7)
 	for range 2 {
 		state += golden
@@ -29,12 +29,12 @@ func TestKeysDependOnEveryPartAndItsPlace(t *testing.T) {
 	}
 }
 
-// Key and Bits must never change, since they define what a session's seed means.
+// Key and Bits must never change their results, since they define what a session's seed means.
 func TestKeyIsFixed(t *testing.T) {
 	require.Equal(t, uint64(0x83D1EB2DFD7A22AC), Key(1, 2, 3, 4))
 }
 
-// Every output bit is set about half of the time, for adjacent keys and counters. In 20,000 draws
+// For adjacent keys and counters, every output bit is set about half of the time. In 20,000 draws
 // the number of set bits has a standard deviation of 71.
 func TestBitsAreBalanced(t *testing.T) {
 	var ones [64]int

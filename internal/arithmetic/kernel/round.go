@@ -2,11 +2,11 @@ package kernel
 
 import "math"
 
-// The roundings of bfloat16, and the additions that treat subnormal numbers as zero.
+// Functions that round to bfloat16, and arithmetic that treats subnormal numbers as zero.
 
 func widenBF16(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
 
-// roundBF16 returns the bits of x rounded to bfloat16, with NaN made quiet.
+// roundBF16 returns the bits of x rounded to bfloat16. A NaN becomes a quiet NaN.
 func roundBF16(x float32) uint32 {
 	b := math.Float32bits(x)
 	if x != x {
@@ -15,8 +15,9 @@ func roundBF16(x float32) uint32 {
 	return (b + 0x7fff + b>>16&1) >> 16
 }
 
-// drawBF16 rounds x to one of its two neighbors in bfloat16: away from zero if the sum of the lost
-// 16 bits and r overflows 16 bits. If r is uniform, the mean of the result is x. NaN is made quiet.
+// drawBF16 rounds x to one of its two bfloat16 neighbors. It rounds away from zero if r plus the
+// lower 16 bits of x overflows 16 bits. If r is uniform, the mean of the result is x. A NaN becomes
+// a quiet NaN.
 func drawBF16(x float32, r uint16) uint16 {
 	b := math.Float32bits(x)
 	if x != x {
@@ -25,11 +26,11 @@ func drawBF16(x float32, r uint16) uint16 {
 	return uint16((b + uint32(r)) >> 16)
 }
 
-// fmaFlushed returns a*b+c for a and b of 8 bits each, rounded once. The product has 16 bits, so
-// float64 usually holds the sum exactly. It does not if one summand is far smaller than the other's
-// last bit in float32. Then rounding twice gives the same as rounding once.
+// fmaFlushed returns a*b+c, rounded once, for a and b with significands of 8 bits. The product has
+// 16 bits, so the sum in float64 is usually exact. It is inexact only if one summand is far below
+// the last float32 bit of the other. Then rounding twice gives the same result as rounding once.
 func fmaFlushed(a, b, c float32) float32 {
-	// Numbers below tiny round to less than the smallest normal float32.
+	// tiny is the bound below which numbers round to less than the smallest normal float32.
 	const tiny = 0x1p-126 - 0x1p-151
 	sum := float64(float64(flush(a))*float64(flush(b))) + float64(c)
 	if math.Abs(sum) < tiny {

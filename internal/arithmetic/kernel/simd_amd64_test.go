@@ -9,7 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// AVX2 and AVX-512 give the same bits. Numerics relies on this: it has one name for both.
+// AVX2 and AVX-512 give bit-identical results. Numerics relies on this, since it returns one name
+// for both.
 func TestAVX512HasTheBitsOfAVX2(t *testing.T) {
 	if machine < AVX512 {
 		t.Skip("no AVX-512 here")

@@ -5,18 +5,18 @@ import (
 	"math"
 )
 
-// Exp sets dst[i] = e^src[i] with a relative error below 1.2e-7. It gives 0 for src[i] < -87,
-// since subnormal numbers are slow to compute with, +Inf above 88.37, and NaN for NaN. dst may be
-// src.
+// Exp sets dst[i] = e^src[i] with a relative error below 1.2e-7. The result is 0 for src[i] < -87,
+// since computing with subnormal numbers is slow. It is +Inf above 88.37, and NaN for NaN. dst may
+// be src.
 func (v Vectors) Exp(dst, src []float32) {
 	sameLength("Exp", len(dst), len(src))
 	var lanes [8]float32
 	v.expSum(dst, src, 1, 0, &lanes)
 }
 
-// Softmax replaces row by softmax(scale*row), where scale >= 0. It subtracts the maximum first, to
-// avoid overflow. The order in which it adds depends on the row's length only. Some entries may be
-// -Inf, but not all. SoftmaxAgain needs the returned maximum and sum.
+// Softmax replaces row by softmax(scale*row), where scale >= 0. To avoid overflow, it first
+// subtracts the maximum. The order of additions depends only on the row's length. Some entries may
+// be -Inf, but not all. SoftmaxAgain needs the returned maximum and sum.
 func (v Vectors) Softmax(row []float32, scale float32) (most, sum float32) {
 	checkScale(scale)
 	if len(row) == 0 {
@@ -30,7 +30,7 @@ func (v Vectors) Softmax(row []float32, scale float32) (most, sum float32) {
 	return most, sum
 }
 
-// SoftmaxAgain computes the result of Softmax again, to the bit, from the same row and the maximum
+// SoftmaxAgain repeats Softmax with a bit-identical result. It needs the same row, and the maximum
 // and sum that Softmax returned.
 func (v Vectors) SoftmaxAgain(row []float32, scale, most, sum float32) {
 	var lanes [8]float32
@@ -44,23 +44,23 @@ func checkScale(scale float32) {
 	}
 }
 
-// SoftmaxBackward replaces d, the derivatives of a loss with respect to the probabilities prob =
-// softmax(scale*s), by its derivatives with respect to s. dot is the sum of d*prob: d = prob (d -
-// dot) scale.
+// SoftmaxBackward computes the gradient of s from the gradient d of prob = softmax(scale*s), and
+// writes it to d. The parameter dot must be the sum of d*prob. The formula is d = prob (d - dot)
+// scale.
 func (v Vectors) SoftmaxBackward(d, prob []float32, dot, scale float32) {
 	sameLength("SoftmaxBackward", len(d), len(prob))
 	v.softmaxBackward(d, prob, dot, scale)
 }
 
-// LogSumExp returns ln(sum of e^row[i]) without overflow, and -Inf for an empty row. The order in
-// which it adds depends on the row's length only.
+// LogSumExp returns ln(sum of e^row[i]) without overflow, and -Inf for an empty row. The order of
+// additions depends only on the row's length.
 func (v Vectors) LogSumExp(row []float32) float32 {
 	if len(row) == 0 {
 		return float32(math.Inf(-1))
 	}
 	m := v.largest(row)
 	if math.IsInf(float64(m), 0) {
-		return m // all are -Inf, or one is +Inf: the differences below would be NaN
+		return m // if m is infinite, row[i] - m would be NaN
 	}
 	var lanes [8]float32
 	var unused [128]float32
@@ -72,7 +72,7 @@ func (v Vectors) LogSumExp(row []float32) float32 {
 	return m + float32(math.Log(float64(fold(&lanes))))
 }
 
-// largest returns the maximum of a non-empty row. It may miss NaNs.
+// largest returns the maximum of a non-empty row. It may ignore NaNs.
 func (v Vectors) largest(row []float32) float32 {
 	lanes := [8]float32{row[0], row[0], row[0], row[0], row[0], row[0], row[0], row[0]}
 	v.raise(row, &lanes)
@@ -83,7 +83,7 @@ func (v Vectors) largest(row []float32) float32 {
 	return m
 }
 
-// Dot returns the sum of a[i]*b[i]. The order in which it adds depends on the length only.
+// Dot returns the sum of a[i]*b[i]. The order of additions depends only on the length.
 func (v Vectors) Dot(a, b []float32) float32 {
 	sameLength("Dot", len(a), len(b))
 	var lanes [8]float32
@@ -107,7 +107,7 @@ func (v Vectors) Add(dst, a, b []float32) {
 	v.add(dst, a, b)
 }
 
-// ReLU sets dst = max(x, 0), and NaN where x is NaN. dst may be x.
+// ReLU sets dst = max(x, 0), element by element, and NaN where x is NaN. dst may be x.
 func (v Vectors) ReLU(dst, x []float32) {
 	sameLength("ReLU", len(dst), len(x))
 	v.relu(dst, x)
@@ -120,10 +120,9 @@ func (v Vectors) ReLUBackward(dst, d, x []float32) {
 	v.reluBackward(dst, d, x)
 }
 
-// GELU sets dst = x Phi(x), with the standard normal distribution function Phi. The relative error
-// is below 6e-7, at most 10 units in the last place, for x > -13. For smaller x, where the exact
-// value is closer to 0 than 1e-36, the result becomes 0. The result is NaN for NaN and -Inf. dst
-// may be x.
+// GELU sets dst = x Phi(x), where Phi is the standard normal distribution function. For x > -13 the
+// relative error is below 6e-7, or 10 units in the last place. For smaller x the exact value is
+// closer to 0 than 1e-36, and the result is 0. The result is NaN for NaN and -Inf. dst may be x.
 func (v Vectors) GELU(dst, x []float32) {
 	sameLength("GELU", len(dst), len(x))
 	v.gelu(dst, x)
@@ -157,8 +156,8 @@ func (v Vectors) AddTo(dst []float32, a Array) {
 	v.add(dst, dst, a.F32)
 }
 
-// Adam makes a step of the optimizer for the weights w with the moments m and v and the gradient g.
-// No product is fused with a sum, so that the bits are the same on every machine.
+// Adam updates the weights w by one step of the optimizer, with the moments m and v and the
+// gradient g. Results are bit-identical on every machine, since no product is fused with a sum.
 func (x Vectors) Adam(a *Adam, w, m, v, g []float32) {
 	sameLength("Adam", len(w), len(m))
 	sameLength("Adam", len(w), len(v))
@@ -167,7 +166,7 @@ func (x Vectors) Adam(a *Adam, w, m, v, g []float32) {
 	a.portable(w[n:], m[n:], v[n:], g[n:])
 }
 
-// Adapt runs the adaptation and returns the number of written elements.
+// Adapt updates the arrays of the adaptation and returns the number of elements of M that it wrote.
 func (x Vectors) Adapt(a *Adaptation) (written int) {
 	n, written := x.adapt(a)
 	for lo := n; lo < len(a.G); lo += strip {
@@ -177,14 +176,14 @@ func (x Vectors) Adapt(a *Adaptation) (written int) {
 }
 
 // PeakRounds runs independent chains of multiply-adds without memory access, with the instructions
-// of v. It returns the number of floating-point operations, two for a multiply-add. No matrix
-// product is faster, so products are compared with this speed. rounds must be above 0.
+// of v. It returns the number of floating-point operations, two per multiply-add. Benchmarks
+// compare matrix products with this speed, since no product can be faster. rounds must be positive.
 //
-// Without assembly it is a loop over scalars that multiplies and adds separately, like the
-// portable products.
+// Without assembly, PeakRounds is a scalar loop with separate multiplications and additions, like
+// the portable products.
 func (v Vectors) PeakRounds(rounds int) (flops int) {
 	return 2 * rounds * peakSteps * peakChains * v.runPeak(rounds)
 }
 
-// PeakName describes what PeakRounds runs.
+// PeakName describes the instructions that PeakRounds executes.
 func (v Vectors) PeakName() string { return v.peakName() }

@@ -2,20 +2,20 @@ package kernel
 
 import "math"
 
-// Constants of Exp: e^x = 2^n e^r with n = round(x log2 e) and r = x - n ln 2. Subtracting ln 2
-// in two parts keeps the error in |r| <= ln(2)/2 negligible. The assembly repeats the constants.
+// Constants of Exp: e^x = 2^n e^r with n = round(x log2 e) and r = x - n ln 2. Subtracting n ln 2
+// in two parts makes the rounding error of r negligible. The assembly has the same constants.
 const (
-	expMost  = 89          // for larger x, e^x overflows
-	expLeast = -87         // for smaller x, e^x is hardly a normal number
-	expFloor = -88         // smaller x are replaced by it, to keep n in range
-	expRound = 12582912    // 1.5 * 2^23: expRound + x has round(x) in its lowest bits
+	expMost  = 89          // e^x overflows for larger x
+	expLeast = -87         // for smaller x, Exp returns 0
+	expFloor = -88         // lower bound of x in the computation, to keep n in range
+	expRound = 12582912    // 1.5 * 2^23: the lowest bits of expRound + x are round(x)
 	log2e    = 1.44269504  //
-	ln2Hi    = 0.693359375 // has 9 bits, so that n*ln2Hi is exact
+	ln2Hi    = 0.693359375 // has only 9 bits, so that n*ln2Hi is exact
 	ln2Lo    = -2.12194440e-4
 )
 
-// expPoly are the coefficients of (e^r - 1 - r)/r², highest first: Cephes' minimax
-// polynomial on |r| <= ln(2)/2.
+// expPoly are the coefficients, highest power first, of (e^r - 1 - r)/r². They are the minimax
+// polynomial of the Cephes library for |r| <= ln(2)/2.
 var expPoly = [...]float32{
 	1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3,
 	4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1,
@@ -32,7 +32,8 @@ func expSumGo(dst, src []float32, scale, shift float32, lanes *[8]float32) {
 
 func exp(x float32) float32 { return expOf(x, 0) }
 
-// expOf returns e^(x+low). low is small compared with ln 2, and below the last bit of x.
+// expOf returns e^(x+low). low is a correction smaller than the last bit of x, and small compared
+// with ln 2.
 func expOf(x, low float32) float32 {
 	if x > expMost {
 		x = expMost
@@ -61,16 +62,17 @@ func expOf(x, low float32) float32 {
 	return y * pow
 }
 
-// Constants of GELU. The assembly repeats them.
+// Constants of GELU. The assembly has the same constants.
 const (
 	normalMost = 16         // e^(-normalMost²/2) is 0 in float32
-	normalHead = 0xFFFFF000 // masks the first 12 bits of a significand; their square has 24
+	normalHead = 0xFFFFF000 // mask for 12 bits of a significand, so that their square is exact
 	invSqrt2Pi = 0.398942280401432677939946
 )
 
-// millsAbove and millsBelow are the coefficients, highest first, of a quotient of polynomials. It
-// approximates e^(a²/2) Phi(-a) with a relative error of 6e-9 for 0 <= a <= 14, by weighted least
-// squares. No coefficient is negative, which keeps rounding errors as small as the last bit.
+// millsAbove and millsBelow are the coefficients, highest power first, of the numerator and
+// denominator of a fraction. It approximates e^(a²/2) Phi(-a) for 0 <= a <= 14 with a relative
+// error of 6e-9, by weighted least squares. No coefficient is negative, which limits rounding
+// errors to about the last bit.
 var (
 	millsAbove = [...]float32{
 		4.06442414566e-3, 4.02903160367e-2, 0.182227921664, 0.436950925651, 0.5,
@@ -196,7 +198,8 @@ func normalizeGo(y, x, gain, bias []float32, mean, rstd float32) {
 	}
 }
 
-// normDotsGo adds gain*dy to the first eight lanes and gain*dy*xhat to the others.
+// normDotsGo adds gain*dy to the first eight lanes and gain*dy*xhat to the other eight, where xhat
+// is the normalized x.
 func normDotsGo(dy, x, gain []float32, mean, rstd float32, lanes *[16]float64) {
 	for i, d := range dy {
 		g := float64(float32(d * gain[i]))
@@ -205,7 +208,7 @@ func normDotsGo(dy, x, gain []float32, mean, rstd float32, lanes *[16]float64) {
 	}
 }
 
-// normBackwardGo sets dx = rstd (gain dy - meanG - xhat meanGX).
+// normBackwardGo sets dx = rstd (gain dy - meanG - xhat meanGX), where xhat is the normalized x.
 func normBackwardGo(dx, dy, x, gain []float32, mean, rstd, meanG, meanGX float32) {
 	for i, d := range dy {
 		xhat := float32((x[i] - mean) * rstd)

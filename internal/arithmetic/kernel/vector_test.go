@@ -90,7 +90,7 @@ func TestVectorFunctionsHaveTheSameBitsEverywhere(t *testing.T) {
 	}
 }
 
-// allVectorFunctions returns the results of all vector functions, one after the other.
+// allVectorFunctions returns the concatenated results of all vector functions.
 func allVectorFunctions(e Vectors, x, y, gain, bias []float32) (all []float32) {
 	out := make([]float32, len(x))
 	keep := func(values ...float32) { all = append(append(all, values...), out...) }
@@ -134,8 +134,8 @@ func allVectorFunctions(e Vectors, x, y, gain, bias []float32) (all []float32) {
 	return all
 }
 
-// LayerNorm and LayerNormBackward agree with their definitions and with finite differences in
-// float64.
+// LayerNorm and LayerNormBackward agree with their definitions in float64, and with finite
+// differences.
 func TestLayerNormAgreesWithFloat64(t *testing.T) {
 	const eps, step = 1e-5, 1e-4
 	eachKernel(t, 1, func(t *testing.T, e *Exec) {
@@ -146,15 +146,15 @@ func TestLayerNormAgreesWithFloat64(t *testing.T) {
 			e.LayerNormBackward(dx, dy, x, gain, mean, rstd)
 			e.LayerNormGain(dgain, dy, x, mean, rstd)
 
-			loss := func(i int, d float64) (sum float64) { // sum of dy*y if x[i] were x[i]+d
+			loss := func(i int, d float64) (sum float64) { // sum of dy*y with x[i] increased by d
 				norm := normRow(x, i, d, eps)
 				for j, v := range norm {
 					sum += float64(dy[j]) * (v*float64(gain[j]) + float64(bias[j]))
 				}
 				return sum
 			}
-			// The rounding error of the mean is divided by the deviation. So the error is large if
-			// all numbers of the row are similar.
+			// The rounding error of the mean is divided by the standard deviation. So the tolerance
+			// must be large if all numbers of the row are similar.
 			within := 1e-5 + 1e-6*float64(rstd)
 			for i, v := range normRow(x, 0, 0, eps) {
 				require.InDelta(t, v*float64(gain[i])+float64(bias[i]), y[i], within)
@@ -166,7 +166,7 @@ func TestLayerNormAgreesWithFloat64(t *testing.T) {
 	})
 }
 
-// normRow returns (x - mean)/sqrt(var + eps), if x[i] were larger by d.
+// normRow returns (x - mean)/sqrt(var + eps) with x[i] increased by d.
 func normRow(x []float32, i int, d, eps float64) []float64 {
 	y, mean, variance := make([]float64, len(x)), 0., 0.
 	for j, v := range x {
@@ -269,7 +269,8 @@ func TestSoftmaxAndLogSumExpAgreeWithFloat64(t *testing.T) {
 			}
 			e.Softmax(row, scale)
 			for i := range row {
-				// The rounding of an exponent of 240 in float32 changes the result by up to 8e-6.
+				// The exponent is about 240, and its rounding in float32 changes the result by up
+				// to 8e-6.
 				require.InDelta(t, want[i], float64(row[i]), 1e-5*want[i]+1e-37)
 			}
 		}
@@ -285,14 +286,14 @@ func TestLogSumExpOfInfinities(t *testing.T) {
 
 func TestSoftmaxOfAnUnmaskedRowSumsToOne(t *testing.T) {
 	row, e := normal(256), Arithmetic{}.Vectors()
-	e.Softmax(row, 0) // with a scale of 0 the result is uniform
+	e.Softmax(row, 0) // scale 0 gives a uniform distribution
 	for _, v := range row {
 		require.Equal(t, float32(1)/256, v)
 	}
 	e.Softmax(nil, 1)
 }
 
-// DotRows gives the bits of one Dot for each row.
+// DotRows gives results that are bit-identical to one call of Dot per row.
 func TestDotRowsAreDots(t *testing.T) {
 	eachKernel(t, 1, func(t *testing.T, e *Exec) {
 		for _, n := range []int{0, 1, 8, 11, 16, 40} {
@@ -314,7 +315,7 @@ func TestDotRowsAreDots(t *testing.T) {
 	})
 }
 
-// AxpyRows gives the bits of one Axpy for each row.
+// AxpyRows gives results that are bit-identical to one call of Axpy per row.
 func TestAxpyRowsAreAxpys(t *testing.T) {
 	eachKernel(t, 1, func(t *testing.T, e *Exec) {
 		for _, n := range []int{0, 1, 8, 11, 16, 40} {

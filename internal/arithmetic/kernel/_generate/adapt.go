@@ -9,7 +9,8 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// The geometry of a grid, as in grid.go, and of the generator of random bits, as in random.go.
+// Constants of the lookup grid, equal to those in grid.go, and of the random bit generator, equal
+// to those in random.go.
 const (
 	cellBits  = 11
 	octaves   = 12
@@ -23,52 +24,52 @@ const (
 	mix2      = 0x94D049BB133111EB
 )
 
-// adaptAhead is the number of bytes that I, M and G are prefetched ahead of their use.
+// adaptAhead is the distance in bytes at which I, M and G are prefetched.
 const adaptAhead = 1024
 
-// adaptPlaces are the constants that the stage locate uses.
+// adaptPlaces are the constants of the grid that the stage locate needs.
 var adaptPlaces = []uint32{
 	1<<31 - 1, math.Float32bits(gridScale), math.Float32bits(1), octaves<<23 - 1,
 	cells + 1, 1<<cellShift - 1, math.Float32bits(1. / (1 << cellShift)),
 }
 
-// adapt emits the functions of Adaptation. They look up only the elements that the mask selects, so
-// that the others cost no arithmetic and no cache lines of grid points.
+// adapt emits the functions of Adaptation. They look up g only for the elements that the mask
+// selects. The other elements cost no arithmetic and load no grid points into the cache.
 func adapt() {
 	adapt256()
 	adapt512()
 }
 
-// adaptation holds the registers and stack slots of an adapt function.
+// adaptation contains the registers and stack slots of an adapt function.
 type adaptation struct {
 	isa
-	strip                    int  // number of elements that pass through the stages together
-	half                     bool // I and M are in bfloat16
+	strip                    int  // number of elements in a strip
+	half                     bool // true if I and M are bfloat16
 	gamma, beta1, beta2, out reg.VecVirtual
-	state                    reg.VecVirtual // state of the random generator, in words
-	most                     reg.VecVirtual // largest grid indexes in a strip
+	state                    reg.VecVirtual // state of the random generator
+	most                     reg.VecVirtual // largest grid index in a strip
 	place                    []Mem          // constants of the grid
-	odd, below               Op             // 1 and almost 1/2, in bfloat16's last place
+	odd, below               Op             // constants for rounding to bfloat16
 
-	bits  Mem           // the mask of a strip, one bit for each element
-	dense Mem           // x of a strip's selected elements, without gaps; later out g(x)
+	bits  Mem           // mask of a strip, one bit per element
+	dense Mem           // x of the selected elements, without gaps; later out g(x)
 	count reg.GPVirtual // number of elements in dense
-	cell  Mem           // grid cells of the elements in dense
+	cell  Mem           // grid cell of each element in dense
 }
 
-// stages are the steps of adapt that differ between instruction sets. Each stage is a loop of its
-// own. A single loop would be slower: its chain of instructions is so long that the processor could
+// stages are the parts of adapt that differ between instruction sets. Each stage has its own loop.
+// In a single loop, the chain of dependent instructions would be so long that the processor could
 // hardly overlap two iterations.
 type stages interface {
-	draw(start, end reg.GPVirtual) // makes the masks of a strip, unless the stage input does
+	draw(start, end reg.GPVirtual) // emits the code that draws a strip's masks, unless input does
 	input() func(at, mask reg.GPVirtual)
 	locate()
-	inside() // jumps to the label "inside" if all elements are within the grid
+	inside() // emits a jump to the label "inside", taken if all elements are in the grid
 	points(grid reg.Register, at reg.GPVirtual) (v, next reg.VecVirtual)
 	write() func(at, mask reg.GPVirtual)
 }
 
-// beginAdapt begins a function for I and M in float32 or, with half, in bfloat16.
+// beginAdapt begins an adapt function. I and M are bfloat16 if half is true, else float32.
 func beginAdapt(name string, half bool, doc ...string) {
 	held := "float32"
 	if half {
@@ -91,7 +92,7 @@ func newAdaptation(s isa, strip int, half bool, place []Mem) adaptation {
 	}
 }
 
-// emit emits the function from the first strip on.
+// emit emits the body of the function, a loop over strips.
 func (a *adaptation) emit(s stages) {
 	written, outside := AllocLocal(8), AllocLocal(8)
 	MOVQ(U32(0), written)
@@ -127,7 +128,8 @@ func (a *adaptation) emit(s stages) {
 	leave()
 }
 
-// endOfStrip returns the end of a full strip, or of the remaining elements.
+// endOfStrip emits code that computes the end of the strip: a full strip, or all remaining
+// elements.
 func (a *adaptation) endOfStrip(start reg.GPVirtual) reg.GPVirtual {
 	end, limit := param("n"), GP64()
 	SHLQ(Imm(2), end)
@@ -137,8 +139,8 @@ func (a *adaptation) endOfStrip(start reg.GPVirtual) reg.GPVirtual {
 	return end
 }
 
-// stage emits a loop from start to end over groups of two vectors each. It passes the body the
-// offset of a group, and the byte offset of the group's mask.
+// stage emits a loop from start to end over groups of two vectors. The function body receives the
+// offset of a group and the byte offset of the group's mask.
 func (a *adaptation) stage(
 	name string, start, end reg.GPVirtual, body func(at, mask reg.GPVirtual),
 ) {
@@ -151,7 +153,7 @@ func (a *adaptation) stage(
 	})
 }
 
-// eachDense emits a loop over the dense elements, one vector in each iteration.
+// eachDense emits a loop over the elements in dense, one vector per iteration.
 func (a *adaptation) eachDense(name string, body func(at reg.GPVirtual)) {
 	upTo(name, a.bytes/4, a.count, body)
 }
@@ -164,7 +166,8 @@ func (a *adaptation) clear(v reg.VecVirtual) {
 	}
 }
 
-// pad writes zeros after the last element of dense.
+// pad emits code that writes zeros after the last element of dense, so that whole vectors can be
+// read.
 func (a *adaptation) pad() {
 	zero, behind := a.vector(), a.dense.Idx(a.count, 4)
 	a.clear(zero)
@@ -175,7 +178,7 @@ func (a *adaptation) pad() {
 	}
 }
 
-// held converts an offset in the float32 arrays to the offset of the same element in I and M.
+// held converts an element's offset in a float32 array to its offset in I and M.
 func (a *adaptation) held(at reg.GPVirtual) reg.GPVirtual {
 	if !a.half {
 		return at
@@ -186,29 +189,29 @@ func (a *adaptation) held(at reg.GPVirtual) reg.GPVirtual {
 	return halved
 }
 
-// ahead prefetches the cache lines of a group, adaptAhead bytes ahead of p + at. bytes is the size
-// of the group.
+// ahead emits prefetches for a group's cache lines at p + at + adaptAhead. The parameter bytes is
+// the size of the group.
 func (a *adaptation) ahead(at, p reg.Register, bytes int) {
 	for line := 0; line < bytes; line += lineBytes {
 		PREFETCHT0(Mem{Base: p, Index: at, Scale: 1, Disp: adaptAhead + line})
 	}
 }
 
-// average sets x to gamma I + beta1 g, and leaves beta1 g in t.
+// average emits x = gamma I + beta1 g, and t = beta1 g.
 func (a *adaptation) average(i Op, g, x, t reg.VecVirtual) {
 	VMULPS(i, a.gamma, x)
 	VMULPS(g, a.beta1, t)
 	VADDPS(t, x, x)
 }
 
-// averageHalves is average for I in bfloat16.
+// averageHalves does the same as average for I in bfloat16.
 func (a *adaptation) averageHalves(i Mem, g, x, t reg.VecVirtual) {
 	VPMOVZXWD(i, x)
 	VPSLLD(Imm(16), x, x)
 	a.average(x, g, x, t)
 }
 
-// note sets the bit in `outside` of the strip that begins at start.
+// note emits code that sets a bit in `outside` for the strip that begins at start.
 func (a *adaptation) note(outside Mem, start reg.GPVirtual) {
 	strip, strips := GP64(), GP64()
 	MOVQ(start, strip)
@@ -218,8 +221,8 @@ func (a *adaptation) note(outside Mem, start reg.GPVirtual) {
 	MOVQ(strips, outside)
 }
 
-// round rounds float32 to bfloat16. The result is in the lower halves of words with AVX2, and in
-// the upper halves with AVX-512.
+// round emits the rounding of float32 to bfloat16. With AVX2 the result is in the lower half of
+// each 32-bit lane, with AVX-512 in the upper half.
 func (a *adaptation) round(v reg.VecVirtual) reg.VecVirtual {
 	wide, t := a.bytes == avx512.bytes, a.vector()
 	VPSRLD(Imm(16), v, t)
@@ -238,8 +241,8 @@ func (a *adaptation) round(v reg.VecVirtual) reg.VecVirtual {
 	return v
 }
 
-// keepNaN restores x where x is NaN. Rounding by integer arithmetic could turn a NaN into another
-// number.
+// keepNaN restores x wherever x is NaN, since rounding by integer arithmetic could turn a NaN into
+// another value.
 func (a *adaptation) keepNaN(x, rounded reg.VecVirtual) {
 	const unordered = 3
 	if a.bytes == avx512.bytes {
@@ -253,8 +256,8 @@ func (a *adaptation) keepNaN(x, rounded reg.VecVirtual) {
 	VBLENDVPS(nan, x, rounded, rounded)
 }
 
-// lookUp replaces positions in the grid by out g(x). If M is in bfloat16, the results have the form
-// that round returns.
+// lookUp emits code that replaces positions in the grid by out g(x). If M is bfloat16, it also
+// rounds the results like the method round.
 func (a *adaptation) lookUp(s stages) {
 	grid := param("grid")
 	a.eachDense("look", func(at reg.GPVirtual) {
@@ -270,7 +273,8 @@ func (a *adaptation) lookUp(s stages) {
 	})
 }
 
-// parted splits pairs of neighbors into a vector of first and a vector of second elements.
+// parted splits pairs of neighboring elements: v gets the first element of each pair, next the
+// second.
 func (a *adaptation) parted(even, odd reg.VecVirtual) (v, next reg.VecVirtual) {
 	v, next = a.vector(), a.vector()
 	VSHUFPS(Imm(0x88), odd, even, v)
@@ -278,7 +282,7 @@ func (a *adaptation) parted(even, odd reg.VecVirtual) (v, next reg.VecVirtual) {
 	return v, next
 }
 
-// unless emits code that is skipped if the pointer is nil.
+// unless emits a branch that skips the emitted body if the pointer p is nil.
 func unless(p reg.Register, label string, k int, body func()) {
 	label += string(rune('0' + k))
 	TESTQ(p, p)

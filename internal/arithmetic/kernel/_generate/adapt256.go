@@ -8,22 +8,23 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// adaptStrip is adaptation.strip of adapt*AVX2, as in adapt_simd.go.
+// adaptStrip is the number of elements in a strip with AVX2. It must equal the constant in
+// adapt_simd.go.
 const adaptStrip = 128
 
-// adaptation256 holds the registers and stack slots of adaptAVX2 and adaptBF16AVX2.
+// adaptation256 contains the registers and stack slots of adaptAVX2 and adaptBF16AVX2.
 type adaptation256 struct {
 	adaptation
 	adaptTables
-	last    Mem // largest lane whose element is selected
-	rounded Mem // the random numbers of a strip by which I is rounded
+	last    Mem // a lane up to this value selects its element
+	rounded Mem // random numbers that round I in a strip
 }
 
 // adaptTables are the constants of adaptAVX2 and adaptBF16AVX2.
 type adaptTables struct {
 	first, words, places, rounding []Mem
-	// pack and unpack give the source and destination of dense elements, for eight bits of the
-	// mask.
+	// pack and unpack are tables of permutations, indexed by eight bits of the mask. pack moves
+	// selected elements together; unpack moves them back.
 	pack, unpack Mem
 }
 
@@ -42,7 +43,7 @@ func adapt256() {
 	t.adapt("adaptBF16AVX2", true)
 }
 
-// adapt emits the function for I and M in float32 or, with half, in bfloat16.
+// adapt emits the AVX2 function. I and M are bfloat16 if half is true, else float32.
 func (t adaptTables) adapt(name string, half bool) {
 	beginAdapt(name, half,
 		name+" is the portable stages of Adaptation, but for what lies outside of the grid.",
@@ -59,7 +60,8 @@ func (t adaptTables) adapt(name string, half bool) {
 	a.emit(a)
 }
 
-// seed loads the generator's state, and adds the offsets of the next four words.
+// seed emits code that loads the random generator's state, and adds the offsets of the next four
+// words.
 func (a *adaptation256) seed() {
 	x, all := XMM(), YMM()
 	VMOVQ(Load(Param("last"), GP64()), x)
@@ -71,7 +73,7 @@ func (a *adaptation256) seed() {
 	VPADDQ(a.first[0], a.state, a.state)
 }
 
-// draw makes the masks of 16 elements from four random words.
+// draw emits code that draws the masks of 16 elements from four random 64-bit words.
 func (a *adaptation256) draw(start, end reg.GPVirtual) {
 	c, avg := a.words, param("avg")
 	a.stage("draw", start, end, func(at, mask reg.GPVirtual) {
@@ -99,8 +101,8 @@ func (a *adaptation256) draw(start, end reg.GPVirtual) {
 	})
 }
 
-// lanesOf converts the offset of a group's mask to the offset of the group's lanes. A lane has two
-// bytes.
+// lanesOf converts the byte offset of a group's mask to the byte offset of the group's random
+// lanes. A lane has two bytes.
 func lanesOf(mask reg.GPVirtual) reg.GPVirtual {
 	lane := GP64()
 	MOVQ(mask, lane)
@@ -108,7 +110,7 @@ func lanesOf(mask reg.GPVirtual) reg.GPVirtual {
 	return lane
 }
 
-// input updates I, computes x, and stores the x of selected elements.
+// input emits the stage that updates I, computes x, and stores the x of selected elements in dense.
 func (a *adaptation256) input() func(at, mask reg.GPVirtual) {
 	packs := GP64()
 	LEAQ(a.pack, packs)
@@ -144,7 +146,7 @@ func (a *adaptation256) input() func(at, mask reg.GPVirtual) {
 			VPERMPS(x, t, t)
 			VMOVUPS(t, a.dense.Idx(a.count, 4))
 			unless(trace, "untraced", k, func() {
-				VCMPPS(Imm(7), x, x, t) // the predicate "ordered" is false for NaN
+				VCMPPS(Imm(7), x, x, t) // predicate 7 (ordered) is false for NaN
 				VANDPS(t, x, x)
 				unpacks := GP64()
 				LEAQ(a.unpack, unpacks)
@@ -161,8 +163,8 @@ func (a *adaptation256) input() func(at, mask reg.GPVirtual) {
 	}
 }
 
-// averageBF16 computes eight elements of I in bfloat16. It returns them as halves for storeHalves,
-// and leaves them as float32 in x.
+// averageBF16 emits the update of eight bfloat16 elements of I. It returns the new elements in the
+// form that storeHalves needs, and leaves them as float32 in x.
 func (a *adaptation256) averageBF16(avg, round Mem, g, x reg.VecVirtual) (halves reg.VecVirtual) {
 	t := YMM()
 	a.averageHalves(avg, g, x, t)
@@ -174,7 +176,8 @@ func (a *adaptation256) averageBF16(avg, round Mem, g, x reg.VecVirtual) (halves
 	return t
 }
 
-// storeHalves stores the lower halves of two vectors of eight words. The upper halves must be zero.
+// storeHalves emits code that stores the lower 16 bits of each 32-bit lane of two vectors. The
+// upper 16 bits must be zero.
 func storeHalves(x [2]reg.VecVirtual, m Mem) {
 	t := YMM()
 	VPACKUSDW(x[1], x[0], t)
@@ -182,8 +185,8 @@ func storeHalves(x [2]reg.VecVirtual, m Mem) {
 	VMOVDQU(t, m)
 }
 
-// locate finds the grid cells of the x in dense, and replaces each x by its position in the cell.
-// For an x beyond the grid it uses the last cell.
+// locate emits the stage that finds the grid cell of each x in dense, and replaces x by its
+// position in the cell. For an x outside the grid, the cell is the last one.
 func (a *adaptation256) locate() {
 	c := a.place
 	magnitude, toZ, one, last, below, inCell, perCell := c[0], c[1], c[2], c[3], c[4], c[5], c[6]
@@ -218,8 +221,8 @@ func (a *adaptation256) inside() {
 	JEQ(LabelRef("inside"))
 }
 
-// points loads the grid points on both sides of eight cells. The two points of a cell are
-// adjacent, so one load fetches both; a gather instruction would take longer.
+// points emits code that loads the grid points on both sides of eight cells. The two points of a
+// cell are adjacent, so one load fetches both. A gather instruction would be slower.
 func (a *adaptation256) points(grid reg.Register, at reg.GPVirtual) (v, next reg.VecVirtual) {
 	var pairs [4]reg.VecVirtual
 	for p := range pairs {
@@ -237,7 +240,7 @@ func (a *adaptation256) points(grid reg.Register, at reg.GPVirtual) (v, next reg
 	return a.parted(even, odd)
 }
 
-// write replaces the selected elements of M.
+// write emits the stage that replaces the selected elements of M.
 func (a *adaptation256) write() func(at, mask reg.GPVirtual) {
 	unpacks := GP64()
 	LEAQ(a.unpack, unpacks)
@@ -270,9 +273,9 @@ func (a *adaptation256) write() func(at, mask reg.GPVirtual) {
 	}
 }
 
-// packings emits the tables pack and unpack, with eight bytes for every mask of eight elements.
-// pack lists the indexes of the selected elements, in order. unpack lists, for every selected
-// element, its index among the selected ones. For other elements it has a negative number.
+// packings emits the tables pack and unpack, which have eight bytes for every mask of eight
+// elements. pack lists the indexes of the selected elements in order. unpack has, for each selected
+// element, its index in that list, and a negative number for each other element.
 func packings() (pack, unpack Mem) {
 	var tables [2]Mem
 	for t, name := range []string{"adaptPack", "adaptUnpack"} {
@@ -297,8 +300,8 @@ func packings() (pack, unpack Mem) {
 	return tables[0], tables[1]
 }
 
-// times multiplies the four words of z by a constant. The lower halves of lo and hi hold the low
-// and the high half of the constant.
+// times emits the product of the four 64-bit words of z with a constant. lo and hi contain the
+// lower and upper 32 bits of the constant, each in the lower half of every word.
 func times(z reg.VecVirtual, lo, hi Mem) {
 	upper, cross := YMM(), YMM()
 	VPSRLQ(Imm(32), z, upper)

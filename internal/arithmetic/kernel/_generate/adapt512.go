@@ -6,18 +6,19 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// adaptStrip512 is adaptation.strip of adapt*AVX512, as in adapt_simd.go. With a shorter strip, a
-// stage would wait for the stores of the stage before, since each load spans two of these stores.
+// adaptStrip512 is the number of elements in a strip with AVX-512. It must equal the constant in
+// adapt_simd.go. With a shorter strip, a stage would wait for the previous stage's stores, since
+// each load spans two of these stores.
 const adaptStrip512 = 256
 
-// adaptation512 holds the registers and stack slots of adaptAVX512 and adaptBF16AVX512. The stage
-// that computes x also draws the mask.
+// adaptation512 contains the registers and stack slots of adaptAVX512 and adaptBF16AVX512. The
+// stage that computes x also draws the mask.
 type adaptation512 struct {
 	adaptation
 	step, mix1, mix2 reg.VecVirtual // constants of the random generator
-	last             reg.VecVirtual // largest lane whose element is selected
+	last             reg.VecVirtual // a lane up to this value selects its element
 	rounding         []reg.VecVirtual
-	upper            reg.VecVirtual // indexes that select the upper halves of 32 words
+	upper            reg.VecVirtual // permutation that extracts the upper half of each 32-bit lane
 }
 
 // tables512 are the constants of adaptAVX512 and adaptBF16AVX512.
@@ -52,7 +53,7 @@ func scalars(name string, bits ...uint32) Mem {
 	return g
 }
 
-// spread broadcasts the first n constants of a table, each to a register.
+// spread emits code that broadcasts each of the first n constants of a table to its own register.
 func spread(table Mem, n int) (all []reg.VecVirtual) {
 	for i := range n {
 		v := ZMM()
@@ -62,7 +63,7 @@ func spread(table Mem, n int) (all []reg.VecVirtual) {
 	return all
 }
 
-// adapt emits the function for I and M in float32 or, with half, in bfloat16.
+// adapt emits the AVX-512 function. I and M are bfloat16 if half is true, else float32.
 func (t tables512) adapt(name, narrow string, half bool) {
 	beginAdapt(name, half, name+" is "+narrow+", but that n is a multiple of 32,",
 		"and that strips are adaptStrip512 long.")
@@ -80,7 +81,8 @@ func (t tables512) adapt(name, narrow string, half bool) {
 	a.emit(a)
 }
 
-// seed loads the generator's state, and adds the offsets of the next eight words.
+// seed emits code that loads the random generator's state, and adds the offsets of the next eight
+// words.
 func (a *adaptation512) seed(t tables512) {
 	VPBROADCASTW(Load(Param("last"), GP64()).(reg.GPVirtual).As32(), a.last)
 	VPBROADCASTQ(Load(Param("state"), GP64()), a.state)
@@ -99,10 +101,10 @@ func (a *adaptation512) heldBytes() int {
 	return 4
 }
 
-// draw does nothing: input makes the masks.
+// draw emits nothing, since the stage input draws the masks.
 func (a *adaptation512) draw(_, _ reg.GPVirtual) {}
 
-// lanes draws the lanes of the next 32 elements.
+// lanes emits code that draws the random 16-bit lanes of the next 32 elements.
 func (a *adaptation512) lanes() (lanes reg.VecVirtual) {
 	z, t := ZMM(), ZMM()
 	VPSRLQ(Imm(30), a.state, t)
@@ -117,7 +119,8 @@ func (a *adaptation512) lanes() (lanes reg.VecVirtual) {
 	return z
 }
 
-// input draws the mask, updates I, computes x, and stores the x of selected elements.
+// input emits the stage that draws the mask, updates I, computes x, and stores the x of selected
+// elements in dense.
 func (a *adaptation512) input() func(at, mask reg.GPVirtual) {
 	avg, grad, scale, trace := param("avg"), param("grad"), param("scale"), param("x")
 	return func(at, mask reg.GPVirtual) {
@@ -158,7 +161,7 @@ func (a *adaptation512) input() func(at, mask reg.GPVirtual) {
 				const ordered = 7
 				number := K()
 				VCMPPS(Imm(ordered), x, x, number)
-				VMOVUPS_Z(x, number, t) // number is off for NaN, so x is 0 there
+				VMOVUPS_Z(x, number, t) // the mask number replaces NaN by 0
 				VMOVUPS(t, on[k], here(trace))
 			})
 			a.counted(bits, k)
@@ -170,7 +173,7 @@ func (a *adaptation512) input() func(at, mask reg.GPVirtual) {
 	}
 }
 
-// counted adds to a.count the number of set bits in the k-th group of 16 bits.
+// counted emits code that adds the number of set bits in the k-th group of 16 bits to a.count.
 func (a *adaptation512) counted(bits reg.GPVirtual, k int) {
 	n := GP32()
 	if k == 0 {
@@ -183,7 +186,8 @@ func (a *adaptation512) counted(bits reg.GPVirtual, k int) {
 	ADDQ(n.As64(), a.count)
 }
 
-// roundings makes the random numbers that round two vectors of 16 elements of I.
+// roundings emits code that computes the random numbers for rounding two vectors of 16 elements of
+// I.
 func (a *adaptation512) roundings(lanes reg.VecVirtual) [2]reg.VecVirtual {
 	all, above, lo, hi := ZMM(), YMM(), ZMM(), ZMM()
 	VPMULLW(a.rounding[0], lanes, all)
@@ -193,8 +197,8 @@ func (a *adaptation512) roundings(lanes reg.VecVirtual) [2]reg.VecVirtual {
 	return [2]reg.VecVirtual{lo, hi}
 }
 
-// averageBF16 computes 16 elements of I in bfloat16. It returns them in the upper halves of words,
-// and leaves them as float32 in x.
+// averageBF16 emits the update of 16 bfloat16 elements of I. It returns the new elements in the
+// upper halves of 32-bit lanes, and leaves them as float32 in x.
 func (a *adaptation512) averageBF16(avg Mem, round, g, x reg.VecVirtual) (sum reg.VecVirtual) {
 	t := ZMM()
 	a.averageHalves(avg, g, x, t)
@@ -204,8 +208,8 @@ func (a *adaptation512) averageBF16(avg Mem, round, g, x reg.VecVirtual) (sum re
 	return t
 }
 
-// locate finds the grid cells of the x in dense, and replaces each x by its position in the cell.
-// For an x beyond the grid it uses the last cell.
+// locate emits the stage that finds the grid cell of each x in dense, and replaces x by its
+// position in the cell. For an x outside the grid, the cell is the last one.
 func (a *adaptation512) locate() {
 	c := a.place
 	magnitude, toZ, one, last, below, inCell, perCell := c[0], c[1], c[2], c[3], c[4], c[5], c[6]
@@ -229,8 +233,8 @@ func (a *adaptation512) locate() {
 	})
 }
 
-// points loads the grid points on both sides of 16 cells. The two points of a cell are adjacent,
-// so one load fetches both; a gather instruction would take longer.
+// points emits code that loads the grid points on both sides of 16 cells. The two points of a cell
+// are adjacent, so one load fetches both. A gather instruction would be slower.
 func (a *adaptation512) points(grid reg.Register, at reg.GPVirtual) (v, next reg.VecVirtual) {
 	var pairs [8]reg.VecVirtual
 	for p := range pairs {
@@ -246,7 +250,7 @@ func (a *adaptation512) points(grid reg.Register, at reg.GPVirtual) (v, next reg
 	return a.parted(even, odd)
 }
 
-// joined joins four quarters of a vector.
+// joined emits code that assembles a vector from four quarters.
 func joined(a, b, c, d reg.VecVirtual) reg.VecVirtual {
 	lo, hi, all := YMM(), YMM(), ZMM()
 	VINSERTF32X4(Imm(1), b, a.AsY(), lo)
@@ -263,7 +267,7 @@ func (a *adaptation512) inside() {
 	JZ(LabelRef("inside"))
 }
 
-// write replaces the selected elements of M.
+// write emits the stage that replaces the selected elements of M.
 func (a *adaptation512) write() func(at, mask reg.GPVirtual) {
 	fast := param("m")
 	return func(at, mask reg.GPVirtual) {

@@ -6,7 +6,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-const bf16Pairs = 16 // pairs in a line of a tile; a tile has as many lines
+const bf16Pairs = 16 // pairs per row of a tile, and rows per tile
 
 func bf16() {
 	transposeTile()
@@ -14,7 +14,7 @@ func bf16() {
 	regroupRight()
 }
 
-// transposeTile emits transposeTileGo, for eight rows and four columns at a time.
+// transposeTile emits transposeTileGo in assembly, for blocks of eight rows and four columns.
 func transposeTile() {
 	const row = 4 * bf16Pairs
 	function("transposeTileAVX2", "func(dst, src *uint32)", "is transposeTileGo.")
@@ -34,7 +34,8 @@ func transposeTile() {
 	leave()
 }
 
-// regroupLeft emits regroupGo for a tile of A: it turns four halves 0 1 2 3 into 2 0 3 1.
+// regroupLeft emits regroupGo in assembly for a tile of A. It reorders four 16-bit elements 0 1 2 3
+// as 2 0 3 1.
 func regroupLeft() {
 	function("regroupLeftAVX2", "func(tile *uint32)", "is regroupGo for a tile of A.")
 	tile := param("tile")
@@ -48,7 +49,8 @@ func regroupLeft() {
 	leave()
 }
 
-// regroupRight emits regroupGo for a tile of B, in which a row has the pairs of two k's.
+// regroupRight emits regroupGo in assembly for a tile of B, in which a row contains the pairs of
+// two k.
 func regroupRight() {
 	function("regroupRightAVX2", "func(tile *uint32)", "is regroupGo for a tile of B.")
 	tile := param("tile")

@@ -8,9 +8,10 @@ import (
 	"strings"
 )
 
-// calls reads files of assembly stubs, and writes a method of Vectors for each function on
-// multiples of eight elements. The portable twin computes the remaining elements. A method has the
-// parameters of the assembly, but a slice for each pointer to elements, and no length n.
+// calls generates methods of Vectors from files of assembly stubs. The assembly needs multiples of
+// eight elements, so each method computes the remaining elements with the portable Go function. A
+// method has the parameters of the stub, but a slice instead of each pointer to elements, and no
+// length n.
 func calls(files []string) error {
 	var stubs []byte
 	for _, file := range files {

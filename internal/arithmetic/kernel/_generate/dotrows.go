@@ -11,7 +11,7 @@ func rows() {
 	axpyRows()
 }
 
-// axpyRows emits code that adds multiples of rows to y, eight columns at a time.
+// axpyRows emits code that adds multiples of rows to the vector y, eight columns at a time.
 func axpyRows() {
 	function("axpyRowsAVX2", "func(y, a, x *float32, rows, n int)",
 		"is axpyRowsGo; rows > 0, n > 0 a multiple of 8.")
@@ -35,7 +35,8 @@ func axpyRows() {
 	leave()
 }
 
-// dotRows emits scalar products of rows. Their bits are those of dot and of fold.
+// dotRows emits code for scalar products of rows. The results are bit-identical to those of the Go
+// functions dot and fold.
 func dotRows() {
 	function("dotRowsAVX2", "func(dst, x, w *float32, rows, n, stride int)",
 		"is dotRowsGo; rows > 0, n > 0 a multiple of 8.")
@@ -54,9 +55,9 @@ func dotRows() {
 
 	four, two := XMM(), XMM()
 	VEXTRACTF128(Imm(1), sum, four)
-	VADDPS(four, sum.AsX(), four) // sums of the lanes 0 and 4, 1 and 5, 2 and 6, 3 and 7
+	VADDPS(four, sum.AsX(), four) // adds lanes 0 and 4, 1 and 5, 2 and 6, 3 and 7
 	VMOVHLPS(four, four, two)
-	VADDPS(two, four, four) // sums of the first and third of these, and of the second and fourth
+	VADDPS(two, four, four) // adds lanes 0 and 2, and lanes 1 and 3, of these sums
 	VMOVSHDUP(four, two)
 	VADDSS(two, four, four)
 	VMOVSS(four, Mem{Base: dst})

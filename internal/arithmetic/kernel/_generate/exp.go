@@ -8,7 +8,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// exponential holds the constants of e^x, as in vector_portable.go.
+// exponential contains the constants for e^x. They equal those in vector_portable.go.
 type exponential struct {
 	most, floor, least, log2e, round, ln2Hi, ln2Lo, one Mem
 	poly                                                []Mem
@@ -42,11 +42,11 @@ func (c exponential) exp() {
 	}, func() { VMOVUPS(sum, Mem{Base: lanes}) })
 }
 
-// of emits expOf: e^(x+low), or e^x if low is nil. It overwrites x.
+// of emits the Go function expOf in assembly: e^(x+low), or e^x if low is nil. It overwrites x.
 func (c exponential) of(x, low reg.VecVirtual) reg.VecVirtual {
 	t, n, r, r2, y, v := YMM(), YMM(), YMM(), YMM(), YMM(), YMM()
 	VMOVUPS(c.most, v)
-	VMINPS(x, v, x) // the result is NaN if x, the last source, is NaN
+	VMINPS(x, v, x) // x is the last source, so that a NaN in x stays NaN
 	VMOVUPS(c.floor, v)
 	VMAXPS(x, v, x)
 
@@ -86,8 +86,8 @@ func (c exponential) of(x, low reg.VecVirtual) reg.VecVirtual {
 	return y
 }
 
-// log emits the natural logarithm. It splits the bits of a number into a power of two and a factor
-// near one. At the end it corrects the results of all numbers that are not positive and normal.
+// log emits the natural logarithm. It splits a number into a power of two and a factor near 1. At
+// the end it corrects the results for numbers that are not positive and normal.
 func log() {
 	f := math.Float32bits
 	c := constants("logConstants", 0x3f3504f3, 0x7fffff, f(1), f(0.5), f(0.693359375),
@@ -128,7 +128,7 @@ func log() {
 		VMULPS(ln2Hi, n, v)
 		VADDPS(v, y, y)
 
-		const less, equal, notGreaterOrEqual = 17, 0, 25 // the predicates LT_OQ, EQ_OQ and NGE_UQ
+		const less, equal, notGreaterOrEqual = 17, 0, 25 // LT_OQ, EQ_OQ and NGE_UQ
 		put := func(condition uint64, bound, value Op) {
 			mask, v := YMM(), YMM()
 			VCMPPS(Imm(condition), bound, x, mask)

@@ -8,9 +8,9 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// fewRows emits a product of few rows of A and 16 rows of B, C = A Bᵀ, without packing. Blocks of B
-// are transposed in registers, so that every element of C is one chain of multiply-adds over k. A
-// row has two chains of 8 elements each, which alternately use a cache line of every row of B.
+// fewRows emits C = A Bᵀ for a few rows of A and 16 rows of B, without packing. It transposes
+// blocks of B in registers, so that every element of C is a chain of multiply-adds over k. Each row
+// of A has two chains of 8 elements. They use the same cache lines of B in turn.
 func fewRows(rows int) {
 	name := fmt.Sprintf("few%dAVX2", rows)
 	function(name,
@@ -54,13 +54,13 @@ func fewRows(rows int) {
 }
 
 // sumRows emits the sum of two matrices, row by row. Reading several rows at once would be slow: if
-// their stride is a power of two, they compete for the same few places in the cache.
+// their stride is a power of two, they compete for the same few cache lines.
 func sumRows() {
 	const rows = 16
 	p := beginPack("sumRowsAVX2", "sets dst[j*width+p] = src[j*stride+p] + add[j*stride+p] for j "+
 		"< 16, p < k; k > 0 a multiple of 4.", true)
 	left, at := GP64(), GP64()
-	ahead, addAhead := GP64(), GP64() // these pointers are two rows ahead, for the prefetch
+	ahead, addAhead := GP64(), GP64() // pointers two rows ahead, for prefetching
 	LEAQ(Mem{Base: p.src, Index: p.stride, Scale: 2}, ahead)
 	LEAQ(Mem{Base: p.add, Index: p.stride, Scale: 2}, addAhead)
 	MOVQ(U32(rows), left)
@@ -93,7 +93,7 @@ func sumRows() {
 	leave()
 }
 
-// inSteps emits a loop that runs body(step) while k >= step, and subtracts step from k each time.
+// inSteps emits a loop that executes body(step) and subtracts step from k while k >= step.
 func inSteps(k reg.GPVirtual, step int, label string, body func(k int)) {
 	SUBQ(Imm(uint64(step)), k)
 	JL(LabelRef(label + "_rest"))

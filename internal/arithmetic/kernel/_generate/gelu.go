@@ -8,7 +8,8 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// normal holds the constants of the normal distribution function, as in vector_portable.go.
+// normal contains the constants for the normal distribution function. They equal those in
+// vector_portable.go.
 type normal struct {
 	exponential
 	magnitude, most, head, minusHalf, invSqrt2Pi Mem
@@ -52,12 +53,12 @@ func (c normal) geluBackward() {
 	})
 }
 
-// of emits the distribution function at x, and e^(-x²/2).
+// of emits the normal distribution function at x, and e^(-x²/2).
 func (c normal) of(x reg.VecVirtual) (below, e reg.VecVirtual) {
 	a, head, low, v := YMM(), YMM(), YMM(), YMM()
 	VANDPS(c.magnitude, x, a)
 	VMOVUPS(c.most, v)
-	VMINPS(a, v, a) // the result is NaN if a, the last source, is NaN
+	VMINPS(a, v, a) // a is the last source, so that a NaN in a stays NaN
 	VANDPS(c.head, a, head)
 	VSUBPS(head, a, low)
 	VADDPS(head, a, v)
@@ -73,7 +74,7 @@ func (c normal) of(x reg.VecVirtual) (below, e reg.VecVirtual) {
 	VMULPS(above, e, below)
 	VMOVUPS(c.one, v)
 	VSUBPS(below, v, v)
-	VBLENDVPS(x, below, v, below) // chooses by the sign of x
+	VBLENDVPS(x, below, v, below) // selects below or v by the sign of x
 	return below, e
 }
 

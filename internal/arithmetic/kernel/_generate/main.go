@@ -1,6 +1,6 @@
-// Command _generate writes the assembly of internal/arithmetic/kernel with avo, one file for each
-// set of functions. `go generate` runs it there. The portable Go next to the assembly defines
-// each function and is the reference in the tests.
+// Command _generate writes the assembly of internal/arithmetic/kernel with the library avo, one
+// file per set of functions. `go generate` in that package runs the command. Portable Go next to
+// the assembly defines each function and is the reference in the tests.
 package main
 
 import (
@@ -21,7 +21,8 @@ var sets = map[string]func(){
 	"vector": vector,
 }
 
-// main takes the name of a set of functions and the flags of avo, or "calls" and files of stubs.
+// main expects the name of a set of functions and the flags of avo, or "calls" and the names of
+// stub files.
 func main() {
 	if len(os.Args) > 2 && os.Args[1] == "calls" {
 		if err := calls(os.Args[2:]); err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// doubles converts eight floats to two registers of four float64.
+// doubles emits the conversion of eight float32 to two registers of four float64.
 func doubles(v reg.VecVirtual) (lo, hi reg.VecVirtual) {
 	lo, hi = YMM(), YMM()
 	upper := XMM()
@@ -16,7 +16,7 @@ func doubles(v reg.VecVirtual) (lo, hi reg.VecVirtual) {
 	return lo, hi
 }
 
-// lanes8 holds eight sums in float64 in two registers.
+// lanes8 is eight float64 sums in two registers.
 type lanes8 struct {
 	at     Mem
 	lo, hi reg.VecVirtual
@@ -39,7 +39,7 @@ func (l lanes8) store() {
 	VMOVUPD(l.hi, l.at.Offset(32))
 }
 
-// centered returns (x - mean) * rstd.
+// centered emits (x - mean) * rstd.
 func centered(x Mem, mean, rstd reg.VecVirtual) reg.VecVirtual {
 	v := YMM()
 	VMOVUPS(x, v)

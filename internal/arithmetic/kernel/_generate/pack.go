@@ -8,13 +8,14 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// packer holds the parameters of the functions that pack a panel. The functions receive strides and
-// the panel's width in elements; packer holds them in bytes.
+// packer contains the parameters of a function that packs a panel. The function receives the
+// strides and the panel's width in elements; packer converts them to bytes.
 type packer struct {
 	src, add, dst, stride, width, k reg.GPVirtual
 }
 
-// beginPack begins a function that packs src or, with add, the sum of src and add.
+// beginPack begins a function that packs src, or the sum of src and another matrix if the parameter
+// add is true.
 func beginPack(name, doc string, add bool) packer {
 	params := "src"
 	if add {
@@ -33,7 +34,7 @@ func beginPack(name, doc string, add bool) packer {
 	return p
 }
 
-// eightRows addresses eight rows by two pointers, each for four rows.
+// eightRows addresses eight rows with two pointers, four rows per pointer.
 type eightRows struct {
 	base                   [2]reg.GPVirtual
 	stride, threeTimesThat reg.GPVirtual
@@ -56,8 +57,8 @@ func (r eightRows) row(i, disp int) Mem {
 	return m
 }
 
-// pair loads four elements of rows i and i+4 into the halves of v. (The caller reuses v: for avo,
-// loading the lower half is a partial write, which keeps v alive.)
+// pair emits loads of four elements of row i and four of row i+4 into the halves of v. The caller
+// reuses v: in avo, loading the lower half is a partial write, so v counts as live before.
 func (r eightRows) pair(i, disp int, v reg.VecVirtual) {
 	VMOVUPS(r.row(i, disp), v.AsX())
 	VINSERTF128(Imm(1), r.row(i+4, disp), v, v)
@@ -69,9 +70,9 @@ func (r eightRows) advance(bytes int) {
 	}
 }
 
-// packRows emits packRowsGo for 8 rows. It transposes blocks of (8,4) in registers. Four blocks at
-// a time fill whole cache lines. This matters because rows at a stride of a power of two compete
-// for the same few places in the cache.
+// packRows emits packRowsGo in assembly for 8 rows. It transposes (8,4) blocks in registers, four
+// blocks at a time to fill whole cache lines. Partly filled lines would be slow, since rows at a
+// stride of a power of two compete for the same few cache lines.
 func packRows(add bool) {
 	name := "packRowsAVX2"
 	if add {
@@ -81,14 +82,15 @@ func packRows(add bool) {
 		false)
 }
 
-// addTransposed emits addTransposedGo for 8 rows.
+// addTransposed emits addTransposedGo in assembly for 8 rows.
 func addTransposed() {
 	doc := "is addTransposedGo for 8 rows; k > 0 a multiple of 4."
 	transposeRows(beginPack("addTransposedAVX2", doc, false), false, true)
 }
 
-// transposeRows emits code that writes the transposed rows of src to dst. With add it adds the
-// parameter add to the rows. With onto it adds the result to dst.
+// transposeRows emits code that writes the transposed rows of src to dst. If add is true, it first
+// adds a second matrix to src. If onto is true, it adds the result to dst instead of overwriting
+// dst.
 func transposeRows(p packer, add, onto bool) {
 	three, threeWidths := GP64(), GP64()
 	LEAQ(Mem{Base: p.stride, Index: p.stride, Scale: 2}, three)
@@ -132,7 +134,8 @@ func transposeRows(p packer, add, onto bool) {
 	leave()
 }
 
-// transpose transposes both (4,4) halves of four registers. It overwrites the registers.
+// transpose emits the transposition of the two (4,4) blocks in the halves of four registers. It
+// overwrites the registers.
 func transpose(r [4]reg.VecVirtual) [4]reg.VecVirtual {
 	lo01, lo23 := YMM(), YMM()
 	VUNPCKLPS(r[1], r[0], lo01)
@@ -146,7 +149,7 @@ func transpose(r [4]reg.VecVirtual) [4]reg.VecVirtual {
 	return [4]reg.VecVirtual{r[1], lo01, r[3], r[0]}
 }
 
-// packCols emits packColsGo for 16 columns.
+// packCols emits packColsGo in assembly for 16 columns.
 func packCols(add bool) {
 	name := "packColsAVX2"
 	if add {
@@ -171,8 +174,8 @@ func packCols(add bool) {
 	leave()
 }
 
-// packLeft emits a loop that copies whole vectors from each k. The k's are closer in dst than a
-// vector is long, so each k overwrites the surplus of the one before.
+// packLeft emits a loop that copies whole vectors, although a row of dst is shorter than a vector.
+// The surplus of each row is overwritten by the next row.
 func packLeft(vectors int) {
 	n := 8 * vectors
 	name := fmt.Sprintf("packLeft%dAVX2", n)

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	peakChains = 12 // a multiply-add takes 4 cycles and 2 start in each, so 8 chains would suffice
-	peakSteps  = 4  // multiply-adds of each chain in a round
+	peakChains = 12 // a multiply-add has a latency of 4 cycles, and 2 start per cycle
+	peakSteps  = 4  // multiply-adds per chain in one iteration
 )
 
 func peak() {
@@ -21,7 +21,7 @@ func peak() {
 	avx512.peak(g)
 }
 
-// peak emits independent chains that keep both multiply-add units busy.
+// peak emits independent chains of multiply-adds that keep both multiply-add units busy.
 func (s isa) peak(constants Mem) {
 	function("peak"+s.name, "func(rounds int, chains *float32)",
 		"is peakGo in vectors, with fused multiply-adds; rounds > 0.")

@@ -8,10 +8,11 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// isa is the instruction set of a tile kernel. A row of a tile of C has two vectors.
+// isa describes the instruction set of a tile kernel. A row of a tile of C consists of two vectors.
 type isa struct {
 	name string
-	// Maximum rows of a tile: then accumulators, two vectors of B, and A fill all registers.
+	// rows is the maximum number of rows of a tile. With more rows, the accumulators, two vectors
+	// of B and one of A would not fit in the registers.
 	rows   int
 	bytes  int // bytes in a vector
 	vector func() reg.VecVirtual
@@ -27,7 +28,7 @@ const (
 	lineBytes = 64
 )
 
-// zero returns two zeroed accumulators for each row.
+// zero emits two zeroed accumulators per row.
 func (s isa) zero(rows int) [][2]reg.VecVirtual {
 	acc := make([][2]reg.VecVirtual, rows)
 	for i := range acc {
@@ -44,9 +45,9 @@ func (s isa) zero(rows int) [][2]reg.VecVirtual {
 	return acc
 }
 
-// tile emits the micro-kernel for a fixed number of rows: tileGo with fused multiply-adds. Each
-// row has two accumulators. For each k it loads a row of B and broadcasts one element of every
-// row of A.
+// tile emits tileGo in assembly for a fixed number of rows, with fused multiply-adds. Each row has
+// two accumulators. For each k, the code loads a row of B and broadcasts one element of every row
+// of A.
 func (s isa) tile(rows int) {
 	name := fmt.Sprintf("tile%d%s", rows, s.name)
 	function(name,
@@ -92,7 +93,8 @@ func (s isa) tile(rows int) {
 	storeTile(acc, s.bytes)
 }
 
-// prefetchTile prefetches the cache lines of the tile in C, so that storeTile need not wait.
+// prefetchTile emits prefetches of the tile's cache lines in C, so that storeTile does not wait for
+// them.
 func prefetchTile(rows, bytes int) {
 	c, stride := param("c"), param("stride")
 	for i := range rows {
@@ -105,7 +107,7 @@ func prefetchTile(rows, bytes int) {
 	}
 }
 
-// storeTile stores the accumulators in C, or adds them to C.
+// storeTile emits code that stores the accumulators in C, or adds them to C.
 func storeTile(acc [][2]reg.VecVirtual, bytes int) {
 	c, stride := param("c"), param("stride")
 	SHLQ(Imm(2), stride)
@@ -128,7 +130,7 @@ func storeTile(acc [][2]reg.VecVirtual, bytes int) {
 	leave()
 }
 
-// left addresses the rows of A. Each of its pointers serves three rows.
+// left addresses the rows of A. One pointer serves three rows.
 type left struct {
 	base   []reg.GPVirtual
 	stride reg.GPVirtual

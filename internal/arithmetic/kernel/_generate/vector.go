@@ -8,14 +8,15 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// The vector functions compute the same as their portable twins, eight elements at a time. They
-// do not fuse operations, so that the bits are the same. n > 0 is a multiple of 8; the twins
-// compute the rest of a slice.
+// The vector functions compute the same as the portable Go functions, eight elements at a time.
+// They do not fuse operations, so that results are bit-identical. Their length n is a positive
+// multiple of 8. The portable functions compute the remaining elements of a slice.
 
-// eights emits a loop over n elements, eight in each iteration. It passes the body the byte offset.
+// eights emits a loop over n elements, eight per iteration. The function body receives the byte
+// offset.
 func eights(body func(at reg.GPVirtual)) { eightsThen(body, func() {}) }
 
-// eightsThen emits the loop of eights, and then the code of after.
+// eightsThen emits the same loop as eights, followed by the code that the function after emits.
 func eightsThen(body func(at reg.GPVirtual), after func()) {
 	n := param("n")
 	SHLQ(Imm(2), n)
@@ -24,14 +25,16 @@ func eightsThen(body func(at reg.GPVirtual), after func()) {
 	leave()
 }
 
-// function begins a function whose pointers do not escape. Its comment is the name followed by doc.
+// function begins an assembly function whose pointers do not escape. The generated comment is the
+// name followed by doc.
 func function(name, signature, doc string, more ...string) {
 	TEXT(name, NOSPLIT, signature)
 	Pragma("noescape")
 	Doc(append([]string{name + " " + doc}, more...)...)
 }
 
-// begin begins a function on multiples of eight elements and returns its pointer parameters.
+// begin begins an assembly function on multiples of eight elements, and returns its pointer
+// parameters.
 func begin(name, signature string, pointers ...string) []reg.GPVirtual {
 	twin := strings.TrimSuffix(name, "AVX2") + "Go"
 	function(name, signature, "is "+twin+"; n > 0 a multiple of 8.")
@@ -42,16 +45,16 @@ func begin(name, signature string, pointers ...string) []reg.GPVirtual {
 	return p
 }
 
-// param loads a pointer or an int.
+// param emits a load of a pointer or int parameter into a register.
 func param(name string) reg.GPVirtual { return Load(Param(name), GP64()).(reg.GPVirtual) }
 
-// leave returns from a function that used wide registers.
+// leave emits the return from a function that used wide registers.
 func leave() {
 	VZEROUPPER()
 	RET()
 }
 
-// countdown emits a loop of n > 0 iterations.
+// countdown emits a loop of n iterations, where n > 0.
 func countdown(label string, n reg.GPVirtual, body func()) {
 	Label(label)
 	body()
@@ -59,15 +62,16 @@ func countdown(label string, n reg.GPVirtual, body func()) {
 	JNZ(LabelRef(label))
 }
 
-// upTo emits a loop over the multiples of step below n, where n > 0. It passes the body the
-// multiple.
+// upTo emits a loop over the multiples of step below n, where n > 0. The function body receives the
+// current multiple.
 func upTo(label string, step int, n reg.GPVirtual, body func(at reg.GPVirtual)) {
 	at := GP64()
 	XORQ(at, at)
 	upFrom(at, label, step, n, body)
 }
 
-// upFrom is upTo, but begins at the value of `at`, which must be below n.
+// upFrom emits the same loop as upTo, but the loop starts at the value of `at`, which must be below
+// n.
 func upFrom(
 	at reg.GPVirtual, label string, step int, n reg.GPVirtual, body func(at reg.GPVirtual),
 ) {
@@ -78,7 +82,7 @@ func upFrom(
 	JL(LabelRef(label))
 }
 
-// index returns the operand of eight elements at offset at.
+// index returns the memory operand for eight elements at byte offset at.
 func index(base reg.Register, at reg.GPVirtual) Mem { return Mem{Base: base, Index: at, Scale: 1} }
 
 func (s isa) broadcast(param string) reg.VecVirtual {
@@ -93,8 +97,8 @@ func (s isa) broadcast(param string) reg.VecVirtual {
 
 func broadcast(param string) reg.VecVirtual { return avx2.broadcast(param) }
 
-// constants emits float32 and int32 constants, eight copies of each, and returns the memory
-// operand of each in order.
+// constants emits eight copies of each float32 or int32 constant. It returns the memory operands in
+// order.
 func constants(name string, bits ...uint32) []Mem {
 	g := GLOBL(name, RODATA|NOPTR)
 	m := make([]Mem, len(bits))
@@ -146,7 +150,8 @@ func scale() {
 	})
 }
 
-// largest emits the maximum of n floats. While 32 floats remain, it keeps four independent maxima.
+// largest emits the maximum of n floats. While at least 32 floats remain, it computes four
+// independent maxima.
 func largest() {
 	function("raiseAVX2", "func(x *float32, n int, lanes *[8]float32)",
 		"raises lanes to the maxima of x; n > 0 a multiple of 8. NaNs may be lost.")
@@ -197,7 +202,7 @@ func relu() {
 	eights(func(at reg.GPVirtual) {
 		v := YMM()
 		VMOVUPS(index(p[1], at), v)
-		VMAXPS(v, zero, v) // returns v if v is NaN or zero
+		VMAXPS(v, zero, v) // the result is v if v is NaN or zero
 		VMOVUPS(v, index(p[0], at))
 	})
 }
@@ -207,7 +212,7 @@ func reluBackward() {
 	zero := YMM()
 	VXORPS(zero, zero, zero)
 	eights(func(at reg.GPVirtual) {
-		const less = 1 // the predicate LT_OS
+		const less = 1 // comparison predicate LT_OS
 		v := YMM()
 		VCMPPS(Imm(less), index(p[2], at), zero, v)
 		VANDPS(index(p[1], at), v, v)
@@ -243,8 +248,8 @@ func addWiden() {
 	})
 }
 
-// widened loads eight bfloat16 numbers as float32. at is the byte offset of the same elements in a
-// float32 array.
+// widened emits a load of eight bfloat16 numbers as float32. The offset at is the byte offset of
+// the same elements in a float32 array.
 func widened(base reg.Register, at reg.GPVirtual) reg.VecVirtual {
 	v, half := YMM(), GP64()
 	MOVQ(at, half)

@@ -13,7 +13,8 @@ func setThreads(n int) { C.openblas_set_num_threads(C.int(n)) }
 // version returns the version of OpenBLAS and the processor kernels that it uses.
 func version() string { return C.GoString(C.openblas_get_config()) }
 
-// gemm sets c = op(a) op(b), where op transposes its operand if transA or transB is set.
+// gemm sets c = op(a) op(b). op(a) is the transpose of a if transA is set, else a. The same holds
+// for b and transB.
 func gemm(c, a, b kernel.Matrix, transA, transB bool) {
 	m, n, k := c.Rows, c.Cols, a.Cols
 	if transA {

@@ -1,6 +1,6 @@
-// Command _openblas compares the products of internal/arithmetic/kernel with OpenBLAS at the
-// shapes of our models. Both use the same operands, alternately, and it prints medians. It is a
-// separate module because it needs a C compiler and libopenblas-dev, unlike the product.
+// Command _openblas compares the speed of matrix products in internal/arithmetic/kernel and in
+// OpenBLAS, at the shapes of our models. Both get the same operands in turn. The command prints
+// medians. It is a separate module because it needs a C compiler and libopenblas-dev.
 package main
 
 import (
@@ -24,10 +24,10 @@ var (
 	threads  = flag.Int("threads", 2, "compare on 1 to this many threads")
 )
 
-// shape is the shape of a product: C is (m,n), and the sums are over k. The form says which
-// operands are transposed.
+// shape is the shape of a product: C is (m,n), and k is the length of the sums. The field form
+// specifies which operands are transposed.
 type shape struct {
-	form    string // NT, NN or TN; T marks a transposed operand
+	form    string // NT, NN or TN, where T marks a transposed operand
 	m, n, k int
 }
 
@@ -35,9 +35,9 @@ func (s shape) String() string { return fmt.Sprintf("%s %dx%dx%d", s.form, s.m, 
 
 func (s shape) flops() float64 { return 2 * float64(s.m) * float64(s.n) * float64(s.k) }
 
-// shapes returns the products of the models' layers, which are given as (rows, outputs, inputs).
-// Each layer has a product forward (NT), one backward to the input (NN) and one to the weights
-// (TN). Then come the products of one attention head.
+// shapes returns the products of the models' layers, which are listed as (rows, outputs, inputs).
+// Each layer has three products: forward (NT), gradient of the input (NN) and gradient of the
+// weights (TN). The products of one attention head follow.
 func shapes() (s []shape) {
 	layers := [][3]int{{128, 1536, 512}, {128, 512, 512}, {128, 2048, 512}, {128, 512, 2048},
 		{1024, 2048, 512},
@@ -82,8 +82,8 @@ func main() {
 	}
 }
 
-// product is a shape with its operands and three functions: our product with Add, our product
-// without it, and OpenBLAS's product.
+// product is a shape with its operands and three functions to measure: our product with Matrix.Add,
+// our product without it, and OpenBLAS's product.
 type product struct {
 	shape
 	run          [3]func()
@@ -111,8 +111,8 @@ func newProduct(x *kernel.Exec, s shape) *product {
 	return p
 }
 
-// compare prints a line for each product. With several threads, our products are all measured
-// first, since OpenBLAS's threads occupy the cores for a long time after a product.
+// compare prints a line for each product. With several threads, it measures all our products first,
+// since OpenBLAS's threads occupy the cores for a long time after a product.
 func compare(products []*product, threads int) {
 	if threads > 1 {
 		for _, p := range products {
@@ -135,7 +135,7 @@ func compare(products []*product, threads int) {
 	}
 }
 
-// measure measures the given functions alternately.
+// measure measures the functions with the indexes `which`, in turn.
 func (p *product) measure(which ...int) {
 	var f []func()
 	for _, i := range which {
@@ -146,9 +146,9 @@ func (p *product) measure(which ...int) {
 	}
 }
 
-// medians returns the median speed of each function in GFLOP/s; flops is the number of operations
-// of a call. The functions take turns. Every round begins with another function, since each
-// function affects caches and clock for the next one.
+// medians returns the median speed of each function in GFLOP/s. flops is the number of
+// floating-point operations of a call. The functions run in turn, and the order changes from round
+// to round, since each function affects caches and clock frequency for the next one.
 func medians(flops float64, f ...func()) []float64 {
 	rates := make([][]float64, len(f))
 	for round := range *rounds {
