@@ -62,8 +62,11 @@ const (
 )
 
 // keyAt returns the key of a tag, and whether the tag already had a cell. A new tag gets a free
-// cell of its set. If none is free, the tag replaces the cell with the least (B + k + G) / (age +
-// 64), where the age is in lines.
+// cell of its set. If none is free, the tag replaces the cell with the least
+//
+//	(B + k + G) / (age + 64)
+//
+// where the age is in lines.
 func (d *Detector) keyAt(tag uint32, n int64) (*key, bool) {
 	set := d.set(tag)
 	for i := range set {

@@ -22,8 +22,8 @@ func (e *engine) multiply(p *product, i0, i1, j0, j1 int) {
 	}
 }
 
-// fewColumns computes columns from j0 on, 16 at a time, without packing B. It does nothing if the
-// product has so many rows that packing pays. It returns the first column that is not computed.
+// fewColumns computes columns from j0 on, 16 at a time, without packing B. If packing pays because
+// the product has many rows, it does nothing. It returns the first column that is not computed.
 func (e *engine) fewColumns(p *product, j0, j1 int) int {
 	most := e.few
 	if p.b.Add == nil {

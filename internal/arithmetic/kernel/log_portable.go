@@ -2,8 +2,11 @@ package kernel
 
 import "math"
 
-// Constants of Log, which splits x = 2^n m with sqrt(1/2) <= m < sqrt(2), so that ln x = n ln 2 +
-// ln m. The assembly has the same constants.
+// Constants of Log, which splits x = 2^n m with sqrt(1/2) <= m < sqrt(2). So
+//
+//	ln x = n ln 2 + ln m
+//
+// The assembly has the same constants.
 const (
 	logLeast = 1.1754943508222875e-38 // smallest positive normal float32
 	logHalf  = 0x3f3504f3             // the bits of sqrt(1/2)
