@@ -172,8 +172,8 @@ func transposeTileGo(dst, src *[tileWords]uint32) {
 	}
 }
 
-// regroupGo reorders a tile, so that both halves of each pair are added to the same sum. The tile is
-// from B if right is set, else from A.
+// regroupGo reorders a tile, so that both halves of each pair are added to the same sum. The tile
+// is from B if right is set, else from A.
 func regroupGo(tile *[tileWords]uint32, right bool) {
 	const high = 0xffff << 16
 	toNext, toLine := 1, tilePairs // distances in words to the next pair and to the next line
