@@ -31,8 +31,8 @@ func fieldError(prefix string, err error) error {
 	return fmt.Errorf("session: settings: %w", err)
 }
 
-// reported returns the settings in the form for callers. It returns nil if the head could not be
-// read.
+// reported returns the settings in the form for callers, or nil if the settings are not known
+// because the session's head could not be read.
 func reported(s stream.Settings) Settings {
 	if s.Method == "" {
 		return nil

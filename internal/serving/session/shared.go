@@ -27,8 +27,8 @@ const (
 	handOverKeep = time.Second
 )
 
-// sharedCatalog is the catalog of a store that servers share: the store itself, which also knows
-// the names. The registry has the sessions that this server has seen.
+// sharedCatalog is the catalog of a store that servers share. The store itself finds sessions by id
+// or name. The registry has the sessions that this server has seen.
 type sharedCatalog struct {
 	*index
 	shared storage.Shared
@@ -62,8 +62,8 @@ func (c *sharedCatalog) has(id string) bool {
 	return s != nil && s.holds()
 }
 
-// entry returns the registry entry for a session. The store knows the names. The session expires in
-// this registry only while this server holds it.
+// entry returns the registry entry for a session. The entry has no name, because the store finds
+// sessions by name. The session expires in this registry only while this server has claimed it.
 func (c *sharedCatalog) entry(s *session, lastUsed time.Time) *registry.Entry[*session] {
 	return registry.NewEntry(s.ID, s.Owner, "", 0, lastUsed, s)
 }
@@ -72,7 +72,7 @@ func (c *sharedCatalog) reserves(string, int) (string, int) { return "", 0 }
 
 func (c *sharedCatalog) deletes(s *session) bool { return s.holds() }
 
-// claimed counts a claim as a use.
+// claimed records a claim as a use of the session, and begins to apply the session's expiry.
 func (c *sharedCatalog) claimed(s *session) {
 	c.registry.Touch(s.entry, c.clock.now().UTC())
 	c.registry.SetTTL(s.entry, s.TTL)
@@ -246,8 +246,8 @@ func (c *sharedCatalog) end() {
 	c.ended.Wait()
 }
 
-// tend deletes expired sessions, and forgets those that this server does not have. It returns the
-// term of the lease.
+// tend deletes expired sessions. It also drops from the registry the sessions that this server has
+// not claimed. It returns the term of the lease.
 func (c *sharedCatalog) tend(before uint64, cut func(error)) (term uint64) {
 	term = c.lease.Term()
 	if err := c.lease.Err(); err != nil || term != before {

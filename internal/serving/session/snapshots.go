@@ -19,8 +19,9 @@ const (
 	// recoverySnapshots is how many snapshots a session keeps for recovery. A recovery starts at
 	// the last one, or at the one before if the last is damaged.
 	recoverySnapshots = 2
-	// forkReplay is the longest computing time between two snapshots for forks. With the reading of
-	// a state, a fork is then ready in 5 seconds, if there are enough snapshots.
+	// forkReplay is the longest computing time between two snapshots for forks. A fork reads a
+	// state and recomputes the text after it: at most 5 seconds in all, if there are enough
+	// snapshots.
 	forkReplay = 4 * time.Second
 	// dropsAtOnce limits how many snapshots are dropped when one is taken. Usually one is dropped,
 	// and many only if the server's limit was lowered.
@@ -87,15 +88,15 @@ func (s *session) snapshotLocked(ctx context.Context) {
 		s.ID, at, err))
 }
 
-// isGone reports whether a write has failed because the session was deleted. The store deletes a
-// session before the session in memory knows.
+// isGone reports whether a write has failed because the session was deleted. The store may have
+// deleted the session although the session in memory is not marked as deleted yet.
 func (s *session) isGone(err error) bool {
 	return errors.Is(err, ErrNotFound) || errors.Is(err, storage.ErrNotFound) || s.alive() != nil
 }
 
 // stateLocked returns the stream to take a snapshot of, or nil if there is none. The stream may be
-// that of an unfinished recovery. But if a recovery uses another arithmetic, its unfinished state
-// is no state of the session.
+// that of an unfinished recovery. A recovery in another arithmetic does not count, because its
+// intermediate states differ from the session's.
 func (s *session) stateLocked() *stream.Stream {
 	if s.stream == nil && s.paused != nil && s.paused.exact {
 		return s.paused.stream
@@ -103,18 +104,18 @@ func (s *session) stateLocked() *stream.Stream {
 	return s.stream
 }
 
-// mayTakeSnapshot reports whether there is disk space for another snapshot of a session. A snapshot
-// is allowed while the key is below its limit, even if the snapshot then exceeds the limit. At the
-// limit no snapshot is taken. That costs little: the session accepts no more text either, so its
-// recovery takes no longer.
+// mayTakeSnapshot reports whether there is disk space for another snapshot of a session. It allows
+// a snapshot while the owner's disk usage is below the limit, even if the snapshot then exceeds the
+// limit. At the limit the session accepts no more text, so a missing snapshot does not make
+// recovery slower.
 func (s *session) mayTakeSnapshot() bool {
 	return s.host.disk.Room(s.Owner, 1) == nil &&
 		s.host.disk.Fits(s.stateBytes(s.model.Model)) == nil
 }
 
 // snapshotForForkLocked takes a snapshot for a fork of all of the text; the log begins at start. It
-// takes the snapshot only if the fork has no other, or if recovery from the other takes too long.
-// taken reports whether it took one.
+// takes none if the fork can use an older snapshot and recompute the text after it quickly. taken
+// reports whether it took a snapshot.
 func (s *session) snapshotForForkLocked(ctx context.Context, start int64) (taken bool, err error) {
 	cost, volatile := s.replayCost, !s.host.store.Durable()
 	must := volatile && start > 0 // there is no other snapshot
@@ -132,8 +133,8 @@ func (s *session) snapshotForForkLocked(ctx context.Context, start int64) (taken
 }
 
 // writeStateLocked writes a state to the store, and drops snapshots that are no longer needed. If
-// the session has HistoryTail, it also trims text: all text before the older of two snapshots that
-// all shadows have read. It needs no worker.
+// the session has HistoryTail, it also trims the text before the oldest kept snapshot, except text
+// that a shadow has not read. It needs no worker.
 func (s *session) writeStateLocked(ctx context.Context, st *stream.Stream) error {
 	s.host.snapshots.slots <- struct{}{}
 	defer func() { <-s.host.snapshots.slots }()
@@ -207,8 +208,8 @@ func (s *session) snapshotsMax() int {
 	return s.host.snapshots.max
 }
 
-// spacing returns how many bytes of text need the computing time apart, if the given bytes needed
-// the time took. It returns 0 if took is not known.
+// spacing returns how many bytes of text can be computed in the time apart, given that the
+// parameter bytes took the time took. It returns 0 if took is not known.
 func spacing(bytes int64, took, apart time.Duration) int64 {
 	if took <= 0 {
 		return 0

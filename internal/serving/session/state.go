@@ -113,7 +113,8 @@ func (s *session) settleIn(ctx context.Context) error {
 }
 
 // warmLocked makes a cold session hot. When a recovery is stopped, its progress stays in memory
-// like any state, and the next request continues it. The request has waited since begun.
+// like any state, and the next request continues it. The request has been waiting since the time
+// begun.
 func (s *session) warmLocked(ctx context.Context, limit time.Duration, begun time.Time) error {
 	s.memory.Work()
 	observer := s.host.observer

@@ -245,7 +245,7 @@ func (w *watcher) close() {
 	w.queue, w.bytes = nil, 0
 }
 
-// bytes returns about the memory that an event needs in the queue.
+// bytes returns approximately the memory that an event needs in the queue.
 func (e *Event) bytes() (n int64) {
 	n = 1 << 9
 	if c := e.Chunk; c != nil {

@@ -35,8 +35,8 @@ func newWordServer(t fatal, dir string, o Options) *server {
 // wordText returns a text of the given number of bytes, which may end anywhere.
 func wordText(bytes int) string { return modeltest.WordText(bytes)[:bytes] }
 
-// twin returns the state of a session that was fed a text at once, and with which nothing else
-// happened.
+// twin returns the state of a session that was fed the whole text in one request and was not used
+// otherwise.
 func twin(t fatal, r CreateRequest, o ScoreOptions, text string) (state string, info Info) {
 	t.Helper()
 	mg, err := NewManager(wordModel(t), Options{})
@@ -313,7 +313,8 @@ func TestCompletionOfWordsIsCommittedWholeOrNotAtAll(t *testing.T) {
 	require.Greater(t, refused, 3)
 }
 
-// An account of words that no text can have is found before a client sees it: JSON has no NaN.
+// A session whose stored word counts are impossible for its text is refused before its numbers
+// reach a client, because JSON cannot represent NaN.
 func TestSessionWithBrokenAccountOfWordsIsRefused(t *testing.T) {
 	for _, w := range []storage.Words{
 		{UnknownBits: math.NaN()}, {UnknownBaseline: math.Inf(1)}, {Bytes: 11},

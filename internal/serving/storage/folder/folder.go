@@ -36,7 +36,7 @@ type Folder struct {
 	dir      string
 	place    fs.FileInfo // identity of dir when it was opened; nil if the store is an archive
 	readOnly bool
-	report   func(error) // gets errors that stop no call
+	report   func(error) // called with errors that do not make a call fail
 	files    fileSystem
 	lock     *os.File
 

@@ -31,7 +31,7 @@ type indexed struct {
 	Start    int64
 	End      int64
 	LastAt   int64
-	Last     []byte        `json:",omitempty"` // encoded as in a frame, with newlines as the text
+	Last     []byte        `json:",omitempty"` // last record as in a frame; its text is newlines
 	Segments []indexedFile `json:",omitempty"`
 	States   []indexedFile `json:",omitempty"`
 }

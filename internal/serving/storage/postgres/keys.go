@@ -51,9 +51,9 @@ func UpdateKeys(ctx context.Context, url string, change func(text []byte) ([]byt
 	})
 }
 
-// FollowKeys reads the keys of a database at the interval every, until the context ends. It calls
-// tell with each text that differs from the text before; the first is compared with the argument
-// text. While the database cannot be reached, FollowKeys reports nothing.
+// FollowKeys reads the keys of a database again and again until the context ends, with pauses of
+// the duration every. It calls tell with each text that differs from the previous text, which at
+// first is the parameter text. While the database cannot be reached, FollowKeys reports nothing.
 func FollowKeys(
 	ctx context.Context, url string, every time.Duration, text []byte, tell func(text []byte),
 ) {

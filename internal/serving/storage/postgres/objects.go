@@ -24,7 +24,7 @@ type objects struct {
 
 	id, database string      // the id and the name of the database, see marker.go
 	gone         atomic.Bool // the last check did not find the right marker
-	report       func(error) // called when the store goes away or comes back; may be nil
+	report       func(error) // called when the object store disappears or comes back; may be nil
 }
 
 // bucket is a folder or a bucket of a cloud. Its error for a missing object is fs.ErrNotExist.

@@ -49,10 +49,11 @@ func (e *SchemaError) Error() string {
 }
 
 // Migrate brings the tables of the database to the version that this program needs, each step in a
-// transaction. It returns the version of the tables before, which is 0 if there were none, and now.
-// Programs that migrate the same database at the same time wait for each other, or get ErrInUse.
-// The error is also ErrInUse if tables of an older version are in use by a server. If the tables
-// have a newer version than this program needs, Migrate changes nothing and returns a SchemaError.
+// transaction. It returns the versions of the tables before and after; before is 0 if there were no
+// tables. Programs that migrate the same database at the same time wait for each other, or get
+// ErrInUse. The error is also ErrInUse if tables of an older version are in use by a server. If the
+// tables have a newer version than this program needs, Migrate changes nothing and returns a
+// SchemaError.
 func Migrate(ctx context.Context, url string) (before, now int32, err error) {
 	config, err := parse(url)
 	if err != nil {

@@ -98,8 +98,8 @@ func (s *Store) Create(ctx context.Context, id string, head []byte, start int64)
 	return s.create(ctx, id, head, start, 0)
 }
 
-// create makes a session. It returns ErrQuota if the owner already has most sessions; with 0 there
-// is no limit.
+// create makes a session. It returns ErrQuota if the owner has reached the limit on sessions,
+// parameter most; 0 means no limit.
 func (s *Store) create(
 	ctx context.Context, id string, head []byte, start int64, most int,
 ) (epoch uint64, err error) {
@@ -236,8 +236,8 @@ func (s *Store) Delete(ctx context.Context, id string, epoch uint64) error {
 	})
 }
 
-// erase deletes a session. It first locks the session's row and calls may: if may returns an error,
-// erase deletes nothing. It also returns an error if the object store lacks the marker, because it
+// erase deletes a session. It first locks the session's row and calls the function may, whose error
+// prevents the deletion. It also returns an error if the object store lacks the marker, because it
 // must remove the objects, too.
 func (s *Store) erase(
 	ctx context.Context, id string, may func(ctx context.Context, tx pgx.Tx, e extent) error,
@@ -279,8 +279,8 @@ func (s *Store) Fork(
 	return s.fork(ctx, from, id, head, c, 0)
 }
 
-// fork makes a fork. It returns ErrQuota if the owner already has most sessions; with 0 there is no
-// limit.
+// fork makes a fork. It returns ErrQuota if the owner has reached the limit on sessions, parameter
+// most; 0 means no limit.
 func (s *Store) fork(
 	ctx context.Context, from, id string, head []byte, c storage.Cut, most int,
 ) (epoch uint64, err error) {
