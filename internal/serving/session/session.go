@@ -60,14 +60,14 @@ type following struct {
 	more    bool           // there is more text to feed
 	stalled error          // why the follower has stopped for now
 	rest    *time.Timer    // starts the next try; nil if no try has failed
-	last    *Comparison    // last comparison of a shadow
+	last    *Comparison
 }
 
-// clock returns the time for what sessions store and for their expiry. Tests set read.
+// clock returns the time that sessions store and that decides their expiry. Tests replace read.
 type clock struct{ read func() time.Time }
 
-// now returns the time, limited to the years 1970 to 9999: exports and the JSON of answers allow no
-// others.
+// now returns the time, limited to the years 1970 to 9999, because exports and JSON responses
+// cannot represent other years.
 func (c *clock) now() time.Time {
 	now := c.read()
 	switch ms := now.UnixMilli(); {
@@ -144,7 +144,7 @@ type session struct {
 		sync.Mutex
 		seen     progress
 		epoch    uint64   // the epoch for writes to the store; 0 if not known
-		claimed  bool     // the epoch is from a claim of this Manager; changes under state
+		claimed  bool     // the epoch is from this Manager's claim; changes with state locked
 		term     uint64   // term of the lease at the claim
 		stale    bool     // seen may differ from the store
 		bad      error    // why the session cannot be used, or nil

@@ -11,7 +11,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
-// effective returns the model's default settings, replaced by those asked for. A *FieldError names
+// effective returns the requested settings, completed by the model's defaults. A *FieldError names
 // the first value that is out of range or that the model cannot serve.
 func effective(m *model.Model, asked Settings) (stream.Settings, error) {
 	set, err := stream.With(m, asked)

@@ -33,7 +33,7 @@ type sharedCatalog struct {
 	*index
 	shared storage.Shared
 
-	stop  chan struct{} // stops the loop that tends the sessions; nil before it has begun
+	stop  chan struct{} // closed to end the background loop; nil before the loop has begun
 	once  sync.Once
 	ended sync.WaitGroup
 }
@@ -42,7 +42,7 @@ type sharedCatalog struct {
 func (c *sharedCatalog) load(context.Context) error { return nil }
 
 // TermsOf returns the part of a session's head that a shared store needs. If the head cannot be
-// read, the result says only that there is a head.
+// read, only Complete is set.
 func TermsOf(text []byte) storage.Terms {
 	var h head
 	if err := json.Unmarshal(text, &h); err != nil {
@@ -145,7 +145,7 @@ func (c *sharedCatalog) adopt(found storage.Session, term uint64) *session {
 	}
 }
 
-// renew updates a session in memory that this server does not hold, from what the store has found.
+// renew updates a session in memory that this server does not hold, with data read from the store.
 // It skips a session that a request uses, because that request claims the session first.
 func (c *sharedCatalog) renew(s *session, k storedSession, found storage.Session, term uint64) {
 	if !s.tryLock() {
@@ -224,7 +224,7 @@ func (c *sharedCatalog) make(max int, do func(storage.Store) (uint64, error)) (u
 }
 
 // begin starts the background work, until end. It calls cut when other servers may have claimed
-// sessions.
+// this server's sessions.
 func (c *sharedCatalog) begin(cut func(error)) {
 	c.stop = make(chan struct{})
 	c.ended.Go(func() {

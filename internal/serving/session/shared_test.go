@@ -127,7 +127,7 @@ func (s *peer) feed(id, text string, at *int64) (sum Summary, end int64, err err
 	return sum, end, err
 }
 
-// bitsAlone returns the bits of a text that a single server has scored in memory.
+// bitsAlone returns the bits of a text, as scored by a single server with a store in memory.
 func bitsAlone(t *testing.T, r CreateRequest, text string) float64 {
 	mg := newManager(t, Options{Threads: 1})
 	id := create(t, mg, r)

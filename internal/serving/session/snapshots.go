@@ -65,9 +65,10 @@ func (s *session) saveLocked(ctx context.Context) {
 	}
 }
 
-// snapshotLocked makes recovery of the session's state cheap, if the store can use snapshots and
-// the context has not ended. A failure concerns no request, so it goes to the Manager's Report. The
-// snapshot is tried again after as much computing as before.
+// snapshotLocked takes a snapshot if there is disk space, so that recovery of the session's state
+// is cheap. If the store is not durable, it only trims text. An error affects no request, so it
+// goes to the Manager's Report. After an error, the snapshot is tried again after some more
+// computing.
 func (s *session) snapshotLocked(ctx context.Context) {
 	state := s.stateLocked()
 	at := state.Offset()
@@ -168,9 +169,10 @@ func (s *session) storeLocked(ctx context.Context, st *stream.Stream) error {
 	return err
 }
 
-// thinLocked drops superfluous snapshots after a new one at an offset. took is the computing time
-// since the snapshot before the new one. It returns the offsets of the remaining snapshots. If the
-// limit is reached, the next snapshot serves only recovery.
+// thinLocked drops superfluous snapshots after a new snapshot was taken at an offset. took is the
+// computing time since the snapshot before the new one. It returns the offsets of the remaining
+// snapshots. If the limit is reached, the next snapshot is taken later, because it serves only
+// recovery.
 func (s *session) thinLocked(
 	ctx context.Context, at int64, took time.Duration,
 ) (kept []int64, err error) {
@@ -217,11 +219,11 @@ func spacing(bytes int64, took, apart time.Duration) int64 {
 	return int64(float64(bytes) * float64(apart) / float64(took))
 }
 
-// superfluous returns the snapshots to drop, given the ascending offsets of all. The newest stay
-// for recovery. Of the older ones at most max stay for forks, more than spacing apart. Each step
-// drops the snapshot that leaves the smallest gap, so that gaps grow evenly with the text. The
-// start of the text counts as a neighbor. If snapshots were taken evenly, no gap is more than twice
-// the length of the text divided by max.
+// superfluous returns the snapshots to drop, given the offsets of all snapshots in ascending order.
+// The newest snapshots stay for recovery. At most max of the older snapshots stay for forks, more
+// than spacing apart. Each step drops the snapshot that leaves the smallest gap, so that gaps grow
+// evenly with the text. The start of the text counts as a neighbor. If snapshots were taken evenly,
+// no gap is more than twice the length of the text divided by max.
 func superfluous(kept []int64, spacing int64, max int) (drop []int64) {
 	kept = slices.Clone(kept)
 	for older := len(kept) - recoverySnapshots; older > 0; older-- {
@@ -313,7 +315,7 @@ func (s *session) trimVolatileLocked(ctx context.Context) error {
 }
 
 // recordSize returns the part of a record's size that varies: its text, the numbers of the lines
-// that are not learned, and the account of words.
+// that are not learned, and the word counts.
 func recordSize(r *storage.Record) int {
 	size := len(r.Text) + storage.SkippedBytes*len(r.Skipped)
 	if r.Words != nil {

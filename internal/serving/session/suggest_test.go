@@ -213,7 +213,6 @@ func TestSuffixRanksSuggestions(t *testing.T) {
 	require.Equal(t, base.Hash(), hash(t, mg, id), "the session is as it was")
 }
 
-// An offer that the writer did not take is not made again.
 func TestSuggestDoesNotOfferWhatIsRefused(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	id := create(t, mg, CreateRequest{})

@@ -143,7 +143,7 @@ type Info struct {
 	// and have no bits yet. Offset is the sum of the Tally's Bytes and PendingBytes.
 	PendingBytes int64
 	MemoryBytes  int64 // memory of the session; 0 while it is only on disk
-	DiskBytes    int64 // disk space charged to the session; 0 if the store is no folder
+	DiskBytes    int64 // disk space charged to the session; 0 if the store is not a folder
 	// Numerics is the instruction set that the session's arithmetic runs under, e.g. "amd64-avx2";
 	// "" if it was not recorded.
 	Numerics string

@@ -120,7 +120,7 @@ func (c *crowd) waits(chunks int, others func(), at *crowd) []time.Duration {
 	return waits
 }
 
-// chunk makes the calls of a request of one chunk.
+// chunk makes the calls to the index that a request for one chunk makes.
 func (c *crowd) chunk(s *session) {
 	r := c.index
 	if r.life.Enter() != nil || !r.registry.Use(s.entry, time.Now()) {

@@ -49,7 +49,8 @@ func (mg *Manager) Watch(
 	}
 	w, leave := mg.subscribers.join(&s.watchers, o.detail())
 	defer leave()
-	// The claim makes other servers send requests that feed the session to this server.
+	// After the claim, requests that feed the session reach this server, even through other
+	// servers.
 	if err := s.hold(ctx); err != nil {
 		return err
 	}

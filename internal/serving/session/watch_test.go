@@ -239,7 +239,6 @@ func TestWatchEndsWithItsSessionAndAtDrain(t *testing.T) {
 	require.ErrorIs(t, mg.Watch(background, Caller{}, other, WatchOptions{}, nil), ErrDraining)
 }
 
-// A session that is watched expires nevertheless.
 func TestWatchedSessionExpires(t *testing.T) {
 	mg := newManager(t, Options{})
 	now := time.Now()

@@ -73,7 +73,7 @@ func (m *Memory) enter(ctx context.Context) error {
 	return nil
 }
 
-// with calls do with a session, while it holds the lock of the store.
+// with calls the function do with a session, while it holds the lock of the store.
 func (m *Memory) with(ctx context.Context, id string, do func(s *memorySession) error) error {
 	if err := m.enter(ctx); err != nil {
 		return err

@@ -75,7 +75,7 @@ func (f *Folder) writeFrame(s *session, seg *segment, out file, b []byte) error 
 		err = out.Sync()
 	}
 	if err != nil {
-		// After a failed write or sync, the disk may hold a part of the frame: cut it off.
+		// After a failed write or sync, the disk may contain a part of the frame: cut it off.
 		s.suspect = firstError(func() error { return out.Truncate(seg.bytes) }, out.Sync) != nil
 		if s.suspect {
 			err = fmt.Errorf("%w: %w", storage.ErrUnknown, err)

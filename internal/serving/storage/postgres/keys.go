@@ -77,7 +77,7 @@ func FollowKeys(
 	}
 }
 
-// withKeys connects to a database, and calls do with the connection.
+// withKeys connects to a database, and calls the function do with the connection.
 func withKeys(ctx context.Context, url string, do func(conn *pgx.Conn) error) error {
 	config, err := parse(url)
 	if err != nil {

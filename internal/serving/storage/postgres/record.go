@@ -90,7 +90,8 @@ func (c *columns) checksum(at int64) int64 {
 	return int64(crc32.Update(crc32.Checksum(b, castagnoli), castagnoli, c.text))
 }
 
-// batch is records as the columns of one statement, which PostgreSQL turns into rows (unnest).
+// batch has the columns of several records, one slice per column. A statement turns them into rows
+// (unnest).
 type batch struct {
 	at, ms               []int64
 	bits                 []float64

@@ -189,7 +189,7 @@ func noteCareless(ctx context.Context, conn *pgx.Conn) error {
 }
 
 // writing takes a connection from the pool for statements that write. It returns ErrUnavailable if
-// a setting of the database is off without which writes are not durable.
+// a setting that makes writes durable is off.
 func (s *Store) writing(ctx context.Context) (*pgxpool.Conn, error) {
 	if err := s.careless.Load(); err != nil {
 		return nil, unavailable(*err)

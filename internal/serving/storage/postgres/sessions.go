@@ -142,8 +142,8 @@ func (s *Store) insert(
 	return epoch, err
 }
 
-// Claim implements storage.Store. The statement that claims may have to wait for an append, and
-// does not see the record of that append. So a separate statement then reads the description.
+// Claim implements storage.Store. The claiming statement may wait for an append, and then does not
+// see the record of that append. So a separate statement reads the description.
 func (s *Store) Claim(ctx context.Context, id string) (found storage.Session, err error) {
 	err = s.transact(ctx, statementTime, func(ctx context.Context, tx pgx.Tx) error {
 		if storage.CheckID(id) != nil {
@@ -179,8 +179,8 @@ type extent struct {
 	start, end int64
 }
 
-// lock locks the row of a session until the transaction ends. how is a strength of locks: "update",
-// or "key share", which prevents deletion but not writes.
+// lock locks the row of a session until the transaction ends. how is the strength of the lock:
+// "update", or "key share", which prevents deletion but not writes.
 func lock(ctx context.Context, tx pgx.Tx, id, how string) (e extent, err error) {
 	if storage.CheckID(id) != nil {
 		return e, storage.NotFound(id)

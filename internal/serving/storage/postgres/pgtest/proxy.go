@@ -18,7 +18,6 @@ import (
 // Fault is a simulated failure of a request or of its answer. Every fault cuts the connection.
 type Fault int32
 
-// Faults.
 const (
 	None        Fault = iota
 	LoseRequest       // the request does not reach the server
