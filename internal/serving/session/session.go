@@ -59,7 +59,7 @@ type following struct {
 	turn    sync.WaitGroup // done when the follower neither feeds the shadow nor waits to feed it
 	more    bool           // there is more text to feed
 	stalled error          // why the follower has stopped for now
-	rest    *time.Timer    // starts the next try; nil if no try has failed
+	rest    *time.Timer    // starts the next try to feed the shadow; nil if no try has failed
 	last    *Comparison
 }
 

@@ -444,7 +444,7 @@ func TestHistoriesOfServersThatLoseTheirLeases(t *testing.T) {
 	}
 	const writers, rounds, roundsMost = 4, 25, 2500
 	var mu sync.Mutex
-	epochs := map[string]map[uint64]string{} // the server that has written, by session and epoch
+	epochs := map[string]map[uint64]string{} // the server that wrote, by session and epoch
 	taken := func() (n int) {
 		mu.Lock()
 		defer mu.Unlock()

@@ -28,7 +28,7 @@ const (
 	dropsAtOnce = 8
 )
 
-// limitedSnapshots are the snapshots of a store, with at most as many concurrent readers as slots.
+// limitedSnapshots is a store whose snapshots are read by at most cap(slots) readers at once.
 type limitedSnapshots struct {
 	storage.Store
 	slots chan struct{}
@@ -46,12 +46,13 @@ func (l limitedSnapshots) ReadSnapshot(
 	}
 }
 
-// snapshotDueLocked reports whether a recovery from the last snapshot would repeat too much.
+// snapshotDueLocked reports whether a recovery from the last snapshot would repeat too much
+// computing.
 func (s *session) snapshotDueLocked() bool {
 	return s.replayCost >= cmp.Or(s.snapshotAt, s.host.snapshots.apart)
 }
 
-// keepIfDueLocked takes a snapshot if a recovery would repeat too much.
+// keepIfDueLocked takes a snapshot if a recovery would repeat too much computing.
 func (s *session) keepIfDueLocked() {
 	if s.stream != nil && s.snapshotDueLocked() {
 		s.snapshotLocked(context.Background())
@@ -127,7 +128,7 @@ func (s *session) snapshotForForkLocked(ctx context.Context, start int64) (taken
 	if err := s.writeStateLocked(ctx, s.stream); err != nil {
 		return false, err
 	}
-	if volatile { // the snapshot is dropped when it is shared
+	if volatile { // the snapshot is dropped after the fork has shared it
 		s.replayCost = cost
 	}
 	return true, nil

@@ -24,7 +24,7 @@ const (
 type SuggestRequest struct {
 	Typed   []byte        // text typed after the session's text, at most stream.TypedMax bytes
 	Suffix  []byte        // text after the candidates, used to rank them; may be empty
-	N       int           // candidates, 1 to OfferedMax
+	N       int           // number of candidates, 1 to OfferedMax
 	Unit    string        // where candidates end, a suggest.Unit; "" is suggest.Line
 	Least   float64       // the least probability of a candidate, 0 to 1
 	Within  time.Duration // limit on the time of the search, not counting waits; 0 if none

@@ -39,7 +39,7 @@ const (
 	FromStatic  = "static"  // the model without adaptation, after the same text
 )
 
-// What a session learns of a text that is scored: values of ScoreOptions.Learn.
+// What a session learns from a scored text: values of ScoreOptions.Learn.
 const (
 	LearnTrue  = "true"  // all of the text, which is added to the session
 	LearnFalse = "false" // nothing: the session is unchanged
@@ -152,7 +152,7 @@ type Info struct {
 	Labels   map[string]string
 	TTL      time.Duration // 0 if the session never expires
 	History  string        // HistoryFull or HistoryTail
-	Parent   *Parent       // nil unless it is a fork
+	Parent   *Parent       // nil unless the session is a fork
 	ShadowOf *Shadow       // the session that this one follows; nil unless it is a shadow
 	Shadows  []Shadow      // sessions that follow this one
 	Recovery *Recovery     // progress of the session's recovery, if one is under way; else nil
@@ -236,7 +236,7 @@ type Why = incidents.Why
 // Line reports a line of a session's text, or the unfinished line so far. A line does not depend on
 // how its text was split into requests.
 type Line struct {
-	Number       int64 // number in the session, from 1
+	Number       int64 // number of the line in the session, from 1
 	Offset       int64 // offset of the line's first byte in the stream
 	Bytes        int64 // length with the newline
 	Chars        int64 // as in a Tally
@@ -314,7 +314,7 @@ type ChunkWords struct {
 type Update struct {
 	Offset  int64   // offset of the first byte after the chunk in the stream
 	Step    uint64  // index of the chunk in the stream
-	Updates uint64  // updates made so far, with this one
+	Updates uint64  // number of updates so far, including this update
 	Written int64   // entries of the fast weights that the update wrote
 	FastRMS float64 // root mean square of the fast weights after the update
 	// Branches are the norms of the fast weights, by branch.
@@ -332,8 +332,8 @@ type Summary struct {
 	Offset int64 // offset of the session after the call
 	// PendingBytes is the number of bytes at the end of the text that have no bits yet; see Info.
 	PendingBytes int64
-	Chunks       int    // reports emitted
-	Divergences  int    // reports that have Diverged
+	Chunks       int    // number of emitted Chunks
+	Divergences  int    // number of emitted Chunks with Diverged set
 	Duplicate    bool   // the session already had all of the delivery
 	Updates      uint64 // total number of updates of the fast weights after the call
 	// the unfinished line or record; nil if there is none, or lines were not asked for
@@ -350,7 +350,7 @@ type Summary struct {
 // sampled text when it is complete. A call that fails has fed nothing.
 type CompleteRequest struct {
 	Prompt      []byte   // fed after the session's text; may be empty
-	MaxTokens   int      // >= 1
+	MaxTokens   int      // maximum number of sampled tokens, >= 1
 	Temperature *float64 // with 0 each token is the likeliest; nil means 1
 	// (0, 1]: sample among the likeliest tokens that together have this probability; nil means 1,
 	// all
@@ -467,10 +467,10 @@ const ShadowsMax = 4
 // Shadow describes the other side of a shadow: a session's Info describes the shadow, and a
 // shadow's Info the session.
 type Shadow struct {
-	ID     string // id of the other side
-	Name   string // name of the other side
-	Model  string // ModelInfo.ID of the other side's model
-	Words  bool   // the tokens of that model are words
+	ID     string // id of the other session
+	Name   string // name of the other session
+	Model  string // ModelInfo.ID of the other session's model
+	Words  bool   // the tokens of the other session's model are words
 	Offset int64  // the shadow's offset
 	Behind int64  // bytes that the shadow has not been fed yet
 	// Err is why the shadow is not being fed. It is nil if the shadow is being fed, or has all of

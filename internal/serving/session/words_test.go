@@ -61,7 +61,7 @@ func requireTwin(t fatal, mg *Manager, id string, r CreateRequest, o ScoreOption
 	require.Equal(t, want, hash(t, mg, id))
 }
 
-// drawWay draws how the text of a session is scored.
+// drawWay draws random options for scoring the text of a session.
 func drawWay(t *rapid.T, r CreateRequest) ScoreOptions {
 	if r.Settings["method"] == MethodCache || rapid.Bool().Draw(t, "plain") {
 		return ScoreOptions{Lines: rapid.Bool().Draw(t, "lines")}
@@ -147,7 +147,7 @@ func TestGoldenWordsUnderOneAndManyThreads(t *testing.T) {
 	})
 }
 
-// sampled returns a completion in a form to compare.
+// sampled completes a prompt, and returns the completion and the ids of its words.
 func sampled(t fatal, mg *Manager, id string, r CompleteRequest) (done Completion, words []int32) {
 	t.Helper()
 	done, pieces := complete(t, mg, id, r)

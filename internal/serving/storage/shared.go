@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Shared is a Store that several servers use at once. Each server has a lease, whose time the store
-// keeps. A session belongs to the server that claimed it last, while that server's lease lasts;
+// Shared is a Store that several servers use at once. Each server has a lease, whose end the store
+// records. A session belongs to the server that claimed it last, while that server's lease lasts;
 // Claim then refuses other servers with an OwnedError. Servers need no claim to learn which
 // sessions exist, and the store itself keeps names unique, limits the sessions of owners, and finds
 // expired sessions.

@@ -173,9 +173,9 @@ type Cut struct{ Start, End int64 }
 const (
 	MaxIDBytes   = 64
 	MaxHeadBytes = 64 << 10
-	MaxTextBytes = 1 << 20 // text of one record
-	SnapshotsMax = 1 << 11 // snapshots of one session
-	SkippedMax   = 1 << 16 // lines in Record.Skipped
+	MaxTextBytes = 1 << 20 // maximum number of bytes of text in one record
+	SnapshotsMax = 1 << 11 // maximum number of snapshots of one session
+	SkippedMax   = 1 << 16 // maximum number of lines in Record.Skipped
 	SkippedBytes = 2       // stored bytes for each line in Record.Skipped
 	WordsBytes   = 8 * 8   // stored bytes for Record.Words
 )

@@ -30,8 +30,8 @@ const (
 	adoptLook = 16
 )
 
-// away returns the error for an object store without the right marker. found describes what is in
-// place of the marker.
+// away returns the error for an object store without the right marker. found describes what was
+// found instead of the marker.
 func (o *objects) away(found string) error {
 	return unavailable(fmt.Errorf("the object store %s does not belong to database %s: found %s, "+
 		"expected the object %s with the id %s; mount the folder, or name the bucket, that has "+

@@ -30,7 +30,7 @@ var migrations embed.FS
 // SchemaError says that the tables of a database do not have the version that this program needs.
 type SchemaError struct {
 	Database string
-	Have     int32 // 0: none
+	Have     int32 // version of the tables; 0 if there are none
 	Want     int32
 }
 

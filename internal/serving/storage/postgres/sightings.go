@@ -66,7 +66,7 @@ func (s *sightings) clock() time.Time {
 	return time.Now()
 }
 
-// forget drops the sightings of servers that the database no longer knows.
+// forget drops the sightings of servers that are no longer in the database.
 func (s *sightings) forget(known func(id string) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

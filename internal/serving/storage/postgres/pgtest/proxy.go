@@ -32,7 +32,7 @@ type Proxy struct {
 	dir    string
 	l      net.Listener
 	wait   sync.WaitGroup
-	next   atomic.Int32 // a Fault
+	next   atomic.Int32 // the Fault that happens next
 	skip   atomic.Int32 // number of requests that pass before the fault
 	late   chan struct{}
 
