@@ -17,12 +17,13 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Lease lets this server act for the sessions that it has claimed in a store that servers share.
+// Lease says whether this server may serve the sessions that it has claimed in a store that several
+// servers share.
 type Lease interface {
-	// Err returns why this server must not act for its claimed sessions now, or nil.
+	// Err returns nil while this server may serve its claimed sessions, else the reason why not.
 	Err() error
-	// Term grows each time the lease has lapsed. A session that was claimed in an earlier term may
-	// since have been claimed by another server.
+	// Term returns a number that grows each time the lease has lapsed. Another server may have
+	// claimed a session since this server claimed it in an earlier term.
 	Term() uint64
 }
 
@@ -36,14 +37,14 @@ func (ownLease) Term() uint64 { return 0 }
 type lease struct {
 	Lease
 	own     bool        // no other server uses the store
-	leaving atomic.Bool // the server hands its sessions over: it claims and makes none
+	leaving atomic.Bool // the server is handing its sessions over; it claims and creates none
 }
 
 // snapshotRules decide when snapshots of a session are taken, and how many are kept.
 type snapshotRules struct {
 	max    int           // snapshots that a session keeps for forks, besides those for recovery
 	apart  time.Duration // computing time between two snapshots for forks
-	rarest time.Duration // computing time between two snapshots once there are max
+	rarest time.Duration // computing time between snapshots of a session that has max snapshots
 	// slots holds a token for every snapshot being written or read, because each needs the memory
 	// of a compressor.
 	slots chan struct{}
@@ -54,19 +55,19 @@ type snapshotRules struct {
 type following struct {
 	shadows []*session     // the shadows of the session
 	of      *session       // the session that this one follows; nil if none, or if it is gone
-	running bool           // the follower works on it
+	running bool           // the follower feeds the shadow, or will soon
 	turn    sync.WaitGroup // done when the follower neither feeds the shadow nor waits to feed it
 	more    bool           // there is more text to feed
 	stalled error          // why the follower has stopped for now
-	rest    *time.Timer    // starts the next try; nil if no try has failed
-	last    *Comparison    // last comparison of a shadow
+	rest    *time.Timer    // starts the next try to feed the shadow; nil if no try has failed
+	last    *Comparison
 }
 
-// clock returns the time for what sessions store and for their expiry. Tests set read.
+// clock returns the time that sessions store and that decides their expiry. Tests replace read.
 type clock struct{ read func() time.Time }
 
-// now returns the time, limited to the years 1970 to 9999: exports and the JSON of answers allow no
-// others.
+// now returns the time, limited to the years 1970 to 9999, because exports and JSON responses
+// cannot represent other years.
 func (c *clock) now() time.Time {
 	now := c.read()
 	switch ms := now.UnixMilli(); {
@@ -91,9 +92,8 @@ type host struct {
 	snapshots snapshotRules
 	observer  Observer
 	logError  func(error)
-	// claimed is called after a claim of a session. The head is now that of the store. It may
-	// differ from the head in memory: another server may have changed it, or a write with an
-	// unknown outcome.
+	// claimed is called after this server has claimed a session and updated the session's head from
+	// the store.
 	claimed func(*session)
 	// gone is called with a session that the store no longer has, because another server deleted
 	// it.
@@ -109,15 +109,15 @@ type host struct {
 type session struct {
 	host    *host
 	model   *servedModel // nil if the model is not served, or not known
-	head                 // the fields that noteHeadLocked copies change under state and mu
+	head                 // state and mu guard the fields that noteHeadLocked copies
 	entry   *registry.Entry[*session]
 	memory  *budget.Account[*session]
 	deleted atomic.Bool
 
-	maxOwned int      // limit on its owner's sessions, needed only to make it; 0 if no limit
-	watchers watchers // readers of its events
+	maxOwned int      // limit on the owner's sessions when this one is created; 0 if none
+	watchers watchers // requests that read the session's events
 
-	asked atomic.Int32 // requests that use it, not counting the server's feeding of a shadow
+	asked atomic.Int32 // requests that use the session, except feeding of a shadow by the server
 
 	// feeding holds one token while a request feeds the session, from its beginning to its end.
 	// Only that request moves the offset. Waiting requests get the token in order of arrival.
@@ -129,12 +129,12 @@ type session struct {
 	// state holds one token while a chunk or a completion uses the stream. It is a channel so that
 	// a caller can stop waiting. Waiting requests get the token in order of arrival.
 	state chan struct{}
-	// weights of model, while memory has the account of a state; else nil
+	// weights of model while memory is reserved for a state, else nil
 	weights        *model.Model
 	stream         *stream.Stream    // nil if the session is cold
 	paused         *restoration      // unfinished recovery of a cold session; else nil
 	suggester      *stream.Suggester // suggester of stream; nil before the first suggestion
-	suggesterBytes int64             // memory of suggester, besides the state's
+	suggesterBytes int64             // bytes of suggester; the state's bytes do not include them
 	rms            float64           // root mean square of the fast weights
 	// computing time since the last snapshot, which a recovery would repeat
 	replayCost time.Duration
@@ -144,7 +144,7 @@ type session struct {
 		sync.Mutex
 		seen     progress
 		epoch    uint64   // the epoch for writes to the store; 0 if not known
-		claimed  bool     // the epoch is from a claim of this Manager; changes under state
+		claimed  bool     // the epoch is from this Manager's claim; changes with state locked
 		term     uint64   // term of the lease at the claim
 		stale    bool     // seen may differ from the store
 		bad      error    // why the session cannot be used, or nil
@@ -166,8 +166,9 @@ func newSession(h *host, k storedSession) *session {
 	return s
 }
 
-// takeTurn waits until nobody else feeds the session, for at most wait; then the error is ErrBusy.
-// The context also ends the wait. The turn ends when the token is taken out of feeding.
+// takeTurn waits until no other request feeds the session. It returns ErrBusy after the duration
+// wait, or an error when the context ends. The turn ends when the caller takes the token out of
+// feeding.
 func (s *session) takeTurn(ctx context.Context, wait time.Duration) error {
 	select {
 	case s.feeding <- struct{}{}:
@@ -205,7 +206,8 @@ func (s *session) noteSeen(p progress) {
 	s.mu.seen = p
 }
 
-// troubleWords returns the trouble words that rate the session's lines; "" if there are none.
+// troubleWords returns the session's list of words, such as "error", that contribute to the rating
+// of a line; "" if there is none.
 func (s *session) troubleWords() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -303,8 +305,8 @@ func (s *session) end() {
 	s.host.prefixes.forget(s.ID)
 }
 
-// job describes the session to the scheduler. Feeding a shadow has the lowest priority. But if a
-// request uses the shadow, its feeding must come before the request and is as urgent.
+// job describes the session to the scheduler. Feeding a shadow has the lowest priority, unless a
+// request uses the shadow: the request then waits for that feeding.
 func (s *session) job() scheduler.Job {
 	return scheduler.Job{
 		Key: s.Owner, Session: s.ID, Model: s.weights, Chunk: s.Settings.Chunk,

@@ -11,7 +11,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
-// effective returns the model's default settings, replaced by those asked for. A *FieldError names
+// effective returns the requested settings, completed by the model's defaults. A *FieldError names
 // the first value that is out of range or that the model cannot serve.
 func effective(m *model.Model, asked Settings) (stream.Settings, error) {
 	set, err := stream.With(m, asked)
@@ -31,8 +31,8 @@ func fieldError(prefix string, err error) error {
 	return fmt.Errorf("session: settings: %w", err)
 }
 
-// reported returns the settings in the form for callers. It returns nil if the head could not be
-// read.
+// reported returns the settings in the form for callers, or nil if the settings are not known
+// because the session's head could not be read.
 func reported(s stream.Settings) Settings {
 	if s.Method == "" {
 		return nil

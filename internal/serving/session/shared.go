@@ -27,13 +27,13 @@ const (
 	handOverKeep = time.Second
 )
 
-// sharedCatalog is the catalog of a store that servers share: the store itself, which also knows
-// the names. The registry has the sessions that this server has seen.
+// sharedCatalog is the catalog of a store that servers share. The store itself finds sessions by id
+// or name. The registry has the sessions that this server has seen.
 type sharedCatalog struct {
 	*index
 	shared storage.Shared
 
-	stop  chan struct{} // stops the loop that tends the sessions; nil before it has begun
+	stop  chan struct{} // closed to end the background loop; nil before the loop has begun
 	once  sync.Once
 	ended sync.WaitGroup
 }
@@ -42,7 +42,7 @@ type sharedCatalog struct {
 func (c *sharedCatalog) load(context.Context) error { return nil }
 
 // TermsOf returns the part of a session's head that a shared store needs. If the head cannot be
-// read, the result says only that there is a head.
+// read, only Complete is set.
 func TermsOf(text []byte) storage.Terms {
 	var h head
 	if err := json.Unmarshal(text, &h); err != nil {
@@ -62,8 +62,8 @@ func (c *sharedCatalog) has(id string) bool {
 	return s != nil && s.holds()
 }
 
-// entry returns the registry entry for a session. The store knows the names. The session expires in
-// this registry only while this server holds it.
+// entry returns the registry entry for a session. The entry has no name, because the store finds
+// sessions by name. The session expires in this registry only while this server has claimed it.
 func (c *sharedCatalog) entry(s *session, lastUsed time.Time) *registry.Entry[*session] {
 	return registry.NewEntry(s.ID, s.Owner, "", 0, lastUsed, s)
 }
@@ -72,7 +72,7 @@ func (c *sharedCatalog) reserves(string, int) (string, int) { return "", 0 }
 
 func (c *sharedCatalog) deletes(s *session) bool { return s.holds() }
 
-// claimed counts a claim as a use.
+// claimed records a claim as a use of the session, and begins to apply the session's expiry.
 func (c *sharedCatalog) claimed(s *session) {
 	c.registry.Touch(s.entry, c.clock.now().UTC())
 	c.registry.SetTTL(s.entry, s.TTL)
@@ -145,7 +145,7 @@ func (c *sharedCatalog) adopt(found storage.Session, term uint64) *session {
 	}
 }
 
-// renew updates a session in memory that this server does not hold, from what the store has found.
+// renew updates a session in memory that this server does not hold, with data read from the store.
 // It skips a session that a request uses, because that request claims the session first.
 func (c *sharedCatalog) renew(s *session, k storedSession, found storage.Session, term uint64) {
 	if !s.tryLock() {
@@ -224,7 +224,7 @@ func (c *sharedCatalog) make(max int, do func(storage.Store) (uint64, error)) (u
 }
 
 // begin starts the background work, until end. It calls cut when other servers may have claimed
-// sessions.
+// this server's sessions.
 func (c *sharedCatalog) begin(cut func(error)) {
 	c.stop = make(chan struct{})
 	c.ended.Go(func() {
@@ -246,8 +246,8 @@ func (c *sharedCatalog) end() {
 	c.ended.Wait()
 }
 
-// tend deletes expired sessions, and forgets those that this server does not have. It returns the
-// term of the lease.
+// tend deletes expired sessions. It also drops from the registry the sessions that this server has
+// not claimed. It returns the term of the lease.
 func (c *sharedCatalog) tend(before uint64, cut func(error)) (term uint64) {
 	term = c.lease.Term()
 	if err := c.lease.Err(); err != nil || term != before {

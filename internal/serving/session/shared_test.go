@@ -127,7 +127,7 @@ func (s *peer) feed(id, text string, at *int64) (sum Summary, end int64, err err
 	return sum, end, err
 }
 
-// bitsAlone returns the bits of a text that a single server has scored in memory.
+// bitsAlone returns the bits of a text, as scored by a single server with a store in memory.
 func bitsAlone(t *testing.T, r CreateRequest, text string) float64 {
 	mg := newManager(t, Options{Threads: 1})
 	id := create(t, mg, r)
@@ -444,7 +444,7 @@ func TestHistoriesOfServersThatLoseTheirLeases(t *testing.T) {
 	}
 	const writers, rounds, roundsMost = 4, 25, 2500
 	var mu sync.Mutex
-	epochs := map[string]map[uint64]string{} // the server that has written, by session and epoch
+	epochs := map[string]map[uint64]string{} // the server that wrote, by session and epoch
 	taken := func() (n int) {
 		mu.Lock()
 		defer mu.Unlock()

@@ -19,15 +19,16 @@ const (
 	// recoverySnapshots is how many snapshots a session keeps for recovery. A recovery starts at
 	// the last one, or at the one before if the last is damaged.
 	recoverySnapshots = 2
-	// forkReplay is the longest computing time between two snapshots for forks. With the reading of
-	// a state, a fork is then ready in 5 seconds, if there are enough snapshots.
+	// forkReplay is the longest computing time between two snapshots for forks. A fork reads a
+	// state and recomputes the text after it: at most 5 seconds in all, if there are enough
+	// snapshots.
 	forkReplay = 4 * time.Second
 	// dropsAtOnce limits how many snapshots are dropped when one is taken. Usually one is dropped,
 	// and many only if the server's limit was lowered.
 	dropsAtOnce = 8
 )
 
-// limitedSnapshots are the snapshots of a store, with at most as many concurrent readers as slots.
+// limitedSnapshots is a store whose snapshots are read by at most cap(slots) readers at once.
 type limitedSnapshots struct {
 	storage.Store
 	slots chan struct{}
@@ -45,12 +46,13 @@ func (l limitedSnapshots) ReadSnapshot(
 	}
 }
 
-// snapshotDueLocked reports whether a recovery from the last snapshot would repeat too much.
+// snapshotDueLocked reports whether a recovery from the last snapshot would repeat too much
+// computing.
 func (s *session) snapshotDueLocked() bool {
 	return s.replayCost >= cmp.Or(s.snapshotAt, s.host.snapshots.apart)
 }
 
-// keepIfDueLocked takes a snapshot if a recovery would repeat too much.
+// keepIfDueLocked takes a snapshot if a recovery would repeat too much computing.
 func (s *session) keepIfDueLocked() {
 	if s.stream != nil && s.snapshotDueLocked() {
 		s.snapshotLocked(context.Background())
@@ -64,9 +66,10 @@ func (s *session) saveLocked(ctx context.Context) {
 	}
 }
 
-// snapshotLocked makes recovery of the session's state cheap, if the store can use snapshots and
-// the context has not ended. A failure concerns no request, so it goes to the Manager's Report. The
-// snapshot is tried again after as much computing as before.
+// snapshotLocked takes a snapshot if there is disk space, so that recovery of the session's state
+// is cheap. If the store is not durable, it only trims text. An error affects no request, so it
+// goes to the Manager's Report. After an error, the snapshot is tried again after some more
+// computing.
 func (s *session) snapshotLocked(ctx context.Context) {
 	state := s.stateLocked()
 	at := state.Offset()
@@ -87,15 +90,15 @@ func (s *session) snapshotLocked(ctx context.Context) {
 		s.ID, at, err))
 }
 
-// isGone reports whether a write has failed because the session was deleted. The store deletes a
-// session before the session in memory knows.
+// isGone reports whether a write has failed because the session was deleted. The store may have
+// deleted the session although the session in memory is not marked as deleted yet.
 func (s *session) isGone(err error) bool {
 	return errors.Is(err, ErrNotFound) || errors.Is(err, storage.ErrNotFound) || s.alive() != nil
 }
 
 // stateLocked returns the stream to take a snapshot of, or nil if there is none. The stream may be
-// that of an unfinished recovery. But if a recovery uses another arithmetic, its unfinished state
-// is no state of the session.
+// that of an unfinished recovery. A recovery in another arithmetic does not count, because its
+// intermediate states differ from the session's.
 func (s *session) stateLocked() *stream.Stream {
 	if s.stream == nil && s.paused != nil && s.paused.exact {
 		return s.paused.stream
@@ -103,18 +106,18 @@ func (s *session) stateLocked() *stream.Stream {
 	return s.stream
 }
 
-// mayTakeSnapshot reports whether there is disk space for another snapshot of a session. A snapshot
-// is allowed while the key is below its limit, even if the snapshot then exceeds the limit. At the
-// limit no snapshot is taken. That costs little: the session accepts no more text either, so its
-// recovery takes no longer.
+// mayTakeSnapshot reports whether there is disk space for another snapshot of a session. It allows
+// a snapshot while the owner's disk usage is below the limit, even if the snapshot then exceeds the
+// limit. At the limit the session accepts no more text, so a missing snapshot does not make
+// recovery slower.
 func (s *session) mayTakeSnapshot() bool {
 	return s.host.disk.Room(s.Owner, 1) == nil &&
 		s.host.disk.Fits(s.stateBytes(s.model.Model)) == nil
 }
 
 // snapshotForForkLocked takes a snapshot for a fork of all of the text; the log begins at start. It
-// takes the snapshot only if the fork has no other, or if recovery from the other takes too long.
-// taken reports whether it took one.
+// takes none if the fork can use an older snapshot and recompute the text after it quickly. taken
+// reports whether it took a snapshot.
 func (s *session) snapshotForForkLocked(ctx context.Context, start int64) (taken bool, err error) {
 	cost, volatile := s.replayCost, !s.host.store.Durable()
 	must := volatile && start > 0 // there is no other snapshot
@@ -125,15 +128,15 @@ func (s *session) snapshotForForkLocked(ctx context.Context, start int64) (taken
 	if err := s.writeStateLocked(ctx, s.stream); err != nil {
 		return false, err
 	}
-	if volatile { // the snapshot is dropped when it is shared
+	if volatile { // the snapshot is dropped after the fork has shared it
 		s.replayCost = cost
 	}
 	return true, nil
 }
 
 // writeStateLocked writes a state to the store, and drops snapshots that are no longer needed. If
-// the session has HistoryTail, it also trims text: all text before the older of two snapshots that
-// all shadows have read. It needs no worker.
+// the session has HistoryTail, it also trims the text before the oldest kept snapshot, except text
+// that a shadow has not read. It needs no worker.
 func (s *session) writeStateLocked(ctx context.Context, st *stream.Stream) error {
 	s.host.snapshots.slots <- struct{}{}
 	defer func() { <-s.host.snapshots.slots }()
@@ -167,9 +170,10 @@ func (s *session) storeLocked(ctx context.Context, st *stream.Stream) error {
 	return err
 }
 
-// thinLocked drops superfluous snapshots after a new one at an offset. took is the computing time
-// since the snapshot before the new one. It returns the offsets of the remaining snapshots. If the
-// limit is reached, the next snapshot serves only recovery.
+// thinLocked drops superfluous snapshots after a new snapshot was taken at an offset. took is the
+// computing time since the snapshot before the new one. It returns the offsets of the remaining
+// snapshots. If the limit is reached, the next snapshot is taken later, because it serves only
+// recovery.
 func (s *session) thinLocked(
 	ctx context.Context, at int64, took time.Duration,
 ) (kept []int64, err error) {
@@ -207,8 +211,8 @@ func (s *session) snapshotsMax() int {
 	return s.host.snapshots.max
 }
 
-// spacing returns how many bytes of text need the computing time apart, if the given bytes needed
-// the time took. It returns 0 if took is not known.
+// spacing returns how many bytes of text can be computed in the time apart, given that the
+// parameter bytes took the time took. It returns 0 if took is not known.
 func spacing(bytes int64, took, apart time.Duration) int64 {
 	if took <= 0 {
 		return 0
@@ -216,11 +220,11 @@ func spacing(bytes int64, took, apart time.Duration) int64 {
 	return int64(float64(bytes) * float64(apart) / float64(took))
 }
 
-// superfluous returns the snapshots to drop, given the ascending offsets of all. The newest stay
-// for recovery. Of the older ones at most max stay for forks, more than spacing apart. Each step
-// drops the snapshot that leaves the smallest gap, so that gaps grow evenly with the text. The
-// start of the text counts as a neighbor. If snapshots were taken evenly, no gap is more than twice
-// the length of the text divided by max.
+// superfluous returns the snapshots to drop, given the offsets of all snapshots in ascending order.
+// The newest snapshots stay for recovery. At most max of the older snapshots stay for forks, more
+// than spacing apart. Each step drops the snapshot that leaves the smallest gap, so that gaps grow
+// evenly with the text. The start of the text counts as a neighbor. If snapshots were taken evenly,
+// no gap is more than twice the length of the text divided by max.
 func superfluous(kept []int64, spacing int64, max int) (drop []int64) {
 	kept = slices.Clone(kept)
 	for older := len(kept) - recoverySnapshots; older > 0; older-- {
@@ -313,7 +317,7 @@ func (s *session) trimVolatileLocked(ctx context.Context) error {
 }
 
 // recordSize returns the part of a record's size that varies: its text, the numbers of the lines
-// that are not learned, and the account of words.
+// that are not learned, and the word counts.
 func recordSize(r *storage.Record) int {
 	size := len(r.Text) + storage.SkippedBytes*len(r.Skipped)
 	if r.Words != nil {

@@ -38,7 +38,7 @@ func (s *session) unlock() {
 	s.memory.Rest()
 }
 
-// unlockOn unlocks the session if there is an error, which it returns.
+// unlockOn unlocks the session if err is not nil, and returns err.
 func (s *session) unlockOn(err error) error {
 	if err != nil {
 		s.unlock()
@@ -113,7 +113,8 @@ func (s *session) settleIn(ctx context.Context) error {
 }
 
 // warmLocked makes a cold session hot. When a recovery is stopped, its progress stays in memory
-// like any state, and the next request continues it. The request has waited since begun.
+// like any state, and the next request continues it. The request has been waiting since the time
+// begun.
 func (s *session) warmLocked(ctx context.Context, limit time.Duration, begun time.Time) error {
 	s.memory.Work()
 	observer := s.host.observer
@@ -141,8 +142,8 @@ func (s *session) warmLocked(ctx context.Context, limit time.Duration, begun tim
 	return err
 }
 
-// settleLocked ends the chunk, which is full. If the update is to be measured, it returns the norms
-// of the fast weights after the update. It returns nil if there are no fast weights.
+// settleLocked ends a full chunk. If measured is set, it returns the norms of the fast weights
+// after the update, or nil if there are no fast weights.
 func (s *session) settleLocked(
 	w *stream.Worker, measured bool,
 ) (settled stream.Settled, norms []stream.BranchNorm, took time.Duration) {

@@ -4,12 +4,12 @@ import "github.com/lmserve/lmserve/internal/serving/storage"
 
 // Stats is the state of a Manager at one moment.
 type Stats struct {
-	Sessions int // hot and cold sessions, and those being made
+	Sessions int // all sessions, including those being created
 	Hot      int // sessions whose states are in memory, or are being recovered
 	Waiting  int // requests that wait for a session's state or a worker
 	// memory of states, of models other than the default, and of text in memory
 	MemoryBytes    int64
-	MemoryBytesMax int64 // Options.MaxMemoryBytes
+	MemoryBytesMax int64 // the limit on MemoryBytes: Options.MaxMemoryBytes
 	// Disk is how much of the disk the store uses, and what is left; nil if the store is not on a
 	// disk.
 	Disk      *storage.Usage
@@ -19,9 +19,9 @@ type Stats struct {
 
 // ModelStats is the state of a model at one moment.
 type ModelStats struct {
-	ID           string // ModelInfo.ID
-	States       int    // states in memory of sessions on the model
-	WeightsBytes int64  // memory of the weights; 0 if they are not in memory
+	ID           string
+	States       int   // states in memory of sessions on the model
+	WeightsBytes int64 // memory of the weights; 0 if they are not in memory
 }
 
 // Stats returns the Manager's state now. It costs about one call to the file system.

@@ -22,13 +22,13 @@ const (
 
 // SuggestRequest asks for likely continuations.
 type SuggestRequest struct {
-	Typed   []byte        // text after the session's, at most stream.TypedMax bytes
-	Suffix  []byte        // text after the candidates, which ranks them unless it is empty
-	N       int           // candidates, 1 to OfferedMax
+	Typed   []byte        // text typed after the session's text, at most stream.TypedMax bytes
+	Suffix  []byte        // text after the candidates, used to rank them; may be empty
+	N       int           // number of candidates, 1 to OfferedMax
 	Unit    string        // where candidates end, a suggest.Unit; "" is suggest.Line
 	Least   float64       // the least probability of a candidate, 0 to 1
-	Within  time.Duration // limit on the search, without the waits; 0 if only steps limit it
-	Refused []string      // offers that the writer did not take, at most RefusedMax
+	Within  time.Duration // limit on the time of the search, not counting waits; 0 if none
+	Refused []string      // suggestions that the user has declined, at most RefusedMax
 	Wait    time.Duration // as in ScoreOptions
 }
 
@@ -37,7 +37,7 @@ type Suggested struct {
 	Offset     int64 // offset of the session
 	Candidates []suggest.Candidate
 	Complete   bool // the search was not cut short by Within or a full queue
-	Rows       int  // prefixes that the network has read for the search, also with an error
+	Rows       int  // prefixes that the network has computed for the search; also set on an error
 }
 
 func checkSuggest(s *session, r SuggestRequest) error {
@@ -131,9 +131,10 @@ func (e *engine) searchLocked(
 	return what, err
 }
 
-// keepSuggesterLocked charges the suggester to the memory of the state; both are dropped together.
-// If there is no memory, the suggester is dropped, and the next suggestion computes it again. It is
-// also dropped if the store is in memory: states then stay, and text could not get the memory back.
+// keepSuggesterLocked charges the suggester to the memory of the state, and both are dropped
+// together. Without memory for the suggester it drops the suggester, which the next suggestion
+// computes again. It also drops the suggester if the store is in memory: states then stay in
+// memory, so the memory of their suggesters could never be freed for text.
 func (s *session) keepSuggesterLocked() {
 	if !s.host.store.Durable() {
 		s.suggester = nil

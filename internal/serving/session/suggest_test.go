@@ -81,13 +81,13 @@ func TestSuggestionsCountInTheMemory(t *testing.T) {
 	score(t, full.mg, a, "more")
 	require.Zero(t, get(t, full.mg, b).MemoryBytes, "and gets it back")
 
-	withSession(t, full.mg, a, func(*session) { // its memory cannot be freed while it is in use
+	withSession(t, full.mg, a, func(*session) { // the memory of a session in use cannot be freed
 		require.Equal(t, state, suggested(full.mg, b))
 		withSession(t, full.mg, b, func(s *session) { require.Nil(t, s.suggester) })
 	})
 }
 
-// In a store whose states are never dropped, suggestions take no memory from text.
+// In a memory store states are never dropped. Their suggesters must not use memory that text needs.
 func TestSuggestionsKeepNothingInAMemoryStore(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	id := create(t, mg, CreateRequest{})
@@ -99,7 +99,7 @@ func TestSuggestionsKeepNothingInAMemoryStore(t *testing.T) {
 	withSession(t, mg, id, func(s *session) { require.Nil(t, s.suggester) })
 }
 
-// queueObserver calls then when a request has waited for its worker.
+// queueObserver calls its function when a request has waited for its worker.
 type queueObserver struct {
 	unobserved
 	then func()
@@ -213,7 +213,6 @@ func TestSuffixRanksSuggestions(t *testing.T) {
 	require.Equal(t, base.Hash(), hash(t, mg, id), "the session is as it was")
 }
 
-// An offer that the writer did not take is not made again.
 func TestSuggestDoesNotOfferWhatIsRefused(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	id := create(t, mg, CreateRequest{})

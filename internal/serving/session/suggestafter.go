@@ -10,9 +10,9 @@ import (
 )
 
 // SuggestAfter is Suggest after the session's text and a prompt, which may be as long as the prompt
-// of a completion. Without an id there is no session, and r names the model. A copy of the state
-// that learns nothing first reads a prompt that is longer than TypedMax. It returns the errors of
-// Suggest and CompleteBatch.
+// of a completion. Without an id there is no session, and r names the model. If the prompt is
+// longer than TypedMax, a copy of the state first reads it without learning. It returns the errors
+// of Suggest and CompleteBatch.
 func (mg *Manager) SuggestAfter(
 	ctx context.Context, who Caller, id, modelName string, prompt []byte, r SuggestRequest,
 ) (Suggested, error) {

@@ -39,7 +39,7 @@ const (
 	FromStatic  = "static"  // the model without adaptation, after the same text
 )
 
-// What a session learns of a text that is scored: values of ScoreOptions.Learn.
+// What a session learns from a scored text: values of ScoreOptions.Learn.
 const (
 	LearnTrue  = "true"  // all of the text, which is added to the session
 	LearnFalse = "false" // nothing: the session is unchanged
@@ -58,7 +58,7 @@ const (
 
 // How much of its text a session keeps: values of CreateRequest.History.
 const (
-	HistoryFull = "full" // all of it
+	HistoryFull = "full" // all of the session's text
 	HistoryTail = "tail" // only what recovery needs: no forks or reads at older offsets
 )
 
@@ -66,9 +66,9 @@ const (
 // reader keeps them exactly.
 const SeedMax = 1<<53 - 1
 
-// Settings say how a session adapts, by the names of stream.Table. A missing setting means the
-// model's default for the method; in an Info none is missing. Settings of other methods are checked
-// against their ranges and have no effect.
+// Settings map the names in stream.Table to values; they say how a session adapts. A missing
+// setting means the model's default for the method; in an Info none is missing. Settings of other
+// methods are checked against their ranges and have no effect.
 type Settings = setting.Values
 
 // Caller is who makes a request. The zero value is the anonymous owner of a server without keys.
@@ -76,8 +76,8 @@ type Settings = setting.Values
 type Caller struct {
 	Key         string // id of the caller's key, which owns what the caller makes
 	Admin       bool   // sees the sessions of all owners
-	MaxSessions int    // limit on the key's live sessions; 0 if only the Manager's limit holds
-	// limit on the disk space of the key's sessions, in bytes; 0 means no limit but the disk
+	MaxSessions int    // limit on the key's live sessions; 0: only the Manager's limit applies
+	// limit on the disk space of the key's sessions, in bytes; 0: no limit except the disk's size
 	MaxDisk int64
 }
 
@@ -104,7 +104,7 @@ type ForkRequest struct {
 	Name     string            // name of the fork, see CheckName; "" if it has none
 	Labels   map[string]string // as in a CreateRequest; not copied from the other session
 	TTL      time.Duration
-	History  string // "" means the other session's
+	History  string // as in a CreateRequest; "" for the History of the forked session
 }
 
 // Parent is the origin of a fork.
@@ -131,8 +131,8 @@ type Info struct {
 	Model   string    // ModelInfo.ID of the model it runs on
 	Words   bool      // the model's tokens are words; false if the model is not served
 	Created time.Time // UTC
-	// LastUsed is the end of the last request that fed or sampled the session, at first Created.
-	// After a restart it is the time of the last text. UTC.
+	// LastUsed is the end of the last request that fed or sampled the session, or Created if there
+	// was none. After a restart it is the time of the last text. UTC.
 	LastUsed time.Time
 	Offset   int64  // offset of the next byte in the stream: the number of accepted bytes
 	Step     uint64 // updates of the fast weights made so far
@@ -143,7 +143,7 @@ type Info struct {
 	// and have no bits yet. Offset is the sum of the Tally's Bytes and PendingBytes.
 	PendingBytes int64
 	MemoryBytes  int64 // memory of the session; 0 while it is only on disk
-	DiskBytes    int64 // disk space charged to the session; 0 if the store is no folder
+	DiskBytes    int64 // disk space charged to the session; 0 if the store is not a folder
 	// Numerics is the instruction set that the session's arithmetic runs under, e.g. "amd64-avx2";
 	// "" if it was not recorded.
 	Numerics string
@@ -152,15 +152,15 @@ type Info struct {
 	Labels   map[string]string
 	TTL      time.Duration // 0 if the session never expires
 	History  string        // HistoryFull or HistoryTail
-	Parent   *Parent       // nil unless it is a fork
+	Parent   *Parent       // nil unless the session is a fork
 	ShadowOf *Shadow       // the session that this one follows; nil unless it is a shadow
 	Shadows  []Shadow      // sessions that follow this one
 	Recovery *Recovery     // progress of the session's recovery, if one is under way; else nil
 	// Err is why the session cannot be used: it is damaged, or its model is not served. Then other
 	// fields may be missing. It can be deleted.
 	Err error
-	// Owner is the id of the key that made the session; "" for the anonymous owner, and for callers
-	// that are no admins.
+	// Owner is the id of the key that made the session. It is "" for the anonymous owner, and for
+	// callers who are not admins.
 	Owner string
 }
 
@@ -171,27 +171,28 @@ type ScoreOptions struct {
 	// with *OffsetError and nothing changes.
 	Offset   *int64
 	LogProbs bool // report every token's log-probability
-	Top      int  // number of likeliest tokens to report beside each; only with LogProbs
-	// Learn is LearnTrue, LearnFalse or LearnUnflagged, the last only with Lines; "" is LearnTrue.
-	// With LearnFalse the Chunks have the offsets and totals as if the text were the session's.
+	Top      int  // number of likeliest tokens to report at each token; only with LogProbs
+	// Learn is LearnTrue, LearnFalse or LearnUnflagged; "" is LearnTrue. LearnUnflagged needs
+	// Lines. With LearnFalse the Chunks have offsets and totals as if the text had been added to
+	// the session.
 	Learn string
 	// Threshold is the largest probability of a flagged line, which LearnUnflagged does not learn
 	// from. While few lines have been seen, none is flagged.
 	Threshold float64
-	// Lines starts lines at the first text that is scored with it, and reports them. The session
-	// keeps its statistics of lines.
+	// Lines asks for reports of lines. If the session has no lines yet, its first line begins with
+	// this text. From then on the session keeps statistics of its lines.
 	Lines bool
-	// TroubleWords is a list of words that also rate lines, if lines begin with this text. If it is
-	// "", the session's list stays, or there is none. A list that differs from the session's is
-	// refused.
+	// TroubleWords is a list of words, such as "error", that contribute to the rating of a line. It
+	// is set with the first text that is scored with Lines. Later, "" keeps the session's list, and
+	// a different list is refused.
 	TroubleWords string
-	// Incidents limits the reported lines to the first, the last, those with news of incidents, and
-	// flagged ones that join an incident. The next reported line also has the incidents that
-	// unreported lines joined.
+	// Incidents limits the reported lines to four kinds: the first line, the last line, lines that
+	// open, close or notably change an incident, and flagged lines that join an incident. The next
+	// reported line also has the incidents that unreported lines joined.
 	Incidents bool
-	// Records, with Lines, asks for reports of records instead of reports of single lines. The
-	// session keeps its statistics of records. RecordStart is the pattern that begins a record from
-	// this text on. It is "" for the default pattern, and nil for the session's pattern.
+	// Records, with Lines, asks for reports of records instead of reports of single lines. From
+	// then on the session keeps statistics of its records. RecordStart is the pattern with which a
+	// record begins, from this text on: "" is the default pattern, and nil the session's pattern.
 	Records     bool
 	RecordStart *string
 	Text        bool // report the text of lines
@@ -202,9 +203,10 @@ type ScoreOptions struct {
 	// Wait is how long the call waits for its turn while others feed the session, up to WaitMax. 0
 	// means that it does not wait.
 	Wait time.Duration
-	// Attend, if not nil, is called before each wait for anything but the body; end is called after
-	// that wait. After the first accepted text, Attend is not called. A body that nobody reads does
-	// not tell whether its client has left, so the caller may watch for that meanwhile.
+	// Attend, if not nil, is called before each wait, for example for a turn or for a worker, but
+	// not before waits for the request's body. The returned end is called after the wait. The
+	// server does not read the body during the wait, so it would not notice that the client has
+	// left; the caller can watch for that. After the first accepted text, Attend is not called.
 	Attend func() (end func())
 }
 
@@ -228,20 +230,20 @@ type IncidentReport struct {
 	Verdict string
 }
 
-// Why says why a line is strange.
+// Why contains the reasons why a line is strange.
 type Why = incidents.Why
 
 // Line reports a line of a session's text, or the unfinished line so far. A line does not depend on
 // how its text was split into requests.
 type Line struct {
-	Number       int64 // number in the session, from 1
+	Number       int64 // number of the line in the session, from 1
 	Offset       int64 // offset of the line's first byte in the stream
 	Bytes        int64 // length with the newline
 	Chars        int64 // as in a Tally
 	Bits         float64
 	BaselineBits *float64 // nil unless the setting "baseline" asks for it
 
-	lines.Strangeness // relative to the session's lines before it
+	lines.Strangeness // compared with the session's earlier lines
 
 	Incidents []IncidentReport // what happened to incidents at the line
 	Why       Why              // zero unless the text is asked for
@@ -252,14 +254,14 @@ type Line struct {
 	Unlearnt  bool      // the session does not learn from the line, which is flagged or too long
 	Lines     int64     // number of lines of the record; 0 if this is a line
 	first     bool      // the first line that ends in the text of a call
-	news      bool      // its incidents have more news than that they got one more line
+	news      bool      // the line notably changes an incident, or is flagged and joins one
 	Ended     bool      // the line has a newline; false: it is unfinished
 }
 
-// Chunk reports what was scored together: all or a part of one chunk of the stream, never across a
-// chunk border. Its scores were fixed before the update that they cause.
+// Chunk reports tokens that were scored together: all or a part of one chunk of the stream. The
+// scores do not depend on the update that follows the chunk.
 type Chunk struct {
-	Tally       // totals of the tokens reported here; the first may have begun earlier
+	Tally       // totals of the tokens reported here; the first may begin in earlier text
 	Total Tally // totals of the session, including this report
 
 	Step   uint64 // index of the chunk in the stream; the first is 0
@@ -290,8 +292,8 @@ type Chunk struct {
 	Words *ChunkWords
 	// Lines are the lines that end in the reported text; nil unless asked for.
 	Lines []Line
-	// Records are the records that end before a line that ends in the reported text; nil unless
-	// asked for.
+	// Records are the records that the reported text completes; nil unless asked for. A record is
+	// complete only when the first line of the next record has ended.
 	Records []Line
 	// ByLine says that the session learns line by line, and might skip some of these lines.
 	ByLine bool
@@ -303,16 +305,16 @@ type Chunk struct {
 
 // ChunkWords are the tokens of a Chunk of a model of words.
 type ChunkWords struct {
-	Sizes []int64 // sizes in bytes; without gaps from Chunk.Offset on
+	Sizes []int64 // sizes in bytes of consecutive tokens; the first token begins at Chunk.Offset
 	IDs   []int32
-	After int32 // the token before the first token, which affects the first's spelling
+	After int32 // the token before the first token, which affects the first token's spelling
 }
 
 // Update reports an update of the fast weights after a full chunk.
 type Update struct {
 	Offset  int64   // offset of the first byte after the chunk in the stream
 	Step    uint64  // index of the chunk in the stream
-	Updates uint64  // updates made so far, with this one
+	Updates uint64  // number of updates so far, including this update
 	Written int64   // entries of the fast weights that the update wrote
 	FastRMS float64 // root mean square of the fast weights after the update
 	// Branches are the norms of the fast weights, by branch.
@@ -330,10 +332,10 @@ type Summary struct {
 	Offset int64 // offset of the session after the call
 	// PendingBytes is the number of bytes at the end of the text that have no bits yet; see Info.
 	PendingBytes int64
-	Chunks       int    // reports emitted
-	Divergences  int    // reports that have Diverged
+	Chunks       int    // number of emitted Chunks
+	Divergences  int    // number of emitted Chunks with Diverged set
 	Duplicate    bool   // the session already had all of the delivery
-	Updates      uint64 // updates of the fast weights in all, after the call
+	Updates      uint64 // total number of updates of the fast weights after the call
 	// the unfinished line or record; nil if there is none, or lines were not asked for
 	Rest *Line
 	// Last is set in two cases. If only Incidents were asked for, it is the last line that ended in
@@ -348,7 +350,7 @@ type Summary struct {
 // sampled text when it is complete. A call that fails has fed nothing.
 type CompleteRequest struct {
 	Prompt      []byte   // fed after the session's text; may be empty
-	MaxTokens   int      // >= 1
+	MaxTokens   int      // maximum number of sampled tokens, >= 1
 	Temperature *float64 // with 0 each token is the likeliest; nil means 1
 	// (0, 1]: sample among the likeliest tokens that together have this probability; nil means 1,
 	// all
@@ -363,7 +365,7 @@ type CompleteRequest struct {
 	Wait time.Duration
 	// LogProbs asks for every sampled token's log-probability, under the model's full distribution.
 	LogProbs bool
-	Top      int // number of likeliest tokens to report beside each; only with LogProbs
+	Top      int // number of likeliest tokens to report at each sampled token; only with LogProbs
 	// From is FromAdapted or FromStatic; "" is FromAdapted. FromStatic needs the setting
 	// "baseline", or a method without fast weights.
 	From string
@@ -381,11 +383,10 @@ type Piece struct {
 	// of Text is a token.
 	Words tokenizer.Tokens
 
-	// The fields from here on have a meaning only for a batch.
+	// The remaining fields are set only for a batch.
 	Index int // index of the text to which the piece belongs
-	// FinishReason says why the text ended, in the last piece of the text, whose Text may be empty.
-	// Tokens is the number of sampled tokens there, with those of a stop string. Earlier pieces
-	// have "" and 0.
+	// FinishReason says why the text ended, and Tokens is the number of sampled tokens, with those
+	// of a stop string. Both are set only in the last piece of a text, whose Text may be empty.
 	FinishReason string
 	Tokens       int
 	// Offset is the session's offset after the commit of a batch, in the last piece; else nil.
@@ -398,15 +399,16 @@ type Candidate struct {
 	LogProb float64 // natural logarithm, under the model's full distribution
 }
 
-// BatchRequest asks for texts that continue the session's text and one of several prompts each.
-// Without Commit nothing is learned from a prompt. A prompt does not affect the others.
+// BatchRequest asks for texts that continue one or several prompts, each of which follows the
+// session's text. Without Commit nothing is learned from a prompt. A prompt does not affect the
+// others.
 type BatchRequest struct {
 	// as in a CreateRequest; not used if the batch continues a session
 	Model       string
 	Prompts     [][]byte // 1 or more; each may be empty
 	N           int      // texts after each prompt, >= 1
 	MaxTokens   int      // tokens sampled for each text; may be 0
-	Temperature *float64 // as in a CompleteRequest, like the fields that follow
+	Temperature *float64 // as in a CompleteRequest, like TopP, TopK, MinP and Dry
 	TopP        *float64
 	TopK        int
 	MinP        float64
@@ -417,7 +419,7 @@ type BatchRequest struct {
 	Suffix   []byte // text after the gap that each text fills; nil if there is none
 	Echo     bool   // each text begins with its prompt and the scores of its tokens
 	LogProbs bool   // report the log-probability of every token of the texts
-	Top      int    // number of likeliest tokens to report beside each; only with LogProbs
+	Top      int    // number of likeliest tokens to report at each token; only with LogProbs
 
 	// Commit is as in a CompleteRequest, for a batch that continues a session with one prompt.
 	// CommitAll also needs N to be 1.
@@ -449,7 +451,7 @@ type ModelInfo struct {
 	Start      int32           // the token before the first token of a text
 	TokenBytes int             // the length of the longest token, in bytes, as Spell writes it
 	Banks      int             // banks of fast weights; the setting "gammas" has a number for each
-	Defaults   Settings        // settings of a session that asks for nothing: none is missing
+	Defaults   Settings        // settings of a session created without settings; none is missing
 	Card       json.RawMessage // the makers' description: a JSON object, or nil
 
 	WeightsBytes int64 // memory of the weights
@@ -465,10 +467,10 @@ const ShadowsMax = 4
 // Shadow describes the other side of a shadow: a session's Info describes the shadow, and a
 // shadow's Info the session.
 type Shadow struct {
-	ID     string // id of the other side
-	Name   string // name of the other side
-	Model  string // ModelInfo.ID of the other side's model
-	Words  bool   // the tokens of that model are words
+	ID     string // id of the other session
+	Name   string // name of the other session
+	Model  string // ModelInfo.ID of the other session's model
+	Words  bool   // the tokens of the other session's model are words
 	Offset int64  // the shadow's offset
 	Behind int64  // bytes that the shadow has not been fed yet
 	// Err is why the shadow is not being fed. It is nil if the shadow is being fed, or has all of

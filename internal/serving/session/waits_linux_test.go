@@ -97,8 +97,8 @@ func (c *crowd) add(ttl time.Duration) *session {
 	return s
 }
 
-// waits returns how long each of a number of chunks of the crowd c waited, the shortest first.
-// Meanwhile the function others works on the crowd at.
+// waits measures how long each of a number of chunks of the crowd c waits, and returns the times in
+// ascending order. Meanwhile it runs others, a function that works on the crowd in parameter at.
 func (c *crowd) waits(chunks int, others func(), at *crowd) []time.Duration {
 	at.done = make(chan struct{})
 	var wait sync.WaitGroup
@@ -120,7 +120,7 @@ func (c *crowd) waits(chunks int, others func(), at *crowd) []time.Duration {
 	return waits
 }
 
-// chunk makes the calls of a request of one chunk.
+// chunk makes the calls to the index that a request for one chunk makes.
 func (c *crowd) chunk(s *session) {
 	r := c.index
 	if r.life.Enter() != nil || !r.registry.Use(s.entry, time.Now()) {

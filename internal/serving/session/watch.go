@@ -8,14 +8,15 @@ import (
 // WatchOptions select what Watch reports of the text that others feed. The zero value asks for
 // chunks.
 type WatchOptions struct {
-	// Offset is the end of the text and events that the caller has. If it is nil, only new events
-	// are wanted. The error is an *OffsetError if the session's text ends before Offset.
+	// Offset is the end of the text whose events the caller already has. If it is nil, Watch
+	// reports only new events. The error is an *OffsetError if the session's text ends before
+	// Offset.
 	Offset    *int64
-	LogProbs  bool // as in ScoreOptions, like the fields that follow
+	LogProbs  bool // LogProbs, Top and TokenBits are as in ScoreOptions
 	Top       int
 	Lines     bool // report lines instead of chunks, if the session has lines
 	TokenBits bool
-	Incidents bool // report only the lines with news of incidents
+	Incidents bool // report only lines that open, close or notably change an incident
 	Records   bool // report records instead of lines, with Lines, if the session has records
 	Text      bool // report the text of chunks, or of lines
 	Updates   bool
@@ -48,11 +49,12 @@ func (mg *Manager) Watch(
 	}
 	w, leave := mg.subscribers.join(&s.watchers, o.detail())
 	defer leave()
-	// The claim makes other servers send requests that feed the session to this server.
+	// After the claim, requests that feed the session reach this server, even through other
+	// servers.
 	if err := s.hold(ctx); err != nil {
 		return err
 	}
-	info, err := mg.index.get(ctx, who, s.ID) // after join, so that no event between is missed
+	info, err := mg.index.get(ctx, who, s.ID) // after join, so that no event in between is missed
 	if err != nil {
 		return err
 	}

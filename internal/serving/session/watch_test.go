@@ -194,7 +194,7 @@ func TestSlowReaderGetsRangeOfMissedEvents(t *testing.T) {
 	id := create(t, mg, CreateRequest{})
 	slow := startWatch(t, mg, Caller{}, id, WatchOptions{LogProbs: true, Top: 20, Text: true}, true)
 	text := logText(8 << 10)
-	score(t, mg, id, text) // returns, though nobody reads
+	score(t, mg, id, text) // returns although the reader takes no events
 	require.Greater(t, mg.subscribers.taken.Load(), int64(WatcherBytes/2))
 	require.LessOrEqual(t, mg.subscribers.taken.Load(), int64(WatcherBytes))
 	close(slow.hold)
@@ -239,7 +239,6 @@ func TestWatchEndsWithItsSessionAndAtDrain(t *testing.T) {
 	require.ErrorIs(t, mg.Watch(background, Caller{}, other, WatchOptions{}, nil), ErrDraining)
 }
 
-// A session that is watched expires nevertheless.
 func TestWatchedSessionExpires(t *testing.T) {
 	mg := newManager(t, Options{})
 	now := time.Now()

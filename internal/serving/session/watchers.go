@@ -20,7 +20,7 @@ type WatchStart struct {
 	LinesFrom *int64 // the offset at which the session's lines begin; nil if it has no lines
 }
 
-// Gap is text whose events the caller missed, because it read too slowly or came late.
+// Gap is text whose events the caller missed, because it read too slowly or started too late.
 type Gap struct {
 	From, To int64 // offsets of the text
 	Events   int   // number of dropped events; 0 if it is not known
@@ -115,13 +115,14 @@ func (ws *watchers) cut(err error) {
 	}
 }
 
-// subscribers is the readers of all sessions: they end together, and share memory.
+// subscribers are the readers of the events of all sessions. They end together, and share a limit
+// on memory.
 type subscribers struct {
 	watchers
-	taken atomic.Int64 // bytes of their queues
+	taken atomic.Int64 // bytes of the queues of all readers
 }
 
-// join adds a reader of a session's events. The caller calls leave.
+// join adds a reader of a session's events. The caller must call leave.
 func (a *subscribers) join(ws *watchers, d detail) (w *watcher, leave func()) {
 	w = newWatcher(d, &a.taken)
 	a.add(w)
@@ -238,14 +239,14 @@ func (w *watcher) take() (e Event, more bool, err error) {
 
 // close releases the queue's memory.
 func (w *watcher) close() {
-	w.end(ErrNotFound) // nobody adds events any more
+	w.end(ErrNotFound) // from here on, no event is added
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.taken.Add(-w.bytes)
 	w.queue, w.bytes = nil, 0
 }
 
-// bytes returns about the memory that an event needs in the queue.
+// bytes returns approximately the memory that an event needs in the queue.
 func (e *Event) bytes() (n int64) {
 	n = 1 << 9
 	if c := e.Chunk; c != nil {

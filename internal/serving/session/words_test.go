@@ -35,8 +35,8 @@ func newWordServer(t fatal, dir string, o Options) *server {
 // wordText returns a text of the given number of bytes, which may end anywhere.
 func wordText(bytes int) string { return modeltest.WordText(bytes)[:bytes] }
 
-// twin returns the state of a session that was fed a text at once, and with which nothing else
-// happened.
+// twin returns the state of a session that was fed the whole text in one request and was not used
+// otherwise.
 func twin(t fatal, r CreateRequest, o ScoreOptions, text string) (state string, info Info) {
 	t.Helper()
 	mg, err := NewManager(wordModel(t), Options{})
@@ -61,7 +61,7 @@ func requireTwin(t fatal, mg *Manager, id string, r CreateRequest, o ScoreOption
 	require.Equal(t, want, hash(t, mg, id))
 }
 
-// drawWay draws how the text of a session is scored.
+// drawWay draws random options for scoring the text of a session.
 func drawWay(t *rapid.T, r CreateRequest) ScoreOptions {
 	if r.Settings["method"] == MethodCache || rapid.Bool().Draw(t, "plain") {
 		return ScoreOptions{Lines: rapid.Bool().Draw(t, "lines")}
@@ -147,7 +147,7 @@ func TestGoldenWordsUnderOneAndManyThreads(t *testing.T) {
 	})
 }
 
-// sampled returns a completion in a form to compare.
+// sampled completes a prompt, and returns the completion and the ids of its words.
 func sampled(t fatal, mg *Manager, id string, r CompleteRequest) (done Completion, words []int32) {
 	t.Helper()
 	done, pieces := complete(t, mg, id, r)
@@ -313,7 +313,8 @@ func TestCompletionOfWordsIsCommittedWholeOrNotAtAll(t *testing.T) {
 	require.Greater(t, refused, 3)
 }
 
-// An account of words that no text can have is found before a client sees it: JSON has no NaN.
+// A session whose stored word counts are impossible for its text is refused before its numbers
+// reach a client, because JSON cannot represent NaN.
 func TestSessionWithBrokenAccountOfWordsIsRefused(t *testing.T) {
 	for _, w := range []storage.Words{
 		{UnknownBits: math.NaN()}, {UnknownBaseline: math.Inf(1)}, {Bytes: 11},

@@ -70,7 +70,7 @@ func (s *Spool) Bytes() (int64, error) {
 	return info.Size(), nil
 }
 
-// Fill calls write, and buffers what it writes to the spool.
+// Fill calls the function write with a buffered writer to the spool.
 func (s *Spool) Fill(write func(io.Writer) error) error {
 	out := bufio.NewWriterSize(s, BufferBytes)
 	if err := write(out); err != nil {

@@ -10,10 +10,10 @@ var (
 	ErrInvalid  = errors.New("invalid argument")
 	ErrNotFound = errors.New("not found")
 	ErrExists   = errors.New("exists already")
-	ErrSequence = errors.New("wrong sequence number")        // a SequenceError
-	ErrRange    = errors.New("offset out of range")          // a RangeError
-	ErrFenced   = errors.New("fenced off by another server") // a FencedError
-	ErrCorrupt  = errors.New("corrupt")                      // a CorruptError
+	ErrSequence = errors.New("wrong sequence number")        // errors.Is matches a *SequenceError
+	ErrRange    = errors.New("offset out of range")          // errors.Is matches a *RangeError
+	ErrFenced   = errors.New("fenced off by another server") // errors.Is matches a *FencedError
+	ErrCorrupt  = errors.New("corrupt")                      // errors.Is matches a *CorruptError
 	// the call has written nothing
 	ErrNoSpace  = errors.New("no space left")
 	ErrInUse    = errors.New("in use by another process")
@@ -75,7 +75,7 @@ func (e *FencedError) Error() string {
 
 func (e *FencedError) Is(target error) bool { return target == ErrFenced }
 
-// CorruptError is damage and its place.
+// CorruptError reports damage in a store and where it was found.
 type CorruptError struct {
 	File    string // path within the folder
 	Byte    int64  // position in the file; -1: not known

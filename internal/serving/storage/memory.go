@@ -73,7 +73,7 @@ func (m *Memory) enter(ctx context.Context) error {
 	return nil
 }
 
-// with calls do with a session, while it holds the lock of the store.
+// with calls the function do with a session, while it holds the lock of the store.
 func (m *Memory) with(ctx context.Context, id string, do func(s *memorySession) error) error {
 	if err := m.enter(ctx); err != nil {
 		return err
@@ -86,8 +86,8 @@ func (m *Memory) with(ctx context.Context, id string, do func(s *memorySession) 
 	return do(s)
 }
 
-// owned does what the method with does, for calls that write to the session. It also refuses a
-// caller whose epoch is not that of the last claim.
+// owned is like the method with, for calls that write to the session: it also refuses a caller
+// whose epoch is not that of the last claim.
 func (m *Memory) owned(ctx context.Context, id string, epoch uint64,
 	do func(s *memorySession) error) error {
 	return m.with(ctx, id, func(s *memorySession) error {

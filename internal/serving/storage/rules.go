@@ -104,9 +104,9 @@ func (r *Record) CheckSkipped() error {
 	return nil
 }
 
-// CheckSnapshot returns an ErrRange or ErrInvalid if a session cannot have another snapshot at the
-// offset at. The session's log has the offsets from start to end, and has is the number of the
-// session's snapshots.
+// CheckSnapshot returns an ErrRange or ErrInvalid if a session cannot have another snapshot at a
+// given offset, parameter at. The session's log has the offsets from start to end, and has is the
+// number of the session's snapshots.
 func CheckSnapshot(id string, at, start, end int64, has int) error {
 	if at < start || at > end {
 		return &RangeError{Session: id, Offset: at, Start: start, End: end}
@@ -130,8 +130,8 @@ const (
 	snapshotWindow = 1 << 20
 )
 
-// CompressSnapshot calls write, and writes to to what write writes, compressed as in a stored
-// snapshot. It fails when the context ends.
+// CompressSnapshot calls the function write, compresses its output in the form of a stored
+// snapshot, and writes the result to the parameter to. It fails when the context ends.
 func CompressSnapshot(ctx context.Context, to io.Writer, write func(io.Writer) error) error {
 	z, err := zstd.NewWriter(&contextWriter{ctx, to}, zstd.WithEncoderLevel(snapshotLevel),
 		zstd.WithWindowSize(snapshotWindow), zstd.WithEncoderConcurrency(1))
@@ -169,7 +169,7 @@ func DecompressSnapshot(from io.Reader, read func(io.Reader) error) error {
 	return read(z)
 }
 
-// Charges of a session in a data folder: the disk space in bytes that its parts are taken to use.
+// Charges for disk space in a data folder, in bytes: the estimated sizes of the parts of a session.
 const (
 	// SessionCharge is the charge of a session besides its head, its log and its snapshots.
 	SessionCharge = 12 << 10

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Shared is a Store that several servers use at once. Each server has a lease, whose time the store
-// keeps. A session belongs to the server that claimed it last, while that server's lease lasts;
+// Shared is a Store that several servers use at once. Each server has a lease, whose end the store
+// records. A session belongs to the server that claimed it last, while that server's lease lasts;
 // Claim then refuses other servers with an OwnedError. Servers need no claim to learn which
 // sessions exist, and the store itself keeps names unique, limits the sessions of owners, and finds
 // expired sessions.
@@ -21,7 +21,7 @@ type Shared interface {
 	// if all is set.
 	ListOf(ctx context.Context, owner string, all bool, after string, limit int) ([]Session, error)
 	// Within returns the store with a limit on sessions: Create and Fork return ErrQuota if the
-	// owner already has most sessions. If most is 0, there is no limit.
+	// owner has reached the limit, parameter most. 0 means no limit.
 	Within(most int) Store
 	// Release ends this server's claim on a session, so that other servers may claim it. unused is
 	// the time since its last use, which counts for its expiry. If the session has another epoch,
@@ -51,7 +51,7 @@ type Place struct {
 var (
 	ErrTaken = errors.New("another session of the owner has this name")
 	ErrQuota = errors.New("the owner's session limit is reached")
-	ErrOwned = errors.New("another server holds the session") // an OwnedError
+	ErrOwned = errors.New("another server holds the session") // errors.Is matches an *OwnedError
 )
 
 // OwnedError says that another server has the session, and its lease has not lapsed.

@@ -33,7 +33,7 @@ type Store interface {
 	// sessions share the data, but a change to one does not affect the other. The error is ErrRange
 	// if the part is not within the log, and ErrInvalid if it begins or ends within a record.
 	Fork(ctx context.Context, from, id string, head []byte, cut Cut) (epoch uint64, err error)
-	// Claim gives the caller the right to write, which it takes from the last caller.
+	// Claim gives the caller the right to write, and takes it from the previous caller.
 	Claim(ctx context.Context, id string) (Session, error)
 	// Get returns the same description as Claim, without a claim. For a damaged session it returns
 	// what can be read, and sets Err to the damage. Claim refuses a damaged session.
@@ -62,11 +62,11 @@ type Store interface {
 	// newest snapshot.
 	Trim(ctx context.Context, id string, epoch uint64, before int64) error
 
-	// WriteSnapshot keeps what write writes as the state at an offset of the log, until the
-	// snapshot is dropped. The error is ErrExists if the session has a snapshot at that offset. It
-	// may also be ErrExists if a fork still shares a dropped snapshot of that offset. It is
-	// ErrRange if the offset is not within the log, and ErrInvalid if the session has SnapshotsMax
-	// snapshots.
+	// WriteSnapshot keeps the output of the function write as the state at an offset of the log,
+	// until the snapshot is dropped. The error is ErrExists if the session has a snapshot at that
+	// offset. It may also be ErrExists if a fork still shares a dropped snapshot of that offset. It
+	// is ErrRange if the offset is not within the log, and ErrInvalid if the session has
+	// SnapshotsMax snapshots.
 	WriteSnapshot(ctx context.Context, id string, epoch uint64, at int64,
 		write func(io.Writer) error) error
 	// Snapshots returns the snapshots, the oldest first.
@@ -100,8 +100,8 @@ func Each(ctx context.Context, s Store, visit func(Session) error) error {
 	}
 }
 
-// CopySnapshot returns a function that writes a snapshot of the store from, for WriteSnapshot of
-// another store.
+// CopySnapshot returns a function that writes a snapshot of one store, parameter from. The function
+// can be passed to WriteSnapshot of another store.
 func CopySnapshot(ctx context.Context, from Store, id string, at int64) func(io.Writer) error {
 	return func(w io.Writer) error {
 		return from.ReadSnapshot(ctx, id, at, func(r io.Reader) error {
@@ -156,7 +156,7 @@ type Record struct {
 type Words struct {
 	Bytes, Chars, Tokens                int64
 	Unknown, UnknownBytes, UnknownChars int64
-	UnknownBits, UnknownBaseline        float64 // the unknown words' part of Bits, Baseline
+	UnknownBits, UnknownBaseline        float64 // parts of Bits and Baseline due to unknown words
 }
 
 // Snapshot describes a session's state at an offset of its log, as the store keeps it.
@@ -173,9 +173,9 @@ type Cut struct{ Start, End int64 }
 const (
 	MaxIDBytes   = 64
 	MaxHeadBytes = 64 << 10
-	MaxTextBytes = 1 << 20 // text of one record
-	SnapshotsMax = 1 << 11 // snapshots of one session
-	SkippedMax   = 1 << 16 // lines in Record.Skipped
+	MaxTextBytes = 1 << 20 // maximum number of bytes of text in one record
+	SnapshotsMax = 1 << 11 // maximum number of snapshots of one session
+	SkippedMax   = 1 << 16 // maximum number of lines in Record.Skipped
 	SkippedBytes = 2       // stored bytes for each line in Record.Skipped
 	WordsBytes   = 8 * 8   // stored bytes for Record.Words
 )

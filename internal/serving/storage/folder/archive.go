@@ -23,7 +23,7 @@ type member struct {
 	name  string // path in the data folder
 	size  int64
 	link  string // name of the member with the content; empty if this member has it
-	start int64  // position of its header in the archive
+	start int64  // position of the member's header in the archive
 }
 
 // content returns the size of the content after a member's header.

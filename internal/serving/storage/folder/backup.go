@@ -173,7 +173,7 @@ type reader struct {
 	b    *Backup
 	at   int64
 	open file // the file of the member that was read last
-	n    int  // index of that member
+	n    int  // index of the member whose file is open
 }
 
 func (r *reader) Seek(offset int64, whence int) (int64, error) {

@@ -16,7 +16,8 @@ import (
 )
 
 // BenchmarkAppend measures acknowledged appends of a chunk per second, for one session and for many
-// at once. In alternation it measures the disk: writes of a page, each followed by an fdatasync.
+// at once. Between these measurements it measures the disk: writes of a page, each followed by an
+// fdatasync.
 func BenchmarkAppend(b *testing.B) {
 	for _, writers := range []int{1, 8, 64, 512} {
 		b.Run(fmt.Sprint("sessions=", writers), func(b *testing.B) {
@@ -82,8 +83,8 @@ func rush(b *testing.B, s storage.Store, epochs []uint64, ends []int64, d time.D
 	return int(total.Load())
 }
 
-// BenchmarkStart measures the opening of a folder of 100,000 sessions with one record each, with
-// and without the index that a clean end writes.
+// BenchmarkStart measures the opening of a folder of 100,000 sessions with one record each. It
+// compares opening with and without the index that Close writes.
 func BenchmarkStart(b *testing.B) {
 	const sessions, writers = 100_000, 100
 	dir := filepath.Join(b.TempDir(), "data")

@@ -62,8 +62,8 @@ func (f *Folder) bytes() (sum int64) {
 	return sum
 }
 
-// strays returns an error for each leftover of a killed process, and for each file that the store
-// does not know.
+// strays returns an error for each leftover of a killed process, and for each file with a name that
+// the store does not use.
 func (f *Folder) strays() (found []*storage.CorruptError) {
 	note := func(name, what string) {
 		found = append(found, &storage.CorruptError{File: filepath.ToSlash(name), Byte: -1,
@@ -109,7 +109,7 @@ func known(name string) bool {
 	return claim || name == headName || strings.HasSuffix(name, temporary)
 }
 
-// checker reads sessions to their ends.
+// checker reads all files of sessions and reports damage.
 type checker struct {
 	f     *Folder
 	visit func(*storage.CorruptError)

@@ -14,7 +14,7 @@
 //	backup/<random>/<id>/     links to the files of a backup under way
 //
 // Offsets and epochs in names have 16 hexadecimal digits. If bytes are missing before the log's end
-// at the last claim, that is damage. Behind that position, a torn frame at the log's end is normal
+// at the last claim, that is damage. After that position, a torn frame at the log's end is normal
 // after a power cut. Sessions do not share files that change, so damage to such a file affects only
 // one session. A tar archive of a session's files is an export. The disk usage of a session is the
 // sum of the lengths of its files. Immutable files, closed segments and snapshots, are shared with

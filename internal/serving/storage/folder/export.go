@@ -39,7 +39,7 @@ func (e *Exporter) Head(start int64, head []byte) error {
 	return e.file(headName, int64(len(b)), bytes.NewReader(b))
 }
 
-// Append adds a record at an offset, which must be the end of the record before.
+// Append adds a record at an offset, which must be the end of the previous record.
 func (e *Exporter) Append(at int64, r storage.Record) error {
 	if len(e.open) >= segmentBytes {
 		if err := e.flush(at); err != nil {
@@ -72,7 +72,8 @@ func (e *Exporter) State(at int64, compressed *io.SectionReader) error {
 	return e.file(hexName(statePrefix, uint64(at)), size, content)
 }
 
-// readerFunc is a reader. Its first call must return everything.
+// readerFunc is an io.Reader that calls the function. The function has no position, so it must
+// return all data together with io.EOF.
 type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

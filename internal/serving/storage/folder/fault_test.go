@@ -180,8 +180,8 @@ func checked(t require.TestingT, dir, what string, strays bool) {
 	}), what)
 }
 
-// recovered opens the folder that a power cut leaves, and checks that its state is one of those in
-// may.
+// recovered opens the folder that a power cut leaves, and checks that its state is one of the
+// states in the parameter may.
 func recovered(
 	t require.TestingT, i *powercut.Image, dir, what string, s powercut.Survivor, may ...mark,
 ) {
@@ -233,7 +233,7 @@ func TestPowerCutLosesNothingAcknowledged(t *testing.T) {
 	}
 	d, marks := recorded(t)
 	r := rand.New(rand.NewPCG(3, 4))
-	every, first := 5, rand.IntN(5) // a fifth of the cuts, except in make test-attack
+	every, first := 5, rand.IntN(5) // tests every fifth power cut; make test-attack tests all
 	if os.Getenv("LMSERVE_POWER_CUTS") != "" {
 		every, first = 1, 0
 	}
@@ -309,7 +309,7 @@ func TestFailedSyncOfFolderLosesNothing(t *testing.T) {
 	for _, m := range marks[1:] {
 		states = append(states, m.state)
 	}
-	const cuts = 40 // events after the failure that are followed by a power cut
+	const cuts = 40 // largest number of events after a failure at which power cuts are tested
 	someNames := survivesBy(rand.New(rand.NewPCG(rand.Uint64(), 0)), 50)
 	someNames.Write = powercut.OnlySynced.Write
 	for n, o := range d.operations {
@@ -324,7 +324,7 @@ func TestFailedSyncOfFolderLosesNothing(t *testing.T) {
 			if strings.HasPrefix(may[0].step, "delete") {
 				break // the delete returned an error: a power cut may bring the session back
 			}
-			// In all other cases the synced content is that of the previous cut.
+			// Otherwise this power cut would leave the same synced content as the previous one.
 			if settled || len(may) == 1 {
 				dir := filepath.Join(t.TempDir(), "left")
 				cut := fmt.Sprintf("%s, cut after event %d", what, k)

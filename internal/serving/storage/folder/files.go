@@ -64,7 +64,7 @@ func patiently(call func() error) error {
 func (osFiles) OpenFile(name string, flag int, perm fs.FileMode) (f file, err error) {
 	err = patiently(func() error {
 		opened, err := os.OpenFile(name, flag, perm)
-		if err == nil { // f = (*os.File)(nil) would not equal nil
+		if err == nil { // assigning a nil *os.File would make f non-nil
 			f = opened
 		}
 		return err

@@ -36,14 +36,14 @@ type Folder struct {
 	dir      string
 	place    fs.FileInfo // identity of dir when it was opened; nil if the store is an archive
 	readOnly bool
-	report   func(error) // gets errors that stop no call
+	report   func(error) // called with errors that do not make a call fail
 	files    fileSystem
 	lock     *os.File
 
 	// writing is read-locked by calls that change files. It is write-locked by calls during which
 	// no file may change: a backup while it makes links, and Close.
 	writing   sync.RWMutex
-	unlinking sync.Mutex // see unlinkShared
+	unlinking sync.Mutex // held by unlinkShared
 
 	mu       sync.Mutex
 	closed   bool
@@ -142,7 +142,7 @@ func (f *Folder) usable() error {
 	return nil
 }
 
-// with calls do with a session, while it holds the session's lock.
+// with calls the function do with a session whose lock it holds.
 func (f *Folder) with(ctx context.Context, id string, do func(s *session) error) error {
 	if err := f.usable(); err != nil {
 		return err
@@ -166,8 +166,8 @@ func (f *Folder) with(ctx context.Context, id string, do func(s *session) error)
 	return do(s)
 }
 
-// change calls do with a session, while it holds the session's lock. It refuses a caller whose
-// epoch is not that of the session's last claim.
+// change calls the function do with a session whose lock it holds. It refuses a caller whose epoch
+// is not that of the session's last claim.
 func (f *Folder) change(
 	ctx context.Context, id string, epoch uint64, do func(s *session) error,
 ) error {
@@ -461,9 +461,9 @@ func (f *Folder) Delete(ctx context.Context, id string, epoch uint64) error {
 	return f.fault("erasing session "+id, f.erase(removed))
 }
 
-// erase overwrites and removes a folder that was moved to the path removed, and all folders that
-// earlier calls could not erase. It first makes the move durable: otherwise a power cut might bring
-// back the session with zeros in its files.
+// erase overwrites and removes a deleted session's folder, which was moved to the given path, and
+// all folders that earlier calls could not erase. It first makes the move durable: otherwise a
+// power cut might bring back the session with zeros in its files.
 func (f *Folder) erase(removed string) error {
 	if err := f.files.SyncDir(f.path(sessionsName)); err != nil {
 		f.mu.Lock()

@@ -15,10 +15,10 @@ const (
 	frameHead   = 8 + 4 + 4 + 4
 	frameTail   = 4
 	lengthBytes = 4
-	recordMin   = 1 + 8 + 8 // flags, time and bits
+	recordMin   = 1 + 8 + 8 // bytes of the flags, the time and the bits
 	sectorBytes = 512       // the unit in which disks write
 
-	// segmentBytes is the length from which on a segment gets no more frames.
+	// segmentBytes is the length at which a segment is full: it gets no more frames.
 	segmentBytes = 1 << 20
 	// fileBytes limits the size of a head and of a segment in an archive, because both are read
 	// into memory as a whole.
@@ -51,7 +51,7 @@ func appendRecord(b []byte, r *storage.Record) []byte {
 	}
 	if r.Words != nil {
 		flags |= hasWords
-		b, _ = binary.Append(b, binary.LittleEndian, r.Words) // no error: fixed size
+		b, _ = binary.Append(b, binary.LittleEndian, r.Words) // cannot fail: fixed size
 	}
 	if r.Continued != 0 {
 		flags |= hasContinued
@@ -85,7 +85,7 @@ func frameOf(at int64, records []storage.Record) []byte {
 	return b
 }
 
-// frame is a frame whose checksums are right.
+// frame is a decoded frame of the log, with valid checksums.
 type frame struct {
 	at   int64
 	body []byte
@@ -242,8 +242,8 @@ func torn(rest []byte, begin, offset int64) bool {
 }
 
 // unwritten reports whether the first bytes of a frame contain a disk sector that reads as zeros.
-// The frame is at the beginning of rest and at byte begin of the file. Only those bytes of a sector
-// count that belong to the frame.
+// The frame is at the beginning of rest and at byte begin of the file. Bytes of a sector before or
+// after the frame are ignored.
 func unwritten(rest []byte, begin, first int64) bool {
 	for at := int64(0); at < first; {
 		n := min(int64(len(rest))-at, sectorBytes-(begin+at)%sectorBytes)

@@ -17,8 +17,8 @@ import (
 // The index spares Open from reading the files of every session. It has one line of JSON for each
 // session, and a last line with the checksum of the lines before. Close writes the index, and Open
 // removes it unless the folder is opened only for reading. Open reads the files of a session whose
-// folder has another modification time than in the index. It reads those of all sessions if the
-// index is invalid.
+// folder has another modification time than in the index. If the index is invalid, Open reads the
+// files of all sessions.
 
 const indexName = "index"
 
@@ -31,7 +31,7 @@ type indexed struct {
 	Start    int64
 	End      int64
 	LastAt   int64
-	Last     []byte        `json:",omitempty"` // encoded as in a frame, with newlines as the text
+	Last     []byte        `json:",omitempty"` // last record as in a frame; its text is newlines
 	Segments []indexedFile `json:",omitempty"`
 	States   []indexedFile `json:",omitempty"`
 }

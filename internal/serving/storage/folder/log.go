@@ -75,7 +75,7 @@ func (f *Folder) writeFrame(s *session, seg *segment, out file, b []byte) error 
 		err = out.Sync()
 	}
 	if err != nil {
-		// After a failed write or sync, the disk may hold a part of the frame: cut it off.
+		// After a failed write or sync, the disk may contain a part of the frame: cut it off.
 		s.suspect = firstError(func() error { return out.Truncate(seg.bytes) }, out.Sync) != nil
 		if s.suspect {
 			err = fmt.Errorf("%w: %w", storage.ErrUnknown, err)
@@ -163,7 +163,8 @@ type errVisit struct{ error }
 
 func (e errVisit) Unwrap() error { return e.error }
 
-// readLog visits the records of the log, beginning with the record that contains the offset from.
+// readLog visits the records of the log from an offset on, including the record that contains the
+// offset.
 func (f *Folder) readLog(
 	ctx context.Context, s *session, from int64, visit func(int64, storage.Record) error,
 ) error {
@@ -202,8 +203,8 @@ func (f *Folder) readLog(
 	return nil
 }
 
-// readSegment visits the records of a segment that begin before the offset before. It returns the
-// offset at which the last of these records ends.
+// readSegment visits the records of a segment that begin before an offset, the parameter before. It
+// returns the offset at which the last of these records ends.
 func (f *Folder) readSegment(
 	s *session, seg *segment, before int64,
 	visit func(int64, storage.Record) error,
@@ -252,8 +253,8 @@ func ofVisit(s *session, name string, at int64, err error) error {
 	return corrupt(s, name, at, err)
 }
 
-// border returns the offset at which the record that contains an offset begins. For an offset after
-// all records it returns the end of the log.
+// border returns the start of the record that contains an offset, or the end of the log if the
+// offset is after all records.
 func (f *Folder) border(s *session, offset int64) (at int64, err error) {
 	if offset >= s.end {
 		return s.end, nil
@@ -326,8 +327,8 @@ func (f *Folder) halves(s *session, n int, offset int64) (first, second []byte, 
 	return first, second, err
 }
 
-// cutAt removes from a segment the records after the offset, which the next segment also has after
-// a split. The offset must be the end of the log or the beginning of the next segment.
+// cutAt removes the records after an offset from a segment. split has copied these records to the
+// next segment. The offset must be the end of the log or the beginning of the next segment.
 func (f *Folder) cutAt(s *session, offset int64) error {
 	n := s.segmentOf(offset - 1)
 	if n < 0 || s.segments[n].offset >= offset {

@@ -87,8 +87,8 @@ func (f *Folder) pieces(s *session, r *Rescued) (found []piece) {
 	return found
 }
 
-// salvage visits the records in the valid frames of segment n, also after invalid frames. It visits
-// only records that begin before the offset before. The error is the first damage.
+// salvage visits the records in the valid frames of segment n, also after invalid frames. It skips
+// records that begin at or after an offset, the parameter before. The error is the first damage.
 func (f *Folder) salvage(
 	s *session, n int, before int64, visit func(at int64, r storage.Record),
 ) (damage error) {
@@ -171,8 +171,8 @@ func choose(pieces []piece, good []state, start int64) piece {
 	return pieces[0]
 }
 
-// takeSegment appends to f the records of segment n of the store from, if they lie in the piece
-// keep.
+// takeSegment copies records of segment n to the store f. It copies only records within the piece
+// of the log to keep. The parameter from is the store that has the segment.
 func (f *Folder) takeSegment(
 	ctx context.Context, from *Folder, s *session, n int, keep piece, epoch uint64,
 ) error {

@@ -17,9 +17,9 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Restore makes the data folder dir from a backup. dir must not exist, and an error leaves it so.
-// Damage in a session's file is reported, and affects only that session. The error is
-// storage.ErrNoBackup if r is not a complete backup.
+// Restore makes the data folder dir from a backup. dir must not exist. Damage in a session's file
+// is reported, and affects only that session. The error is storage.ErrNoBackup if r is not a
+// complete backup.
 func Restore(
 	ctx context.Context, r io.Reader, dir string, report func(*storage.CorruptError),
 ) (err error) {

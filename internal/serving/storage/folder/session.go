@@ -215,7 +215,7 @@ func (f *Folder) loadHead(s *session) error {
 			"more", d.Start))
 	}
 	s.head, s.start, s.end = head, d.Start, d.Start
-	for len(s.segments) > 0 && s.segments[0].offset < s.start { // trimming was interrupted
+	for len(s.segments) > 0 && s.segments[0].offset < s.start { // left by an interrupted Trim
 		s.leftovers = append(s.leftovers, hexName(segmentPrefix, uint64(s.segments[0].offset)))
 		s.segments = s.segments[1:]
 	}

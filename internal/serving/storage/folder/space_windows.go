@@ -2,8 +2,8 @@ package folder
 
 import "golang.org/x/sys/windows"
 
-// spaceOf returns the free space and the size of a folder's file system, in bytes. Free is what
-// this process may still write.
+// spaceOf returns the free space and the size of a folder's file system, in bytes. The free space
+// is the number of bytes that this process can still write.
 func spaceOf(dir string) (left, all int64, err error) {
 	path, err := windows.UTF16PtrFromString(dir)
 	if err != nil {

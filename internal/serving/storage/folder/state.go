@@ -15,8 +15,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// A snapshot's file holds the snapshot as storage.CompressSnapshot writes it, and then the SHA-256
-// of these compressed bytes.
+// A snapshot's file contains the output of storage.CompressSnapshot, followed by the SHA-256 of
+// these compressed bytes.
 
 // WriteSnapshot implements storage.Store.
 func (f *Folder) WriteSnapshot(
@@ -53,9 +53,10 @@ func (f *Folder) WriteSnapshot(
 			return nil
 		})
 	}
-	// A renamed file is not overwritten: a power cut may bring back its name as a snapshot.
+	// A file whose renaming was not synced is not overwritten: after a power cut it may have its
+	// snapshot's name again.
 	if err != nil && !renamed {
-		_ = f.shred(unfinished) // err says more; the next opening removes the file
+		_ = f.shred(unfinished) // err matters more; the next opening removes the file
 	}
 	return err
 }

@@ -8,8 +8,8 @@ import (
 )
 
 // usage is the disk usage of a folder by session, in bytes. A session is charged for the lengths of
-// its files. A file that sessions share is charged only to the one with the smallest id, the
-// oldest.
+// its files. A file that several sessions share is charged only to the oldest of them, which has
+// the smallest id.
 type usage struct {
 	mu      sync.Mutex
 	charges map[string]int64

@@ -23,7 +23,8 @@ const (
 	aloneTry  = 100 * time.Millisecond
 )
 
-// Statements that take the lock: alone exclusively, beside together with other stores.
+// Statements that take the advisory lock: alone takes an exclusive lock, beside takes a shared
+// lock.
 const (
 	alone  = "select pg_try_advisory_lock($1)"
 	beside = "select pg_try_advisory_lock_shared($1)"

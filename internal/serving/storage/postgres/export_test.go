@@ -15,7 +15,8 @@ const AloneLock = aloneLock
 // Sweep removes the objects that belong to no snapshot and are older than age.
 func (s *Store) Sweep(ctx context.Context, age time.Duration) error { return s.sweep(ctx, age) }
 
-// ForgetNodes removes nodes that this store has watched for an age without a renewal.
+// ForgetNodes removes nodes that this store has watched for the duration age without seeing a
+// renewal of their leases.
 func (s *Store) ForgetNodes(ctx context.Context, age time.Duration) error {
 	return s.forgetNodes(ctx, age)
 }

@@ -28,8 +28,8 @@ func textOf(t *testing.T, s storage.Store, id string) string {
 	return b.String()
 }
 
-// single opens a store with only one connection, and runs the statements of the tests on it once.
-// So they are prepared, and the next message on the connection is a statement and no preparation.
+// single opens a store with only one connection, and runs the tests' statements on it once, which
+// prepares them. The next message on the connection is then a statement, not a preparation.
 func (p *place) single(t *testing.T) (s *postgres.Store, epoch uint64) {
 	o := p.options()
 	o.Database += "&pool_max_conns=1"
@@ -239,7 +239,7 @@ func TestDamagedObjectIsReportedBeforeReading(t *testing.T) {
 	require.Len(t, names, 1)
 	for _, spoil := range []func() error{
 		func() error { return s.Overwrite(t.Context(), names[0], []byte("something else")) },
-		func() error { return s.Overwrite(t.Context(), names[0], nil) }, // removed
+		func() error { return s.Overwrite(t.Context(), names[0], nil) }, // removes the object
 	} {
 		require.NoError(t, spoil())
 		err := s.ReadSnapshot(t.Context(), "a", 0, func(io.Reader) error {

@@ -51,9 +51,9 @@ func UpdateKeys(ctx context.Context, url string, change func(text []byte) ([]byt
 	})
 }
 
-// FollowKeys reads the keys of a database at the interval every, until the context ends. It calls
-// tell with each text that differs from the text before; the first is compared with the argument
-// text. While the database cannot be reached, FollowKeys reports nothing.
+// FollowKeys reads the keys of a database again and again until the context ends, with pauses of
+// the duration every. It calls tell with each text that differs from the previous text, which at
+// first is the parameter text. While the database cannot be reached, FollowKeys reports nothing.
 func FollowKeys(
 	ctx context.Context, url string, every time.Duration, text []byte, tell func(text []byte),
 ) {
@@ -77,7 +77,7 @@ func FollowKeys(
 	}
 }
 
-// withKeys connects to a database, and calls do with the connection.
+// withKeys connects to a database, and calls the function do with the connection.
 func withKeys(ctx context.Context, url string, do func(conn *pgx.Conn) error) error {
 	config, err := parse(url)
 	if err != nil {

@@ -16,8 +16,9 @@ const (
 	// pageBytes is how many bytes of a log's text one query reads at most, not counting the last
 	// record of the page.
 	pageBytes = 1 << 20
-	// resolveTime is the longest time for which an append of unknown outcome is repeated. However
-	// often it is repeated, it can succeed only once, because it says where the log must end.
+	// resolveTime is the longest time for which an append of unknown outcome is repeated. The
+	// repetitions cannot add the records twice, because an append names the expected end of the
+	// log.
 	resolveTime     = 20 * time.Second
 	resolveWaitMin  = 20 * time.Millisecond
 	resolveWaitMost = time.Second
@@ -63,7 +64,7 @@ func (s *Store) resolve(ctx context.Context, id string, epoch uint64, b *batch, 
 			return wrong
 		case errors.Is(err, storage.ErrUnknown), errors.Is(err, storage.ErrUnavailable):
 			lost = err
-		default: // fenced, or deleted: the first append may have come before
+		default: // claimed again or deleted; the first append may have succeeded before
 			return fmt.Errorf("%w; then: %v", unknown(lost), err)
 		}
 	}

@@ -30,8 +30,8 @@ const (
 	adoptLook = 16
 )
 
-// away returns the error for an object store without the right marker. found describes what is in
-// place of the marker.
+// away returns the error for an object store without the right marker. found describes what was
+// found instead of the marker.
 func (o *objects) away(found string) error {
 	return unavailable(fmt.Errorf("the object store %s does not belong to database %s: found %s, "+
 		"expected the object %s with the id %s; mount the folder, or name the bucket, that has "+
@@ -62,7 +62,8 @@ func (o *objects) marker(ctx context.Context) (id string, err error) {
 	return "", unavailable(fmt.Errorf("reading object %s of %s: %w", markerName, o.where, err))
 }
 
-// is returns an error if an id, which was read from the marker, is not that of the database.
+// is compares an id from the marker with the id of the database, and returns an error if they
+// differ.
 func (o *objects) is(id string) error {
 	switch id {
 	case o.id:
@@ -73,8 +74,8 @@ func (o *objects) is(id string) error {
 	return o.away(fmt.Sprintf("an object with the id %q", id))
 }
 
-// present checks by the marker that the object store is that of the database. It reports when the
-// object store disappears or comes back. It reads the marker in each call, because a folder may be
+// present checks that the object store has the marker of the database. It reports when the object
+// store disappears or comes back. It reads the marker in each call, because a folder may be
 // unmounted between two calls.
 func (o *objects) present(ctx context.Context) error {
 	id, err := o.marker(ctx)

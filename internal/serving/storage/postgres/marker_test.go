@@ -292,7 +292,7 @@ func TestNewDatabaseKeepsFirstOfTwoStores(t *testing.T) {
 	require.Equal(t, 3, refused)
 }
 
-// handler serves with the current S3 server.
+// handler is an http.Handler that passes requests to the current S3 server.
 type handler func() *gofakes3.GoFakeS3
 
 func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h().Server().ServeHTTP(w, r) }

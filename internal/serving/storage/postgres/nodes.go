@@ -65,7 +65,8 @@ func (s *Store) Renew(
 	}, func() error {
 		known[n.ID] = true
 		over := s.sightings.over(n.ID, until, time.Duration(micros)*time.Microsecond, asked)
-		// What a killed server has left is not alive, though its sessions cannot be claimed yet.
+		// The nodes of killed servers do not count as alive, even if their leases still prevent
+		// claims of their sessions.
 		left := ended && !s.sightings.renews(n.ID) || n.Addr == self.Addr && n.Addr != ""
 		if n.ID == self.ID || !over && !left {
 			alive = append(alive, n)
@@ -91,8 +92,8 @@ func (s *Store) Leave(ctx context.Context, id string) error {
 	})
 }
 
-// forgetNodes removes other nodes that this server has watched for an age without a renewal. A
-// store that is open alone trusts the clock of the database.
+// forgetNodes removes other nodes that this server has watched for the duration age without seeing
+// a renewal of their leases. A store that is open alone trusts the clock of the database.
 func (s *Store) forgetNodes(ctx context.Context, age time.Duration) error {
 	ids, untils := s.sightings.unrenewed(age)
 	err := s.once(ctx, func(ctx context.Context, q *pgxpool.Conn) error {

@@ -24,13 +24,14 @@ type objects struct {
 
 	id, database string      // the id and the name of the database, see marker.go
 	gone         atomic.Bool // the last check did not find the right marker
-	report       func(error) // called when the store goes away or comes back; may be nil
+	report       func(error) // called when the object store disappears or comes back; may be nil
 }
 
 // bucket is a folder or a bucket of a cloud. Its error for a missing object is fs.ErrNotExist.
 type bucket interface {
-	// write makes a durable object from what fill writes. After an error there is no object, or the
-	// outcome is unknown. The error is fs.ErrExist if an object has the name already.
+	// write makes a durable object from the output of the function fill. After an error there is no
+	// object, or the outcome is unknown. The error is fs.ErrExist if an object has the name
+	// already.
 	write(ctx context.Context, name string, fill func(io.Writer) error) error
 	read(ctx context.Context, name string) (io.ReadCloser, error)
 	size(ctx context.Context, name string) (bytes int64, err error)
@@ -109,7 +110,7 @@ func (o *objects) put(
 	case filled || to.to == nil:
 		return 0, sum, objectError("writing object "+name, err)
 	}
-	return 0, sum, err // an error of the argument write, not of the object store
+	return 0, sum, err // an error of the function write, not of the object store
 }
 
 // measured counts and hashes the bytes that are written, and keeps an error of the object store.

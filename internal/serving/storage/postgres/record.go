@@ -15,7 +15,7 @@ type columns struct {
 	bits     float64
 	baseline *float64 // nil if the record has no baseline
 	byLine   bool
-	skipped  []byte // Record.Skipped, two bytes a line, little-endian
+	skipped  []byte // Record.Skipped, two bytes per line, little-endian
 	words    []byte // the fields of Record.Words in their order, little-endian; may be nil
 	text     []byte
 	// continued is Record.Continued. It is nil for 0, because rows older than the column have null.
@@ -31,7 +31,7 @@ func columnsOf(r *storage.Record) columns {
 		c.skipped = binary.LittleEndian.AppendUint16(c.skipped, line)
 	}
 	if r.Words != nil {
-		c.words, _ = binary.Append(nil, binary.LittleEndian, r.Words) // no error: fixed size
+		c.words, _ = binary.Append(nil, binary.LittleEndian, r.Words) // cannot fail: fixed size
 	}
 	if r.Continued != 0 {
 		c.continued = &r.Continued
@@ -90,7 +90,8 @@ func (c *columns) checksum(at int64) int64 {
 	return int64(crc32.Update(crc32.Checksum(b, castagnoli), castagnoli, c.text))
 }
 
-// batch is records as the columns of one statement, which PostgreSQL turns into rows (unnest).
+// batch has the columns of several records, one slice per column. A statement turns them into rows
+// (unnest).
 type batch struct {
 	at, ms               []int64
 	bits                 []float64

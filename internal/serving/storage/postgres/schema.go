@@ -30,7 +30,7 @@ var migrations embed.FS
 // SchemaError says that the tables of a database do not have the version that this program needs.
 type SchemaError struct {
 	Database string
-	Have     int32 // 0: none
+	Have     int32 // version of the tables; 0 if there are none
 	Want     int32
 }
 
@@ -49,10 +49,11 @@ func (e *SchemaError) Error() string {
 }
 
 // Migrate brings the tables of the database to the version that this program needs, each step in a
-// transaction. It returns the version of the tables before, which is 0 if there were none, and now.
-// Programs that migrate the same database at the same time wait for each other, or get ErrInUse.
-// The error is also ErrInUse if tables of an older version are in use by a server. If the tables
-// have a newer version than this program needs, Migrate changes nothing and returns a SchemaError.
+// transaction. It returns the versions of the tables before and after; before is 0 if there were no
+// tables. Programs that migrate the same database at the same time wait for each other, or get
+// ErrInUse. The error is also ErrInUse if tables of an older version are in use by a server. If the
+// tables have a newer version than this program needs, Migrate changes nothing and returns a
+// SchemaError.
 func Migrate(ctx context.Context, url string) (before, now int32, err error) {
 	config, err := parse(url)
 	if err != nil {
@@ -188,7 +189,7 @@ func noteCareless(ctx context.Context, conn *pgx.Conn) error {
 }
 
 // writing takes a connection from the pool for statements that write. It returns ErrUnavailable if
-// a setting of the database is off without which writes are not durable.
+// a setting that makes writes durable is off.
 func (s *Store) writing(ctx context.Context) (*pgxpool.Conn, error) {
 	if err := s.careless.Load(); err != nil {
 		return nil, unavailable(*err)

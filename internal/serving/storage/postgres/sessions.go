@@ -98,8 +98,8 @@ func (s *Store) Create(ctx context.Context, id string, head []byte, start int64)
 	return s.create(ctx, id, head, start, 0)
 }
 
-// create makes a session. It returns ErrQuota if the owner already has most sessions; with 0 there
-// is no limit.
+// create makes a session. It returns ErrQuota if the owner has reached the limit on sessions,
+// parameter most; 0 means no limit.
 func (s *Store) create(
 	ctx context.Context, id string, head []byte, start int64, most int,
 ) (epoch uint64, err error) {
@@ -142,8 +142,8 @@ func (s *Store) insert(
 	return epoch, err
 }
 
-// Claim implements storage.Store. The statement that claims may have to wait for an append, and
-// does not see the record of that append. So a separate statement then reads the description.
+// Claim implements storage.Store. The claiming statement may wait for an append, and then does not
+// see the record of that append. So a separate statement reads the description.
 func (s *Store) Claim(ctx context.Context, id string) (found storage.Session, err error) {
 	err = s.transact(ctx, statementTime, func(ctx context.Context, tx pgx.Tx) error {
 		if storage.CheckID(id) != nil {
@@ -179,8 +179,8 @@ type extent struct {
 	start, end int64
 }
 
-// lock locks the row of a session until the transaction ends. how is a strength of locks: "update",
-// or "key share", which prevents deletion but not writes.
+// lock locks the row of a session until the transaction ends. how is the strength of the lock:
+// "update", or "key share", which prevents deletion but not writes.
 func lock(ctx context.Context, tx pgx.Tx, id, how string) (e extent, err error) {
 	if storage.CheckID(id) != nil {
 		return e, storage.NotFound(id)
@@ -236,8 +236,8 @@ func (s *Store) Delete(ctx context.Context, id string, epoch uint64) error {
 	})
 }
 
-// erase deletes a session. It first locks the session's row and calls may: if may returns an error,
-// erase deletes nothing. It also returns an error if the object store lacks the marker, because it
+// erase deletes a session. It first locks the session's row and calls the function may, whose error
+// prevents the deletion. It also returns an error if the object store lacks the marker, because it
 // must remove the objects, too.
 func (s *Store) erase(
 	ctx context.Context, id string, may func(ctx context.Context, tx pgx.Tx, e extent) error,
@@ -279,8 +279,8 @@ func (s *Store) Fork(
 	return s.fork(ctx, from, id, head, c, 0)
 }
 
-// fork makes a fork. It returns ErrQuota if the owner already has most sessions; with 0 there is no
-// limit.
+// fork makes a fork. It returns ErrQuota if the owner has reached the limit on sessions, parameter
+// most; 0 means no limit.
 func (s *Store) fork(
 	ctx context.Context, from, id string, head []byte, c storage.Cut, most int,
 ) (epoch uint64, err error) {

@@ -16,8 +16,9 @@ import (
 // owner's sessions is checked. The second key is a hash of the owner.
 const ownersLock = 0x6c6d
 
-// SQL conditions on a session s and its node n, which withNode joins: free holds if no server has
-// the session, unused if the session has expired, and visible if callers may see it.
+// SQL conditions on a session s and its node n, which withNode joins. free is true if no server has
+// the session, unused is true if the session has expired, and visible is true if callers may see
+// it.
 const (
 	free     = `(n.id is null or not ` + lives + `)`
 	unused   = `(s.ttl > 0 and s.used + s.ttl * interval '1 microsecond' <= clock_timestamp())`
@@ -164,7 +165,7 @@ func (s *Store) Expire(ctx context.Context, limit int) (deleted int, err error) 
 // Within implements storage.Shared.
 func (s *Store) Within(most int) storage.Store { return &within{s, most} }
 
-// within is a store in which each owner may have at most most sessions.
+// within is a store that limits the number of sessions of each owner to the value of most.
 type within struct {
 	*Store
 	most int

@@ -128,9 +128,9 @@ func TestOnlyGoneServersSessionIsClaimed(t *testing.T) {
 	require.ErrorIs(t, err, storage.ErrNotFound)
 }
 
-// The clock of the database is set ahead while a server runs. Until that server's next renewal its
-// lease looks lapsed. A new server that has not seen the lease before must not take the sessions:
-// the other one still answers for them.
+// The clock of the database is set ahead while a server runs, so the server's lease looks lapsed
+// until its next renewal. A new server that has not seen the lease before must not take the
+// sessions, because the first server still serves them.
 func TestNewServerDoesNotTrustTheClock(t *testing.T) {
 	database, clocked := pgtest.NewClocked(t)
 	if !clocked {

@@ -8,7 +8,7 @@ import (
 // sightings are the renewals of other servers' leases that this server has seen. If the clock of
 // the database is set, the database may show valid leases as lapsed, or lapsed leases as valid. So
 // this server uses its monotonic clock only: a lease has lapsed if this server has watched it for
-// its whole length without a renewal. The lease's server has then stopped before, by its own clock.
+// its whole length without a renewal. By then the other server has stopped by its own clock.
 type sightings struct {
 	now func() time.Time // nil means time.Now
 
@@ -23,8 +23,8 @@ type sighting struct {
 	renewed   bool // an earlier renewal was seen, too
 }
 
-// over reports whether the lease of a server has lapsed. until is its end by the database's clock,
-// read after the time asked, and lease its length.
+// over reports whether the lease of a server has lapsed. lease is the duration of the lease, until
+// is its end by the database's clock, and asked is a time before the end was read.
 func (s *sightings) over(id string, until time.Time, lease time.Duration, asked time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,8 +46,8 @@ func (s *sightings) renews(id string) bool {
 	return s.of[id].renewed
 }
 
-// unrenewed returns the servers whose leases were not renewed for a time, with the ends of these
-// leases by the database's clock.
+// unrenewed returns the servers that this server has watched for the duration age without seeing a
+// renewal of their leases. It also returns the ends of these leases by the database's clock.
 func (s *sightings) unrenewed(age time.Duration) (ids []string, untils []time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +66,7 @@ func (s *sightings) clock() time.Time {
 	return time.Now()
 }
 
-// forget drops the sightings of servers that the database no longer knows.
+// forget drops the sightings of servers that are no longer in the database.
 func (s *sightings) forget(known func(id string) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// This server has seen a lease, which is then not renewed. The lease must lapse when this server's
-// own clock has counted its whole length, whatever the clock of the database shows.
+// This server has seen a lease, which is then not renewed. The lease must lapse after its duration
+// by this server's own clock, whatever the clock of the database shows.
 func TestSeenLeaseEndsByOwnClock(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	s := &sightings{now: func() time.Time { return now }}

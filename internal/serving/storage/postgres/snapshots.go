@@ -111,7 +111,7 @@ func (s *Store) isSnapshot(ctx context.Context, name string) (is bool) {
 	return err == nil && is
 }
 
-// admit returns an error if a session cannot have another snapshot at the offset at.
+// admit returns an error if a session cannot have another snapshot at the given offset.
 func admit(ctx context.Context, tx pgx.Tx, id string, at int64, e extent) error {
 	var has int
 	var there bool

@@ -183,7 +183,7 @@ func meaning(err error) error {
 		return &storage.CorruptError{File: "the database", Byte: -1, Offset: -1,
 			What: refused.Error()}
 	// Temporary failures: of resources (53), by an operator (57), and of locks and deadlocks (40,
-	// 55P03). A server that another has replaced takes no writes (25006).
+	// 55P03). A database server that another has replaced is read-only (25006).
 	case in("40", "53", "55P03", "57", "25006"):
 		return unavailable(err)
 	}

@@ -5,7 +5,8 @@
 // claim, its records, and the names of its snapshots' objects. A claim raises the epoch. Every
 // write is conditional on the epoch, in the statement that writes or in its transaction. So a
 // former owner is fenced off however late its writes arrive. The database's clock decides when
-// sessions expire. Whether a lease has lapsed, each server decides by its own clock (sightings).
+// sessions expire. But each server decides by its own clock whether another server's lease has
+// lapsed; see sightings.go.
 package postgres
 
 import (
@@ -47,8 +48,8 @@ type Options struct {
 	// the database's first. Open always refuses the store of another database.
 	Adopt bool
 	// Alone makes Open return ErrInUse if another store has opened the database with Alone and does
-	// not close it within this time. It prevents the accidental start of a second server. Epochs,
-	// not Alone, keep two servers from writing to the same session.
+	// not close it within the time Wait. It prevents the accidental start of a second server.
+	// Epochs, not Alone, keep two servers from writing to the same session.
 	Alone bool
 	Wait  time.Duration
 	// Node is the id of this server among those that share the database; see cluster.Node. Sessions

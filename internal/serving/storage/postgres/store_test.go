@@ -49,7 +49,7 @@ func folder(t testing.TB) string {
 	return "file://" + filepath.ToSlash(filepath.Join(t.TempDir(), "objects"))
 }
 
-// place is a database behind a proxy and an object store, in which a test opens stores.
+// place is a database behind a proxy, with an object store. A test opens stores in a place.
 type place struct {
 	server   *pgtest.Server
 	proxy    *pgtest.Proxy

@@ -30,7 +30,7 @@ func (s *Store) sweepAgainAndAgain(ctx context.Context) {
 	}
 }
 
-// sweep removes the objects that have belonged to no snapshot for the time age.
+// sweep removes the objects that have belonged to no snapshot for the duration age.
 func (s *Store) sweep(ctx context.Context, age time.Duration) error {
 	for {
 		names, err := s.condemn(ctx, age)

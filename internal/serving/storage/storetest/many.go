@@ -177,7 +177,7 @@ func concurrent(t *testing.T, b Backend) {
 	}
 }
 
-// rivals lets several writers claim the same session from each other, and append to it. At the end
+// rivals makes several writers claim the same session from each other, and append to it. At the end
 // the log must have exactly the records whose appends were confirmed.
 func rivals(t *testing.T, b Backend) {
 	s := started(t, b)

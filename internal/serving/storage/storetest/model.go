@@ -13,7 +13,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// modelSession is what the model, a plain map, knows of a session.
+// modelSession is a session in the model, which is a plain map.
 type modelSession struct {
 	epoch     uint64
 	head      string

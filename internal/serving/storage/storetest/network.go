@@ -184,8 +184,8 @@ const patience = time.Minute
 // slowest is how often the pause between two calls of disturb can double.
 const slowest = 6
 
-// again repeats do while it returns ErrUnavailable or ErrUnknown, at most for patience. It returns
-// the last error.
+// again repeats a call while it returns ErrUnavailable or ErrUnknown, for at most the time
+// patience. It returns the last error.
 func (h *history) again(do func() error) error {
 	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		err := do()
@@ -264,9 +264,9 @@ func (h *history) round(n int) {
 	}
 }
 
-// wrote records a write that returned err: it calls note if the write took place. After an error it
-// claims the session again, and asks made whether the write took place. Only a write of unknown
-// outcome may have taken place.
+// wrote records a write that returned err, and calls the function note if the write took place.
+// After an error it claims the session again; the function made then reports whether the write took
+// place. Only a write of unknown outcome may have taken place.
 func (h *history) wrote(
 	what string, err error, made func(storage.Session) (bool, error), note func(),
 ) {

@@ -18,7 +18,6 @@ import (
 // Fault is a simulated failure of a request or of its answer. Every fault cuts the connection.
 type Fault int32
 
-// Faults.
 const (
 	None        Fault = iota
 	LoseRequest       // the request does not reach the server
@@ -33,7 +32,7 @@ type Proxy struct {
 	dir    string
 	l      net.Listener
 	wait   sync.WaitGroup
-	next   atomic.Int32 // a Fault
+	next   atomic.Int32 // the Fault that happens next
 	skip   atomic.Int32 // number of requests that pass before the fault
 	late   chan struct{}
 
@@ -123,8 +122,8 @@ func (p *Proxy) Cut() int {
 	return n
 }
 
-// Next makes a fault happen once: to the request that follows the next after requests, or to its
-// answer.
+// Next makes a fault happen once. Parameter after is the number of requests that first pass without
+// a fault; the fault then affects the next request or its answer.
 func (p *Proxy) Next(f Fault, after int) {
 	p.skip.Store(int32(after) + 1)
 	p.next.Store(int32(f))

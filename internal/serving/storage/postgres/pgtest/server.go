@@ -44,9 +44,9 @@ const faketime = "/usr/lib/*/faketime/libfaketime.so.1"
 type Server struct {
 	dir     string
 	bin     string
-	command []string // words before a command that run it as another user
+	command []string // prefix of a command line that runs the command as another user
 
-	environment []string // words before a command that set its environment; may be nil
+	environment []string // prefix of a command line that sets environment variables; may be nil
 
 	mu      sync.Mutex
 	running *exec.Cmd
@@ -110,7 +110,7 @@ func NewClocked(t testing.TB) (s *Server, clocked bool) {
 	return s, true
 }
 
-// SetClock sets the clock of a server from NewClocked ahead of the real time by later.
+// SetClock sets the clock of a server from NewClocked to the real time plus the duration later.
 func (s *Server) SetClock(later time.Duration) error {
 	said := fmt.Sprintf("%+.3f\n", later.Seconds())
 	// All users may read the file, because another user runs the server.
@@ -221,7 +221,7 @@ func (s *Server) Start() error {
 			said, _ := os.ReadFile(filepath.Join(s.dir, "log"))
 			return fmt.Errorf("PostgreSQL has not started: %s", said)
 		}
-		// Try again: the server may have ended because remains of the last one were still
+		// Try again: the server may have ended because files of the previous server were still
 		// there.
 		s.killLocked()
 	}
