@@ -203,8 +203,8 @@ type ScoreOptions struct {
 	// Wait is how long the call waits for its turn while others feed the session, up to WaitMax. 0
 	// means that it does not wait.
 	Wait time.Duration
-	// Attend, if not nil, is called before each wait, for example for a turn or for a worker, but
-	// not before waits for the request's body. The returned end is called after the wait. The
+	// Attend, if not nil, is called before each wait, for example for a turn or for a worker. Waits
+	// for the request's body do not count. The returned end is called after the wait. The
 	// server does not read the body during the wait, so it would not notice that the client has
 	// left; the caller can watch for that. After the first accepted text, Attend is not called.
 	Attend func() (end func())

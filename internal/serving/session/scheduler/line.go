@@ -34,7 +34,7 @@ type turns struct {
 	// tickets begins with requests that have not had a worker, followed by the others. Both parts
 	// are in order of arrival.
 	tickets []*ticket
-	granted uint64 // logical time of the last grant; 0 if there was none since the queue was last empty
+	granted uint64 // logical time of the last grant; 0 if the queue was empty since
 	firsts  int    // requests without a worker that passed others in succession
 }
 
