@@ -17,8 +17,8 @@ import (
 const ownersLock = 0x6c6d
 
 // SQL conditions on a session s and its node n, which withNode joins. free is true if no server has
-// the session, unused is true if the session has expired, and visible is true if callers may see
-// it.
+// the session. unused is true if the session has expired. visible is true if callers may see the
+// session.
 const (
 	free     = `(n.id is null or not ` + lives + `)`
 	unused   = `(s.ttl > 0 and s.used + s.ttl * interval '1 microsecond' <= clock_timestamp())`
