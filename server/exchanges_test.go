@@ -127,7 +127,8 @@ var exchangesOfText = []exchange{
 		[]string{"Accept", contract.MediaEventStream},
 	},
 	{
-		"watchSession.lines", "Events of lines that another request feeds", "GET /v1/sessions/web-1/events?unit=line",
+		"watchSession.lines", "Events of lines that another request feeds",
+		"GET /v1/sessions/web-1/events?unit=line",
 		"",
 		[]string{"Accept", contract.MediaNDJSON},
 	},
@@ -137,7 +138,8 @@ var exchangesOfText = []exchange{
 		"", nil,
 	},
 	{
-		"getScores.two", "The scores of a whole text, in two parts", "GET /v1/sessions/web-1/scores?points=2",
+		"getScores.two", "The scores of a whole text, in two parts",
+		"GET /v1/sessions/web-1/scores?points=2",
 		"",
 		nil,
 	},
@@ -183,7 +185,8 @@ var exchangesOfOpenAI = []exchange{
 		[]string{"X-Session-ID", "web-1"},
 	},
 	{
-		"createCompletion.streamed", "A stream, with the numbers of tokens at the end", "POST /v1/completions",
+		"createCompletion.streamed", "A stream, with the numbers of tokens at the end",
+		"POST /v1/completions",
 		`{"model":"lmserve-default","prompt":"The ship sailed","max_tokens":3,"temperature":0,` +
 			`"seed":1,"stream":true,"stream_options":{"include_usage":true}}`, nil,
 	},
@@ -205,7 +208,10 @@ var exchangesOfOpenAI = []exchange{
 		`{"prompt":"GET /","n":2,"suggest":{"unit":"line","min_probability":0.05}}`,
 		[]string{"X-Session-ID", "web-1"},
 	},
-	{"tokenize.text", "The tokens of a text of five bytes", "POST /tokenize", `{"prompt":"café"}`, nil},
+	{
+		"tokenize.text", "The tokens of a text of five bytes",
+		"POST /tokenize", `{"prompt":"café"}`, nil,
+	},
 	{
 		"detokenize.tokens", "Five bytes, given as tokens", "POST /detokenize",
 		`{"tokens":[99,97,102,195,169]}`, nil,
@@ -239,7 +245,8 @@ var exchangesOfEditors = []exchange{
 		`{` + middle + `}`, nil,
 	},
 	{
-		"fillMiddle.streamed", "The filled-in text as a stream of one event", "POST /v1/fim/completions",
+		"fillMiddle.streamed", "The filled-in text as a stream of one event",
+		"POST /v1/fim/completions",
 		`{` + middle + `,"stream":true}`, nil,
 	},
 	{
@@ -247,16 +254,19 @@ var exchangesOfEditors = []exchange{
 		`{"inputs":"` + marked + `","parameters":{"max_new_tokens":24,"do_sample":false}}`, nil,
 	},
 	{
-		"ollamaGenerate.filled", "A prompt with markers around prefix and suffix", "POST /api/generate",
+		"ollamaGenerate.filled", "A prompt with markers around prefix and suffix",
+		"POST /api/generate",
 		`{"model":"default","prompt":"` + marked + `","stream":false,` +
 			`"options":{"num_predict":24}}`, nil,
 	},
 	{
-		"llamaCompletion.filled", "A prompt with markers around prefix and suffix", "POST /completion",
+		"llamaCompletion.filled", "A prompt with markers around prefix and suffix",
+		"POST /completion",
 		`{"prompt":"` + marked + `","n_predict":24}`, nil,
 	},
 	{
-		"llamaCompletion.streamed", "The filled-in text as a stream of one event", "POST /completion",
+		"llamaCompletion.streamed", "The filled-in text as a stream of one event",
+		"POST /completion",
 		`{"prompt":"` + marked + `","n_predict":24,"stream":true}`, nil,
 	},
 	{
@@ -274,7 +284,8 @@ var exchangesOfEditors = []exchange{
 
 var exchangesOfTabby = []exchange{
 	{
-		"tabbyComplete.filled", "A text between a prefix and a suffix", "POST /tabby/v1/completions",
+		"tabbyComplete.filled", "A text between a prefix and a suffix",
+		"POST /tabby/v1/completions",
 		`{"language":"text","segments":{"prefix":"GET /index.html 200\nGET /in",` +
 			`"suffix":" 200\n"},"seed":1}`, nil,
 	},

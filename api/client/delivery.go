@@ -30,7 +30,7 @@ func (b *batch) end() int64 { return b.begin + int64(len(b.text)) }
 func (b *batch) from(from, to int64) []byte { return b.text[from-b.begin : to-b.begin] }
 
 // errStalled ends an answer that makes no progress.
-var errStalled = errors.New("client: the answer stalled")
+var errStalled = errors.New("client: the server stopped sending its answer")
 
 // changedNothing reports whether err is an answer that proves that the request added no text to the
 // session. An answer with an offset is no such proof: the server may have accepted text up to

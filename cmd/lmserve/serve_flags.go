@@ -111,7 +111,8 @@ func (f *serveFlags) register(c *cobra.Command) {
 		"maximum time to finish requests in progress when the server ends")
 	flags.BoolVar(&f.scrub, "scrub", true, "slow, repeated check of the data folder for damage")
 	flags.BoolVar(&f.userSessions, "user-sessions", false,
-		"creation of a lasting session for each value of user in requests to /v1/completions")
+		"creation of a lasting session for each value of the field \"user\" in requests to "+
+			"/v1/completions")
 	f.logs.register(c)
 	renamed(c, map[string]string{
 		"keys": "keys-file", "log": "log-format", "replay-max": "max-replay",
