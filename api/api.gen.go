@@ -995,7 +995,7 @@ type CompletionRequest struct {
 	// Stop The text ends before the first occurrence of any of these strings. Empty strings are ignored.
 	Stop *CompletionRequest_Stop `json:"stop,omitempty"`
 
-	// Stream Answer with server-sent events.
+	// Stream Whether the answer is a stream of server-sent events.
 	Stream *bool `json:"stream,omitempty"`
 
 	// Temperature Divisor of the logits; 0 always takes the likeliest token.
@@ -1058,7 +1058,7 @@ type Difference struct {
 	Expected string `json:"expected"`
 }
 
-// DoneEvent The end of a streamed completion.
+// DoneEvent The event at the end of a streamed completion.
 type DoneEvent struct {
 	// Type The type of the event.
 	Type DoneEventType `json:"type"`
@@ -1128,7 +1128,7 @@ type FIMCompletion struct {
 	// Object The type of the object, as in Mistral's interface.
 	Object FIMCompletionObject `json:"object"`
 
-	// Usage Numbers of tokens in the prompts and in the texts. In a stream, only the last event has these numbers.
+	// Usage Numbers of tokens in the prompts and in the texts. In a stream, they are in the last event, and only with `include_usage`.
 	Usage *OpenAIUsage `json:"usage"`
 }
 
@@ -1162,7 +1162,7 @@ type FIMEvent struct {
 	// Object The type of the object, as in Mistral's interface.
 	Object FIMEventObject `json:"object"`
 
-	// Usage Numbers of tokens in the prompts and in the texts. In a stream, only the last event has these numbers.
+	// Usage Numbers of tokens in the prompts and in the texts. In a stream, they are in the last event, and only with `include_usage`.
 	Usage *OpenAIUsage `json:"usage"`
 }
 
@@ -1208,7 +1208,7 @@ type FIMRequest struct {
 	// Stop The text ends before the first occurrence of any of these strings. Empty strings are ignored. Only the first 32 strings are used.
 	Stop *EditorStop `json:"stop,omitempty"`
 
-	// Stream Answer with server-sent events.
+	// Stream Whether the answer is a stream of server-sent events.
 	Stream *bool `json:"stream,omitempty"`
 
 	// Suffix Text after the place to fill.
@@ -1536,7 +1536,7 @@ type LlamaRequest struct {
 	// Stop The text ends before the first occurrence of any of these strings. Empty strings are ignored. Only the first 32 strings are used.
 	Stop *EditorStop `json:"stop,omitempty"`
 
-	// Stream Answer with server-sent events.
+	// Stream Whether the answer is a stream of server-sent events.
 	Stream *bool `json:"stream,omitempty"`
 
 	// Temperature Temperature of the sampling: the logits are divided by it.
@@ -1747,7 +1747,7 @@ type OllamaOptions struct {
 	TopP *float64 `json:"top_p,omitempty"`
 }
 
-// OpenAIChoice One text, or a piece of it.
+// OpenAIChoice One sampled text. In a stream, a piece of the text.
 type OpenAIChoice struct {
 	// Text The sampled text. With `echo`, its prompt comes first.
 	Text string `json:"text"`
@@ -1782,7 +1782,7 @@ type OpenAICompletion struct {
 	// Choices The sampled texts. In a stream, the next piece of one text.
 	Choices []OpenAIChoice `json:"choices"`
 
-	// Usage Numbers of tokens in the prompts and in the texts. In a stream, only the last event has these numbers.
+	// Usage Numbers of tokens in the prompts and in the texts. In a stream, they are in the last event, and only with `include_usage`.
 	Usage *OpenAIUsage `json:"usage,omitempty"`
 
 	// Offset The session's offset after a request with `commit`. In a stream, only in the event with the last `finish_reason`.
@@ -1849,7 +1849,7 @@ type OpenAICompletionRequest struct {
 	// Stop The text ends before the first occurrence of any of these strings. Empty strings are ignored. Echoed prompts are not searched.
 	Stop *OpenAICompletionRequest_Stop `json:"stop,omitempty"`
 
-	// Stream Answer with server-sent events.
+	// Stream Whether the answer is a stream of server-sent events.
 	Stream *bool `json:"stream,omitempty"`
 
 	// StreamOptions Options of a streamed answer. Only with `stream`.
@@ -1963,7 +1963,7 @@ type OpenAISuggest struct {
 	WithinMs *int `json:"within_ms,omitempty"`
 }
 
-// OpenAIUsage Numbers of tokens in the prompts and in the texts. In a stream, only the last event has these numbers.
+// OpenAIUsage Numbers of tokens in the prompts and in the texts. In a stream, they are in the last event, and only with `include_usage`.
 type OpenAIUsage struct {
 	// PromptTokens Number of tokens of all prompts. Each prompt is counted once.
 	PromptTokens int64 `json:"prompt_tokens"`
@@ -2088,16 +2088,16 @@ type Problem struct {
 	// Code Only in answers of `/v1/logs`: the code of a `google.rpc.Status`.
 	Code *int `json:"code,omitempty"`
 
-	// Differences For `session-differs`: all differences. `field`, `found` and `expected` repeat the first difference.
+	// Differences All differences between the session and the request. `field`, `found` and `expected` repeat the first difference. Only in problems of type `session-differs`.
 	Differences []Difference `json:"differences,omitempty"`
 
-	// LimitBytes For `key-disk-limit`: the key's limit.
+	// LimitBytes The key's disk limit in bytes. Only in problems of type `key-disk-limit`.
 	LimitBytes *int64 `json:"limit_bytes,omitempty"`
 
 	// Message Only in answers of `/v1/logs`: the message of a `google.rpc.Status`.
 	Message *string `json:"message,omitempty"`
 
-	// UsedBytes For `key-disk-limit`: bytes charged to the key's sessions.
+	// UsedBytes Number of bytes charged to the key's sessions. Only in problems of type `key-disk-limit`.
 	UsedBytes *int64 `json:"used_bytes,omitempty"`
 }
 
@@ -2814,7 +2814,7 @@ type TokenLogprob struct {
 	// Logprob Natural log-probability of the token under the model's full distribution.
 	Logprob float64 `json:"logprob"`
 
-	// Text The token as it would be written at this place. Only for a model of words.
+	// Text The token as text, in the form that it has at this position. Only for a model of words.
 	Text *string `json:"text,omitempty"`
 
 	// Token The number of a token in the model's vocabulary, from 0 to `vocab_size` - 1. For a model of bytes, the value of a byte.

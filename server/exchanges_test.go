@@ -158,7 +158,7 @@ var exchangesOfText = []exchange{
 
 var exchangesOfCopies = []exchange{
 	{
-		"forkSession.early", "A named fork at an offset", "POST /v1/sessions/web-1/fork",
+		"forkSession.early", "A fork with a name, at an offset", "POST /v1/sessions/web-1/fork",
 		`{"at_offset":20,"name":"branch","labels":{"branch":"b"}}`, nil,
 	},
 	{"getSnapshot.file", aFile, "GET /v1/sessions/web-1/snapshot", "", nil},
@@ -309,7 +309,7 @@ var exchangesOfTheServer = []exchange{
 	{"pageStyle.style", "The beginning of the style sheet", "GET /page.css", "", nil},
 	{"pageScript.script", "The beginning of the script", "GET /page.js", "", nil},
 	{"docs.page", "The beginning of the page", "GET /docs", "", nil},
-	{"contract.document", "The beginning of the document", "GET /openapi.yaml", "", nil},
+	{"contract.document", "The beginning of this document", "GET /openapi.yaml", "", nil},
 }
 
 // exchangesOfWords is a story for a server with a small model of words with random weights.

@@ -268,7 +268,7 @@ type Damage = api.Damage
 // Difference A field in which a request to create or find a session differs from the session of that name.
 type Difference = api.Difference
 
-// DoneEvent The end of a streamed completion.
+// DoneEvent The event at the end of a streamed completion.
 type DoneEvent = api.DoneEvent
 
 // DoneEventType The type of the event.

@@ -105,7 +105,7 @@ func (f *convertFlags) register(flags *pflag.FlagSet) {
 		"largest distance between two tokens that attention distinguishes (default: the "+
 			"checkpoint's, or unlimited)")
 	flags.BoolVar(&f.sameLength, "same-length", false,
-		"attention of every query to at most --mem-len keys")
+		"same attention span, --mem-len tokens, for every position")
 	flags.BoolVar(&f.preLNorm, "pre-lnorm", false,
 		"normalization before attention and feed-forward layers, not after them")
 	flags.IntSliceVar(&f.cutoffs, "cutoffs", nil,

@@ -97,7 +97,7 @@ has the setting.`,
 	c.Flags().Int64Var(&o.MaxBytes, "max-bytes", 0,
 		"bytes scored of each document, from its beginning; 0 means the whole document")
 	c.Flags().Uint64Var(&o.Seed, "seed", 0,
-		"seed of the masks that select the fast weights of an update")
+		"seed of the masks that select which fast weights an update writes")
 	rows := slices.DeleteFunc(slices.Clone(stream.Table),
 		func(r setting.Row[stream.Settings]) bool {
 			return r.Name == "method" || r.Name == "companion" // --methods sets them

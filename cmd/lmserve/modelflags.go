@@ -50,7 +50,7 @@ func (f *lengthFlags) register(c *cobra.Command) {
 		"largest distance between two tokens that attention distinguishes; 0 means no limit "+
 			"(default: the model's)")
 	c.Flags().BoolVar(&f.sameLength, sameLengthName, false,
-		"same attention span for every position: --mem-len rows (default: the model's)")
+		"same attention span, --mem-len tokens, for every position (default: the model's)")
 }
 
 // given returns a flag's value, or nil if the command line omits it.
