@@ -325,7 +325,8 @@ var exchangesOfWords = []exchange{
 		[]string{"Content-Type", textBody},
 	},
 	{
-		"score.wordEvents", "The rest of an unfinished word and more text, with the likeliest words",
+		"score.wordEvents",
+		"The rest of an unfinished word and more text, with the likeliest words",
 		"POST /v1/sessions/story/score?logprobs=true&top_logprobs=2", "g sat\n",
 		[]string{"Accept", contract.MediaNDJSON},
 	},
