@@ -760,12 +760,12 @@ func (e ScoreParamsOnce) Valid() bool {
 	}
 }
 
-// Adapted The state of the fast weights under which a chunk was scored.
+// Adapted The state of the fast weights with which a chunk was scored.
 type Adapted struct {
-	// Updates Updates before the chunk.
+	// Updates Number of updates of the fast weights before the chunk.
 	Updates uint64 `json:"updates"`
 
-	// Written Entries of the fast weights that the last of these updates wrote.
+	// Written Number of entries of the fast weights that the last update before the chunk wrote.
 	Written int64 `json:"written"`
 
 	// FastRMS Root mean square of the fast weights.
@@ -777,16 +777,16 @@ type BranchNorm struct {
 	// Name The weight's name in the model's file.
 	Name string `json:"name"`
 
-	// Elements Number of elements of the weight, and of M.
+	// Elements Number of elements of the weight matrix. M, the matrix of its fast weights, has the same number.
 	Elements int64 `json:"elements"`
 
-	// Norm Frobenius norm of M, summed over the banks, after the update.
+	// Norm Frobenius norm after the update of M, the sum of the fast weights of all banks.
 	Norm float64 `json:"norm"`
 
-	// Change Frobenius norm of the difference of M after and before the update.
+	// Change Frobenius norm of the update's change to the fast weights M.
 	Change float64 `json:"change"`
 
-	// Banks The norms of each bank. Only for the method `sparse-meta`.
+	// Banks The norms of the fast weights of each bank. Only for the method `sparse-meta`.
 	Banks []FastNorm `json:"banks,omitempty"`
 }
 
@@ -794,19 +794,19 @@ type BranchNorm struct {
 // a chunk's border. If the text ends before the chunk is full, the event covers only a part of
 // the chunk. Totals are the session's, including this event.
 type ChunkEvent struct {
-	// Type Distinguishes this event from others.
+	// Type The type of the event.
 	Type ChunkEventType `json:"type"`
 
-	// Step Index of the chunk in the stream.
+	// Step Index of the chunk in the session's text, from 0.
 	Step uint64 `json:"step"`
 
 	// Offset Offset of the first byte that this event reports.
 	Offset int64 `json:"offset"`
 
-	// Bytes Bytes of text that this event reports.
+	// Bytes Number of bytes of text that this event reports.
 	Bytes int64 `json:"bytes"`
 
-	// Chars Number of UTF-8 characters that begin in these bytes.
+	// Chars Number of UTF-8 characters that begin in the text.
 	Chars int64 `json:"chars"`
 
 	// Tokens Length of the text in tokens.
@@ -815,80 +815,80 @@ type ChunkEvent struct {
 	// Bits Cost of the text: the sum of -log2 of its tokens' probabilities.
 	Bits float64 `json:"bits"`
 
-	// BitsPerByte (bits - unknown_bits)/(bytes - unknown_bytes). Only for a model of words; absent if all words are unknown.
+	// BitsPerByte Bits per byte of the known words: (bits - unknown_bits)/(bytes - unknown_bytes). Only for a model of words. Absent if all words are unknown.
 	BitsPerByte *float64 `json:"bits_per_byte,omitempty"`
 
-	// BPC bits/chars. Absent without characters, and for a model of words.
+	// BPC Bits per character: bits/chars. Absent if the text has no characters, and for a model of words.
 	BPC *float64 `json:"bpc,omitempty"`
 
-	// Perplexity 2^(bits/tokens), at most the largest finite double. Absent without tokens.
+	// Perplexity Perplexity: 2^(bits/tokens), at most the largest finite double. Absent if the text has no tokens.
 	Perplexity *float64 `json:"perplexity,omitempty"`
 
-	// Unknown Tokens of words that are not in the vocabulary. Only for a model of words.
+	// Unknown Number of tokens of unknown words, which are not in the vocabulary. Only for a model of words.
 	Unknown *int64 `json:"unknown,omitempty"`
 
-	// UnknownBits Bits of these tokens. Only for a model of words.
+	// UnknownBits Cost of the unknown words in bits. Only for a model of words.
 	UnknownBits *float64 `json:"unknown_bits,omitempty"`
 
-	// UnknownBytes Bytes of these tokens. Only for a model of words.
+	// UnknownBytes Number of bytes of the unknown words. Only for a model of words.
 	UnknownBytes *int64 `json:"unknown_bytes,omitempty"`
 
-	// BaselineBits Bits under the static model. Only if the session keeps a baseline.
+	// BaselineBits Cost of the text in bits under the static model. Only if the session keeps a baseline.
 	BaselineBits *float64 `json:"baseline_bits,omitempty"`
 
-	// BaselineBPC baseline_bits/chars. Absent without characters or baseline, and for a model of words.
+	// BaselineBPC Bits per character under the static model: baseline_bits/chars. Absent without a baseline, for a text without characters, and for a model of words.
 	BaselineBPC *float64 `json:"baseline_bpc,omitempty"`
 
-	// BaselinePerplexity 2^(baseline_bits/tokens), at most the largest finite double. Only for a model of words; absent without tokens or baseline.
+	// BaselinePerplexity Perplexity under the static model: 2^(baseline_bits/tokens), at most the largest finite double. Only for a model of words. Absent without a baseline, and for a text without tokens.
 	BaselinePerplexity *float64 `json:"baseline_perplexity,omitempty"`
 
-	// NetworkBits Bits under the adapted network without the companion. Only if the session has a companion.
+	// NetworkBits Cost of the text in bits under the adapted network alone, without the companion. Only if the session has a companion.
 	NetworkBits *float64 `json:"network_bits,omitempty"`
 
-	// PendingBytes Bytes accepted after the bytes that this event reports. They belong to an unfinished word and have no bits yet. The session's offset is the event's `offset` plus `bytes` plus `pending_bytes`. Only for a model of words.
+	// PendingBytes Number of bytes accepted after the bytes that this event reports. They belong to an unfinished word and are not scored yet. The session's offset is the event's `offset` plus `bytes` plus `pending_bytes`. Only for a model of words.
 	PendingBytes *int64 `json:"pending_bytes,omitempty"`
 
 	// Totals The size of a text, and its cost in bits.
 	Totals Measures `json:"totals"`
 
-	// Adapted The state of the fast weights under which a chunk was scored.
+	// Adapted The state of the fast weights with which a chunk was scored.
 	Adapted Adapted `json:"adapted"`
 
-	// Complete The chunk is full: an update follows.
+	// Complete Whether the chunk is full. The fast weights are updated after a full chunk.
 	Complete bool `json:"complete"`
 
-	// Text The text accepted with this event, from `text_offset` on; bytes that are not UTF-8 appear as U+FFFD. Only for watched sessions.
+	// Text The text accepted with this event, from `text_offset` on. Bytes that are not UTF-8 appear as U+FFFD. Only in the events of a watched session.
 	Text *string `json:"text,omitempty"`
 
-	// TextBase64 The exact bytes of the text. Only if it is not UTF-8.
+	// TextBase64 The exact bytes of the text. Only if the text is not UTF-8.
 	TextBase64 []byte `json:"text_base64,omitempty"`
 
-	// TextOffset Offset of the first byte of `text`: the event's offset or, for a model of words, the offset after the part of a word that was accepted earlier.
+	// TextOffset Offset of the first byte of `text`. It is usually the event's `offset`. For a model of words, it is the offset after the part of a word that was accepted earlier.
 	TextOffset *int64 `json:"text_offset,omitempty"`
 
-	// TokenBytes Length in bytes of each token of `logprobs`, from `offset` on without gaps. Only for a model of words; for a model of bytes each byte is a token.
+	// TokenBytes Length in bytes of each token in `logprobs`. The tokens follow one another without gaps from `offset` on. Only for a model of words: in a model of bytes, each byte is a token.
 	TokenBytes []int64 `json:"token_bytes,omitempty"`
 
 	// Logprobs Natural log-probability of each token. Only if requested.
 	Logprobs []float64 `json:"logprobs,omitempty"`
 
-	// BaselineLogprobs The same values under the static model. Only if the session keeps a baseline.
+	// BaselineLogprobs Natural log-probability of each token under the static model. Only if the session keeps a baseline.
 	BaselineLogprobs []float64 `json:"baseline_logprobs,omitempty"`
 
-	// TopLogprobs The likeliest tokens for each token, the likeliest first. Only if requested.
+	// TopLogprobs For each token, the likeliest tokens at its position, the likeliest first. Only if requested.
 	TopLogprobs [][]TokenLogprob `json:"top_logprobs,omitempty"`
 
-	// BaselineTopLogprobs The same values under the static model. Only if the session keeps a baseline.
+	// BaselineTopLogprobs For each token, the static model's likeliest tokens at its position, the likeliest first. Only if the session keeps a baseline.
 	BaselineTopLogprobs [][]TokenLogprob `json:"baseline_top_logprobs,omitempty"`
 
 	// ElapsedMs Time from the text's arrival to this report, including waits for other sessions.
 	ElapsedMs float64 `json:"elapsed_ms"`
 
-	// Diverged The fast weights have diverged: the event's last token cost the network more than 128 bits. The token counts as 128 bits, the fast weights are reset to zero after the event, and its chunk makes no update. Use a lower `rate`. Absent if false.
+	// Diverged Whether the fast weights have diverged: the event's last token cost the network more than 128 bits. This token counts as 128 bits. The fast weights are reset to zero after the event, without an update from its chunk. Use a lower `rate`. Absent if false.
 	Diverged *bool `json:"diverged,omitempty"`
 }
 
-// ChunkEventType Distinguishes this event from others.
+// ChunkEventType The type of the event.
 type ChunkEventType string
 
 // Commit What a completion feeds to the session: nothing, the prompt, or the prompt and the sampled text.
@@ -898,28 +898,28 @@ type Commit string
 // absent if there is no such offset. Bits per byte can be compared between any models. For a
 // model of words, bits per byte cover only the words of its vocabulary.
 type Comparison struct {
-	// Difference `shadow_bits_per_byte` minus `session_bits_per_byte`: below 0, the shadow predicts the text better.
+	// Difference `shadow_bits_per_byte` minus `session_bits_per_byte`. A negative difference means that the shadow predicts the text better.
 	Difference *float64 `json:"difference,omitempty"`
 
-	// Offset The offset of these totals.
+	// Offset Offset in the text up to which the session and its shadow are compared.
 	Offset int64 `json:"offset"`
 
 	// Session The size of a text, and its cost in bits.
 	Session Measures `json:"session"`
 
-	// SessionBitsPerByte Bits per byte of the session. Absent if it has scored no bytes.
+	// SessionBitsPerByte Bits per byte of the session. Absent if the session has scored no bytes.
 	SessionBitsPerByte *float64 `json:"session_bits_per_byte,omitempty"`
 
 	// Shadow The size of a text, and its cost in bits.
 	Shadow Measures `json:"shadow"`
 
-	// ShadowBitsPerByte Bits per byte of the shadow. Absent if it has scored no bytes.
+	// ShadowBitsPerByte Bits per byte of the shadow. Absent if the shadow has scored no bytes.
 	ShadowBitsPerByte *float64 `json:"shadow_bits_per_byte,omitempty"`
 }
 
-// Completion A completion in one piece.
+// Completion A completion that is not streamed.
 type Completion struct {
-	// Type Distinguishes this object from events of a stream.
+	// Type The type of the object. It differs from the types of the events of a stream.
 	Type CompletionType `json:"type"`
 
 	// Text The sampled text. Bytes that are not UTF-8 appear as U+FFFD.
@@ -934,10 +934,10 @@ type Completion struct {
 	// Tokens The text of each token. Only for a model of words; for a model of bytes each byte of the text is a token.
 	Tokens []string `json:"tokens,omitempty"`
 
-	// FinishReason Why a completion ended: at a stop string, or after `max_tokens`.
+	// FinishReason Why a completion ended: because of a stop string, or because it had `max_tokens` tokens.
 	FinishReason FinishReason `json:"finish_reason"`
 
-	// Usage Number of tokens of a completion.
+	// Usage Numbers of tokens in the prompt and in the completion.
 	Usage Usage `json:"usage"`
 
 	// Seed Seed of the sampling.
@@ -949,11 +949,11 @@ type Completion struct {
 	// ElapsedMs Time from the request's start to its end.
 	ElapsedMs float64 `json:"elapsed_ms"`
 
-	// TopLogprobs The likeliest tokens for each token of the text, the likeliest first. Only if requested.
+	// TopLogprobs For each token of the text, the likeliest tokens at its position, the likeliest first. Only if requested.
 	TopLogprobs [][]TokenLogprob `json:"top_logprobs,omitempty"`
 }
 
-// CompletionType Distinguishes this object from events of a stream.
+// CompletionType The type of the object. It differs from the types of the events of a stream.
 type CompletionType string
 
 // CompletionFrom Which model the text is sampled from: the adapted model, which the session scores with, or
@@ -961,7 +961,7 @@ type CompletionType string
 // session with a baseline, unless its method is `static` or `cache`.
 type CompletionFrom string
 
-// CompletionRequest What to sample. A request without fields continues the session with the defaults.
+// CompletionRequest Request for a completion of a session's text. All fields are optional.
 type CompletionRequest struct {
 	// Commit What a completion feeds to the session: nothing, the prompt, or the prompt and the sampled text.
 	Commit *Commit `json:"commit,omitempty"`
@@ -983,10 +983,10 @@ type CompletionRequest struct {
 	// MinP Minimum probability of a sampled token, relative to the likeliest token.
 	MinP *float64 `json:"min_p,omitempty"`
 
-	// Prompt Text that follows the session's text, as UTF-8.
+	// Prompt The prompt: text between the session's text and the completion, as UTF-8.
 	Prompt *string `json:"prompt,omitempty"`
 
-	// PromptBase64 The prompt as any bytes, in standard base64 with padding. Replaces `prompt`.
+	// PromptBase64 The prompt as arbitrary bytes, in standard base64 with padding. Use it instead of `prompt`.
 	PromptBase64 []byte `json:"prompt_base64,omitempty"`
 
 	// Seed Seed of the sampling. If left out, the seed is random; the answer reports the seed.
@@ -995,7 +995,7 @@ type CompletionRequest struct {
 	// Stop The text ends before the first occurrence of any of these strings. Empty strings are ignored.
 	Stop *CompletionRequest_Stop `json:"stop,omitempty"`
 
-	// Stream Answer with server-sent events.
+	// Stream Whether the answer is a stream of server-sent events.
 	Stream *bool `json:"stream,omitempty"`
 
 	// Temperature Divisor of the logits; 0 always takes the likeliest token.
@@ -1004,7 +1004,7 @@ type CompletionRequest struct {
 	// TopK Number of likeliest tokens from which a token is sampled; 0 means all tokens.
 	TopK *int `json:"top_k,omitempty"`
 
-	// TopLogprobs Number of likeliest tokens to report for each sampled token. Only with `logprobs`.
+	// TopLogprobs Number of likeliest tokens to report at the position of each sampled token. Only with `logprobs`.
 	TopLogprobs *int `json:"top_logprobs,omitempty"`
 
 	// TopP Total probability of the likeliest tokens, from which a token is sampled.
@@ -1019,15 +1019,15 @@ type CompletionRequest_Stop struct {
 	union json.RawMessage
 }
 
-// Damage Where a session is damaged. `lmserve sessions check` says more.
+// Damage Where a session is damaged. The command `lmserve sessions check` reports the details.
 type Damage struct {
-	// File Path within the data folder.
+	// File Path of the damaged file within the data folder.
 	File string `json:"file"`
 
-	// Byte Position in the file. Absent if unknown.
+	// Byte Position of the damage in the file, in bytes. Absent if unknown.
 	Byte *int64 `json:"byte,omitempty"`
 
-	// Offset The session's offset at the damaged record or snapshot. Absent if unknown, or if neither is damaged.
+	// Offset The session's offset at the damaged record or snapshot. Absent if unknown, or if no record or snapshot is damaged.
 	Offset *int64 `json:"offset,omitempty"`
 }
 
@@ -1046,27 +1046,27 @@ type Detokenized struct {
 	Prompt string `json:"prompt"`
 }
 
-// Difference A difference between a named session and a request for it.
+// Difference A field in which a request to create or find a session differs from the session of that name.
 type Difference struct {
-	// Field The field of the request, by its path.
+	// Field Path of the field in the request.
 	Field string `json:"field"`
 
-	// Found The session's value.
+	// Found The value that the session has.
 	Found string `json:"found"`
 
-	// Expected The requested value.
+	// Expected The value in the request.
 	Expected string `json:"expected"`
 }
 
-// DoneEvent The end of a streamed completion.
+// DoneEvent The event at the end of a streamed completion.
 type DoneEvent struct {
-	// Type Distinguishes this event from others.
+	// Type The type of the event.
 	Type DoneEventType `json:"type"`
 
-	// FinishReason Why a completion ended: at a stop string, or after `max_tokens`.
+	// FinishReason Why a completion ended: because of a stop string, or because it had `max_tokens` tokens.
 	FinishReason FinishReason `json:"finish_reason"`
 
-	// Usage Number of tokens of a completion.
+	// Usage Numbers of tokens in the prompt and in the completion.
 	Usage Usage `json:"usage"`
 
 	// Seed Seed of the sampling.
@@ -1079,10 +1079,10 @@ type DoneEvent struct {
 	ElapsedMs float64 `json:"elapsed_ms"`
 }
 
-// DoneEventType Distinguishes this event from others.
+// DoneEventType The type of the event.
 type DoneEventType string
 
-// EditorStop The text ends before the first occurrence of any of these. Empty strings are ignored; only the first 32 strings are used.
+// EditorStop The text ends before the first occurrence of any of these strings. Empty strings are ignored. Only the first 32 strings are used.
 type EditorStop struct {
 	union json.RawMessage
 }
@@ -1093,42 +1093,42 @@ type EditorStop0 = string
 // EditorStop1 defines model for EditorStop.1.
 type EditorStop1 = []string
 
-// ErrorEvent The problem that ended a streamed answer early.
+// ErrorEvent The event with the problem that ended a streamed answer early.
 type ErrorEvent struct {
-	// Type Distinguishes this event from others.
+	// Type The type of the event.
 	Type ErrorEventType `json:"type"`
 
 	// Problem A problem document (RFC 9457).
 	Problem Problem `json:"problem"`
 }
 
-// ErrorEventType Distinguishes this event from others.
+// ErrorEventType The type of the event.
 type ErrorEventType string
 
 // ExportLogsResponse An `ExportLogsServiceResponse` of OpenTelemetry.
 type ExportLogsResponse struct {
-	// PartialSuccess The rejected part of a request. Absent if all of it was fed.
+	// PartialSuccess The rejected records of a request. Absent if all records were fed.
 	PartialSuccess *LogsPartialSuccess `json:"partialSuccess,omitempty"`
 }
 
-// FIMCompletion The text that fills the place.
+// FIMCompletion The text that fills the place between `prompt` and `suffix`.
 type FIMCompletion struct {
 	// Choices The only text.
 	Choices []FIMChoice `json:"choices"`
 
-	// Created When the request began, in seconds since 1970.
+	// Created Time at which the request began, in seconds since 1970.
 	Created int64 `json:"created"`
 
-	// ID `cmpl-` and the request's id.
+	// ID `cmpl-` followed by the request's id.
 	ID string `json:"id"`
 
 	// Model Id of the model.
 	Model string `json:"model"`
 
-	// Object As in Mistral's interface.
+	// Object The type of the object, as in Mistral's interface.
 	Object FIMCompletionObject `json:"object"`
 
-	// Usage Number of tokens of a request; null until a stream ends.
+	// Usage Numbers of tokens in the prompts and in the texts. In a stream, they are in the last event, and only with `include_usage`.
 	Usage *OpenAIUsage `json:"usage"`
 }
 
@@ -1142,27 +1142,27 @@ type FIMChoice struct {
 	Message FIMMessage `json:"message"`
 }
 
-// FIMCompletionObject As in Mistral's interface.
+// FIMCompletionObject The type of the object, as in Mistral's interface.
 type FIMCompletionObject string
 
-// FIMEvent The text as the only event of a stream.
+// FIMEvent The only event of a stream, with the whole text.
 type FIMEvent struct {
 	// Choices The only text.
 	Choices []FIMDelta `json:"choices"`
 
-	// Created When the request began, in seconds since 1970.
+	// Created Time at which the request began, in seconds since 1970.
 	Created int64 `json:"created"`
 
-	// ID `cmpl-` and the request's id.
+	// ID `cmpl-` followed by the request's id.
 	ID string `json:"id"`
 
 	// Model Id of the model.
 	Model string `json:"model"`
 
-	// Object As in Mistral's interface.
+	// Object The type of the object, as in Mistral's interface.
 	Object FIMEventObject `json:"object"`
 
-	// Usage Number of tokens of a request; null until a stream ends.
+	// Usage Numbers of tokens in the prompts and in the texts. In a stream, they are in the last event, and only with `include_usage`.
 	Usage *OpenAIUsage `json:"usage"`
 }
 
@@ -1176,7 +1176,7 @@ type FIMDelta struct {
 	Index        int          `json:"index"`
 }
 
-// FIMEventObject As in Mistral's interface.
+// FIMEventObject The type of the object, as in Mistral's interface.
 type FIMEventObject string
 
 // FIMMessage The text.
@@ -1184,11 +1184,11 @@ type FIMMessage struct {
 	// Content The text.
 	Content string `json:"content"`
 
-	// Role As in Mistral's interface.
+	// Role Always `assistant`, as in Mistral's interface.
 	Role FIMMessageRole `json:"role"`
 }
 
-// FIMMessageRole As in Mistral's interface.
+// FIMMessageRole Always `assistant`, as in Mistral's interface.
 type FIMMessageRole string
 
 // FIMRequest A text with a place to fill.
@@ -1205,34 +1205,34 @@ type FIMRequest struct {
 	// RandomSeed Seed of the sampling.
 	RandomSeed *uint64 `json:"random_seed,omitempty"`
 
-	// Stop The text ends before the first occurrence of any of these. Empty strings are ignored; only the first 32 strings are used.
+	// Stop The text ends before the first occurrence of any of these strings. Empty strings are ignored. Only the first 32 strings are used.
 	Stop *EditorStop `json:"stop,omitempty"`
 
-	// Stream Answer with server-sent events.
+	// Stream Whether the answer is a stream of server-sent events.
 	Stream *bool `json:"stream,omitempty"`
 
 	// Suffix Text after the place to fill.
 	Suffix *string `json:"suffix,omitempty"`
 
-	// Temperature Divides the logits.
+	// Temperature Temperature of the sampling: the logits are divided by it.
 	Temperature *float64 `json:"temperature,omitempty"`
 
-	// TopP As in an `OpenAICompletionRequest`.
+	// TopP Nucleus sampling: the same as `top_p` in an `OpenAICompletionRequest`.
 	TopP *float64 `json:"top_p,omitempty"`
 }
 
-// FastNorm The size of a matrix of fast weights M, and of its change by an update.
+// FastNorm Norms of M, a matrix of fast weights, and of its change by an update.
 type FastNorm struct {
-	// Norm Frobenius norm of M after the update.
+	// Norm Frobenius norm of the fast weights M after the update.
 	Norm float64 `json:"norm"`
 
-	// Change Frobenius norm of the difference of M after and before the update.
+	// Change Frobenius norm of the update's change to the fast weights M.
 	Change float64 `json:"change"`
 }
 
-// Feedback A verdict on an incident.
+// Feedback A user's verdict on an incident.
 type Feedback struct {
-	// Incident Number of the incident.
+	// Incident Number of the incident to which the verdict applies.
 	Incident int64 `json:"incident"`
 
 	// Sample The beginning of the incident's first line.
@@ -1242,19 +1242,19 @@ type Feedback struct {
 	Verdict Verdict `json:"verdict"`
 }
 
-// FeedbackRequest A verdict on an incident.
+// FeedbackRequest A user's verdict on an incident.
 type FeedbackRequest struct {
-	// Incident Number of the incident.
+	// Incident Number of the incident to which the verdict applies.
 	Incident int64 `json:"incident"`
 
 	// Verdict A user's judgment of an incident. `false_alarm`: similar incidents are hidden. `matters`: similar incidents are always shown.
 	Verdict *Verdict `json:"verdict,omitempty"`
 }
 
-// FinishReason Why a completion ended: at a stop string, or after `max_tokens`.
+// FinishReason Why a completion ended: because of a stop string, or because it had `max_tokens` tokens.
 type FinishReason string
 
-// ForkRequest A fork. Its name, `labels` and `ttl_seconds` come only from this request, not from the forked session.
+// ForkRequest Request for a fork. The fork's name, `labels` and `ttl_seconds` come only from this request, not from the forked session.
 //
 // Example: {"at_offset":17518,"labels":{"branch":"b"}}
 type ForkRequest struct {
@@ -1284,20 +1284,20 @@ type ForkRequest struct {
 
 // GapEvent Events that the client missed because it read too slowly or connected late.
 type GapEvent struct {
-	// Type Distinguishes this event from others.
+	// Type The type of the event.
 	Type GapEventType `json:"type"`
 
 	// From Offset of the first byte whose event was left out.
 	From int64 `json:"from"`
 
-	// To Offset after the last such byte; equal to `from` if only an `update` was left out.
+	// To Offset after the last byte whose event was left out. Equal to `from` if only an `update` was left out.
 	To int64 `json:"to"`
 
 	// Events Number of events left out. Absent if unknown.
 	Events *int64 `json:"events,omitempty"`
 }
 
-// GapEventType Distinguishes this event from others.
+// GapEventType The type of the event.
 type GapEventType string
 
 // History How much of its text a session keeps. `full` keeps all text, so the session can be forked at
@@ -1312,31 +1312,31 @@ type History string
 // opens an incident. Every line with the incident's strangest word or value in the same place
 // also joins.
 type Incident struct {
-	// Changes The first four changes. An incident without a strange line has a `p` of 1.
+	// Changes The incident's first changes, at most four. An incident that has changes but no strange line has a `p` of 1.
 	Changes []IncidentChange `json:"changes,omitempty"`
 
-	// First Number of the incident's first line.
+	// First Line number of the incident's first line.
 	First int64 `json:"first"`
 
-	// Last Number of the incident's last line so far.
+	// Last Line number of the incident's last line so far.
 	Last int64 `json:"last"`
 
-	// Lines Number of the incident's lines.
+	// Lines Number of lines that belong to the incident.
 	Lines int64 `json:"lines"`
 
-	// Number Number of the incident among those of the session, from 1.
+	// Number Number of the incident within its session, from 1.
 	Number int64 `json:"number"`
 
 	// Offset Offset of the incident's first line.
 	Offset int64 `json:"offset"`
 
-	// P The smallest `p` of the incident's lines.
+	// P The smallest `p` among the incident's lines.
 	P float64 `json:"p"`
 
-	// Rank 1/p, rounded down. The incident's strangest line is the strangest of about this many lines.
+	// Rank 1/`p`, rounded down. Among about this many ordinary lines, one is as strange as the incident's strangest line.
 	Rank int64 `json:"rank"`
 
-	// Samples The beginnings of up to three of the incident's lines.
+	// Samples The beginnings of at most three lines of the incident.
 	Samples []string `json:"samples"`
 
 	// State Whether lines may still join the incident. `closed`: no line has joined for 200 lines.
@@ -1347,13 +1347,13 @@ type Incident struct {
 	// Verdict A user's judgment of an incident. `false_alarm`: similar incidents are hidden. `matters`: similar incidents are always shown.
 	Verdict *Verdict `json:"verdict,omitempty"`
 
-	// Why Why a line is strange: its strangest word or value, and the usual words or values in that place.
+	// Why Why a line is strange: its strangest word or value, and the usual words or values in the same place of a line.
 	Why *LineWhy `json:"why,omitempty"`
 }
 
-// IncidentChange A change of a rate or number.
+// IncidentChange A change in the session's lines, for example of the rate of a word.
 type IncidentChange struct {
-	// Evidence A sentence that compares the counts before and now.
+	// Evidence A sentence that compares the counts before and after the change.
 	Evidence string `json:"evidence"`
 
 	// First Number of the line at which the change began.
@@ -1379,7 +1379,7 @@ type IncidentChange struct {
 // lines have a new format, which alone is no fault.
 type IncidentChangeKind string
 
-// IncidentList Incidents of a session, and its verdicts on incidents.
+// IncidentList Incidents of a session, and the users' verdicts on them.
 type IncidentList struct {
 	// Feedback The verdicts, in the order in which they were given.
 	Feedback []Feedback `json:"feedback"`
@@ -1403,13 +1403,13 @@ type Labels map[string]string
 
 // LineEvent A line of the session's text, and how strange it is compared with the earlier lines.
 type LineEvent struct {
-	// Type Distinguishes this event from others.
+	// Type The type of the event.
 	Type LineEventType `json:"type"`
 
-	// Number Number of the line among those of the session, from 1.
+	// Number Number of the line within its session, from 1.
 	Number int64 `json:"number"`
 
-	// Lines Number of lines of the record. Only with `unit=record`; `number` and `seen` still count lines.
+	// Lines Number of lines in the record. Only with `unit=record`. `number` and `seen` still count lines, not records.
 	Lines *int64 `json:"lines,omitempty"`
 
 	// Offset Offset of the line's first byte.
@@ -1424,22 +1424,22 @@ type LineEvent struct {
 	// Bits Cost of the line: the sum of -log2 of its tokens' probabilities.
 	Bits float64 `json:"bits"`
 
-	// BPC bits/chars. Absent without characters, and for a model of words.
+	// BPC Bits per character: bits/chars. Absent if the text has no characters, and for a model of words.
 	BPC *float64 `json:"bpc,omitempty"`
 
-	// BaselineBits Bits under the static model. Only if the session keeps a baseline.
+	// BaselineBits Cost of the text in bits under the static model. Only if the session keeps a baseline.
 	BaselineBits *float64 `json:"baseline_bits,omitempty"`
 
-	// P Probability that an ordinary line of this session is at least as strange, judged by the earlier lines. Above 0, at most 1.
+	// P Probability that an ordinary line of this session is at least as strange as this line, estimated from the earlier lines. Above 0, at most 1.
 	P float64 `json:"p"`
 
-	// Rank 1/p, rounded down: the line is the strangest of about this many lines.
+	// Rank 1/`p`, rounded down. Among about this many ordinary lines, one is as strange as this line.
 	Rank int64 `json:"rank"`
 
 	// Seen Number of earlier lines of the session.
 	Seen int64 `json:"seen"`
 
-	// Warm Whether `seen` is large enough for `p` to be reliable. Do not flag a line if this is false.
+	// Warm Whether `seen` is large enough for `p` to be reliable. Do not flag the line if `warm` is false.
 	Warm bool `json:"warm"`
 
 	// Incidents The incidents that the line has opened, joined or closed. Absent without incidents.
@@ -1449,19 +1449,19 @@ type LineEvent struct {
 	// Empty if the session knows no place of the line yet.
 	Span LineSpan `json:"span"`
 
-	// Why Why a line is strange: its strangest word or value, and the usual words or values in that place.
+	// Why Why a line is strange: its strangest word or value, and the usual words or values in the same place of a line.
 	Why *LineWhy `json:"why,omitempty"`
 
-	// Learnt Whether the session learns from the line. Only with `learn=unflagged`, for a line that has ended.
+	// Learnt Whether the session learns from the line. Only with `learn=unflagged`, and only for a line that has ended.
 	Learnt *bool `json:"learnt,omitempty"`
 
-	// Ended Whether the line has its newline. If not, the line continues with the session's next text.
+	// Ended Whether the line ends with a newline. If not, the line continues with the session's next text.
 	Ended bool `json:"ended"`
 
-	// Text The line without its newline; bytes that are not UTF-8 appear as U+FFFD. Only if requested.
+	// Text The line without its newline. Bytes that are not UTF-8 appear as U+FFFD. Only if requested.
 	Text *string `json:"text,omitempty"`
 
-	// TextBase64 The exact bytes of the text. Only if it is not UTF-8.
+	// TextBase64 The exact bytes of the text. Only if the text is not UTF-8.
 	TextBase64 []byte `json:"text_base64,omitempty"`
 
 	// TokenBits The cost in bits of each byte of the line, without its newline. Only if requested. For a
@@ -1473,35 +1473,35 @@ type LineEvent struct {
 	Cut *bool `json:"cut,omitempty"`
 }
 
-// LineEventType Distinguishes this event from others.
+// LineEventType The type of the event.
 type LineEventType string
 
 // LineSpan The strangest word or value of a line: the bytes of the line from `from` to before `to`.
 // Empty if the session knows no place of the line yet.
 type LineSpan struct {
-	// From The first byte, counted from the beginning of the line.
+	// From Position of the first byte, counted from the beginning of the line.
 	From int64 `json:"from"`
 
-	// To The byte after the last byte.
+	// To Position after the last byte, counted from the beginning of the line.
 	To int64 `json:"to"`
 }
 
-// LineWhy Why a line is strange: its strangest word or value, and the usual words or values in that place.
+// LineWhy Why a line is strange: its strangest word or value, and the usual words or values in the same place of a line.
 type LineWhy struct {
 	// Before The word before the strangest word or value. Empty at the beginning of the line.
 	Before string `json:"before"`
 
-	// Lines Number of earlier lines with the token. Only if the token is rare in all places; `usual` is empty then.
+	// Lines Number of earlier lines that contain the word or value `token`. Present only if it is rare everywhere in the lines. Then `usual` is empty.
 	Lines *int64 `json:"lines,omitempty"`
 
 	// Token The strangest word or value, as written in the line.
 	Token string `json:"token"`
 
-	// Usual The first bytes of up to three earlier words or values in this place, the most frequent first.
+	// Usual Up to three words or values that earlier lines have in the same place, the most frequent first. Long words are cut after their first bytes.
 	Usual []string `json:"usual"`
 }
 
-// LlamaAnswer The text, or in a stream the only event.
+// LlamaAnswer The text. In a stream, this object is the only event.
 type LlamaAnswer struct {
 	// Content The text.
 	Content string `json:"content"`
@@ -1509,13 +1509,13 @@ type LlamaAnswer struct {
 	// Model Id of the model.
 	Model string `json:"model"`
 
-	// Stop Always true, because no further object follows.
+	// Stop Always true, because this object is the whole answer.
 	Stop bool `json:"stop"`
 }
 
-// LlamaRequest A text to continue, or a place to fill before `input_suffix`. Fields that are not listed have no effect.
+// LlamaRequest A text to continue or, with `input_suffix`, a text with a place to fill. Fields that are not listed have no effect.
 type LlamaRequest struct {
-	// InputExtra Texts from other files.
+	// InputExtra Texts from other files, which the model reads as context.
 	InputExtra []LlamaExtra `json:"input_extra,omitempty"`
 
 	// InputPrefix Text before `prompt`.
@@ -1524,25 +1524,25 @@ type LlamaRequest struct {
 	// InputSuffix Text after the place to fill.
 	InputSuffix *string `json:"input_suffix,omitempty"`
 
-	// NPredict Maximum number of sampled tokens; below 0, the largest possible number.
+	// NPredict Maximum number of sampled tokens. A negative number means the largest number that the server allows.
 	NPredict *int `json:"n_predict,omitempty"`
 
-	// Prompt Text before the place to fill, after `input_prefix`.
+	// Prompt Text between `input_prefix` and the place to fill.
 	Prompt *string `json:"prompt,omitempty"`
 
-	// Seed Seed of the sampling; below 0, a random seed.
+	// Seed Seed of the sampling. A negative number means a random seed.
 	Seed *int64 `json:"seed,omitempty"`
 
-	// Stop The text ends before the first occurrence of any of these. Empty strings are ignored; only the first 32 strings are used.
+	// Stop The text ends before the first occurrence of any of these strings. Empty strings are ignored. Only the first 32 strings are used.
 	Stop *EditorStop `json:"stop,omitempty"`
 
-	// Stream Answer with server-sent events.
+	// Stream Whether the answer is a stream of server-sent events.
 	Stream *bool `json:"stream,omitempty"`
 
-	// Temperature Divides the logits.
+	// Temperature Temperature of the sampling: the logits are divided by it.
 	Temperature *float64 `json:"temperature,omitempty"`
 
-	// TopP As in an `OpenAICompletionRequest`.
+	// TopP Nucleus sampling: the same as `top_p` in an `OpenAICompletionRequest`.
 	TopP *float64 `json:"top_p,omitempty"`
 }
 
@@ -1552,7 +1552,7 @@ type LlamaExtra struct {
 	Text *string `json:"text,omitempty"`
 }
 
-// LogsPartialSuccess The rejected part of a request. Absent if all of it was fed.
+// LogsPartialSuccess The rejected records of a request. Absent if all records were fed.
 type LogsPartialSuccess struct {
 	// ErrorMessage Why the first rejected record was rejected.
 	ErrorMessage string `json:"errorMessage"`
@@ -1566,7 +1566,7 @@ type Measures struct {
 	// Bytes The length of the text in bytes.
 	Bytes int64 `json:"bytes"`
 
-	// Chars Number of UTF-8 characters that begin in these bytes.
+	// Chars Number of UTF-8 characters that begin in the text.
 	Chars int64 `json:"chars"`
 
 	// Tokens The length of the text in tokens, the units that the model predicts.
@@ -1575,31 +1575,31 @@ type Measures struct {
 	// Bits Sum of -log2 of the tokens' probabilities.
 	Bits float64 `json:"bits"`
 
-	// BitsPerByte (bits - unknown_bits)/(bytes - unknown_bytes). Only for a model of words; absent if all words are unknown.
+	// BitsPerByte Bits per byte of the known words: (bits - unknown_bits)/(bytes - unknown_bytes). Only for a model of words. Absent if all words are unknown.
 	BitsPerByte *float64 `json:"bits_per_byte,omitempty"`
 
-	// BPC bits/chars. Absent without characters, and for a model of words.
+	// BPC Bits per character: bits/chars. Absent if the text has no characters, and for a model of words.
 	BPC *float64 `json:"bpc,omitempty"`
 
-	// Perplexity 2^(bits/tokens), at most the largest finite double. Absent without tokens.
+	// Perplexity Perplexity: 2^(bits/tokens), at most the largest finite double. Absent if the text has no tokens.
 	Perplexity *float64 `json:"perplexity,omitempty"`
 
-	// Unknown Tokens of words that are not in the vocabulary. Only for a model of words.
+	// Unknown Number of tokens of unknown words, which are not in the vocabulary. Only for a model of words.
 	Unknown *int64 `json:"unknown,omitempty"`
 
-	// UnknownBits Bits of these tokens. Only for a model of words.
+	// UnknownBits Cost of the unknown words in bits. Only for a model of words.
 	UnknownBits *float64 `json:"unknown_bits,omitempty"`
 
-	// UnknownBytes Bytes of these tokens. Only for a model of words.
+	// UnknownBytes Number of bytes of the unknown words. Only for a model of words.
 	UnknownBytes *int64 `json:"unknown_bytes,omitempty"`
 
-	// BaselineBits Bits under the static model. Only if the session keeps a baseline.
+	// BaselineBits Cost of the text in bits under the static model. Only if the session keeps a baseline.
 	BaselineBits *float64 `json:"baseline_bits,omitempty"`
 
-	// BaselineBPC baseline_bits/chars. Absent without characters or baseline, and for a model of words.
+	// BaselineBPC Bits per character under the static model: baseline_bits/chars. Absent without a baseline, for a text without characters, and for a model of words.
 	BaselineBPC *float64 `json:"baseline_bpc,omitempty"`
 
-	// BaselinePerplexity 2^(baseline_bits/tokens), at most the largest finite double. Only for a model of words; absent without tokens or baseline.
+	// BaselinePerplexity Perplexity under the static model: 2^(baseline_bits/tokens), at most the largest finite double. Only for a model of words. Absent without a baseline, and for a text without tokens.
 	BaselinePerplexity *float64 `json:"baseline_perplexity,omitempty"`
 }
 
@@ -1633,28 +1633,28 @@ type Model struct {
 	// ID The model's name and the beginning of its content hash.
 	ID string `json:"id"`
 
-	// Object As in OpenAI's interface.
+	// Object The type of the object, as in OpenAI's interface.
 	Object ModelObject `json:"object"`
 
-	// Created When the server began to serve the model, in seconds since 1970.
+	// Created Time at which the server began to serve the model, in seconds since 1970.
 	Created int64 `json:"created"`
 
-	// OwnedBy As in OpenAI's interface: always `lmserve`.
+	// OwnedBy The owner of the model, as in OpenAI's interface. Always `lmserve`.
 	OwnedBy string `json:"owned_by"`
 
-	// Name The name without the hash. Requests may use the id or the name, and the name also without `lmserve-`. A name that several models share is refused, with an error that lists their ids.
+	// Name The model's id without the hash. Requests may use the id, the name, or the name without the prefix `lmserve-`. A name that several models share is refused, with an error that lists their ids.
 	Name string `json:"name"`
 
 	// Parameters Number of slow weights; meta-learners are not counted.
 	Parameters int64 `json:"parameters"`
 
-	// Tokenizer How texts become tokens: `bytes` has a token for each byte, `words` for each word and end of a line.
+	// Tokenizer How a text is divided into tokens. `bytes`: each byte is a token. `words`: each word, and the end of each line, is a token.
 	Tokenizer string `json:"tokenizer"`
 
 	// VocabSize Number of tokens. Their ids are 0 to `vocab_size` - 1.
 	VocabSize int32 `json:"vocab_size"`
 
-	// Banks Number of banks of fast weights, and of a session's `gammas`.
+	// Banks Number of banks of fast weights. The setting `gammas` of a session has one number for each bank.
 	Banks int `json:"banks"`
 
 	// Defaults The session's settings; `SettingsRequest` describes each setting. The settings of dynamic
@@ -1665,40 +1665,40 @@ type Model struct {
 	// Config The network's configuration, as in the weights file.
 	Config json.RawMessage `json:"config"`
 
-	// Card The model card of the model's makers, for example recipe, data and measured numbers. Any object.
+	// Card The model card that the makers of the model wrote, for example with recipe, data and measurements. It can be any JSON object.
 	Card json.RawMessage `json:"card"`
 
-	// Loaded Whether the weights are in memory. The default model's weights are always in memory. The weights of other models are loaded by the first request that needs them, and evicted when no session in memory uses them and their memory is needed.
+	// Loaded Whether the weights are in memory. The default model's weights are always in memory. The weights of another model are loaded by the first request that needs them. They are evicted when their memory is needed and no session in memory uses them.
 	Loaded bool `json:"loaded"`
 
-	// SessionBytes Memory of a session's state with `defaults` in bytes.
+	// SessionBytes Bytes of memory that the state of a session with the settings `defaults` uses.
 	SessionBytes int64 `json:"session_bytes"`
 
-	// WeightsBytes Memory of the loaded weights in bytes.
+	// WeightsBytes Bytes of memory that the loaded weights use.
 	WeightsBytes int64 `json:"weights_bytes"`
 }
 
-// ModelObject As in OpenAI's interface.
+// ModelObject The type of the object, as in OpenAI's interface.
 type ModelObject string
 
 // ModelList The served models.
 type ModelList struct {
-	// Object As in OpenAI's interface.
+	// Object The type of the object, as in OpenAI's interface.
 	Object ModelListObject `json:"object"`
 
-	// Data The models, the default first.
+	// Data The served models. The default model is first.
 	Data []Model `json:"data"`
 }
 
-// ModelListObject As in OpenAI's interface.
+// ModelListObject The type of the object, as in OpenAI's interface.
 type ModelListObject string
 
 // OllamaAnswer The text.
 type OllamaAnswer struct {
-	// CreatedAt When the request began.
+	// CreatedAt Time at which the request began.
 	CreatedAt time.Time `json:"created_at"`
 
-	// Done Always true, because no further object follows.
+	// Done Always true, because this object is the whole answer.
 	Done bool `json:"done"`
 
 	// DoneReason Why the text ended.
@@ -1711,12 +1711,12 @@ type OllamaAnswer struct {
 	Response string `json:"response"`
 }
 
-// OllamaRequest A text to continue, or a place to fill before a suffix.
+// OllamaRequest A text to continue or, with `suffix`, a text with a place to fill.
 type OllamaRequest struct {
 	// Model Id or name of the model.
 	Model *string `json:"model,omitempty"`
 
-	// Options Fields that are not listed have no effect.
+	// Options Options of the sampling. Options that are not listed have no effect.
 	Options *OllamaOptions `json:"options,omitempty"`
 
 	// Prompt Text before the place to fill.
@@ -1729,81 +1729,81 @@ type OllamaRequest struct {
 	Suffix *string `json:"suffix,omitempty"`
 }
 
-// OllamaOptions Fields that are not listed have no effect.
+// OllamaOptions Options of the sampling. Options that are not listed have no effect.
 type OllamaOptions struct {
-	// NumPredict Maximum number of sampled tokens; below 0, the largest possible number.
+	// NumPredict Maximum number of sampled tokens. A negative number means the largest number that the server allows.
 	NumPredict *int `json:"num_predict,omitempty"`
 
-	// Seed Seed of the sampling; below 0, a random seed.
+	// Seed Seed of the sampling. A negative number means a random seed.
 	Seed *int64 `json:"seed,omitempty"`
 
-	// Stop The text ends before the first occurrence of any of these. Empty strings are ignored; only the first 32 strings are used.
+	// Stop The text ends before the first occurrence of any of these strings. Empty strings are ignored. Only the first 32 strings are used.
 	Stop *EditorStop `json:"stop,omitempty"`
 
-	// Temperature Divides the logits.
+	// Temperature Temperature of the sampling: the logits are divided by it.
 	Temperature *float64 `json:"temperature,omitempty"`
 
-	// TopP As in an `OpenAICompletionRequest`.
+	// TopP Nucleus sampling: the same as `top_p` in an `OpenAICompletionRequest`.
 	TopP *float64 `json:"top_p,omitempty"`
 }
 
-// OpenAIChoice One text, or a piece of it.
+// OpenAIChoice One sampled text. In a stream, a piece of the text.
 type OpenAIChoice struct {
-	// Text The sampled text, with `echo` after its prompt.
+	// Text The sampled text. With `echo`, its prompt comes first.
 	Text string `json:"text"`
 
 	// Index Index of the text. Texts of the first prompt are first, then texts of the second prompt, and so on.
 	Index int `json:"index"`
 
-	// Logprobs The tokens of the text; each list has one entry for each token. Null if not requested.
+	// Logprobs Log-probabilities of the text's tokens. Each list has one entry for each token. Null if not requested.
 	Logprobs *OpenAILogprobs `json:"logprobs"`
 
-	// FinishReason Why the text ended; null in a stream's event if the text continues.
+	// FinishReason Why the text ended. In a stream, null as long as the text continues.
 	FinishReason *FinishReason `json:"finish_reason"`
 
-	// Probability For a suggestion, the probability that the text comes next.
+	// Probability Probability that the text comes next. Only for suggestions.
 	Probability *float64 `json:"probability,omitempty"`
 }
 
-// OpenAICompletion A completion, or in a stream a part of a completion.
+// OpenAICompletion A completion. In a stream, one part of a completion.
 type OpenAICompletion struct {
-	// ID `cmpl-` and the request's id; the same in all events of a stream.
+	// ID `cmpl-` followed by the request's id. All events of a stream have the same value.
 	ID string `json:"id"`
 
-	// Object As in OpenAI's interface.
+	// Object The type of the object, as in OpenAI's interface.
 	Object OpenAICompletionObject `json:"object"`
 
-	// Created When the request began, in seconds since 1970.
+	// Created Time at which the request began, in seconds since 1970.
 	Created int64 `json:"created"`
 
 	// Model Id of the model.
 	Model string `json:"model"`
 
-	// Choices The texts, or in a stream the next piece of one text.
+	// Choices The sampled texts. In a stream, the next piece of one text.
 	Choices []OpenAIChoice `json:"choices"`
 
-	// Usage Number of tokens of a request; null until a stream ends.
+	// Usage Numbers of tokens in the prompts and in the texts. In a stream, they are in the last event, and only with `include_usage`.
 	Usage *OpenAIUsage `json:"usage,omitempty"`
 
 	// Offset The session's offset after a request with `commit`. In a stream, only in the event with the last `finish_reason`.
 	Offset *int64 `json:"offset,omitempty"`
 }
 
-// OpenAICompletionObject As in OpenAI's interface.
+// OpenAICompletionObject The type of the object, as in OpenAI's interface.
 type OpenAICompletionObject string
 
-// OpenAICompletionRequest Null means the same as leaving the field out.
+// OpenAICompletionRequest A request of OpenAI's interface for completions. A field that is null counts as left out.
 type OpenAICompletionRequest struct {
-	// BestOf Only the value of `n` is supported: all sampled texts are returned.
+	// BestOf Must equal `n`, because all sampled texts are returned.
 	BestOf *int `json:"best_of,omitempty"`
 
-	// Commit What the session learns from the request, see the operation's description. The fields from `commit` to `suggest` are not in OpenAI's interface.
+	// Commit What the session learns from the request; the operation's description has the details. The fields from `commit` to `suggest` are extensions of OpenAI's interface.
 	Commit *Commit `json:"commit,omitempty"`
 
-	// Dry Strength of the avoidance of loops, as in a session's completion; 0 means no avoidance.
+	// Dry Strength of loop avoidance, as in `POST /v1/sessions/{id}/complete`; 0 means no avoidance.
 	Dry *float64 `json:"dry,omitempty"`
 
-	// Echo Each text begins with its prompt.
+	// Echo Whether each text begins with its prompt.
 	Echo *bool `json:"echo,omitempty"`
 
 	// FrequencyPenalty Only 0 is supported.
@@ -1822,7 +1822,7 @@ type OpenAICompletionRequest struct {
 	// MinP Minimum probability of a sampled token, as a fraction of the likeliest token's probability; 0 allows any token.
 	MinP *float64 `json:"min_p,omitempty"`
 
-	// Model Id or name of the model. If left out, the session's model is used, or the default without a session.
+	// Model Id or name of the model. If left out, the session's model is used. Without a session, the default model is used.
 	Model *string `json:"model,omitempty"`
 
 	// N Number of texts for each prompt; at most `openai_texts_max` for all prompts together.
@@ -1838,7 +1838,7 @@ type OpenAICompletionRequest struct {
 	// together at most `openai_prompt_tokens_max` tokens.
 	Prompt OpenAICompletionRequest_Prompt `json:"prompt"`
 
-	// RepetitionPenalty Must be 1. Use `dry` against loops instead.
+	// RepetitionPenalty Must be 1, because the penalty is not supported. Use `dry` to avoid loops.
 	RepetitionPenalty *float32 `json:"repetition_penalty,omitempty"`
 
 	// Seed Seed of the sampling: the same request to the same state gives the same texts. The first
@@ -1849,15 +1849,15 @@ type OpenAICompletionRequest struct {
 	// Stop The text ends before the first occurrence of any of these strings. Empty strings are ignored. Echoed prompts are not searched.
 	Stop *OpenAICompletionRequest_Stop `json:"stop,omitempty"`
 
-	// Stream Answer with server-sent events.
+	// Stream Whether the answer is a stream of server-sent events.
 	Stream *bool `json:"stream,omitempty"`
 
-	// StreamOptions Only with `stream`.
+	// StreamOptions Options of a streamed answer. Only with `stream`.
 	StreamOptions *struct {
-		// IncludeObfuscation Only false is supported: events are not padded.
+		// IncludeObfuscation Whether events are padded to hide their length. Only false is supported.
 		IncludeObfuscation *OpenAICompletionRequestStreamOptionsIncludeObfuscation `json:"include_obfuscation,omitempty"`
 
-		// IncludeUsage Adds a last event without choices that has the request's `usage`; in all other events `usage` is null.
+		// IncludeUsage Whether the stream has an additional last event with the request's `usage` and without choices. In all other events `usage` is null.
 		IncludeUsage *bool `json:"include_usage,omitempty"`
 	} `json:"stream_options,omitempty"`
 
@@ -1880,16 +1880,16 @@ type OpenAICompletionRequest struct {
 	// Suggest Requests suggestions instead of sampled texts.
 	Suggest *OpenAISuggest `json:"suggest,omitempty"`
 
-	// Temperature Divides the logits. At 0 the likeliest token is always chosen.
+	// Temperature Temperature of the sampling: the logits are divided by it. At 0 the likeliest token is always chosen.
 	Temperature *float64 `json:"temperature,omitempty"`
 
-	// TopK Samples from this many of the likeliest tokens; 0 and -1 mean all.
+	// TopK Number of likeliest tokens from which a token is sampled; 0 and -1 mean all tokens.
 	TopK *int `json:"top_k,omitempty"`
 
-	// TopP Nucleus sampling: samples from the likeliest tokens whose probabilities sum to this number.
+	// TopP Nucleus sampling: a token is sampled from the likeliest tokens whose probabilities sum to this number.
 	TopP *float64 `json:"top_p,omitempty"`
 
-	// User May name a session, see the operation's description.
+	// User The id or name of a session to continue, or any other text. The operation's description explains this field.
 	User *string `json:"user,omitempty"`
 }
 
@@ -1916,10 +1916,10 @@ type OpenAICompletionRequest_Stop struct {
 	union json.RawMessage
 }
 
-// OpenAICompletionRequestStreamOptionsIncludeObfuscation Only false is supported: events are not padded.
+// OpenAICompletionRequestStreamOptionsIncludeObfuscation Whether events are padded to hide their length. Only false is supported.
 type OpenAICompletionRequestStreamOptionsIncludeObfuscation bool
 
-// OpenAIError A problem in OpenAI's form. Only at the operations with the tag `openai`.
+// OpenAIError The problem in the format of OpenAI's errors. Only in answers of operations with the tag `openai`.
 type OpenAIError struct {
 	// Message The problem's `detail`, or the `title` of a problem without `detail`.
 	Message string `json:"message"`
@@ -1927,7 +1927,7 @@ type OpenAIError struct {
 	// Type The type depends on the status: `rate_limit_error` for 429, `server_error` from 500 on, otherwise `invalid_request_error`.
 	Type OpenAIErrorType `json:"type"`
 
-	// Param The problem's `field`.
+	// Param The problem's `field`: the wrong field or parameter of the request.
 	Param *string `json:"param"`
 
 	// Code The last part of the problem's `type`, with `_` for `-`. Exceptions: `invalid_api_key`
@@ -1935,40 +1935,40 @@ type OpenAIError struct {
 	// `key-rate-limit`.
 	Code string `json:"code"`
 
-	// Offset The problem's `offset`, if it has one.
+	// Offset The problem's `offset`. Absent if the problem has no `offset`.
 	Offset *int64 `json:"offset,omitempty"`
 }
 
 // OpenAIErrorType The type depends on the status: `rate_limit_error` for 429, `server_error` from 500 on, otherwise `invalid_request_error`.
 type OpenAIErrorType string
 
-// OpenAIErrorEvent The error that ended a stream early.
+// OpenAIErrorEvent The event with the error that ended a stream early.
 type OpenAIErrorEvent struct {
-	// Error A problem in OpenAI's form. Only at the operations with the tag `openai`.
+	// Error The problem in the format of OpenAI's errors. Only in answers of operations with the tag `openai`.
 	Error OpenAIError `json:"error"`
 }
 
-// OpenAILogprobs The tokens of the text; each list has one entry for each token. Null if not requested.
+// OpenAILogprobs Log-probabilities of the text's tokens. Each list has one entry for each token. Null if not requested.
 type OpenAILogprobs = json.RawMessage
 
 // OpenAISuggest Requests suggestions instead of sampled texts.
 type OpenAISuggest struct {
-	// MinProbability Minimum probability of a suggestion. From 0.5 on there is at most one suggestion.
+	// MinProbability Minimum probability of a suggestion. With 0.5 or more, there is at most one suggestion.
 	MinProbability *float64 `json:"min_probability,omitempty"`
 
-	// Unit Where suggestions end, as in a `SuggestRequest`.
+	// Unit Where suggestions end: the values are those of the field `unit` in a `SuggestRequest`.
 	Unit *SuggestRequestUnit `json:"unit,omitempty"`
 
-	// WithinMs As in a `SuggestRequest`. A prompt that is longer than 1,024 bytes or has no session may not be read within this time. Then the answer is one empty choice, and the next request with the same beginning continues the reading.
+	// WithinMs Time for the search in milliseconds, as in a `SuggestRequest`. This time may be too short to read a prompt of more than 1,024 bytes, or a prompt without a session. Then the answer is one empty choice, and the next request with the same beginning continues the reading.
 	WithinMs *int `json:"within_ms,omitempty"`
 }
 
-// OpenAIUsage Number of tokens of a request; null until a stream ends.
+// OpenAIUsage Numbers of tokens in the prompts and in the texts. In a stream, they are in the last event, and only with `include_usage`.
 type OpenAIUsage struct {
-	// PromptTokens Tokens of all prompts, each counted once.
+	// PromptTokens Number of tokens of all prompts. Each prompt is counted once.
 	PromptTokens int64 `json:"prompt_tokens"`
 
-	// CompletionTokens Sampled tokens of all texts, including those of stop strings.
+	// CompletionTokens Number of sampled tokens of all texts, including the tokens of stop strings.
 	CompletionTokens int64 `json:"completion_tokens"`
 
 	// TotalTokens The sum of prompt tokens and sampled tokens.
@@ -1980,16 +1980,16 @@ type Parent struct {
 	// ID The parent's id.
 	ID string `json:"id"`
 
-	// Offset Bytes of text that the fork has from its parent.
+	// Offset Number of bytes of text that the fork shares with its parent.
 	Offset int64 `json:"offset"`
 }
 
-// PastScore The cost of a part of a session's text when it was fed.
+// PastScore The cost of a part of a session's text, computed when the text was fed.
 type PastScore struct {
 	// Offset Offset of the first byte of this part.
 	Offset int64 `json:"offset"`
 
-	// Bytes Bytes of text in this part.
+	// Bytes Number of bytes of text in this part.
 	Bytes int64 `json:"bytes"`
 
 	// Tokens Length of the text in tokens.
@@ -1998,37 +1998,37 @@ type PastScore struct {
 	// Bits Sum of -log2 of the tokens' probabilities.
 	Bits float64 `json:"bits"`
 
-	// UnknownBytes Bytes of the tokens of unknown words. Only for a model of words.
+	// UnknownBytes Number of bytes of the unknown words. Only for a model of words.
 	UnknownBytes *int64 `json:"unknown_bytes,omitempty"`
 
-	// UnknownBits Bits of these tokens. Only for a model of words.
+	// UnknownBits Cost of the unknown words in bits. Only for a model of words.
 	UnknownBits *float64 `json:"unknown_bits,omitempty"`
 
-	// BaselineBits Bits under the static model. Only if the session keeps a baseline.
+	// BaselineBits Cost of the text in bits under the static model. Only if the session keeps a baseline.
 	BaselineBits *float64 `json:"baseline_bits,omitempty"`
 
-	// Time When the last byte of this text was accepted.
+	// Time Time at which the server accepted the last byte of this part.
 	Time time.Time `json:"time"`
 }
 
-// PastScores The cost of a session's text when it was fed. There are no gaps between the parts.
+// PastScores The cost of each part of a session's text, computed when the text was fed. There are no gaps between the parts.
 type PastScores struct {
-	// From The first offset whose text and scores the session keeps.
+	// From Offset of the oldest text that the session still stores, with its scores.
 	From int64 `json:"from"`
 
-	// Next The offset after these parts, where the next request continues. If there are no parts, it is `end`, or the offset before the last piece of a fork that was cut within a piece of text. This last piece has no bits until the fork is used.
+	// Next Offset after the last part, from which the next request continues. Without parts it is usually `end`. A fork that was cut within a piece of text does not score that piece until the fork is used. Until then `next` is the offset before the piece.
 	Next int64 `json:"next"`
 
-	// End The session's offset.
+	// End The session's offset: the number of bytes that it has accepted.
 	End int64 `json:"end"`
 
-	// Scores The parts, in order.
+	// Scores The parts of the text, in order.
 	Scores []PastScore `json:"scores"`
 }
 
-// PieceEvent A part of a completion. The pieces together are the whole text.
+// PieceEvent One piece of a streamed completion. All pieces together are the whole text.
 type PieceEvent struct {
-	// Type Distinguishes this event from others.
+	// Type The type of the event.
 	Type PieceEventType `json:"type"`
 
 	// Text The piece of text. Bytes that are not UTF-8 appear as U+FFFD.
@@ -2043,11 +2043,11 @@ type PieceEvent struct {
 	// Tokens The text of each token. Only for a model of words; for a model of bytes each byte of the piece is a token.
 	Tokens []string `json:"tokens,omitempty"`
 
-	// TopLogprobs The likeliest tokens for each token of the piece, the likeliest first. Only if requested.
+	// TopLogprobs For each token of the piece, the likeliest tokens at its position, the likeliest first. Only if requested.
 	TopLogprobs [][]TokenLogprob `json:"top_logprobs,omitempty"`
 }
 
-// PieceEventType Distinguishes this event from others.
+// PieceEventType The type of the event.
 type PieceEventType string
 
 // Problem A problem document (RFC 9457).
@@ -2055,49 +2055,49 @@ type Problem struct {
 	// Type The kind of the problem. Programs should distinguish problems only by this field.
 	Type ProblemType `json:"type"`
 
-	// Title A sentence, the same for every problem of this type.
+	// Title A short sentence, the same for every problem of this type.
 	Title string `json:"title"`
 
 	// Status The HTTP status. In an `error` event, the status that an answer without streaming would have.
 	Status int `json:"status"`
 
-	// Detail What happened to this request.
+	// Detail A description of what is wrong with this request.
 	Detail *string `json:"detail,omitempty"`
 
 	// Field The path of the wrong field of the body (`settings.gammas[1]`), or the wrong parameter.
 	Field *string `json:"field,omitempty"`
 
-	// Found The value found.
+	// Found The value that was found.
 	Found *string `json:"found,omitempty"`
 
-	// Expected The values expected.
+	// Expected The values that were expected.
 	Expected *string `json:"expected,omitempty"`
 
 	// Offset The session's offset, from which the client can continue.
 	Offset *int64 `json:"offset,omitempty"`
 
-	// Damage Where a session is damaged. `lmserve sessions check` says more.
+	// Damage Where a session is damaged. The command `lmserve sessions check` reports the details.
 	Damage *Damage `json:"damage,omitempty"`
 
 	// RequestID The answer's `X-Request-Id`; the server's log has entries with this id.
 	RequestID string `json:"request_id"`
 
-	// Error A problem in OpenAI's form. Only at the operations with the tag `openai`.
+	// Error The problem in the format of OpenAI's errors. Only in answers of operations with the tag `openai`.
 	Error *OpenAIError `json:"error,omitempty"`
 
-	// Code At `/v1/logs`: the code of `google.rpc.Status`.
+	// Code Only in answers of `/v1/logs`: the code of a `google.rpc.Status`.
 	Code *int `json:"code,omitempty"`
 
-	// Differences For `session-differs`: all differences. `field`, `found` and `expected` repeat the first difference.
+	// Differences All differences between the session and the request. `field`, `found` and `expected` repeat the first difference. Only in problems of type `session-differs`.
 	Differences []Difference `json:"differences,omitempty"`
 
-	// LimitBytes For `key-disk-limit`: the key's limit.
+	// LimitBytes The key's disk limit in bytes. Only in problems of type `key-disk-limit`.
 	LimitBytes *int64 `json:"limit_bytes,omitempty"`
 
-	// Message At `/v1/logs`: the message of `google.rpc.Status`.
+	// Message Only in answers of `/v1/logs`: the message of a `google.rpc.Status`.
 	Message *string `json:"message,omitempty"`
 
-	// UsedBytes For `key-disk-limit`: bytes charged to the key's sessions.
+	// UsedBytes Number of bytes charged to the key's sessions. Only in problems of type `key-disk-limit`.
 	UsedBytes *int64 `json:"used_bytes,omitempty"`
 }
 
@@ -2106,23 +2106,23 @@ type ProblemType string
 
 // Recovering Progress of recomputing the session's state from its text, for example after a restart or for a fork at an early offset. Absent while nothing is recomputed.
 type Recovering struct {
-	// DoneBytes Bytes of text recomputed so far.
+	// DoneBytes Number of bytes of text recomputed so far.
 	DoneBytes int64 `json:"done_bytes"`
 
-	// OfBytes Bytes of text to recompute, from the snapshot on.
+	// OfBytes Total number of bytes of text to recompute, beginning at the snapshot.
 	OfBytes int64 `json:"of_bytes"`
 }
 
-// ScoreText Text to score, in one of two forms.
+// ScoreText Text to score, given either as a string or in base64.
 type ScoreText struct {
-	// Base64 Any bytes, in standard base64 with padding.
+	// Base64 The text as arbitrary bytes, in standard base64 with padding.
 	Base64 []byte `json:"base64,omitempty"`
 
-	// Text Scored as its UTF-8 bytes.
+	// Text The text as a string. Its UTF-8 bytes are scored.
 	Text *string `json:"text,omitempty"`
 }
 
-// ScoreTextsEvent One object of a stream of scores; `type` distinguishes them.
+// ScoreTextsEvent One object of a stream of scores. The field `type` says which kind of object it is.
 type ScoreTextsEvent struct {
 	union json.RawMessage
 }
@@ -2134,7 +2134,7 @@ type ScoreTextsRequest struct {
 	// Example: lmserve-default
 	Model *string `json:"model,omitempty"`
 
-	// Seed Seed of the masks that choose which entries an update writes, the same for each text.
+	// Seed Seed of the masks that choose which entries of the fast weights an update writes. All texts have the same seed.
 	Seed *uint64 `json:"seed,omitempty"`
 
 	// Settings How the session adapts. A setting that is left out has the model's default for the method.
@@ -2151,25 +2151,25 @@ type ServiceStatus struct {
 	// Status `ok` at /healthz, `ready` at /readyz.
 	Status ServiceStatusStatus `json:"status"`
 
-	// Keys `stale` if the keys file has become unreadable or invalid, and the last valid keys are still in force. Only at /readyz.
+	// Keys `stale` if the keys file has become unreadable or invalid. The server then continues to use the last valid keys. Only at /readyz.
 	Keys *ServiceStatusKeys `json:"keys,omitempty"`
 
-	// Disk `full` while the disk or the server's disk budget is almost full, and requests that need space are refused. Only at /readyz.
+	// Disk `full` while the disk or the server's disk budget is almost full. Requests that need space are then refused. Only at /readyz.
 	Disk *ServiceStatusDisk `json:"disk,omitempty"`
 }
 
 // ServiceStatusStatus `ok` at /healthz, `ready` at /readyz.
 type ServiceStatusStatus string
 
-// ServiceStatusKeys `stale` if the keys file has become unreadable or invalid, and the last valid keys are still in force. Only at /readyz.
+// ServiceStatusKeys `stale` if the keys file has become unreadable or invalid. The server then continues to use the last valid keys. Only at /readyz.
 type ServiceStatusKeys string
 
-// ServiceStatusDisk `full` while the disk or the server's disk budget is almost full, and requests that need space are refused. Only at /readyz.
+// ServiceStatusDisk `full` while the disk or the server's disk budget is almost full. Requests that need space are then refused. Only at /readyz.
 type ServiceStatusDisk string
 
 // Session A session. `model`, `created_at`, `last_used_at`, `settings` and `history` are present unless there is an `error`.
 type Session struct {
-	// ID A UUID that the server has chosen. It never names another session.
+	// ID A UUID that the server has chosen. No other session ever has this id.
 	ID string `json:"id"`
 
 	// Name The owner's name for the session. Absent if the session has no name.
@@ -2178,31 +2178,31 @@ type Session struct {
 	// Model Id of the session's model.
 	Model string `json:"model,omitempty"`
 
-	// CreatedAt When the session was created.
+	// CreatedAt Time at which the session was created.
 	CreatedAt time.Time `json:"created_at,omitempty,omitzero"`
 
-	// LastUsedAt When the last request that fed or sampled the session ended.
+	// LastUsedAt End of the last request that fed text to the session or sampled from it.
 	LastUsedAt time.Time `json:"last_used_at,omitempty,omitzero"`
 
-	// Offset Bytes accepted so far: the position of the next byte.
+	// Offset Number of bytes accepted so far, which is the position of the next byte.
 	Offset int64 `json:"offset"`
 
-	// Step Updates of the fast weights so far; 0 for a method without updates.
+	// Step Number of updates of the fast weights so far; 0 for a method without updates.
 	Step uint64 `json:"step"`
 
-	// PendingBytes Bytes at the end of the session's text that belong to an unfinished word and have no bits yet. `offset` is the `bytes` of `totals` plus `pending_bytes`. Only for a model of words.
+	// PendingBytes Number of bytes at the end of the session's text that belong to an unfinished word and are not scored yet. `offset` is `totals.bytes` plus `pending_bytes`. Only for a model of words.
 	PendingBytes *int64 `json:"pending_bytes,omitempty"`
 
-	// PendingTokens Scored tokens of the unfinished chunk.
+	// PendingTokens Number of tokens in the unfinished chunk. They are scored but not yet learned.
 	PendingTokens int `json:"pending_tokens"`
 
 	// Totals The size of a text, and its cost in bits.
 	Totals Measures `json:"totals"`
 
-	// MemoryBytes Memory of the session's state; 0 while the session is only on disk.
+	// MemoryBytes Bytes of memory that the session's state uses; 0 while the session is only on disk.
 	MemoryBytes int64 `json:"memory_bytes"`
 
-	// Numerics Name of the session's arithmetic. Scores in two arithmetics may differ by rounding.
+	// Numerics Name of the arithmetic (number type and instruction set) that computes the session. Scores from different arithmetics may differ by rounding.
 	Numerics *string `json:"numerics,omitempty"`
 
 	// Settings The session's settings; `SettingsRequest` describes each setting. The settings of dynamic
@@ -2210,7 +2210,7 @@ type Session struct {
 	// `dynamic-sgd` in all other sessions.
 	Settings *Settings `json:"settings,omitempty"`
 
-	// Seed Seed of the masks that choose which entries an update writes.
+	// Seed Seed of the masks that choose which entries of the fast weights an update writes.
 	Seed uint64 `json:"seed"`
 
 	// Labels Names and values that the server stores for the caller and never interprets. Names have 1 to 64 characters, values up to 256.
@@ -2235,7 +2235,7 @@ type Session struct {
 	// Shadows The session's shadows that the caller may see. Absent without shadows.
 	Shadows []Shadow `json:"shadows,omitempty"`
 
-	// Owner Id of the key that created the session. Only admins see it; absent for the anonymous owner.
+	// Owner Id of the key that created the session. Present only in answers to admins. Absent if the session was created without a key.
 	Owner *string `json:"owner,omitempty"`
 
 	// Error Why the session cannot be used: it is damaged, or its model is not served. Unreadable
@@ -2244,7 +2244,7 @@ type Session struct {
 	// found yet.
 	Error *string `json:"error,omitempty"`
 
-	// DiskBytes Bytes of disk charged to the session: its log and its snapshots. Data shared with forks is charged to the session that wrote it, and after its deletion to one of the forks. 0 if sessions are only in memory.
+	// DiskBytes Bytes of disk charged to the session for its log and its snapshots. Data shared with forks is charged to the session that wrote the data. When that session is deleted, the data is charged to one of the forks. 0 if the server keeps sessions only in memory.
 	DiskBytes int64 `json:"disk_bytes"`
 
 	// Recovering Progress of recomputing the session's state from its text, for example after a restart or for a fork at an early offset. Absent while nothing is recomputed.
@@ -2256,7 +2256,7 @@ type SessionList struct {
 	// Sessions The sessions of the page, in the order of their ids.
 	Sessions []Session `json:"sessions"`
 
-	// Next The `after` of the next page. Absent on the last page.
+	// Next Value of `after` in a request for the next page. Absent on the last page.
 	Next *string `json:"next,omitempty"`
 }
 
@@ -2265,10 +2265,10 @@ type SessionName = string
 
 // SessionPatch Changes to a session. Fields that are left out stay unchanged.
 type SessionPatch struct {
-	// Labels Labels to set; `null` as a value removes a label, and `null` instead of labels removes all. At most 16 may remain.
+	// Labels Labels to set. The value `null` removes a label. `null` in place of the object removes all labels. The session may have at most 16 labels after the change.
 	Labels json.RawMessage `json:"labels,omitempty"`
 
-	// Name The new name, which no other session of the key may have. `null`, or an empty name, removes the name.
+	// Name The new name, which must differ from the names of the key's other sessions. `null`, or an empty name, removes the name.
 	Name json.RawMessage `json:"name,omitempty"`
 
 	// ShadowOf `null` turns a shadow into an ordinary session, which keeps its text and state. No other value is allowed.
@@ -2278,7 +2278,7 @@ type SessionPatch struct {
 	TTLSeconds json.RawMessage `json:"ttl_seconds,omitempty"`
 }
 
-// SessionRequest A new session. Fields that are left out have their defaults.
+// SessionRequest Request for a new session. Fields that are left out have their defaults.
 type SessionRequest struct {
 	// History How much of its text a session keeps. `full` keeps all text, so the session can be forked at
 	// any offset. `tail` keeps only the text that a restart needs, so the session can be forked at
@@ -2442,7 +2442,7 @@ type SettingsRequest struct {
 // Shadow The relation of a session and its shadow. In a session's `shadows`, `id`, `name` and `model`
 // are those of the shadow; in a shadow's `shadow_of`, those of the session.
 type Shadow struct {
-	// BehindBytes Bytes of the session's text that the shadow has not read yet.
+	// BehindBytes Number of bytes of the session's text that its shadow has not read yet.
 	BehindBytes int64 `json:"behind_bytes"`
 
 	// Compared The totals of a session and its shadow at the last offset at which both totals are known;
@@ -2450,55 +2450,55 @@ type Shadow struct {
 	// model of words, bits per byte cover only the words of its vocabulary.
 	Compared *Comparison `json:"compared,omitempty"`
 
-	// Error Why the shadow does not advance; the server retries. Absent if the shadow advances or has read all text.
+	// Error Why the shadow cannot read more text now; the server retries. Absent if the shadow reads normally or has read all text.
 	Error *string `json:"error,omitempty"`
 
-	// ID The other session's id.
+	// ID Id of the other session in the pair of a session and its shadow.
 	ID string `json:"id"`
 
-	// Model Id of the other session's model. Absent if unknown.
+	// Model Id of the model of the other session in the pair of a session and its shadow. Absent if unknown.
 	Model *string `json:"model,omitempty"`
 
-	// Name The other session's name. Absent if that session has no name.
+	// Name Name of the other session in the pair of a session and its shadow. Absent if the other session has no name.
 	Name *string `json:"name,omitempty"`
 
-	// Offset The shadow's `offset`.
+	// Offset The shadow's offset: the number of bytes that it has read.
 	Offset int64 `json:"offset"`
 }
 
-// StartEvent The session's position when a client begins to watch it. Later events are about later text.
+// StartEvent The session's position when a client begins to watch the session. Later events report later text.
 type StartEvent struct {
-	// Type Distinguishes this event from others.
+	// Type The type of the event.
 	Type StartEventType `json:"type"`
 
-	// Offset The session's offset, in bytes.
+	// Offset The session's offset: the number of bytes that it has accepted.
 	Offset int64 `json:"offset"`
 
-	// Step Updates of the fast weights so far.
+	// Step Number of updates of the fast weights so far.
 	Step uint64 `json:"step"`
 
-	// PendingBytes Bytes at the end of the text that belong to an unfinished word and have no bits yet. Only for a model of words.
+	// PendingBytes Number of bytes at the end of the text that belong to an unfinished word and are not scored yet. Only for a model of words.
 	PendingBytes *int64 `json:"pending_bytes,omitempty"`
 
-	// LinesFrom The offset from which the session has lines. Absent if the session has no lines.
+	// LinesFrom Offset at which the session's first line begins. Absent if the session has no lines.
 	LinesFrom *int64 `json:"lines_from,omitempty"`
 
 	// Totals The size of a text, and its cost in bits.
 	Totals Measures `json:"totals"`
 }
 
-// StartEventType Distinguishes this event from others.
+// StartEventType The type of the event.
 type StartEventType string
 
-// StopString A completion ends before this text. Empty strings are ignored.
+// StopString A string before whose first occurrence the completion ends. An empty string is ignored.
 type StopString = string
 
-// SuggestRequest The typed text, and which suggestions to make.
+// SuggestRequest Request for suggestions. All fields are optional.
 type SuggestRequest struct {
-	// MinProbability Minimum probability of a candidate. From 0.5 on there is at most one candidate, and the search is fast.
+	// MinProbability Minimum probability of a candidate. With 0.5 or more, there is at most one candidate, and the search is fast.
 	MinProbability *float64 `json:"min_probability,omitempty"`
 
-	// N Maximum number of candidates. Candidates that would save less than 0.01 more keystrokes on average are left out.
+	// N Maximum number of candidates. A candidate is left out if it would add less than 0.01 to the average number of saved keystrokes.
 	N *int `json:"n,omitempty"`
 
 	// Refused Texts not to offer again, because they were offered at an earlier key and the writer did
@@ -2538,13 +2538,13 @@ type SuggestRequestUnit string
 
 // SuggestedText A text that may come next.
 type SuggestedText struct {
-	// Probability The probability that the text comes next; for a word, that it also ends there.
+	// Probability Probability that the text comes next. For a word, the probability that the word comes next and ends there.
 	Probability float64 `json:"probability"`
 
-	// Saves Keystrokes that the text saves if it is right.
+	// Saves Number of keystrokes that the text saves if the writer accepts it.
 	Saves float64 `json:"saves"`
 
-	// Separator For a word, the likeliest character after it. An editor may insert the separator with the word, and replace it when the writer types another character.
+	// Separator If the text is a word, the likeliest character after the word. An editor may insert this separator with the word, and replace it when the writer types another character.
 	Separator *string `json:"separator,omitempty"`
 
 	// Text The text to insert at the cursor.
@@ -2553,7 +2553,7 @@ type SuggestedText struct {
 
 // Suggestions Texts that may come next.
 type Suggestions struct {
-	// Candidates The text that saves most on average is first; each later text adds most to the earlier texts.
+	// Candidates The candidates. The first saves the most keystrokes on average. Each later candidate adds the most to the savings of those before it.
 	Candidates []SuggestedText `json:"candidates"`
 
 	// Complete Whether the search made all its steps. It stops early when `within_ms` is over. If at
@@ -2564,25 +2564,25 @@ type Suggestions struct {
 	// ElapsedMs Time from the request's start to its end.
 	ElapsedMs float64 `json:"elapsed_ms"`
 
-	// Offset The session's offset.
+	// Offset The session's offset: the number of bytes that it has accepted.
 	Offset int64 `json:"offset"`
 
-	// Rows Number of prefixes that the network read for this answer.
+	// Rows Number of possible beginnings of the next text that the network read for this answer.
 	Rows int `json:"rows"`
 }
 
-// SummaryEvent The result of the whole request. Totals are the session's after the request.
+// SummaryEvent The result of the whole request. `totals` are the totals of the session after the request.
 type SummaryEvent struct {
-	// Type Distinguishes this event from others.
+	// Type The type of the event.
 	Type SummaryEventType `json:"type"`
 
 	// Offset The session's offset after the request: the position of the next byte.
 	Offset int64 `json:"offset"`
 
-	// Bytes Bytes of text that the request has fed or scored; for a model of words, the bytes of the scored tokens.
+	// Bytes Number of bytes of text that the request has fed or scored. For a model of words, the number of bytes of the scored tokens.
 	Bytes int64 `json:"bytes"`
 
-	// Chars Number of UTF-8 characters that begin in these bytes.
+	// Chars Number of UTF-8 characters that begin in the text.
 	Chars int64 `json:"chars"`
 
 	// Tokens Length of the text in tokens.
@@ -2591,43 +2591,43 @@ type SummaryEvent struct {
 	// Bits Cost of the text: the sum of -log2 of its tokens' probabilities.
 	Bits float64 `json:"bits"`
 
-	// BitsPerByte (bits - unknown_bits)/(bytes - unknown_bytes). Only for a model of words; absent if all words are unknown.
+	// BitsPerByte Bits per byte of the known words: (bits - unknown_bits)/(bytes - unknown_bytes). Only for a model of words. Absent if all words are unknown.
 	BitsPerByte *float64 `json:"bits_per_byte,omitempty"`
 
-	// BPC bits/chars. Absent without characters, and for a model of words.
+	// BPC Bits per character: bits/chars. Absent if the text has no characters, and for a model of words.
 	BPC *float64 `json:"bpc,omitempty"`
 
-	// Perplexity 2^(bits/tokens), at most the largest finite double. Absent without tokens.
+	// Perplexity Perplexity: 2^(bits/tokens), at most the largest finite double. Absent if the text has no tokens.
 	Perplexity *float64 `json:"perplexity,omitempty"`
 
-	// Unknown Tokens of words that are not in the vocabulary. Only for a model of words.
+	// Unknown Number of tokens of unknown words, which are not in the vocabulary. Only for a model of words.
 	Unknown *int64 `json:"unknown,omitempty"`
 
-	// UnknownBits Bits of these tokens. Only for a model of words.
+	// UnknownBits Cost of the unknown words in bits. Only for a model of words.
 	UnknownBits *float64 `json:"unknown_bits,omitempty"`
 
-	// UnknownBytes Bytes of these tokens. Only for a model of words.
+	// UnknownBytes Number of bytes of the unknown words. Only for a model of words.
 	UnknownBytes *int64 `json:"unknown_bytes,omitempty"`
 
-	// BaselineBits Bits under the static model. Only if the session keeps a baseline.
+	// BaselineBits Cost of the text in bits under the static model. Only if the session keeps a baseline.
 	BaselineBits *float64 `json:"baseline_bits,omitempty"`
 
-	// BaselineBPC baseline_bits/chars. Absent without characters or baseline, and for a model of words.
+	// BaselineBPC Bits per character under the static model: baseline_bits/chars. Absent without a baseline, for a text without characters, and for a model of words.
 	BaselineBPC *float64 `json:"baseline_bpc,omitempty"`
 
-	// BaselinePerplexity 2^(baseline_bits/tokens), at most the largest finite double. Only for a model of words; absent without tokens or baseline.
+	// BaselinePerplexity Perplexity under the static model: 2^(baseline_bits/tokens), at most the largest finite double. Only for a model of words. Absent without a baseline, and for a text without tokens.
 	BaselinePerplexity *float64 `json:"baseline_perplexity,omitempty"`
 
-	// NetworkBits Bits under the adapted network without the companion. Only if the session has a companion.
+	// NetworkBits Cost of the text in bits under the adapted network alone, without the companion. Only if the session has a companion.
 	NetworkBits *float64 `json:"network_bits,omitempty"`
 
-	// Chunks Number of `chunk` events of this request, sent or not.
+	// Chunks Number of `chunk` events of this request, counted even if they are not sent.
 	Chunks int64 `json:"chunks"`
 
-	// PendingBytes Bytes at the end of the text that belong to an unfinished word: accepted, but without bits yet. Only for a model of words.
+	// PendingBytes Number of bytes at the end of the text that belong to an unfinished word and are not scored yet. Only for a model of words.
 	PendingBytes *int64 `json:"pending_bytes,omitempty"`
 
-	// Updates Updates of the session's fast weights so far.
+	// Updates Number of updates of the session's fast weights so far.
 	Updates uint64 `json:"updates"`
 
 	// Totals The size of a text, and its cost in bits.
@@ -2636,7 +2636,7 @@ type SummaryEvent struct {
 	// ElapsedMs Time from the request's start to its end.
 	ElapsedMs float64 `json:"elapsed_ms"`
 
-	// Lines The lines, the oldest first. Only with `unit=line`, in an answer that is not streamed.
+	// Lines The reported lines, the oldest first. Only with `unit=line`, in an answer that is not streamed.
 	Lines []LineEvent `json:"lines,omitempty"`
 
 	// LinesLeftOut Number of lines left out at the end, because the answer has no room for them. Absent if 0.
@@ -2649,7 +2649,7 @@ type SummaryEvent struct {
 	Duplicate *bool `json:"duplicate,omitempty"`
 }
 
-// SummaryEventType Distinguishes this event from others.
+// SummaryEventType The type of the event.
 type SummaryEventType string
 
 // TGIAnswer The text.
@@ -2658,18 +2658,18 @@ type TGIAnswer struct {
 	GeneratedText string `json:"generated_text"`
 }
 
-// TGIRequest A text to continue, or with markers, a place to fill.
+// TGIRequest A text to continue or, if it has markers around prefix and suffix, a text with a place to fill.
 type TGIRequest struct {
 	// Inputs The text.
 	Inputs string `json:"inputs"`
 
-	// Parameters Fields that are not listed have no effect.
+	// Parameters Options of the sampling. Options that are not listed have no effect.
 	Parameters *TGIParameters `json:"parameters,omitempty"`
 }
 
-// TGIParameters Fields that are not listed have no effect.
+// TGIParameters Options of the sampling. Options that are not listed have no effect.
 type TGIParameters struct {
-	// DoSample If false, the temperature is 0.
+	// DoSample Whether tokens are sampled at random. If false, the likeliest token is always chosen.
 	DoSample *bool `json:"do_sample,omitempty"`
 
 	// MaxNewTokens Maximum number of sampled tokens.
@@ -2681,16 +2681,16 @@ type TGIParameters struct {
 	// Seed Seed of the sampling.
 	Seed *uint64 `json:"seed,omitempty"`
 
-	// Stop The text ends before the first occurrence of any of these. Empty strings are ignored; only the first 32 strings are used.
+	// Stop The text ends before the first occurrence of any of these strings. Empty strings are ignored. Only the first 32 strings are used.
 	Stop *EditorStop `json:"stop,omitempty"`
 
-	// StopTokens The text ends before the first occurrence of any of these. Empty strings are ignored; only the first 32 strings are used.
+	// StopTokens The text ends before the first occurrence of any of these strings. Empty strings are ignored. Only the first 32 strings are used.
 	StopTokens *EditorStop `json:"stop_tokens,omitempty"`
 
-	// Temperature Divides the logits.
+	// Temperature Temperature of the sampling: the logits are divided by it.
 	Temperature *float64 `json:"temperature,omitempty"`
 
-	// TopP As in an `OpenAICompletionRequest`.
+	// TopP Nucleus sampling: the same as `top_p` in an `OpenAICompletionRequest`.
 	TopP *float64 `json:"top_p,omitempty"`
 }
 
@@ -2699,7 +2699,7 @@ type TabbyAnswer struct {
 	// Choices The only text.
 	Choices []TabbyChoice `json:"choices"`
 
-	// ID `cmpl-` and the request's id.
+	// ID `cmpl-` followed by the request's id.
 	ID string `json:"id"`
 }
 
@@ -2711,9 +2711,9 @@ type TabbyChoice struct {
 	Text string `json:"text"`
 }
 
-// TabbyHealth What Tabby's agents show about the server.
+// TabbyHealth Information about the server that Tabby's agents show.
 type TabbyHealth struct {
-	// Arch Always empty, because the server does not report its machine.
+	// Arch Always empty, because the server does not disclose its hardware.
 	Arch string `json:"arch"`
 
 	// CPUCount Always 0.
@@ -2722,17 +2722,17 @@ type TabbyHealth struct {
 	// CPUInfo Empty.
 	CPUInfo string `json:"cpu_info"`
 
-	// Device Always `cpu`.
+	// Device The device that computes completions: always `cpu`.
 	Device string `json:"device"`
 
 	// Model Id of the default model.
 	Model string `json:"model"`
 
-	// Version The server's version. Its texts are always empty.
+	// Version The server's version. All of its fields are always empty.
 	Version TabbyVersion `json:"version"`
 }
 
-// TabbyVersion The server's version. Its texts are always empty.
+// TabbyVersion The server's version. All of its fields are always empty.
 type TabbyVersion struct {
 	BuildDate      string `json:"build_date"`
 	BuildTimestamp string `json:"build_timestamp"`
@@ -2742,10 +2742,10 @@ type TabbyVersion struct {
 
 // TabbyRequest A text with a place to fill. Fields that are not listed have no effect.
 type TabbyRequest struct {
-	// DebugOptions For tests of clients.
+	// DebugOptions Options with which developers of clients test them.
 	DebugOptions *TabbyDebugOptions `json:"debug_options,omitempty"`
 
-	// Language Language of the text. Ignored.
+	// Language Programming language of the text. The server ignores it.
 	Language *string `json:"language,omitempty"`
 
 	// Seed Seed of the sampling.
@@ -2754,13 +2754,13 @@ type TabbyRequest struct {
 	// Segments The text.
 	Segments *TabbySegments `json:"segments,omitempty"`
 
-	// Temperature Divides the logits.
+	// Temperature Temperature of the sampling: the logits are divided by it.
 	Temperature *float64 `json:"temperature,omitempty"`
 }
 
-// TabbyDebugOptions For tests of clients.
+// TabbyDebugOptions Options with which developers of clients test them.
 type TabbyDebugOptions struct {
-	// RawPrompt A text to continue, with or without markers.
+	// RawPrompt A text to continue or, if it has markers around prefix and suffix, a text with a place to fill.
 	RawPrompt *string `json:"raw_prompt,omitempty"`
 }
 
@@ -2775,7 +2775,7 @@ type TabbySegments struct {
 
 // TextScore The score of one text.
 type TextScore struct {
-	// Type Distinguishes this event from others.
+	// Type The type of the event.
 	Type TextScoreType `json:"type"`
 
 	// Index Index of the text in the request, from 0.
@@ -2784,46 +2784,46 @@ type TextScore struct {
 	// Score The size of a text, and its cost in bits.
 	Score Measures `json:"score"`
 
-	// PendingBytes Bytes at the end of the text that belong to an unfinished word and have no bits. Only for a model of words.
+	// PendingBytes Number of bytes at the end of the text that belong to an unfinished word and are not scored. Only for a model of words.
 	PendingBytes *int64 `json:"pending_bytes,omitempty"`
 
-	// NetworkBits Bits under the adapted network without the companion. Only if there is a companion.
+	// NetworkBits Cost of the text in bits under the adapted network alone, without the companion. Only if the settings include a companion.
 	NetworkBits *float64 `json:"network_bits,omitempty"`
 
-	// Updates Updates of the fast weights by this text.
+	// Updates Number of updates of the fast weights by this text.
 	Updates uint64 `json:"updates"`
 
 	// Divergences How often the fast weights diverged and were reset. Absent if 0.
 	Divergences *int64 `json:"divergences,omitempty"`
 
-	// ElapsedMs Time for this text.
+	// ElapsedMs Time in which the text was scored.
 	ElapsedMs float64 `json:"elapsed_ms"`
 }
 
-// TextScoreType Distinguishes this event from others.
+// TextScoreType The type of the event.
 type TextScoreType string
 
-// TokenID A token of the model, less than its `vocab_size`. For a model of bytes, the value of a byte.
+// TokenID The number of a token in the model's vocabulary, from 0 to `vocab_size` - 1. For a model of bytes, the value of a byte.
 type TokenID = int32
 
-// TokenList A text as tokens.
+// TokenList A text as a list of tokens.
 type TokenList = []TokenID
 
-// TokenLogprob A token that could have come next.
+// TokenLogprob A possible next token, with its log-probability.
 type TokenLogprob struct {
 	// Logprob Natural log-probability of the token under the model's full distribution.
 	Logprob float64 `json:"logprob"`
 
-	// Text The token as it would be written at this place. Only for a model of words.
+	// Text The token as text, in the form that it has at this position. Only for a model of words.
 	Text *string `json:"text,omitempty"`
 
-	// Token A token of the model, less than its `vocab_size`. For a model of bytes, the value of a byte.
+	// Token The number of a token in the model's vocabulary, from 0 to `vocab_size` - 1. For a model of bytes, the value of a byte.
 	Token TokenID `json:"token"`
 }
 
 // TokenizeRequest A text to convert to tokens.
 type TokenizeRequest struct {
-	// AddSpecialTokens Has no effect: the server adds no tokens to those of the text.
+	// AddSpecialTokens Has no effect, because the server never adds special tokens to a text.
 	AddSpecialTokens *bool `json:"add_special_tokens,omitempty"`
 
 	// Model Id or name of the model.
@@ -2833,7 +2833,7 @@ type TokenizeRequest struct {
 	Prompt string `json:"prompt"`
 }
 
-// TokenizerInfo A tokenizer, as evaluation harnesses expect it.
+// TokenizerInfo Properties of a tokenizer, in the form that evaluation harnesses expect.
 type TokenizerInfo struct {
 	// TokenizerClass The tokenizer's name.
 	TokenizerClass string `json:"tokenizer_class"`
@@ -2841,10 +2841,10 @@ type TokenizerInfo struct {
 	// VocabSize Number of tokens in the vocabulary.
 	VocabSize int32 `json:"vocab_size"`
 
-	// BosToken The token before the first token of a text: the end of a line.
+	// BosToken The token that the model assumes before the first token of a text: the end of a line.
 	BosToken string `json:"bos_token"`
 
-	// EosToken An ordinary byte. The model has no token for the end of a text, so it continues until `max_tokens`.
+	// EosToken An ordinary byte, because the model has no token for the end of a text. A completion continues until `max_tokens`.
 	EosToken string `json:"eos_token"`
 
 	// ModelMaxLength Maximum number of tokens of a prompt.
@@ -2874,40 +2874,40 @@ type Unit string
 // UpdateEvent An update of the fast weights from a full chunk. Sessions of the methods `static` and
 // `cache` have no fast weights, and so no updates.
 type UpdateEvent struct {
-	// Type Distinguishes this event from others.
+	// Type The type of the event.
 	Type UpdateEventType `json:"type"`
 
 	// Offset Offset of the first byte after the chunk.
 	Offset int64 `json:"offset"`
 
-	// Step Index of the chunk in the stream.
+	// Step Index of the chunk in the session's text, from 0.
 	Step uint64 `json:"step"`
 
-	// Updates Updates so far, including this one.
+	// Updates Number of updates of the fast weights so far, including this update.
 	Updates uint64 `json:"updates"`
 
-	// Written Entries of the fast weights that this update wrote.
+	// Written Number of entries of the fast weights that this update wrote.
 	Written int64 `json:"written"`
 
 	// FastRMS Root mean square of the fast weights after this update.
 	FastRMS float64 `json:"fast_rms"`
 
-	// Branches The norms of the fast weights, by branch.
+	// Branches The norms of the fast weights of each branch.
 	Branches []BranchNorm `json:"branches"`
 
 	// ElapsedMs Computing time of the update.
 	ElapsedMs float64 `json:"elapsed_ms"`
 }
 
-// UpdateEventType Distinguishes this event from others.
+// UpdateEventType The type of the event.
 type UpdateEventType string
 
-// Usage Number of tokens of a completion.
+// Usage Numbers of tokens in the prompt and in the completion.
 type Usage struct {
-	// PromptTokens Tokens of the prompt.
+	// PromptTokens Number of tokens of the prompt.
 	PromptTokens int64 `json:"prompt_tokens"`
 
-	// CompletionTokens Sampled tokens, including those of a stop string.
+	// CompletionTokens Number of sampled tokens, including the tokens of a stop string.
 	CompletionTokens int64 `json:"completion_tokens"`
 
 	// TotalTokens The sum of prompt tokens and sampled tokens.
@@ -2931,37 +2931,37 @@ type Wait = string
 
 // HomeParams defines parameters for Home.
 type HomeParams struct {
-	// AcceptEncoding With `gzip` the file is compressed.
+	// AcceptEncoding If the value contains `gzip`, the answer is compressed.
 	AcceptEncoding *AcceptEncoding `json:"Accept-Encoding,omitempty"`
 
-	// IfNoneMatch The `ETag` of the file that the client has.
+	// IfNoneMatch `ETag` of the file that the client already has.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
 // PageStyleParams defines parameters for PageStyle.
 type PageStyleParams struct {
-	// AcceptEncoding With `gzip` the file is compressed.
+	// AcceptEncoding If the value contains `gzip`, the answer is compressed.
 	AcceptEncoding *AcceptEncoding `json:"Accept-Encoding,omitempty"`
 
-	// IfNoneMatch The `ETag` of the file that the client has.
+	// IfNoneMatch `ETag` of the file that the client already has.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
 // PageScriptParams defines parameters for PageScript.
 type PageScriptParams struct {
-	// AcceptEncoding With `gzip` the file is compressed.
+	// AcceptEncoding If the value contains `gzip`, the answer is compressed.
 	AcceptEncoding *AcceptEncoding `json:"Accept-Encoding,omitempty"`
 
-	// IfNoneMatch The `ETag` of the file that the client has.
+	// IfNoneMatch `ETag` of the file that the client already has.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
 // BackupParams defines parameters for Backup.
 type BackupParams struct {
-	// IfMatch The `ETag` of the backup to continue. Without it a new backup begins, and `Range` is ignored.
+	// IfMatch `ETag` of the backup whose download continues. Without this header, a new backup begins, and `Range` is ignored.
 	IfMatch *string `json:"If-Match,omitempty"`
 
-	// Range Where to continue.
+	// Range `bytes=N-`: the answer begins with byte N of the backup.
 	Range *string `json:"Range,omitempty"`
 }
 
@@ -2970,16 +2970,16 @@ type CreateCompletionParams struct {
 	// XSessionID Id or name of the session to continue.
 	XSessionID *string `json:"X-Session-ID,omitempty"`
 
-	// XCommit The same as `commit` in the body, for clients that can only add headers.
+	// XCommit The same as the field `commit` of the body. For clients that can add headers but no fields.
 	XCommit *Commit `json:"X-Commit,omitempty"`
 
-	// XSessionOffset The same as `offset` in the body. Only with `commit`.
+	// XSessionOffset The same as the field `offset` of the body. Only with `commit`.
 	XSessionOffset *int64 `json:"X-Session-Offset,omitempty"`
 }
 
 // ListSessionsParams defines parameters for ListSessions.
 type ListSessionsParams struct {
-	// After The page begins after the session with this id, which is the `next` of the previous page.
+	// After Id after which the page begins: the value of `next` in the previous page.
 	After *string `form:"after,omitempty" json:"after,omitempty"`
 
 	// Limit Maximum number of sessions on the page.
@@ -3014,7 +3014,7 @@ type CompleteParams struct {
 
 // WatchSessionParams defines parameters for WatchSession.
 type WatchSessionParams struct {
-	// Unit What an event reports.
+	// Unit The unit of text that one event reports.
 	Unit *Unit `form:"unit,omitempty" json:"unit,omitempty"`
 
 	// Text Whether `chunk` and `line` events carry the text.
@@ -3026,16 +3026,16 @@ type WatchSessionParams struct {
 	// Logprobs Whether `chunk` events carry the log-probability of every token. Only with `unit=chunk`.
 	Logprobs *bool `form:"logprobs,omitempty" json:"logprobs,omitempty"`
 
-	// TopLogprobs Number of likeliest tokens that `chunk` events carry for each token. Only with `logprobs=true`.
+	// TopLogprobs Number of likeliest tokens that `chunk` events list for each position. Only with `logprobs=true`.
 	TopLogprobs *int `form:"top_logprobs,omitempty" json:"top_logprobs,omitempty"`
 
 	// Updates Whether an `update` event follows each update of the fast weights.
 	Updates *bool `form:"updates,omitempty" json:"updates,omitempty"`
 
-	// Offset The offset up to which the client has the session's text, in bytes.
+	// Offset Offset in bytes up to which the client already has the session's text.
 	Offset *int64 `form:"offset,omitempty" json:"offset,omitempty"`
 
-	// LastEventID The same as `offset`, in the form that browsers send when they reconnect. `offset` takes precedence.
+	// LastEventID The same as the parameter `offset`. Browsers send this header when they reconnect to server-sent events. If both are given, the parameter takes precedence.
 	LastEventID *int64 `json:"Last-Event-ID,omitempty"`
 }
 
@@ -3044,10 +3044,10 @@ type ScoreParams struct {
 	// Learn Whether the session keeps the text and learns from it.
 	Learn *ScoreParamsLearn `form:"learn,omitempty" json:"learn,omitempty"`
 
-	// Threshold The largest `p` of a line that is flagged. Only with `learn=unflagged` or `unit=incident`.
+	// Threshold Threshold for flagging: a line is flagged if its `p` is at most this value. Only with `learn=unflagged` or `unit=incident`.
 	Threshold *float64 `form:"threshold,omitempty" json:"threshold,omitempty"`
 
-	// Unit What an event reports.
+	// Unit The unit of text that one event reports.
 	Unit *Unit `form:"unit,omitempty" json:"unit,omitempty"`
 
 	// RecordStart An RE2 regular expression for the beginning of records. It is matched within the first
@@ -3106,7 +3106,7 @@ type ScoreParams struct {
 	// as necessary.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// IdempotencyKey A name for the delivery. Each attempt at the delivery has the same name.
+	// IdempotencyKey A name that the client gives to the body of this request. If the client sends the same body again with the same name, the server does not feed the text twice.
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
@@ -3118,13 +3118,13 @@ type ScoreParamsOnce string
 
 // GetScoresParams defines parameters for GetScores.
 type GetScoresParams struct {
-	// Offset Offset of the first byte.
+	// Offset Offset of the first byte whose score is returned.
 	Offset *int64 `form:"offset,omitempty" json:"offset,omitempty"`
 
-	// Length Maximum number of bytes of text.
+	// Length Maximum number of bytes of text whose scores are returned.
 	Length *int64 `form:"length,omitempty" json:"length,omitempty"`
 
-	// Points Approximate maximum number of parts.
+	// Points Approximate maximum number of parts in the answer, each with its own score.
 	Points *int `form:"points,omitempty" json:"points,omitempty"`
 }
 
@@ -3160,10 +3160,10 @@ type SuggestParams struct {
 
 // GetTextParams defines parameters for GetText.
 type GetTextParams struct {
-	// Offset Offset of the first byte.
+	// Offset Offset of the first byte to return.
 	Offset *int64 `form:"offset,omitempty" json:"offset,omitempty"`
 
-	// Length Maximum number of bytes.
+	// Length Maximum number of bytes to return.
 	Length *int64 `form:"length,omitempty" json:"length,omitempty"`
 }
 

@@ -24,7 +24,7 @@ const someLines = "GET /index.html 200\nGET /about.html 200\nGET /index.html 304
 
 const (
 	textBody = "text/plain"
-	aFile    = "The first bytes of the file, each as a character"
+	aFile    = "The first bytes of the file, as characters"
 )
 
 // exchanges form one story: they run in this order on a server with the embedded model and an empty
@@ -35,7 +35,7 @@ var exchanges = slices.Concat(exchangesOfSessions, exchangesOfText, exchangesOfC
 
 var exchangesOfSessions = []exchange{
 	{
-		"createSession.made", "A session with a baseline, for a host", "POST /v1/sessions",
+		"createSession.made", "A session with a baseline and a label", "POST /v1/sessions",
 		`{"seed":1,"settings":{"baseline":true},"labels":{"host":"web-1"},"ttl_seconds":86400}`,
 		nil,
 	},
@@ -49,7 +49,7 @@ var exchangesOfSessions = []exchange{
 		`{"settings":{"chunk":32}}`, nil,
 	},
 	{
-		"putSession.shadow", "A shadow of that session, with larger chunks",
+		"putSession.shadow", "A shadow of a session, with larger chunks",
 		"PUT /v1/sessions/web-1-next", `{"shadow_of":"web-1","settings":{"chunk":128},"seed":7}`,
 		nil,
 	},
@@ -58,7 +58,7 @@ var exchangesOfSessions = []exchange{
 		"PATCH /v1/sessions/web-1-next", `{"shadow_of":null}`, nil,
 	},
 	{
-		"patchSession.merged", "One label changes, one is removed",
+		"patchSession.merged", "One label is changed, and another label is removed",
 		"PATCH /v1/sessions/web-1",
 		`{"labels":{"host":"web-2","old":null},"ttl_seconds":86400}`, nil,
 	},
@@ -70,21 +70,21 @@ var exchangesOfSessions = []exchange{
 
 var exchangesOfText = []exchange{
 	{
-		"score.summary", "Text fed at an offset, with its summary",
+		"score.summary", "Text fed at a given offset, and the summary of its score",
 		"POST /v1/sessions/web-1/score?offset=0", someLines, nil,
 	},
 	{
-		"score.events", "One chunk and a part of the next, as events",
+		"score.events", "Events of one chunk and of a part of the next chunk",
 		"POST /v1/sessions/web-1/score", "GET /index.html 200\nGET /about",
 		[]string{"Accept", contract.MediaEventStream},
 	},
 	{
-		"score.lines", "Lines with the cost of each byte; nothing is learned",
+		"score.lines", "Scores of lines with the cost of each byte, without learning",
 		"POST /v1/sessions/web-1/score?unit=line&tokens=true&learn=false",
 		".html 200\nrm -rf /\n", []string{"Accept", contract.MediaNDJSON},
 	},
 	{
-		"score.line", "One line, not streamed",
+		"score.line", "The score of one line, not streamed",
 		"POST /v1/sessions/web-1/score?unit=line&wait=10s", ".html 200\nGET /index.html 200\n",
 		[]string{"Content-Type", contract.MediaOctetStream},
 	},
@@ -93,51 +93,53 @@ var exchangesOfText = []exchange{
 		`{"text":"GET /logo.png 404\n"}`, nil,
 	},
 	{
-		"score.records", "A log shipper's records as lines",
+		"score.records", "Records of a log shipper, scored as lines",
 		"POST /v1/sessions/web-1/score?unit=line&field=method,path,status&learn=false",
 		`{"method":"GET","path":"/a","status":200}` + "\n" +
 			`{"method":"GET","path":"/b","status":404}` + "\n",
 		[]string{"Content-Type", contract.MediaNDJSON},
 	},
 	{
-		"score.base64", "Bytes in JSON, with the log-probability of each",
+		"score.base64", "Bytes as base64 in JSON, with the log-probability of each byte",
 		"POST /v1/sessions/web-1/score?learn=false&logprobs=true", `{"base64":"R0VUIP8K"}`,
 		[]string{"Accept", contract.MediaEventStream},
 	},
 	{
-		"scoreTexts.two", "Two independent texts and the static model", "POST /v1/score",
+		"scoreTexts.two", "Two independent texts, scored by the static model too", "POST /v1/score",
 		`{"texts":["the cat sat","the cat sat on the mat"],"settings":{"method":"static"}}`, nil,
 	},
 	{
-		"complete.whole", "The likeliest text", "POST /v1/sessions/web-1/complete",
+		"complete.whole", "The likeliest completion", "POST /v1/sessions/web-1/complete",
 		`{"prompt":"GET /","max_tokens":16,"temperature":0,"stop":"\n","seed":1,"logprobs":true}`,
 		nil,
 	},
 	{
-		"complete.streamed", "The same text as a stream", "POST /v1/sessions/web-1/complete",
+		"complete.streamed", "A completion as a stream", "POST /v1/sessions/web-1/complete",
 		`{"prompt":"GET /","max_tokens":4,"temperature":0,"seed":1,"stream":true}`, nil,
 	},
 	{
-		"suggest.line", "Suggestions for a line", "POST /v1/sessions/web-1/suggest",
+		"suggest.line", "Suggestions for the rest of a line", "POST /v1/sessions/web-1/suggest",
 		`{"typed":"GET /","n":2}`, nil,
 	},
 	{
-		"watchSession.chunks", "Text from another request, and its update",
+		"watchSession.chunks", "Events of text that another request feeds, and of its update",
 		"GET /v1/sessions/web-1/events?updates=true", "",
 		[]string{"Accept", contract.MediaEventStream},
 	},
 	{
-		"watchSession.lines", "That text by lines", "GET /v1/sessions/web-1/events?unit=line",
+		"watchSession.lines", "Events of lines that another request feeds",
+		"GET /v1/sessions/web-1/events?unit=line",
 		"",
 		[]string{"Accept", contract.MediaNDJSON},
 	},
 	{
-		"getText.part", "The second line of the text",
+		"getText.part", "The second line of a session's text",
 		"GET /v1/sessions/web-1/text?offset=20&length=20",
 		"", nil,
 	},
 	{
-		"getScores.two", "The whole text in two parts", "GET /v1/sessions/web-1/scores?points=2",
+		"getScores.two", "The scores of a whole text, in two parts",
+		"GET /v1/sessions/web-1/scores?points=2",
 		"",
 		nil,
 	},
@@ -156,17 +158,17 @@ var exchangesOfText = []exchange{
 
 var exchangesOfCopies = []exchange{
 	{
-		"forkSession.early", "A named fork at an offset", "POST /v1/sessions/web-1/fork",
+		"forkSession.early", "A fork with a name, at an offset", "POST /v1/sessions/web-1/fork",
 		`{"at_offset":20,"name":"branch","labels":{"branch":"b"}}`, nil,
 	},
 	{"getSnapshot.file", aFile, "GET /v1/sessions/web-1/snapshot", "", nil},
 	{
-		"importSession.file", "The exported file, with a name",
+		"importSession.file", "Import of an exported file, with a name for the session",
 		"POST /v1/sessions/import?name=copy", "{export}",
 		[]string{"Content-Type", contract.MediaTar},
 	},
 	{
-		"importSession.bytes", "The exported file as raw bytes", "POST /v1/sessions/import",
+		"importSession.bytes", "Import of an exported file", "POST /v1/sessions/import",
 		"{export}", []string{"Content-Type", contract.MediaOctetStream},
 	},
 	{"deleteSession.gone", "The session is deleted", "DELETE /v1/sessions/branch", "", nil},
@@ -183,18 +185,19 @@ var exchangesOfOpenAI = []exchange{
 		[]string{"X-Session-ID", "web-1"},
 	},
 	{
-		"createCompletion.streamed", "A stream, with the usage at the end", "POST /v1/completions",
+		"createCompletion.streamed", "A stream, with the numbers of tokens at the end",
+		"POST /v1/completions",
 		`{"model":"lmserve-default","prompt":"The ship sailed","max_tokens":3,"temperature":0,` +
 			`"seed":1,"stream":true,"stream_options":{"include_usage":true}}`, nil,
 	},
 	{
-		"createCompletion.scored", "Log-probabilities of a prompt, without new text",
+		"createCompletion.scored", "Log-probabilities of a prompt, without a completion",
 		"POST /v1/completions",
 		`{"model":"lmserve-default","prompt":"INFO","max_tokens":0,"echo":true,"logprobs":1,` +
 			`"seed":1}`, nil,
 	},
 	{
-		"createCompletion.committed", "The session learns the prompt and the text",
+		"createCompletion.committed", "The session learns the prompt and the completion",
 		"POST /v1/completions",
 		`{"prompt":"GET /","max_tokens":16,"temperature":0,"stop":["\n"],"seed":1,"commit":"all"}`,
 		[]string{"X-Session-ID", "copy"},
@@ -205,12 +208,15 @@ var exchangesOfOpenAI = []exchange{
 		`{"prompt":"GET /","n":2,"suggest":{"unit":"line","min_probability":0.05}}`,
 		[]string{"X-Session-ID", "web-1"},
 	},
-	{"tokenize.text", "A text of five bytes", "POST /tokenize", `{"prompt":"café"}`, nil},
 	{
-		"detokenize.tokens", "The same five bytes", "POST /detokenize",
+		"tokenize.text", "The tokens of a text of five bytes",
+		"POST /tokenize", `{"prompt":"café"}`, nil,
+	},
+	{
+		"detokenize.tokens", "Five bytes, given as tokens", "POST /detokenize",
 		`{"tokens":[99,97,102,195,169]}`, nil,
 	},
-	{"tokenizerInfo.bytes", "A byte is a token", "GET /tokenizer_info", "", nil},
+	{"tokenizerInfo.bytes", "The tokenizer of a model of bytes", "GET /tokenizer_info", "", nil},
 	{
 		"exportLogs.line", "An OpenTelemetry record", "POST /v1/logs",
 		`{"resourceLogs":[{"resource":{"attributes":[{"key":"service.name",` +
@@ -235,38 +241,42 @@ const marked = `<fim_prefix>GET /index.html 200\nGET /about.html 200\n` +
 
 var exchangesOfEditors = []exchange{
 	{
-		"fillMiddle.filled", "The text between prefix and suffix", "POST /v1/fim/completions",
+		"fillMiddle.filled", "A text between a prefix and a suffix", "POST /v1/fim/completions",
 		`{` + middle + `}`, nil,
 	},
 	{
-		"fillMiddle.streamed", "The same text as a stream of one event", "POST /v1/fim/completions",
+		"fillMiddle.streamed", "The filled-in text as a stream of one event",
+		"POST /v1/fim/completions",
 		`{` + middle + `,"stream":true}`, nil,
 	},
 	{
-		"generateText.filled", "A prompt with markers", "POST /generate",
+		"generateText.filled", "A prompt with markers around prefix and suffix", "POST /generate",
 		`{"inputs":"` + marked + `","parameters":{"max_new_tokens":24,"do_sample":false}}`, nil,
 	},
 	{
-		"ollamaGenerate.filled", "A prompt with markers", "POST /api/generate",
+		"ollamaGenerate.filled", "A prompt with markers around prefix and suffix",
+		"POST /api/generate",
 		`{"model":"default","prompt":"` + marked + `","stream":false,` +
 			`"options":{"num_predict":24}}`, nil,
 	},
 	{
-		"llamaCompletion.filled", "A prompt with markers", "POST /completion",
+		"llamaCompletion.filled", "A prompt with markers around prefix and suffix",
+		"POST /completion",
 		`{"prompt":"` + marked + `","n_predict":24}`, nil,
 	},
 	{
-		"llamaCompletion.streamed", "The same text as a stream of one event", "POST /completion",
+		"llamaCompletion.streamed", "The filled-in text as a stream of one event",
+		"POST /completion",
 		`{"prompt":"` + marked + `","n_predict":24,"stream":true}`, nil,
 	},
 	{
-		"llamaInfill.filled", "With another file's text", "POST /infill",
+		"llamaInfill.filled", "A place to fill, with the text of another file", "POST /infill",
 		`{"input_extra":[{"text":"GET /index.html 200\n"}],` +
 			`"input_prefix":"GET /about.html 200\n",` +
 			`"prompt":"GET /in","input_suffix":" 200\n","n_predict":24}`, nil,
 	},
 	{
-		"llamaInfill.streamed", "A stream of one event", "POST /infill",
+		"llamaInfill.streamed", "The filled-in text as a stream of one event", "POST /infill",
 		`{"prompt":"GET /index.html 200\nGET /in","input_suffix":" 200\n","n_predict":24,` +
 			`"stream":true}`, nil,
 	},
@@ -274,7 +284,8 @@ var exchangesOfEditors = []exchange{
 
 var exchangesOfTabby = []exchange{
 	{
-		"tabbyComplete.filled", "The text between two segments", "POST /tabby/v1/completions",
+		"tabbyComplete.filled", "A text between a prefix and a suffix",
+		"POST /tabby/v1/completions",
 		`{"language":"text","segments":{"prefix":"GET /index.html 200\nGET /in",` +
 			`"suffix":" 200\n"},"seed":1}`, nil,
 	},
@@ -284,12 +295,12 @@ var exchangesOfTabby = []exchange{
 var exchangesOfTheServer = []exchange{
 	{"backup.whole", aFile, "GET /v1/admin/backup", "", nil},
 	{
-		"backup.rest", "The rest of the file, from a given byte", "GET /v1/admin/backup", "",
+		"backup.rest", "The backup from a given byte on", "GET /v1/admin/backup", "",
 		[]string{"If-Match", "{etag}", "Range", "bytes=100-"},
 	},
 	{"metrics.beginning", "The beginning", "GET /metrics", "", nil},
 	{
-		"metrics.openmetrics", "The beginning of the OpenMetrics format", "GET /metrics", "",
+		"metrics.openmetrics", "The beginning, in the OpenMetrics format", "GET /metrics", "",
 		[]string{"Accept", "application/openmetrics-text"},
 	},
 	{"health.alive", "The process is alive", "GET /healthz", "", nil},
@@ -298,34 +309,35 @@ var exchangesOfTheServer = []exchange{
 	{"pageStyle.style", "The beginning of the style sheet", "GET /page.css", "", nil},
 	{"pageScript.script", "The beginning of the script", "GET /page.js", "", nil},
 	{"docs.page", "The beginning of the page", "GET /docs", "", nil},
-	{"contract.document", "The beginning of the document", "GET /openapi.yaml", "", nil},
+	{"contract.document", "The beginning of this document", "GET /openapi.yaml", "", nil},
 }
 
 // exchangesOfWords is a story for a server with a small model of words with random weights.
 var exchangesOfWords = []exchange{
-	{"getModel.words", "A model of words", "GET /v1/models/small", "", nil},
+	{"getModel.words", "A model whose tokens are words", "GET /v1/models/small", "", nil},
 	{
 		"putSession.words", "A session with a model of words", "PUT /v1/sessions/story",
 		`{"seed":7,"settings":{"baseline":true}}`, nil,
 	},
 	{
-		"score.words", "Words: one is unknown, the last unfinished",
+		"score.words", "Text with an unknown word and an unfinished last word",
 		"POST /v1/sessions/story/score", "The cat sat on the zebra .\nthe do",
 		[]string{"Content-Type", textBody},
 	},
 	{
-		"score.wordEvents", "The rest of the word and more, with likely words",
+		"score.wordEvents",
+		"The rest of an unfinished word and more text, with the likeliest words",
 		"POST /v1/sessions/story/score?logprobs=true&top_logprobs=2", "g sat\n",
 		[]string{"Accept", contract.MediaNDJSON},
 	},
 	{"getSession.words", "A session with a model of words", "GET /v1/sessions/story", "", nil},
 	{
-		"complete.words", "Sampled words, with likely words",
+		"complete.words", "Sampled words, with the likeliest words at each position",
 		"POST /v1/sessions/story/complete",
 		`{"prompt":"the cat","max_tokens":4,"seed":1,"logprobs":true,"top_logprobs":2}`, nil,
 	},
 	{
-		"complete.static", "The same from the static model",
+		"complete.static", "A completion from the static model",
 		"POST /v1/sessions/story/complete",
 		`{"prompt":"the cat","max_tokens":4,"seed":1,"from":"static"}`, nil,
 	},
@@ -336,14 +348,14 @@ var exchangesOfWords = []exchange{
 		[]string{"X-Session-ID", "story"},
 	},
 	{
-		"tokenize.words", "Words and the end of a line", "POST /tokenize",
+		"tokenize.words", "The tokens of words and the end of a line", "POST /tokenize",
 		`{"prompt":"the cat\nthe zebra"}`, nil,
 	},
 	{
-		"detokenize.words", "The text, with <unk> for the unknown word",
+		"detokenize.words", "Tokens of words as a text, with <unk> for an unknown word",
 		"POST /detokenize", `{"tokens":[1,5,0,1,3]}`, nil,
 	},
-	{"tokenizerInfo.words", "A word is a token", "GET /tokenizer_info", "", nil},
+	{"tokenizerInfo.words", "The tokenizer of a model of words", "GET /tokenizer_info", "", nil},
 }
 
 // exchangesThatFail get problems in the form of OpenAI's interface.

@@ -27,7 +27,7 @@ func (c *Client) Backup(
 			err = final{err}
 		}
 		if err != nil {
-			err = fmt.Errorf("client: backup: after %d bytes: %w", b.done, err)
+			err = fmt.Errorf("client: the backup failed after %d bytes: %w", b.done, err)
 		}
 		return b.done > before, err
 	})

@@ -220,7 +220,7 @@ const (
 	OnceBody = api.OnceBody
 )
 
-// Adapted The state of the fast weights under which a chunk was scored.
+// Adapted The state of the fast weights with which a chunk was scored.
 type Adapted = api.Adapted
 
 // BranchNorm The fast weights of one branch. A branch is a weight matrix of the model.
@@ -231,7 +231,7 @@ type BranchNorm = api.BranchNorm
 // the chunk. Totals are the session's, including this event.
 type ChunkEvent = api.ChunkEvent
 
-// ChunkEventType Distinguishes this event from others.
+// ChunkEventType The type of the event.
 type ChunkEventType = api.ChunkEventType
 
 // Commit What a completion feeds to the session: nothing, the prompt, or the prompt and the sampled text.
@@ -242,10 +242,10 @@ type Commit = api.Commit
 // model of words, bits per byte cover only the words of its vocabulary.
 type Comparison = api.Comparison
 
-// Completion A completion in one piece.
+// Completion A completion that is not streamed.
 type Completion = api.Completion
 
-// CompletionType Distinguishes this object from events of a stream.
+// CompletionType The type of the object. It differs from the types of the events of a stream.
 type CompletionType = api.CompletionType
 
 // CompletionFrom Which model the text is sampled from: the adapted model, which the session scores with, or
@@ -253,7 +253,7 @@ type CompletionType = api.CompletionType
 // session with a baseline, unless its method is `static` or `cache`.
 type CompletionFrom = api.CompletionFrom
 
-// CompletionRequest What to sample. A request without fields continues the session with the defaults.
+// CompletionRequest Request for a completion of a session's text. All fields are optional.
 type CompletionRequest = api.CompletionRequest
 
 // CompletionRequestStop1 defines model for CompletionRequest.Stop.1.
@@ -262,34 +262,34 @@ type CompletionRequestStop1 = api.CompletionRequestStop1
 // CompletionRequest_Stop The text ends before the first occurrence of any of these strings. Empty strings are ignored.
 type CompletionRequest_Stop = api.CompletionRequest_Stop
 
-// Damage Where a session is damaged. `lmserve sessions check` says more.
+// Damage Where a session is damaged. The command `lmserve sessions check` reports the details.
 type Damage = api.Damage
 
-// Difference A difference between a named session and a request for it.
+// Difference A field in which a request to create or find a session differs from the session of that name.
 type Difference = api.Difference
 
-// DoneEvent The end of a streamed completion.
+// DoneEvent The event at the end of a streamed completion.
 type DoneEvent = api.DoneEvent
 
-// DoneEventType Distinguishes this event from others.
+// DoneEventType The type of the event.
 type DoneEventType = api.DoneEventType
 
 // ExportLogsResponse An `ExportLogsServiceResponse` of OpenTelemetry.
 type ExportLogsResponse = api.ExportLogsResponse
 
-// FastNorm The size of a matrix of fast weights M, and of its change by an update.
+// FastNorm Norms of M, a matrix of fast weights, and of its change by an update.
 type FastNorm = api.FastNorm
 
-// Feedback A verdict on an incident.
+// Feedback A user's verdict on an incident.
 type Feedback = api.Feedback
 
-// FeedbackRequest A verdict on an incident.
+// FeedbackRequest A user's verdict on an incident.
 type FeedbackRequest = api.FeedbackRequest
 
-// FinishReason Why a completion ended: at a stop string, or after `max_tokens`.
+// FinishReason Why a completion ended: because of a stop string, or because it had `max_tokens` tokens.
 type FinishReason = api.FinishReason
 
-// ForkRequest A fork. Its name, `labels` and `ttl_seconds` come only from this request, not from the forked session.
+// ForkRequest Request for a fork. The fork's name, `labels` and `ttl_seconds` come only from this request, not from the forked session.
 //
 // Example: {"at_offset":17518,"labels":{"branch":"b"}}
 type ForkRequest = api.ForkRequest
@@ -297,7 +297,7 @@ type ForkRequest = api.ForkRequest
 // GapEvent Events that the client missed because it read too slowly or connected late.
 type GapEvent = api.GapEvent
 
-// GapEventType Distinguishes this event from others.
+// GapEventType The type of the event.
 type GapEventType = api.GapEventType
 
 // History How much of its text a session keeps. `full` keeps all text, so the session can be forked at
@@ -313,7 +313,7 @@ type History = api.History
 // also joins.
 type Incident = api.Incident
 
-// IncidentChange A change of a rate or number.
+// IncidentChange A change in the session's lines, for example of the rate of a word.
 type IncidentChange = api.IncidentChange
 
 // IncidentChangeKind `surge`: a word, value or kind of line is far more frequent than before. `novelty`: a
@@ -324,7 +324,7 @@ type IncidentChange = api.IncidentChange
 // lines have a new format, which alone is no fault.
 type IncidentChangeKind = api.IncidentChangeKind
 
-// IncidentList Incidents of a session, and its verdicts on incidents.
+// IncidentList Incidents of a session, and the users' verdicts on them.
 type IncidentList = api.IncidentList
 
 // IncidentState Whether lines may still join the incident. `closed`: no line has joined for 200 lines.
@@ -338,17 +338,17 @@ type Labels = api.Labels
 // LineEvent A line of the session's text, and how strange it is compared with the earlier lines.
 type LineEvent = api.LineEvent
 
-// LineEventType Distinguishes this event from others.
+// LineEventType The type of the event.
 type LineEventType = api.LineEventType
 
 // LineSpan The strangest word or value of a line: the bytes of the line from `from` to before `to`.
 // Empty if the session knows no place of the line yet.
 type LineSpan = api.LineSpan
 
-// LineWhy Why a line is strange: its strangest word or value, and the usual words or values in that place.
+// LineWhy Why a line is strange: its strangest word or value, and the usual words or values in the same place of a line.
 type LineWhy = api.LineWhy
 
-// LogsPartialSuccess The rejected part of a request. Absent if all of it was fed.
+// LogsPartialSuccess The rejected records of a request. Absent if all records were fed.
 type LogsPartialSuccess = api.LogsPartialSuccess
 
 // Measures The size of a text, and its cost in bits.
@@ -382,7 +382,7 @@ type Method = api.Method
 // Model A served model.
 type Model = api.Model
 
-// ModelObject As in OpenAI's interface.
+// ModelObject The type of the object, as in OpenAI's interface.
 type ModelObject = api.ModelObject
 
 // OpenAISuggest Requests suggestions instead of sampled texts.
@@ -391,16 +391,16 @@ type OpenAISuggest = api.OpenAISuggest
 // Parent The session that was forked. It may no longer exist, or exist only on the server from which the fork was imported.
 type Parent = api.Parent
 
-// PastScore The cost of a part of a session's text when it was fed.
+// PastScore The cost of a part of a session's text, computed when the text was fed.
 type PastScore = api.PastScore
 
-// PastScores The cost of a session's text when it was fed. There are no gaps between the parts.
+// PastScores The cost of each part of a session's text, computed when the text was fed. There are no gaps between the parts.
 type PastScores = api.PastScores
 
-// PieceEvent A part of a completion. The pieces together are the whole text.
+// PieceEvent One piece of a streamed completion. All pieces together are the whole text.
 type PieceEvent = api.PieceEvent
 
-// PieceEventType Distinguishes this event from others.
+// PieceEventType The type of the event.
 type PieceEventType = api.PieceEventType
 
 // ProblemType The kind of the problem. Programs should distinguish problems only by this field.
@@ -418,10 +418,10 @@ type ServiceStatus = api.ServiceStatus
 // ServiceStatusStatus `ok` at /healthz, `ready` at /readyz.
 type ServiceStatusStatus = api.ServiceStatusStatus
 
-// ServiceStatusKeys `stale` if the keys file has become unreadable or invalid, and the last valid keys are still in force. Only at /readyz.
+// ServiceStatusKeys `stale` if the keys file has become unreadable or invalid. The server then continues to use the last valid keys. Only at /readyz.
 type ServiceStatusKeys = api.ServiceStatusKeys
 
-// ServiceStatusDisk `full` while the disk or the server's disk budget is almost full, and requests that need space are refused. Only at /readyz.
+// ServiceStatusDisk `full` while the disk or the server's disk budget is almost full. Requests that need space are then refused. Only at /readyz.
 type ServiceStatusDisk = api.ServiceStatusDisk
 
 // Session A session. `model`, `created_at`, `last_used_at`, `settings` and `history` are present unless there is an `error`.
@@ -430,7 +430,7 @@ type Session = api.Session
 // SessionName A session's name: 1 to 64 characters of `a-z`, `0-9`, `.`, `_` and `-`, beginning with a letter or a digit; not `import`, and not a UUID.
 type SessionName = api.SessionName
 
-// SessionRequest A new session. Fields that are left out have their defaults.
+// SessionRequest Request for a new session. Fields that are left out have their defaults.
 type SessionRequest = api.SessionRequest
 
 // Settings The session's settings; `SettingsRequest` describes each setting. The settings of dynamic
@@ -447,16 +447,16 @@ type SettingsRequest = api.SettingsRequest
 // are those of the shadow; in a shadow's `shadow_of`, those of the session.
 type Shadow = api.Shadow
 
-// StartEvent The session's position when a client begins to watch it. Later events are about later text.
+// StartEvent The session's position when a client begins to watch the session. Later events report later text.
 type StartEvent = api.StartEvent
 
-// StartEventType Distinguishes this event from others.
+// StartEventType The type of the event.
 type StartEventType = api.StartEventType
 
-// StopString A completion ends before this text. Empty strings are ignored.
+// StopString A string before whose first occurrence the completion ends. An empty string is ignored.
 type StopString = api.StopString
 
-// SuggestRequest The typed text, and which suggestions to make.
+// SuggestRequest Request for suggestions. All fields are optional.
 type SuggestRequest = api.SuggestRequest
 
 // SuggestRequestUnit Where candidates end. `word`: at the end of the current word, or of the next word after
@@ -472,22 +472,22 @@ type SuggestedText = api.SuggestedText
 // Suggestions Texts that may come next.
 type Suggestions = api.Suggestions
 
-// SummaryEvent The result of the whole request. Totals are the session's after the request.
+// SummaryEvent The result of the whole request. `totals` are the totals of the session after the request.
 type SummaryEvent = api.SummaryEvent
 
-// SummaryEventType Distinguishes this event from others.
+// SummaryEventType The type of the event.
 type SummaryEventType = api.SummaryEventType
 
 // TextScore The score of one text.
 type TextScore = api.TextScore
 
-// TextScoreType Distinguishes this event from others.
+// TextScoreType The type of the event.
 type TextScoreType = api.TextScoreType
 
-// TokenID A token of the model, less than its `vocab_size`. For a model of bytes, the value of a byte.
+// TokenID The number of a token in the model's vocabulary, from 0 to `vocab_size` - 1. For a model of bytes, the value of a byte.
 type TokenID = api.TokenID
 
-// TokenLogprob A token that could have come next.
+// TokenLogprob A possible next token, with its log-probability.
 type TokenLogprob = api.TokenLogprob
 
 // Unit What an event reports: text as it is scored (`chunk`), its lines (`line`), records of
@@ -502,10 +502,10 @@ type Unit = api.Unit
 // `cache` have no fast weights, and so no updates.
 type UpdateEvent = api.UpdateEvent
 
-// UpdateEventType Distinguishes this event from others.
+// UpdateEventType The type of the event.
 type UpdateEventType = api.UpdateEventType
 
-// Usage Number of tokens of a completion.
+// Usage Numbers of tokens in the prompt and in the completion.
 type Usage = api.Usage
 
 // Verdict A user's judgment of an incident. `false_alarm`: similar incidents are hidden. `matters`: similar incidents are always shown.

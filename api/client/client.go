@@ -98,7 +98,7 @@ func object[T any](c *Client, r made) (T, error) {
 func jsonBody(v any) (io.Reader, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
-		return nil, fmt.Errorf("client: %T as JSON: %w", v, err)
+		return nil, fmt.Errorf("client: encoding %T as JSON: %w", v, err)
 	}
 	return bytes.NewReader(text), nil
 }
@@ -133,7 +133,8 @@ func (c *Client) send(r made, accept string) (*http.Response, error) {
 		}
 		if r.GetBody != nil {
 			if r.Body, err = r.GetBody(); err != nil {
-				return nil, fmt.Errorf("client: repeating a request: %w", err)
+				return nil, fmt.Errorf(
+					"client: reading the body of a request again to repeat the request: %w", err)
 			}
 		}
 	}

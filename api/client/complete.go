@@ -61,7 +61,7 @@ func decodeCompletion(kind string, object []byte) (e CompletionEvent, last bool,
 	case string(EventDone):
 		e.Done, err = decoded[DoneEvent](object)
 	default:
-		err = fmt.Errorf("client: an event of type %q, expected piece, done or error", kind)
+		err = fmt.Errorf("client: found an event of type %q, expected piece, done or error", kind)
 	}
 	return e, e.Done != nil, err
 }

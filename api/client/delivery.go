@@ -30,7 +30,7 @@ func (b *batch) end() int64 { return b.begin + int64(len(b.text)) }
 func (b *batch) from(from, to int64) []byte { return b.text[from-b.begin : to-b.begin] }
 
 // errStalled is the error of an answer that makes no progress.
-var errStalled = errors.New("client: the answer stalled")
+var errStalled = errors.New("client: the server stopped sending its answer")
 
 // changedNothing reports whether err is an answer which proves that the server added none of the
 // request's text to the session. A refusal with an offset is no proof, unless it is an offset

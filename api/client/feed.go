@@ -97,7 +97,7 @@ func (a *readAhead) take(ctx context.Context) ([]byte, error) {
 		case err == io.EOF:
 			return nil, err
 		case err != nil:
-			return nil, fmt.Errorf("client: reading the text to be fed: %w", err)
+			return nil, fmt.Errorf("client: reading the text to feed: %w", err)
 		}
 		select {
 		case <-a.filled:

@@ -62,11 +62,11 @@ func (o FeedOptions) withDefaults() FeedOptions {
 func (o FeedOptions) validate() error {
 	switch {
 	case o.Score.Learn == LearnFalse:
-		return fmt.Errorf("client: feeding: learn is %s, with which the session does not keep "+
-			"the text, expected true or unflagged", LearnFalse)
+		return fmt.Errorf("client: feeding: found learn=%s, expected true or unflagged, with "+
+			"which the session keeps the text", LearnFalse)
 	case o.BatchBytes < 0 || o.Stall < 0:
 		return fmt.Errorf(
-			"client: feeding: batches of %d bytes and a stall of %v, expected 0 or more",
+			"client: feeding: found BatchBytes %d and Stall %v, expected 0 or more for both",
 			o.BatchBytes, o.Stall)
 	}
 	return nil
@@ -81,8 +81,8 @@ type MovedError struct {
 
 func (e *MovedError) Error() string {
 	if e.Expected == e.Found {
-		return fmt.Sprintf("client: session %s has other text up to offset %d than this "+
-			"client fed: another client feeds the session", e.Session, e.Found)
+		return fmt.Sprintf("client: the text of session %s up to offset %d differs from the "+
+			"text that this client fed: another client feeds the session", e.Session, e.Found)
 	}
 	return fmt.Sprintf("client: session %s is at offset %d, expected %d: another client feeds "+
 		"the session",

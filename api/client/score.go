@@ -138,7 +138,7 @@ func decodeScore(kind string, object []byte) (e Event, last bool, err error) {
 	default:
 		err =
 			fmt.Errorf(
-				"client: an event of type %q, expected chunk, line, update, summary or error",
+				"client: found an event of type %q, expected chunk, line, update, summary or error",
 				kind)
 	}
 	return e, e.Summary != nil, err

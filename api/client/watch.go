@@ -81,8 +81,8 @@ func decodeWatched(kind string, object []byte) (e SessionEvent, last bool, err e
 		e.Gap, err = decoded[GapEvent](object)
 	default:
 		err =
-			fmt.Errorf("client: an event of type %q, expected start, chunk, line, update, gap or "+
-				"error", kind)
+			fmt.Errorf("client: found an event of type %q, expected start, chunk, line, update, "+
+				"gap or error", kind)
 	}
 	return e, false, err
 }

@@ -72,7 +72,7 @@ include the keys file.`,
 		"URL of a running server, such as http://127.0.0.1:8080")
 	c.Flags().StringVar(&key, "key", "", "key of an admin, as printed by 'lmserve keys add'")
 	c.Flags().StringVar(&keyFile, "key-file", "",
-		"file of the admin's key (default: none, the key is in --key)")
+		"file that contains the admin's key (default: none, --key is used)")
 	return c
 }
 
@@ -93,7 +93,8 @@ func backupFolder(c *cobra.Command, f *dataFlags, out string) error {
 	return f.withStore(c.Context(), func(store storage.Store) error {
 		backuper, ok := store.(storage.Backuper)
 		if !ok {
-			return fmt.Errorf("%T has no backups", store)
+			return fmt.Errorf(
+				"found a session store of type %T, expected a store that can make backups", store)
 		}
 		b, err := backuper.Backup(c.Context())
 		if err != nil {

@@ -58,7 +58,7 @@ rates. Data in the processor's caches may be faster than the limit of memory.`,
 	}
 	flags.register(c)
 	c.Flags().StringVar(&config, "config", "",
-		"random weights instead of a model, for "+configUsage())
+		"configuration to measure with random weights, instead of a model: "+configUsage())
 	c.Flags().IntVar(&o.Chunk, "chunk", 0,
 		"tokens between two updates of the fast weights (default: the model's)")
 	c.Flags().Float64Var(&o.Seconds, "seconds", bench.SecondsDefault,

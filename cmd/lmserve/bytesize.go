@@ -33,7 +33,8 @@ func (b *byteSize) Set(text string) error {
 	}
 	v, err := strconv.ParseInt(number, 10, 64)
 	if err != nil || v < 1 || v > 1<<50>>shift {
-		return fmt.Errorf("%q, expected a number of bytes up to 2^50, or one of K, M or G", text)
+		return fmt.Errorf(
+			"found %q, expected a number of bytes up to 2^50, such as 4096, 64K, 800M or 4G", text)
 	}
 	*b = byteSize(v << shift)
 	return nil

@@ -169,7 +169,7 @@ func feedFiles(
 		return err
 	}})
 	if err != nil && c.Context().Err() != nil && sum.bytes() > 0 {
-		return fmt.Errorf("%w: %d bytes of the files had been read, at a rate of %s",
+		return fmt.Errorf("%w, after %d bytes of the files had been read at a rate of %s",
 			context.Cause(c.Context()), sum.bytes(), sum.rate())
 	}
 	return err

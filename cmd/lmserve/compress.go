@@ -171,9 +171,9 @@ func decompressor(flags *modelFlags, r *compress.Reader) (*model.Model, error) {
 	for _, m := range finder.loaded {
 		found = append(found, m.ID())
 	}
-	return nil, fmt.Errorf("found the models %s, expected %s, the model that compressed the "+
-		"text: give its file with --model, and the same --mem-len, --clamp-len and --same-length "+
-		"as for compress",
+	return nil, fmt.Errorf("found the models %s, expected the model %s, which compressed the "+
+		"text: give the file of that model with --model, and the values of --mem-len, --clamp-len "+
+		"and --same-length that compress had",
 		strings.Join(found, ", "), r.Model)
 }
 

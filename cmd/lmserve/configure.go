@@ -335,7 +335,7 @@ func explained(c *cobra.Command, err error) error {
 	for name, from := range set {
 		for _, word := range strings.Fields(err.Error()) {
 			if strings.Trim(word, ".,:;()'\"") == "--"+name {
-				return fmt.Errorf("%w (--%s is from %s)", err, name, from)
+				return fmt.Errorf("%w (the value of --%s is from %s)", err, name, from)
 			}
 		}
 	}

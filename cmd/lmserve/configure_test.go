@@ -62,8 +62,8 @@ func TestFlagsComeBeforeVariablesBeforeTheFile(t *testing.T) {
 	t.Setenv("LMSERVE_SERVE_THREADS", "0")
 	_, stderr, code := lmserve("", "serve", "--data-dir", "none")
 	require.Equal(t, exitUsage, code)
-	require.Contains(t, stderr, "--threads is 0, expected 1 to 256 (--threads is from "+
-		"LMSERVE_SERVE_THREADS)")
+	require.Contains(t, stderr, "--threads is 0, expected 1 to 256 (the value of --threads is "+
+		"from LMSERVE_SERVE_THREADS)")
 	_, stderr, _ = lmserve("", "serve", "--data-dir", "none", "--threads", "-7")
 	require.Contains(t, stderr, "--threads is -7, expected 1 to 256\n",
 		"the command line comes first")

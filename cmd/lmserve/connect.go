@@ -73,8 +73,8 @@ func (f *connectFlags) connect(c *cobra.Command) (*connection, error) {
 		"threads", "precision", memLenName, clampLenName, sameLengthName,
 	} {
 		if c.Flags().Changed(name) {
-			err := fmt.Errorf("--%s has no effect with --server: the server's own flags "+
-				"decide", name)
+			err := fmt.Errorf("--%s has no effect with --server: only the flags "+
+				"of the server itself apply", name)
 			return nil, usageError{err}
 		}
 	}

@@ -98,17 +98,20 @@ func (f *convertFlags) register(flags *pflag.FlagSet) {
 		configUsage()+" (default: from the checkpoint)")
 	flags.StringVar(&f.vocab, "vocab", "",
 		"file of the vocabulary (default: the file in the folder)")
-	flags.IntVar(&f.memLen, "mem-len", 0, "rows of memory that each layer attends to")
+	flags.IntVar(&f.memLen, "mem-len", 0,
+		"number of earlier tokens in the memory that each layer attends to")
 	flags.IntVar(&f.segLen, "seg-len", 0,
-		"usual rows of a segment (default: the checkpoint's, or the rows of memory)")
+		"usual number of tokens in a segment (default: the checkpoint's, or --mem-len)")
 	flags.IntVar(&f.clampLen, "clamp-len", 0,
-		"largest distance that positions distinguish (default: the checkpoint's, or "+
-			"unlimited)")
-	flags.BoolVar(&f.sameLength, "same-length", false, "at most --mem-len keys for every query")
+		"largest distance between two tokens that attention distinguishes (default: the "+
+			"checkpoint's, or unlimited)")
+	flags.BoolVar(&f.sameLength, "same-length", false,
+		"same attention span, --mem-len tokens, for every position")
 	flags.BoolVar(&f.preLNorm, "pre-lnorm", false,
 		"normalization before attention and feed-forward layers, not after them")
 	flags.IntSliceVar(&f.cutoffs, "cutoffs", nil,
-		"first tokens of the softmax's clusters after the head, such as 20000,40000,200000")
+		"first token of each cluster of the adaptive softmax except the head, such as "+
+			"20000,40000,200000")
 	flags.StringVar(&f.order, clusterOrderName, orderAuto,
 		"order of the clusters' columns in the head: descending (the reference for PyTorch), "+
 			"ascending\n"+

@@ -89,27 +89,27 @@ has the setting.`,
 		"the first method (default: static and, if the model has meta-learners, "+
 		"sparse-meta; for a model of bytes, both also with "+eval.WithCompanion+" too)")
 	c.Flags().StringVar(&o.Reset, "reset", eval.ResetDocument,
-		"when methods forget: document (each document is a separate stream) or never (all "+
-			"documents are one stream)")
+		"when methods forget what they learned: document (each document is a separate "+
+			"stream) or never (all documents are one stream)")
 	c.Flags().Uint64Var(&shuffle, "shuffle-seed", 0,
 		"seed of a random order of documents (default: none, documents are in the order of "+
 			"their paths)")
 	c.Flags().Int64Var(&o.MaxBytes, "max-bytes", 0,
 		"bytes scored of each document, from its beginning; 0 means the whole document")
 	c.Flags().Uint64Var(&o.Seed, "seed", 0,
-		"seed of the masks that select the fast weights of an update")
+		"seed of the masks that select which fast weights an update writes")
 	rows := slices.DeleteFunc(slices.Clone(stream.Table),
 		func(r setting.Row[stream.Settings]) bool {
 			return r.Name == "method" || r.Name == "companion" // set by the flag --methods
 		})
 	settingFlags(c, rows, o.Settings)
 	c.Flags().StringVar(&o.KV, "kv", eval.KVExact,
-		"keys and values of the memory after an update of the fast weights that produce "+
-			"them: exact (recomputed, as in sessions) or cached (unchanged)")
+		"keys and values of the memory after an update of the fast weights: exact (recomputed, "+
+			"as in sessions) or cached (as they were before the update)")
 	c.Flags().BoolVar(&asJSON, "json", false, "output as JSON instead of tables")
 	c.Flags().StringVar(&picture, "chart", "",
-		"file, .svg or .png, for a chart of bits per byte, or the perplexity of words, over "+
-			"bytes read (default: none)")
+		"file (.svg or .png) for a chart of bits per byte, or for words of perplexity, against "+
+			"the number of bytes read (default: none)")
 	typingFlags(c, &typing, &typed)
 	renamed(c, map[string]string{"shuffle": "shuffle-seed"})
 	return c

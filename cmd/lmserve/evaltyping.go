@@ -23,13 +23,13 @@ func typingFlags(c *cobra.Command, typing *bool, o *eval.TypingOptions) {
 			"--methods may then include "+eval.NGram+" and "+eval.NGramPrior+
 			", which use no network")
 	c.Flags().StringVar(&o.Prior, "prior", "",
-		"with --typing: directory of text that "+eval.NGramPrior+" reads first, "+
-			"at most 20 MB, the same share of each file")
+		"with --typing: directory of text that "+eval.NGramPrior+" reads before the "+
+			"documents: at most 20 MB in all, and the same fraction of each file")
 	c.Flags().Int64SliceVar(&o.Read, "read", eval.TypingRead,
 		"with --typing: bytes that a session has read before the typing; several numbers "+
 			"make several tests")
 	c.Flags().IntVar(&o.Window, "window", eval.TypingWindow,
-		"with --typing: characters typed of each document")
+		"with --typing: number of characters of each document that are typed")
 	c.Flags().Float64Var(&o.Threshold, "threshold", eval.TypingThreshold,
 		"with --typing: minimum probability of an inline suggestion")
 }

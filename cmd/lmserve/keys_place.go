@@ -50,7 +50,7 @@ func (f *dataFlags) keysAt(ctx context.Context) (keysPlace, error) {
 		read: func() ([]keys.Key, error) {
 			text, err := postgres.ReadKeys(ctx, url)
 			if err == nil && text == nil {
-				err = fmt.Errorf("%s: no keys: %w", name, fs.ErrNotExist)
+				err = fmt.Errorf("%s: the database has no keys: %w", name, fs.ErrNotExist)
 			}
 			if err != nil {
 				return nil, storeUnread(err)
@@ -129,7 +129,7 @@ func (f *serveFlags) copyKeys(ctx context.Context, log *zap.Logger) (path string
 	}
 	go postgres.FollowKeys(ctx, url, keysLook, text, func(text []byte) {
 		if err := put(text); err != nil {
-			log.Error("the keys of the database", zap.Error(err))
+			log.Error("the keys of the database cannot be used", zap.Error(err))
 		}
 	})
 	return path, nil

@@ -38,7 +38,8 @@ have the text of --help.`,
 			return writeManual(c.Root(), args[0], when)
 		},
 	}
-	c.Flags().StringVar(&date, "date", "", "date of the pages, such as 2026-11-22 (default: today)")
+	c.Flags().StringVar(&date, "date", "",
+		"date of the manual pages, such as 2026-11-22 (default: today)")
 	return c
 }
 

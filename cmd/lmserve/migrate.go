@@ -51,6 +51,6 @@ store that has some of them is marked.`,
 	c.Flags().StringVar(&store, "store", "",
 		"URL of the PostgreSQL database, such as postgres://user@host/name")
 	c.Flags().StringVar(&objects, "objects", "",
-		"URL of the object store to mark as the database's (default: none)")
+		"URL of the object store of this database, which migrate marks as such (default: none)")
 	return c
 }

@@ -43,12 +43,13 @@ const (
 func (f *lengthFlags) register(c *cobra.Command) {
 	f.given = c.Flags().Changed
 	c.Flags().IntVar(&f.memLen, memLenName, 0,
-		"rows of memory that each layer attends to; another number makes a model with "+
-			"another id (default: the model's)")
+		"number of earlier tokens in the memory that each layer attends to; another number "+
+			"makes a model with another id (default: the model's)")
 	c.Flags().IntVar(&f.clampLen, clampLenName, 0,
-		"largest distance that positions distinguish; 0 means no limit (default: the model's)")
+		"largest distance between two tokens that attention distinguishes; 0 means no limit "+
+			"(default: the model's)")
 	c.Flags().BoolVar(&f.sameLength, sameLengthName, false,
-		"same attention span for every position: --mem-len rows (default: the model's)")
+		"same attention span, --mem-len tokens, for every position (default: the model's)")
 }
 
 // given returns a flag's value, or nil if the command line omits it.
@@ -86,7 +87,7 @@ func (f *modelFlags) register(c *cobra.Command) {
 // registerComputing registers the flags that control how models compute.
 func (f *modelFlags) registerComputing(c *cobra.Command) {
 	c.Flags().IntVar(&f.threads, "threads", runtime.GOMAXPROCS(0),
-		"number of threads, which does not change results")
+		"number of threads; results do not depend on it")
 	precisionFlag(c, &f.precision)
 	f.lengths.register(c)
 }

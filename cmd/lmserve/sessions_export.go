@@ -61,6 +61,6 @@ bytes are included and what was lost, and the exit code is 1.`,
 	}
 	flags.register(c)
 	c.Flags().StringVar(&out, "out", "",
-		"file for the session, which must not exist (default: standard output)")
+		"file to create for the exported session; it must not exist (default: standard output)")
 	return c
 }

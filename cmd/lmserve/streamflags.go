@@ -29,7 +29,7 @@ func (f *streamFlags) register(c *cobra.Command) {
 		"--method static: the slow weights alone; with --companion, mixed with counts")
 	settingFlags(c, stream.Table, f.asked)
 	flags.Uint64Var(&f.seed, "seed", 0,
-		"seed of the masks that select the fast weights of an update")
+		"seed of the masks that select which fast weights an update writes")
 }
 
 // settingFlags registers a flag for every row that has one. The values given on the command line

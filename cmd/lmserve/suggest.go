@@ -48,12 +48,13 @@ on average. The model does not learn the typed text.`,
 		"files that the model reads first, in this order; - is standard input")
 	flags.StringVar(&k.typed, "typed", "", "text before the cursor, at most 1024 bytes")
 	flags.IntVarP(&k.n, "candidates", "n", session.CandidatesDefault,
-		fmt.Sprintf("maximum number of texts (1 to %d)", session.OfferedMax))
+		fmt.Sprintf("maximum number of suggested texts (1 to %d)", session.OfferedMax))
 	flags.StringVar(&k.unit, "unit", string(client.SuggestLine),
-		"end of the texts: word, word+ (after up to ten separators), line (within the line), "+
-			"free (anywhere) or auto (free if free ends would have saved more keys recently, "+
-			"otherwise word+)")
-	flags.Float64Var(&k.least, "min-probability", 0, "minimum probability of a text (0 to 1)")
+		"where suggestions end: word, word+ (a word after up to ten separators), line (within "+
+			"the line), free (anywhere) or auto (free if that would have saved more keystrokes "+
+			"recently, otherwise word+)")
+	flags.Float64Var(&k.least, "min-probability", 0,
+		"minimum probability of a suggested text (0 to 1)")
 	flags.DurationVar(&k.within, "within", 0,
 		"time limit; the best texts found so far are printed (default: none, a fixed number "+
 			"of steps)")

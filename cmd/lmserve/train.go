@@ -112,7 +112,7 @@ var trainFlags = []trainFlag{
 	{"log-every", "LogEvery", "steps between lines of metrics (default 10)"},
 	{"report", "Page", "file for an HTML page with the recipe, results and curves (default: none)"},
 	{"seed", "Seed", "seed of all random choices"},
-	{"threads", "Threads", "number of threads, which does not change results (default: all)"},
+	{"threads", "Threads", "number of threads; results do not depend on it (default: all)"},
 	{"precision", "Precision", ""}, // the help of --precision is the same in all commands
 	{"steps", "Pretrain.Steps", "pretraining: optimizer steps (default: three passes over the " +
 		"text, 1 to 20 million tokens)"},

@@ -21,10 +21,10 @@ type ServerInterface interface {
 	// Home Open the page
 	// (GET /)
 	Home(w http.ResponseWriter, r *http.Request, params HomeParams)
-	// OllamaGenerate Fill in the middle as Ollama does
+	// OllamaGenerate Fill in the middle with Ollama's interface
 	// (POST /api/generate)
 	OllamaGenerate(w http.ResponseWriter, r *http.Request)
-	// LlamaCompletion Complete a text as llama.cpp does
+	// LlamaCompletion Complete a text with llama.cpp's interface
 	// (POST /completion)
 	LlamaCompletion(w http.ResponseWriter, r *http.Request)
 	// Detokenize Convert tokens to a text
@@ -33,13 +33,13 @@ type ServerInterface interface {
 	// Docs Read this document as a page
 	// (GET /docs)
 	Docs(w http.ResponseWriter, r *http.Request)
-	// GenerateText Fill in the middle as text-generation-inference does
+	// GenerateText Fill in the middle with the interface of text-generation-inference
 	// (POST /generate)
 	GenerateText(w http.ResponseWriter, r *http.Request)
 	// Health Check that the process is alive
 	// (GET /healthz)
 	Health(w http.ResponseWriter, r *http.Request)
-	// LlamaInfill Fill in the middle as llama.cpp does
+	// LlamaInfill Fill in the middle with llama.cpp's interface
 	// (POST /infill)
 	LlamaInfill(w http.ResponseWriter, r *http.Request)
 	// PushLoki Feed Loki entries to sessions
@@ -60,10 +60,10 @@ type ServerInterface interface {
 	// Ready Check that the server accepts work
 	// (GET /readyz)
 	Ready(w http.ResponseWriter, r *http.Request)
-	// TabbyComplete Fill in the middle as Tabby does
+	// TabbyComplete Fill in the middle with Tabby's interface
 	// (POST /tabby/v1/completions)
 	TabbyComplete(w http.ResponseWriter, r *http.Request)
-	// TabbyHealth Check the server for Tabby's agents
+	// TabbyHealth Report the server's health to Tabby's agents
 	// (GET /tabby/v1/health)
 	TabbyHealth(w http.ResponseWriter, r *http.Request)
 	// Tokenize Convert a text to tokens
@@ -75,10 +75,10 @@ type ServerInterface interface {
 	// Backup Back up all sessions as one file
 	// (GET /v1/admin/backup)
 	Backup(w http.ResponseWriter, r *http.Request, params BackupParams)
-	// CreateCompletion Complete prompts as OpenAI does
+	// CreateCompletion Complete prompts with OpenAI's interface
 	// (POST /v1/completions)
 	CreateCompletion(w http.ResponseWriter, r *http.Request, params CreateCompletionParams)
-	// FillMiddle Fill in the middle as Mistral does
+	// FillMiddle Fill in the middle with Mistral's interface
 	// (POST /v1/fim/completions)
 	FillMiddle(w http.ResponseWriter, r *http.Request)
 	// ExportLogs Feed OpenTelemetry log records to sessions
@@ -156,13 +156,13 @@ func (_ Unimplemented) Home(w http.ResponseWriter, r *http.Request, params HomeP
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// OllamaGenerate Fill in the middle as Ollama does
+// OllamaGenerate Fill in the middle with Ollama's interface
 // (POST /api/generate)
 func (_ Unimplemented) OllamaGenerate(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// LlamaCompletion Complete a text as llama.cpp does
+// LlamaCompletion Complete a text with llama.cpp's interface
 // (POST /completion)
 func (_ Unimplemented) LlamaCompletion(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -180,7 +180,7 @@ func (_ Unimplemented) Docs(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GenerateText Fill in the middle as text-generation-inference does
+// GenerateText Fill in the middle with the interface of text-generation-inference
 // (POST /generate)
 func (_ Unimplemented) GenerateText(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -192,7 +192,7 @@ func (_ Unimplemented) Health(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// LlamaInfill Fill in the middle as llama.cpp does
+// LlamaInfill Fill in the middle with llama.cpp's interface
 // (POST /infill)
 func (_ Unimplemented) LlamaInfill(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -234,13 +234,13 @@ func (_ Unimplemented) Ready(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// TabbyComplete Fill in the middle as Tabby does
+// TabbyComplete Fill in the middle with Tabby's interface
 // (POST /tabby/v1/completions)
 func (_ Unimplemented) TabbyComplete(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// TabbyHealth Check the server for Tabby's agents
+// TabbyHealth Report the server's health to Tabby's agents
 // (GET /tabby/v1/health)
 func (_ Unimplemented) TabbyHealth(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -264,13 +264,13 @@ func (_ Unimplemented) Backup(w http.ResponseWriter, r *http.Request, params Bac
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// CreateCompletion Complete prompts as OpenAI does
+// CreateCompletion Complete prompts with OpenAI's interface
 // (POST /v1/completions)
 func (_ Unimplemented) CreateCompletion(w http.ResponseWriter, r *http.Request, params CreateCompletionParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// FillMiddle Fill in the middle as Mistral does
+// FillMiddle Fill in the middle with Mistral's interface
 // (POST /v1/fim/completions)
 func (_ Unimplemented) FillMiddle(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -3763,10 +3763,10 @@ type StrictServerInterface interface {
 	// Home Open the page
 	// (GET /)
 	Home(ctx context.Context, request HomeRequestObject) (HomeResponseObject, error)
-	// OllamaGenerate Fill in the middle as Ollama does
+	// OllamaGenerate Fill in the middle with Ollama's interface
 	// (POST /api/generate)
 	OllamaGenerate(ctx context.Context, request OllamaGenerateRequestObject) (OllamaGenerateResponseObject, error)
-	// LlamaCompletion Complete a text as llama.cpp does
+	// LlamaCompletion Complete a text with llama.cpp's interface
 	// (POST /completion)
 	LlamaCompletion(ctx context.Context, request LlamaCompletionRequestObject) (LlamaCompletionResponseObject, error)
 	// Detokenize Convert tokens to a text
@@ -3775,13 +3775,13 @@ type StrictServerInterface interface {
 	// Docs Read this document as a page
 	// (GET /docs)
 	Docs(ctx context.Context, request DocsRequestObject) (DocsResponseObject, error)
-	// GenerateText Fill in the middle as text-generation-inference does
+	// GenerateText Fill in the middle with the interface of text-generation-inference
 	// (POST /generate)
 	GenerateText(ctx context.Context, request GenerateTextRequestObject) (GenerateTextResponseObject, error)
 	// Health Check that the process is alive
 	// (GET /healthz)
 	Health(ctx context.Context, request HealthRequestObject) (HealthResponseObject, error)
-	// LlamaInfill Fill in the middle as llama.cpp does
+	// LlamaInfill Fill in the middle with llama.cpp's interface
 	// (POST /infill)
 	LlamaInfill(ctx context.Context, request LlamaInfillRequestObject) (LlamaInfillResponseObject, error)
 	// PushLoki Feed Loki entries to sessions
@@ -3802,10 +3802,10 @@ type StrictServerInterface interface {
 	// Ready Check that the server accepts work
 	// (GET /readyz)
 	Ready(ctx context.Context, request ReadyRequestObject) (ReadyResponseObject, error)
-	// TabbyComplete Fill in the middle as Tabby does
+	// TabbyComplete Fill in the middle with Tabby's interface
 	// (POST /tabby/v1/completions)
 	TabbyComplete(ctx context.Context, request TabbyCompleteRequestObject) (TabbyCompleteResponseObject, error)
-	// TabbyHealth Check the server for Tabby's agents
+	// TabbyHealth Report the server's health to Tabby's agents
 	// (GET /tabby/v1/health)
 	TabbyHealth(ctx context.Context, request TabbyHealthRequestObject) (TabbyHealthResponseObject, error)
 	// Tokenize Convert a text to tokens
@@ -3817,10 +3817,10 @@ type StrictServerInterface interface {
 	// Backup Back up all sessions as one file
 	// (GET /v1/admin/backup)
 	Backup(ctx context.Context, request BackupRequestObject) (BackupResponseObject, error)
-	// CreateCompletion Complete prompts as OpenAI does
+	// CreateCompletion Complete prompts with OpenAI's interface
 	// (POST /v1/completions)
 	CreateCompletion(ctx context.Context, request CreateCompletionRequestObject) (CreateCompletionResponseObject, error)
-	// FillMiddle Fill in the middle as Mistral does
+	// FillMiddle Fill in the middle with Mistral's interface
 	// (POST /v1/fim/completions)
 	FillMiddle(ctx context.Context, request FillMiddleRequestObject) (FillMiddleResponseObject, error)
 	// ExportLogs Feed OpenTelemetry log records to sessions
