@@ -24,8 +24,9 @@ import (
 // has a table, word_emb.emb_layers.0.weight is the table of the most frequent words.
 const charactersMax = 1024
 
-// paperBranches returns patterns of attention, the first feed-forward layer and, for characters,
-// the embedding. If the softmax has another table, that table is included.
+// paperBranches returns patterns for the weights of attention, of the first feed-forward layer and,
+// for characters, of the embedding. If the softmax has its own table, the patterns include that
+// table.
 func paperBranches(l *txl.Layout) []string {
 	patterns := []string{"*.qkv_net.weight", "*.r_net.weight", "*.o_net.weight",
 		"*.CoreNet.0.weight"}
@@ -46,10 +47,10 @@ func wideBranches(l *txl.Layout) []string {
 // weights.
 const softmaxBranches = "crit.*"
 
-// upperBranches returns patterns of the feed-forward layers of the upper half of the layers,
+// upperBranches returns patterns of the feed-forward layers in the upper half of the layers,
 // rounded up. It adds the weights that belong only to the softmax, but no tables of words. The
-// backward pass then ends in the middle of the network. No layer then needs to compute its keys and
-// values of the memory again. The set keeps most of the gain of "wide" and saves two thirds of its
+// backward pass then ends in the middle of the network, and no layer recomputes the keys and values
+// of its memory. Compared with "wide", the set keeps most of the gain and saves two thirds of the
 // time.
 func upperBranches(l *txl.Layout) []string {
 	n := 0

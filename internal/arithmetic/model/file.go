@@ -215,8 +215,8 @@ func storedAs(f *weights.File, l *txl.Layout) weights.DType {
 	return common
 }
 
-// readNetwork reads the slow weights. It checks that the file has all tensors before it allocates
-// memory, since even a small file may ask for any amount.
+// readNetwork reads the slow weights. Before it allocates memory, it checks that the file has all
+// tensors, since the configuration in even a small file may specify a huge network.
 func readNetwork(r *reader, config txl.Config) (*txl.Model, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("metadata %s: %w", keyConfig, err)
@@ -287,7 +287,7 @@ type reader struct {
 	err  error
 }
 
-// tensor returns the tensor of a name and shape, or nil after an error.
+// tensor returns the tensor with the given name and shape, or nil after an error.
 func (r *reader) tensor(name string, shape []int) *weights.Tensor {
 	if r.err != nil {
 		return nil

@@ -1,5 +1,5 @@
-// Package model holds a loaded model: slow weights, meta-learners, tokenizer and serving defaults
-// as one immutable value. It also reads and writes models as files of weights.
+// Package model represents a loaded model: slow weights, meta-learners, tokenizer and serving
+// defaults as one immutable value. It also reads and writes models as files of weights.
 package model
 
 import (
@@ -35,9 +35,9 @@ type Model struct {
 	// Chunk is the number of tokens between two updates of the fast weights. The meta-learners were
 	// trained with this number.
 	Chunk int
-	// Mixture is the weight of the mixture's loss in the loss from which fast weights learn beside
-	// a companion of counts. The network's own loss has the weight 1 - Mixture. The meta-learners
-	// were trained with this value.
+	// Mixture is the share of the mixture's loss in the loss that trains the fast weights of a
+	// session with a companion of counts. The network's own loss has the share 1 - Mixture. The
+	// meta-learners were trained with this value.
 	Mixture float32
 	// CompanionBytes is the default size, in bytes, of a session's table of counts; see
 	// companion.Settings.
@@ -197,8 +197,8 @@ func WhichNamed(ids, names []string, asked string) (which []int) {
 	return which
 }
 
-// ArenaSize returns the number of elements of a fast-weight arena, in which all branches follow
-// each other. It is 0 without meta-learners.
+// ArenaSize returns the number of elements of a fast-weight arena: the array of all branches, one
+// after another. It is 0 without meta-learners.
 func (m *Model) ArenaSize() (n int) {
 	if m.Learner == nil {
 		return 0

@@ -137,9 +137,9 @@ func requireNetworkBits(t *testing.T, w *Worker, with, without *Stream) {
 	require.Equal(t, alone.NLL, network)
 }
 
-// goldenCompanion maps kernel.Arithmetic.Numerics to two hashes of a sparse-meta stream with a
-// companion, after the constant text: with one network and with two. If a hash changes, existing
-// sessions no longer continue to the same bits.
+// goldenCompanion maps kernel.Arithmetic.Numerics to the hashes of two sparse-meta streams with a
+// companion, after the same constant text. The companion mixes one network in the first stream, and
+// two in the second. If a hash changes, existing sessions are no longer bit-identical.
 var goldenCompanion = map[string][2]string{
 	"float32": {
 		"edad72a23162698b078d46ce06c5e7867b22c39ad4e37d9579e10ddb11982001",

@@ -11,8 +11,8 @@ type Ground struct {
 func (s *Stream) Ground() Ground { return Ground{s.id, s.Step, s.Offset()} }
 
 // Shelved returns a copy of s, which must be a Frozen copy, without the fast weights of the
-// original stream. The returned stream stays valid when the original changes or ends. Its only use
-// is Resumed.
+// original stream. The returned stream stays valid when the original changes or ends. Only Resumed
+// can use it.
 func (s *Stream) Shelved() *Stream {
 	f := s.Frozen()
 	f.Fast, f.Dynamic, f.dynamic = nil, nil, Arena{}

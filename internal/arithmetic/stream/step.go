@@ -50,7 +50,7 @@ type Rule struct {
 	Masks     [][]uint8           // elements to write, an arena for each bank; nil if random
 }
 
-// Precisions of I and M. A server holds many sessions, so it stores 16 bits an element, with
+// Precisions of I and M. A server has many sessions, so it stores 16 bits per element, with
 // stochastic rounding. Training and conformance tests have one state, which they differentiate or
 // compare, so they store float32. All arithmetic is in float32.
 const (
@@ -115,7 +115,7 @@ func (s *Step) Update() (written int) {
 // Remember appends the chunk to the memory.
 func (s *Step) Remember() { s.Segment.Remember(s.Memory) }
 
-// Arena holds one number for each element of some of a model's weights, in one array.
+// Arena contains one number for each element of some of a model's weights, in one array.
 type Arena struct {
 	Values []float32
 	// Views has one element for each tensor of the layout: its slice of Values, or nil if the

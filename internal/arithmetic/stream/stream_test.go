@@ -484,9 +484,9 @@ func warmChunksAllocateNothing(t *testing.T, m *model.Model) {
 	})
 }
 
-// golden maps kernel.Arithmetic.Numerics and the method to the hash of the stream after the
-// constant text. The hashes of the portable arithmetic, "float32", hold on every machine. If a hash
-// changes, existing sessions no longer continue to the same bits.
+// golden maps kernel.Arithmetic.Numerics and the method to the hash of a stream after a constant
+// text. The hashes of the portable arithmetic, "float32", are the same on every machine. If a hash
+// changes, existing sessions are no longer bit-identical.
 var golden = map[string]map[string]string{
 	"float32": {
 		Static:     "a265a360709290152afdbe0c123b262182ce84048bca2274c7670365972c53b1",
@@ -596,7 +596,7 @@ func TestWorkerSeparatesFrozenStreamFromOrigin(t *testing.T) {
 		before := s.Hash()
 
 		first, second, plain := s.Frozen(), s.Frozen(), s.Frozen()
-		w.Feed(first, []byte("xyz"), nil) // now w holds as many rows as the other copies will have
+		w.Feed(first, []byte("xyz"), nil) // w now has as many rows as the other copies
 		other.Feed(second, []byte("abc"), nil)
 		other.Feed(plain, []byte("abc"), nil)
 		want := append([]float32(nil), other.Score(plain, []byte("de")).NLL...)
@@ -644,7 +644,8 @@ func TestReadTellsTheDistributionsThatScoresComeFrom(t *testing.T) {
 		})
 		var ids []int32
 		visit := func(to Token) {
-			// TestGenerateDrawsFromTheDistributionThatScoreUses says why the numbers may differ.
+			// TestGenerateDrawsFromTheDistributionThatScoreUses explains why the numbers may
+			// differ.
 			require.InDelta(t, -nll[len(ids)], to.LogProbs[to.ID], 1e-5, "token %d", len(ids))
 			var sum float64
 			for _, l := range to.LogProbs {

@@ -210,7 +210,6 @@ func (cl *crashClient) told(tw *twin, offset int, t totals) error {
 	return nil
 }
 
-// forget forgets a deleted session.
 func (cl *crashClient) forget(tw *twin) {
 	cl.sessions = slices.DeleteFunc(cl.sessions, func(x *twin) bool { return x == tw })
 	cl.deleted = append(cl.deleted, tw)
