@@ -128,8 +128,8 @@ func (f *File) name() error {
 	case errors.Is(err, fs.ErrExist):
 		return err
 	}
-	// File systems such as FAT have no links. If two programs make the same file at the same
-	// moment, the later one wins there.
+	// File systems such as FAT have no links. There, if two programs make the same file at the same
+	// moment, the later program replaces the file.
 	if err := f.absent(); err != nil {
 		return err
 	}

@@ -33,8 +33,8 @@ func NewMeter() *Meter {
 	return &Meter{rating: *NewRating(), changes: *changes.New(), line: Line{Number: 1}}
 }
 
-// Trouble makes the meter also rate lines by a list of words of trouble, such as "error". The list
-// must be one that TroubleWords returned; "" means no list. The text must still be empty.
+// Trouble makes the meter also rate lines by words that mean trouble, such as "error". The list
+// must be a result of the function TroubleWords; "" means no list. The text must still be empty.
 func (m *Meter) Trouble(list string) { m.rating.Trouble(list) }
 
 // TroubleWords returns the list of words of trouble that the meter uses, or "" if there is none.

@@ -24,7 +24,7 @@ const (
 // counted is the number of lines that contain a word, which is identified by its hash.
 type counted struct {
 	Tag   uint16
-	Seen  uint16 // number of misses until another word takes the cell
+	Seen  uint16 // number of misses until another word gets the cell
 	Lines uint32
 }
 

@@ -61,8 +61,8 @@ func NewRating() *Rating {
 // Parts are the parts of a line's rating, in bits.
 type Parts struct{ B, E, V, W, F float64 }
 
-// Trouble makes the rating also use a list of words of trouble, such as "error". The list must be
-// one that TroubleWords returned; "" means no list. The text must still be empty.
+// Trouble makes the rating also use words that mean trouble, such as "error". The list must be a
+// result of the function TroubleWords; "" means no list. The text must still be empty.
 func (r *Rating) Trouble(list string) { r.trouble.begin(list) }
 
 // Take rates a line without its newline, and learns it. from and to are the bounds of its strangest

@@ -27,10 +27,10 @@ const (
 )
 
 // Records groups lines that belong together, such as a message and the stack trace after it. A
-// record begins at a line that does not continue the record before. By default, form.continues
+// record begins at a line that does not continue the previous record. By default, form.continues
 // decides whether a line continues a record, by indentation and by the forms of stack traces. With
 // a pattern, a record begins at each line that the pattern matches. Records depend on the lines
-// alone. Only one goroutine may use it at a time.
+// alone. Only one goroutine may use a Records at a time.
 type Records struct {
 	start *regexp.Regexp // pattern of first lines; nil means the default
 	state recordState

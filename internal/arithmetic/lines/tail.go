@@ -25,12 +25,12 @@ const (
 	// forgetting is the exponent with which a line's weight grows with its number. Most models
 	// predict the first lines of a text badly, so these lines must be forgotten soon.
 	forgetting = 2
-	// All weights are divided by lighter when the next line's weight reaches lineMemory * lighter,
-	// so that they stay finite.
+	// All weights are divided by the constant lighter when the next line's weight reaches
+	// lineMemory * lighter. This keeps the weights finite.
 	lighter = 1 << 20
 
-	// A line counts as strange here if its probability is at most strange. Incidents use another
-	// threshold.
+	// A line counts as strange here if its probability is at most this number. Incidents use
+	// another threshold.
 	strange = 1. / 64
 	// apart is the minimum distance, in lines, between two strange lines that both count fully. At
 	// a smaller distance the later line counts less, so that a burst counts as about one line.

@@ -11,7 +11,7 @@ import (
 
 const (
 	// TroubleBytesMax is the maximum size, in bytes, of a list of words of trouble: words such as
-	// "error" that say that something is wrong.
+	// "error" that mean that something is wrong.
 	TroubleBytesMax  = 4096
 	troubleWordMost  = 64  // maximum bytes of a word
 	troubleLeast     = .25 // differences between counts below this number hardly matter

@@ -10,15 +10,15 @@ import (
 )
 
 // charactersMax is the largest vocabulary whose embeddings belong to the sets "paper" and "wide".
-// As in the paper, only embeddings of characters have fast weights: a table of words is
-// larger than all other branches together. In the model wt103-16l, a session's I and M in 16 bits
-// take, for each bank,
+// As in the paper, only embeddings of characters have fast weights: a table of words is larger than
+// all other branches together. In the model wt103-16l, the gradient averages I and fast weights M
+// of a session, in 16 bits, need this memory per bank:
 //
 //	"paper", 27.2 M elements              109 MB
 //	the table of 267,735 words, 109.8 M   439 MB
 //	the softmax's bias                      1 MB
 //
-// With fast weights for the table, a chunk takes twice the time (docs/adaptation.md). Yet a chunk
+// With fast weights for the table, a chunk needs twice the time (docs/adaptation.md). Yet a chunk
 // of 50 words uses at most 100 rows of the table. A pattern can still select the table by name.
 // Tables of words that belong only to the softmax are in the set "softmax" only. If each cluster
 // has a table, word_emb.emb_layers.0.weight is the table of the most frequent words.
@@ -41,9 +41,9 @@ func wideBranches(l *txl.Layout) []string {
 }
 
 // softmaxBranches matches all weights that belong only to the softmax: its biases, and its tables
-// if it does not use those of the embedding. With clusters it also matches the head's columns for
-// the clusters, and projections that the embedding does not use. With these branches, the backward
-// pass need not enter the layers. A model of words whose softmax has no tables has few such
+// if the embedding does not share them. With clusters it also matches the head's columns for the
+// clusters, and projections that the embedding does not use. With only these branches, the backward
+// pass does not compute the layers. A model of words whose softmax has no tables has few such
 // weights.
 const softmaxBranches = "crit.*"
 

@@ -25,8 +25,8 @@ const (
 	keyCard      = "lmserve.card"
 )
 
-// SymbolsTensor is the name of the tensor of type U8 and shape [n] that holds the vocabulary of a
-// tokenizer, see tokenizer.Tokenizer.Symbols.
+// SymbolsTensor is the name of the tensor of type U8 and shape [n] that contains the vocabulary of
+// a tokenizer, see tokenizer.Tokenizer.Symbols.
 const SymbolsTensor = "tokenizer.symbols"
 
 // adapt is the JSON value of the metadata's key lmserve.adapt.
@@ -264,7 +264,7 @@ func readLearner(r *reader, layout *txl.Layout, a adapt) (*sparsemeta.Learner, e
 	return l, nil
 }
 
-// normalize restores how a learner normalizes its inputs, if the file says so.
+// normalize restores how a learner normalizes its inputs, if the file contains this setting.
 func normalize(l *sparsemeta.Learner, n *sparsemeta.Normal, s *sparsemeta.Statistics) (err error) {
 	switch {
 	case n == nil:

@@ -25,8 +25,8 @@ type Model struct {
 	Name      string
 	LM        *txl.Model
 	Tokenizer tokenizer.Tokenizer // never nil after New, NewOf or FromFile
-	// Learner holds the meta-learners. It is nil for a model that was only pretrained. Sessions of
-	// such a model have no fast weights by default.
+	// Learner contains the meta-learners. It is nil for a model that was only pretrained. Sessions
+	// of such a model have no fast weights by default.
 	Learner *sparsemeta.Learner
 	// Tables are the compiled meta-learners; nil if Learner is nil.
 	Tables sparsemeta.Tables
@@ -183,8 +183,8 @@ func idOf(name, hash string) string { return name + "-" + hash[:12] }
 // NamePrefix begins the names of the models that lmserve ships.
 const NamePrefix = "lmserve-"
 
-// WhichNamed returns the indexes of the models that a request asks for: by ID, by name, or by
-// name without NamePrefix. An ID identifies one model; several models may share a name.
+// WhichNamed returns the indexes of the models that a request names: by ID, by name, or by name
+// without NamePrefix. An ID identifies one model; several models may share a name.
 func WhichNamed(ids, names []string, asked string) (which []int) {
 	for i, id := range ids {
 		if id == asked {
@@ -217,7 +217,7 @@ func (m *Model) IsBranch(tensor int) bool {
 }
 
 // Views cuts an arena of all branches into one slice for each weight of the layout. The slice is
-// nil for a weight that is no branch. txl takes fast weights and returns gradients in this form.
+// nil for a weight that is not a branch. txl takes fast weights and returns gradients in this form.
 // For a nil arena, all slices are nil.
 func (m *Model) Views(arena []float32) [][]float32 {
 	views := make([][]float32, len(m.LM.Layout.Tensors))

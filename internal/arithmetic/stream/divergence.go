@@ -9,8 +9,8 @@ import (
 // Divergence counts how often a stream's fast weights diverged and were reset to zero.
 //
 // A token shows a divergence if its cost under the adapted network is more than TokenBitsMax, or
-// NaN. Its reported cost is then TokenBitsMax. The probability of such a cost is so small that
-// float32 cannot show it in the sum over a whole vocabulary.
+// NaN. Its reported cost is then TokenBitsMax. Such a cost means a probability too small to change
+// the float32 sum of the probabilities of the vocabulary.
 //
 // After the byte that completes the token, fast weights and their averages are zero. The token's
 // chunk makes no update. Counts, caches and the memory stay. So a token's probability depends

@@ -20,8 +20,8 @@ const readBufferBytes = 64 << 10
 
 // Restore returns the stream of a snapshot. m must be the snapshot's model, and `set` must equal
 // the snapshot's settings. Restore reads the tensors in the order in which Snapshot writes them.
-// numerics is the snapshot's arithmetic (kernel.Arithmetic.Numerics): only under this arithmetic
-// does the stream continue to the same bits. An error names the place in the file, the value found
+// numerics is the snapshot's arithmetic (kernel.Arithmetic.Numerics). Under another arithmetic the
+// stream does not continue bit-identically. An error names the place in the file, the value found
 // and the value expected.
 func Restore(m *model.Model, set Settings, f *weights.Stored) (s *Stream, numerics string,
 	err error) {
@@ -250,7 +250,7 @@ func (s *Stream) reserveStatic(f *weights.Stored) {
 }
 
 // shareStatic drops the layers of the static model's memory that equal the adaptive model's. It
-// returns an error if such layers differ although they must be equal.
+// returns an error if layers that must be equal differ.
 func (s *Stream) shareStatic() error {
 	alike := s.Settings.layersAlike(s.model)
 	if s.StaticMemory == nil || alike == 0 || s.StaticMemory.Layers[0] == nil {

@@ -23,10 +23,10 @@ func (w *Worker) Generate(s *Stream, sampler Drawer, yield func(id int32, logPro
 	w.Sample(s, sampler, func(t Token) bool { return yield(t.ID, t.LogProbs[t.ID]) })
 }
 
-// Sample is like Generate, but also passes the text of each token and the whole distribution from
-// which it was drawn to yield. A pending word counts as complete, see EndWord. A token for unknown
-// words is never drawn, since it has no text. Counts and cache of a Frozen copy do not learn the
-// drawn tokens.
+// Sample is like Generate, but yield also receives the text of each token and the whole
+// distribution from which the token was drawn. A pending word counts as complete, see EndWord. A
+// token for unknown words is never drawn, since it has no text. Counts and cache of a Frozen copy
+// do not learn the drawn tokens.
 func (w *Worker) Sample(s *Stream, sampler Drawer, yield func(Token) bool) {
 	w.EndWord(s, nil)
 	if s.frozen && s.Cache != nil && s.held == nil {

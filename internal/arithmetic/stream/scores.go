@@ -30,7 +30,7 @@ func (s Scores) BaselineBits() float64 { return AddBits(0, s.Baseline) }
 func (s Scores) NetworkBits() float64  { return AddBits(0, s.Network) }
 
 // AddBits converts nats to bits and adds them to sum, one token after the other. So the sum does
-// not depend on the pieces in which tokens came.
+// not depend on how the tokens were divided into pieces.
 func AddBits(sum float64, nll []float32) float64 {
 	for _, v := range nll {
 		sum += float64(v) / math.Ln2

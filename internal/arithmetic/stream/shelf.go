@@ -1,7 +1,8 @@
 package stream
 
 // Ground identifies the state of a stream from which a Frozen copy is made. Frozen copies with the
-// same Ground that have read the same text are equal to the bit. It is valid within one process.
+// same Ground that have read the same text are equal to the bit. A Ground is valid within one
+// process.
 type Ground struct {
 	stream, step uint64
 	offset       int64

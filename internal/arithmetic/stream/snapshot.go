@@ -57,9 +57,9 @@ type pending struct {
 	Ended int64 `json:"ended,omitempty"`
 }
 
-// Snapshot returns the stream as a file, from which Restore makes a stream that continues to the
-// same bits. The file shares no memory with the stream. It returns an error in the same cases as
-// Stored.
+// Snapshot returns the stream as a file, from which Restore makes a stream that continues
+// bit-identically. The file shares no memory with the stream. It returns an error in the same cases
+// as Stored.
 func (s *Stream) Snapshot() (*weights.File, error) {
 	f, err := s.Stored()
 	if err != nil {

@@ -70,8 +70,9 @@ func (r *Rule) NewState(seed uint64) *sparsemeta.State {
 // Begin starts a chunk that follows the text in the memory.
 func (s *Step) Begin() { s.Segment.Begin(s.Exec, s.Network, s.Fast.Views, s.Memory) }
 
-// Continue starts the chunk that follows the chunk in the segment. Its bits are the same as after
-// Remember and Begin. The segment's network and fast weights must stay the same arrays.
+// Continue starts the chunk that follows the chunk in the segment. The results are bit-identical to
+// the results after Remember and Begin. The segment's network and fast weights must stay the same
+// arrays.
 func (s *Step) Continue() { s.Segment.Continue(s.Exec) }
 
 // Score appends the inputs [n,B] to the chunk. It writes the negative log-likelihoods, in nats,
@@ -82,7 +83,7 @@ func (s *Step) Score(inputs, targets []int32, nll []float32) {
 }
 
 // Backward sets Grads, and All unless it is the zero Arena, to the gradient of the chunk's mean
-// loss at W + M. targets [n,B] are those of the whole chunk.
+// loss at W + M. targets [n,B] are the targets of the whole chunk.
 func (s *Step) Backward(targets []int32) {
 	if s.All.Values == nil {
 		s.backward(targets, s.Grads.Views)

@@ -31,14 +31,15 @@ type Worker struct {
 	grads   Arena // gradients of the branches
 	all     Arena // gradients of all weights, made on first use
 
-	// The fast weights of a SparseMeta stream, summed over its banks, and their place: the stream's
-	// `learnt` and its number of updates. Streams keep only the banks, which makes them a third
-	// smaller. A worker sums the banks again when it switches to another stream.
+	// fast contains the fast weights of a SparseMeta stream, summed over its banks. fastAt
+	// identifies them by the stream's `learnt` and its number of updates. Streams keep only the
+	// banks, which makes streams a third smaller. A worker sums the banks again when it switches to
+	// another stream.
 	fast   Arena
 	fastAt place
 
-	// The stream and the chunk whose tokens the segments have read. Scoring continues after these
-	// tokens instead of reading the chunk again; the bits are the same either way.
+	// at is the stream and the chunk whose tokens the segments have read. Scoring continues after
+	// these tokens instead of reading the chunk again; the results are bit-identical in both cases.
 	at place
 	// foreseen says that the arenas already contain the gradient of the chunk that the last scored
 	// text completes. resume clears it, except at the end of that chunk.
@@ -259,7 +260,7 @@ type along struct {
 	begun bool
 
 	marking     // the state after the text; empty unless the stream learns by lines
-	cached  int // number of positions of the cache, without those of skipped lines
+	cached  int // number of positions of the cache, without positions of skipped lines
 }
 
 // beforeBytes returns the maximum size in memory, in bytes, of Worker.before.

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// Options describe a search. The zero value asks for no candidates.
+// Options describe a search. The zero value requests no candidates.
 type Options struct {
 	N    int  // maximum number of candidates
 	Unit Unit // where candidates end
@@ -60,7 +60,7 @@ type Candidate struct {
 
 // Found is the result of a search.
 type Found struct {
-	// the largest saving first; each candidate adds most to those before it
+	// in the order of choice: each candidate adds the most to the mean saving
 	Candidates  []Candidate
 	Calls, Rows int  // number of calls of the source, and of prefixes in all of them
 	Complete    bool // neither Within nor Quick ended the search early

@@ -132,8 +132,8 @@ func (t *Tree) Cost(src Source, id int32, text []byte, rows int) (nats float64) 
 }
 
 // Graft adds the prefixes of another tree after the prefix id, at most `rows` of them, in one call.
-// No prefix may have been removed from the other tree, so that parents have smaller IDs than their
-// children.
+// No prefix may have been removed from the other tree, because parents must have smaller IDs than
+// their children.
 func (t *Tree) Graft(src Source, id int32, of *Tree, rows int) {
 	t.call = t.call[:0]
 	at := make([]int32, len(of.nodes))

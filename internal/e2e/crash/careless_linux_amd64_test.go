@@ -110,7 +110,7 @@ func (c *crash) telling(r *recorded, gaps []gap, most int) (moments []int) {
 	rank := map[int]int{}
 	for _, g := range gaps {
 		if g.to <= r.begin {
-			continue // the synced content was written before the recording
+			continue // the gap ends before this part of the recording
 		}
 		rank[g.to] += 0
 		for _, x := range r.claims {
@@ -130,7 +130,7 @@ func (c *crash) telling(r *recorded, gaps []gap, most int) (moments []int) {
 }
 
 // findsOut checks the test itself: simulated power cuts must detect a server that leaves out some
-// syncs. For most such servers a single cut at the right moment is enough.
+// syncs. To detect most of these servers, a single cut at the right moment is enough.
 func (c *crash) findsOut(life *recorded, name string, left forgotten) {
 	const cutsMost = 40
 	other, gaps := life.without(name, left)
