@@ -1,12 +1,12 @@
-// Package atomicfile replaces files whole. A reader of a path sees the old content or the new,
+// Package atomicfile replaces files atomically. A reader of a path sees the old content or the new,
 // never a part of either. After Commit has returned, a power failure does not undo it.
 //
-// The content goes to a temporary file in the folder of the path, and to the disk. Then the
-// temporary file gets the path's name. Last, the folder is synced to the disk. (Libraries for the
-// same purpose do not sync the folder, or do not support Windows.)
+// The content is written to a temporary file in the folder of the path, and synced to the disk.
+// Then the temporary file gets the path's name. Last, the folder is synced to the disk. (Libraries
+// for the same purpose do not sync the folder, or do not support Windows.)
 //
-// Errors name the path and the step that failed, and wrap the operating system's error. They
-// carry no package prefix; callers add context.
+// Errors name the path and the step that failed, and wrap the operating system's error. They carry
+// no package prefix; callers add context.
 package atomicfile
 
 import (
@@ -84,10 +84,10 @@ func (f *File) Write(p []byte) (int, error) {
 	return f.out.Write(p)
 }
 
-// Commit gives the path the content. After an error the path is unchanged and the temporary file
-// is gone, except in the steps after the rename. If the folder cannot be synced, the new content
-// is in place, and only a power failure may still undo it. The new content is also in place if
-// the temporary file of an Exclusive file cannot be removed.
+// Commit puts the content at the path. After an error the path is unchanged and the temporary file
+// is gone, except in the steps after the rename. If the folder cannot be synced, the new content is
+// in place, and only a power failure may still undo it. The new content is also in place if the
+// temporary file of an Exclusive file cannot be removed.
 func (f *File) Commit() error {
 	if f.out == nil {
 		return f.failed(fs.ErrClosed)
@@ -128,8 +128,8 @@ func (f *File) name() error {
 	case errors.Is(err, fs.ErrExist):
 		return err
 	}
-	// File systems such as FAT have no links. If two programs make the same file at the same
-	// moment, the later one wins there.
+	// File systems such as FAT have no links. There, if two programs make the same file at the same
+	// moment, the later program replaces the file.
 	if err := f.absent(); err != nil {
 		return err
 	}

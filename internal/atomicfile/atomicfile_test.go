@@ -25,7 +25,7 @@ func saying(text string) func(io.Writer) error {
 	}
 }
 
-// requireOnly checks that a folder holds exactly these files, by name and content.
+// requireOnly checks that a folder contains exactly these files, by name and content.
 func requireOnly(t require.TestingT, dir string, want map[string]string) {
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
@@ -74,7 +74,7 @@ func TestExclusiveFileReplacesNothing(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrExist)
 	require.ErrorContains(t, err, path)
 
-	late := filepath.Join(dir, "g") // another process makes it in the meantime
+	late := filepath.Join(dir, "g") // another process makes this file before Commit
 	f, err := Create(late, Options{Exclusive: true})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(late, []byte("another's"), 0o666))
@@ -90,7 +90,7 @@ func TestFileSystemWithoutLinksHasExclusiveFilesToo(t *testing.T) {
 	for i, want := range []error{nil, fs.ErrExist} {
 		f, err := begin(s, path, Options{Exclusive: i == 0})
 		require.NoError(t, err)
-		f.exclusive = true // a process made the second file without having seen the first
+		f.exclusive = true // exclusive only for Commit: Create accepts the path
 		require.NoError(t, saying("first")(f))
 		require.ErrorIs(t, f.Commit(), want)
 	}
@@ -225,7 +225,7 @@ func TestFailedStepIsReportedAndLeavesWholeFile(t *testing.T) {
 			path := filepath.Join(dir, "f")
 			require.NoError(t, Write(path, Options{}, saying("old")))
 			want := c.left
-			if c.exclusive { // makes another file
+			if c.exclusive {
 				path = filepath.Join(dir, "g")
 			}
 			s := osSystem()
@@ -317,8 +317,8 @@ func TestFolderOfThatNameIsRefused(t *testing.T) {
 		fs.ErrNotExist)
 }
 
-// TestReadersSeeOldOrNewWhole reads while writers replace. Each content is one letter, repeated
-// as often as its first byte says.
+// TestReadersSeeOldOrNewWhole reads while writers replace. Each content repeats one byte, and the
+// value of the byte determines how often.
 func TestReadersSeeOldOrNewWhole(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows does not replace a file that somebody has open")

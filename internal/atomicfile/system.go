@@ -14,8 +14,8 @@ type handle interface {
 	Close() error
 }
 
-// system has the calls of the operating system that a File needs. Tests replace them to make them
-// fail.
+// system contains the calls of the operating system that a File needs. Tests replace the calls to
+// make them fail.
 type system struct {
 	create     func(name string, perm fs.FileMode) (handle, error) // the name must be new
 	lstat      func(name string) (fs.FileInfo, error)

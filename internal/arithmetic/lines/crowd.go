@@ -2,23 +2,24 @@ package lines
 
 import "math"
 
-// crowds rate a line by how rare similar lines are: the part E of a rating, see Rating. The vector
-// of a line counts its runs of three bytes, hashed with signs. A run of digits counts as one 0. A
-// crowd is a set of lines whose vectors are near a common middle. The rating of a line is the
-// rarity of its crowd. If a line belongs to no crowd, its distance to the nearest middle is added.
+// crowds rates a line by how rare similar lines are: part E of Rating. The vector of a line counts
+// its runs of three bytes, with signs and indexes given by the runs' hashes. A run of digits counts
+// as one 0. A crowd is a set of lines whose vectors are near their mean, the crowd's middle. A line
+// in a rare crowd gets a high score. A line outside all crowds gets a higher score, which grows
+// with its distance to the nearest middle.
 type crowds struct {
 	Crowds [crowdsMost]crowd
 	Used   int32
 	Lines  int64
 	Radius float64 // running mean of the squared distance to the nearest middle
 	v      vector
-	last   int // crowd of the line before; the next line often has the same
+	last   int // crowd that a line joined last; the next line is compared with it first
 }
 
 type crowd struct {
 	Middle vector
 	Count  int32
-	Last   int64 // number of its last line
+	Last   int64 // number of the crowd's last line
 }
 
 type vector [crowdNumbers]int16
@@ -26,16 +27,16 @@ type vector [crowdNumbers]int16
 const (
 	crowdsMost   = 64
 	crowdNumbers = 128
-	crowdScale   = 64   // factor of the square roots in a vector
+	crowdScale   = 64   // the numbers of a vector are square roots in units of 1/crowdScale
 	crowdSumMost = 4095 // maximum count in a vector, before the square root
-	crowdSlow    = 64   // lines after which the speed of a middle no longer falls
+	crowdSlow    = 64   // a crowd's smallest step towards a line is 1/crowdSlow of the distance
 	crowdRadii   = 2    // a line joins a crowd within this multiple of the mean squared distance
-	crowdAge     = 256  // added to the lines since a crowd's last line, when crowds are compared
+	crowdAge     = 256  // number of lines added to a crowd's age when place compares crowds
 	farNew       = crowdNumbers * 4096
-	farMost      = crowdNumbers * 410 // Radius learns at most 16 Radius + farMost
+	farMost      = crowdNumbers * 410 // maximum distance for Radius: 16*Radius + farMost
 	radiusSlow   = 512
-	// A uint32 holds the sum of squared differences of this count of numbers. Each square is at
-	// most 4*crowdScale^2*crowdSumMost.
+	// The sum of this number of squared differences fits in a uint32: each square is at most
+	// 4*crowdScale^2*crowdSumMost.
 	distanceStep = 16
 	gramBytes    = 3
 )
@@ -76,8 +77,8 @@ func (v *vector) of(line []byte) {
 	}
 }
 
-// distance returns the squared distance of two vectors, if it is below most. Otherwise it may stop
-// early and return any number from most on.
+// distance returns the squared distance of two vectors if it is below the parameter most. Otherwise
+// it may stop early, and returns some number that is at least most.
 func (v *vector) distance(w *vector, most int64) (sum int64) {
 	for i := 0; i < crowdNumbers && sum < most; i += distanceStep {
 		a, b := v[i:i+distanceStep], w[i:i+distanceStep]
@@ -129,8 +130,8 @@ func (c *crowd) join(v *vector, line int64) {
 	c.Last = line
 }
 
-// place returns the cell for a new crowd. If all cells are taken, it returns the cell of the crowd
-// with the fewest lines for the time since its last line.
+// place returns the cell for a new crowd: an unused cell, or else the cell of the crowd with the
+// fewest lines for its age. A crowd's age is the number of lines since its last line.
 func (c *crowds) place() *crowd {
 	if c.Used < crowdsMost {
 		c.Used++

@@ -7,12 +7,12 @@ import (
 
 // form describes the open record, as far as it decides which lines continue the record.
 type form struct {
-	Indent  int    `json:"indent"`  // spaces and tabs before its first line
-	Thrown  bool   `json:"thrown"`  // its first line is an exception and no log message
+	Indent  int    `json:"indent"`  // spaces and tabs before the record's first line
+	Thrown  bool   `json:"thrown"`  // the record's first line is an exception, not a log message
 	Python  bool   `json:"python"`  // a Python traceback may have more lines
 	Chained bool   `json:"chained"` // the last line says that another traceback follows
 	Go      bool   `json:"go"`      // the stack of a goroutine may have more lines
-	Split   string `json:"split"`   // stdout or stderr, if a container runtime has split its line
+	Split   string `json:"split"`   // stdout or stderr if the last line is incomplete, else empty
 }
 
 // begin sets the form for the first line of a record.
@@ -41,7 +41,7 @@ func (f *form) unwrap(line []byte) (text []byte, split bool) {
 
 var space = []byte{' '}
 
-// thrown matches the line of an exception. A log message may come before such a line.
+// thrown matches a line that begins with the name of an exception, such as java.io.IOException.
 var thrown = regexp.MustCompile(
 	`^(?:[a-z_]\w*[.])+[A-Z][\w$.]*(?:Exception|Error|Throwable)(?:[: ]|$)`)
 

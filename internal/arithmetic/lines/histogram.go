@@ -8,7 +8,7 @@ type histogram struct {
 
 const (
 	histogramBins   = 24
-	histogramOctave = 2.5 // bins for each octave of 1 + x
+	histogramOctave = 2.5 // number of bins per doubling of 1 + x
 )
 
 // bin returns the bin of a number, and the fraction of the bin below it.
@@ -20,7 +20,7 @@ func bin(x float64) (n int, part float64) {
 	return int(at), at - float64(int(at))
 }
 
-// above returns the weight of the numbers of at least x.
+// above returns the total weight of the numbers that are at least x.
 func (h *histogram) above(x float64) float64 {
 	n, part := bin(x)
 	sum := float64(float64(h.Counts[n]) * (1 - part))
@@ -43,8 +43,8 @@ func (h *histogram) add(x float64, memory float32) {
 	h.N++
 }
 
-// amongAlike computes how often a line's number is exceeded among lines of the same frame. The
-// numbers of all lines together serve as the prior.
+// amongAlike computes the share of lines of the same frame whose score is at least as high as a
+// line's score. The scores of all lines serve as the prior.
 type amongAlike struct {
 	All    histogram
 	Frames [framesMost]alike
@@ -63,7 +63,7 @@ const (
 	frameWear    = 1 << 12
 )
 
-// take returns the probability of a number of at least x in the frame, and adds x.
+// take returns the probability of a score of at least x among the lines of a frame, and adds x.
 func (a *amongAlike) take(frame key, x float64) (p float64) {
 	p = (a.All.above(x) + likeAllLines/(likeAllLines+x)) / (float64(a.All.N) + 1)
 	f := &a.Frames[frame%framesMost]

@@ -3,11 +3,11 @@
 //
 // A Meter takes the text byte by byte, each with its cost under a model of the text. For every line
 // it returns number, offset, size, cost, text and strangeness. Strangeness is the probability that
-// an ordinary line of this text is as strange, estimated from the lines before. The lines depend on
-// the text alone, and not on the pieces in which it was fed.
+// an ordinary line of this text is as strange, estimated from the earlier lines. The lines depend
+// on the text alone, and not on how it was divided into pieces.
 //
-// Strangeness depends on the text of the lines alone, see Rating. The costs are summed, but not
-// used for it. The equations and measurements are in docs/watch.md.
+// Strangeness depends on the text of the lines alone, see Rating. The costs are summed for each
+// line, but do not affect its strangeness. The equations and measurements are in docs/watch.md.
 //
 // All arithmetic is addition, multiplication, division and square root of float64, each rounded
 // separately. A meter gives the same bits on every machine.
@@ -37,8 +37,8 @@ type Line struct {
 	Incidents []incidents.Incident `json:"-"`
 
 	// Lines is the number of lines in a record (see Records), or 0 for a single line. A record has
-	// the sums of its lines, and the strangeness of its strangest line. Text contains the newlines
-	// between the lines.
+	// the summed sizes and costs of its lines, and the strangeness of its strangest line. Text
+	// contains the newlines between the lines.
 	Lines int64
 
 	rating *Rating
@@ -80,5 +80,5 @@ const WarmUp = 32
 // Warm reports whether P is reliable: whether enough lines came before this one.
 func (s Strangeness) Warm() bool { return s.Seen >= WarmUp }
 
-// Rank returns 1/P, rounded down. Among about this number of lines, the line is the strangest.
+// Rank returns 1/P, rounded down. About one of this number of lines is at least as strange.
 func (s Strangeness) Rank() int64 { return int64(1 / s.P) }

@@ -198,8 +198,8 @@ func name(r *rand.Rand) string {
 	return []string{"anna", "bela", "carl", "dora", "emil"}[r.IntN(5)]
 }
 
-// Small probabilities occur about as often as they say, or less often. They may be rarer because P
-// is shrunk towards other logs, whose lines differ more than the lines here.
+// The share of ordinary lines with P <= x is at most about x. The share may be lower, because P is
+// shrunk towards other logs, whose lines differ more.
 func TestProbabilitiesOfOrdinaryLinesAreNearUniform(t *testing.T) {
 	text, costs := ordinaryLog(20_000, 2)
 	got := feed(NewMeter(), text, costs)[WarmUp:]
@@ -276,7 +276,8 @@ func TestBurstOfStrangeLinesDoesNotBecomeNormalAtOnce(t *testing.T) {
 	require.Less(t, feed(m, line, cost)[0].P, 1./32)
 }
 
-// The bits are the same on every machine. They may change only if stateVersion changes.
+// The hash of the probabilities is the same on every machine. A change that alters the hash must
+// also change stateVersion.
 func TestProbabilitiesAreTheSameOnEveryMachine(t *testing.T) {
 	text, costs := ordinaryLog(2000, 8)
 	m := NewMeter()

@@ -19,7 +19,7 @@ type Meter struct {
 	changes   changes.Detector
 	incidents incidents.Tracker
 
-	// The open line: its bytes so far.
+	// line, text and costs describe the open line: the bytes since the last newline.
 	line  Line // its Strangeness, Text and Costs are not set
 	text  []byte
 	costs []float32
@@ -33,17 +33,17 @@ func NewMeter() *Meter {
 	return &Meter{rating: *NewRating(), changes: *changes.New(), line: Line{Number: 1}}
 }
 
-// Trouble makes the meter also rate lines by a list of words of trouble, such as "error". The list
-// must be one that TroubleWords returned; "" means no list. The text must still be empty.
+// Trouble makes the meter also rate lines by words that mean trouble, such as "error". The list
+// must be a result of the function TroubleWords; "" means no list. The text must still be empty.
 func (m *Meter) Trouble(list string) { m.rating.Trouble(list) }
 
-// TroubleWords returns the list of words of trouble that rates lines, or "" if there is none.
+// TroubleWords returns the list of words of trouble that the meter uses, or "" if there is none.
 func (m *Meter) TroubleWords() string { return m.rating.trouble.list }
 
 // Add adds the next byte of the text, with its cost in bits under the learning model and under the
-// static model. Costs must be finite and not negative. If the byte ends a line, Add calls each with
-// the line, which is valid until each returns. If a token has several bytes, one of them has the
-// token's cost, and the others cost 0.
+// static model. Costs must be finite and not negative. If the byte ends a line, Add calls the
+// function each with that line, which is valid during the call. If a token has several bytes, one
+// of them has the token's cost, and the others cost 0.
 func (m *Meter) Add(b byte, bits, baseline float64, each func(*Line)) {
 	m.line.Bytes++
 	m.line.Bits += bits
@@ -62,8 +62,8 @@ func (m *Meter) Add(b byte, bits, baseline float64, each func(*Line)) {
 	}
 }
 
-// End ends the text. If the last line has no newline, End calls each with that line. Text added
-// later begins a new line.
+// End ends the text. If the last line has no newline, End calls the function each with that line.
+// Text added later begins a new line.
 func (m *Meter) End(each func(*Line)) {
 	if m.line.Bytes > 0 {
 		m.finish(each)
@@ -116,7 +116,7 @@ func (m *Meter) finish(each func(*Line)) {
 	}
 }
 
-// follow passes the last line to the tracker of incidents, with what the tracker needs of the line.
+// follow passes the last line to the tracker of incidents.
 func (m *Meter) follow() {
 	l := &m.ended
 	m.touched = m.touched[:0]
@@ -155,7 +155,7 @@ func changeKey(c *changes.Change) incidents.Mark {
 	return incidents.Mark((k ^ masked([]byte(c.Text)).spread()).spread())
 }
 
-// evidenceBytes is the maximum number of bytes that are kept of a sentence about a change.
+// evidenceBytes is the maximum size, in bytes, of the sentence that describes a change.
 const evidenceBytes = 160
 
 func clip(sentence string) string {
@@ -169,7 +169,7 @@ func clip(sentence string) string {
 const ellipsis = "…"
 
 // SilentAfter returns the time without a new line after which the silence is unusual, according to
-// the timestamps in the lines. It returns false until the lines are enough to tell.
+// the timestamps in the lines. It returns false if the lines are too few for an estimate.
 func (m *Meter) SilentAfter() (time.Duration, bool) { return m.changes.Due() }
 
 // Incidents returns the remembered incidents of the text, newest first.

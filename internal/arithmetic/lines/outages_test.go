@@ -12,8 +12,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
 )
 
-// outage feeds a log of testdata/outages to a meter. It calls each with every line and incident
-// that the command `watch` prints by default.
+// outage feeds a log of testdata/outages to a meter. It calls the function each with every line and
+// incident that the command `watch` prints by default.
 func outage(t *testing.T, name string, each func(l *Line, i *incidents.Incident)) {
 	file, err := os.Open(filepath.Join("testdata", "outages", name+".log.gz"))
 	require.NoError(t, err)

@@ -8,8 +8,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
 )
 
-// placeTable counts which tokens came in which places. It computes two parts of a rating (see
-// Rating): W, how unusual the line's tokens are in their places, and V, how unusual its values are.
+// placeTable counts the tokens in each place. It computes two parts of a rating (see Rating): W,
+// how unusual the line's tokens are in their places, and V, how unusual its values are.
 type placeTable struct{ cells [placesMost]standing }
 
 const (
@@ -18,10 +18,10 @@ const (
 	placeTotal  = 1024 // when a place's counts reach this sum, they are halved
 	placeKnown  = 8    // number of tokens that a place must have seen to be rated
 	placeRecent = 64   // number of tokens over which News is averaged
-	placeWear   = 1024 // maximum number of misses after which another place takes the cell
+	placeWear   = 1024 // after at most this number of misses, another place gets the cell
 	textBytes   = 12   // number of bytes kept of a token, for display
 	usualMost   = 3    // number of usual tokens that are displayed
-	runsBehind  = 2    // divides the score of a run of digits, since other tokens explain more
+	runsBehind  = 2    // divides the score of a run of digits, because whole tokens explain more
 
 	placeSeenMost = 1 << 15
 )
@@ -29,9 +29,9 @@ const (
 // standing counts the most frequent tokens of a place. It identifies them by hashes.
 type standing struct {
 	Tag, Seen, N, Total uint16
-	News                float32 // running share of tokens not counted here
+	News                float32 // running share of tokens that were not counted yet
 	Tags, Counts        [standings]uint16
-	Texts               [standings][textBytes]byte // first bytes of these tokens, zero-padded
+	Texts               [standings][textBytes]byte // first bytes of the counted tokens, zero-padded
 }
 
 // twoLargest keeps the two largest of the numbers added, and counts the numbers.
@@ -63,10 +63,10 @@ type placed struct {
 	place    incidents.Mark // mark of its place; if the cell is ownPlace, mark of the part itself
 }
 
-// ownPlace is used instead of the cell of a part that would be strange in any place.
+// ownPlace replaces the index of the cell if the part would be strange in any place.
 const ownPlace = -1
 
-// take rates the tokens of a line, in bits, and learns them. of holds the tokens.
+// take rates the tokens of a line, in bits, and learns them. The parameter of contains the tokens.
 func (p *placeTable) take(line []byte, of *scratch) (values, all float64, strangest placed) {
 	var v, w twoLargest
 	for i := range of.tokens.all {

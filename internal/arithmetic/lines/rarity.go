@@ -17,14 +17,14 @@ type rarity struct {
 
 const (
 	rarityCells = 1 << 10
-	// maximum number of misses after which another word takes the cell
+	// after at most this number of misses, another word gets the cell
 	wordWear = 1 << 12
 )
 
-// counted is the number of lines that contain a word. The word is known by its hash.
+// counted is the number of lines that contain a word, which is identified by its hash.
 type counted struct {
 	Tag   uint16
-	Seen  uint16 // number of misses until another word takes the cell
+	Seen  uint16 // number of misses until another word gets the cell
 	Lines uint32
 }
 
@@ -36,7 +36,8 @@ type spacedWord struct {
 }
 
 // take rates a line by its different words, in bits, and learns the words. rarest is the word
-// without a digit that the fewest earlier lines had. If the line has no such word, rarest.to is 0.
+// without a digit that occurs in the fewest earlier lines. If the line has no such word, rarest.to
+// is 0.
 func (r *rarity) take(of *scratch) (bits float64, rarest spacedWord) {
 	n := float64(r.lines) + 1
 	for _, w := range of.words {
@@ -59,8 +60,8 @@ func (r *rarity) take(of *scratch) (bits float64, rarest spacedWord) {
 	return max(0, bits), rarest
 }
 
-// take counts a line that has the word with a tag. If the cell belongs to another word, that word
-// loses the cell after some misses.
+// take counts a line that contains the word with the given tag. If the cell belongs to another
+// word, that word loses the cell after some misses.
 func (c *counted) take(tag uint16) {
 	switch {
 	case c.Seen > 0 && c.Tag == tag:

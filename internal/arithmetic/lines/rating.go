@@ -16,11 +16,11 @@ import (
 //	W  how unusual its tokens are in their places
 //
 // B, E and W are scores. Each is converted to the share of earlier lines with at least this score,
-// in bits. S is the sum of the four parts. P is the share of lines with at least S, shrunk towards
-// that of ordinary logs. Let H(S) be the weight of the lines with at least S. Let W be the weight
-// of all lines, and w the weight of the next line. Then
+// in bits. S is the sum of the four parts. P is the share of lines with a sum of at least S, shrunk
+// towards the share in ordinary logs. Let H(S) be the weight of the lines with at least S. Let T be
+// the weight of all lines, and w the weight of the next line. Then
 //
-//	P = (H(S) + 256 w 2^(-S/3.7)) / (W + 256 w)
+//	P = (H(S) + 256 w 2^(-S/3.7)) / (T + 256 w)
 //
 // With a list of words of trouble, S has a fifth part, F (trouble.go).
 type Rating struct {
@@ -48,9 +48,9 @@ type scratch struct {
 
 const (
 	valueTimes = 4   // converts V's score to the scale of the histograms
-	usualLines = 256 // lines of ordinary logs that the prior of S weighs
-	usualSlope = 3.7 // with this many more bits of S, ordinary lines are half as many
-	sumLeast   = 1   // sums S below this number hardly differ
+	usualLines = 256 // weight of the prior of S, in lines
+	usualSlope = 3.7 // increase of S, in bits, that halves the share of ordinary lines
+	sumLeast   = 1   // differences between sums S below this number hardly matter
 )
 
 // NewRating returns the rating of an empty text.
@@ -61,8 +61,8 @@ func NewRating() *Rating {
 // Parts are the parts of a line's rating, in bits.
 type Parts struct{ B, E, V, W, F float64 }
 
-// Trouble makes the rating also use a list of words of trouble, such as "error". The list must be
-// one that TroubleWords returned; "" means no list. The text must still be empty.
+// Trouble makes the rating also use words that mean trouble, such as "error". The list must be a
+// result of the function TroubleWords; "" means no list. The text must still be empty.
 func (r *Rating) Trouble(list string) { r.trouble.begin(list) }
 
 // Take rates a line without its newline, and learns it. from and to are the bounds of its strangest
@@ -95,8 +95,8 @@ func (r *Rating) Take(line []byte) (p float64, parts Parts, from, to int) {
 	return p, parts, strangest.from, strangest.to
 }
 
-// why explains why the last line is strange. It returns the line's strangest part, with the usual
-// tokens in that place, or with how rare the part is in any place.
+// why explains why the last line is strange. It returns the line's strangest part, and either the
+// usual tokens in that place or the number of earlier lines with the part.
 func (r *Rating) why(line []byte) (w incidents.Why) {
 	s := &r.strangest
 	if s.to > 0 {
@@ -130,7 +130,7 @@ func wordBefore(line []byte) string {
 // text returns bytes as a string, without incomplete characters.
 func text(b []byte) string { return strings.ToValidUTF8(string(b), "") }
 
-// take returns the bits of the probability of a score at least as large, and adds the score.
+// take returns the surprise, in bits, of a score of at least the given score, and adds the score.
 func (t *tail) take(score float64) float64 {
 	p := t.p(score)
 	t.add(score, p)

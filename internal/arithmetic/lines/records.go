@@ -22,21 +22,21 @@ const (
 	// records.
 	PatternMax = 256
 	// patternSteps is the maximum number of instructions of a compiled pattern. It limits the time
-	// that a pattern takes for a line.
+	// to match a line.
 	patternSteps = 1000
 )
 
 // Records groups lines that belong together, such as a message and the stack trace after it. A
-// record begins at a line that does not continue the record before. By default, form.continues
+// record begins at a line that does not continue the previous record. By default, form.continues
 // decides whether a line continues a record, by indentation and by the forms of stack traces. With
 // a pattern, a record begins at each line that the pattern matches. Records depend on the lines
-// alone. Only one goroutine may use it at a time.
+// alone. Only one goroutine may use a Records at a time.
 type Records struct {
 	start *regexp.Regexp // pattern of first lines; nil means the default
 	state recordState
 }
 
-// recordState is the state of Records, and its durable form.
+// recordState is the state of Records that AppendState encodes as JSON.
 type recordState struct {
 	Version int           `json:"version"`
 	From    int64         `json:"from"`   // offset at which records were requested
@@ -49,7 +49,7 @@ type recordState struct {
 // records.
 const recordVersion = 1
 
-// RecordsBytesMax is a number of bytes larger than any state of Records.
+// RecordsBytesMax is larger than the size, in bytes, of any state of Records.
 const RecordsBytesMax = 16 << 10
 
 // CheckPattern returns an error for an invalid pattern of first lines of records. The error says
@@ -95,8 +95,8 @@ func (r *Records) Clone() *Records {
 	return &c
 }
 
-// Take adds the next line. If the line begins a record, Take calls each with the record before.
-// That record is valid until each returns.
+// Take adds the next line. If the line begins a record, Take calls the function each with the
+// previous record, which is valid during the call.
 func (r *Records) Take(l *Line, each func(*Line)) {
 	s := &r.state
 	of := &s.Record
@@ -136,7 +136,8 @@ func (r *Records) Take(l *Line, each func(*Line)) {
 	}
 }
 
-// Rest calls each with the open record as if it ended here. Without an open record it does nothing.
+// Rest calls the function each with the open record as if it ended here. Without an open record it
+// does nothing.
 func (r *Records) Rest(each func(*Line)) {
 	if r.state.Record.Lines > 0 && each != nil {
 		l := r.state.Record
@@ -154,7 +155,7 @@ func (r *Records) AppendState(dst []byte) []byte {
 	return append(dst, text...)
 }
 
-// ReadRecords returns the Records whose AppendState wrote the state, without a pattern. An error
+// ReadRecords returns Records with a state that AppendState wrote, and without a pattern. An error
 // wraps ErrState.
 func ReadRecords(state []byte) (*Records, error) {
 	r := new(Records)
@@ -173,7 +174,7 @@ func ReadRecords(state []byte) (*Records, error) {
 	return r, nil
 }
 
-// wellFormed reports whether the numbers of a record can belong together.
+// wellFormed reports whether the numbers of a record are consistent.
 func (l *Line) wellFormed() bool {
 	return l.Number >= 1 && l.Offset >= 0 && l.Lines >= 1 && l.Lines <= recordLines &&
 		l.Bytes >= l.Lines && l.Chars >= 0 && l.Chars <= l.Bytes && amount(l.Bits) &&

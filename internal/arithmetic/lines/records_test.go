@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// recordsOf groups the lines of a text into records; the text comes in pieces. The last record is
-// as long as it came.
+// recordsOf groups the lines of a text, given in pieces, into records. The end of the text ends the
+// last record.
 func recordsOf(start string, pieces ...string) (all []Line) {
 	m, r := NewMeter(), NewRecords(0, start)
 	keep := func(l *Line) {
@@ -23,7 +23,7 @@ func recordsOf(start string, pieces ...string) (all []Line) {
 		for _, b := range []byte(piece) {
 			m.Add(b, 1, 0, func(l *Line) { r.Take(l, keep) })
 		}
-		state, err := ReadRecords(r.AppendState(nil)) // as after a restart
+		state, err := ReadRecords(r.AppendState(nil)) // a restart after each piece
 		if err != nil {
 			panic(err)
 		}
@@ -146,7 +146,7 @@ func TestRecordsByPattern(t *testing.T) {
 	require.Equal(t, []string{"+" + long}, heads(recordsOf("#$", long+"\nx"+long+"\n")))
 }
 
-// A record has the sums of its lines, and the strangeness of its strangest line.
+// A record has the sum of its lines' costs, and the strangeness of its strangest line.
 func TestRecordHasTheStrangestOfItsLines(t *testing.T) {
 	var text strings.Builder
 	for i := range 400 {
@@ -169,7 +169,7 @@ func TestRecordHasTheStrangestOfItsLines(t *testing.T) {
 	require.Contains(t, "disk failed é", r.why.Token)
 }
 
-// A text gives the same records whatever its pieces, also with a restart between any two pieces.
+// Neither the division of a text into pieces nor a restart between two pieces changes its records.
 func TestRecordsDoNotDependOnPieces(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		part := rapid.SampledFrom([]string{

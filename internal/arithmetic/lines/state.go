@@ -21,7 +21,7 @@ const stateVersion = 4
 // troubleVersion is the first byte of the state of a meter with words of trouble.
 const troubleVersion = stateVersion | 0x80
 
-// StateBytesMax is a number of bytes larger than any state.
+// StateBytesMax is larger than the size, in bytes, of any state.
 const StateBytesMax = 144<<10 + changes.StateBytesMax + incidents.StateBytesMax
 
 // AppendState appends the meter's state to dst. The state consists of these parts, in order:
@@ -147,7 +147,7 @@ func (m *Meter) readTrouble(list []byte) error {
 	return err
 }
 
-// numbers returns pointers to the numbers of the state. It leaves out those that derive computes.
+// numbers returns pointers to the numbers of the state, except the numbers that derive computes.
 func (m *Meter) numbers() []any {
 	r := &m.rating
 	list := []any{
@@ -177,7 +177,7 @@ func (m *Meter) derive() {
 	}
 }
 
-// check returns an error for the first part of a state that no meter can have.
+// check returns an error for the first part of the state with numbers out of their range.
 func (m *Meter) check() error {
 	r := &m.rating
 	for _, c := range []struct {
@@ -233,7 +233,8 @@ func (c *crowds) valid() bool {
 	return true
 }
 
-// wrong reports whether the vector has a number larger than the largest of roots.
+// wrong reports whether a number of the vector is larger, in absolute value, than every number of
+// roots.
 func (v *vector) wrong() bool {
 	most := roots[crowdSumMost]
 	return slices.ContainsFunc(v[:], func(x int16) bool { return x > most || x < -most })

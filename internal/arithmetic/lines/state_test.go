@@ -53,8 +53,8 @@ func TestNumbersThatNoMeterHasAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzReadState checks that a meter of any accepted state works, and that its own state can be
-// read again.
+// FuzzReadState checks that a meter restored from any accepted state works, and that its own state
+// can be read again.
 func FuzzReadState(f *testing.F) {
 	f.Add(NewMeter().AppendState(nil), uint32(0), byte(0))
 	f.Add(stateOf(), uint32(30000), byte(1))

@@ -13,24 +13,24 @@ type tail struct {
 }
 
 const (
-	// A bin is an eighth of an octave of score + least. The bins cover scores from 0 to 2^10.
+	// Each doubling of score + least spans 8 bins. The bins cover scores from 0 to 2^10.
 	bins     = 16 << binsLog2
 	binsLog2 = 3
-	// least is the score below which scores hardly differ.
+	// Differences between scores below least hardly matter.
 	least = 1. / 64
 	// ordinary is a typical score of any text.
 	ordinary = 1. / 16
 
 	lineMemory = 4096
-	// forgetting is the exponent with which a line's weight grows with its number. Most models do
-	// not know a text at its beginning, so the first lines must be forgotten soon.
+	// forgetting is the exponent with which a line's weight grows with its number. Most models
+	// predict the first lines of a text badly, so these lines must be forgotten soon.
 	forgetting = 2
-	// All weights are divided by lighter when the next line's weight reaches lineMemory * lighter,
-	// so that they stay finite.
+	// All weights are divided by the constant lighter when the next line's weight reaches
+	// lineMemory * lighter. This keeps the weights finite.
 	lighter = 1 << 20
 
-	// A line counts as strange here if its probability is at most strange. Incidents use another
-	// threshold.
+	// A line counts as strange here if its probability is at most this number. Incidents use
+	// another threshold.
 	strange = 1. / 64
 	// apart is the minimum distance, in lines, between two strange lines that both count fully. At
 	// a smaller distance the later line counts less, so that a burst counts as about one line.
@@ -39,18 +39,17 @@ const (
 
 func newTail() tail { return tail{weight: 1} }
 
-// p returns the probability of a score at least as large. It is the weight of the lines with such a
-// score, divided by the weight of all lines. The line itself is included in both weights. In the
-// first weight it counts only in part, and less the larger its score is. So even scores above all
-// earlier scores differ: twice the score is half as likely.
+// p returns the probability of a score of at least the given score: the weight of the lines with
+// such a score, divided by the weight of all lines. The rated line is included in both weights. In
+// the first weight it counts only in part, and less the larger its score is. So even scores above
+// all earlier scores differ: twice the score is half as likely.
 func (t *tail) p(score float64) float64 {
 	return t.share(score, least, ordinary/(ordinary+score),
 		1)
 }
 
-// share returns the weight of the lines with a score at least as large, plus `above` times the next
-// line's weight. It divides this sum by the weight of all lines plus `prior` times the next line's
-// weight.
+// share returns (H + above*w) / (T + prior*w). H is the weight of the lines with at least the given
+// score, T the weight of all lines, and w the weight of the next line.
 func (t *tail) share(score, least, above, prior float64) float64 {
 	bin, part := position(score, least)
 	above = float64(t.weight*above) + float64(t.counts[bin]*(1-part))

@@ -5,8 +5,8 @@ import "github.com/lmserve/lmserve/internal/arithmetic/incidents"
 // token is a part of a line between separators, together with its place.
 type token struct {
 	from, to int
-	// before is the token's place by the word and separators before it. column is its place by the
-	// token's number in the line's frame.
+	// before is the place given by the word and the separators before the token. column is the
+	// place given by the token's number in the line's frame.
 	before, column key
 	digit          bool // the token contains a digit
 	field          bool // the separators before the token show that it is a value

@@ -11,10 +11,10 @@ import (
 
 const (
 	// TroubleBytesMax is the maximum size, in bytes, of a list of words of trouble: words such as
-	// "error" that say that something is wrong.
+	// "error" that mean that something is wrong.
 	TroubleBytesMax  = 4096
 	troubleWordMost  = 64  // maximum bytes of a word
-	troubleLeast     = .25 // counts of words below it hardly differ
+	troubleLeast     = .25 // differences between counts below this number hardly matter
 	troubleMemory    = 4096
 	troubleWordsWant = "letters and _ alone, at most 64 bytes"
 )
@@ -70,21 +70,21 @@ func inTrouble(r rune) bool {
 	return r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsMark(r))
 }
 
-// trouble rates a line by its words of trouble: the part F of a rating, see Rating. Let x be the
-// number of different words in the line that contain a word of the list. Then
+// trouble rates a line by its words of trouble: part F of Rating. Let x be the number of different
+// words in the line that contain a word of the list. Then
 //
 //	F = -lg((H(x) + .25 / (.25 + x)) / (n + 1))
 //
 // H(x) is the number of lines, among the last n, with at least x such words; n is at most about
 // 4,096. Upper and lower case are equal. Without a list, F is 0. F does not measure how strange a
-// line is, but how likely people must act on it.
+// line is, but how likely it is to need attention.
 type trouble struct {
 	list  string
 	words [][]byte // words of the list; read-only
 	seen  histogram
 }
 
-// begin starts a rating by a list that TroubleWords returned; "" means no list.
+// begin sets the list, which TroubleWords returned; "" means no list.
 func (t *trouble) begin(list string) {
 	*t = trouble{list: list}
 	for word := range strings.FieldsSeq(list) {

@@ -17,7 +17,7 @@ const (
 	seedGram
 )
 
-// with returns the key of the hashed text plus some bytes (FNV-1a).
+// with returns the key of the text that k has hashed, followed by b (FNV-1a).
 func (k key) with(b []byte) key {
 	for _, c := range b {
 		k = k.plus(c)

@@ -10,22 +10,23 @@ import (
 )
 
 // charactersMax is the largest vocabulary whose embeddings belong to the sets "paper" and "wide".
-// As in the paper, only embeddings of characters have fast weights: a table of words is
-// larger than all other branches together. In the model wt103-16l, a session's I and M in 16 bits
-// take, for each bank,
+// As in the paper, only embeddings of characters have fast weights: a table of words is larger than
+// all other branches together. In the model wt103-16l, the gradient averages I and fast weights M
+// of a session, in 16 bits, need this memory per bank:
 //
 //	"paper", 27.2 M elements              109 MB
 //	the table of 267,735 words, 109.8 M   439 MB
 //	the softmax's bias                      1 MB
 //
-// With fast weights for the table, a chunk takes twice the time (docs/adaptation.md). Yet a chunk
+// With fast weights for the table, a chunk needs twice the time (docs/adaptation.md). Yet a chunk
 // of 50 words uses at most 100 rows of the table. A pattern can still select the table by name.
 // Tables of words that belong only to the softmax are in the set "softmax" only. If each cluster
 // has a table, word_emb.emb_layers.0.weight is the table of the most frequent words.
 const charactersMax = 1024
 
-// paperBranches returns patterns of attention, the first feed-forward layer and, for characters,
-// the embedding. If the softmax has another table, that table is included.
+// paperBranches returns patterns for the weights of attention, of the first feed-forward layer and,
+// for characters, of the embedding. If the softmax has its own table, the patterns include that
+// table.
 func paperBranches(l *txl.Layout) []string {
 	patterns := []string{"*.qkv_net.weight", "*.r_net.weight", "*.o_net.weight",
 		"*.CoreNet.0.weight"}
@@ -40,16 +41,16 @@ func wideBranches(l *txl.Layout) []string {
 }
 
 // softmaxBranches matches all weights that belong only to the softmax: its biases, and its tables
-// if it does not use those of the embedding. With clusters it also matches the head's columns for
-// the clusters, and projections that the embedding does not use. With these branches, the backward
-// pass need not enter the layers. A model of words whose softmax has no tables has few such
+// if the embedding does not share them. With clusters it also matches the head's columns for the
+// clusters, and projections that the embedding does not use. With only these branches, the backward
+// pass does not compute the layers. A model of words whose softmax has no tables has few such
 // weights.
 const softmaxBranches = "crit.*"
 
-// upperBranches returns patterns of the feed-forward layers of the upper half of the layers,
+// upperBranches returns patterns of the feed-forward layers in the upper half of the layers,
 // rounded up. It adds the weights that belong only to the softmax, but no tables of words. The
-// backward pass then ends in the middle of the network. No layer then needs to compute its keys and
-// values of the memory again. The set keeps most of the gain of "wide" and saves two thirds of its
+// backward pass then ends in the middle of the network, and no layer recomputes the keys and values
+// of its memory. Compared with "wide", the set keeps most of the gain and saves two thirds of the
 // time.
 func upperBranches(l *txl.Layout) []string {
 	n := 0

@@ -17,7 +17,7 @@ var countsCard = json.RawMessage(
 
 // Counts returns the model that has no network. Under this model all bytes are equally likely; its
 // sessions predict only by the counts of their companion. It has the fewest weights that a file can
-// hold, and does not use them.
+// contain, and does not use them.
 func Counts() *Model {
 	lm, err := txl.NewModel(txl.Config{
 		NLayer: 1, DModel: 2, NHead: 1, DHead: 1, DInner: 1, Vocab: 256, SegLen: 1,

@@ -25,8 +25,8 @@ const (
 	keyCard      = "lmserve.card"
 )
 
-// SymbolsTensor is the name of the tensor of type U8 and shape [n] that holds the vocabulary of a
-// tokenizer, see tokenizer.Tokenizer.Symbols.
+// SymbolsTensor is the name of the tensor of type U8 and shape [n] that contains the vocabulary of
+// a tokenizer, see tokenizer.Tokenizer.Symbols.
 const SymbolsTensor = "tokenizer.symbols"
 
 // adapt is the JSON value of the metadata's key lmserve.adapt.
@@ -216,8 +216,8 @@ func storedAs(f *weights.File, l *txl.Layout) weights.DType {
 	return common
 }
 
-// readNetwork reads the slow weights. It checks that the file has all tensors before it allocates
-// memory, since even a small file may ask for any amount.
+// readNetwork reads the slow weights. Before it allocates memory, it checks that the file has all
+// tensors, since the configuration in even a small file may specify a huge network.
 func readNetwork(r *reader, config txl.Config) (*txl.Model, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("metadata %s: %w", keyConfig, err)
@@ -265,7 +265,7 @@ func readLearner(r *reader, layout *txl.Layout, a adapt) (*sparsemeta.Learner, e
 	return l, nil
 }
 
-// normalize restores how a learner normalizes its inputs, if the file says so.
+// normalize restores how a learner normalizes its inputs, if the file contains this setting.
 func normalize(l *sparsemeta.Learner, n *sparsemeta.Normal, s *sparsemeta.Statistics) (err error) {
 	switch {
 	case n == nil:
@@ -290,7 +290,7 @@ type reader struct {
 	err  error
 }
 
-// tensor returns the tensor of a name and shape, or nil after an error.
+// tensor returns the tensor with the given name and shape, or nil after an error.
 func (r *reader) tensor(name string, shape []int) *weights.Tensor {
 	if r.err != nil {
 		return nil

@@ -1,5 +1,5 @@
-// Package model holds a loaded model: slow weights, meta-learners, tokenizer and serving defaults
-// as one immutable value. It also reads and writes models as files of weights.
+// Package model represents a loaded model: slow weights, meta-learners, tokenizer and serving
+// defaults as one immutable value. It also reads and writes models as files of weights.
 package model
 
 import (
@@ -25,8 +25,8 @@ type Model struct {
 	Name      string
 	LM        *txl.Model
 	Tokenizer tokenizer.Tokenizer // never nil after New, NewOf or FromFile
-	// Learner holds the meta-learners. It is nil for a model that was only pretrained. Sessions of
-	// such a model have no fast weights by default.
+	// Learner contains the meta-learners. It is nil for a model that was only pretrained. Sessions
+	// of such a model have no fast weights by default.
 	Learner *sparsemeta.Learner
 	// Tables are the compiled meta-learners; nil if Learner is nil.
 	Tables sparsemeta.Tables
@@ -35,9 +35,9 @@ type Model struct {
 	// Chunk is the number of tokens between two updates of the fast weights. The meta-learners were
 	// trained with this number.
 	Chunk int
-	// Mixture is the weight of the mixture's loss in the loss from which fast weights learn beside
-	// a companion of counts. The network's own loss has the weight 1 - Mixture. The meta-learners
-	// were trained with this value.
+	// Mixture is the share of the mixture's loss in the loss that trains the fast weights of a
+	// session with a companion of counts. The network's own loss has the share 1 - Mixture. The
+	// meta-learners were trained with this value.
 	Mixture float32
 	// CompanionBytes is the default size, in bytes, of a session's table of counts; see
 	// companion.Settings.
@@ -184,8 +184,8 @@ func idOf(name, hash string) string { return name + "-" + hash[:12] }
 // NamePrefix begins the names of the models that lmserve ships.
 const NamePrefix = "lmserve-"
 
-// WhichNamed returns the indexes of the models that a request asks for: by ID, by name, or by
-// name without NamePrefix. An ID identifies one model; several models may share a name.
+// WhichNamed returns the indexes of the models that a request names: by ID, by name, or by name
+// without NamePrefix. An ID identifies one model; several models may share a name.
 func WhichNamed(ids, names []string, asked string) (which []int) {
 	for i, id := range ids {
 		if id == asked {
@@ -198,8 +198,8 @@ func WhichNamed(ids, names []string, asked string) (which []int) {
 	return which
 }
 
-// ArenaSize returns the number of elements of a fast-weight arena, in which all branches follow
-// each other. It is 0 without meta-learners.
+// ArenaSize returns the number of elements of a fast-weight arena: the array of all branches, one
+// after another. It is 0 without meta-learners.
 func (m *Model) ArenaSize() (n int) {
 	if m.Learner == nil {
 		return 0
@@ -218,7 +218,7 @@ func (m *Model) IsBranch(tensor int) bool {
 }
 
 // Views cuts an arena of all branches into one slice for each weight of the layout. The slice is
-// nil for a weight that is no branch. txl takes fast weights and returns gradients in this form.
+// nil for a weight that is not a branch. txl takes fast weights and returns gradients in this form.
 // For a nil arena, all slices are nil.
 func (m *Model) Views(arena []float32) [][]float32 {
 	views := make([][]float32, len(m.LM.Layout.Tensors))

@@ -92,7 +92,8 @@ func TestTablesOfTheSoftmaxsOwnInAModelsFile(t *testing.T) {
 }
 
 // The file of a model with clusters has the model's configuration and tensors. The tensors have the
-// names and shapes of the reference implementation. A file is refused if one of them does not fit.
+// names and shapes of the reference implementation. A file is refused if a tensor is missing or has
+// another shape.
 func TestClustersInAModelsFile(t *testing.T) {
 	m := clustered(t)
 	back, err := FromFile(m.File())
@@ -290,8 +291,8 @@ func TestBranchesOfAWordModel(t *testing.T) {
 	clustered.Cutoffs, clustered.DivVal = []int{100, 900}, 2
 	for _, c := range []struct {
 		config  txl.Config
-		biases  []string // biases in the set "wide", beside those of the layers
-		softmax []string // branches in the set "upper", beside the biases
+		biases  []string // biases in the set "wide" that belong to no layer
+		softmax []string // weights in the sets "upper" and "softmax" that belong to no layer
 	}{
 		{config, []string{"crit.out_layers.0.bias"}, []string{"crit.out_layers.0.bias"}},
 		{clustered, []string{

@@ -49,9 +49,9 @@ func embeddedNames() []string { return append(weights.EmbeddedNames(), CountsNam
 // Default returns the embedded default model.
 func Default() (*Model, error) { return Place{Name: weights.DefaultName}.Load() }
 
-// Find returns the place of the model with a name. The name can be that of an embedded model (or ""
-// for the default), or a path. It can also be the name of a model whose file is in one of the
-// folders. NamePrefix is optional.
+// Find returns the place of the model with a name. The name may be an embedded model's name (or ""
+// for the default), the path of a file, or the name of a model whose file is in one of the folders.
+// NamePrefix is optional.
 func Find(name string, folders []string) (Place, error) {
 	if name == "" {
 		return Place{Name: weights.DefaultName}, nil

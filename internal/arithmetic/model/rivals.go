@@ -48,7 +48,8 @@ func readRivals(f *weights.File) (Rivals, error) {
 	return r, r.Validate()
 }
 
-// WithRivals returns a model with other Rivals. It therefore has another hash.
+// WithRivals returns a copy of the model with the given Rivals. The copy therefore has another
+// hash.
 func (m *Model) WithRivals(r Rivals) (*Model, error) {
 	if err := r.Validate(); err != nil {
 		return nil, fmt.Errorf("model: rivals: %w", err)
@@ -74,8 +75,8 @@ func (m *Model) WithStatistics(rms []float32) (*Model, error) {
 	return m.with(func(c *Model) { c.Statistics = s }), nil
 }
 
-// WithLengths returns a model with the same weights, whose layers attend over other lengths. It
-// therefore has another hash.
+// WithLengths returns a copy of the model whose layers attend over the given lengths. The weights
+// are the same, but the hash is different.
 func (m *Model) WithLengths(l txl.Lengths) (*Model, error) {
 	config := m.LM.Config.WithLengths(l)
 	if err := config.Validate(); err != nil {
@@ -105,7 +106,7 @@ func Weights(l *txl.Layout) []sparsemeta.Branch {
 	return branches
 }
 
-// Beginnings of the names of the statistics' tensors. The name of a weight follows.
+// Prefixes of the names of the statistics' tensors. The name of a weight follows the prefix.
 const (
 	statisticsCodes = "gradient.rms."
 	statisticsScale = "gradient.scale."

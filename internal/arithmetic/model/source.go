@@ -27,7 +27,7 @@ func (m *Model) Outline() *Model {
 	return &o
 }
 
-// WeightsBytes returns the bytes of memory of those arrays that an Outline leaves out.
+// WeightsBytes returns the size in memory, in bytes, of the arrays that Outline omits.
 func (m *Model) WeightsBytes() int64 {
 	bytes := 4 * int64(len(m.LM.W))
 	if m.Statistics != nil {
@@ -39,7 +39,7 @@ func (m *Model) WeightsBytes() int64 {
 	return bytes
 }
 
-// ErrOther reports that a Source now has another model.
+// ErrOther reports that the file of a Source now contains another model.
 var ErrOther = errors.New("model: the file now contains a different model")
 
 // Source is a model that can be loaded on demand.

@@ -112,8 +112,8 @@ func (r Row[T]) describe() string {
 	return text
 }
 
-// kind returns the JSON Schema keywords for the type of the setting. For a list, it returns those
-// for each of its numbers.
+// kind returns the JSON Schema keywords for the type of the setting. For a list, the keywords
+// describe each of its numbers.
 func (r Row[T]) kind() []string {
 	switch r.Field(new(T)).(type) {
 	case *string:
@@ -128,8 +128,8 @@ func (r Row[T]) kind() []string {
 	return []string{"type: number", "format: float"}
 }
 
-// number returns the JSON Schema keywords for the type and the range of the setting. For a list, it
-// returns those for each of its numbers.
+// number returns the JSON Schema keywords for the type and the range of the setting. For a list,
+// the keywords describe each of its numbers.
 func (r Row[T]) number() []string {
 	keywords := r.kind()
 	switch r.Field(new(T)).(type) {

@@ -13,7 +13,7 @@ type Flag[T any] struct {
 	into Values
 }
 
-// Flag returns the setting as a flag that stores its value in into.
+// Flag returns the setting as a flag that stores the given value in a Values.
 func (r Row[T]) Flag(into Values) *Flag[T] { return &Flag[T]{r, into} }
 
 // FlagName returns a setting's name in the form of flags, with - instead of _: cache-size.

@@ -1,5 +1,5 @@
 // Package setting defines tables of settings. A row describes one setting: its name, the field that
-// holds it, its range, default and unit, and a line of help. Everything else follows from the row:
+// stores it, its range, default and unit, and a line of help. The row determines everything else:
 // the check of a request, the flag on a command line, the schema in the contract and the line in
 // the documentation.
 //
@@ -43,7 +43,7 @@ type Row[T any] struct {
 type Range struct{ Min, Max float64 }
 
 // Table lists the settings of a T in the order in which readers see them. Values are also set in
-// this order, since the address of a field may depend on the settings before.
+// this order, since the address of a field may depend on earlier settings.
 type Table[T any] []Row[T]
 
 // Error reports a setting with an invalid value.

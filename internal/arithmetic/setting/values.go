@@ -31,9 +31,9 @@ func copied(value any) any {
 	return value
 }
 
-// Set sets the fields of a T to the values that are asked for. It ignores an empty list. An *Error
-// names the first value that has no row, has another type, or is out of range. The T may then
-// already hold some of the values.
+// Set sets the fields of a T to the given values. It ignores an empty list. An *Error names the
+// first value that has no row, has another type, or is out of range. After an error, some fields of
+// the T may already be set.
 func (t Table[T]) Set(into *T, asked Values) error {
 	names := t.names()
 	for _, name := range slices.Sorted(maps.Keys(asked)) {
@@ -78,7 +78,7 @@ func (t Table[T]) Read(written map[string]json.RawMessage) (Values, error) {
 	return values, nil
 }
 
-// Check returns an *Error for the first of the settings in a T that is out of range.
+// Check returns an *Error for the first setting of a T that is out of range.
 func (t Table[T]) Check(of *T) error {
 	for _, r := range t {
 		if err := r.Check(of); err != nil {

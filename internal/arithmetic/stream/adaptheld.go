@@ -3,8 +3,8 @@ package stream
 import "github.com/lmserve/lmserve/internal/arithmetic/kernel"
 
 // adaptHeld updates the weights of a stream that learns by lines, at the end of a chunk. It
-// computes two gradients at the weights before the update: that of the learned tokens, and that of
-// the open line's tokens.
+// computes two gradients at the weights before the update: the first of the learned tokens' loss,
+// the second of the open line's loss.
 func (w *Worker) adaptHeld(s *Stream, step *Step) {
 	h, gradient := s.held, w.grads.Values
 	if s.Dynamic != nil {

@@ -164,14 +164,15 @@ func (w *Worker) takeBack(s *Stream) {
 	}
 }
 
-// stay restores the companion to the stream's text, since the new text is not accepted yet.
+// stay restores the companion to its state before the new text, which is not accepted yet.
 func (w *Worker) stay() {
 	if w.along.companion != nil {
 		w.counts.Back(w.along.companion)
 	}
 }
 
-// arrive accepts the new text: the stream gets companion, slopes, marks and cache from w.along.
+// arrive accepts the new text: it moves the companion, slopes, marks and cache from w.along to the
+// stream.
 func (w *Worker) arrive(s *Stream) {
 	a := &w.along
 	if s.Companion != nil {

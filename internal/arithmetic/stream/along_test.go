@@ -21,8 +21,8 @@ type lesson struct {
 	how  Lesson
 }
 
-// drawLesson draws a lesson whose lines `line` makes. Some lines span several chunks, and some are
-// too long to be learned.
+// drawLesson draws a lesson. The function line makes its lines. Some lines span several chunks, and
+// some are too long to be learned.
 func drawLesson(t *rapid.T, line func(bytes int) string) (l lesson) {
 	l.how.ByLine = true
 	for n := range rapid.IntRange(1, 8).Draw(t, "lines") {
@@ -55,8 +55,8 @@ func (l *lesson) learnt(at int) bool {
 }
 
 // feed feeds the text in pieces. It returns the costs of its tokens, and for each token the offset
-// of the byte that bears its cost. On the way it sometimes restores the stream from a snapshot. It
-// sometimes scores the next line with a reader of the stream.
+// of the byte that has the token's cost. Between two pieces it sometimes restores the stream from a
+// snapshot, or scores the next line with a reader of the stream.
 func (l *lesson) feed(
 	t *rapid.T, w *Worker, s **Stream, visit func(Scores),
 ) (nll []float32, falls []int) {
@@ -92,8 +92,9 @@ func (l *lesson) feed(
 	return nll, falls
 }
 
-// The companion equals one that has read only the learned lines, although the network has read all
-// lines. Each line is scored after the lines learned before it, and after its own beginning.
+// The stream's companion equals a companion that reads only the learned lines, although the network
+// reads all lines. Each line is scored after the lines learned before it, and after its own
+// beginning.
 func TestSkippedLineTeachesCompanionNothing(t *testing.T) {
 	m := testModel(t)
 	w, other := testWorker(t, m, 1), testWorker(t, m, 2)
@@ -136,7 +137,7 @@ func TestSkippedLineTeachesCompanionNothing(t *testing.T) {
 	})
 }
 
-// The cache of a model of words holds only the learned tokens.
+// The cache of a model of words contains only the learned tokens.
 func TestSkippedLineIsNotInCacheOfWords(t *testing.T) {
 	m := wordModel(t)
 	w, other := testWorker(t, m, 1), testWorker(t, m, 2)
@@ -245,8 +246,8 @@ func TestLinesAreDecidedOnWhenTheyAreScored(t *testing.T) {
 	}
 }
 
-// A snapshot also stores the companion as it was before the open line. Early snapshots do not. In a
-// stream restored from an early snapshot, the open line so far counts as learned.
+// A snapshot also stores the companion's state before the open line. Snapshots of early versions do
+// not. In a stream restored from such a snapshot, the open line so far counts as learned.
 func TestSnapshotHasCompanionBeforeLine(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)

@@ -10,8 +10,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model"
 )
 
-// BenchmarkLines feeds a log to one worker: as text, with lines, and learned by lines. Learning by
-// lines skips no line, every tenth line, or all lines.
+// BenchmarkLines feeds a log to one worker. It measures plain text, text divided into lines, and
+// learning by lines that skips no line, every tenth line, or all lines.
 func BenchmarkLines(b *testing.B) {
 	m, err := model.Default()
 	require.NoError(b, err)

@@ -1,19 +1,19 @@
 package stream
 
 // This file combines a stream's cache with its network. If a stream learns by lines, its cache
-// holds the positions of learned tokens, followed by the positions of the open line. The latter are
-// removed if the line is skipped.
+// contains the positions of learned tokens, followed by the positions of the open line. If the line
+// is skipped, its positions are removed.
 
-// mixCached replaces the network's losses of the scored tokens from:to by those of the mixture of
-// network and cache.
+// mixCached mixes network and cache. It replaces the network's losses of the scored tokens from:to
+// by the mixture's losses.
 func (w *Worker) mixCached(s *Stream, from, to int, nll []float32) {
 	end := len(s.Pending) + to
 	hidden, next := w.unskipped(w.targets[:end], end)
 	w.withCache(s, func() { s.Cache.Mix(w.Exec, hidden, next, nll[from:to]) })
 }
 
-// mixAllCached replaces the network's distribution after a row of the chunk by that of the mixture
-// of network and cache.
+// mixAllCached mixes network and cache. It replaces the network's distribution after a row of the
+// chunk by the mixture's distribution.
 func (w *Worker) mixAllCached(s *Stream, row int, logProbs []float32) {
 	hidden, next := w.unskipped(w.targets[:row], row+1)
 	w.withCache(s, func() { s.Cache.MixAll(w.Exec, hidden, next, logProbs) })

@@ -55,8 +55,9 @@ func (s *Stream) readCompanions(f *weights.Stored) (err error) {
 	return err
 }
 
-// checkCompanions returns an error if a companion's text is longer than the stream's text. It may
-// be shorter only in a stream that learns by lines, which may have skipped lines.
+// checkCompanions returns an error if a companion has read more text than the stream. A companion
+// may have read less text only if the stream learns by lines, since its companion does not learn
+// skipped lines.
 func (s *Stream) checkCompanions(f *weights.Stored) error {
 	if s.Companion == nil {
 		return nil

@@ -103,7 +103,7 @@ func (d *script) Next([]float32) (id int32) {
 }
 
 // A companion predicts repeated text sooner than the network learns it. Without a companion, the
-// scores are those of the network, to the bit. With and without a companion, fast weights learn
+// scores equal the network's scores, to the bit. With and without a companion, fast weights learn
 // from the network's loss.
 func TestCompanionKnowsWhatItHasRead(t *testing.T) {
 	m := testModel(t)
@@ -137,9 +137,9 @@ func requireNetworkBits(t *testing.T, w *Worker, with, without *Stream) {
 	require.Equal(t, alone.NLL, network)
 }
 
-// goldenCompanion maps kernel.Arithmetic.Numerics to two hashes of a sparse-meta stream with a
-// companion, after the constant text: with one network and with two. If a hash changes, existing
-// sessions no longer continue to the same bits.
+// goldenCompanion maps kernel.Arithmetic.Numerics to the hashes of two sparse-meta streams with a
+// companion, after the same constant text. The companion mixes one network in the first stream, and
+// two in the second. If a hash changes, existing sessions no longer continue bit-identically.
 var goldenCompanion = map[string][2]string{
 	"float32": {
 		"edad72a23162698b078d46ce06c5e7867b22c39ad4e37d9579e10ddb11982001",

@@ -9,7 +9,7 @@ import (
 )
 
 // Costs gives a text the same costs as a copy of the stream that reads the text. This also holds if
-// a chunk ends in the text, and if an earlier call has left its tree.
+// a chunk ends in the text, or if the Suggester was used before.
 func TestCostsAreThoseOfACopyThatReads(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 2)

@@ -11,8 +11,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model"
 )
 
-// A stream without a network learns by its counts. The pieces of its text do not matter. Restored
-// from a snapshot, it continues to the same bits.
+// A stream without a network learns by its counts. The division of its text into pieces does not
+// matter. A stream restored from a snapshot continues bit-identically.
 func TestCountsLearnWithoutNetwork(t *testing.T) {
 	m := model.Counts()
 	text := []byte(strings.Repeat("GET /index.html 200\nGET /style.css 304\n", 200))

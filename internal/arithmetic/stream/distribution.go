@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// This file mixes a stream's companion with one network, the adaptive one, or with two: the
-// adaptive and the static one. Scores, samples and reported distributions are those of the mixture.
+// This file mixes a stream's companion with the adaptive network alone, or with the adaptive and
+// the static network. Scores, samples and reported distributions come from the mixture.
 
 // distribution writes the log-probabilities [V] of the token after a row of the chunk. w.along must
-// be set. If the stream has a cache, w.targets must hold the targets of the earlier rows.
+// be set. If the stream has a cache, w.targets must contain the targets of the earlier rows.
 func (w *Worker) distribution(s *Stream, row int, logProbs []float32) {
 	if s.Companion != nil {
 		w.ofNetworks(s, row)

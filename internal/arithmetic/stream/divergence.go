@@ -9,12 +9,12 @@ import (
 // Divergence counts how often a stream's fast weights diverged and were reset to zero.
 //
 // A token shows a divergence if its cost under the adapted network is more than TokenBitsMax, or
-// NaN. Its reported cost is then TokenBitsMax. The probability of such a cost is so small that
-// float32 cannot show it in the sum over a whole vocabulary.
+// NaN. Its reported cost is then TokenBitsMax. Such a cost means a probability too small to change
+// the float32 sum of the probabilities of the vocabulary.
 //
 // After the byte that completes the token, fast weights and their averages are zero. The token's
-// chunk makes no update. Counts, caches and the memory stay. So a token's probability never depends
-// on the token itself, or on the pieces in which the text came.
+// chunk makes no update. Counts, caches and the memory stay. So a token's probability depends
+// neither on the token itself nor on how the text was divided into pieces.
 type Divergence struct {
 	Count  int64 `json:"count"`  // number of resets so far
 	Offset int64 `json:"offset"` // number of bytes of the text before the last reset
@@ -67,7 +67,7 @@ func bound(nats []float32) {
 // reset sets the fast weights to zero.
 func (s *Stream) reset() {
 	s.Divergence = Divergence{s.Divergence.Count + 1, s.Tally.Bytes, int64(s.Step)}
-	s.learnt = nextID.Add(1) // with a new number, workers compute the sum of the banks again
+	s.learnt = nextID.Add(1) // the new number makes workers recompute the sum of the banks
 	switch {
 	case s.frozen: // the fast weights belong to another stream, and must stay
 		s.Fast, s.Dynamic, s.dynamic = nil, nil, Arena{}

@@ -5,8 +5,9 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// FeedAs scores, accepts and settles the next piece of a text, learned as the lesson says. It reads
-// at most as much text as completes the chunk, and returns the number of bytes read.
+// FeedAs scores, accepts and settles the next piece of a text. The lesson says how the stream
+// learns the piece. FeedAs reads no further than the end of the chunk, and returns the number of
+// bytes read.
 func (w *Worker) FeedAs(s *Stream, text []byte, how Lesson) (read int) {
 	scores := w.ScoreAs(s, text, how)
 	w.Commit(s, scores)
@@ -29,8 +30,8 @@ func (w *Worker) Feed(s *Stream, text []byte, visit func(text []byte, scores Sco
 	}
 }
 
-// FeedLines is Feed for a stream that makes lines of its text. It calls each with every line that
-// ends.
+// FeedLines is Feed for a stream that divides its text into lines. It calls the function each with
+// every line that ends.
 func (w *Worker) FeedLines(s *Stream, text []byte, each func(*lines.Line)) {
 	for len(text) > 0 {
 		scores := w.Score(s, text)

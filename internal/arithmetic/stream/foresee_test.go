@@ -51,7 +51,7 @@ func TestForeseenGradientIsThatOfAcceptedText(t *testing.T) {
 		require.Equal(t, want.Hash(), s.Hash())
 	})
 
-	// Apart from the drawn cases, a stream is fed whole chunks.
+	// Foresee computes the gradient of every chunk if the stream is fed whole chunks.
 	set := settings(m, methodIs(SparseMeta))
 	s, want := New(m, set), New(m, set)
 	for rest := text[:4*testChunk]; len(rest) > 0; rest = rest[testChunk:] {

@@ -42,7 +42,8 @@ const chunk = modeltest.Chunk
 
 func line(bytes int, with string) string { return strings.Repeat(with, bytes-1) + "\n" }
 
-// Lines that end at the ends of chunks are learned as without learning by lines, to the bit.
+// If every line ends at the end of a chunk, learning by lines gives bit-identical results to
+// learning by chunks.
 func TestByLinesLineWithinItsChunkIsLearnedAsEver(t *testing.T) {
 	text := line(chunk, "a") + line(chunk/2, "b") + line(chunk/2, "c") + line(chunk, "a")
 	for _, method := range gradientMethods {
@@ -141,7 +142,7 @@ func TestByLinesAStreamIsAFunctionOfItsTextAndLessons(t *testing.T) {
 }
 
 // heldSnapshot returns the snapshot of a stream that learns by lines. Its open line began in the
-// chunk before.
+// previous chunk.
 func heldSnapshot(t require.TestingT, method string) (*Stream, *weights.File) {
 	w, s := heldStream(t, method)
 	defer w.Close()

@@ -15,12 +15,13 @@ import (
 //
 //   - At the end of a chunk, the gradient of an open line is carried. If the line is learned, the
 //     gradient joins the update of the chunk in which the line ends. If the line is skipped, the
-//     gradient is dropped. Lines over HeldMax bytes are never learned, so a gradient is carried
-//     for a bounded time.
+//     gradient is dropped. Lines over HeldMax bytes are never learned, so a gradient is carried for
+//     a bounded time.
 //   - A chunk without learned tokens makes no update, and fast weights do not decay.
 //
-// A skipped line stays in the memory of the Transformer-XL, which holds all text read, for MemLen
-// tokens. Without the skipped line, the next line would be scored in a context that never existed.
+// A skipped line stays in the memory of the Transformer-XL: the memory contains the last MemLen
+// tokens, learned or skipped. Without the skipped line, the next line would be scored in a context
+// that never existed.
 type Lesson struct {
 	ByLine bool
 	// Skipped lists the lines that are not learned, in ascending order. A line is identified by the

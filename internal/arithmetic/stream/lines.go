@@ -10,9 +10,9 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// WatchLines makes the stream divide its text into lines, from an offset on that must not lie
-// before the stream's offset. Call it between two pieces of text. If the stream already makes
-// lines, they continue. The lines change neither what the stream learns nor its scores.
+// WatchLines makes the stream divide its text into lines, beginning at an offset that is not before
+// the stream's offset. Call it between two pieces of text. If the stream already makes lines, they
+// continue. The lines change neither what the stream learns nor its scores.
 func (s *Stream) WatchLines(from int64) {
 	s.linesFrom = &from
 	s.beginLines()
@@ -54,7 +54,7 @@ func (s *Stream) WatchRecords(from int64, start string) {
 // DropRecords stops making records of the stream's lines.
 func (s *Stream) DropRecords() { s.records, s.recordsNext = nil, nil }
 
-// withRecords wraps each so that its lines also form records.
+// withRecords wraps the function each so that the lines passed to it also form records.
 func (s *Stream) withRecords(each func(*lines.Line)) func(*lines.Line) {
 	if s.recordsNext != nil && s.Offset() >= s.recordsNext.From() {
 		s.records, s.recordsNext = s.recordsNext, nil
@@ -70,9 +70,9 @@ func (s *Stream) withRecords(each func(*lines.Line)) func(*lines.Line) {
 	}
 }
 
-// RestOfRecords calls each with the open record, as if it ended here, and with the record that the
-// open line begins, if it begins one. The stream does not change. Records are valid until each
-// returns.
+// RestOfRecords calls the function each with the open record, as if the text ended here. If the
+// open line begins a new record, it also calls the function with that record. The stream does not
+// change. Records are valid during the call.
 func (s *Stream) RestOfRecords(each func(*lines.Line)) {
 	if s.records == nil {
 		return
@@ -92,8 +92,8 @@ func (s *Stream) LinesFrom() (offset int64, ok bool) {
 }
 
 // addLines feeds a part of the scored text to a meter whose lines begin at an offset of the stream.
-// It calls each, which may be nil, with every line that ends in the part. The offsets of these
-// lines count from the beginning of the stream.
+// It calls the function each, if not nil, with every line that ends in the part. The offsets of
+// these lines count from the beginning of the stream.
 func addLines(
 	m *lines.Meter, offset int64, scores Scores, from, to int, each func(*lines.Line),
 ) {
@@ -106,15 +106,16 @@ func addLines(
 	})
 }
 
-// RestOfLines calls each with the open line, if any, as if it ended here. The stream does not
-// change. The line is valid until each returns.
+// RestOfLines calls the function each with the open line, if any, as if it ended here. The stream
+// does not change. The line is valid during the call.
 func (s *Stream) RestOfLines(each func(*lines.Line)) {
 	if s.lines != nil && s.lines.Pending() > 0 {
 		s.lines.Clone().End(atOffset(s.Offset()-s.lines.Bytes(), each))
 	}
 }
 
-// atOffset returns a function that adds begin to a line's offsets and passes the line to each.
+// atOffset returns a function that adds begin to a line's offsets and passes the line to the
+// function each.
 func atOffset(begin int64, each func(*lines.Line)) func(*lines.Line) {
 	return func(l *lines.Line) {
 		l.Offset += begin
@@ -138,7 +139,7 @@ func (s *Stream) Incidents() []incidents.Incident {
 }
 
 // SilentAfter returns how long the text can be without a new line before the silence is unusual. It
-// returns false until the lines are enough to tell.
+// returns false if the lines are too few for an estimate.
 func (s *Stream) SilentAfter() (time.Duration, bool) {
 	if s.lines == nil {
 		return 0, false

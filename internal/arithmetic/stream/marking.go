@@ -133,7 +133,7 @@ func (h *held) check(carries, words bool) error {
 			lineBytes,
 			under, len(h.marks), HeldMax)
 	}
-	open := min(under, len(h.marks)) // the last marks are those of the open line
+	open := min(under, len(h.marks)) // the last marks belong to the open line
 	if under > HeldMax {
 		open = 0 // the line is too long to be learned
 	}

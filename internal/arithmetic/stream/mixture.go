@@ -5,15 +5,16 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// This file makes fast weights beside a companion learn from the mixture's loss. The gradient of a
-// byte's loss depends on the companion's state when the byte was scored. So a stream keeps eight
-// numbers for each byte, its slopes, until the chunk is full. The part of the gradient that depends
-// on the network comes from the segment, which has or recomputes the network's outputs.
+// This file makes the fast weights of a stream with a companion learn from the mixture's loss. The
+// gradient of a byte's loss depends on the companion's state when the byte was scored. So a stream
+// keeps eight numbers for each byte, its slopes, until the chunk is full. The part of the gradient
+// that depends on the network comes from the segment, which has or recomputes the network's
+// outputs.
 
 // LogitGradients writes the gradients [n,256] of the losses of a chunk's targets [n] with respect
-// to the logits. seg must hold the chunk. The mixture's loss has the weight share, the network's
-// own loss the weight 1-share. slopes [n,8] are the results of companion.Scratch.Slopes for the
-// targets.
+// to the logits. seg must contain the chunk. The loss is share times the mixture's loss plus
+// 1-share times the network's own loss. slopes [n,8] are the results of companion.Scratch.Slopes
+// for the targets.
 func LogitGradients(
 	x *companion.Scratch, seg *txl.Segment, targets []int32, slopes []float32, share float32,
 	gradients []float32,

@@ -19,9 +19,9 @@ func mixtureModel(t testing.TB, m *model.Model, share float32) *model.Model {
 	return made
 }
 
-// Beside a companion, fast weights learn from the mixture's loss if the model has a share for it.
-// Without a companion, they learn from the network's own loss. A very small share gives nearly the
-// same costs as no share.
+// In a stream with a companion, fast weights learn from the mixture's loss if the model's Mixture
+// is above 0. Without a companion, they learn from the network's own loss. A very small Mixture
+// gives nearly the same costs as 0.
 func TestFastWeightsLearnFromMixture(t *testing.T) {
 	own := testModel(t)
 	each(t, gradientMethods, func(t *testing.T, method string) {

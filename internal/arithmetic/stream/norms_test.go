@@ -48,7 +48,7 @@ func TestMeasuredUpdateIsTheSame(t *testing.T) {
 	})
 }
 
-// The measured norms equal those computed from copies of the fast weights before and after the
+// The measured norms equal norms computed from copies of the fast weights before and after the
 // update.
 func TestNormsAreThoseOfTheFastWeights(t *testing.T) {
 	m := testModel(t)

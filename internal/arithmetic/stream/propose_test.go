@@ -59,7 +59,8 @@ func TestQuickSearchNeedsNoCompanion(t *testing.T) {
 	require.False(t, found.Complete)
 }
 
-// The unit Auto chooses the unit by the text before, including text that is typed but not fed.
+// With the unit Auto, the text before a suggestion decides the unit. This includes text that is
+// typed but not fed.
 func TestAutoChoosesByTheText(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 1)

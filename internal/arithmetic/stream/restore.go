@@ -20,8 +20,8 @@ const readBufferBytes = 64 << 10
 
 // Restore returns the stream of a snapshot. m must be the snapshot's model, and `set` must equal
 // the snapshot's settings. Restore reads the tensors in the order in which Snapshot writes them.
-// numerics is the snapshot's arithmetic (kernel.Arithmetic.Numerics): only under this arithmetic
-// does the stream continue to the same bits. An error names the place in the file, the value found
+// numerics is the snapshot's arithmetic (kernel.Arithmetic.Numerics). Under another arithmetic the
+// stream does not continue bit-identically. An error names the place in the file, the value found
 // and the value expected.
 func Restore(m *model.Model, set Settings, f *weights.Stored) (s *Stream, numerics string,
 	err error) {
@@ -33,9 +33,9 @@ func Restore(m *model.Model, set Settings, f *weights.Stored) (s *Stream, numeri
 }
 
 // Finite returns an error if a number of the state, or the sum of the squared fast weights, is not
-// finite. It is stricter than Restore. Restore accepts numbers in I that are not finite, since a
-// broken gradient may have left them. A stream that comes from another server must not contain such
-// numbers.
+// finite. It is stricter than Restore. Restore accepts numbers in the gradient averages I that are
+// not finite, since a broken gradient may have left them. A stream that comes from another server
+// must not contain such numbers.
 func (s *Stream) Finite() error {
 	for _, p := range s.parts() {
 		p.any = false
@@ -224,7 +224,7 @@ func (h *header) mostWritten(m *model.Model, set Settings) int {
 	return 0
 }
 
-// reserve sets the lengths of the arrays to those that follow from the header.
+// reserve sets the lengths of the arrays, which follow from the header.
 func (s *Stream) reserve() {
 	whole := int64(s.Step) * int64(s.Settings.Chunk)
 	s.Pending = s.Pending[:s.Tally.Tokens-whole]
@@ -241,7 +241,7 @@ func (s *Stream) reserve() {
 }
 
 // reserveStatic allocates memory to read the static model's memory from a snapshot. Snapshots of
-// early versions store all layers of that memory, also those that equal the adaptive model's.
+// early versions store all layers of that memory, even the layers that equal the adaptive model's.
 func (s *Stream) reserveStatic(f *weights.Stored) {
 	if s.StaticMemory == nil || s.StaticMemory.Layers[0] != nil {
 		return
@@ -252,7 +252,7 @@ func (s *Stream) reserveStatic(f *weights.Stored) {
 }
 
 // shareStatic drops the layers of the static model's memory that equal the adaptive model's. It
-// returns an error if such layers differ although they must be equal.
+// returns an error if layers that must be equal differ.
 func (s *Stream) shareStatic() error {
 	alike := s.Settings.layersAlike(s.model)
 	if s.StaticMemory == nil || alike == 0 || s.StaticMemory.Layers[0] == nil {

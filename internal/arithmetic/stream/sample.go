@@ -16,17 +16,17 @@ type Drawer interface {
 }
 
 // Generate samples tokens that follow the stream's text, and feeds each to the stream. It calls
-// yield with each token and its log-probability, until yield returns false. The log-probability is
-// in nats. It is that of the model's distribution, before temperature and truncation change the
-// distribution. On a Frozen copy the result is a completion.
+// yield with each token and its log-probability, until yield returns false. The log-probability, in
+// nats, is the model's own, before temperature and truncation change the distribution. On a Frozen
+// copy the result is a completion.
 func (w *Worker) Generate(s *Stream, sampler Drawer, yield func(id int32, logProb float32) bool) {
 	w.Sample(s, sampler, func(t Token) bool { return yield(t.ID, t.LogProbs[t.ID]) })
 }
 
-// Sample is like Generate, but also passes yield the text of each token and the whole distribution
-// from which it was drawn. A pending word counts as complete, see EndWord. A token for unknown
-// words is never drawn, since it has no text. Counts and cache of a Frozen copy do not learn the
-// drawn tokens.
+// Sample is like Generate, but yield also receives the text of each token and the whole
+// distribution from which the token was drawn. A pending word counts as complete, see EndWord. A
+// token for unknown words is never drawn, since it has no text. Counts and cache of a Frozen copy
+// do not learn the drawn tokens.
 func (w *Worker) Sample(s *Stream, sampler Drawer, yield func(Token) bool) {
 	w.EndWord(s, nil)
 	if s.frozen && s.Cache != nil && s.held == nil {

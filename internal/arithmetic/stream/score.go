@@ -2,7 +2,7 @@ package stream
 
 import "github.com/lmserve/lmserve/internal/arithmetic/lines"
 
-// Score scores the tokens that the next bytes of a text complete, at most as many as complete the
+// Score scores the tokens that the next bytes of a text complete, but no token after the end of the
 // chunk. It does not change the stream; Commit accepts the tokens. Scores.Text is the text that was
 // read: all of it, or up to the byte that completes the chunk's last token. Scores and pending text
 // do not depend on the pieces in which the text comes.
@@ -16,7 +16,7 @@ func (w *Worker) ScoreAs(s *Stream, text []byte, how Lesson) Scores {
 
 // ScoreLines is like Score, for a text that is to be learned by lines. It calls skip with every
 // line that ends in the text, once the line is scored. Lines for which skip returns true are not
-// learned. The stream must make lines of its text. A line is valid until skip returns.
+// learned. The stream must divide its text into lines. A line is valid until skip returns.
 func (w *Worker) ScoreLines(s *Stream, text []byte, skip func(*lines.Line) bool) Scores {
 	read := w.begin(s, text)
 	return w.predict(s, text[:read], Lesson{ByLine: true}, skip)
@@ -51,7 +51,7 @@ func (w *Worker) predict(
 	s *Stream, text []byte, how Lesson, skip func(*lines.Line) bool,
 ) Scores {
 	w.extend(s, w.tokens.IDs)
-	w.at = place{} // until Commit, the segments hold more tokens than the stream
+	w.at = place{} // until Commit, the segments contain more tokens than the stream
 	if !w.together() && w.diverged(s) {
 		w.resume(s)
 		read := w.read(s, text[:w.falls[0]+1], s.Room())
@@ -135,13 +135,13 @@ func (w *Worker) network(s *Stream, nll []float32) {
 	w.seg.NLL(len(s.Pending), w.tokens.IDs, nll)
 }
 
-// Commit accepts the text that was just scored. It is learned as scores.Lesson says. Commit changes
-// no weights; Settle does, once the chunk is full.
+// Commit accepts the text that was just scored. scores.Lesson says how the stream learns the text.
+// Commit changes no weights; Settle does, once the chunk is full.
 func (w *Worker) Commit(s *Stream, scores Scores) { w.CommitLines(s, scores, nil) }
 
-// CommitLines is like Commit. If the stream makes lines, it also calls each, unless each is nil,
-// with every line that ends in the text. If the stream makes records, a record comes before the
-// line that begins the next record. Lines and records are valid until each returns.
+// CommitLines is like Commit. If the stream makes lines, it also calls the function each, if not
+// nil, with every line that ends in the text. If the stream makes records, a record comes before
+// the line that begins the next record. Lines and records are valid during the call.
 func (w *Worker) CommitLines(s *Stream, scores Scores, each func(*lines.Line)) {
 	s.beginLines()
 	if s.lines != nil {
@@ -161,6 +161,6 @@ func (w *Worker) CommitLines(s *Stream, scores Scores, each func(*lines.Line)) {
 	w.at = place{s.id, s.Step}
 	if scores.Diverged {
 		s.reset()
-		w.at = place{} // the segments hold activations of the old fast weights
+		w.at = place{} // the segments contain activations of the old fast weights
 	}
 }

@@ -11,7 +11,7 @@ import (
 // stream has not accepted it yet. It is valid until the worker's next call.
 type Scores struct {
 	Text     []byte            // the text that was read, see Score
-	Tokens   *tokenizer.Tokens // the tokens that Text completes; their first bytes may be older
+	Tokens   *tokenizer.Tokens // the tokens that Text completes; a token may begin before Text
 	NLL      []float32         // negative log-likelihood of each token, in nats
 	Baseline []float32         // NLL under the static model; nil without a baseline
 	Network  []float32         // NLL under the network alone; nil without a companion
@@ -20,7 +20,7 @@ type Scores struct {
 	// completes. Commit then resets the fast weights.
 	Diverged bool
 
-	falls   []int              // for each token, the byte of Text that bears its cost
+	falls   []int              // for each token, the byte of Text that has the token's cost
 	pending *tokenizer.Pending // the text after the last token
 }
 
@@ -30,7 +30,7 @@ func (s Scores) BaselineBits() float64 { return AddBits(0, s.Baseline) }
 func (s Scores) NetworkBits() float64  { return AddBits(0, s.Network) }
 
 // AddBits converts nats to bits and adds them to sum, one token after the other. So the sum does
-// not depend on the pieces in which tokens came.
+// not depend on how the tokens were divided into pieces.
 func AddBits(sum float64, nll []float32) float64 {
 	for _, v := range nll {
 		sum += float64(v) / math.Ln2
@@ -41,7 +41,7 @@ func AddBits(sum float64, nll []float32) float64 {
 // EachByte calls visit with each byte of the text, in order. bits is the cost of the tokens that
 // the byte completes. baseline is their cost under the static model, or 0 without a baseline. The
 // last byte of white space completes the word before it. If the token for the end of a line does
-// not fit into the chunk, the next byte bears its cost.
+// not fit into the chunk, the next byte has the token's cost.
 func (s Scores) EachByte(visit func(b byte, bits, baseline float64)) {
 	s.eachByte(0, len(s.Text), visit)
 }

@@ -30,13 +30,13 @@ func AllMethods() []string { return append(Methods(), Counts) }
 // activations grows with the chunk.
 const MaxChunk = 1024
 
-// SkipBelowDefault is in bits a token. It skips two of three chunks of a log, one of ten chunks of
-// code, and no chunk of prose. Skipping costs at most .002 bits a byte (docs/speed.md).
+// SkipBelowDefault is in bits per token. It skips two of three chunks of a log, one of ten chunks
+// of code, and no chunk of prose. Skipping costs at most .002 bits per byte (docs/speed.md).
 const SkipBelowDefault = 0.75
 
-// Settings say how a stream adapts. Settings that belong to another method than Method have no
-// effect. Every stored session contains their JSON (docs/formats.md): adding, moving or renaming a
-// field requires a new version of that format. Table lists the settings that users can choose.
+// Settings say how a stream adapts. Settings that belong only to other methods have no effect.
+// Every stored session contains their JSON (docs/formats.md): adding, moving or renaming a field
+// requires a new version of that format. Table lists the settings that users can choose.
 type Settings struct {
 	Method   string                     `json:"method"`
 	Chunk    int                        `json:"chunk"`    // tokens between two updates
@@ -44,12 +44,12 @@ type Settings struct {
 	SGD      sparsemeta.DynamicSettings `json:"sgd"`      // settings of DynamicSGD
 	RMS      sparsemeta.DynamicSettings `json:"rms"`      // settings of DynamicRMS
 	Cache    sparsemeta.CacheSettings   `json:"cache"`    // settings of Cache
-	Baseline bool                       `json:"baseline"` // whether the static model scores, too
+	Baseline bool                       `json:"baseline"` // whether the static model also scores
 	Seed     uint64                     `json:"seed"`
 
-	// SkipBelow is in bits a token. With SparseMeta and a companion of counts, chunks that cost the
-	// network less are not learned, see Worker.teaches. Streams made before this setting existed
-	// have 0, and learn every chunk.
+	// SkipBelow is in bits per token. With SparseMeta and a companion of counts, the stream does
+	// not learn a chunk that costs the network less, see Worker.teaches. Streams made before this
+	// setting existed have 0, and learn every chunk.
 	SkipBelow float64 `json:"skip_below,omitempty"`
 
 	// Companion mixes the model's distribution with statistics of the text so far. For a model of
@@ -89,8 +89,8 @@ func DefaultsFor(m *model.Model, method string) Settings {
 }
 
 // HasStatic reports whether a stream with these settings can continue under the static model. It
-// can if it has a baseline, and so the static model's memory, or if its method writes no fast
-// weights.
+// can if it has a baseline, which includes the static model's memory. It also can if its method
+// writes no fast weights.
 func (s *Settings) HasStatic() bool {
 	return s.Baseline || s.Method == Static || s.Method == Cache
 }
@@ -173,8 +173,8 @@ func (s *Settings) runsStatic(m *model.Model) bool {
 	return s.Baseline || s.counts(m) && s.companion().Networks > 1
 }
 
-// layersAlike returns the number of the lowest layers whose inputs are the same in the static and
-// the adaptive model.
+// layersAlike returns how many of the lowest layers have the same inputs in the static and the
+// adaptive model.
 func (s *Settings) layersAlike(m *model.Model) int {
 	adapts := func(int) bool { return false }
 	switch s.Method {

@@ -79,15 +79,15 @@ func (w *Worker) Foresee(s *Stream, scores Scores) bool {
 	}
 	targets := append(append(w.targets[:0], s.Pending...), scores.Tokens.IDs...)
 	step := w.step(s)
-	w.foreseen = w.gradient(s, &step, targets, append(s.slopes, w.slopes...)) // as arrive does
+	w.foreseen = w.gradient(s, &step, targets, append(s.slopes, w.slopes...)) // also done by arrive
 	return w.foreseen
 }
 
 // teaches reports whether the chunk is worth a backward pass and an update. A chunk that the
 // network predicts well has a small gradient. This is so for most chunks of a log. The companion
 // still counts a skipped chunk, so skipping costs little. Without a companion every chunk is
-// learned. The loss is that of the whole chunk at the weights before the update, so the pieces of
-// the text do not matter.
+// learned. The decision uses the loss of the whole chunk at the weights before the update, so the
+// pieces of the text do not matter.
 func (w *Worker) teaches(s *Stream, targets []int32) bool {
 	if s.Settings.SkipBelow == 0 || s.Fast == nil || s.Companion == nil {
 		return true

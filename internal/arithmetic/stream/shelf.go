@@ -1,7 +1,8 @@
 package stream
 
 // Ground identifies the state of a stream from which a Frozen copy is made. Frozen copies with the
-// same Ground that have read the same text are equal to the bit. It is valid within one process.
+// same Ground that have read the same text are equal to the bit. A Ground is valid within one
+// process.
 type Ground struct {
 	stream, step uint64
 	offset       int64
@@ -11,8 +12,8 @@ type Ground struct {
 func (s *Stream) Ground() Ground { return Ground{s.id, s.Step, s.Offset()} }
 
 // Shelved returns a copy of s, which must be a Frozen copy, without the fast weights of the
-// original stream. The returned stream stays valid when the original changes or ends. Its only use
-// is Resumed.
+// original stream. The returned stream stays valid when the original changes or ends. Only Resumed
+// can use it.
 func (s *Stream) Shelved() *Stream {
 	f := s.Frozen()
 	f.Fast, f.Dynamic, f.dynamic = nil, nil, Arena{}

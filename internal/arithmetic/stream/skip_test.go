@@ -7,7 +7,7 @@ import (
 )
 
 // skipping returns a stream with a companion. It learns only chunks that cost the network at least
-// `below` bits a token.
+// `below` bits per token.
 func skipping(t *testing.T, below float64) *Stream {
 	m := testModel(t)
 	return New(m, settings(m, func(s *Settings) { s.Companion, s.SkipBelow = true, below }))
@@ -28,7 +28,7 @@ func TestChunksThatCostLittleAreNotLearnedFrom(t *testing.T) {
 	require.Equal(t, scored(w, static, text), networks(w, skipping(t, 32), text),
 		"nothing is learnt")
 
-	costs := map[bool][]float64{} // bits a token: [true] of learned chunks, [false] of others
+	costs := map[bool][]float64{} // bits per token: [true] of learned chunks, [false] of others
 	const below = 8
 	s := skipping(t, below)
 	for rest := text; len(rest) >= testChunk; rest = rest[testChunk:] {

@@ -57,9 +57,9 @@ type pending struct {
 	Ended int64 `json:"ended,omitempty"`
 }
 
-// Snapshot returns the stream as a file, from which Restore makes a stream that continues to the
-// same bits. The file shares no memory with the stream. It returns an error in the same cases as
-// Stored.
+// Snapshot returns the stream as a file, from which Restore makes a stream that continues
+// bit-identically. The file shares no memory with the stream. It returns an error in the same cases
+// as Stored.
 func (s *Stream) Snapshot() (*weights.File, error) {
 	f, err := s.Stored()
 	if err != nil {
@@ -138,7 +138,7 @@ type part struct {
 	shape  []int
 	tokens []int32
 	floats kernel.Array
-	most   int32 // largest valid value of tokens; 0 means that of the vocabulary
+	most   int32 // largest valid token; 0 means the largest of the vocabulary
 	any    bool  // floats may be NaN or infinite
 }
 
@@ -212,14 +212,13 @@ func (s *Stream) appendBank(all []part, bank int) []part {
 	return all
 }
 
-// Beginnings of the names of the memories' tensors. The number of the layer follows.
+// Prefixes of the names of the memories' tensors. The number of the layer follows the prefix.
 const (
 	prefixMemory = "memory."
 	prefixStatic = "baseline.memory." // memory of the static model
 )
 
-// appendMemory appends those rows of a memory that are in use. mem may be nil, and layers of it,
-// too.
+// appendMemory appends the rows of a memory that are in use. mem may be nil, and so may its layers.
 func (s *Stream) appendMemory(all []part, prefix string, mem *txl.Memory) []part {
 	if mem == nil {
 		return all

@@ -262,8 +262,9 @@ func notANumber(t weights.Tensor) weights.Tensor {
 	return weights.FloatTensor(t.Name, t.DType, t.Shape, values)
 }
 
-// A broken gradient may leave a number in I that is not finite. Snapshots may contain it, since the
-// meta-learner accepts it. A number that is not finite is refused in all other places.
+// A broken gradient may leave a number that is not finite in the gradient averages I. Snapshots may
+// contain it, since the meta-learner accepts it. A number that is not finite is refused in all
+// other places.
 func TestNumbersThatAreNotFinite(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)

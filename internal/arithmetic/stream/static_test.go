@@ -10,9 +10,8 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// The companion mixes in the distribution of the static model, with the same bits as a separate
-// stream of the static model. The scores equal those of a companion that gets the distributions of
-// two streams.
+// The companion mixes in the static model's distribution. The scores equal, to the bit, the scores
+// of a companion that gets the distributions of two separate streams.
 func TestCompanionMixesInStaticModel(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 2)

@@ -50,7 +50,7 @@ type Rule struct {
 	Masks     [][]uint8           // elements to write, an arena for each bank; nil if random
 }
 
-// Precisions of I and M. A server holds many sessions, so it stores 16 bits an element, with
+// Precisions of I and M. A server has many sessions, so it stores 16 bits per element, with
 // stochastic rounding. Training and conformance tests have one state, which they differentiate or
 // compare, so they store float32. All arithmetic is in float32.
 const (
@@ -70,8 +70,9 @@ func (r *Rule) NewState(seed uint64) *sparsemeta.State {
 // Begin starts a chunk that follows the text in the memory.
 func (s *Step) Begin() { s.Segment.Begin(s.Exec, s.Network, s.Fast.Views, s.Memory) }
 
-// Continue starts the chunk that follows the chunk in the segment. Its bits are the same as after
-// Remember and Begin. The segment's network and fast weights must stay the same arrays.
+// Continue starts the chunk that follows the chunk in the segment. The results are bit-identical to
+// the results after Remember and Begin. The segment's network and fast weights must stay the same
+// arrays.
 func (s *Step) Continue() { s.Segment.Continue(s.Exec) }
 
 // Score appends the inputs [n,B] to the chunk. It writes the negative log-likelihoods, in nats,
@@ -82,7 +83,7 @@ func (s *Step) Score(inputs, targets []int32, nll []float32) {
 }
 
 // Backward sets Grads, and All unless it is the zero Arena, to the gradient of the chunk's mean
-// loss at W + M. targets [n,B] are those of the whole chunk.
+// loss at W + M. targets [n,B] are the targets of the whole chunk.
 func (s *Step) Backward(targets []int32) {
 	if s.All.Values == nil {
 		s.backward(targets, s.Grads.Views)
@@ -115,7 +116,7 @@ func (s *Step) Update() (written int) {
 // Remember appends the chunk to the memory.
 func (s *Step) Remember() { s.Segment.Remember(s.Memory) }
 
-// Arena holds one number for each element of some of a model's weights, in one array.
+// Arena contains one number for each element of some of a model's weights, in one array.
 type Arena struct {
 	Values []float32
 	// Views has one element for each tensor of the layout: its slice of Values, or nil if the

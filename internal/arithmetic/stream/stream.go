@@ -2,9 +2,9 @@
 //
 //	score a chunk -> backward -> update of the fast weights
 //
-// It connects the packages txl and sparsemeta, which do not know each other. A Stream is the state.
-// A Worker has the memory and threads that advance a stream. Neither handles concurrency, the order
-// of requests, or storage.
+// It connects the packages txl and sparsemeta, which do not import each other. A Stream is the
+// state. A Worker has the memory and threads that advance a stream. Neither handles concurrency,
+// the order of requests, or storage.
 package stream
 
 import (
@@ -19,13 +19,13 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// Stream is the state of a text that was read. It is a function of the model, the settings and
-// the bytes fed, and of nothing else. It is plain data.
+// Stream is the state of a text that was read. It is a function of the model, the settings and the
+// bytes fed, and of nothing else. It is plain data.
 //
-// Chunk t holds the tokens [t*Chunk, (t+1)*Chunk) of the text as targets. The input for each target
-// is the token before it; the first target follows the tokenizer's start token. Every token is
-// scored when it is complete: a byte at once, a word when white space follows. Text after the last
-// complete token is accepted and kept in Text; Tally does not count it yet. So Offset is
+// Chunk t contains the tokens [t*Chunk, (t+1)*Chunk) of the text as targets. The input for each
+// target is the token before it; the first target follows the tokenizer's start token. Every token
+// is scored when it is complete: a byte at once, a word when white space follows. Text after the
+// last complete token is accepted and kept in Text; Tally does not count it yet. So Offset is
 // Tally.Bytes plus the size of Text.
 type Stream struct {
 	Settings   Settings
@@ -44,12 +44,12 @@ type Stream struct {
 	// not read the text.
 	StaticMemory *txl.Memory
 
-	// State of the method: one of the two, or none for the methods without fast weights.
+	// State of the method: at most one of Fast and Dynamic is set.
 	Fast    *sparsemeta.State   // state of SparseMeta
 	Dynamic *sparsemeta.Dynamic // state of DynamicSGD and DynamicRMS
 
-	// State beside the method: counts of bytes, or a cache of words. The cache may also be that of
-	// the method Cache.
+	// State beside the method: counts of bytes, or a cache of words. With the method Cache, the
+	// cache is the state of the method itself.
 	Companion *companion.State
 	Cache     *sparsemeta.Cache
 	slopes    []float32 // slopes of the pending bytes; nil unless learnsMixture
@@ -57,8 +57,8 @@ type Stream struct {
 	lines       *lines.Meter   // lines from linesFrom on; nil if they have not begun
 	linesFrom   *int64         // offset at which lines begin; nil if they never do
 	trouble     string         // words of trouble by which lines are rated; "" means none
-	records     *lines.Records // records from their offset From on; nil if they have not begun
-	recordsNext *lines.Records // will replace records at their offset From; may be nil
+	records     *lines.Records // records of the lines; nil if they have not begun
+	recordsNext *lines.Records // replaces records when the text reaches its offset; may be nil
 	held        *held          // nil if the stream has never learned by lines
 
 	model   *model.Model
@@ -66,7 +66,7 @@ type Stream struct {
 	id      uint64 // identifies the stream in workers
 	learnt  uint64 // identifies the fast weights; a frozen stream has the number of its origin
 	frozen  bool
-	drawn   uint64 // number of the last bytes of the text, which were sampled and not learned
+	drawn   uint64 // number of bytes at the end of the text that were sampled and not learned
 }
 
 // nextID numbers the streams of the process, so that workers can identify them.
@@ -127,13 +127,13 @@ func (s *Stream) Frozen() *Stream {
 	f.Text.Word = append(make([]byte, 0, cap(s.Text.Word)), s.Text.Word...)
 	f.Memory = txl.NewMemory(s.model.LM.Config, 1)
 	f.Memory.CopyFrom(s.Memory)
-	if s.Cache != nil { // like the memory, a cache holds text that was read, so it is copied
+	if s.Cache != nil { // a cache depends on the text that was read, so it is copied
 		f.Cache = s.Cache.Copy()
 		if s.held != nil {
 			f.held = &held{marking: marking{slices.Clone(s.held.marks), s.held.line}}
 		}
 	}
-	if s.Companion != nil { // so does a companion
+	if s.Companion != nil { // a companion depends on that text, too
 		f.Companion = s.Companion.Clone()
 	}
 	if f.Settings.runsStatic(s.model) {
@@ -192,7 +192,7 @@ func StateBytes(m *model.Model, set Settings) int64 {
 		bytes += 4 * int64(set.Cache.Size) * int64(c.DModel+1)
 	}
 	switch set.Method {
-	case SparseMeta: // I and M of every bank, 16 bits an element
+	case SparseMeta: // I and M of every bank, 16 bits per element
 		bytes += 2 * 2 * int64(len(set.Adapt.Gammas)) * int64(m.ArenaSize())
 	case DynamicSGD:
 		bytes += sparsemeta.DynamicBytes(layout.Size, 0)

@@ -52,8 +52,8 @@ func eachModel(t *testing.T, f func(t *testing.T, m *model.Model)) {
 	t.Run("mixture", func(t *testing.T) { f(t, mixtureModel(t, testModel(t), 0.7)) })
 }
 
-// upperModel returns a model with fast weights in its upper half, like the embedded one. The
-// inputs of two of its three layers equal those of the static model.
+// upperModel returns a model with fast weights in its upper half, like the embedded one. Two of its
+// three layers have the same inputs as in the static model.
 func upperModel(t testing.TB) *model.Model {
 	c := testConfig
 	c.NLayer = 3
@@ -238,8 +238,8 @@ func TestStreamsOnSharedWorkerStayIndependent(t *testing.T) {
 	})
 }
 
-// A worker that continues with a stream's next chunk keeps results that the branches do not affect.
-// Its bits must equal those of a fresh worker.
+// A worker that continues with a stream's next chunk reuses results that the branches do not
+// affect. Its scores must equal, to the bit, the scores of a fresh worker.
 func TestUsedWorkerEqualsFreshOne(t *testing.T) {
 	m, err := newModel([]string{"layers.1.*_net.weight", "*.CoreNet.*", "crit.*"})
 	require.NoError(t, err)
@@ -362,7 +362,7 @@ func TestProbabilitiesOfTheNextByteSumToOne(t *testing.T) {
 				for _, p := range nextByte(w, s) {
 					sum += p
 				}
-				// Each of the 256 terms has a relative error of about 6e-8, that of float32.
+				// Each of the 256 terms has the relative error of float32, about 6e-8.
 				require.InDelta(t, 1, sum, 2e-6, "position %d", at)
 			}
 			w.Feed(s, []byte(text[at:at+1]), nil)
@@ -484,9 +484,9 @@ func warmChunksAllocateNothing(t *testing.T, m *model.Model) {
 	})
 }
 
-// golden maps kernel.Arithmetic.Numerics and the method to the hash of the stream after the
-// constant text. The hashes of the portable arithmetic, "float32", hold on every machine. If a hash
-// changes, existing sessions no longer continue to the same bits.
+// golden maps kernel.Arithmetic.Numerics and the method to the hash of a stream after a constant
+// text. The hashes of the portable arithmetic, "float32", are the same on every machine. If a hash
+// changes, existing sessions no longer continue bit-identically.
 var golden = map[string]map[string]string{
 	"float32": {
 		Static:     "a265a360709290152afdbe0c123b262182ce84048bca2274c7670365972c53b1",
@@ -596,7 +596,7 @@ func TestWorkerSeparatesFrozenStreamFromOrigin(t *testing.T) {
 		before := s.Hash()
 
 		first, second, plain := s.Frozen(), s.Frozen(), s.Frozen()
-		w.Feed(first, []byte("xyz"), nil) // now w holds as many rows as the other copies will have
+		w.Feed(first, []byte("xyz"), nil) // w now has as many rows as the other copies
 		other.Feed(second, []byte("abc"), nil)
 		other.Feed(plain, []byte("abc"), nil)
 		want := append([]float32(nil), other.Score(plain, []byte("de")).NLL...)
@@ -644,7 +644,8 @@ func TestReadTellsTheDistributionsThatScoresComeFrom(t *testing.T) {
 		})
 		var ids []int32
 		visit := func(to Token) {
-			// TestGenerateDrawsFromTheDistributionThatScoreUses says why the numbers may differ.
+			// TestGenerateDrawsFromTheDistributionThatScoreUses explains why the numbers may
+			// differ.
 			require.InDelta(t, -nll[len(ids)], to.LogProbs[to.ID], 1e-5, "token %d", len(ids))
 			var sum float64
 			for _, l := range to.LogProbs {

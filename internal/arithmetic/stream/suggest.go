@@ -79,9 +79,9 @@ func (s *Stream) Suggests() error {
 }
 
 // Suggest searches for texts that may follow a stream's text and a typed text of at most TypedMax
-// bytes. If they end within a character, Suggest returns no texts. The stream does not change. The
-// suggester keeps computed prefixes for the next call. Suggest must not come between Score and
-// Commit. If the context ends, Suggest returns its error.
+// bytes. If the text so far ends within a character, Suggest returns no texts. The stream does not
+// change. The suggester keeps computed prefixes for the next call. Suggest must not come between
+// Score and Commit. If the context ends, Suggest returns its error.
 func (w *Worker) Suggest(
 	ctx context.Context, s *Stream, k *Suggester, typed []byte, o suggest.Options,
 ) (suggest.Found, error) {
@@ -126,8 +126,8 @@ func (w *Worker) Suggest(
 	return found, err
 }
 
-// Costs returns the negative log-likelihoods, in nats, of texts that may follow a stream's text.
-// They are, up to rounding, those of a Frozen copy that reads the texts. Common beginnings are
+// Costs returns the negative log-likelihoods, in nats, of texts that may follow a stream's text. Up
+// to rounding, they equal the costs in a Frozen copy that reads the texts. Common beginnings are
 // computed once. The stream does not change. A text may end anywhere, also within a character. rows
 // is the number of prefixes that were computed. If the context ends, Costs returns its error.
 func (w *Worker) Costs(

@@ -12,7 +12,8 @@ import (
 )
 
 // BenchmarkSuggest types a text after 10 KB of the same text, one character in each operation. It
-// asks for five candidates, and for one inline. It measures only the time of suggesting.
+// requests either five candidates, or one candidate as an editor shows it inline. It measures only
+// the time of suggesting.
 func BenchmarkSuggest(b *testing.B) {
 	all, err := os.ReadFile("../../../docs/guide.md")
 	require.NoError(b, err)

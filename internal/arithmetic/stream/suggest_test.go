@@ -50,8 +50,8 @@ func searched(
 	return p.of
 }
 
-// requireAsFed compares distributions with those of copies of the stream that were fed the
-// prefixes.
+// requireAsFed compares distributions with the distributions of copies of the stream that were fed
+// the prefixes.
 func requireAsFed(t require.TestingT, w *Worker, s *Stream, all map[string][]float32) {
 	for text, got := range all {
 		f := s.Frozen()
@@ -76,8 +76,9 @@ func suggesting(t *rapid.T, m *model.Model) Settings {
 	})
 }
 
-// The distribution after a prefix equals that of a stream that has read the prefix. This also holds
-// after the end of the chunk, and if the tree is kept from one key to the next.
+// The distribution after a prefix equals the distribution of a stream that has read the prefix.
+// This also holds if the prefix extends beyond the chunk, or if the tree is kept from one key to
+// the next.
 func TestSuggestComputesWhatReadingWould(t *testing.T) {
 	m := upperModel(t)
 	counts := model.Counts()

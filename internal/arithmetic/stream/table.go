@@ -148,9 +148,9 @@ var Table = setting.Table[Settings]{
 	},
 }
 
-// Asked returns the settings that differ from the model's defaults for the method, by the names of
-// Table. It includes the method if this is not the model's default. From the returned values, With
-// makes the same settings.
+// Asked returns the settings that differ from the model's defaults for the method, under their
+// names in Table. It includes the method if this is not the model's default. With makes the same
+// settings from the returned values.
 func Asked(m *model.Model, set Settings) setting.Values {
 	of := DefaultsFor(m, set.Method)
 	asked, known := Table.Values(&set), Table.Values(&of)
@@ -163,9 +163,10 @@ func Asked(m *model.Model, set Settings) setting.Values {
 	return asked
 }
 
-// Recorded returns the settings to write into a file, so that later programs compute the same. It
-// returns those of Asked, and settings of the method whose default is the program's and not the
-// model's. It leaves out the baseline, which does not change the stream's scores.
+// Recorded returns the settings to write into a file, so that later versions of the program compute
+// the same. They are the settings from Asked, and the method's settings with a default that the
+// program defines, not the model. Recorded omits the baseline, which does not change the stream's
+// scores.
 func Recorded(m *model.Model, set Settings) setting.Values {
 	recorded, all := Asked(m, set), Table.Values(&set)
 	for _, row := range Table {
@@ -177,10 +178,10 @@ func Recorded(m *model.Model, set Settings) setting.Values {
 	return recorded
 }
 
-// With returns the model's default settings with the values that are asked for. A *setting.Error
-// names the first value that is out of range or that the model cannot serve. Settings of other
-// methods are also checked for range, and have no effect. The method Static has no companion unless
-// the values ask for one, since its name means the network alone.
+// With returns the model's default settings, changed to the given values. A *setting.Error names
+// the first value that is out of range or that the model cannot serve. Settings of other methods
+// are also checked for range, but have no effect. The method Static has no companion unless the
+// values include one, since its name means the network alone.
 func With(m *model.Model, asked setting.Values) (Settings, error) { return with(Table, m, asked) }
 
 func with(table setting.Table[Settings], m *model.Model, asked setting.Values) (Settings, error) {

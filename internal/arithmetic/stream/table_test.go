@@ -63,7 +63,7 @@ func TestRowIsEnoughToServeSetting(t *testing.T) {
 		"default: the model's)", out.FlagUsage())
 }
 
-// If a client asks for the settings that a session reports, it gets the same settings.
+// If a client requests the settings that a session reports, it gets the same settings.
 func TestSettingsInForceCanBeAskedFor(t *testing.T) {
 	m := testModel(t)
 	for _, method := range Methods() {
@@ -121,7 +121,7 @@ func TestWhatTheModelCannotServeIsNamed(t *testing.T) {
 		"float32")
 }
 
-// The method Static has no companion by default. A companion must be asked for.
+// The method Static has a companion only if the settings request one.
 func TestStaticIsTheNetworkAlone(t *testing.T) {
 	m := testModel(t)
 	for _, c := range []struct {

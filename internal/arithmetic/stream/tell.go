@@ -6,7 +6,7 @@ import "github.com/lmserve/lmserve/tokenizer"
 // receives it returns.
 type Token struct {
 	ID       int32
-	Size     int64     // size of its text in bytes; its first bytes may be older
+	Size     int64     // size of its text in bytes, including bytes before the scored text
 	Text     []byte    // for a sampled token: its text, with the space before a word
 	LogProbs []float32 // log-probabilities of the vocabulary [V], in nats, before truncation
 	Baseline []float32 // for a token that was read: the same under the static model, or nil

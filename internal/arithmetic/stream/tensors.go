@@ -23,7 +23,7 @@ const (
 	tensorBefore    = "held.companion" // the companion before the open line, see held
 )
 
-// Names of those tensors of learning by lines that Restore looks up.
+// Names of tensors with the state of learning by lines. Restore looks them up.
 const (
 	tensorHeld    = "held.line"
 	tensorMarks   = "held.marks"

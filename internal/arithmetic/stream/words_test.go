@@ -103,8 +103,8 @@ func wordsDoNotDependOnThePiecesOfTheText(t *testing.T, m *model.Model) {
 	})
 }
 
-// The scored tokens are those that the tokenizer makes of the text. Unknown words are counted
-// separately.
+// The scored tokens equal the tokens that the tokenizer makes of the text. Unknown words are
+// counted separately.
 func TestWordsAreScoredAsTokens(t *testing.T) {
 	m := wordModel(t)
 	w := testWorker(t, m, 1)

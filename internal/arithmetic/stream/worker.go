@@ -31,16 +31,17 @@ type Worker struct {
 	grads   Arena // gradients of the branches
 	all     Arena // gradients of all weights, made on first use
 
-	// The fast weights of a SparseMeta stream, summed over its banks, and their place: the stream's
-	// `learnt` and its number of updates. Streams keep only the banks, which makes them a third
-	// smaller. A worker sums the banks again when it switches to another stream.
+	// fast contains the fast weights of a SparseMeta stream, summed over its banks. fastAt
+	// identifies them by the stream's `learnt` and its number of updates. Streams keep only the
+	// banks, which makes streams a third smaller. A worker sums the banks again when it switches to
+	// another stream.
 	fast   Arena
 	fastAt place
 
-	// The stream and the chunk whose tokens the segments have read. Scoring continues after these
-	// tokens instead of reading the chunk again; the bits are the same either way.
+	// at is the stream and the chunk whose tokens the segments have read. Scoring continues after
+	// these tokens instead of reading the chunk again; the results are bit-identical in both cases.
 	at place
-	// foreseen says that the arenas already hold the gradient of the chunk which the last scored
+	// foreseen says that the arenas already contain the gradient of the chunk that the last scored
 	// text completes. resume clears it, except at the end of that chunk.
 	foreseen bool
 
@@ -63,7 +64,7 @@ type Worker struct {
 	counts       *companion.Scratch // scratch for the streams' companions, made on first use
 	networks     companion.Networks // distributions of the networks that a companion mixes
 	slopes       []float32          // slopes of the last scored tokens, see mixture.go
-	logits       []float32          // gradients by the logits of a chunk, made on first use
+	logits       []float32          // gradients with respect to a chunk's logits, made on first use
 	logProbs     []float32          // a distribution over the vocabulary, made on first use
 	baseLogProbs []float32          // a distribution of the static model, made on first use
 	spelt        []byte             // text of a sampled token
@@ -160,7 +161,7 @@ func (w *Worker) step(s *Stream) Step {
 }
 
 // static returns the Step for the same chunk under the static model. Each of its phases must follow
-// that of step.
+// the same phase of the Step that the method step returns.
 func (w *Worker) static(s *Stream) Step {
 	return Step{Exec: w.Exec, Network: s.model.LM, Segment: w.base, Memory: s.StaticMemory}
 }
@@ -174,8 +175,8 @@ func (w *Worker) sum(s *Stream) Arena {
 	return w.fast
 }
 
-// resume makes the segments read the inputs of the stream's pending tokens, unless they already
-// hold exactly these.
+// resume makes the segments read the inputs of the stream's pending tokens, unless the segments
+// already contain exactly these inputs.
 func (w *Worker) resume(s *Stream) {
 	w.fit(s)
 	here := place{s.id, s.Step}
@@ -221,7 +222,7 @@ func (w *Worker) inputsOf(before int32, targets []int32) []int32 {
 	return w.inputs
 }
 
-// Settled holds the times at which the parts of a Settle ended. A part that did not run has the
+// Settled contains the times at which the parts of a Settle ended. A part that did not run has the
 // zero time. If the chunk was not full, no part has run. If nothing was learned, Backward and
 // Update have not run. If Foresee has computed the gradient, Backward has not run.
 type Settled struct{ Begun, Backward, Update, Remember time.Time }
@@ -259,10 +260,10 @@ type along struct {
 	begun bool
 
 	marking     // the state after the text; empty unless the stream learns by lines
-	cached  int // number of positions of the cache, without those of skipped lines
+	cached  int // number of positions of the cache, without positions of skipped lines
 }
 
-// beforeBytes returns the maximum bytes of memory that Worker.before takes.
+// beforeBytes returns the maximum size in memory, in bytes, of Worker.before.
 func beforeBytes(m *model.Model) int64 {
 	banks := int64(0)
 	if m.Learner != nil {

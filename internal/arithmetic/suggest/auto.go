@@ -5,7 +5,7 @@ const AutoBytes = 2048
 
 const (
 	autoContext = 5    // number of equal bytes by which an earlier place is recognized
-	autoLead    = 0.03 // keys that free ends must save in addition, as a share of the bytes
+	autoLead    = 0.03 // additional keys that free ends must save, as a share of the text's bytes
 )
 
 // UnitOf chooses the unit of the candidates that may follow a text: WordPlus, or Free if candidates
@@ -27,8 +27,8 @@ func UnitOf(text []byte) Unit {
 	return WordPlus
 }
 
-// keys returns the number of keys that typing a text takes. cut returns how many of a candidate's
-// right bytes can be accepted.
+// keys returns the number of keys that a writer presses to type a text with suggestions. cut
+// returns how many of a candidate's right bytes can be accepted.
 func keys(text []byte, followed []int, cut func(right []byte) int) (n int) {
 	for i := 0; i < len(text); n++ {
 		right := 0

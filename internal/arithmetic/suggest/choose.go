@@ -48,7 +48,7 @@ func (s *search) choose() {
 	}
 }
 
-// take chooses an end, and updates the savings of the others.
+// take chooses an end, and updates the savings of the other ends.
 func (s *search) take(i int) {
 	e := &s.ends[i]
 	e.chosen = true

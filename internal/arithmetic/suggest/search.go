@@ -10,16 +10,16 @@ import (
 	"unicode/utf8"
 )
 
-// Options describe a search. The zero value asks for no candidates.
+// Options describe a search. The zero value requests no candidates.
 type Options struct {
 	N    int  // maximum number of candidates
 	Unit Unit // where candidates end
 	// Least is the minimum probability of a candidate, from LeastMin to 1; 0 means LeastMin.
 	Least float64
-	// Calls is the maximum number of calls of the source, Rows that of prefixes in a call; 0 means
-	// CallsDefault and RowsDefault. After these calls, the search only continues a prefix that has
-	// at least the probability Likely. It then computes one prefix in each call, up to BytesMax
-	// calls in all.
+	// Calls is the maximum number of calls of the source, and Rows the maximum number of prefixes
+	// in a call; 0 means CallsDefault and RowsDefault. After these calls, the search only continues
+	// a prefix that has at least the probability Likely. It then computes one prefix in each call,
+	// up to BytesMax calls in all.
 	Calls, Rows int
 	// Quick ends the search after at most one call. Proposed says that an earlier call has
 	// computed likely prefixes; the search may then make no call.
@@ -27,9 +27,10 @@ type Options struct {
 	// Within is the time after which the search ends and chooses from its results; 0 means no
 	// limit. Without a limit the candidates do not depend on the machine.
 	Within time.Duration
-	// Refused are texts that were offered, but the writer typed on, so they do not come next. If
-	// the unit is of words, these words are excluded. Otherwise all texts that begin with a refused
-	// text are excluded. The probabilities of the remaining texts add up to 1.
+	// Refused are texts that were suggested, but the writer typed on instead of accepting them. The
+	// search does not suggest them again. If the unit is of words, these words are excluded.
+	// Otherwise all texts that begin with a refused text are excluded. The probabilities of the
+	// remaining texts add up to 1.
 	Refused []string
 }
 
@@ -59,7 +60,7 @@ type Candidate struct {
 
 // Found is the result of a search.
 type Found struct {
-	// the largest saving first; each candidate adds most to those before it
+	// in the order of choice: each candidate adds the most to the mean saving
 	Candidates  []Candidate
 	Calls, Rows int  // number of calls of the source, and of prefixes in all of them
 	Complete    bool // neither Within nor Quick ended the search early
@@ -122,7 +123,7 @@ func (t *Tree) Search(ctx context.Context, src Source, root int32, o Options) (F
 }
 
 // guess adds the likely continuation of the likeliest prefix to a call, so that a long and certain
-// text takes few calls.
+// text needs few calls.
 func (t *Tree) guess(src Source, x open) {
 	if x.p < guessLeast {
 		return

@@ -139,7 +139,7 @@ func TestSearchFindsWhatTryingAllTextsFinds(t *testing.T) {
 	})
 }
 
-// refusal holds the probability p of a refused text, and the probability `at` of the prefix at
+// refusal contains the probability p of a refused text, and the probability `at` of the prefix at
 // which the search finds the text.
 type refusal struct{ p, at float64 }
 
@@ -197,7 +197,7 @@ func saves(chosen []Candidate) (sum float64) {
 	return sum
 }
 
-// Keep keeps those prefixes of a tree that begin with a given prefix, and the beginnings of that
+// Keep keeps the prefixes of a tree that begin with a given prefix, and the beginnings of that
 // prefix. A later search does not compute the kept prefixes again.
 func TestTreeIsKeptFromKeyToKey(t *testing.T) {
 	var tree Tree

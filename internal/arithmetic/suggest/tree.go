@@ -1,15 +1,16 @@
 // Package suggest finds texts that a writer is likely to type next, each with its probability:
-// words, or texts that end anywhere. It knows bytes and distributions, but no networks.
+// words, or texts that end anywhere. It works on bytes and distributions, and does not depend on
+// networks.
 //
-// The search over bytes goes best first. It continues the likeliest prefixes, many in one call, and
+// The search over bytes is best-first. It continues the likeliest prefixes, many in one call, and
 // drops improbable ones. Candidates are chosen by the keystrokes that they save on average. A Tree
 // keeps the prefixes, so that the search after the next key need not compute them again.
 package suggest
 
 // Source computes, for prefixes, the distributions of the byte that follows.
 type Source interface {
-	// Grow sets the LogProbs of some prefixes. The parent of each is in an earlier call, or
-	// precedes it in the same call.
+	// Grow sets the LogProbs of some prefixes. The parent of each prefix was in an earlier call, or
+	// precedes the prefix in the same call.
 	Grow(of []Prefix)
 	// Guess returns bytes that are likely to follow a prefix that Grow has computed. The search
 	// then computes these bytes in the same call.
@@ -93,7 +94,7 @@ func (t *Tree) Follow(text []byte) (id int32, length int) {
 }
 
 // Extend adds to the tree all prefixes along a text that follows the prefix id, at most `rows` in a
-// call. It returns the last one. If id is None, it adds the origin first.
+// call. It returns the last prefix. If id is None, it adds the origin first.
 func (t *Tree) Extend(src Source, id int32, text []byte, rows int) (last int32) {
 	for id == None || len(text) > 0 {
 		t.call = t.call[:0]
@@ -131,8 +132,8 @@ func (t *Tree) Cost(src Source, id int32, text []byte, rows int) (nats float64) 
 }
 
 // Graft adds the prefixes of another tree after the prefix id, at most `rows` of them, in one call.
-// No prefix may have been removed from the other tree, so that parents have smaller IDs than their
-// children.
+// No prefix may have been removed from the other tree, because parents must have smaller IDs than
+// their children.
 func (t *Tree) Graft(src Source, id int32, of *Tree, rows int) {
 	t.call = t.call[:0]
 	at := make([]int32, len(of.nodes))

@@ -30,10 +30,10 @@ import (
 // clock is set; the object store refuses all requests. Meanwhile clients append to the same
 // sessions, and ask for their offsets, through any of the servers.
 //
-// The clients' answers are a linearizable history of each session. All confirmed text is there,
-// nothing else is, and the bits are those of a single undisturbed server.
+// The clients' answers are a linearizable history of each session. Each session contains all
+// confirmed text and nothing else, with the same bits as on a single undisturbed server.
 //
-// LMSERVE_CLUSTER_ROUNDS is the number of faults; LMSERVE_CLUSTER_SEED repeats them.
+// LMSERVE_CLUSTER_ROUNDS is the number of faults. LMSERVE_CLUSTER_SEED repeats the same faults.
 func TestSharedSessionsSurviveServerFaults(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -81,14 +81,14 @@ func TestSharedSessionsSurviveServerFaults(t *testing.T) {
 	require.Positive(t, answers[theOffset])
 }
 
-// fault disturbs a server, or something that all share, for some time.
+// fault disturbs a server, or a database or object store that all servers share, for some time.
 type fault struct {
 	name string
 	do   func(server int, d time.Duration)
 }
 
 func (c *clusterRig) faults() []fault {
-	var sharing sync.Mutex // one fault of a kind at a time: the first to end ends both
+	var sharing sync.Mutex // one fault of the database at a time
 	once := func(do func(int, time.Duration)) func(int, time.Duration) {
 		return func(i int, d time.Duration) {
 			c.nodes[i].one.Lock()
@@ -153,15 +153,15 @@ type history struct {
 	all []told
 }
 
-// told is an answer to a request of a client. With a text, the request was to append it at offset
-// at. Without a text, it asked for the session's offset.
+// told is an answer to a request of a client. A request with a text appends the text at offset
+// `at`. A request without a text asks for the session's offset.
 type told struct {
 	client      int
-	call, ended time.Duration // times by clusterRig.now
+	call, ended time.Duration // times from clusterRig.now
 	at          int64
 	text        string
 	what        string
-	offset      int64 // the session's offset after the answer; unused with nobodyKnows
+	offset      int64 // the session's offset after the answer; unused if what is nobodyKnows
 }
 
 const (
@@ -173,7 +173,7 @@ const (
 
 const (
 	historySessions = 3
-	historyClients  = 2                     // clients of a session
+	historyClients  = 2                     // number of clients per session
 	historyPatience = 3 * leaseOfFaults / 2 // time limit for one request
 	historyPause    = 20 * time.Millisecond // pause between two requests of a client
 	// end of a request that may still take effect at any time
@@ -341,8 +341,9 @@ func (h *history) check(
 	require.Equal(t, same.Totals.Bits, info.Totals.Bits, "session %s", id)
 }
 
-// impossible describes what no order of the operations explains: the longest order of a part of
-// them, from its last operations on, and the others that began before the first of these ended.
+// impossible explains why no order of the operations is valid. It lists the last operations of the
+// longest valid order of some operations. It also lists the operations that could come next in
+// time, none of which is valid there.
 func impossible(about porcupine.LinearizationInfo, all []porcupine.Operation) string {
 	var longest []int
 	for _, orders := range about.PartialLinearizations() {

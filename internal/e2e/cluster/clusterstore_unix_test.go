@@ -39,8 +39,9 @@ func (c *clusterRig) onFolder(dir string) {
 	}
 }
 
-// unmounted replaces a folder while do runs, and then puts it back. The replacement is an empty
-// folder, or nothing if missing. unmounted returns the files that do has left in the replacement.
+// unmounted replaces a folder while the function do runs, and then puts it back. The replacement is
+// an empty folder, or nothing if missing is true. unmounted returns the files that the function has
+// left in the replacement.
 func unmounted(t *testing.T, dir string, missing bool, do func()) (left []os.DirEntry) {
 	require.NoError(t, os.Rename(dir, dir+".kept"))
 	if !missing {
@@ -58,8 +59,8 @@ func unmounted(t *testing.T, dir string, missing bool, do func()) (left []os.Dir
 // are killed. No answer says that a session is damaged, and nothing is written into the mount
 // point.
 //
-// Afterwards every session has its text with the same bits. This also holds for sessions with
-// history "tail".
+// Afterwards every session has all its text, with the same bits as on an undisturbed server. This
+// also holds for sessions with history "tail".
 func TestSharedSessionsSurviveUnmount(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")

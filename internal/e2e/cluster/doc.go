@@ -1,2 +1,3 @@
-// Package cluster tests servers that share a database, while what they depend on fails.
+// Package cluster tests servers that share a database, with faults of the servers, the network, the
+// database and the object store.
 package cluster

@@ -26,7 +26,7 @@ import (
 type node struct {
 	t     *testing.T
 	name  string
-	in    []string // words before its command that choose where it runs
+	in    []string // words before its command that run it in a network namespace
 	args  []string
 	url   string
 	alive *program.Process
@@ -101,7 +101,7 @@ func (w *writer) run(ctx context.Context, c *client.Client) {
 	}
 }
 
-// Clients know the address of one server. Other servers behind it are killed, stopped for longer
+// Clients know the address of only one server. The other servers are killed, stopped for longer
 // than their lease, and ended. Every text is in its session once and in order, with the bits that a
 // single undisturbed server computes.
 func TestThreeServersServeSessionsLikeOne(t *testing.T) {

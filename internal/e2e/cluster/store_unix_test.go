@@ -124,7 +124,7 @@ func TestSharedSessionsOutliveServerAndMachine(t *testing.T) {
 	require.Contains(t, stderr, "--store is not given")
 }
 
-// Servers without a keys file use the keys in the database, and notice when those change.
+// Servers without a keys file use the keys in the database, and notice when these keys change.
 func TestSharedSessionsHaveKeysInDatabase(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")

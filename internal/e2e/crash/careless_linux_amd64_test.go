@@ -16,7 +16,7 @@ import (
 // the synced file or folder.
 type forgotten func(events []powercut.Event, n int, is func(name string) bool) bool
 
-// careless has faulty servers, each by the syncs that it leaves out. Simulated power cuts must
+// careless lists faulty servers by the syncs that each server leaves out. Simulated power cuts must
 // detect each of them.
 var careless = map[string]forgotten{
 	"logs are not synced, one time in four": func(
@@ -103,14 +103,14 @@ func (r *recorded) without(name string, left forgotten) (other *recorded, gaps [
 	return other, gaps
 }
 
-// telling returns the moments at which missing syncs show most. First come the moments at which a
-// client got the confirmation of a deletion. Then come the ends of gaps: first of gaps with such a
-// moment, then of those in which a client got any answer.
+// telling returns the moments at which a power cut most likely shows that a sync is missing. First
+// come the moments at which a client got the confirmation of a deletion. Then come the ends of
+// gaps: first of gaps with such a moment, then of gaps in which a client got any answer.
 func (c *crash) telling(r *recorded, gaps []gap, most int) (moments []int) {
 	rank := map[int]int{}
 	for _, g := range gaps {
 		if g.to <= r.begin {
-			continue // the sync is of content from before the recording
+			continue // the gap ends before this part of the recording
 		}
 		rank[g.to] += 0
 		for _, x := range r.claims {
@@ -130,7 +130,7 @@ func (c *crash) telling(r *recorded, gaps []gap, most int) (moments []int) {
 }
 
 // findsOut checks the test itself: simulated power cuts must detect a server that leaves out some
-// syncs. For most such servers a single cut at the right moment is enough.
+// syncs. To detect most of these servers, a single cut at the right moment is enough.
 func (c *crash) findsOut(life *recorded, name string, left forgotten) {
 	const cutsMost = 40
 	other, gaps := life.without(name, left)

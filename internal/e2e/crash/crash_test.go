@@ -22,9 +22,9 @@ import (
 )
 
 // A real server is killed with SIGKILL at random moments while clients send all kinds of requests.
-// After every start all acknowledged text is there, and nothing else is. All that the server
-// reports has the bits of an undisturbed stream. LMSERVE_CRASH_ROUNDS is the number of kills;
-// LMSERVE_CRASH_SEED repeats the clients and the moments.
+// After every start, the sessions contain all acknowledged text and nothing else. Everything that
+// the server reports equals, to the bit, the result of an undisturbed stream. LMSERVE_CRASH_ROUNDS
+// is the number of kills; LMSERVE_CRASH_SEED repeats the clients and the moments.
 func TestKilledServerLosesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -35,7 +35,7 @@ func TestKilledServerLosesNothing(t *testing.T) {
 	c.keepIfFailed("LMSERVE_CRASH_SEED", seed)
 	t.Logf("%d rounds, LMSERVE_CRASH_SEED=%d", rounds, seed)
 	began := time.Now()
-	// The first kills may all come before a client got an answer. Then further rounds follow.
+	// All these kills may come before a client gets an answer. Then further rounds follow.
 	n, most := int64(0), rounds+int64(len(crashPhases))
 	for ; n < rounds || c.acknowledged() == 0 && n < most; n++ {
 		c.round(crashPhases[(c.first+int(n))%len(crashPhases)])
@@ -66,7 +66,7 @@ const (
 	working    = "working"              // at any time
 	keeping    = "writing a snapshot"   // while it writes a session's state
 	draining   = "ending"               // during an orderly shutdown
-	crashPause = 300 * time.Millisecond // longest wait for such a moment
+	crashPause = 300 * time.Millisecond // maximum wait for the right moment to kill
 )
 
 // crashPhases are the phases in which a kill can come. Each round chooses one of them, and counts
@@ -128,8 +128,8 @@ func newCrash(t *testing.T, seed uint64) *crash {
 	return c
 }
 
-// start starts the server, and waits until it listens. If fate is set, it may kill the server
-// before that.
+// start starts the server, and waits until it listens. The function fate, if not nil, may kill the
+// server before that.
 func (c *crash) start(fate func(*program.Process)) *program.Process {
 	p := &program.Process{}
 	cmd := program.Command(c.program, "serve", "--listen", "127.0.0.1:0", "--model", c.weights,
@@ -187,7 +187,7 @@ func (c *crash) acknowledged() (bytes int) {
 	return bytes
 }
 
-// budget returns memory for three states of the largest kind.
+// budget returns the number of bytes that three states of the largest kind need.
 func (c *crash) budget() (most int64) {
 	for _, k := range settingsKinds {
 		most = max(most, stream.StateBytes(c.model, k.settings(c.model, 0)))
@@ -225,7 +225,7 @@ func (c *crash) round(phase string) {
 	}
 }
 
-// live lets the clients work until the moment has come.
+// live lets the clients work until the moment to kill the server in the given phase.
 func (c *crash) live(p *program.Process, phase string) {
 	c.want(phase)
 	for _, cl := range c.clients {
@@ -254,7 +254,8 @@ func (c *crash) live(p *program.Process, phase string) {
 	c.pause(10 * time.Millisecond)
 }
 
-// want makes clients prefer the request with a name. A name of no request clears the preference.
+// want makes clients prefer the request with the given name. A name that no request has clears the
+// preference.
 func (c *crash) want(name string) {
 	c.wanted.Store(nil)
 	for _, o := range operations() {

@@ -171,8 +171,8 @@ type described struct {
 // labelKey is the key of a label that every session of the test has.
 const labelKey = "attack"
 
-// found checks a listed session against what the client knows. A session unknown to the client must
-// come from one of its requests whose answer was lost; the client then adds the session.
+// found checks a listed session against what the client knows. If the client does not know the
+// session, one of its unanswered requests must have made it; the client then adds the session.
 func (cl *crashClient) found(d described) (mine bool, err error) {
 	if d.Error != nil {
 		return false, fmt.Errorf("session %s is damaged: %s", d.ID, d.Error)
@@ -210,7 +210,6 @@ func (cl *crashClient) told(tw *twin, offset int, t totals) error {
 	return nil
 }
 
-// forget forgets a deleted session.
 func (cl *crashClient) forget(tw *twin) {
 	cl.sessions = slices.DeleteFunc(cl.sessions, func(x *twin) bool { return x == tw })
 	cl.deleted = append(cl.deleted, tw)

@@ -114,7 +114,7 @@ func newOf(tok tokenizer.Tokenizer, seed uint64, config txl.Config) (*model.Mode
 		return nil, err
 	}
 	if !m.OfWords() {
-		m.CompanionBytes = 1 << 16 // the minimum, since it is most of a session's memory
+		m.CompanionBytes = 1 << 16 // the minimum, because the table is most of a session's memory
 	}
 	return m.WithStatistics(rms)
 }
