@@ -1287,10 +1287,10 @@ type GapEvent struct {
 	// Type The type of the event.
 	Type GapEventType `json:"type"`
 
-	// From Offset of the first byte whose event was left out.
+	// From Offset of the first byte that a missed event describes.
 	From int64 `json:"from"`
 
-	// To Offset after the last byte whose event was left out. Equal to `from` if only an `update` was left out.
+	// To Offset after the last byte that a missed event describes. Equal to `from` if only an `update` was missed, which describes no bytes.
 	To int64 `json:"to"`
 
 	// Events Number of events left out. Absent if unknown.
@@ -1488,7 +1488,7 @@ type LineSpan struct {
 
 // LineWhy Why a line is strange: its strangest word or value, and the usual words or values in the same place of a line.
 type LineWhy struct {
-	// Before The word before the strangest word or value. Empty at the beginning of the line.
+	// Before The word before the strangest word or value. Empty if the line begins with the strangest word.
 	Before string `json:"before"`
 
 	// Lines Number of earlier lines that contain the word or value `token`. Present only if it is rare everywhere in the lines. Then `usual` is empty.

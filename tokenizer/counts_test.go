@@ -91,7 +91,7 @@ func TestVocabularyFilesOfTheReferenceAreRead(t *testing.T) {
 		"<eos>\nthe cat\n":                     `line 2: found "cat" after the symbol`,
 		"<eos>\nthe -1\n":                      `line 2: found "-1"`,
 		"<eos>\n" + strings.Repeat("x", 1025):  "line 2: found a symbol of 1025 bytes",
-		"<eos>\n" + strings.Repeat("x", 1<<20): "line 2: found more than 1088 bytes",
+		"<eos>\n" + strings.Repeat("x", 1<<20): "line 2 is longer than 1088 bytes",
 		"<eos>\nthe\n":                         "neither <unk> nor <UNK>",
 		"":                                     "no symbol <eos>",
 	} {

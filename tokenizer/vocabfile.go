@@ -41,7 +41,7 @@ func ReadVocabulary(r io.Reader) (*Words, error) {
 	}
 	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
 		return nil,
-			fmt.Errorf("%w: line %d: found more than %d bytes, expected a symbol and a count",
+			fmt.Errorf("%w: line %d is longer than %d bytes, expected a symbol and a count",
 				ErrVocabulary, line+1, vocabLineMost)
 	} else if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrVocabulary, err)

@@ -112,7 +112,7 @@ func TestBackupIsGivenUp(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				begin := time.Now()
 				err := newClientOf(t, c.server).Backup(t.Context(), c.to, func(_, _ int64) {})
-				require.ErrorContains(t, err, "client: backup: "+c.want)
+				require.ErrorContains(t, err, "client: the backup failed "+c.want)
 				took := time.Since(begin)
 				require.Less(t, took, time.Minute)
 				require.Equal(t, c.waits, took > 20*time.Second, "it took %v", took)

@@ -109,6 +109,6 @@ func TestDecompressFindsItsModel(t *testing.T) {
 	require.Equal(t, text, must(t, packed, "decompress", "-", "--mem-len", "9", "--out", "-"))
 	_, said, code := lmserve(packed, "decompress", "-", "--out", "-")
 	require.Equal(t, exitFailure, code)
-	require.Contains(t, said, "expected lmserve-swift-")
+	require.Contains(t, said, "expected the model lmserve-swift-")
 	require.Contains(t, said, "--mem-len")
 }

@@ -119,7 +119,7 @@ func TestWrongConfiguration(t *testing.T) {
 		"serve: {max-replay: 3}":  `serve.max-replay: found "3", expected a duration`,
 		"serve: {memory-budget: 1.5G}": `serve.memory-budget: found "1.5G", expected a number ` +
 			`of bytes`,
-		"serve: {threads: 0}": "--threads is 0, expected 1 to 256 (--threads is " +
+		"serve: {threads: 0}": "--threads is 0, expected 1 to 256 (the value of --threads is " +
 			"from FILE: serve.threads)",
 		"threads: x":                         `threads: found "x", expected a whole number`,
 		"serve:\n  threads: 1\n  threads: 2": "mapping key \"threads\" already defined",

@@ -353,7 +353,7 @@ func TestErrorsSayWhatWasWrong(t *testing.T) {
 			[]string{"no-such-dir"}},
 		{[]string{"train", "--data", "."}, exitUsage, []string{"--out"}},
 		{[]string{"serve", "--memory-budget", "lots"}, exitUsage, []string{"--memory-budget",
-			`"lots"`, "K, M or G"}},
+			`"lots"`, "800M or 4G"}},
 		{[]string{"serve", "--log", "loud"}, exitUsage, []string{"loud", "console"}},
 		{[]string{"serve", "--data-dir", "none", "--log", "none", "--listen", ":0"}, exitUsage,
 			[]string{"--listen :0", "no keys", "lmserve keys add", "--insecure"}},

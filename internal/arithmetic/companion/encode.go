@@ -164,7 +164,7 @@ func (s *State) check() error {
 	}
 	for i, p := range s.floats[refinesAt:] {
 		if !(p >= 0 && p <= 1) {
-			return fmt.Errorf("probability %d of the refinement is %v, expected 0 to 1", i, p)
+			return fmt.Errorf("refinement %d is %v, expected a probability, 0 to 1", i, p)
 		}
 	}
 	return nil

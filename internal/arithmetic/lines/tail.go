@@ -49,7 +49,7 @@ func (t *tail) p(score float64) float64 {
 }
 
 // share returns (H + above*w) / (T + prior*w). H is the weight of the lines with at least the given
-// score, T the weight of all lines, and w the weight of the next line.
+// score. T is the weight of all lines, and w the weight of the next line.
 func (t *tail) share(score, least, above, prior float64) float64 {
 	bin, part := position(score, least)
 	above = float64(t.weight*above) + float64(t.counts[bin]*(1-part))

@@ -100,8 +100,9 @@ func checkName(name string) error {
 		!strings.ContainsFunc(shown, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return nil
 	}
-	return fmt.Errorf("model: name (metadata %s) is %q of %d bytes, expected at most %d printable "+
-		"characters", keyName, name[:min(len(name), NameCharsMax)], len(name), NameCharsMax)
+	return fmt.Errorf("model: the name in metadata %s is %q (%d bytes), expected at most %d "+
+		"printable characters", keyName, name[:min(len(name), NameCharsMax)], len(name),
+		NameCharsMax)
 }
 
 func (m *Model) check() error {

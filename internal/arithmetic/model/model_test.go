@@ -387,11 +387,11 @@ func TestNamesOfModelsCanBePrinted(t *testing.T) {
 		require.NoError(t, err, name)
 	}
 	for name, found := range map[string]string{
-		"a\nlmserve: serving b": `"a\nlmserve`, "\x1b[2Jc": `"\x1b[2Jc" of 5 bytes`,
+		"a\nlmserve: serving b": `"a\nlmserve`, "\x1b[2Jc": `"\x1b[2Jc" (5 bytes)`,
 		"\u009b2J":           `"\u009b2J"`,
 		"right\u202eto left": `\u202e`, "\xff": `"\xff"`, "tab\t": `"tab\t"`, "\u2028": `"\u2028"`,
 		strings.Repeat("x", NameCharsMax+1): `expected at most 128 printable characters`,
-		strings.Repeat("x", 1<<20):          `of 1048576 bytes`,
+		strings.Repeat("x", 1<<20):          `(1048576 bytes)`,
 	} {
 		f := m.File()
 		f.Metadata["lmserve.name"] = name

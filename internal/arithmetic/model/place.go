@@ -50,8 +50,8 @@ func embeddedNames() []string { return append(weights.EmbeddedNames(), CountsNam
 func Default() (*Model, error) { return Place{Name: weights.DefaultName}.Load() }
 
 // Find returns the place of the model with a name. The name may be an embedded model's name (or ""
-// for the default), the path of a file, or the name of a model whose file is in one of the folders.
-// NamePrefix is optional.
+// for the default) or the path of a file. It may also be the name of a model whose file is in one
+// of the folders. NamePrefix is optional.
 func Find(name string, folders []string) (Place, error) {
 	if name == "" {
 		return Place{Name: weights.DefaultName}, nil

@@ -172,7 +172,7 @@ func (s *Stream) readLines(f *weights.Stored) error {
 		s.records, err = lines.ReadRecords(state)
 	}
 	if err == nil && s.records.From() > s.Offset() {
-		err = errors.New("the state of the records begins after the end of the stream")
+		err = errors.New("the records begin after the end of the stream's text")
 	}
 	if err != nil {
 		return fmt.Errorf("tensor %q: %w", tensorRecords, err)

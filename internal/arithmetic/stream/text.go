@@ -55,8 +55,8 @@ func (h *header) checkWords() error {
 	case !(t.UnknownBits >= 0) || !(h.BaselineUnknownBits >= 0) ||
 		!h.Settings.Baseline && h.BaselineUnknownBits != 0:
 		return fmt.Errorf(
-			"the bits of unknown words are %v for the model and %v for the baseline, expected 0 "+
-				"or more, or 0 for a missing baseline",
+			"the cost of unknown words is %v bits for the model and %v bits for the baseline, "+
+				"expected 0 or more; if there is no baseline, its cost must be 0",
 			t.UnknownBits, h.BaselineUnknownBits)
 	}
 	return nil

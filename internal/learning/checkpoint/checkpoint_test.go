@@ -231,7 +231,8 @@ func TestClustersOfOneTable(t *testing.T) {
 	c, err := readBytes(archiveOf(t, stateDict(tensors, false), arraysOf(tensors)))
 	require.NoError(t, err)
 	_, err = c.Convert(Options{Settings: known()})
-	require.EqualError(t, err, "checkpoint: the weights alone do not determine cutoffs")
+	require.EqualError(t, err,
+		"checkpoint: the weights alone do not determine the settings cutoffs")
 	settings := known()
 	for _, cutoffs := range [][]int{{3, 12}, {0, 3}, {5, 5}} {
 		settings.Cutoffs = cutoffs
