@@ -239,7 +239,7 @@ func TestMisfitSnapshotOfWordsIsRefused(t *testing.T) {
 		"tally.unknown is -1":                    change("unknown"),
 		"tally.unknown_bytes is -1":              change("unknown_bytes"),
 		"tally.unknown_chars is -1":              change("unknown_chars"),
-		"the cost of unknown words is -1":       change("unknown_bits"),
+		"the cost of unknown words is -1":        change("unknown_bits"),
 		"and -1 for the baseline":                change("baseline_unknown_bits"),
 		"valid only after a full chunk":          replace(`"line":false`, `"line":true`),
 		"text: tokenizer: pending: found -1":     replace(`"space":2`, `"space":-1`),
