@@ -273,7 +273,7 @@ func TestBadInputIsLocatedAndChangesNothing(t *testing.T) {
 // refuse sends a bad request and checks the answer.
 func (g *rig) refuse(b badInput) {
 	g.t.Helper()
-	headers := []string{"User-Agent", "curl/8.5.0"} // because the server refuses a form only if curl sent it
+	headers := []string{"User-Agent", "curl/8.5.0"} // forms are refused only from curl
 	for name, value := range map[string]string{"Content-Type": b.media, "Accept": b.accept} {
 		if value != "" {
 			headers = append(headers, name, value)
@@ -287,7 +287,8 @@ func (g *rig) refuse(b badInput) {
 	isOpenAI := strings.Contains(b.path, "/v1/completions") || strings.HasSuffix(b.path, "tokenize")
 	if isOpenAI && b.kind == api.ProblemInvalidField {
 		require.Equal(g.t, http.StatusBadRequest, resp.StatusCode, b)
-		resp.StatusCode = http.StatusUnprocessableEntity // OpenAI's routes answer 400; the check below is for 422
+		// The checks below expect 422, but routes of OpenAI's interface answer 400.
+		resp.StatusCode = http.StatusUnprocessableEntity
 		p := decode[api.Problem](g.t, resp, http.StatusUnprocessableEntity)
 		require.Equal(g.t, b.kind, p.Type, b)
 		require.Equal(g.t, b.field, *p.Field, b)

@@ -198,7 +198,7 @@ func TestNewLimitsOfAKeyAreInForceWithinASecond(t *testing.T) {
 func TestInvalidatedKeyEndsItsStreams(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, ring *testKeys){
 		"revoked": func(t *testing.T, ring *testKeys) { ring.revoke(t, "k") },
-		"expired": func(*testing.T, *testKeys) {}, // the test's clock passes the key's time of expiry
+		"expired": func(*testing.T, *testKeys) {}, // the key expires by itself
 		"gone": func(t *testing.T, ring *testKeys) {
 			ring.update(t, func(list []keys.Key) ([]keys.Key, error) { return list[1:], nil })
 		},

@@ -18,7 +18,7 @@ func EncodeSession(i session.Info) api.Session {
 	s := api.Session{
 		ID:            i.ID,
 		Model:         i.Model,
-		CreatedAt:     i.Created, // if the session cannot be read, this and the next fields are zero
+		CreatedAt:     i.Created, // zero if the session cannot be read
 		LastUsedAt:    i.LastUsed,
 		Offset:        i.Offset,
 		Step:          i.Step,
