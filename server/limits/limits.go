@@ -60,7 +60,7 @@ const (
 	ScoresLengthMax     = session.PastBytesMax
 	ScoresPointsMax     = session.PastPointsMax
 	ScoresPointsDefault = 1000
-	// without an event, until the server sends a keep-alive
+	// idle time after which the server sends a keep-alive
 	WatchIdleMax    = session.WatchIdle
 	WatcherBytesMax = session.WatcherBytes // of events queued for one client
 
@@ -88,8 +88,8 @@ const (
 	OpenAIPromptTokensMax  = session.BatchPromptTokens  // of all prompts
 	OpenAISampledTokensMax = session.BatchSampledTokens // of all texts
 	OpenAILogprobsMax      = session.CandidatesMax
-	OpenAITemperatureMax   = 2                  // OpenAI's value, like the next
-	OpenAITokensDefault    = 16                 // tokens of a text by default
+	OpenAITemperatureMax   = 2                  // as in OpenAI's interface
+	OpenAITokensDefault    = 16                 // tokens of a text by default, as in OpenAI's interface
 	OpenAIUserCharsMax     = LabelValueCharsMax // of the user field
 	OpenAIModelCharsMax    = 256                // of a model's id
 	OpenAIAnswerBytesMax   = 64 << 20           // of memory for an unstreamed answer
@@ -108,16 +108,16 @@ const (
 	LingerMax         = time.Second     // to drain the rest of an unwanted body
 	RetryAfterDefault = 5 * time.Second // Retry-After of a full or draining server
 	RetryAfterBusy    = time.Second     // Retry-After of a busy session
-	PacedParts        = 8               // minimum reads for a second's bytes of a paced body
+	PacedParts        = 8               // a read of a rate-limited body gets at most 1/8 of a second's bytes
 
 	// Reading ahead while a request waits, to notice a client that leaves.
 	AttendAfter   = 250 * time.Millisecond // wait before reading ahead begins
-	AheadBytesMax = 16 << 20               // read at full speed
-	AheadPause    = 31 * time.Millisecond  // between later reads of at most 32 KiB: 1 MiB/s
+	AheadBytesMax = 16 << 20               // bytes read ahead at full speed
+	AheadPause    = 31 * time.Millisecond  // pause between later reads of 32 KiB: at most 1 MiB/s
 
-	// Memory for data held whole: pages of sessions, JSON bodies, and log-probabilities of
-	// unstreamed completions. Each kind has its own share, and so do small bodies, so that no kind
-	// waits for another.
+	// Memory for complete data: pages of sessions, JSON bodies, and log-probabilities of unstreamed
+	// completions. Each kind has its own share, so that it does not wait for another kind. Small
+	// bodies also have their own share.
 	ListMemoryMax    = 32 << 20 // all pages together
 	ListSessionBytes = 4 << 10  // one session on a page
 	MemoryMax        = ListMemoryMax + RequestMemoryMax + SmallRequestMemoryMax +
@@ -138,10 +138,10 @@ const (
 	LogPlainFactor = 6
 	LogKeptFactor  = 2             // memory per byte of the lines made from that body
 	ZstdBytes      = 10 << 20      // memory of a decompressor of Zstandard
-	ZstdMemoryMax  = 4 * ZstdBytes // of all of these
+	ZstdMemoryMax  = 4 * ZstdBytes // memory of all decompressors of Zstandard
 	ZstdWindowMax  = 8 << 20       // window that a body may need, as `zstd -19` makes it
 	LineBytes      = 1 << 10       // memory of a line of a text until it is sent
-	LineTextFactor = 8             // the same of the line's text, by its length
+	LineTextFactor = 8             // memory per byte of the text of that line
 	PastScoreBytes = 1 << 10       // memory of a part of a session's past scores until it is sent
 	LogProbBytes   = 64            // memory of a log-probability until it is sent
 )
