@@ -18,7 +18,7 @@ import (
 )
 
 // accepted are the licenses allowed in a release. Most require only that their text accompanies the
-// binary. MPL-2.0 has further terms, but only for files that were changed.
+// binary. MPL-2.0 has further terms for its own files, which are used here unchanged.
 var accepted = []string{
 	"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC-BY-4.0", "FTL", "ISC", "MIT", "MPL-2.0",
 	"OFL-1.1", "Unlicense",

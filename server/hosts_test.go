@@ -129,8 +129,8 @@ func TestPagesOfOtherOriginsAreRefusedWithoutKeys(t *testing.T) {
 	}
 }
 
-// A page of another site has no key, so a server with keys need not check hosts. It does so only if
-// host names are configured.
+// A page of another site has no key, so a server with keys need not check hosts. It checks them
+// only if host names are configured.
 func TestKeysTakeThePlaceOfHosts(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "alice"})
 	bearer := []string{"Authorization", "Bearer " + ring.token["alice"], "Origin",

@@ -17,7 +17,7 @@ type OpenAIAnswer struct {
 	model   session.ModelInfo
 	request session.BatchRequest
 	texts   []openAIText
-	sampled int64 // tokens
+	sampled int64 // number of sampled tokens
 	offset  *int64
 }
 

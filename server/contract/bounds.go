@@ -8,7 +8,8 @@ import (
 )
 
 // boundsOf returns the bounds of an operation's JSON body. If the schema has arrays with a larger
-// limit than usual, such as lists of tokens, the sum of all values may be larger by that limit.
+// limit than usual, such as lists of tokens, the total number of values may be larger by that
+// limit.
 func boundsOf(op *openapi3.Operation) strictjson.Bounds {
 	bounds := strictjson.Bounds{
 		Depth:   limits.JSONDepthMax,

@@ -31,7 +31,7 @@ type Operation struct {
 	Records bool     // the body may hold records of a log shipper, see middleware.Records
 	Raw     bool     // the body is not validated, whatever its media type
 
-	bounds strictjson.Bounds // of a JSON body
+	bounds strictjson.Bounds // bounds for a JSON body
 	route  *routers.Route
 }
 

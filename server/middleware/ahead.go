@@ -17,7 +17,7 @@ func (a *ahead) room() []byte {
 		if !a.flush() {
 			return nil
 		}
-		if a.tail = a.tail[:0]; cap(a.tail) < spool.BufferBytes { // a reader has taken its beginning
+		if a.tail = a.tail[:0]; cap(a.tail) < spool.BufferBytes { // some bytes were taken
 			a.tail = make([]byte, 0, spool.BufferBytes)
 		}
 	}
