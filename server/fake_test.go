@@ -44,7 +44,7 @@ type fakeSessions struct {
 	forked   session.ForkRequest      // the last request of Fork
 	patched  session.PatchRequest     // the last request of Patch
 	waited   time.Duration            // the last Wait of Score or Complete
-	held     map[string]chan struct{} // by session; see hold
+	held     map[string]chan struct{} // by session id; see the method hold
 	running  sync.WaitGroup
 }
 

@@ -4,7 +4,7 @@ import "github.com/lmserve/lmserve/internal/serving/session"
 
 // wordText is a growing text of a model of words, cut into tokens.
 type wordText struct {
-	named  int    // bytes cut into tokens
+	named  int    // number of bytes that were cut into tokens
 	open   []byte // text after these bytes: the start of the next token
 	before int32  // the last token
 }
@@ -16,7 +16,7 @@ type spelling func(id int32) []byte
 func (t *wordText) add(text []byte) { t.open = append(t.open, text...) }
 
 // cut removes the next token, of the given size in bytes, from t. It returns the token's text, and
-// a function that spells any token at this position. Both are valid until the next call.
+// a function that spells any token at this position. The function is valid until the next call.
 func (t *wordText) cut(m *session.ModelInfo, id int32, size int64) (own []byte, spell spelling) {
 	n := min(int(size), len(t.open))
 	own, t.open = t.open[:n], t.open[n:]

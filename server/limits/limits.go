@@ -120,7 +120,7 @@ const (
 	// completions. Each kind has its own share, so that it does not wait for another kind. Small
 	// bodies also have their own share.
 	ListMemoryMax    = 32 << 20 // all pages together
-	ListSessionBytes = 4 << 10  // one session on a page
+	ListSessionBytes = 4 << 10  // memory of one session on a page
 	MemoryMax        = ListMemoryMax + RequestMemoryMax + SmallRequestMemoryMax +
 		WatchersBytesMax + ZstdMemoryMax
 	WatchersBytesMax      = session.WatchersBytes

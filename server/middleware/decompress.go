@@ -94,7 +94,7 @@ type decompressed struct {
 	plain   io.Reader
 	bytes   int64
 	charged int64  // decompressed bytes charged in addition to the compressed bytes
-	failed  error  // of the last read; nil: there may be more
+	failed  error  // error of the last read; nil: there may be more bytes
 	end     func() // releases the memory that plain holds
 }
 

@@ -46,7 +46,7 @@ type patientBody struct {
 	changed  sync.Cond   // signals that reading ahead has stopped
 	ended    bool        // the end of the body has arrived
 	stopped  error       // why reading was stopped; nil if it was not
-	waits    int         // calls of attend without a stop
+	waits    int         // calls of attend that were not stopped yet
 	reading  bool        // a read ahead is in progress
 	failed   error       // error of a read ahead, io.EOF at the end; reported after the bytes read
 	ahead    ahead       // bytes read ahead

@@ -40,7 +40,7 @@ type Places interface {
 const headerProxied = "Lmserve-Proxied"
 
 const (
-	dialMax = 2 * time.Second // to connect to another server
+	dialMax = 2 * time.Second // time to connect to another server
 	// interval for checking that the other server is alive
 	aliveLook     = time.Second
 	idleConnsMost = 256 // idle connections kept to one server
@@ -200,8 +200,8 @@ func (p *passing) pass(w http.ResponseWriter, r *http.Request, route, addr strin
 		Rewrite: func(out *httputil.ProxyRequest) {
 			out.SetURL(to)
 			out.Out.Host = to.Host
-			// This server has checked these headers. The other server would compare them with its
-			// own host.
+			// This server has checked these headers. The other server has a different host and
+			// would refuse them.
 			for _, seen := range []string{"Origin", "Sec-Fetch-Site"} {
 				out.Out.Header.Del(seen)
 			}

@@ -40,8 +40,8 @@ type Position struct {
 }
 
 // Part says which file a part of a session's text comes from. The part begins at the offset From
-// and ends where the next Part begins. It was read from the file at Start and later. Because
-// follow.Cleaner removed bytes, a byte of the text is found in the file only by reading from Start.
+// and ends where the next Part begins. Its text comes from the file, beginning at Start. Because
+// follow.Cleaner removed bytes, a byte of the text is found only by reading the file from Start.
 type Part struct {
 	From   int64  `json:"from"`             // offset in the session
 	Start  int64  `json:"start"`            // offset in the file

@@ -6,8 +6,8 @@
 // offset says how much of the file was fed. So a restart feeds no line twice and leaves none out.
 //
 // The position also says up to which line the session's lines were reported. After a restart, the
-// later lines are scored again and reported. A fork of the session, made before those lines, scores
-// them.
+// later lines are reported, too: a fork of the session at the end of the reported lines scores them
+// again.
 package watch
 
 import (
