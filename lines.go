@@ -10,15 +10,15 @@ import (
 // Line is a line of a stream's text. It says how strange the line is after the lines before it.
 // docs/watch.md defines strangeness.
 type Line struct {
-	Number int64 // from 1
-	Offset int64 // of its first byte in the stream's text
-	Bytes  int64 // with its newline
+	Number int64 // number of the line, from 1
+	Offset int64 // offset of the line's first byte in the stream's text
+	Bytes  int64 // length of the line, with its newline
 
-	Bits     float64 // its information under the stream's model: less if expected
-	Baseline float64 // the same under the static model; 0 without Settings.Baseline
+	Bits     float64 // information of the line under the stream's model: low if expected
+	Baseline float64 // information under the static model; 0 without Settings.Baseline
 
-	// Rank is n if the line is the strangest of about n lines like those before it. At the
-	// beginning it means little: Warm says whether the stream has seen enough lines.
+	// Rank is n if the line is the strangest of about n lines like those before it. It is not
+	// reliable until the stream has seen enough lines, as Warm reports.
 	Rank int64
 	Warm bool
 	// P is the probability that an ordinary line is at least as strange as this one; Rank is 1/P,
@@ -32,9 +32,9 @@ type Line struct {
 	From, To int64
 }
 
-// FeedLines is Feed, and calls each with every line that ends in the text. Lines are counted from
-// the stream's first call of FeedLines, and continue in snapshots and forks. A line's rating does
-// not depend on later text. A call may end within a line.
+// FeedLines feeds text like Feed, and calls the function each for every line that ends in the text.
+// Lines are counted from the stream's first call of FeedLines; snapshots and forks keep the count.
+// A line's rating does not depend on later text. The text may end within a line.
 func (s *Stream) FeedLines(text []byte, each func(Line)) (bits float64) {
 	before := s.state.Tally.Bits
 	if _, begun := s.state.LinesFrom(); !begun {
@@ -60,8 +60,8 @@ func (w lineWriter) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// LastLine calls each with the last line if the text does not end with a newline, as if the line
-// ended here. The stream does not change.
+// LastLine calls the function each with the last line, if the text does not end with a newline. It
+// rates the line as if it ended here. The stream does not change.
 func (s *Stream) LastLine(each func(Line)) {
 	s.state.RestOfLines(func(l *lines.Line) { each(lineOf(l)) })
 }

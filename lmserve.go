@@ -75,8 +75,8 @@ func (o Options) Validate() error {
 
 // Model is a loaded model. Any number of streams share it. Many goroutines may use the model and
 // its streams at once, but only one goroutine at a time may use one stream. A call that computes
-// borrows a worker (threads, activations, gradients) from the model. The model keeps all workers,
-// which are as many as the most calls at one time.
+// borrows a worker (threads, activations, gradients) from the model. The model keeps its workers:
+// as many as there were concurrent calls at the peak.
 type Model struct {
 	model   *model.Model
 	threads int
@@ -89,7 +89,7 @@ type Model struct {
 func Default(o Options) (*Model, error) { return load(model.Default, o) }
 
 // Embedded returns an embedded model by name. "default" is the model of Default. "swift", with 0.6
-// M weights, is ten times as fast as "default" and takes 1.4 MB for each stream. "counts" has no
+// M weights, is ten times as fast as "default" and needs 1.4 MB for each stream. "counts" has no
 // network: it predicts by counts of the stream's text (MethodCounts).
 func Embedded(name string, o Options) (*Model, error) {
 	return load(func() (*model.Model, error) { return model.Place{Name: name}.Load() }, o)
@@ -137,9 +137,9 @@ func (m *Model) Open(set Settings) (*Stream, error) {
 	return &Stream{model: m, state: stream.New(m.model, chosen)}, nil
 }
 
-// Restore reads a stream that Snapshot wrote, of the same model. The stream continues to the same
-// bits if the processor uses the same instructions. An error says where the snapshot is damaged,
-// or that it belongs to another model.
+// Restore reads a stream that Snapshot wrote, of the same model. Later results of the stream are
+// bit-identical if the processor uses the same instructions. An error says where the snapshot is
+// damaged, or that it belongs to another model.
 func (m *Model) Restore(r io.Reader) (*Stream, error) {
 	f, err := weights.Read(r, weights.Limits{})
 	if err != nil {
@@ -169,7 +169,8 @@ func (m *Model) compute(f func(w *stream.Worker)) {
 	m.mu.Unlock()
 }
 
-// borrow takes the worker that was returned last, which may still hold the same stream's chunk.
+// borrow returns the worker that was used last, which may still have the current chunk of the
+// stream.
 func (m *Model) borrow() *stream.Worker {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -189,13 +190,14 @@ type Stream struct {
 }
 
 // Feed scores text that follows the stream's text so far, and learns it. It returns the text's
-// information in bits: the less, the better the model predicted it. A word is scored when white
-// space follows, wherever the text was cut.
+// information in bits: fewer bits mean a better prediction. A word is scored only once white space
+// follows, even if the text is fed in pieces.
 func (s *Stream) Feed(text []byte) (bits float64) { return s.FeedEach(text, nil) }
 
-// FeedEach is Feed, and calls each for every byte with the byte's information in bits. static is
-// the same under the static model, the slow weights without companion, or 0 without
-// Settings.Baseline. The last byte of white space carries the information of the word before it.
+// FeedEach is like Feed, and also calls the function each for every byte, with the byte's
+// information in bits. Its argument static is the information under the static model: the slow
+// weights without companion. Without Settings.Baseline, static is 0. In a model of words, the last
+// byte of white space has the information of the word before it.
 func (s *Stream) FeedEach(text []byte, each func(b byte, bits, static float64)) (bits float64) {
 	before := s.state.Tally.Bits
 	s.model.compute(func(w *stream.Worker) {
@@ -215,7 +217,8 @@ type Costs struct {
 	Baseline float64 // under the static model; 0 without Settings.Baseline
 }
 
-// FeedCosts is Feed, and returns separate costs with and without the companion.
+// FeedCosts feeds text like Feed, and returns its costs with the companion, without the companion,
+// and under the static model.
 func (s *Stream) FeedCosts(text []byte) (c Costs) {
 	before, static := s.state.Tally.Bits, s.state.Baseline.Bits
 	s.model.compute(func(w *stream.Worker) {
@@ -230,7 +233,7 @@ func (s *Stream) FeedCosts(text []byte) (c Costs) {
 	return c
 }
 
-// Write is Feed as an io.Writer. It never fails.
+// Write feeds text like Feed. It never returns an error.
 func (s *Stream) Write(text []byte) (int, error) {
 	s.Feed(text)
 	return len(text), nil

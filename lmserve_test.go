@@ -116,8 +116,8 @@ func TestCompletionLeavesStreamUnchanged(t *testing.T) {
 	require.ErrorContains(t, err, "temperature is -1")
 }
 
-// The lines do not depend on the pieces in which the text is fed. A restored snapshot and a fork
-// continue them.
+// The lines do not depend on the pieces in which the text is fed. A restored snapshot or a fork
+// gives the same further lines as the original stream.
 func TestLinesAreTheSameInAnyPieces(t *testing.T) {
 	m := small(t, 1)
 	collect := func(to *[]lmserve.Line) func(lmserve.Line) {
@@ -194,7 +194,8 @@ func TestCostsAreOfStreamNetworkAndBaseline(t *testing.T) {
 	require.InDelta(t, c.Bits, c.Network, 1e-9*c.Bits)
 }
 
-// Names of methods and units equal those of the arithmetic packages.
+// This package repeats the names of methods and units; they must equal those in the arithmetic
+// packages.
 func TestNamesAreThoseOfTheArithmetic(t *testing.T) {
 	require.ElementsMatch(t, stream.AllMethods(), []string{
 		lmserve.MethodStatic, lmserve.MethodSparseMeta, lmserve.MethodDynamicSGD,

@@ -171,7 +171,8 @@ func TestChartMakesSeveralServers(t *testing.T) {
 	require.Equal(t, 1, matched)
 }
 
-// A server sends alerts to a receiver whose URL is in a secret, with a store and without.
+// A server can send alerts to a receiver whose URL is in a secret. This holds for one server, and
+// for several with a database.
 func TestChartLetsAlertsOut(t *testing.T) {
 	for _, values := range []map[string]any{{}, maps.Clone(several)} {
 		values["env"] = []any{map[string]any{"name": "LMSERVE_ALERTS", "valueFrom": map[string]any{

@@ -78,7 +78,7 @@ func checkServer(
 		}
 		return c.CombinedOutput()
 	}
-	address := regexp.MustCompile(`\$\(POD_[A-Z]+\)`) // Kubernetes replaces these
+	address := regexp.MustCompile(`\$\(POD_[A-Z]+\)`) // Kubernetes replaces these variables
 	for i := range args {
 		args[i] = address.ReplaceAllString(args[i], "10.0.0.1")
 	}

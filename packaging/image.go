@@ -92,8 +92,8 @@ func imageTag(version string) string {
 	return string(bytes.ReplaceAll([]byte(version), []byte("+"), []byte("-")))
 }
 
-// imageLayer returns the file system: the program, the licenses, and the data folder, which belongs
-// to nobody.
+// imageLayer returns the file system: the program, the licenses, and the data folder, whose owner
+// is the user nobody.
 func imageLayer(program []byte, docs tree, at time.Time) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)

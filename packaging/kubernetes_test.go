@@ -46,8 +46,8 @@ func manifests(t *testing.T, dir string) (set *apps.StatefulSet, found map[strin
 	return set, found
 }
 
-// The manifests define one server that runs as nobody, writes only to its volume, and has health
-// probes.
+// The manifests define one server. It runs as the user nobody, writes only to its volume, and has
+// health probes.
 func TestManifestsAreThoseOfOneServer(t *testing.T) {
 	set, found := manifests(t, "../deploy/kubernetes/base")
 	require.Equal(t, map[string]int{
@@ -118,8 +118,8 @@ func TestManifestsWithKeysHaveASecret(t *testing.T) {
 	require.Equal(t, without, set)
 }
 
-// Three servers have no volumes, and each advertises its own address. The database's tables and
-// secrets exist before they serve.
+// Three servers have no volumes, and each advertises its own address. The database's tables and the
+// secrets exist before the servers start.
 func TestManifestsOfThreeServersHaveADatabase(t *testing.T) {
 	set, found := manifests(t, "../deploy/kubernetes/cluster")
 	require.Equal(t, map[string]int{

@@ -17,16 +17,15 @@ import (
 	"github.com/google/licenseclassifier/v2/assets"
 )
 
-// accepted are the licenses allowed in a release. They only require that their text accompanies the
-// binary, or, like MPL-2.0, concern files that are used unchanged.
+// accepted are the licenses allowed in a release. Most require only that their text accompanies the
+// binary. MPL-2.0 has further terms for its own files, which are used here unchanged.
 var accepted = []string{
 	"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC-BY-4.0", "FTL", "ISC", "MIT", "MPL-2.0",
 	"OFL-1.1", "Unlicense",
 }
 
-// chosen has the license, and its file, for modules that offer a choice of licenses. It also has
-// them for modules that list licenses of code in other languages, since no Go program contains this
-// code.
+// chosen selects one license, and its file, for modules that offer several. It also does so for
+// modules that list the licenses of code in other languages, which a Go program does not contain.
 var chosen = map[string]struct{ license, file string }{
 	"github.com/apache/arrow/go/arrow": {"Apache-2.0", "LICENSE.txt"},
 	"github.com/golang/freetype":       {"FTL", "licenses/ftl.txt"},
@@ -58,7 +57,7 @@ func (b *builder) dependencies(ctx context.Context, t target, binary string) ([]
 	return append(modules, page...), err
 }
 
-// modules returns Go's library and the modules that the binary names.
+// modules returns Go's standard library and the modules listed in the binary's build information.
 func (b *builder) modules(
 	ctx context.Context, t target, binary string, classify func([]byte) []string,
 ) ([]dependency, error) {
@@ -88,7 +87,7 @@ func (b *builder) modules(
 	return all, errors.Join(errs...)
 }
 
-// moduleFolders returns the folders of all modules that the product may need.
+// moduleFolders returns the folders of all modules that go.mod requires, by module path.
 func (b *builder) moduleFolders(ctx context.Context, t target) (map[string]string, error) {
 	out, err := b.goTool(ctx, t, "mod", "download", "-json")
 	if err != nil {

@@ -38,7 +38,7 @@ func TestGoInstallMakesTheProgram(t *testing.T) {
 	require.Empty(t, parsed.Exclude)
 
 	var packed bytes.Buffer
-	clone := filepath.Join(t.TempDir(), "lmserve") // package zip requires a folder .git
+	clone := filepath.Join(t.TempDir(), "lmserve")
 	said, err := exec.Command("git", "clone", "--quiet", "..", clone).CombinedOutput()
 	require.NoError(t, err, "%s", said)
 	require.NoError(t, zip.CreateFromVCS(&packed, version, clone, "HEAD", ""))

@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 
 	"github.com/goreleaser/nfpm/v2"
-	_ "github.com/goreleaser/nfpm/v2/deb" // the form .deb
+	_ "github.com/goreleaser/nfpm/v2/deb" // registers the .deb format
 	"github.com/goreleaser/nfpm/v2/files"
-	_ "github.com/goreleaser/nfpm/v2/rpm" // the form .rpm
+	_ "github.com/goreleaser/nfpm/v2/rpm" // registers the .rpm format
 )
 
 // writePackages writes the .deb and the .rpm of a target.

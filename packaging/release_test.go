@@ -28,7 +28,7 @@ func TestTwoReleasesOfOneCommitAreTheSameBytes(t *testing.T) {
 		t.Skip("builds the program twice")
 	}
 	made := [2]string{}
-	from := ".." // for the second release, the first clone: it gets no new commits meanwhile
+	from := ".." // the second release is made from the first clone, which has no later commits
 	for i := range made {
 		dir := t.TempDir()
 		clone := filepath.Join(dir, strings.Repeat("deeper/", i), "lmserve")

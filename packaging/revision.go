@@ -13,9 +13,9 @@ import (
 
 // revision is the released commit.
 type revision struct {
-	version string    // semantic version with a v, as Go's tools name it
-	hash    string    // of the commit
-	time    time.Time // of the commit, UTC
+	version string // semantic version with a v, as Go's tools name it
+	hash    string
+	time    time.Time // time of the commit, in UTC
 }
 
 // fileVersion returns the version for file names.

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// texts.sha256 lists every document of the archive, and besides these only the logs that texts.sh
+// texts.sha256 lists every document of the archive. Its other entries are logs that texts.sh
 // fetches.
 func TestTextsOfTablesAreListed(t *testing.T) {
 	sums, err := os.ReadFile("texts/texts.sha256")

@@ -89,7 +89,8 @@ func requireTextAlike(t require.TestingT, name, want, got string) {
 	}
 }
 
-// eventsOf decodes the objects of a stream, keeping one of each run of pieces.
+// eventsOf decodes the JSON objects of a stream. Of several consecutive pieces of text it returns
+// only the last.
 func eventsOf(t require.TestingT, text string) (events []any) {
 	was := ""
 	for line := range strings.Lines(text) {

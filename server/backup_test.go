@@ -167,7 +167,7 @@ func TestBackupHasOneReaderAtATime(t *testing.T) {
 
 	held, err = g.mg.Backup(t.Context(), session.Caller{}, "")
 	require.NoError(t, err)
-	g.close() // closes it under its reader
+	g.close() // closes the store while the backup is open
 	_, err = held.Read(make([]byte, 1))
 	require.ErrorIs(t, err, storage.ErrClosed)
 	require.NoError(t, held.Close())

@@ -39,8 +39,9 @@ var jsonRoutes = []badInput{
 	{method: "POST", path: "/detokenize"},
 }
 
-// badQueries returns bad parameters of a score request. The keys of the outer map are the valid
-// parameters before them. A value "_" is empty.
+// badQueries returns requests to score with a bad query parameter. In the table, the outer key is
+// the valid beginning of the query. Each string lists bad values of a parameter; "_" is an empty
+// value.
 func badQueries() (all []badInput) {
 	const lines, flags = "unit=line&", "unit=line&learn=unflagged&"
 	for before, values := range map[string]map[string]string{
@@ -142,7 +143,8 @@ func badNames() (all []badInput) {
 	return all
 }
 
-// field returns a body in which a field, or a field within it, has a bad value.
+// field returns a request whose JSON body has one field, with a bad value. The name locates the
+// fault, which may be inside that value: in "a.b" the body's field is "a".
 func field(method, path, name, value string) badInput {
 	outer, _, _ := strings.Cut(name, ".")
 	body := fmt.Sprintf("{%q:%s}", outer, value)
@@ -244,8 +246,8 @@ func badBodies() (all []badInput) {
 	return all
 }
 
-// The answer to a bad request names the fault in the form of the route. The server creates nothing,
-// and the named session does not change by a bit.
+// A bad request gets an error in the form of its route, and the error names the faulty field. The
+// server creates nothing, and the session does not change by a bit.
 func TestBadInputIsLocatedAndChangesNothing(t *testing.T) {
 	g := newFolderRig(t, t.TempDir(), 1, Options{}, session.Options{})
 	g.send("PUT", "/v1/sessions/web", `{"seed":3,"labels":{"a":"b"}}`)
@@ -271,7 +273,7 @@ func TestBadInputIsLocatedAndChangesNothing(t *testing.T) {
 // refuse sends a bad request and checks the answer.
 func (g *rig) refuse(b badInput) {
 	g.t.Helper()
-	headers := []string{"User-Agent", "curl/8.5.0"} // a form from curl is refused
+	headers := []string{"User-Agent", "curl/8.5.0"} // forms are refused only from curl
 	for name, value := range map[string]string{"Content-Type": b.media, "Accept": b.accept} {
 		if value != "" {
 			headers = append(headers, name, value)
@@ -285,7 +287,8 @@ func (g *rig) refuse(b badInput) {
 	isOpenAI := strings.Contains(b.path, "/v1/completions") || strings.HasSuffix(b.path, "tokenize")
 	if isOpenAI && b.kind == api.ProblemInvalidField {
 		require.Equal(g.t, http.StatusBadRequest, resp.StatusCode, b)
-		resp.StatusCode = http.StatusUnprocessableEntity // requireProblem expects it
+		// The checks below expect 422, but routes of OpenAI's interface answer 400.
+		resp.StatusCode = http.StatusUnprocessableEntity
 		p := decode[api.Problem](g.t, resp, http.StatusUnprocessableEntity)
 		require.Equal(g.t, b.kind, p.Type, b)
 		require.Equal(g.t, b.field, *p.Field, b)

@@ -47,14 +47,14 @@ func newTab(t *testing.T) *tab {
 	return newTabOf(t, Options{})
 }
 
-// newTabOf is newTab with options of the server.
+// newTabOf is like newTab, but takes options of the server.
 func newTabOf(t *testing.T, o Options) *tab {
 	t.Helper()
 	path := wantedBrowser(t)
 	return newTabOn(newRealRig(t, withCounts(t), o), path)
 }
 
-// newTabOfWords is newTab with the small model of words.
+// newTabOfWords is like newTab, but uses the small model of words.
 func newTabOfWords(t *testing.T) *tab {
 	t.Helper()
 	path := wantedBrowser(t)
@@ -92,7 +92,8 @@ func newTabOn(g *realRig, path string) *tab {
 	return b
 }
 
-// heard fails the test on a complaint of the browser. A refused request is not a fault of the page.
+// heard fails the test if the browser reports an error, or the page requests another site. A
+// request that the server refuses is not an error of the page.
 func (b *tab) heard(event any) {
 	switch e := event.(type) {
 	case *cdplog.EventEntryAdded:

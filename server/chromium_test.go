@@ -68,7 +68,7 @@ func (c chromium) visit(page func(origin string) string) string {
 	browser := c.start(ctx, site.URL)
 	defer func() {
 		end()
-		_ = browser.Wait() // it was stopped
+		_ = browser.Wait() // fails, because end stopped the browser
 	}()
 	select {
 	case found := <-done:

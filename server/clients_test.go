@@ -22,7 +22,7 @@ func TestGeneratedClientsScoreText(t *testing.T) {
 	}
 	require.NoError(t, err)
 
-	out := filepath.Join(folder, "node_modules", ".clients") // imports find packages here
+	out := filepath.Join(folder, "node_modules", ".clients") // where imports find packages
 	require.NoError(t, os.RemoveAll(out))
 	require.NoError(t, os.Mkdir(out, 0o755))
 	g := newRig(t, Options{})

@@ -158,7 +158,8 @@ func TestSuggestionsAreCharged(t *testing.T) {
 		for range 100 {
 			require.Equal(t, http.StatusOK, g.json(path, "{}").StatusCode)
 		}
-		// of 300 bytes, those of the first second and those of the last request take no time
+		// At 10 bytes per second, 300 bytes need 30 s. The first second's 10 bytes are free, and
+		// nobody waits for the last byte.
 		requireSince(t, start, 28900*time.Millisecond)
 
 		time.Sleep(time.Minute)
@@ -197,7 +198,7 @@ func TestNewLimitsOfAKeyAreInForceWithinASecond(t *testing.T) {
 func TestInvalidatedKeyEndsItsStreams(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, ring *testKeys){
 		"revoked": func(t *testing.T, ring *testKeys) { ring.revoke(t, "k") },
-		"expired": func(*testing.T, *testKeys) {}, // by the clock
+		"expired": func(*testing.T, *testKeys) {}, // the key expires by itself
 		"gone": func(t *testing.T, ring *testKeys) {
 			ring.update(t, func(list []keys.Key) ([]keys.Key, error) { return list[1:], nil })
 		},

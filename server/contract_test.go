@@ -173,7 +173,7 @@ func TestLimitsAreThoseOfTheContract(t *testing.T) {
 	require.Equal(t, 128, limits.RequestIDCharsMax)
 }
 
-// limitsOf returns a table's limits for the contract.
+// limitsOf returns the limits in a table by their names in the contract.
 func limitsOf[T any](table setting.Table[T]) map[string]int64 {
 	limits := map[string]int64{}
 	for _, row := range table {
@@ -187,7 +187,8 @@ func limitsOf[T any](table setting.Table[T]) map[string]int64 {
 	return limits
 }
 
-// Each setting's range in the contract is that of its row, and the contract has no other settings.
+// Each setting has the same range in the contract as in stream.Table. The contract has no other
+// settings.
 func TestSettingsAreThoseOfTheTable(t *testing.T) {
 	request := document(t).Components.Schemas["SettingsRequest"].Value
 	inForce := document(t).Components.Schemas["Settings"].Value
@@ -205,7 +206,8 @@ func TestSettingsAreThoseOfTheTable(t *testing.T) {
 	require.Equal(t, names, inForce.Required)
 }
 
-// The range and default of each number of a completion in the contract are those of its row.
+// Each number of a completion request has the same range and default in the contract as in
+// session.SamplingTable.
 func TestSamplingIsThatOfTheTable(t *testing.T) {
 	request := document(t).Components.Schemas["CompletionRequest"].Value
 	requireSchemas(t, session.SamplingTable, request)
@@ -254,8 +256,7 @@ func TestProblemsAreThoseOfTheContract(t *testing.T) {
 	}
 }
 
-// Each status of a problem is listed at some operation, and each problem type in the description of
-// some answer.
+// The contract mentions each problem type in its introduction or in the description of an answer.
 func TestProblemsStandAtTheirAnswers(t *testing.T) {
 	var text strings.Builder
 	for _, response := range document(t).Components.Responses {
@@ -278,7 +279,7 @@ func TestEveryAnswerWithAFormMayBeRefused(t *testing.T) {
 	}
 }
 
-// Words for choices are the same in the contract and in the session manager.
+// The contract's enumerations have the same values as the session manager's constants.
 func TestEnumerationsAreThoseOfTheSessions(t *testing.T) {
 	for name, words := range map[string][]string{
 		"Method": {session.MethodSparseMeta, session.MethodDynamicSGD,

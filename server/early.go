@@ -28,8 +28,8 @@ func (l earlyListener) Accept() (net.Conn, error) {
 	return &earlyConn{Conn: c, problems: l.problems}, nil
 }
 
-// earlyConn is a connection that knows whether a handler is serving a request. Otherwise, anything
-// written comes from net/http itself.
+// earlyConn is a connection that records whether a handler is serving a request. If not, net/http
+// itself has written what the connection sends.
 type earlyConn struct {
 	net.Conn
 	problems *answer.Problems

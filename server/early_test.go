@@ -123,8 +123,8 @@ func TestRefusalsOverTLS(t *testing.T) {
 	require.Contains(t, *p.Detail, "HTTPS")
 }
 
-// A proxy may read such a request's length differently, so the server takes nothing after it on the
-// connection for a request.
+// A proxy may determine the length of these requests differently. So the server closes the
+// connection, and does not treat later bytes on it as a request.
 func TestLengthsInDoubtEndTheConnection(t *testing.T) {
 	g := newRig(t, Options{})
 	path := g.create("{}")

@@ -24,7 +24,7 @@ type editorRequest struct {
 	Headers map[string]string `json:"headers"`
 	Body    json.RawMessage   `json:"body"`
 	Stream  bool              `json:"stream"` // the answer is server-sent events
-	Text    string            `json:"text"`   // where the plugin finds the text
+	Text    string            `json:"text"`   // path of the sampled text in the answer
 }
 
 func (x editorRequest) send(g *rig, model string) *http.Response {
@@ -116,7 +116,8 @@ func TestEditorsInterfacesFillAlike(t *testing.T) {
 	}
 }
 
-// A text does not depend on the prompts beside its own: markers in a list of prompts are text.
+// In a list of prompts, markers are ordinary text, even if the list has only one prompt. So the
+// text for a prompt does not depend on other prompts.
 func TestMarkersInAListOfPromptsAreText(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	texts := func(prompts string) (all []string) {

@@ -16,7 +16,7 @@ type exchange struct {
 	headers []string // pairs of name and value; "{etag}" is the last ETag
 }
 
-// watchedText is fed to the watched session for each exchange that watches.
+// watchedText is fed to a session while an exchange watches the session.
 const watchedText = "GET /about.html 200\n"
 
 // someLines is sample text for the exchanges.
@@ -231,11 +231,11 @@ var exchangesOfOpenAI = []exchange{
 	},
 }
 
-// middle is a place to fill in a text, as JSON fields.
+// middle is a request to fill the gap between a prompt and a suffix, as JSON fields.
 const middle = `"prompt":"GET /index.html 200\nGET /about.html 200\nGET /in","suffix":" 200\n",` +
 	`"max_tokens":24,"random_seed":1`
 
-// marked is the same place in a single text with markers.
+// marked is the same gap as in middle, in one prompt with markers.
 const marked = `<fim_prefix>GET /index.html 200\nGET /about.html 200\n` +
 	`GET /in<fim_suffix> 200\n<fim_middle>`
 
@@ -312,7 +312,7 @@ var exchangesOfTheServer = []exchange{
 	{"contract.document", "The beginning of this document", "GET /openapi.yaml", "", nil},
 }
 
-// exchangesOfWords is a story for a server with a small model of words with random weights.
+// exchangesOfWords are exchanges with a server whose small model of words has random weights.
 var exchangesOfWords = []exchange{
 	{"getModel.words", "A model whose tokens are words", "GET /v1/models/small", "", nil},
 	{

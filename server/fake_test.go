@@ -24,14 +24,16 @@ import (
 // Scores are deterministic and normalized, adapt only at chunk borders, and do not depend on how
 // the text was split.
 type fakeSessions struct {
-	max        int   // largest number of live sessions
-	fail       error // of Score and Complete after an event, of Export at its end, of Fork
-	delivering error // error of Deliver; nil: it scores
+	max int // largest number of live sessions
+	// If not nil, Fork returns it, Score and Complete return it after an event, and Export at its
+	// end.
+	fail       error
+	delivering error // error of Deliver; if nil, Deliver scores
 	boom       bool  // makes Get panic, and Score after the first chunk
 	full       bool  // the queue is full
 
-	exporting int           // bytes after an exported session
-	part      *session.Part // the part of a session in an export; nil: all
+	exporting int           // number of bytes that Export adds after the session
+	part      *session.Part // the part of a session that Export returns; nil: all
 
 	mu       sync.Mutex
 	n        int
@@ -42,13 +44,13 @@ type fakeSessions struct {
 	forked   session.ForkRequest      // the last request of Fork
 	patched  session.PatchRequest     // the last request of Patch
 	waited   time.Duration            // the last Wait of Score or Complete
-	held     map[string]chan struct{} // by session; see hold
+	held     map[string]chan struct{} // by session id; see the method hold
 	running  sync.WaitGroup
 }
 
 type fakeSession struct {
 	feeding sync.Mutex
-	busy    atomic.Bool // a request holds feeding
+	busy    atomic.Bool // true while a request has locked feeding
 	mu      sync.Mutex
 	info    session.Info
 	text    []byte
@@ -365,7 +367,8 @@ func (f *fakeSessions) Score(ctx context.Context, who session.Caller, id string,
 	return sum, nil
 }
 
-// Deliver scores the text of a delivery and remembers none.
+// Deliver scores the text of a delivery. It does not remember keys, so a repeated delivery is
+// scored again.
 func (f *fakeSessions) Deliver(
 	ctx context.Context, who session.Caller, id string, d session.Delivery, o session.ScoreOptions,
 	emit func(session.Chunk) error,
@@ -408,7 +411,7 @@ func (f *fakeSessions) Text(_ context.Context, who session.Caller, id string, of
 	return session.TextPart{Text: text, End: info.Offset}, nil
 }
 
-// Incidents finds the session and lists none.
+// Incidents returns an empty list, or an error for an unknown session.
 func (f *fakeSessions) Incidents(_ context.Context, who session.Caller,
 	id string) (session.IncidentList, error) {
 	_, err := f.find(who, id)
@@ -567,7 +570,7 @@ func (f *fakeSessions) Suggest(_ context.Context, who session.Caller, id string,
 		}}, nil
 }
 
-// SuggestAfter is Suggest that also works without a session.
+// SuggestAfter is like Suggest, but also works without a session.
 func (f *fakeSessions) SuggestAfter(ctx context.Context, who session.Caller, id, _ string,
 	prompt []byte, r session.SuggestRequest) (session.Suggested, error) {
 	if id == "" {
@@ -582,7 +585,7 @@ func (f *fakeSessions) SuggestAfter(ctx context.Context, who session.Caller, id,
 	return f.Suggest(ctx, who, id, r)
 }
 
-// CompleteBatch is Complete for each text. The likeliest token is always the sampled one.
+// CompleteBatch calls Complete for each text. The likeliest token is always the sampled one.
 func (f *fakeSessions) CompleteBatch(ctx context.Context, who session.Caller, id string,
 	r session.BatchRequest, emit func(session.Piece) error) error {
 	if id == "" {

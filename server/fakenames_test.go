@@ -15,7 +15,7 @@ func hasLabels(i session.Info, labels []session.Label) bool {
 	})
 }
 
-// Put compares a single setting.
+// Put creates a session or finds it by name. Of its settings, Put compares only "chunk".
 func (f *fakeSessions) Put(
 	ctx context.Context, who session.Caller, name string, r session.CreateRequest,
 ) (info session.Info, made bool, err error) {

@@ -113,7 +113,7 @@ func document(t *testing.T) *openapi3.T {
 
 func router(t *testing.T) routers.Router {
 	doc := *document(t)
-	doc.Servers = nil // any server
+	doc.Servers = nil // so that the router accepts any server address
 	r, err := legacy.NewRouter(&doc, openapi3.DisableExamplesValidation())
 	require.NoError(t, err)
 	return r
@@ -136,14 +136,14 @@ func (g *rig) do(method, path string, body io.Reader, headers ...string) *http.R
 	return resp
 }
 
-// text is do with a text/plain body.
+// text sends a text/plain body with POST.
 func (g *rig) text(path, body string, headers ...string) *http.Response {
 	g.t.Helper()
 	return g.do("POST", path, strings.NewReader(body),
 		append([]string{"Content-Type", "text/plain"}, headers...)...)
 }
 
-// json is do with a JSON body.
+// json sends a JSON body with POST.
 func (g *rig) json(path, body string, headers ...string) *http.Response {
 	g.t.Helper()
 	return g.do("POST", path, strings.NewReader(body),
@@ -364,7 +364,8 @@ func (c *checkedTransport) checkValue(r *http.Request, schema *openapi3.Schema, 
 	}
 }
 
-// checkedStream checks what was read of a stream when the stream is closed.
+// checkedStream records a stream while it is read. When the stream is closed, it checks what was
+// read.
 type checkedStream struct {
 	io.ReadCloser
 	raw   bytes.Buffer

@@ -14,7 +14,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/keys"
 )
 
-// sendHost sends a request with pairs of headers and, unless it is "", a Host.
+// sendHost sends a request with headers, given as pairs of name and value. A host that is not empty
+// replaces the header Host.
 func sendHost(t *testing.T, g *rig, method, path, host string, headers ...string) *http.Response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, g.url+path, nil)
@@ -68,8 +69,9 @@ func TestServerWithoutKeysAnswersOnlyToItsOwnNames(t *testing.T) {
 	require.Equal(t, "HTTP/1.0 200", string(answer), "a client of HTTP/1.0 sends no Host")
 }
 
-// An allowed name without a dot is a service. Its Kubernetes names, which no page can have, are
-// accepted; names that somebody could register are not.
+// An allowed name without a dot is the name of a service. The names that Kubernetes gives the
+// service are accepted, because nobody can register them for a web page. Names that somebody could
+// register are refused.
 func TestServicesHaveTheirNamesInKubernetes(t *testing.T) {
 	g := newRig(t, Options{AllowedHosts: []string{"lmserve", "lm.example.org"}})
 	for _, host := range []string{
@@ -91,7 +93,7 @@ func TestServicesHaveTheirNamesInKubernetes(t *testing.T) {
 		resp := sendHost(t, g, "GET", "/healthz", host)
 		require.Equal(t, http.StatusMisdirectedRequest, resp.StatusCode, host)
 	}
-	// A page of another service with that name has another origin.
+	// A page of a service with the same name in another namespace has another origin.
 	resp := sendHost(t, g, "GET", "/healthz", "lmserve", "Origin", "http://lmserve.other.svc")
 	requireProblem(t, resp, api.ProblemOriginNotAllowed)
 }
@@ -127,7 +129,8 @@ func TestPagesOfOtherOriginsAreRefusedWithoutKeys(t *testing.T) {
 	}
 }
 
-// Pages have no key. A server with keys checks hosts only if names are configured.
+// A page of another site has no key, so a server with keys need not check hosts. It checks them
+// only if host names are configured.
 func TestKeysTakeThePlaceOfHosts(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "alice"})
 	bearer := []string{"Authorization", "Bearer " + ring.token["alice"], "Origin",

@@ -17,8 +17,7 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// heapInUse returns the live heap in bytes that the garbage collector finds now. It leaves out
-// later garbage.
+// heapInUse runs the garbage collector and returns the bytes of the live heap, without garbage.
 func heapInUse() uint64 {
 	runtime.GC()
 	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
@@ -26,7 +25,7 @@ func heapInUse() uint64 {
 	return sample[0].Value.Uint64()
 }
 
-// The memory for all JSON bodies together is limited: some of many long bodies wait.
+// The memory for all JSON bodies together is limited. If there are many long bodies, some wait.
 func TestJSONBodiesShareTheirMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")

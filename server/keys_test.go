@@ -207,7 +207,7 @@ func example(t *testing.T, s *openapi3.Schema) any {
 		for _, name := range s.Required {
 			object[name] = example(t, s.Properties[name].Value)
 		}
-		// "text" precedes "base64"
+		// backward, so that "text" is chosen before "base64"
 		for _, name := range slices.Backward(slices.Sorted(maps.Keys(s.Properties))) {
 			if len(object) < int(s.MinProps) {
 				object[name] = example(t, s.Properties[name].Value)
@@ -227,9 +227,10 @@ func example(t *testing.T, s *openapi3.Schema) any {
 	return nil
 }
 
-// No request reveals another key's session, under any method or media type. A stranger gets byte
-// for byte the answer of an id that never existed, and nothing changes. The owner and an admin get
-// another answer. The requests are generated from the contract, so no new route is forgotten.
+// No request reveals another key's session, under any method or media type. For a session of
+// another key, the answer is byte for byte that for an unknown id, and nothing changes. The owner
+// and an admin get a different answer. The requests are generated from the contract, so no new
+// route is forgotten.
 func TestForeignSessionLooksUnknown(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "owner"}, keys.Key{Name: "stranger"},
 		keys.Key{Name: "admin", Admin: true})
@@ -293,8 +294,8 @@ func TestForeignSessionLooksUnknown(t *testing.T) {
 	require.Equal(t, ring.id["owner"], *list("admin")[0].Owner)
 }
 
-// Without a valid key there is one answer, whatever else the request contains. Only operations on
-// the public list answer. The requests are generated from the contract.
+// Without a valid key, every operation gives the same refusal, whatever else the request contains.
+// Only the operations on the public list answer. The requests are generated from the contract.
 func TestEveryOperationNeedsAKeyButForTheShortList(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "good"}, keys.Key{Name: "expired",
 		Expires: time.Now().Add(-time.Second)}, keys.Key{Name: "revoked", Revoked: time.Now()})

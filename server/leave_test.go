@@ -152,7 +152,7 @@ func TestClientsThatLeaveOverTLSGiveUpTheirPlace(t *testing.T) {
 	require.EqualValues(t, 4, decode[api.Session](t, g.do("GET", path, nil), http.StatusOK).Offset)
 }
 
-// A server that passed a request on also passes on that the client has left.
+// If a client leaves, its server also cancels the request that it forwarded to another server.
 func TestLeavingClientCancelsForwardedRequest(t *testing.T) {
 	t.Parallel()
 	log, logs := logged()
@@ -171,7 +171,7 @@ func TestLeavingClientCancelsForwardedRequest(t *testing.T) {
 		http.StatusOK).Offset)
 }
 
-// An unwanted body does not hide that its client has left.
+// The server notices that a client has left, even if the unread body of its request is still there.
 func TestLeavingBehindAnUnwantedBodyIsNoticed(t *testing.T) {
 	t.Parallel()
 	log, logs := logged()
@@ -202,7 +202,7 @@ func TestTextsThatWaitedAreFedWhole(t *testing.T) {
 	}()
 	_, err := io.WriteString(client, text[:len(text)-10])
 	require.NoError(t, err)
-	for range 8 { // longer than idle in total
+	for range 8 { // in total longer than the time limit idle
 		_, err = io.WriteString(held, "!")
 		require.NoError(t, err)
 		time.Sleep(idle / 4)

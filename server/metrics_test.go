@@ -50,7 +50,8 @@ func (n *noted) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, "# what was counted\n")
 }
 
-// told waits until all requests have ended, since their answers may arrive earlier.
+// told returns the recorded calls. It first waits until all requests have ended, because an answer
+// may arrive before its request ends.
 func (n *noted) told(t *testing.T) (ended, refused []string) {
 	t.Helper()
 	require.Eventually(t, func() bool {

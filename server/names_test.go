@@ -248,7 +248,7 @@ func TestRequestWaitsForBusySession(t *testing.T) {
 	require.Equal(t, http.StatusCreated, g.json(path+"/fork", "{}").StatusCode, "it feeds nothing")
 	require.Equal(t, http.StatusOK, g.send("PATCH", path, "{}").StatusCode, "it feeds nothing")
 	go func() { done <- g.text(path+"/score?wait=10s", "4567").StatusCode }()
-	// If the request does not wait yet, it need not wait at all.
+	// The request should be waiting by now. If it is not, the test still passes.
 	time.Sleep(20 * time.Millisecond)
 	client.Close()
 	require.Equal(t, []int{http.StatusOK, http.StatusOK}, []int{<-done, <-done})

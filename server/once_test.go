@@ -64,7 +64,8 @@ func TestTextCutAnywhereIsFedExactlyOnce(t *testing.T) {
 				"/v1/sessions/")))
 		}
 	}
-	// Few draws may have no part accepted before a break, so repeat.
+	// The random cases may include no break after an accepted part of the text. Then draw more
+	// cases.
 	for tries := 0; tries < 20 && resumed == 0; tries++ {
 		rapid.Check(t, check)
 	}

@@ -113,8 +113,8 @@ func asJSON(t *testing.T, v any) string {
 	return string(raw)
 }
 
-// A prompt with a session is scored as the continuation of the session's text. The scores are
-// bit-identical to feeding a fork as long as nothing is learned in between.
+// A prompt with a session is scored as the continuation of the session's text. If no chunk ends
+// within the prompt, its scores are bit-identical to those of a fork that is fed the prompt.
 func TestSessionIsContinuedAndLeftAsItWas(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	path := g.create(`{"seed":3}`)
@@ -468,7 +468,7 @@ func TestLargestRequestsAreAnswered(t *testing.T) {
 	}
 }
 
-// A client that leaves ends its completion.
+// If a client leaves, its completion is stopped.
 func TestLeavingClientEndsItsCompletion(t *testing.T) {
 	for _, stream := range []bool{false, true} {
 		told := &completing{

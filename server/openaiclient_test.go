@@ -13,8 +13,8 @@ import (
 )
 
 // OpenAI's JavaScript client works with a running server, streamed and unstreamed. `make
-// test-openai` fetches the client in the version of testdata/openai/package-lock.json; then nothing
-// is skipped.
+// test-openai` fetches the client in the version of testdata/openai/package-lock.json. Without the
+// client, the test is skipped.
 func TestOpenAIsOwnClient(t *testing.T) {
 	const folder = "testdata/openai"
 	node, err := exec.LookPath("node")

@@ -42,8 +42,8 @@ func (g *rig) costOf(path, prompt string) float64 {
 	return decode[api.SummaryEvent](g.t, resp, http.StatusOK).Bits
 }
 
-// A header or a field commits the prompt, or prompt and completion, to the named session. Its text
-// and scores are then those of a session that was fed the same.
+// A header or a field of a request commits the prompt, or prompt and completion, to the named
+// session. The session's text and scores then equal those of a session that was fed the same text.
 func TestOpenAIClientsTeachSessions(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	prompt := numbered(2, 3*modeltest.Chunk+5)
@@ -105,7 +105,8 @@ func TestOpenAIClientsTeachSessions(t *testing.T) {
 	}
 }
 
-// A prompt that the same user commits repeatedly gets cheaper on a server with UserSessions.
+// On a server with UserSessions, a user's prompt costs fewer bits after the user has committed it
+// repeatedly.
 func TestUserThatCommitsIsLearned(t *testing.T) {
 	g := newOpenAIRig(t, Options{UserSessions: true})
 	prompt, path, costs := numbered(1, 4*modeltest.Chunk), "", []float64{}

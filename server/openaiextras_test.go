@@ -16,7 +16,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// Fields beyond OpenAI's have the meaning that they have in completions of sessions.
+// Fields that OpenAI's interface lacks work as in the completions of a session.
 func TestExtraFieldsSampleAsCompletionsDo(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	path := g.create(`{"seed":3}`)

@@ -26,9 +26,9 @@ func staticLogProbs(t *testing.T, g *rig, text string) (all []float64) {
 	return all
 }
 
-// Requests and arithmetic are those of lm-evaluation-harness's local-completions. The
-// log-probability of a continuation is the sum of token_logprobs[ctxlen:-1]. The continuation is
-// greedy if each value is the largest of its dictionary.
+// The test sends the requests of lm-evaluation-harness's local-completions, and computes the same
+// results. The log-probability of a continuation is the sum of token_logprobs[ctxlen:-1]. The
+// continuation is greedy if each value is the largest of its dictionary.
 func TestPromptsAreScoredAsTheHarnessDoesIt(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	type pair struct{ context, continuation string }
@@ -100,7 +100,7 @@ func TestPromptsAreScoredAsTheHarnessDoesIt(t *testing.T) {
 		require.Equal(t, isGreedy(t, g, pairs[i].context, pairs[i].continuation), greedy)
 	}
 
-	// The model's own greedy continuation is greedy.
+	// A text that the model has sampled at temperature 0 must be recognized as greedy.
 	said := g.completed(
 		`{"model":"small","prompt":"GET /","max_tokens":12,"temperature":0,` +
 			`"logprobs":0}`).Choices[0]

@@ -74,7 +74,7 @@ func TestPageAtTheStart(t *testing.T) {
 	b.checkLooks("start")
 }
 
-// The contract's page does not scroll sideways either.
+// The page with the contract does not scroll sideways on any screen.
 func TestPageOfTheContractFitsEveryScreen(t *testing.T) {
 	b := newTab(t)
 	b.run(chromedp.Navigate(b.url + "/docs"))
@@ -82,7 +82,7 @@ func TestPageOfTheContractFitsEveryScreen(t *testing.T) {
 	b.checkLooks("docs")
 }
 
-// A session that Read or Write starts uses the chosen model, by default the first.
+// The views Read and Write start a session with the chosen model, by default the first.
 func TestPageBeginsWithTheModelThatIsChosen(t *testing.T) {
 	path := wantedBrowser(t)
 	words, err := modeltest.SmallOfWords()
@@ -133,7 +133,6 @@ func TestPageShowsTextAndNeverInterpretsIt(t *testing.T) {
 	b.checkLooks("read")
 }
 
-// Read works with the keyboard alone.
 func TestPageReadsWithTheKeyboardAlone(t *testing.T) {
 	b := newTab(t)
 	text := numbered(1, 700) + "something else\n"
@@ -291,7 +290,7 @@ func TestPageTakesAddressesThatNameNothing(t *testing.T) {
 	b.checkLooks("problem")
 }
 
-// A session that another client feeds grows on the page, text and colors.
+// If another client feeds a session, the page adds the new text and its colors.
 func TestPageWatchesASessionThatSomethingElseFeeds(t *testing.T) {
 	b := newTab(t)
 	path := b.create(`{"settings":{"baseline":true}}`)

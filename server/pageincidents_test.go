@@ -112,8 +112,8 @@ func TestPageHidesIncidentsBelowTheThreshold(t *testing.T) {
 	b.until(`document.querySelector(".head label select")?.value === "10000"`)
 }
 
-// A log ends at its strangest line and is colored by lines. The colors of lines and of bytes
-// survive a reload.
+// After reading a log, the page selects the log's strangest line and colors the text by lines. The
+// colors of lines and of bytes survive a reload.
 func TestPageEndsALogOnItsIncident(t *testing.T) {
 	b := newTab(t)
 	b.until(`document.querySelector(".samples") !== null`)

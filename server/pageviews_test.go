@@ -88,8 +88,8 @@ func TestPageShowsWhatTextCostsAndWhatUpdatesDo(t *testing.T) {
 	b.checkLooks("learn")
 }
 
-// checkNetwork waits until the page shows, as a number and a line, the cost of the text for the
-// network without the companion.
+// checkNetwork waits until the page shows the cost of the text for the network without the
+// companion. It also checks that the chart has a line for that cost.
 func (b *tab) checkNetwork(seen api.SummaryEvent) {
 	b.t.Helper()
 	require.NotNil(b.t, seen.NetworkBits)
@@ -164,7 +164,7 @@ func TestPageWritesWithTheKeyboardAlone(t *testing.T) {
 	require.Equal(t, "What the session has.\n", b.sessionText(path),
 		"what is discarded is nobody's")
 
-	// Texts of one model are accepted until it has some text.
+	// The user chooses the static model, requests a continuation, and accepts it with Tab.
 	b.with(chromedp.ModifierAlt, "2")
 	b.until(`document.querySelector(".card.static").classList.contains("chosen")`)
 	b.with(chromedp.ModifierAlt, kb.Enter)
@@ -177,7 +177,7 @@ func TestPageWritesWithTheKeyboardAlone(t *testing.T) {
 	text := b.sessionText(path)
 	require.Greater(t, len(text), len("What the session has.\nHi"))
 
-	// Text written by hand is committed alone.
+	// If the user types a text, only that text is committed.
 	b.press("B", "y", "e")
 	b.with(chromedp.ModifierCtrl, kb.Enter)
 	b.until(`document.querySelector(".sheet .fixed").textContent.endsWith("Bye")`)
@@ -185,8 +185,8 @@ func TestPageWritesWithTheKeyboardAlone(t *testing.T) {
 	require.Equal(t, text+"Bye", b.sessionText(path))
 }
 
-// A session that has read a line many times offers the rest of it. Tab takes a word, then
-// everything; the end of the line is learned and can be undone.
+// A session that has read a line many times offers the rest of that line. Tab accepts the next
+// word, and a second Tab everything. The end of the line is learned and can be undone.
 func TestPageOffersWhatComesNext(t *testing.T) {
 	b := newTab(t)
 	path := b.create(withBaseline)
@@ -253,9 +253,9 @@ func TestPageOffersWhatComesNext(t *testing.T) {
 	require.Len(t, b.sessionText(fork), before)
 }
 
-// Tab takes a word of an offer even if the Tab before took the whole of another offer. A suggestion
-// that was dismissed and then typed anyway hides no later offer. The list of suggestions is for the
-// cursor's place.
+// Tab accepts one word of an offer, even if the Tab before accepted the whole of an earlier offer.
+// If the user dismisses a suggestion and types it anyway, later offers are still shown. The list of
+// suggestions is for the position of the cursor.
 func TestPageOffersOneAfterTheOther(t *testing.T) {
 	b := newTab(t)
 	path := b.create(withBaseline)
@@ -298,7 +298,8 @@ func TestPageOffersOneAfterTheOther(t *testing.T) {
 	b.press(kb.Tab)
 	b.until(draft + ` === "The quickq"`)
 
-	// The next Tab has nothing to take, and the cursor stays. The one after it leaves the sheet.
+	// If there is no offer, the first Tab has no effect. A second Tab moves the focus out of the
+	// text.
 	inSheet := `document.activeElement.tagName === "TEXTAREA"`
 	b.press(kb.Tab)
 	require.True(t, value[bool](b, inSheet))
@@ -307,7 +308,7 @@ func TestPageOffersOneAfterTheOther(t *testing.T) {
 	require.Equal(t, "The quickq", value[string](b, draft))
 }
 
-// slow makes requests of the page that match a pattern wait, and count themselves.
+// slow delays the page's requests whose URLs match a pattern by ms milliseconds, and counts them.
 func (b *tab) slow(pattern string, ms int) {
 	b.t.Helper()
 	value[bool](b, fmt.Sprintf(`(() => {
@@ -503,7 +504,8 @@ func TestPageMakesComparesAndDetachesAShadow(t *testing.T) {
 	b.fill(`.settings label:nth-child(3) input`, "0.5, 0.75")
 	b.checkLooks("shadow-settings")
 	value[bool](b, `(document.querySelector(".shadows .check input").click(), true)`)
-	b.until(`document.querySelectorAll(".settings input").length === 6`) // no field for the table
+	// Without the companion, the form has no field for the size of the companion's table.
+	b.until(`document.querySelectorAll(".settings input").length === 6`)
 	b.click("Create a shadow")
 	b.until(`document.querySelector(".shadows tbody a")?.innerText.includes("companion false")`)
 	settings := b.get("/v1/sessions/" + b.get(path).Shadows[0].ID).Settings

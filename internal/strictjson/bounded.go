@@ -18,11 +18,11 @@ type Bounds struct {
 	Bytes   int // maximum bytes of one name, and of one number
 }
 
-// ReadBounded reads one JSON value that passes Check, and returns its text. It checks bounds as the
-// text arrives, and stops reading when a bound is exceeded. The error is then an *Error of kind
-// ErrBounds, with the path of the object or array. Otherwise ReadBounded reads all of r. It returns
-// an error of r without the text, and an error of Check with the whole text. An empty text, or a
-// text of only white space, is returned without an error.
+// ReadBounded reads one JSON value that passes Check, and returns its text. It checks bounds while
+// it reads. If a bound is exceeded, it stops and returns an *Error of kind ErrBounds, with the path
+// of the object or array. Otherwise it reads all of r. An error of r is returned without the text.
+// An error of Check is returned with the whole text. An empty text, or a text of only white space,
+// is returned without an error.
 func ReadBounded(r io.Reader, b Bounds) (text []byte, err error) {
 	var read bytes.Buffer
 	from := &faultNoting{r: r}
@@ -79,7 +79,7 @@ func (b Bounds) passed(dec *jsontext.Decoder, token jsontext.Token, tokens int) 
 // came from the reader.
 type faultNoting struct {
 	r   io.Reader
-	err error // except io.EOF
+	err error // the reader's error; nil for io.EOF
 }
 
 func (f *faultNoting) Read(p []byte) (int, error) {

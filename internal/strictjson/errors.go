@@ -14,7 +14,8 @@ var (
 	ErrSyntax = errors.New("not JSON")
 	// ErrUTF8: the text is not UTF-8.
 	ErrUTF8 = errors.New("not UTF-8")
-	// ErrSurrogate: an escape \uD800 to \uDFFF is not part of a pair, and so no character.
+	// ErrSurrogate: an escape from \uD800 to \uDFFF is not part of a pair, so it encodes no
+	// character.
 	ErrSurrogate = errors.New("half of a surrogate pair")
 	// ErrDuplicate: an object has a repeated name.
 	ErrDuplicate = errors.New("a name that occurs twice in an object")
@@ -37,12 +38,12 @@ type Error struct {
 	Found  string
 	Want   string
 	Kind   error // one of the Err variables
-	Cause  error // or nil; encoding/json's error for a syntax error in Check and Unmarshal
+	Cause  error // encoding/json's error, for a syntax error in Check or Unmarshal; may be nil
 }
 
 func (e *Error) Error() string {
 	found := "json: found " + e.Found
-	switch { // a syntax error has the words of encoding/json, if Cause is set
+	switch { // a syntax error with a Cause has the message of encoding/json
 	case e.Kind == ErrUnknown || e.Kind == ErrMissing:
 		found = "json: " + e.Found
 	case e.Kind == ErrSyntax && e.Cause != nil:
@@ -86,8 +87,8 @@ func describe(value jsontext.Value) string {
 	}
 }
 
-// kinds maps kinds of values to words for errors. A kind that it lacks, such as null, is already a
-// word.
+// kinds maps kinds of values to words for errors. For a missing kind, such as null, String returns
+// the word.
 var kinds = map[jsontext.Kind]string{
 	jsontext.KindBeginObject: "an object",
 	jsontext.KindEndObject:   "the end of an object",

@@ -127,9 +127,9 @@ func (s *scanner) stringFault(e *Error) {
 	}
 }
 
-// expect sets e.Want at a fault outside strings, if a delimiter, a name or the text's end was
-// expected there. If a value was expected, e.Want stays. It moves the fault of a trailing comma to
-// the token after the comma.
+// expect sets e.Want for a fault outside strings where a delimiter, a name or the end of the text
+// was expected. It does not change e.Want where a value was expected. For a trailing comma, it
+// moves the fault to the token after the comma.
 func (s *scanner) expect(e *Error) {
 	depth := s.dec.StackDepth()
 	kind, length := s.dec.StackIndex(depth)
@@ -149,8 +149,8 @@ func (s *scanner) expect(e *Error) {
 	case kind == jsontext.KindBeginObject && length > 0 && isDelimiter:
 		e.Want = "',' or '}'"
 	case kind == jsontext.KindBeginObject:
-		// A name was expected, and the decoder may report the fault inside or after another value.
-		// e.Offset must be the beginning of this value.
+		// A name was expected here. If another value was found, the decoder may report a later
+		// byte, so e.Offset is moved back to the value's first byte.
 		e.Offset, e.Want = min(e.Offset, s.next()), "a string"
 	case kind == jsontext.KindBeginArray && length > 0 && isDelimiter:
 		e.Want = "',' or ']'"

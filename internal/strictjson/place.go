@@ -10,9 +10,9 @@ import (
 // plain matches names that need no quotes in a path.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// path formats a JSON pointer for errors of this module, as in "keys[3].expires". The pointer does
-// not say whether a number is an index or a name. The decoder knows this, since it has read the
-// pointer's objects and arrays.
+// path formats a JSON pointer for errors of this module, as in "keys[3].expires". A number in a
+// pointer may be an index or a name. The decoder distinguishes them: its stack has the objects and
+// arrays that contain the value.
 func path(dec *jsontext.Decoder, pointer jsontext.Pointer) string {
 	var b strings.Builder
 	level := 0

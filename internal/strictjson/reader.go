@@ -16,8 +16,8 @@ type Reader struct {
 	utf8 error // error that NewReader has found; the first method returns it
 }
 
-// NewReader returns a Reader of a text. Errors name the text by name: with "header", as in "the end
-// of the header".
+// NewReader returns a Reader of a text. Errors use the parameter name for the text: "header" gives
+// "the end of the header".
 func NewReader(name string, text []byte) *Reader {
 	r := &Reader{scanner: scanner{name: name, text: text,
 		dec: jsontext.NewDecoder(bytes.NewBuffer(text))}}
@@ -32,13 +32,13 @@ func (r *Reader) Offset() int { return r.start }
 // Path returns the path of the last value or name, as in "keys[3].expires".
 func (r *Reader) Path() string { return r.here() }
 
-// Misfit returns an error that says that the last value was found where want was expected.
+// Misfit returns an error for the last value: the description want says what was expected instead.
 func (r *Reader) Misfit(want string) error {
 	found := describe(jsontext.Value(r.text[r.start:r.dec.InputOffset()]))
 	return &Error{Offset: r.start, Path: r.here(), Found: found, Want: want, Kind: ErrValue}
 }
 
-// read reads a token of one of these kinds.
+// read reads a token, which must have one of the given kinds.
 func (r *Reader) read(want string, kinds ...jsontext.Kind) (jsontext.Token, error) {
 	if r.utf8 != nil {
 		return jsontext.Token{}, r.utf8
@@ -70,8 +70,8 @@ func (r *Reader) Object(member func(name string) error) error {
 	}
 }
 
-// Fields reads an object that must have each required name, may have each optional one, and has
-// no other.
+// Fields reads an object that must have all required names, may have the optional names, and must
+// not have any other.
 func (r *Reader) Fields(required, optional []string, member func(name string) error) error {
 	known := slices.Concat(required, optional)
 	var seen []string

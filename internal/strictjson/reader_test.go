@@ -151,7 +151,7 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// The text is not copied: the cost of a Reader does not grow with it.
+// Check does not copy the text: its memory does not grow with the text.
 func TestReaderDoesNotCopyItsText(t *testing.T) {
 	text := []byte(`"` + strings.Repeat("a", 1<<20) + `"`)
 	per := testing.Benchmark(func(b *testing.B) {

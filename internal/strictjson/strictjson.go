@@ -33,10 +33,10 @@ func Check(text []byte) error {
 	return withCause(text, err)
 }
 
-// Unmarshal decodes a text into the variable that into points to, like encoding/json. The text must
-// pass Check, and have only names of the variable's type, in the same case. After an error the
-// variable may be partly changed. The error is an *Error, which wraps io.ErrUnexpectedEOF if the
-// text ends too early.
+// Unmarshal decodes a text, like encoding/json, into the variable that the pointer into refers to.
+// The text must pass Check. Its names must be those of the variable's type, in the same case. After
+// an error the variable may be partly changed. The error is an *Error, which wraps
+// io.ErrUnexpectedEOF if the text ends too early.
 func Unmarshal(text []byte, into any) error {
 	s := NewReader("text", text)
 	err := s.checkUTF8()
@@ -46,11 +46,12 @@ func Unmarshal(text []byte, into any) error {
 			return s.misfit(semantic)
 		}
 	}
-	if fault := Check(text); fault != nil { // it has the same fault, or finds one after the value
+	// Check finds the same fault, or a fault after the value.
+	if fault := Check(text); fault != nil {
 		err = fault
 	}
 	if e, ok := errors.AsType[*Error](err); ok && e.Kind == ErrSyntax && e.Offset == len(text) {
-		e.Cause = io.ErrUnexpectedEOF // like a json.Decoder
+		e.Cause = io.ErrUnexpectedEOF // as json.Decoder returns
 	}
 	return err
 }

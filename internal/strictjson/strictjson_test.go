@@ -224,7 +224,7 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// Check refuses a string with lone surrogates, and only such a string: encoding/json replaces them.
+// Check refuses a string if and only if it has lone surrogates, which encoding/json replaces.
 func FuzzLoneSurrogate(f *testing.F) {
 	for _, seed := range []string{`a\ud83d\ude00`, `\ud83d`, `\\ud83d`, `\ude00\ud83d`,
 		`\u00e9\uD83D\u0041`, `\"\\\/\b`} {
@@ -237,7 +237,7 @@ func FuzzLoneSurrogate(f *testing.F) {
 			return
 		}
 		if strings.Contains(s, "\uFFFD") || strings.Contains(strings.ToLower(s), `\ufffd`) {
-			return // below, this character must show that encoding/json has replaced a surrogate
+			return // skip it: the check below takes this character for a replaced surrogate
 		}
 		replaced := strings.ContainsRune(text, utf8.RuneError)
 		err := Check(raw)
@@ -253,9 +253,9 @@ func FuzzLoneSurrogate(f *testing.F) {
 	})
 }
 
-// FuzzUnmarshal compares Unmarshal with encoding/json, set to refuse unknown fields. Texts that
-// Unmarshal accepts give the same value. encoding/json also refuses the other texts, unless their
-// fault is one of Check's or a name in another case.
+// FuzzUnmarshal compares Unmarshal with encoding/json, set to refuse unknown fields. If Unmarshal
+// accepts a text, both give the same value. If only Unmarshal refuses a text, then Check refuses
+// it, too, or a name is in another case.
 func FuzzUnmarshal(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -270,7 +270,7 @@ func FuzzUnmarshal(f *testing.F) {
 			require.NoError(t, err)
 			b, err := json.Marshal(want)
 			require.NoError(t, err)
-			// encoding/json keeps null and an empty array or map apart, and its second version does
+			// encoding/json distinguishes null from an empty array or map; its second version does
 			// not.
 			same := strings.NewReplacer(`"L":[]`, `"L":null`, `"M":{}`, `"M":null`)
 			require.Equal(t, same.Replace(string(b)), same.Replace(string(a)))

@@ -6,8 +6,8 @@ import "net/http"
 // never sends it.
 const StatusClientGone = 499
 
-// Recorder passes an answer on and records its status and size. The access log wraps it around
-// every answer, below the writers of all other middleware.
+// Recorder passes an answer on and records its status and size. The access log wraps every answer
+// in a Recorder before other middleware adds its own writers.
 type Recorder struct {
 	http.ResponseWriter
 	Status int    // 0: the answer has not begun
@@ -51,7 +51,7 @@ func (w *Recorder) FinalStatus(r *http.Request) int {
 	return http.StatusOK // net/http sends this for a handler that wrote nothing
 }
 
-// RecorderOf finds the recorder below the writers of other middleware.
+// RecorderOf finds the recorder inside the writers that middleware wrapped around it.
 func RecorderOf(w http.ResponseWriter) *Recorder {
 	for {
 		if rec, ok := w.(*Recorder); ok {

@@ -39,7 +39,7 @@ var grpcCodes = map[int]int{
 func (f ShipperForm) document(doc api.Problem) api.Problem {
 	switch doc.Status {
 	case http.StatusRequestTimeout, http.StatusInsufficientStorage,
-		http.StatusInternalServerError: // such as a store that fails for a moment
+		http.StatusInternalServerError: // for instance a temporary failure of the store
 		doc.Status = http.StatusServiceUnavailable
 	case http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity:
 		doc.Status = http.StatusBadRequest

@@ -18,7 +18,7 @@ func EncodeSession(i session.Info) api.Session {
 	s := api.Session{
 		ID:            i.ID,
 		Model:         i.Model,
-		CreatedAt:     i.Created, // zero, like the rest, if the session cannot be read
+		CreatedAt:     i.Created, // zero if the session cannot be read
 		LastUsedAt:    i.LastUsed,
 		Offset:        i.Offset,
 		Step:          i.Step,

@@ -8,7 +8,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// The first sample is of the first line, also of an empty one: alerts identify incidents by it.
+// The first sample stays that of the incident's first line, even if it is empty, because alerts
+// identify incidents by the first sample.
 func TestFirstSampleStaysAsLinesJoin(t *testing.T) {
 	var i session.IncidentReport
 	i.P = .001

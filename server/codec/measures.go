@@ -11,7 +11,7 @@ import (
 // of bytes.
 type Encoder struct {
 	words bool
-	model session.ModelInfo // spells its words
+	model session.ModelInfo // spells tokens of a model of words
 }
 
 // NewEncoder makes the encoder for model m.

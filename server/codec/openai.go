@@ -107,8 +107,8 @@ func Detokenized(m session.ModelInfo, field string, ids []api.TokenID) ([]byte, 
 	return text, nil
 }
 
-// WriteTokens writes an api.Tokens for a text. It streams the answer, which in memory would take
-// many times the size of the text.
+// WriteTokens writes an api.Tokens for a text. It streams the answer, because the whole answer
+// would need many times the memory of the text.
 func WriteTokens(w io.Writer, m session.ModelInfo, text string) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprintf(b, `{"count":%d,"max_model_len":%d,"tokens":[`,
@@ -116,7 +116,7 @@ func WriteTokens(w io.Writer, m session.ModelInfo, text string) error {
 	first := true
 	for id := range m.Tokens([]byte(text)) {
 		if !first {
-			_ = b.WriteByte(',') // Flush returns any error
+			_ = b.WriteByte(',') // Flush returns the error of an earlier write
 		}
 		first = false
 		_, _ = b.Write(strconv.AppendInt(b.AvailableBuffer(), int64(id), 10))

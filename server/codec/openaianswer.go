@@ -17,7 +17,7 @@ type OpenAIAnswer struct {
 	model   session.ModelInfo
 	request session.BatchRequest
 	texts   []openAIText
-	sampled int64 // tokens
+	sampled int64 // number of sampled tokens
 	offset  *int64
 }
 
@@ -118,8 +118,8 @@ func CheckAnswer(m session.ModelInfo, r session.BatchRequest) error {
 }
 
 // StreamBytes returns the memory in bytes for pieces of a streamed answer that wait to be sent. It
-// is zero unless prompts are echoed with scores: their pieces come a chunk at a time, for all texts
-// at once.
+// is zero unless the answer repeats the prompts with scores. The scores of a prompt are pieces of
+// one chunk, made for all texts at once.
 func StreamBytes(r session.BatchRequest) int64 {
 	if !r.Echo || !r.LogProbs {
 		return 0
@@ -130,14 +130,14 @@ func StreamBytes(r session.BatchRequest) int64 {
 }
 
 // AnswerBytes returns an upper bound of the memory in bytes for an answer that is not streamed. It
-// counts the texts and, if requested, their scores: as kept, as encoded, and as part of the encoded
-// answer.
+// counts the texts and, if requested, their scores. The memory has three copies of the scores: the
+// original, its encoding, and the encoded answer.
 func AnswerBytes(m session.ModelInfo, r session.BatchRequest) int64 {
 	const perByte = 16      // per byte of text, which JSON may escape as \u0000
 	const perToken = 3 * 50 // name, offset and score, in numbers of up to 22 digits
 	const perCandidate = 3 * 40
 	texts, word := int64(r.N), int64(1)
-	name := int64(0) // bytes of the longest name beyond that of one byte
+	name := int64(0) // additional bytes for the name of a word
 	if m.OfWords() {
 		word, name = int64(m.TokenBytes), 3*int64(m.TokenBytes)
 	}

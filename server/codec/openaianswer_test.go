@@ -14,8 +14,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// AnswerBytes covers the memory of the blocks, of the joined blocks, and of the encoded answer,
-// even with the longest names and numbers.
+// AnswerBytes must cover all memory for the scores: as collected, as joined, and in the encoded
+// answer. The test uses the longest names and numbers.
 func TestWholeAnswerTakesNoMoreThanItBorrows(t *testing.T) {
 	model := session.ModelInfo{ID: "m"}
 	long := -float64(

@@ -8,8 +8,8 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// DecodeCommit adds to a batch what its session learns from it, as the body or the headers say. A
-// batch that commits waits for its turn as long as a request may.
+// DecodeCommit sets what the session of a batch learns from the batch, according to the request's
+// body or headers. If the session learns, the batch may wait the longest allowed time for its turn.
 func DecodeCommit(
 	request *session.BatchRequest, body api.OpenAICompletionRequest, p api.CreateCompletionParams,
 ) error {

@@ -10,8 +10,8 @@ import (
 // openAIText is a growing text of an answer in OpenAI's form.
 type openAIText struct {
 	bytes    int    // bytes received so far
-	echoed   int    // largest number of these that belong to the prompt
-	chars    int    // characters of the bytes named in logProbs
+	echoed   int    // at most this many of the first bytes belong to the prompt
+	chars    int    // characters whose tokens were added to logProbs
 	text     []byte // not sent yet
 	logProbs logProbsBlock
 	finish   *api.FinishReason
@@ -42,7 +42,7 @@ func (t *openAIText) addBytes(p session.Piece) {
 	}
 }
 
-// addWords is addBytes for a model of words.
+// addWords adds the tokens of a piece with their log-probabilities, for a model of words.
 func (t *openAIText) addWords(m *session.ModelInfo, p session.Piece) {
 	t.words.add(p.Text)
 	for i, id := range p.Words.IDs {
@@ -56,7 +56,7 @@ func (t *openAIText) addWords(m *session.ModelInfo, p session.Piece) {
 	}
 }
 
-// take copies the scores of the token at index at of a piece, if it has scores.
+// take copies the scores of one token of a piece, if the token has scores. Its index is at.
 func (s *tokenScore) take(p session.Piece, at int) {
 	if !s.scored {
 		return

@@ -101,7 +101,7 @@ func EncodeCompletion(
 	}
 }
 
-// EncodeDone encodes the last event of a streamed completion, which took elapsed.
+// EncodeDone encodes the last event of a streamed completion and the time that it took.
 func EncodeDone(c session.Completion, elapsed time.Duration) api.DoneEvent {
 	return api.DoneEvent{
 		Type:         api.EventDone,

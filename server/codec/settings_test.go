@@ -11,7 +11,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// A client that sends back encoded settings requests the same values, for every row of the table.
+// If a client sends back encoded settings, it requests the same values. This holds for every
+// setting.
 func TestEverySettingComesBackAsItWasTold(t *testing.T) {
 	inForce := session.Settings{}
 	for i, row := range stream.Table {
@@ -38,7 +39,7 @@ func TestEverySettingComesBackAsItWasTold(t *testing.T) {
 	require.Equal(t, inForce, decodeSettings(asked))
 }
 
-// An omitted field is left to the session; a setting that the model lacks is encoded as absent.
+// An omitted field is not decoded as a setting. A setting that the model lacks is not encoded.
 func TestSettingsThatAreLeftOut(t *testing.T) {
 	require.Empty(t, decodeSettings(api.SettingsRequest{}))
 	zero := float32(0)

@@ -30,8 +30,8 @@ func encodeShadow(s session.Shadow, followedWords, shadowWords bool) api.Shadow 
 	return told
 }
 
-// bitsPerByte returns the measure that compares models of all kinds. For a model of words it counts
-// only known words; a model of bytes knows every byte.
+// bitsPerByte returns a measure by which models of bytes and models of words can be compared. For a
+// model of words it leaves out unknown words; a model of bytes has none.
 func bitsPerByte(t session.Tally) *float64 {
 	return per(t.Bits-t.UnknownBits, t.Bytes-t.UnknownBytes)
 }

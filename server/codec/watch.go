@@ -44,7 +44,7 @@ func (e Encoder) Start(s session.WatchStart) api.StartEvent {
 	}
 }
 
-// Gap encodes the event for events that a client has missed.
+// Gap encodes the event that tells a client that it has missed events.
 func Gap(g session.Gap) api.GapEvent {
 	return api.GapEvent{
 		Type: api.EventGap, From: g.From, To: g.To, Events: orNil(int64(g.Events)),

@@ -4,23 +4,26 @@ import "github.com/lmserve/lmserve/internal/serving/session"
 
 // wordText is a growing text of a model of words, cut into tokens.
 type wordText struct {
-	named  int    // bytes cut into tokens
+	named  int    // number of bytes that were cut into tokens
 	open   []byte // text after these bytes: the start of the next token
 	before int32  // the last token
 }
 
-// spelling returns the text of a token at some place in a text.
+// spelling returns the text of a token at one position of a text. The spelling may depend on the
+// tokens before that position.
 type spelling func(id int32) []byte
 
 func (t *wordText) add(text []byte) { t.open = append(t.open, text...) }
 
-// cut removes the next token, of size bytes, from t. It returns the token's text and a spelling for
-// this place, which is valid until the next call.
+// cut removes the next token, of the given size in bytes, from t. It returns the token's text, and
+// a function that spells any token at this position. The function is valid until the next call.
 func (t *wordText) cut(m *session.ModelInfo, id int32, size int64) (own []byte, spell spelling) {
 	n := min(int(size), len(t.open))
 	own, t.open = t.open[:n], t.open[n:]
 	before := t.before
-	if t.named == 0 { // unknown text precedes: a word after a space is not the first of a line
+	// The text before the first token is unknown. If the token begins with a space, it is not the
+	// first of a line.
+	if t.named == 0 {
 		if before = m.Start; n > 1 && own[0] == ' ' {
 			before = id
 		}

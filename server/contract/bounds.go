@@ -7,8 +7,9 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// boundsOf returns the bounds of an operation's JSON body. An array in the schema may have a larger
-// limit than usual, such as a list of tokens. That limit then applies to all such arrays together.
+// boundsOf returns the bounds of an operation's JSON body. If the schema has arrays with a larger
+// limit than usual, such as lists of tokens, the total number of values may be larger by that
+// limit.
 func boundsOf(op *openapi3.Operation) strictjson.Bounds {
 	bounds := strictjson.Bounds{
 		Depth:   limits.JSONDepthMax,

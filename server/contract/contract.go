@@ -31,7 +31,7 @@ type Operation struct {
 	Records bool     // the body may hold records of a log shipper, see middleware.Records
 	Raw     bool     // the body is not validated, whatever its media type
 
-	bounds strictjson.Bounds // of a JSON body
+	bounds strictjson.Bounds // bounds for a JSON body
 	route  *routers.Route
 }
 
@@ -47,7 +47,8 @@ func Load() (*Contract, error) {
 	c := &Contract{operations: map[string]*Operation{}, openAI: map[string]bool{}}
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
-			// A separate middleware authenticates requests; validation would first read the body.
+			// Validation reads the body, so a middleware checks keys before it. Here no key is
+			// required.
 			unkeyed := *op
 			unkeyed.Security = openapi3.NewSecurityRequirements()
 			c.operations[method+" "+path] = &Operation{

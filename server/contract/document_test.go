@@ -12,8 +12,8 @@ import (
 func TestDocumentIsValid(t *testing.T) {
 	doc, err := Document()
 	require.NoError(t, err)
-	// Package server checks all examples against their schemas. The validator cannot: the example
-	// of a stream is text, while its schema describes one event.
+	// Package server checks the examples. This validator would fail: the example of a stream is
+	// text, while its schema describes one event.
 	require.NoError(t, doc.Validate(t.Context(), openapi3.DisableExamplesValidation()))
 	require.True(t, strings.HasPrefix(doc.OpenAPI, "3.0."))
 }
@@ -42,7 +42,7 @@ func TestEverySchemaIsDescribedAndClosed(t *testing.T) {
 			require.False(t, *s.AdditionalProperties.Has, "schema %s takes unknown fields", name)
 		}
 		for prop, p := range s.Properties {
-			// The request describes the settings, so the answer need not.
+			// The schema SettingsRequest describes the settings, so the schema Settings need not.
 			described := p.Value.Description != "" || p.Ref != "" || name == "Settings"
 			require.True(t, described, "%s.%s has no description", name, prop)
 			for key := range p.Value.Extensions {

@@ -9,7 +9,7 @@ import (
 type acceptRange struct {
 	media       string  // "text/plain", "text/*" or "*/*"
 	q           float64 // 0..1
-	specificity int     // 2, 1 or 0
+	specificity int     // 2 for text/plain, 1 for text/*, 0 for */*
 }
 
 // ChooseMedia picks the offer that an Accept header prefers (RFC 9110, section 12.5.1): highest q

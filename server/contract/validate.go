@@ -65,7 +65,7 @@ func (o *Operation) TakesJSON(r *http.Request) bool {
 // TokensBeyond returns how many JSON values beyond the usual limit a body of this length may have.
 // Each value takes memory, however short it is.
 func (o *Operation) TokensBeyond(bytes int64) int64 {
-	return min(bytes/2, int64(o.bounds.Tokens-limits.JSONTokensMax)) // two bytes a value
+	return min(bytes/2, int64(o.bounds.Tokens-limits.JSONTokensMax)) // at least two bytes per value
 }
 
 // pathParams returns the path parameters that the router has found.

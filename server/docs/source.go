@@ -34,7 +34,8 @@ func readSource(text []byte) (source, error) {
 	return s, nil
 }
 
-// place is where the contract first refers to an exchange: at its request, or else at its answer.
+// place returns the byte offset at which the contract first refers to an exchange: at its request,
+// or, without one, at its answer.
 func (s source) place(exchange string) int {
 	reference := "#/components/examples/" + exchange
 	if at := strings.Index(s.text, reference+".request"); at >= 0 {

@@ -36,7 +36,7 @@ func (h *Handlers) Backup(
 		return nil, err
 	}
 	if from >= b.Size {
-		_ = b.Close() // nothing was read
+		_ = b.Close() // an error of Close is harmless: nothing was read
 		return nil, problem.Field(api.ProblemInvalidParameter, "Range", *r.Params.Range,
 			fmt.Sprintf("bytes=0- to bytes=%d-", b.Size-1))
 	}
@@ -67,7 +67,7 @@ func sendBackup(w http.ResponseWriter, b *session.Backup, from int64, partial bo
 	return err
 }
 
-// onlyWriter and onlyReader keep io.CopyBuffer from bypassing the buffer: each write needs its own
-// deadline.
+// onlyWriter and onlyReader hide other methods, so that io.CopyBuffer uses its buffer. Each write
+// of a buffer then gets a new deadline.
 type onlyWriter struct{ io.Writer }
 type onlyReader struct{ io.Reader }

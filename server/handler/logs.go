@@ -62,7 +62,7 @@ func (h *Handlers) feedLogs(
 	slices.SortStableFunc(batch.Streams, func(a, b *intake.Stream) int {
 		return cmp.Compare(len(b.Key()), len(a.Key())) // streams without a key last
 	})
-	var late error // why the client must send the body again; nil: it must not
+	var late error // why the client must send the body again; nil if it must not
 	for _, s := range batch.Streams {
 		if late != nil && s.Key() == "" {
 			break

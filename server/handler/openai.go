@@ -72,8 +72,8 @@ func (s namedSession) problemOf(err error) error {
 	return err
 }
 
-// completionModel returns the model of a completion in OpenAI's form: the named model, else that of
-// the named session, else the default.
+// completionModel returns the model of a completion in OpenAI's form. It is the named model, or the
+// model of the named session, or the default model.
 func (h *Handlers) completionModel(
 	ctx context.Context, r routes.CreateCompletionRequestObject,
 ) (session.ModelInfo, error) {
@@ -82,7 +82,8 @@ func (h *Handlers) completionModel(
 	}
 	text := cmp.Or(codec.Value(r.Params.XSessionID), codec.Value(r.Body.User))
 	model, err := h.Sessions.ModelOf(middleware.CallerOf(ctx), text)
-	if errors.Is(err, session.ErrNotFound) { // completionSession reports an unknown session
+	// Continue with the default model; completionSession reports an unknown session.
+	if errors.Is(err, session.ErrNotFound) {
 		return h.modelNamed(nil)
 	}
 	return model, err

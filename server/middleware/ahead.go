@@ -10,14 +10,14 @@ type ahead struct {
 	tail    []byte       // the bytes after those in the file
 }
 
-// room returns a buffer for the next bytes, or nil without space. The caller passes the number of
-// bytes written to got.
+// room returns a buffer for the next bytes, or nil if there is no space. After writing to the
+// buffer, the caller calls the method got with the number of bytes.
 func (a *ahead) room() []byte {
 	if len(a.tail) == cap(a.tail) {
 		if !a.flush() {
 			return nil
 		}
-		if a.tail = a.tail[:0]; cap(a.tail) < spool.BufferBytes { // its beginning was taken
+		if a.tail = a.tail[:0]; cap(a.tail) < spool.BufferBytes { // some bytes were taken
 			a.tail = make([]byte, 0, spool.BufferBytes)
 		}
 	}

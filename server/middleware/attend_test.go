@@ -39,7 +39,7 @@ func begin(t *testing.T, addr string, size int) net.Conn {
 	return conn
 }
 
-// numbers returns text that differs at nearby places.
+// numbers returns text in which a shifted or repeated part can be detected.
 func numbers(size int) string {
 	var b strings.Builder
 	for i := 0; b.Len() < size; i++ {
@@ -128,8 +128,9 @@ func TestReadingAheadStopsWhereThereIsNoSpace(t *testing.T) {
 	require.True(t, text == <-got)
 }
 
-// A request that is attended and ends with its body still open gets a complete answer. If the
-// server drains meanwhile, an attended request learns this from its body, as others do.
+// A request gets a complete answer even if it was attended and its body is still open. If the
+// server drains meanwhile, reading the body of an attended request returns an error, as for other
+// requests.
 func TestAttendedRequestsEndWithTheirBodiesOpen(t *testing.T) {
 	draining, drain := context.WithCancel(t.Context())
 	defer drain()

@@ -34,7 +34,8 @@ func CallerOf(ctx context.Context) session.Caller { return ctx.Value(callerKey{}
 // Authenticate admits requests with a valid key and requests to public operations of the contract.
 // It admits all requests if the server requires no keys: ring is nil or has no keys file. Unknown
 // operations are not public. Authenticate runs before anything that inspects a request, so that
-// strangers learn nothing. The router has not run by then, so routes finds the operation.
+// strangers learn nothing. It also runs before the router, so it finds the operation in the
+// parameter routes.
 //
 // Once the key is no longer valid, the request's context and body end with the reason as cause.
 // This stops all work for the request, and package answer reports the reason.

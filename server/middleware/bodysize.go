@@ -33,7 +33,7 @@ func BodySize(
 // bodyMost returns the largest size of the request's body in bytes.
 func bodyMost(op *contract.Operation, r *http.Request, streamBytesMax int64) int64 {
 	switch {
-	case op.Raw, op.Records && contract.IsJSONBody(r): // JSON may be records, see Records
+	case op.Raw, op.Records && contract.IsJSONBody(r): // a JSON body may be records
 		return limits.LogBodyBytesMax
 	case contract.IsJSONBody(r):
 		return limits.JSONBodyBytesMax

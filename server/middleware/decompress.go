@@ -56,7 +56,7 @@ func Decompress(
 	})
 }
 
-// decompressor returns a reader of the decoded bytes; end frees its resources.
+// decompressor returns a reader of the decoded bytes. The function end frees its resources.
 func decompressor(coding string, from io.Reader) (plain io.Reader, end func(), err error) {
 	if coding == "gzip" {
 		r, err := gzip.NewReader(from)
@@ -93,8 +93,8 @@ type decompressed struct {
 	from    *noting
 	plain   io.Reader
 	bytes   int64
-	charged int64  // of the bytes, beside those that came in
-	failed  error  // of the last read; nil: there may be more
+	charged int64  // decompressed bytes charged in addition to the compressed bytes
+	failed  error  // error of the last read; nil: there may be more bytes
 	end     func() // releases the memory that plain holds
 }
 

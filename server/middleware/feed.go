@@ -31,10 +31,10 @@ type peers struct {
 }
 
 // FeedElsewhere feeds whole lines to a session of another server, as a delivery with a key, or
-// without one if key is "". The other server waits for the session's turn until the deadline of the
-// context. As here, a delivery that was begun is fed to the end, even if the client leaves.
-// fed is false, without an error, if this server has the session, or if no server has it. The error
-// is a problem.
+// without a key if it is "". The other server waits for the session's turn until the deadline of
+// ctx. Once the delivery has begun, it is fed to the end, even if the client leaves. The result fed
+// is false, without an error, if this server has the session, or if no server has it. The error is
+// a problem.
 func FeedElsewhere(ctx context.Context, name, key string, text []byte) (fed bool, err error) {
 	p, passes := ctx.Value(peersKey{}).(*peers)
 	if !passes {
@@ -77,7 +77,7 @@ func (p *peers) feed(
 	for name, value := range map[string]string{
 		"Accept":               contract.MediaJSON,
 		"Authorization":        p.header.Get("Authorization"),
-		"Content-Type":         contract.MediaForm, // whole lines
+		"Content-Type":         contract.MediaForm, // selects a delivery of lines
 		answer.HeaderRequestID: answer.RequestID(ctx),
 		headerDelivery:         key,
 		headerProxied:          "1",

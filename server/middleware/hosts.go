@@ -21,9 +21,9 @@ import (
 //
 // The request's Host must name this server, with any port: a loopback name or address, the address
 // of the connection, an allowed name, or the name that Kubernetes gives the service of an allowed
-// name. A page that uses DNS rebinding sends the page's own name. The request's Origin must be the
-// origin of the Host, one with an allowed host name, or one of origins. http.CrossOriginProtection
-// would pass every GET, but this server's exports are GETs.
+// name. A page that uses DNS rebinding sends the page's own name. The request's Origin must have
+// the same host and port as Host, have an allowed host name, or be in the parameter origins.
+// http.CrossOriginProtection would pass every GET, but this server's exports are GETs.
 func Hosts(
 	ring *keys.Ring, allowed, origins []string, problems *answer.Problems,
 ) func(http.Handler) http.Handler {

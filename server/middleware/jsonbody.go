@@ -54,7 +54,8 @@ type jsonBody struct {
 	bytes int64
 }
 
-// HasRead releases the memory for parsing a request's JSON body, except that of the result.
+// HasRead releases memory once a request's JSON body is parsed. It keeps the memory of the parsed
+// value reserved.
 func HasRead(ctx context.Context) {
 	if b, ok := ctx.Value(jsonKey{}).(*jsonBody); ok {
 		b.taken.Keep(limits.JSONKeptFactor * b.bytes)

@@ -15,7 +15,7 @@ type Memory struct {
 	Lists *Pool // pages of sessions
 	Zstd  *Pool // decompressors, which a slow body keeps for long
 
-	little, much *Pool // all else, by size
+	little, much *Pool // other data, by size
 }
 
 // NewMemory makes a Memory with all of it free.
@@ -28,7 +28,8 @@ func NewMemory() *Memory {
 	}
 }
 
-// Take is Pool.Take for everything but pages of sessions.
+// Take reserves memory for data of any kind except pages of sessions and decompressors. It works
+// like Pool.Take.
 func (m *Memory) Take(ctx context.Context, bytes int64) (*Taken, error) {
 	if bytes <= limits.SmallRequestBytes {
 		return m.little.Take(ctx, bytes)

@@ -29,7 +29,7 @@ type meters struct {
 // meter counts one key's use against its limits.
 type meter struct {
 	limits keys.Limits   // every field set
-	bytes  *rate.Limiter // holds one second's worth; more becomes debt
+	bytes  *rate.Limiter // has the bytes of one second; further bytes become debt
 
 	mu       sync.Mutex
 	requests int // in progress
@@ -75,11 +75,11 @@ func (m *meter) behind(now time.Time) time.Duration {
 	return time.Duration(max(0, debt) / float64(m.limits.BytesPerSecond) * float64(time.Second))
 }
 
-// charge takes bytes from the second's worth or adds them to the debt. It returns the time until
-// the bytes are paid.
+// charge subtracts bytes from those available in this second; further bytes become debt. It returns
+// the time until the debt is paid.
 func (m *meter) charge(bytes int, now time.Time) time.Duration {
 	var wait time.Duration
-	for burst := m.bytes.Burst(); bytes > 0; bytes -= burst { // the limiter's largest request
+	for burst := m.bytes.Burst(); bytes > 0; bytes -= burst { // ReserveN accepts at most this many
 		wait = m.bytes.ReserveN(now, min(bytes, burst)).DelayFrom(now)
 	}
 	return wait
@@ -95,9 +95,9 @@ func Charge(ctx context.Context, bytes int) {
 	}
 }
 
-// Meter limits each key's concurrent requests and its bytes per second. Bodies no longer wait for
-// their turn once the context draining is done. Meter runs after Authenticate, which finds the
-// caller and the limits.
+// Meter limits each key's concurrent requests and its bytes per second. Once the context draining
+// is done, a body no longer waits for its key's rate. Meter runs after Authenticate, which finds
+// the caller and the limits.
 func Meter(draining context.Context, problems *answer.Problems) func(http.Handler) http.Handler {
 	meters := &meters{byKey: map[string]*meter{}}
 	return wrap(func(w http.ResponseWriter, r *http.Request, next http.Handler) {

@@ -49,7 +49,8 @@ func TestLimitsThatAKeyLeavesOutHaveDefaults(t *testing.T) {
 	require.Positive(t, all.Disk)
 }
 
-// The debt of the key's other requests may take minutes to pay.
+// A body may wait for minutes, because other requests of its key have caused a debt. Even then the
+// server notices that the client has left.
 func TestLeavingABodyThatIsPacedIsNoticed(t *testing.T) {
 	m := (&meters{byKey: map[string]*meter{}}).of("key", keys.Limits{BytesPerSecond: 100})
 	m.charge(10_000, time.Now())

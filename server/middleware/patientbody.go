@@ -40,18 +40,18 @@ type patientBody struct {
 	control *http.ResponseController
 	idle    time.Duration
 	leave   func()                    // cancels the request's context
-	follow  func() (stop func() bool) // ends the context with net/http's
+	follow  func() (stop func() bool) // cancels it together with net/http's context of the request
 
 	mu       sync.Mutex
 	changed  sync.Cond   // signals that reading ahead has stopped
 	ended    bool        // the end of the body has arrived
 	stopped  error       // why reading was stopped; nil if it was not
-	waits    int         // calls of attend without a stop
+	waits    int         // calls of attend that were not stopped yet
 	reading  bool        // a read ahead is in progress
 	failed   error       // error of a read ahead, io.EOF at the end; reported after the bytes read
 	ahead    ahead       // bytes read ahead
 	followed bool        // the reader has reached the end
-	unfollow func() bool // ends a follow of readAhead; nil without one
+	unfollow func() bool // undoes the call of follow by readAhead; nil without a call
 }
 
 // newPatientBody wraps a request's body. leave cancels the context that handlers see.
@@ -97,7 +97,8 @@ func (b *patientBody) begin(p []byte) (n int, err error) {
 			return n, err
 		}
 		if !b.ended {
-			_ = b.control.SetReadDeadline(time.Now().Add(b.idle)) // also of a read ahead
+			// The deadline also applies to a read ahead that is in progress.
+			_ = b.control.SetReadDeadline(time.Now().Add(b.idle))
 		}
 		if !b.reading {
 			break

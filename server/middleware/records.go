@@ -54,7 +54,8 @@ func Records(
 		if isJSON && form.fields == nil {
 			begun := bufio.NewReaderSize(r.Body, jsonPeek)
 			r.Body = body{begun, r.Body}
-			if begin, _ := begun.Peek(jsonPeek); intake.BeginsText(begin) { // errors recur
+			// An error of Peek needs no check here: the next read returns it again.
+			if begin, _ := begun.Peek(jsonPeek); intake.BeginsText(begin) {
 				r.Body = http.MaxBytesReader(w, r.Body, limits.JSONBodyBytesMax)
 				if form.key != "" {
 					r = r.WithContext(context.WithValue(r.Context(), deliveryKey{}, form.key))
@@ -82,7 +83,7 @@ func Records(
 				problem.OfBody(&http.MaxBytesError{Limit: limits.JSONBodyBytesMax}))
 			return
 		default:
-			taken.Keep(0) // the JSON reader reserves its own
+			taken.Keep(0) // the JSON reader reserves its own memory
 		}
 		if !isJSON || form.isDelivery() || r.Header.Get("Content-Type") == contract.MediaText {
 			r = r.WithContext(context.WithValue(r.Context(), deliveryKey{}, form.key))
@@ -96,10 +97,11 @@ func Records(
 type recordsForm struct {
 	media  string
 	fields intake.Fields
-	key    string // of the delivery; "" without one
+	key    string // key of the delivery; "" without a key
 }
 
-// formOfRecords also bounds the work for a record: nobody has validated the parameters yet.
+// formOfRecords returns how to read a request's body. It limits the parameter field, whose names
+// cost work for each record, because the parameters are not validated yet.
 func formOfRecords(r *http.Request) (f recordsForm, err error) {
 	f.media, _ = contract.MediaTypeOf(r.Header.Get("Content-Type"))
 	query := r.URL.Query()
@@ -123,8 +125,8 @@ func formOfRecords(r *http.Request) (f recordsForm, err error) {
 	return f, nil
 }
 
-// isDelivery reports whether the body is a delivery whatever it contains. JSON that holds records
-// is one, too.
+// isDelivery reports whether the body is a delivery, judged by its headers and parameters alone. A
+// JSON body is also a delivery if it contains records.
 func (f *recordsForm) isDelivery() bool {
 	switch f.media {
 	case contract.MediaNDJSON, contract.MediaMsgpack, contract.MediaForm:
@@ -150,7 +152,7 @@ func (f *recordsForm) lines(body []byte) (text []byte, err error) {
 	return text, err
 }
 
-// LogMemory is the memory that reading a body of a log shipper takes, by its beginning and length.
+// LogMemory returns the memory needed to read a log shipper's body of the given length in bytes.
 func LogMemory(_ []byte, bytes int64) int64 { return limits.LogReadFactor * bytes }
 
 // TakeWhole reads a log shipper's body once the body has arrived and the memory that reading needs

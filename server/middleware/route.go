@@ -40,7 +40,7 @@ type Places interface {
 const headerProxied = "Lmserve-Proxied"
 
 const (
-	dialMax = 2 * time.Second // to connect to another server
+	dialMax = 2 * time.Second // time to connect to another server
 	// interval for checking that the other server is alive
 	aliveLook     = time.Second
 	idleConnsMost = 256 // idle connections kept to one server
@@ -105,7 +105,7 @@ type passing struct {
 	transport *http.Transport
 }
 
-// Routes, besides those of one session, that belong to a certain server.
+// Routes whose requests may have to be passed on to another server.
 const (
 	routeSessions    = "/v1/sessions"
 	routeImport      = "/v1/sessions/import"
@@ -150,8 +150,8 @@ func (p *passing) place(r *http.Request, route string) (addr string, err error) 
 	return addr, nil
 }
 
-// userOf returns the user of a completion in OpenAI's form, who may be a session, or "". It reads
-// the body and rewinds it.
+// userOf returns the field user of a completion in OpenAI's form, or "". The user may be the id of
+// a session. userOf reads the body and rewinds it.
 func (p *passing) userOf(r *http.Request) (user string, err error) {
 	if !contract.HasBody(r) {
 		return "", nil
@@ -200,7 +200,8 @@ func (p *passing) pass(w http.ResponseWriter, r *http.Request, route, addr strin
 		Rewrite: func(out *httputil.ProxyRequest) {
 			out.SetURL(to)
 			out.Out.Host = to.Host
-			// this server has checked these, like the Host
+			// This server has checked these headers. The other server has a different host and
+			// would refuse them.
 			for _, seen := range []string{"Origin", "Sec-Fetch-Site"} {
 				out.Out.Header.Del(seen)
 			}
@@ -221,8 +222,8 @@ func (p *passing) pass(w http.ResponseWriter, r *http.Request, route, addr strin
 	proxy.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// errLost ends a request to a server whose lease has lapsed. The connection may not show it if that
-// server is stopped or cut off.
+// errLost ends a request to a server whose lease has lapsed. If that server has stopped or is cut
+// off from the network, the connection itself may show no error.
 var errLost = errors.New("server: the lease of the server that holds the session has lapsed")
 
 // attend ends a request once the server that handles it is gone.

@@ -9,14 +9,15 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// Stall lets a request take as long as its body makes progress: every read of the body has its own
-// deadline. A stalled client thus blocks only itself, and a slow stream lives on. The connection
-// handles deadlines of the answer. Bodies still arriving end once the context draining is done.
+// Stall allows a request any length of time as long as its body makes progress: every read of the
+// body has its own deadline. A stalled client thus blocks only itself, and a slow stream is not cut
+// off. The connection handles deadlines of the answer. Once the context draining is done, reading
+// an unfinished body returns an error.
 //
 // While a request waits for something other than its body (see Attend), the body is read ahead and
 // the client has no deadline.
 //
-// Stall also allows answers before the end of the body: events go out while text arrives, and an
+// Stall also allows answers before the end of the body: events are sent while text arrives, and an
 // error need not wait for the rest of the body.
 func Stall(
 	bodyIdle time.Duration, draining context.Context,
@@ -30,9 +31,10 @@ func Stall(
 		// duplex, but have no client that could stall.
 		control := http.NewResponseController(w)
 		_ = control.EnableFullDuplex()
-		// net/http cancels a request's context when reading its body fails. Here the reader handles
-		// a failed read in order, because the text before it is still to be scored and answered.
-		// Once the body has ended, the context is canceled as usual when the client leaves.
+		// net/http cancels a request's context as soon as a read of its body fails. The context
+		// here is not canceled then, because text read before the failure must still be scored and
+		// answered. Once the body has ended, the context is canceled as usual when the client
+		// leaves.
 		ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 		defer cancel()
 		in := newPatientBody(r, control, bodyIdle, cancel)
@@ -50,7 +52,7 @@ func Stall(
 // the server could not tell the next request from the rest of the body.
 type closingWriter struct {
 	http.ResponseWriter
-	body  *patientBody // the request's
+	body  *patientBody // body of the request
 	began bool
 }
 

@@ -21,8 +21,9 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// PhasesMax is the largest number of phases of a request that get a span. About a hundred chunks
-// have that many phases. A request may have a hundred thousand chunks, which no viewer can show.
+// PhasesMax is the largest number of phases of a request that get a span. About a hundred chunks of
+// text already have that many phases. A request may have a hundred thousand chunks, more than a
+// viewer of traces can show.
 const PhasesMax = 1024
 
 // unTraced are paths that are polled and need no traces.

@@ -7,12 +7,12 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/follow"
 )
 
-// reportEvery is the time between two writes of a position that only record which lines were
-// reported. If a line was shown, the position is written at once.
+// reportEvery is the minimum time between two writes of a position if only lines that were not
+// shown have been reported since. After a shown line, the position is written at once.
 const reportEvery = time.Second
 
-// knownMax is the number of parts of a position for one file, besides the part for the beginning of
-// the file's text. They shorten the text that a restart must read again to find its place.
+// knownMax is how many parts of a position one file may have besides its first part. With more
+// parts, a restart reads less text again to find its place in the file.
 const knownMax = 2
 
 // keeper keeps the position of a stream that a session is fed from, and writes it to a file.
@@ -21,14 +21,14 @@ type keeper struct {
 	position Position
 	next     int64     // offset of the session after the text of all announced pieces
 	number   int       // Piece.File of the last part; 0 if this run has added no part
-	known    int       // number of parts of that file, without its first
+	known    int       // number of parts of that file besides its first part
 	written  time.Time // when the position was written
 	stale    bool      // lines were reported after the position was written
 }
 
-// announce adds a piece that is about to be sent to the position, and writes the position. It does
-// not write it if the position covers the piece already. The session must have all text before the
-// piece.
+// announce adds a piece of text to the position before the piece is sent, and writes the position
+// to its file. It skips the write if the position already covers the piece. All text before the
+// piece must have been announced.
 func (k *keeper) announce(piece follow.Piece) error {
 	p, from := &k.position, k.next-piece.Skip
 	k.next += int64(len(piece.Text))
@@ -38,7 +38,8 @@ func (k *keeper) announce(piece follow.Piece) error {
 			p.Parts[n-1].Mark = piece.Mark
 			return nil
 		}
-		// Drop the oldest of these parts. The part before it then covers its text, too.
+		// Drop the oldest part of this file except the first. The part before it then also covers
+		// its text.
 		if k.known++; k.known > knownMax {
 			p.Parts = slices.Delete(p.Parts, n-knownMax, n-knownMax+1)
 		}
@@ -54,8 +55,8 @@ func (k *keeper) announce(piece follow.Piece) error {
 	return k.write(k.next + aheadBytes)
 }
 
-// add adds a part. It replaces parts that begin at the same offset or a later one: none of their
-// text was sent.
+// add adds a part. It first removes parts that begin at the same offset or later, because none of
+// their text was sent.
 func (k *keeper) add(part Part) {
 	p := &k.position
 	for n := len(p.Parts); n > 0 && p.Parts[n-1].From >= part.From; n-- {
@@ -68,8 +69,8 @@ func (k *keeper) add(part Part) {
 	}
 }
 
-// reported records that all lines up to an offset of the session have been reported. If matters is
-// set, it writes the position at once, else at most once in reportEvery.
+// reported records that all lines up to an offset of the session have been reported. It writes the
+// position if the parameter matters is set or the last write is at least reportEvery ago.
 func (k *keeper) reported(offset int64, matters bool) error {
 	k.position.Reported = max(k.position.Reported, offset)
 	k.stale = true

@@ -17,24 +17,25 @@ const (
 	samplesMax = 2048
 )
 
-// sample has the numbers of bytes that had arrived and that had been scored at a moment.
+// sample has two totals at a moment: the bytes that had arrived, and the bytes that had been
+// scored.
 type sample struct {
 	at         time.Time
 	come, done int64 // bytes
 }
 
-// lag measures how far a source is behind its stream.
+// lag measures how far scoring is behind the text that arrives from a source.
 type lag struct {
 	samples []sample // the first is at least as old as the oldest unscored byte
 }
 
-// Behind is how far a source is behind its stream.
+// Behind says how far scoring is behind the text that arrives from a source.
 type Behind struct {
 	Source string
 	Bytes  int64         // number of bytes that have arrived but are not scored
 	Age    time.Duration // time since the first of these bytes arrived
-	In     float64       // arriving bytes a second
-	Out    float64       // scored bytes a second
+	In     float64       // bytes arriving per second
+	Out    float64       // bytes scored per second
 }
 
 // String describes b in words.
@@ -59,8 +60,8 @@ func (l *lag) due(now time.Time) bool {
 	return len(l.samples) == 0 || now.Sub(l.samples[len(l.samples)-1].at) >= lookEvery
 }
 
-// look adds a sample and returns how far the source is behind. come is the number of bytes that
-// have arrived since the source was opened, and done the number of those that were scored.
+// look adds a sample and returns how far scoring is behind. The parameter come is the number of
+// bytes that have arrived since the source was opened, and done is the number of scored bytes.
 func (l *lag) look(now time.Time, come, done int64) Behind {
 	l.samples = append(l.samples, sample{now, come, done})
 	first := 0 // index of the first sample that is still needed for Age or the rates

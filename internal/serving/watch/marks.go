@@ -17,7 +17,8 @@ func Mark(l *client.LineEvent) (span client.LineSpan, ok bool) {
 	return span, span.From < span.To
 }
 
-// usualBytes is how many bytes of a word the server keeps to show it.
+// usualBytes is the length in bytes to which the server cuts a usual word in its explanation of a
+// line.
 const usualBytes = 12
 
 // Reason returns in words why a line is strange: "502 after HTTP/1.1; usually 200, 304". It returns

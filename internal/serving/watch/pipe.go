@@ -10,15 +10,15 @@ import (
 const (
 	// pieceBytes is the largest number of bytes that are sent to the server at once.
 	pieceBytes = 64 << 10
-	// pipeBytes is the largest number of bytes of a pipe that wait in memory. Then pipe stops
-	// reading, so that the program that writes to the pipe waits.
+	// pipeBytes is the number of unsent bytes in memory at which pipe stops reading. The program
+	// that writes to the pipe then blocks.
 	pipeBytes = 4 << 20
 )
 
-// pipe reads ahead from a stream that is no file, so that the number of waiting bytes is known.
+// pipe reads ahead from a stream that is not a file, so that the number of waiting bytes is known.
 type pipe struct {
 	mu    sync.Mutex
-	text  []byte // text[taken:] waits
+	text  []byte // text[taken:] has not been sent
 	taken int
 	err   error // the error that ended the stream
 	room  chan struct{}
@@ -37,7 +37,7 @@ func (p *pipe) read(r io.Reader) {
 	for {
 		n, err := r.Read(buffer)
 		p.mu.Lock()
-		if p.taken > len(p.text)/2 { // not at each read: each byte is moved at most once
+		if p.taken > len(p.text)/2 { // only now, so that each byte is moved at most once
 			p.text, p.taken = append(p.text[:0], p.text[p.taken:]...), 0
 		}
 		p.text = append(p.text, buffer[:n]...)
@@ -54,7 +54,7 @@ func (p *pipe) read(r io.Reader) {
 	}
 }
 
-// wake wakes the goroutine that waits for c, or else the next one that will wait.
+// wake wakes a goroutine that receives from c, now or later. It does not block.
 func wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -62,8 +62,8 @@ func wake(c chan struct{}) {
 	}
 }
 
-// next returns the available whole lines, at most pieceBytes. Of a longer line it returns a part.
-// At the end of the stream it also returns a last line without a newline, and then io.EOF.
+// next waits for text and returns its whole lines, at most pieceBytes. It returns a longer line in
+// parts. At the end of the stream it also returns a last line without a newline, and then io.EOF.
 func (p *pipe) next(ctx context.Context) ([]byte, error) {
 	for {
 		if text, err := p.take(); len(text) > 0 || err != nil {
@@ -77,7 +77,7 @@ func (p *pipe) next(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// take is next, but returns nil if no text is available.
+// take is like next, but does not wait: it returns nil if no text is available.
 func (p *pipe) take() ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

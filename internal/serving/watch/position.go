@@ -17,7 +17,8 @@ import (
 
 const (
 	positionVersion = 2
-	// partsMax is the largest number of parts of a position. It keeps the last parts.
+	// partsMax is the largest number of parts of a position. If there are more, the first are
+	// dropped.
 	partsMax = 64
 	// aheadBytes is the number of bytes that may be sent after a piece before the position must be
 	// written again.
@@ -25,13 +26,13 @@ const (
 )
 
 // Position says which part of which file each part of a session's text comes from. It is written
-// before text is sent. It is right however much of that text arrives, because the session's offset
-// says how much of the text the session has.
+// before the text is sent. It stays valid if only some of that text arrives, because the session's
+// offset is the number of bytes that the session received.
 type Position struct {
 	Version int    `json:"version"`
 	Session string `json:"session"` // the session's id
 	Path    string `json:"path"`    // path of the stream
-	// Until is the largest offset that the session can reach by the text that was sent.
+	// Until is an upper bound of the session's offset after all text sent so far.
 	Until int64 `json:"until"`
 	// Reported is an offset of the session: all lines before it have been reported.
 	Reported int64  `json:"reported"`
@@ -39,13 +40,12 @@ type Position struct {
 }
 
 // Part says which file a part of a session's text comes from. The part begins at the offset From
-// and ends where the next Part begins. Its text is that of the file from Start on, after cleaning
-// by follow.Cleaner, which removes bytes. So a byte of the text is found in the file only by
-// reading the file again from Start on.
+// and ends where the next Part begins. Its text comes from the file, beginning at Start. Because
+// follow.Cleaner removed bytes, a byte of the text is found only by reading the file from Start.
 type Part struct {
 	From   int64  `json:"from"`             // offset in the session
 	Start  int64  `json:"start"`            // offset in the file
-	Cursor string `json:"cursor,omitempty"` // of an entry in the journal, in place of Start
+	Cursor string `json:"cursor,omitempty"` // position in the systemd journal, in place of Start
 	// Ended says that the byte before From is a newline that the file lacks.
 	Ended bool        `json:"ended,omitempty"`
 	Mark  follow.Mark `json:"mark"`
@@ -89,8 +89,8 @@ func (p *Part) place(offset int64) follow.Place {
 	}
 }
 
-// others returns, for each part that ends at or before the offset, the place in its file where it
-// ends.
+// others returns the place in its file where each part ends, for parts that end at or before the
+// offset.
 func (p *Position) others(offset int64) (places []follow.Place) {
 	for i := range p.Parts {
 		if i+1 == len(p.Parts) || p.Parts[i+1].From > offset {
@@ -108,8 +108,8 @@ func (p *Position) others(offset int64) (places []follow.Place) {
 	return places
 }
 
-// upgrade converts a position of version 1, in whose parts each byte of the text is a byte of the
-// file. Now the text is cleaned. So the new position has only one part, which begins at the offset.
+// upgrade converts a position of version 1, whose text was not cleaned. The text after the given
+// offset will be cleaned, so the new position has one part, which begins at that offset.
 func (p *Position) upgrade(offset int64) {
 	part := p.at(offset)
 	if p.Version == positionVersion || part == nil || offset > p.Until {
@@ -122,7 +122,7 @@ func (p *Position) upgrade(offset int64) {
 	}}
 }
 
-// reader reads text of a stream again: the given number of bytes from a place on.
+// reader reads the given number of bytes of a stream's text again, beginning at a place.
 type reader func(place follow.Place, bytes int64) ([]byte, error)
 
 // text reads the session's text between two offsets again from the files that it came from.

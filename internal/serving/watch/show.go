@@ -27,14 +27,13 @@ const (
 	// reasonGap is the number of columns between the carets and the reason. The reason is left out
 	// if fewer than reasonLeast columns remain for it.
 	reasonGap, reasonLeast = 2, 12
-	// before says which part of a window is before the mark: 1/before of its width.
+	// before sets where the mark begins in a window: after 1/before of the window's width.
 	before = 3
 )
 
-// Show returns a text with marked parts, after a prefix, and with a newline at its end. A reason
-// that is not "" is in a row below. If the text does not fit, Show returns the part around the
-// first mark, with an ellipsis where text was left out. It writes terminal control characters as
-// escapes.
+// Show returns a prefix and a text with marked parts, and ends with a newline. A reason that is not
+// empty follows below. If the text does not fit, Show returns the part around the first mark, with
+// an ellipsis where text was left out. It writes terminal control characters as escapes.
 func (s Style) Show(prefix string, text []byte, marks []client.LineSpan, reason string) string {
 	cells := layout(text, marks)
 	indent := runewidth.StringWidth(prefix)

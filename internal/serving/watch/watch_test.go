@@ -181,8 +181,8 @@ func TestPositionKnowsPlaceOfEachOffset(t *testing.T) {
 	require.Empty(t, p.others(50))
 }
 
-// A session was fed from a log that was then rotated, and whose last line had no newline. Any part
-// of the session's text can be read again from both files, with the newline that was added.
+// A session was fed from a log that was then rotated. The log's last line had no newline, so the
+// watch added one. Any part of the session's text can be read again from the old and the new file.
 func TestTextOfSessionIsReadAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	k := keeper{file: filepath.Join(t.TempDir(), "p.json"), position: Position{
@@ -256,14 +256,15 @@ func TestPositionOfVersion1ContinuesAtItsPlace(t *testing.T) {
 	require.Equal(t, follow.Place{Offset: 90}, place)
 }
 
-// A position must have few parts however much is read of a file. Its first part must still begin at
-// the beginning of the text.
+// A position must keep few parts even if much of a file is read. Its first part must still begin
+// where the text begins.
 func TestPositionStaysSmall(t *testing.T) {
 	k := keeper{file: filepath.Join(t.TempDir(), "p.json"), position: Position{
 		Version: positionVersion, Session: "s", Path: "/log",
 	}}
 	text := make([]byte, 10<<10)
-	for i := range int64(100) { // cleaning halves each piece: 2*len(text) bytes of the file
+	// Each piece has 2*len(text) bytes in the file. Cleaning has removed half of them.
+	for i := range int64(100) {
 		at := i * 2 * int64(len(text))
 		require.NoError(t, k.announce(follow.Piece{
 			Text: text, File: 1, From: at, To: at + 2*int64(len(text)),
@@ -278,7 +279,7 @@ func TestPositionStaysSmall(t *testing.T) {
 	require.Greater(t, parts[knownMax].From, k.next-2*aheadBytes)
 }
 
-// The position cannot be written. Then the text must not be sent, and the user gets only one
+// If the position cannot be written, the text must not be sent, and the user must get exactly one
 // message.
 func TestTextWaitsForItsPosition(t *testing.T) {
 	cl, err := client.New("http://127.0.0.1:1")

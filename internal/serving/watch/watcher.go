@@ -4,8 +4,10 @@
 //
 // A position is a small file that says which file the text of the session comes from. The session's
 // offset says how much of the file was fed. So a restart feeds no line twice and leaves none out.
-// The position also says which lines were reported. The next start reports the other lines of the
-// session, from a fork of the session at the offset of the first of these lines.
+//
+// The position also says up to which line the session's lines were reported. After a restart, the
+// later lines are reported, too: a fork of the session at the end of the reported lines scores them
+// again.
 package watch
 
 import (
@@ -57,7 +59,7 @@ type Stream struct {
 	Journal *follow.Journal // nil for a log
 }
 
-// path returns the path of the stream in its position.
+// path returns the path of the stream that its position records.
 func (in *Stream) path() string {
 	if in.Journal != nil {
 		return "journalctl"
@@ -92,7 +94,7 @@ type feeding struct {
 	done   int64 // the part of these bytes that is in scored lines
 	waited time.Time
 
-	unwritten bool // the last write of the position failed; a note said so
+	unwritten bool // the last write of the position failed, and the user was told
 
 	told   int64 // lines or records up to this offset of the session have been reported
 	untold bool  // the current record has not been reported
@@ -153,7 +155,7 @@ func (f *feeding) event(e client.Event) error {
 		return nil
 	}
 	end, record := e.Line.Offset+e.Line.Bytes, f.records()
-	if record && end <= f.told { // reported by end, or before a restart
+	if record && end <= f.told { // already reported: by the method end, or before a restart
 		return nil
 	}
 	shown, err := f.Line(Found{f.name, *e.Line})
@@ -161,7 +163,7 @@ func (f *feeding) event(e client.Event) error {
 		return err
 	}
 	f.told = end
-	// With LearnFalse the session's offset stays, so end says nothing about the number of bytes.
+	// With LearnFalse the session's offset does not change, so the variable end cannot count bytes.
 	if f.Score.Learn != client.LearnFalse {
 		f.done = max(f.done, end-f.session.Offset)
 	}
@@ -177,8 +179,8 @@ func (f *feeding) records() bool {
 	return f.Score.Records && f.Score.Learn != client.LearnFalse
 }
 
-// look calls Behind with how far the session is behind its stream. Unless must is set, it does so
-// only if lookEvery has passed since the last call.
+// look calls Behind with how far scoring is behind the arriving text. If less than lookEvery has
+// passed since the last call, it does so only if the parameter must is set.
 func (f *feeding) look(must bool) {
 	if now := time.Now(); must || f.lag.due(now) {
 		b := f.lag.look(now, f.sent+f.unread(), f.done)
@@ -188,7 +190,7 @@ func (f *feeding) look(must bool) {
 }
 
 func (f *feeding) feed(ctx context.Context, text []byte) error {
-	f.sent += int64(len(text)) // before look, because unread no longer counts the piece
+	f.sent += int64(len(text)) // first, because f.unread no longer counts this text
 	f.look(false)
 	feed := f.feeder.Feed
 	if f.Score.Learn == client.LearnFalse {
@@ -230,7 +232,7 @@ func (w *Watcher) Stream(ctx context.Context, in Stream) error {
 	}
 	defer from.Close()
 	f.unread = from.Unread
-	if within && !resumed { // the rest of the session's last line will not come
+	if within && !resumed { // the rest of the session's last line will not arrive
 		if err := f.endLine(ctx); err != nil {
 			return err
 		}
@@ -286,7 +288,7 @@ func (f *feeding) ended(err error) error {
 func (f *feeding) end() error {
 	f.untold = false
 	if f.Score.Learn == client.LearnFalse {
-		return nil // read has already reported the line
+		return nil // the method read has already reported the line
 	}
 	return f.feeder.End()
 }
@@ -315,8 +317,8 @@ func await[T any](
 	return next(ctx)
 }
 
-// tryLater gets the error of a write of the position. It tells the user about the first of several
-// errors in a row. The position is written again with the next text.
+// tryLater handles the result of writing the position. Of several errors in a row, it shows the
+// user only the first. The position is written again with the next text.
 func (f *feeding) tryLater(err error) {
 	if err != nil && !f.unwritten {
 		f.note("%v; trying again", err)
@@ -340,8 +342,8 @@ func (f *feeding) piece(ctx context.Context, p follow.Piece) error {
 	return f.feed(ctx, p.Text)
 }
 
-// open opens a stream at the place up to which the session has its text. Without a position it
-// opens the stream where its options say.
+// open opens a stream where the session's text ends. Without a saved position, it opens the stream
+// where the stream's options say.
 func (f *feeding) open(ctx context.Context, in Stream) (from source, resumed bool, err error) {
 	note := func(text string) { f.note("%s", text) }
 	options := in.options(f.Field, note)
@@ -391,8 +393,8 @@ func (f *feeding) open(ctx context.Context, in Stream) (from source, resumed boo
 	return w, resumed, nil
 }
 
-// before calls Before with the incidents that the session had at the offset at. Lines before that
-// offset were reported.
+// before calls Before with the incidents that the session had when its offset was the parameter at.
+// Lines before that offset were already reported.
 func (f *feeding) before(ctx context.Context, at int64) error {
 	if f.Before == nil || at == 0 || f.Score.Learn == client.LearnFalse {
 		return nil
@@ -415,12 +417,11 @@ func (f *feeding) before(ctx context.Context, at int64) error {
 	return err
 }
 
-// forkTTLSeconds is the time in seconds after which the server deletes the fork of the method
-// before, if that method could not delete it.
+// forkTTLSeconds is the lifetime in seconds of the fork that the method before creates. The server
+// then deletes the fork, if that method could not.
 const forkTTLSeconds = 3600
 
-// again reports the lines of the session that were scored but not reported, as a crash may leave
-// them.
+// again reports the session's lines that were scored but not reported, for instance before a crash.
 func (f *feeding) again(ctx context.Context, p *Position, read reader) error {
 	from, to := p.Reported, f.session.Offset
 	f.told = from
@@ -458,7 +459,7 @@ func (w *Watcher) Pipe(ctx context.Context, name string, s client.Session, r io.
 	if err := f.before(ctx, s.Offset); err != nil {
 		f.note("open incidents may be printed again: %v", err)
 	}
-	if within { // the rest of the last line of an earlier stream will not come
+	if within { // the rest of the last line of an earlier stream will not arrive
 		if err := f.feed(ctx, []byte{'\n'}); err != nil {
 			return err
 		}

@@ -15,15 +15,17 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Backend opens stores that have the same sessions, and can make them fail.
+// Backend makes stores over one set of sessions, such as one folder or one database. It can also
+// simulate failures of a store.
 type Backend struct {
-	// Open opens the store. After Close and after Crash it opens the store with the same sessions.
+	// Open opens a store. A store opened after Close or Crash has the sessions of the earlier
+	// store.
 	Open func() (storage.Store, error)
-	// Crash ends the store as a crash of its process would, and leaves a partial write on the disk.
-	// It is nil for a store whose sessions end with its process.
+	// Crash closes a store like a crash of its process, and leaves a partial write on the disk. It
+	// is nil for a store that keeps sessions only in memory.
 	Crash func(storage.Store) error
-	// Shared says that Open can open further stores at the same place while one is open, as several
-	// servers do.
+	// Shared says that several stores can be open at the same place at once, as for several
+	// servers.
 	Shared bool
 	// Cut breaks all connections of the stores, even while statements run on them, and returns
 	// their number. It is nil for a store without connections.
@@ -110,7 +112,7 @@ func record(text string) storage.Record {
 		Text: []byte(text)}
 }
 
-// last returns a record in the form of Session.Last.
+// last returns a pointer to a copy of the record without its text, like the field Session.Last.
 func last(r storage.Record) *storage.Record {
 	r.Text = nil
 	return &r
@@ -242,7 +244,7 @@ func sequence(t *testing.T, b Backend) {
 	s := started(t, b)
 	epoch := create(t, s, "a")
 	require.NoError(t, s.Append(background, "a", epoch, 0, record("hello")))
-	for _, at := range []int64{0, 4, 6, 100, math.MaxInt64 - 10} { // repeated, too early, too late
+	for _, at := range []int64{0, 4, 6, 100, math.MaxInt64 - 10} {
 		err := s.Append(background, "a", epoch, at, record("again"))
 		var wrong *storage.SequenceError
 		require.ErrorIs(t, err, storage.ErrSequence)
@@ -327,7 +329,8 @@ func heads(t *testing.T, b Backend) {
 func readFrom(t *testing.T, b Backend) {
 	s := started(t, b)
 	epoch := create(t, s, "b")
-	for _, id := range []string{"a", "b-", "b0", "bb", "c"} { // ids that a store may keep next to b
+	// Other sessions whose ids are similar to b: a store may keep their records next to those of b.
+	for _, id := range []string{"a", "b-", "b0", "bb", "c"} {
 		require.NoError(t, s.Append(background, id, create(t, s, id), 0, record("not this")))
 	}
 	got, err := read(s, "b", 0)
