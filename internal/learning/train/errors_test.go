@@ -54,8 +54,8 @@ func TestFailedCheckpointLeavesTheOldOne(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// On a full disk the run ends with an error that says so. The last checkpoint is whole, and the run
-// resumes from it to the same bits.
+// If the disk is full, the run ends with an error that says so. The last checkpoint is intact, and
+// the resumed run writes the same model as an uninterrupted one.
 func TestFullDiskLosesNothing(t *testing.T) {
 	whole := TinyPretraining(t)
 	whole.Out = filepath.Join(t.TempDir(), "m")
@@ -64,7 +64,7 @@ func TestFullDiskLosesNothing(t *testing.T) {
 	want, err := os.ReadFile(whole.Out)
 	require.NoError(t, err)
 
-	for room := range 4 { // checkpoints at 5, 10 and 12, then the model
+	for room := range 4 { // space for 0 to 3 of four files: three checkpoints, then the model
 		o := whole
 		o.Dir, o.Out = filepath.Join(t.TempDir(), "run"), filepath.Join(t.TempDir(), "m")
 		r, _, err := open(o)

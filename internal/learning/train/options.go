@@ -101,9 +101,9 @@ type TokenizerOptions struct {
 	tokenizer.VocabularyOptions
 }
 
-// MinCountDefault is the default for the least occurrences of a word: WikiText-103 was made with
-// this number (Merity et al., Pointer Sentinel Mixture Models, 2016). From the words left out, the
-// model learns about unknown words.
+// MinCountDefault is the default minimum count of a word in the vocabulary. WikiText-103 was made
+// with this number (Merity et al., Pointer Sentinel Mixture Models, 2016). Rarer words become
+// unknown words in the training text, from which the model learns to expect unknown words.
 const MinCountDefault = 3
 
 // Optimizers of the slow weights: values of SlowOptions.Optimizer.
@@ -170,8 +170,8 @@ type MetaOptions struct {
 	// the existing meta-learners; new ones get "upper" (online) or "paper" (window).
 	Branches []string `json:"branches"`
 	// Settings are the settings of serving and, in the online scheme, of training. A field that is
-	// zero (for the betas: both) takes the value of the existing meta-learners. New ones get the
-	// settings of two banks (online) or the paper's (window).
+	// zero takes the value of the existing meta-learners; the betas do so only if both are zero.
+	// New meta-learners get the settings of two banks (online) or the paper's (window).
 	Settings sparsemeta.Settings `json:"settings"`
 	// Normal makes new meta-learners normalize their inputs, by the gradient statistics of the
 	// model to continue from. The trained model keeps the statistics.
@@ -189,7 +189,7 @@ type MetaOptions struct {
 	// default. 0 means the size in the model to continue from, or else companion.TableBytesDefault.
 	CompanionBytes int `json:"companion_bytes,omitempty"`
 	// CompanionAlone makes sessions, by default, mix the companion with the adapting network only.
-	// Without the static network, they save time. Models trained further from this model keep this
+	// This saves the time for the static network. Models trained further from this model keep this
 	// default.
 	CompanionAlone bool          `json:"companion_alone,omitempty"`
 	Online         OnlineOptions `json:"online"`
@@ -199,7 +199,8 @@ type MetaOptions struct {
 // OnlineOptions are the settings of the online scheme.
 type OnlineOptions struct {
 	Chunks int `json:"chunks"` // chunks whose gradients are summed for one step; 0 means 8
-	// Sample is n if a step's gradient is estimated from one of n fast weights; 0 means 8.
+	// Sample is the sampling interval: a step's gradient is estimated from one in Sample fast
+	// weights. 0 means 8.
 	Sample int `json:"sample"`
 	// Reset is the probability that M and I are set to zero where a piece of text begins. 0 means
 	// .5; below 0, they are never set to zero.
@@ -225,7 +226,7 @@ type JointOptions struct {
 	SlowOptions     // with Rate 0, the rate is .0001 (online) or .00025 (window)
 }
 
-// ValidationOptions say how a model is measured during training, always in bits a token.
+// ValidationOptions say how a model is measured during training, always in bits per token.
 type ValidationOptions struct {
 	// Every is the number of steps between two measurements. 0 means ten measurements in a phase.
 	// Below 0, only the end of a phase is measured; otherwise trained weights are also measured at

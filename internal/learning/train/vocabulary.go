@@ -50,7 +50,8 @@ func (r *runner) vocabulary() (*tokenizer.Words, error) {
 	return words, nil
 }
 
-// encode converts all text to tokens, unless a token is a byte, and notes how much text that is.
+// encode converts all text to tokens and reports how much text there is. If a token is a byte,
+// encode does nothing.
 func (r *runner) encode(tok tokenizer.Tokenizer) (err error) {
 	words, ok := tok.(*tokenizer.Words)
 	if !ok {
