@@ -288,7 +288,7 @@ func TestJointOnlineStep(t *testing.T) {
 		require.Equal(t, rate, out.SlowRate)
 		require.InDelta(t, loss, out.Loss, 1e-6)
 		require.InEpsilon(t, norm, out.Norm, 1e-5)
-		// Adam divides by the size of the gradient, so that its rounding shows.
+		// Adam divides by the size of the gradient, which enlarges rounding errors.
 		require.InDeltaSlice(t, q.lm.W, p.lm.W, 2e-6)
 		require.InDeltaSlice(t, q.text.Fast.Values, p.text.Fast.Values, 1e-6)
 		for b, n := range p.learner().Phi[1] {
@@ -374,7 +374,6 @@ func TestUnknownBranchesAreNamed(t *testing.T) {
 	require.ErrorContains(t, err, "layers.9.*")
 }
 
-// Held-out text has no part in pretraining.
 func TestHeldOutTextIsNotPretrainedOn(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	r, _, err := open(o)

@@ -43,8 +43,8 @@ func newMixer(t *textStep, m *model.Model, share float32) *mixer {
 	return x
 }
 
-// score writes the mixture's losses, in nats, of a chunk's targets [n]. The step's segment has read
-// the inputs [n].
+// score writes the mixture's losses, in nats, of a chunk's targets [n]. The step's segment must
+// have read the inputs [n].
 func (x *mixer) score(s *stream.Step, inputs, targets []int32, nll []float32) {
 	if x.static != nil {
 		x.static.Score(inputs, nil, nil)

@@ -266,7 +266,7 @@ func TestMissingThingsAreNamed(t *testing.T) {
 	}
 }
 
-// A folder instead of a file, and a file instead of a folder, are refused with their path.
+// The error for a folder in place of a file, or for a file in place of a folder, contains the path.
 func TestDirectoriesAndFilesAreToldApart(t *testing.T) {
 	base := train.TinyPretraining(t)
 	dir := t.TempDir()

@@ -19,7 +19,7 @@ type pretraining struct {
 	slow    *slow
 	reader  *corpus.Reader
 	text    textStep // its field All contains the gradient
-	size    string   // size of the text, in words for people
+	size    string   // size of the text, as a phrase for people
 	counted *counted // nil if there are no companions
 	tokens  int      // tokens of the text
 	steps   int      // steps made

@@ -365,7 +365,6 @@ func TestPatienceEndsAPhase(t *testing.T) {
 	requireSameResult(t, o, first.Steps-1, first.Steps)
 }
 
-// A warm step allocates nothing.
 func TestPretrainingStepAllocatesNothing(t *testing.T) {
 	r, _, err := open(TinyPretraining(t))
 	require.NoError(t, err)

@@ -21,7 +21,7 @@ type file struct {
 	before []byte // the bytes before the offset, at most sampleBytes
 	head   []byte // the first bytes of the file up to the offset, at most sampleBytes
 	seen   []byte // the unfinished line after the offset, at most sampleBytes
-	// the line before the offset lacks a newline in the file, and one was returned for it
+	// the line before the offset lacks a newline in the file, and a newline was returned for it
 	ended  bool
 	number int // number of the file among those of a Follower
 	// when to close a file that was rotated away; zero for the log's current file
@@ -105,7 +105,7 @@ func (o *file) cleanAs(notes *Notes, field []string) {
 	text = text[:n]
 	last, ended := bytes.CutSuffix(text, newline)
 	if last = last[lastNewline(last, newline):]; ended && !container.Match(last) {
-		if _, ok := dockerLog(last); !ok { // usually
+		if _, ok := dockerLog(last); !ok {
 			return
 		}
 	}

@@ -9,8 +9,8 @@ import (
 )
 
 // Muon's constants: the momentum, the coefficients of the iteration that makes a matrix orthogonal,
-// and the root mean square of an update's elements. This is about the root mean square of Adam's
-// updates, so that one learning rate serves both optimizers.
+// and the root mean square of an update's elements. muonRMS is about the root mean square of
+// Adam's updates, so that one learning rate serves both optimizers.
 const (
 	muonMomentum = 0.95
 	muonRounds   = 5

@@ -194,7 +194,7 @@ func (m *metrics) close() error {
 	return m.failed(m.file.Close())
 }
 
-// failed names the file in an error. It removes the path in the file system's error.
+// failed adds the metrics file's path to an error, in place of the path from the file system.
 func (m *metrics) failed(err error) error {
 	if err == nil {
 		return nil
