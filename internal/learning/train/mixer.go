@@ -14,7 +14,7 @@ import (
 type mixer struct {
 	counts   *companion.State
 	scratch  *companion.Scratch
-	share    float32      // weight of the mixture's loss where the fast weights learn
+	share    float32      // weight of the mixture's loss in the loss for the fast weights
 	static   *stream.Step // nil if the static network is not part of the mixture
 	networks companion.Networks
 	slopes   []float32 // slopes of the chunk; see stream.LogitGradients

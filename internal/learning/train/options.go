@@ -41,8 +41,8 @@ var storeTypes = map[string]weights.DType{"float32": weights.F32, "bf16": weight
 //
 // A phase begins with the slow weights and meta-learners of the one before it; the first begins
 // with those of Init. Pretraining drops meta-learners, because they were trained for other slow
-// weights. The other phases continue training existing meta-learners if these have the requested
-// branches and number of banks, or if the options leave these open. Otherwise they make new ones.
+// weights. The other phases train existing meta-learners further, unless the options ask for other
+// branches, other inputs or another number of banks. Then these phases make new meta-learners.
 type Options struct {
 	// Phases are the phases of the run in their order. A phase occurs at most once, and
 	// PhasePretrain only at the beginning. nil means PhasePretrain and PhaseMeta.
@@ -94,7 +94,7 @@ type Options struct {
 type TokenizerOptions struct {
 	Kind string // tokenizer.KindBytes (also "") or tokenizer.KindWords
 	// Vocabulary is a vocabulary file of the reference implementation. If it is "", the vocabulary
-	// is made from the words of Data that are pretrained on.
+	// is made from the pretraining text in Data.
 	Vocabulary string
 	// VocabularyOptions choose the words of a vocabulary that is made from Data. If both fields are
 	// 0, MinCount is MinCountDefault. Both must be 0 with a vocabulary file.
@@ -103,7 +103,7 @@ type TokenizerOptions struct {
 
 // MinCountDefault is the default minimum count of a word in the vocabulary. WikiText-103 was made
 // with this number (Merity et al., Pointer Sentinel Mixture Models, 2016). Rarer words become
-// unknown words in the training text, from which the model learns to expect unknown words.
+// unknown words in the training text, so that the model learns to expect unknown words.
 const MinCountDefault = 3
 
 // Optimizers of the slow weights: values of SlowOptions.Optimizer.

@@ -84,7 +84,8 @@ func (v Measurement) score() float64 {
 	return v.Static
 }
 
-// Unit is the unit in which losses and measurements, internally bits per token, are shown.
+// Unit is the unit in which losses and measurements are shown. Internally, the unit is bits per
+// token.
 type Unit struct {
 	Short string // "bits/byte" or "perplexity"
 	Bits  string // unit of curves: "bits per byte" or "bits per token"

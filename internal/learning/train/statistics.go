@@ -14,9 +14,9 @@ import (
 // GradientRMS returns the root mean square of every weight's gradient, for model.WithStatistics.
 // The result is an arena in the layout of m.LM.W. As at the start of dynamic evaluation, the
 // gradient is that of the mean loss of one chunk, with the memory filled by the text before the
-// chunk. A chunk has length tokens. The seed draws the chunks from the corpus, all positions
-// equally likely. Files shorter than a chunk are left out. If a token of the model is not a byte,
-// GradientRMS encodes the corpus.
+// chunk. The parameter length is the number of tokens in a chunk. The seed draws the chunks from
+// the corpus, all positions equally likely. Files shorter than a chunk are left out. If a token of
+// the model is not a byte, GradientRMS encodes the corpus.
 //
 // The error wraps corpus.ErrData if no file is long enough, and ErrDiverged if a gradient is not
 // finite. If ctx ends, GradientRMS returns after the current chunk. progress gets the number of

@@ -26,8 +26,8 @@ func (r *runner) newTokenizer() (tokenizer.Tokenizer, error) {
 	return words, r.encode(words)
 }
 
-// vocabulary reads the vocabulary, or makes it from the text that is pretrained on. The words of
-// held-out text must stay unknown, so they are left out.
+// vocabulary reads the vocabulary, or makes it from the pretraining text. That text does not
+// include the held-out text, whose words must stay unknown.
 func (r *runner) vocabulary() (*tokenizer.Words, error) {
 	o := r.o.Tokenizer
 	if o.Vocabulary == "" {

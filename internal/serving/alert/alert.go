@@ -135,7 +135,8 @@ func ofSilence(of Session, source string, since time.Time, unusual time.Duration
 	}
 }
 
-// ofLine returns the alert of a strange line. No second alert follows, because a line does not end.
+// ofLine returns the alert of a strange line. Unlike an incident, a line has no second alert for
+// its end.
 func ofLine(of Session, source string, l *api.LineEvent, now time.Time) Alert {
 	id := idOf(of.ID, l.Number, l.Offset)
 	return Alert{

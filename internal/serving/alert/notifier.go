@@ -34,7 +34,7 @@ type Options struct {
 	Count Counter // may be nil
 }
 
-// Counter counts outcomes of alerts. Its receivers are kinds of receivers, such as webhook.
+// Counter counts outcomes of alerts. The parameter receiver is a kind of receiver, such as webhook.
 type Counter interface {
 	// Alert counts an alert that was sent, refused or dropped, or a failed try.
 	Alert(receiver, outcome string)
@@ -71,7 +71,7 @@ type Notifier struct {
 // opened is an open incident with an alert.
 type opened struct {
 	Alert Alert     `json:"alert"` // the opening alert, with the current data
-	News  time.Time `json:"news"`  // time of its last news
+	News  time.Time `json:"news"`  // when the incident last had news
 }
 
 // Start starts a Notifier, which continues from its file.

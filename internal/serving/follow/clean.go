@@ -122,8 +122,8 @@ var container = regexp.MustCompile(`^\d{4}-\S{15,35} (stdout|stderr) ([PF]) `)
 
 // join handles the beginning of a line of the file, and returns its text. If the line continues a
 // line that a container runtime has split, the text lacks the runtime's prefix. Otherwise join ends
-// the split line, if there is one. If the line is from Docker's json-file and Field selects its field
-// log, the text is that field. The field may be only a part of a line, so whole is false.
+// the split line, if there is one. If the line is from Docker's json-file and Field is the path of
+// its field log, the text is that field. The field may be only a part of a line, so whole is false.
 func (c *Cleaner) join(line []byte, ended bool) (text []byte, whole bool) {
 	was, stream := c.split, ""
 	c.split = ""

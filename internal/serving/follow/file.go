@@ -31,7 +31,7 @@ type file struct {
 	// all bytes between the offset and hole are NUL; later bytes are not checked yet
 	hole     int64
 	holeEnds bool  // bytes other than NUL follow at hole
-	drop     int64 // bytes of clean text after the offset that were returned before
+	drop     int64 // bytes of clean text after the offset that were already returned
 
 	buffer []byte
 }
@@ -142,8 +142,8 @@ func (o *file) newlineKnown() []byte {
 }
 
 // peek returns the text after the offset: as many whole lines as fit into a piece, or the first
-// piece of a longer line. With rest it also returns an unfinished line. rewritten says that the
-// file no longer has bytes that were seen before.
+// piece of a longer line. If rest is true, it also returns an unfinished line. rewritten says that
+// the file no longer has bytes that were seen before.
 func (o *file) peek(rest bool) (text []byte, rewritten bool, err error) {
 	n, err := o.r.ReadAt(o.buffer, o.offset-int64(len(o.before)))
 	if err != nil && err != io.EOF {

@@ -15,7 +15,7 @@ type work struct {
 	phases  *prometheus.HistogramVec
 	byPhase [session.Phases]prometheus.Observer
 
-	// by the value of the label learn, for sessions without a baseline and with a baseline
+	// indexed by the value of the label learn, then 0 without a baseline and 1 with a baseline
 	scored           map[string]*[2]scored
 	followed, shadow compared
 

@@ -130,7 +130,7 @@ func (m *metrics) validated(e train.Validated) error {
 	return m.write(line)
 }
 
-// perplexity returns the perplexity of bits per token, 0 for a model of bytes.
+// perplexity returns the perplexity for a number of bits per token, or 0 for a model of bytes.
 func (m *metrics) perplexity(bits float64) float64 {
 	if m.unit != train.Perplexity {
 		return 0
