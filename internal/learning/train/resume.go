@@ -48,8 +48,8 @@ func readCheckpoint(path string, want Recipe) (*checkpoint, error) {
 
 // shortened makes it possible to prolong a run. It returns the recipe want, but with the number of
 // pretraining steps in the checkpoint's recipe. It does so only if neither number has affected the
-// steps so far: the schedule is not a cosine, and the decay has not begun with either number.
-// Otherwise it returns want unchanged.
+// steps so far. Then the schedule is not a cosine, and the decay has not begun with either number.
+// Otherwise shortened returns want unchanged.
 func shortened(want Recipe, have string, at position) Recipe {
 	var other Recipe
 	if at.Phase != PhasePretrain || json.Unmarshal([]byte(have), &other) != nil ||

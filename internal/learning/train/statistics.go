@@ -12,9 +12,9 @@ import (
 )
 
 // GradientRMS returns the root mean square of every weight's gradient, for model.WithStatistics.
-// The result is an arena in the layout of m.LM.W. As at the start of dynamic evaluation, the
-// gradient is that of the mean loss of one chunk, with the memory filled by the text before the
-// chunk. The parameter length is the number of tokens in a chunk. The seed draws the chunks from
+// The result is an arena in the layout of m.LM.W. The gradients are those at the start of
+// dynamic evaluation: of the mean loss of one chunk, after the text before it has filled the
+// memory. The parameter length is the number of tokens in a chunk. The seed draws the chunks from
 // the corpus, all positions equally likely. Files shorter than a chunk are left out. If a token of
 // the model is not a byte, GradientRMS encodes the corpus.
 //

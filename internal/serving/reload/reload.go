@@ -10,8 +10,8 @@ import (
 const (
 	checkEvery  = time.Second // time between two checks of the files
 	reportEvery = time.Minute // time between two reports of a lasting error
-	// racyFor is how soon after a change another change may leave a file's modification time as it
-	// is, because the times of some file systems are this coarse.
+	// racyFor is the time within which a second change may leave a file's modification time as it
+	// is. The times of some file systems are this coarse.
 	racyFor = 2 * time.Second
 )
 
