@@ -114,7 +114,7 @@ func (o *Muon) momentum(x *kernel.Exec, m, g []float32) {
 }
 
 // orthogonal makes o.x, [rows, cols], nearly semi-orthogonal. First it divides o.x by its norm, so
-// that no singular value exceeds 1. Each round then maps a singular value s to a s + b s³ + c s⁵.
+// that no singular value exceeds 1. Each round maps a singular value s to a s + b s³ + c s⁵.
 // The singular values end between about 0.7 and 1.2, unless they were tiny. A zero matrix stays
 // zero.
 func (o *Muon) orthogonal(e *kernel.Exec, rows, cols int) []float32 {
