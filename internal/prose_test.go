@@ -30,7 +30,7 @@ const (
 	maxTestName = 50  // letters in the name of a test
 )
 
-// mannerisms are phrases in place of which a plain verb or a noun reads faster.
+// mannerisms are phrases that take longer to read than a plain verb or noun.
 var mannerisms = regexp.MustCompile(`(?i)\b(` + strings.Join([]string{
 	`(is|are|was|were|be|been) told`, `tells? of`, `so many`, `comes? to`, `goes? on`, `stands?`,
 	`makes? an end of`, `lets? in`, `of (its|their) own`, `at hand`, `but for`, `once more`,

@@ -15,7 +15,7 @@ const (
 	Write Kind = "write" // Data at Offset of Node
 	Size  Kind = "size"  // the size of Node becomes Offset, by cutting or by adding zeros
 	Sync  Kind = "sync"  // the changes to Node are on the disk
-	// Node gets Name; with From, a folder takes over the content of that folder
+	// Node gets Name. For a renamed folder, From is the earlier name; its content moves, too.
 	Name    Kind = "name"
 	Unname  Kind = "unname"  // Name is removed
 	SyncDir Kind = "syncdir" // the names in the folder Name are on the disk

@@ -90,8 +90,8 @@ func (i *Image) Add(event Event) {
 	}
 }
 
-// move handles a renamed folder: it adds, for every name below from, the name below to. The added
-// names are on the disk only if the folder's new name is.
+// move handles a renamed folder. For every name that begins with from, it adds the same name with
+// to in place of from. The added names are on the disk only if the folder's new name is.
 func (i *Image) move(from, to string) {
 	for name, node := range maps.Clone(i.names) {
 		if below, ok := strings.CutPrefix(name, from); ok {
@@ -111,7 +111,8 @@ func (i *Image) move(from, to string) {
 	}
 }
 
-// rename applies an event to names. A folder that has lost its name is empty.
+// rename applies a Name or Unname event to names. If the name of a folder is removed, all names
+// within the folder are removed, too.
 func (i *Image) rename(e Event, names map[string]int) {
 	if e.Kind == Name {
 		names[e.Name] = e.Node

@@ -41,8 +41,8 @@ func TestFailedCheckpointLeavesTheOldOne(t *testing.T) {
 	o := TinyPretraining(t)
 	o.Dir, o.Valid, o.Validation = filepath.Join(t.TempDir(), "run"), WriteText(t, 100),
 		ValidationOptions{Every: 4, Bytes: 50}
-	// A folder replaces the best checkpoint, so that the write fails after the last checkpoint has
-	// been written.
+	// A folder at the path of the best checkpoint makes its write fail, after the last checkpoint
+	// has been written.
 	require.NoError(t, os.MkdirAll(filepath.Join(o.Dir, bestName(PhasePretrain)), 0o777))
 	_, err := Run(context.Background(), o)
 	require.ErrorIs(t, err, ErrCheckpoint)
@@ -54,8 +54,8 @@ func TestFailedCheckpointLeavesTheOldOne(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// On a full disk the run ends with an error that says so. The last checkpoint is whole, and the run
-// resumes from it to the same bits.
+// If the disk is full, the run ends with an error that says so. The last checkpoint is intact, and
+// the resumed run writes the same model as an uninterrupted one.
 func TestFullDiskLosesNothing(t *testing.T) {
 	whole := TinyPretraining(t)
 	whole.Out = filepath.Join(t.TempDir(), "m")
@@ -64,7 +64,7 @@ func TestFullDiskLosesNothing(t *testing.T) {
 	want, err := os.ReadFile(whole.Out)
 	require.NoError(t, err)
 
-	for room := range 4 { // checkpoints at 5, 10 and 12, then the model
+	for room := range 4 { // space for 0 to 3 of four files: three checkpoints, then the model
 		o := whole
 		o.Dir, o.Out = filepath.Join(t.TempDir(), "run"), filepath.Join(t.TempDir(), "m")
 		r, _, err := open(o)
@@ -97,7 +97,6 @@ func TestFullDiskLosesNothing(t *testing.T) {
 	}
 }
 
-// diverging is a phase whose steps diverge.
 type diverging struct{ stepper }
 
 func (diverging) step() (Outcome, error) { return Outcome{Loss: 5, Norm: math.Inf(1)}, nil }
@@ -128,7 +127,7 @@ func TestDivergenceIsAnError(t *testing.T) {
 	require.Zero(t, r.at.Step)
 }
 
-// poisoned is pretraining in which a weight becomes NaN before some step.
+// poisoned is pretraining in which a weight becomes NaN before a given step.
 type poisoned struct {
 	*pretraining
 	at int

@@ -16,7 +16,7 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// Helpers with a capital letter are also used by the external tests of runs.
+// Exported helpers are also used by the tests in package train_test.
 
 // tinyModel has about ten thousand weights.
 var tinyModel = txl.Config{NLayer: 1, DModel: 24, NHead: 2, DHead: 8, DInner: 32, Vocab: 256,
@@ -25,13 +25,15 @@ var tinyModel = txl.Config{NLayer: 1, DModel: 24, NHead: 2, DHead: 8, DInner: 32
 // Card is the description of the training in a model's file.
 type Card = card
 
-// tinyClusters is a model of words of similar size, with adaptive input and adaptive softmax.
+// tinyClusters is a model of words about as small as tinyModel. It has adaptive input and adaptive
+// softmax.
 var tinyClusters = txl.Config{
 	NLayer: 1, DModel: 24, NHead: 2, DHead: 8, DInner: 32, SegLen: 16, MemLen: 16, PreLNorm: true,
 	Cutoffs: []int{6, 12}, DivVal: 2, TieProjs: []bool{false, true, true},
 }
 
-// WriteTree makes a folder with the given files, by path with slashes.
+// WriteTree writes files to a new folder and returns its path. The keys of files are paths in the
+// folder, with slashes.
 func WriteTree(t *testing.T, files map[string]string) string {
 	t.Helper()
 	tree := fstest.MapFS{}
@@ -51,7 +53,7 @@ func (r *recorder) Observe(e Event) error {
 	return nil
 }
 
-// notes returns the sentences for people, one on each line.
+// notes returns the texts of all Noted events, one per line.
 func (r *recorder) notes() string {
 	var b strings.Builder
 	for _, e := range r.events {
@@ -62,7 +64,7 @@ func (r *recorder) notes() string {
 	return b.String()
 }
 
-// WriteText makes a folder of easy text: lines of a few words, with other words in each domain.
+// WriteText makes a folder of easy text: lines of a few words. Each domain has different words.
 func WriteText(t *testing.T, bytesPerFile int) string {
 	t.Helper()
 	files := map[string]string{}

@@ -35,7 +35,6 @@ func TestRunKeepsTextBack(t *testing.T) {
 	require.Nil(t, report.Phases[0].Best)
 }
 
-// The default number of steps depends on the text.
 func TestDefaultStepsFollowFromTheText(t *testing.T) {
 	// A step of pretraining has 16 x 128 tokens, an online step 4 x 128, a window 8 x (4 x 128 +
 	// 512)

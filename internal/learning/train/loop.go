@@ -19,7 +19,7 @@ func (r *runner) loop(ctx context.Context, p stepper) (err error) {
 	defer func() {
 		err = cmp.Or(err, r.tell(Ended{r.standing(p), r.at.Stale, err}))
 	}()
-	var static *float64 // score of the static model, known once if the slow weights are frozen
+	var static *float64 // score of the static model, reused while the slow weights are frozen
 	r.saved, r.bestSaved = r.at.Step, -1
 	for {
 		if r.validationDue(p) {

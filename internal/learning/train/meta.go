@@ -26,9 +26,9 @@ type metaLearner struct {
 	sums     sparsemeta.NodeGradients
 }
 
-// newMetaLearner returns a model with meta-learners to train, base's or fresh ones, and their
-// optimizer with the given number of threads. joint is nil in PhaseMeta. The model has no tables:
-// the optimizer has those for training. base does not change.
+// newMetaLearner returns a model to train, and the optimizer of its meta-learners with the given
+// number of threads. The meta-learners are copies of base's, or new ones if base has none. Only the
+// optimizer has tables; the model has none. joint is nil in PhaseMeta.
 func newMetaLearner(base *model.Model, o MetaOptions, joint *JointOptions, seed uint64,
 	threads int) (*model.Model, *metaLearner, error) {
 	l := &sparsemeta.Learner{Settings: o.Settings}
@@ -101,9 +101,9 @@ func (m *metaLearner) tables() sparsemeta.Tables { return m.trainer.Tables() }
 // begin sets the sums of a step to zero.
 func (m *metaLearner) begin() { m.sums = m.tables().Gradients(m.sums) }
 
-// gather adds the gradient of a chunk's loss for the meta-learners, from the result of the step's
-// Backward. The loss depends on the earlier writes of fast weights. If every is n, the gradient is
-// estimated from one of n fast weights.
+// gather adds the gradient of a chunk's loss at the tables' nodes to the sums. It uses the gradient
+// that the step's Backward has computed. If the parameter every is n > 1, the gradient is
+// estimated from one in n fast weights.
 func (m *metaLearner) gather(s *stream.Step, every int) {
 	s.State.NodeGradient(s.Exec, m.tables(), m.learner.Settings.Out, s.Grads.Values, every, m.sums)
 }

@@ -65,8 +65,8 @@ func TestRunHasUnchangedBits(t *testing.T) {
 	requireGoldenRuns(t, goldenRuns, TinyMeta)
 }
 
-// requireGoldenRuns runs the options that the function returns for each scheme, and compares the
-// hashes.
+// requireGoldenRuns runs each scheme with the options that the function returns, and compares the
+// hash of the last checkpoint with the golden hash.
 func requireGoldenRuns(
 	t *testing.T, golden map[string]string, options func(*testing.T, string) Options,
 ) {
@@ -91,8 +91,9 @@ func TestJointFromScratchResumesToTheSameBits(t *testing.T) {
 	requireSameResult(t, o, 1, 3)
 }
 
-// After the online phase the model adapts: on the whole validation text, with a domain that
-// pretraining never saw, adaptive bits per byte are below static. The slow weights do not change.
+// After the online phase, fast weights improve the score of the validation text: adaptive bits per
+// byte are below static. The text includes a domain that pretraining never saw. The slow weights do
+// not change.
 func TestOnlineMetaTrainingPays(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Phases, o.Init = []string{PhaseMeta}, Pretrained(t)
@@ -118,9 +119,9 @@ func TestOnlineMetaTrainingPays(t *testing.T) {
 	require.Equal(t, report.Phases, c.Results)
 }
 
-// The online phase scores and adapts exactly as a session does. The test has (almost) frozen
-// meta-learners, and a state in 16 bits as in a session. Loss and fast weights equal those of a
-// stream fed the same bytes, with a companion or without.
+// The online phase scores and adapts exactly as a session does. The test trains the meta-learners
+// at a rate of almost zero, and stores the state in 16 bits as a session does. Loss and fast
+// weights then equal those of a stream that is fed the same bytes, with and without a companion.
 func TestOnlineIsServing(t *testing.T) {
 	onlineIsServing(t, func(*MetaOptions) {})
 	for _, share := range []float32{0, .4, 1} {
@@ -171,7 +172,7 @@ func onlineIsServing(t *testing.T, change func(*MetaOptions)) {
 		require.NoError(t, err)
 		before := s.Tally.Bits
 		w.Feed(s, text, nil)
-		// The tables differ by rounding: training's come from gorgonia's graph.
+		// Training's tables differ by rounding, because gorgonia's graph computes them.
 		require.InDelta(t, (s.Tally.Bits-before)/float64(len(text)), loss*BitsPerNat, 1e-5)
 		s.Fast.Sum(w.Exec.Vectors, served)
 		require.InDeltaSlice(t, served, p.text.Fast.Values, 1e-7)
@@ -212,15 +213,17 @@ func TestWindowStep(t *testing.T) {
 	}
 }
 
-// In a joint window, one backward pass serves both kinds of weights. The meta-learners' gradient is
-// computed from the slow gradient of the branches, for the entries that the last writes have set.
+// In a joint window, one backward pass serves slow weights and meta-learners. The gradient of the
+// meta-learners is computed from the gradient of the slow weights, at the elements that the last
+// writes have set.
 func TestWindowSharesOneBackward(t *testing.T) {
 	p := newPhaseOf(t, TinyMeta(t, SchemeWindow), PhaseJoint).(*windowScheme)
 	var o Outcome
 	p.writeFast(&o)
 	p.learn(&o)
 	sum, want := 0.0, 0.0
-	// The sums of a node and its neighbor add up to G of the entries between them.
+	// Each written element divides its gradient, times Settings.Out, between two neighboring nodes.
+	// So the sum over the nodes equals the sum over the written elements.
 	for _, branch := range p.meta.sums[0] {
 		for _, v := range branch {
 			sum += v
@@ -241,9 +244,9 @@ func TestWindowSharesOneBackward(t *testing.T) {
 	require.InDelta(t, want, sum, 1e-9)
 }
 
-// A joint online step computed by hand: chunk by chunk forward at W + M, backward by all weights,
-// write. Then Adam moves the slow weights by the mean gradient, and the branches' part of the same
-// gradients moves the meta-learners.
+// The test computes a joint online step by hand. For each chunk: forward with W + M, backward with
+// respect to all weights, write of the fast weights. Then Adam moves the slow weights by the mean
+// gradient, and the branches' part of the gradients moves the meta-learners.
 func TestJointOnlineStep(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Joint.Dropout, o.Joint.Clip, o.Meta.Online.Reset = 0, -1, -1
@@ -285,7 +288,7 @@ func TestJointOnlineStep(t *testing.T) {
 		require.Equal(t, rate, out.SlowRate)
 		require.InDelta(t, loss, out.Loss, 1e-6)
 		require.InEpsilon(t, norm, out.Norm, 1e-5)
-		// Adam divides by the size of the gradient, so that its rounding shows.
+		// Adam divides by the size of the gradient, which enlarges rounding errors.
 		require.InDeltaSlice(t, q.lm.W, p.lm.W, 2e-6)
 		require.InDeltaSlice(t, q.text.Fast.Values, p.text.Fast.Values, 1e-6)
 		for b, n := range p.learner().Phi[1] {
@@ -371,7 +374,6 @@ func TestUnknownBranchesAreNamed(t *testing.T) {
 	require.ErrorContains(t, err, "layers.9.*")
 }
 
-// Held-out text has no part in pretraining.
 func TestHeldOutTextIsNotPretrainedOn(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	r, _, err := open(o)

@@ -7,21 +7,21 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// mixer puts a companion beside the step of one stream of bytes, as in sessions. The reported loss
-// is then that of the mixture. The learned loss is a blend: the mixture's loss by share, and the
-// network's. If there are fast weights, the static network is also part of the mixture, unless the
-// model asks for the companion alone.
+// mixer mixes the network of one stream of bytes with a companion, as sessions do. The reported
+// loss is then the mixture's loss. The fast weights learn from a blend of the mixture's loss and
+// the network's loss. If there are fast weights, the static network is also part of the mixture,
+// unless the model's CompanionAlone is set.
 type mixer struct {
 	counts   *companion.State
 	scratch  *companion.Scratch
-	share    float32      // share of the mixture's loss in what the fast weights learn from
+	share    float32      // weight of the mixture's loss in the loss for the fast weights
 	static   *stream.Step // nil if the static network is not part of the mixture
 	networks companion.Networks
 	slopes   []float32 // slopes of the chunk; see stream.LogitGradients
 	logits   []float32 // gradients of the chunk's losses [T,256]
 }
 
-// newMixer returns a companion of the model's size for a step of the model.
+// newMixer returns a mixer for a step of the model, with a companion of the model's size.
 func newMixer(t *textStep, m *model.Model, share float32) *mixer {
 	set, vocab := companion.Settings{TableBytes: m.CompanionBytes, Networks: 1}, 256
 	x := &mixer{
@@ -43,8 +43,8 @@ func newMixer(t *textStep, m *model.Model, share float32) *mixer {
 	return x
 }
 
-// score writes the mixture's losses, in nats, of a chunk's targets [n]. The step's segment has read
-// the inputs [n].
+// score writes the mixture's losses, in nats, of a chunk's targets [n]. The step's segment must
+// have read the inputs [n].
 func (x *mixer) score(s *stream.Step, inputs, targets []int32, nll []float32) {
 	if x.static != nil {
 		x.static.Score(inputs, nil, nil)
@@ -62,8 +62,8 @@ func (x *mixer) score(s *stream.Step, inputs, targets []int32, nll []float32) {
 	}
 }
 
-// learnFrom makes the step's backward pass use a blended loss of the chunk scored last: the
-// mixture's loss by share, and the network's for the rest.
+// learnFrom makes the step's backward pass use a blended loss of the chunk that was scored last.
+// The mixture's loss has the weight share, and the network's loss has the weight 1-share.
 func (x *mixer) learnFrom(s *stream.Step, targets []int32, share float32) {
 	if s.Logits = nil; share > 0 {
 		s.Logits = x.logits

@@ -54,7 +54,7 @@ func TestMetaLearnersAreTrainedOnNormalizedGradients(t *testing.T) {
 	require.Equal(t, o.Meta.Normal, first.Learner.Normal)
 	require.Equal(t, before.Statistics, first.Statistics, "the trained model keeps them")
 
-	plain := o // no validation: the last weights are kept
+	plain := o
 	plain.Meta.Normal, plain.Out = nil, filepath.Join(t.TempDir(), "plain.safetensors")
 	_, err = Run(context.Background(), plain)
 	require.NoError(t, err)

@@ -111,8 +111,8 @@ func TestPretrainingLearns(t *testing.T) {
 	require.Equal(t, 8, c.Recipe.Data.Files)
 }
 
-// The same command line serves every sitting: resuming without a checkpoint starts a run, and the
-// run says so.
+// A run that should resume but has no checkpoint starts from the beginning, and says so. So all
+// sittings of a run can have the same command line.
 func TestResumeWithoutACheckpointStarts(t *testing.T) {
 	o := train.TinyPretraining(t)
 	var log bytes.Buffer
@@ -123,7 +123,7 @@ func TestResumeWithoutACheckpointStarts(t *testing.T) {
 	require.Contains(t, log.String(), o.Dir+
 		" has no checkpoint yet; the run starts from the beginning")
 	log.Reset()
-	// Resuming a run that has ended repeats its end.
+	// Resuming a run that has ended returns the same result again.
 	again, err := train.Run(context.Background(), o)
 	require.NoError(t, err)
 	require.NotContains(t, log.String(), "has no checkpoint yet")
@@ -266,7 +266,7 @@ func TestMissingThingsAreNamed(t *testing.T) {
 	}
 }
 
-// A folder instead of a file, and a file instead of a folder, are refused with their path.
+// The error for a folder in place of a file, or for a file in place of a folder, contains the path.
 func TestDirectoriesAndFilesAreToldApart(t *testing.T) {
 	base := train.TinyPretraining(t)
 	dir := t.TempDir()

@@ -8,13 +8,15 @@ type Observer interface {
 	Observe(Event) error
 }
 
-// Event is an event of a run: one of
+// Event is an event of a run. The events have this order:
 //
-//	Opened              once, after everything that the run needs was found
-//	Noted               now and then, also before Opened
-//	Planned, ..., Ready what is left to do
-//	Begun, Stepped and Validated as often as it happens, Ended: for each phase
-//	Finished            after Opened in any case, last
+//	Opened   once, after the run has found everything that it needs
+//	Planned  once for each remaining phase
+//	Ready    once
+//	Begun    once for each phase; then Stepped and Validated, repeatedly; then Ended
+//	Finished last, also after an error
+//
+// Noted may come at any time, even before Opened.
 type Event interface{ event() }
 
 // Opened describes the run. Nothing has been written yet.
@@ -22,8 +24,8 @@ type Opened struct {
 	Name   string // name of the model
 	Unit   Unit   // unit of losses and measurements
 	Phases []string
-	// Fields are the recipe's fields, everything that the run's bits depend on, under their JSON
-	// names; numbers are json.Number.
+	// Fields are the fields of the recipe, by their JSON names: everything that the run's bits
+	// depend on. Numbers are json.Number.
 	Fields map[string]any
 	Dir    string // folder of the checkpoints; "" if there is none
 	Store  string // type of the slow weights in the model's file

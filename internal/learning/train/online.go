@@ -19,12 +19,11 @@ type onlineScheme struct {
 	text    textStep
 	pieces  *corpus.Pieces
 	mean    optim.Mean // the slow weights' gradient, over the chunks of a step
-	going   bool       // the segment still holds the chunk before the next chunk
+	going   bool       // the segment contains the last chunk, so the next chunk can continue it
 	resets  uint64     // key of the random resets
 }
 
-// newOnline starts the scheme; joint is nil if the slow weights, which are trained already, are
-// frozen.
+// newOnline starts the scheme; joint is nil if the slow weights are frozen.
 func newOnline(x *kernel.Exec, base *model.Model, c *corpus.Corpus, heldOut []string, o MetaOptions,
 	joint *JointOptions, seed uint64) (*onlineScheme, error) {
 	if err := c.Need(o.Chunk, "one chunk"); err != nil {
@@ -82,7 +81,7 @@ func (p *onlineScheme) chunk(i int) float64 {
 	} else {
 		p.text.begin()
 	}
-	p.going = p.slow == nil // otherwise the next chunk may have other weights
+	p.going = p.slow == nil // trained slow weights may change before the next chunk
 	loss := p.text.score()
 	p.text.backward()
 	p.text.remember()
@@ -95,8 +94,8 @@ func (p *onlineScheme) chunk(i int) float64 {
 	return loss
 }
 
-// resetDue reports whether M and I are set to zero at the piece that has just begun. The choice
-// depends on the seed and the piece's number.
+// resetDue decides at the beginning of a piece of text whether M and I are set to zero. The
+// decision depends on the seed and the piece's number.
 func (p *onlineScheme) resetDue() bool {
 	random := kernel.Bits(p.resets, p.pieces.State.Piece)
 	return float64(random>>11)/(1<<53) < p.options.Online.Reset

@@ -111,7 +111,8 @@ func (r *runner) openFolder() (last *checkpoint, err error) {
 	return readCheckpoint(r.file(lastName), r.recipe)
 }
 
-// loadText reads the text to train on and the text for validation, whose record may be nil.
+// loadText reads the text to train on and the text for validation, and returns a record of each.
+// Without validation, the second record is nil.
 func (r *runner) loadText() (text TextRecord, _ *TextRecord, err error) {
 	if r.text, err = corpus.Load(r.o.Data, 0); err != nil {
 		return text, nil, err
@@ -187,7 +188,7 @@ func reshape(lm *txl.Model, to txl.Config) (*txl.Model, error) {
 		return lm, nil
 	}
 	c := lm.Config
-	to = to.WithVocab(c.Vocab) // a vocabulary determines its size
+	to = to.WithVocab(c.Vocab) // the vocabulary stays, and determines its size
 	c.SegLen, c.MemLen, c.ClampLen, c.SameLength = to.SegLen, to.MemLen, to.ClampLen, to.SameLength
 	c.UntieSoftmax = c.UntieSoftmax || to.UntieSoftmax
 	if have, want := showJSON(to), showJSON(c); have != want {

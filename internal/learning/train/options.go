@@ -41,8 +41,8 @@ var storeTypes = map[string]weights.DType{"float32": weights.F32, "bf16": weight
 //
 // A phase begins with the slow weights and meta-learners of the one before it; the first begins
 // with those of Init. Pretraining drops meta-learners, because they were trained for other slow
-// weights. The other phases continue training existing meta-learners if these have the requested
-// branches and number of banks, or if the options leave these open. Otherwise they make new ones.
+// weights. The other phases train existing meta-learners further, unless the options ask for other
+// branches, other inputs or another number of banks. Then these phases make new meta-learners.
 type Options struct {
 	// Phases are the phases of the run in their order. A phase occurs at most once, and
 	// PhasePretrain only at the beginning. nil means PhasePretrain and PhaseMeta.
@@ -94,16 +94,16 @@ type Options struct {
 type TokenizerOptions struct {
 	Kind string // tokenizer.KindBytes (also "") or tokenizer.KindWords
 	// Vocabulary is a vocabulary file of the reference implementation. If it is "", the vocabulary
-	// is made from the words of Data that are pretrained on.
+	// is made from the pretraining text in Data.
 	Vocabulary string
 	// VocabularyOptions choose the words of a vocabulary that is made from Data. If both fields are
 	// 0, MinCount is MinCountDefault. Both must be 0 with a vocabulary file.
 	tokenizer.VocabularyOptions
 }
 
-// MinCountDefault is the default for the least occurrences of a word: WikiText-103 was made with
-// this number (Merity et al., Pointer Sentinel Mixture Models, 2016). From the words left out, the
-// model learns about unknown words.
+// MinCountDefault is the default minimum count of a word in the vocabulary. WikiText-103 was made
+// with this number (Merity et al., Pointer Sentinel Mixture Models, 2016). Rarer words become
+// unknown words in the training text, so that the model learns to expect unknown words.
 const MinCountDefault = 3
 
 // Optimizers of the slow weights: values of SlowOptions.Optimizer.
@@ -170,8 +170,8 @@ type MetaOptions struct {
 	// the existing meta-learners; new ones get "upper" (online) or "paper" (window).
 	Branches []string `json:"branches"`
 	// Settings are the settings of serving and, in the online scheme, of training. A field that is
-	// zero (for the betas: both) takes the value of the existing meta-learners. New ones get the
-	// settings of two banks (online) or the paper's (window).
+	// zero takes the value of the existing meta-learners; the betas do so only if both are zero.
+	// New meta-learners get the settings of two banks (online) or the paper's (window).
 	Settings sparsemeta.Settings `json:"settings"`
 	// Normal makes new meta-learners normalize their inputs, by the gradient statistics of the
 	// model to continue from. The trained model keeps the statistics.
@@ -189,7 +189,7 @@ type MetaOptions struct {
 	// default. 0 means the size in the model to continue from, or else companion.TableBytesDefault.
 	CompanionBytes int `json:"companion_bytes,omitempty"`
 	// CompanionAlone makes sessions, by default, mix the companion with the adapting network only.
-	// Without the static network, they save time. Models trained further from this model keep this
+	// This saves the time for the static network. Models trained further from this model keep this
 	// default.
 	CompanionAlone bool          `json:"companion_alone,omitempty"`
 	Online         OnlineOptions `json:"online"`
@@ -199,7 +199,8 @@ type MetaOptions struct {
 // OnlineOptions are the settings of the online scheme.
 type OnlineOptions struct {
 	Chunks int `json:"chunks"` // chunks whose gradients are summed for one step; 0 means 8
-	// Sample is n if a step's gradient is estimated from one of n fast weights; 0 means 8.
+	// Sample is the sampling interval: a step's gradient is estimated from one in Sample fast
+	// weights. 0 means 8.
 	Sample int `json:"sample"`
 	// Reset is the probability that M and I are set to zero where a piece of text begins. 0 means
 	// .5; below 0, they are never set to zero.
@@ -225,7 +226,7 @@ type JointOptions struct {
 	SlowOptions     // with Rate 0, the rate is .0001 (online) or .00025 (window)
 }
 
-// ValidationOptions say how a model is measured during training, always in bits a token.
+// ValidationOptions say how a model is measured during training, always in bits per token.
 type ValidationOptions struct {
 	// Every is the number of steps between two measurements. 0 means ten measurements in a phase.
 	// Below 0, only the end of a phase is measured; otherwise trained weights are also measured at

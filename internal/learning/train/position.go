@@ -5,7 +5,7 @@ type position struct {
 	Phase  string  `json:"phase"`
 	Step   int     `json:"step"`   // optimizer steps made in the phase
 	Tokens int64   `json:"tokens"` // tokens scored in the phase
-	Loss   float64 `json:"loss"`   // running mean, nats a token
+	Loss   float64 `json:"loss"`   // running mean, nats per token
 	// Validated is the step of the phase's last validation; -1 before the first.
 	Validated int           `json:"validated"`
 	Stale     int           `json:"stale"` // validations since the best one

@@ -11,15 +11,15 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// pretraining is the static phase: only the slow weights, on a batch of streams.
+// pretraining is the phase that trains only the slow weights, on a batch of streams.
 type pretraining struct {
 	options PretrainOptions
 	x       *kernel.Exec
 	lm      *txl.Model
 	slow    *slow
 	reader  *corpus.Reader
-	text    textStep // the gradient is in the field All of its step
-	size    string   // size of the text, in words for people
+	text    textStep // its field All contains the gradient
+	size    string   // size of the text, as a phrase for people
 	counted *counted // nil if there are no companions
 	tokens  int      // tokens of the text
 	steps   int      // steps made

@@ -12,12 +12,12 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
-// BitsPerNat converts nats a token to bits a token.
+// BitsPerNat converts nats per token to bits per token.
 const BitsPerNat = 1 / math.Ln2
 
 // Outcome is the result of one step of a phase.
 type Outcome struct {
-	Loss   float64 // mean loss, nats a token
+	Loss   float64 // mean loss, nats per token
 	Tokens int     // tokens scored
 	Rate   float64 // learning rate: of the slow weights in pretraining, else of the meta-learners
 	// Norm is the norm of the gradient, before clipping. If the slow weights are frozen, it is the
@@ -33,7 +33,7 @@ func (o Outcome) diverged() bool {
 	return !(o.Loss <= stream.TokenBitsMax*math.Ln2 && o.Norm <= math.MaxFloat64)
 }
 
-// Measurement is a measurement on the validation text, in bits a token.
+// Measurement is a measurement on the validation text, in bits per token.
 type Measurement struct {
 	Step int `json:"step"` // step of the phase
 	// Static is the result of the slow weights alone. If Companion is true, a companion contributes
@@ -52,7 +52,7 @@ type WordCount struct {
 	Unknown int `json:"unknown"`
 }
 
-// of says in words how many tokens there are, and which part of them are unknown words.
+// of returns a phrase with the number of tokens and the percentage of unknown words.
 func (w WordCount) of() string {
 	return fmt.Sprintf("%s tokens, %.2f %% of them unknown words",
 		humanize.Comma(int64(w.Tokens)), 100*float64(w.Unknown)/float64(w.Tokens))
@@ -84,7 +84,8 @@ func (v Measurement) score() float64 {
 	return v.Static
 }
 
-// Unit is the unit in which losses and measurements, internally bits a token, are shown.
+// Unit is the unit in which losses and measurements are shown. Internally, the unit is bits per
+// token.
 type Unit struct {
 	Short string // "bits/byte" or "perplexity"
 	Bits  string // unit of curves: "bits per byte" or "bits per token"
@@ -94,7 +95,7 @@ type Unit struct {
 }
 
 // Units of models of bytes and of words. The literature calls bits per byte of enwik8 bits per
-// character. The perplexity is the literature's: 2 to the power of the bits a token.
+// character. The perplexity is the literature's: 2 to the power of the bits per token.
 var (
 	PerByte    = Unit{Short: "bits/byte", Bits: "bits per byte", digits: 4}
 	Perplexity = Unit{Short: "perplexity", Bits: "bits per token", power: true, digits: 2}
@@ -108,7 +109,7 @@ func unitOf(words bool) Unit {
 	return PerByte
 }
 
-// Of converts bits a token to the unit.
+// Of converts bits per token to the unit.
 func (u Unit) Of(bits float64) float64 {
 	if u.power {
 		return math.Exp2(bits)
@@ -116,7 +117,7 @@ func (u Unit) Of(bits float64) float64 {
 	return bits
 }
 
-// Text is Of with as many digits as matter.
+// Text formats the result of Of, rounded for the unit.
 func (u Unit) Text(bits float64) string {
 	return strconv.FormatFloat(u.Of(bits), 'f', u.digits,
 		64)
@@ -128,13 +129,13 @@ type PhaseReport struct {
 	Steps int    `json:"steps"` // optimizer steps made
 	// Tokens is the number of tokens scored for training; in a model of bytes a token is a byte.
 	Tokens int64   `json:"tokens"`
-	Loss   float64 `json:"loss"` // nats a token, running mean at the end
+	Loss   float64 `json:"loss"` // nats per token, running mean at the end
 	// Best is the measurement of the weights that the phase ended with; nil without validation
 	// text.
 	Best *Measurement `json:"valid,omitempty"`
 }
 
-// Bits returns the running training loss at the end, in bits a token.
+// Bits returns the running training loss at the end, in bits per token.
 func (p PhaseReport) Bits() float64 { return p.Loss * BitsPerNat }
 
 // Report is the result of a run.

@@ -46,10 +46,10 @@ func readCheckpoint(path string, want Recipe) (*checkpoint, error) {
 	return c, nil
 }
 
-// shortened lets a run be prolonged. It returns the recipe with the number of pretraining steps in
-// a checkpoint's recipe, if this number has not mattered up to the position. That is so before the
-// learning rate decays under either number, with a schedule whose earlier rates do not depend on
-// the number of steps.
+// shortened makes it possible to prolong a run. It returns the recipe want, but with the number of
+// pretraining steps in the checkpoint's recipe. It does so only if neither number has affected the
+// steps so far. Then the schedule is not a cosine, and the decay has not begun with either number.
+// Otherwise shortened returns want unchanged.
 func shortened(want Recipe, have string, at position) Recipe {
 	var other Recipe
 	if at.Phase != PhasePretrain || json.Unmarshal([]byte(have), &other) != nil ||

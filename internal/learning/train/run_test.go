@@ -80,8 +80,8 @@ func TestCheckpointOfAnotherRunIsRefused(t *testing.T) {
 	}
 }
 
-// With the schedule wsd a run can be prolonged before its learning rate decays. It ends as if it
-// had been as long from its start.
+// With the schedule wsd a run can be prolonged before its learning rate decays. The result equals
+// that of a run that had the larger number of steps from its start.
 func TestRunMayBeProlongedBeforeItsDecay(t *testing.T) {
 	interrupted := func(step int) Options {
 		o := TinyPretraining(t)
@@ -365,7 +365,6 @@ func TestPatienceEndsAPhase(t *testing.T) {
 	requireSameResult(t, o, first.Steps-1, first.Steps)
 }
 
-// A warm step allocates nothing.
 func TestPretrainingStepAllocatesNothing(t *testing.T) {
 	r, _, err := open(TinyPretraining(t))
 	require.NoError(t, err)

@@ -11,15 +11,16 @@ import (
 	"github.com/lmserve/lmserve/internal/learning/train/corpus"
 )
 
-// GradientRMS returns the root mean square of every weight's gradient, an arena in the layout of
-// m.LM.W, for model.WithStatistics. The gradients are those at the start of dynamic evaluation: of
-// the mean loss of one chunk of length tokens, with the memory filled by the text before it. The
-// chunks are drawn from the corpus by the seed, all positions equally likely. Files shorter than a
-// chunk are left out. If a token of the model is not a byte, GradientRMS encodes the corpus.
+// GradientRMS returns the root mean square of every weight's gradient, for model.WithStatistics.
+// The result is an arena in the layout of m.LM.W. The gradients are those at the start of
+// dynamic evaluation: of the mean loss of one chunk, after the text before it has filled the
+// memory. The parameter length is the number of tokens in a chunk. The seed draws the chunks from
+// the corpus, all positions equally likely. Files shorter than a chunk are left out. If a token of
+// the model is not a byte, GradientRMS encodes the corpus.
 //
 // The error wraps corpus.ErrData if no file is long enough, and ErrDiverged if a gradient is not
-// finite. The context ends it between two chunks. progress gets the number of chunks done and the
-// number of all chunks; it may be nil.
+// finite. If ctx ends, GradientRMS returns after the current chunk. progress gets the number of
+// chunks done and the number of all chunks; it may be nil.
 func GradientRMS(
 	ctx context.Context, x *kernel.Exec, m *model.Model, c *corpus.Corpus, chunks, length int,
 	seed uint64, progress func(done, total int64),
@@ -63,7 +64,8 @@ func newGatherer(x *kernel.Exec, m *model.Model, length int) *gatherer {
 		squares: make([]float32, len(m.LM.W))}
 }
 
-// add adds the squared gradient of the chunk of a document that begins after at tokens.
+// add adds the squared gradient of a document's chunk. The parameter at is the index of the chunk's
+// first token.
 func (g *gatherer) add(doc *corpus.Document, at int) {
 	length := len(g.text.targets)
 	g.text.Memory.Reset()

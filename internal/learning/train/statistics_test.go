@@ -33,8 +33,8 @@ func textsOf(texts ...string) *corpus.Corpus {
 	return c
 }
 
-// With one chunk at the only position, the root mean square is the gradient's size, at every
-// weight. The document's first 24 bytes fill the memory, as chunks before it would.
+// With a single chunk, the root mean square is the absolute value of the gradient, for every
+// weight. The text before the chunk fills the memory.
 func TestStatisticsOfOneChunkAreItsGradient(t *testing.T) {
 	m := statisticsModel(t)
 	x := kernel.NewExec(1)
@@ -69,7 +69,7 @@ func TestStatisticsApproachTheMeanOverAllPlaces(t *testing.T) {
 	m := statisticsModel(t)
 	x := kernel.NewExec(2)
 	defer x.Close()
-	c := textsOf("abcabcab", "tiny", "0123456789") // positions: 1 + 0 + 3
+	c := textsOf("abcabcab", "tiny", "0123456789") // possible positions of a chunk: 1, 0 and 3
 	g := newGatherer(x, m, 8)
 	for i := range 4 {
 		g.add(c.Place(i, 8))

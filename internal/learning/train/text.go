@@ -19,7 +19,7 @@ type textStep struct {
 	mixer   *mixer // nil if there is no companion
 }
 
-// newText returns chunks of a length for a step, which gets a separate segment.
+// newText returns a copy of a step for chunks of the given length. The copy has a new segment.
 func newText(s stream.Step, batch, length int) textStep {
 	n := batch * length
 	s.Segment = txl.NewSegment(s.Network.Config, batch, length)
@@ -54,8 +54,8 @@ func (t *textStep) begin()    { t.each((*stream.Step).Begin) }
 func (t *textStep) goOn()     { t.each((*stream.Step).Continue) }
 func (t *textStep) remember() { t.each((*stream.Step).Remember) }
 
-// each calls do with the step and, if the static network is part of the mixture, with that
-// network's step.
+// each calls the function do with the step. If the static network is part of the mixture, it also
+// calls do with that network's step.
 func (t *textStep) each(do func(*stream.Step)) {
 	do(&t.Step)
 	if t.mixer != nil && t.mixer.static != nil {
@@ -98,8 +98,8 @@ func (t *textStep) backward() {
 	t.Backward(t.targets)
 }
 
-// backwardOfInput computes the gradient G that the fast weights learn from. done says that backward
-// has run already; its gradient is kept if both have the same loss.
+// backwardOfInput computes the gradient G that the fast weights learn from. If done is true,
+// backward has already computed a gradient. That gradient is reused if it belongs to the same loss.
 func (t *textStep) backwardOfInput(done bool) {
 	switch {
 	case t.mixer != nil && !(done && t.mixer.share == 1):

@@ -11,10 +11,10 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Run trains as the options say and returns a report. If ctx ends, it writes a checkpoint, and the
-// error is an *InterruptedError, which is ErrInterrupted. Errors about the text wrap
-// corpus.ErrData, those about checkpoints are ErrCheckpoint or *MismatchError. ErrDiverged says
-// that training diverged. No error leaves a half-written file.
+// Run trains as the options say and returns a report. If ctx ends, Run writes a checkpoint and
+// returns an *InterruptedError, which wraps ErrInterrupted. Errors about the text wrap
+// corpus.ErrData. Errors about checkpoints wrap ErrCheckpoint or are a *MismatchError. ErrDiverged
+// says that training diverged. No error leaves a half-written file.
 func Run(ctx context.Context, o Options) (Report, error) {
 	started := time.Now()
 	r, last, err := open(o)

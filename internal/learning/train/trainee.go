@@ -6,8 +6,8 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// trainee is what both schemes train, and its progress: the part of a phase that does not depend on
-// the scheme.
+// trainee is the part of a phase that both schemes share: the weights, their optimizers and the
+// number of steps made.
 type trainee struct {
 	x     *kernel.Exec
 	lm    *txl.Model

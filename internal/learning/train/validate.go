@@ -107,13 +107,13 @@ func (o Options) validateTokenizer() error {
 	)
 }
 
-// beside returns the error for an option that chooses words together with a vocabulary file.
+// beside returns the error for an option that cannot be combined with a vocabulary file.
 func beside(option string, value int64) error {
 	return &OptionError{option, fmt.Sprint(value), "no value: the vocabulary file has all words"}
 }
 
-// otherTokenizer returns the error for options that ask for a kind of tokens together with a model
-// to continue from.
+// otherTokenizer returns the error for options that choose a tokenizer although the initial model
+// has one.
 func otherTokenizer(kind string) error {
 	return &OptionError{"Tokenizer.Kind", kind,
 		"no value: the initial model has a tokenizer"}
@@ -186,7 +186,7 @@ func oneOf(field, v string, words ...string) error {
 	return nil
 }
 
-// within returns an error unless v is lo to hi.
+// within returns an error unless lo <= v <= hi.
 func within(field string, v, lo, hi int) error {
 	if v < lo || v > hi {
 		return &OptionError{field, fmt.Sprint(v), fmt.Sprintf("%d to %d", lo, hi)}
@@ -194,7 +194,7 @@ func within(field string, v, lo, hi int) error {
 	return nil
 }
 
-// between returns an error unless v is lo to hi; NaN never is.
+// between returns an error unless lo <= v <= hi. It always returns an error for NaN.
 func between(field string, v, lo, hi float64) error {
 	if !(v >= lo && v <= hi) {
 		return &OptionError{field, fmt.Sprint(v), fmt.Sprintf("%g to %g", lo, hi)}

@@ -56,7 +56,7 @@ func newServingStep(x *kernel.Exec, m *model.Model, seed uint64) stream.Step {
 	return s
 }
 
-// bits scores the validation text by a step and returns the bits a token.
+// bits scores the validation text by a step and returns the bits per token.
 func (v *validator) bits(ctx context.Context, m *model.Model, s stream.Step) (float64, error) {
 	text, documents := newText(s, 1, m.Chunk), v.text.Documents
 	if v.companion {
@@ -76,8 +76,8 @@ func (v *validator) bits(ctx context.Context, m *model.Model, s stream.Step) (fl
 	return sum / float64(tokens), nil
 }
 
-// document scores a document as a separate stream, which adapts if the step has a state, and
-// returns the bits. first is the token before the document's first.
+// document scores a document as a separate stream, and returns the bits. The stream adapts if the
+// step has a state. first is the token before the document's first token.
 func (t *textStep) document(
 	ctx context.Context, doc *corpus.Document, first int32,
 ) (bits float64, err error) {

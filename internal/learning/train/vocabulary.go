@@ -26,8 +26,8 @@ func (r *runner) newTokenizer() (tokenizer.Tokenizer, error) {
 	return words, r.encode(words)
 }
 
-// vocabulary reads the vocabulary, or makes it from the text that is pretrained on. The words of
-// held-out text must stay unknown, so they are left out.
+// vocabulary reads the vocabulary, or makes it from the pretraining text. That text does not
+// include the held-out text, whose words must stay unknown.
 func (r *runner) vocabulary() (*tokenizer.Words, error) {
 	o := r.o.Tokenizer
 	if o.Vocabulary == "" {
@@ -50,7 +50,8 @@ func (r *runner) vocabulary() (*tokenizer.Words, error) {
 	return words, nil
 }
 
-// encode converts all text to tokens, unless a token is a byte, and notes how much text that is.
+// encode converts all text to tokens and reports how much text there is. If a token is a byte,
+// encode does nothing.
 func (r *runner) encode(tok tokenizer.Tokenizer) (err error) {
 	words, ok := tok.(*tokenizer.Words)
 	if !ok {

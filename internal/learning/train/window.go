@@ -21,8 +21,7 @@ type windowScheme struct {
 	learning textStep // the k-th chunk; it shares memory and fast weights with writing
 }
 
-// newWindow starts the scheme; joint is nil if the slow weights, which are trained already, are
-// frozen.
+// newWindow starts the scheme; joint is nil if the slow weights are frozen.
 func newWindow(x *kernel.Exec, base *model.Model, c *corpus.Corpus, o MetaOptions,
 	joint *JointOptions, seed uint64) (*windowScheme, error) {
 	w := o.Window

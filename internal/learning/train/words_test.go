@@ -147,7 +147,7 @@ func TestVocabulariesOfRunsAreChecked(t *testing.T) {
 	}
 }
 
-// The words of held-out domains are unknown to pretraining, and their text is not pretrained on.
+// The words of held-out domains are unknown to pretraining, which does not use their text.
 func TestHeldOutWordsAreNotInTheVocabulary(t *testing.T) {
 	o := tinyWords(t)
 	o.HoldOut = []string{"domain1"}

@@ -1,9 +1,9 @@
 // Package alert sends incidents to receivers outside of a server or a watch, when they open and
 // when they end. A receiver is a web service, Alertmanager, a collector of OTLP logs, or a command.
 //
-// A Notifier decides, and remembers which incidents it has sent. Each receiver has a queue
-// (queue.go): requests that feed a session never wait for a receiver. A file (store.go) keeps the
-// open incidents and the waiting alerts. So an alert is delivered at least once, also after a
+// A Notifier decides which incidents to send, and remembers which it has sent. Each receiver has a
+// queue (queue.go): requests that feed a session never wait for a receiver. A file (store.go) keeps
+// the open incidents and the waiting alerts. So an alert is delivered at least once, also after a
 // crash; repeats have the same ID.
 package alert
 
@@ -98,7 +98,7 @@ func idOf(parts ...any) string {
 	return uuid.NewSHA1(ids, []byte(fmt.Sprintf("%q", parts))).String()
 }
 
-// resolved returns the alert that says that the incident of a has ended.
+// resolved returns the alert to send when the incident of an alert has ended.
 func (a Alert) resolved(now time.Time) Alert {
 	a.Status, a.Ends, a.Line = Resolved, &now, nil
 	a.ID = idOf(a.ID, Resolved)
@@ -124,8 +124,8 @@ func (a *Alert) describe(i *api.Incident) {
 	}
 }
 
-// ofSilence returns the alert of a log that has had no line since a time. A gap as long as unusual
-// is already unusual for this log.
+// ofSilence returns the alert of a log that has had no line since the given time. The parameter
+// unusual is the shortest gap between lines that is unusual for this log.
 func ofSilence(of Session, source string, since time.Time, unusual time.Duration) Alert {
 	id := idOf(of.ID, source, since.UnixNano())
 	return Alert{
@@ -135,7 +135,8 @@ func ofSilence(of Session, source string, since time.Time, unusual time.Duration
 	}
 }
 
-// ofLine returns the alert of a strange line. No second alert follows, because a line does not end.
+// ofLine returns the alert of a strange line. Unlike an incident, a line has no second alert for
+// its end.
 func ofLine(of Session, source string, l *api.LineEvent, now time.Time) Alert {
 	id := idOf(of.ID, l.Number, l.Offset)
 	return Alert{

@@ -34,7 +34,7 @@ type Options struct {
 	Count Counter // may be nil
 }
 
-// Counter counts outcomes of alerts. Its receivers are kinds of receivers, such as webhook.
+// Counter counts outcomes of alerts. The parameter receiver is a kind of receiver, such as webhook.
 type Counter interface {
 	// Alert counts an alert that was sent, refused or dropped, or a failed try.
 	Alert(receiver, outcome string)
@@ -51,8 +51,8 @@ const (
 	failed  = "failed"  // one try has failed; another follows
 )
 
-// Notifier sends incidents to receivers. Its methods are safe for concurrent use; only Close and
-// Kept wait.
+// Notifier sends incidents to receivers. Its methods are safe for concurrent use. Only Close and
+// Kept block.
 type Notifier struct {
 	o      Options
 	store  *store
@@ -71,7 +71,7 @@ type Notifier struct {
 // opened is an open incident with an alert.
 type opened struct {
 	Alert Alert     `json:"alert"` // the opening alert, with the current data
-	News  time.Time `json:"news"`  // time of its last news
+	News  time.Time `json:"news"`  // when the incident last had news
 }
 
 // Start starts a Notifier, which continues from its file.
@@ -158,8 +158,8 @@ func (n *Notifier) Line(of Session, source string, l *api.LineEvent) {
 	n.tellLocked(ofLine(of, source, l, time.Now().UTC()))
 }
 
-// Silence handles a log that has had no line since a time. A gap as long as unusual is already
-// unusual for this log.
+// Silence handles a log that has had no line since the given time. The parameter unusual is the
+// shortest gap between lines that is unusual for this log.
 func (n *Notifier) Silence(of Session, source string, since time.Time, unusual time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -168,8 +168,8 @@ func (n *Notifier) Silence(of Session, source string, since time.Time, unusual t
 	n.tellLocked(a)
 }
 
-// endSilences ends the silences that the file has from the last run. A log that is watched again
-// can be silent only after its next line.
+// endSilences ends the silences of the last run, which were read from the file. A log that is
+// watched again can be silent only after its next line.
 func (n *Notifier) endSilences() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

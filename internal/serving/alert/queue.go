@@ -38,7 +38,7 @@ type queue struct {
 
 	mu      sync.Mutex
 	alerts  []Alert
-	dropped bool // an alert was dropped, and that was reported, since the last success
+	dropped bool // a dropped alert was reported since the last success
 }
 
 func newQueue(n *Notifier, r *Receiver) *queue {
@@ -107,7 +107,8 @@ func (q *queue) remove(id string) {
 	q.n.store.changed()
 }
 
-// run sends alerts until ctx ends, and sends the open ones to a receiver that needs reminders.
+// run sends alerts until ctx ends. If the receiver needs reminders, run also repeats the alerts of
+// open incidents.
 func (q *queue) run(ctx context.Context) {
 	remind := make(<-chan time.Time)
 	if q.every > 0 {

@@ -120,8 +120,8 @@ func post(ctx context.Context, to, media string, body []byte, id string) error {
 // secretLeast is the minimum length, in bytes, of a part of a URL that is treated as a secret.
 const secretLeast = 8
 
-// hidden replaces the parts of the URL that may be secrets in the answer said, because many servers
-// quote the path in their answers.
+// hidden replaces the parts of the URL that may be secrets in a receiver's answer, because many
+// servers quote the path in their answers.
 func hidden(u *url.URL, said []byte) []byte {
 	separates := func(r rune) bool { return strings.ContainsRune("/?&=", r) }
 	for _, part := range strings.FieldsFunc(u.RequestURI()+"/"+u.Path, separates) {

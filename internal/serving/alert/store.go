@@ -38,7 +38,7 @@ type store struct {
 	cond   *sync.Cond
 	told   int64 // number of changes so far
 	tried  int64 // number of changes that are written, or whose write has failed
-	failed bool  // the last write has failed, and that was reported
+	failed bool  // the last write has failed, and the failure was reported
 	ended  bool
 }
 
@@ -107,8 +107,8 @@ func (s *store) run() {
 		until, ended := s.told, s.ended
 		unchanged := s.tried == s.told && !s.failed
 		s.mu.Unlock()
-		// A server that fails to start, because another one runs, does not overwrite the other's
-		// file.
+		// Without a change, the file is not written. So a server that fails to start, because
+		// another server runs, does not overwrite the file of the other server.
 		if unchanged {
 			return
 		}

@@ -46,9 +46,9 @@ type Node struct {
 
 // Directory keeps the list of live nodes. Its clock decides which leases are valid.
 type Directory interface {
-	// Renew grants a node its lease, from now on. It returns the nodes with valid leases, with the
-	// node itself, in the order of their names. lapsed says that the node's lease had lapsed, or
-	// that the node had no lease.
+	// Renew grants a node its lease, from now on. It returns the nodes with valid leases, including
+	// the node itself, sorted by name. lapsed says that the node's lease had lapsed, or that the
+	// node had no lease.
 	Renew(ctx context.Context, self Node, lease time.Duration) (lapsed bool, alive []Node,
 		err error)
 	// Leave ends the lease of a node, and releases its sessions.
@@ -81,7 +81,7 @@ type Member struct {
 		sent  time.Time // when the last answered renewal was sent
 		term  uint64    // grows each time the lease has lapsed
 		alive []Node
-		told  bool // it was reported that the lease has lapsed
+		told  bool // a lapse of the lease was reported
 	}
 }
 

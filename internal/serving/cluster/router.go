@@ -65,7 +65,7 @@ func (r *Router) Alive(addr string) bool {
 	return slices.ContainsFunc(r.Member.Alive(), func(n Node) bool { return n.Addr == addr })
 }
 
-// Fresh returns the address of the server that is to make a session, among those with the same
+// Fresh returns the address of the server that should create a session, among those with the same
 // models and arithmetic as this one. Equal keys go to the same server.
 func (r *Router) Fresh(key string) (addr string) {
 	self := r.Member.Self()

@@ -53,7 +53,7 @@ func TestRequestGoesToServerOfItsSession(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, found)
 	b.others = []Node{{ID: "b-1", Name: "b", Addr: "http://b"}}
-	goes("new", "") // Look has just been called
+	goes("new", "") // the list of live nodes is too new to be refreshed
 	now = now.Add(time.Second)
 	goes("new", "http://b")
 	require.True(t, r.Alive("http://b"))

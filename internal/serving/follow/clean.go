@@ -120,10 +120,10 @@ func (c *Cleaner) add(line []byte, ended bool) {
 // marks the last part, and P all other parts.
 var container = regexp.MustCompile(`^\d{4}-\S{15,35} (stdout|stderr) ([PF]) `)
 
-// join handles the beginning of a line of the file. If it is the next part of a line that a
-// container runtime has split, text is that part without its prefix. Else join ends the split line,
-// and text is the new line. For a line of Docker's json-file with the field log, it returns the
-// field, which may be only a part of a line: then whole is false.
+// join handles the beginning of a line of the file, and returns its text. If the line continues a
+// line that a container runtime has split, the text lacks the runtime's prefix. Otherwise join ends
+// the split line, if there is one. If the line is from Docker's json-file and Field is the path of
+// its field log, the text is that field. The field may be only a part of a line, so whole is false.
 func (c *Cleaner) join(line []byte, ended bool) (text []byte, whole bool) {
 	was, stream := c.split, ""
 	c.split = ""
@@ -153,8 +153,8 @@ func (c *Cleaner) join(line []byte, ended bool) (text []byte, whole bool) {
 
 var fieldLog = []string{"log"}
 
-// dockerPart is the maximum number of bytes that Docker writes of a line at once. Docker splits
-// longer lines, and only the last part has a newline.
+// dockerPart is the maximum number of bytes that Docker writes at once. Docker splits longer lines,
+// and only the last part has a newline.
 const dockerPart = 16 << 10
 
 // dockerLine is a line of Docker's json-file.

@@ -52,7 +52,7 @@ func TestCleanJoinsWhatARuntimeHasSplit(t *testing.T) {
 	want := at + "stdout F one\n" + at + "stdout P two, three, four\n" + at + "stderr P five\n" +
 		at + "stdout F six\n" + at + "stderr F seven\n" + (at + "stdout P " + long)[:lineMax] +
 		"\nno CRI\n"
-	for _, at := range []int{0, len(raw) / 2, len(raw) - 10} { // within the long line and its rest
+	for _, at := range []int{0, len(raw) / 2, len(raw) - 10} { // the last two are within a line
 		c, _ := cleaner()
 		text := string(c.Clean([]byte(raw[:at])))
 		text += string(c.Clean([]byte(raw[at:])))
@@ -71,7 +71,7 @@ func TestCleanJoinsWhatARuntimeHasSplit(t *testing.T) {
 	}
 }
 
-// resumed returns the text of a file that is followed from a place.
+// resumed returns the text of a file after an offset.
 func resumed(t *testing.T, o Options, from int) string {
 	f, found := Resume(o, Place{Offset: int64(from)})
 	require.True(t, found)

@@ -21,7 +21,7 @@ type file struct {
 	before []byte // the bytes before the offset, at most sampleBytes
 	head   []byte // the first bytes of the file up to the offset, at most sampleBytes
 	seen   []byte // the unfinished line after the offset, at most sampleBytes
-	// the line before the offset lacks a newline in the file, and one was returned for it
+	// the line before the offset lacks a newline in the file, and a newline was returned for it
 	ended  bool
 	number int // number of the file among those of a Follower
 	// when to close a file that was rotated away; zero for the log's current file
@@ -31,7 +31,7 @@ type file struct {
 	// all bytes between the offset and hole are NUL; later bytes are not checked yet
 	hole     int64
 	holeEnds bool  // bytes other than NUL follow at hole
-	drop     int64 // bytes of clean text after the offset that were returned before
+	drop     int64 // bytes of clean text after the offset that were already returned
 
 	buffer []byte
 }
@@ -105,7 +105,7 @@ func (o *file) cleanAs(notes *Notes, field []string) {
 	text = text[:n]
 	last, ended := bytes.CutSuffix(text, newline)
 	if last = last[lastNewline(last, newline):]; ended && !container.Match(last) {
-		if _, ok := dockerLog(last); !ok { // usually
+		if _, ok := dockerLog(last); !ok {
 			return
 		}
 	}
@@ -142,8 +142,8 @@ func (o *file) newlineKnown() []byte {
 }
 
 // peek returns the text after the offset: as many whole lines as fit into a piece, or the first
-// piece of a longer line. With rest it also returns an unfinished line. rewritten says that the
-// file no longer has bytes that were seen before.
+// piece of a longer line. If rest is true, it also returns an unfinished line. rewritten says that
+// the file no longer has bytes that were seen before.
 func (o *file) peek(rest bool) (text []byte, rewritten bool, err error) {
 	n, err := o.r.ReadAt(o.buffer, o.offset-int64(len(o.before)))
 	if err != nil && err != io.EOF {

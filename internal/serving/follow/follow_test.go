@@ -60,7 +60,7 @@ func (w *writer) half() {
 	w.write(fmt.Sprintf("half of line %d, ", w.lines))
 }
 
-// endFile adds the end of the file's last line to want.
+// endFile adds a newline to the expected text if its last line lacks one.
 func (w *writer) endFile() {
 	if w.want != "" && !strings.HasSuffix(w.want, "\n") {
 		w.want += "\n"
@@ -125,7 +125,7 @@ func TestLinesComeOnceThroughRotationAndRestarts(t *testing.T) {
 				if p := f.Peek(); len(p.Text) > 0 {
 					got.Write(p.Text)
 					place = Place{Mark: p.Mark, Offset: p.To, Ended: p.From == p.To}
-					// the place can also be given as the piece's beginning and the text to skip
+					// A place can also have the piece's beginning and the bytes to skip.
 					if p.From < p.To && len(p.Text)%2 == 0 {
 						place.Offset, place.Skip = p.From, p.Skip+int64(len(p.Text))
 					}

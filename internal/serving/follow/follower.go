@@ -57,7 +57,7 @@ type Options struct {
 type Follower struct {
 	o     Options
 	notes Notes
-	// the log's earlier files, then its current file, whose until is zero
+	// the log's earlier files, then its current file; the field until of the current file is zero
 	files   []*file
 	opened  int       // the number of files opened so far
 	current *file     // the file that was read last
@@ -73,7 +73,7 @@ func Open(o Options) *Follower {
 	w := &Follower{o: o, notes: Notes{Say: o.Note}}
 	if _, err := os.Stat(o.Log.current()); errors.Is(err, fs.ErrNotExist) {
 		w.say("the file does not exist yet; waiting")
-		w.o.Last = -1 // all later text is new
+		w.o.Last = -1 // return the whole file, because all of its text is new
 	}
 	w.look()
 	return w
@@ -194,8 +194,8 @@ func (w *Follower) Peek() Piece {
 	return Piece{}
 }
 
-// read returns the next piece of a file. A renamed file is closed at its end when the time until is
-// over.
+// read returns the next piece of a file. It closes a renamed file at its end, once the time in the
+// field until has passed.
 func (w *Follower) read(f *file) Piece {
 	over := !f.until.IsZero() && time.Now().After(f.until)
 	raw, rewritten, err := f.peek(over)
@@ -332,8 +332,8 @@ func (w *Follower) begin(f *file) error {
 	return nil
 }
 
-// leaveAll sets when the files so far are closed, because a new file replaces them. It adds files
-// that were created and rotated in the meantime.
+// leaveAll sets the time at which the files so far are closed, because a new file replaces them. It
+// adds files that were created and rotated in the meantime.
 func (w *Follower) leaveAll() {
 	if w.opened == 0 || len(w.files) == 0 {
 		return
@@ -351,8 +351,8 @@ func (w *Follower) leaveAll() {
 	}
 }
 
-// leave sets when to close a file that was rotated before it was opened: leaveAfter after the last
-// write, which may be at once.
+// leave sets the time at which to close a file that was rotated before it was opened: leaveAfter
+// after the last write. That time may be in the past.
 func (w *Follower) leave(f *file) {
 	f.until = f.info.ModTime().Add(leaveAfter)
 }

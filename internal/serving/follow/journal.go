@@ -38,7 +38,8 @@ const (
 	journalAgain = time.Second
 )
 
-// Start begins to read after the place, if it has a cursor. The reading ends with ctx.
+// Start begins to read after the place. If the place has no cursor, reading begins with past
+// entries, as selected by All. The reading ends with ctx.
 func (j *Journal) Start(ctx context.Context, place Place) {
 	j.place, j.pieces, j.notes = place, make(chan Piece, journalAhead), Notes{Say: j.Note}
 	go func() {
@@ -149,7 +150,8 @@ func (j *Journal) Read(place Place, bytes int64) (text []byte, err error) {
 	return text[:bytes], nil
 }
 
-// journalctl runs the program, and calls give with its entries until give returns an error.
+// journalctl runs the program, and calls the function give with each entry until give returns an
+// error.
 func (j *Journal) journalctl(ctx context.Context, args []string, give func(Piece) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -177,7 +179,8 @@ func (j *Journal) journalctl(ctx context.Context, args []string, give func(Piece
 	return err
 }
 
-// entries parses the output of journalctl, and advances the place.
+// entries parses the output of journalctl, calls the function give with each entry, and advances
+// the place.
 func (j *Journal) entries(out io.Reader, give func(Piece) error) error {
 	in := bufio.NewReaderSize(out, 1<<16)
 	c := Cleaner{Notes: &j.notes}

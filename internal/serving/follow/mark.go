@@ -85,8 +85,8 @@ type Piece struct {
 type Place struct {
 	Mark   Mark
 	Offset int64
-	Skip   int64 // bytes of clean text after the offset that were returned before
-	// the line before the offset lacks a newline in the file, and one was returned for it
+	Skip   int64 // bytes of clean text after the offset that were already returned
+	// the line before the offset lacks a newline in the file, and a newline was returned for it
 	Ended  bool
 	Cursor string // in a journal, the cursor of an entry, instead of the offset
 }

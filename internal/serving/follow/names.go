@@ -31,7 +31,7 @@ var (
 // undated returns a name with an asterisk in place of each date.
 func undated(name string) string { return dates.ReplaceAllLiteralString(name, "*") }
 
-// wasNamed reports whether a file with name may have been named base before its rotation.
+// wasNamed reports whether rotation may have changed the name of a file from base to name.
 func wasNamed(base, name string) bool {
 	name, packed := unpackedName(name)
 	if name == base {

@@ -20,7 +20,7 @@ type value struct {
 	where string // e.g. "resourceLogs[0].resource" or "record 3"; empty for the whole body
 }
 
-// join returns the path of the member name of the object at the path where.
+// join returns the path of an object's member, from the path of the object and the member's name.
 func join(where, name string) string {
 	if where == "" || name == "" {
 		return where + name
@@ -71,8 +71,8 @@ func (v *value) large() string {
 	return ""
 }
 
-// into decodes a value into to, if it has at most RecordBytesMax bytes. A missing value or null
-// changes nothing.
+// into decodes a value by json.Unmarshal. It refuses values of more than RecordBytesMax bytes. A
+// missing value or null changes nothing.
 func (v *value) into(to any) error {
 	if len(v.text) == 0 {
 		return nil
@@ -118,8 +118,8 @@ func elements(v value, visit func(v value) error) error {
 	})
 }
 
-// inside calls visit before each element or member of a value, which begins with the delimiter
-// open.
+// inside calls visit before each element or member of a value. The value must be null or begin with
+// the delimiter open.
 func inside(v value, open json.Delim, visit func(dec *json.Decoder, v value) error) error {
 	dec := json.NewDecoder(bytes.NewReader(v.text))
 	token, err := dec.Token()
@@ -141,7 +141,7 @@ func inside(v value, open json.Delim, visit func(dec *json.Decoder, v value) err
 	return nil
 }
 
-// next reads the decoder's next value, which is inside of the value of.
+// next reads the decoder's next value, which is a part of another value, into v.
 func (v *value) next(dec *json.Decoder, of value) error {
 	if err := dec.Decode(&v.text); err != nil {
 		return of.fault(err)

@@ -11,7 +11,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// SnappyBytes returns the decompressed length that a body declares, but not more than most.
+// SnappyBytes returns the decompressed length that a body declares, limited to the parameter most.
+// It returns 0 if the body is invalid.
 func SnappyBytes(body []byte, most int64) int64 {
 	n, err := snappy.DecodedLen(body)
 	if err != nil {
@@ -20,7 +21,8 @@ func SnappyBytes(body []byte, most int64) int64 {
 	return min(int64(n), most)
 }
 
-// Snappy decompresses a body, unless it is longer than most.
+// Snappy decompresses a body. It refuses a body whose decompressed length exceeds the parameter
+// most.
 func Snappy(body []byte, most int) ([]byte, error) {
 	n, err := snappy.DecodedLen(body)
 	if err == nil && n > most {

@@ -130,7 +130,7 @@ func (p *packed) length(bytes int) int {
 	return int(n)
 }
 
-// text converts a text. As JSON a text is never shorter, and at most six times as long.
+// text converts a string. Its JSON form is never shorter, and at most six times as long.
 func (p *packed) text(bytes int) {
 	if p.room(bytes) {
 		p.json = appendText(p.json, string(p.take(bytes)))
@@ -153,8 +153,8 @@ func (p *packed) room(bytes int) bool {
 	return p.fault == ""
 }
 
-// extension converts a value of an extension type to its bytes in base64. Fluent Bit sends times
-// so, with type 0.
+// extension converts a value of an extension type to its bytes in base64. Fluent Bit sends times as
+// values of the extension type 0.
 func (p *packed) extension(bytes int) {
 	p.take(1)
 	p.binary(bytes)

@@ -107,9 +107,10 @@ func (p *part) value(sets []map[string]string) string {
 	return p.keys[len(p.keys)-1]
 }
 
-// Name converts any text to the name of a session. Small letters, digits and . _ - stay, capitals
-// become small, and other characters become -. If that changes more than capitals, or the name is
-// too long, Name appends 8 digits of a hash. Without them, two texts could get the same name.
+// Name converts any text to the name of a session. It keeps lowercase letters, digits and the
+// characters . _ - and converts capitals to lowercase. Other characters become -. If Name changes
+// more than capitals, or the name is too long, it appends 8 digits of a hash. Without them, two
+// texts could get the same name.
 func Name(text string) string {
 	small := strings.ToLower(text)
 	name := []byte(small)

@@ -24,7 +24,8 @@ type field struct {
 
 var errDepth = errors.New("values are nested too deeply")
 
-// fields visits the fields of a message that begins at position at of the body.
+// fields visits the fields of a message. The parameter at is the message's position
+// in the body.
 func fields(message []byte, at int, visit func(f field) error) error {
 	for rest := message; len(rest) > 0; {
 		f := field{at: at + len(message) - len(rest)}

@@ -12,7 +12,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/follow"
 )
 
-// Fields are the paths of the values that form a record's line, joined by spaces.
+// Fields are the paths of the values that form a record's line. Spaces separate the values in the
+// line.
 type Fields [][]string
 
 // messageFields are the names that shippers use for a record's line.

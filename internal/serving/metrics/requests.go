@@ -17,8 +17,8 @@ type requests struct {
 	refused  *prometheus.CounterVec
 }
 
-// requestSeconds are the bounds of buckets, in seconds. The last are long, because a request that
-// streams lasts as long as its client stays connected.
+// requestSeconds are the bounds of buckets, in seconds. The last bounds are long, because a request
+// that streams lasts as long as its client stays connected.
 var requestSeconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60,
 	300}
 

@@ -15,7 +15,7 @@ type work struct {
 	phases  *prometheus.HistogramVec
 	byPhase [session.Phases]prometheus.Observer
 
-	// by the value of the label learn, for sessions without a baseline and with a baseline
+	// indexed by the value of the label learn, then 0 without a baseline and 1 with a baseline
 	scored           map[string]*[2]scored
 	followed, shadow compared
 
@@ -47,7 +47,7 @@ func (c compared) add(t session.Tally) {
 var phaseSeconds = prometheus.ExponentialBuckets(.0001, 2, 20)
 
 // strangenessBounds are the bounds of buckets for -log10 of a line's P: 3 means that one line in a
-// thousand is so strange.
+// thousand is at least this strange.
 var strangenessBounds = []float64{.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6}
 
 func newWork(mk maker) work {
@@ -155,7 +155,8 @@ func (w *work) scoredText(learn string, t session.Tally) {
 // watch.
 const strange = 1. / 1000
 
-// Line implements session.Observer. The strangeness of the first lines of a session means little.
+// Line implements session.Observer. It leaves out the strangeness of a session's first lines,
+// because that means little.
 func (w *work) Line(method string, l *session.Line) {
 	w.lines.Inc()
 	if l.Unlearnt {

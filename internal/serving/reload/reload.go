@@ -10,8 +10,8 @@ import (
 const (
 	checkEvery  = time.Second // time between two checks of the files
 	reportEvery = time.Minute // time between two reports of a lasting error
-	// racyFor is the age below which a change of a file may not change its modification time. The
-	// times of some file systems are this coarse.
+	// racyFor is the time within which a second change may leave a file's modification time as it
+	// is. The times of some file systems are this coarse.
 	racyFor = 2 * time.Second
 )
 
@@ -85,8 +85,8 @@ func (v *Value[T]) look() []os.FileInfo {
 	return seen
 }
 
-// racyLocked reports whether a file was so new at the last check that a later change may not change
-// its modification time.
+// racyLocked reports whether a file was so new at the last check that a later change may leave its
+// modification time as it is.
 func (v *Value[T]) racyLocked() bool {
 	for _, info := range v.seen {
 		if info != nil && v.checked.Sub(info.ModTime()) < racyFor {

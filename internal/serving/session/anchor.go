@@ -3,17 +3,16 @@ package session
 import "hash/fnv"
 
 // An editor sends the text before the cursor, and cuts off the beginning of a long text. The cut
-// moves with every key press. A text that begins elsewhere is a new text, of which no state is
-// cached. So a long prompt that has a suffix is read from a line that stays the same while the cut
-// moves.
+// moves with every key press. No state is cached for a text with a new beginning. So a long prompt
+// that has a suffix is read from a line that stays the same while the cut moves.
 const (
 	anchorBytes = 4096 // shorter prompts are read from their beginning
 	anchorLine  = 64   // bytes of a line that are hashed
 )
 
 // anchored drops the front of a prompt, at most a quarter of it. The prompt then begins with the
-// line of the least hash in that quarter (winnowing; Schleimer, Wilkerson and Aiken, 2003). The
-// choice depends on the prompt alone.
+// line in that quarter whose hash is the smallest (winnowing; Schleimer, Wilkerson and Aiken,
+// 2003). The choice depends on the prompt alone.
 func anchored(prompt []byte) []byte {
 	if len(prompt) <= anchorBytes {
 		return prompt

@@ -43,7 +43,7 @@ func checkBatch(tok tokenizer.Tokenizer, r BatchRequest) error {
 	return cmp.Or(checkSeed(r.Seed), checkStops(r.Stop))
 }
 
-// batch runs a checked batch. blank says that the session comes from index.blank.
+// batch runs a checked batch. blank says that the session is not in the store.
 func (e *engine) batch(
 	ctx context.Context, s *session, blank bool, r BatchRequest, emit func(Piece) error,
 ) error {

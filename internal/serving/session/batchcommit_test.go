@@ -106,7 +106,7 @@ func TestBatchCommitsNothingUnlessWhole(t *testing.T) {
 			}
 			return gone
 		})
-		if err != nil { // without an error, only the last piece, after the commit, was missing
+		if err != nil { // no error if all pieces before the commit were received
 			refused++
 			require.Equal(t, before, hash(t, mg, id))
 			require.EqualValues(t, len(fed), get(t, mg, id).Offset)

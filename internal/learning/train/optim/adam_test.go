@@ -92,7 +92,6 @@ func TestClippingLeavesSmallGradientsAlone(t *testing.T) {
 	require.InDeltaSlice(t, []float32{.06, -.08}, cut[2:], 1e-7)
 }
 
-// The bits do not depend on the number of threads.
 func TestAdamIsTheSameOnAnyNumberOfThreads(t *testing.T) {
 	const n = 5*block + 123
 	run := func(threads int) []float32 {

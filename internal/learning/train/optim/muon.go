@@ -9,8 +9,8 @@ import (
 )
 
 // Muon's constants: the momentum, the coefficients of the iteration that makes a matrix orthogonal,
-// and the root mean square of an update's elements. This is about the root mean square of Adam's
-// updates, so that one learning rate serves both optimizers.
+// and the root mean square of an update's elements. muonRMS is about the root mean square of
+// Adam's updates, so that one learning rate serves both optimizers.
 const (
 	muonMomentum = 0.95
 	muonRounds   = 5
@@ -29,8 +29,8 @@ type Muon struct {
 
 	parts []matrixPart
 	rest  []txl.Tensor
-	adam  *Adam     // optimizer of the tensors in rest
-	w, g  []float32 // weights and gradients of rest, concatenated
+	adam  *Adam     // optimizer of the tensors in the field rest
+	w, g  []float32 // weights and gradients of the tensors in the field rest, concatenated
 	x, y  []float32 // [rows, cols] of the largest part
 	a, b  []float32 // [side, side], the smaller side of the largest part
 	norm  norm
@@ -113,9 +113,10 @@ func (o *Muon) momentum(x *kernel.Exec, m, g []float32) {
 	x.Axpy(u, 1-muonMomentum, g)
 }
 
-// orthogonal makes o.x, [rows, cols], nearly semi-orthogonal. It first scales the singular values
-// below 1. Each round then maps a singular value s to a s + b s³ + c s⁵. The result is near 1
-// (between about 0.7 and 1.2) unless s is tiny. A zero matrix stays zero.
+// orthogonal makes o.x, [rows, cols], nearly semi-orthogonal. First it divides o.x by its norm, so
+// that no singular value exceeds 1. Each round maps a singular value s to a s + b s³ + c s⁵.
+// The singular values end between about 0.7 and 1.2, unless they were tiny. A zero matrix stays
+// zero.
 func (o *Muon) orthogonal(e *kernel.Exec, rows, cols int) []float32 {
 	n := rows * cols
 	x, y := o.x[:n], o.y[:n]

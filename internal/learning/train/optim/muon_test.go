@@ -19,8 +19,8 @@ func muonConfig() txl.Config {
 		MemLen: 4, Activation: txl.SwiGLU}
 }
 
-// For any matrix, a step is along a matrix whose Gram matrix on the smaller side is near the
-// identity: all its singular values are near 1, unless they were tiny.
+// For any matrix, the singular values of a step's direction are near 1, unless they were tiny. So
+// the smaller one of its two Gram matrices is near the identity.
 func TestMuonMovesEveryDirectionAlike(t *testing.T) {
 	x := kernel.NewExec(2)
 	defer x.Close()
@@ -35,7 +35,7 @@ func TestMuonMovesEveryDirectionAlike(t *testing.T) {
 		o := &Muon{x: normals(rng, rows*cols, 1e-3), y: make([]float32, rows*cols),
 			a: make([]float32, small*small), b: make([]float32, small*small)}
 		u := o.orthogonal(x, rows, cols)
-		at := func(i, k int) float64 { // row i of the smaller side
+		at := func(i, k int) float64 { // element k of row i; a tall matrix is transposed
 			if rows <= cols {
 				return float64(u[i*cols+k])
 			}

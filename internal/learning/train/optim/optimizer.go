@@ -1,6 +1,6 @@
 // Package optim moves the weights of a network against their gradients. It has Adam and Muon, the
-// gradient's norm and mean, and the schedules of the learning rate. It sees arrays of weights and a
-// layout with their names, not what they compute.
+// gradient's norm and mean, and the schedules of the learning rate. It depends on the arrays of the
+// weights and on their layout, but not on the network's computation.
 //
 // The results do not depend on the number of threads. An optimizer with restored moments and steps
 // continues to the same bits.

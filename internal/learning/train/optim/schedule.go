@@ -9,19 +9,19 @@ const (
 	ScheduleConstant = "constant"
 )
 
-// decayPart is the last part of a phase, in which ScheduleWSD decays.
+// decayPart is the fraction of a phase's steps, at its end, in which ScheduleWSD decays.
 const decayPart = 0.2
 
 // Schedule is the learning rate of every step of a phase. A linear warm-up leads to Peak. Then,
-// depending on Kind, it decays to Peak*Final at the last step. It depends only on the number of the
-// step, never on time, so that a resumed run follows it to the bit.
+// depending on Kind, the rate decays to Peak*Final at the last step. The rate depends only on the
+// number of the step, never on time, so that a resumed run has exactly the same rates.
 type Schedule struct {
 	// Kind is one of
 	//   - ScheduleCosine, also "": a cosine from the warm-up to the end;
 	//   - ScheduleWSD (warm-up, stable, decay): Peak until the last fifth of the steps, then a
 	//     straight line;
 	//   - ScheduleConstant: Peak to the end, for a run that another run continues with a decay.
-	// Before the decay the last two do not depend on the total number of steps.
+	// With ScheduleWSD and ScheduleConstant, the rates before the decay do not depend on Steps.
 	Kind   string
 	Peak   float64 // largest learning rate
 	Final  float64 // fraction of Peak at the last step, 0 to 1
@@ -50,7 +50,7 @@ func (s Schedule) Rate(t int) float64 {
 	return s.Peak * (s.Final + (1-s.Final)*0.5*(1+math.Cos(math.Pi*progress)))
 }
 
-// DecayStart returns the step at which the decay begins, Steps if there is none.
+// DecayStart returns the step at which the decay begins, or Steps if there is no decay.
 func (s Schedule) DecayStart() int {
 	switch s.Kind {
 	case ScheduleWSD:

@@ -10,14 +10,14 @@ import (
 	"github.com/lmserve/lmserve/internal/learning/train"
 )
 
-// curvePoints is the most points of a curve; more are averaged.
+// curvePoints is the maximum number of points of a curve. More points are reduced by averaging.
 const curvePoints = 100
 
 // curves are the metrics of one phase by step.
 type curves struct {
 	train, static, adaptive []chart.Point // losses in the unit of the run
 	rate, slowRate          []chart.Point
-	speed                   []chart.Point // tokens a second
+	speed                   []chart.Point // tokens per second
 }
 
 func curvesOf(lines []Metric, phase string) curves {

@@ -33,9 +33,9 @@ type Metric struct {
 
 	// Tokens is the number of tokens scored for training in the phase so far.
 	Tokens int64 `json:"tokens"`
-	// Loss is in nats a token, the mean over the steps since the last line.
+	// Loss is in nats per token, the mean over the steps since the last line.
 	Loss float64 `json:"loss,omitempty"`
-	Bits float64 `json:"bits_per_token,omitempty"` // Loss in bits a token
+	Bits float64 `json:"bits_per_token,omitempty"` // Loss in bits per token
 	// Perplexity is 2 to the power of Bits, for a model of words.
 	Perplexity float64 `json:"perplexity,omitempty"`
 	// Rate is the learning rate of the last step: in pretraining of the slow weights, else of the
@@ -47,7 +47,7 @@ type Metric struct {
 	// the norm of the gradient at the tables' nodes.
 	GradNorm     float64 `json:"grad_norm,omitempty"`
 	TokensPerSec float64 `json:"tokens_per_s,omitempty"` // speed since the last line
-	// Static is the validation without fast weights, in bits a token.
+	// Static is the validation without fast weights, in bits per token.
 	Static   float64 `json:"valid_static,omitempty"`
 	Adaptive float64 `json:"valid_adaptive,omitempty"` // the validation with fast weights
 	// Perplexities of Static and Adaptive, for a model of words.
@@ -130,7 +130,7 @@ func (m *metrics) validated(e train.Validated) error {
 	return m.write(line)
 }
 
-// perplexity returns the perplexity of bits a token, 0 for a model of bytes.
+// perplexity returns the perplexity for a number of bits per token, or 0 for a model of bytes.
 func (m *metrics) perplexity(bits float64) float64 {
 	if m.unit != train.Perplexity {
 		return 0
@@ -194,7 +194,7 @@ func (m *metrics) close() error {
 	return m.failed(m.file.Close())
 }
 
-// failed names the file in an error. It removes the path in the file system's error.
+// failed adds the metrics file's path to an error, in place of the path from the file system.
 func (m *metrics) failed(err error) error {
 	if err == nil {
 		return nil
@@ -225,7 +225,7 @@ func (p *pace) add(s train.Stepped) (due bool) {
 // pause leaves out a time without steps, so that the speed is that of training.
 func (p *pace) pause(took time.Duration) { p.started = p.started.Add(took) }
 
-// meanLoss returns the mean loss of the steps, in nats a token.
+// meanLoss returns the mean loss of the steps, in nats per token.
 func (p *pace) meanLoss() float64 { return p.loss / float64(p.steps) }
 
 // tokensPerSec returns the speed up to now.

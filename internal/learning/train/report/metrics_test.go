@@ -88,7 +88,8 @@ func TestMetricsContinueAfterACutOffLine(t *testing.T) {
 	}
 }
 
-// Lines of a model of words have perplexities beside the bits: 2 to the power of the bits a token.
+// Lines of a model of words have perplexities beside the bits: 2 to the power of the bits per
+// token.
 func TestMetricsOfWordsHavePerplexities(t *testing.T) {
 	adaptive := 6.
 	for unit, want := range map[train.Unit]float64{train.Perplexity: 1, train.PerByte: 0} {

@@ -129,7 +129,8 @@ type recipeSection struct {
 
 type recipeRow struct{ Field, Value string }
 
-// recipe returns the run's recipe as tables: its plain fields, then a table for each group of them.
+// recipe returns the run's recipe as tables: one of the plain fields, then one for each field that
+// contains fields.
 func recipe(fields map[string]any) []recipeSection {
 	sections := []recipeSection{{Title: "run"}}
 	for _, key := range slices.Sorted(maps.Keys(fields)) {

@@ -84,7 +84,7 @@ func (p *progress) say(format string, args ...any) {
 	}
 }
 
-// planned prints what a phase will do, and has its time estimated.
+// planned prints what a phase will do, and estimates its time.
 func (p *progress) planned(e train.Planned) error {
 	p.say("%s: %s; %s steps, %s done", e.Phase, e.Description, humanize.Comma(int64(e.Steps)),
 		humanize.Comma(int64(e.Made)))

@@ -12,18 +12,18 @@ type pool struct {
 	spare  list.List // the *Base values that no state needs, least recently used first
 	extras list.List // every *Extra, least recently used first
 	extra  int64     // bytes of all extras
-	listed uint64    // number of places ever given in this list or in the list of idle states
+	listed uint64    // number of values ever put in the list spare or in the list of idle states
 }
 
-// stampLocked numbers the places in the lists in the order in which they are given.
+// stampLocked returns the number for the next value that is put in a list. The numbers increase.
 func (p *pool) stampLocked() uint64 {
 	p.listed++
 	return p.listed
 }
 
-// Base is the memory that several states share: the weights of their model. The first state that
-// needs a base pays for it. A base without states stays until others need its memory. Idle states
-// and bases without states are dropped in the order of their last use.
+// Base is the memory that several states share: the weights of their model. It is counted in full
+// with the first state that needs it. A base without states stays until its memory is needed. Idle
+// states and bases without states are dropped in the order of their last use.
 type Base struct {
 	pool  *pool
 	bytes int64
@@ -83,8 +83,9 @@ func (s *Base) leaveLocked() {
 	}
 }
 
-// dropSpareLocked drops the least recently used base that no state needs, if the number of its
-// place is below the parameter before. It never drops kept. It reports whether it dropped a base.
+// dropSpareLocked drops the least recently used base that no state needs. It never drops the
+// parameter kept, nor a base whose field since is above the parameter before. It reports whether it
+// dropped a base.
 func (p *pool) dropSpareLocked(kept *Base, before uint64) bool {
 	place := p.spare.Front()
 	if place != nil && place.Value.(*Base) == kept {
