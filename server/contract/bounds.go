@@ -7,9 +7,9 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// boundsOf returns the bounds of an operation's JSON body. If the schema has arrays with a larger
-// limit than usual, such as lists of tokens, the total number of values may be larger by that
-// limit.
+// boundsOf returns the bounds of an operation's JSON body. Some schemas have arrays with a larger
+// limit than usual, such as lists of tokens. This limit is then added to the total number of
+// values.
 func boundsOf(op *openapi3.Operation) strictjson.Bounds {
 	bounds := strictjson.Bounds{
 		Depth:   limits.JSONDepthMax,

@@ -240,7 +240,7 @@ func TestMisfitSnapshotOfWordsIsRefused(t *testing.T) {
 		"tally.unknown_bytes is -1":              change("unknown_bytes"),
 		"tally.unknown_chars is -1":              change("unknown_chars"),
 		"the cost of unknown words is -1":        change("unknown_bits"),
-		"and -1 for the baseline":                change("baseline_unknown_bits"),
+		"and -1 bits for the baseline":           change("baseline_unknown_bits"),
 		"valid only after a full chunk":          replace(`"line":false`, `"line":true`),
 		"text: tokenizer: pending: found -1":     replace(`"space":2`, `"space":-1`),
 		"text: tokenizer: pending: found 9 kept": replace(`"more":0`, `"more":7`),

@@ -94,7 +94,7 @@ type feeding struct {
 	done   int64 // the part of these bytes that is in scored lines
 	waited time.Time
 
-	unwritten bool // the last write of the position failed, and the user was told
+	unwritten bool // the last write of the position failed, and the user knows it
 
 	told   int64 // lines or records up to this offset of the session have been reported
 	untold bool  // the current record has not been reported
