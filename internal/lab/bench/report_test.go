@@ -164,7 +164,7 @@ func TestProgressCountsTheMeasurements(t *testing.T) {
 	}{
 		"one thread":       {m, 1, nil},
 		"without learners": {static, 2, []string{Kernels, Chunks, Decode}},
-		"two sessions":     {m, 2, []string{Sessions}}, // side by side, for the race detector
+		"two sessions":     {m, 2, []string{Sessions}}, // parallel, for the race detector
 	} {
 		o := quick()
 		o.Threads, o.Only = c.threads, c.only

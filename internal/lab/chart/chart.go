@@ -20,7 +20,7 @@ type Chart struct {
 	Lines []Line
 }
 
-// Axis is one axis of a chart. Its range is that of the lines.
+// Axis is one axis of a chart. Its range is the range of the lines' points.
 type Axis struct {
 	Label string
 	Log   bool   // logarithmic; needs Ticks

@@ -25,14 +25,14 @@ const ngramOrder = 4 // tokens of a context
 type ngramCounts struct {
 	ids      map[string]int32
 	tokens   []string
-	contexts map[uint64]int32 // indexes of places
-	grams    map[uint64]int32 // by context and token, indexes of counts
+	contexts map[uint64]int32 // by context, indexes into places
+	grams    map[uint64]int32 // by context and token, indexes into counts
 	places   []ngramPlace
 	counts   []ngramCount
 	met      [ngramOrder + 1][5]float64 // how many counts have each value, by tokens of the context
 	spelling spelling
 	views    map[uint64]*ngramView
-	last     []int32 // tokens, the last one last
+	last     []int32 // ids of the latest tokens, in order
 }
 
 // ngramPlace is a context.
@@ -144,7 +144,7 @@ func (c *ngramCounts) at(context []string) (keys []uint64) {
 
 // discounts returns the discounts of counts of one, two and more, in contexts of k tokens.
 func (c *ngramCounts) discounts(k int) [3]float64 {
-	// Added counts stabilize the first tokens of a text.
+	// The added constants stabilize the discounts while few tokens are counted.
 	n1, n2, n3, n4 := c.met[k][0]+8, c.met[k][1]+3, c.met[k][2]+1.5, c.met[k][3]+1
 	y := n1 / (n1 + 2*n2)
 	return [3]float64{
