@@ -117,8 +117,8 @@ func (f *feed) more(finished int) bool {
 	return time.Now().Before(f.end)
 }
 
-// feed writes lines to the log and gives the shipper time for a part of them. In a long feed lines
-// come slowly, and the time before the next restart varies.
+// feed writes lines to the log and gives the shipper time to read a part of them. In a long feed
+// there are pauses between lines, and the time before the next restart is random.
 func (f *feed) feed(lines int) {
 	if f.end.IsZero() {
 		f.write(lines)

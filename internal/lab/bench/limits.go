@@ -129,8 +129,8 @@ func (b *bench) rate(
 	return median(samples[:])
 }
 
-// race starts all threads at the same time, so that a sample does not include waking them. As a
-// kernel.Task it has one index for each thread.
+// race starts all threads at the same time, so that a sample does not include the time to wake
+// them. It is a kernel.Task whose index is the thread.
 type race struct {
 	n       int
 	do      func(w *kernel.Exec, thread, i int)

@@ -27,7 +27,7 @@ func RandomModel(name string, c txl.Config) (*model.Model, error) {
 	}
 	lm.Init(1)
 	l := &sparsemeta.Learner{Settings: sparsemeta.PaperSettings()}
-	l.Settings.Out = sparsemeta.TwoBankSettings().Out // as large as in trained models
+	l.Settings.Out = sparsemeta.TwoBankSettings().Out // fast weights as large as a trained model's
 	if l.Branches, err = model.Branches(lm.Layout, []string{"paper"}); err != nil {
 		return nil, err
 	}

@@ -187,7 +187,6 @@ func countProgress(t *testing.T, o *Options) (counted func()) {
 	return func() { require.Equal(t, of, told) }
 }
 
-// updateBytes counts the arenas that an update touches.
 func TestUpdateBytes(t *testing.T) {
 	l := *tiny(t).Learner
 	require.EqualValues(t, 20*l.Size(), updateBytes(&l),

@@ -123,8 +123,8 @@ func (a Axis) at(v float64) float64 {
 	return v
 }
 
-// scaled returns the ticks of an axis at their places, and its range, given the places of the
-// points.
+// scaled returns an axis's ticks and range, as places on the axis. The parameter places contains
+// the places of the points.
 func (a Axis) scaled(places []float64) (ticks []Tick, lo, hi float64) {
 	lo, hi = slices.Min(places), slices.Max(places)
 	if a.Ticks == nil {

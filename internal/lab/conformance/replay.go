@@ -176,7 +176,8 @@ func (r *replay) loadModel() {
 	}
 }
 
-// holds checks that the file has the tensors of a model before their memory is allocated.
+// holds checks that the file has all tensors of a model. The check comes before the model's memory
+// is allocated.
 func (r *replay) holds(l *txl.Layout) {
 	for _, t := range l.Tensors {
 		stored, ok := r.file.Tensor(t.Name)

@@ -37,7 +37,7 @@ const WithCompanion = "+companion"
 // separate stream. Its methods are static and, if the model has meta-learners, sparse-meta, each
 // with and without a companion.
 type Options struct {
-	Methods  []string // with or without WithCompanion; gain and cost are relative to the first
+	Methods  []string // names, maybe with WithCompanion; gain and cost are relative to the first
 	Reset    string   // ResetDocument (also "") or ResetNever
 	Shuffle  *uint64  // seed of the documents' order; nil: path order
 	MaxBytes int64    // scored bytes of each document, from its beginning; 0: all

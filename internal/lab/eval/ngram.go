@@ -34,7 +34,8 @@ type ngram struct {
 	tree suggest.Tree
 }
 
-// lengths are the lengths of the longest known contexts, and whether a word may follow.
+// lengths classifies a position in the text: the lengths of the longest known contexts, and whether
+// a word may follow.
 type lengths struct {
 	own, prior int
 	word       bool

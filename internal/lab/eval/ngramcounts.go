@@ -8,16 +8,18 @@ import (
 )
 
 // This file counts tokens by the tokens before them. Probabilities are interpolated by modified
-// Kneser-Ney smoothing (Chen and Goodman, 1998). With h a context of up to four tokens, and h'
-// the same context without its first token,
+// Kneser-Ney smoothing (Chen and Goodman, 1998). With h a context of up to four tokens, and h' the
+// same context without its first token,
 //
 //	P(w|h) = (c(hw) - D(c(hw))) / c(h) + (D1 N1(h) + D2 N2(h) + D3 N3(h)) / c(h) P(w|h')
 //
 // In the longest contexts c counts occurrences. In shorter ones c counts the different tokens
-// before hw. N1, N2 and N3 count the tokens that followed h once, twice and more often. The
-// discounts D follow from the numbers of counts that are one, two, three and four, for each
-// length of h. The shortest context only says whether the last token is a word: no word follows a
-// word. Below it, tokens are spelled.
+// before hw. N1, N2 and N3 are the numbers of tokens that followed h once, twice and more often.
+// The discounts D are computed for each length of h, from the numbers of counts that are one, two,
+// three and four.
+//
+// The shortest context only states whether the last token is a word, since no word follows a word.
+// For the shortest context, P(w|h') is the probability of the token's spelling.
 
 const ngramOrder = 4 // tokens of a context
 

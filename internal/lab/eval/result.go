@@ -20,7 +20,8 @@ type Result struct {
 	// Partial is the document in which the evaluation was interrupted. No other number includes
 	// it.
 	Partial *Partial `json:"partial,omitempty"`
-	// Methods are in the order of all lists of scores. Gain and cost are relative to the first.
+	// Methods lists the methods. All lists of scores have this order. Gain and cost are relative to
+	// the first method.
 	Methods   []string `json:"methods"`
 	Reset     string   `json:"reset"`
 	Shuffle   *uint64  `json:"shuffle"`   // seed of the documents' order; null: path order
@@ -35,7 +36,7 @@ type Result struct {
 	// bytes. For a model of words the lengths are 512, 2048, 8192 and 32768 words. It omits lengths
 	// that no document has.
 	Curve      []Point      `json:"curve"`
-	Windows    []Point      `json:"windows"` // of a document, or of the stream if it is never reset
+	Windows    []Point      `json:"windows"` // of a document, or of a stream that is never reset
 	Divergence []Divergence `json:"divergence"`
 }
 

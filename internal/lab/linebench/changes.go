@@ -283,7 +283,7 @@ func (g *changer) floods() {
 	}
 }
 
-// silences adds a regular line to the log until the line stops.
+// silences adds a line about every 20 or 60 lines, and stops adding it at g.at.
 func (g *changer) silences() {
 	for _, every := range []int{20, 60} {
 		if g.at < 14*every || len(g.log)-g.at < 4*every {

@@ -32,15 +32,15 @@ const (
 	linesMax = 3
 	// old is the minimum age, in lines, of a line that is copied to a later, wrong time.
 	old = 50
-	// known is the number of lines that a format must have had before inject changes a field of it.
+	// known is the minimum number of earlier lines of a format before inject changes a line of it.
 	known = 2
 )
 
-// inject injects incidents into a log: one to three strange lines of one kind, with up to two
-// ordinary lines between two strange ones. The first quarter of the log is unchanged. Each later
-// group of 80 lines gets one incident at a random place. The kinds take turns. The result is a
-// function of the log and the seed. A log of less than a few hundred lines gets few incidents, or
-// none.
+// inject injects incidents into a log. An incident is one to three strange lines of one kind, with
+// up to two ordinary lines between two strange ones. The first quarter of the log is unchanged.
+// Each later group of 80 lines gets one incident at a random place. The kinds take turns. The
+// result is a function of the log and the seed. A log of less than a few hundred lines gets few
+// incidents, or none.
 func inject(log []string, seed uint64) []line {
 	g := &injector{log: log, rand: rand.New(rand.NewPCG(seed, 0)), seen: map[string]int{}}
 	start := start(len(log))

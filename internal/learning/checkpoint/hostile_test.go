@@ -359,8 +359,8 @@ func TestArchivesOfAnEndlessDirectoryAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "a directory of more than 16 MiB")
 }
 
-// Files in the form before PyTorch 1.6 are refused if their storages are not those that the object
-// uses.
+// Files in the form before PyTorch 1.6 are refused unless they contain exactly the storages that
+// the object uses.
 func TestLegacyFilesThatTorchDoesNotWriteAreRefused(t *testing.T) {
 	tensors := plain(4)
 	pickle, arrays := stateDict(tensors, true), arraysOf(tensors)

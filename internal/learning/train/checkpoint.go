@@ -28,7 +28,7 @@ const (
 
 const lastName = "last.safetensors"
 
-// bestName returns the file of the checkpoint with the best validation in a phase.
+// bestName returns the name of the file for the checkpoint with the best validation in a phase.
 func bestName(phase string) string { return phase + "-best.safetensors" }
 
 // checkpoint is the resumable state of a run, in memory.

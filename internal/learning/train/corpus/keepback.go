@@ -12,7 +12,7 @@ const (
 	keepBackPart  = 25        // about 1/25 of the text
 	keepBackMost  = 256 << 10 // largest number of bytes kept back, approximately
 	keepBackFew   = 3         // smallest number of documents, if whole documents are kept back
-	keepBackPiece = 4 << 10   // minimum bytes to cut off a document, about
+	keepBackPiece = 4 << 10   // approximate minimum of bytes to cut off a document
 )
 
 // KeepBack splits a corpus into the text to train on and the text to validate on. If there is
