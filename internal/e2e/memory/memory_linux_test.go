@@ -109,7 +109,7 @@ func (l *limited) readLog(stderr io.Reader, said chan<- int64) {
 // fail records the first failure.
 func (l *limited) fail(what string) { l.wrong.CompareAndSwap(nil, &what) }
 
-// ask sends a request, passes the answer's body to the parameter read, and counts the answer's
+// ask sends a request, passes the answer's body to the function `read`, and counts the answer's
 // status. An answer without success must be a problem as in the contract, and not an internal
 // error.
 func (l *limited) ask(

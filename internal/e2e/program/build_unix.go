@@ -116,8 +116,7 @@ func Log(t testing.TB, bytes int) string {
 	return string(all[:bytes])
 }
 
-// Number returns the number in an environment variable, or the parameter otherwise if it is not
-// set.
+// Number returns the number in an environment variable, or `otherwise` if it is not set.
 func Number(t testing.TB, variable string, otherwise int64) int64 {
 	text := os.Getenv(variable)
 	if text == "" {

@@ -158,7 +158,7 @@ func (a *adaptive) measured(b *bench) func() {
 }
 
 // adaptiveChunk measures a chunk and its phases, and returns the time of the chunk. The parameter
-// static is the time of a static chunk.
+// `static` is the time of a static chunk.
 func (b *bench) adaptiveChunk(threads int, t *text, static float64) (total float64) {
 	if b.ctx.Err() != nil {
 		return 0

@@ -64,7 +64,7 @@ func (b *bench) companionChunk(static float64) {
 }
 
 // staticBeside measures the cost of the static model beside the adaptive one in a chunk, as a
-// companion with two networks needs it. The parameter adaptive is the time of the adaptive chunk
+// companion with two networks needs it. The parameter `adaptive` is the time of the adaptive chunk
 // alone.
 func (b *bench) staticBeside(threads int, t *text, adaptive float64) {
 	if b.ctx.Err() != nil {

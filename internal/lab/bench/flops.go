@@ -144,7 +144,7 @@ var layerTensors = []string{
 	"pos_ff.layer_norm.weight", "pos_ff.layer_norm.bias",
 }
 
-// layerBackward counts the operations of one layer. The parameter below is true if the layer's
+// layerBackward counts the operations of one layer. The parameter `below` is true if the layer's
 // input needs a gradient.
 func (s segment) layerBackward(want wanted, below bool) float64 {
 	D, hd, rows, distances := s.DModel, s.heads(), s.rows*s.batch, s.memory+s.rows

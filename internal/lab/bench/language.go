@@ -66,7 +66,7 @@ func (l language) shares(clusters []txl.Cluster) (shares []float64) {
 // start token, so that no word is pending after the text.
 func (l language) text(n int) []byte { return l.textFrom(0, n) }
 
-// textFrom is like text, but begins with the token at index begin.
+// textFrom is like text, but begins with the token at index `begin`.
 func (l language) textFrom(begin, n int) (text []byte) {
 	last := l.tokenizer.Start()
 	for i := range n {

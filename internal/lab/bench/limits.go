@@ -112,8 +112,7 @@ func (b *bench) stream(threads, elements int, pass func(y, x []float32)) float64
 }
 
 // rate returns the combined rate of the threads per second: the median of a few samples, with
-// `each` pieces per thread. The function do processes piece i, which adds the parameter amount to
-// the work done.
+// `each` pieces per thread. The function `do` processes piece i, which counts as `amount` of work.
 func (b *bench) rate(
 	threads, each int, amount float64, do func(w *kernel.Exec, thread, i int),
 ) float64 {

@@ -75,7 +75,7 @@ func (s segment) inputWanted(want wanted) bool {
 }
 
 // vocabularyBackward counts the operations of backward's products of input and softmax. The
-// parameter below is true if the gradient of the hidden states is needed.
+// parameter `below` is true if the gradient of the hidden states is needed.
 func (s segment) vocabularyBackward(want wanted, below bool) (flops float64) {
 	for i, p := range s.parts() {
 		narrow := below // whether the projected hidden states need a gradient

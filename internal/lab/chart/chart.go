@@ -123,7 +123,7 @@ func (a Axis) at(v float64) float64 {
 	return v
 }
 
-// scaled returns an axis's ticks and range, as places on the axis. The parameter places contains
+// scaled returns an axis's ticks and range, as places on the axis. The parameter `places` contains
 // the places of the points.
 func (a Axis) scaled(places []float64) (ticks []Tick, lo, hi float64) {
 	lo, hi = slices.Min(places), slices.Max(places)

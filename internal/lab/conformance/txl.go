@@ -9,7 +9,7 @@ import (
 )
 
 // memories compares memories 0 to L with the file's, and then replaces them by the file's. No layer
-// reads memory L, so the parameter top contains it instead of the step's memory. A file may omit
+// reads memory L, so the parameter `top` contains it instead of the step's memory. A file may omit
 // empty memories.
 func (r *replay) memories(prefix string, mem *txl.Memory, top *topMemory) {
 	for l, rows := range append(slices.Clone(mem.Layers), top.rows) {
@@ -37,7 +37,7 @@ func (t *topMemory) remember(s *stream.Step) {
 	t.rows = t.rows[len(t.rows)-s.Memory.Len*t.width:]
 }
 
-// newStep returns a step of a static network. The parameter length is the number of rows of a
+// newStep returns a step of a static network. The parameter `length` is the number of rows of a
 // chunk.
 func (r *replay) newStep(batch, length int) stream.Step {
 	c := r.model.Config

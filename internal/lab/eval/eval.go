@@ -37,7 +37,7 @@ const WithCompanion = "+companion"
 // separate stream. Its methods are static and, if the model has meta-learners, sparse-meta, each
 // with and without a companion.
 type Options struct {
-	Methods  []string // names, maybe with WithCompanion; gain and cost are relative to the first
+	Methods  []string // optionally with WithCompanion; gain and cost are relative to the first
 	Reset    string   // ResetDocument (also "") or ResetNever
 	Shuffle  *uint64  // seed of the documents' order; nil: path order
 	MaxBytes int64    // scored bytes of each document, from its beginning; 0: all
@@ -302,8 +302,8 @@ func (e *evaluation) document(ctx context.Context, name string, text []byte) err
 	return nil
 }
 
-// longest returns the number of tokens of a text that every method has scored. It is the maximum
-// over the methods, since a diverged method stops early.
+// longest returns the number of scored tokens of a text. It is the maximum over the methods, since
+// a diverged method stops early.
 func longest(meters []*meter) (n int64) {
 	for _, m := range meters {
 		n = max(n, m.tally.Tokens)

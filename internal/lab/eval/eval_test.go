@@ -19,7 +19,7 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// small returns a random model. The parameter out is a factor of its meta-learners' output; if it
+// small returns a random model. The parameter `out` is a factor of its meta-learners' output; if it
 // is 0, the model has no meta-learners.
 func small(t *testing.T, out float32) *model.Model {
 	lm, err := txl.NewModel(txl.Config{NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 8,

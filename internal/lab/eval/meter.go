@@ -66,8 +66,7 @@ func octaves(n int64) (marks []int64) {
 
 // running returns the marks of a stream of n tokens, and the size of the window that ends at each
 // mark. The window is a power of two between a 32nd and a 16th of the stream, but at least 1024.
-// The distance between marks is an eighth of the window. The last mark is at most the parameter
-// most.
+// The distance between marks is an eighth of the window. The last mark is at most `most`.
 func running(n, most int64) (marks []int64, window int64) {
 	for window = kb; window*32 <= n; window *= 2 {
 	}

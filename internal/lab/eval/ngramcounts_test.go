@@ -85,8 +85,8 @@ func kneserNey(tokens, h []string, k int, w string, spelt float64) float64 {
 }
 
 // The probability of a token satisfies the equation in ngramcounts.go. It also equals the product
-// over the token's bytes. The probability of a beginning is divided among the next bytes and the
-// end of the token.
+// of the probabilities of the token's bytes. The probability of a beginning is divided among the
+// next bytes and the end of the token.
 func TestNGramProbabilitiesAreKneserNeys(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	words, between := []string{"a", "ab", "abc", "b", "été"}, []string{" ", ", ", ".\n"}

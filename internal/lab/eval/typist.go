@@ -13,8 +13,8 @@ import (
 // This file is the simulated writer. It sees all candidates at every key, and accepts the longest
 // correct one, if that saves a key. Candidates that it types past are not offered again.
 
-// types types a window of a text; the window may end within a candidate. The parameter ask returns
-// the candidates after the typed text.
+// types types a window of a text; the window may end within a candidate. The parameter `ask`
+// returns the candidates after the typed text.
 func (e *typing) types(text []byte, mode string, ask offers) (Typed, error) {
 	var typed Typed
 	var took []time.Duration
@@ -80,8 +80,8 @@ func ofWords(mode string) bool {
 	return mode == string(suggest.Word) || mode == string(suggest.WordPlus)
 }
 
-// accept reports whether a candidate is right, and returns the effect of accepting it. If words is
-// false, the candidate may end anywhere.
+// accept reports whether a candidate is right, and returns the effect of accepting it. If `words`
+// is false, the candidate may end anywhere.
 func accept(rest []byte, c suggest.Candidate, words bool) (got accepted, right bool) {
 	got.bytes = len(c.Text)
 	switch next, _ := utf8.DecodeRune(rest[min(len(c.Text), len(rest)):]); {

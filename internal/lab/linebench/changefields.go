@@ -82,8 +82,8 @@ func valuesOf(log []string, pattern *regexp.Regexp) map[string][]string {
 	return all
 }
 
-// longest returns the key of the longest list of values for which the function fit returns true, or
-// "" if there is no such list.
+// longest returns the key of the longest list of values for which the function `fit` returns true,
+// or "" if there is no such list.
 func longest(of map[string][]string, fit func([]string) bool) (key string) {
 	for _, k := range slices.Sorted(maps.Keys(of)) {
 		if len(of[k]) > len(of[key]) && fit(of[k]) {

@@ -157,8 +157,8 @@ func (s *changesFound) print(w io.Writer) error {
 	return nil
 }
 
-// changed is a log with an injected change. The change begins after the line with index from. A
-// report counts up to the line with index to.
+// changed is a log with an injected change. The change begins after line `from`. A report counts up
+// to line `to`.
 type changed struct {
 	kind, strength string
 	log            []string
@@ -193,8 +193,8 @@ type changer struct {
 	all  []changed
 }
 
-// add adds a log in which the function change replaces the lines from g.at to the parameter to. For
-// one line it may return two.
+// add adds a log in which the function `change` replaces the lines from g.at up to `to`. For one
+// line it may return two.
 func (g *changer) add(kind, strength string, to int, change func(i int, l string) []string) {
 	c := changed{kind: kind, strength: strength, log: slices.Clone(g.log[:g.at]), from: g.at}
 	count := 0

@@ -31,7 +31,7 @@ func compare(log []string, seeds int) *comparison {
 	return c
 }
 
-// add adds the outcomes of a log. It judges only the lines from index from to the end.
+// add adds the outcomes of a log. It judges only the lines from index `from` to the end.
 func (c *comparison) add(log []scored, from int) {
 	ordinaries, strangers := 0, 0
 	for _, l := range log[from:] {

@@ -76,7 +76,7 @@ type injector struct {
 	incidents int
 }
 
-// pass copies the line with index at unchanged.
+// pass copies line `at` of the log unchanged.
 func (g *injector) pass(at int) {
 	for _, f := range fields(g.log[at]) {
 		g.seen[f.format]++
@@ -84,7 +84,7 @@ func (g *injector) pass(at int) {
 	g.lines = append(g.lines, line{text: g.log[at], incident: -1})
 }
 
-// incident writes an incident of kind k among the log's lines with indexes from at to end-1. It
+// incident writes an incident of kind k among the log's lines with indexes from `at` to end-1. It
 // returns the index of the first line that it has not copied or replaced.
 func (g *injector) incident(at, end int, k kind) int {
 	wanted := 1 + g.rand.IntN(linesMax)
@@ -109,8 +109,8 @@ func (g *injector) incident(at, end int, k kind) int {
 	return at
 }
 
-// strange makes a strange line of kind k for the position at in the log. The result ok is false if
-// the kind is field, and the line at this position has no field that can be changed.
+// strange makes a strange line of kind k for position `at` of the log. The result ok is false if
+// the kind is `field`, and the line at this position has no field that can be changed.
 func (g *injector) strange(at int, k kind) (text string, ok bool) {
 	switch k {
 	case foreign:

@@ -146,8 +146,8 @@ func labeledPaths(dir string) ([]string, error) {
 	return paths, err
 }
 
-// printLabeled evaluates the logs of a folder. The parameter words is the name of a file with words
-// of trouble (such as "error"), or of the default list; "" means no list.
+// printLabeled evaluates the logs of a folder. The parameter `words` is the name of a file with
+// words of trouble (such as "error"), or of the default list; "" means no list.
 func printLabeled(w io.Writer, dir, words string) error {
 	paths, err := labeledPaths(dir)
 	if err != nil {

@@ -17,8 +17,7 @@ type outcome struct {
 	falseAlarmShare []float64
 }
 
-// measure compares the flagged lines of a log with the injected ones. It begins at the line with
-// index from.
+// measure compares the flagged lines of a log with the injected ones. It begins at line `from`.
 func measure(log []scored, from int, flagged func(i int) bool) (o outcome) {
 	first, found := map[int]int{}, map[int]bool{}
 	for i := from; i < len(log); i++ {
@@ -96,8 +95,8 @@ func threshold(log []scored, from int, ratings []float64, alarms int) float64 {
 	return all[len(all)-1-min(alarms, len(all)-1)]
 }
 
-// top returns the indices of the n lines with the largest ratings. It ignores lines before the
-// index from.
+// top returns the indices of the n lines with the largest ratings. It ignores lines before index
+// `from`.
 func top(from int, ratings []float64, n int) map[int]bool {
 	order := make([]int, 0, len(ratings)-from)
 	for i := from; i < len(ratings); i++ {

@@ -38,7 +38,7 @@ func (o *operator) shows(i *incidents.Incident) bool {
 	return !like(o.falseAlarm) && (i.P <= o.threshold || len(i.Changes) > 0)
 }
 
-// told handles an incident that a line has opened or joined. The parameter labeled is true if the
+// told handles an incident that a line has opened or joined. The parameter `labeled` is true if the
 // line has a label. The result is true if the incident is shown.
 func (o *operator) told(i *incidents.Incident, labeled bool) bool {
 	truth, known := o.shown[i.Number]

@@ -24,7 +24,7 @@ type Settings struct {
 	Cutoffs      []int
 }
 
-// over returns the settings of s, and takes settings that s lacks from the parameter others.
+// over returns the settings of s, and takes settings that s lacks from `others`.
 func (s Settings) over(others Settings) Settings {
 	s.MemLen = cmp.Or(s.MemLen, others.MemLen)
 	s.SegLen = cmp.Or(s.SegLen, others.SegLen)

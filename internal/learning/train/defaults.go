@@ -127,7 +127,7 @@ func (o *Options) complete(base *model.Model, tokens int) {
 	fill(&o.Joint.Warmup, o.Joint.Steps/20)
 }
 
-// settingsOver returns the settings asked, with zero fields replaced by the fields of others.
+// settingsOver returns the settings `asked`, with zero fields replaced by the fields of `others`.
 func settingsOver(asked, others sparsemeta.Settings) sparsemeta.Settings {
 	if asked.Gammas == nil {
 		asked.Gammas = others.Gammas

@@ -146,7 +146,7 @@ func (c *Corpus) Without(domains []string) (*Corpus, error) {
 	return rest, nil
 }
 
-// Need returns an error unless the corpus has at least size tokens. The parameter what states the
+// Need returns an error unless the corpus has at least size tokens. The parameter `what` states the
 // purpose of the tokens, for the error.
 func (c *Corpus) Need(size int, what string) error {
 	if have := c.Tokens(); have < size {

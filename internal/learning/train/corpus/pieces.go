@@ -33,8 +33,8 @@ type Pieces struct {
 }
 
 // NewPieces returns a stream at its start. Pieces have min to max tokens, or all tokens of a
-// shorter document. The parameter first is the token that ends a line. It is also the input for the
-// stream's first token.
+// shorter document. The parameter `first` is the token that ends a line. It is also the input for
+// the stream's first token.
 func NewPieces(c *Corpus, heldOut []string, min, max int, first int32, seed uint64) *Pieces {
 	s := &Pieces{docs: c.Documents, seed: seed, min: min, max: max, first: first}
 	var seen, unseen []int
@@ -96,8 +96,8 @@ func (s *Pieces) begin() {
 	st.Piece++
 }
 
-// other picks a domain of a group at random. It avoids the domain last, unless that is the group's
-// only domain.
+// other picks a domain of a group at random. It avoids the domain `last`, unless that is the
+// group's only domain.
 func other(group []int, last int, random uint64) int {
 	at := slices.Index(group, last)
 	if at < 0 || len(group) == 1 {

@@ -53,8 +53,8 @@ type dealt struct {
 }
 
 // NewReader returns a reader at its start. A lane reads segment tokens at a time, so the corpus
-// must have at least one segment for each lane. The parameter first is the input for a document's
-// first token. The parameter balance is from 0 (all tokens count equally) to 1 (all domains count
+// must have at least one segment for each lane. The parameter `first` is the input for a document's
+// first token. The parameter `balance` is from 0 (all tokens count equally) to 1 (all domains count
 // equally).
 func NewReader(c *Corpus, batch, segment int, first int32, balance float64, seed uint64) (*Reader,
 	error) {
