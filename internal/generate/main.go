@@ -99,7 +99,7 @@ func replace(text, name, part string) (string, error) {
 			"line with END GENERATED %[1]s", name)
 	}
 	first, _, _ := strings.Cut(rest, "\n")
-	opening := before[strings.LastIndexByte(before, '\n')+1:] // a comment sign keeps its column
+	opening := before[strings.LastIndexByte(before, '\n')+1:] // the text before BEGIN on its line
 	indent := opening[:len(opening)-len(strings.TrimLeft(opening, " "))]
 
 	var b strings.Builder

@@ -46,8 +46,8 @@ func TestFilesMatchTable(t *testing.T) {
 	require.Equal(t, before, read(t), "expected what make generate writes")
 }
 
-// An added row reaches the contract, the order of the fields in Go, the documentation, and the
-// page.
+// A row added to a table of settings reaches the contract, the order of the fields in Go, the
+// documentation, and the page.
 func TestRowIsEnoughForContractDocumentationAndPage(t *testing.T) {
 	inCopy(t)
 	row := setting.Row[stream.Settings]{

@@ -87,7 +87,7 @@ func describedOf(info session.Info) described {
 // twins. The states must be bit-identical.
 func (cl *crashClient) compare(mg *session.Manager, seen map[string]bool) {
 	t, who := cl.c.t, session.Caller{Admin: true}
-	cl.lost = nil // the list before has found all that exist
+	cl.lost = nil // listed found every lost session that exists
 	for _, tw := range slices.Clone(cl.sessions) {
 		if !seen[tw.id] && tw.deleting {
 			cl.forget(tw)
@@ -122,7 +122,8 @@ func (c *crash) erased() {
 	}
 }
 
-// nowhere returns an error with the file of a folder that contains one of the secrets.
+// nowhere returns an error if a file below dir contains one of the secrets. The error names the
+// file.
 func nowhere(dir string, secrets [][]byte) error {
 	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) || err == nil && e.IsDir() {

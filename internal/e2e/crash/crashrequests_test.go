@@ -56,8 +56,8 @@ func operations() []operation {
 	}
 }
 
-// making requests a session, and adds its twin after the answer. If the answer is lost, a later
-// list shows whether the session exists.
+// making sends a request that creates a session. After the answer it adds the session's twin. If
+// the answer is lost, a later list of the sessions shows whether the session exists.
 func (cl *crashClient) making(tw *twin, ask func(into any) error) error {
 	cl.lost = append(cl.lost, tw)
 	cl.claim(tw, false)
@@ -201,7 +201,7 @@ func (cl *crashClient) listAll() (map[string]bool, error) {
 	return seen, nil
 }
 
-// ask reads the offset after a cut, to continue from there.
+// ask requests a session's offset after a connection was cut. The client continues there.
 func (cl *crashClient) ask(tw *twin) error {
 	var d described
 	if err := cl.get("/v1/sessions/"+tw.id, &d); err != nil {
@@ -214,7 +214,8 @@ func (cl *crashClient) ask(tw *twin) error {
 	return nil
 }
 
-// score feeds a piece of text, with any of the forms of requests.
+// score feeds a piece of text to a session. It draws the request's format: JSON with text or
+// base64, or a plain body with a stream of events as the answer.
 func (cl *crashClient) score(tw *twin) error {
 	n := 1 + cl.rand.IntN(min(400, len(tw.text)-tw.acked))
 	text := tw.text[tw.acked : tw.acked+n]
@@ -254,14 +255,14 @@ func (pause) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// summed is an event in an answer to a score.
+// summed is an event in the answer to a score request.
 type summed struct {
 	Type    string
 	Totals  totals
 	Problem struct{ Type string }
 }
 
-// scoreSummary sends a score with a single answer at the end.
+// scoreSummary sends a score request whose answer is one summary at the end.
 func (cl *crashClient) scoreSummary(tw *twin, path string, body any) error {
 	var event summed
 	if err := cl.post(path, body, &event); err != nil {
@@ -273,7 +274,8 @@ func (cl *crashClient) scoreSummary(tw *twin, path string, body any) error {
 	return cl.told(tw, event.Totals.Bytes, event.Totals)
 }
 
-// scoreEvents sends a score that is answered by events, each of which acknowledges some text.
+// scoreEvents sends a score request whose answer is a stream of events. Each event acknowledges
+// some text.
 func (cl *crashClient) scoreEvents(tw *twin, path string, text io.Reader,
 	header http.Header) error {
 	ended := false
@@ -331,7 +333,7 @@ func (cl *crashClient) complete(tw *twin) error {
 		want = append(want, byte(id))
 		return len(want) < tokens
 	})
-	want = new(tokenizer.UTF8).Append(nil, want) // whole characters
+	want = new(tokenizer.UTF8).Append(nil, want) // without an incomplete last character
 	got := []byte(done.Text)
 	if done.TextBase64 != nil { // the text is not UTF-8
 		got = done.TextBase64

@@ -39,9 +39,9 @@ func (k settingsKind) settings(m *model.Model, seed uint64) stream.Settings {
 	return set
 }
 
-// twin is what a client knows of a session, with an undisturbed stream of the same text.
+// twin is a client's record of a session. Its stream computes the same text without interruptions.
 type twin struct {
-	id       string // "" if not known yet
+	id       string // "" until the server has returned it
 	label    string // label of the session, and of imports of it
 	kind     settingsKind
 	set      stream.Settings
@@ -52,7 +52,7 @@ type twin struct {
 	deleting bool   // deletion was requested, and may be done
 	forked   int    // offset at which a fork began; 0 also if the session is no fork
 
-	stream *stream.Stream // has at most the first acked bytes
+	stream *stream.Stream // has read at most the first `acked` bytes of text
 }
 
 func newTwin(m *model.Model, k settingsKind, seed uint64, history string, text []byte) *twin {
@@ -60,8 +60,8 @@ func newTwin(m *model.Model, k settingsKind, seed uint64, history string, text [
 	return &twin{kind: k, set: set, history: history, text: text, stream: stream.New(m, set)}
 }
 
-// like returns the twin of a session that has the first at bytes of the text, and continues with
-// more.
+// like returns the twin of another session: its text is the first `at` bytes of tw's text, then
+// `more`.
 func (tw *twin) like(m *model.Model, at int, more []byte) *twin {
 	text := append(bytes.Clone(tw.text[:at]), more...)
 	other := newTwin(m, tw.kind, tw.set.Seed, tw.history, text)
@@ -87,15 +87,16 @@ type totals struct {
 	BaselineBits *float64 `json:"baseline_bits"`
 }
 
-// told compares the server's report with its earlier ones and with the undisturbed stream.
+// told compares the offset and totals that the server reports with its earlier reports and with the
+// undisturbed stream.
 func (tw *twin) told(w *stream.Worker, offset int, t totals) error {
 	if offset < tw.acked || offset > tw.sent {
 		return fmt.Errorf("session %s is at offset %d, expected %d, which was acknowledged, to %d",
 			tw.id, offset, tw.acked, tw.sent)
 	}
 	tw.acked = offset
-	// A fork that begins within a piece of text that was scored together has the totals before that
-	// piece, until it is used.
+	// A new fork may begin in the middle of a piece that its parent scored as a whole. Until its
+	// first use, the fork reports the totals before this piece.
 	early := offset == tw.forked && offset > 0
 	w.Feed(tw.stream, tw.text[tw.stream.Tally.Bytes:offset], nil)
 	if early && t.Bytes <= offset && t.Bits < tw.stream.Tally.Bits {

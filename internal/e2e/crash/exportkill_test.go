@@ -18,7 +18,7 @@ import (
 	"github.com/lmserve/lmserve/internal/e2e/program"
 )
 
-// Whenever 'sessions export --out' is killed, the file of that name is complete or missing.
+// If 'sessions export --out FILE' is killed at any moment, FILE is complete or missing.
 func TestKilledExportLeavesNoTornFile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -55,7 +55,7 @@ func TestKilledExportLeavesNoTornFile(t *testing.T) {
 	for n := range 12 {
 		out := filepath.Join(outs, fmt.Sprintf("%02d.session", n))
 		deadline := time.Now().Add(time.Minute)
-		// while the export is made, while it is written, or a little later
+		// Kill the export when its file appears or has its first bytes, or a little later.
 		export(out, func() bool {
 			files, err := filepath.Glob(filepath.Join(outs, "*"+filepath.Base(out)+"*"))
 			require.NoError(t, err)

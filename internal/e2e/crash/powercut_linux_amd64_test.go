@@ -24,8 +24,8 @@ import (
 	datafolder "github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// recorded is a part of the life of a data folder: all changes of its files, and the answers to
-// clients between them.
+// recorded is a recording of a data folder in use: all changes of its files, and the clients'
+// claims between them.
 type recorded struct {
 	name   string
 	events []powercut.Event
@@ -33,13 +33,13 @@ type recorded struct {
 	begin  int // number of events before this part
 }
 
-// dated is a claim, and the number of events that were recorded before it.
+// dated is a client's claim about a session, and the number of events recorded before the claim.
 type dated struct {
 	claim
 	at int
 }
 
-// recordLife records a server while live runs.
+// recordLife calls live, and records the changes of files and the clients' claims meanwhile.
 func (c *crash) recordLife(name string, live func(*powercut.Recorder)) *recorded {
 	root := filepath.Dir(c.dir)
 	require.NoError(c.t, os.MkdirAll(root, 0o700))
@@ -67,7 +67,8 @@ func (c *crash) recordLife(name string, live func(*powercut.Recorder)) *recorded
 	return life
 }
 
-// serveSteps makes every client send a number of requests, and often the request named `often`.
+// serveSteps makes every client send a number of requests. Requests of the kind `often` are
+// frequent.
 func (c *crash) serveSteps(steps int, often string) {
 	c.want(often)
 	c.serveTo(c.clients, func(cl *crashClient, p *program.Process) (err error) {
@@ -102,8 +103,8 @@ func (c *crash) deletionsAlone(sessions int) {
 	})
 }
 
-// serveTo runs a server while clients work. Each client first compares its sessions with what it
-// knows of them.
+// serveTo runs a server while clients work. Each client first compares its sessions with their
+// twins.
 func (c *crash) serveTo(clients []*crashClient, work func(*crashClient, *program.Process) error) {
 	p := c.start(nil)
 	var wait sync.WaitGroup
@@ -124,7 +125,7 @@ func (c *crash) serveTo(clients []*crashClient, work func(*crashClient, *program
 	p.Wait(c.t)
 }
 
-// known returns what clients knew of each session after a number of events.
+// known merges the claims made up to a number of events into one claim per session.
 func (r *recorded) known(events int) map[*twin]claim {
 	all := map[*twin]claim{}
 	for _, x := range r.claims {
@@ -139,7 +140,8 @@ func (r *recorded) known(events int) map[*twin]claim {
 	return all
 }
 
-// after checks a disk, as a power cut after the given number of events may have left it.
+// after checks the state of a disk after a simulated power cut. The cut follows the first `events`
+// recorded events.
 func (c *crash) after(r *recorded, events int, disk string) error {
 	dir, known := filepath.Join(disk, filepath.Base(c.dir)), r.known(events)
 	var gone, living []*twin
@@ -161,8 +163,8 @@ func (c *crash) after(r *recorded, events int, disk string) error {
 		}
 		return nil
 	}
-	// A backup under way keeps files that are deleted meanwhile, until it ends or the folder is
-	// opened.
+	// A running backup keeps files that are deleted meanwhile. They disappear when the backup ends
+	// or the folder is opened again.
 	if !r.backingUp(events) {
 		if err := nowhere(dir, hidden); err != nil {
 			return err
@@ -203,7 +205,8 @@ func unique(all []*twin) (some []*twin) {
 	return some
 }
 
-// check returns the first finding of a check of the folder.
+// check checks a data folder and returns the first problem found. With strays, superfluous files
+// are not a problem.
 func check(t *testing.T, dir string, strays bool) (first error) {
 	err := datafolder.Check(t.Context(), dir, func(d *storage.CorruptError) {
 		if first == nil && !(strays && d.Stray) {
@@ -213,7 +216,7 @@ func check(t *testing.T, dir string, strays bool) (first error) {
 	return errors.Join(first, err)
 }
 
-// opened opens a folder and compares it with what is known.
+// opened opens a data folder and compares its sessions with the clients' claims.
 func (c *crash) opened(dir string, known map[*twin]claim) (err error) {
 	store, err := datafolder.Open(dir, datafolder.Options{})
 	if err != nil {
@@ -254,8 +257,8 @@ func (c *crash) opened(dir string, known map[*twin]claim) (err error) {
 	return nil
 }
 
-// same compares a session with the client's knowledge of it. For some sessions it also recomputes
-// the text.
+// same compares a session's offset and text with the client's claim. In one of four calls it also
+// replays the session.
 func (c *crash) same(store storage.Store, tw *twin, x claim, info session.Info) error {
 	if info.Err != nil {
 		return info.Err
@@ -282,7 +285,7 @@ func (c *crash) same(store storage.Store, tw *twin, x claim, info session.Info) 
 	return errors.Join(err, replayed.First)
 }
 
-// moments draws moments of power cuts, as numbers of events.
+// moments draws random moments for power cuts. A moment is the number of events before the cut.
 func (c *crash) moments(r *recorded, most int) []int {
 	all := c.rand.Perm(len(r.events) + 1 - r.begin)
 	all = all[:min(most, len(all))]
@@ -292,7 +295,8 @@ func (c *crash) moments(r *recorded, most int) []int {
 	return all
 }
 
-// cuts simulates power cuts at moments, with several disks after each, until one of them is wrong.
+// cuts simulates a power cut at each moment. It checks several possible disks after each cut, and
+// returns the first error.
 func (c *crash) cuts(r *recorded, moments []int) error {
 	slices.Sort(moments)
 	image, done := powercut.NewImage(), 0

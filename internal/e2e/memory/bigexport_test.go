@@ -18,8 +18,8 @@ import (
 )
 
 // grown appends text to an export, in records of `record` bytes. The result can be imported,
-// because an import does not recompute the text. The state must have no pending tokens, and a full
-// memory.
+// because an import does not recompute the text. The state in the export must have a full memory
+// and no pending tokens.
 func grown(t testing.TB, export []byte, text []byte, record int64) []byte {
 	t.Helper()
 	x, err := program.ReadExport(export)

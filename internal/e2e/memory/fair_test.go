@@ -17,7 +17,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// BenchmarkAShortScoreBesideFilesAndCompletions measures how long a request waits that scores 64
+// BenchmarkAShortScoreBesideFilesAndCompletions measures the time of a request that scores 64
 // bytes, one chunk. Meanwhile other keys import or export large files, or sample long completions.
 func BenchmarkAShortScoreBesideFilesAndCompletions(b *testing.B) {
 	m, err := model.Default()

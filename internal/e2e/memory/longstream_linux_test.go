@@ -22,10 +22,12 @@ import (
 )
 
 // LMSERVE_STREAM=DIR, a folder of texts, enables this test of a long stream. LMSERVE_STREAM_MB
-// megabytes (100) of the texts go through one session of a server of LMSERVE_STREAM_MODEL (swift),
-// repeatedly if they are shorter. After every twentieth of it, a line reports bytes a second, bits
-// a byte, the server's own memory, that of mapped files, and the disk. At the end the server is
-// killed; the last line reports how long a new one needs to continue.
+// megabytes (100) of the texts go through one session of a server of LMSERVE_STREAM_MODEL (swift).
+// Shorter texts are repeated.
+//
+// After each twentieth of the stream the test logs bytes per second, bits per byte, the server's
+// memory with and without mapped files, and the size of the data folder. At the end it kills the
+// server, and logs the time that a new server needs to continue.
 func TestLongStream(t *testing.T) {
 	dir := os.Getenv("LMSERVE_STREAM")
 	if dir == "" {
@@ -75,7 +77,7 @@ type longStream struct {
 	program, model, dir string
 	files               []texts.File
 	next                int    // index of the next file
-	text                []byte // rest of the file before next, not sent yet
+	text                []byte // unsent rest of the current file
 	sent                int64
 	url                 string
 	server              *exec.Cmd
@@ -148,7 +150,8 @@ func (s *longStream) score(n int) float64 {
 	return summary.Bits
 }
 
-// resident returns the server's own memory, and that of mapped files.
+// resident returns the server's resident memory in bytes: own without mapped files, and mapped
+// files.
 func (s *longStream) resident() (own, mapped int64) {
 	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", s.server.Process.Pid))
 	require.NoError(s.t, err)

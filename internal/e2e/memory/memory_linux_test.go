@@ -47,7 +47,7 @@ type limited struct {
 	cmd  *exec.Cmd
 	dir  string
 	url  string
-	most int64 // bytes that the server says it may use
+	most int64 // maximum memory that the server reports, in bytes
 	http *http.Client
 
 	answers sync.Map // number of answers as *atomic.Int64, by status
@@ -85,7 +85,8 @@ func startLimited(t *testing.T) *limited {
 	return l
 }
 
-// readLog reads the server's reported limit, and its last words when it dies.
+// readLog reads the server's reported limit. A logged error, or a line that is not JSON, fails the
+// test.
 func (l *limited) readLog(stderr io.Reader, said chan<- int64) {
 	defer close(said)
 	lines := bufio.NewScanner(stderr)
@@ -108,8 +109,9 @@ func (l *limited) readLog(stderr io.Reader, said chan<- int64) {
 // fail records the first failure.
 func (l *limited) fail(what string) { l.wrong.CompareAndSwap(nil, &what) }
 
-// ask sends a request, passes the answer's body to read, and counts its status. An answer must
-// follow the contract: if it is no success, it must be a problem other than an internal error.
+// ask sends a request, passes the answer's body to the function `read`, and counts the answer's
+// status. An answer without success must be a problem as in the contract, and not an internal
+// error.
 func (l *limited) ask(
 	ctx context.Context, method, path, media string, body io.Reader, read func(io.Reader),
 ) (status int, header http.Header) {
@@ -125,7 +127,8 @@ func (l *limited) ask(
 	}
 	res, err := l.http.Do(r)
 	if err != nil {
-		// The client may give up, and a body that is not read is cut off.
+		// Only a refused connection is a failure. Clients may cancel requests, and the server may
+		// close a connection before it has read the whole body.
 		if ctx.Err() == nil && strings.Contains(err.Error(), "connection refused") {
 			l.fail(method + " " + path + ": " + err.Error())
 		}

@@ -21,7 +21,7 @@ import (
 
 // AsTested returns flags for go build: the tags of this test, and more tags. With the same tags the
 // program computes the same bits as the model in this test. If this test has the race detector, the
-// program has it, too, and reports races among its complaints.
+// program has it, too, and prints data races to stderr.
 func AsTested(t testing.TB, tags ...string) (flags []string) {
 	info, ok := debug.ReadBuildInfo()
 	require.True(t, ok, "a test binary knows how it was built")
@@ -116,7 +116,7 @@ func Log(t testing.TB, bytes int) string {
 	return string(all[:bytes])
 }
 
-// Number returns a number from the environment, or otherwise if there is none.
+// Number returns the number in an environment variable, or `otherwise` if it is not set.
 func Number(t testing.TB, variable string, otherwise int64) int64 {
 	text := os.Getenv(variable)
 	if text == "" {

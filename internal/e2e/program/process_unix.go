@@ -21,14 +21,14 @@ import (
 // Recording runs a command to its end and records its changes to files.
 type Recording func(cmd *exec.Cmd, began func(*os.Process)) (syscall.WaitStatus, error)
 
-// Process is one life of a server.
+// Process is a server that runs or has run as a process.
 type Process struct {
 	System *os.Process
-	URL    string // "" if it was killed before it listened
+	URL    string // "" if the process was killed before it listened
 	Stderr bytes.Buffer
-	End    chan struct{} // closed after it has ended and its output is read
-	Cut    atomic.Bool   // set once requests may fail
-	Clean  bool          // the process may also have ended by itself
+	End    chan struct{} // closed after the process has ended and its output was read
+	Cut    atomic.Bool   // set before a kill or a clean end: requests may fail
+	Clean  bool          // a clean end was requested
 
 	Status syscall.WaitStatus // set before End is closed
 	Killed bool               // set by Wait
@@ -103,7 +103,7 @@ func plainly(cmd *exec.Cmd, began func(*os.Process)) (syscall.WaitStatus, error)
 		return 0, err
 	}
 	began(cmd.Process)
-	_ = cmd.Wait() // the process state has the result
+	_ = cmd.Wait() // ProcessState has the exit status
 	return cmd.ProcessState.Sys().(syscall.WaitStatus), nil
 }
 
@@ -126,8 +126,8 @@ func (p *Process) Stop(t testing.TB) {
 	p.Wait(t)
 }
 
-// Wait waits for the end of a process. It fails the test if the process has ended by itself, or
-// with complaints.
+// Wait waits for the end of a process. It fails the test unless the process was killed, or ended
+// cleanly on request. Any output to stderr above level info also fails the test.
 func (p *Process) Wait(t testing.TB) {
 	<-p.End
 	p.Killed = p.Status.Signaled() && p.Status.Signal() == syscall.SIGKILL

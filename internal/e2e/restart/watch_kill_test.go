@@ -74,7 +74,7 @@ func (w *watched) line() {
 		line = fmt.Sprintf("%05d PANIC %x\n", w.lines, w.rand.Uint64())
 	}
 	w.text.WriteString(line)
-	if w.rand.IntN(3) == 0 { // text that watch must leave out
+	if w.rand.IntN(3) == 0 { // watch removes these escape sequences and \r
 		line = "\x1b[1m" + strings.Replace(line, "\n", "\x1b[0m\r\n", 1)
 	}
 	half := w.rand.IntN(2 * len(line))
@@ -191,7 +191,8 @@ func TestKilledWatchLosesNothing(t *testing.T) {
 			dir := filepath.Join(w.folder, "data")
 			flags := []string{"--model", w.weights, "--data-dir", dir, "--learn", learn}
 			w.line()
-			// a file that is gone before the first start belongs to no session
+			// Wait until the first watch has reported a line, and only then rotate. Watch does not
+			// read files that were rotated before its first start.
 			cmd, _ := w.watch(flags...)
 			require.Eventually(t, func() bool { return w.reported(dir) > 0 }, time.Minute,
 				time.Millisecond)
@@ -223,7 +224,8 @@ func TestKilledWatchLosesNothing(t *testing.T) {
 	}
 }
 
-// reported returns the offset up to which lines are reported, from watch's file of its position.
+// reported returns the offset up to which watch has reported lines. It reads the file in which
+// watch saves its position.
 func (w *watched) reported(dir string) int64 {
 	files, err := filepath.Glob(filepath.Join(dir, "watch", "*.json"))
 	require.NoError(w.t, err)

@@ -117,8 +117,8 @@ func (f *feed) more(finished int) bool {
 	return time.Now().Before(f.end)
 }
 
-// feed writes lines to the log and gives the shipper time for a part of them. In a long feed lines
-// come slowly, and the time before the next restart varies.
+// feed writes lines to the log and gives the shipper time to read a part of them. In a long feed
+// there are pauses between lines, and the time before the next restart is random.
 func (f *feed) feed(lines int) {
 	if f.end.IsZero() {
 		f.write(lines)
@@ -159,17 +159,17 @@ func (f *feed) text(session string) (text string) {
 	}
 }
 
-// once waits until a session has all lines, and checks that it has each line once. Each line may
-// take up to a minute after the one before it.
+// once waits until a session has all lines, and checks that it has each line once. It gives up when
+// no new line arrives for a minute.
 //
-// A kill may interrupt a batch of lines. Then the batch follows later ones, after a part of a line.
-// This may happen at most `moves` times.
+// An interrupted batch may leave a part of a line. The shipper then resends the batch after later
+// lines. This may happen at most `moves` times.
 func (f *feed) once(session string, moves int) {
 	var want strings.Builder
 	for n := range f.written {
 		want.WriteString(line(n+1) + "\n")
 	}
-	have, last := 0, time.Now() // lines, and when the last of them came
+	have, last := 0, time.Now() // lines in the session; time of the last new line
 	for have < f.written && time.Since(last) < time.Minute {
 		time.Sleep(100 * time.Millisecond)
 		if lines := strings.Count(f.text(session), "a=b&c\n"); lines > have {
@@ -177,7 +177,7 @@ func (f *feed) once(session string, moves int) {
 		}
 	}
 	require.GreaterOrEqual(f.t, have, f.written, "lines of the session; no more for a minute")
-	time.Sleep(time.Second) // in case lines are repeated
+	time.Sleep(time.Second) // repeated lines may arrive late
 	wanted, got := strings.Split(want.String(), "\n"), strings.Split(f.text(session), "\n")
 	cut := len(got)
 	got = slices.DeleteFunc(got, func(text string) bool {
@@ -246,7 +246,7 @@ func TestCollectorFeedsEveryLineOnce(t *testing.T) {
 		"initial_interval: 1s", "initial_interval: 100ms").Replace(recipe(t, "otelcol.yaml"))
 	require.NoError(t, os.WriteFile(config, []byte(text), 0o600))
 	f.ship(path, "--config", config)
-	restarts := 0 // after a restart, a batch being retried is after the collector's queue
+	restarts := 0 // of the collector; after each, one retried batch may follow later lines
 	for round := 0; f.more(round); round++ {
 		f.feed(300)
 		f.restart(round%2 == 0)
@@ -296,7 +296,7 @@ func TestSyslogNGFeedsEveryLineOnce(t *testing.T) {
 	f.once("shop", 0)
 }
 
-// recipe returns the file with a name in docs/ship.md.
+// recipe returns the file that docs/ship.md shows under a name.
 func recipe(t *testing.T, name string) string {
 	page, err := os.ReadFile("../../../docs/ship.md")
 	require.NoError(t, err)

@@ -1,5 +1,5 @@
-// Package bench measures the machine's limits: multiply-adds a second and bytes a second. In the
-// same run it compares parts of lmserve with these limits: its kernels at the model's shapes, a
+// Package bench measures the machine's limits: multiply-adds per second and bytes per second. In
+// the same run it compares parts of lmserve with these limits: its kernels at the model's shapes, a
 // chunk, a step of training, a token of a completion, and sessions side by side.
 //
 // Machines are shared and change their clocks. So the limits are measured again before and after
@@ -37,7 +37,7 @@ func Sections() []string { return []string{Limits, Kernels, Chunks, Train, Decod
 
 // Options say what to measure.
 type Options struct {
-	Chunk   int // tokens of a chunk; 0 means the model's
+	Chunk   int // tokens of a chunk; 0 means the model's chunk length
 	Threads int // number of threads to measure besides one; 0 means only one
 	// Seconds is the time for the samples of each row. Each row has at least three samples. 0 means
 	// SecondsDefault.
@@ -90,7 +90,7 @@ type Report struct {
 	Cores     int    `json:"cores"` // processors that Go may use
 	Go        string `json:"go"`
 	Numerics  string `json:"numerics"`
-	Peak      string `json:"peak"` // instructions that measured the peak
+	Peak      string `json:"peak"` // instruction set used to measure the peak speed
 	Model     string `json:"model"`
 	Weights   int    `json:"weights"`
 	// FastWeights is the number of elements of all branches; 0 for a model that only serves
@@ -98,7 +98,7 @@ type Report struct {
 	FastWeights int `json:"fast_weights"`
 	Banks       int `json:"banks"`
 	Chunk       int `json:"chunk"`  // tokens of a chunk
-	Memory      int `json:"memory"` // rows of memory, full in all measurements
+	Memory      int `json:"memory"` // rows of memory; it is full in all measurements
 	// Bytes are the amounts of memory of the model and its sessions.
 	Bytes Bytes `json:"bytes"`
 	Rows  []Row `json:"rows"`
@@ -149,12 +149,12 @@ type bench struct {
 	language
 
 	memory  memory          // the arrays that measure memory speed
-	pieces  int             // pieces of memory passed over so far
-	factors []factors       // of the products from the cache, one for each thread
-	rounds  int             // repetitions in a piece of the peak; 0: unknown
+	pieces  int             // pieces of the arrays that were read so far
+	factors []factors       // operands of cached matrix products, per thread
+	rounds  int             // repetitions in one piece of the peak's samples; 0: unknown
 	seen    map[int][]rates // limits measured so far, by threads
 
-	begun, planned int // numbers of measurements
+	begun, planned int // numbers of measurements begun and planned
 }
 
 func (b *bench) about(m *model.Model, o Options) Report {

@@ -12,9 +12,9 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// chunks measures a chunk of a static stream and one of an adaptive stream, each continuing the
-// one before. It also measures a static chunk that restarts from its memory, as when streams take
-// turns. If fast weights affect keys, it measures an adaptive chunk with stale keys, too.
+// chunks measures a chunk of a static stream and a chunk of an adaptive stream. Both continue an
+// earlier chunk. It also measures a static chunk that restarts from its memory, as when streams
+// take turns. If fast weights affect keys, it measures an adaptive chunk with stale keys, too.
 func (b *bench) chunks() {
 	t := b.newText(b.segment())
 	for _, threads := range b.threadCounts() {
@@ -46,13 +46,13 @@ func (b *bench) chunks() {
 	}
 }
 
-// Tensors whose earlier results in a segment cannot be reused.
+// Functions that report whether a tensor's results from an earlier chunk cannot be reused.
 var (
 	none = func(string) bool { return false }
 	keys = func(tensor string) bool { return strings.HasSuffix(tensor, keysSuffix) }
 )
 
-// keysSuffix ends the names of the tensors of keys and values.
+// keysSuffix is the end of the names of the tensors that compute keys and values.
 const keysSuffix = "dec_attn.qkv_net.weight"
 
 // adaptsKeys reports whether fast weights affect keys and values.
@@ -111,7 +111,7 @@ type adaptive struct {
 
 var phaseNames = [...]string{"forward", "backward", "update"}
 
-// newAdaptive returns an adaptive text in the segment and memory of a static one.
+// newAdaptive returns an adaptive text that shares the segment and memory of the static text t.
 func newAdaptive(t *text, m *model.Model) *adaptive {
 	a := &adaptive{text: *t}
 	a.Rule = servingRule(m)
@@ -121,8 +121,8 @@ func newAdaptive(t *text, m *model.Model) *adaptive {
 	return a
 }
 
-// step runs a chunk through the phases, like a stream's worker. Work before the next chunk can be
-// scored counts as forward.
+// step runs a chunk through the phases, like a stream's worker. Updating the memory and preparing
+// the next chunk count as forward.
 func (a *adaptive) step() {
 	start := time.Now()
 	last := start
@@ -147,7 +147,8 @@ func (a *adaptive) step() {
 	a.whole = append(a.whole, last.Sub(start).Seconds())
 }
 
-// measured runs chunks for the time of a row, once the caches are warm.
+// measured returns a function that runs chunks for the time of a row. One uncounted chunk warms the
+// caches first.
 func (a *adaptive) measured(b *bench) func() {
 	return func() {
 		a.step()
@@ -156,8 +157,8 @@ func (a *adaptive) measured(b *bench) func() {
 	}
 }
 
-// adaptiveChunk measures a chunk and its phases, and returns the time of the chunk. static is the
-// time of a static chunk.
+// adaptiveChunk measures a chunk and its phases, and returns the time of the chunk. The parameter
+// `static` is the time of a static chunk.
 func (b *bench) adaptiveChunk(threads int, t *text, static float64) (total float64) {
 	if b.ctx.Err() != nil {
 		return 0

@@ -64,13 +64,14 @@ func (b *bench) companionChunk(static float64) {
 }
 
 // staticBeside measures the cost of the static model beside the adaptive one in a chunk, as a
-// companion with two networks needs it. adaptive is the time of the adaptive chunk alone.
+// companion with two networks needs it. The parameter `adaptive` is the time of the adaptive chunk
+// alone.
 func (b *bench) staticBeside(threads int, t *text, adaptive float64) {
 	if b.ctx.Err() != nil {
 		return
 	}
 	a := newAdaptive(t, b.model)
-	a.score() // the other segment copies these rows in every chunk
+	a.score() // the static segment reuses rows of the adaptive one
 	static := t.Step
 	static.Segment = txl.NewBeside(t.Segment)
 	static.Segment.SetReuse(txl.Reuse{FixedWeights: true})

@@ -10,9 +10,9 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// decodeBytes returns the bytes that one token of a completion must read: every matrix of the
-// slow weights and the fast weights added to them, once. It adds the keys, values and r of all
-// positions in each layer, at the chunk's mean length.
+// decodeBytes returns the bytes that one token of a completion must read: every matrix of the slow
+// weights and the fast weights added to them, once. It adds the keys, the values and the position
+// keys r of each layer, at the mean length within a chunk.
 func (b *bench) decodeBytes() float64 {
 	s := b.segment()
 	elements := s.NLayer * 3 * s.heads() * (s.memory + (s.rows+1)/2)
@@ -24,8 +24,8 @@ func (b *bench) decodeBytes() float64 {
 	return 4 * float64(elements+b.model.ArenaSize())
 }
 
-// decode measures sampling of whole chunks after an adapted stream: the median token, and the
-// mean, which includes its share of the cost of a new chunk.
+// decode samples whole chunks after an adapted stream. It reports the median time per token, and
+// the mean, which includes the token's share of the cost of a new chunk.
 func (b *bench) decode() {
 	if b.hasCompanion() {
 		b.companionToken()

@@ -16,7 +16,7 @@ type segment struct {
 	// shares are the fractions of the text's tokens in each cluster of the vocabulary, which
 	// determine the use of tails and projections; nil: one cluster.
 	shares []float64
-	// staleKeys says that the memory's keys and values are constants, see txl.Reuse.
+	// staleKeys is true if the memory's keys and values are constants, see txl.Reuse.
 	staleKeys bool
 }
 
@@ -31,8 +31,8 @@ func (s segment) inner() int {
 	return s.DInner
 }
 
-// product returns the number of operations of a matrix product: a multiplication and an addition
-// for each of m*n*k.
+// product returns the operations of a product of an m x k and a k x n matrix: m*n*k multiplications
+// and as many additions.
 func product(m, n, k int) float64 { return 2 * float64(m) * float64(n) * float64(k) }
 
 // pairs returns the number of unmasked (query, key) pairs in the attention of one stream and
@@ -66,8 +66,8 @@ func (s segment) pairs(first int) (n int) {
 // an implementation.
 func (s segment) forward() float64 { return s.forwardAfter(func(string) bool { return true }) }
 
-// forwardAfter is forward for a segment that continues an earlier one. Layers whose weights have
-// not changed since then keep the keys and values of the memory, and r.
+// forwardAfter counts like forward, for a segment that continues an earlier one. Layers whose
+// weights have not changed since then reuse r and the keys and values of the memory.
 func (s segment) forwardAfter(moved func(tensor string) bool) float64 {
 	D, hd := s.DModel, s.heads()
 	attention, feedForward := s.halves()
@@ -83,16 +83,16 @@ func (s segment) forwardAfter(moved func(tensor string) bool) float64 {
 	return flops
 }
 
-// halves counts the operations of forward in the halves of a layer, given keys and values of the
-// memory, and r.
+// halves counts the operations of forward in the two halves of a layer. It assumes that r and the
+// keys and values of the memory are given.
 func (s segment) halves() (attention, feedForward float64) {
 	D, hd, rows := s.DModel, s.heads(), s.rows*s.batch
 	attention = product(rows, 3*hd, D) + 3*product(s.pairs(0)*s.batch, hd, 1) + product(rows, D, hd)
 	return attention, product(rows, s.inner(), D) + product(rows, D, s.DInner)
 }
 
-// forwardBeside is forwardAfter without changed weights, for a segment beside one with fast
-// weights. It counts from the first half of a layer with fast weights on.
+// forwardBeside counts the operations of a static segment beside an adaptive one. It counts only
+// the part above the lowest fast weights, since below them both segments have equal results.
 func (s segment) forwardBeside(adapted wanted) float64 {
 	attention, feedForward := s.halves()
 	flops, differs := s.vocabularyForward(), s.inputWanted(adapted)
@@ -100,7 +100,7 @@ func (s segment) forwardBeside(adapted wanted) float64 {
 		for _, name := range layerTensors {
 			in := fmt.Sprintf("layers.%d.%s", i, name)
 			if !differs && strings.HasPrefix(name, "pos_ff") && adapted(in) {
-				flops -= attention // attention is the same in both
+				flops -= attention // the adaptive segment has computed the same attention
 			}
 			differs = differs || adapted(in)
 		}
@@ -114,16 +114,16 @@ func (s segment) forwardBeside(adapted wanted) float64 {
 // wanted reports whether the gradient of a weight, by name, is wanted.
 type wanted func(tensor string) bool
 
-// backward counts the operations of the products for the wanted gradients. In principle these are
-// twice those of forward: every product has an equally large one for the gradient of its input, and
-// another for the gradient of its weight. Not needed are
+// backward counts the operations of the products for the wanted gradients. In principle there are
+// twice as many as in forward. Every product has one of equal size for the gradient of its input,
+// and one for the gradient of its weight. Not needed are
 //
 //   - the gradients of weights that are not wanted;
 //   - anything below the lowest layer with a wanted weight;
 //   - the gradient of the memory's rows;
-//   - the gradients of the memory's keys and values, unless that of qkv_net is wanted;
+//   - the gradients of the memory's keys and values, unless the gradient of qkv_net is wanted;
 //   - the gradient of the position encoding;
-//   - the gradient of r, unless that of r_net is wanted.
+//   - the gradient of r, unless the gradient of r_net is wanted.
 func (s segment) backward(want wanted) (flops float64) {
 	below := s.inputWanted(want) // whether the layer's input needs a gradient
 	for i := range s.NLayer {
@@ -144,7 +144,8 @@ var layerTensors = []string{
 	"pos_ff.layer_norm.weight", "pos_ff.layer_norm.bias",
 }
 
-// layerBackward counts a layer; below says whether its input needs a gradient.
+// layerBackward counts the operations of one layer. The parameter `below` is true if the layer's
+// input needs a gradient.
 func (s segment) layerBackward(want wanted, below bool) float64 {
 	D, hd, rows, distances := s.DModel, s.heads(), s.rows*s.batch, s.memory+s.rows
 	// pair is one product of queries with keys, values or r.
@@ -152,12 +153,12 @@ func (s segment) layerBackward(want wanted, below bool) float64 {
 	first, second, o := product(rows, s.inner(), D), product(rows, D, s.DInner),
 		product(rows, D, hd)
 
-	flops := first + second + o + 3*pair // probabilities; queries, by content and by position
+	flops := first + second + o + 3*pair // 3 pairs: gradients of probabilities and of both queries
 	if below {
 		flops += product(rows, 3*hd, D)
 	}
 	qkv, keys, pairs := want("dec_attn.qkv_net.weight"), rows, s.pairs(s.memory)
-	if qkv && !s.staleKeys { // for keys and values of all rows, not only of the text
+	if qkv && !s.staleKeys { // the memory's keys and values need gradients, too
 		keys, pairs = distances*s.batch, s.pairs(0)
 	}
 	flops += 2 * product(pairs*s.batch, hd, 1)

@@ -67,9 +67,9 @@ func naive(s segment, want wanted) (forward, backward float64) {
 						continue // masked
 					}
 					key := qkv && !s.staleKeys || j >= s.memory
-					c.mac(true, key) // query, key
-					c.mac(true, r)   // query, distance
-					c.mac(true, key) // probability, value
+					c.mac(true, key) // query times key
+					c.mac(true, r)   // query times r
+					c.mac(true, key) // probability times value
 				}
 			}
 		}
@@ -85,8 +85,8 @@ func naive(s segment, want wanted) (forward, backward float64) {
 	return c.forward, c.backward
 }
 
-// vocabulary counts input and softmax, token by token, of a text in which every cluster has its
-// share.
+// vocabulary counts the operations of input and softmax, token by token. Each cluster gets its
+// share of the tokens.
 func (c *counter) vocabulary(s segment, want wanted, below bool) {
 	clusters, rows := txl.NewLayout(s.Config).Clusters(), s.batch*s.rows
 	for i, k := range clusters {
@@ -188,8 +188,8 @@ func TestOperationsAreThoseOfTheDefinition(t *testing.T) {
 	})
 }
 
-// Beside fast weights, a static model computes only the part above the lowest of them. That is
-// only the softmax if no layer has any, and all layers if the input has some.
+// Beside fast weights, a static model computes only the part above the lowest fast weights. If no
+// layer has fast weights, the part is the softmax. If the input has some, it is all layers.
 func TestOperationsBesideFastWeights(t *testing.T) {
 	s := segment{Config: txl.Config{
 		NLayer: 3, DModel: 4, NHead: 2, DHead: 3, DInner: 5, Vocab: 7, MemLen: 8,

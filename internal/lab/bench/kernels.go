@@ -69,7 +69,7 @@ func productTask(what string, m, n, k int) task {
 	return t.ofFlops(product(m, n, k))
 }
 
-// weigh measures a product with a weight, with dimensions (rows, in) and (out, in) in some order.
+// weigh measures a matrix product with a weight, or the product for the weight's gradient.
 func (b *bench) weigh(threads int, w weight, how string, m, n, k int, do func()) {
 	t := productTask(w.name+"  "+how, m, n, k)
 	if w.few {

@@ -16,8 +16,8 @@ type language struct {
 	upTo      []float64 // cumulative probability up to each id; nil: letters
 }
 
-// zipfExponent makes words as rare as in long texts: with a vocabulary of 267,735 words, 89 in
-// 100 words of the text are among the 20,000 most frequent.
+// zipfExponent makes words as rare as in long texts. With a vocabulary of 267,735 words, 89 % of
+// the text's words are among the 20,000 most frequent.
 const zipfExponent = 1.1
 
 // newLanguage returns a text in the tokens of a model.
@@ -62,11 +62,11 @@ func (l language) shares(clusters []txl.Cluster) (shares []float64) {
 	return shares
 }
 
-// text returns the beginning of the text as n tokens. The last one is the token before the first
-// one of a text, so that no word is pending after it.
+// text returns n tokens from the beginning of the text. Token n is replaced by the tokenizer's
+// start token, so that no word is pending after the text.
 func (l language) text(n int) []byte { return l.textFrom(0, n) }
 
-// textFrom is text, from token begin on.
+// textFrom is like text, but begins with the token at index `begin`.
 func (l language) textFrom(begin, n int) (text []byte) {
 	last := l.tokenizer.Start()
 	for i := range n {

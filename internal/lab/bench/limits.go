@@ -16,22 +16,22 @@ import (
 type rates struct {
 	flops    float64 // operations in registers; a multiply-add is two
 	products float64 // operations of a matrix product with operands in the cache
-	// streams are bytes of y += a x over arrays far larger than the caches: two are read, one is
-	// written in place.
+	// streams is the speed of y += a x in bytes per second, over arrays far larger than the caches.
+	// Each step reads x and y, and writes y.
 	streams float64
-	reads   float64 // bytes of the scalar product of two such arrays
+	reads   float64 // speed of a scalar product of x and y, in bytes per second
 }
 
 const (
 	rateSamples = 5
-	ratePieces  = 32      // pieces of a sample, for each thread
-	productRate = 8       // products of a sample, for each thread
-	peakSeconds = 1e-3    // length of a sample of the peak
+	ratePieces  = 32      // pieces per thread in a sample
+	productRate = 8       // matrix products per thread in a sample
+	peakSeconds = 1e-3    // seconds of a sample of the peak
 	streamPiece = 1 << 15 // elements of each array in a piece
 
 	arrayLeast  = 64 << 20 // minimum bytes of an array
 	arrayMost   = 1 << 30
-	cachesLarge = 2 // minimum size of an array, in multiples of the last cache
+	cachesLarge = 2 // minimum size of an array, in multiples of the L3 cache
 )
 
 // mean returns the mean rates of two measurements.
@@ -74,7 +74,7 @@ func (b *bench) rates(threads int) rates {
 	return r
 }
 
-// peak returns the operations a second of all threads together.
+// peak returns the operations per second of all threads together.
 func (b *bench) peak(threads int) float64 {
 	if b.rounds == 0 {
 		const rounds = 1 << 12
@@ -87,8 +87,8 @@ func (b *bench) peak(threads int) float64 {
 	})
 }
 
-// products returns the operations a second of all threads together in products from the cache.
-// Some processors cannot sustain the speed of their registers there, with any product.
+// products returns the operations per second of all threads together, in matrix products from the
+// cache. On some processors no matrix product is as fast as operations in registers.
 func (b *bench) products(threads int) float64 {
 	const m, n, k = 96, 64, 256
 	for len(b.factors) < threads {
@@ -111,8 +111,8 @@ func (b *bench) stream(threads, elements int, pass func(y, x []float32)) float64
 	})
 }
 
-// rate returns the combined rate of the threads per second: the median of a few samples with
-// `each` pieces for each thread. do processes piece i, which counts as amount.
+// rate returns the combined rate of the threads per second: the median of a few samples, with
+// `each` pieces per thread. The function `do` processes piece i, which counts as `amount` of work.
 func (b *bench) rate(
 	threads, each int, amount float64, do func(w *kernel.Exec, thread, i int),
 ) float64 {
@@ -128,15 +128,15 @@ func (b *bench) rate(
 	return median(samples[:])
 }
 
-// race starts all threads at the same time, so that a sample does not include waking them. As a
-// kernel.Task it has one index for each thread.
+// race starts all threads at the same time, so that a sample does not include the time to wake
+// them. It is a kernel.Task whose index is the thread.
 type race struct {
 	n       int
 	do      func(w *kernel.Exec, thread, i int)
 	missing atomic.Int64 // threads not started yet
 	next    atomic.Int64 // index of the next piece
 	begin   time.Time
-	ends    []time.Time // of each thread
+	ends    []time.Time // when each thread ended
 }
 
 // Do waits for the other threads and processes pieces until none is left.

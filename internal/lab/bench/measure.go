@@ -13,7 +13,7 @@ const (
 // work is the minimum work of a row.
 type work struct {
 	flops    float64 // multiplications and additions, limited by the registers' speed
-	products float64 // those of many products, limited by products from the cache
+	products float64 // operations of matrix products, limited by products from the cache
 	streams  float64 // bytes read and written in place
 	reads    float64 // bytes only read
 }
@@ -23,7 +23,8 @@ func (w work) seconds(r rates) float64 {
 	return w.flops/r.flops + w.products/r.products + w.streams/r.streams + w.reads/r.reads
 }
 
-// task is a row to measure: its speed is amount a second, in unit.
+// task is a row to measure. Its speed is the field amount divided by the seconds, in the field
+// unit.
 type task struct {
 	section, what, shape string
 	work                 work

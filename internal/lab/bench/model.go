@@ -9,17 +9,17 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// The paper's settings at evaluation: tokens of a chunk, for characters or words, and the
-// probability that an element of the fast weights of a model of words is written.
+// The paper's settings at evaluation: the tokens of a chunk for a model of characters and of words,
+// and the probability that an update writes an element of the fast weights (words).
 const (
 	paperChunk      = 128
 	paperChunkWords = 50
 	paperWordsP     = 0.3
 )
 
-// RandomModel returns a model with random weights and meta-learners, with the paper's branches
-// and one bank. It has the speed of a trained model without a file. A vocabulary of other than
-// 256 tokens is one of words.
+// RandomModel returns a model with random weights and meta-learners, with the paper's branches and
+// one bank. It is as fast as a trained model, and needs no file. If the vocabulary does not have
+// 256 tokens, the tokens are words.
 func RandomModel(name string, c txl.Config) (*model.Model, error) {
 	lm, err := txl.NewModel(c)
 	if err != nil {
@@ -27,7 +27,7 @@ func RandomModel(name string, c txl.Config) (*model.Model, error) {
 	}
 	lm.Init(1)
 	l := &sparsemeta.Learner{Settings: sparsemeta.PaperSettings()}
-	l.Settings.Out = sparsemeta.TwoBankSettings().Out // fast weights of the size of trained ones
+	l.Settings.Out = sparsemeta.TwoBankSettings().Out // fast weights as large as a trained model's
 	if l.Branches, err = model.Branches(lm.Layout, []string{"paper"}); err != nil {
 		return nil, err
 	}
@@ -42,7 +42,8 @@ func RandomModel(name string, c txl.Config) (*model.Model, error) {
 	return model.NewOf(tok, name, lm, l, chunk, nil)
 }
 
-// madeUpWords returns a vocabulary of the end of a line, unknown words, and w2, w3 and so on.
+// madeUpWords returns a vocabulary with symbols for the end of a line and for unknown words, and
+// the words w2, w3 and so on.
 func madeUpWords(vocab int) (*tokenizer.Words, error) {
 	symbols := []string{tokenizer.LineEnd, tokenizer.Unknown}
 	for i := len(symbols); i < vocab; i++ {

@@ -164,7 +164,7 @@ func TestProgressCountsTheMeasurements(t *testing.T) {
 	}{
 		"one thread":       {m, 1, nil},
 		"without learners": {static, 2, []string{Kernels, Chunks, Decode}},
-		"two sessions":     {m, 2, []string{Sessions}}, // side by side, for the race detector
+		"two sessions":     {m, 2, []string{Sessions}}, // parallel, for the race detector
 	} {
 		o := quick()
 		o.Threads, o.Only = c.threads, c.only
@@ -187,7 +187,6 @@ func countProgress(t *testing.T, o *Options) (counted func()) {
 	return func() { require.Equal(t, of, told) }
 }
 
-// updateBytes counts the arenas that an update touches.
 func TestUpdateBytes(t *testing.T) {
 	l := *tiny(t).Learner
 	require.EqualValues(t, 20*l.Size(), updateBytes(&l),

@@ -20,7 +20,7 @@ func (b *bench) newSession(threads int, seed uint64) session {
 	return session{w, b.startedStream(w, seed)}
 }
 
-// feed scores chunks until the time is over and returns the tokens a second.
+// feed scores chunks for the duration `enough` and returns the tokens per second.
 func (s session) feed(b *bench, text []byte, enough time.Duration) float64 {
 	start := time.Now()
 	chunks := 0
@@ -40,9 +40,8 @@ func (b *bench) sessionCounts() (counts []int) {
 	return append(counts, b.Threads)
 }
 
-// sessions measures the throughput of sessions side by side, with one thread each, against that
-// multiple of a single session. It also measures one session on all threads against the same
-// limit.
+// sessions measures the throughput of n sessions side by side, with one thread each. The limit is n
+// times the throughput of a single session. It also measures one session on all threads.
 func (b *bench) sessions() {
 	b.next("sessions")
 	var all []session
@@ -100,7 +99,7 @@ func (b *bench) together(sessions []session) (sum float64) {
 	return sum
 }
 
-// Speed measures the bytes a second that one session with the model's defaults scores and learns,
+// Speed measures the bytes per second that one session with the model's defaults scores and learns,
 // on a number of threads, with a full memory. The text is the same on every machine and never
 // repeats, so that there is always something to learn.
 func Speed(

@@ -18,7 +18,7 @@ type text struct {
 	nll      []float32
 }
 
-// newText returns text under the static network, with a full memory.
+// newText returns a text that the static network scores, with a full memory.
 func (b *bench) newText(size segment) *text {
 	n := size.batch * size.rows
 	lm := b.model.LM

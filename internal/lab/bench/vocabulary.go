@@ -36,11 +36,11 @@ func (s segment) projection(p part, rows float64) float64 {
 	return rows * product(1, s.DModel, p.Width)
 }
 
-// vocabularyForward counts the products of input and softmax. For a cluster of V' tokens with
-// embeddings E wide, n' inputs and n targets, these are
+// vocabularyForward counts the operations of the products of input and softmax. For a cluster of V'
+// tokens with embeddings of width E, n' inputs and n targets, these are
 //
 //	input, if there are projections     2 n' D E
-//	hidden states to that width         2 n D E
+//	hidden states to width E            2 n D E
 //	logits                              2 n V' E
 func (s segment) vocabularyForward() (flops float64) {
 	for _, p := range s.parts() {
@@ -74,8 +74,8 @@ func (s segment) inputWanted(want wanted) bool {
 	return false
 }
 
-// vocabularyBackward counts backward's products of input and softmax. below says whether the
-// gradient of the hidden states is needed.
+// vocabularyBackward counts the operations of backward's products of input and softmax. The
+// parameter `below` is true if the gradient of the hidden states is needed.
 func (s segment) vocabularyBackward(want wanted, below bool) (flops float64) {
 	for i, p := range s.parts() {
 		narrow := below // whether the projected hidden states need a gradient

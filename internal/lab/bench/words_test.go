@@ -85,8 +85,8 @@ func TestOperationsOfTheModelOfWords(t *testing.T) {
 	require.EqualValues(t, 2*(head+tails), s.vocabularyForward())
 	require.InDelta(t, 4*(160000+67735)*410, s.tailReads(), 0.01*4*227735*410)
 
-	// Fast weights of the softmax's tables need one more product, and nothing below the softmax
-	// if the tables are not shared.
+	// If only the softmax's tables have fast weights, backward needs one more product. It needs
+	// nothing below the softmax if the input has separate tables.
 	table := func(name string) bool { return strings.HasSuffix(name, "ers.0.weight") }
 	softmax := func(name string) bool { return name == "crit.out_layers.0.weight" }
 	tied := s.backward(table)

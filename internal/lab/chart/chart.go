@@ -20,7 +20,7 @@ type Chart struct {
 	Lines []Line
 }
 
-// Axis is one axis of a chart. Its range is that of the lines.
+// Axis is one axis of a chart. Its range is the range of the lines' points.
 type Axis struct {
 	Label string
 	Log   bool   // logarithmic; needs Ticks
@@ -123,8 +123,8 @@ func (a Axis) at(v float64) float64 {
 	return v
 }
 
-// scaled returns the ticks of an axis at their places, and its range, given the places of the
-// points.
+// scaled returns an axis's ticks and range, as places on the axis. The parameter `places` contains
+// the places of the points.
 func (a Axis) scaled(places []float64) (ticks []Tick, lo, hi float64) {
 	lo, hi = slices.Min(places), slices.Max(places)
 	if a.Ticks == nil {

@@ -29,7 +29,7 @@ type text struct {
 	upward bool // whether the text runs upwards
 }
 
-// anchor is the fraction of a text's width before its place.
+// anchor is the fraction of a text's width that lies before the text's place.
 type anchor float64
 
 const (
@@ -47,8 +47,8 @@ const (
 
 	titleAt  = 21.5  // base line
 	legendAt = 40.0  // middle of the names of the lines
-	top      = 58.5  // of the lines
-	bottom   = 274.0 // of the lines
+	top      = 58.5  // top edge of the area with the lines
+	bottom   = 274.0 // bottom edge of the area with the lines
 	ticksAt  = 292.0 // base line of the marks of the x axis
 	labelAt  = 310.0 // base line of the label of the x axis
 	sideAt   = 20.5  // base line of the label of the y axis

@@ -30,7 +30,7 @@ var sans = sync.OnceValue(func() *opentype.Font {
 func face(size, dpi float64) font.Face {
 	f, err := opentype.NewFace(sans(), &opentype.FaceOptions{Size: size, DPI: dpi})
 	if err != nil {
-		panic(err) // for an invalid size only
+		panic(err) // NewFace fails only for an invalid size
 	}
 	return f
 }

@@ -52,7 +52,8 @@ func (r *replay) meta(key string, into any) {
 	}
 }
 
-// int reads a number from 1 to 65536. The bound limits the memory that a file can ask for.
+// int reads a number from 1 to 65536. The bound limits the memory that a file can make the replay
+// allocate.
 func (r *replay) int(key string) int {
 	var n int
 	r.meta(key, &n)
@@ -149,7 +150,7 @@ func (r *replay) loadModel() {
 		Activation: r.file.Metadata["activation"]}
 	r.meta("mem_len", &c.MemLen)
 	r.meta("clamp_len", &c.ClampLen)
-	c.ClampLen = max(0, c.ClampLen) // the reference implementation writes -1 for none
+	c.ClampLen = max(0, c.ClampLen) // the reference implementation writes -1 for no clamping
 	r.meta("pre_lnorm", &c.PreLNorm)
 	r.meta("same_length", &c.SameLength)
 	r.constant("layer_norm_eps", txl.LayerNormEps)
@@ -175,7 +176,8 @@ func (r *replay) loadModel() {
 	}
 }
 
-// holds checks that the file has the tensors of a model before their memory is allocated.
+// holds checks that the file has all tensors of a model. The check comes before the model's memory
+// is allocated.
 func (r *replay) holds(l *txl.Layout) {
 	for _, t := range l.Tensors {
 		stored, ok := r.file.Tensor(t.Name)

@@ -12,7 +12,7 @@ import (
 
 // adaptation is a file's description of the fast weights: a learner and its rule.
 type adaptation struct {
-	names []string // of the branches, as in the file: weights without ".weight"
+	names []string // names of the branches in the file: weights without ".weight"
 	model *model.Model
 	rule  stream.Rule
 }
@@ -120,7 +120,8 @@ func (r *replay) online() {
 	}
 }
 
-// window replays kind metatrain: k-1 chunks that write, then one gradient of everything.
+// window replays the kind metatrain. The first k-1 chunks write fast weights. The last chunk yields
+// the gradients of the slow weights and of the meta-learners.
 func (r *replay) window() {
 	k, length, last, batch := r.int("k"), r.int("chunk_len"), r.int("gradient_chunk_len"),
 		r.int("batch")
@@ -162,8 +163,8 @@ func (r *replay) branchGradients(prefix string, a *adaptation, step *stream.Step
 	})
 }
 
-// write updates the fast weights with the file's masks, compares I and M, and continues with the
-// file's.
+// write updates the fast weights with the file's masks, and compares I and M with the file's
+// values. The replay then continues with the file's values.
 func (r *replay) write(prefix string, a *adaptation, step *stream.Step, withI bool) {
 	masks := make([]uint8, len(step.Grads.Values))
 	a.eachBranch(func(name string, lo, hi int) {
@@ -191,8 +192,8 @@ func (r *replay) write(prefix string, a *adaptation, step *stream.Step, withI bo
 	step.State.Sum(step.Exec.Vectors, step.Fast.Values)
 }
 
-// metaGradients compares dL/dphi: node gradients of all written entries, and the networks'
-// backward at the nodes.
+// metaGradients compares dL/dphi, the gradients of the meta-learners. It sums node gradients over
+// all written elements, and runs the networks' backward at the nodes.
 func (r *replay) metaGradients(prefix string, a *adaptation, step *stream.Step) {
 	trainer, err := metatrain.New(step.Learner, metatrain.Options{})
 	if err != nil {

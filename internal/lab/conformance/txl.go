@@ -8,8 +8,9 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// memories compares the file's memories 0 to L, and continues with the file's. No layer reads the
-// last one, so top holds it instead of the step's memory. A file may omit empty memories.
+// memories compares memories 0 to L with the file's, and then replaces them by the file's. No layer
+// reads memory L, so the parameter `top` contains it instead of the step's memory. A file may omit
+// empty memories.
 func (r *replay) memories(prefix string, mem *txl.Memory, top *topMemory) {
 	for l, rows := range append(slices.Clone(mem.Layers), top.rows) {
 		name := fmt.Sprintf("%s.mem.%d", prefix, l)
@@ -24,7 +25,7 @@ func (r *replay) memories(prefix string, mem *txl.Memory, top *topMemory) {
 // topMemory is the memory of the last layer's output.
 type topMemory struct {
 	rows  []float32
-	width int // of a row: B*D
+	width int // width of a row: B*D
 }
 
 func (r *replay) newTop(batch int) *topMemory {
@@ -36,7 +37,8 @@ func (t *topMemory) remember(s *stream.Step) {
 	t.rows = t.rows[len(t.rows)-s.Memory.Len*t.width:]
 }
 
-// newStep returns a step with chunks of length rows and a static network.
+// newStep returns a step of a static network. The parameter `length` is the number of rows of a
+// chunk.
 func (r *replay) newStep(batch, length int) stream.Step {
 	c := r.model.Config
 	return stream.Step{Exec: r.exec, Network: r.model, Segment: txl.NewSegment(c, batch, length),

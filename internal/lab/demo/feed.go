@@ -12,7 +12,7 @@ import (
 	"github.com/lmserve/lmserve/api/client"
 )
 
-// strange is the maximum probability of a displayed line.
+// strange is the rating up to which the demo prints a line as strange.
 const strange = 1.0 / 50
 
 // feed feeds all streams, side by side if watched, else one after the other, and prints the costs
@@ -111,7 +111,8 @@ func excerpt(text []byte, from, to int) []byte {
 	return text[begin:min(len(text), begin+most)]
 }
 
-// print draws the numbers on one line: # up to the served model's, and marks at the others.
+// print draws the costs as a bar of # for the adapting model with its companion. Marks show the
+// costs of the other models.
 func (t *table) print(at string, c costs) {
 	const perBit = 10
 	place := func(bits float64) int { return int(perBit * bits / float64(c.bytes)) }

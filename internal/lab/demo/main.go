@@ -70,7 +70,7 @@ func show(ctx context.Context, url string, all []*stream, watched bool) error {
 	}
 	if watched {
 		browser.Stdout, browser.Stderr = io.Discard, io.Discard
-		_ = browser.OpenURL(address(url, all[0])) // without a browser the printed address remains
+		_ = browser.OpenURL(address(url, all[0])) // the user can also open the printed address
 	}
 	if err := feed(ctx, c, all, watched); err != nil {
 		return err
@@ -138,6 +138,6 @@ func start(ctx context.Context, binary string) (server, error) {
 }
 
 func (s server) stop() error {
-	_ = s.command.Process.Signal(syscall.SIGTERM) // if the process has already ended, Wait says why
+	_ = s.command.Process.Signal(syscall.SIGTERM) // Wait returns the reason of an earlier end
 	return s.command.Wait()
 }

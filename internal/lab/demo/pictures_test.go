@@ -62,7 +62,7 @@ func waitUntilRead(ctx context.Context, t *testing.T, url string) {
 		require.NoError(t, ctx.Err())
 		for session, err := range c.Sessions(ctx, "") {
 			require.NoError(t, err)
-			if session.Settings.Method != "counts" { // counts only rates the lines
+			if session.Settings.Method != "counts" { // that session only rates lines
 				read = session.Offset
 			}
 		}

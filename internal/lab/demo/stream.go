@@ -135,7 +135,7 @@ func (s *stream) rows() iter.Seq[string] {
 	}
 }
 
-// pace is the speed of a watched text in bytes a second.
+// pace is the speed of a watched text in bytes per second.
 const pace = 300
 
 type paced struct {
@@ -144,7 +144,7 @@ type paced struct {
 }
 
 func (p paced) Read(b []byte) (int, error) {
-	const parts = 10 // a second
+	const parts = 10 // reads per second
 	select {
 	case <-p.ctx.Done():
 		return 0, p.ctx.Err()

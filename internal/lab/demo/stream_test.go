@@ -28,7 +28,8 @@ func TestRowsAreWholeLinesThatMakeUpTheText(t *testing.T) {
 	}
 }
 
-// The shadow scores with the static model and counts: the column +companion beside static.
+// The shadow uses the static model and a companion of counts. The demo's table shows its costs
+// beside the static model's.
 func TestShadowHasCompanion(t *testing.T) {
 	var asked map[string]any
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

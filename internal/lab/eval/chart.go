@@ -46,7 +46,7 @@ func (r Result) place(p Point) float64 {
 	return float64(p.To)
 }
 
-// height returns the drawn value of a number of bits a token.
+// height returns the drawn value for a number of bits per token.
 func (r Result) height(bits float64) float64 {
 	if r.Words {
 		return math.Exp2(bits)

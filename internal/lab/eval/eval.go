@@ -28,21 +28,23 @@ const (
 	KVCached = "cached" // keys and values are kept, see txl.Reuse
 )
 
-// WithCompanion after the name of a method adds a companion, see stream.Settings; the name alone
-// means without. Method counts is a companion alone, with either name.
+// WithCompanion after the name of a method adds a companion, see stream.Settings. Without
+// WithCompanion the method has no companion. Method counts is a companion alone, with and without
+// WithCompanion.
 const WithCompanion = "+companion"
 
 // Options say what to score and how. The zero value scores every byte of each document as a
 // separate stream. Its methods are static and, if the model has meta-learners, sparse-meta, each
 // with and without a companion.
 type Options struct {
-	Methods  []string // with or without WithCompanion; gain and cost are relative to the first
+	Methods  []string // optionally with WithCompanion; gain and cost are relative to the first
 	Reset    string   // ResetDocument (also "") or ResetNever
 	Shuffle  *uint64  // seed of the documents' order; nil: path order
 	MaxBytes int64    // scored bytes of each document, from its beginning; 0: all
-	Seed     uint64   // of the random masks of sparse-meta
+	Seed     uint64   // seed of the random masks of sparse-meta
 	Threads  int      // threads that compute; 0: one
-	// Settings replace the model's, for every method that uses them, except the method itself.
+	// Settings replace the model's settings in every method that uses them. They cannot replace the
+	// method itself.
 	Settings setting.Values
 	KV       string // KVExact (also "") or KVCached
 	// Progress, if set, receives the scored bytes and the total, over all documents and methods,
@@ -51,7 +53,7 @@ type Options struct {
 }
 
 // settings returns the model and the settings of a stream with the method. Method counts uses a
-// separate model of bytes, whatever the model of the others.
+// separate model of bytes, even if the other methods use a different model.
 func (o Options) settings(
 	m *model.Model, method string,
 ) (*model.Model, stream.Settings, error) {
@@ -64,7 +66,7 @@ func (o Options) settings(
 	}
 	asked := o.Settings.Clone()
 	asked["method"], asked["companion"] = name, companion || name == stream.Counts
-	if name == stream.Counts { // gammas are for the banks of the other model
+	if name == stream.Counts { // gammas belong to the banks of the network's model
 		delete(asked, "gammas")
 	}
 	set, err := stream.With(m, asked)
@@ -180,7 +182,7 @@ type evaluation struct {
 
 // track is one method's run through the documents.
 type track struct {
-	name   string // of the method
+	name   string
 	model  *model.Model
 	set    stream.Settings
 	worker *stream.Worker
@@ -231,7 +233,7 @@ func newEvaluation(m *model.Model, files []documents.File, o Options) (*evaluati
 }
 
 // workerFor returns a worker for a track. Tracks of one model share a worker, unless keys are
-// cached, which one track would lose to the next.
+// cached. Then a shared worker would lose the cached keys of one track to the next.
 func (e *evaluation) workerFor(m *model.Model) *stream.Worker {
 	for _, t := range e.tracks {
 		if t.model == m && e.KV != KVCached {
@@ -300,8 +302,8 @@ func (e *evaluation) document(ctx context.Context, name string, text []byte) err
 	return nil
 }
 
-// longest returns the number of tokens of a text metered under every method: that of a method
-// that has not diverged, if any.
+// longest returns the number of scored tokens of a text. It is the maximum over the methods, since
+// a diverged method stops early.
 func longest(meters []*meter) (n int64) {
 	for _, m := range meters {
 		n = max(n, m.tally.Tokens)

@@ -19,8 +19,8 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// small returns a random model. The output of its meta-learners is multiplied by out; with 0 the
-// model has no meta-learners.
+// small returns a random model. The parameter `out` is a factor of its meta-learners' output; if it
+// is 0, the model has no meta-learners.
 func small(t *testing.T, out float32) *model.Model {
 	lm, err := txl.NewModel(txl.Config{NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 8,
 		Vocab: 256, SegLen: 8, MemLen: 8})
@@ -160,7 +160,7 @@ func TestDocumentsAreStreamsOfTheirOwn(t *testing.T) {
 	require.Equal(t, 2, res.Domains[1].Documents)
 }
 
-// With ResetNever the documents are scored like one text of all of them.
+// With ResetNever the documents have the same scores as their concatenation, scored as one text.
 func TestNeverResetIsOneStream(t *testing.T) {
 	m := small(t, 1)
 	res := evaluate(t, m, corpus(t), Options{Methods: allMethods(), Reset: ResetNever, Seed: 3})
@@ -270,7 +270,7 @@ func TestResultSurvivesJSON(t *testing.T) {
 	}
 }
 
-// The model of counts has no other method, and needs no choice.
+// The model of counts supports only the method counts, which is the default for this model.
 func TestModelOfCountsIsEvaluatedByItsCounts(t *testing.T) {
 	beside := evaluate(t, small(t, 0), corpus(t),
 		Options{Methods: []string{stream.Static, stream.Counts}})

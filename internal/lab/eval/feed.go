@@ -25,7 +25,7 @@ func newMeter(m *model.Model, marks []int64) *meter {
 type feeder struct {
 	model  *model.Model
 	worker *stream.Worker
-	meter  *meter              // of the text
+	meter  *meter              // sums the bits of the text
 	visit  func(stream.Scores) // receives every scored piece; may be nil
 	took   time.Duration
 }

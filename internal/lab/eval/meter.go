@@ -12,7 +12,7 @@ type meter struct {
 	unknown int32           // the token of unknown words, -1 if there is none
 	marks   []int64         // counts of tokens, ascending
 	at      []float64       // bits of the first marks[i] tokens, as far as the text has been read
-	tally   tokenizer.Tally // of all tokens so far
+	tally   tokenizer.Tally // totals of all tokens so far
 }
 
 // add adds the next tokens with their scores, in nats.
@@ -64,9 +64,9 @@ func octaves(n int64) (marks []int64) {
 	}
 }
 
-// running returns the marks of a stream of n tokens, and the size of the window that ends at
-// each. The window is a power of two between a 32nd and a 16th of the stream, but at least 1024.
-// The marks are an eighth of it apart, and continue up to a stream of most tokens.
+// running returns the marks of a stream of n tokens, and the size of the window that ends at each
+// mark. The window is a power of two between a 32nd and a 16th of the stream, but at least 1024.
+// The distance between marks is an eighth of the window. The last mark is at most `most`.
 func running(n, most int64) (marks []int64, window int64) {
 	for window = kb; window*32 <= n; window *= 2 {
 	}
@@ -95,8 +95,8 @@ func octaveSpans(marks []int64) (spans []span) {
 	return spans
 }
 
-// runningSpans returns the last window tokens before each mark, or fewer at the beginning of the
-// stream.
+// runningSpans returns for each mark the span before it. The span has the length of the window, or
+// is shorter at the beginning of the stream.
 func runningSpans(marks []int64, window int64) (spans []span) {
 	for _, to := range marks {
 		spans = append(spans, span{max(0, to-window), to})

@@ -9,11 +9,11 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
 )
 
-// This file is a rival without a network: an adaptive n-gram of words, as in predictive
-// keyboards. It learns the text that was read and typed, and can add one of a prior text. Tokens
-// are words and the single bytes between them; bytes beyond ASCII count as parts of words. The
-// n-gram predicts the next byte of the present token. So the same search and choice of candidates
-// work as with a network's distributions.
+// This file contains a rival method without a network: an adaptive n-gram model of words, as in
+// predictive keyboards. It learns from the text that was read and typed, and optionally from a
+// prior text. Tokens are words and the single bytes between them; bytes beyond ASCII count as parts
+// of words. The n-gram model predicts the next byte of the current token. So the same search and
+// choice of candidates work as with a network's distributions.
 
 // NGram and NGramPrior are the rival's names among the methods of TypingOptions.
 const (
@@ -21,10 +21,10 @@ const (
 	NGramPrior = "ngram+prior"
 
 	ngramTail  = 256 // bytes in which the last tokens are searched
-	ngramCalls = 100 // prefixes of a search; they are cheap without a network
+	ngramCalls = 100 // maximum prefixes of a search; the n-gram reads them quickly
 )
 
-// ngram mixes counts of a session's text with those of a prior one.
+// ngram mixes the token counts of a session's text with the counts of a prior text.
 type ngram struct {
 	own, prior *ngramCounts // prior may be nil
 	text       []byte
@@ -34,7 +34,8 @@ type ngram struct {
 	tree suggest.Tree
 }
 
-// lengths are the lengths of the longest known contexts, and whether a word may follow.
+// lengths classifies a position in the text: the lengths of the longest known contexts, and whether
+// a word may follow.
 type lengths struct {
 	own, prior int
 	word       bool
@@ -121,7 +122,7 @@ func tokenSize(text []byte) int {
 	return max(1, n)
 }
 
-// lastTokensOf returns the last tokens of a text that ends with one.
+// lastTokensOf returns the last tokens of a text, including a word at its end.
 func lastTokensOf(text []byte) []string { return behind(lastTokens(text)) }
 
 // lastTokens returns the last tokens of a text, and the unfinished word at its end.
@@ -143,7 +144,8 @@ func lastTokens(text []byte) (context []string, word string) {
 	return context, word
 }
 
-// behind returns the context that follows an ended word; "" means no word.
+// behind returns the context after a word: the earlier context and the word. If word is "", the
+// context is unchanged.
 func behind(context []string, word string) []string {
 	if word == "" {
 		return context

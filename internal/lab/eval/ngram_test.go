@@ -100,7 +100,7 @@ func TestTypingComparesWithTheNGram(t *testing.T) {
 	require.NoError(t, err)
 	require.Greater(t, res.Scores[0].Word.Saved, 40.)
 
-	// A prior of similar text saves keys in an unread text.
+	// A prior of similar text saves keystrokes in an unread text.
 	o := TypingOptions{
 		Methods: []string{NGram, NGramPrior}, Read: []int64{0}, Window: 60, Prior: typingFolder(t),
 	}

@@ -8,16 +8,18 @@ import (
 )
 
 // This file counts tokens by the tokens before them. Probabilities are interpolated by modified
-// Kneser-Ney smoothing (Chen and Goodman, 1998). With h a context of up to four tokens, and h'
-// the same context without its first token,
+// Kneser-Ney smoothing (Chen and Goodman, 1998). With h a context of up to four tokens, and h' the
+// same context without its first token,
 //
 //	P(w|h) = (c(hw) - D(c(hw))) / c(h) + (D1 N1(h) + D2 N2(h) + D3 N3(h)) / c(h) P(w|h')
 //
 // In the longest contexts c counts occurrences. In shorter ones c counts the different tokens
-// before hw. N1, N2 and N3 count the tokens that followed h once, twice and more often. The
-// discounts D follow from the numbers of counts that are one, two, three and four, for each
-// length of h. The shortest context only says whether the last token is a word: no word follows a
-// word. Below it, tokens are spelled.
+// before hw. N1, N2 and N3 are the numbers of tokens that followed h once, twice and more often.
+// The discounts D are computed for each length of h, from the numbers of counts that are one, two,
+// three and four.
+//
+// The shortest context only states whether the last token is a word, since no word follows a word.
+// For the shortest context, P(w|h') is the probability of the token's spelling.
 
 const ngramOrder = 4 // tokens of a context
 
@@ -25,14 +27,14 @@ const ngramOrder = 4 // tokens of a context
 type ngramCounts struct {
 	ids      map[string]int32
 	tokens   []string
-	contexts map[uint64]int32 // indexes of places
-	grams    map[uint64]int32 // by context and token, indexes of counts
+	contexts map[uint64]int32 // by context, indexes into places
+	grams    map[uint64]int32 // by context and token, indexes into counts
 	places   []ngramPlace
 	counts   []ngramCount
 	met      [ngramOrder + 1][5]float64 // how many counts have each value, by tokens of the context
 	spelling spelling
 	views    map[uint64]*ngramView
-	last     []int32 // tokens, the last one last
+	last     []int32 // ids of the latest tokens, in order
 }
 
 // ngramPlace is a context.
@@ -144,7 +146,7 @@ func (c *ngramCounts) at(context []string) (keys []uint64) {
 
 // discounts returns the discounts of counts of one, two and more, in contexts of k tokens.
 func (c *ngramCounts) discounts(k int) [3]float64 {
-	// Added counts stabilize the first tokens of a text.
+	// The added constants stabilize the discounts while few tokens are counted.
 	n1, n2, n3, n4 := c.met[k][0]+8, c.met[k][1]+3, c.met[k][2]+1.5, c.met[k][3]+1
 	y := n1 / (n1 + 2*n2)
 	return [3]float64{

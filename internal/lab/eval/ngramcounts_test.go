@@ -47,7 +47,7 @@ func contextName(h []string, k int) string {
 	return fmt.Sprint(word, "|", strings.Join(h[len(h)-k:], "|"))
 }
 
-// kneserNey computes the equation of ngramcounts.go from such counts.
+// kneserNey computes the equation of ngramcounts.go from a list of tokens.
 func kneserNey(tokens, h []string, k int, w string, spelt float64) float64 {
 	if k < 0 {
 		return spelt
@@ -84,8 +84,9 @@ func kneserNey(tokens, h []string, k int, w string, spelt float64) float64 {
 	return p
 }
 
-// The probability of a token is the equation's, and equals that of its bytes: the probability of
-// a beginning is divided among the next bytes and the end of the token.
+// The probability of a token satisfies the equation in ngramcounts.go. It also equals the product
+// of the probabilities of the token's bytes. The probability of a beginning is divided among the
+// next bytes and the end of the token.
 func TestNGramProbabilitiesAreKneserNeys(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	words, between := []string{"a", "ab", "abc", "b", "été"}, []string{" ", ", ", ".\n"}

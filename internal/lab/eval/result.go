@@ -13,28 +13,30 @@ type Result struct {
 	// Words says that tokens are words and ends of lines, not bytes.
 	Words bool   `json:"words,omitempty"`
 	Data  string `json:"data"` // the directory
-	// Settings are those that replace the model's.
+	// Settings are the settings that replaced the model's.
 	Settings setting.Values `json:"settings,omitempty"`
 	// Interrupted says that not all documents of the directory were scored.
 	Interrupted bool `json:"interrupted,omitempty"`
 	// Partial is the document in which the evaluation was interrupted. No other number includes
 	// it.
 	Partial *Partial `json:"partial,omitempty"`
-	// Methods are in the order of all lists of scores. Gain and cost are relative to the first.
+	// Methods lists the methods. All lists of scores have this order. Gain and cost are relative to
+	// the first method.
 	Methods   []string `json:"methods"`
 	Reset     string   `json:"reset"`
 	Shuffle   *uint64  `json:"shuffle"`   // seed of the documents' order; null: path order
-	MaxBytes  int64    `json:"max_bytes"` // of each document; 0: all
+	MaxBytes  int64    `json:"max_bytes"` // maximum scored bytes of a document; 0: all
 	Seed      uint64   `json:"seed"`
 	Threads   int      `json:"threads"`
 	KV        string   `json:"kv"`        // KVExact or KVCached
 	Documents []Part   `json:"documents"` // in the order of scoring
-	Domains   []Part   `json:"domains"`   // by name
+	Domains   []Part   `json:"domains"`   // sorted by name
 	Total     Part     `json:"total"`
-	// Curve has the first 2, 8, 32 and 128 KB of a document, where 1 KB is 1024 bytes. For words
-	// it has the first 512, 2048, 8192 and 32768. It omits lengths that no document has.
+	// Curve has the mean bits of the first 2, 8, 32 and 128 KB of a document, where 1 KB is 1024
+	// bytes. For a model of words the lengths are 512, 2048, 8192 and 32768 words. It omits lengths
+	// that no document has.
 	Curve      []Point      `json:"curve"`
-	Windows    []Point      `json:"windows"` // of a document, or of the stream if it is never reset
+	Windows    []Point      `json:"windows"` // of a document, or of a stream that is never reset
 	Divergence []Divergence `json:"divergence"`
 }
 
@@ -58,11 +60,11 @@ type Part struct {
 type Score struct {
 	Bits        float64 `json:"bits"`
 	UnknownBits float64 `json:"unknown_bits,omitempty"` // bits of unknown words
-	// BitsPerByte is of known words only, since the bits of unknown words do not identify them.
+	// BitsPerByte counts only known words, since the bits of unknown words do not identify them.
 	BitsPerByte float64 `json:"bits_per_byte"`
-	Perplexity  float64 `json:"perplexity"` // 2 to the power of the bits a token
-	// Gain is the reduction of bits per byte relative to the first method, GainPercent that of
-	// perplexity in percent; null if the first method diverged.
+	Perplexity  float64 `json:"perplexity"` // 2 to the power of the bits per token
+	// Gain is the reduction of bits per byte relative to the first method. GainPercent is the
+	// reduction of perplexity in percent. Both are null if the first method diverged.
 	Gain           *float64 `json:"gain"`
 	GainPercent    *float64 `json:"gain_percent"`
 	Seconds        float64  `json:"seconds"`
@@ -80,7 +82,7 @@ type Partial struct {
 	Scores []PartialScore `json:"scores"`
 }
 
-// PartialScore is one method on the beginning of a document.
+// PartialScore is the result of one method on the beginning of a document.
 type PartialScore struct {
 	Method      string  `json:"method"`
 	Bytes       int64   `json:"bytes"`
@@ -102,7 +104,7 @@ type Point struct {
 	BitsPerToken []*float64 `json:"bits_per_token,omitempty"`
 }
 
-// Bits returns the scores of the point, one for each method, in bits a token.
+// Bits returns the scores of the point, one for each method, in bits per token.
 func (p Point) Bits() []*float64 {
 	if p.BitsPerToken != nil {
 		return p.BitsPerToken

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// spelling counts the bytes that follow others in tokens, each token once. It interpolates over
-// up to spellingOrder bytes like Witten and Bell (1991).
+// spelling counts which bytes follow the preceding bytes of a token. Each different token counts
+// once. The probabilities are interpolated over contexts of up to spellingOrder bytes, as in Witten
+// and Bell (1991).
 type spelling map[string]*letters
 
 // letters counts bytes, or the end of the token, in a context.
@@ -16,7 +17,7 @@ type letters struct {
 }
 
 type letter struct {
-	b int // or tokenEnds
+	b int // a byte or tokenEnds
 	n float64
 }
 
@@ -35,7 +36,7 @@ func spellingContexts(text string) (contexts [spellingOrder + 1]string) {
 	return contexts
 }
 
-// letterAt returns byte i of a token, or its end.
+// letterAt returns byte i of a token, or tokenEnds after the last byte.
 func letterAt(token string, i int) int {
 	if i == len(token) {
 		return tokenEnds

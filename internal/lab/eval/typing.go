@@ -14,8 +14,9 @@ import (
 	"github.com/lmserve/lmserve/internal/documents"
 )
 
-// TypingOptions set the text of a simulated writer, and the methods that make suggestions. The
-// zero value uses the methods of Options, after 20 KB, over 500 characters.
+// TypingOptions select the part of each document that a simulated writer types, and the methods
+// that suggest text. The zero value uses the default methods of Options. The session reads 20 KB,
+// then the writer types 500 characters.
 type TypingOptions struct {
 	Methods []string // with or without WithCompanion; NGram is a rival without a model
 	// Read lists how many bytes a session has read before the writer begins; nil: TypingRead. The
@@ -24,7 +25,7 @@ type TypingOptions struct {
 	// Window is the number of characters that the writer types in each document; 0: TypingWindow.
 	Window    int
 	Threshold float64 // minimum probability of an inline offer; 0: TypingThreshold
-	Seed      uint64  // of the random masks of sparse-meta
+	Seed      uint64  // seed of the random masks of sparse-meta
 	Threads   int     // threads that compute; 0: one
 	Settings  setting.Values
 	// Prior is a folder of text for the rival NGramPrior; at most PriorBytes are read.
@@ -44,8 +45,8 @@ const (
 	typingCandidates = 5 // maximum number of displayed candidates
 )
 
-// typingModes are the ways of typing one window: with five candidates of each unit, and with one
-// inline candidate.
+// typingModes are the modes in which a window is typed: with five candidates, which end as the mode
+// requires, or with one inline candidate.
 var typingModes = [...]string{
 	string(suggest.Word), string(suggest.WordPlus), string(suggest.Free), TypingInline,
 }
@@ -56,7 +57,7 @@ const TypingInline = "inline"
 // calibratedModes are the modes whose probabilities are compared with the text.
 var calibratedModes = []string{string(suggest.Word), string(suggest.Free)}
 
-const calibrationStride = 4 // characters between comparisons
+const calibrationStride = 4 // distance between compared places, in characters
 
 // typingPasses is the number of passes of a method through a window.
 var typingPasses = len(typingModes) + len(calibratedModes)
@@ -181,12 +182,12 @@ type typing struct {
 	model       *model.Model
 	prior       *ngramCounts
 	res         TypingResult
-	calibration map[[2]string]*[calibrationBuckets]Bucket // by method and mode
+	calibration map[[2]string]*[calibrationBuckets]Bucket // buckets by method and mode
 	done, total int64
 }
 
-// document types the window of one document in all modes, for each of Read that the document is
-// long enough for.
+// document types the window of one document in all modes, once for each length in Read. It skips
+// lengths for which the document is too short.
 func (e *typing) document(ctx context.Context, name string, text []byte) error {
 	begin := min(slices.Max(e.Read), lastCharacters(text, e.Window))
 	for begin > 0 && !utf8.RuneStart(text[begin]) {

@@ -28,7 +28,7 @@ func TestWriterAcceptsWhatTakesItFarthest(t *testing.T) {
 	for _, c := range []struct {
 		mode, text string
 		offers     map[string][]suggest.Candidate // by the typed text
-		keys       string                         // the text of each key
+		keys       string                         // the text added by each key
 	}{
 		{"word", "so hallo welt.", nil, "s|o| |h|a|l|l|o| |w|e|l|t|."},
 		{"word", "so hallo welt.", map[string][]suggest.Candidate{
@@ -66,7 +66,7 @@ func TestWriterAcceptsWhatTakesItFarthest(t *testing.T) {
 	}
 }
 
-// An offer that the writer types past is refused until the text differs from it.
+// The writer refuses an offer that it has typed past, until the typed text differs from the offer.
 func TestWriterRefusesWhatItTypedPast(t *testing.T) {
 	e := typing{TypingOptions: TypingOptions{Window: 5}}
 	var got [][]string

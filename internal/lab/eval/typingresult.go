@@ -19,7 +19,7 @@ type TypingResult struct {
 	Threshold   float64        `json:"threshold"`
 	Threads     int            `json:"threads"`
 	Interrupted bool           `json:"interrupted,omitempty"`
-	// Scores are those of the documents, in order; Domains and Total are means over documents.
+	// Scores are the scores of the documents, in order. Domains and Total are means over documents.
 	Scores      []TypingScore `json:"documents"`
 	Domains     []TypingScore `json:"domains"`
 	Total       []TypingScore `json:"total"`
@@ -27,10 +27,10 @@ type TypingResult struct {
 	TooShort    []TooShort    `json:"too_short,omitempty"`
 }
 
-// TooShort is a document without a window after Read bytes.
+// TooShort is a document too short for a window after Read bytes.
 type TooShort struct {
 	Document string `json:"document"`
-	Bytes    int64  `json:"bytes"` // its size
+	Bytes    int64  `json:"bytes"` // size of the document
 	Read     int64  `json:"read"`
 }
 
@@ -38,7 +38,7 @@ type TooShort struct {
 type TypingScore struct {
 	Document  string `json:"document,omitempty"` // path below the directory
 	Domain    string `json:"domain,omitempty"`
-	Documents int    `json:"documents,omitempty"` // of a mean
+	Documents int    `json:"documents,omitempty"` // number of documents, if the score is a mean
 	Read      int64  `json:"read"`
 	Method    string `json:"method"`
 	Word      Typed  `json:"word"`
@@ -51,7 +51,7 @@ type TypingScore struct {
 type Typed struct {
 	Characters int     `json:"characters,omitempty"`
 	Keys       int     `json:"keys,omitempty"`
-	Saved      float64 `json:"saved_percent"` // of the keys without candidates
+	Saved      float64 `json:"saved_percent"` // keys saved, relative to typing without candidates
 	Shown      float64 `json:"shown_percent"` // share of the keys with an offer
 	Right      float64 `json:"right_percent"` // share of right first offers; 0 without offers
 	P50        float64 `json:"ms_p50"`        // median time of an offer, in milliseconds
@@ -102,7 +102,7 @@ type Calibration struct {
 // Bucket holds the candidates with similar probabilities.
 type Bucket struct {
 	Candidates int     `json:"candidates"`
-	Said       float64 `json:"said"`  // their mean probability
+	Said       float64 `json:"said"`  // mean probability of the bucket's candidates
 	Right      float64 `json:"right"` // the share of right candidates
 }
 

@@ -13,8 +13,8 @@ import (
 // This file is the simulated writer. It sees all candidates at every key, and accepts the longest
 // correct one, if that saves a key. Candidates that it types past are not offered again.
 
-// types types a window of a text; the window may end within a candidate. ask returns the
-// candidates after the typed text.
+// types types a window of a text; the window may end within a candidate. The parameter `ask`
+// returns the candidates after the typed text.
 func (e *typing) types(text []byte, mode string, ask offers) (Typed, error) {
 	var typed Typed
 	var took []time.Duration
@@ -55,7 +55,7 @@ func (e *typing) types(text []byte, mode string, ask offers) (Typed, error) {
 
 // accepted is the effect of accepting a candidate.
 type accepted struct {
-	bytes int  // of the text
+	bytes int  // length of the text that the candidate adds, in bytes
 	wrong bool // the candidate's separator differs from the text's
 }
 
@@ -80,8 +80,8 @@ func ofWords(mode string) bool {
 	return mode == string(suggest.Word) || mode == string(suggest.WordPlus)
 }
 
-// accept reports whether a candidate, of words or with a free end, is right, and the effect of
-// accepting it.
+// accept reports whether a candidate is right, and returns the effect of accepting it. If `words`
+// is false, the candidate may end anywhere.
 func accept(rest []byte, c suggest.Candidate, words bool) (got accepted, right bool) {
 	got.bytes = len(c.Text)
 	switch next, _ := utf8.DecodeRune(rest[min(len(c.Text), len(rest)):]); {
@@ -108,7 +108,7 @@ func (e *typing) calibrates(text []byte, method, mode string, ask offers) error 
 				return err
 			}
 			for i, c := range found.Candidates {
-				if ofWords(mode) || i == 0 { // free candidates share their bytes
+				if ofWords(mode) || i == 0 { // in mode free the candidates have common beginnings
 					_, right := accept(text[at:], c, ofWords(mode))
 					e.calibrate(method, mode, c.Probability, right)
 				}
@@ -137,7 +137,7 @@ func (e *typing) calibrate(method, mode string, said float64, right bool) {
 	}
 }
 
-// restsOf returns the rests of the texts that begin with a text.
+// restsOf returns the rest of each of the texts that begins with `text`.
 func restsOf(texts []string, text string) (rests []string) {
 	for _, t := range texts {
 		if rest, ok := strings.CutPrefix(t, text); ok && rest != "" {

@@ -55,8 +55,8 @@ func wordCorpus(t *testing.T) (dir string) {
 	return dir
 }
 
-// The perplexity of a text is 2 to the power of its bits a token. The end of the last line is a
-// token even if the text lacks its newline. Bits per byte are of known words.
+// The perplexity of a text is 2 to the power of its bits per token. The end of the last line is a
+// token even if the text lacks its newline. Bits per byte count only known words.
 func TestWordsHaveAPerplexity(t *testing.T) {
 	m := smallOfWords(t)
 	w := stream.NewWorker(m, 1)
@@ -153,7 +153,6 @@ func TestWordsOfOneStream(t *testing.T) {
 	require.Equal(t, res, back)
 }
 
-// The curve of words has different lengths.
 func TestCurveOfWords(t *testing.T) {
 	res := evaluate(t, smallOfWords(t), wordCorpus(t), Options{Methods: []string{stream.Static}})
 	require.Len(t, res.Curve, 1)

@@ -12,8 +12,8 @@ var promised = []float64{
 	1. / 2, 1. / 5, 1. / 10, 1. / 20, 1. / 50, 1. / 100, 1. / 200, 1. / 500, 1. / 1000,
 }
 
-// calibration counts the lines of a text, and those whose probability is at most each promised
-// one.
+// calibration counts the lines of a text. For each promised probability it also counts the lines
+// whose rating is at most this probability.
 type calibration struct {
 	lines int
 	below [9]int
@@ -44,7 +44,7 @@ func (c *calibration) add(other calibration) {
 	}
 }
 
-// print writes the counts in multiples of the promise: 1 is exact, 2 is twice as many lines as
+// print writes each count divided by the expected count. 1 is exact; 2 means twice as many lines as
 // promised.
 func (c *calibration) print(w io.Writer, name string) {
 	fmt.Fprintf(w, "%-28s %6d", name, c.lines)

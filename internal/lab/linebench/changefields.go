@@ -23,10 +23,10 @@ var (
 // stampOf returns the beginning of a line up to the end of its stamp.
 func stampOf(l string) string { return stampPattern.FindString(l) }
 
-// slot is a place in lines, found by the text before it.
+// slot is a field that occurs in many lines of a log. It is found by the text before it.
 type slot struct {
 	pattern *regexp.Regexp
-	strange string // a value that never occurred there
+	strange string // a value that the field never had
 }
 
 func slotBehind(before, values, strange string) *slot {
@@ -37,7 +37,7 @@ func slotBehind(before, values, strange string) *slot {
 
 func (n *slot) matches(l string) bool { return n.pattern.MatchString(l) }
 
-// set sets a line's value.
+// set replaces the slot's value in line l by v.
 func (n *slot) set(l, v string) string {
 	if at := n.pattern.FindStringSubmatchIndex(l); at != nil {
 		return l[:at[2]] + v + l[at[3]:]
@@ -60,7 +60,8 @@ func (n *slot) times(l string, x float64) string {
 	return l[:at[2]] + strconv.FormatFloat(x*v, 'f', len(decimals), 64) + l[at[3]:]
 }
 
-// valuesOf returns the numbers or words of a log after its stamps, by the five bytes before them.
+// valuesOf returns the numbers or words of a log after the lines' stamps, grouped by the five bytes
+// before each of them.
 func valuesOf(log []string, pattern *regexp.Regexp) map[string][]string {
 	const bytesBefore, numbersMost = 5, 40
 	all := map[string][]string{}
@@ -81,7 +82,8 @@ func valuesOf(log []string, pattern *regexp.Regexp) map[string][]string {
 	return all
 }
 
-// longest returns the key of the longest fit list of values, or "" if none is fit.
+// longest returns the key of the longest list of values for which the function `fit` returns true,
+// or "" if there is no such list.
 func longest(of map[string][]string, fit func([]string) bool) (key string) {
 	for _, k := range slices.Sorted(maps.Keys(of)) {
 		if len(of[k]) > len(of[key]) && fit(of[k]) {
@@ -110,7 +112,7 @@ func valueField(log []string) *slot {
 	return nil
 }
 
-// numberField returns a number of a log with many values that does not grow by itself.
+// numberField returns a numeric field of a log with many different values and without a trend.
 func numberField(log []string) *slot {
 	const wide, high, grows = 20, 3, 1.5
 	key := longest(valuesOf(log, numberPattern), func(values []string) bool {
@@ -135,7 +137,7 @@ func numberField(log []string) *slot {
 	return slotBehind(key, `\d{1,5}(?:\.\d+)?`, "")
 }
 
-// rareLine returns a line of a log whose template came at most three times.
+// rareLine returns a line of a log whose template occurred at most three times.
 func rareLine(log []string) (rare string) {
 	count := map[string]int{}
 	masked := func(l string) string { return digitsPattern.ReplaceAllString(l, "0") }
@@ -150,8 +152,8 @@ func rareLine(log []string) (rare string) {
 	return rare
 }
 
-// fieldNames returns the names of fields in at least nine lines of ten, in the order of the last
-// line. json says whether they are members of JSON objects.
+// fieldNames returns the names of fields in at least 90 % of the lines, in the order of the last
+// line. The result json is true if they are members of JSON objects.
 func fieldNames(log []string) (names []string, json bool) {
 	count := map[string]int{}
 	for _, l := range log {

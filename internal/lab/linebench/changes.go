@@ -16,12 +16,13 @@ import (
 
 const (
 	changedLines = 6000 // maximum lines of a log
-	after        = 20   // lines after an injected change in which a report counts
+	after        = 20   // lines after the end of an injected change; later reports do not count
 	driftLines   = 1000 // minimum lines of a drift
-	sameReport   = 8    // lines around a report of the unchanged log in which reports do not count
+	sameReport   = 8    // lines near a report of the unchanged log; reports there do not count
 )
 
-// readOrdinary reads a log's first lines; with labels, only ordinary lines.
+// readOrdinary reads the first lines of a log. If the log has labels, it skips lines that are not
+// labeled as ordinary.
 func readOrdinary(path string) ([]string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -156,8 +157,8 @@ func (s *changesFound) print(w io.Writer) error {
 	return nil
 }
 
-// changed is a log with a change of a kind and strength. It begins after line from, and its
-// report counts until line to.
+// changed is a log with an injected change. The change begins after line `from`. A report counts up
+// to line `to`.
 type changed struct {
 	kind, strength string
 	log            []string
@@ -192,8 +193,8 @@ type changer struct {
 	all  []changed
 }
 
-// add adds a log in which lines from g.at to an end are changed. change may return two lines for
-// one.
+// add adds a log in which the function `change` replaces the lines from g.at up to `to`. For one
+// line it may return two.
 func (g *changer) add(kind, strength string, to int, change func(i int, l string) []string) {
 	c := changed{kind: kind, strength: strength, log: slices.Clone(g.log[:g.at]), from: g.at}
 	count := 0
@@ -211,7 +212,7 @@ func (g *changer) add(kind, strength string, to int, change func(i int, l string
 	}
 }
 
-// surgeSizes are shares of lines, in multiples of .5 %, and durations in lines.
+// surgeSizes are pairs: the share of changed lines, in units of 0.5 %, and the duration in lines.
 var surgeSizes = [...][2]int{{5, 500}, {20, 100}, {20, 500}, {100, 20}, {100, 100}, {100, 500}}
 
 // surges injects a new line, a rare line, and a new value of a field with few values.
@@ -282,7 +283,7 @@ func (g *changer) floods() {
 	}
 }
 
-// silences injects regular lines that stop.
+// silences adds a line about every 20 or 60 lines, and stops adding it at g.at.
 func (g *changer) silences() {
 	for _, every := range []int{20, 60} {
 		if g.at < 14*every || len(g.log)-g.at < 4*every {

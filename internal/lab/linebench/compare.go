@@ -8,7 +8,8 @@ import (
 // rates are the shares of a log's ordinary lines that a method may flag.
 var rates = [...]float64{1. / 1000, 1. / 100}
 
-// comparison holds the outcomes of all methods in the logs that compare makes from one log.
+// comparison sums the outcomes of all methods. The logs are variants of one log, with incidents
+// injected from different seeds.
 type comparison struct {
 	lines, seeds int
 	// hindsight has, for each rate and method, the outcome with the threshold that flags exactly
@@ -30,7 +31,7 @@ func compare(log []string, seeds int) *comparison {
 	return c
 }
 
-// add adds the outcomes of a log, without its first lines: the first judged line is log[from].
+// add adds the outcomes of a log. It judges only the lines from index `from` to the end.
 func (c *comparison) add(log []scored, from int) {
 	ordinaries, strangers := 0, 0
 	for _, l := range log[from:] {

@@ -32,15 +32,15 @@ const (
 	linesMax = 3
 	// old is the minimum age, in lines, of a line that is copied to a later, wrong time.
 	old = 50
-	// known is the number of lines that a format must have had before inject changes a field of it.
+	// known is the minimum number of earlier lines of a format before inject changes a line of it.
 	known = 2
 )
 
-// inject injects incidents into a log: one to three strange lines of one kind, with up to two
-// ordinary lines between two strange ones. The first quarter of the log is unchanged. Each later
-// group of 80 lines gets one incident at a random place. The kinds take turns. The result is a
-// function of the log and the seed. A log of less than a few hundred lines gets few incidents, or
-// none.
+// inject injects incidents into a log. An incident is one to three strange lines of one kind, with
+// up to two ordinary lines between two strange ones. The first quarter of the log is unchanged.
+// Each later group of 80 lines gets one incident at a random place. The kinds take turns. The
+// result is a function of the log and the seed. A log of less than a few hundred lines gets few
+// incidents, or none.
 func inject(log []string, seed uint64) []line {
 	g := &injector{log: log, rand: rand.New(rand.NewPCG(seed, 0)), seen: map[string]int{}}
 	start := start(len(log))
@@ -76,7 +76,7 @@ type injector struct {
 	incidents int
 }
 
-// pass copies line at of the log unchanged.
+// pass copies line `at` of the log unchanged.
 func (g *injector) pass(at int) {
 	for _, f := range fields(g.log[at]) {
 		g.seen[f.format]++
@@ -84,8 +84,8 @@ func (g *injector) pass(at int) {
 	g.lines = append(g.lines, line{text: g.log[at], incident: -1})
 }
 
-// incident writes an incident of kind k among the lines at to end-1 of the log. It returns the
-// index of the first line that it has not copied or replaced.
+// incident writes an incident of kind k among the log's lines with indexes from `at` to end-1. It
+// returns the index of the first line that it has not copied or replaced.
 func (g *injector) incident(at, end int, k kind) int {
 	wanted := 1 + g.rand.IntN(linesMax)
 	written := 0
@@ -96,7 +96,7 @@ func (g *injector) incident(at, end int, k kind) int {
 			written++
 		}
 		if ok && k == field {
-			at++ // the line replaces the one that it was made from
+			at++ // the changed line replaces its original
 		}
 		if written < wanted && (!ok || g.rand.IntN(linesMax) > 0) && at < end {
 			g.pass(at)
@@ -109,8 +109,8 @@ func (g *injector) incident(at, end int, k kind) int {
 	return at
 }
 
-// strange makes a strange line of kind k, to be written at line at of the log. ok is false if line
-// at has no field that can be changed, as the kind field requires.
+// strange makes a strange line of kind k for position `at` of the log. The result ok is false if
+// the kind is `field`, and the line at this position has no field that can be changed.
 func (g *injector) strange(at int, k kind) (text string, ok bool) {
 	switch k {
 	case foreign:

@@ -16,7 +16,7 @@ import (
 const (
 	ordinaryLabel = "-"
 	unjudged      = 100 // number of lines at the beginning of a log that are not judged
-	incidentGap   = 30  // maximum distance of two lines with one label in one incident
+	incidentGap   = 30  // maximum distance of successive lines of an incident
 	incidentFirst = 5   // number of first lines in which an incident must be found
 	shareOfLines  = 100 // one line in 100 is flagged
 )
@@ -25,7 +25,7 @@ const (
 type finding struct {
 	ap float64 // average precision, with lines of equal rating as one group
 	// hits is the number of anomalous lines among the 1/shareOfLines of lines with the highest
-	// ratings, divided by the largest number possible there.
+	// ratings, as a fraction of the largest possible number.
 	hits       float64
 	incidentAP float64 // ap of incidents, rated by their first incidentFirst lines
 	incidents  float64 // share of incidents rated above 99 % of the ordinary lines
@@ -133,7 +133,7 @@ type labeled struct {
 	sets              int
 	found             [methods]finding
 	lines, ordinaries int
-	told, alarms      int             // incidents that watch prints, and those at ordinary lines
+	told, alarms      int             // incidents that watch prints; those of them that are false
 	flagged           [len(rates)]int // ordinary lines flagged at each rate
 }
 
@@ -146,8 +146,8 @@ func labeledPaths(dir string) ([]string, error) {
 	return paths, err
 }
 
-// printLabeled evaluates the logs of a folder. words names a file of words of trouble (such as
-// "error"), or the default list; "" means no list.
+// printLabeled evaluates the logs of a folder. The parameter `words` is the name of a file with
+// words of trouble (such as "error"), or of the default list; "" means no list.
 func printLabeled(w io.Writer, dir, words string) error {
 	paths, err := labeledPaths(dir)
 	if err != nil {
@@ -179,8 +179,8 @@ func printLabeled(w io.Writer, dir, words string) error {
 	return t.Flush()
 }
 
-// row prints the findings of the method P, the probability. It prints flagged lines and printed
-// incidents as numbers per 1,000 lines.
+// row prints the findings of the method P, which rates lines by their probability. It prints
+// flagged lines and printed incidents as numbers per 1,000 lines.
 func (l *labeled) row(w io.Writer, name string) {
 	f := l.found[ratingP].over(l.sets)
 	share := func(n, of int) float64 { return 1000 * float64(n) / float64(of) }

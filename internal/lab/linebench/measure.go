@@ -17,7 +17,7 @@ type outcome struct {
 	falseAlarmShare []float64
 }
 
-// measure compares the flagged lines of a log with the injected ones, after the quiet quarter.
+// measure compares the flagged lines of a log with the injected ones. It begins at line `from`.
 func measure(log []scored, from int, flagged func(i int) bool) (o outcome) {
 	first, found := map[int]int{}, map[int]bool{}
 	for i := from; i < len(log); i++ {
@@ -82,8 +82,8 @@ func spread(values []float64) (mean, deviation float64) {
 	return mean, math.Sqrt(deviation)
 }
 
-// threshold returns a rating that only `alarms` of the log's ordinary lines exceed, or fewer with
-// equal ratings. The threshold is known only in hindsight, after the log has ended.
+// threshold returns a rating that `alarms` of the log's ordinary lines exceed, or fewer if ratings
+// are equal. The threshold is known only in hindsight, after the log has ended.
 func threshold(log []scored, from int, ratings []float64, alarms int) float64 {
 	var all []float64
 	for i := from; i < len(log); i++ {
@@ -95,8 +95,8 @@ func threshold(log []scored, from int, ratings []float64, alarms int) float64 {
 	return all[len(all)-1-min(alarms, len(all)-1)]
 }
 
-// top returns the indices of the n lines with the largest ratings, among the lines from index from
-// on.
+// top returns the indices of the n lines with the largest ratings. It ignores lines before index
+// `from`.
 func top(from int, ratings []float64, n int) map[int]bool {
 	order := make([]int, 0, len(ratings)-from)
 	for i := from; i < len(ratings); i++ {

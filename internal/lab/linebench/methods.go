@@ -6,7 +6,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
-// method is a way to rate how strange a line is after the lines before it. A larger rating means a
+// method is a way to rate how strange a line is, given the earlier lines. A larger rating means a
 // stranger line.
 type method int
 
@@ -84,7 +84,7 @@ func score(log []line, trouble string) []scored {
 	return result
 }
 
-// told has the numbers of the incidents that watch has printed.
+// told is the set of the numbers of incidents that watch has printed.
 type told map[int64]bool
 
 // take reports whether watch prints an incident at a line. watch prints an incident once, as soon

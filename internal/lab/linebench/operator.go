@@ -38,8 +38,8 @@ func (o *operator) shows(i *incidents.Incident) bool {
 	return !like(o.falseAlarm) && (i.P <= o.threshold || len(i.Changes) > 0)
 }
 
-// told handles an incident that a line has opened or joined; labeled says whether the line has a
-// label. told reports whether the incident is shown.
+// told handles an incident that a line has opened or joined. The parameter `labeled` is true if the
+// line has a label. The result is true if the incident is shown.
 func (o *operator) told(i *incidents.Incident, labeled bool) bool {
 	truth, known := o.shown[i.Number]
 	if i.Closed || !known && !o.shows(i) {

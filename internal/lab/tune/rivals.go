@@ -15,9 +15,9 @@ import (
 // Methods returns the methods that can be tuned.
 func Methods() []string { return []string{stream.DynamicSGD, stream.DynamicRMS, stream.Cache} }
 
-// On the coarse grid, step is the ratio of two neighbors; on the fine grid the ratio is the square
-// root of step. An improvement below the tolerance, in bits a byte (bits a word for models of
-// words), is noise: another choice of texts could undo it.
+// The constant `step` is the ratio of two neighbors on the coarse grid. On the fine grid the ratio
+// is the square root of `step`. The tolerances are in bits per byte and, for models of words, in
+// bits per word. A smaller improvement is noise: another choice of texts could undo it.
 const (
 	step          = 2
 	tolerance     = 2e-4

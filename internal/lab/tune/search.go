@@ -20,12 +20,12 @@ type Parameter struct {
 	Whole    bool // an integer
 }
 
-// Trial is a tried point: values of all parameters, and their score. The score is infinite if f
-// returned NaN or an infinity.
+// Trial is a tried point: values of all parameters, and their score. The score is infinite if the
+// objective returned NaN or an infinity.
 type Trial struct {
 	Values []float64 // one for each parameter
 	Score  float64
-	Best   bool // better than all earlier ones
+	Best   bool // better than all earlier trials
 	// Left is the number of trials until the search ends if no later trial is better.
 	Left int
 }
@@ -42,8 +42,8 @@ type Search struct {
 	Visit func(Trial)
 }
 
-// ErrNoScore means that f gave a number neither at the start, nor with a smaller first parameter,
-// nor at a neighbor of the start.
+// ErrNoScore means that the objective returned no finite number at any point where the search could
+// begin. These are the start, its neighbors, and points with a smaller first parameter.
 var ErrNoScore = errors.New("none of the tried settings has a finite score")
 
 // Minimize searches for the values with the least f. It calls f once for each point; an error of
@@ -177,8 +177,8 @@ func (w *walk) left() int {
 	return len(points)
 }
 
-// values returns the values of a point, with a unique key. inside is false if a value is below Min
-// or above Max.
+// values returns the values of a point, with a unique key. The result inside is false if a value is
+// below Min or above Max.
 func (w *walk) values(point []int) (values []float64, key string, inside bool) {
 	values = make([]float64, len(point))
 	for i, p := range w.params {
@@ -220,7 +220,8 @@ func (w *walk) try(point []int) (better bool, err error) {
 	return t.Best && len(w.tried) > 1, nil
 }
 
-// value returns the parameter at an exponent in units of 1/fine. ok is false beyond the bounds.
+// value returns the parameter at exponent/fine steps from the start. The result ok is false beyond
+// the bounds.
 func (p Parameter) value(exponent, fine int) (v float64, ok bool) {
 	if exponent == 0 {
 		return p.Start, true

@@ -61,7 +61,7 @@ type shown struct {
 	shape, stride []int
 }
 
-// tensor writes a tensor, in the form before PyTorch 1.6 or after.
+// tensor writes a tensor in the form of current PyTorch, or of versions before 1.6 (legacy).
 func (p *pickler) tensor(t shown, legacy bool) *pickler {
 	p.global("torch._utils", "_rebuild_tensor_v2").op("((").text("storage").global("torch",
 		t.of.class)
@@ -225,7 +225,7 @@ func treeOf(tensors []shown) *branch {
 
 // module writes a module in the form of a pickled whole model.
 func (p *pickler) module(b *branch, legacy bool) *pickler {
-	if legacy { // the id has the source of the class
+	if legacy { // the old form includes the source text of the class
 		p.op("(").text("module").global("mem_transformer", "MemTransformerLM")
 		p.text("mem_transformer.py").text("class MemTransformerLM(nn.Module): ...").op("tQ")
 	} else {
@@ -236,7 +236,7 @@ func (p *pickler) module(b *branch, legacy bool) *pickler {
 		b.attributes(p)
 	}
 	p.text("_buffers").emptyDict().text("_parameters").emptyDict().op("(")
-	p.text("none").op("N") // a bias that a layer lacks
+	p.text("none").op("N") // a missing bias is stored as None
 	for _, t := range b.tensors {
 		p.text(t.name).global("torch._utils", "_rebuild_parameter").tensor(t, legacy)
 		p.op("\x88").emptyDict().op("\x87R")

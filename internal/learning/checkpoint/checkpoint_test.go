@@ -252,7 +252,8 @@ func TestClustersOfOneTable(t *testing.T) {
 	require.Len(t, m.Tensors, 17)
 }
 
-// Checkpoints with other position frequencies belong to models that this program does not support.
+// A checkpoint whose position frequencies differ from this program's belongs to an unsupported
+// model.
 func TestOtherFrequenciesAreRefused(t *testing.T) {
 	tensors := plain(256)
 	tensors[0].name = "pos_emb.inv_freq"
@@ -263,8 +264,8 @@ func TestOtherFrequenciesAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, `tensor "pos_emb.inv_freq", element 0`)
 }
 
-// A folder of Hugging Face's library has config.json, a safetensors file with tied weights once,
-// and a vocabulary. All three are read.
+// A folder of Hugging Face's library has config.json, a safetensors file that contains tied weights
+// once, and a vocabulary. All three are read.
 func TestHuggingFacesFolder(t *testing.T) {
 	dir, tensors := t.TempDir(), plain(4)
 	f := &weights.File{}

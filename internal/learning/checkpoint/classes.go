@@ -9,12 +9,12 @@ import (
 	"github.com/nlpodyssey/gopickle/types"
 )
 
-// allowed reports whether a pickle may name a class or function. The list has everything that makes
-// tensors, the modules of the reference's model, its vocabulary, and plain containers. findClass
-// returns the replacement for each of them.
+// allowed reports whether a pickle may name a class or function. Allowed are the classes and
+// functions that make tensors, the reference implementation's modules and vocabulary, and plain
+// containers. findClass returns the replacement for each of them.
 func allowed(module, name string) bool {
 	if module == "collections" && name == "OrderedDict" {
-		return true // the library makes these itself
+		return true // the pickle library makes OrderedDicts itself
 	}
 	_, err := findClass(module, name)
 	return err == nil
@@ -89,8 +89,8 @@ func (m *module) PySetState(o any) error {
 
 var errArguments = errors.New("arguments of an unsupported type or number")
 
-// sameObject replaces the constructor of a container by its only argument, which is all that is
-// needed.
+// sameObject replaces the constructor of a container. It returns the constructor's only argument,
+// since the content suffices.
 func sameObject(args []any) (any, error) {
 	switch len(args) {
 	case 0:

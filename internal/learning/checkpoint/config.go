@@ -24,7 +24,7 @@ type Settings struct {
 	Cutoffs      []int
 }
 
-// over returns the known settings, and others for the rest.
+// over returns the settings of s, and takes settings that s lacks from `others`.
 func (s Settings) over(others Settings) Settings {
 	s.MemLen = cmp.Or(s.MemLen, others.MemLen)
 	s.SegLen = cmp.Or(s.SegLen, others.SegLen)
@@ -41,7 +41,7 @@ func (s Settings) over(others Settings) Settings {
 // untied reports whether the softmax is known to have separate tables.
 func (s Settings) untied() bool { return s.UntieSoftmax != nil && *s.UntieSoftmax }
 
-// Missing lists settings that must be given, because nothing in a checkpoint tells them.
+// Missing lists settings that must be given because they cannot be inferred from the checkpoint.
 type Missing struct{ Names []string }
 
 func (m *Missing) Error() string {
@@ -49,7 +49,7 @@ func (m *Missing) Error() string {
 		strings.Join(m.Names, ", ")
 }
 
-// defaultSegLen is the usual length of a segment, used if nothing tells it and there is no memory.
+// defaultSegLen is the length of a segment if the settings have none and the model has no memory.
 const defaultSegLen = 128
 
 // configOf uses the configuration want or, if it is nil, infers one from the shapes. It adds the
@@ -88,8 +88,8 @@ func configOf(shapes map[string][]int, s Settings, want *txl.Config) (txl.Config
 	return c, checkConfig(c)
 }
 
-// configOfShapes returns the part of a configuration that follows from the shapes. A missing tensor
-// leaves 0.
+// configOfShapes returns the part of a configuration that follows from the shapes. If a tensor is
+// missing, the fields that depend on it are 0.
 func configOfShapes(shapes map[string][]int) (c txl.Config) {
 	c.NLayer = layersOf(shapes)
 	bias, shared := shapes["r_w_bias"]
@@ -123,8 +123,8 @@ func configOfShapes(shapes map[string][]int) (c txl.Config) {
 	return c
 }
 
-// checkConfig checks the configuration against the limits of a model, before tensors are counted by
-// it.
+// checkConfig checks the configuration against the limits of a model. This check comes before the
+// list of expected tensors is made from the configuration.
 func checkConfig(c txl.Config) error {
 	if err := c.Validate(); err != nil {
 		return unsupported("configuration", err.Error(), "a configuration that lmserve supports")
@@ -234,7 +234,8 @@ func settingsOf(a map[string]any) (Settings, error) {
 	return s, nil
 }
 
-// checkEps refuses a constant of layer normalization other than this program's.
+// checkEps returns an error if a checkpoint's epsilon of the layer normalization differs from this
+// program's.
 func checkEps(eps float64) error {
 	if math.Abs(eps-txl.LayerNormEps) > 1e-9 {
 		return unsupported("epsilon of the layer normalization", strconv.FormatFloat(eps, 'g', -1,
@@ -244,8 +245,8 @@ func checkEps(eps float64) error {
 	return nil
 }
 
-// huggingConfig has the fields of Hugging Face's config.json about a Transformer-XL that the shapes
-// of its tensors do not tell. The file has many more fields, which are not needed here.
+// huggingConfig has those fields of Hugging Face's config.json for Transformer-XL that cannot be
+// inferred from the shapes of the tensors.
 type huggingConfig struct {
 	ModelType  string  `json:"model_type"`
 	MemLen     *int    `json:"mem_len"`
@@ -260,7 +261,8 @@ type huggingConfig struct {
 	TieWeight  *bool   `json:"tie_weight"` // the field's name in files of old versions
 }
 
-// readHuggingConfig reads a config.json. hugging says whether the file names the library's model.
+// readHuggingConfig reads a config.json. The result hugging is true if the file names Hugging
+// Face's Transformer-XL.
 func readHuggingConfig(path string) (s Settings, hugging bool, err error) {
 	f, err := reload.Open(path)
 	if err != nil {

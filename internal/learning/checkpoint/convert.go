@@ -29,8 +29,8 @@ type Options struct {
 type Converted struct {
 	Config  txl.Config
 	Tensors []weights.StoredTensor
-	// Order is the order of the clusters' columns in the checkpoint, and Why tells how it was
-	// found. Why is "" if Options named the order. Both are "" if fewer than two clusters follow
+	// Order is the order of the clusters' columns in the checkpoint. Why describes how the order
+	// was found; it is "" if Options named the order. Both are "" if fewer than two clusters follow
 	// the head.
 	Order Order
 	Why   string
@@ -86,10 +86,11 @@ func (c *Checkpoint) Convert(o Options) (*Converted, error) {
 }
 
 // untwin replaces a missing weight of the input by the softmax's copy. Safetensors files keep tied
-// weights once, under any of their names; PyTorch's files keep all names. Two kinds of weights are
-// not replaced: tables, if the softmax has separate ones, and the projection of a table that
-// several clusters share. Each of the clusters' projections could be its copy, or a separate
-// matrix.
+// weights once, under any of their names; PyTorch's files keep all names.
+//
+// Two kinds of weights are not replaced: tables, if the softmax has separate ones, and the
+// projection of a table that several clusters share. For that projection the softmax has one matrix
+// per cluster, and any of them could be the copy or a separate matrix.
 func untwin(byName map[string]Tensor, untied bool) {
 	_, clusters := byName["crit.cluster_bias"]
 	_, second := byName[inputTable+"1"+weightSuffix]
@@ -131,8 +132,8 @@ func (m *Mismatch) Error() string {
 	return "checkpoint: the tensors do not fit the configuration: " + strings.Join(parts, "; ")
 }
 
-// fit lists the tensors that are missing, left over or of another shape than the slots'. If shapes
-// is false, the slots' shapes are unknown and are ignored.
+// fit lists the tensors that are missing, left over or of a different shape from the slots'. If
+// shapes is false, the slots' shapes are unknown and are ignored.
 func fit(slots []slot, byName map[string]Tensor, shapes bool) error {
 	var m Mismatch
 	used := map[string]bool{}
@@ -165,8 +166,8 @@ func fit(slots []slot, byName map[string]Tensor, shapes bool) error {
 	return &m
 }
 
-// unreadable returns the error for tensors whose shapes give no configuration, because a necessary
-// one is missing.
+// unreadable returns an error if the tensors' shapes do not determine a configuration, because a
+// necessary tensor is missing.
 func unreadable(c txl.Config, byName map[string]Tensor) error {
 	if c.NLayer > 0 && c.NHead > 0 && c.DModel > 0 && c.DInner > 0 && c.Vocab > 0 {
 		return nil
@@ -181,7 +182,7 @@ func unreadable(c txl.Config, byName map[string]Tensor) error {
 
 // choose returns the tensors that fit the configuration, in its order and under its names. It
 // leaves out the copies of tied weights. It records in c which projections are tied, and whether
-// the tables are.
+// the softmax's tables are separate.
 func choose(c *txl.Config, s Settings, byName map[string]Tensor) ([]Tensor, error) {
 	var own []string // softmax tables with separate values
 	c.TieProjs = nil
@@ -216,8 +217,8 @@ func choose(c *txl.Config, s Settings, byName map[string]Tensor) ([]Tensor, erro
 	return chosen, nil
 }
 
-// stored converts the tensors to a common type. If all have the same supported type, this is that
-// type, and F32 otherwise.
+// stored converts the tensors to a common type. If all tensors have F16 or all have BF16, it keeps
+// this type. Otherwise the common type is F32.
 func stored(tensors []Tensor) []weights.StoredTensor {
 	common := tensors[0].DType
 	mixed := slices.ContainsFunc(tensors, func(t Tensor) bool { return t.DType != common })
@@ -258,8 +259,8 @@ func finite(t Tensor, d weights.DType) ([]byte, error) {
 	return data, nil
 }
 
-// exponents are the bits of the exponent among the last 16 of an element. All of them are set only
-// in infinities and NaN.
+// exponents are masks of the exponent's bits in the most significant 16 bits of an element. All of
+// these bits are set only in infinities and NaN.
 var exponents = map[weights.DType]uint16{
 	weights.F32: 0x7f80, weights.BF16: 0x7f80, weights.F16: 0x7c00,
 }

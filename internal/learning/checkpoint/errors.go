@@ -4,8 +4,8 @@
 //
 // This package runs no such program. It reads every pickle through once before it makes objects. It
 // refuses a pickle that names a class outside a short list, or that needs more memory than a
-// checkpoint does. Only the command `lmserve convert` imports the package. docs/models.md describes
-// the supported forms.
+// checkpoint needs. Only the command `lmserve convert` imports the package. docs/models.md
+// describes the supported forms.
 package checkpoint
 
 import (
@@ -40,8 +40,8 @@ const (
 	maxModuleEntries = 1 << 17
 	// maxNameBytes limits the name of a tensor.
 	maxNameBytes = 256
-	// maxReads limits how many times the tensors together may read the storages. Tied weights are
-	// read twice, and again for every name that a checkpoint has for them.
+	// maxReads limits the bytes that all tensors together may read, as a multiple of the storages'
+	// size. Tied weights are read twice, and once more for each of their names in a checkpoint.
 	maxReads = 8
 	// maxConfigBytes limits Hugging Face's config.json.
 	maxConfigBytes = 1 << 20
@@ -73,7 +73,7 @@ func inFile(err error, name string) error {
 	return err
 }
 
-// malformed returns an error of the format without an offset.
+// malformed returns an ErrFormat without an offset.
 func malformed(where, found, want string) error {
 	return &Error{Where: where, Offset: -1, Found: found, Want: want, Kind: ErrFormat}
 }

@@ -43,7 +43,8 @@ func TestAllFormsOfOneModelGiveTheSameWeights(t *testing.T) {
 			c, err := Open(filepath.Join(fixtures, "checkpoints", form))
 			require.NoError(t, err)
 			defer c.Close()
-			// The fixtures have the reference's order, also under Hugging Face's names.
+			// In the fixtures the clusters' columns have the reference's order, even under Hugging
+			// Face's names.
 			m, err := c.Convert(Options{Settings: settings, Order: Descending})
 			require.NoError(t, err)
 			require.Equal(t, []int{12, 28}, m.Config.Cutoffs)

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// refuse reads a pickle in every place where a file may have one. It requires an error in each, and
-// the same error in both forms of a checkpoint, which it returns.
+// refuse reads a pickle as a zip checkpoint, as a legacy checkpoint and as a vocabulary, and
+// requires an error each time. Both checkpoints must give the same error, which refuse returns.
 func refuse(t *testing.T, pickle []byte) error {
 	_, err := readBytes(archiveOf(t, pickle, nil))
 	require.Error(t, err)
@@ -26,8 +26,8 @@ func refuse(t *testing.T, pickle []byte) error {
 	return err
 }
 
-// Every instruction that can name a class is tried with classes outside the list. The error has the
-// class's name, and comes before anything can be called.
+// Every instruction that can name a class is tried with classes that are not allowed. The error
+// contains the class's name, and comes before anything can be called.
 func TestClassesOutsideTheListAreRefusedByName(t *testing.T) {
 	for _, name := range []string{
 		"os system", "posix system", "nt system", "builtins eval", "builtins exec",
@@ -50,7 +50,7 @@ func TestClassesOutsideTheListAreRefusedByName(t *testing.T) {
 				Bytes(),
 			"STACK_GLOBAL": newPickler().text(module).text(class).op("\x93)R.").Bytes(),
 			"by memo": newPickler().text(module).op("q\x00").text(class).op(
-				"\x94"). /* as number 1 */
+				"\x94"). /* MEMOIZE: number 1 */
 				op("j\x00\x00\x00\x00h\x01\x93)R.").Bytes(),
 			"in a state dict": newPickler().emptyDict().op("(").text("r_w_bias").global(module,
 				class).
@@ -126,7 +126,7 @@ func TestWhatIsAllowedKeepsItsArguments(t *testing.T) {
 // Modules may be in several places of the tree of modules, but the number of all places is limited.
 func TestModulesThatMultiplyAreRefused(t *testing.T) {
 	p := newPickler().global("torch.nn.modules.container", "Sequential").op("q\x00)\x81q\x01")
-	for level := range byte(14) { // each module has the module before it five times
+	for level := range byte(14) { // each module contains the preceding module five times
 		p.op("q" + string([]byte{level + 1}))
 		p.op("h\x00)\x81}(").text("_modules").op("}(")
 		for _, name := range []string{"a", "b", "c", "d", "e"} {
@@ -198,7 +198,7 @@ func TestTablesOfAnyWidthAreReadInTime(t *testing.T) {
 	require.Zero(t, divisorOf([][]int{{0, 1 << 50}, {0, 1}}))
 }
 
-// Persistent ids of other forms are refused.
+// A persistent id that does not have the form of a storage's id is refused.
 func TestPersistentIDsOfOtherForms(t *testing.T) {
 	good := func() *pickler {
 		return newPickler().op("(").text("storage").
@@ -224,7 +224,8 @@ func TestPersistentIDsOfOtherForms(t *testing.T) {
 	require.ErrorContains(t, refuse(t, long), "two strings and an integer")
 }
 
-// A pickle claims large lengths, or multiplies objects. It is refused before this takes memory.
+// A pickle claims large lengths, or multiplies objects. It is refused before it makes the reader
+// allocate the memory.
 func TestPicklesThatWantMemoryAreRefused(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads millions of instructions")
@@ -287,7 +288,7 @@ func TestViewsThatLeaveTheirStorageAreRefused(t *testing.T) {
 	}
 }
 
-// Archives with missing, compressed or duplicate records, or with records of another size, are
+// Archives with missing, compressed or duplicate records, or with records of the wrong size, are
 // refused.
 func TestArchivesThatTorchDoesNotWriteAreRefused(t *testing.T) {
 	tensors := plain(4)
@@ -343,7 +344,8 @@ func TestArchivesThatTorchDoesNotWriteAreRefused(t *testing.T) {
 	}
 }
 
-// A directory takes memory before its records can be counted, so its size is limited, too.
+// The reader loads the directory of a zip archive before it can count the records. So the
+// directory's size is limited, too.
 func TestArchivesOfAnEndlessDirectoryAreRefused(t *testing.T) {
 	const entries = maxDirectoryBytes / 46
 	entry := append([]byte("PK\x01\x02"), make([]byte, 42)...)
@@ -357,8 +359,8 @@ func TestArchivesOfAnEndlessDirectoryAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "a zip directory of more than 16 MiB")
 }
 
-// Files in the form before PyTorch 1.6 are refused if their storages are not those that the object
-// uses.
+// Files in the form before PyTorch 1.6 are refused unless they contain exactly the storages that
+// the object uses.
 func TestLegacyFilesThatTorchDoesNotWriteAreRefused(t *testing.T) {
 	tensors := plain(4)
 	pickle, arrays := stateDict(tensors, true), arraysOf(tensors)

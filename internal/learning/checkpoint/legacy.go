@@ -29,7 +29,7 @@ func loadLegacy(file io.ReaderAt, size int64) (any, error) {
 	}
 	storages := map[string]*storage{}
 	object, err := unpickle(in, func(id []any) (any, error) {
-		// the id also has the name of its source file, and its source
+		// the id of a module also has the path and the text of its source file
 		if len(id) == 4 && id[0] == "module" {
 			return id[1], nil
 		}

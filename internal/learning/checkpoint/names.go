@@ -101,8 +101,8 @@ func putIfAbsent(byName map[string]Tensor, name string, t Tensor) {
 	}
 }
 
-// dropFrequencies removes the frequencies of the position encoding, which are no weights, and
-// refuses frequencies other than the paper's.
+// dropFrequencies removes the frequencies of the position encoding, which are not weights. It
+// returns an error if they differ from the paper's.
 func dropFrequencies(byName map[string]Tensor) error {
 	const name = "pos_emb.inv_freq"
 	t, ok := byName[name]
@@ -144,9 +144,9 @@ func (t Tensor) loadFloats() ([]byte, error) {
 		"floating-point numbers")
 }
 
-// Beginnings of names of tensors: the input's tables and projections, and the softmax's. With tied
-// weights, a state dict has the same weight under both names. A number follows; after the number of
-// a table follows weightSuffix.
+// Beginnings of the names of tables and projections, for the input and for the softmax. A number
+// follows and, for a table, weightSuffix. With tied weights, a state dict has the same weight under
+// the input's and the softmax's name.
 const (
 	inputTable       = "word_emb.emb_layers."
 	inputProjection  = "word_emb.emb_projs."
@@ -167,7 +167,7 @@ func layerBias(layer int, name string) string {
 type slot struct {
 	name  string
 	shape []int
-	// twin names the tensor that this one copies in a model with tied weights, or is "".
+	// twin names the tensor that this slot's tensor equals in a model with tied weights, or is "".
 	twin string
 }
 

@@ -1,7 +1,8 @@
 package checkpoint
 
-// argument is the form of an opcode's argument in a pickle. Above 0 it is a number of bytes. Below
-// 0 it is the size of a length, little endian, followed by as many bytes as the length says.
+// argument is the form of an opcode's argument in a pickle. A positive value is the argument's size
+// in bytes. A negative value -n means a little-endian length of n bytes, followed by that many
+// bytes.
 type argument int
 
 const (

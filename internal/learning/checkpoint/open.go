@@ -97,7 +97,7 @@ func openFile(path string) (*Checkpoint, error) {
 	}
 	c, err := readFile(f)
 	if err != nil {
-		_ = f.Close() // the first error says more
+		_ = f.Close() // the error of readFile is returned
 		return nil, err
 	}
 	c.file = f
@@ -143,7 +143,7 @@ func openReader(f io.ReaderAt, size int64) (*Checkpoint, error) {
 	return &Checkpoint{Form: form, tensors: s.tensors, settings: settings}, err
 }
 
-// loadObject returns the object of a file by torch.save.
+// loadObject returns the object in a file written by torch.save.
 func loadObject(f io.ReaderAt, size int64, head []byte) (Form, any, error) {
 	if isArchive(head) {
 		a, err := openArchive(f, size)

@@ -8,8 +8,8 @@ import (
 // Order is the order of the clusters' columns after the head's tokens in an adaptive softmax.
 type Order string
 
-// The orders. The reference implementation for PyTorch trains columns in descending order, and this
-// program keeps that. The reference for TensorFlow and Hugging Face's library have them ascending.
+// The orders. In the reference implementation for PyTorch, and in this program, the columns are in
+// descending order. In the reference for TensorFlow and Hugging Face's library they are ascending.
 const (
 	Descending Order = "descending"
 	Ascending  Order = "ascending"
@@ -52,7 +52,7 @@ func (c *Checkpoint) firstWith(prefix string) string {
 // clusterTensors are the tensors whose rows are the clusters' columns of the head.
 var clusterTensors = []string{"crit.cluster_weight", "crit.cluster_bias"}
 
-// ordered changes the clusters' columns to this program's order, if they have another.
+// ordered reverses the clusters' columns if they do not have this program's order.
 func ordered(tensors []Tensor, have Order) {
 	for i, t := range tensors {
 		if have == Ascending && slices.Contains(clusterTensors, t.Name) {

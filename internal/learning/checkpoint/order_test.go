@@ -57,7 +57,7 @@ func TestLayoutsTellTheClustersOrder(t *testing.T) {
 			}
 			for _, name := range clusterTensors {
 				want := columns[name]
-				if half := len(want) / 2; is.want == Ascending { // two columns
+				if half := len(want) / 2; is.want == Ascending { // swap the two columns
 					want = append(append([]byte{}, want[half:]...), want[:half]...)
 				}
 				require.Equal(t, want, dataOf(t, m, name), name)

@@ -26,7 +26,7 @@ type Sample struct {
 	// Perplexity is the perplexity of the words in the vocabulary, or of all bytes. A uniform guess
 	// has the perplexity Vocab.
 	Perplexity float64
-	// Other is the perplexity with the clusters' columns in the other order; 0 if the model has
+	// Other is the perplexity with the clusters' columns in the opposite order; 0 if the model has
 	// only one order.
 	Other float64
 	Vocab int

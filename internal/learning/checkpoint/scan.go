@@ -22,8 +22,8 @@ type scanner struct {
 	memory  int64   // estimated memory of the objects
 }
 
-// span is the place of a string in the pickle. The zero value is an object of another kind: no
-// string begins at byte 0, where its opcode would be.
+// span is the place of a string in the pickle. The zero value stands for an object that is not a
+// string: no string begins at byte 0, where its opcode would be.
 type span struct{ from, to int }
 
 // scanPickle reads one pickle from the reader, up to its end, and returns its bytes.
@@ -40,7 +40,7 @@ func scanPickle(in *bufio.Reader, allowed func(module, name string) bool) ([]byt
 	}
 }
 
-// instruction reads one instruction; done says that it ends the pickle.
+// instruction reads one instruction. The result done is true if the instruction ends the pickle.
 func (s *scanner) instruction() (done bool, err error) {
 	at := len(s.pickle)
 	if err := s.read(1, "an opcode"); err != nil {
@@ -199,7 +199,7 @@ func (s *scanner) read(n int, what string) error {
 	return nil
 }
 
-// counted reads a length of the given size in bytes, and then as many bytes as the length says.
+// counted reads a length of the given size, and then the number of bytes that the length states.
 func (s *scanner) counted(bytes int, what string) error {
 	at := len(s.pickle)
 	if err := s.read(bytes, what); err != nil {

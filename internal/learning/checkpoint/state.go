@@ -125,7 +125,7 @@ func (w *walker) entriesOf(m *module, part, prefix string) ([]entry, error) {
 	return list, nil
 }
 
-// tensor adds a parameter or buffer; None means that the module has none.
+// tensor adds a parameter or buffer; a value of None adds nothing.
 func (w *walker) tensor(name string, value any) error {
 	if value == nil {
 		return nil
@@ -142,8 +142,8 @@ func (w *walker) tensor(name string, value any) error {
 	return nil
 }
 
-// attributesOf names modules with attributes about the configuration that the root lacks: the first
-// module of each kind is read.
+// attributesOf lists by module the attributes that determine the configuration. "" is the root;
+// some attributes are only in a submodule, such as the first layer.
 var attributesOf = map[string][]string{
 	"": {
 		"tgt_len", "mem_len", "clamp_len", "same_length", "attn_type", "sample_softmax",
@@ -153,7 +153,7 @@ var attributesOf = map[string][]string{
 	"layers.0.dec_attn.layer_norm.": {"eps"},
 }
 
-// note keeps the attributes of a module that tell the configuration.
+// note keeps a module's attributes that attributesOf lists.
 func (w *walker) note(m *module, prefix string) {
 	for _, name := range attributesOf[prefix] {
 		value, ok := m.attributes[name]

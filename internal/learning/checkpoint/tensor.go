@@ -48,10 +48,10 @@ func sameData(a, b Tensor) (bool, error) {
 type element struct {
 	class string // class of the storage, such as FloatStorage
 	size  int
-	dtype weights.DType // "" if weights cannot have it
+	dtype weights.DType // "" if weights cannot have this type
 }
 
-// elementTypes are the storages that torch.save writes.
+// elementTypes are the types of storages that torch.save writes.
 var elementTypes = []element{
 	{"FloatStorage", 4, weights.F32}, {"HalfStorage", 2, weights.F16},
 	{"BFloat16Storage", 2, weights.BF16}, {"DoubleStorage", 8, weights.F64},
@@ -159,7 +159,7 @@ func (v view) load() ([]byte, error) {
 	if n == 0 {
 		return []byte{}, nil
 	}
-	part := make([]byte, v.extent()*int64(size)) // the storage is in the file and has as many bytes
+	part := make([]byte, v.extent()*int64(size)) // no larger than the storage in the file
 	if _, err := v.storage.data.ReadAt(part, v.offset*int64(size)); err != nil && err != io.EOF {
 		return nil, fmt.Errorf("checkpoint: storage %s: %w", quote(v.storage.key), err)
 	}
@@ -181,7 +181,8 @@ func (v view) contiguous() bool {
 	return true
 }
 
-// gather appends the elements of a part from dimension axis on; they begin at index at.
+// gather appends elements from part to dst: those of the dimensions from axis to the last. The
+// first element has the index `at`.
 func (v view) gather(dst, part []byte, axis, at int) []byte {
 	size := v.storage.element.size
 	if axis == len(v.shape) {

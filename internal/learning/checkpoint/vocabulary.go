@@ -15,8 +15,8 @@ import (
 )
 
 // ReadVocabulary reads the tokenizer of a vocabulary. The file is a text for
-// tokenizer.ReadVocabulary or a pickle by pickle.dump or torch.save. The pickle has the reference's
-// class Vocab, a corpus with one, or the dictionary of Hugging Face's library.
+// tokenizer.ReadVocabulary, or a pickle written by pickle.dump or torch.save. The pickle has the
+// reference's class Vocab, a corpus with one, or the dictionary of Hugging Face's library.
 func ReadVocabulary(path string) (*tokenizer.Words, error) {
 	f, err := reload.Open(path)
 	if err != nil {
@@ -62,7 +62,8 @@ func readVocabulary(f io.ReaderAt, size int64) (*tokenizer.Words, error) {
 	return tokenizer.NewWords(symbols)
 }
 
-// loadVocabulary returns the object of a file by pickle.dump, or by torch.save before version 1.6.
+// loadVocabulary returns the object in a file written by pickle.dump, or by torch.save before
+// version 1.6.
 func loadVocabulary(f io.ReaderAt, size int64) (any, error) {
 	object, err := unpickle(bufio.NewReader(io.NewSectionReader(f, 0, size)), nil)
 	if err != nil {

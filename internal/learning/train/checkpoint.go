@@ -23,12 +23,12 @@ const (
 	keyRun          = "lmserve.run"
 	keyPosition     = "lmserve.position"
 	keyPhase        = "lmserve.phase"    // the phase's own counters
-	keyNumerics     = "lmserve.numerics" // arithmetic of the machine that wrote it
+	keyNumerics     = "lmserve.numerics" // arithmetic of the machine that wrote the checkpoint
 )
 
 const lastName = "last.safetensors"
 
-// bestName returns the file of the checkpoint with the best validation in a phase.
+// bestName returns the name of the file for the checkpoint with the best validation in a phase.
 func bestName(phase string) string { return phase + "-best.safetensors" }
 
 // checkpoint is the resumable state of a run, in memory.
@@ -89,7 +89,7 @@ func (c *checkpoint) putJSON(key string, value any) {
 	c.file.Metadata[key] = string(text)
 }
 
-// get fills dst with a stored array, which must have its size. An error is kept in c.err.
+// get fills dst with a stored array, which must be as long as dst. An error is kept in c.err.
 func (c *checkpoint) get(name string, dst []float32) {
 	t := c.tensor(name, weights.F32, len(dst))
 	if t == nil {
@@ -154,7 +154,7 @@ func (c *checkpoint) tensor(name string, d weights.DType, size int) *weights.Ten
 	return t
 }
 
-// getJSON decodes a plain value strictly. An error is kept in c.err.
+// getJSON decodes a metadata value, and refuses unknown fields. An error is kept in c.err.
 func (c *checkpoint) getJSON(key string, into any) {
 	if c.err != nil {
 		return
@@ -170,7 +170,7 @@ func (c *checkpoint) fail(format string, args ...any) {
 	}
 }
 
-// failWith keeps an error from reading a part, as fail does.
+// failWith records an error in c.err, as fail does; nil is ignored.
 func (c *checkpoint) failWith(err error) {
 	if err != nil {
 		c.fail("%v", err)

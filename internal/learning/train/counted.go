@@ -8,9 +8,9 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// A companion in pretraining restarts after countedText bytes, about as much text as sessions have,
-// so that it knows as little as a session's companion. countedTable is the size of its table in
-// bytes, for that much text.
+// A companion in pretraining restarts after countedText bytes, about the length of a session's
+// text. So it has counted as little text as a session's companion. countedTable is the size of its
+// table in bytes, for that much text.
 const (
 	countedText  = 1 << 15
 	countedTable = 1 << 19
@@ -23,7 +23,7 @@ type counted struct {
 	streams []countedStream
 	logits  []float32 // gradients [T,B,256] of the losses by the logits
 
-	// Of the current chunk.
+	// the chunk that Do reads
 	segment *txl.Segment
 	targets []int32 // [T,B]
 	nll     []float32
@@ -66,7 +66,7 @@ func (c *counted) score(x *kernel.Exec, seg *txl.Segment, targets []int32, nll [
 	x.Parallel(len(c.streams), c)
 }
 
-// Do implements kernel.Task: it reads a stream.
+// Do implements kernel.Task: it scores stream i.
 func (c *counted) Do(_ *kernel.Exec, i int) {
 	s := &c.streams[i]
 	s.scratch.Begin(s.counts)

@@ -20,7 +20,7 @@ func (o Options) withDefaults() Options {
 	o.HoldOut = slices.Compact(slices.Sorted(slices.Values(o.HoldOut)))
 	fill(&o.Threads, runtime.GOMAXPROCS(0))
 	fill(&o.Store, StoreDefault)
-	if o.Init == "" { // otherwise the model has a tokenizer
+	if o.Init == "" { // a model in Init already has a tokenizer
 		o.Tokenizer.withDefaults()
 	}
 	fill(&o.CheckpointEvery, 500)
@@ -80,7 +80,7 @@ const (
 )
 
 // complete replaces the zero fields that depend on the initial model, and on the tokens of text.
-// base has meta-learners only if these are trained further.
+// The model base has meta-learners only if these are trained further.
 func (o *Options) complete(base *model.Model, tokens int) {
 	m := &o.Meta
 	settings, chunk, window, gradientChunk := sparsemeta.TwoBankSettings(), 64, 5, 512
@@ -127,7 +127,7 @@ func (o *Options) complete(base *model.Model, tokens int) {
 	fill(&o.Joint.Warmup, o.Joint.Steps/20)
 }
 
-// settingsOver returns asked, with its zero fields filled from others.
+// settingsOver returns the settings `asked`, with zero fields replaced by the fields of `others`.
 func settingsOver(asked, others sparsemeta.Settings) sparsemeta.Settings {
 	if asked.Gammas == nil {
 		asked.Gammas = others.Gammas

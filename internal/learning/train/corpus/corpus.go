@@ -1,8 +1,8 @@
 // Package corpus is the text that a model is trained on: a directory of files, the part of it that
 // is kept back for validation, and the orders in which training reads the rest.
 //
-// All orders are functions of a seed. A Reader and a Pieces have a small plain state, and continue
-// from a saved one with the same tokens.
+// All orders are functions of a seed. The state of a Reader or a Pieces is small and can be saved.
+// A restored one continues with the same tokens.
 package corpus
 
 import (
@@ -147,8 +147,8 @@ func (c *Corpus) Without(domains []string) (*Corpus, error) {
 	return rest, nil
 }
 
-// Need returns an error unless the corpus has at least size tokens; what says what the tokens are
-// needed for.
+// Need returns an error unless the corpus has at least size tokens. The parameter `what` states the
+// purpose of the tokens, for the error.
 func (c *Corpus) Need(size int, what string) error {
 	if have := c.Tokens(); have < size {
 		return fmt.Errorf("%w: directory %s contains %d %s of text in %d files, expected at "+

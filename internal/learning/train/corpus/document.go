@@ -43,8 +43,8 @@ func (d *Document) Head(n int) Document {
 }
 
 // Read fills targets [T] with the tokens that begin at a position, and inputs [T] with the token
-// before each target. It returns the number of targets. first is the token before the document's
-// first token.
+// before each target. It returns the number of targets. The parameter `first` is the input for the
+// document's first token.
 func (d *Document) Read(at int, first int32, inputs, targets []int32) (n int) {
 	for ; n < len(targets) && at+n < d.Len(); n++ {
 		inputs[n] = first
@@ -56,11 +56,11 @@ func (d *Document) Read(at int, first int32, inputs, targets []int32) (n int) {
 	return n
 }
 
-// lineSearch is how many tokens lineStart may advance.
+// lineSearch is the maximum number of tokens by which lineStart moves a position.
 const lineSearch = 256
 
 // lineStart moves a position forward to the next start of a line, if one is near and text follows
-// it. end is the token that ends a line.
+// it. The parameter `end` is the token that ends a line.
 func (d *Document) lineStart(pos int, end int32) int {
 	if pos == 0 || d.Token(pos-1) == end {
 		return pos

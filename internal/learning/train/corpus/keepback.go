@@ -12,7 +12,7 @@ const (
 	keepBackPart  = 25        // about 1/25 of the text
 	keepBackMost  = 256 << 10 // largest number of bytes kept back, approximately
 	keepBackFew   = 3         // smallest number of documents, if whole documents are kept back
-	keepBackPiece = 4 << 10   // bytes: a shorter end of a document is not worth cutting off
+	keepBackPiece = 4 << 10   // approximate minimum of bytes to cut off a document
 )
 
 // KeepBack splits a corpus into the text to train on and the text to validate on. If there is
@@ -48,7 +48,7 @@ func (c *Corpus) shuffled(seed uint64) []int {
 // to be cut: 0 or its length.
 func (c *Corpus) someWhole(order []int, want int) []int {
 	cuts := c.uncut()
-	missing, left := want, map[string]int{} // documents left in each domain
+	missing, left := want, map[string]int{} // bytes still to choose; documents left per domain
 	for _, d := range c.Documents {
 		left[d.Domain]++
 	}
@@ -63,9 +63,9 @@ func (c *Corpus) someWhole(order []int, want int) []int {
 	return cuts
 }
 
-// someEnds chooses the ends of documents, each in proportion to the document's size. An end is at
-// least worth cutting off, and at most half of the document. It begins at the start of a line if
-// one is near.
+// someEnds chooses the ends of documents, each in proportion to the document's size. An end has
+// about keepBackPiece bytes or more, but at most half of the document. It begins at the start of a
+// line if one is near.
 func (c *Corpus) someEnds(order []int, want int) []int {
 	cuts := c.uncut()
 	total, missing := c.Bytes(), want

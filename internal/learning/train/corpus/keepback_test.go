@@ -74,7 +74,8 @@ func TestKeepBackOfLargeDocumentsIsTheirEnds(t *testing.T) {
 	require.InEpsilon(t, 2*len(kept.Documents[1].Text), len(kept.Documents[0].Text), .25,
 		"in proportion")
 
-	// Shares of 2400 bytes are not worth cutting off: some documents give more, others nothing.
+	// The documents' shares of 2400 bytes are too small to cut off. So some documents give more,
+	// and others nothing.
 	many := &Corpus{}
 	for i := range 35 {
 		many.Documents = append(many.Documents, NewDocument(fmt.Sprint("a/", i), text[:60000]))

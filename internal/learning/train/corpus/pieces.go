@@ -18,10 +18,10 @@ type PiecesState struct {
 	Last   int32  `json:"last"`
 }
 
-// Pieces is the text of online meta-training: an endless stream of pieces of documents. If there
-// are several domains, each piece is from another domain than the piece before it. So what the fast
-// weights have learned keeps going out of date. If some domains are held out from pretraining, half
-// of the pieces, on average, come from these.
+// Pieces is the text of online meta-training: an endless stream of pieces of documents. Consecutive
+// pieces are from different domains where possible, so that the fast weights must adapt again and
+// again. If some domains are held out from pretraining, half of the pieces, on average, come from
+// these.
 type Pieces struct {
 	docs     []Document
 	domains  [][]int // documents of each domain
@@ -33,7 +33,8 @@ type Pieces struct {
 }
 
 // NewPieces returns a stream at its start. Pieces have min to max tokens, or all tokens of a
-// shorter document. first is the token before the stream's first token: the token that ends a line.
+// shorter document. The parameter `first` is the token that ends a line. It is also the input for
+// the stream's first token.
 func NewPieces(c *Corpus, heldOut []string, min, max int, first int32, seed uint64) *Pieces {
 	s := &Pieces{docs: c.Documents, seed: seed, min: min, max: max, first: first}
 	var seen, unseen []int
@@ -60,9 +61,9 @@ func NewPieces(c *Corpus, heldOut []string, min, max int, first int32, seed uint
 	return s
 }
 
-// Next fills inputs and targets [T] with the next tokens of the stream, as a session would be fed
-// them. The input of a target is the token before it in the stream, also across pieces. begins
-// reports whether a piece begins among the targets.
+// Next fills inputs and targets [T] with the next tokens of the stream, in the order in which a
+// session would receive them. The input of a target is the token before it in the stream, also
+// across pieces. The result begins is true if a piece begins among the targets.
 func (s *Pieces) Next(inputs, targets []int32) (begins bool) {
 	st := &s.State
 	for i := range targets {
@@ -78,8 +79,8 @@ func (s *Pieces) Next(inputs, targets []int32) (begins bool) {
 	return begins
 }
 
-// begin chooses the next piece. The choice depends on the seed, the number of the piece and the
-// domain of the piece before.
+// begin chooses the next piece. The choice depends on the seed, the number of the piece, and the
+// domain of the preceding piece.
 func (s *Pieces) begin() {
 	st := &s.State
 	key := kernel.Key(s.seed, st.Piece)
@@ -95,7 +96,7 @@ func (s *Pieces) begin() {
 	st.Piece++
 }
 
-// other picks a domain of a group at random. It picks another domain than last, unless last is the
+// other picks a domain of a group at random. It avoids the domain `last`, unless that is the
 // group's only domain.
 func other(group []int, last int, random uint64) int {
 	at := slices.Index(group, last)
@@ -109,8 +110,8 @@ func other(group []int, last int, random uint64) int {
 	return group[i]
 }
 
-// Restore sets the stream to a saved state. The error is a *StateError if the state is not one of
-// this stream's.
+// Restore sets the stream to a saved state. The error is a *StateError if the state does not fit
+// this stream.
 func (s *Pieces) Restore(st PiecesState) error {
 	fits := st.Doc >= 0 && st.Doc < len(s.docs) && st.Domain >= -1 && st.Domain < len(s.domains) &&
 		st.Pos >= 0 && st.Pos <= st.End && st.End <= s.docs[st.Doc].Len()

@@ -41,7 +41,7 @@ type Reader struct {
 	spans   []span
 	domains []dealt
 	seed    uint64
-	first   int32 // the token before a document's first
+	first   int32 // the input for a document's first token
 	State   ReaderState
 	order   []int // spans, as they are dealt in State.Epoch
 }
@@ -53,8 +53,9 @@ type dealt struct {
 }
 
 // NewReader returns a reader at its start. A lane reads segment tokens at a time, so the corpus
-// must have at least one segment for each lane. first is the token before a document's first token.
-// balance is from 0 (all tokens count equally) to 1 (all domains count equally).
+// must have at least one segment for each lane. The parameter `first` is the input for a document's
+// first token. The parameter `balance` is from 0 (all tokens count equally) to 1 (all domains count
+// equally).
 func NewReader(c *Corpus, batch, segment int, first int32, balance float64, seed uint64) (*Reader,
 	error) {
 	purpose := fmt.Sprintf("%d streams of %d %s; fewer or shorter ones need less", batch, segment,
@@ -164,8 +165,8 @@ func (r *Reader) Next(inputs, targets []int32) {
 	}
 }
 
-// Restore sets the reader to a saved state. The error is a *StateError if the state is not one of
-// this reader's.
+// Restore sets the reader to a saved state. The error is a *StateError if the state does not fit
+// this reader.
 func (r *Reader) Restore(s ReaderState) error {
 	if s.Epoch < 0 || s.Taken < 0 || s.Taken > len(r.order) || len(s.Lanes) != len(r.State.Lanes) {
 		return &StateError{fmt.Sprintf("reader: epoch %d, %d of %d spans taken, %d lanes; "+

@@ -13,8 +13,8 @@ import (
 
 const startToken = '\n'
 
-// corpusOf returns a corpus of documents of the given sizes. A byte tells the number of its
-// document and its position.
+// corpusOf returns a corpus of documents of the given sizes. The value of a byte depends on the
+// number of its document and its position.
 func corpusOf(sizes ...int) *Corpus {
 	c := &Corpus{Dir: "memory"}
 	for d, size := range sizes {
@@ -171,8 +171,8 @@ func TestReaderRefusesForeignStates(t *testing.T) {
 	}
 }
 
-// The stream's tokens are pieces of documents, each from another domain than the one before. Input
-// and target form one unbroken stream.
+// The stream's tokens are pieces of documents, and consecutive pieces are from different domains.
+// Input and target form one unbroken stream.
 func TestPiecesChangeDomain(t *testing.T) {
 	c := corpusOf(400, 300, 500, 20, 1, 350)
 	s := NewPieces(c, nil, 30, 200, startToken, 5)

@@ -9,8 +9,8 @@ import (
 // pieceBytes is how much text is counted or encoded between two reports of progress.
 const pieceBytes = 1 << 20
 
-// Count counts the words of all documents, each as a separate text. It calls told with the bytes
-// read, now and then; an error of told ends it.
+// Count counts the words of all documents, each as a separate text. After each piece it calls the
+// function `told` with the bytes read so far. If it returns an error, Count stops.
 func (c *Corpus) Count(told func(bytes int) error) (*tokenizer.Counts, error) {
 	counts, read := new(tokenizer.Counts), 0
 	for _, d := range c.Documents {
@@ -36,8 +36,8 @@ const bytesOfToken = 5
 
 // Encode converts the documents to tokens, each as a separate text. One document after another, the
 // tokens, in 4 bytes each, replace the text. So text and tokens of all documents are never in
-// memory together. Encoded documents do not change. Encode calls told as Count does; after an error
-// only some documents are encoded.
+// memory together. Documents that are already encoded do not change. Encode reports progress
+// through the function `told`, as Count does. After an error only some documents are encoded.
 func (c *Corpus) Encode(tok tokenizer.Tokenizer, told func(bytes int) error) error {
 	var tokens tokenizer.Tokens
 	read := 0
