@@ -32,8 +32,8 @@ func (f *streamFlags) register(c *cobra.Command) {
 		"seed of the masks that select which fast weights an update writes")
 }
 
-// settingFlags registers a flag for every row that has one. The values given on the command line
-// are stored in parameter into.
+// settingFlags registers a flag for every row that has one. The parameter into receives the values
+// given on the command line.
 func settingFlags(c *cobra.Command, rows setting.Table[stream.Settings], into setting.Values) {
 	for _, row := range rows {
 		if row.NoFlag {

@@ -96,8 +96,7 @@ func TestDirectFeedback(t *testing.T) {
 	require.Equal(t, []float64{.125, .125, -.125, -.125}, outputFeedback(logits).Value)
 }
 
-// No training sentence contains a test word. Only the test windows have these words as missing
-// words.
+// No training sentence contains a test word. In every test window, the missing word is a test word.
 func TestTestWordsAreNew(t *testing.T) {
 	dir := t.TempDir()
 	var text strings.Builder

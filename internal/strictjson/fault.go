@@ -11,7 +11,7 @@ import (
 
 // scanner reads the tokens of one text and knows the offset of the last token.
 type scanner struct {
-	name  string // name of the text in errors
+	name  string // what errors call the text
 	text  []byte
 	dec   *jsontext.Decoder
 	start int // offset of the last token

@@ -11,7 +11,7 @@ import (
 // of bytes.
 type Encoder struct {
 	words bool
-	model session.ModelInfo // spells tokens of a model of words
+	model session.ModelInfo // gives the spelling of tokens, if they are words
 }
 
 // NewEncoder makes the encoder for model m.

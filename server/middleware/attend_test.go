@@ -164,8 +164,8 @@ func TestAttendedRequestsEndWithTheirBodiesOpen(t *testing.T) {
 	}
 }
 
-// While the server waits, the client's idle time does not count; afterwards it counts from the
-// start.
+// While a handler waits (see Attend), the client's idle time does not count. Afterwards it counts
+// again, from zero.
 func TestIdlenessIsNotCountedWhileAttended(t *testing.T) {
 	const idle = 300 * time.Millisecond
 	addr := serveStalled(t, idle, t.Context(), func(w http.ResponseWriter, r *http.Request) {

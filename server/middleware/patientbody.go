@@ -139,9 +139,9 @@ func (b *patientBody) attend() (stop func()) {
 	}
 }
 
-// readAhead reads the body until nobody attends it, and cancels the request if the client leaves
-// first. Beyond limits.AheadBytesMax it reads slowly; a client's leaving is then noticed once the
-// bytes in transit have arrived.
+// readAhead reads the body while a handler waits (see Attend). It cancels the request if the client
+// leaves during the wait. Beyond limits.AheadBytesMax it reads slowly. It then notices that the
+// client has left only after the bytes in transit have arrived.
 func (b *patientBody) readAhead() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -82,7 +82,7 @@ type Incident struct {
 	Number  int64   `json:"number"`  // number of the incident in the text, from 1
 	First   int64   `json:"first"`   // number of the incident's first line
 	Last    int64   `json:"last"`    // number of the incident's last line so far
-	Offset  int64   `json:"offset"`  // byte offset in the text of the incident's first line
+	Offset  int64   `json:"offset"`  // byte offset at which the first line begins in the text
 	Lines   int64   `json:"lines"`   // how many lines the incident has
 	Strange int64   `json:"strange"` // how many of its lines have P <= the constant Strange
 	P       float64 `json:"p"`       // least P of the incident's lines; 1 if it has only changes

@@ -70,12 +70,12 @@ func inTrouble(r rune) bool {
 	return r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsMark(r))
 }
 
-// trouble rates a line by its words of trouble: part F of Rating. Let x be the number of different
-// words in the line that contain a word of the list. Then
+// trouble computes F of Rating from a line's words of trouble. A word of trouble contains an entry
+// of a given list. Let x be the number of different words of trouble in the line. Then
 //
 //	F = -lg((H(x) + .25 / (.25 + x)) / (n + 1))
 //
-// H(x) is the number of lines, among the last n, with at least x such words; n is at most about
+// H(x) is the number of lines, among the last n, with at least x such words. n is at most about
 // 4,096. Upper and lower case are equal. Without a list, F is 0. F does not measure how strange a
 // line is, but how likely it is to need attention.
 type trouble struct {

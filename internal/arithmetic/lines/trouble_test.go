@@ -55,8 +55,8 @@ func TestWordsThatNoLineHasMoveNothing(t *testing.T) {
 	require.Equal(t, NewMeter().AppendState(nil), with("").AppendState(nil))
 }
 
-// troubled feeds a log and two lines with an equally rare word, of which only one is a word of
-// trouble. It returns both lines.
+// troubled feeds a log and two more lines. Each of the two has a rare word, and both words are
+// equally rare, but only the first one is a word of trouble. It returns the two lines.
 func troubled(m *Meter, every bool) (trouble, other Line) {
 	var got []Line
 	for i := range 400 {

@@ -77,8 +77,8 @@ const (
 	softmaxProjections = "crit.out_projs.*"
 )
 
-// characterBranches returns patterns of the embeddings of characters, and of the tables that belong
-// to the softmax. It returns no patterns for a model of words.
+// characterBranches returns patterns that match the names of the character embeddings and of the
+// softmax's tables. It returns no patterns for a model of words.
 func characterBranches(l *txl.Layout) []string {
 	switch {
 	case !ofCharacters(l):

@@ -159,8 +159,8 @@ func (s *Stream) recent(typed []byte) []byte {
 	return append(s.Companion.Recent(suggest.AutoBytes), typed...)
 }
 
-// tail returns the last bytes of the stream's text and the typed text: enough to contain the last
-// character.
+// tail joins the ends of the stream's text and of the typed text. Its last bytes contain the whole
+// last character.
 func (s *Stream) tail(typed []byte) []byte {
 	text := append([]byte{byte(s.Last)}, bytesOf(s.Pending[max(0, len(s.Pending)-3):])...)
 	if s.Companion != nil && s.held == nil {

@@ -25,9 +25,9 @@ import (
 // megabytes (100) of the texts go through one session of a server of LMSERVE_STREAM_MODEL (swift).
 // Shorter texts are repeated.
 //
-// After each twentieth of the stream the test logs bytes per second, bits per byte, the server's
-// memory with and without mapped files, and the size of the data folder. At the end it kills the
-// server, and logs the time that a new server needs to continue.
+// After each twentieth of the stream the test logs bytes per second, bits per byte and the size of
+// the data folder. It also logs the server's memory, with and without mapped files. At the end it
+// kills the server, and logs the time that a new server needs to continue.
 func TestLongStream(t *testing.T) {
 	dir := os.Getenv("LMSERVE_STREAM")
 	if dir == "" {

@@ -133,7 +133,7 @@ type labeled struct {
 	sets              int
 	found             [methods]finding
 	lines, ordinaries int
-	told, alarms      int             // incidents that watch prints; those of them that are false
+	told, alarms      int             // numbers of printed incidents, and of false ones among them
 	flagged           [len(rates)]int // ordinary lines flagged at each rate
 }
 

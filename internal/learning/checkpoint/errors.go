@@ -41,7 +41,7 @@ const (
 	// maxNameBytes limits the name of a tensor.
 	maxNameBytes = 256
 	// maxReads limits the bytes that all tensors together may read, as a multiple of the storages'
-	// size. Tied weights are read twice, and once more for each of their names in a checkpoint.
+	// size. Tied weights are read twice, plus one read for each of their names in a checkpoint.
 	maxReads = 8
 	// maxConfigBytes limits Hugging Face's config.json.
 	maxConfigBytes = 1 << 20

@@ -39,7 +39,7 @@ func (s *sittings) Observe(e train.Event) (err error) {
 	return s.now.Observe(e)
 }
 
-// reported adds reports as described by r to the runs of the options.
+// reported makes training with options o write the reports that r describes.
 func reported(o *train.Options, r report.Options) { o.Observer = &sittings{Options: r} }
 
 func readMetrics(t *testing.T, path string) []report.Metric {
@@ -89,7 +89,7 @@ func TestPretrainingLearns(t *testing.T) {
 	require.Equal(t, 90, last.Step)
 	require.EqualValues(t, 90*6*16, last.Tokens)
 	require.Greater(t, first.Loss, 4.0) // near ln 256 = 5.5 at first
-	require.Less(t, last.Loss, 2.5)     // the text has about 16 letters
+	require.Less(t, last.Loss, 2.5)     // the text has about 16 different letters
 	require.InDelta(t, last.Loss*1.442695, last.Bits, 1e-5)
 
 	require.Len(t, done.Phases, 1)

@@ -138,8 +138,8 @@ func TestEveryFlippedBitIsFound(t *testing.T) {
 	}
 }
 
-// With an index, opening a folder does not read the files of heads. A check must find damage in
-// them, too.
+// If there is an index, opening a folder does not read the files named head. A check must also find
+// damage in these files.
 func TestAnyFlippedBitIsFoundWithIndex(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	want := damageable(t, dir)
