@@ -9,9 +9,9 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// The paper's settings at evaluation. paperChunk and paperChunkWords are the tokens of a chunk for a
-// model of characters and of words. For words, paperWordsP is the probability that an update writes
-// an element of the fast weights.
+// The paper's settings at evaluation. paperChunk and paperChunkWords are the tokens of a chunk for
+// a model of characters and of words. For words, paperWordsP is the probability that an update
+// writes an element of the fast weights.
 const (
 	paperChunk      = 128
 	paperChunkWords = 50

@@ -22,8 +22,8 @@ type scanner struct {
 	memory  int64   // estimated memory of the objects
 }
 
-// span is the place of a string in the pickle. The zero value means that the object is not a string:
-// no string begins at byte 0, where its opcode would be.
+// span is the place of a string in the pickle. The zero value means that the object is not a
+// string: no string begins at byte 0, where its opcode would be.
 type span struct{ from, to int }
 
 // scanPickle reads one pickle from the reader, up to its end, and returns its bytes.
