@@ -56,7 +56,7 @@ func feed(t *rapid.T, w Tokenizer, text []byte) (all Tokens, p Pending) {
 		for more := true; more; {
 			room := rapid.IntRange(1, 4).Draw(t, "room")
 			before := len(all.IDs)
-			piece = w.Next(&all, &p, bytes.Clone(piece), room) // a copy: the tokenizer must not keep it
+			piece = w.Next(&all, &p, bytes.Clone(piece), room) // a copy, as Next must not keep it
 			require.LessOrEqual(t, len(all.IDs)-before, room)
 			require.NoError(t, p.Check())
 			more = len(all.IDs)-before == room
