@@ -223,8 +223,8 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// decompressor converts the zstd decoder's errors: into ErrTruncated if the stream ends too early,
-// into ErrTooLarge if it needs a window above the limit, and otherwise into ErrZstd.
+// decompressor converts the zstd decoder's errors into errors of kind ErrZstd. They are also
+// ErrTruncated if the stream ends too early, or ErrTooLarge if it needs a window above the limit.
 type decompressor struct {
 	decoder *zstd.Decoder
 	src     *source
