@@ -16,7 +16,7 @@ type Unit string
 
 // Units of suggestions. A word consists of letters, digits, ' and _.
 const (
-	UnitWord     Unit = "word"  // at the end of this word, or of the next after one other character
+	UnitWord     Unit = "word"  // at the end of this word or, after one character, of the next
 	UnitWordPlus Unit = "word+" // at the end of a word, with up to ten other characters before it
 	UnitLine     Unit = "line"  // anywhere within the line
 	UnitFree     Unit = "free"  // anywhere

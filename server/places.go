@@ -7,16 +7,16 @@ import (
 	"sync"
 )
 
-// placesListener limits the number of connections. If all places are taken, a new connection
-// replaces the one that has been idle longest, so that silent clients lock nobody out. If all are
-// busy, the new connection waits until one becomes idle. The listener of golang.org/x/net/netutil
-// only has a limit: silent connections keep their places.
+// placesListener limits the number of open connections. At the limit, a new connection replaces the
+// connection that has been idle longest, so that silent clients lock nobody out. If no connection
+// is idle, the new connection waits. LimitListener of golang.org/x/net/netutil never closes idle
+// connections.
 type placesListener struct {
 	net.Listener
 	most int
 
 	mu      sync.Mutex
-	changed *sync.Cond // signals a free place, an idle connection, or the end
+	changed *sync.Cond // a place is free, a connection is idle, or the listener closed
 	taken   int
 	idle    list.List // idle *placedConn, longest idle first
 	closed  bool
@@ -40,12 +40,12 @@ func (l *placesListener) Accept() (net.Conn, error) {
 	}
 	switch {
 	case l.closed:
-		_ = c.Close() // no caller has seen it
+		_ = c.Close()
 		return nil, net.ErrClosed
 	case l.taken >= l.most:
 		longest := l.idle.Front().Value.(*placedConn)
 		l.leaveLocked(longest)
-		_ = longest.Conn.Close() // its reader gets an error
+		_ = longest.Conn.Close()
 	}
 	l.taken++
 	placed := &placedConn{Conn: c, in: l}
@@ -61,7 +61,7 @@ func (l *placesListener) Close() error {
 	return l.Listener.Close()
 }
 
-// leaveLocked frees a connection's place once. The caller holds l.mu.
+// leaveLocked frees a connection's place, unless it is already free. The caller holds l.mu.
 func (l *placesListener) leaveLocked(c *placedConn) {
 	if c.left {
 		return
@@ -84,8 +84,8 @@ type placedConn struct {
 	net.Conn
 	in *placesListener
 
-	left    bool          // guarded by in.mu, like waiting
-	waiting *list.Element // element of in.idle; nil: busy or closed
+	left    bool          // in.mu guards left and waiting
+	waiting *list.Element // the connection's element of in.idle; nil if it is busy or closed
 }
 
 func (c *placedConn) Close() error {

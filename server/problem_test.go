@@ -244,7 +244,8 @@ func TestEveryProblemIsReachable(t *testing.T) {
 	}
 }
 
-// cutOff sends 40 of the announced 100 bytes, closes its side, and returns the answer.
+// cutOff announces a body of 100 bytes, sends 40, closes its side of the connection, and returns
+// the answer.
 func cutOff(g *rig, path, accept string) *http.Response {
 	g.t.Helper()
 	client := &http.Client{Transport: &checkedTransport{t: g.t, base: cutTransport{g.addr},
@@ -291,7 +292,7 @@ func (c cutTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// closers is a body that closes its connection.
+// closers is a body whose Close also closes the connection.
 type closers struct {
 	io.ReadCloser
 	conn net.Conn
@@ -427,7 +428,8 @@ func TestMalformedBodiesAreLocated(t *testing.T) {
 		g.json(path+"/score", `{"text":"\ud83d\ude00"}`), http.StatusOK).Bytes)
 }
 
-// 1e2 is an integer for the contract but not for encoding/json. The error still names the field.
+// The contract accepts the integer 1e2, but encoding/json does not. The error still names the
+// field.
 func TestIntegerInExponentFormIsFieldError(t *testing.T) {
 	g := newRig(t, Options{})
 	p := requireProblem(t, g.json("/v1/sessions", `{"settings":{"chunk":1e2}}`),
@@ -454,8 +456,8 @@ func TestOversizedBodies(t *testing.T) {
 	g := newRig(t, Options{ScoreBodyBytesMax: 1000})
 	path := g.create("{}")
 
-	// A body with a known length is refused unread. Otherwise the session keeps what was reported
-	// before the limit.
+	// A body whose known length exceeds the limit is refused unread. A body of unknown length is
+	// read up to the limit, and the session keeps that text.
 	p := requireProblem(t, g.text(path+"/score", strings.Repeat("x", 1001)),
 		api.ProblemBodyTooLarge)
 	require.Equal(t, "at most 1000", *p.Expected)

@@ -30,7 +30,8 @@ import (
 
 // The tests of this file use a real session manager with a small random model and a data folder.
 
-// realRig is a rig with a data folder. Its close stops the server before the test ends.
+// realRig is a rig with a data folder. Its method close stops the server before the end of the
+// test.
 type realRig struct {
 	*rig
 	mg    *session.Manager
@@ -44,7 +45,7 @@ func newRealRig(t *testing.T, sessions session.Options, o Options) *realRig {
 	return newRealRigOf(t, m, sessions, o)
 }
 
-// newRealRigOf is newRealRig with another model.
+// newRealRigOf is newRealRig with a given model.
 func newRealRigOf(t *testing.T, m *model.Model, sessions session.Options, o Options) *realRig {
 	t.Helper()
 	store, err := folder.Open(t.TempDir(), folder.Options{})
@@ -99,7 +100,7 @@ func (r *realRig) state(t require.TestingT, path string) []any {
 	return []any{x.State.Metadata, x.State.Tensors, string(x.Text)}
 }
 
-// numbered returns text whose lines are unique, also across values of n.
+// numbered returns text whose lines are unique. Texts for different n have no line in common.
 func numbered(n, size int) string {
 	var b strings.Builder
 	for i := 0; b.Len() < size; i++ {
@@ -132,7 +133,7 @@ func TestManySessionsAndTwoHundredClients(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
-	newRealRig(t, session.Options{}, Options{}).close() // the runtime opens some files once
+	newRealRig(t, session.Options{}, Options{}).close() // the runtime opens some files only once
 	before := descriptors()
 	func() {
 		sessions := 300 // almost five times what fits in memory
@@ -174,7 +175,8 @@ func TestManySessionsAndTwoHundredClients(t *testing.T) {
 			_, err = io.Copy(io.Discard, resp.Body)
 			return err
 		})
-		// Each piece ends within a chunk, and all other sessions run before the next piece.
+		// Each piece ends in the middle of a chunk. All other sessions are fed before a session's
+		// next piece.
 		const piece = size / 2
 		for at := 0; at < size; at += piece {
 			each(func(i int) error {
@@ -235,14 +237,14 @@ func (r *realRig) staysWithin(budget int64, done <-chan struct{}) {
 	}
 }
 
-// Some clients read nothing, send nothing or send too much. Other clients are served meanwhile,
-// with memory for two more states, and get bit-identical results.
+// Some clients read nothing, send nothing or send too much. Other clients are still served, and get
+// bit-identical results.
 func TestClientsThatMisbehaveHarmOnlyThemselves(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
 	const size = 20 * modeltest.Chunk
-	long := session.Settings{"chunk": stream.MaxChunk} // makes large events
+	long := session.Settings{"chunk": stream.MaxChunk} // a long chunk has a large event
 	r := newRealRig(t, session.Options{MaxMemoryBytes: stateBytes(t, long) + 2*stateBytes(t,
 		session.Settings{})}, Options{ScoreBodyBytesMax: 8 << 20})
 	twin := r.create(`{"seed":3}`)

@@ -14,7 +14,6 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// A client that does not wait for a state learns its progress and when to retry.
 func TestStateProgressIsReportedInBytes(t *testing.T) {
 	done := session.Recovery{Done: 1200, Of: 37500}
 	p := problem.Of(fmt.Errorf("somewhere: %w", &session.RecoveringError{Recovery: done}))
@@ -26,7 +25,7 @@ func TestStateProgressIsReportedInBytes(t *testing.T) {
 	require.Nil(t, codec.EncodeSession(session.Info{}).Recovering)
 }
 
-// Every request that needs a session's state accepts wait.
+// Every request that needs a session's state accepts the parameter wait.
 func TestRequestWaitsForForkFarBack(t *testing.T) {
 	g := newFolderRig(t, t.TempDir(), 1, Options{}, session.Options{ForkSnapshots: 2, ReplayMax: 1})
 	path := g.create("{}")

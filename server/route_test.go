@@ -18,7 +18,8 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// elsewhere places all sessions, old and new, on another server, or one session only.
+// elsewhere is a test double that locates every session on another server, or only one session if
+// the field only is set.
 type elsewhere struct {
 	addr    string
 	only    string
@@ -46,7 +47,7 @@ func (e *elsewhere) Fresh(string) string { return e.addr }
 // allowed is the origin of pages that may use the first server but not the second.
 const allowed = "https://elsewhere.example"
 
-// twoServers returns a server that passes requests on, and the one that receives them.
+// twoServers returns a server that forwards requests, and the server that receives them.
 func twoServers(t *testing.T) (near, far *rig, places *elsewhere) {
 	far = newRig(t, Options{})
 	places = &elsewhere{addr: far.url}
@@ -79,7 +80,7 @@ func TestRequestsForSessionsElsewhereArePassedOn(t *testing.T) {
 	require.EqualValues(t, 16, decode[api.Session](t, resp, http.StatusOK).Offset)
 	r, err := http.NewRequest("GET", near.url+path, nil)
 	require.NoError(t, err)
-	r.Host = "near.example" // the other server has no such name
+	r.Host = "near.example" // the other server does not serve this host name
 	r.Header.Set("Origin", near.url)
 	named, err := near.plain.Do(r)
 	require.NoError(t, err)
@@ -104,7 +105,7 @@ func TestRequestsForSessionsElsewhereArePassedOn(t *testing.T) {
 	require.Empty(t, near.fake.sessions)
 }
 
-// A completion in OpenAI's form names its session in the body, which is passed on complete.
+// A completion in OpenAI's form names its session in the body. The whole body is forwarded.
 func TestCompletionForSessionElsewhereIsPassedOn(t *testing.T) {
 	near, far, places := twoServers(t)
 	path := far.create("{}")
@@ -149,8 +150,8 @@ func TestUnreachableServerIsReported(t *testing.T) {
 	requireProblem(t, g.do("GET", "/v1/sessions/s", nil), api.ProblemOverloaded)
 }
 
-// If the lease of the server that handles a request lapses, the request ends like one whose
-// connection broke: nobody knows how much of the text was accepted.
+// If a server's lease lapses, its requests end like requests whose connection broke: the client
+// cannot know how much of the text was accepted.
 func TestRequestEndsWithItsServer(t *testing.T) {
 	t.Parallel()
 	near, far, places := twoServers(t)

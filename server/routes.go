@@ -16,7 +16,8 @@ import (
 )
 
 // newRouter combines middleware, generated router and handlers. The middlewares are listed in the
-// order in which a request passes them; those of the second list know its operation.
+// order in which a request passes them; the middlewares of the second list run after the router has
+// chosen the operation.
 func newRouter(
 	h *handler.Handlers, c *contract.Contract, o Options, draining context.Context,
 ) *chi.Mux {
@@ -45,7 +46,7 @@ func newRouter(
 		problems.Answer(w, r, problem.New(api.ProblemMethodNotAllowed, ""))
 	})
 	strict := routes.NewStrictHandlerWithOptions(h, nil, routes.StrictHTTPServerOptions{
-		// A validated body may still not decode, such as an integer written 1e2.
+		// A valid body may still fail to decode: encoding/json refuses the integer 1e2.
 		RequestErrorHandlerFunc: func(w http.ResponseWriter, r *http.Request, err error) {
 			problems.Answer(w, r, problem.OfJSON(err))
 		},

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The number of texts is limited. An error after the first text is the last object.
+// The number of texts is limited. If a text after the first one fails, the answer's last object is
+// the error.
 func TestScoreTextsIsBoundedAndFailsInOrder(t *testing.T) {
 	g := newRig(t, Options{})
 	many := `{"texts":["a"` + strings.Repeat(`,"a"`, 1023) + `]}`

@@ -106,16 +106,16 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// Drain stops the server in order. It withdraws readiness, and after Options.DrainDelay ends
-// arriving bodies, refuses new work and finishes chunks in progress. Then it closes listeners and
-// connections. If ctx ends first, it cuts the connections. Later calls wait for the first and
-// return its result.
+// Drain shuts the server down in order. It reports the server as not ready and waits for
+// Options.DrainDelay. Then it ends arriving bodies, refuses new work, finishes chunks in progress,
+// and closes listeners and connections. If ctx ends first, it cuts the connections. Later calls
+// wait for the first call and return its result.
 func (s *Server) Drain(ctx context.Context) error {
 	s.drainOnce.Do(func() { s.drained = s.drain(ctx) })
 	return s.drained
 }
 
-// drain is the first call of Drain.
+// drain does the work of Drain, which calls it once.
 func (s *Server) drain(ctx context.Context) error {
 	s.ready.Store(false)
 	if s.options.DrainDelay > 0 {
@@ -130,7 +130,7 @@ func (s *Server) drain(ctx context.Context) error {
 	if errHTTP != nil {
 		errHTTP = errors.Join(errHTTP, s.http.Close())
 	}
-	errHTTP = errors.Join(errHTTP, s.admin.Close()) // profiles may run long
+	errHTTP = errors.Join(errHTTP, s.admin.Close()) // Shutdown would wait for profiles
 	if err := errors.Join(errSessions, errHTTP); err != nil {
 		return fmt.Errorf("server: draining: %w", err)
 	}

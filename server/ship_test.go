@@ -33,7 +33,8 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// newShipRig makes a server that creates sessions without a network for logs.
+// newShipRig makes a server that creates missing sessions for logs, with fast settings: a static
+// model without companion.
 func newShipRig(t *testing.T, o Options) *rig {
 	t.Helper()
 	o.Logs.Make = true
@@ -178,8 +179,9 @@ func TestLokiFeedsSessionsOfLabels(t *testing.T) {
 	require.Contains(t, answer, "expected at most")
 }
 
-// A session that cannot be fed does not keep others from their records. A repeated record without
-// a time looks like a new one, so such records wait until all of the request can be fed.
+// A session that cannot be fed does not keep other sessions from their records. A repeated record
+// without a time looks like a new record. So such records are fed only when all records of the
+// request can be fed.
 func TestFullSessionsKeepOthersFromNothing(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "k", Limits: keys.Limits{Sessions: 2}})
 	g := newShipRig(t, Options{Keys: ring.Ring})
@@ -203,7 +205,7 @@ func TestFullSessionsKeepOthersFromNothing(t *testing.T) {
 	require.Equal(t, "p\n", g.told("plain"))
 }
 
-// What shippers send by default becomes lines, each of which is reported.
+// The default formats of log shippers are read as lines, and each line is reported.
 func TestScoreTakesWhatShippersSend(t *testing.T) {
 	g := newShipRig(t, Options{})
 	for name, c := range map[string]struct{ query, media, coding, body, want string }{
@@ -287,7 +289,6 @@ func TestCompressedBodiesAreBounded(t *testing.T) {
 	require.Empty(t, g.told("s"))
 }
 
-// A long body can be read even while its decompressor holds memory.
 func TestLongCompressedBodiesAreRead(t *testing.T) {
 	g := newShipRig(t, Options{})
 	g.do("PUT", "/v1/sessions/s", nil)
@@ -301,7 +302,8 @@ func TestLongCompressedBodiesAreRead(t *testing.T) {
 	require.Equal(t, http.StatusBadRequest, status, answer)
 }
 
-// Slow compressed bodies take all memory of decompressors; other bodies do not wait for them.
+// Slow compressed bodies use all memory for decompressors. An uncompressed body does not wait for
+// them.
 func TestSlowCompressedBodiesKeepNobodyOut(t *testing.T) {
 	s, err := New(newFake(), Options{})
 	require.NoError(t, err)
@@ -344,7 +346,8 @@ func TestDecompressedBytesAreCharged(t *testing.T) {
 	requireProblem(t, g.text("/v1/sessions/s/score", "x"), api.ProblemKeyRateLimit)
 }
 
-// Records are read before the parameters are validated, so parameters must not make that slow.
+// Records are read before the parameters are validated. The parameter field is limited first,
+// because many fields would make reading slow.
 func TestFieldsOfRecordsAreFew(t *testing.T) {
 	g := newShipRig(t, Options{})
 	g.do("PUT", "/v1/sessions/s", nil)
@@ -505,7 +508,7 @@ func TestLogsOfSessionsElsewhereAreFedThere(t *testing.T) {
 	require.Equal(t, "one\ntwo\nfour\nfive\n", far.told("web"))
 
 	for _, away := range []func(){
-		func() { places.addr = "http://127.0.0.1:1" }, // nobody listens
+		func() { places.addr = "http://127.0.0.1:1" }, // no server listens there
 		func() { places.err = errors.New("the database is away") },
 	} {
 		away()
@@ -529,7 +532,7 @@ func TestLogsRefusedElsewhereAreRefused(t *testing.T) {
 		far.fake.delivering = fail
 		require.Equal(t, want, near.json("/loki/api/v1/push", body).StatusCode, fail)
 	}
-	far.fake.delivering = session.ErrNotFound // deleted: this server looks for it, too
+	far.fake.delivering = session.ErrNotFound // the session was deleted there
 	status, answer := near.ship("/loki/api/v1/push", contract.MediaJSON, body)
 	require.Equal(t, http.StatusBadRequest, status)
 	require.Contains(t, answer, "creates no sessions for logs")
@@ -540,9 +543,9 @@ func TestLogsRefusedElsewhereAreRefused(t *testing.T) {
 		near.json("/loki/api/v1/push", body).StatusCode, "the keys there may be older")
 }
 
-// The other server feeds lines to their end, as this one does, even if the shipper leaves. A
-// shipper's request may wait for a session's turn for a limited time: the other server gets the
-// rest of it.
+// The other server feeds all lines of a request, as this server does, even if the shipper leaves. A
+// request may wait for a session's turn for a limited time; the other server gets the remaining
+// time.
 func TestLogsElsewhereAreFedToTheirEnd(t *testing.T) {
 	began, left, ended := make(chan *http.Request, 1), make(chan struct{}), make(chan error, 1)
 	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -23,13 +23,13 @@ import (
 // the contract as its examples.
 const updateExamples = "LMSERVE_UPDATE_EXAMPLES"
 
-// Bytes of a file or a page that an example shows.
+// The numbers of bytes that an example shows of a page and of a file.
 const (
 	pageShown = 24
-	fileShown = 9 // the same in every such file
+	fileShown = 9 // these bytes are the same in every such file
 )
 
-// shown is an example as in the contract.
+// shown is one example in the contract, api/openapi.yaml.
 type shown struct {
 	Summary string            `yaml:"summary,omitempty"`
 	Request string            `yaml:"x-request,omitempty"`
@@ -38,13 +38,14 @@ type shown struct {
 	Value   yaml.Node         `yaml:"value"`
 }
 
-// newExamples collects the examples to write.
+// newExamples collects the examples that writeExamples writes.
 var newExamples = struct {
 	sync.Mutex
 	named map[string]shown
 }{named: map[string]shown{}}
 
-// writeExamples writes the collected examples into the contract and keeps the others.
+// writeExamples writes the collected examples into the contract and leaves its other examples
+// unchanged.
 func writeExamples() error {
 	const file = "../api/openapi.yaml"
 	const begin, end = "# BEGIN GENERATED examples", "# END GENERATED examples"
@@ -85,8 +86,8 @@ func writeExamples() error {
 	return os.WriteFile(file, []byte(text), 0o644)
 }
 
-// requireExample compares a body with an example of the contract. With updateExamples set, it
-// collects a different body for writing instead.
+// requireExample requires that a body equals an example of the contract. If updateExamples is set,
+// it collects a different body for writing instead.
 func requireExample(t *testing.T, name string, s shown, media string, raw []byte) {
 	t.Helper()
 	s.Value = valueOf(t, media, raw)
@@ -101,7 +102,7 @@ func requireExample(t *testing.T, name string, s shown, media string, raw []byte
 	}
 }
 
-// requireShown compares an example with the contract's.
+// requireShown requires that s equals the contract's example of that name.
 func requireShown(t require.TestingT, doc *openapi3.T, name string, s shown) {
 	ref := doc.Components.Examples[name]
 	require.NotNil(t, ref, "the contract has no example %s; %s=1 makes it", name, updateExamples)
@@ -139,8 +140,8 @@ func passes(check func(require.TestingT)) bool {
 	return !v.failed
 }
 
-// valueOf returns a body as an example shows it: JSON as a value, text verbatim, and the first
-// bytes of a file or page, each as a character.
+// valueOf returns a body as an example shows it. JSON is a value, and text is verbatim. Of a file
+// or page, it has the first bytes, each as a character.
 func valueOf(t *testing.T, media string, raw []byte) yaml.Node {
 	t.Helper()
 	var n yaml.Node

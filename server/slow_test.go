@@ -15,8 +15,8 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// A slow client gets the whole answer: an answer ends only if no byte moves. The system's buffers
-// hold megabytes and report free space late.
+// A slow client gets the whole answer, because the server cuts an answer only if no byte moves. The
+// system's buffers contain megabytes and report free space late.
 func TestSlowAnswerIsNotCut(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -46,8 +46,8 @@ func TestSlowAnswerIsNotCut(t *testing.T) {
 	require.Greater(t, taken+rest, int64(size))
 }
 
-// If all places are taken, idle connections make room for others, and busy connections keep their
-// places until answered.
+// If all places are taken, a new connection replaces an idle connection. A busy connection keeps
+// its place until its request is answered.
 func TestConnectionsHaveALimit(t *testing.T) {
 	g := newTLSRig(t, Options{ConnectionsMax: 3})
 	for range 700 {

@@ -151,7 +151,7 @@ func TestSnapshotIsImportedByHolderOfFile(t *testing.T) {
 		is := made
 		is.ID, is.CreatedAt, is.LastUsedAt, is.MemoryBytes = was.ID, was.CreatedAt, was.LastUsedAt,
 			was.MemoryBytes
-		is.DiskBytes = was.DiskBytes // its snapshot is at its end
+		is.DiskBytes = was.DiskBytes
 		require.Equal(t, was, is)
 		require.Equal(t, http.StatusOK, to.do("GET", at, nil).StatusCode)
 		requireProblem(t, to.do("GET", at, nil, "Authorization", "Bearer "+ring.token["giver"]),
@@ -197,7 +197,8 @@ func TestBadImportMakesNothing(t *testing.T) {
 	stalled, w := io.Pipe()
 	defer w.Close()
 	go func() { _, _ = w.Write(file[:20]) }()
-	// Only this server has a short idle time: on a busy machine any other body may stall as long.
+	// Only this server has a short idle time. On a busy machine, a body of another test may stall
+	// that long.
 	impatient := newFolderRig(t, t.TempDir(), 1, Options{BodyIdleMax: 300 * time.Millisecond},
 		session.Options{})
 	requireProblem(t, impatient.do("POST", to, stalled), api.ProblemBodyTimeout)
@@ -235,7 +236,7 @@ func TestFailingSnapshotIsCutOff(t *testing.T) {
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 }
 
-// Headers of one line of ASCII say that the file is partial.
+// Response headers, each one line of ASCII, say that the exported file is partial.
 func TestPartialSessionSaysSo(t *testing.T) {
 	g := newRig(t, Options{})
 	path := g.create("{}")

@@ -24,7 +24,7 @@ func TestOnlyStalledBodyIsGivenUp(t *testing.T) {
 
 	body, text := io.Pipe()
 	go func() {
-		for range 8 { // longer than idle in total
+		for range 8 { // in total longer than the allowed idle time
 			_, _ = io.WriteString(text, "x")
 			time.Sleep(idle / 5)
 		}
@@ -126,7 +126,8 @@ func TestClientThatDoesNotReadHarmsOnlyItself(t *testing.T) {
 	require.NoError(t, err)
 	defer conn.Close()
 	require.NoError(t, conn.(*net.TCPConn).SetReadBuffer(4096))
-	// in bytes of text; the events take a hundred times as many, more than all buffers on the way
+	// size is the length of the text in bytes. Its events need a hundred times as many bytes, more
+	// than all buffers on the way.
 	const size = 1 << 20
 	fmt.Fprintf(conn, "POST %s/score HTTP/1.1\r\nHost: localhost\r\nContent-Type: "+
 		"text/plain\r\nAccept: text/event-stream\r\nContent-Length: %d\r\n\r\n", stalled, size)

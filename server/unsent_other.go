@@ -4,5 +4,6 @@ package server
 
 import "net"
 
-// unsent is unknown on this system: a write makes progress when the system takes a part of it.
+// unsent returns 0 for unknown, as this system does not report unacknowledged bytes. A write makes
+// progress when the system accepts a part of it.
 func unsent(net.Conn) (bytes int) { return 0 }

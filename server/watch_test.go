@@ -173,14 +173,14 @@ func TestOnlyTheOwnerAndAdminsReadASession(t *testing.T) {
 	}
 }
 
-// A watcher that does not read holds up no feeder. Once it reads again, it gets an event for what
-// it missed.
+// A watcher that does not read does not delay the client that feeds the session. When it reads
+// again, it gets an event for the text that it missed.
 func TestSlowWatcherHoldsUpNobody(t *testing.T) {
 	g := newRealRig(t, session.Options{Threads: 2}, Options{})
 	path := g.create(`{"settings":{"method":"static","companion":false}}`) // static is fast
 	resp := g.do("GET", path+"/events?logprobs=true&top_logprobs=20", nil, "Accept",
 		contract.MediaNDJSON)
-	text := numbered(1, 32<<10) // its events exceed the queue and the connection
+	text := numbered(1, 32<<10) // its events fill the queue and the connection's buffers
 	sum := decode[api.SummaryEvent](t, g.text(path+"/score", text), http.StatusOK)
 	at, gaps := int64(0), 0
 	for events := readEvents(resp); at < sum.Offset; {
@@ -240,7 +240,8 @@ func TestPastOfSession(t *testing.T) {
 	requireProblem(t, g.do("GET", tail+"/scores?offset=1", nil), api.ProblemHistoryTrimmed)
 }
 
-// A completion from the static model needs a session with a baseline, which keeps its memory.
+// A completion from the static model needs a session with a baseline: only such a session keeps the
+// static model's memory.
 func TestCompletionFromStaticModelOverHTTP(t *testing.T) {
 	g := newRealRig(t, session.Options{}, Options{})
 	path := g.create(`{"settings":{"baseline":true}}`)
@@ -256,7 +257,7 @@ func TestCompletionFromStaticModelOverHTTP(t *testing.T) {
 	requireProblem(t, g.json(plain+"/complete", greedy+`else"}`), api.ProblemInvalidField)
 }
 
-// In a model of words each token is a word, spelled as it appears there.
+// In a model of words each token is a word, spelled as in the text.
 func TestWordsAreWatched(t *testing.T) {
 	g := newWordsRig(t)
 	path := g.create(`{"seed":3,"settings":{"chunk":16,"baseline":true}}`)

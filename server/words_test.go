@@ -109,7 +109,7 @@ func TestWordIsScoredWhenItHasEnded(t *testing.T) {
 	path := g.create(`{"seed":3}`)
 	r, w := io.Pipe()
 	pieces := make(chan string, 1)
-	go func() { // the answer begins with the first event
+	go func() {
 		for piece := range pieces {
 			_, _ = io.WriteString(w, piece)
 		}
@@ -143,8 +143,7 @@ func TestWordIsScoredWhenItHasEnded(t *testing.T) {
 	require.Equal(t, 4, s.PendingTokens)
 }
 
-// The measures of a text of words are those that the contract describes, without bits per
-// character.
+// A text of words has the measures that the contract describes, without bits per character.
 func TestMeasuresOfWords(t *testing.T) {
 	g := newWordsRig(t)
 	path := g.create(`{"seed":3,"settings":{"baseline":true}}`)
@@ -207,7 +206,7 @@ func wordsVocab(t *testing.T) int {
 	return m.Tokenizer.Vocab()
 }
 
-// A line of words costs the sum of its tokens, however the text is split.
+// The bits of a line of words are the sum of its tokens' bits, however the text is split.
 func TestLinesOfWords(t *testing.T) {
 	g := newWordsRig(t)
 	text := strings.Repeat("the cat sat on the mat .\nA dog barked xyzzy .\n", 30) + "the cat"
@@ -239,7 +238,8 @@ func TestLinesOfWords(t *testing.T) {
 	require.Equal(t, g.state(t, whole), g.state(t, cut))
 }
 
-// A flagged line is not learned. The session's state depends only on its text and those lines.
+// A flagged line is not learned. The session's state depends only on its text and on which lines
+// were flagged.
 func TestLinesOfWordsMayBeLeftUnlearnt(t *testing.T) {
 	g := newWordsRig(t)
 	const usual = "the cat sat on the mat .\n"

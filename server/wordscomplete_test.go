@@ -110,8 +110,8 @@ func TestCompletionOfWordsIsCommitted(t *testing.T) {
 	require.Equal(t, state, g.state(t, path), "nothing was committed")
 }
 
-// OpenAI's clients get words as tokens. Joined, they are the text, and their scores are those of
-// feeding it.
+// OpenAI's clients get words as tokens. Joined, the tokens are the text. Their scores equal the
+// scores of the same text when it is fed.
 func TestWordsInOpenAIsForm(t *testing.T) {
 	g := newWordsRig(t)
 	path := g.create(`{"seed":3,"settings":{"chunk":16}}`)

@@ -11,10 +11,11 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// BenchmarkUpdate compares the update after a chunk with the speed of the memory. GB/s counts the
-// bytes that one pass over G, I, M and the fast weights reads and writes. of-stream and of-cache
-// divide GB/s by the speed of y += a x on the same number of threads. For of-stream the arrays are
-// far larger than the caches; for of-cache they have the state's size.
+// BenchmarkUpdate compares the update after a chunk with the speed of the memory. The metric GB/s
+// counts the bytes that one pass over G, I, M and the fast weights reads and writes. The metrics
+// of-stream and of-cache divide GB/s by the speed of y += a x on the same number of threads. For
+// of-stream, the arrays of y += a x are far larger than the caches; for of-cache, they have the
+// state's size.
 func BenchmarkUpdate(b *testing.B) {
 	for _, c := range []struct {
 		name     string
@@ -60,8 +61,8 @@ func enwik8() []Branch {
 	return branches
 }
 
-// steps is the number of different gradients in a benchmark. They are overlapping parts of one
-// array.
+// steps is the number of different gradients in a benchmark. The gradients are overlapping parts of
+// one array.
 const steps = 1024
 
 func benchmarkUpdate(b *testing.B, branches []Branch, banks int, held kernel.Precision, p float64,
@@ -111,7 +112,8 @@ func BenchmarkRMS(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(s.Size()), "ns/element")
 }
 
-// BenchmarkDynamic measures the update of dynamic evaluation after a chunk, in both forms.
+// BenchmarkDynamic measures the update of dynamic evaluation after a chunk, with and without
+// statistics.
 func BenchmarkDynamic(b *testing.B) {
 	branches := small()
 	g := benchGradients(arenaSize(branches))
@@ -203,8 +205,8 @@ func benchLearner(branches []Branch, banks int) *Learner {
 	return l
 }
 
-// benchGradients are distributed log-normally around 1e-4, so that I and x lie in the grid's
-// first octaves, as in a trained model.
+// benchGradients returns gradients distributed log-normally around 1e-4, so that I and x lie in the
+// first octaves of a table's grid, as in a trained model.
 func benchGradients(size int) []float32 {
 	rng := rand.New(rand.NewPCG(1, 2))
 	g := make([]float32, size)

@@ -64,9 +64,9 @@ type Cache struct {
 	Next []int32   // [Size] or more, the symbols that followed
 	Len  int
 
-	// Warm is the number of positions at which the share is half of lambda: with n positions the
-	// share is lambda n/(n+Warm). Few positions predict poorly. With 0 the share is always
-	// lambda.
+	// Warm reduces the cache's share while it has few positions, which predict poorly. With n
+	// positions the share is lambda n/(n+Warm), half of lambda at n = Warm. With Warm 0 the share
+	// is always lambda.
 	Warm int
 
 	set   CacheSettings
@@ -145,9 +145,9 @@ func (c *Cache) Mix(x *Exec, hidden []float32, next []int32, nll []float32) {
 	c.run(x, cacheJob{hidden: hidden, next: next, from: len(next) - len(nll), nll: nll})
 }
 
-// MixAll replaces the model's distribution after the last row of hidden [n,D] by that of the
-// mixture: log-probabilities (nats) of all symbols. next [n-1] are the symbols after the other
-// rows.
+// MixAll replaces the model's distribution after the last row of hidden [n,D] by the distribution
+// of the mixture. Both are log-probabilities (nats) of all symbols. next [n-1] are the symbols
+// after the other rows.
 func (c *Cache) MixAll(x *Exec, hidden []float32, next []int32, logProbs []float32) {
 	c.check("MixAll", hidden, len(next)+1)
 	if len(c.sums) != len(logProbs) {
@@ -163,7 +163,7 @@ func (c *Cache) check(who string, hidden []float32, rows int) {
 	}
 }
 
-// cacheRows is the number of positions in a task.
+// cacheRows is the number of positions in one parallel task.
 const cacheRows = 16
 
 func (c *Cache) run(x *Exec, j cacheJob) {
@@ -203,8 +203,8 @@ func (j *cacheJob) Do(w *Exec, i int) {
 	}
 }
 
-// row mixes the distribution after row r. scores are those of all positions before the row; the
-// row's window begins at begin.
+// row mixes the distribution after row r. scores are the scores of all positions before the row.
+// The row's window begins at position begin.
 func (j *cacheJob) row(x *Exec, r, begin int, scores []float32) {
 	window := scores[begin:]
 	if len(window) == 0 {

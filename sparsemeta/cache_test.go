@@ -43,7 +43,8 @@ func drawReading(t *rapid.T) *reading {
 
 func (r *reading) rows(lo, hi int) []float32 { return r.hidden[lo*r.width : hi*r.width] }
 
-// mixture computes the definition in float64: p(w) after position t.
+// mixture returns p(w) after position t for every symbol w. It computes the definition of Cache in
+// float64.
 func (r *reading) mixture(set CacheSettings, warm, t int) []float64 {
 	p := make([]float64, r.vocab)
 	scores, most, total := make([]float64, t), math.Inf(-1), 0.
@@ -82,9 +83,9 @@ func drawCache(t *rapid.T) CacheSettings {
 	}
 }
 
-// The cache gives the likelihoods and distributions of its definition, for pieces and chunks of
-// any size and any number of threads. The bits are always the same. Scores are float32 products
-// of up to 32 numbers of size 3: their error is about 1e-5 before theta.
+// The cache's likelihoods and distributions agree with its definition. They are bit-identical for
+// pieces and chunks of any size and any number of threads. Scores are float32 products of up to 32
+// numbers of size 3: their error is about 1e-5 before theta.
 func TestCacheFollowsItsDefinition(t *testing.T) {
 	one, three := exec(t, 1), exec(t, 3)
 	rapid.Check(t, func(t *rapid.T) {
@@ -129,7 +130,7 @@ func TestCacheFollowsItsDefinition(t *testing.T) {
 	})
 }
 
-// nll returns the model's likelihoods of positions lo to hi-1.
+// nll returns the model's negative log-likelihoods of positions lo to hi-1.
 func (r *reading) nll(lo, hi int) (nll []float32) {
 	for i := lo; i < hi; i++ {
 		nll = append(nll, -r.logProbs[i][r.next[i]])

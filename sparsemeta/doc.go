@@ -28,12 +28,12 @@
 // fine grid, whose cells are found from the bits of the float 1 + e^7|x|. Inside a cell the grid
 // is linear.
 //
-// The nodes also carry the gradient. The derivative of g(x) with respect to the network's
-// weights is affine on the same pieces. So the gradients of all elements can be summed at the
-// nodes ([State.NodeGradient]), and only the nodes go back through the network (package
-// metatrain). That is exact. Nodes at fixed places would not be: the derivatives jump at the
-// ends of the pieces. With 16 nodes an octave, interpolating across the jumps made errors of a
-// fifth of the gradient's largest entry. With 2048 nodes they were still a hundredth.
+// The nodes also carry the gradient. The derivative of g(x) with respect to the network's weights
+// is affine on the same pieces. So the gradients of all elements can be summed at the nodes
+// ([State.NodeGradient]), and only the nodes go back through the network (package metatrain). That
+// is exact. Nodes at fixed places would not be exact, because the derivatives jump at the ends of
+// the pieces. With 16 nodes per octave, interpolating across the jumps made errors of a fifth of
+// the gradient's largest entry. With 2048 nodes they were still a hundredth.
 //
 // # Determinism
 //

@@ -61,7 +61,7 @@ type Dynamic struct {
 	M []float32 // an arena of the branches, end to end
 
 	set     DynamicSettings
-	rms     *Statistics // nil in the plain form
+	rms     *Statistics // nil without statistics
 	paces   []pace      // one for each branch, with statistics
 	offsets []int
 	spans   []span

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// testRMS returns root mean squares over some octaves. A few of them are 0. All those of one branch
-// are 0, as if the branch never had a gradient.
+// testRMS returns root mean squares over some octaves. A few of them are 0. One branch has only
+// zeros, as if it never had a gradient.
 func testRMS(branches []Branch) []float32 {
 	rms := make([]float32, 0, arenaSize(branches))
 	for b, branch := range branches {

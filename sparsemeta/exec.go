@@ -18,7 +18,7 @@ type Exec = kernel.Exec
 // computes in float32 with the widest instructions of this machine.
 func NewExec(threads int) *Exec { return kernel.NewExec(threads) }
 
-// Vectors are an Exec's functions of rows of numbers, in its instruction set.
+// Vectors are an Exec's functions on rows of numbers, in its instruction set.
 type Vectors = kernel.Vectors
 
 // Array holds numbers in float32 or in bfloat16: in slice F32 or BF16; the other slice is nil.
@@ -28,7 +28,7 @@ type Array = kernel.Array
 // Precision is the type of a State's numbers.
 type Precision = kernel.Precision
 
-// The precisions. BF16 takes half the memory, and rounds averages at random.
+// The precisions. BF16 needs half the memory. It rounds averages stochastically.
 const (
 	Float32 = kernel.Float32
 	BF16    = kernel.BF16

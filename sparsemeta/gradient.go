@@ -41,9 +41,9 @@ func (t Tables) Gradients(reuse NodeGradients) NodeGradients {
 // constant.
 //
 // With every = n > 1 NodeGradient estimates that sum. It divides a large branch into runs of
-// elements. After each update it takes every n-th run, beginning at another run, with weight n.
-// That is accurate enough: a branch has many more elements than nodes, and chunks differ more from
-// each other than the runs of one chunk.
+// elements. After each update it uses every n-th run, beginning at a different run, and multiplies
+// these runs' gradients by n. That is accurate enough: a branch has many more elements than nodes,
+// and chunks differ more from each other than the runs of one chunk.
 //
 // A thread processes a whole branch in the order of its elements, so the result does not depend
 // on the number of threads.
@@ -61,7 +61,8 @@ func (s *State) NodeGradient(x *Exec, t Tables, out float32, g []float32, every 
 	s.scatter = scatterJob{}
 }
 
-// CheckGradients returns an error that says where dv does not fit the tables' nodes.
+// CheckGradients returns an error if the numbers of banks, branches or nodes in dv differ from the
+// tables'.
 func (t Tables) CheckGradients(dv NodeGradients) error {
 	if len(dv) != len(t) {
 		return fmt.Errorf("sparsemeta: node gradients: found %d banks, want %d", len(dv), len(t))

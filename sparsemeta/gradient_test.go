@@ -127,7 +127,7 @@ func TestNothingWrittenGivesNoGradient(t *testing.T) {
 	require.Equal(t, tables.Gradients(nil), dv)
 }
 
-// Estimates from one of n runs of elements, averaged over n updates, equal the whole gradient.
+// Estimates from every n-th run of elements, averaged over n updates, equal the whole gradient.
 // Small branches are not sampled.
 func TestSampledNodeGradientsAreTheWholeOnAverage(t *testing.T) {
 	const every = 3

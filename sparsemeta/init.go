@@ -6,8 +6,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// Init is a distribution of initial meta-weights, normal for each array, given by standard
-// deviations.
+// Init gives the standard deviation of the initial meta-weights in each array. Their distributions
+// are normal with mean 0.
 //
 // The deviations determine the size of the first fast weights. These should be well below the slow
 // weights, about 5e-3 against 0.1, and grow in training.
@@ -27,8 +27,8 @@ func InitSmall() Init {
 	return Init{std, std, std, std, std, std}
 }
 
-// Init draws every network of the learner, for its branches and the banks of its settings. The
-// same seed gives the same weights.
+// Init draws the initial weights of every network: one network for each bank and branch. The same
+// seed gives the same weights.
 func (l *Learner) Init(d Init, seed uint64) {
 	l.Phi = make([][]Network, len(l.Settings.Gammas))
 	for bank := range l.Phi {

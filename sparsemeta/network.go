@@ -101,8 +101,8 @@ func (n *Network) evalPreprocessed(magnitude, sign float64) float64 {
 	return y
 }
 
-// Backward adds d dg(x)/dphi to grad, for all 501 weights. It defines the combined result of a
-// Table's nodes and the graph of package metatrain.
+// Backward adds d dg(x)/dphi to grad, for all 501 weights. It is the reference for the gradients
+// from a Table's nodes and the graph of package metatrain.
 func (n *Network) Backward(x, d float64, grad *[NetworkSize]float64) {
 	magnitude, sign := Preprocess(x)
 	w1, b1, w2, b2, w3 := n.w1(), n.b1(), n.w2(), n.b2(), n.w3()

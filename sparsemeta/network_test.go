@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// scales are the initializations of the tested networks: the two that training starts from, one
-// of PyTorch's size, and one wilder than training reaches.
+// scales are the initializations of the tested networks. Training starts from two of them. The
+// third has PyTorch's size, and the fourth is larger than training reaches.
 var scales = []Init{
 	InitHe(),
 	InitSmall(),
@@ -53,7 +53,6 @@ func TestPreprocessIsContinuousAndDefinedEverywhere(t *testing.T) {
 	require.Equal(t, [2]float64{-1, 0}, [2]float64{m, s})
 }
 
-// The coordinate and its stretches describe the same preprocessing.
 func TestPreprocessingIsAffineInTheCoordinate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		x := float64(math.Float32frombits(rapid.Uint32().Draw(t, "bits")))
@@ -64,8 +63,8 @@ func TestPreprocessingIsAffineInTheCoordinate(t *testing.T) {
 	})
 }
 
-// As a function of one weight g is affine between kinks, so a difference over 1e-3 is exact up to
-// rounding. At a kink the differences to both sides differ.
+// As a function of one weight, g is affine between kinks. So a difference over 1e-3 is exact up to
+// rounding. At a kink, the differences to the left and to the right disagree.
 func TestBackwardAgreesWithFiniteDifferences(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := drawNetwork(t)

@@ -92,8 +92,8 @@ func (n *Network) firstLayerKnots(s *stretch, ends []float64) []float64 {
 	return ends
 }
 
-// secondLayerKnots searches between lo and hi, where no unit of the first layer changes sign, so
-// that the units of the second are affine, too.
+// secondLayerKnots finds the sign changes of the second layer's units between lo and hi. No unit of
+// the first layer changes sign there, so the units of the second layer are affine.
 func (n *Network) secondLayerKnots(s *stretch, lo, hi float64, ends []float64) []float64 {
 	if hi-lo < pieceMin {
 		return ends

@@ -27,8 +27,8 @@ func PaperSettings() Settings {
 	return Settings{Gammas: []float32{0.999}, Beta1: 0.5, Beta2: 0.5, P: 0.5, Out: 1}
 }
 
-// TwoBankSettings returns the settings of online meta-training, for chunks of 64 tokens: a fast
-// and a slow bank, of about 6 and 256 thousand tokens.
+// TwoBankSettings returns the settings of online meta-training, for chunks of 64 tokens: a fast and
+// a slow bank, which average over about 6 and 256 thousand tokens.
 func TwoBankSettings() Settings {
 	return Settings{Gammas: []float32{0.99, 0.99975}, Beta1: 0.5, Beta2: 0.5, P: 0.5, Out: 0.01}
 }
@@ -38,7 +38,7 @@ func WindowSettings() Settings {
 	return Settings{Gammas: []float32{0}, Beta1: 0, Beta2: 1, P: 0.05, Out: 1}
 }
 
-// MaxBanks bounds the number of banks: a session holds two arenas for each bank.
+// MaxBanks limits the number of banks, because a session needs memory for two arenas per bank.
 const MaxBanks = 8
 
 // SettingError reports a field of Settings that is out of range.
@@ -77,7 +77,7 @@ func (s Settings) Validate() error {
 	return nil
 }
 
-// Learner holds all parameters of the fast weights that are trained or chosen before a stream
+// Learner contains all parameters of the fast weights that are trained or chosen before a stream
 // begins. It must not change while streams use it.
 type Learner struct {
 	Branches []Branch

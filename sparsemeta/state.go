@@ -12,10 +12,10 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// State holds the gradient averages and fast weights of one session. The exported fields are the
-// whole state. With these fields copied, a NewState with the same branches, banks and precision
-// continues to the same bits. Arenas hold the branches end to end. Only one goroutine may use it at
-// a time.
+// State contains the gradient averages and fast weights of one session. The exported fields are the
+// whole state: copied into a NewState with the same branches, banks and precision, they give the
+// same bits in all later updates. Arenas are the branches' elements end to end. Only one goroutine
+// may use a State at a time.
 type State struct {
 	Seed uint64  // seed of the masks
 	Step uint64  // updates made, also an input of the masks
@@ -77,8 +77,8 @@ func cut(branches []Branch) (offsets []int, spans []span) {
 	return append(offsets, size), spans
 }
 
-// NewState returns the state before the first chunk, with I and M zero. BF16 takes half the
-// memory of Float32.
+// NewState returns the state before the first chunk, with I and M zero. BF16 needs half the memory
+// of Float32.
 func NewState(branches []Branch, banks int, seed uint64, held Precision) *State {
 	s := &State{Seed: seed, branches: branches, I: make([]Array, banks), M: make([]Array, banks)}
 	s.offsets, s.spans = cut(branches)
@@ -92,8 +92,8 @@ func NewState(branches []Branch, banks int, seed uint64, held Precision) *State 
 // Size returns the number of elements of an arena.
 func (s *State) Size() int { return s.offsets[len(s.branches)] }
 
-// Trace makes later updates record the inputs of g, which NodeGradient needs. Elements written
-// before count as never written.
+// Trace makes later updates record the inputs of g, which NodeGradient needs. For NodeGradient,
+// elements written before the call count as never written.
 func (s *State) Trace() {
 	s.X = make([][]float32, len(s.M))
 	for bank := range s.X {

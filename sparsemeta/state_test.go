@@ -128,8 +128,8 @@ func requireSum(t *testing.T, s *State, fast []float32) {
 	require.InEpsilon(t, math.Sqrt(squares/float64(len(want))), s.RMS(v), 1e-6)
 }
 
-// In bfloat16 the state equals that in float32 up to rounding. M is rounded once, to its last
-// place. I is rounded at random, and keeps its mean.
+// The state in bfloat16 equals the state in float32 up to rounding. M is rounded once, to its last
+// place. I is rounded stochastically, so its mean does not drift.
 func TestBF16StateIsRoundedFloat32State(t *testing.T) {
 	for banks := 1; banks <= 3; banks++ {
 		l := testLearner(banks)
@@ -152,9 +152,9 @@ func TestBF16StateIsRoundedFloat32State(t *testing.T) {
 				size += math.Abs(float64(whole.I[bank].At(e)))
 			}
 		}
-		// A step moves an element by at most 2^-8 of itself, in either direction. After 100 steps,
-		// the element has moved by sqrt(100)/2^8 of itself. The mean over thousands of elements
-		// moves far less.
+		// A step moves an element by at most 2^-8 of its value, up or down. In 100 random steps,
+		// the element moves by about sqrt(100)/2^8 of its value. The mean over thousands of
+		// elements moves far less.
 		require.InDelta(t, 0, drift/size, 5*10./256/math.Sqrt(float64(banks*l.Size())))
 	}
 }
@@ -206,7 +206,8 @@ func TestProbabilityZeroWritesNothingAndOneEverything(t *testing.T) {
 }
 
 // The state has one hash for any number of threads, any order of the spans, and any machine:
-// assembly and portable Go compute the same update. The golden value keeps it constant over time.
+// assembly and portable Go compute the same update. The golden hash shows changes between versions
+// of the code.
 func TestBitsDoNotDependOnThreadsOrOrder(t *testing.T) {
 	for held, golden := range goldenHashes {
 		t.Run(string(held), func(t *testing.T) { checkBits(t, held, golden) })
@@ -462,7 +463,6 @@ func TestProbabilitiesAreRoundedToMaskUnits(t *testing.T) {
 	}
 }
 
-// The mask is the documented function of its five arguments.
 func TestMaskBitsAreThoseOfTheDefinition(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		seed, step := rapid.Uint64().Draw(rt, "seed"), rapid.Uint64().Draw(rt, "step")

@@ -6,15 +6,15 @@ import (
 )
 
 // Statistics hold the usual size of each weight's gradient: its root mean square over chunks of
-// training text, in 8 bits a weight. The RMS form of dynamic evaluation divides by it.
+// training text, in 8 bits per weight. The RMS form of dynamic evaluation divides by it.
 //
 // Code 0 is 0: the weight never had a gradient. Code c > 0 means
 //
 //	scale 2^((c-255)/4)
 //
-// where scale is the largest root mean square of the branch. The steps are 19 %, so a value is
-// off by at most 9 %. Steps of 4 % scored no better (2.2247 bits a byte against 2.2255) and cost
-// two more bits a weight in a compressed file. Values 64 octaves below the scale get code 1.
+// where scale is the largest root mean square of the branch. The steps are 19 %, so a value is off
+// by at most 9 %. Steps of 4 % scored no better (2.2247 bits per byte against 2.2255) and cost two
+// more bits per weight in a compressed file. Values 64 octaves below the scale get code 1.
 type Statistics struct {
 	Branches []Branch
 	Codes    []uint8   // an arena of the branches, end to end
@@ -23,7 +23,7 @@ type Statistics struct {
 
 const (
 	codeMost   = 255
-	codeOctave = 4 // codes an octave
+	codeOctave = 4 // codes per octave
 )
 
 // NewStatistics encodes root mean squares in 8 bits. rms is an arena of the branches, with finite
@@ -115,10 +115,10 @@ func (s *Statistics) sums() []float64 {
 //
 //	Level / (r + Floor mean)
 //
-// where mean is that of r over the branch. The logarithm in eq. 4's preprocessing then measures how
-// unusual a gradient is. Without Normal the rows of words, whose gradients are rarely above e^-7,
-// are in the linear range of the preprocessing. The gradients of rare words then look like no
-// gradient at all.
+// where mean is the mean of r over the branch. The logarithm in eq. 4's preprocessing then measures
+// how unusual a gradient is. Without Normal, the embeddings of words are in the linear range of the
+// preprocessing, because their gradients are rarely above e^-7. The gradients of rare words then
+// look like no gradient at all.
 type Normal struct {
 	Level float32 `json:"level"` // root mean square of x if r is far above the floor
 	Floor float32 `json:"floor"` // addition to r, as a fraction of the branch's mean

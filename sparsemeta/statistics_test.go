@@ -72,8 +72,8 @@ func TestStatisticsThatCannotBeAreRefused(t *testing.T) {
 	}
 }
 
-// If an element's gradients are far above the floor, its factor scales them to the level. An
-// element or branch without gradients gets a finite factor.
+// If an element's gradients are far above the floor, its factor scales them to Level. An element or
+// branch without gradients gets a finite factor.
 func TestNormalizeBringsGradientsToOneSize(t *testing.T) {
 	branches := []Branch{{"a", 3}, {"quiet", 2}, {"b", 2}}
 	s, err := NewStatistics(branches, []float32{64, 2, 0, 0, 0, 1, 1})

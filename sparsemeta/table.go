@@ -8,8 +8,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// The grid of a table is that of package kernel. Up to |x| = e^-7 (z = 2) its cells have the
-// length 2^-GridCellBits in u; beyond, at most 2^-GridCellBits z/(z-1).
+// The grid of a table is defined in package kernel. Its cells have the length 2^-GridCellBits in u
+// up to |x| = e^-7 (z = 2). Beyond, they have at most 2^-GridCellBits z/(z-1).
 const (
 	cells    = kernel.GridCells // number of cells for one sign of x
 	gridSize = len(kernel.Grid{})
@@ -34,7 +34,7 @@ type Table struct {
 	values []float64 // g at the nodes: two for each piece, ascending in u
 	grid   kernel.Grid
 	u      *[gridSize]float64 // coordinates of the grid points
-	start  [groups]uint16     // for each group of grid points: a piece not above its lowest cell
+	start  [groups]uint16     // for each group of grid points: a piece at or below its lowest cell
 	ends   []float64          // ends of the pieces: scratch of Place
 }
 
@@ -42,8 +42,8 @@ type Table struct {
 // nodes lie well inside the piece, because at the ends a hidden unit is zero.
 type piece struct {
 	hi      float64 // end of the piece
-	node    float64 // u of the first of its nodes
-	perUnit float64 // 1 / the distance of its nodes
+	node    float64 // u of the piece's first node
+	perUnit float64 // 1 / distance between the piece's nodes
 }
 
 // nodeInset is the distance of a node from the end of its piece, relative to the piece's length.
@@ -120,8 +120,8 @@ func fillGrid(dst []float32, u []float64, a, b float64) {
 	}
 }
 
-// index records, for each group of grid points, the piece of the lowest u in its cells. The grid
-// points below 0 come last, in the order of falling u.
+// index records, for each group of grid points, the lowest piece in the group's cells. The grid
+// points below 0 come last, with decreasing u.
 func (t *Table) index() {
 	const below = cells >> groupBits // the first group with cells only below 0
 	p := 0
@@ -166,9 +166,9 @@ func (t *Table) pieceFrom(p int, u float64) int {
 // ErrorBound bounds |At(x) - Network.Eval(x)| for every x: S 2^-10 + V 2^-21, where S is the
 // largest |dg/du| and V the largest value at a node. A function with slopes of at most S differs
 // from its linear interpolation over a length h by at most S h/2. Here h is at most 2^-10, which
-// gives half of the first term. The other half and the second term cover rounding and the ends
-// that pieceMin suppressed. The bound is reached where a large slope changes its sign inside a
-// cell. In most cells g has no knot and the error is a few units of 2^-23.
+// gives half of the first term. The rest covers rounding and the pieces shorter than pieceMin. The
+// bound is reached where a large slope changes its sign inside a cell. In most cells g has no knot
+// and the error is a few units of 2^-23.
 func (t *Table) ErrorBound() float64 {
 	slope, value := 0., 0.
 	for p := range t.pieces {

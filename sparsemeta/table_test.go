@@ -122,8 +122,9 @@ func TestNodesReproduceTheNetwork(t *testing.T) {
 	})
 }
 
-// The derivative with respect to the weights is the same combination of those at the nodes. The
-// derivative jumps at the knots, so the test skips inputs within 1e-5 of a knot.
+// The derivative at x with respect to the weights is interpolated between the derivatives at two
+// nodes, as g is. The derivative jumps at the knots, so the test skips inputs within 1e-5 of a
+// knot.
 func TestNodesReproduceTheDerivative(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := drawNetwork(t)
@@ -198,8 +199,8 @@ func TestPiecesAreAffine(t *testing.T) {
 	})
 }
 
-// All networks compile. The test has a network that is constant, one with a single kink, and one
-// with weights that no training gives. Finite weights give finite tables.
+// All networks compile: a constant network, a network with a single kink, and a network with
+// weights that training never reaches. Finite weights give finite tables.
 func TestDegenerateNetworksCompile(t *testing.T) {
 	var zero, constant, huge Network
 	constant[NetworkSize-1] = 3
@@ -217,7 +218,7 @@ func TestDegenerateNetworksCompile(t *testing.T) {
 	require.NotPanics(t, func() { Compile(&broken) })
 }
 
-// Compiling a table again removes its old network.
+// A table that is compiled again keeps nothing of its old network.
 func TestRecompilingLeavesNothingBehind(t *testing.T) {
 	var a, b Network
 	scales[3].draw(&a, 1)

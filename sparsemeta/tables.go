@@ -7,7 +7,7 @@ import (
 )
 
 // Tables are the tables of a learner, [bank][branch]. Any number of states may use the tables at
-// once. The tables must not change meanwhile.
+// once, while the tables do not change.
 type Tables [][]*Table
 
 // Compile returns the learner's tables, computed on all processors.

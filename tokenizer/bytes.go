@@ -9,7 +9,7 @@ type Bytes struct{}
 // Vocab returns the number of ids; they are 0 to Vocab-1.
 func (Bytes) Vocab() int { return 256 }
 
-// Start returns a newline, the token before the first one of a stream: streams begin at the
+// Start returns a newline, the token before the first token of a stream: streams begin at the
 // beginning of a line.
 func (Bytes) Start() int32 { return '\n' }
 

@@ -11,7 +11,7 @@ const MaxDistinct = 1 << 24
 
 // Counts counts the words of texts, to make a vocabulary. The zero value is empty.
 type Counts struct {
-	index   map[string]int // indexes in counts
+	index   map[string]int // index of each word in counts
 	counts  []int64
 	pending Pending
 	words   int64
@@ -111,10 +111,10 @@ func descending(a, b counted) int {
 	return cmp.Or(cmp.Compare(b.count, a.count), cmp.Compare(a.symbol, b.symbol))
 }
 
-// Vocabulary makes the tokenizer of the most frequent words. LineEnd is first, as in the
-// reference implementation; the others follow by falling count. Words with equal counts are in
-// byte order, so that the vocabulary does not depend on the order of the texts. The count of
-// Unknown, which is also returned, is that of all words left out and of words spelled like it.
+// Vocabulary makes the tokenizer of the most frequent words. LineEnd is first, as in the reference
+// implementation; the other symbols follow by falling count. Words with equal counts are in byte
+// order, so that the vocabulary does not depend on the order of the texts. The result unknown is
+// the count of Unknown: of all words left out and of words spelled like Unknown.
 func (c *Counts) Vocabulary(o VocabularyOptions) (w *Words, unknown int64, err error) {
 	if err := o.Validate(); err != nil {
 		return nil, 0, err

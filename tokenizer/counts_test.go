@@ -46,8 +46,8 @@ func TestVocabularyIsByFallingCount(t *testing.T) {
 	}
 }
 
-// In its own text, the ids of a vocabulary are ordered by falling count, except for LineEnd. The
-// number of unknown words is the one that Vocabulary returns, for any order of the texts.
+// In its own text, the ids of a vocabulary are ordered by falling count, except for LineEnd.
+// Vocabulary returns the exact number of unknown words, for any order of the texts.
 func TestVocabularyFitsItsText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		one, two := drawWords(t), drawWords(t)

@@ -11,19 +11,19 @@ import (
 // "'s" and "n't" are separate words. A hyphen, a comma or a point inside a word is "@-@", "@,@"
 // or "@.@". Words without a space in WikiText stay whole: "U.S.", "Q." and "and/or".
 
-// partsMost is the maximum number of parts of a word. A word with more is not prose, and is not
+// partsMost is the maximum number of parts of a word. A longer sequence is not prose, and is not
 // cut.
 const partsMost = 12
 
 // marks are the punctuation characters that can be separate words.
 const marks = ",.;:!?\"'()[]-%$£€“”‘’—–…"
 
-// attachedMost is the maximum share of words that end with a comma in a vocabulary with separate
-// punctuation. Its text has such words by accident.
+// attachedMost is the maximum share of words ending with a comma in a vocabulary with separate
+// punctuation. A few of them occur by accident.
 const attachedMost = 1. / 1000
 
-// cutsWords reports whether the vocabulary is of a text with separate punctuation. If part of the
-// text has attached punctuation, the vocabulary contains words like "it,".
+// cutsWords reports whether the vocabulary comes from a text with separate punctuation. If part of
+// the text has attached punctuation, the vocabulary contains words like "it,".
 func (w *Words) cutsWords() bool {
 	_, hyphen := w.ids["@-@"]
 	_, comma := w.ids[","]
@@ -56,7 +56,8 @@ func (w *Words) cut(word []byte, inside bool) (size int, id int32) {
 	return size, id
 }
 
-// part is cut for a word with any number of parts. It returns the longest part in the vocabulary.
+// part is cut without the limit on the number of parts. It returns the longest part in the
+// vocabulary.
 func (w *Words) part(word []byte, inside bool) (size int, id int32) {
 	if known, ok := w.ids[string(word)]; ok && (!inside || w.joiner(word, 0, inside) < 0) {
 		return len(word), known
@@ -70,7 +71,7 @@ func (w *Words) part(word []byte, inside bool) (size int, id int32) {
 			return at, w.joiner(word, 0, inside)
 		case n == 0 && !ok:
 			size, id = at, w.unknown
-		case ok && !joined: // no part ends with a joining hyphen
+		case ok && !joined: // a part never ends with a joining hyphen
 			size, id = at, known
 		}
 	}
@@ -171,8 +172,8 @@ func (w *Words) contraction(word []byte, at int) int {
 	return 0
 }
 
-// abbreviates reports whether a point after a word belongs to it: after an initial, or if the
-// word has a point before.
+// abbreviates reports whether the point after a word is a part of the word: after an initial, or if
+// the word contains another point.
 func abbreviates(word []byte) bool {
 	r, n := utf8.DecodeLastRune(word)
 	rest := word[:len(word)-n]
@@ -180,8 +181,8 @@ func abbreviates(word []byte) bool {
 		isWord(r) && bytes.HasSuffix(rest, []byte("."))
 }
 
-// after returns the character at a byte, previous the one before it, or utf8.RuneError if there
-// is none.
+// after returns the character that begins at a byte, and previous the character before the byte. At
+// the end or beginning of the word, both return utf8.RuneError.
 func after(word []byte, at int) rune {
 	r, _ := utf8.DecodeRune(word[at:])
 	return r

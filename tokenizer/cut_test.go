@@ -40,7 +40,7 @@ func TestProseIsCutAsItsCorpusWas(t *testing.T) {
 		`it, (it, 're`:              `it , ( it , <unk>`,
 		`etc., (etc.) said...`:      `etc. , ( etc. ) said ...`,
 		`dog--the “dog” dog—the`:    `dog -- the “ dog ” dog — the`,
-		`U.S. Q. and/or the.dog`:    `<unk> <unk> <unk> <unk>`, // one word in the corpus
+		`U.S. Q. and/or the.dog`:    `<unk> <unk> <unk> <unk>`, // without a space in the corpus
 		`x-y! 我喜欢学习 dog: 'dog'`:     `<unk> @-@ <unk> <unk> <unk> ' dog '`,
 		strings.Repeat("dog-", 30):  `<unk>`, // not prose
 		`The dog , she said .`:      `The dog , she said .`,
@@ -50,7 +50,7 @@ func TestProseIsCutAsItsCorpusWas(t *testing.T) {
 	}
 }
 
-// A vocabulary shows by its symbols whether its text has separate punctuation.
+// The symbols of a vocabulary show whether its text has separate punctuation.
 func TestOtherVocabulariesCutNoWords(t *testing.T) {
 	for _, symbols := range []string{
 		"<eos> <unk> the ,", "<eos> <unk> the @-@", "<eos> <unk> the , @-@ it,",
@@ -73,8 +73,8 @@ func drawProse(t *rapid.T) []byte {
 	return []byte(strings.Join(rapid.SliceOfN(part, 0, 60).Draw(t, "parts"), ""))
 }
 
-// Every byte and character is in one token, for any pieces and any room, and no more tokens are
-// due than DueMax. A known word has one token, an unknown one the parts of its cut.
+// Every byte and character is in one token, for any pieces and any room, and at most DueMax tokens
+// are due. A known word is one token. An unknown word has one token for each part of its cut.
 func TestCutsDoNotDependOnPieces(t *testing.T) {
 	w := prose(t)
 	rapid.Check(t, func(t *rapid.T) {

@@ -13,14 +13,14 @@ const MaxWordBytes = 1024
 // the beginning of white space.
 const heldMost = MaxWordBytes + spaceMost - 1
 
-// heldTail is the number of bytes kept of a word too long to be known. They suffice to detect
-// white space at the next byte.
+// heldTail is the number of bytes kept of a word that is too long for a vocabulary. These bytes
+// suffice to detect white space at the next byte.
 const heldTail = spaceMost - 1
 
-// Pending is the text after a stream's last token: the beginning of the next token. It depends
-// on that text alone, not on its pieces, and takes at most about a kilobyte. The zero value is
-// the beginning of a text. A tokenizer of bytes always keeps the zero value. Pending is plain
-// data; Check validates it.
+// Pending is the text after a stream's last token: the beginning of the next token. It depends on
+// that text alone, not on its pieces, and needs at most about a kilobyte. The zero value is the
+// beginning of a text. The tokenizer Bytes always leaves the zero value. Pending is plain data;
+// Check validates it.
 type Pending struct {
 	Space int64  // bytes of white space before the word
 	Word  []byte // the word so far, or the last bytes of a word too long to be known
@@ -28,9 +28,9 @@ type Pending struct {
 	Line  bool   // a line has ended, but its token had no room yet
 	Chars int64  // characters that begin in the pending text
 
-	// Ended is the size of the white space that ended Word (a line feed if Line is true). The
-	// word was cut, and Word holds the parts that had no room yet. Ended is 0 while the word may
-	// continue.
+	// Ended is the size of the white space that ended Word (a line feed if Line is true). The word
+	// was cut into parts, and Word contains the parts for which Tokens had no room yet. Ended is 0
+	// while the word may continue.
 	Ended int64
 }
 
@@ -56,7 +56,7 @@ func (p *Pending) CopyFrom(o *Pending) {
 	p.Word = word
 }
 
-// Check returns an error if no text could leave p behind, to validate stored data.
+// Check validates stored data: it returns an error if p cannot result from any text.
 func (p *Pending) Check() error {
 	switch {
 	case p.Space < 0 || p.More < 0:
@@ -89,8 +89,8 @@ func (p *Pending) Check() error {
 	return nil
 }
 
-// holdParts keeps the remaining parts of the word that has just ended, which may have no room.
-// parts may share p.Word's array.
+// holdParts keeps the remaining parts of the word that has just ended, because Tokens may have no
+// room for them. parts may share p.Word's array.
 func (p *Pending) holdParts(parts []byte) {
 	p.Chars += int64(chars(parts))
 	p.Word = append(p.Word[:0], parts...)

@@ -8,9 +8,9 @@ const (
 	inTail           // the last byte of white space of several bytes, or a byte of a word
 )
 
-// classes has the class of every byte. White space is as in Python's str.split, with which the
-// reference implementation prepares its texts: Unicode's White_Space and the four separators of
-// ASCII, 1C to 1F.
+// classes gives the class of every byte. White space is defined as in Python's str.split, with
+// which the reference implementation prepares its texts: Unicode's White_Space and the four
+// separators of ASCII, 1C to 1F.
 var classes = [256]uint8{
 	'\n': inLineEnd,
 	'\t': inSpace, '\v': inSpace, '\f': inSpace, '\r': inSpace, ' ': inSpace,
@@ -24,8 +24,8 @@ var classes = [256]uint8{
 const spaceMost = 3
 
 // wideSpace returns the size of the white space character of several bytes that ends with last,
-// after the bytes two and one, or 0. Earlier bytes do not matter: the first byte of a character
-// is never a later byte of another.
+// after the bytes two and one. It returns 0 if there is none. Earlier bytes do not matter: the
+// first byte of a character is never a later byte of another character.
 func wideSpace(two, one, last byte) int {
 	switch {
 	case one == 0xc2 && (last == 0x85 || last == 0xa0): // U+0085, U+00A0

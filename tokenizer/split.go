@@ -12,7 +12,7 @@ const (
 // piece is a part of the text that becomes a token.
 type piece struct {
 	kind int
-	word []byte // of wordPiece; nil if too long to be known. Valid until the next call
+	word []byte // valid until the next call; nil if too long to be known
 	size int64  // bytes of text
 	// chars is the number of characters that begin in these bytes.
 	chars int64
@@ -31,10 +31,9 @@ func (p *Pending) next(text []byte) (found piece, rest []byte) {
 	return found, rest
 }
 
-// split takes the first piece from the pending text and the text after it, up to the byte that
-// ends the piece. For a word this is the white space after it, which is then pending. If the text
-// ends before the piece does, all of it is pending. Pieces and pending text do not depend on
-// where the text was cut.
+// split takes the first piece from the pending text and the text after it, up to the byte that ends
+// the piece. White space that ends a word is pending afterwards. If the text ends before the piece
+// does, the whole text is pending. Pieces and pending text do not depend on where the text was cut.
 func (p *Pending) split(text []byte) (found piece, rest []byte) {
 	if p.Line {
 		p.Line = false
@@ -74,7 +73,8 @@ func (p *Pending) split(text []byte) (found piece, rest []byte) {
 	return piece{}, nil
 }
 
-// wideSpace is the function wideSpace for a byte after the pending word and its newest part.
+// wideSpace returns the size of the white space character that ends with the byte last, after the
+// pending word and part; 0 if there is none.
 func (p *Pending) wideSpace(part []byte, last byte) int {
 	two, one := before(part, len(part))
 	if len(part) == 0 {
@@ -106,8 +106,8 @@ func (p *Pending) end(part []byte, space int) piece {
 	return found
 }
 
-// last makes pieces of the pending text at the end of a text, and of the end of its last line.
-// line is noPiece if the text ends with a newline.
+// last makes pieces of what is pending at the end of a text: the last word, and the end of the last
+// line. line is noPiece if the text ends with a newline.
 func (p *Pending) last() (word, line piece) {
 	if p.Size() == 0 {
 		return word, line

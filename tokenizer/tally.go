@@ -2,14 +2,14 @@ package tokenizer
 
 import "math"
 
-// Tally accounts for scored text: its length, and its bits under the model. The zero value is
-// empty.
+// Tally sums up scored text: its length, and its bits under the model. The zero value is empty.
 //
-// A tokenizer of words has one token for all words outside its vocabulary. Its bits say that such
-// a word comes, but not which. Bits includes them, and UnknownBits counts them separately, since
-// ratios by length are of known words only. A tokenizer of bytes has no unknown words.
+// A tokenizer of words has one token for all words outside its vocabulary. The token's bits measure
+// that some unknown word follows, but not which one. Bits includes these bits. UnknownBits counts
+// them separately, because bits per byte and per character are computed from known words only. A
+// tokenizer of bytes has no unknown words.
 type Tally struct {
-	Bytes, Chars, Tokens int64   // of the scored tokens; Chars as in Tokenizer.Chars
+	Bytes, Chars, Tokens int64   // of the scored tokens; characters as in Tokenizer.Chars
 	Bits                 float64 // -log2 of the probability of all the tokens
 
 	Unknown                    int64 // tokens that are unknown words
@@ -29,9 +29,9 @@ func (t *Tally) Add(o Tally) {
 	t.UnknownBits += o.UnknownBits
 }
 
-// Count adds tokens with their negative log-likelihoods in nats, one by one, so that the sums do
-// not depend on the pieces of the tokens. unknown is the id of unknown words, or -1 if there are
-// none.
+// Count adds tokens with their negative log-likelihoods in nats. It adds them one by one, so that
+// the sums do not depend on how the tokens were divided among calls. unknown is the id of unknown
+// words, or -1 if there are none.
 func (t *Tally) Count(tokens *Tokens, unknown int32, nll []float32) {
 	for i, id := range tokens.IDs {
 		bits := float64(nll[i]) / math.Ln2
@@ -48,8 +48,8 @@ func (t *Tally) Count(tokens *Tokens, unknown int32, nll []float32) {
 	}
 }
 
-// BitsPerChar returns bits per character of the known tokens. Like the other ratios it is 0
-// without any, since JSON cannot hold NaN.
+// BitsPerChar returns bits per character of the known tokens. Without known tokens, this ratio and
+// the others are 0, since JSON has no NaN.
 func (t Tally) BitsPerChar() float64 {
 	return per(t.Bits-t.UnknownBits, t.Chars-t.UnknownChars)
 }

@@ -10,22 +10,22 @@ import (
 	"io"
 )
 
-// Tokenizer converts the bytes of a text into tokens as they come, and tokens into text. The
-// tokens of a text do not depend on the pieces in which it came. Bytes and *Words are tokenizers.
+// Tokenizer converts the bytes of a text into tokens as the bytes arrive, and tokens into text. The
+// tokens do not depend on how the text was divided into pieces. Bytes and *Words are tokenizers.
 type Tokenizer interface {
 	// Vocab returns the number of ids; they are 0 to Vocab-1.
 	Vocab() int
 	// Start returns the token before the first token of a text.
 	Start() int32
 	// Next takes text after the pending text and adds the tokens that end in it, at most room of
-	// them, to t. It returns the text after the byte that completed the last token with room, or
-	// none. The text before that byte is then in t or in p.
+	// them, to t. If room ends first, Next returns the text after the byte that completed the last
+	// added token; otherwise it returns no text. The text before that byte is then in t or in p.
 	Next(t *Tokens, p *Pending, text []byte, room int) (rest []byte)
 	// End adds the tokens that the end of the text completes. Nothing is pending afterwards.
 	End(t *Tokens, p *Pending)
 	// Unknown returns the id of all words outside the vocabulary, or -1 if there are none.
 	Unknown() int32
-	// Spell appends the text of token id after another token.
+	// Spell appends the text of token id. Parameter after is the token before it.
 	Spell(dst []byte, after, id int32) []byte
 	// SpellMax returns the maximum size, in bytes, of a text that Spell appends.
 	SpellMax() int
@@ -99,7 +99,7 @@ func Parse(text string, symbols []byte) (Tokenizer, error) {
 		}
 		w, err := ReadSymbols(symbols)
 		if err != nil {
-			return nil, err // a nil *Words would not be a nil interface
+			return nil, err // a nil *Words would be a non-nil Tokenizer
 		}
 		return w, nil
 	}

@@ -110,7 +110,7 @@ func TestRatiosCanStandInJSON(t *testing.T) {
 	require.Equal(t, math.MaxFloat64, Tally{Tokens: 1, Bits: 2000}.Perplexity())
 }
 
-// A tokenizer of bytes counts characters of UTF-8, like one of words.
+// Bytes counts the characters of UTF-8, like Words.
 func TestBytesCountTheirCharacters(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.String().Draw(t, "text")

@@ -4,7 +4,7 @@ package tokenizer
 // slices have the same length. The zero value is empty.
 type Tokens struct {
 	IDs   []int32
-	Sizes []int64 // in bytes; 0 only for the end of a line made by the end of a text
+	Sizes []int64 // in bytes; 0 only for a line end added at the end of a text
 	Chars []int64 // characters that begin in the token's bytes
 }
 

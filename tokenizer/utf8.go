@@ -8,7 +8,7 @@ import "unicode/utf8"
 // unchanged. The zero value is ready.
 type UTF8 struct {
 	held  [utf8.UTFMax - 1]byte
-	count int // of held
+	count int // number of bytes in held
 }
 
 // Append appends the held bytes and text to dst, up to the last border between characters. It

@@ -19,7 +19,7 @@ const (
 // Limits of a vocabulary.
 const (
 	MaxVocab       = 1 << 24   // symbols; also the maximum of a network
-	MaxSymbolBytes = 256 << 20 // of all symbols together, each with a line feed
+	MaxSymbolBytes = 256 << 20 // bytes of all symbols together, each with a line feed
 )
 
 // ErrVocabulary is wrapped by errors about an invalid or too large vocabulary.
@@ -31,11 +31,11 @@ var ErrVocabulary = errors.New("tokenizer: vocabulary")
 // even an empty one, is the token LineEnd. Case matters. The end of a text ends its last line.
 //
 // White space belongs to the token after it, a word or the end of a line. So every byte of a text
-// belongs to one token. In text from Spell the first token of a line has no white space, and
-// every other word has one space.
+// belongs to one token. Spell writes one space before each word, except for the first word of a
+// line.
 //
-// A word is complete when white space follows. Until then it is pending. A word spelled like
-// LineEnd is not the end of a line, but unknown.
+// A word is complete when white space follows. Until then it is pending. A word that is spelled
+// like the symbol LineEnd is an unknown word.
 //
 // If a vocabulary has "@-@" and ",", but hardly any words that end with a comma, its text has
 // separate punctuation, like WikiText. Unknown words are then cut in the same way, into at most
@@ -45,7 +45,7 @@ var ErrVocabulary = errors.New("tokenizer: vocabulary")
 // Words is immutable and safe for concurrent use.
 type Words struct {
 	symbols []string
-	ids     map[string]int32 // of words, and of Unknown, which prepared texts contain
+	ids     map[string]int32 // ids of words, and of Unknown, which prepared texts contain
 	lineEnd int32
 	unknown int32
 	longest int // longest symbol, in bytes
@@ -134,9 +134,9 @@ func (w *Words) Symbol(id int32) string { return w.symbols[id] }
 // Chars returns the number of characters of UTF-8 that begin in the text.
 func (w *Words) Chars(text []byte) int { return chars(text) }
 
-// Next takes text after the pending text and adds the tokens that end in it, at most room of
-// them, to t. It returns the text after the byte that completed the last token with room, or
-// none.
+// Next takes text after the pending text and adds the tokens that end in it, at most room of them,
+// to t. If room ends first, Next returns the text after the byte that completed the last added
+// token; otherwise it returns no text.
 func (w *Words) Next(t *Tokens, p *Pending, text []byte, room int) (rest []byte) {
 	for ; room > 0; room-- {
 		if p.Ended > 0 {
@@ -198,9 +198,10 @@ func (w *Words) addPart(t *Tokens, p *Pending) {
 	p.dropPart(size, n)
 }
 
-// Spell appends the text of token id after another token: a line feed, or a word with a space
-// before it unless it is the first of a line. An unknown word is spelled as its symbol. Next
-// makes the same tokens from the text of Spell. Spell panics at an id outside the vocabulary.
+// Spell appends the text of token id. Parameter after is the token before it. LineEnd is a line
+// feed. A word has a space before it, unless it is the first word of a line. An unknown word is
+// spelled as its symbol. Next makes the same tokens from the text of Spell. Spell panics at an id
+// outside the vocabulary.
 func (w *Words) Spell(dst []byte, after, id int32) []byte {
 	if id == w.lineEnd {
 		return append(dst, '\n')
@@ -236,7 +237,7 @@ func (w *Words) Symbols() []byte {
 	return all
 }
 
-// ReadSymbols returns the tokenizer whose Symbols has written data. Other input gives an error
+// ReadSymbols returns the tokenizer whose method Symbols returned data. Invalid data gives an error
 // that wraps ErrVocabulary and names the symbol.
 func ReadSymbols(data []byte) (*Words, error) {
 	if len(data) > MaxSymbolBytes {

@@ -24,8 +24,8 @@ func few(t testing.TB) *Words {
 // separates reports whether a character is white space for Python's str.split.
 func separates(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f }
 
-// reference prepares the text like vocabulary.py of the reference implementation: for each line
-// of the file its words, and its end.
+// reference prepares a text like vocabulary.py of the reference implementation. For each line, it
+// returns the words and a symbol for the line's end.
 func reference(text string) (symbols []string) {
 	lines := strings.SplitAfter(text, "\n")
 	for _, line := range lines {
@@ -36,7 +36,7 @@ func reference(text string) (symbols []string) {
 	return symbols
 }
 
-// drawWords draws a text of all cases that matter to a tokenizer of words, whole and broken.
+// drawWords draws text with every case that matters to a tokenizer of words, valid or not.
 func drawWords(t *rapid.T) []byte {
 	part := rapid.SampledFrom([]string{
 		"a", "the", "ab", "The", "é", "<unk>", "<eos>", " ", " ", "\n", "\r\n", "\t", "\x1c", "€",
@@ -56,7 +56,7 @@ func feed(t *rapid.T, w Tokenizer, text []byte) (all Tokens, p Pending) {
 		for more := true; more; {
 			room := rapid.IntRange(1, 4).Draw(t, "room")
 			before := len(all.IDs)
-			piece = w.Next(&all, &p, bytes.Clone(piece), room) // nothing keeps the caller's text
+			piece = w.Next(&all, &p, bytes.Clone(piece), room) // a copy, as Next must not keep it
 			require.LessOrEqual(t, len(all.IDs)-before, room)
 			require.NoError(t, p.Check())
 			more = len(all.IDs)-before == room
@@ -90,8 +90,8 @@ func TestAnyPiecesGiveTheSameTokens(t *testing.T) {
 	}
 }
 
-// The words are those of the reference implementation, in order. It does not read invalid UTF-8,
-// and ends lines at carriage returns, so these are excluded.
+// The words are those of the reference implementation, in order. The reference cannot read invalid
+// UTF-8, and ends lines at carriage returns, so the test excludes both.
 func TestTokensAreTheReferences(t *testing.T) {
 	w := few(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -148,7 +148,7 @@ func TestTokensByExample(t *testing.T) {
 		"<eos> a":                            {unk, 2, eos}, // not the end of a line
 		strings.Repeat("w", 1024):            {8, eos},
 		strings.Repeat("w", 1025):            {unk, eos},
-		strings.Repeat("w", 1e6) + "\u2003a": {unk, 2, eos}, // one word of any length
+		strings.Repeat("w", 1e6) + "\u2003a": {unk, 2, eos}, // a word of any length is one token
 	} {
 		all, p := whole(w, []byte(text))
 		w.End(&all, &p)
@@ -156,7 +156,7 @@ func TestTokensByExample(t *testing.T) {
 	}
 }
 
-// A copy of a stream with its pending text continues like the stream.
+// A copy of a stream's pending text suffices to continue the stream.
 func TestPendingIsTheWholeState(t *testing.T) {
 	w := few(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -255,7 +255,7 @@ func TestVocabulariesThatAreNoneAreRefused(t *testing.T) {
 // ReadSymbols accepts every vocabulary that NewWords accepts, so a trained model can be opened.
 func TestVocabularyFitsItsForm(t *testing.T) {
 	const count = MaxSymbolBytes/(MaxWordBytes+1) + 1
-	text := make([]byte, count+MaxWordBytes) // every 1,024 bytes of it are another word
+	text := make([]byte, count+MaxWordBytes) // each 1,024 bytes are a different word
 	rand.NewChaCha8([32]byte{}).Read(text)
 	for i, b := range text {
 		text[i] = 'a' + b%26

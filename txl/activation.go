@@ -1,7 +1,7 @@
 package txl
 
-// activatePass adds the bias to pre and sets act = f(pre). If pre has a gate before its value,
-// act = f(gate) value.
+// activatePass adds the bias to pre and sets act = f(pre). If each row of pre contains a gate and
+// then a value, act = f(gate) value.
 type activatePass struct {
 	cfg  *Config
 	act  []float32 // [*,F]

@@ -28,10 +28,10 @@ type block struct {
 	dqv    kernel.Matrix // backward: gradient of qv
 }
 
-// scores is a (queries, keys) matrix in a buffer. Every row has a gap before and after it, each as
-// long as a block has rows. The same memory, read with a stride longer by one from rows-1 elements
-// before its beginning, is the matrix by distance: query i meets key j in column j + rows-1-i. In
-// this view, the elements that belong to no key lie in the gaps.
+// scores is a (queries, keys) matrix in a buffer. Before and after every row is a gap of as many
+// elements as a block has rows. The same memory is also the matrix by distance: it begins rows-1
+// elements earlier, and its stride is longer by one. There, query i meets key j in column j +
+// rows-1-i, and elements without a key lie in the gaps.
 type scores struct {
 	kernel.Matrix // Data begins with the gap
 	gap           int
@@ -117,8 +117,8 @@ func (s *Segment) projectRows(x *Exec, i, n0, n1 int) {
 	x.MulNT(rowsOf(l.kv, m0, m1, 2*hd), input, wqkv.RowRange(hd, 3*hd), false)
 }
 
-// attended computes the rest of layer i's attention for rows n0..n1, whose attention vectors are
-// already computed: o_net, residual and normalization.
+// attended computes o_net, residual and normalization of layer i's attention for rows n0..n1. Their
+// attention vectors are already computed.
 func (s *Segment) attended(x *Exec, i, n0, n1 int) {
 	l, ix := &s.layers[i], s.model.Layout.layers[i]
 	D, hd := s.cfg.DModel, s.cfg.NHead*s.cfg.DHead
@@ -160,7 +160,7 @@ func (s *Segment) distances(buf []float32, h, n1 int) kernel.Matrix {
 	return s.byDistance(buf, s.cfg.NHead*d).RowRange(s.T-n1, s.T+s.mlen).ColRange(h*d, (h+1)*d)
 }
 
-// dropAttention sets dst to the dropped probabilities of a block.
+// dropAttention sets dst to the attention probabilities of a block after dropout.
 func (s *Segment) dropAttention(layer int, k *block, dst, prob kernel.Matrix) {
 	key := kernel.Key(s.drop.Key, siteAttention, uint64(layer), uint64(k.b), uint64(k.h))
 	stride := (s.cfg.maxKeys(s.T) + 3) / 4
@@ -190,8 +190,8 @@ func attendBlock(s *Segment, w *Exec, a *attention, i int) {
 	for i := range prob.Rows {
 		lo, hi := s.window(k.i0 + i)
 		norms[i].most, norms[i].sum = w.Softmax(row(prob, i)[lo:hi], s.scale())
-		// Backward also reads the columns of later keys, in which an earlier segment has left
-		// numbers.
+		// Backward also reads the columns of later keys, which may contain numbers of an earlier
+		// segment.
 		clearOutside(prob.Data[i*prob.Stride:][:s.mlen+s.T], lo, hi)
 	}
 	if s.drop.Attention > 0 {
@@ -223,8 +223,8 @@ func clearOutside(row []float32, lo, hi int) {
 
 // attendBackward takes s.dy = dL/d(h + o). With post-norm, the caller has already propagated this
 // gradient through the normalization. If below is true, a weight below this layer needs its
-// gradient. Then attendBackward adds the attention's part of dL/dh to s.dx, which holds the part of
-// the residual. Otherwise s.dx does not change.
+// gradient. Then attendBackward adds the attention's part of dL/dh to s.dx, which already contains
+// the residual's part. Otherwise s.dx does not change.
 func (s *Segment) attendBackward(x *Exec, i int, grads Grads, below bool) {
 	l, ix := &s.layers[i], s.model.Layout.layers[i]
 	D, hd, rows, keys := s.cfg.DModel, s.cfg.NHead*s.cfg.DHead, s.n*s.B, (s.mlen+s.n)*s.B
@@ -242,7 +242,7 @@ func (s *Segment) attendBackward(x *Exec, i int, grads Grads, below bool) {
 		task.firstKey = s.mlen // no gradient flows into the memory
 	}
 	first := task.firstKey * s.B
-	clear(s.byDistance(s.dr, hd).Data[:(s.T-s.n)*hd]) // no query and key are this far apart
+	clear(s.byDistance(s.dr, hd).Data[:(s.T-s.n)*hd]) // no query is this far from its key
 	s.runAttention(x, s.cfg.NHead, task)
 	s.addBiasGrads(x, ix, grads)
 	if g := grads[ix.r]; g != nil {
@@ -276,9 +276,9 @@ func (s *Segment) attendBackward(x *Exec, i int, grads Grads, below bool) {
 	s.add(x, s.dx, s.dx, s.dnorm[s.mlen*s.B*D:], D, 0, rows)
 }
 
-// attendHeadBackward is a task of the backward direction: one head, whose gradients of r and of the
-// biases are sums over streams and blocks. The last block of a stream comes first. It has every key
-// and every distance, so it sets all sums, to which the other blocks add.
+// attendHeadBackward is a task of the backward direction: one head. The head's gradients of r and
+// of the biases are sums over streams and blocks. The last block of a stream is first. It has every
+// key and every distance, so it sets all sums, and the other blocks add to them.
 func attendHeadBackward(s *Segment, w *Exec, a *attention, h int) {
 	d, hd := s.cfg.DHead, s.cfg.NHead*s.cfg.DHead
 	du, dv := s.dbias[h*d:(h+1)*d], s.dbias[hd+h*d:hd+(h+1)*d]
@@ -329,7 +329,7 @@ func (s *Segment) scoreBackward(w *Exec, a *attention, k *block, acc bool) {
 	if s.drop.Attention > 0 {
 		s.dropAttention(a.index, k, d, d)
 	}
-	clear(k.d.Data[:k.d.Rows]) // byDistance also reads these, before the first row
+	clear(k.d.Data[:k.d.Rows]) // byDistance also reads these elements before the first row
 	for i := range d.Rows {
 		lo, hi := s.window(k.i0 + i)
 		w.SoftmaxBackward(row(d, i)[lo:hi], row(prob, i)[lo:hi], w.Dot(row(dav, i), row(av, i)),
@@ -338,7 +338,7 @@ func (s *Segment) scoreBackward(w *Exec, a *attention, k *block, acc bool) {
 	}
 }
 
-// scoreAgain computes the block's probabilities as forward did.
+// scoreAgain computes the block's probabilities again, as forward did.
 func (s *Segment) scoreAgain(w *Exec, l *activations, k *block) {
 	s.score(w, l, k)
 	prob := k.scores.byKey()
@@ -349,7 +349,7 @@ func (s *Segment) scoreAgain(w *Exec, l *activations, k *block) {
 	}
 }
 
-// keysFrom views the gradient of the keys (or values), from the first key whose gradient is wanted.
+// keysFrom views the gradient of the keys (or values), from the first key that needs its gradient.
 func (s *Segment) keysFrom(buf []float32, part int, a *attention, k *block) kernel.Matrix {
 	return s.keys(buf, part, k.b, k.h, k.klen).RowRange(a.firstKey, k.klen)
 }

@@ -7,9 +7,9 @@ import (
 
 // Backward sets grads to the gradient of the mean negative log-likelihood (in nats, over all rows
 // and streams) of targets [n,B]. The gradient is taken at the effective weights: dL/d(W+M), which
-// equals dL/dW and dL/dM. A target below 0 adds nothing to the sum in the mean. grads has an
-// entry for each tensor of the layout. Backward does not compute the gradients of nil entries, or
-// anything that only they need.
+// equals dL/dW and dL/dM. A target below 0 adds nothing to the sum, but still counts in the mean's
+// divisor. grads has an entry for each tensor of the layout. For a nil entry, Backward computes no
+// gradient.
 func (s *Segment) Backward(x *Exec, targets []int32, grads Grads) {
 	s.backward(x, targets, nil, grads)
 }
@@ -35,7 +35,7 @@ func (s *Segment) backward(x *Exec, targets []int32, dlogits []float32, grads Gr
 			len(targets), s.n*s.B))
 	}
 	lay := s.model.Layout
-	for _, l := range lay.layers { // layers may share these, and each adds its part
+	for _, l := range lay.layers { // layers may share these gradients, and each layer adds its part
 		clear(grads[l.rwBias])
 		clear(grads[l.rrBias])
 	}
@@ -55,7 +55,8 @@ func (s *Segment) backward(x *Exec, targets []int32, dlogits []float32, grads Gr
 	}
 }
 
-// clearProjections clears the gradients of the projections: each use adds its part.
+// clearProjections sets the gradients of the projections to zero, because each use of a projection
+// adds its part.
 func (s *Segment) clearProjections(grads Grads) {
 	for i := range s.model.Layout.clusters {
 		k := &s.model.Layout.clusters[i]
@@ -80,8 +81,8 @@ func (s *Segment) lowestHalf(grads Grads) int {
 		}
 	}
 	for i, l := range lay.layers {
-		// The upper half differentiates the normalization between the halves, the lower half the
-		// one before attention.
+		// The upper half's backward pass includes the normalization between the halves. The lower
+		// half's includes the normalization before attention.
 		if wanted(l.rwBias, l.rrBias, l.qkv, l.r, l.o) || s.cfg.PreLNorm &&
 			wanted(l.gain1, l.bias1) {
 			return 2 * i

@@ -10,16 +10,17 @@ import "slices"
 // wholeNetwork is the first half of a network that computes everything.
 const wholeNetwork = -1
 
-// NewBeside allocates a segment that computes the same rows as another one with other fast weights,
-// for scoring alone: it has no Backward. Each of its calls must follow the same call of the other
-// segment, with the same model and rows. Its bits are those of an independent segment. It neither
-// reads nor writes the memory of layers that have the same input in both networks.
+// NewBeside allocates a segment that computes the same rows as its partner (parameter of) with
+// different fast weights. It only scores: it has no Backward. Each of its calls must follow the
+// same call of the partner, with the same model and rows. Its bits are those of an independent
+// segment. It neither reads nor writes the memory of layers that have the same input in both
+// networks.
 func NewBeside(of *Segment) *Segment {
 	return (&Segment{cfg: of.cfg, B: of.B, T: of.T, of: of, first: wholeNetwork}).allocate()
 }
 
-// BesideBytes returns the bytes of memory of a segment beside one of SegmentBytes, except a
-// negligible part.
+// BesideBytes returns the bytes of memory of a segment from NewBeside, up to a negligible part.
+// SegmentBytes gives those of its partner.
 func BesideBytes(c Config, batch, maxLen int) int64 {
 	of := &Segment{cfg: c, B: batch, T: maxLen}
 	return (&Segment{cfg: c, B: batch, T: maxLen, of: of}).bytes()
@@ -40,7 +41,8 @@ func (l *Layout) firstHalf(preLNorm bool, differs func(tensor int) bool) int {
 		}
 	}
 	for i, t := range l.layers {
-		// gain1 and bias1 normalize the output of attention. With pre-norm, gain2 and bias2 do.
+		// gain1 and bias1 belong to the normalization of attention's output; with pre-norm, gain2
+		// and bias2 do.
 		switch {
 		case any(t.rwBias, t.rrBias, t.qkv, t.r, t.o, t.gain1, t.bias1),
 			preLNorm && any(t.gain2, t.bias2):

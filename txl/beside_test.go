@@ -7,9 +7,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A segment beside another gives the bits of an independent one, wherever the networks first
-// differ. The test tries every tensor that can have fast weights, alone and with those of the
-// softmax.
+// A segment from NewBeside gives the bits of an independent segment, wherever the two networks
+// first differ. The test changes every tensor that can have fast weights, alone and together with
+// the softmax's tensors.
 func TestSegmentBesideAnotherHasBitsOfWholeOne(t *testing.T) {
 	for name, c := range shapes {
 		t.Run(name, func(t *testing.T) {
@@ -26,8 +26,8 @@ func TestSegmentBesideAnotherHasBitsOfWholeOne(t *testing.T) {
 	}
 }
 
-// A segment beside another also gives the bits of an independent one if both networks have fast
-// weights, and some of these are equal.
+// A segment from NewBeside also gives the bits of an independent segment if both networks have fast
+// weights and some of these are equal.
 func TestSegmentBesideAnotherMayHaveFastWeights(t *testing.T) {
 	c := shapes["odd"]
 	m, one := randomModel(t, c, 7)
@@ -40,8 +40,8 @@ func TestSegmentBesideAnotherMayHaveFastWeights(t *testing.T) {
 	besideAsWhole(t, m, one, two, 1)
 }
 
-// besideAsWhole reads a text in pieces with two sets of fast weights, side by side, after Begin
-// and Continue.
+// besideAsWhole reads a text in pieces with two sets of fast weights, in a segment and its partner.
+// It uses Begin and Continue.
 func besideAsWhole(t *testing.T, m *Model, fast, others Fast, seed uint64) {
 	c, x := m.Config, newExec(t, 2)
 	of, whole := NewSegment(c, 1, c.SegLen), NewSegment(c, 1, c.SegLen)
@@ -93,8 +93,8 @@ func besideAsWhole(t *testing.T, m *Model, fast, others Fast, seed uint64) {
 	}
 }
 
-// A segment and its partner serve several pairs of networks in turn. Each pair differs from another
-// half of a layer on. No pair may affect the results of the next.
+// A segment and its partner compute several pairs of networks in turn. In each pair, the networks
+// begin to differ at a different half of a layer. No pair may affect the results of the next.
 func TestPairOfSegmentsLeavesNothingInNextOne(t *testing.T) {
 	c := shapes["prenorm"]
 	m, all := randomModel(t, c, 3)

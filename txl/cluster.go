@@ -60,9 +60,9 @@ func (s *Segment) lowerBackward(x *Exec, k *cluster, p projected, grads Grads) {
 // the head, the others are the tails.
 type Cluster struct {
 	Tokens, Width int // rows and columns of its embeddings
-	// Embedding names the tensor of the embeddings, Table that of the softmax's weights. Input
-	// and Output name the projections between embeddings and hidden states. Tied uses name the
-	// same tensor; without projections the names are "".
+	// Embedding names the tensor of the embeddings, and Table the tensor of the softmax's weights.
+	// Input and Output name the projections between embeddings and hidden states. Tied tensors have
+	// the same name. Without projections, Input and Output are "".
 	Embedding, Table, Input, Output string
 }
 
@@ -81,6 +81,6 @@ func (l *Layout) Clusters() []Cluster {
 	return all
 }
 
-// TailWeights names the tensor of the head's columns for the tails. A layout without tails lacks
-// it.
+// TailWeights names the tensor of the head's columns for the tails. A layout without tails has no
+// such tensor.
 const TailWeights = "crit.cluster_weight"

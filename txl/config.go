@@ -11,8 +11,8 @@ import (
 // LayerNormEps is added to the variance in every layer normalization.
 const LayerNormEps = 1e-5
 
-// Config describes a Transformer-XL. The JSON names are those of the reference implementation,
-// where it has the field.
+// Config describes a Transformer-XL. A field has the JSON name of the reference implementation if
+// the reference has the field.
 type Config struct {
 	NLayer int `json:"n_layer"`
 	DModel int `json:"d_model"`
@@ -35,9 +35,9 @@ type Config struct {
 	// UntieR gives every layer separate attention biases instead of one pair for all, as the
 	// reference implementation for TensorFlow can.
 	UntieR bool `json:"untie_r,omitempty"`
-	// UntieSoftmax gives the softmax separate tables, beside those of the embeddings. Fast
-	// weights of the softmax's tables then do not change the input, and the backward pass ends
-	// above the layers.
+	// UntieSoftmax gives the softmax separate tables, beside those of the embeddings. Fast weights
+	// of the softmax's tables then do not change the input, so the backward pass can stop above the
+	// layers.
 	UntieSoftmax bool `json:"untie_softmax,omitempty"`
 	// Activation of the feed-forward layer: relu (also ""), gelu, swiglu or geglu. The gated ones
 	// double the rows of CoreNet.0: first the gate, then the value.
@@ -60,8 +60,9 @@ type Config struct {
 	ClusterTables bool `json:"cluster_tables,omitempty"`
 }
 
-// Lengths say how far back layers attend. A trained model can use other lengths, since no weight
-// depends on them. They are the fields of Config with these names; nil leaves a field unchanged.
+// Lengths say how far back layers attend. A trained model can use different lengths, since no
+// weight depends on them. The fields have the names and meanings of Config's; nil leaves a field of
+// Config unchanged.
 type Lengths struct {
 	MemLen, ClampLen *int
 	SameLength       *bool
@@ -110,7 +111,7 @@ var named = map[string]Config{
 	"wt103-16l": {NLayer: 16, DModel: 410, NHead: 10, DHead: 41, DInner: 2100, Vocab: 267735,
 		SegLen: 150, MemLen: 150,
 		Cutoffs: []int{20000, 40000, 200000}},
-	// The configurations of the two embedded models (the second one is for fast streams), one
+	// The configurations of the two embedded models (swift is for fast streams), one of a size
 	// between them, and one small enough for experiments.
 	"default": {NLayer: 6, DModel: 256, NHead: 4, DHead: 64, DInner: 768, Vocab: 256, SegLen: 256,
 		MemLen: 512, PreLNorm: true},

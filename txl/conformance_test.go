@@ -19,8 +19,8 @@ var update = flag.Bool("update", false,
 	"write internal/lab/conformance/testdata/adasoftmax_*.safetensors instead of comparing "+
 		"with them")
 
-// conformanceFiles are the adasoftmax files that the reference of these tests makes. Each has
-// another form of adaptive input and softmax. All have batches of two streams.
+// conformanceFiles maps the name of each adasoftmax file to its configuration. Each has a different
+// form of adaptive input and softmax. All files have batches of two streams.
 var conformanceFiles = map[string]Config{
 	// One table for all clusters, narrower than the model.
 	"one_table": {
@@ -28,7 +28,7 @@ var conformanceFiles = map[string]Config{
 		PreLNorm: true, ClampLen: 4, DEmbed: 6, Cutoffs: []int{7, 9, 15}, DivVal: 1,
 		TieProjs: []bool{true, false, true, false},
 	},
-	// The form of wt103-16l: one table as wide as the model, no projections.
+	// One table as wide as the model, without projections, as in wt103-16l.
 	"unprojected": {
 		NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 10, Vocab: 19, SegLen: 6, MemLen: 6,
 		Cutoffs: []int{6, 10}, DivVal: 1,
@@ -177,7 +177,7 @@ func conformanceFile(t *testing.T, c Config, most int) (*weights.File, sample) {
 func tokensTensor(name string, shape []int, ids []int32) weights.Tensor {
 	data, err := binary.Append(nil, binary.LittleEndian, ids)
 	if err != nil {
-		panic(err) // numbers of a fixed size
+		panic(err) // impossible: the numbers have fixed sizes
 	}
 	return weights.Tensor{Name: name, DType: weights.I32, Shape: shape, Data: data}
 }
@@ -225,7 +225,7 @@ func conformanceMetadata(c Config) map[string]string {
 	} {
 		text, err := json.Marshal(value)
 		if err != nil {
-			panic(err) // numbers, booleans and lists of them
+			panic(err) // impossible: only numbers, booleans and their lists
 		}
 		metadata[key] = string(text)
 	}

@@ -7,16 +7,18 @@ import (
 )
 
 // Dropout is used only in training. Hidden is the probability of dropping an element of hidden
-// states: embeddings, outputs of attention and feed-forward, inner activations of feed-forward,
-// and the last hidden states. Attention is the probability of dropping an attention probability.
-// Both are rounded to multiples of 1/65536. A mask is a pure function of Key and of the element's
-// position, so that backward can redraw the masks of forward. Every segment needs a separate Key.
+// states: embeddings, outputs of attention and feed-forward, inner activations of feed-forward, and
+// the last hidden states. Attention is the probability of dropping an attention probability. Both
+// are rounded to multiples of 1/65536. A mask is a pure function of Key and of the element's
+// position, so that backward can compute the masks of forward again. Every segment needs a
+// different Key.
 type Dropout struct {
 	Hidden, Attention float32
 	Key               uint64
 }
 
-// Sites are inputs of the masks, so that different places in the network have different masks.
+// Sites number the places of dropout in the network. They are inputs of the masks, so that each
+// place has different masks.
 const (
 	siteEmbedding = iota
 	siteAttention
@@ -26,8 +28,8 @@ const (
 	siteOutput
 )
 
-// rows zeroes elements of rows from..to of buf [*,width] and scales the others by 1/(1-p). The
-// pass is also its backward.
+// rows zeroes elements of rows from..to of buf [*,width] and scales the others by 1/(1-p). The same
+// call on the gradients is the backward pass.
 func (d *Dropout) rows(site, layer int, buf []float32, width, from, to int) {
 	if d.Hidden <= 0 {
 		return

@@ -2,11 +2,11 @@ package txl
 
 import "slices"
 
-// A sampler penalizes a token that earlier in the drawn text followed the same last m >= dryFrom
-// bytes. It subtracts Dry * dryBase^(m-dryFrom) from the token's logit. If the token followed them
-// at several places, the longest m counts. This is DRY, "don't repeat yourself", by P. E. Weidmann
-// (text-generation-webui, pull request 5677). Text before the drawn text does not count: a model
-// may copy from it.
+// A sampler penalizes a token that would repeat the drawn text. Suppose that the last m >= dryFrom
+// bytes occurred earlier, followed by this token. Then dryBase^(m-dryFrom) times Dry is subtracted
+// from the token's logit. If there are several such places, the longest m counts. This is DRY,
+// "don't repeat yourself", by P. E. Weidmann (text-generation-webui, pull request 5677). Text
+// before the drawn text does not count: a model may copy from it.
 const (
 	dryBase = 1.3
 	dryFrom = 12
@@ -22,7 +22,7 @@ const (
 // repeats finds repetitions in a sampler's drawn text.
 type repeats struct {
 	drawn   []int32   // tokens drawn so far
-	lengths []int32   // [i]: number of tokens before drawn[i] that equal the last ones
+	lengths []int32   // lengths[i]: number of tokens before drawn[i] that equal the last tokens
 	powers  []float64 // dryBase^n for n = 0, 1, ...
 	found   []repeat
 }
@@ -31,7 +31,7 @@ type repeats struct {
 type repeat struct {
 	id      int32
 	bytes   int
-	logProb float32 // without the penalty
+	logProb float32 // log-probability without the penalty
 }
 
 // add records a drawn token.
@@ -46,8 +46,8 @@ func (r *repeats) add(id int32) {
 	}
 }
 
-// penalize subtracts the penalties from log-probabilities [V], until restore. size is the number
-// of bytes of a token.
+// penalize subtracts the penalties from log-probabilities [V]; restore undoes this. size is the
+// number of bytes of a token.
 func (r *repeats) penalize(logProbs []float32, strength float64, size int) {
 	r.found = r.found[:0]
 	for i, length := range r.lengths {

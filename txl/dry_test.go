@@ -98,7 +98,7 @@ func TestDryFindsWhatTheDefinitionSays(t *testing.T) {
 	})
 }
 
-// Dry keeps a sampler from a loop; a weak Dry may not. Sampling never changes its input.
+// A strong Dry keeps a sampler from a loop; a weak one may not. Sampling never changes its input.
 func TestSamplerWithDryLeavesLoop(t *testing.T) {
 	next := func(last int32) []float32 { // draws abcabc..., unless a penalty prevents it
 		l := logs(1, 1, 1, 1)

@@ -6,9 +6,9 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// addFast computes the effective weights W+M of the layers and of all vectors, once in each
-// segment. A segment needs only a few rows or clusters of embedding tables, so their sums are
-// computed where they are used.
+// addFast computes the effective weights W+M of the layers and of all vectors, once per segment. A
+// segment needs only a few rows or clusters of embedding tables. So their sums are computed where
+// they are used.
 func (s *Segment) addFast(x *Exec) {
 	if size := s.sumsSize(); len(s.sums) < size {
 		s.sums = kernel.NewLarge(size)

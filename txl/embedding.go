@@ -73,7 +73,7 @@ func (s *Segment) embedBackward(x *Exec, grads Grads) {
 	for i := range s.model.Layout.clusters {
 		k := &s.model.Layout.clusters[i]
 		table := k.part(grads[k.emb], k.width)
-		if k.out != k.emb { // if tied, the softmax has set it
+		if k.out != k.emb { // if tied, the softmax's backward pass has set it
 			clear(table)
 		}
 		s.members = k.members(s.members[:0], s.toks[:rows])

@@ -34,7 +34,7 @@ func Example() {
 		segment.Backward(x, targets, gradient)
 		segment.Remember(memory)
 		for i, g := range arena {
-			// without the conversion arm64 would fuse and round differently
+			// the conversion keeps arm64 from fusing multiply and add
 			model.W[i] -= float32(0.1 * g)
 		}
 	}

@@ -33,8 +33,8 @@ func (s *Segment) feedForward(x *Exec, i, n0, n1 int) {
 	}
 }
 
-// feedForwardBackward takes dL/dout in s.dx. It leaves dL/dy1 (post-norm: before norm1) in s.dx,
-// as the residual's part, and in s.dy, as o's.
+// feedForwardBackward takes dL/dout in s.dx. It leaves dL/dy1 (with post-norm: the gradient before
+// norm1) in s.dx, as the residual's part, and in s.dy, as the part of o.
 func (s *Segment) feedForwardBackward(x *Exec, i int, grads Grads) {
 	l, ix := &s.layers[i], s.model.Layout.layers[i]
 	D, F, F1, rows := s.cfg.DModel, s.cfg.DInner, s.cfg.dHidden(), s.n*s.B

@@ -2,9 +2,9 @@ package txl
 
 import "fmt"
 
-// Begin starts a segment at the given weights and memory. Both are read-only and kept by reference
-// until the next Begin. fast may be empty (static model). The segment uses its values at this
-// moment until Continue.
+// Begin starts a segment with the given weights and memory. The segment only reads both, and keeps
+// references to them until the next Begin. fast may be empty (static model). Until Continue, the
+// segment uses the values of fast at the time of Begin.
 func (s *Segment) Begin(x *Exec, m *Model, fast Fast, mem *Memory) {
 	forget := !s.reuse.FixedWeights || s.model != m
 	s.model, s.fast, s.mlen, s.n = m, fast, mem.Len, 0

@@ -56,7 +56,8 @@ func (s *Segment) LogProbs(i, b int, dst []float32) {
 }
 
 // lossBackward sets s.dx = dL/dhidden and the gradients of the softmax's layers. It adds to the
-// gradients of projections. given is the dlogits of Segment.backward.
+// gradients of projections. given contains the logits' gradients from BackwardOf; nil for the loss
+// of the softmax.
 func (s *Segment) lossBackward(x *Exec, targets []int32, given []float32, grads Grads) {
 	if given == nil {
 		s.logitsBackward(x, targets)
@@ -69,8 +70,8 @@ func (s *Segment) lossBackward(x *Exec, targets []int32, given []float32, grads 
 	}
 }
 
-// logitsBackward sets s.dlogits = (softmax(logits) - onehot(target)) / (n B), and 0 where the
-// target is below 0.
+// logitsBackward sets s.dlogits = (softmax(logits) - onehot(target)) / (n B). If the target is
+// below 0, it sets 0.
 func (s *Segment) logitsBackward(x *Exec, targets []int32) {
 	lay, rows := s.model.Layout, s.n*s.B
 	width := lay.headWidth()

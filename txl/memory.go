@@ -1,18 +1,18 @@
 package txl
 
-// Memory holds the past hidden states that a segment attends to: for each layer the last rows of
-// that layer's input, time-major [Len,B,D]. No gradient flows into it. It is plain data: copy or
-// store Len and Layers.
+// Memory contains the past hidden states that a segment attends to: for each layer the last rows of
+// that layer's input, time-major [Len,B,D]. No gradient flows into a Memory. It is plain data: copy
+// or store Len and Layers.
 type Memory struct {
 	Len    int         // rows in use, at most Config.MemLen
-	Layers [][]float32 // one buffer of MemLen*B*D elements a layer; the first Len*B*D are in use
+	Layers [][]float32 // per layer a buffer of MemLen*B*D elements; the first Len*B*D are in use
 }
 
 // NewMemory returns an empty memory for batches of the given size.
 func NewMemory(c Config, batch int) *Memory { return NewMemoryAbove(c, batch, 0) }
 
-// NewMemoryAbove returns an empty memory without the lowest `alike` layers, whose input is that
-// of another network, see NewBeside.
+// NewMemoryAbove returns an empty memory for a segment from NewBeside. It omits the lowest `alike`
+// layers, whose input equals that of the other network.
 func NewMemoryAbove(c Config, batch, alike int) *Memory {
 	m := &Memory{Layers: make([][]float32, c.NLayer)}
 	size := c.MemLen * batch * c.DModel
@@ -26,8 +26,8 @@ func NewMemoryAbove(c Config, batch, alike int) *Memory {
 // Reset empties the memory.
 func (m *Memory) Reset() { m.Len = 0 }
 
-// CopyFrom copies the layers that both memories have from a memory of the same configuration and
-// batch.
+// CopyFrom copies memory o, which has the same configuration and batch. It skips layers that one of
+// the memories omits.
 func (m *Memory) CopyFrom(o *Memory) {
 	m.Len = o.Len
 	for l := range m.Layers {

@@ -34,7 +34,7 @@ type Layout struct {
 
 // layerIndex holds one layer's positions in Layout.Tensors.
 type layerIndex struct {
-	rwBias, rrBias          int // attention's biases; the same in all layers unless UntieR
+	rwBias, rrBias          int // attention's biases; shared by all layers unless UntieR
 	qkv, r, o, gain1, bias1 int // attention and its normalization
 	w1, b1, w2, b2          int // CoreNet.0, CoreNet.3
 	gain2, bias2            int // feed-forward's normalization
@@ -100,7 +100,7 @@ func (l *Layout) addEmbeddings(c Config) {
 	}
 }
 
-// addSoftmax adds the softmax's tensors other than the input's.
+// addSoftmax adds those tensors of the softmax that are not also tensors of the input.
 func (l *Layout) addSoftmax(c Config) {
 	l.clusterWeight, l.clusterBias = none, none
 	if n := l.tails(); n > 0 {
@@ -183,8 +183,8 @@ func NewModel(c Config) (*Model, error) {
 	return &Model{Config: c, Layout: l, W: kernel.NewLarge(l.Size)}, nil
 }
 
-// UntieSoftmax returns the model with separate tables of the softmax, copied from those of the
-// embeddings. It computes the same. A model that already has such tables is returned unchanged.
+// UntieSoftmax returns a model that computes the same, with separate tables of the softmax: copies
+// of the embeddings' tables. A model that already has separate tables is returned unchanged.
 func (m *Model) UntieSoftmax() *Model {
 	if m.Config.UntieSoftmax {
 		return m
@@ -208,9 +208,9 @@ func (m *Model) Tensor(i int) []float32 {
 	return m.W[t.Off : t.Off+t.Size : t.Off+t.Size]
 }
 
-// initStd is the standard deviation of initial weights. initStdProj is that of the projections
-// between the widths of the embeddings and of the model. Both are those of the reference
-// implementation.
+// initStd is the standard deviation of initial weights. initStdProj is the standard deviation of
+// the projections between the widths of the embeddings and of the model. Both are those of the
+// reference implementation.
 const initStd, initStdProj = 0.02, 0.01
 
 // Init draws all weights from the seed: matrices and attention biases normal, normalization gains

@@ -69,7 +69,7 @@ func (o *oracle) mul(a, b *G.Node) *G.Node  { return G.Must(G.Mul(a, b)) }
 func (o *oracle) mulT(a, b *G.Node) *G.Node { return G.Must(G.Mul(a, G.Must(G.Transpose(b)))) }
 func (o *oracle) add(a, b *G.Node) *G.Node  { return G.Must(G.Add(a, b)) }
 
-// rowVector repeats a [1,cols] node over rows.
+// rowVector returns a matrix whose rows all equal the [1,cols] node v.
 func (o *oracle) rowVector(v *G.Node, rows int) *G.Node { return o.mul(o.ones(rows, 1), v) }
 
 func (o *oracle) vector(name string, n int) *G.Node {

@@ -1,7 +1,7 @@
 package txl
 
-// rowBlock and colBlock are the numbers of rows and columns in one parallel task. They are fixed,
-// so that the order of sums does not depend on the number of threads.
+// rowBlock and colBlock are the numbers of rows and of columns in one parallel task. They are
+// constants, so that the order of sums does not depend on the number of threads.
 const (
 	rowBlock = 32
 	colBlock = 64
@@ -24,8 +24,8 @@ func (p *rowPass) Do(w *Exec, i int) {
 	p.task.doRows(w, lo, min(lo+rowBlock, p.to))
 }
 
-// colTask is an operation whose results are sums over rows. The task of a block of columns sums
-// all rows in order.
+// colTask is an operation whose results are sums over rows. Each parallel task has a block of
+// columns, and sums all rows in order.
 type colTask interface {
 	doCols(w *Exec, lo, hi int)
 }
@@ -47,7 +47,7 @@ func rowOf(m []float32, r, width int) []float32 { return m[r*width : (r+1)*width
 
 // biasPass adds a vector to the first columns of every row: y += bias.
 type biasPass struct {
-	y, bias []float32 // [*,width], [width at most]
+	y, bias []float32 // [*,width], [at most width]
 	width   int
 }
 
@@ -69,10 +69,10 @@ func (p *addPass) doRows(w *Exec, lo, hi int) {
 	w.Add(p.sum[i:j], p.a[i:j], p.b[i:j])
 }
 
-// sumPass computes a bias's gradient: sum[j] is the sum of dy[r,j] over the rows, added to the
-// old value if acc.
+// sumPass computes a bias's gradient: sum[j] is the sum of dy[r,j] over the rows r. If acc is true,
+// the sum is added to the old sum[j].
 type sumPass struct {
-	sum, dy     []float32 // [width at most], [rows,width]
+	sum, dy     []float32 // [at most width], [rows,width]
 	rows, width int
 	acc         bool
 }

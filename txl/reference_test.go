@@ -6,7 +6,8 @@ import (
 )
 
 // reference is the model in float64 and batch 1, written directly from the formulas, without code
-// from the package. Tests compare the fast code with it, and take finite differences of it.
+// from the package. Tests compare the fast code with the reference's results and their finite
+// differences.
 type reference struct {
 	c   Config
 	lay *Layout

@@ -13,8 +13,9 @@ type words struct {
 	embed, softmax, bias, in, out []float64
 }
 
-// words returns cluster i in the tensors of the Transformer-XL reference implementation. With
-// div_val 1 all clusters are rows of one table, and one projection serves all inputs.
+// words returns cluster i, read from tensors named as in the Transformer-XL reference
+// implementation. With div_val 1 all clusters are rows of one table, and one projection serves all
+// inputs.
 func (r *reference) words(i int) words {
 	ends := append(append([]int{0}, r.c.Cutoffs...), r.c.Vocab)
 	k := words{lo: ends[i], hi: ends[i+1], width: r.c.DModel}

@@ -1,6 +1,6 @@
 package txl
 
-// residualPass ends a half of a layer:
+// residualPass is the last step of a half of a layer:
 //
 //	sum = residual + drop(branch + bias)     without bias if it is nil
 //	normed = LN(sum)                         if there is a norm
@@ -13,7 +13,7 @@ type residualPass struct {
 	normed, normGain, normOffset []float32 // [*,D], [D], [D]
 	norm                         *norm
 	drop                         *Dropout
-	site, layer                  int // of the dropout
+	site, layer                  int // these number the place of the dropout
 }
 
 func (p *residualPass) doRows(w *Exec, lo, hi int) {

@@ -1,10 +1,10 @@
 package txl
 
-// Reuse says which results a segment may keep from one use to the next. By default it keeps only
-// results that never change a bit.
+// Reuse says which results a segment may keep for its next use. The zero value permits only results
+// that leave every bit unchanged.
 type Reuse struct {
-	// FixedWeights promises that the slow weights of a model never change. Begin then keeps
-	// results that depend on them alone, with the same bits.
+	// FixedWeights promises that the slow weights of a model never change. Begin then keeps results
+	// that depend on slow weights alone. The bits stay the same.
 	FixedWeights bool
 	// StaleKeys makes Continue keep the memory's keys and values although their fast weights have
 	// changed. Backward treats them as constants. The numbers differ from those of recomputed
@@ -12,11 +12,11 @@ type Reuse struct {
 	StaleKeys bool
 }
 
-// keyed holds the activations of one layer that have a row for each key, [rows,*], with the rows
-// of all streams side by side. A segment uses a window of them, which Continue moves forward.
+// keyed contains the activations of one layer that have a row for each key, [rows,*], with the rows
+// of all streams side by side. A segment uses a window of these rows, which Continue moves forward.
 type keyed struct {
 	in         []float32 // c = [memory; input] [rows*B,D]
 	kv         []float32 // keys, then values [rows*B,2*H*d]
 	cn         []float32 // pre-norm only: LN(c) [rows*B,D]
-	mean, rstd []float32 // pre-norm only: of the same normalization [rows*B]
+	mean, rstd []float32 // pre-norm only: mean and 1/deviation of c's rows [rows*B]
 }

@@ -11,7 +11,7 @@ import (
 type Sampling struct {
 	Temperature float64 // 0: the likeliest token; 1: the model's own distribution
 	TopK        int     // draw only among the K likeliest tokens; 0: among all
-	TopP        float64 // 0 or 1: all; else the fewest likeliest tokens with this total probability
+	TopP        float64 // 0 or 1: all; else the fewest likeliest tokens that reach this probability
 	MinP        float64 // 0: all; else tokens at least MinP times as likely as the likeliest
 	Seed        uint64
 
@@ -40,12 +40,12 @@ func (p Sampling) Validate() error {
 	return nil
 }
 
-// Sampler draws tokens. It is deterministic: the same Sampling and the same
-// distributions give the same tokens.
+// Sampler draws tokens. It is deterministic: a second Sampler with the same Sampling draws the same
+// tokens from the same distributions.
 type Sampler struct {
 	Sampling
 	rng *rand.Rand
-	// one number for each token, smaller for likelier ones; the lower half is the token
+	// one number per token, smaller for likelier tokens; the lower half is the token
 	ranks  []uint64
 	sorted int // the first `sorted` ranks are the smallest, in order
 	w      []float64
@@ -64,9 +64,10 @@ func NewSampler(p Sampling, vocab int) *Sampler {
 	}
 }
 
-// Next draws a token from log-probabilities [V] without changing them. It applies the loop
-// penalties, then temperature, top-k, min-p and top-p, each to the renormalized rest. Ties go to
-// the lower id. A token of probability 0 is drawn only if there is no other.
+// Next draws a token from log-probabilities [V] without changing them. It applies the penalties of
+// Dry, then temperature, top-k, min-p and top-p. Each step renormalizes the remaining tokens. Of
+// equally likely tokens, the lower id is first. A token of probability 0 is drawn only if there is
+// no other.
 func (s *Sampler) Next(logProbs []float32) int32 {
 	if s.Dry == 0 {
 		return s.next(logProbs)
@@ -146,7 +147,7 @@ func (s *Sampler) weight(logProb float32, best float64) float64 {
 }
 
 // sort puts the n likeliest tokens in order, with their weights, unless they are already in order.
-// Each sort doubles the number of sorted tokens at least, so that few sorts suffice.
+// Each sort at least doubles the number of sorted tokens, so few sorts suffice.
 func (s *Sampler) sort(n int, logProbs []float32, best float64) {
 	if n <= s.sorted {
 		return
@@ -179,7 +180,7 @@ func leastFirst(a []uint64, n int) {
 				i, j = i+1, j-1
 			}
 		}
-		switch { // a[:j+1] are below a[i:]; a number between them is in place
+		switch { // a[:j+1] are below a[i:]; a number between them is already in place
 		case n <= j+1:
 			a = a[:j+1]
 		case n >= i:
@@ -190,8 +191,8 @@ func leastFirst(a []uint64, n int) {
 	}
 }
 
-// rank returns a number that falls as v rises, and the largest for NaN. Both zeros have the same
-// rank.
+// rank returns a number that is smaller for larger v, and the largest number for NaN. Both zeros
+// have the same rank.
 func rank(v float32) uint32 {
 	switch b := math.Float32bits(v); {
 	case v != v:

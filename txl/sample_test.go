@@ -58,7 +58,6 @@ func TestSamplingFollowsTheDistribution(t *testing.T) {
 	}
 }
 
-// Of two equally likely tokens, the lower one is taken.
 func TestZeroTemperatureTakesLikeliestThenLowest(t *testing.T) {
 	require.Equal(t, []float64{0, 1, 0, 0}, frequencies(Sampling{}, logs(1, 3, 3, 2), 1))
 }
@@ -103,8 +102,9 @@ func TestSameSeedDrawsSameTokens(t *testing.T) {
 	})
 }
 
-// Sampling from a large vocabulary sorts only the likeliest tokens. The token is the same as with
-// all sorted: the first in order of probability at which the cumulative probability is reached.
+// Sampling from a large vocabulary sorts only the likeliest tokens. It draws the token that it
+// would draw if all tokens were sorted: the first in order of probability at which the cumulative
+// probability is reached.
 func TestLargeVocabularyDrawsAsIfSorted(t *testing.T) {
 	const vocab = 5 * sortedLeast
 	rapid.Check(t, func(t *rapid.T) {

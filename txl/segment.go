@@ -41,7 +41,7 @@ type Segment struct {
 	drop      Dropout
 	reuse     Reuse
 	exec      *Exec // Exec of the last Extend
-	at        int   // first row of the window into the keyed rows
+	at        int   // first row of the window into the rows of keyed
 
 	layers  []activations
 	hidden  []float32 // output of the last layer [T*B,D]
@@ -134,7 +134,7 @@ type attention struct {
 	n0, n1 int // queries
 	seg    *Segment
 
-	// These are for backward only, and say which gradients are wanted.
+	// firstKey and distances say which gradients the backward direction needs.
 	firstKey  int  // first key and value with a gradient
 	distances bool // whether r needs its gradient
 }
@@ -175,7 +175,7 @@ func (s *Segment) bytes() int64 {
 	return 4 * int64(a.used)
 }
 
-// arena allocates pieces of one buffer. Without a buffer it only counts.
+// arena allocates pieces of one buffer. Without a buffer it only counts the elements needed.
 type arena struct {
 	buf  []float32
 	used int
@@ -235,14 +235,14 @@ func (s *Segment) carveOwn(a *arena) (l own) {
 	return l
 }
 
-// slackRows is the number of extra rows of a single stream, so that most segments need not move
-// the rows of memory.
+// slackRows is the number of additional rows in the buffers of a single stream. With them, most
+// segments need not move the rows of memory.
 const slackRows = 256
 
-// keyedRows returns the number of keyed rows.
+// keyedRows returns the number of rows in the buffers of keyed.
 func (s *Segment) keyedRows() int {
 	if s.B > 1 {
-		return s.cfg.maxKeys(s.T) // training does not move a window: it begins again
+		return s.cfg.maxKeys(s.T) // training needs no window: it calls Begin again
 	}
 	return s.cfg.maxKeys(s.T) + min(s.cfg.MemLen, slackRows)
 }
@@ -258,7 +258,7 @@ func (s *Segment) carveKeyed(a *arena) (k keyed) {
 	return k
 }
 
-// show sets the first row of the window into the keyed rows.
+// show makes the window into the rows of keyed begin at a row.
 func (s *Segment) show(at int) {
 	s.at = at
 	for i := range s.layers {
@@ -330,10 +330,10 @@ func (s *Segment) fillPositions() {
 	}
 }
 
-// SetReuse applies from the next Begin on. The initial zero value keeps nothing extra.
+// SetReuse has effect from the next Begin. Without it, the segment keeps nothing extra.
 func (s *Segment) SetReuse(r Reuse) { s.reuse = r }
 
-// SetDropout applies from the next Begin on; the zero value disables dropout.
+// SetDropout has effect from the next Begin; the zero value disables dropout.
 func (s *Segment) SetDropout(d Dropout) { s.drop = d }
 
 func (s *Segment) fastOf(i int) []float32 {
@@ -363,23 +363,23 @@ func rowsOf(buf []float32, lo, hi, width int) kernel.Matrix {
 	return kernel.Mat(buf[lo*width:hi*width], hi-lo, width)
 }
 
-// queryBlock is the number of queries of a head that are processed together. With klen = m+n
-// keys, attention in each layer takes
+// queryBlock is the number of queries of a head that are processed together. With klen = m+n keys,
+// attention in each layer needs
 //
 //	forward  6 H d n klen   additions and multiplications (scores, positions, values)
 //	backward 12 H d n klen
 //
 // minus the masked part. Each thread uses 8 queryBlock (klen + queryBlock) bytes: 2 MB for 3,800
-// rows of memory. Backward needs the probabilities of forward. They are kept if those of a whole
-// segment fit keptBytes. Otherwise backward recomputes them, to the same bits, with 4 H d n klen
-// more operations.
+// rows of memory. Backward needs the probabilities of forward. They are kept if a whole segment's
+// probabilities fit in keptBytes. Otherwise backward recomputes them, to the same bits, with 4 H d
+// n klen more operations.
 const (
 	queryBlock = 64
 	keptBytes  = 64 << 20
 )
 
-// tailElements bounds the logits of a tail in memory, in float32. Rows that need a tail are
-// processed in blocks, so that all tails of a vocabulary of 267,735 words need 16 MiB.
+// tailElements limits the logits of a tail in memory, in float32. Rows that need a tail are
+// processed in blocks. So even the tails of a vocabulary of 267,735 words need only 16 MiB.
 const tailElements = 4 << 20
 
 // tailSize returns the elements of a block of the tail, for segments of the given number of rows.

@@ -24,8 +24,8 @@ func (s *Segment) tailLogits(
 	return logits, p
 }
 
-// addTailNLL adds the negative log-likelihoods within a tail to those of its column in the head.
-// Target r belongs to row first+r of the segment.
+// addTailNLL adds the negative log-likelihoods within a tail to nll, which already has those of the
+// tail's column in the head. Target r belongs to row first+r of the segment.
 func (s *Segment) addTailNLL(k *cluster, first int, targets []int32, nll []float32) {
 	s.members = k.members(s.members[:0], targets)
 	for rest := s.members; len(rest) > 0; {

@@ -2,9 +2,9 @@ package txl
 
 import "github.com/lmserve/lmserve/internal/arithmetic/kernel"
 
-// Tree holds the keys and values of rows that continue a segment in several ways at once. A row
+// Tree contains the keys and values of rows that continue a segment in several ways at once. A row
 // attends to the segment's memory, the segment's rows and its ancestors in the tree. The caller
-// chooses the numbers of rows, which should be small, and may reuse them. The zero Tree is empty.
+// numbers the rows with small numbers, and may reuse a number. The zero Tree is empty.
 type Tree struct {
 	parents []int32     // parent of each row; NoRow if the row directly follows the segment
 	kv      [][]float32 // for each layer: keys, then values [rows,2*H*d]
@@ -28,32 +28,32 @@ func (t *Tree) keyed(i int, row int32, width int) []float32 {
 		width)
 }
 
-// Grower is the working space to grow trees. Begin sets the segment that they continue.
+// Grower is the working space to grow trees. Begin sets the segment that the trees continue.
 type Grower struct {
 	work *Segment // the rows of one call, without memory
 	of   *Segment
 	n    int // rows of the segment that the trees continue
 
-	// These belong to the running Grow. A chain has a row's ancestors from the top, then the row.
-	// reach is the number of distances in use.
+	// These fields belong to the running Grow. A chain is a row's path: its ancestors, the oldest
+	// first, then the row. reach is the number of distances in use.
 	tree   *Tree
 	chains [][]int32
 	reach  int
 	layer  int
 }
 
-// NewGrower allocates working space for up to the given number of rows in a call, after segments
-// of one stream.
+// NewGrower allocates working space for trees that continue segments of one stream. A call of Grow
+// may compute at most the given number of rows.
 func NewGrower(of *Segment, rows int) *Grower {
 	return &Grower{work: NewSegment(withoutMemory(of.cfg), 1, rows)}
 }
 
-// NewGrowerBeside allocates working space for trees after a segment from NewBeside. Each of its
-// calls must follow the same call of g, with the same rows.
+// NewGrowerBeside allocates working space for trees after a segment from NewBeside. Each call of
+// its methods must follow the same call of g, with the same rows.
 func NewGrowerBeside(g *Grower) *Grower { return &Grower{work: NewBeside(g.work)} }
 
-// GrowerBytes returns the bytes of memory of a Grower and of one beside it, except a negligible
-// part.
+// GrowerBytes returns the bytes of memory of a Grower and its partner from NewGrowerBeside, up to a
+// negligible part.
 func GrowerBytes(c Config, rows int) int64 {
 	c = withoutMemory(c)
 	return SegmentBytes(c, 1, rows) + BesideBytes(c, 1, rows)
@@ -73,10 +73,10 @@ func (g *Grower) Begin(of *Segment, n int) {
 	copy(s.effective, of.effective)
 }
 
-// Grow computes some rows of a tree. Row rows[i] reads tokens[i] after row parents[i], which is
-// NoRow, from an earlier call, or earlier in this call. The numbers equal those of a segment that
-// reads the tokens on the row's path in order, up to the order of sums. If the path is longer
-// than the segment, they equal those of Continue without new weights.
+// Grow computes some rows of a tree. Row rows[i] reads tokens[i] after row parents[i]. A parent is
+// NoRow, a row of an earlier call, or an earlier row of this call. The results equal those of a
+// segment that reads the tokens on the row's path in order, up to the order of sums. If the path is
+// longer than the segment, they equal those of Continue with unchanged weights.
 func (g *Grower) Grow(x *Exec, t *Tree, rows, parents, tokens []int32) {
 	s := g.work
 	copy(s.toks, tokens)
@@ -136,8 +136,8 @@ func (g *Grower) trace(t *Tree, rows, parents []int32) {
 }
 
 // window returns the range of keys that the last row of a chain attends to: keys of the segment,
-// then keys of the chain. It covers the memory of the segment in which the row would be, and that
-// segment's rows up to the row itself.
+// then keys of the chain. A segment that reads the chain would attend to the same range: its
+// memory, and its rows up to that row.
 func (g *Grower) window(chain int) (lo, hi int) {
 	at := g.n + chain - 1
 	begins := at - at%g.of.T

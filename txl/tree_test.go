@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The rows of a tree have the numbers of segments that read the tokens on their paths. This holds
-// for paths longer than the segment, and in a network beside another one.
+// The rows of a tree equal those of segments that read the tokens on the rows' paths. The test
+// includes paths longer than the segment, and a segment from NewBeside.
 func TestRowsOfATreeAreThoseOfTheirPaths(t *testing.T) {
 	for name, c := range shapes {
 		t.Run(name, func(t *testing.T) {
@@ -30,8 +30,8 @@ func TestRowsOfATreeAreThoseOfTheirPaths(t *testing.T) {
 	}
 }
 
-// treeAsPaths grows a tree after the given number of segments and some rows, two rows in a call.
-// It reads the path of each row with segments.
+// treeAsPaths grows a tree after the given number of segments and some rows, with two rows per
+// call. It compares each row with segments that read the row's path.
 func treeAsPaths(
 	t *testing.T, x *Exec, m *Model, fast [2]Fast, segments int, rng *rand.Rand,
 ) {

@@ -35,8 +35,8 @@ var shapes = map[string]Config{
 	"two blocks": {NLayer: 2, DModel: 4, NHead: 1, DHead: 4, DInner: 4, Vocab: 5,
 		SegLen: queryBlock + 1, MemLen: 20, SameLength: true, PreLNorm: true},
 
-	// Clusters with separate tables, one table for all clusters with and without projections, one
-	// cluster with projections, and tables of one width.
+	// Clusters with separate tables; one table for all clusters, with and without projections; one
+	// cluster with projections; and tables of one width.
 	"adaptive": {
 		NLayer: 2, DModel: 8, NHead: 2, DHead: 3, DInner: 7, Vocab: 17, SegLen: 7, MemLen: 9,
 		Cutoffs: []int{4, 9}, DivVal: 2, TieProjs: []bool{false, true, true},
@@ -69,8 +69,8 @@ var shapes = map[string]Config{
 		TieProjs: []bool{true, true, false},
 	},
 
-	// The softmax has tables that are not those of the embedding: one table without clusters, one
-	// for all clusters, and one for each cluster. Some projections are those of the embedding.
+	// The softmax does not use the embeddings' tables. It has one table without clusters, one table
+	// for all clusters, or one for each cluster. Some projections are those of the embedding.
 	"own table": {
 		NLayer: 2, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 11, SegLen: 6, MemLen: 9,
 		UntieSoftmax: true,
@@ -331,7 +331,7 @@ func TestKeepingProbabilitiesChangesNoBit(t *testing.T) {
 					}
 					grads := m.Layout.Slices(make([]float32, m.Layout.Size))
 					seg.SetDropout(drop)
-					for range 2 { // the second pass has a memory
+					for range 2 { // only the second pass has a memory
 						seg.Begin(x, m, fast, mem)
 						seg.Extend(x, ids[:2])
 						seg.Extend(x, ids[2:2*c.SegLen])
@@ -358,8 +358,7 @@ func TestProbabilitiesOfLongMemoriesAreNotKept(t *testing.T) {
 	require.Zero(t, size(c, 128))
 }
 
-// Continue gives the bits of a new Begin from the memory, for any fast weights and any change of
-// them.
+// Continue gives the bits of Remember and Begin, also when the fast weights change before Continue.
 func TestContinueIsRememberAndBegin(t *testing.T) {
 	for name, c := range shapes {
 		t.Run(name, func(t *testing.T) {
@@ -422,8 +421,8 @@ func snapshot(mem *Memory, batch int, c Config) [][][][]float64 {
 	return out
 }
 
-// Feeding a segment in pieces gives the bits of feeding it whole, with any number of threads.
-// Sessions rely on that.
+// A segment that is fed in pieces gives the bits of a segment fed at once, with any number of
+// threads. Sessions rely on this.
 func TestSplittingASegmentDoesNotChangeABit(t *testing.T) {
 	for name, c := range shapes {
 		t.Run(name, func(t *testing.T) {
@@ -441,7 +440,7 @@ func TestSplittingASegmentDoesNotChangeABit(t *testing.T) {
 }
 
 // scoreSegments returns the bits of all results of a stream of some segments: log-probabilities,
-// gradients, memory. The Segment has served another stream before, which must leave no trace.
+// gradients, memory. Another stream used the Segment before, and must not affect the results.
 func scoreSegments(x *kernel.Exec, m *Model, fast Fast, ids []int32,
 	piece func() int) (bits []uint32) {
 	c := m.Config
@@ -534,8 +533,9 @@ func TestProbabilitiesSumToOne(t *testing.T) {
 	}
 }
 
-// Backward must be the gradient of the function that forward computed: with dropout, masks are
-// redrawn from the key. Differences use the float32 forward, so the tolerance is coarser.
+// Backward gives the gradient of the function that forward computed: with dropout, it computes the
+// same masks from the key. The finite differences use the float32 forward, so the tolerance is
+// coarser.
 func TestDropoutBackwardUsesTheForwardMasks(t *testing.T) {
 	for _, name := range []string{"plain", "prenorm", "adaptive", "four clusters", "one table"} {
 		c := shapes[name]

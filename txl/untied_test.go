@@ -28,8 +28,8 @@ func tiedName(name string) string {
 	return name
 }
 
-// scored returns a model's results for two segments: losses, a distribution, the gradients of the
-// second segment and its memory.
+// scored returns a model's results for two segments: losses, a distribution, memory, and the second
+// segment's gradients.
 func scored(t *testing.T, m *Model, fast Fast) (values []float32, grads Grads) {
 	c, x := m.Config, newExec(t, 2)
 	seg, mem := NewSegment(c, 1, c.SegLen), NewMemory(c, 1)
@@ -52,8 +52,8 @@ func scored(t *testing.T, m *Model, fast Fast) (values []float32, grads Grads) {
 	return values, grads
 }
 
-// A model with copied tables computes the same bits, and the gradients of both copies sum to that
-// of the table.
+// A model with copied tables computes the same bits. The gradients of a table's two copies sum to
+// the gradient of the tied table.
 func TestUntiedTablesComputeTheSame(t *testing.T) {
 	for name, c := range shapes {
 		if c.UntieSoftmax {

@@ -8,12 +8,12 @@ type cluster struct {
 	emb     int // tensor of the embeddings, [*,E_i]
 	out     int // tensor of the softmax's weights, [*,E_i]: emb if tied
 	bias    int // tensor of the softmax's bias
-	first   int // the first token's position in all three
+	first   int // the first token's position in emb, out and bias
 	proj    int // tensor that projects embeddings to hidden states [D,E_i], or none
 	outProj int // tensor that projects hidden states back [D,E_i], or none
 }
 
-// none is the index of a tensor that the layout lacks.
+// none is the index of a tensor that does not exist in the layout.
 const none = -1
 
 // size returns the number of the cluster's tokens.
@@ -22,17 +22,17 @@ func (k *cluster) size() int { return k.hi - k.lo }
 // vocabulary is the part of a layout for tokens: the embeddings, and the softmax over them.
 //
 // Adaptive input and adaptive softmax (Grave et al. 2017, Baevski and Auli 2019) divide the
-// vocabulary into clusters. A token's input is its embedding, projected to the width of the
-// model. The probability of a head token is the softmax over the head. The head also has a column
-// for each tail, with separate weights. The probability of a tail token is that of the tail's
-// column, times the softmax over the tail. The columns are in reverse order: the last one is that
-// of the first tail.
+// vocabulary into clusters. A token's input is its embedding, projected to the width of the model.
+// The probability of a head token is the softmax over the head. The head also has a column for each
+// tail, with separate weights. The probability of a tail token is the probability of the tail's
+// column, times the softmax over the tail. The tails' columns are in reverse order: the last column
+// belongs to the first tail.
 type vocabulary struct {
 	clusters                   []cluster
 	clusterWeight, clusterBias int // tensors of the tails' columns; none without tails
 }
 
-// tails returns the number of clusters other than the head.
+// tails returns the number of tails: all clusters except the head.
 func (v *vocabulary) tails() int { return len(v.clusters) - 1 }
 
 // headWidth returns the number of the head's columns: its tokens, then the tails.

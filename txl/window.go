@@ -36,8 +36,8 @@ func (s *Segment) moveDown(i, from int) {
 	}
 }
 
-// keysMoved reports whether layer i's keys and values of the memory must be recomputed for the
-// next segment, because their fast weights may have changed.
+// keysMoved reports whether the next segment must recompute the memory's keys and values in layer
+// i, because their fast weights may have changed.
 func (s *Segment) keysMoved(i int) bool {
 	ix := s.model.Layout.layers[i]
 	return !s.reuse.StaleKeys && (s.fastOf(ix.qkv) != nil ||
@@ -58,8 +58,8 @@ func (s *Segment) projectMemory(x *Exec, i int) {
 		s.weight(ix.qkv).RowRange(hd, 3*hd), false)
 }
 
-// projectPositions computes layer i's r = r_net(R) for every distance in the segment. Without
-// fast weights, distances computed before are kept.
+// projectPositions computes layer i's r = r_net(R) for every distance in the segment. Without fast
+// weights, it keeps the distances that are already computed.
 func (s *Segment) projectPositions(x *Exec, i int) {
 	l, r := &s.layers[i], s.model.Layout.layers[i].r
 	if l.moving || s.fastOf(r) != nil {

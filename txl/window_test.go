@@ -58,8 +58,8 @@ func TestLongMemoriesAgreeWithTheReference(t *testing.T) {
 	}
 }
 
-// Reuse.FixedWeights changes no bit. The streams of several models, with and without fast weights,
-// use one segment in any order.
+// Reuse.FixedWeights changes no bit. The test uses one segment for streams of several models in any
+// order, with and without fast weights.
 func TestFixingWeightsChangesNoBit(t *testing.T) {
 	c := shapes["prenorm"]
 	x := newExec(t, 1)
@@ -125,8 +125,8 @@ func TestStaleKeysOfWeightsThatStandAreExact(t *testing.T) {
 	}
 }
 
-// The gradient after stale keys is the slope of the loss at constant keys and values of the
-// memory. It differs from that of a segment after Begin.
+// With stale keys, the gradient treats the memory's keys and values as constants. So it differs
+// from the gradient after Begin.
 func TestBackwardTakesStaleKeysForConstants(t *testing.T) {
 	for _, name := range []string{"plain", "prenorm"} {
 		c := shapes[name]
@@ -134,8 +134,8 @@ func TestBackwardTakesStaleKeysForConstants(t *testing.T) {
 		x := newExec(t, 1)
 		ids := randomTokens(3*c.SegLen+1, c.Vocab, 2)
 		at := m.Layout.Index("layers.1.dec_attn.qkv_net.weight")
-		// loss changes the weight before Continue, and then by step times along. It returns the
-		// loss of the segment after Continue.
+		// loss sets the weight before Continue, and changes it by step times along after Continue.
+		// It returns the loss of the segment after Continue.
 		loss := func(step float64, along []float32, grads Grads) float64 {
 			moved := make(Fast, len(fast))
 			for i, f := range fast {
@@ -152,7 +152,7 @@ func TestBackwardTakesStaleKeysForConstants(t *testing.T) {
 			for j, v := range along {
 				moved[at][j] += float32(step) * v
 			}
-			s.addFast(x) // keeps the keys
+			s.addFast(x) // this does not recompute the memory's keys
 			targets, nll := ids[c.SegLen+1:2*c.SegLen+1], make([]float32, c.SegLen)
 			s.Extend(x, ids[c.SegLen:2*c.SegLen])
 			s.NLL(0, targets, nll)

@@ -17,7 +17,7 @@ func drawWords(t *rapid.T) Config {
 		NLayer: 1, NHead: 1, DHead: 3, DInner: 4,
 		// smooth, so that finite differences meet no kinks
 		Activation: GELU,
-		// narrower norms are ill-conditioned
+		// narrower layer normalizations are ill-conditioned
 		DModel:        2 * rapid.IntRange(3, 6).Draw(t, "d_model/2"),
 		Vocab:         rapid.IntRange(1, 40).Draw(t, "vocab"),
 		SegLen:        rapid.IntRange(1, 9).Draw(t, "seg_len"),
@@ -103,7 +103,7 @@ func slope(at *float64, f func() float64) float64 {
 	return (up - down) / (2 * h)
 }
 
-// wide is a word-level model whose products are cut into pieces for several threads.
+// wide is a word-level model whose products are large enough to be divided among threads.
 var wide = Config{
 	NLayer: 1, DModel: 24, NHead: 2, DHead: 12, DInner: 40, Vocab: 1500, SegLen: 90, MemLen: 30,
 	Cutoffs: []int{200, 500}, DivVal: 2, TieProjs: []bool{false, true, false},

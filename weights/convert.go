@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// F32Tensor makes a tensor of float32 from a copy of the values. As with the other constructors,
-// the shape is checked when the tensor is written or read.
+// F32Tensor makes a tensor of float32 from a copy of the values. It does not check the shape:
+// reading and writing do, for all constructors.
 func F32Tensor(name string, shape []int, values []float32) Tensor {
 	data := make([]byte, 4*len(values))
 	for i, v := range values {
@@ -37,7 +37,7 @@ func FloatTensor(name string, d DType, shape []int, values []float32) Tensor {
 	case BF16:
 		return BF16Tensor(name, shape, values)
 	}
-	panic("weights: FloatTensor of " + string(d)) // the type is a constant of the caller
+	panic("weights: FloatTensor of " + string(d)) // the caller passed a wrong constant
 }
 
 func tensor16(name string, d DType, shape []int, values []float32,

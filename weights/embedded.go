@@ -11,8 +11,8 @@ import (
 // DefaultName is the name of the default embedded model.
 const DefaultName = "default"
 
-// DefaultHash and DefaultWeights describe the model DefaultName without reading it. A test
-// compares them with the file.
+// DefaultHash and DefaultWeights describe the model DefaultName, so that nobody needs to read it
+// for them. A test compares both with the file.
 const (
 	DefaultHash    = "b735b44453f9ae4284712c2f3c6a48cf66c1493c5dea663bd0a5e755777af22a"
 	DefaultWeights = 4403968 // number of weights
@@ -36,7 +36,7 @@ func Embedded(name string) (*File, error) { return embedded.read(name) }
 // EmbeddedNames returns the names of the embedded models, the default first.
 func EmbeddedNames() []string { return embedded.names() }
 
-// shelf holds files of weights by name.
+// shelf is a list of named files of weights.
 type shelf []struct {
 	name string
 	file []byte

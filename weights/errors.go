@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Kinds of faults in a file. Errors of the disk or the network are not among them: they are
-// returned unchanged.
+// Kinds of faults in a file. Errors of the disk or the network have no Kind: they are returned
+// unchanged.
 var (
 	// ErrFormat: the content violates the format, or a File cannot be written in it.
 	ErrFormat = errors.New("not a well-formed safetensors file")
@@ -49,7 +49,7 @@ func (e *Error) Error() string {
 // Unwrap returns the kind.
 func (e *Error) Unwrap() error { return e.Kind }
 
-// inFile names the file in an error of this package.
+// inFile adds the file's name to an error of this package.
 func inFile(err error, name string) error {
 	var e *Error
 	if errors.As(err, &e) {
@@ -62,7 +62,7 @@ func tensorField(tensor, field string) string {
 	return "tensor " + quote(tensor) + ", " + field
 }
 
-// quote quotes text from a file, shortened: a name may have megabytes.
+// quote quotes text from a file and shortens it, since a name may have megabytes.
 func quote(s string) string {
 	const longest = 80
 	if len(s) > longest {

@@ -49,9 +49,9 @@ func TestKnown16BitValues(t *testing.T) {
 	}
 }
 
-// Between every two neighbors, with infinity in place of the next power of two, the middle rounds
-// to the even one. A float32 on either side rounds to the nearer one. The same holds for negative
-// values.
+// The middle between two neighboring 16-bit numbers rounds to the even one. Infinity counts as the
+// next power of two. A float32 on either side of the middle rounds to the nearer number. The same
+// holds for negative values.
 func TestRoundingIsToNearestTiesToEven(t *testing.T) {
 	for _, h := range halves {
 		for p := uint16(0); p < h.infinity; p++ {
@@ -87,8 +87,8 @@ func TestNaNNeverBecomesInfinity(t *testing.T) {
 	}
 }
 
-// FuzzRoundingTo16Bits checks on any float32 that no 16-bit value is nearer than the chosen one,
-// and that ties go to the even one.
+// FuzzRoundingTo16Bits checks for any float32 that no 16-bit number is nearer than the chosen
+// number, and that ties go to the even number.
 func FuzzRoundingTo16Bits(f *testing.F) {
 	for _, seed := range []float32{0, 1, -0.1, 65519.996, 65520, 0x1p-25, 0x1p-14, math.MaxFloat32,
 		float32(math.Inf(-1))} {
@@ -103,8 +103,8 @@ func FuzzRoundingTo16Bits(f *testing.F) {
 				continue
 			}
 			require.Equal(t, math.Signbit(float64(v)), p&0x8000 != 0)
-			// Numbers round to infinity above the middle of the largest finite one and the next
-			// power of two, see TestRoundingIsToNearestTiesToEven.
+			// The largest finite number has no finite successor. Above the middle between it and
+			// the next power of two, numbers round to infinity.
 			if p&0x7fff == h.infinity {
 				continue
 			}

@@ -10,9 +10,9 @@ const hashTag = "lmserve weights 1\n"
 //	number of metadata entries; each, sorted by key: key, value
 //	number of tensors; each, sorted by name: name, dtype, number of dimensions, dimensions, data
 //
-// Numbers are 8 bytes, little endian. Text and data follow their length in bytes, also as such a
-// number. So the hash depends on every byte, name, shape and metadata string. It does not depend
-// on compression, on the order in the file, or on how the header was written.
+// Numbers are 8 bytes, little endian. Before each text and each data is its length in bytes, as
+// such a number. So the hash depends on every byte, name, shape and metadata string. It does not
+// depend on compression, on the order in the file, or on how the header was written.
 func (f *File) Hash() string {
 	hash, err := f.Stored().Hash()
 	if err != nil {

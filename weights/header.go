@@ -14,7 +14,7 @@ type entry struct {
 	dtype      DType
 	shape      []int
 	begin, end int64
-	at         int64 // offset of the name in the file, for errors
+	at         int64 // offset of the name in the file, for error messages
 }
 
 // header is a parsed and checked header. The entries are in the order of their data, without gaps
@@ -108,11 +108,13 @@ func (s *scanner) entry(name string, at int) (entry, error) {
 	return e, nil
 }
 
-// arrange sorts the entries by their data. It checks that each has the size of its type and
-// shape, and that the data has no gaps or overlaps. It also checks the limit of the data.
+// arrange sorts the entries by their position in the data. It checks that each entry has the size
+// of its type and shape, and that the data has no gaps or overlaps. It also checks the limit on the
+// size of the data.
 func (h *header) arrange(l Limits) error {
 	slices.SortStableFunc(h.entries, func(a, b entry) int {
-		// Ordering by end, too, puts an empty tensor before its neighbor.
+		// Two entries with one beginning are ordered by end, so that an empty tensor is before its
+		// neighbor.
 		return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.end, b.end))
 	})
 	var next int64

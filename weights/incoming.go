@@ -34,7 +34,7 @@ func (in *incoming) finish() error {
 	return in.end(in.r)
 }
 
-// skipTo skips the data before offset at, which is in tensor i or at its end.
+// skipTo skips the data before offset at, which lies in tensor i or at the tensor's end.
 func (in *incoming) skipTo(i int, at int64) error {
 	if at <= in.pos {
 		return nil

@@ -17,8 +17,8 @@ const (
 	zstdMagic = "\x28\xb5\x2f\xfd"
 	// maxZstdWindow is the largest window that zstd uses without --long.
 	maxZstdWindow = 128 << 20
-	// readStep is the maximum allocation that a header alone can cause. Larger buffers grow as
-	// their bytes arrive.
+	// readStep is the maximum allocation that a false size in a header can cause. Larger buffers
+	// grow as their bytes arrive.
 	readStep = 16 << 20
 )
 
@@ -28,7 +28,7 @@ type Limits struct {
 	HeaderBytes int64
 	DataBytes   int64 // after decompression
 	Tensors     int
-	Window      int64 // of a zstd stream: the decoder allocates the stream's window up to this size
+	Window      int64 // limit for a zstd stream's window, which the decoder allocates
 }
 
 func (l Limits) withDefaults() Limits {
@@ -47,8 +47,8 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// ReadFile reads a regular file of weights, compressed or not. It refuses pipes: a server that
-// reloads a file would wait for one.
+// ReadFile reads a regular file of weights, compressed or not. It refuses pipes, because a server
+// that reloads a file could wait for a pipe forever.
 func ReadFile(path string) (*File, error) {
 	r, err := reload.Open(path)
 	if err != nil {
@@ -78,8 +78,9 @@ func Read(r io.Reader, l Limits) (*File, error) {
 }
 
 // Scan is Read for a file that need not fit in memory. It calls use with the file as it arrives.
-// use must read the tensors in file order, each at most once from its beginning, before it
-// returns. Then Scan reads r to the end. An error of use ends it.
+// The function use must read the tensors in file order, each at most once from its beginning,
+// before it returns. Then Scan reads r to the end. If use returns an error, Scan returns this
+// error.
 func Scan(r io.Reader, l Limits, use func(*Stored) error) error {
 	return decompressed(r, l.withDefaults(), func(r io.Reader, l Limits) error {
 		o, err := open(r, l)
@@ -130,7 +131,7 @@ func open(r io.Reader, l Limits) (*opened, error) {
 	return &opened{header: h, base: int64(prefixBytes + len(text))}, nil
 }
 
-// short returns the error for a tensor of which only got bytes could be read.
+// short returns the error for tensor i if only the first got bytes of its data could be read.
 func (o *opened) short(err error, i, got int) error {
 	e := &o.entries[i]
 	return short(err, tensorField(e.name, "data"), o.base+e.begin, got, e.end-e.begin)
@@ -149,7 +150,7 @@ func (o *opened) end(r io.Reader) error {
 		}
 		return &Error{Where: "end of the data", Offset: end, Found: "more bytes",
 			Want: "the end of the file", Kind: ErrFormat}
-	default: // of the disk, or of zstd's checksum at the end
+	default: // an error of the disk, or a wrong zstd checksum
 		return passed(err)
 	}
 }
@@ -173,8 +174,8 @@ func readHeader(r io.Reader, l Limits) ([]byte, error) {
 	return text, nil
 }
 
-// readN reads n bytes, or fewer with the reason. The buffer doubles as bytes arrive, so that a
-// false n costs at most readStep.
+// readN reads n bytes. If it reads fewer, it also returns the reason. The buffer doubles as bytes
+// arrive, so that a false n costs at most readStep.
 func readN(r io.Reader, n int) ([]byte, error) {
 	buf := make([]byte, min(n, readStep))
 	for done := 0; ; {
@@ -197,7 +198,7 @@ func short(err error, where string, offset int64, got int, want int64) error {
 		Want: strconv.FormatInt(want, 10), Kind: ErrTruncated}
 }
 
-// passed returns an error of the reader below.
+// passed returns an error of the underlying reader, with context unless it is an *Error.
 func passed(err error) error {
 	var e *Error
 	if errors.As(err, &e) {
@@ -206,7 +207,7 @@ func passed(err error) error {
 	return fmt.Errorf("weights: reading: %w", err)
 }
 
-// source records the error of the reader below, so that a failing disk is not reported as a
+// source records the error of the underlying reader, so that a failing disk is not reported as a
 // damaged zstd stream.
 type source struct {
 	r   io.Reader
@@ -222,8 +223,8 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// decompressor converts the zstd decoder's errors into ErrZstd. They become ErrTruncated where
-// the stream ends too early, or ErrTooLarge where it asks for a too large window.
+// decompressor converts the zstd decoder's errors into errors of kind ErrZstd. They are also
+// ErrTruncated if the stream ends too early, or ErrTooLarge if it needs a window above the limit.
 type decompressor struct {
 	decoder *zstd.Decoder
 	src     *source

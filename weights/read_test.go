@@ -26,8 +26,8 @@ func framed(header string, data int) []byte {
 	return append(b, make([]byte, data)...)
 }
 
-// located reports whether an error says that the content is bad, and names the place, the value
-// found and the value expected.
+// located reports whether an error says that the content is bad. The error must also give the
+// place, the value found and the value expected.
 func located(err error) bool {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -304,7 +304,7 @@ func TestZstdBombCostsLittle(t *testing.T) {
 }
 
 func TestZstdWindowOverLimitIsRefused(t *testing.T) {
-	// The frame header asks for a window of 2^(10+18) = 256 MiB.
+	// The frame header requests a window of 2^(10+18) = 256 MiB.
 	frame := append([]byte(zstdMagic), 0, 18<<3, 1, 0, 0)
 	_, err := Read(bytes.NewReader(frame), Limits{})
 	require.ErrorIs(t, err, ErrZstd)

@@ -8,12 +8,12 @@ import (
 	"github.com/lmserve/lmserve/internal/strictjson"
 )
 
-// scanner reads the JSON of a header: objects, strings and arrays of plain integers. Its errors
-// are *Error, with the byte in the file.
+// scanner reads the JSON of a header: objects, strings and arrays of plain integers. Its errors are
+// *Error with the offset in the file.
 type scanner struct {
 	text  []byte
 	in    *strictjson.Reader
-	where string // the present part, for errors
+	where string // the part of the file being read, for errors
 }
 
 func newScanner(text []byte) *scanner {
@@ -30,7 +30,7 @@ func (s *scanner) tooLarge(at int, found, want string) error {
 		Kind: ErrTooLarge}
 }
 
-// located converts an error of strictjson into one of this package. It returns others unchanged.
+// located converts an error of strictjson into an *Error. It returns other errors unchanged.
 func (s *scanner) located(err error) error {
 	var e *strictjson.Error
 	if !errors.As(err, &e) {
@@ -88,7 +88,7 @@ func (s *scanner) integer() (int64, error) {
 	at := s.in.Offset()
 	end := at
 	for end < len(s.text) && '0' <= s.text[end] && s.text[end] <= '9' {
-		end++ // beyond the literal, which is 0 for the text 02
+		end++ // for the text 02, literal is only 0
 	}
 	digits := string(s.text[at:end])
 	switch {

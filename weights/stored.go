@@ -13,8 +13,8 @@ import (
 	"strconv"
 )
 
-// Stored is a file of weights whose data is not in memory; readers read a tensor where it is
-// stored. A Stored takes memory only for its header and a buffer, for any size of the file.
+// Stored is a file of weights whose data is not in memory: readers read a tensor where it is
+// stored. For any size of the file, a Stored needs memory only for the header and a buffer.
 type Stored struct {
 	// Metadata is free-form text by key.
 	Metadata map[string]string
@@ -28,7 +28,7 @@ type StoredTensor struct {
 	DType DType
 	Shape []int       // empty for a scalar; a dimension may be 0
 	Bytes int64       // of the data: elements * DType.Size
-	Data  io.ReaderAt // little endian, as in the file, from 0 to Bytes
+	Data  io.ReaderAt // little endian, as in the file, at offsets 0 to Bytes
 }
 
 // storedBufferBytes is the size of the copy buffer, a multiple of every element's size.
@@ -84,7 +84,7 @@ func (t *StoredTensor) unread(err error) error {
 	return fmt.Errorf("weights: reading tensor %s: %w", quote(t.Name), err)
 }
 
-// check checks a hand-made tensor against the reader's guarantees.
+// check checks that a tensor made by a caller satisfies the conditions that the reader checks.
 func (t *StoredTensor) check() error {
 	size, err := byteSize(t.DType, t.Shape)
 	if err == nil && t.Bytes != int64(size) {
@@ -99,7 +99,8 @@ func (t *StoredTensor) check() error {
 	return err
 }
 
-// Hash is File.Hash of the same content. It returns an error if a tensor cannot be read.
+// Hash returns the hash that File.Hash returns for the same content. It returns an error if a
+// tensor cannot be read.
 func (s *Stored) Hash() (string, error) {
 	h := sha256.New()
 	number := func(n int64) { h.Write(binary.LittleEndian.AppendUint64(nil, uint64(n))) }
@@ -132,7 +133,8 @@ func (s *Stored) Hash() (string, error) {
 // copyTo writes the tensor's data.
 func (t *StoredTensor) copyTo(w io.Writer, buffer []byte) error {
 	in := &source{r: t.Reader()}
-	// The types hide shortcuts around the buffer: w receives whole elements.
+	// The wrappers hide WriterTo and ReaderFrom, so that io.CopyBuffer uses buffer and w receives
+	// whole elements.
 	n, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{in}, buffer)
 	switch {
 	case in.err != nil && in.err != io.EOF:
@@ -145,7 +147,7 @@ func (t *StoredTensor) copyTo(w io.Writer, buffer []byte) error {
 	return nil
 }
 
-// Write is the function Write for the same content.
+// Write writes the file like the function Write.
 func (s *Stored) Write(w io.Writer) error {
 	text, err := makeHeader(s)
 	if err != nil {
@@ -166,8 +168,8 @@ func (s *Stored) Write(w io.Writer) error {
 	return nil
 }
 
-// Keep writes the data of all tensors to w, end to end. It returns the file with its data read
-// from at, which must contain the bytes written to w, from offset 0.
+// Keep writes the data of all tensors to w, end to end. It returns a Stored whose data is read from
+// parameter at, which must contain the bytes written to w, from offset 0.
 func (s *Stored) Keep(w io.Writer, at io.ReaderAt) (*Stored, error) {
 	kept := &Stored{Metadata: s.Metadata, Tensors: slices.Clone(s.Tensors)}
 	buffer := make([]byte, storedBufferBytes)

@@ -10,8 +10,8 @@ import (
 	"strconv"
 )
 
-// Limits of a file. They bound the memory that a hostile file can make the reader allocate. Write
-// keeps them, too, so that ReadFile accepts all files that it makes.
+// Limits of a file. They limit the memory that a hostile file can make the reader allocate. Write
+// refuses files beyond them, too, so that ReadFile accepts every file that Write makes.
 const (
 	// MaxHeaderBytes bounds the JSON header. A model of a hundred layers needs about 200 KiB.
 	MaxHeaderBytes = 16 << 20
@@ -26,7 +26,7 @@ const (
 )
 
 // Layout of a file. First comes the length of the header, a little-endian integer of prefixBytes
-// bytes. Then comes the header, whose key metadataKey holds text by key, and then the data.
+// bytes. Then comes the header, which contains the metadata under metadataKey. The data is last.
 const (
 	prefixBytes = 8
 	metadataKey = "__metadata__"
@@ -108,7 +108,7 @@ func product(shape []int) (n int, ok bool) {
 	return n, true
 }
 
-// check checks a hand-made tensor against the reader's guarantees.
+// check checks that a tensor made by a caller satisfies the conditions that the reader checks.
 func (t *Tensor) check() error {
 	stored := t.stored()
 	return stored.check()
@@ -122,8 +122,8 @@ func (t *Tensor) stored() StoredTensor {
 	}
 }
 
-// byteSize returns the bytes of a tensor of this type and shape. Its error names the field; the
-// caller adds tensor and offset.
+// byteSize returns the bytes of a tensor of this type and shape. Its error names only the field,
+// dtype or shape; the caller adds tensor and offset.
 func byteSize(d DType, shape []int) (int, *Error) {
 	if d.Size() == 0 {
 		return 0, &Error{Where: "dtype", Found: quote(string(d)), Want: knownDTypes}

@@ -94,7 +94,7 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 	})
 }
 
-// The numbers were taken from the file with Python's struct module.
+// The expected numbers were read from the file with Python's struct module.
 func TestFileOfTheReferenceImplementationIsRead(t *testing.T) {
 	f, err := ReadFile(fixture)
 	require.NoError(t, err)
@@ -139,7 +139,7 @@ func TestFileOfTheReferenceImplementationIsRead(t *testing.T) {
 	require.False(t, ok)
 }
 
-// The value is from a Python implementation of the documented definition.
+// The expected hash is from a Python implementation of the documented definition.
 func TestHashIsTheDocumentedOne(t *testing.T) {
 	f, err := ReadFile(fixture)
 	require.NoError(t, err)

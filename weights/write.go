@@ -23,8 +23,8 @@ type WriteOptions struct {
 // zstdLevel is the level for models, which are written once and read often.
 const zstdLevel = 19
 
-// OptionsFor returns the options for a model's file of a given name: compressed if the name ends
-// in .zst.
+// OptionsFor returns the options for a model's file with the name path: compressed if path ends in
+// .zst.
 func OptionsFor(path string) WriteOptions {
 	if filepath.Ext(path) == ".zst" {
 		return WriteOptions{Zstd: zstdLevel}
@@ -41,16 +41,16 @@ func (o WriteOptions) Validate() error {
 	return nil
 }
 
-// WriteFile writes f to path atomically: after an error path is unchanged. The exception is an
-// error in the last step of internal/atomicfile, which syncs the folder.
+// WriteFile writes f to path atomically: if it returns an error, path is unchanged. The only
+// exception is an error in the last step of internal/atomicfile, which syncs the folder.
 func WriteFile(path string, f *File, o WriteOptions) error { return f.Stored().WriteFile(path, o) }
 
-// WriteFile is the function WriteFile for the same content.
+// WriteFile writes the file like the function WriteFile.
 func (s *Stored) WriteFile(path string, o WriteOptions) error {
 	if err := o.Validate(); err != nil {
 		return err
 	}
-	var content error // the error of the content, which already names its tensor or key
+	var content error // an error of the content that already names its tensor or key
 	err := atomicfile.Write(path, atomicfile.Options{}, func(w io.Writer) error {
 		if o.Zstd == 0 {
 			content = s.Write(w)

@@ -22,14 +22,14 @@ import (
 // become internal errors.
 func Of(err error) *Problem { return first(rules, err) }
 
-// OfBody says why reading a body failed.
+// OfBody returns the problem for an error of reading a request body.
 func OfBody(err error) *Problem { return first(bodyRules, err) }
 
 // rule returns the problem for one kind of error, and nil for others.
 type rule func(err error) *Problem
 
-// rules covers every kind of error. The first rule that knows an error decides, because an error
-// may wrap errors of later kinds.
+// rules covers every kind of error. Their order matters: an error may wrap an error of a later
+// rule, and the first matching rule decides.
 var rules = slices.Concat([]rule{
 	as(func(e *Problem) *Problem { return e }),
 	as(func(e *session.BodyError) *Problem { return OfBody(e.Err).At(e.Offset) }),
@@ -81,7 +81,7 @@ var rules = slices.Concat([]rule{
 		"Only a server whose sessions are in a data folder makes backups."),
 	soon(plain(session.ErrElsewhere, api.ProblemOverloaded,
 		"Another server holds the session or is taking it over. Repeat the request.")),
-	// As after an overload, a retry may succeed.
+	// The problem is the same as after an overload, because a retry may succeed.
 	is(session.ErrUnavailable, logged(api.ProblemOverloaded)),
 	is(session.ErrNoSpace, logged(api.ProblemNoSpace)),
 	soon(plain(session.ErrBusy, api.ProblemSessionBusy, "")),
@@ -114,7 +114,7 @@ var bodyRules = slices.Concat(keyRules, []rule{
 	func(err error) *Problem { return New(api.ProblemBodyIncomplete, err.Error()) },
 })
 
-// keyRules covers errors of keys. The problems never repeat the request's key.
+// keyRules covers errors of API keys. No problem contains the key that the request sent.
 var keyRules = []rule{
 	is(keys.ErrMalformed, func(error) *Problem {
 		return Field(api.ProblemUnauthorized, "Authorization", "a malformed header",
@@ -125,7 +125,7 @@ var keyRules = []rule{
 	plain(keys.ErrExpired, api.ProblemUnauthorized, "The key has expired."),
 }
 
-// first applies the first rule that knows the error; nil if none does.
+// first returns the problem of the first rule that matches the error; nil if none matches.
 func first(rules []rule, err error) *Problem {
 	for _, of := range rules {
 		if p := of(err); p != nil {
@@ -146,7 +146,8 @@ func as[E error](of func(E) *Problem) rule {
 	}
 }
 
-// is makes the rule for a sentinel error. of receives the whole error.
+// is makes the rule for errors that wrap the sentinel error target. Parameter of gets the wrapping
+// error.
 func is(target error, of rule) rule {
 	return func(err error) *Problem {
 		if !errors.Is(err, target) {
@@ -172,7 +173,7 @@ func soon(of rule) rule {
 	}
 }
 
-// logged makes the rule for an error whose details only the log gets.
+// logged makes a rule whose problem hides the error's details from the client. They go to the log.
 func logged(kind api.ProblemType) rule {
 	return func(err error) *Problem {
 		p := New(kind, "The server's log has the details under this request_id.")
@@ -190,8 +191,8 @@ func ofDiskLimit(e *session.DiskLimitError) *Problem {
 	return p
 }
 
-// ofRecovery says how far the recovery of a session's state is. Only a request advances it, so the
-// client may retry soon.
+// ofRecovery reports how much of a session's state is recovered. Recovery advances only during
+// requests, so the client may retry soon.
 func ofRecovery(e *session.RecoveringError) *Problem {
 	return New(api.ProblemOverloaded,
 		fmt.Sprintf("The server is recomputing the session's state from its text: %d of %d bytes "+
@@ -199,8 +200,8 @@ func ofRecovery(e *session.RecoveringError) *Problem {
 			"wait.", e.Done, e.Of))
 }
 
-// ofModel says which model could not be loaded; nil for other errors. The reason is for operators
-// only.
+// ofModel names the model that could not be loaded; it returns nil for other errors. The reason
+// goes only to the log.
 func ofModel(err error) *Problem {
 	var failed *session.ModelLoadError
 	if !errors.As(err, &failed) {
@@ -223,8 +224,8 @@ func ofDifference(e *session.DifferError) *Problem {
 	return p
 }
 
-// ofUnusable says why a session cannot be used. For a damaged session it adds the place and a cause
-// for the log.
+// ofUnusable says why a session cannot be used. For a damaged session it also says where the damage
+// is, and gives the log the cause.
 func ofUnusable(e *session.UnusableError) *Problem {
 	p := New(api.ProblemSessionUnusable, Clipped(e.Err.Error(), limits.DetailCharsMax))
 	found := e.Damage()

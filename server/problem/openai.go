@@ -7,8 +7,8 @@ import (
 	"github.com/lmserve/lmserve/api"
 )
 
-// InOpenAIForm adds the error object that clients of OpenAI's interface read. There, an unusable
-// field is a bad request.
+// InOpenAIForm adds the error object that clients of OpenAI's interface read. It replaces status
+// 422 by 400, which OpenAI uses for an invalid field.
 func InOpenAIForm(doc api.Problem) api.Problem {
 	if doc.Status == http.StatusUnprocessableEntity {
 		doc.Status = http.StatusBadRequest

@@ -1,5 +1,5 @@
-// Package problem has the problem documents (RFC 9457) that clients receive: their types, and the
-// mapping from errors of sessions, keys and bodies.
+// Package problem makes the problem documents (RFC 9457) that clients receive. It defines their
+// types and maps errors of sessions, keys and bodies to problems.
 package problem
 
 import (

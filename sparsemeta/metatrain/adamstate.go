@@ -39,8 +39,8 @@ func moments(s *gorgonia.AdamSolver) (mean, variance []float64) {
 	return value("Value"), value("d")
 }
 
-// setMoments sets the solver's moments; the solver keeps their memory. nil means those before the
-// first step.
+// setMoments sets the solver's moments; the solver keeps the slices. nil restores the state before
+// the first step.
 func setMoments(s *gorgonia.AdamSolver, mean, variance []float64) {
 	cache := field(reflect.ValueOf(s).Elem(), "cache")
 	cache.SetZero()

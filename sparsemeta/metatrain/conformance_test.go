@@ -120,8 +120,8 @@ func (f fixture) nearGradient(l *sparsemeta.Learner, prefix string, got [][]spar
 	}
 }
 
-// Preprocessing and meta-learners agree with the reference's list of scalars: the network up to the
-// rounding of the numbers in the file, the table within a third of the tolerance.
+// Preprocessing and meta-learners agree with the reference's list of scalars. The network agrees up
+// to the rounding of the numbers in the file, and the table within a third of the tolerance.
 func TestProbesOfTheReference(t *testing.T) {
 	f := openFixture(t, "sparsemeta_small")
 	l := f.learner()
@@ -161,7 +161,7 @@ func TestUpdatesOfTheReference(t *testing.T) {
 				at := fmt.Sprintf("step%d.", step)
 				s.UpdateMasked(x, tables, l.Settings, l.Scale, f.arena(l, at+"grad."), fast,
 					f.mask(l, at+"mask."))
-				if name != "metatrain_small" { // its file lacks I, which windows do not use
+				if name != "metatrain_small" { // this file lacks I
 					f.near(s, l, at+"I.", s.I[0].F32)
 				}
 				f.near(s, l, at+"M.", fast)

@@ -17,7 +17,7 @@ const width = 192
 // static; weights and nodes are copied into its inputs before every run.
 type network struct {
 	weights gorgonia.Nodes // w1 [20,2], b1 [20,1], w2 [20,20], b2 [20,1], w3 [1,20], b3 [1,1]
-	phi     [][]float64    // their values
+	phi     [][]float64    // the values of weights
 	input   []float64      // [2,width]: magnitudes, then signs
 	output  *gorgonia.Node // [1,width]
 	vm      gorgonia.VM

@@ -11,7 +11,7 @@ import (
 // solver is gorgonia's Adam over the weights of all networks as one vector.
 type solver struct {
 	adam     *gorgonia.AdamSolver
-	weights  []float64 // the weights it steps
+	weights  []float64 // the weights that a step changes
 	gradient []float64 // input of a step, which overwrites it
 	model    []gorgonia.ValueGrad
 }
@@ -39,14 +39,14 @@ func (s *solver) step(lr float64) error {
 	return s.adam.Step(s.model)
 }
 
-// SolverState is Adam's memory: with it and the learner's Phi, training continues to the same
-// bits.
+// SolverState is the state of Adam. Training that restores this state and the learner's Phi
+// continues with the same bits.
 type SolverState struct {
 	Iteration int // steps made
 	// Mean of the gradients, for the weights of all networks, bank by bank; nil before the first
 	// step.
 	Mean     []float64
-	Variance []float64 // of the gradients, in the same form
+	Variance []float64 // the gradients' variance, in the same order as Mean
 }
 
 // State returns a copy of the solver's state.

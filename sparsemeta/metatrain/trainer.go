@@ -112,9 +112,9 @@ func (t *Trainer) Close() error {
 	return err
 }
 
-// Tables returns the learner's tables, with values at the nodes that the graph has computed. Step
+// Tables returns the learner's tables. Their values at the nodes come from the gorgonia graph. Step
 // rewrites the tables in place, so no State.Update may run during a Step. Node gradients are valid
-// between two steps, since a step moves the nodes.
+// only until the next step, which moves the nodes.
 func (t *Trainer) Tables() sparsemeta.Tables { return t.tables }
 
 // Step takes the gradient of the loss with respect to the values of g at the nodes, summed over

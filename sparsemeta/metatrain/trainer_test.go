@@ -40,7 +40,7 @@ func waves(t *Trainer, seed int) sparsemeta.NodeGradients {
 	return dv
 }
 
-// nodeInput returns an x with the node's preprocessed values.
+// nodeInput returns an x whose preprocessed values equal the node's.
 func nodeInput(table *sparsemeta.Table, node int) float64 {
 	magnitude, sign := table.Node(node)
 	if magnitude == -1 {
@@ -49,7 +49,7 @@ func nodeInput(table *sparsemeta.Table, node int) float64 {
 	return sign * math.Exp(7*magnitude)
 }
 
-// manyNodes returns a learner with a table that needs two passes.
+// manyNodes returns a learner with a table that has too many nodes for one pass of the graph.
 func manyNodes(t testing.TB) *sparsemeta.Learner {
 	l := testLearner(784)
 	require.Greater(t, len(l.Compile()[1][0].Values()), width)
@@ -198,7 +198,7 @@ func TestTrainingResumesToTheSameBits(t *testing.T) {
 	}
 }
 
-// Training resumed without its moments gives other weights, which shows that the test above can
+// Training resumed without its moments gives different weights. So the test of resumed training can
 // fail.
 func TestForgettingTheMomentsShows(t *testing.T) {
 	straight, forgetful := testLearner(5), testLearner(5)
@@ -211,8 +211,8 @@ func TestForgettingTheMomentsShows(t *testing.T) {
 	require.NotEqual(t, straight.Phi, forgetful.Phi)
 }
 
-// The test guards adamstate.go against changes in gorgonia's solver: after one step the moments
-// are those of the first gradient.
+// TestAdamKeepsItsState guards adamstate.go against changes in gorgonia's solver: after one step,
+// the moments are computed from the first gradient alone.
 func TestAdamKeepsItsState(t *testing.T) {
 	trainer := newTrainer(t, testLearner(6), Options{Beta1: 0.9, Beta2: 0.99})
 	require.Equal(t, SolverState{}, trainer.State())
@@ -291,7 +291,7 @@ func TestOptionsErrorsNameTheField(t *testing.T) {
 	require.ErrorContains(t, err, "bank 0: b: w1[0]: found NaN")
 }
 
-// All parts together: g learns the saturating step typical of trained meta-learners.
+// All parts work together: g learns the saturating step that is typical of trained meta-learners.
 func TestTrainingFitsATarget(t *testing.T) {
 	l := testLearner(8)
 	l.Branches, l.Settings.Gammas = l.Branches[:1], l.Settings.Gammas[:1]

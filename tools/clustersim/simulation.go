@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Kinds of events in the order in which they happen to a request.
+// Kinds of events, in the order in which a request passes them.
 const (
 	begins   = iota // the client asks the database for the owner
 	located         // the database has answered
@@ -84,7 +84,7 @@ type simulation struct {
 	database pool
 	servers  []pool
 	owner    []uint16 // the server of each session
-	dead     int      // servers below this number are lost from c.lost on
+	dead     int      // servers with lower numbers are lost at the time c.lost
 	phases   []*phase
 	phase    *phase
 }
@@ -219,7 +219,7 @@ func (s *simulation) locate(b *burst) {
 		s.lose(b)
 		return
 	}
-	b.node = s.dead + s.rng.IntN(s.c.nodes-s.dead) // random, like a rendezvous hash
+	b.node = s.dead + s.rng.IntN(s.c.nodes-s.dead) // random, as a rendezvous hash would choose
 	s.owner[b.session] = uint16(b.node)
 	s.phase.claims++
 	b.hot = false
@@ -265,7 +265,7 @@ func (s *simulation) finish(b *burst) {
 		return
 	}
 	s.phase.objectBytes += s.c.costs.stateBytes
-	for range 3 { // announce the object, enter it, drop the one before
+	for range 3 { // three statements: announce and enter the object, drop the old one
 		s.statement()
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// small is a cluster that runs in a moment.
+// small is a cluster that is simulated quickly.
 func small() cluster {
 	c := defaults()
 	c.nodes, c.sessions, c.rate, c.rack, c.databaseCores = 20, 200_000, 1000, 2, 4
@@ -20,8 +20,8 @@ func ran(c cluster) *simulation {
 	return s
 }
 
-// Without overload, the servers and the database work as long as the requests cost in total. Each
-// request takes at least as long as it costs.
+// Without overload, the work of the servers and the database equals the total cost of the requests.
+// The median request takes about as long as its own cost.
 func TestCalmClusterDoesWhatItIsAsked(t *testing.T) {
 	c := small()
 	c.rack, c.rate = 0, 200
@@ -50,8 +50,8 @@ func TestSessionsOfLostRackAreTakenOver(t *testing.T) {
 	require.Positive(t, leased.refused)
 	require.Zero(t, leased.claims, "the lease is not over")
 	require.Positive(t, after.claims)
-	// The sessions of lost servers that are in a burst are claimed within seconds, the others when
-	// they are used.
+	// If a lost server's session is in a burst, it is claimed within seconds. Other sessions are
+	// claimed at their next use.
 	share := float64(c.rack) / float64(c.nodes)
 	require.InEpsilon(t, c.rate*c.think*share, float64(after.claims), .4)
 	require.Less(t, later.claims/2, after.claims)
@@ -60,7 +60,6 @@ func TestSessionsOfLostRackAreTakenOver(t *testing.T) {
 	require.Equal(t, s.phases, ran(c).phases, "the same seed, the same cluster")
 }
 
-// An overloaded cluster works at its capacity.
 func TestOverloadedClusterWorksAtCapacity(t *testing.T) {
 	c := small()
 	c.rack, c.rate = 0, 2*float64(c.nodes*c.cores)/(float64(c.bytes)*c.costs.byte)
