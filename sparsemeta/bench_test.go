@@ -205,8 +205,8 @@ func benchLearner(branches []Branch, banks int) *Learner {
 	return l
 }
 
-// benchGradients returns gradients distributed log-normally around 1e-4, so that I and x lie in the
-// first octaves of a table's grid, as in a trained model.
+// benchGradients returns gradients that are distributed log-normally around 1e-4. So I and x lie in
+// the first octaves of a table's grid, as in a trained model.
 func benchGradients(size int) []float32 {
 	rng := rand.New(rand.NewPCG(1, 2))
 	g := make([]float32, size)
