@@ -16,7 +16,7 @@ const sectorBytes = 512
 // what may be.
 type Image struct {
 	content map[int][]byte  // content of files, as synced
-	names   map[string]int  // names, as synced
+	names   map[string]int  // the file of each name, as of the last sync
 	folders map[string]bool // every name that a folder has had
 
 	writes  map[int][]numbered // Write and Size, not synced yet

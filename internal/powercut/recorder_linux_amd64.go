@@ -212,7 +212,7 @@ func (t *tracer) run() (status syscall.WaitStatus, err error) {
 		switch stop := status.StopSignal(); {
 		case stop == syscall.SIGTRAP|0x80:
 			if wrong := t.stopped(tid, x); wrong != nil && err == nil {
-				err = wrong // returned at the end, because a stopped process would hang
+				err = wrong // returned later: now the traced process would stay stopped forever
 			}
 		case stop == syscall.SIGTRAP && status.TrapCause() > 0: // the process has made a new thread
 		case stop == syscall.SIGSTOP && !known: // first stop of a new thread

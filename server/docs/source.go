@@ -70,7 +70,7 @@ type example struct {
 // isText reports whether the body is text or bytes, not JSON.
 func (e example) isText() bool { return e.Value.Kind == yaml.ScalarNode && e.Value.Tag == "!!str" }
 
-// read returns a body as sent; JSON is formatted for reading.
+// read returns the example's body. JSON is indented; any other body is unchanged.
 func (e example) read() string {
 	if e.isText() {
 		return e.Value.Value

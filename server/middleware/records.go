@@ -28,8 +28,8 @@ type body struct {
 
 type deliveryKey struct{}
 
-// DeliveryOf returns the key of the delivery in a request's body, or "" without a key; ok is false
-// if the body is not a delivery.
+// DeliveryOf returns the key of the delivery in a request's body, or "" if the delivery has no key.
+// ok is false if the body is not a delivery.
 func DeliveryOf(ctx context.Context) (key string, ok bool) {
 	key, ok = ctx.Value(deliveryKey{}).(string)
 	return key, ok

@@ -8,8 +8,8 @@ package changes
 // So n lines have hardly more than n/lines + (start - floor)/raise reports.
 type promise struct{ Threshold float64 }
 
-// limits are the constants of a promise. A score above the threshold begins a period of `rest`
-// lines in which nothing is reported.
+// limits are the constants of a promise, which bounds the number of reports. After a score above
+// the threshold, nothing is reported for `rest` lines.
 type limits struct {
 	start, floor, raise, lines float64
 	rest                       int64

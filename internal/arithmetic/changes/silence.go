@@ -85,7 +85,8 @@ func (e *key) patience() float32 {
 	return max(float32(silentLongest*e.Longest), float32(silentMean*e.Mean))
 }
 
-// regular reports whether a silence of an evenly spaced key would be significant.
+// regular reports whether a silence of a key with even intervals is worth a report. The key must
+// have occurred often enough, and its intervals must be long enough.
 func (d *Detector) regular(e *key, t int64) bool {
 	mean := float64(e.Mean)
 	lives := e.Beats >= beatsProof ||

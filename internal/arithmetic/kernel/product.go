@@ -14,9 +14,9 @@ type product struct {
 }
 
 // cut divides C into pieces of at most the given number of rows. The pieces have about equal
-// numbers of rows, and of panels of columns. On one thread a piece has all columns, since every
-// piece packs its part of A again. With several threads, every thread gets a few pieces, as long as
-// each piece has several panels.
+// numbers of rows, and of panels of columns. Every piece packs its rows of A. So on one thread the
+// columns are not divided, because the same rows would be packed several times. With several
+// threads, every thread gets a few pieces, as long as each piece has several panels.
 func (p *product) cut(threads, rows, width int) {
 	const piecesPerThread, panelsPerPiece = 3, 4 // minimum per thread and minimum per piece
 	p.rowPieces = (p.m + rows - 1) / rows

@@ -178,7 +178,7 @@ func (s *Stream) parts() []part {
 	return all
 }
 
-// appendHeld appends the arrays of learning by lines.
+// appendHeld appends the arrays that a stream needs only if it learns line by line.
 func (s *Stream) appendHeld(all []part) []part {
 	h, line := s.held, s.lineNumbers()
 	all = append(all,

@@ -122,8 +122,8 @@ func (t *Tree) Search(ctx context.Context, src Source, root int32, o Options) (F
 	return s.found, nil
 }
 
-// guess adds the likely continuation of the likeliest prefix to a call, so that a long and certain
-// text needs few calls.
+// guess makes a call of the model longer: it adds the likely continuation of the likeliest prefix.
+// A long and certain text then needs few calls.
 func (t *Tree) guess(src Source, x open) {
 	if x.p < guessLeast {
 		return

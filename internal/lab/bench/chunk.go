@@ -46,7 +46,7 @@ func (b *bench) chunks() {
 	}
 }
 
-// Functions that report whether a tensor's results from an earlier chunk cannot be reused.
+// Functions that report whether the memory's products with a tensor must be computed again.
 var (
 	none = func(string) bool { return false }
 	keys = func(tensor string) bool { return strings.HasSuffix(tensor, keysSuffix) }

@@ -61,7 +61,7 @@ type changesFound struct {
 	kinds map[changes.Kind]int
 }
 
-// printChanges prints the reported injected changes, and the reports of unchanged logs.
+// printChanges prints how many injected changes were reported, and how many reports were false.
 func printChanges(w io.Writer, paths []string) error {
 	sum := changesFound{of: map[string]*found{}, kinds: map[changes.Kind]int{}}
 	for _, path := range paths {

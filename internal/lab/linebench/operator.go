@@ -22,7 +22,7 @@ type operator struct {
 	shown               map[int64]bool // for each shown incident, whether a line of it has a label
 }
 
-// shows reports whether an incident is shown to the operator, by watch's rule.
+// shows reports whether an incident is shown to the operator, as `lmserve watch` decides it.
 func (o *operator) shows(i *incidents.Incident) bool {
 	like := func(of []incidents.Like) bool {
 		for _, l := range of {

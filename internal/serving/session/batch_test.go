@@ -202,8 +202,8 @@ func TestBatchesAreHeldToTheirLimits(t *testing.T) {
 	)
 }
 
-// A batch ends between two chunks with its context or its client, and keeps no memory. A batch that
-// begins during a drain is refused.
+// If the context ends or the client disconnects, a batch stops before the next chunk and releases
+// its memory. A batch that begins during a drain is refused.
 func TestBatchEndsWithItsClient(t *testing.T) {
 	mg := newManager(t, Options{})
 	r := BatchRequest{

@@ -292,7 +292,7 @@ func (s *session) cutDelivery(ctx context.Context, newline int) error {
 	return s.changeHead(ctx, func(h *head) { h.Deliveries = d.end(offset) })
 }
 
-// changeHead changes the head of a session that the caller is feeding.
+// changeHead changes the session's head. The caller must be the one that feeds the session.
 func (s *session) changeHead(ctx context.Context, change func(*head)) error {
 	if err := s.lock(ctx); err != nil {
 		return err

@@ -17,7 +17,7 @@ import (
 type ScoreTextsRequest struct {
 	Model    string   // as in a CreateRequest
 	Settings Settings // as in a CreateRequest
-	Seed     *uint64  // seed of the update masks, for each text; nil means 0
+	Seed     *uint64  // seed of the update masks, the same for every text; nil means 0
 	Texts    [][]byte // at most TextsMax, at least one
 }
 

@@ -36,7 +36,7 @@ type Base struct {
 	since uint64        // pool.listed when the base was put in pool.spare
 }
 
-// Users returns the number of accounts with memory for a state that needs the base.
+// Users returns the number of accounts whose state needs the base and has memory.
 func (s *Base) Users() int {
 	s.pool.Lock()
 	defer s.pool.Unlock()

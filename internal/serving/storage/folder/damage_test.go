@@ -357,8 +357,8 @@ func TestRescueFindsNoFrameInText(t *testing.T) {
 	require.Equal(t, []piece{{0, 10}, {510, 520}}, f.pieces(f.sessions["a"], new(Rescued)))
 }
 
-// Damage to acknowledged records after the last claim is distinguished from a torn append, if the
-// remaining bytes allow it.
+// A torn append is the incomplete record of a server that was killed while it wrote. Damage to a
+// complete record is not taken for a torn append, if the remaining bytes show the difference.
 func TestDamageIsNotTakenForTornAppend(t *testing.T) {
 	for name, c := range map[string]struct {
 		text   byte
