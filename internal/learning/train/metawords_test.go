@@ -26,8 +26,8 @@ func tinyWordsMeta(t *testing.T, scheme string) Options {
 	return o
 }
 
-// pretrainedWords pretrains a tiny model of words on the first three domains. It returns the path of
-// the model's file. The model does not know the words of the last domain.
+// pretrainedWords pretrains a tiny model of words on the first three domains. It returns the path
+// of the model's file. The model does not know the words of the last domain.
 func pretrainedWords(t *testing.T) string {
 	o := TinyPretraining(t)
 	o.Tokenizer.Kind, o.Model, o.HoldOut = tokenizer.KindWords, tinyClusters, []string{"domain3"}
