@@ -76,8 +76,8 @@ func (p *Pending) Check() error {
 			"expected %d kept bytes and more than %d bytes in total",
 			len(p.Word), p.More, heldTail, heldMost)
 	case p.Chars < 0 || p.Chars > p.Size() || p.Line && p.Ended == 0 && p.Chars != 1:
-		return fmt.Errorf("tokenizer: pending: found %d characters in %d bytes, which no text "+
-			"has", p.Chars, p.Size())
+		return fmt.Errorf("tokenizer: pending: found %d characters in %d bytes, which is "+
+			"impossible", p.Chars, p.Size())
 	case len(p.Word) > heldMost:
 		return fmt.Errorf("tokenizer: pending: found a word of %d bytes, expected at most %d",
 			len(p.Word), heldMost)

@@ -62,8 +62,8 @@ func (o FeedOptions) withDefaults() FeedOptions {
 func (o FeedOptions) validate() error {
 	switch {
 	case o.Score.Learn == LearnFalse:
-		return fmt.Errorf("client: feeding: found learn=%s, expected true or unflagged, with "+
-			"which the session keeps the text", LearnFalse)
+		return fmt.Errorf("client: feeding: found learn=%s, expected true or unflagged, because "+
+			"the session must keep the text", LearnFalse)
 	case o.BatchBytes < 0 || o.Stall < 0:
 		return fmt.Errorf(
 			"client: feeding: found BatchBytes %d and Stall %v, expected 0 or more for both",

@@ -113,9 +113,10 @@ func (f *convertFlags) register(flags *pflag.FlagSet) {
 		"first token of each cluster of the adaptive softmax except the head, such as "+
 			"20000,40000,200000")
 	flags.StringVar(&f.order, clusterOrderName, orderAuto,
-		"order of the clusters' columns in the head: descending (the reference for PyTorch), "+
+		"order of the clusters' columns in the head: descending (as in the reference code for "+
+			"PyTorch), "+
 			"ascending\n"+
-			"(the reference for TensorFlow, and Hugging Face's library) or auto (ascending in "+
+			"(as in that for TensorFlow, and in Hugging Face's library) or auto (ascending in "+
 			"Hugging Face's\n"+
 			"layout, descending in others)")
 }

@@ -108,8 +108,8 @@ has the setting.`,
 			"as in sessions) or cached (as they were before the update)")
 	c.Flags().BoolVar(&asJSON, "json", false, "output as JSON instead of tables")
 	c.Flags().StringVar(&picture, "chart", "",
-		"file (.svg or .png) for a chart of bits per byte, or for words of perplexity, against "+
-			"the number of bytes read (default: none)")
+		"file (.svg or .png) for a chart of bits per byte (with a model of words: perplexity) "+
+			"against the number of bytes read (default: none)")
 	typingFlags(c, &typing, &typed)
 	renamed(c, map[string]string{"shuffle": "shuffle-seed"})
 	return c

@@ -21,7 +21,7 @@ func typingFlags(c *cobra.Command, typing *bool, o *eval.TypingOptions) {
 	c.Flags().BoolVar(typing, "typing", false,
 		"keys saved by suggestions for a simulated writer, instead of bits; "+
 			"--methods may then include "+eval.NGram+" and "+eval.NGramPrior+
-			", which use no network")
+			", which use no neural network")
 	c.Flags().StringVar(&o.Prior, "prior", "",
 		"with --typing: directory of text that "+eval.NGramPrior+" reads before the "+
 			"documents: at most 20 MB in all, and the same fraction of each file")
@@ -29,7 +29,7 @@ func typingFlags(c *cobra.Command, typing *bool, o *eval.TypingOptions) {
 		"with --typing: bytes that a session has read before the typing; several numbers "+
 			"make several tests")
 	c.Flags().IntVar(&o.Window, "window", eval.TypingWindow,
-		"with --typing: number of characters of each document that are typed")
+		"with --typing: number of characters that are typed from each document")
 	c.Flags().Float64Var(&o.Threshold, "threshold", eval.TypingThreshold,
 		"with --typing: minimum probability of an inline suggestion")
 }

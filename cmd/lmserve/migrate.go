@@ -51,6 +51,7 @@ store that has some of them is marked.`,
 	c.Flags().StringVar(&store, "store", "",
 		"URL of the PostgreSQL database, such as postgres://user@host/name")
 	c.Flags().StringVar(&objects, "objects", "",
-		"URL of the object store of this database, which migrate marks as such (default: none)")
+		"URL of this database's object store, which migrate marks as belonging to it (default: "+
+			"none)")
 	return c
 }

@@ -135,7 +135,8 @@ func (j *joined) handOver(ctx context.Context, sessions *session.Manager) {
 		return
 	}
 	if err := j.member.Drain(ctx); err != nil {
-		j.log.Warn("the other servers were not informed of the drain", zap.Error(err))
+		j.log.Warn("the other servers could not be told that this server shuts down",
+			zap.Error(err))
 	}
 	if len(j.member.Alive()) > 1 {
 		select {

@@ -136,9 +136,9 @@ func (f *limitFlags) register(c *cobra.Command) {
 	flags.Var(&f.scoreBody, "max-score-body",
 		"maximum size of the text of one score request, such as 64M (score_body_bytes_max)")
 	flags.DurationVar(&f.bodyIdle, "max-body-idle", limits.BodyIdleMax,
-		"maximum time without a byte of a request's body (body_idle_seconds_max)")
+		"maximum wait for the next byte of a request's body (body_idle_seconds_max)")
 	flags.DurationVar(&f.answerIdle, "max-answer-idle", limits.AnswerIdleMax,
-		"maximum time in which a client reads no byte of an answer (answer_idle_seconds_max)")
+		"maximum wait for a client to read more of an answer (answer_idle_seconds_max)")
 	flags.DurationVar(&f.drainDelay, "drain-delay", 0,
 		"time between the first 503 of /readyz and the refusal of new work, so that load "+
 			"balancers can notice")

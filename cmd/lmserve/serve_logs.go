@@ -24,7 +24,7 @@ func (f *logFlags) register(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.method, "log-sessions", logsDefault,
 		"method of the sessions that /v1/logs and Loki's push API create on first use: "+
-			"counts (needs no network),\n"+
+			"counts (uses no neural network),\n"+
 			"another method, default (the model's method), or none (no sessions are created)")
 	flags.StringVar(&f.name, "log-session-name", intake.NameDefault,
 		"template of the session name of a log record; {a|b|c} means the attribute or label "+

@@ -33,7 +33,7 @@ func main() {
 	flag.IntVar(&o.tests, "tests", 50, "number of test sequences per length")
 	flag.IntVar(&o.vectors, "vectors", 1, "number of 6-bit vectors per item of the recall task")
 	flag.Float64Var(&o.rate, "rate", 0, "learning rate (default: each model's own)")
-	flag.Float64Var(&o.p, "p", 1, "probability that a pair writes a fast weight")
+	flag.Float64Var(&o.p, "p", 1, "probability that a pair of key and value writes a fast weight")
 	flag.StringVar(&o.models, "models", "", "models, separated by commas (default: all)")
 	flag.StringVar(&o.tasks, "tasks", "", "tasks, separated by commas (default: copy and recall)")
 	quick := flag.Bool("quick", false,

@@ -32,7 +32,7 @@ func main() {
 	flag.IntVar(&o.devTasks, "dev", 6, "number of tasks in the development stream")
 	flag.IntVar(&o.tasks, "tasks", 12, "number of tasks in each test stream (400 in the paper)")
 	flag.BoolVar(&o.moving, "moving", false, "in tests, normalize by moving averages over the "+
-		"stream, not by each batch")
+		"stream, not by each batch's averages")
 	flag.Float64Var(&o.rate, "rate", 1e-3, "Adam's learning rate in training")
 	flag.Float64Var(&o.out, "out-scale", 0.1, "factor that multiplies the meta-learners' outputs")
 	flag.Float64Var(&o.metaRate, "meta-rate", 3e-3, "Adam's learning rate for the meta-weights")

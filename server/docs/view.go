@@ -233,7 +233,7 @@ func (b builder) problems() (all []problem, err error) {
 		status, isNumber := row["status"].(float64)
 		if !ok || !isNumber {
 			return nil, fmt.Errorf(
-				"docs: openapi.yaml: x-problems: found no row with a status for %v",
+				"docs: openapi.yaml: x-problems: %v has no row, or its row has no status",
 				kind,
 			)
 		}

@@ -16,7 +16,7 @@ var (
 	// longAgo is a deadline that ends pending reads at once.
 	longAgo = time.Unix(1, 0)
 
-	errFinished = errors.New("server: the request that this body belongs to has ended")
+	errFinished = errors.New("server: the request of this body has ended")
 )
 
 type bodyKey struct{}

@@ -54,7 +54,7 @@ func (t *Tracker) UnmarshalText(state []byte) error {
 		}
 	}
 	if again, err := t.MarshalText(); err != nil || !bytes.Equal(again, state) {
-		return fmt.Errorf("%w: found JSON that differs from the output of MarshalText", ErrState)
+		return fmt.Errorf("%w: found JSON in another form than lmserve writes", ErrState)
 	}
 	return nil
 }

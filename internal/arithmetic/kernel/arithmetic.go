@@ -18,7 +18,7 @@ var machine = detect()
 func (a Arithmetic) Validate() error {
 	switch {
 	case a.Instructions > machine:
-		return fmt.Errorf("instructions are %v, expected %v or less on this machine",
+		return fmt.Errorf("instructions are %v, expected at most %v on this machine",
 			a.Instructions, machine)
 	case a.Precision == BF16 && a.Instructions != Portable:
 		if _, err := kernelsBF16(); err != nil {

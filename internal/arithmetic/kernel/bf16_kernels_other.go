@@ -9,7 +9,8 @@ import (
 
 // kernelsBF16 returns an error with the reason why there is no bf16 kernel.
 func kernelsBF16() ([]bf16Kernel, error) {
-	return nil, fmt.Errorf("this program runs on %s/%s or was built without assembly", runtime.GOOS,
+	return nil, fmt.Errorf("this program, for %s/%s, was built without the assembly for amd64",
+		runtime.GOOS,
 		runtime.GOARCH)
 }
 

@@ -90,7 +90,8 @@ func ReadState(state []byte) (*Meter, error) {
 	}
 	kept := int(min(m.line.Bytes, TextMax))
 	if len(rest) != kept*5 {
-		return nil, fmt.Errorf("%w: found %d bytes for a text and the cost of each byte, "+
+		return nil, fmt.Errorf("%w: found %d bytes for the line's text and the cost of each of "+
+			"its bytes, "+
 			"expected %d", ErrState,
 			len(rest), kept*5)
 	}

@@ -271,7 +271,7 @@ func normalize(l *sparsemeta.Learner, n *sparsemeta.Normal, s *sparsemeta.Statis
 	case n == nil:
 		return nil
 	case l == nil:
-		return fmt.Errorf("metadata %s: the field normal needs branches, but the model has "+
+		return fmt.Errorf("metadata %s: the field \"normal\" needs branches, but the model has "+
 			"none", keyAdapt)
 	case s == nil:
 		return fmt.Errorf("metadata %s: the field normal needs statistics of gradients, but the "+

@@ -90,8 +90,8 @@ func (d *Divergence) check(h *header, set Settings) error {
 	if !adapts || d.Count < 1 || d.Offset < 0 || d.Offset > h.Tally.Bytes || d.Step < 1 ||
 		uint64(d.Step) > h.Step {
 		return fmt.Errorf(
-			"divergence is %+v, expected a method with fast weights, a count of 1 or "+
-				"more, an offset of at most %d and a step of 1 to %d", *d, h.Tally.Bytes, h.Step)
+			"divergence is %+v, expected none without fast weights, else a count of 1 or "+
+				"more, an offset of 0 to %d and a step of 1 to %d", *d, h.Tally.Bytes, h.Step)
 	}
 	return nil
 }

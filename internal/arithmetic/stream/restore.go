@@ -200,7 +200,7 @@ func (h *header) check(m *model.Model, set Settings) error {
 		return fmt.Errorf("the field last is token %d, expected 0 to %d", h.Last,
 			m.Tokenizer.Vocab()-1)
 	case h.Step == 0 && h.Last != m.Tokenizer.Start():
-		return fmt.Errorf("the field last is token %d before the first chunk, expected token "+
+		return fmt.Errorf("the field \"last\" is token %d before the first chunk, expected token "+
 			"%d", h.Last,
 			m.Tokenizer.Start())
 	}
@@ -262,7 +262,7 @@ func (s *Stream) shareStatic() error {
 	for l, rows := range s.StaticMemory.Layers[:alike] {
 		if !slices.Equal(rows[:n], s.Memory.Layers[l][:n]) {
 			return fmt.Errorf("tensor %q differs from tensor %q, expected equal tensors, because "+
-				"no weight below their layer adapts",
+				"their values depend on no weight that adapts",
 				prefixStatic+strconv.Itoa(l), prefixMemory+strconv.Itoa(l))
 		}
 	}

@@ -35,7 +35,7 @@ func GradientRMS(
 		}
 	}
 	if c.Places(length) == 0 {
-		return nil, fmt.Errorf("%w: directory %s has no file of %d %s or more, the size of a "+
+		return nil, fmt.Errorf("%w: directory %s has no file of at least %d %s, the size of a "+
 			"chunk for the statistics", corpus.ErrData, c.Dir, length, c.Unit())
 	}
 	g := newGatherer(x, m, length)

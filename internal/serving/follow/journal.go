@@ -133,8 +133,8 @@ func (j *Journal) follow(ctx context.Context) error {
 // Read returns the given number of bytes from a place of the journal.
 func (j *Journal) Read(place Place, bytes int64) (text []byte, err error) {
 	if j.place = place; place.Cursor == "" {
-		return nil, errors.New("follow: expected a position with a journal cursor, found none: " +
-			"no entry was read before")
+		return nil, errors.New("follow: the position has no journal cursor, because no entry " +
+			"was read before it was stored")
 	}
 	err = j.journalctl(context.Background(), []string{"--cursor=" + place.Cursor},
 		func(p Piece) error {

@@ -140,7 +140,8 @@ func (r *dryRun) scoreLocked(
 	c.Total = r.s.account(st.Tally, st.Baseline)
 	tellSettled(ctx, r.engine.observer, w.Settle(st))
 	if !finite(st.Tally.Bits, st.Baseline.Bits) {
-		why := fmt.Errorf("the text from offset %d on has a number of bits that is not finite", at)
+		why := fmt.Errorf("scoring from offset %d on gives a total of bits that is not a finite "+
+			"number", at)
 		if r.blank { // then the model is broken, not the session
 			return c, fmt.Errorf("session: %w", why)
 		}

@@ -272,8 +272,9 @@ func (f *feeder) acceptLocked(
 	}
 	if !finite(r.Bits, r.Baseline, rms) {
 		return scores,
-			s.markUnusableLocked(fmt.Errorf("the text from offset %d on gives totals of %v and "+
-				"%v bits (root mean square of the fast weights: %v), expected finite numbers",
+			s.markUnusableLocked(fmt.Errorf("the text from offset %d on gives a total of %v "+
+				"bits, a baseline of %v bits and a root mean square of the fast weights of %v, "+
+				"expected finite numbers",
 				s.stream.Offset(), r.Bits, r.Baseline, rms))
 	}
 	if err := f.engine.chargeRecords(s, recordSize(&r), 1); err != nil {

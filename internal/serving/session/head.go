@@ -136,11 +136,11 @@ func (h *head) check(id string) error {
 	case h.LinesFrom != nil && *h.LinesFrom < 0:
 		return fmt.Errorf("lines_from is %d, expected 0 or more", *h.LinesFrom)
 	case slices.ContainsFunc(h.Feedback, Feedback.wrong) || len(h.Feedback) > FeedbackMax:
-		return fmt.Errorf("feedback has %d verdicts, expected at most %d, all valid",
+		return fmt.Errorf("feedback has %d verdicts, expected at most %d, and no invalid one",
 			len(h.Feedback), FeedbackMax)
 	case h.Records != nil && (h.LinesFrom == nil || h.Records.From < *h.LinesFrom):
 		return fmt.Errorf("records.from is %d, expected at least the value of "+
-			"lines_from", h.Records.From)
+			"lines_from, which must be present", h.Records.From)
 	case h.ByLine && h.LinesFrom == nil:
 		return errors.New("by_line is true, expected false without lines_from")
 	case h.ByLine && !stream.LearnsByLine(h.Settings.Method):
@@ -157,7 +157,8 @@ func (h *head) check(id string) error {
 	}
 	for i, n := range h.Numerics {
 		if n.From < 0 || i > 0 && n.From <= h.Numerics[i-1].From {
-			return fmt.Errorf("numerics[%d].from is %d, expected more than in the previous entry",
+			return fmt.Errorf("numerics[%d].from is %d, expected 0 or more, and more than in the "+
+				"previous entry",
 				i, n.From)
 		}
 	}

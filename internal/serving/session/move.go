@@ -89,7 +89,7 @@ func (m *mover) move(ctx context.Context, found storage.Session, h head) (there 
 	}
 	name := [2]string{h.Owner, h.Name}
 	if other := m.names[name]; h.Name != "" && other != "" && other != h.ID {
-		return false, fmt.Errorf("%w: in the target, session %s already has the name "+
+		return false, fmt.Errorf("%w: session %s in the target already has the name "+
 			"%q", storage.ErrExists, other,
 			h.Name)
 	}
@@ -130,7 +130,7 @@ func (m *mover) compare(ctx context.Context, found storage.Session) (same bool, 
 			storage.ErrExists, there.End, found.End)
 	case (there.Last == nil) != (found.Last == nil) ||
 		there.Last != nil && there.Last.Bits != found.Last.Bits:
-		return false, fmt.Errorf("%w: the session in the target has a different number of bits "+
+		return false, fmt.Errorf("%w: the session in the target has a different total of bits "+
 			"for the same text",
 			storage.ErrExists)
 	}

@@ -117,16 +117,17 @@ func (h *head) checkEnd(found storage.Session) error {
 	last := found.Last
 	switch {
 	case last == nil && found.End > 0:
-		return fmt.Errorf("no record ends at offset %d (the end of the log), expected a record "+
-			"with totals", found.End)
+		return fmt.Errorf("found no record that ends at offset %d (the end of the log), "+
+			"expected one with totals", found.End)
 	case last == nil:
 		return nil
 	case last.HasBaseline != h.Settings.Baseline:
-		return fmt.Errorf("the last record has baseline bits: %t, expected %t with the settings "+
-			"of the session",
+		return fmt.Errorf("the last record has baseline bits: found %t, expected %t, as in the "+
+			"session's settings",
 			last.HasBaseline, h.Settings.Baseline)
 	case !finite(last.Bits, last.Baseline):
-		return fmt.Errorf("the last record has totals of %v and %v bits, expected finite numbers",
+		return fmt.Errorf("the last record has a total of %v bits and a baseline of %v bits, "+
+			"expected finite numbers",
 			last.Bits, last.Baseline)
 	}
 	if err := checkCounts(new(storage.Record), last, found.End); err != nil {
@@ -140,7 +141,8 @@ func (h *head) checkEnd(found storage.Session) error {
 func (h *head) checkRecord(before storage.Record, at int64, r storage.Record) error {
 	switch {
 	case r.HasBaseline != h.Settings.Baseline:
-		return fmt.Errorf("has baseline bits: %t, expected %t", r.HasBaseline, h.Settings.Baseline)
+		return fmt.Errorf("has baseline bits: found %t, expected %t, as in the session's settings",
+			r.HasBaseline, h.Settings.Baseline)
 	case r.ByLine && !h.ByLine:
 		return errors.New("is learned by lines, but by_line is not true in the head")
 	case r.Bits < before.Bits, r.Baseline < before.Baseline, !finite(r.Bits, r.Baseline):
@@ -288,8 +290,8 @@ func checkWords(before, w *storage.Words, end int64) error {
 	if !counts || !(w.UnknownBits >= before.UnknownBits) ||
 		!(w.UnknownBaseline >= before.UnknownBaseline) ||
 		!finite(w.UnknownBits, w.UnknownBaseline) {
-		return fmt.Errorf("has the word counts %+v after %+v, expected at most %d bytes, and "+
-			"consistent counts that do not decrease", *w, *before, end)
+		return fmt.Errorf("has the word counts %+v, expected consistent counts, none below %+v, "+
+			"and at most %d bytes", *w, *before, end)
 	}
 	return nil
 }

@@ -131,7 +131,8 @@ func (p *Position) text(from, to int64, read reader) ([]byte, error) {
 	for from < to {
 		part, end := p.at(from), to
 		if part == nil {
-			return nil, fmt.Errorf("the position of %s does not contain offset %d", p.Path, from)
+			return nil, fmt.Errorf("the stored position for %s has no part with offset %d",
+				p.Path, from)
 		}
 		var next Part
 		if i := slices.IndexFunc(p.Parts, func(o Part) bool { return o.From > from }); i >= 0 {

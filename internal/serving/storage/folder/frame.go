@@ -155,7 +155,7 @@ func (f frame) each(visit func(at int64, r storage.Record) error) error {
 		}
 		if size < recordMin || size > int64(len(rest)-lengthBytes) {
 			return fmt.Errorf("a record has the length %d in a frame with %d bytes left, "+
-				"expected at least %d", size, len(rest),
+				"expected at least %d, and no more than are left", size, len(rest),
 				recordMin)
 		}
 		r, err := decodeRecord(rest[lengthBytes:][:size])

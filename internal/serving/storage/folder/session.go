@@ -211,7 +211,7 @@ func (f *Folder) loadHead(s *session) error {
 		return corrupt(s, headName, -1, fmt.Errorf("found the head of session %.80q, expected "+
 			"the head of this session: the folder was copied or renamed", d.ID))
 	case d.Start < 0:
-		return corrupt(s, headName, -1, fmt.Errorf("the field start is %d, expected 0 or "+
+		return corrupt(s, headName, -1, fmt.Errorf("the field \"start\" is %d, expected 0 or "+
 			"more", d.Start))
 	}
 	s.head, s.start, s.end = head, d.Start, d.Start

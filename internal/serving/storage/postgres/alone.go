@@ -110,8 +110,8 @@ func (s *Store) stayLocked(
 			var others bool
 			if holder, others = retakeLock(look, config, how); others && !told {
 				s.report(fmt.Errorf(
-					"postgres: while this server was using database %s, another server opened "+
-						"the database exclusively, instead of waiting", config.Database))
+					"postgres: the connection that holds the lock of database %s broke, and "+
+						"another program took the lock before it was taken again", config.Database))
 				told = true
 			}
 		}

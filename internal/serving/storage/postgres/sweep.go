@@ -22,7 +22,7 @@ const (
 func (s *Store) sweepAgainAndAgain(ctx context.Context) {
 	for sleep(ctx, sweepPause) {
 		if err := s.sweep(ctx, sweepAge); err != nil && ctx.Err() == nil {
-			s.report(fmt.Errorf("postgres: removing the rest of incomplete snapshots: %w", err))
+			s.report(fmt.Errorf("postgres: removing what is left of incomplete snapshots: %w", err))
 		}
 		if err := s.forgetNodes(ctx, nodeAge); err != nil && ctx.Err() == nil {
 			s.report(err)
