@@ -765,28 +765,28 @@ type Adapted struct {
 	// Updates Number of updates of the fast weights before the chunk.
 	Updates uint64 `json:"updates"`
 
-	// Written Number of entries of the fast weights that the last update before the chunk wrote.
+	// Written Number of fast weights that were written by the last update before the chunk.
 	Written int64 `json:"written"`
 
 	// FastRMS Root mean square of the fast weights.
 	FastRMS float64 `json:"fast_rms"`
 }
 
-// BranchNorm The fast weights of one branch. A branch is a weight matrix of the model.
+// BranchNorm The fast weights of one branch. A branch is a weight matrix or vector of the model.
 type BranchNorm struct {
 	// Name The weight's name in the model's file.
 	Name string `json:"name"`
 
-	// Elements Number of elements of the weight matrix. M, the matrix of its fast weights, has the same number.
+	// Elements Number of elements of the weight matrix or vector. Its fast weights M have the same number of elements.
 	Elements int64 `json:"elements"`
 
-	// Norm Frobenius norm after the update of M, the sum of the fast weights of all banks.
+	// Norm Frobenius norm of M after the update. M is the sum of the fast weights of all banks.
 	Norm float64 `json:"norm"`
 
 	// Change Frobenius norm of the update's change to the fast weights M.
 	Change float64 `json:"change"`
 
-	// Banks The norms of the fast weights of each bank. Only for the method `sparse-meta`.
+	// Banks Norms of the fast weights, one entry for each bank. A bank is a set of fast weights with its own decay. Only for the method `sparse-meta`.
 	Banks []FastNorm `json:"banks,omitempty"`
 }
 
@@ -919,7 +919,7 @@ type Comparison struct {
 
 // Completion A completion that is not streamed.
 type Completion struct {
-	// Type The type of the object. It differs from the types of the events of a stream.
+	// Type Always `completion`, the type of a completion that is not streamed.
 	Type CompletionType `json:"type"`
 
 	// Text The sampled text. Bytes that are not UTF-8 appear as U+FFFD.
@@ -953,7 +953,7 @@ type Completion struct {
 	TopLogprobs [][]TokenLogprob `json:"top_logprobs,omitempty"`
 }
 
-// CompletionType The type of the object. It differs from the types of the events of a stream.
+// CompletionType Always `completion`, the type of a completion that is not streamed.
 type CompletionType string
 
 // CompletionFrom Which model the text is sampled from: the adapted model, which the session scores with, or
@@ -1051,10 +1051,10 @@ type Difference struct {
 	// Field Path of the field in the request.
 	Field string `json:"field"`
 
-	// Found The value that the session has.
+	// Found Value of the field in the existing session.
 	Found string `json:"found"`
 
-	// Expected The value in the request.
+	// Expected Value of the field in the request. It differs from the existing session's value.
 	Expected string `json:"expected"`
 }
 
@@ -1221,7 +1221,7 @@ type FIMRequest struct {
 	TopP *float64 `json:"top_p,omitempty"`
 }
 
-// FastNorm Norms of M, a matrix of fast weights, and of its change by an update.
+// FastNorm Frobenius norms of a bank of fast weights after an update, and of the bank's change by the update.
 type FastNorm struct {
 	// Norm Frobenius norm of the fast weights M after the update.
 	Norm float64 `json:"norm"`
@@ -1293,7 +1293,7 @@ type GapEvent struct {
 	// To Offset after the last byte that a missed event describes. Equal to `from` if only an `update` was missed, which describes no bytes.
 	To int64 `json:"to"`
 
-	// Events Number of events left out. Absent if unknown.
+	// Events Number of events that the client missed. Absent if unknown.
 	Events *int64 `json:"events,omitempty"`
 }
 
@@ -1312,7 +1312,7 @@ type History string
 // opens an incident. Every line with the incident's strangest word or value in the same place
 // also joins.
 type Incident struct {
-	// Changes The incident's first changes, at most four. An incident that has changes but no strange line has a `p` of 1.
+	// Changes The first changes in the session's lines that belong to the incident, at most four. If the incident has no strange line, its `p` is 1.
 	Changes []IncidentChange `json:"changes,omitempty"`
 
 	// First Line number of the incident's first line.
@@ -1353,10 +1353,10 @@ type Incident struct {
 
 // IncidentChange A change in the session's lines, for example of the rate of a word.
 type IncidentChange struct {
-	// Evidence A sentence that compares the counts before and after the change.
+	// Evidence A sentence with the evidence for the change: it compares counts in the lines before and after the change.
 	Evidence string `json:"evidence"`
 
-	// First Number of the line at which the change began.
+	// First Number of the line at which the change in the session's lines began.
 	First int64 `json:"first"`
 
 	// Kind `surge`: a word, value or kind of line is far more frequent than before. `novelty`: a
@@ -1367,7 +1367,7 @@ type IncidentChange struct {
 	// lines have a new format, which alone is no fault.
 	Kind IncidentChangeKind `json:"kind"`
 
-	// Line Number of the line at which the change was found.
+	// Line Number of the line at which the server found the change in the session's lines.
 	Line int64 `json:"line"`
 }
 
@@ -1436,10 +1436,10 @@ type LineEvent struct {
 	// Rank 1/`p`, rounded down. Among about this many ordinary lines, one is as strange as this line.
 	Rank int64 `json:"rank"`
 
-	// Seen Number of earlier lines of the session.
+	// Seen Number of lines in the session before this line.
 	Seen int64 `json:"seen"`
 
-	// Warm Whether `seen` is large enough for `p` to be reliable. Do not flag the line if `warm` is false.
+	// Warm Whether the session had enough earlier lines for a reliable `p`. Do not flag the line if `warm` is false.
 	Warm bool `json:"warm"`
 
 	// Incidents The incidents that the line has opened, joined or closed. Absent without incidents.
@@ -1479,10 +1479,10 @@ type LineEventType string
 // LineSpan The strangest word or value of a line: the bytes of the line from `from` to before `to`.
 // Empty if the session knows no place of the line yet.
 type LineSpan struct {
-	// From Position of the first byte, counted from the beginning of the line.
+	// From Position of the first byte of the strangest word or value, in bytes from the beginning of the line.
 	From int64 `json:"from"`
 
-	// To Position after the last byte, counted from the beginning of the line.
+	// To Position after the last byte of the strangest word or value, in bytes from the beginning of the line.
 	To int64 `json:"to"`
 }
 
@@ -1491,7 +1491,7 @@ type LineWhy struct {
 	// Before The word before the strangest word or value. Empty if the line begins with the strangest word.
 	Before string `json:"before"`
 
-	// Lines Number of earlier lines that contain the word or value `token`. Present only if it is rare everywhere in the lines. Then `usual` is empty.
+	// Lines Number of earlier lines that contain the strangest word or value, `token`. Present only if `token` is rare in all places of the lines. Then `usual` is empty.
 	Lines *int64 `json:"lines,omitempty"`
 
 	// Token The strangest word or value, as written in the line.
@@ -1501,7 +1501,7 @@ type LineWhy struct {
 	Usual []string `json:"usual"`
 }
 
-// LlamaAnswer The text. In a stream, this object is the only event.
+// LlamaAnswer An answer with the sampled text. A streamed answer consists of one event with this object.
 type LlamaAnswer struct {
 	// Content The text.
 	Content string `json:"content"`
@@ -1630,7 +1630,7 @@ type Method string
 
 // Model A served model.
 type Model struct {
-	// ID The model's name and the beginning of its content hash.
+	// ID Id of the model: its name, a hyphen, and the beginning of the hash of its content.
 	ID string `json:"id"`
 
 	// Object The type of the object, as in OpenAI's interface.
@@ -1797,7 +1797,7 @@ type OpenAICompletionRequest struct {
 	// BestOf Must equal `n`, because all sampled texts are returned.
 	BestOf *int `json:"best_of,omitempty"`
 
-	// Commit What the session learns from the request; the operation's description has the details. The fields from `commit` to `suggest` are extensions of OpenAI's interface.
+	// Commit What the session learns from the request: nothing, the prompt, or the prompt and the sampled text. This field is an extension of OpenAI's interface.
 	Commit *Commit `json:"commit,omitempty"`
 
 	// Dry Strength of loop avoidance, as in `POST /v1/sessions/{id}/complete`; 0 means no avoidance.
@@ -1806,10 +1806,10 @@ type OpenAICompletionRequest struct {
 	// Echo Whether each text begins with its prompt.
 	Echo *bool `json:"echo,omitempty"`
 
-	// FrequencyPenalty Only 0 is supported.
+	// FrequencyPenalty Must be 0, because the penalty is not supported. Use `dry` to avoid loops.
 	FrequencyPenalty *float32 `json:"frequency_penalty,omitempty"`
 
-	// LogitBias Only an empty object is supported.
+	// LogitBias Biases of tokens' logits are not supported. Only an empty object is accepted.
 	LogitBias map[string]float32 `json:"logit_bias,omitempty"`
 
 	// Logprobs Report the log-probability of each token of the texts under the full distribution, and
@@ -1831,7 +1831,7 @@ type OpenAICompletionRequest struct {
 	// Offset The session's offset that the caller expects, in bytes. Only with `commit`.
 	Offset *int64 `json:"offset,omitempty"`
 
-	// PresencePenalty Only 0 is supported.
+	// PresencePenalty Must be 0, because the penalty is not supported. Use `dry` to avoid loops.
 	PresencePenalty *float32 `json:"presence_penalty,omitempty"`
 
 	// Prompt The prompts to continue: a text, a list of texts, tokens, or a list of lists of tokens;
@@ -1889,7 +1889,7 @@ type OpenAICompletionRequest struct {
 	// TopP Nucleus sampling: a token is sampled from the likeliest tokens whose probabilities sum to this number.
 	TopP *float64 `json:"top_p,omitempty"`
 
-	// User The id or name of a session to continue, or any other text. The operation's description explains this field.
+	// User Id or name of the session to continue, if the header `X-Session-ID` is absent. Another text is ignored; with `--user-sessions` the server creates a session for it.
 	User *string `json:"user,omitempty"`
 }
 
@@ -1935,7 +1935,7 @@ type OpenAIError struct {
 	// `key-rate-limit`.
 	Code string `json:"code"`
 
-	// Offset The problem's `offset`. Absent if the problem has no `offset`.
+	// Offset The session's offset, from which the client can continue. Absent if the problem reports no offset.
 	Offset *int64 `json:"offset,omitempty"`
 }
 
@@ -1956,10 +1956,10 @@ type OpenAISuggest struct {
 	// MinProbability Minimum probability of a suggestion. With 0.5 or more, there is at most one suggestion.
 	MinProbability *float64 `json:"min_probability,omitempty"`
 
-	// Unit Where suggestions end: the values are those of the field `unit` in a `SuggestRequest`.
+	// Unit Where suggestions may end, for example at the end of a word. The field `unit` of a `SuggestRequest` explains the values.
 	Unit *SuggestRequestUnit `json:"unit,omitempty"`
 
-	// WithinMs Time for the search in milliseconds, as in a `SuggestRequest`. This time may be too short to read a prompt of more than 1,024 bytes, or a prompt without a session. Then the answer is one empty choice, and the next request with the same beginning continues the reading.
+	// WithinMs Time for the search in milliseconds; 0 means a fixed number of steps. This time may be too short to read a prompt of more than 1,024 bytes, or a prompt without a session. Then the answer is one empty choice. The next request whose prompt has the same beginning continues the reading.
 	WithinMs *int `json:"within_ms,omitempty"`
 }
 
@@ -2016,7 +2016,7 @@ type PastScores struct {
 	// From Offset of the oldest text that the session still stores, with its scores.
 	From int64 `json:"from"`
 
-	// Next Offset after the last part, from which the next request continues. Without parts it is usually `end`. A fork that was cut within a piece of text does not score that piece until the fork is used. Until then `next` is the offset before the piece.
+	// Next Offset after the last returned part, from which the next request continues. If no part is returned, `next` usually equals `end`. Exception: a fork whose text ends within a scored piece has no score for that piece before its first use. Then `next` is the offset before the piece.
 	Next int64 `json:"next"`
 
 	// End The session's offset: the number of bytes that it has accepted.
@@ -2067,10 +2067,10 @@ type Problem struct {
 	// Field The path of the wrong field of the body (`settings.gammas[1]`), or the wrong parameter.
 	Field *string `json:"field,omitempty"`
 
-	// Found The value that was found.
+	// Found The value that the server found and that caused the problem.
 	Found *string `json:"found,omitempty"`
 
-	// Expected The values that were expected.
+	// Expected What the server expected instead of the value in `found`.
 	Expected *string `json:"expected,omitempty"`
 
 	// Offset The session's offset, from which the client can continue.
@@ -2148,7 +2148,7 @@ type ScoreTextsRequest struct {
 
 // ServiceStatus The status of the server.
 type ServiceStatus struct {
-	// Status `ok` at /healthz, `ready` at /readyz.
+	// Status The value is `ok` at /healthz, and `ready` at /readyz.
 	Status ServiceStatusStatus `json:"status"`
 
 	// Keys `stale` if the keys file has become unreadable or invalid. The server then continues to use the last valid keys. Only at /readyz.
@@ -2158,7 +2158,7 @@ type ServiceStatus struct {
 	Disk *ServiceStatusDisk `json:"disk,omitempty"`
 }
 
-// ServiceStatusStatus `ok` at /healthz, `ready` at /readyz.
+// ServiceStatusStatus The value is `ok` at /healthz, and `ready` at /readyz.
 type ServiceStatusStatus string
 
 // ServiceStatusKeys `stale` if the keys file has become unreadable or invalid. The server then continues to use the last valid keys. Only at /readyz.
@@ -2181,7 +2181,7 @@ type Session struct {
 	// CreatedAt Time at which the session was created.
 	CreatedAt time.Time `json:"created_at,omitempty,omitzero"`
 
-	// LastUsedAt End of the last request that fed text to the session or sampled from it.
+	// LastUsedAt Time at which the session was last used: the end of the last request that fed or sampled text.
 	LastUsedAt time.Time `json:"last_used_at,omitempty,omitzero"`
 
 	// Offset Number of bytes accepted so far, which is the position of the next byte.
@@ -2553,7 +2553,7 @@ type SuggestedText struct {
 
 // Suggestions Texts that may come next.
 type Suggestions struct {
-	// Candidates The candidates. The first saves the most keystrokes on average. Each later candidate adds the most to the savings of those before it.
+	// Candidates The suggested texts. The first text saves the most keystrokes on average. Each later text increases the average savings of the list the most.
 	Candidates []SuggestedText `json:"candidates"`
 
 	// Complete Whether the search made all its steps. It stops early when `within_ms` is over. If at
@@ -2567,7 +2567,7 @@ type Suggestions struct {
 	// Offset The session's offset: the number of bytes that it has accepted.
 	Offset int64 `json:"offset"`
 
-	// Rows Number of possible beginnings of the next text that the network read for this answer.
+	// Rows Number of prefixes that the network computed during the search. A prefix is a possible beginning of the text after the cursor.
 	Rows int `json:"rows"`
 }
 
@@ -2642,7 +2642,7 @@ type SummaryEvent struct {
 	// LinesLeftOut Number of lines left out at the end, because the answer has no room for them. Absent if 0.
 	LinesLeftOut *int64 `json:"lines_left_out,omitempty"`
 
-	// Divergences Number of `chunk` events with `diverged`. Absent if 0.
+	// Divergences Number of `chunk` events in which `diverged` is true. Absent if 0.
 	Divergences *int64 `json:"divergences,omitempty"`
 
 	// Duplicate True if the session already had the whole delivery and nothing was fed; absent otherwise.
@@ -2742,7 +2742,7 @@ type TabbyVersion struct {
 
 // TabbyRequest A text with a place to fill. Fields that are not listed have no effect.
 type TabbyRequest struct {
-	// DebugOptions Options with which developers of clients test them.
+	// DebugOptions Options for developers who test a Tabby client.
 	DebugOptions *TabbyDebugOptions `json:"debug_options,omitempty"`
 
 	// Language Programming language of the text. The server ignores it.
@@ -2758,7 +2758,7 @@ type TabbyRequest struct {
 	Temperature *float64 `json:"temperature,omitempty"`
 }
 
-// TabbyDebugOptions Options with which developers of clients test them.
+// TabbyDebugOptions Options for developers who test a Tabby client.
 type TabbyDebugOptions struct {
 	// RawPrompt A text to continue or, if it has markers around prefix and suffix, a text with a place to fill.
 	RawPrompt *string `json:"raw_prompt,omitempty"`
@@ -2796,7 +2796,7 @@ type TextScore struct {
 	// Divergences How often the fast weights diverged and were reset. Absent if 0.
 	Divergences *int64 `json:"divergences,omitempty"`
 
-	// ElapsedMs Time in which the text was scored.
+	// ElapsedMs Duration of the scoring of this text, in milliseconds.
 	ElapsedMs float64 `json:"elapsed_ms"`
 }
 
@@ -2844,7 +2844,7 @@ type TokenizerInfo struct {
 	// BosToken The token that the model assumes before the first token of a text: the end of a line.
 	BosToken string `json:"bos_token"`
 
-	// EosToken An ordinary byte, because the model has no token for the end of a text. A completion continues until `max_tokens`.
+	// EosToken The NUL character as a placeholder, because the model has no token for the end of a text. A completion does not stop at this character.
 	EosToken string `json:"eos_token"`
 
 	// ModelMaxLength Maximum number of tokens of a prompt.
@@ -2892,7 +2892,7 @@ type UpdateEvent struct {
 	// FastRMS Root mean square of the fast weights after this update.
 	FastRMS float64 `json:"fast_rms"`
 
-	// Branches The norms of the fast weights of each branch.
+	// Branches Norms of the fast weights, one entry for each branch. A branch is a weight matrix or vector of the model.
 	Branches []BranchNorm `json:"branches"`
 
 	// ElapsedMs Computing time of the update.
@@ -2970,10 +2970,10 @@ type CreateCompletionParams struct {
 	// XSessionID Id or name of the session to continue.
 	XSessionID *string `json:"X-Session-ID,omitempty"`
 
-	// XCommit The same as the field `commit` of the body. For clients that can add headers but no fields.
+	// XCommit What the session learns from the request, like the field `commit` of the body. For clients that can add headers but no body fields.
 	XCommit *Commit `json:"X-Commit,omitempty"`
 
-	// XSessionOffset The same as the field `offset` of the body. Only with `commit`.
+	// XSessionOffset The session's offset that the caller expects, like the field `offset` of the body. Only if the request commits text to the session.
 	XSessionOffset *int64 `json:"X-Session-Offset,omitempty"`
 }
 

@@ -24,7 +24,7 @@ const someLines = "GET /index.html 200\nGET /about.html 200\nGET /index.html 304
 
 const (
 	textBody = "text/plain"
-	aFile    = "The first bytes of the file, as characters"
+	aFile    = "The first bytes of the tar archive, as characters"
 )
 
 // exchanges form one story: they run in this order on a server with the embedded model and an empty
@@ -122,12 +122,13 @@ var exchangesOfText = []exchange{
 		`{"typed":"GET /","n":2}`, nil,
 	},
 	{
-		"watchSession.chunks", "Events of text that another request feeds, and of its update",
+		"watchSession.chunks",
+		"The events for text fed by another request, with an update of the fast weights",
 		"GET /v1/sessions/web-1/events?updates=true", "",
 		[]string{"Accept", contract.MediaEventStream},
 	},
 	{
-		"watchSession.lines", "Events of lines that another request feeds",
+		"watchSession.lines", "The events for lines fed by another request",
 		"GET /v1/sessions/web-1/events?unit=line",
 		"",
 		[]string{"Accept", contract.MediaNDJSON},
@@ -138,7 +139,7 @@ var exchangesOfText = []exchange{
 		"", nil,
 	},
 	{
-		"getScores.two", "The scores of a whole text, in two parts",
+		"getScores.two", "The scores of a session's text, divided into two parts",
 		"GET /v1/sessions/web-1/scores?points=2",
 		"",
 		nil,
@@ -298,17 +299,18 @@ var exchangesOfTheServer = []exchange{
 		"backup.rest", "The backup from a given byte on", "GET /v1/admin/backup", "",
 		[]string{"If-Match", "{etag}", "Range", "bytes=100-"},
 	},
-	{"metrics.beginning", "The beginning", "GET /metrics", "", nil},
+	{"metrics.beginning", "The beginning of the metrics", "GET /metrics", "", nil},
 	{
-		"metrics.openmetrics", "The beginning, in the OpenMetrics format", "GET /metrics", "",
+		"metrics.openmetrics", "The beginning of the metrics, in the OpenMetrics format",
+		"GET /metrics", "",
 		[]string{"Accept", "application/openmetrics-text"},
 	},
 	{"health.alive", "The process is alive", "GET /healthz", "", nil},
 	{"ready.ready", "The server accepts new work", "GET /readyz", "", nil},
-	{"home.page", "The beginning of the page", "GET /", "", nil},
-	{"pageStyle.style", "The beginning of the style sheet", "GET /page.css", "", nil},
-	{"pageScript.script", "The beginning of the script", "GET /page.js", "", nil},
-	{"docs.page", "The beginning of the page", "GET /docs", "", nil},
+	{"home.page", "The beginning of the web page", "GET /", "", nil},
+	{"pageStyle.style", "The beginning of the web page's style sheet", "GET /page.css", "", nil},
+	{"pageScript.script", "The beginning of the web page's script", "GET /page.js", "", nil},
+	{"docs.page", "The beginning of the documentation page", "GET /docs", "", nil},
 	{"contract.document", "The beginning of this document", "GET /openapi.yaml", "", nil},
 }
 
@@ -326,7 +328,7 @@ var exchangesOfWords = []exchange{
 	},
 	{
 		"score.wordEvents",
-		"The rest of an unfinished word and more text, with the likeliest words",
+		"Text that completes an unfinished word, with the likeliest words at each position",
 		"POST /v1/sessions/story/score?logprobs=true&top_logprobs=2", "g sat\n",
 		[]string{"Accept", contract.MediaNDJSON},
 	},
@@ -348,11 +350,11 @@ var exchangesOfWords = []exchange{
 		[]string{"X-Session-ID", "story"},
 	},
 	{
-		"tokenize.words", "The tokens of words and the end of a line", "POST /tokenize",
+		"tokenize.words", "Text converted to tokens of words and line ends", "POST /tokenize",
 		`{"prompt":"the cat\nthe zebra"}`, nil,
 	},
 	{
-		"detokenize.words", "Tokens of words as a text, with <unk> for an unknown word",
+		"detokenize.words", "Word tokens converted to text, with <unk> for an unknown word",
 		"POST /detokenize", `{"tokens":[1,5,0,1,3]}`, nil,
 	},
 	{"tokenizerInfo.words", "The tokenizer of a model of words", "GET /tokenizer_info", "", nil},

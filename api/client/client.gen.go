@@ -223,7 +223,7 @@ const (
 // Adapted The state of the fast weights with which a chunk was scored.
 type Adapted = api.Adapted
 
-// BranchNorm The fast weights of one branch. A branch is a weight matrix of the model.
+// BranchNorm The fast weights of one branch. A branch is a weight matrix or vector of the model.
 type BranchNorm = api.BranchNorm
 
 // ChunkEvent The score of one chunk of the stream, or of a part of it, but never of text on both sides of
@@ -245,7 +245,7 @@ type Comparison = api.Comparison
 // Completion A completion that is not streamed.
 type Completion = api.Completion
 
-// CompletionType The type of the object. It differs from the types of the events of a stream.
+// CompletionType Always `completion`, the type of a completion that is not streamed.
 type CompletionType = api.CompletionType
 
 // CompletionFrom Which model the text is sampled from: the adapted model, which the session scores with, or
@@ -277,7 +277,7 @@ type DoneEventType = api.DoneEventType
 // ExportLogsResponse An `ExportLogsServiceResponse` of OpenTelemetry.
 type ExportLogsResponse = api.ExportLogsResponse
 
-// FastNorm Norms of M, a matrix of fast weights, and of its change by an update.
+// FastNorm Frobenius norms of a bank of fast weights after an update, and of the bank's change by the update.
 type FastNorm = api.FastNorm
 
 // Feedback A user's verdict on an incident.
@@ -415,7 +415,7 @@ type ScoreTextsRequest = api.ScoreTextsRequest
 // ServiceStatus The status of the server.
 type ServiceStatus = api.ServiceStatus
 
-// ServiceStatusStatus `ok` at /healthz, `ready` at /readyz.
+// ServiceStatusStatus The value is `ok` at /healthz, and `ready` at /readyz.
 type ServiceStatusStatus = api.ServiceStatusStatus
 
 // ServiceStatusKeys `stale` if the keys file has become unreadable or invalid. The server then continues to use the last valid keys. Only at /readyz.
