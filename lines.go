@@ -17,8 +17,8 @@ type Line struct {
 	Bits     float64 // information of the line under the stream's model: low if expected
 	Baseline float64 // information under the static model; 0 without Settings.Baseline
 
-	// Rank is n if the line is the strangest of about n lines like those before it. It is not
-	// reliable until the stream has seen enough lines, as Warm reports.
+	// Rank is n if about one in n lines is as strange as this line. Warm reports whether the stream
+	// has seen enough lines for a reliable Rank.
 	Rank int64
 	Warm bool
 	// P is the probability that an ordinary line is at least as strange as this one; Rank is 1/P,

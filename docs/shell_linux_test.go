@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// home is the home folder of the user in the outputs on the pages.
+// home replaces the home folder of the test's user in outputs, as in those shown in the docs.
 const home = "/home/alice"
 
 // port matches a port of a local server, in the forms that occur on the pages.

@@ -195,7 +195,7 @@ func (f *fakeSessions) Export(
 	return f.fail
 }
 
-// Backup fails like a manager whose sessions are in memory.
+// Backup returns the errors of a real manager whose sessions are only in memory.
 func (f *fakeSessions) Backup(_ context.Context, who session.Caller, id string) (*session.Backup,
 	error) {
 	switch {

@@ -4,8 +4,8 @@ import (
 	"fmt"
 )
 
-// NodeGradients are the derivatives of a loss with respect to the values of g at the nodes,
-// [bank][branch][node], summed over any number of chunks.
+// NodeGradients are the derivatives of a loss with respect to the values of the meta-learners g at
+// their nodes: [bank][branch][node]. They are sums over any number of chunks.
 type NodeGradients [][][]float64
 
 // Gradients returns zero gradients for the nodes of the tables, in reuse's memory if it is large

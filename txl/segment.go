@@ -36,7 +36,7 @@ type Segment struct {
 	mlen      int       // rows of memory before the segment
 	n         int       // number of rows so far
 	effective Fast      // W+M of each tensor, nil where not summed; see addFast
-	sums      []float32 // the sums of tensors with fast weights, made on first use
+	sums      []float32 // memory for the sums W+M, allocated on first use
 	toks      []int32   // input tokens [T,B]
 	drop      Dropout
 	reuse     Reuse

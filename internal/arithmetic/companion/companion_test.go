@@ -54,7 +54,7 @@ func TestCompanionSkipsPassedText(t *testing.T) {
 		learnt := drawText(t, 1500)
 		r.feed(learnt)
 		before := r.s.Clone()
-		again := rapid.IntRange(0, len(learnt)).Draw(t, "again") // the end is passed twice
+		again := rapid.IntRange(0, len(learnt)).Draw(t, "again") // learnt[again:] is passed twice
 		passed := append(append(drawText(t, 100), learnt[again:]...), learnt[again:]...)
 		r.x.Begin(r.s)
 		for i, b := range passed {

@@ -12,7 +12,7 @@ const (
 	contextOrder3
 	contextOrder4
 	contextOrder6
-	contextWord     // the current word so far and the last byte
+	contextWord     // the current word so far, and the last byte of the text
 	contextColumn   // the column, and the byte in this column of the previous line
 	contextField    // the index of the field and the current word so far
 	contextExpected // the byte that a match predicts, and the match's class

@@ -33,7 +33,7 @@ func TestProductsAgreeWithFloat64(t *testing.T) {
 			switch form {
 			case 0:
 				x.MulNN(c, a, b, acc)
-			case 1: // the random view already is (n,k)
+			case 1: // MulNT expects the transposed matrix, of shape (n,k)
 				b = drawMatrix(t, rng, n, k, b.Add != nil)
 				x.MulNT(c, a, b, acc)
 				b = b.transposed()
@@ -47,8 +47,9 @@ func TestProductsAgreeWithFloat64(t *testing.T) {
 	})
 }
 
-// requireProduct compares every element of c with the sum in float64. The tolerance is the rounding
-// error of n float32 operations: n u / (1 - n u) times the sum of the magnitudes, with u = 2^-24.
+// requireProduct compares every element of the product c with its sum in float64. The tolerance is
+// the rounding error of n float32 operations: n u / (1 - n u) times the sum of the magnitudes, with
+// u = 2^-24.
 // It also checks that the memory around c has not changed.
 func requireProduct(t require.TestingT, c, a, b Matrix, before []float32, acc bool) {
 	inside := make([]bool, len(before))

@@ -24,8 +24,8 @@ type Options struct {
 	// Quick ends the search after at most one call. Proposed says that an earlier call has
 	// computed likely prefixes; the search may then make no call.
 	Quick, Proposed bool
-	// Within is the time after which the search ends and chooses from its results; 0 means no
-	// limit. Without a limit the candidates do not depend on the machine.
+	// Within is a limit on the time of the search, which then returns the best candidates found so
+	// far; 0 means no limit. Without a limit the candidates do not depend on the machine.
 	Within time.Duration
 	// Refused are texts that were suggested, but the writer typed on instead of accepting them. The
 	// search does not suggest them again. If the unit is of words, these words are excluded.

@@ -1,5 +1,5 @@
 // Package program is for tests that run lmserve as a program. It builds the program once for all of
-// them, starts it, and removes what killed tests have left.
+// them, and starts it. It also removes files that earlier tests left behind when they were killed.
 package program
 
 import (

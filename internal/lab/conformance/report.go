@@ -10,7 +10,7 @@ type Check struct {
 // OK reports whether the tensor is within tolerance. NaN is not.
 func (c Check) OK() bool { return c.Error <= c.Tolerance }
 
-// Report is the result of one file.
+// Report is the result of checking one conformance file.
 type Report struct {
 	Kind   string
 	Checks []Check

@@ -27,8 +27,8 @@ const ngramOrder = 4 // tokens of a context
 type ngramCounts struct {
 	ids      map[string]int32
 	tokens   []string
-	contexts map[uint64]int32 // by context, indexes into places
-	grams    map[uint64]int32 // by context and token, indexes into counts
+	contexts map[uint64]int32 // the index in places of each context
+	grams    map[uint64]int32 // the index in counts of each context with a token
 	places   []ngramPlace
 	counts   []ngramCount
 	met      [ngramOrder + 1][5]float64 // how many counts have each value, by tokens of the context

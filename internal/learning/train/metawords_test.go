@@ -17,8 +17,8 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// tinyWordsMeta trains a tiny model of words through all phases. The biases of the softmax and the
-// layer below it have fast weights.
+// tinyWordsMeta trains a tiny model of words through all phases. Fast weights are in
+// the softmax's biases, and in the weights of the layer below the softmax.
 func tinyWordsMeta(t *testing.T, scheme string) Options {
 	o := TinyMeta(t, scheme)
 	o.Tokenizer.Kind, o.Model = tokenizer.KindWords, tinyClusters

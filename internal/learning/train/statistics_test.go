@@ -124,7 +124,7 @@ func TestStatisticsOfWordsAreOfTheirTokens(t *testing.T) {
 		require.InEpsilon(t, 1+math.Abs(float64(want[i])), 1+got[i], 1e-6, "weight %d", i)
 	}
 	_, err = GradientRMS(t.Context(), x, m, textsOf("a b\n"), 3, 4, 1, nil)
-	require.ErrorContains(t, err, "has no file of 4 tokens or more")
+	require.ErrorContains(t, err, "has no file of at least 4 tokens")
 }
 
 func TestStatisticsSayWhatIsWrong(t *testing.T) {

@@ -154,7 +154,7 @@ func saveRows(c *checkpoint, name string, m *txl.Memory, size int) {
 	}
 }
 
-// loadRows reads the given number of rows, up to the maximum, of a memory's layers.
+// loadRows reads a memory of the given number of rows, layer by layer, from a checkpoint.
 func loadRows(c *checkpoint, name string, m *txl.Memory, rows, size int) {
 	m.Len = rows
 	for l, layer := range m.Layers {

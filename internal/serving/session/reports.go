@@ -21,7 +21,7 @@ type reports struct {
 	emit    func(Chunk) error
 	sum     Summary
 
-	tally, baseline tokenizer.Tally // totals for the field sum
+	tally, baseline tokenizer.Tally // totals that become part of sum
 	network         float64         // bits of the network without the companion
 	accepted        int64           // bytes of accepted text
 	lines           bool            // whether a line was reported

@@ -261,7 +261,7 @@ type Line struct {
 // Chunk reports tokens that were scored together: all or a part of one chunk of the stream. The
 // scores do not depend on the update that follows the chunk.
 type Chunk struct {
-	Tally       // totals of the tokens reported here; the first may begin in earlier text
+	Tally       // totals of the tokens in this report; the first token may begin in earlier text
 	Total Tally // totals of the session, including this report
 
 	Step   uint64 // index of the chunk in the stream; the first is 0

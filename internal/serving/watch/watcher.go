@@ -59,7 +59,7 @@ type Stream struct {
 	Journal *follow.Journal // nil for a log
 }
 
-// path returns the path of the stream that its position records.
+// path returns the path that the stored position has for the stream.
 func (in *Stream) path() string {
 	if in.Journal != nil {
 		return "journalctl"
