@@ -126,8 +126,8 @@ var (
 	// ErrInterrupted is wrapped by Run's error when Run's context has ended: a checkpoint was
 	// written, and the run can be resumed.
 	ErrInterrupted = errors.New("train: interrupted")
-	// ErrDiverged says that the loss or a gradient is not finite, or that the loss is too large for
-	// any text.
+	// ErrDiverged means that the loss or a gradient is not finite, or that the loss is larger than
+	// any text can make it.
 	ErrDiverged = errors.New("train: diverged")
 )
 

@@ -93,7 +93,8 @@ func (p *parser) located(err error) error {
 		found = fmt.Sprintf("the byte 0x%02x", p.text[e.Offset])
 	case strictjson.ErrSyntax:
 		field, found, want = "", e.Cause.Error(), "JSON"
-		offset = min(offset, max(0, len(p.text)-1)) // the end of the text counts as its last line
+		// An offset at the end of the text is reported in the last line.
+		offset = min(offset, max(0, len(p.text)-1))
 	case strictjson.ErrDuplicate:
 		found, want = "a duplicate field", "the field once"
 	case strictjson.ErrUnknown:

@@ -16,7 +16,7 @@ import (
 const (
 	DeliveriesMax    = 256 // keys of deliveries that were fed completely
 	cutDeliveriesMax = 16  // keys of deliveries that were fed in part
-	deliveryKeySize  = 8   // stored bytes of the hash of a key
+	deliveryKeySize  = 8   // number of bytes that are stored of a key's hash
 
 	// deliveryWhole is a size in bytes: a shutdown waits for a delivery without a key of at most
 	// this size. A delivery with a key is cut, because it can be resumed.

@@ -25,7 +25,7 @@ type prefixes struct {
 // model and one owner have equal keys, because their settings are the model's defaults.
 type prefixKey struct {
 	owner, model string
-	session      string        // "" for an empty session
+	session      string        // id of the session; "" if the session is empty
 	ground       stream.Ground // identifies the state of the session
 	text         [sha256.Size]byte
 }
