@@ -141,8 +141,8 @@ func TestRecordsAreReadByFineLabel(t *testing.T) {
 func TestWrongFilesAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	_, err := readCIFAR(dir)
-	require.ErrorContains(t, err, "expected the file cifar-100-binary.tar.gz, or the files train.bin "+
-		"and test.bin, in directory "+dir)
+	require.ErrorContains(t, err, "expected the file cifar-100-binary.tar.gz, or the files "+
+		"train.bin and test.bin, in directory "+dir)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "train.bin"), fakeRecords(), 0o666))
 	_, err = readCIFAR(dir)
 	require.ErrorContains(t, err, fmt.Sprintf("train.bin has the SHA-256 sum %x, want f31298fc",
