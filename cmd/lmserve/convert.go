@@ -113,12 +113,9 @@ func (f *convertFlags) register(flags *pflag.FlagSet) {
 		"first token of each cluster of the adaptive softmax except the head, such as "+
 			"20000,40000,200000")
 	flags.StringVar(&f.order, clusterOrderName, orderAuto,
-		"order of the clusters' columns in the head: descending (as in the reference code for "+
-			"PyTorch), "+
-			"ascending\n"+
-			"(as in that for TensorFlow, and in Hugging Face's library) or auto (ascending in "+
-			"Hugging Face's\n"+
-			"layout, descending in others)")
+		"order of the clusters' columns in the head: descending (as in the reference code\n"+
+			"for PyTorch), ascending (as in that for TensorFlow, and in Hugging Face's library)\n"+
+			"or auto (ascending in Hugging Face's layout, descending in others)")
 }
 
 // options returns the options of the configuration, if any, overridden by flags.

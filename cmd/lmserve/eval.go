@@ -87,7 +87,7 @@ has the setting.`,
 		", each optionally with "+eval.WithCompanion+", which mixes in counts of the text; "+
 		stream.Counts+" is the counts alone, without the model; gain and cost are relative to "+
 		"the first method (default: static and, if the model has meta-learners, "+
-		"sparse-meta; for a model of bytes, both also with "+eval.WithCompanion+" too)")
+		"sparse-meta; for a model of bytes, both also with "+eval.WithCompanion+")")
 	c.Flags().StringVar(&o.Reset, "reset", eval.ResetDocument,
 		"when methods forget what they learned: document (each document is a separate "+
 			"stream) or never (all documents are one stream)")

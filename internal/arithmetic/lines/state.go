@@ -91,9 +91,7 @@ func ReadState(state []byte) (*Meter, error) {
 	kept := int(min(m.line.Bytes, TextMax))
 	if len(rest) != kept*5 {
 		return nil, fmt.Errorf("%w: found %d bytes for the line's text and the cost of each of "+
-			"its bytes, "+
-			"expected %d", ErrState,
-			len(rest), kept*5)
+			"its bytes, expected %d", ErrState, len(rest), kept*5)
 	}
 	m.text = append(m.text, rest[:kept]...)
 	m.costs = make([]float32, kept)

@@ -87,9 +87,7 @@ func (o TypingOptions) complete(m *model.Model) (TypingOptions, error) {
 	switch {
 	case slices.Contains(o.Methods, NGramPrior) != (o.Prior != ""):
 		return o, fmt.Errorf("eval: option prior is %q, expected a folder of text if the methods "+
-			"include "+
-			"%s, and no folder otherwise",
-			o.Prior, NGramPrior)
+			"include %s, and no folder otherwise", o.Prior, NGramPrior)
 	case slices.Min(o.Read) < 0:
 		return o, fmt.Errorf("eval: option read is %d, expected 0 or more", slices.Min(o.Read))
 	case o.Window < 1:
