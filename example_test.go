@@ -28,7 +28,8 @@ func Example() {
 	fmt.Printf("bits per byte: at first below 2: %t, then below a tenth: %t\n", first < 2,
 		second < 0.1)
 
-	text, err := stream.Complete([]byte("<<zebra>> "), 27, txl.Sampling{}) // the likeliest bytes
+	// the zero Sampling chooses the most probable bytes
+	text, err := stream.Complete([]byte("<<zebra>> "), 27, txl.Sampling{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -38,8 +39,8 @@ func Example() {
 	// ## <<okapi>> ## <<quokka>>
 }
 
-// A program watches a log without a server: each line has a rank, and the strange lines are
-// printed.
+// A program watches a log without a server. It prints the lines that are stranger than about 49 of
+// 50 ordinary lines.
 func ExampleStream_Lines() {
 	model, err := lmserve.Embedded("swift", lmserve.Options{})
 	if err != nil {
@@ -66,7 +67,7 @@ func ExampleStream_Lines() {
 	// line 101: sshd[812]: Failed password for root from 203.0.113.9
 }
 
-// Suggestions continue the text that a user has typed. The typed text follows the stream's text.
+// Suggest continues a text that a user has typed. The typed text follows the stream's text.
 func ExampleStream_Suggest() {
 	model, err := lmserve.Embedded("swift", lmserve.Options{})
 	if err != nil {
@@ -88,8 +89,8 @@ func ExampleStream_Suggest() {
 	// illfeather
 }
 
-// The model counts has no network. A stream of this model predicts by counting in its own text, and
-// rates lines like the streams of any other model.
+// The model named counts has no neural network. A stream of this model predicts from counts of the
+// stream's own text. Lines are rated as with any other model.
 func ExampleEmbedded_counts() {
 	model, err := lmserve.Embedded("counts", lmserve.Options{})
 	if err != nil {
@@ -143,7 +144,8 @@ func ExampleStream_Snapshot() {
 	// 51 bytes
 }
 
-// FeedEach returns a score for every byte, and the static model's score for the same byte.
+// FeedEach scores every byte twice: with the stream's adaptation, and with the static model, which
+// does not adapt.
 func ExampleStream_FeedEach() {
 	model, err := lmserve.Default(lmserve.Options{})
 	if err != nil {

@@ -7,21 +7,23 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
-// Line is a line of a stream's text. It says how strange the line is after the lines before it.
-// docs/watch.md defines strangeness.
+// Line is a line of a stream's text. It has a rating of how strange the line is after the earlier
+// lines. docs/watch.md explains the rating.
 type Line struct {
 	Number int64 // number of the line, from 1
 	Offset int64 // offset of the line's first byte in the stream's text
 	Bytes  int64 // length of the line, with its newline
 
-	Bits     float64 // information of the line under the stream's model: low if expected
-	Baseline float64 // information under the static model; 0 without Settings.Baseline
+	// the line's information in bits under the stream's model: low if the line was expected
+	Bits float64
+	// the line's information in bits under the static model; 0 without Settings.Baseline
+	Baseline float64
 
-	// Rank is n if about one in n lines is as strange as this line. Warm reports whether the stream
-	// has seen enough lines for a reliable Rank.
+	// Rank is n if about one in n lines is at least as strange as this line. Warm reports whether
+	// the stream has seen enough lines for a reliable Rank.
 	Rank int64
 	Warm bool
-	// P is the probability that an ordinary line is at least as strange as this one; Rank is 1/P,
+	// P is the probability that an ordinary line is at least as strange as this line. Rank is 1/P,
 	// rounded down.
 	P float64
 
@@ -46,7 +48,8 @@ func (s *Stream) FeedLines(text []byte, each func(Line)) (bits float64) {
 	return s.state.Tally.Bits - before
 }
 
-// Lines returns FeedLines as an io.Writer that never fails.
+// Lines returns an io.Writer that feeds the written text by FeedLines. Its method Write never
+// fails.
 func (s *Stream) Lines(each func(Line)) io.Writer { return lineWriter{s, each} }
 
 type lineWriter struct {
@@ -60,8 +63,8 @@ func (w lineWriter) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// LastLine calls the function each with the last line, if the text does not end with a newline. It
-// rates the line as if it ended here. The stream does not change.
+// LastLine calls the function each with the last line, if the text does not end with a newline.
+// This line is rated by its text so far. The stream does not change.
 func (s *Stream) LastLine(each func(Line)) {
 	s.state.RestOfLines(func(l *lines.Line) { each(lineOf(l)) })
 }

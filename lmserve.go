@@ -61,7 +61,6 @@ type Options struct {
 	Threads int
 }
 
-// threadsMax is the maximum number of threads.
 const threadsMax = 256
 
 // Validate returns an error for the first option that is out of range.
@@ -73,10 +72,10 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// Model is a loaded model. Any number of streams share it. Many goroutines may use the model and
-// its streams at once, but only one goroutine at a time may use one stream. A call that computes
-// borrows a worker (threads, activations, gradients) from the model. The model keeps its workers:
-// as many as there were concurrent calls at the peak.
+// Model is a loaded model, which any number of streams can share. Many goroutines may use the model
+// and its streams at once. Only one goroutine at a time may use one stream. A call that computes
+// borrows a worker from the model: threads, and memory for activations and gradients. The model
+// keeps its workers. Their number is the largest number of concurrent calls so far.
 type Model struct {
 	model   *model.Model
 	threads int
@@ -85,7 +84,8 @@ type Model struct {
 	idle []*stream.Worker
 }
 
-// Default returns the larger of the two embedded models: byte level, 4.4 M weights.
+// Default returns the larger of the two embedded networks. It predicts bytes, and has 4.4 million
+// weights.
 func Default(o Options) (*Model, error) { return load(model.Default, o) }
 
 // Embedded returns an embedded model by name. "default" is the model of Default. "swift", with 0.6
@@ -95,7 +95,7 @@ func Embedded(name string, o Options) (*Model, error) {
 	return load(func() (*model.Model, error) { return model.Place{Name: name}.Load() }, o)
 }
 
-// Load reads a model from a file in the format of lmserve train.
+// Load reads a model from a file in the format that the command 'lmserve train' writes.
 func Load(path string, o Options) (*Model, error) {
 	return load(func() (*model.Model, error) { return model.Load(path) }, o)
 }
@@ -111,7 +111,7 @@ func load(read func() (*model.Model, error), o Options) (*Model, error) {
 	return &Model{model: m, threads: max(1, o.Threads)}, nil
 }
 
-// Close ends the threads. The model's streams must not be in use, and must not be used
+// Close ends the model's threads. The model's streams must not be in use, and must not be used
 // afterwards.
 func (m *Model) Close() {
 	m.mu.Lock()
@@ -137,9 +137,9 @@ func (m *Model) Open(set Settings) (*Stream, error) {
 	return &Stream{model: m, state: stream.New(m.model, chosen)}, nil
 }
 
-// Restore reads a stream that Snapshot wrote, of the same model. Later results of the stream are
-// bit-identical if the processor uses the same instructions. An error says where the snapshot is
-// damaged, or that it belongs to another model.
+// Restore reads a stream of this model that Snapshot wrote. Later results are bit-identical to
+// those of the original stream, if the processor uses the same instructions. An error says where
+// the snapshot is damaged, or that it belongs to another model.
 func (m *Model) Restore(r io.Reader) (*Stream, error) {
 	f, err := weights.Read(r, weights.Limits{})
 	if err != nil {
@@ -160,7 +160,6 @@ func (m *Model) restore(f *weights.File) (*Stream, error) {
 	return &Stream{model: m, state: state}, nil
 }
 
-// compute calls f with a worker.
 func (m *Model) compute(f func(w *stream.Worker)) {
 	w := m.borrow()
 	f(w)
@@ -169,8 +168,8 @@ func (m *Model) compute(f func(w *stream.Worker)) {
 	m.mu.Unlock()
 }
 
-// borrow returns the worker that was used last, which may still have the current chunk of the
-// stream.
+// borrow returns the idle worker that was used last, because it may still have the stream's current
+// chunk. If no worker is idle, borrow makes a new one.
 func (m *Model) borrow() *stream.Worker {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -186,18 +185,18 @@ func (m *Model) borrow() *stream.Worker {
 type Stream struct {
 	model     *Model
 	state     *stream.Stream
-	suggester stream.Suggester // results of the last suggestion
+	suggester stream.Suggester
 }
 
-// Feed scores text that follows the stream's text so far, and learns it. It returns the text's
-// information in bits: fewer bits mean a better prediction. A word is scored only once white space
-// follows, even if the text is fed in pieces.
+// Feed scores text that follows the stream's text so far, and learns this new text. It returns the
+// new text's information in bits: fewer bits mean a better prediction. In a model of words, a word
+// is scored only when white space follows.
 func (s *Stream) Feed(text []byte) (bits float64) { return s.FeedEach(text, nil) }
 
 // FeedEach is like Feed, and also calls the function each for every byte, with the byte's
-// information in bits. Its argument static is the information under the static model: the slow
+// information in bits. The argument static is the information under the static model: the slow
 // weights without companion. Without Settings.Baseline, static is 0. In a model of words, the last
-// byte of white space has the information of the word before it.
+// byte of the white space after a word has the word's information.
 func (s *Stream) FeedEach(text []byte, each func(b byte, bits, static float64)) (bits float64) {
 	before := s.state.Tally.Bits
 	s.model.compute(func(w *stream.Worker) {
@@ -210,10 +209,10 @@ func (s *Stream) FeedEach(text []byte, each func(b byte, bits, static float64)) 
 	return s.state.Tally.Bits - before
 }
 
-// Costs are the costs of a text in bits.
+// Costs contains the information of a text in bits, under three models.
 type Costs struct {
 	Bits     float64 // as returned by Feed
-	Network  float64 // without the companion; equals Bits in a stream without one
+	Network  float64 // without the companion; equals Bits if there is no companion
 	Baseline float64 // under the static model; 0 without Settings.Baseline
 }
 
@@ -239,11 +238,12 @@ func (s *Stream) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// Tally counts all tokens so far, and their bits. A word counts when white space follows.
+// Tally returns the totals of all tokens so far, with their bits. In a model of words, a word
+// counts when white space follows.
 func (s *Stream) Tally() tokenizer.Tally { return s.state.Tally }
 
-// Baseline counts the same text with its bits under the static model. It is empty without
-// Settings.Baseline.
+// Baseline returns the totals of the stream's text with its bits under the static model. They are
+// zero without Settings.Baseline.
 func (s *Stream) Baseline() tokenizer.Tally { return s.state.Baseline }
 
 // Settings returns a copy of the settings with which the stream was opened.
@@ -251,7 +251,7 @@ func (s *Stream) Settings() Settings { return Settings(s.state.Settings).copy() 
 
 // Complete samples tokens that follow the stream's text and the prompt. It returns their text
 // without the prompt. A word at the end of the prompt counts as complete. The stream does not
-// change. p.Dry set to txl.DryDefault keeps the sampled text from repeating itself.
+// change. To avoid repetitions in the sampled text, set p.Dry to txl.DryDefault.
 func (s *Stream) Complete(prompt []byte, tokens int, p txl.Sampling) ([]byte, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
@@ -272,8 +272,8 @@ func (s *Stream) Complete(prompt []byte, tokens int, p txl.Sampling) ([]byte, er
 	return text, nil
 }
 
-// Snapshot writes the stream's whole state for Model.Restore. It returns w's error, or names the
-// first number of the state that is not finite.
+// Snapshot writes the stream's whole state for Model.Restore. It returns an error if w fails, or if
+// a number of the state is not finite. This error names the first such number.
 func (s *Stream) Snapshot(w io.Writer) error {
 	f, err := s.state.Snapshot()
 	if err != nil {

@@ -18,12 +18,10 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// After all tests no goroutine of a model may be running.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var text = bytes.Repeat([]byte("the quick brown fox jumps over the lazy dog\n"), 12)
 
-// small loads a small random model from a file.
 func small(t *testing.T, threads int) *lmserve.Model { return load(t, modeltest.Small, threads) }
 
 func load(t *testing.T, build func() (*model.Model, error), threads int) *lmserve.Model {
@@ -116,8 +114,6 @@ func TestCompletionLeavesStreamUnchanged(t *testing.T) {
 	require.ErrorContains(t, err, "temperature is -1")
 }
 
-// The lines do not depend on the pieces in which the text is fed. A restored snapshot or a fork
-// gives the same further lines as the original stream.
 func TestLinesAreTheSameInAnyPieces(t *testing.T) {
 	m := small(t, 1)
 	collect := func(to *[]lmserve.Line) func(lmserve.Line) {
@@ -174,8 +170,6 @@ func TestSuggestionsLeaveTheStreamAsItIs(t *testing.T) {
 	require.ErrorContains(t, err, "the typed text has 2000 bytes")
 }
 
-// FeedCosts returns the bits of Tally, the bits of Baseline, and the bits of the network without
-// the companion.
 func TestCostsAreOfStreamNetworkAndBaseline(t *testing.T) {
 	m := small(t, 1)
 	set := m.Settings()
@@ -194,8 +188,8 @@ func TestCostsAreOfStreamNetworkAndBaseline(t *testing.T) {
 	require.InDelta(t, c.Bits, c.Network, 1e-9*c.Bits)
 }
 
-// This package repeats the names of methods and units; they must equal those in the arithmetic
-// packages.
+// Package lmserve repeats the names of methods and units, which internal packages define. The names
+// must be equal.
 func TestNamesAreThoseOfTheArithmetic(t *testing.T) {
 	require.ElementsMatch(t, stream.AllMethods(), []string{
 		lmserve.MethodStatic, lmserve.MethodSparseMeta, lmserve.MethodDynamicSGD,
@@ -206,8 +200,6 @@ func TestNamesAreThoseOfTheArithmetic(t *testing.T) {
 			suggest.Unit(lmserve.UnitLine), suggest.Unit(lmserve.UnitFree)})
 }
 
-// A program may change its settings after it has opened a stream with them: the open stream does
-// not change.
 func TestSettingsOfOpenStreamStayAsTheyAre(t *testing.T) {
 	m := small(t, 1)
 	want := open(t, m).Feed(text)
@@ -257,8 +249,8 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 	require.NotEmpty(t, m.ID())
 }
 
-// The text for a model of words can be fed in any pieces. Its stream can be stored in the middle of
-// a word, and completes text by words.
+// The text for a model of words can be fed in any pieces. A stream can be stored even in the middle
+// of a word.
 func TestStreamOfWords(t *testing.T) {
 	m := load(t, modeltest.SmallOfWords, 1)
 	text := []byte(modeltest.WordText(20))

@@ -16,19 +16,21 @@ type Unit string
 
 // Units of suggestions. A word consists of letters, digits, ' and _.
 const (
-	UnitWord     Unit = "word"  // at the end of this word or, after one character, of the next
-	UnitWordPlus Unit = "word+" // at the end of a word, with up to ten other characters before it
-	UnitLine     Unit = "line"  // anywhere within the line
-	UnitFree     Unit = "free"  // anywhere
+	// at the end of a word, with at most one other character before the word
+	UnitWord Unit = "word"
+	// at the end of a word, with at most ten other characters before the word
+	UnitWordPlus Unit = "word+"
+	UnitLine     Unit = "line" // anywhere in the current line
+	UnitFree     Unit = "free" // anywhere
 )
 
-// SuggestOptions describe the wanted suggestions. The zero value asks for one suggestion within
-// the line.
+// SuggestOptions select suggestions. The zero value asks for one suggestion within the current
+// line.
 type SuggestOptions struct {
-	N      int           // maximum number of suggestions; 0: one
-	Unit   Unit          // where suggestions end; "": UnitLine
-	Least  float64       // minimum probability of a suggestion; 0: .002
-	Within time.Duration // time after which the search ends; 0: after a fixed number of steps
+	N      int           // maximum number of suggestions; 0 means 1
+	Unit   Unit          // where suggestions end; "" means UnitLine
+	Least  float64       // minimum probability of a suggestion; 0 means 0.002
+	Within time.Duration // time limit of the search; 0 means a fixed number of steps
 }
 
 // Validate returns an error for the first option that is out of range.
@@ -49,21 +51,19 @@ func (o SuggestOptions) Validate() error {
 // Suggestion is a text that may come next.
 type Suggestion struct {
 	Text string
-	// Probability is the probability that the text comes next. For a word it includes that a
-	// separator follows the word.
+	// Probability is the probability that the text comes next. For a word, it includes the
+	// probability of a separator after the word.
 	Probability float64
-	// Separator is the likeliest character after a suggested word; "" if this character is not
-	// known.
+	// Separator is the likeliest character after a suggested word, or "" if unknown.
 	Separator string
 	// Gain is the number of keystrokes saved if the suggestion is right.
 	Gain float64
 }
 
-// Suggest searches for texts that may follow the stream's text and the typed text of at most 1024
-// bytes. The suggestion that saves most keystrokes comes first. The stream's text and scores do not
-// change. The stream keeps the results for the next call, whose typed text may extend this one.
-// Models of words and MethodCache make no suggestions. If the context ends, Suggest returns the
-// context's error.
+// Suggest returns likely continuations of the stream's text followed by typed, which has at most
+// 1024 bytes. The first suggestion saves the most keystrokes. The stream's text and scores do not
+// change. The stream keeps results for the next call, in which typed may be longer. Word-level
+// models and MethodCache give no suggestions. If ctx ends, Suggest returns the context's error.
 func (s *Stream) Suggest(
 	ctx context.Context, typed []byte, o SuggestOptions,
 ) (found []Suggestion, err error) {

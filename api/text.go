@@ -22,8 +22,8 @@ func (e *LineEvent) TextBytes() []byte {
 	return textBytes(*e.Text, e.TextBase64)
 }
 
-// textBytes returns the exact bytes of a text. An answer has text_base64 only if the text is not
-// valid UTF-8.
+// textBytes returns the exact bytes of a text. Parameter bytes, which is text_base64 in the answer,
+// is set only if the text is not valid UTF-8.
 func textBytes(text string, bytes []byte) []byte {
 	if bytes != nil {
 		return bytes

@@ -11,22 +11,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// operations is a page on which each section is tested in a new folder that contains only the
-// program. All other pages are tested from top to bottom in a checkout.
+// operations is the page whose sections are tested separately, each in a new folder that contains
+// only the program. Every other page is tested from top to bottom in a checkout.
 const operations = "docs/operations.md"
 
-// arithmetic names the numerics with which the outputs on the pages were computed.
+// arithmetic names the number type and the instruction set that computed the outputs on the pages.
 const arithmetic = "float32-fma"
 
-// tools are the programs that the commands on the pages need.
 const tools = "base64 bash curl cut dd fold git go grep head jq make openssl sed seq sha256sum " +
 	"tar zstd"
 
-// Every command on the pages prints the output that the page shows. The index of the pages lists
-// exceptions, with reasons. Ids, dates and long numbers are compared only by their form.
+// Each command on a documentation page prints the output that the page shows. The index of the
+// pages lists exceptions, with reasons. Ids, dates and long numbers may differ.
 //
-// If a page omits a part of the output, the exit code must also be 0. On processors with different
-// numerics, only the exit code is compared.
+// If a page omits part of an output, the test also requires exit code 0. With other numerics than
+// the pages, the test checks only the exit code.
 func TestCommandsOfPagesWorkAsPrinted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -60,15 +59,14 @@ func TestCommandsOfPagesWorkAsPrinted(t *testing.T) {
 	}
 }
 
-// reader runs the commands on the pages, like a reader who types them.
 type reader struct {
 	root, program string
 	untyped       []exception
-	compares      bool // compare the outputs with those in the pages
+	compares      bool
 }
 
 func (r *reader) read(t *testing.T, p page) {
-	changed := map[int][]string{} // new outputs, keyed by the line number of the old output
+	changed := map[int][]string{}
 	var s *shell
 	section := ""
 	for _, c := range p.commands() {
@@ -98,8 +96,8 @@ func (r *reader) read(t *testing.T, p page) {
 	}
 }
 
-// excepted reports whether the index of the pages excludes a command from the test. With
-// LMSERVE_TEST_LONG, commands of `make test-long` are not excluded.
+// excepted reports whether the index of the pages excludes a command from the test. If
+// LMSERVE_TEST_LONG is set, commands of `make test-long` are tested, too.
 func (r *reader) excepted(p page, c command) bool {
 	n := slices.IndexFunc(r.untyped, func(e exception) bool { return e.is(p, c) })
 	return n >= 0 && !(r.untyped[n].long && os.Getenv("LMSERVE_TEST_LONG") != "")

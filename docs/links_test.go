@@ -15,7 +15,6 @@ var (
 	notInSlug = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// Each link in a page leads to an existing file, and to an existing heading if it names one.
 func TestLinksLeadSomewhere(t *testing.T) {
 	for _, p := range pages(t) {
 		inside := false
@@ -42,7 +41,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// headings returns the anchors of a page's headings, as links name them.
+// headings returns the link anchors of a page's headings.
 func headings(t *testing.T, path string) (all []string) {
 	text, err := os.ReadFile(filepath.Join("..", path))
 	require.NoError(t, err)

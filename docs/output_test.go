@@ -8,9 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// These patterns replace the parts of an output that differ from run to run, before outputs are
-// compared. The parts are ids, dates, keys, hashes, sizes, and numbers of more than three digits,
-// also after a decimal point.
+// forms lists the parts of an output that differ from run to run, with their replacements. The
+// parts are ids, dates, keys, hashes, sizes, and numbers of more than three digits.
 var forms = []struct {
 	of   *regexp.Regexp
 	form string
@@ -20,7 +19,7 @@ var forms = []struct {
 	{regexp.MustCompile(`\b\d{4}-\d\d-\d\d\b`), "DATE"},
 	{regexp.MustCompile(`\blms_[0-9a-f]{16}_[\w-]+`), "KEY"},
 	{regexp.MustCompile(`\b\d+ bytes\b`), "NUMBER bytes"},
-	// This also matches numbers, because a hash may have only decimal digits.
+	// Hashes and numbers have the same replacement, because a hash may have only decimal digits.
 	{regexp.MustCompile(`\b([0-9a-f]{12,64}|[0-9a-f]{8}|\d{4,})\b`), "NUMBER"},
 	{regexp.MustCompile(` +`), " "},
 }
@@ -32,7 +31,6 @@ func formOf(line string) string {
 	return strings.TrimRight(line, " ")
 }
 
-// elided reports whether a page shows three dots in place of a part of an output.
 func elided(want []string) bool { return strings.Contains(strings.Join(want, "\n"), "...") }
 
 // sameOutput reports whether an actual output matches the output on a page. On the page, a line of

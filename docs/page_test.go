@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// page contains the lines of a documentation file.
 type page struct {
 	name  string // path from the root of the repository
 	lines []string
@@ -24,7 +23,6 @@ func readPage(t *testing.T, name string) page {
 	return page{name, strings.Split(string(text), "\n")}
 }
 
-// pages returns the pages that may contain commands: README.md, and the files in this folder.
 func pages(t *testing.T) []page {
 	all := []page{readPage(t, "README.md")}
 	names, err := filepath.Glob("*.md")
@@ -39,13 +37,13 @@ func pages(t *testing.T) []page {
 // line `to`.
 type command struct {
 	text     string
-	section  string // the last heading of level 2 above the command
-	from, to int    // range of lines with the command's output
-	indent   string // indentation of the code block, if the block is in a list
+	section  string
+	from, to int
+	indent   string
 }
 
-// commands returns the commands in a page's blocks that begin with ```console. Commands begin with
-// "$ ".
+// commands returns the commands on a page. A command begins with "$ ", in a block that begins with
+// ```console.
 func (p page) commands() (all []command) {
 	section, indent, inside := "", "", false
 	for n := 0; n < len(p.lines); n++ {
@@ -81,7 +79,6 @@ func goesOn(text string) bool {
 		strings.HasSuffix(text, "|")
 }
 
-// want returns the output that the page shows for a command.
 func (p page) want(c command) (lines []string) {
 	for _, line := range p.lines[c.from:c.to] {
 		lines = append(lines, strings.TrimPrefix(line, c.indent))
@@ -89,13 +86,11 @@ func (p page) want(c command) (lines []string) {
 	return lines
 }
 
-// exception is a row in the table of commands that `make test-docs` does not run.
 type exception struct {
 	page, begins string
-	long         bool // `make test-long` runs the command
+	long         bool
 }
 
-// exceptions reads the table of exceptions in docs/README.md, the index of the pages.
 func exceptions(t *testing.T) (all []exception) {
 	_, table, found := strings.Cut(strings.Join(readPage(t, "docs/README.md").lines, "\n"),
 		"\n| page | command |")
@@ -121,13 +116,12 @@ func exceptions(t *testing.T) (all []exception) {
 	return all
 }
 
-// is reports whether an exception applies to a given command.
 func (e exception) is(p page, c command) bool {
 	return p.name == e.page && strings.HasPrefix(c.text, e.begins)
 }
 
-// with returns the text of a page with new outputs. The keys of parameter outputs are the line
-// numbers where the old outputs begin.
+// with returns the text of a page with new outputs. Each key of the map is the line number where an
+// old output begins.
 func (p page) with(outputs map[int][]string) []byte {
 	lines := slices.Clone(p.lines)
 	for _, c := range slices.Backward(p.commands()) {
@@ -141,7 +135,6 @@ func (p page) with(outputs map[int][]string) []byte {
 	return []byte(strings.Join(lines, "\n"))
 }
 
-// The index of the pages lists commands that are not run. Each of these commands must be on a page.
 func TestListedUntypedCommandsExist(t *testing.T) {
 	for _, e := range exceptions(t) {
 		p := readPage(t, e.page)

@@ -18,10 +18,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// home replaces the home folder of the test's user in outputs, as in those shown in the docs.
+// home is the home folder in the outputs on the pages. It replaces the real home folder in the
+// test's outputs.
 const home = "/home/alice"
 
-// port matches a port of a local server, in the forms that occur on the pages.
+// port matches the port of a local server in a command on a page.
 var port = regexp.MustCompile(
 	`((?:localhost|127\.0\.0\.1|::\]|--listen |--admin-listen ):)(8080|8443|9090)\b`)
 
@@ -29,30 +30,31 @@ var port = regexp.MustCompile(
 var progress = regexp.MustCompile(
 	`^lmserve: .*([,:] \d+\w* (left|so far)| are scored.*|: up to date)$`)
 
-// shell is a bash process that runs the commands on a page.
 type shell struct {
 	t     *testing.T
 	dir   string
 	in    io.Writer
 	lines chan string
-	ports map[string]string // free ports, keyed by the ports on the pages that they replace
+	// free ports that replace the ports on the pages; the keys are the ports on the pages
+	ports map[string]string
 }
 
-// newShell starts a shell in a folder.
 func newShell(t *testing.T, dir string) *shell {
 	s := &shell{t: t, dir: dir, lines: make(chan string), ports: map[string]string{}}
 	cmd := exec.Command("bash")
 	cmd.Dir = dir
 	user := filepath.Join(dir, ".home")
 	require.NoError(t, os.MkdirAll(filepath.Join(user, "tmp"), 0o700))
-	cache, err := os.UserCacheDir() // commands that build programs use the Go cache of this user
+	// HOME changes below, but commands that build programs still use the current Go cache
+	cache, err := os.UserCacheDir()
 	require.NoError(t, err)
 	path, err := exec.Command("go", "env", "GOPATH").Output()
 	require.NoError(t, err)
 	cmd.Env = append(os.Environ(), "HOME="+user, "XDG_CACHE_HOME="+cache, "GOPATH="+
 		strings.TrimSpace(string(path)),
 		"XDG_STATE_HOME=", "XDG_CONFIG_HOME=", "GOFLAGS=-trimpath", "LC_ALL=C.UTF-8",
-		"MAKEFLAGS=", "MFLAGS=", "MAKELEVEL=") // hides the make that runs this test
+		// a make in the shell must not inherit options of the make that runs this test
+		"MAKEFLAGS=", "MFLAGS=", "MAKELEVEL=")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	s.in, err = cmd.StdinPipe()
 	require.NoError(t, err)
@@ -75,7 +77,7 @@ func newShell(t *testing.T, dir string) *shell {
 			_ = out.Close()
 		})
 		defer timer.Stop()
-		for range s.lines { // reads until no process can write to the pipe
+		for range s.lines { // waits until every process has closed the pipe
 		}
 		_ = cmd.Wait()
 		_ = out.Close()
@@ -84,7 +86,7 @@ func newShell(t *testing.T, dir string) *shell {
 	return s
 }
 
-// kill kills a shell that is running a command, and the process groups of all its jobs.
+// kill kills a shell that is running a command, and the process groups of all jobs of the shell.
 func kill(shell int) {
 	jobs, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", shell, shell))
 	for job := range strings.FieldsSeq(string(jobs)) {
@@ -110,8 +112,8 @@ func (s *shell) here(command string) string {
 	})
 }
 
-// there converts a line of output to the form on the page: it reverses the replacements that here
-// makes.
+// there converts a line of output to the form on the page. It reverses the replacements of the
+// method here.
 func (s *shell) there(line string) string {
 	for documented, free := range s.ports {
 		line = strings.ReplaceAll(line, ":"+free, ":"+documented)
@@ -128,7 +130,7 @@ func freePort(t *testing.T) string {
 }
 
 // run runs a command and returns its output and exit code. For a command in the background, run
-// returns after the given number of lines.
+// returns after the given number of output lines.
 func (s *shell) run(command string, lines int) (got []string, code int) {
 	const end = "---- the command has ended: "
 	_, err := io.WriteString(s.in, s.here(command)+"\n")
@@ -138,8 +140,8 @@ func (s *shell) run(command string, lines int) (got []string, code int) {
 	for {
 		if !marked && (!background || len(got) >= lines) {
 			after := "code=$?\n"
-			// The shell waits for the job here, so that bash does not report its end during the
-			// next command.
+			// The shell waits for the killed job, so that bash does not report the job's end during
+			// the next command.
 			if strings.HasPrefix(command, "kill %") {
 				after += "wait " + strings.TrimPrefix(command, "kill ") + " 2>/dev/null\n"
 			}

@@ -13,10 +13,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// local is the URL of the server in the editors' configurations.
 const local = "http://localhost:8080"
 
-// fills sends the request that an editor with this configuration sends, and decodes the answer.
+// fills sends a fill-in-the-middle request, as the editor would, and decodes the server's answer.
+// Parameter url is the URL in the editor's configuration.
 func (e *example) fills(t *testing.T, url string, body map[string]any, answer any) {
 	t.Helper()
 	require.True(t, strings.HasPrefix(url, local), url)
@@ -33,8 +33,8 @@ func (e *example) fills(t *testing.T, url string, body map[string]any, answer an
 	require.NoError(t, json.Unmarshal(text, answer), string(text))
 }
 
-// Continue itself is not run. The test sends the request that the editor plugin Continue would send
-// with this configuration.
+// The test does not run the editor plugin Continue. The test sends the request that Continue would
+// send with its configuration file.
 func TestContinuesConfigurationIsServed(t *testing.T) {
 	e := newExample(t)
 	raw, err := os.ReadFile("editors/continue.yaml")
@@ -65,8 +65,8 @@ func TestContinuesConfigurationIsServed(t *testing.T) {
 	require.True(t, strings.HasPrefix(answer.Choices[0].Message.Content, "epted key for "))
 }
 
-// Neovim reads the configuration. The test replaces the plugin Minuet with a stub that prints its
-// options. Otherwise it would need a newer Neovim than some systems have.
+// Neovim reads the configuration. A stub that prints its options replaces the plugin Minuet,
+// because Minuet needs a newer Neovim than some systems have.
 func TestMinuetsConfigurationIsServed(t *testing.T) {
 	e := newExample(t)
 	nvim, err := exec.LookPath("nvim")

@@ -23,10 +23,9 @@ import (
 	"github.com/lmserve/lmserve/server"
 )
 
-// strange is a line that occurs once in the log, after many others.
 const strange = "sshd[812]: Failed password for root from 203.0.113.9 port 4242 ../../etc/passwd"
 
-// log returns lines of one kind, and the strange line near the end.
+// log returns a log of similar lines, with the strange line near the end.
 func log() string {
 	var b strings.Builder
 	for i := range 130 {
@@ -39,10 +38,9 @@ func log() string {
 	return b.String()
 }
 
-// example has a server against which a test runs examples.
 type example struct {
 	dir   string
-	url   string // URL of the server, or of a proxy in front of it
+	url   string
 	cuts  *atomic.Int64
 	mg    *session.Manager
 	input string
@@ -74,7 +72,8 @@ func newExample(t *testing.T) *example {
 	return &example{dir: dir, url: "http://" + l.Addr().String(), cuts: new(atomic.Int64), mg: mg}
 }
 
-// run runs a program in the examples' folder, and returns its output.
+// run runs a program in the folder of the examples, and returns its output. The test is skipped if
+// the program is not installed.
 func (e *example) run(t *testing.T, program string, args ...string) string {
 	t.Helper()
 	path, err := exec.LookPath(program)
@@ -89,7 +88,6 @@ func (e *example) run(t *testing.T, program string, args ...string) string {
 	return out.String()
 }
 
-// requireLog requires that a session has the same number of bytes as the log.
 func (e *example) requireLog(t *testing.T, name string) {
 	t.Helper()
 	info, err := e.mg.Get(session.Caller{}, name)
@@ -97,8 +95,8 @@ func (e *example) requireLog(t *testing.T, name string) {
 	require.EqualValues(t, len(log()), info.Offset)
 }
 
-// behindCuts puts a proxy in front of the server. The proxy cuts off two answers in the middle: the
-// first two that are longer than 3,000 bytes.
+// behindCuts puts a proxy in front of the server. The proxy cuts off, in the middle, the first two
+// answers that are longer than 3,000 bytes.
 func (e *example) behindCuts(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -173,8 +171,8 @@ func TestResumeInPython(t *testing.T) {
 	resumes(t, e, "python3", "resume.py", logFile(t), "ssh", "0.01")
 }
 
-// resumes runs an example over connections that break. Then it runs the example again; the session
-// now already has all of the text.
+// resumes runs an example over connections that break. Then resumes runs the example again: the
+// session already has the whole text, so no text is sent.
 func resumes(t *testing.T, e *example, program string, args ...string) {
 	t.Helper()
 	out := e.run(t, program, args...)

@@ -11,11 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// written matches the line at the top of generated Go and assembly files.
 var written = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 
-// Generated files, and no others, are marked as generated in .gitattributes, so that tools leave
-// them out when they show a change.
+// Exactly the generated files must be marked in .gitattributes, because tools hide marked files
+// when they show a change.
 func TestGeneratedFilesAreMarked(t *testing.T) {
 	listing, err := git("", "ls-files", "*.go", "*.s")
 	if err != nil {
@@ -29,7 +28,7 @@ func TestGeneratedFilesAreMarked(t *testing.T) {
 		require.True(t, ok, "%q", line)
 		text, err := os.ReadFile("../" + name)
 		if os.IsNotExist(err) {
-			continue // removed, and not committed yet
+			continue // The file is deleted, but the deletion is not committed yet.
 		}
 		require.NoError(t, err)
 		head, _, _ := bytes.Cut(text, []byte("\npackage "))
@@ -38,7 +37,6 @@ func TestGeneratedFilesAreMarked(t *testing.T) {
 	}
 }
 
-// git runs the command at the root of the repository.
 func git(input string, args ...string) (string, error) {
 	cmd := exec.Command("git", args...)
 	cmd.Dir, cmd.Stdin = "..", strings.NewReader(input)

@@ -17,12 +17,12 @@ var exact = []string{
 	"internal/arithmetic/changes",
 }
 
-// fused matches an instruction of arm64 that multiplies and adds with a single rounding, and its
-// source line, in the compiler's output of -S.
+// fused matches an arm64 instruction that multiplies and adds with a single rounding, in the
+// assembly listing of go build -gcflags=-S. The first group is the source line.
 var fused = regexp.MustCompile(`\(([^()\s]+\.go:\d+)\)\s+(FN?M(?:ADD|SUB)[SD])\b`)
 
-// Go may compute x*y + z with one rounding instead of two. It does so on arm64, and the bits then
-// differ from amd64. A conversion prevents it: float32(x*y) + z.
+// The Go compiler may compute x*y + z with one rounding instead of two. It does so on arm64, and
+// results then differ from amd64. An explicit conversion forces both roundings: float32(x*y) + z.
 func TestNoProductIsFusedWithASum(t *testing.T) {
 	if os.Getenv("LMSERVE_TEST_FUSION") == "" {
 		t.Skip("make test-arm64 compiles for arm64")

@@ -1,4 +1,4 @@
-// Package internal_test checks rules for the whole module. Packages may only import what
+// Package internal_test checks rules for the whole module. Packages import only what
 // ARCHITECTURE.md allows, and other modules can use the public packages. The arithmetic gives the
 // same bits on all machines. Generated files are marked.
 package internal_test
@@ -21,23 +21,22 @@ import (
 
 const module = "github.com/lmserve/lmserve/"
 
-// root is the package lmserve, as the tables of packages in ARCHITECTURE.md name it.
+// root is the module's root package, as ARCHITECTURE.md names it.
 const root = "."
 
 // rooms is the content of the tables of packages in ARCHITECTURE.md.
 type rooms struct {
-	order    []string            // names of the packages, from top to bottom
-	imports  map[string][]string // packages of this module that each may import; nil means all
+	order    []string
+	imports  map[string][]string // imports that each package may use from this module; nil: all
 	reserved []reserved
 }
 
-// reserved lists packages of other modules that only some packages may import.
+// reserved is a package of another module that only the packages in `rooms` may import.
 type reserved struct {
 	prefix, why string
 	rooms       []string
 }
 
-// readRooms reads the two tables of ARCHITECTURE.md.
 func readRooms(t *testing.T) rooms {
 	text, err := os.ReadFile("../ARCHITECTURE.md")
 	require.NoError(t, err)
@@ -57,8 +56,8 @@ func readRooms(t *testing.T) rooms {
 	return h
 }
 
-// tableUnder returns the cells of the first table under a heading, three in each row, without the
-// table's head.
+// tableUnder returns the rows of the first table under a heading, three cells each, without the
+// header row.
 func tableUnder(t *testing.T, text, heading string) (rows [][]string) {
 	_, after, found := strings.Cut(text, "\n"+heading)
 	require.True(t, found, "ARCHITECTURE.md has no heading %q", heading)
@@ -79,7 +78,6 @@ func tableUnder(t *testing.T, text, heading string) (rows [][]string) {
 	return rows[2:]
 }
 
-// names returns the texts in back quotes.
 func names(cell string) []string {
 	all := []string{}
 	for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cell, -1) {
@@ -130,7 +128,6 @@ func TestEveryRoomImportsOnlyWhatStandsBelowIt(t *testing.T) {
 	}
 }
 
-// The direct requirements of go.mod are exactly those in ARCHITECTURE.md.
 func TestEveryDirectDependencyHasAReason(t *testing.T) {
 	text, err := os.ReadFile("../ARCHITECTURE.md")
 	require.NoError(t, err)
@@ -152,8 +149,8 @@ func TestEveryDirectDependencyHasAReason(t *testing.T) {
 	require.NotEmpty(t, direct)
 }
 
-// Only one command reads foreign checkpoints. No other file imports their package, so a server
-// cannot reach it.
+// Only the command convert reads checkpoints of other programs. No other file imports the package
+// checkpoint, so a server cannot call it.
 func TestOnlyConvertReadsForeignCheckpoints(t *testing.T) {
 	files, err := filepath.Glob("../cmd/lmserve/*.go")
 	require.NoError(t, err)
@@ -175,7 +172,7 @@ func TestOnlyConvertReadsForeignCheckpoints(t *testing.T) {
 	}
 }
 
-// importsByPackage returns the imports of all files other than tests.
+// importsByPackage returns the imports of all packages of this module, without their test files.
 func importsByPackage(t *testing.T) map[string][]string {
 	found := map[string][]string{}
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {

@@ -20,8 +20,8 @@ import (
 var public = []string{root, "txl", "sparsemeta", "sparsemeta/metatrain", "tokenizer", "weights",
 	"api/client"}
 
-// A program in another module uses all public packages. The test needs no network, since the other
-// module has the same requirements as this one.
+// A program in another module uses all public packages. The other module has the requirements of
+// this repository's go.mod, so the test needs no network.
 func TestAnotherModuleCanUseThePublicPackages(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds a program")
@@ -53,8 +53,9 @@ func TestAnotherModuleCanUseThePublicPackages(t *testing.T) {
 	require.Equal(t, "ok\n", string(out))
 }
 
-// The exports of a public package name no type of an internal package, since other modules cannot
-// name the type. An alias is allowed: it gives an internal type a public name.
+// Exported declarations of public packages must not use types of internal packages, because other
+// modules cannot name these types. An alias is allowed, because it gives an internal type a public
+// name.
 func TestPublicSignaturesNameNoInternalType(t *testing.T) {
 	for _, name := range public {
 		files, err := filepath.Glob(filepath.Join("..", name, "*.go"))
@@ -74,7 +75,6 @@ func TestPublicSignaturesNameNoInternalType(t *testing.T) {
 	}
 }
 
-// internalTypes returns the types of internal packages in a file's exported declarations.
 func internalTypes(file *ast.File) (found []*ast.SelectorExpr) {
 	hidden := map[string]bool{}
 	for _, spec := range file.Imports {
@@ -115,7 +115,7 @@ func internalTypes(file *ast.File) (found []*ast.SelectorExpr) {
 	return found
 }
 
-// exportedReceiver reports whether a function has no receiver, or one of an exported type.
+// exportedReceiver reports whether a function has no receiver or an exported receiver type.
 func exportedReceiver(d *ast.FuncDecl) bool {
 	if d.Recv == nil {
 		return true

@@ -17,11 +17,12 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// proseDebts lists, for each rule and folder, how many places still break the rule. A count may
-// only shrink.
+// proseDebts is a file with the number of violations of each rule in each folder. The numbers may
+// only fall.
 const proseDebts = "testdata/prose.txt"
 
 const (
@@ -38,35 +39,33 @@ var mannerisms = regexp.MustCompile(`(?i)\b(` + strings.Join([]string{
 	`of them that`, `is for whoever`, `wants? to be`,
 }, "|") + `)\b`)
 
-// A place is where a rule is broken, and the text that breaks it.
+// place is a text that breaks a rule.
 type place struct{ rule, file, text string }
 
-// TestProseIsPlain holds the hand-written text of the repository to the rules of
-// CONTRIBUTING.md ("How we write"). LMSERVE_PROSE=FOLDER lists the places in a folder;
-// LMSERVE_UPDATE_PROSE=1 lowers the counts in testdata/prose.txt.
+// TestProseIsPlain checks the hand-written text of the repository against the rules of
+// CONTRIBUTING.md ("How we write"), and prints new violations. LMSERVE_UPDATE_PROSE=1 lowers the
+// counts in testdata/prose.txt.
 func TestProseIsPlain(t *testing.T) {
-	allowed, found := readDebts(t), map[string]int{}
+	allowed, found, places := readDebts(t), map[string]int{}, map[string]string{}
 	for _, p := range brokenRules(t) {
-		found[p.rule+" "+filepath.ToSlash(filepath.Dir(p.file))]++
-		if show := os.Getenv("LMSERVE_PROSE"); show != "" && strings.HasPrefix(p.file+"/", show) {
-			t.Logf("%s: %s: %s", p.file, p.rule, p.text)
-		}
+		key := p.rule + " " + filepath.ToSlash(filepath.Dir(p.file))
+		found[key]++
+		places[key] += "\n" + p.file + ": " + p.text
 	}
 	if os.Getenv("LMSERVE_UPDATE_PROSE") != "" {
 		writeDebts(t, allowed, found)
 		return
 	}
 	for key, n := range found {
-		require.LessOrEqual(t, n, allowed[key],
-			"%s: list the places with LMSERVE_PROSE=%s", key, strings.Fields(key)[1])
+		assert.LessOrEqual(t, n, allowed[key], "%s:%s", key, places[key])
 	}
 	for key, n := range allowed {
-		require.Equal(t, n, found[key],
+		assert.Equal(t, n, found[key],
 			"%s: fewer than listed; run LMSERVE_UPDATE_PROSE=1 go test ./internal -run Prose", key)
 	}
 }
 
-// readDebts returns the allowed counts by "rule folder".
+// readDebts returns the allowed counts. A key is a rule, a space and a folder.
 func readDebts(t *testing.T) map[string]int {
 	text, err := os.ReadFile(proseDebts)
 	require.NoError(t, err)
@@ -97,7 +96,6 @@ func writeDebts(t *testing.T, allowed, found map[string]int) {
 	require.NoError(t, os.WriteFile(proseDebts, out.Bytes(), 0o644))
 }
 
-// brokenRules checks all hand-written Go and Markdown files of the repository.
 func brokenRules(t *testing.T) (broken []place) {
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -130,7 +128,6 @@ func brokenRules(t *testing.T) (broken []place) {
 	return broken
 }
 
-// goPlaces checks the lines, comments and names of tests in a file of Go.
 func goPlaces(t *testing.T, file string, text []byte) (broken []place) {
 	for line := range bytes.Lines(text) {
 		line = bytes.ReplaceAll(bytes.TrimRight(line, "\n"), []byte("\t"), []byte("    "))
@@ -158,7 +155,6 @@ func goPlaces(t *testing.T, file string, text []byte) (broken []place) {
 	return broken
 }
 
-// markdownPlaces checks the lines and sentences of a page, except code, tables and links.
 func markdownPlaces(file string, text []byte) (broken []place) {
 	var prose strings.Builder
 	code := false
@@ -190,7 +186,6 @@ var (
 	quoted      = regexp.MustCompile("`[^`]*`|\\]\\([^)]*\\)|\"[^\"]*\"")
 )
 
-// prosePlaces checks the sentences of a text.
 func prosePlaces(file, text string) (broken []place) {
 	for _, paragraph := range paragraphs.Split(text, -1) {
 		for _, sentence := range sentenceEnd.Split(quoted.ReplaceAllString(paragraph, "x"), -1) {

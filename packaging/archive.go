@@ -13,16 +13,16 @@ import (
 	"time"
 )
 
-// wordsFile is the model of words. lmserve looks for a file with this name in the folder of its
-// binary.
+// wordsFile is the file name of the model of words. lmserve looks for this file in the folder of
+// its binary.
 const wordsFile = "words.safetensors.zst"
 
 func (b *builder) wordsPath() string {
 	return filepath.Join(b.source, "packaging", "models", wordsFile)
 }
 
-// writeArchive writes the binary, the model of words and the documents, all in one folder: a zip
-// file for Windows, otherwise a tar file.
+// writeArchive writes one folder with the binary, the model of words and the documents. The archive
+// is a zip file for Windows, and a tar.gz file for other systems.
 func (b *builder) writeArchive(base string, t target, binary string, docs tree) error {
 	program, err := os.ReadFile(binary)
 	if err != nil {
@@ -46,7 +46,6 @@ func (b *builder) writeArchive(base string, t target, binary string, docs tree) 
 	return os.WriteFile(base+extension, packed, 0o644)
 }
 
-// modeOf returns the mode of a file in an archive.
 func modeOf(path, program string) fs.FileMode {
 	if path == program {
 		return 0o755

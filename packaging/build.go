@@ -11,7 +11,6 @@ import (
 	"strings"
 )
 
-// target is a platform that lmserve is built for.
 type target struct{ os, arch string }
 
 func parseTarget(name string) (target, error) {
@@ -24,7 +23,6 @@ func parseTarget(name string) (target, error) {
 	return target{system, arch}, nil
 }
 
-// program returns the name of the binary.
 func (t target) program() string {
 	if t.os == "windows" {
 		return "lmserve.exe"
@@ -32,15 +30,14 @@ func (t target) program() string {
 	return "lmserve"
 }
 
-// builder builds one revision.
 type builder struct {
-	source string // root of the repository
-	work   string // folder for intermediate files
+	source string
+	work   string
 	rev    revision
 }
 
-// build builds the binary of a target, with the S3 client, and returns the path of the binary. A
-// binary that exists is not built again. The caller's environment has no influence.
+// build builds the binary of a target, and returns its path. It does not build an existing binary
+// again. The caller's environment variables do not change the result.
 func (b *builder) build(ctx context.Context, t target) (string, error) {
 	out := filepath.Join(b.work, t.os+"-"+t.arch, t.program())
 	if _, err := os.Stat(out); err == nil {
@@ -51,7 +48,6 @@ func (b *builder) build(ctx context.Context, t target) (string, error) {
 	return out, err
 }
 
-// goTool runs the go command for a target, and returns its output.
 func (b *builder) goTool(ctx context.Context, t target, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = b.source
@@ -115,7 +111,6 @@ const (
 	completionFolder = "completions/"
 )
 
-// completions maps shells to the file names under which they look for completion scripts.
 var completions = map[string]string{
 	"bash": "lmserve.bash", "zsh": "_lmserve", "fish": "lmserve.fish", "powershell": "lmserve.ps1",
 }

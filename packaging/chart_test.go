@@ -22,7 +22,7 @@ import (
 
 const chart = "../deploy/helm/lmserve"
 
-// ServiceMonitor is the Prometheus operator's type, with the fields that the chart uses.
+// ServiceMonitor is a type of the Prometheus operator, with only the fields that the chart uses.
 type ServiceMonitor struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -41,8 +41,8 @@ type ServiceMonitor struct {
 	} `json:"spec"`
 }
 
-// rendered returns the objects that 'helm install logs' would send, by kind and name, each strictly
-// decoded.
+// rendered returns the objects that 'helm install logs' would create, by kind and name. An unknown
+// field of an object is an error.
 func rendered(t *testing.T, values map[string]any) (map[string]any, error) {
 	c, err := loader.Load(chart)
 	require.NoError(t, err)
@@ -81,7 +81,6 @@ func rendered(t *testing.T, values map[string]any) (map[string]any, error) {
 	return found, nil
 }
 
-// several are the chart's values for three servers with a database.
 var several = map[string]any{
 	"servers": 3,
 	"store": map[string]any{
@@ -95,7 +94,7 @@ func TestChartPassesHelmLint(t *testing.T) {
 		"monitored": {"serviceMonitor": map[string]any{"enabled": true}},
 	} {
 		result := lint.All(chart, values, "default", true)
-		// Only one message is allowed: that the icon is missing.
+		// The only allowed message is that the icon is missing.
 		require.Empty(t, result.Messages[min(1, len(result.Messages)):], name)
 		for _, m := range result.Messages {
 			require.Contains(t, m.Err.Error(), "icon is recommended", name)
@@ -103,7 +102,7 @@ func TestChartPassesHelmLint(t *testing.T) {
 	}
 }
 
-// By default the chart creates the server of deploy/kubernetes/base.
+// By default the chart must create the same server as the manifests in deploy/kubernetes/base.
 func TestChartMakesTheServerOfTheManifests(t *testing.T) {
 	found, err := rendered(t, nil)
 	require.NoError(t, err)
@@ -129,7 +128,6 @@ func TestChartMakesTheServerOfTheManifests(t *testing.T) {
 	require.Subset(t, set.Spec.Template.Labels, set.Spec.Selector.MatchLabels)
 }
 
-// Several servers share a database, and each is scraped once.
 func TestChartMakesSeveralServers(t *testing.T) {
 	values := maps.Clone(several)
 	values["serviceMonitor"] = map[string]any{
@@ -171,8 +169,6 @@ func TestChartMakesSeveralServers(t *testing.T) {
 	require.Equal(t, 1, matched)
 }
 
-// A server can send alerts to a receiver whose URL is in a secret. This holds for one server, and
-// for several with a database.
 func TestChartLetsAlertsOut(t *testing.T) {
 	for _, values := range []map[string]any{{}, maps.Clone(several)} {
 		values["env"] = []any{map[string]any{"name": "LMSERVE_ALERTS", "valueFrom": map[string]any{

@@ -11,7 +11,6 @@ import (
 // checksumFile is the list of checksums for 'sha256sum -c'.
 const checksumFile = "SHA256SUMS"
 
-// writeChecksums writes the checksums of all files in a folder.
 func writeChecksums(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

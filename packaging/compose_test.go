@@ -14,11 +14,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// composed is the complete content of the Compose file.
 type composed struct {
 	Services map[string]service        `json:"services"`
 	Volumes  map[string]map[string]any `json:"volumes"`
-	Shared   any                       `json:"x-lmserve"` // settings that several services repeat
+	Shared   any                       `json:"x-lmserve"`
 	Server   any                       `json:"x-server"`
 }
 
@@ -44,7 +43,6 @@ type service struct {
 	StopGracePeriod string `json:"stop_grace_period"`
 }
 
-// compose returns the Compose file, as text and decoded. An unknown field is an error.
 func compose(t *testing.T) (text string, file composed) {
 	read, err := os.ReadFile("../deploy/compose/compose.yaml")
 	require.NoError(t, err)
@@ -52,7 +50,6 @@ func compose(t *testing.T) (text string, file composed) {
 	return string(read), file
 }
 
-// program builds lmserve.
 func program(t *testing.T) string {
 	path := filepath.Join(t.TempDir(), "lmserve")
 	out, err := exec.Command("go", "build", "-C", "..", "-o", path,
@@ -61,9 +58,9 @@ func program(t *testing.T) string {
 	return path
 }
 
-// checkServer checks that lmserve accepts a server's arguments and variables, by running lmserve
-// until it looks for its database. It also checks that the grace period suffices to drain and to
-// save states.
+// checkServer checks that lmserve accepts a server's arguments and environment variables. It runs
+// lmserve, which must fail only because its database is missing. The grace period must suffice to
+// finish requests and to save states.
 func checkServer(
 	t *testing.T, program string, grace time.Duration, args []string, variables ...string,
 ) {
@@ -78,7 +75,7 @@ func checkServer(
 		}
 		return c.CombinedOutput()
 	}
-	address := regexp.MustCompile(`\$\(POD_[A-Z]+\)`) // Kubernetes replaces these variables
+	address := regexp.MustCompile(`\$\(POD_[A-Z]+\)`)
 	for i := range args {
 		args[i] = address.ReplaceAllString(args[i], "10.0.0.1")
 	}
@@ -102,8 +99,6 @@ func checkServer(
 	t.Fatal("there is no --drain-timeout")
 }
 
-// The servers of the Compose file have valid flags, loopback ports, and separate names and folders.
-// They have the image's health check, and time to hand over their sessions.
 func TestComposeIsOfThreeServers(t *testing.T) {
 	_, file := compose(t)
 	lmserve := program(t)
@@ -137,9 +132,6 @@ func TestComposeIsOfThreeServers(t *testing.T) {
 	require.Len(t, ports, servers)
 }
 
-// Each service starts after the services that it needs. The images have fixed versions, the
-// database accepts remote connections, and its tables, the bucket and the volumes exist before the
-// servers start.
 func TestComposeStartsWhatItNeeds(t *testing.T) {
 	_, file := compose(t)
 	for name, s := range file.Services {
@@ -164,7 +156,6 @@ func TestComposeStartsWhatItNeeds(t *testing.T) {
 	require.Equal(t, "service_healthy", file.Services["bucket"].DependsOn["objects"].Condition)
 }
 
-// The Compose file contains no password, and the example sets every variable that it requires.
 func TestComposeHasItsSecretsFromOutside(t *testing.T) {
 	text, file := compose(t)
 	for _, s := range file.Services {

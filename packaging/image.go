@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	imageUser = 65532 // the usual user "nobody" of images without a shell
+	imageUser = 65532 // the usual id of the user "nobody" in images without a shell
 	imageData = "/var/lib/lmserve"
 	imagePort = "8080"
 )
 
-// writeImage writes a container image with only the program: no shell, no libraries. 'docker load'
-// and 'podman load' read the file.
+// writeImage writes a container image with the program, but without a shell or libraries. 'docker
+// load' and 'podman load' read the file.
 func (b *builder) writeImage(path string, t target, binary string, docs tree) error {
 	program, err := os.ReadFile(binary)
 	if err != nil {
@@ -55,8 +55,8 @@ func (b *builder) writeImage(path string, t target, binary string, docs tree) er
 	return tarball.WriteToFile(path, tag, image)
 }
 
-// imageConfig returns the image's configuration. The server listens on all addresses of the
-// container. It refuses to do so without keys and TLS, unless a flag says that the network is safe.
+// imageConfig returns the image's configuration. In the container the server listens on all
+// addresses. This requires keys and TLS, unless a flag says that the network is safe.
 func (b *builder) imageConfig(t target) *v1.ConfigFile {
 	return &v1.ConfigFile{
 		OS: t.os, Architecture: t.arch, Created: v1.Time{Time: b.rev.time},
@@ -87,13 +87,13 @@ func (b *builder) imageConfig(t target) *v1.ConfigFile {
 	}
 }
 
-// imageTag returns a version as a tag, which cannot contain a plus.
+// imageTag converts a version to an image tag, which cannot contain a plus sign.
 func imageTag(version string) string {
 	return string(bytes.ReplaceAll([]byte(version), []byte("+"), []byte("-")))
 }
 
-// imageLayer returns the file system: the program, the licenses, and the data folder, whose owner
-// is the user nobody.
+// imageLayer returns the image's file system as an archive. It contains the program, the licenses,
+// and the data folder, whose owner is the user nobody.
 func imageLayer(program []byte, docs tree, at time.Time) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kinds maps the manifests' kinds to the API server's types.
+// kinds maps the kind of a Kubernetes object to a function that makes a value of its Go type.
 var kinds = map[string]func() any{
 	"StatefulSet":    func() any { return &apps.StatefulSet{} },
 	"Service":        func() any { return &core.Service{} },
@@ -26,7 +26,8 @@ var kinds = map[string]func() any{
 	"PodDisruptionBudget": func() any { return &policy.PodDisruptionBudget{} },
 }
 
-// manifests returns the objects that 'kubectl apply -k' would send. An unknown field is an error.
+// manifests checks the objects that 'kubectl apply -k' would send. It returns the StatefulSet, and
+// the number of objects of each kind. An unknown field is an error.
 func manifests(t *testing.T, dir string) (set *apps.StatefulSet, found map[string]int) {
 	all, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
 	require.NoError(t, err)
@@ -46,8 +47,6 @@ func manifests(t *testing.T, dir string) (set *apps.StatefulSet, found map[strin
 	return set, found
 }
 
-// The manifests define one server. It runs as the user nobody, writes only to its volume, and has
-// health probes.
 func TestManifestsAreThoseOfOneServer(t *testing.T) {
 	set, found := manifests(t, "../deploy/kubernetes/base")
 	require.Equal(t, map[string]int{
@@ -70,7 +69,6 @@ func TestManifestsAreThoseOfOneServer(t *testing.T) {
 	require.Empty(t, server.Env)
 }
 
-// A watcher only reads the logs of its node.
 func TestManifestsOfWatchersReadLogsAlone(t *testing.T) {
 	all, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(
 		filesys.MakeFsOnDisk(), "../deploy/kubernetes/watch")
@@ -90,14 +88,15 @@ func TestManifestsOfWatchersReadLogsAlone(t *testing.T) {
 	require.True(t, watcher.VolumeMounts[0].ReadOnly)
 	require.NotNil(t, pod.Volumes[1].EmptyDir)
 	require.Equal(t, "watch", watcher.Args[0])
-	args := append(watcher.Args[1:len(watcher.Args)-1], "[") // an invalid pattern
+	// an invalid pattern, so that the program ends after it has read its flags
+	args := append(watcher.Args[1:len(watcher.Args)-1], "[")
 	out, err := exec.CommandContext(t.Context(), program(t), append([]string{"watch"}, args...)...).
 		CombinedOutput()
 	require.Error(t, err)
 	require.Contains(t, string(out), "is not a valid pattern", "all flags are known")
 }
 
-// With keys the server has one more secret, and nothing else differs.
+// With API keys, the server has one more secret, and nothing else differs.
 func TestManifestsWithKeysHaveASecret(t *testing.T) {
 	without, _ := manifests(t, "../deploy/kubernetes/base")
 	set, found := manifests(t, "../deploy/kubernetes/keys")
@@ -118,8 +117,6 @@ func TestManifestsWithKeysHaveASecret(t *testing.T) {
 	require.Equal(t, without, set)
 }
 
-// Three servers have no volumes, and each advertises its own address. The database's tables and the
-// secrets exist before the servers start.
 func TestManifestsOfThreeServersHaveADatabase(t *testing.T) {
 	set, found := manifests(t, "../deploy/kubernetes/cluster")
 	require.Equal(t, map[string]int{

@@ -18,28 +18,28 @@ import (
 )
 
 // accepted are the licenses allowed in a release. Most require only that their text accompanies the
-// binary. MPL-2.0 has further terms for its own files, which are used here unchanged.
+// binary. MPL-2.0 has further terms for files under this license, but lmserve does not change these
+// files.
 var accepted = []string{
 	"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC-BY-4.0", "FTL", "ISC", "MIT", "MPL-2.0",
 	"OFL-1.1", "Unlicense",
 }
 
-// chosen selects one license, and its file, for modules that offer several. It also does so for
-// modules that list the licenses of code in other languages, which a Go program does not contain.
+// chosen selects one license, and its file, for modules with several licenses. Some modules offer a
+// choice. Others list the licenses of code in other languages, which a Go program does not contain.
 var chosen = map[string]struct{ license, file string }{
 	"github.com/apache/arrow/go/arrow": {"Apache-2.0", "LICENSE.txt"},
 	"github.com/golang/freetype":       {"FTL", "licenses/ftl.txt"},
 }
 
-// fileNames matches files with the terms of a module.
+// fileNames matches the names of files with a module's license terms.
 var fileNames = regexp.MustCompile(`(?i)^(un)?(licen[cs]e|copying|notice|patents|ofl)([.-].*)?$`)
 
-// dependency is a Go module or npm package with code in a binary.
 type dependency struct {
 	origin        string // "golang" or "npm", the type in a package URL
 	path, version string
 	licenses      []string // SPDX names
-	texts         tree     // license files, by path in the module
+	texts         tree
 }
 
 // dependencies returns everything in a binary except lmserve itself: Go's library, the modules by
@@ -57,7 +57,6 @@ func (b *builder) dependencies(ctx context.Context, t target, binary string) ([]
 	return append(modules, page...), err
 }
 
-// modules returns Go's standard library and the modules listed in the binary's build information.
 func (b *builder) modules(
 	ctx context.Context, t target, binary string, classify func([]byte) []string,
 ) ([]dependency, error) {
@@ -87,7 +86,6 @@ func (b *builder) modules(
 	return all, errors.Join(errs...)
 }
 
-// moduleFolders returns the folders of all modules that go.mod requires, by module path.
 func (b *builder) moduleFolders(ctx context.Context, t target) (map[string]string, error) {
 	out, err := b.goTool(ctx, t, "mod", "download", "-json")
 	if err != nil {
@@ -105,7 +103,6 @@ func (b *builder) moduleFolders(ctx context.Context, t target) (map[string]strin
 	}
 }
 
-// readLicenses finds a module's licenses in its folder.
 func (d *dependency) readLicenses(dir string, classify func([]byte) []string) error {
 	if dir == "" {
 		return fmt.Errorf("%s %s: its source code is not among the downloaded "+
@@ -148,7 +145,6 @@ func (d *dependency) readLicenses(dir string, classify func([]byte) []string) er
 	return nil
 }
 
-// newClassifier returns a function that recognizes the licenses in a text.
 func newClassifier() (func(text []byte) []string, error) {
 	c, err := assets.DefaultClassifier()
 	if err != nil {
@@ -164,7 +160,6 @@ func newClassifier() (func(text []byte) []string, error) {
 	}, nil
 }
 
-// licenseFiles returns the license texts for archives.
 func licenseFiles(all []dependency) tree {
 	files := tree{}
 	for _, d := range all {
@@ -175,13 +170,11 @@ func licenseFiles(all []dependency) tree {
 	return files
 }
 
-// licenseFolder holds the licenses of modules.
 const licenseFolder = "licenses/"
 
 // modelNotice lists the training texts of the embedded model and their terms.
 const modelNotice = "weights/README.md"
 
-// isLicense reports whether a document states terms of use.
 func isLicense(path string) bool {
 	return path == "LICENSE" || path == modelNotice || strings.HasPrefix(path, licenseFolder)
 }

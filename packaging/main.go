@@ -1,9 +1,10 @@
-// Command packaging makes a release of lmserve. For every target it builds a static binary in an
-// archive with its manual, completions, licenses and a list of its components. For Linux it also
-// makes packages (.deb and .rpm) and a container image. It writes the checksums of all files.
+// Command packaging makes a release of lmserve. For every target it makes an archive with a static
+// binary, the manual, completions and licenses. It also lists the components of the binary. For
+// Linux it makes packages (.deb and .rpm) and a container image. It writes the checksums of all
+// files.
 //
 // The files do not depend on the place or time of the build: two runs at the same commit give
-// identical bytes. The times of the files are the commit's.
+// identical bytes. All times in the files are the time of the commit.
 package main
 
 import (
@@ -16,7 +17,6 @@ import (
 	"strings"
 )
 
-// allTargets are the platforms of a release.
 const allTargets = "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64"
 
 func main() {
@@ -33,7 +33,6 @@ func main() {
 	}
 }
 
-// release makes the files of all targets.
 func release(ctx context.Context, source, out string, targets []string) error {
 	source, err := filepath.Abs(source)
 	if err != nil {
@@ -72,7 +71,6 @@ func release(ctx context.Context, source, out string, targets []string) error {
 	return writeChecksums(out)
 }
 
-// release makes the files of one target.
 func (b *builder) release(ctx context.Context, t target, docs tree, out string) error {
 	binary, err := b.build(ctx, t)
 	if err != nil {

@@ -10,10 +10,9 @@ import (
 	"github.com/goreleaser/nfpm/v2"
 )
 
-// packagedDocs is where packages put their documents.
 const packagedDocs = "/usr/share/doc/lmserve/"
 
-// debFiles returns the documents by their paths in a .deb, as Debian's policy requires: licenses
+// debFiles returns the documents by their paths in a .deb, as Debian's policy requires. Licenses
 // that every Debian system has are referenced, not repeated.
 func (b *builder) debFiles(docs tree, info *nfpm.Info) (tree, error) {
 	placed, err := installed(docs)
@@ -36,7 +35,8 @@ func (b *builder) debFiles(docs tree, info *nfpm.Info) (tree, error) {
 	return placed, err
 }
 
-// debChangelog returns the changelog that Debian's tools read: version and time.
+// debChangelog returns the changelog that Debian's tools read. It has only the package's version
+// and time, and refers to the full changelog.
 func debChangelog(info *nfpm.Info) []byte {
 	version := info.Version
 	if info.Prerelease != "" {
@@ -51,7 +51,6 @@ func debChangelog(info *nfpm.Info) []byte {
 		info.MTime.Format(time.RFC1123Z))
 }
 
-// rpmFiles returns the documents by their paths in an .rpm.
 func rpmFiles(docs tree) (tree, error) {
 	placed, err := installed(docs)
 	if err != nil {
@@ -62,7 +61,7 @@ func rpmFiles(docs tree) (tree, error) {
 	return placed, nil
 }
 
-// installed returns an archive's documents by the paths that all packages use.
+// installed returns an archive's documents by the paths where .deb and .rpm packages install them.
 func installed(docs tree) (tree, error) {
 	placed := tree{}
 	for path, text := range docs {
@@ -80,7 +79,7 @@ func installed(docs tree) (tree, error) {
 			placed["/usr/share/zsh/site-functions/"+name] = text
 		case path == completionFolder+completions["fish"]:
 			placed["/usr/share/fish/vendor_completions.d/"+name] = text
-		case folder == completionFolder: // completions for shells that are not used on Linux
+		case folder == completionFolder: // Completions for other shells are left out.
 		default:
 			placed[packagedDocs+path] = text
 		}

@@ -12,7 +12,6 @@ import (
 	_ "github.com/goreleaser/nfpm/v2/rpm" // registers the .rpm format
 )
 
-// writePackages writes the .deb and the .rpm of a target.
 func (b *builder) writePackages(base string, t target, binary string, docs tree) error {
 	for _, form := range []string{"deb", "rpm"} {
 		packager, err := nfpm.Get(form)
@@ -55,7 +54,6 @@ const (
 	summary    = "Language-model server whose model learns the stream it serves"
 )
 
-// packageInfo returns a package's metadata.
 func (b *builder) packageInfo(t target) *nfpm.Info {
 	script := func(name string) string { return b.linuxFile(name + ".sh") }
 	return &nfpm.Info{
@@ -78,12 +76,12 @@ func (b *builder) packageInfo(t target) *nfpm.Info {
 	}
 }
 
-// linuxFile returns the path of a file for Linux packages.
 func (b *builder) linuxFile(name string) string {
 	return filepath.Join(b.source, "packaging", "linux", name)
 }
 
-// packageContents writes documents to a folder, and returns the place of each file in a package.
+// packageContents returns the files of a package, each with its path in the package. It first
+// writes the documents to the folder dir.
 func (b *builder) packageContents(dir, binary string, docs tree) (files.Contents, error) {
 	all := files.Contents{
 		b.content(binary, "/usr/bin/lmserve", 0o755),

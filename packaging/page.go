@@ -9,11 +9,10 @@ import (
 	"strings"
 )
 
-// pageFolder holds the sources of the web page, which is embedded in the binary.
 const pageFolder = "server/page"
 
-// pagePackages returns the npm packages in the web page, by name. `make page` puts their licenses
-// where this function reads them.
+// pagePackages returns the npm packages in the web page, sorted by name. `make page` writes their
+// licenses to the folder that this function reads.
 func (b *builder) pagePackages(classify func([]byte) []string) ([]dependency, error) {
 	text, err := os.ReadFile(filepath.Join(b.source, pageFolder, "package-lock.json"))
 	if err != nil {
@@ -22,13 +21,13 @@ func (b *builder) pagePackages(classify func([]byte) []string) ([]dependency, er
 	var lock struct {
 		Packages map[string]struct {
 			Version string
-			Dev     bool // the package only builds the page
+			Dev     bool // whether the package is needed only to build the page
 		}
 	}
 	if err := json.Unmarshal(text, &lock); err != nil {
 		return nil, err
 	}
-	delete(lock.Packages, "") // the page itself
+	delete(lock.Packages, "") // The entry "" is the page itself.
 	var all []dependency
 	for _, folder := range slices.Sorted(maps.Keys(lock.Packages)) {
 		found := lock.Packages[folder]

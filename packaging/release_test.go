@@ -21,14 +21,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Two releases of one commit, from clones in two folders with two caches, are identical and
-// complete.
 func TestTwoReleasesOfOneCommitAreTheSameBytes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the program twice")
 	}
 	made := [2]string{}
-	from := ".." // the second release is made from the first clone, which has no later commits
+	from := ".." // The second clone is made from the first, so both have the same commits.
 	for i := range made {
 		dir := t.TempDir()
 		clone := filepath.Join(dir, strings.Repeat("deeper/", i), "lmserve")
@@ -62,7 +60,6 @@ func TestTwoReleasesOfOneCommitAreTheSameBytes(t *testing.T) {
 	t.Run("deb", func(t *testing.T) { checkDeb(t, only("*.deb")) })
 }
 
-// checkArchive checks an archive's contents, and runs its program.
 func checkArchive(t *testing.T, path string) {
 	packed, err := os.Open(path)
 	require.NoError(t, err)
@@ -105,7 +102,6 @@ func untar(t *testing.T, r io.Reader) tree {
 	}
 }
 
-// checkSBOM checks a list of components.
 func checkSBOM(t *testing.T, path string) {
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -128,7 +124,6 @@ func checkSBOM(t *testing.T, path string) {
 	}
 }
 
-// checkImage checks a container image.
 func checkImage(t *testing.T, path string) {
 	image, err := tarball.ImageFromPath(path, nil)
 	require.NoError(t, err)
@@ -148,7 +143,6 @@ func checkImage(t *testing.T, path string) {
 	require.NotContains(t, files, "bin/sh")
 }
 
-// checkDeb checks a package with Debian's own program, if installed.
 func checkDeb(t *testing.T, path string) {
 	if _, err := exec.LookPath("dpkg-deb"); err != nil {
 		t.Skip("there is no dpkg-deb")

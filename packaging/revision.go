@@ -11,18 +11,17 @@ import (
 	"golang.org/x/mod/module"
 )
 
-// revision is the released commit.
 type revision struct {
-	version string // semantic version with a v, as Go's tools name it
+	version string // semantic version with the prefix "v", as in Go modules
 	hash    string
 	time    time.Time // time of the commit, in UTC
 }
 
-// fileVersion returns the version for file names.
 func (r revision) fileVersion() string { return strings.TrimPrefix(r.version, "v") }
 
-// revisionOf returns the revision of a checkout. The version is the tag of its commit, or a
-// pseudo-version of Go modules after the last tag, with +dirty if files differ.
+// revisionOf returns the revision of a checkout. The version is the tag of its commit. Without a
+// tag, the version is a pseudo-version of Go modules after the last tag. The suffix +dirty says
+// that files differ from the commit.
 func revisionOf(ctx context.Context, dir string) (revision, error) {
 	git := func(args ...string) (string, error) {
 		out, err := exec.CommandContext(ctx, "git", append([]string{"-C", dir},

@@ -13,8 +13,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// writeSBOM lists a binary's components in CycloneDX: every module and web package with version and
-// licenses, and the embedded model.
+// writeSBOM writes a list of a binary's components in the format CycloneDX. The components are the
+// embedded model, and every Go module and npm package, with its version and licenses.
 func (b *builder) writeSBOM(path string, t target, binary string, all []dependency) error {
 	program, err := os.ReadFile(binary)
 	if err != nil {
@@ -53,7 +53,6 @@ func (b *builder) writeSBOM(path string, t target, binary string, all []dependen
 	return out.Close()
 }
 
-// component describes lmserve itself for one target.
 func (b *builder) component(t target, sum string) cdx.Component {
 	const name = "github.com/lmserve/lmserve"
 	at := purl("golang", name, b.rev.version)
@@ -76,7 +75,6 @@ func (d *dependency) component() cdx.Component {
 	}
 }
 
-// embeddedModel describes the embedded file of weights.
 func (b *builder) embeddedModel() (cdx.Component, error) {
 	const name = "default.safetensors.zst"
 	content, err := os.ReadFile(filepath.Join(b.source, "weights", name))
@@ -92,7 +90,6 @@ func (b *builder) embeddedModel() (cdx.Component, error) {
 	}, nil
 }
 
-// spdx returns licenses by their SPDX names.
 func spdx(names ...string) *cdx.Licenses {
 	var all cdx.Licenses
 	for _, name := range names {

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// texts.sha256 lists every document of the archive. Its other entries are logs that texts.sh
-// fetches.
+// texts.sha256 must list every document of the archive. All its other entries must be logs that the
+// script texts.sh fetches.
 func TestTextsOfTablesAreListed(t *testing.T) {
 	sums, err := os.ReadFile("texts/texts.sha256")
 	require.NoError(t, err)

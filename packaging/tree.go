@@ -9,18 +9,15 @@ import (
 // tree maps slash-separated paths to file contents.
 type tree map[string][]byte
 
-// read adds a file.
 func (t tree) read(name, path string) (err error) {
 	t[name], err = os.ReadFile(path)
 	return err
 }
 
-// with returns the union of two trees.
 func (t tree) with(more tree) tree {
 	all := maps.Clone(t)
 	maps.Copy(all, more)
 	return all
 }
 
-// paths returns the sorted paths.
 func (t tree) paths() []string { return slices.Sorted(maps.Keys(t)) }

@@ -17,8 +17,9 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// newAdmin makes the server of the admin address: metrics, profiles and health, without keys, for
-// operators. It refuses requests of foreign pages like a server without keys.
+// newAdmin makes the HTTP server of the admin address. It gives operators metrics, profiles and
+// health without API keys. Like any server without keys, it refuses requests from web pages of
+// other sites.
 func (s *Server) newAdmin() *http.Server {
 	o := s.options
 	r := chi.NewRouter()
@@ -56,8 +57,8 @@ func (s *Server) writeMetrics(w http.ResponseWriter, r *http.Request) {
 	s.options.Metrics.ServeHTTP(w, r)
 }
 
-// ServeAdmin answers requests to the admin address from l until Drain has ended; then it returns
-// nil.
+// ServeAdmin answers requests to the admin address on the listener l. It returns nil after Drain
+// has ended.
 func (s *Server) ServeAdmin(l net.Listener) error {
 	if err := s.admin.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("server: %s: %w", l.Addr(), err)

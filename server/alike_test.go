@@ -12,14 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// jsonValue returns v as decoded JSON, with numbers unparsed.
+// jsonValue encodes v as JSON, and decodes this JSON with numbers as json.Number.
 func jsonValue(t require.TestingT, v any) any {
 	raw, err := json.Marshal(v)
 	require.NoError(t, err)
 	return decoded(t, raw)
 }
 
-// decoded decodes JSON.
 func decoded(t require.TestingT, raw []byte) (v any) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -27,7 +26,8 @@ func decoded(t require.TestingT, raw []byte) (v any) {
 	return v
 }
 
-// varies matches fields that depend on time, on the machine's arithmetic or on the model.
+// varies matches the names of fields whose values depend on time, on the processor's arithmetic or
+// on the model.
 var varies = regexp.MustCompile(`^(id|next|model|request_id|created|created_at|last_used_at|` +
 	`elapsed_ms|memory_bytes|session_bytes|disk_bytes|numerics|bits|baseline_bits|bpc|` +
 	`baseline_bpc|perplexity|` +
@@ -35,8 +35,8 @@ var varies = regexp.MustCompile(`^(id|next|model|request_id|created|created_at|l
 	`baseline_logprobs|baseline_top_logprobs|norm|change|time|card|message|detail|` +
 	`parameters)$`)
 
-// requireAlike compares an answer with an example: the same fields of the same kinds, with equal
-// values, except for fields whose names match the pattern varies.
+// requireAlike checks that an answer has the same fields as an example, with the same types and
+// equal values. The values may differ in fields whose names match the pattern varies.
 func requireAlike(t require.TestingT, name, path string, want, got any) {
 	at := name + ": " + path
 	require.Equal(t, fmt.Sprintf("%T", want), fmt.Sprintf("%T", got), at)
@@ -74,8 +74,8 @@ func requireAlike(t require.TestingT, name, path string, want, got any) {
 	}
 }
 
-// requireTextAlike compares two streams event by event, where the number of pieces may differ. It
-// compares other texts verbatim.
+// requireTextAlike compares two event streams event by event. The number of pieces of generated
+// text may differ. Other texts must be equal.
 func requireTextAlike(t require.TestingT, name, want, got string) {
 	if !strings.HasPrefix(want, "{") && !strings.HasPrefix(want, "event: ") &&
 		!strings.HasPrefix(want, "data: ") {
@@ -89,8 +89,8 @@ func requireTextAlike(t require.TestingT, name, want, got string) {
 	}
 }
 
-// eventsOf decodes the JSON objects of a stream. Of several consecutive pieces of text it returns
-// only the last.
+// eventsOf decodes the JSON objects of an event stream. Of several consecutive pieces of generated
+// text it returns only the last.
 func eventsOf(t require.TestingT, text string) (events []any) {
 	was := ""
 	for line := range strings.Lines(text) {

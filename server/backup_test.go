@@ -20,7 +20,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// getBackup requests a backup, or the rest of one.
+// getBackup requests a backup. The arguments are names and values of headers, in turn. The caller
+// can request the rest of a backup by the header Range.
 func (g *rig) getBackup(headers ...string) *http.Response {
 	r, err := http.NewRequest("GET", g.url+"/v1/admin/backup", nil)
 	require.NoError(g.t, err)
@@ -53,9 +54,9 @@ func (g *rig) cutBackup(bytesEach int64) []byte {
 	}
 }
 
-// Clients feed and delete sessions and take snapshots while a backup is read over a breaking
-// connection. The restored data is clean and has everything acknowledged before the backup.
-// Restored sessions continue bit for bit like undisturbed ones.
+// A backup is read over a breaking connection, while clients feed and delete sessions and take
+// snapshots. The restored data must be valid, and must contain everything acknowledged before the
+// backup. Restored sessions must continue bit for bit like the originals.
 func TestBackupUnderLoadContinuesToSameBits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -167,7 +168,7 @@ func TestBackupHasOneReaderAtATime(t *testing.T) {
 
 	held, err = g.mg.Backup(t.Context(), session.Caller{}, "")
 	require.NoError(t, err)
-	g.close() // closes the store while the backup is open
+	g.close()
 	_, err = held.Read(make([]byte, 1))
 	require.ErrorIs(t, err, storage.ErrClosed)
 	require.NoError(t, held.Close())

@@ -15,7 +15,8 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// badInput is a request that is refused with a problem of the given kind about the given field.
+// badInput is a request that the server must refuse, with a problem of the given kind about the
+// given field.
 type badInput struct {
 	method, path, media, accept, body string
 	kind                              api.ProblemType
@@ -26,7 +27,6 @@ func (b badInput) String() string {
 	return fmt.Sprintf("%s %.120s (%s -> %s) %.120s", b.method, b.path, b.media, b.accept, b.body)
 }
 
-// jsonRoutes are the session routes that accept JSON.
 var jsonRoutes = []badInput{
 	{method: "POST", path: "/v1/sessions"},
 	{method: "PUT", path: "/v1/sessions/other"},
@@ -39,9 +39,9 @@ var jsonRoutes = []badInput{
 	{method: "POST", path: "/detokenize"},
 }
 
-// badQueries returns requests to score with a bad query parameter. In the table, the outer key is
-// the valid beginning of the query. Each string lists bad values of a parameter; "_" is an empty
-// value.
+// badQueries returns requests to score text, each with a bad query parameter. In the table, the
+// outer key is a valid beginning of the query. Each inner string lists bad values of a parameter,
+// and "_" means an empty value.
 func badQueries() (all []badInput) {
 	const lines, flags = "unit=line&", "unit=line&learn=unflagged&"
 	for before, values := range map[string]map[string]string{
@@ -97,8 +97,8 @@ func badQueries() (all []badInput) {
 	})
 }
 
-// badNames returns names that no session can have, in every place that takes a name, and other bad
-// parameters.
+// badNames returns requests with invalid session names, in every place where a request can have a
+// name. It also returns requests with other bad parameters.
 func badNames() (all []badInput) {
 	parameter := func(method, path, media, body, field string) {
 		all = append(all, badInput{
@@ -143,15 +143,16 @@ func badNames() (all []badInput) {
 	return all
 }
 
-// field returns a request whose JSON body has one field, with a bad value. The name locates the
-// fault, which may be inside that value: in "a.b" the body's field is "a".
+// field returns a request whose JSON body has one field with a bad value. The parameter name is the
+// path of the fault. If the path is "a.b", the body's field is "a", and the fault is inside its
+// value.
 func field(method, path, name, value string) badInput {
 	outer, _, _ := strings.Cut(name, ".")
 	body := fmt.Sprintf("{%q:%s}", outer, value)
 	return badInput{method, path, contract.MediaJSON, "", body, api.ProblemInvalidField, name}
 }
 
-// badFields returns bad values for fields of JSON bodies, by route and field.
+// badFields returns requests whose JSON body has a field with a bad value.
 func badFields() (all []badInput) {
 	const notObject, notInteger = ` 1 "x" [] true`, ` -1 1.5 "1" true [] {} 9007199254740992 1e400`
 	long := fmt.Sprintf(` {"a":%q}`, strings.Repeat("x", limits.LabelValueCharsMax+1))
@@ -205,7 +206,7 @@ func badFields() (all []badInput) {
 	return all
 }
 
-// badBodies returns bodies that every route for JSON refuses.
+// badBodies returns requests whose bodies every JSON route must refuse.
 func badBodies() (all []badInput) {
 	for _, r := range jsonRoutes {
 		with := func(media, accept, body string, kind api.ProblemType, field string) {
@@ -246,8 +247,6 @@ func badBodies() (all []badInput) {
 	return all
 }
 
-// A bad request gets an error in the form of its route, and the error names the faulty field. The
-// server creates nothing, and the session does not change by a bit.
 func TestBadInputIsLocatedAndChangesNothing(t *testing.T) {
 	g := newFolderRig(t, t.TempDir(), 1, Options{}, session.Options{})
 	g.send("PUT", "/v1/sessions/web", `{"seed":3,"labels":{"a":"b"}}`)
@@ -270,10 +269,10 @@ func TestBadInputIsLocatedAndChangesNothing(t *testing.T) {
 	t.Log(refused, "bad inputs")
 }
 
-// refuse sends a bad request and checks the answer.
 func (g *rig) refuse(b badInput) {
 	g.t.Helper()
-	headers := []string{"User-Agent", "curl/8.5.0"} // forms are refused only from curl
+	// The server refuses the media type of forms only from curl.
+	headers := []string{"User-Agent", "curl/8.5.0"}
 	for name, value := range map[string]string{"Content-Type": b.media, "Accept": b.accept} {
 		if value != "" {
 			headers = append(headers, name, value)

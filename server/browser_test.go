@@ -30,10 +30,8 @@ const shotsFolder = "LMSERVE_TEST_SHOTS"
 // axeFile is an accessibility checker; `make page` installs it.
 const axeFile = "page/node_modules/axe-core/axe.min.js"
 
-// browserWait is the timeout for a state that a test expects.
 const browserWait = 60 * time.Second
 
-// tab is a server's page in a real browser.
 type tab struct {
 	*realRig
 	ctx context.Context
@@ -47,14 +45,12 @@ func newTab(t *testing.T) *tab {
 	return newTabOf(t, Options{})
 }
 
-// newTabOf is like newTab, but takes options of the server.
 func newTabOf(t *testing.T, o Options) *tab {
 	t.Helper()
 	path := wantedBrowser(t)
 	return newTabOn(newRealRig(t, withCounts(t), o), path)
 }
 
-// newTabOfWords is like newTab, but uses the small model of words.
 func newTabOfWords(t *testing.T) *tab {
 	t.Helper()
 	path := wantedBrowser(t)
@@ -63,8 +59,6 @@ func newTabOfWords(t *testing.T) *tab {
 	return newTabOn(newRealRigOf(t, m, withCounts(t), Options{}), path)
 }
 
-// wantedBrowser returns the path of a browser. It skips the test if browser tests are disabled or
-// there is no browser.
 func wantedBrowser(t *testing.T) string {
 	t.Helper()
 	if os.Getenv(pageWanted) == "" {
@@ -114,7 +108,6 @@ func (b *tab) heard(event any) {
 	}
 }
 
-// step is an action in the browser.
 type step = chromedp.Action[chromedp.Void]
 
 func (b *tab) run(steps ...step) {
@@ -124,7 +117,7 @@ func (b *tab) run(steps ...step) {
 	require.NoError(b.t, chromedp.Do(ctx, steps...))
 }
 
-// command makes a step from a command of the browser's protocol.
+// command returns a step that sends a command of the Chrome DevTools protocol.
 func command[P, R any](c cdp.Command[P, R], params P) step {
 	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 		_, err := cdp.Call(ctx, t, c, params)
@@ -132,7 +125,7 @@ func command[P, R any](c cdp.Command[P, R], params P) step {
 	})
 }
 
-// value evaluates a JavaScript expression and awaits a promise.
+// value evaluates a JavaScript expression. If the result is a promise, value waits for the promise.
 func value[T any](b *tab, expression string) T {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, browserWait)
@@ -163,7 +156,6 @@ func (b *tab) look(width, height int64, dark bool) {
 	)
 }
 
-// press presses keys one after the other.
 func (b *tab) press(keys ...string) {
 	b.t.Helper()
 	for _, key := range keys {
@@ -171,7 +163,6 @@ func (b *tab) press(keys ...string) {
 	}
 }
 
-// until waits for a JavaScript expression to become true.
 func (b *tab) until(expression string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, browserWait)
@@ -184,7 +175,7 @@ func (b *tab) until(expression string) {
 	}
 }
 
-// click clicks the button, link or other element whose text begins with text.
+// click clicks the first button, link or summary whose label begins with the given text.
 func (b *tab) click(text string) {
 	b.t.Helper()
 	quoted, err := json.Marshal(text)
@@ -195,7 +186,6 @@ func (b *tab) click(text string) {
 	value[any](b, find+`.click(), true`)
 }
 
-// shoot saves a screenshot if shotsFolder is set.
 func (b *tab) shoot(name string) {
 	b.t.Helper()
 	folder := os.Getenv(shotsFolder)
@@ -208,14 +198,14 @@ func (b *tab) shoot(name string) {
 	require.NoError(b.t, os.WriteFile(filepath.Join(folder, name+".png"), png, 0o644))
 }
 
-// checkLooks checks the page in light and dark, on a phone, a desktop and a wide screen: nothing
-// scrolls horizontally, and axe finds no serious fault.
+// checkLooks checks the page in light and dark mode, at the sizes of a phone, a desktop and a wide
+// screen. The page must not scroll horizontally, and axe must find no serious fault.
 func (b *tab) checkLooks(name string) {
 	b.t.Helper()
 	for _, dark := range []bool{false, true} {
 		for _, size := range [][2]int64{{360, 740}, {1280, 800}, {3840, 2160}} {
 			b.look(size[0], size[1], dark)
-			time.Sleep(200 * time.Millisecond) // the browser redoes the layout
+			time.Sleep(200 * time.Millisecond) // time for the browser to redo the layout
 			look := fmt.Sprintf("%s-%d-%s", name, size[0], map[bool]string{true: "dark",
 				false: "light"}[dark])
 			b.shoot(look)
@@ -229,7 +219,6 @@ func (b *tab) checkLooks(name string) {
 	b.look(1280, 800, false)
 }
 
-// checkAccess checks accessibility with axe, if installed.
 func (b *tab) checkAccess(name string) {
 	b.t.Helper()
 	axe, err := os.ReadFile(axeFile)

@@ -14,13 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// chromium is a real browser.
 type chromium struct {
 	t    *testing.T
 	path string
 }
 
-// findChromium returns a Chromium browser, or skips the test without one.
 func findChromium(t *testing.T) chromium {
 	t.Helper()
 	if testing.Short() {
@@ -33,7 +31,6 @@ func findChromium(t *testing.T) chromium {
 	return chromium{t, path}
 }
 
-// start starts the browser without a window and with an empty profile, until ctx ends.
 func (c chromium) start(ctx context.Context, args ...string) *exec.Cmd {
 	c.t.Helper()
 	all := append([]string{"--headless", "--no-sandbox", "--disable-gpu",
@@ -46,7 +43,8 @@ func (c chromium) start(ctx context.Context, args ...string) *exec.Cmd {
 	return command
 }
 
-// visit serves a page on its own origin and opens it. It returns what the page posts to /done.
+// visit serves an HTML page and opens the page in the browser. It returns the body that the page
+// posts to /done.
 func (c chromium) visit(page func(origin string) string) string {
 	c.t.Helper()
 	done := make(chan string, 1)
@@ -68,7 +66,7 @@ func (c chromium) visit(page func(origin string) string) string {
 	browser := c.start(ctx, site.URL)
 	defer func() {
 		end()
-		_ = browser.Wait() // fails, because end stopped the browser
+		_ = browser.Wait() // Wait fails because end stopped the browser.
 	}()
 	select {
 	case found := <-done:

@@ -9,9 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Clients generated from the contract compile. Each creates a session, scores a text and completes
-// one, with bit-identical results. `make test-clients` fetches the generators in the versions of
-// testdata/clients/package-lock.json.
+// Clients generated from api/openapi.yaml compile. Each creates a session, scores a text and
+// completes a text, with bit-identical results. `make test-clients` fetches the generators.
 func TestGeneratedClientsScoreText(t *testing.T) {
 	folder, err := filepath.Abs("testdata/clients")
 	require.NoError(t, err)
@@ -22,7 +21,8 @@ func TestGeneratedClientsScoreText(t *testing.T) {
 	}
 	require.NoError(t, err)
 
-	out := filepath.Join(folder, "node_modules", ".clients") // where imports find packages
+	// a folder in node_modules, so that imports find the packages
+	out := filepath.Join(folder, "node_modules", ".clients")
 	require.NoError(t, os.RemoveAll(out))
 	require.NoError(t, os.Mkdir(out, 0o755))
 	g := newRig(t, Options{})

@@ -24,10 +24,11 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// The tests of this file run in testing/synctest bubbles. Their clock stops while any goroutine
-// works and jumps to the next timer when all wait. Real HTTP runs over unbuffered pipes in memory.
+// The tests of this file run in bubbles of testing/synctest, whose clock advances only while all
+// goroutines wait. HTTP runs over in-memory pipes.
 
-// pipeListener accepts connections made by its own dial, over pipes in memory.
+// pipeListener is a net.Listener whose connections come from its method dial and are in-memory
+// pipes.
 type pipeListener struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -60,7 +61,6 @@ func (l *pipeListener) dial() (net.Conn, error) {
 	}
 }
 
-// newClockRig makes a rig in a bubble, connected by pipes.
 func newClockRig(t *testing.T, o Options) (*rig, *pipeListener) {
 	l, fake := newPipeListener(), newFake()
 	g := newRigOn(t, fake, o, l, &http.Transport{DialContext: func(context.Context, string,
@@ -71,7 +71,6 @@ func newClockRig(t *testing.T, o Options) (*rig, *pipeListener) {
 	return g, l
 }
 
-// requireSince checks the time elapsed on the bubble's clock.
 func requireSince(t *testing.T, start time.Time, want time.Duration) {
 	t.Helper()
 	require.InDelta(t, want.Seconds(), time.Since(start).Seconds(), 0.01*want.Seconds()+0.001)
@@ -90,7 +89,8 @@ func TestLongBodyIsReadAtRateOfItsKey(t *testing.T) {
 		sum := decode[api.SummaryEvent](t, g.text(first+"/score", strings.Repeat("x", 60_100)),
 			http.StatusOK)
 		require.EqualValues(t, 60_100, sum.Bytes)
-		// 100 bytes are free, the others take 10 minutes, which is more than BodyIdleMax
+		// The first 100 bytes are free. At 100 bytes per second the other 60,000 take 10 minutes,
+		// which is more than BodyIdleMax.
 		requireSince(t, start, 10*time.Minute)
 
 		time.Sleep(time.Minute)
@@ -100,7 +100,8 @@ func TestLongBodyIsReadAtRateOfItsKey(t *testing.T) {
 			all.Go(func() { g.text(path+"/score", strings.Repeat("x", 550)) })
 		}
 		all.Wait()
-		requireSince(t, start, 10*time.Second) // for both bodies together
+		// The rate of the key limits the two bodies together.
+		requireSince(t, start, 10*time.Second)
 
 		time.Sleep(time.Minute)
 		all.Go(func() { g.text(first+"/score", strings.Repeat("x", 6_000)) })
@@ -118,8 +119,6 @@ func TestLongBodyIsReadAtRateOfItsKey(t *testing.T) {
 	})
 }
 
-// A key that has used more than its limit is refused before its body is read. The refusal says when
-// to retry.
 func TestKeyInDebtIsRefusedWithRetryTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ring := newTestKeys(t, keys.Key{Name: "slow", Limits: keys.Limits{BytesPerSecond: 100}})
@@ -127,7 +126,7 @@ func TestKeyInDebtIsRefusedWithRetryTime(t *testing.T) {
 		g.key = ring.token["slow"]
 		path := g.create("{}")
 		time.Sleep(time.Minute)
-		// 1000 sampled bytes and a body of 33 bytes
+		// The request costs 1033 bytes: 1000 sampled bytes and a body of 33 bytes.
 		readEvents(g.json(path+"/complete", `{"max_tokens":1000,"stream":true}`)).all(t)
 		resp := g.text(path+"/score", "more")
 		p := requireProblem(t, resp, api.ProblemKeyRateLimit)
@@ -146,7 +145,7 @@ func TestKeyInDebtIsRefusedWithRetryTime(t *testing.T) {
 	})
 }
 
-// Suggestions charge their work, at least one byte, even if the answer is an error.
+// Each request for suggestions uses at least one byte of the key's rate, even if the request fails.
 func TestSuggestionsAreCharged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ring := newTestKeys(t, keys.Key{Name: "slow", Limits: keys.Limits{BytesPerSecond: 10}})
@@ -158,8 +157,8 @@ func TestSuggestionsAreCharged(t *testing.T) {
 		for range 100 {
 			require.Equal(t, http.StatusOK, g.json(path, "{}").StatusCode)
 		}
-		// At 10 bytes per second, 300 bytes need 30 s. The first second's 10 bytes are free, and
-		// nobody waits for the last byte.
+		// At 10 bytes per second, 300 bytes take 30 s. The first 10 bytes are free, and no request
+		// waits for the last byte.
 		requireSince(t, start, 28900*time.Millisecond)
 
 		time.Sleep(time.Minute)
@@ -172,7 +171,6 @@ func TestSuggestionsAreCharged(t *testing.T) {
 	})
 }
 
-// A key's limits can change while it is in use.
 func TestNewLimitsOfAKeyAreInForceWithinASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ring := newTestKeys(t, keys.Key{Name: "k", Limits: keys.Limits{BytesPerSecond: 10,
@@ -194,11 +192,10 @@ func TestNewLimitsOfAKeyAreInForceWithinASecond(t *testing.T) {
 	})
 }
 
-// A request ends when its key is revoked or expires. The session keeps the reported text.
 func TestInvalidatedKeyEndsItsStreams(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, ring *testKeys){
 		"revoked": func(t *testing.T, ring *testKeys) { ring.revoke(t, "k") },
-		"expired": func(*testing.T, *testKeys) {}, // the key expires by itself
+		"expired": func(*testing.T, *testKeys) {},
 		"gone": func(t *testing.T, ring *testKeys) {
 			ring.update(t, func(list []keys.Key) ([]keys.Key, error) { return list[1:], nil })
 		},
@@ -239,7 +236,7 @@ func TestInvalidatedKeyEndsItsStreams(t *testing.T) {
 	}
 }
 
-// A drain does not wait for a body that only its key's rate holds back.
+// A drain ends a request whose body waits for the rate limit of its key.
 func TestDrainEndsHeldBackBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ring := newTestKeys(t, keys.Key{Name: "slow", Limits: keys.Limits{BytesPerSecond: 10}})
@@ -252,7 +249,8 @@ func TestDrainEndsHeldBackBody(t *testing.T) {
 			"Accept", contract.MediaNDJSON))
 		_, err := events.next()
 		require.NoError(t, err)
-		g.json(other+"/complete", `{"max_tokens":10000}`) // a debt of 15 minutes
+		// 10,000 bytes take 1000 s at the rate of the key.
+		g.json(other+"/complete", `{"max_tokens":10000}`)
 		_, err = io.WriteString(text, "y")
 		require.NoError(t, err)
 		synctest.Wait()
@@ -269,7 +267,6 @@ func TestDrainEndsHeldBackBody(t *testing.T) {
 	})
 }
 
-// A key's stalled uploads and huge bodies use only that key's requests and bytes.
 func TestStalledClientsAndHugeBodiesHarmOnlyTheirKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ring := newTestKeys(t, keys.Key{Name: "bad", Limits: keys.Limits{Requests: 10,
@@ -284,7 +281,8 @@ func TestStalledClientsAndHugeBodiesHarmOnlyTheirKey(t *testing.T) {
 		statuses := make(chan int, 10)
 		for i, path := range paths {
 			all.Go(func() {
-				body := io.Reader(io.LimitReader(alphabet{}, 200_000)) // huge for the key's rate
+				// 20 s at the rate of the key
+				body := io.Reader(io.LimitReader(alphabet{}, 200_000))
 				if i%2 == 0 {
 					stalled, text := io.Pipe()
 					defer text.Close()
@@ -320,8 +318,6 @@ func TestStalledClientsAndHugeBodiesHarmOnlyTheirKey(t *testing.T) {
 	})
 }
 
-// Every wait for a client ends: for headers, the next request, a body, and for the client to take
-// an answer.
 func TestEveryWaitForAClientEnds(t *testing.T) {
 	const request = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 	for name, c := range map[string]struct {

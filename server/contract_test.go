@@ -38,7 +38,6 @@ func TestRoutesAreThoseOfTheContract(t *testing.T) {
 	require.ElementsMatch(t, promised, mounted)
 }
 
-// The contract's limits are the constants of package limits, wherever the contract states them.
 func TestLimitsAreThoseOfTheContract(t *testing.T) {
 	doc := document(t)
 	stated := doc.Info.Extensions["x-limits"].(map[string]any)
@@ -173,7 +172,6 @@ func TestLimitsAreThoseOfTheContract(t *testing.T) {
 	require.Equal(t, 128, limits.RequestIDCharsMax)
 }
 
-// limitsOf returns the limits in a table by their names in the contract.
 func limitsOf[T any](table setting.Table[T]) map[string]int64 {
 	limits := map[string]int64{}
 	for _, row := range table {
@@ -187,8 +185,6 @@ func limitsOf[T any](table setting.Table[T]) map[string]int64 {
 	return limits
 }
 
-// Each setting has the same range in the contract as in stream.Table. The contract has no other
-// settings.
 func TestSettingsAreThoseOfTheTable(t *testing.T) {
 	request := document(t).Components.Schemas["SettingsRequest"].Value
 	inForce := document(t).Components.Schemas["Settings"].Value
@@ -206,8 +202,6 @@ func TestSettingsAreThoseOfTheTable(t *testing.T) {
 	require.Equal(t, names, inForce.Required)
 }
 
-// Each number of a completion request has the same range and default in the contract as in
-// session.SamplingTable.
 func TestSamplingIsThatOfTheTable(t *testing.T) {
 	request := document(t).Components.Schemas["CompletionRequest"].Value
 	requireSchemas(t, session.SamplingTable, request)
@@ -217,7 +211,6 @@ func TestSamplingIsThatOfTheTable(t *testing.T) {
 	}
 }
 
-// requireSchemas compares an object's properties with the rows of a table.
 func requireSchemas[T any](t *testing.T, table setting.Table[T], object *openapi3.Schema) {
 	for _, row := range table {
 		found := object.Properties[row.Name].Value
@@ -241,7 +234,6 @@ func requireSchemas[T any](t *testing.T, table setting.Table[T], object *openapi
 	}
 }
 
-// The contract's table of problems is the server's.
 func TestProblemsAreThoseOfTheContract(t *testing.T) {
 	schema := document(t).Components.Schemas["ProblemType"].Value
 	table := schema.Extensions["x-problems"].(map[string]any)
@@ -269,7 +261,8 @@ func TestProblemsStandAtTheirAnswers(t *testing.T) {
 	}
 }
 
-// Every operation with content in its answer can refuse an Accept header, and the contract says so.
+// An operation lists status 406 if and only if its successful answer has content, because only then
+// can an Accept header exclude the answer.
 func TestEveryAnswerWithAFormMayBeRefused(t *testing.T) {
 	for path, item := range document(t).Paths.Map() {
 		for method, op := range item.Operations() {
@@ -279,7 +272,6 @@ func TestEveryAnswerWithAFormMayBeRefused(t *testing.T) {
 	}
 }
 
-// The contract's enumerations have the same values as the session manager's constants.
 func TestEnumerationsAreThoseOfTheSessions(t *testing.T) {
 	for name, words := range map[string][]string{
 		"Method": {session.MethodSparseMeta, session.MethodDynamicSGD,

@@ -17,7 +17,6 @@ import (
 
 const page = "https://app.example.org"
 
-// preflight sends a browser's preflight request for a page.
 func preflight(t *testing.T, g *rig, origin, method, headers string) *http.Response {
 	return sendHost(
 		t,
@@ -92,7 +91,7 @@ func TestUnnamedOriginMayNotUseServer(t *testing.T) {
 			api.ProblemOriginNotAllowed,
 		)
 	}
-	g := newRig(t, Options{}) // CORS is off without origins
+	g := newRig(t, Options{}) // Without CORSOrigins, CORS is off.
 	resp := preflight(t, g, page, "GET", "")
 	require.Empty(t, resp.Header.Get("Access-Control-Allow-Origin"))
 	require.Equal(t, http.StatusForbidden, resp.StatusCode)

@@ -15,9 +15,9 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// The keys file sets a disk limit for a key. When the key reaches this limit, the answer is a
-// problem with the used and allowed bytes, even within a streamed answer. Other keys are
-// unaffected. A deletion makes space at once.
+// The keys file sets a key's disk limit. A request that reaches the limit gets a problem with the
+// used and the allowed bytes, even within a streamed answer. Other keys are unaffected. A deletion
+// frees space at once.
 func TestKeysDiskLimitComesFromKeysFile(t *testing.T) {
 	const limit = 20_000
 	ring := newTestKeys(t, keys.Key{Name: "small", Limits: keys.Limits{Disk: limit}},

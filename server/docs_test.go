@@ -16,7 +16,7 @@ import (
 	"github.com/lmserve/lmserve/server/docs"
 )
 
-// The contract as a page is public, like the contract.
+// The page of the contract needs no key.
 func TestContractIsReadableInBrowser(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "alice"})
 	g := newRig(t, Options{Keys: ring.Ring})
@@ -30,7 +30,6 @@ func TestContractIsReadableInBrowser(t *testing.T) {
 	require.Equal(t, want, raw)
 }
 
-// A real browser shows the page with its style, requests nothing else, and reports no error.
 func TestChromiumShowsTheContractAndAsksForNothingElse(t *testing.T) {
 	browser := findChromium(t)
 	core, log := observer.New(zap.DebugLevel)

@@ -16,15 +16,14 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// isDraining reports whether Drain has been called.
 func (f *fakeSessions) isDraining() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.draining
 }
 
-// Drain first withdraws readiness. Arriving bodies end, and reported text is kept. Requests that
-// have arrived are finished, and new work is refused. Then the connections close.
+// A drain first withdraws readiness. It ends bodies that are still arriving, finishes requests that
+// have arrived, and refuses new work. Then it closes the connections. Reported text is kept.
 func TestDrainGoesInOrder(t *testing.T) {
 	g := newRig(t, Options{DrainDelay: 100 * time.Millisecond})
 	streaming, finishing := g.create(`{"settings":{"chunk":16}}`), g.create("{}")
@@ -72,7 +71,7 @@ func TestDrainGoesInOrder(t *testing.T) {
 	require.Error(t, err, "nobody listens any more")
 }
 
-// A drain whose context ends first stops and returns an error.
+// If its context ends early, Drain cuts the requests and returns the error of the context.
 func TestDrainEndsWithItsContext(t *testing.T) {
 	fake := newFake()
 	fake.hold("s-0001")

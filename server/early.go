@@ -12,9 +12,9 @@ import (
 	"github.com/lmserve/lmserve/server/answer"
 )
 
-// earlyListener accepts connections on which net/http's own refusals become problem documents.
-// net/http sends them as text for requests that it cannot parse, before any handler, and has no
-// hook for them.
+// earlyListener accepts connections that turn net/http's own refusals into problem documents.
+// net/http sends these refusals as text for requests that it cannot parse, and has no hook for
+// them.
 type earlyListener struct {
 	net.Listener
 	problems *answer.Problems
@@ -28,17 +28,18 @@ func (l earlyListener) Accept() (net.Conn, error) {
 	return &earlyConn{Conn: c, problems: l.problems}, nil
 }
 
-// earlyConn is a connection that records whether a handler is serving a request. If not, net/http
-// itself has written what the connection sends.
+// earlyConn is a connection that records whether a handler is serving a request. Without a handler,
+// the bytes to send are an answer of net/http itself.
 type earlyConn struct {
 	net.Conn
 	problems *answer.Problems
 	handled  atomic.Bool
-	noTLS    atomic.Pointer[net.Conn] // set under TLS if the client does not use TLS
+	// the raw connection of a client that does not use TLS with an HTTPS server, else nil
+	noTLS atomic.Pointer[net.Conn]
 }
 
-// Read implements net.Conn. A client that speaks HTTP to an HTTPS server needs the refusal in plain
-// HTTP.
+// Read implements net.Conn. If a client speaks HTTP to an HTTPS server, Read stores the raw
+// connection, because the client can read only plain HTTP.
 func (c *earlyConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if noTLS, ok := errors.AsType[tls.RecordHeaderError](err); ok && noTLS.Conn != nil {
@@ -70,17 +71,17 @@ func (c *earlyConn) Write(p []byte) (int, error) {
 
 type earlyKey struct{}
 
-// withConn stores a request's connection in its context for handling.
+// withConn stores a request's connection in the context, where handling finds it.
 func withConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, earlyKey{}, c)
 }
 
 // handling marks a request's connection as served by a handler.
 //
-// It closes the connection after a request whose length a proxy may read differently (RFC 9112,
-// section 6.1). Otherwise the proxy might take following bytes for a request. net/http hides a
-// Content-Length next to a Transfer-Encoding, and the Transfer-Encoding of HTTP/1.0. So every
-// chunked request and every HTTP/1.0 request closes its connection.
+// It closes the connection after each chunked request and each HTTP/1.0 request. A proxy may
+// determine the length of an ambiguous request differently (RFC 9112, section 6.1), and take the
+// bytes that follow for a request. The server cannot recognize an ambiguous request: net/http hides
+// a Content-Length next to a Transfer-Encoding, and the Transfer-Encoding of HTTP/1.0.
 func handling(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, ok := r.Context().Value(earlyKey{}).(*earlyConn); ok {
@@ -93,7 +94,7 @@ func handling(next http.Handler) http.Handler {
 	})
 }
 
-// noteState is net/http's hook for the begin and the end of a connection's requests.
+// noteState implements the hook ConnState of http.Server.
 func noteState(conn net.Conn, state http.ConnState) {
 	early, ok := conn.(*earlyConn)
 	if !ok {

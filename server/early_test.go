@@ -16,7 +16,6 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// raw sends text verbatim and reads one answer.
 func raw(t *testing.T, conn net.Conn, text string) *http.Response {
 	t.Helper()
 	require.NoError(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
@@ -36,7 +35,6 @@ func dial(t *testing.T, addr string) net.Conn {
 	return conn
 }
 
-// head returns the head of an HTTP/1.1 request.
 func head(lines ...string) string {
 	return strings.Join(append([]string{lines[0] + " HTTP/1.1"}, lines[1:]...), "\r\n") + "\r\n\r\n"
 }
@@ -44,7 +42,8 @@ func head(lines ...string) string {
 const (
 	malformed = api.ProblemMalformedRequest
 
-	// helloOfTLS is the first message of a TLS client, sent to an HTTP server.
+	// helloOfTLS begins like the first message of a TLS client. The test sends it to an HTTP
+	// server.
 	helloOfTLS = "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"
 )
 
@@ -53,7 +52,7 @@ var (
 	longPath    = "/" + strings.Repeat("x", limits.HeaderBytesMax+8<<10)
 )
 
-// earlyRefusals maps requests that no handler sees to the problems that answer them.
+// earlyRefusals maps requests that do not reach a handler to the problem types of their answers.
 var earlyRefusals = map[string]api.ProblemType{
 	head("GET "+longPath, "Host: localhost"): api.ProblemHeadersTooLarge,
 	head("POST /", "Host: localhost",
@@ -74,7 +73,8 @@ var earlyRefusals = map[string]api.ProblemType{
 func TestRequestWithoutHandlerGetsProblem(t *testing.T) {
 	g := newRig(t, Options{})
 	for text, kind := range earlyRefusals {
-		for _, before := range []bool{false, true} { // alone, and after a good request
+		// first on the connection, or after a good request
+		for _, before := range []bool{false, true} {
 			conn := dial(t, g.addr)
 			if before {
 				_, err := io.Copy(io.Discard, raw(t, conn, goodRequest).Body)
@@ -88,7 +88,6 @@ func TestRequestWithoutHandlerGetsProblem(t *testing.T) {
 	}
 }
 
-// A handler's answer is left unchanged, even if it looks like a refusal.
 func TestAnswerThatLooksLikeRefusalIsUnchanged(t *testing.T) {
 	const text = "HTTP/1.1 400 Bad Request\r\n\r\n"
 	server, client := net.Pipe()
@@ -104,7 +103,7 @@ func TestAnswerThatLooksLikeRefusalIsUnchanged(t *testing.T) {
 	require.Equal(t, text, string(got))
 }
 
-// Refusals are the same over TLS. A client that does not use TLS gets its refusal in plain text.
+// Refusals over TLS are the same. A client that speaks plain HTTP gets its refusal in plain HTTP.
 func TestRefusalsOverTLS(t *testing.T) {
 	g := newTLSRig(t, Options{})
 	dialTLS := func() net.Conn {
@@ -123,8 +122,8 @@ func TestRefusalsOverTLS(t *testing.T) {
 	require.Contains(t, *p.Detail, "HTTPS")
 }
 
-// A proxy may determine the length of these requests differently. So the server closes the
-// connection, and does not treat later bytes on it as a request.
+// A proxy may determine the length of these requests differently. The server therefore closes the
+// connection, so that it does not take later bytes for a request.
 func TestLengthsInDoubtEndTheConnection(t *testing.T) {
 	g := newRig(t, Options{})
 	path := g.create("{}")

@@ -17,14 +17,15 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// editorRequest is a request as an editor's plugin sends it.
 type editorRequest struct {
-	Origin  string            `json:"origin"` // project, file and commit that the body comes from
+	// project, file and commit from which the body was copied
+	Origin  string            `json:"origin"`
 	Path    string            `json:"path"`
 	Headers map[string]string `json:"headers"`
 	Body    json.RawMessage   `json:"body"`
-	Stream  bool              `json:"stream"` // the answer is server-sent events
-	Text    string            `json:"text"`   // path of the sampled text in the answer
+	Stream  bool              `json:"stream"` // The answer is a stream of server-sent events.
+	// path to the sampled text in the answer, such as "choices.0.text"
+	Text string `json:"text"`
 }
 
 func (x editorRequest) send(g *rig, model string) *http.Response {
@@ -36,7 +37,6 @@ func (x editorRequest) send(g *rig, model string) *http.Response {
 	return g.do("POST", x.Path, bytes.NewReader(body), headers...)
 }
 
-// textAt returns the text at a path in a JSON value.
 func textAt(t *testing.T, raw []byte, path string) string {
 	t.Helper()
 	var v any
@@ -51,7 +51,6 @@ func textAt(t *testing.T, raw []byte, path string) string {
 	return v.(string)
 }
 
-// Requests of editor plugins get answers that the plugins can read.
 func TestEditorsAreAnsweredAsTheyAsk(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	files, err := filepath.Glob("testdata/editors/*.json")
@@ -83,7 +82,7 @@ func TestEditorsAreAnsweredAsTheyAsk(t *testing.T) {
 	}
 }
 
-// All interfaces fill the same place with the same text.
+// The interfaces of all editors fill the same gap with the same text.
 func TestEditorsInterfacesFillAlike(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	const prefix, suffix = `GET /index.html\nGET /`, ` 200\n`
@@ -116,8 +115,8 @@ func TestEditorsInterfacesFillAlike(t *testing.T) {
 	}
 }
 
-// In a list of prompts, markers are ordinary text, even if the list has only one prompt. So the
-// text for a prompt does not depend on other prompts.
+// In a list of prompts, markers are ordinary text, even if the list has only one prompt. Otherwise
+// the text for a prompt would depend on the other prompts.
 func TestMarkersInAListOfPromptsAreText(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	texts := func(prompts string) (all []string) {
@@ -162,7 +161,7 @@ func TestEditorsErrorsHaveTheEnvelope(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, resp.StatusCode)
 }
 
-// Only the end of an overlong prefix is used.
+// The server uses only the end of a prefix that is too long.
 func TestEditorsMaySendLongPrefixes(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	text := strings.Repeat("x", 65000)

@@ -25,7 +25,6 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// newStoryRig makes a rig with a model and an empty data folder.
 func newStoryRig(t *testing.T, open func() (*model.Model, error)) *rig {
 	t.Helper()
 	store, err := folder.Open(t.TempDir(), folder.Options{})
@@ -41,8 +40,8 @@ func newStoryRig(t *testing.T, open func() (*model.Model, error)) *rig {
 	return newRigOn(t, sessions, o, l, &http.Transport{})
 }
 
-// Every example in the contract is the server's answer to the request next to it, except for values
-// that depend on time or rounding.
+// Every example in the contract is a real answer of the server, except for values that depend on
+// time or rounding.
 func TestExamplesAreWhatAServerAnswers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -60,7 +59,6 @@ func TestExamplesAreWhatAServerAnswers(t *testing.T) {
 	}
 }
 
-// tell sends the requests of a list in order, and compares each answer with the contract's example.
 func (g *rig) tell(story []exchange) {
 	t := g.t
 	t.Helper()
@@ -98,7 +96,8 @@ func (g *rig) tell(story []exchange) {
 	}
 }
 
-// watched feeds a text to a watched session and returns the events up to the text's end.
+// watched feeds watchedText to a session that a client watches. It returns the bytes of the watch's
+// events up to the end of the text.
 func (g *rig) watched(path string, watching *http.Response) []byte {
 	g.t.Helper()
 	session, _, _ := strings.Cut(path, "/events")
@@ -119,13 +118,12 @@ func (g *rig) watched(path string, watching *http.Response) []byte {
 	return raw.Bytes()
 }
 
-// oneByOne reads one byte at a time.
+// oneByOne reads one byte at a time, so that a buffered reader takes no bytes after the last wanted
+// event.
 type oneByOne struct{ io.Reader }
 
-// Read implements io.Reader.
 func (r oneByOne) Read(p []byte) (int, error) { return r.Reader.Read(p[:min(1, len(p))]) }
 
-// check compares a request and its answer with the contract's example.
 func (x exchange) check(t *testing.T, status int, media string, raw []byte) {
 	t.Helper()
 	if x.body != "" {
@@ -150,7 +148,6 @@ func (x exchange) check(t *testing.T, status int, media string, raw []byte) {
 	requireExample(t, x.name+".answer", answer, media, raw)
 }
 
-// requestMedia returns the media type of the request's body.
 func requestMedia(x exchange) string {
 	if json.Valid([]byte(x.body)) {
 		return contract.MediaJSON
@@ -158,8 +155,6 @@ func requestMedia(x exchange) string {
 	return textBody
 }
 
-// Each operation has an example for each body that it takes or returns. Each problem has an example
-// where it is listed. All examples match their schemas.
 func TestEveryOperationAndProblemHasExamples(t *testing.T) {
 	doc := document(t)
 	for path, item := range doc.Paths.Map() {
@@ -196,12 +191,11 @@ func TestEveryOperationAndProblemHasExamples(t *testing.T) {
 	}
 }
 
-// requireContentExamples checks that examples exist and match the schema.
 func requireContentExamples(t *testing.T, at string, content openapi3.Content) {
 	t.Helper()
 	for media, m := range content {
 		if media == contract.MediaProtobuf || media == contract.MediaMsgpack {
-			// Binary bodies have no examples, because an example in them would not be readable.
+			// Binary bodies have no examples, because people could not read them.
 			continue
 		}
 		require.NotEmpty(t, m.Examples, "%s: %s", at, media)
@@ -229,7 +223,6 @@ func requireContentExamples(t *testing.T, at string, content openapi3.Content) {
 	}
 }
 
-// requireAnswers checks that every request example has an answer.
 func requireAnswers(t *testing.T, at string, op *openapi3.Operation) {
 	t.Helper()
 	if op.RequestBody == nil {

@@ -7,19 +7,20 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// exchange is a request to a server and its answer in the contract: an example of an operation.
+// exchange is a request to the server. The contract shows the request and its answer as an example
+// of an operation.
 type exchange struct {
-	name    string // operationId.case; examples in the contract append .request and .answer
+	// operation and case, such as "score.words"; the contract's examples append .request and
+	// .answer
+	name    string
 	summary string
 	request string   // method and path
-	body    string   // "" for none; "{export}" for the last exported file
-	headers []string // pairs of name and value; "{etag}" is the last ETag
+	body    string   // "" for no body; "{export}" is replaced by the last exported file
+	headers []string // pairs of name and value; "{etag}" is replaced by the last ETag
 }
 
-// watchedText is fed to a session while an exchange watches the session.
 const watchedText = "GET /about.html 200\n"
 
-// someLines is sample text for the exchanges.
 const someLines = "GET /index.html 200\nGET /about.html 200\nGET /index.html 304\n"
 
 const (
@@ -27,8 +28,8 @@ const (
 	aFile    = "The first bytes of the tar archive, as characters"
 )
 
-// exchanges form one story: they run in this order on a server with the embedded model and an empty
-// data folder, and build on each other.
+// exchanges run in this order on a server with the embedded model and an empty data folder. Later
+// requests use the results of earlier requests.
 var exchanges = slices.Concat(exchangesOfSessions, exchangesOfText, exchangesOfCopies,
 	exchangesOfOpenAI, exchangesOfEditors, exchangesOfTabby, exchangesOfTheServer,
 	exchangesThatFail)
@@ -232,11 +233,11 @@ var exchangesOfOpenAI = []exchange{
 	},
 }
 
-// middle is a request to fill the gap between a prompt and a suffix, as JSON fields.
+// middle has the JSON fields of a request to fill the gap between a prompt and a suffix.
 const middle = `"prompt":"GET /index.html 200\nGET /about.html 200\nGET /in","suffix":" 200\n",` +
 	`"max_tokens":24,"random_seed":1`
 
-// marked is the same gap as in middle, in one prompt with markers.
+// marked is a prompt with markers for the gap in middle.
 const marked = `<fim_prefix>GET /index.html 200\nGET /about.html 200\n` +
 	`GET /in<fim_suffix> 200\n<fim_middle>`
 
@@ -314,7 +315,7 @@ var exchangesOfTheServer = []exchange{
 	{"contract.document", "The beginning of this document", "GET /openapi.yaml", "", nil},
 }
 
-// exchangesOfWords are exchanges with a server whose small model of words has random weights.
+// exchangesOfWords run on a server with a small model of words, whose weights are random.
 var exchangesOfWords = []exchange{
 	{"getModel.words", "A model whose tokens are words", "GET /v1/models/small", "", nil},
 	{
@@ -360,7 +361,7 @@ var exchangesOfWords = []exchange{
 	{"tokenizerInfo.words", "The tokenizer of a model of words", "GET /tokenizer_info", "", nil},
 }
 
-// exchangesThatFail get problems in the form of OpenAI's interface.
+// exchangesThatFail get errors in the form of OpenAI's interface.
 var exchangesThatFail = []exchange{
 	{
 		"openai.invalid-field", "An unsupported field", "POST /v1/completions",
@@ -381,14 +382,13 @@ var exchangesThatFail = []exchange{
 	},
 }
 
-// split returns the request's method and path.
 func (x exchange) split() (method, path string) {
 	method, path, _ = strings.Cut(x.request, " ")
 	return method, path
 }
 
-// sent returns the request's headers. If they have no Content-Type, it is JSON for a body that is
-// an object, and text for any other body.
+// sent returns the request's headers. If the headers of a request with a body lack a Content-Type,
+// sent adds it: JSON if the body is an object, else text.
 func (x exchange) sent() []string {
 	switch {
 	case x.body == "" || slices.Contains(x.headers, "Content-Type"):

@@ -20,41 +20,40 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// fakeSessions is a small working session manager. Its model counts the bytes in full chunks.
-// Scores are deterministic and normalized, adapt only at chunk borders, and do not depend on how
-// the text was split.
+// fakeSessions is a small session manager. Its model counts the bytes in full chunks. Scores are
+// deterministic, and do not depend on how the text was split into requests.
 type fakeSessions struct {
 	max int // largest number of live sessions
-	// If not nil, Fork returns it, Score and Complete return it after an event, and Export at its
-	// end.
+	// fail, if not nil, is the error of Fork and Backup. Score and Complete return fail after their
+	// first event, ScoreTexts after the first text, and Export at its end.
 	fail       error
 	delivering error // error of Deliver; if nil, Deliver scores
-	boom       bool  // makes Get panic, and Score after the first chunk
-	full       bool  // the queue is full
+	boom       bool  // Get panics, and Score panics after the first chunk.
+	full       bool
 
-	exporting int           // number of bytes that Export adds after the session
-	part      *session.Part // the part of a session that Export returns; nil: all
+	exporting int           // number of bytes that Export appends after the session
+	part      *session.Part // the part of a session that Export reports; nil: the whole session
 
 	mu       sync.Mutex
 	n        int
 	sessions map[string]*fakeSession
 	draining bool
-	tight    error                    // the disk alarm
-	asked    session.CreateRequest    // the last request of Create
-	forked   session.ForkRequest      // the last request of Fork
-	patched  session.PatchRequest     // the last request of Patch
-	waited   time.Duration            // the last Wait of Score or Complete
-	held     map[string]chan struct{} // by session id; see the method hold
+	tight    error // the error of DiskAlarm, or nil
+	asked    session.CreateRequest
+	forked   session.ForkRequest
+	patched  session.PatchRequest
+	waited   time.Duration
+	held     map[string]chan struct{} // keyed by session id; see the method hold
 	running  sync.WaitGroup
 }
 
 type fakeSession struct {
 	feeding sync.Mutex
-	busy    atomic.Bool // true while a request has locked feeding
+	busy    atomic.Bool // true while a request holds the mutex feeding
 	mu      sync.Mutex
 	info    session.Info
 	text    []byte
-	counts  [256]float64 // of every byte in the full chunks
+	counts  [256]float64 // number of occurrences of each byte value in the full chunks
 }
 
 func newFake() *fakeSessions {
@@ -110,7 +109,7 @@ func (f *fakeSessions) Create(_ context.Context, who session.Caller,
 	return told(who, s.info), nil
 }
 
-// told returns what a caller may see of a session.
+// told hides the owner of a session from callers who are not admins.
 func told(who session.Caller, i session.Info) session.Info {
 	if !who.Admin {
 		i.Owner = ""
@@ -164,7 +163,6 @@ func (f *fakeSessions) List(
 	return page, next, nil
 }
 
-// fakeFile is an exported session.
 type fakeFile struct {
 	Model  string
 	Info   session.Info
@@ -195,7 +193,7 @@ func (f *fakeSessions) Export(
 	return f.fail
 }
 
-// Backup returns the errors of a real manager whose sessions are only in memory.
+// Backup always fails, because the fake sessions are only in memory.
 func (f *fakeSessions) Backup(_ context.Context, who session.Caller, id string) (*session.Backup,
 	error) {
 	switch {
@@ -258,7 +256,6 @@ func (f *fakeSessions) Fork(_ context.Context, who session.Caller, id string,
 	return f.add(who, fork), nil
 }
 
-// add registers a session under a new id.
 func (f *fakeSessions) add(who session.Caller, s *fakeSession) session.Info {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -290,7 +287,8 @@ func (f *fakeSessions) Delete(who session.Caller, id string) error {
 	return nil
 }
 
-// enter begins work on a session, or returns why it cannot. The caller must call leave.
+// enter locks a session for one request, or returns the reason for a refusal. After success the
+// caller must call leave.
 func (f *fakeSessions) enter(who session.Caller, id string) (s *fakeSession, leave func(),
 	err error) {
 	if s, err = f.find(who, id); err != nil {
@@ -397,7 +395,7 @@ func (f *fakeSessions) Watch(ctx context.Context, who session.Caller, id string,
 	return ctx.Err()
 }
 
-// Text returns only the length of the text.
+// Text returns a question mark for each requested byte of the text.
 func (f *fakeSessions) Text(_ context.Context, who session.Caller, id string, offset,
 	length int64) (session.TextPart, error) {
 	info, err := f.Get(who, id)
@@ -411,7 +409,6 @@ func (f *fakeSessions) Text(_ context.Context, who session.Caller, id string, of
 	return session.TextPart{Text: text, End: info.Offset}, nil
 }
 
-// Incidents returns an empty list, or an error for an unknown session.
 func (f *fakeSessions) Incidents(_ context.Context, who session.Caller,
 	id string) (session.IncidentList, error) {
 	_, err := f.find(who, id)
@@ -432,8 +429,8 @@ func (f *fakeSessions) waits(d time.Duration) {
 	f.waited = d
 }
 
-// hold makes Score and Complete of a session wait after every chunk or piece, and Delete before its
-// end, until release is called.
+// hold makes Score, Complete and Delete of a session wait until release is called. Score and
+// Complete wait after every chunk or piece, and Delete waits before its end.
 func (f *fakeSessions) hold(id string) (release func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -457,7 +454,7 @@ func (f *fakeSessions) wait(ctx context.Context, id string) error {
 	}
 }
 
-// score scores text within one chunk, and updates the counts when the chunk is full.
+// score scores a text that lies within one chunk. It updates the counts when the chunk is full.
 func (s *fakeSession) score(text []byte, logprobs bool) session.Chunk {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -499,7 +496,7 @@ func (s *fakeSession) score(text []byte, logprobs bool) session.Chunk {
 	return c
 }
 
-// Complete "samples" the prompt repeatedly.
+// Complete returns the prompt, repeated up to MaxTokens bytes, as the sampled text.
 func (f *fakeSessions) Complete(ctx context.Context, who session.Caller, id string,
 	r session.CompleteRequest, emit func(session.Piece) error) (session.Completion, error) {
 	f.waits(r.Wait)
@@ -554,7 +551,8 @@ func (f *fakeSessions) Complete(ctx context.Context, who session.Caller, id stri
 	return done, nil
 }
 
-// Suggest offers the typed text again. It reports one prefix read per byte, even with an error.
+// Suggest suggests the typed text with a period. It reports one row, a unit of work, for each typed
+// byte, even with an error.
 func (f *fakeSessions) Suggest(_ context.Context, who session.Caller, id string,
 	r session.SuggestRequest) (session.Suggested, error) {
 	f.waits(r.Wait)
@@ -570,7 +568,8 @@ func (f *fakeSessions) Suggest(_ context.Context, who session.Caller, id string,
 		}}, nil
 }
 
-// SuggestAfter is like Suggest, but also works without a session.
+// SuggestAfter calls Suggest with the prompt as the typed text. If id is empty, it uses a temporary
+// session.
 func (f *fakeSessions) SuggestAfter(ctx context.Context, who session.Caller, id, _ string,
 	prompt []byte, r session.SuggestRequest) (session.Suggested, error) {
 	if id == "" {
@@ -585,7 +584,8 @@ func (f *fakeSessions) SuggestAfter(ctx context.Context, who session.Caller, id,
 	return f.Suggest(ctx, who, id, r)
 }
 
-// CompleteBatch calls Complete for each text. The likeliest token is always the sampled one.
+// CompleteBatch calls Complete for each text. The only candidate for each token is the sampled
+// token.
 func (f *fakeSessions) CompleteBatch(ctx context.Context, who session.Caller, id string,
 	r session.BatchRequest, emit func(session.Piece) error) error {
 	if id == "" {
@@ -647,7 +647,7 @@ func (f *fakeSessions) Model() session.ModelInfo {
 	}
 }
 
-// ScoreTexts scores each text in a new session, which it deletes.
+// ScoreTexts scores each text in a temporary session.
 func (f *fakeSessions) ScoreTexts(
 	ctx context.Context, who session.Caller, r session.ScoreTextsRequest,
 	emit func(session.ModelInfo, session.Summary) error,

@@ -15,7 +15,8 @@ func hasLabels(i session.Info, labels []session.Label) bool {
 	})
 }
 
-// Put creates a session or finds it by name. Of its settings, Put compares only "chunk".
+// Put finds a session by its name, or creates it. For an existing session Put compares only the
+// setting "chunk".
 func (f *fakeSessions) Put(
 	ctx context.Context, who session.Caller, name string, r session.CreateRequest,
 ) (info session.Info, made bool, err error) {
@@ -54,7 +55,7 @@ func (f *fakeSessions) Patch(
 	return told(who, s.info), nil
 }
 
-// free reports whether a name is unused.
+// free returns an error if a session already has the name.
 func (f *fakeSessions) free(name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// requestLog returns lines of a healthy server's log, numbered from `from`.
+// requestLog returns lines of a healthy server's log. The line numbers run from `from` to `to`-1.
 func requestLog(from, to int) string {
 	var b strings.Builder
 	paths := []string{"/", "/about", "/login", "/items"}

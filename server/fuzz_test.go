@@ -27,9 +27,9 @@ var (
 	contractRouter routers.Router
 )
 
-// FuzzRequest posts any body with any path, query and headers. The answer is always one of the
-// contract's and never a server failure. In a path, {id} is replaced by an existing session.
-// testdata has at least one seed for each body of the contract.
+// FuzzRequest posts any body with any path, query and headers. Every answer must follow the
+// contract and must not be a server error. The id of an existing session replaces {id} in a path.
+// testdata has at least one seed for each request body of the contract.
 func FuzzRequest(f *testing.F) {
 	m, err := modeltest.Small()
 	require.NoError(f, err)
@@ -42,13 +42,14 @@ func FuzzRequest(f *testing.F) {
 		who := session.Caller{}
 		info, err := mg.Create(t.Context(), who, session.CreateRequest{})
 		require.NoError(t, err)
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // a completion may be long
+		// limits the time of a long completion
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		r := httptest.NewRequest("POST", "http://localhost/",
 			bytes.NewReader(body)).WithContext(ctx)
 		r.URL.Path, r.URL.RawQuery = "/"+strings.TrimPrefix(strings.ReplaceAll(path, "{id}",
 			info.ID), "/"), query
-		if chunked { // the length is unknown until the end
+		if chunked {
 			r.ContentLength = -1
 		}
 		r.Header["Content-Type"], r.Header["Accept"] = []string{kind}, []string{accept}
@@ -80,7 +81,6 @@ func serve(s *Server, w http.ResponseWriter, r *http.Request) (abandoned bool) {
 	return false
 }
 
-// answered checks an answer against the contract.
 func answered(t *testing.T, r *http.Request, resp *http.Response) {
 	raw, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)

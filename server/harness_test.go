@@ -54,19 +54,19 @@ func smallModel(t *testing.T, seed uint64) *model.Model {
 	return m
 }
 
-// rig is a server on a loopback port with a fake session manager, and a client that checks every
-// answer against the contract.
+// rig is a test server on a loopback port, with a fake session manager and a client. The client
+// checks every answer against the OpenAPI contract.
 type rig struct {
 	t      *testing.T
 	fake   *fakeSessions // nil if the server has other sessions
 	server *Server
 	addr   string
 	url    string
-	key    string // default key of requests
-	small  string // another key, with low limits
-	admin  string // key of an admin
+	key    string // key that requests use by default
+	small  string // second key, with low limits
+	admin  string
 	client *http.Client
-	plain  *http.Client // neither checks answers nor buffers them
+	plain  *http.Client // client that neither checks nor buffers answers
 }
 
 func newRig(t *testing.T, o Options) *rig {
@@ -79,7 +79,6 @@ func newRig(t *testing.T, o Options) *rig {
 	return g
 }
 
-// newRigOn makes a rig with the given sessions, listener, and client transport.
 func newRigOn(t *testing.T, sessions Sessions, o Options, l net.Listener,
 	transport *http.Transport) *rig {
 	t.Helper()
@@ -119,7 +118,7 @@ func router(t *testing.T) routers.Router {
 	return r
 }
 
-// do sends a request with headers given as pairs of name and value.
+// do sends a request. The headers are pairs of name and value.
 func (g *rig) do(method, path string, body io.Reader, headers ...string) *http.Response {
 	g.t.Helper()
 	r, err := http.NewRequest(method, g.url+path, body)
@@ -136,27 +135,23 @@ func (g *rig) do(method, path string, body io.Reader, headers ...string) *http.R
 	return resp
 }
 
-// text sends a text/plain body with POST.
 func (g *rig) text(path, body string, headers ...string) *http.Response {
 	g.t.Helper()
 	return g.do("POST", path, strings.NewReader(body),
 		append([]string{"Content-Type", "text/plain"}, headers...)...)
 }
 
-// json sends a JSON body with POST.
 func (g *rig) json(path, body string, headers ...string) *http.Response {
 	g.t.Helper()
 	return g.do("POST", path, strings.NewReader(body),
 		append([]string{"Content-Type", "application/json"}, headers...)...)
 }
 
-// send sends a JSON body with any method.
 func (g *rig) send(method, path, body string) *http.Response {
 	g.t.Helper()
 	return g.do(method, path, strings.NewReader(body), "Content-Type", contract.MediaJSON)
 }
 
-// create creates a session and returns its path.
 func (g *rig) create(body string) string {
 	g.t.Helper()
 	resp := g.json("/v1/sessions", body)
@@ -164,7 +159,6 @@ func (g *rig) create(body string) string {
 	return resp.Header.Get("Location")
 }
 
-// decode decodes an answer with the expected status.
 func decode[T any](t *testing.T, resp *http.Response, status int) T {
 	t.Helper()
 	raw, err := io.ReadAll(resp.Body)
@@ -175,7 +169,6 @@ func decode[T any](t *testing.T, resp *http.Response, status int) T {
 	return v
 }
 
-// requireProblem decodes an answer that must be a problem of this type.
 func requireProblem(t *testing.T, resp *http.Response, kind api.ProblemType) api.Problem {
 	t.Helper()
 	require.Equal(t, contract.MediaProblem, resp.Header.Get("Content-Type"))
@@ -186,14 +179,12 @@ func requireProblem(t *testing.T, resp *http.Response, kind api.ProblemType) api
 	return p
 }
 
-// event is one event of a stream.
 type event struct {
-	Name, ID string // in server-sent events only
+	Name, ID string // empty in NDJSON
 	Type     string
 	Raw      []byte
 }
 
-// as decodes an event's object.
 func as[T any](t *testing.T, e event) T {
 	t.Helper()
 	var v T
@@ -201,7 +192,7 @@ func as[T any](t *testing.T, e event) T {
 	return v
 }
 
-// eventReader reads server-sent events or NDJSON one at a time.
+// eventReader reads an event stream in server-sent events or NDJSON.
 type eventReader struct {
 	sse  bool
 	line *bufio.Reader
@@ -212,7 +203,7 @@ func readEvents(resp *http.Response) *eventReader {
 		line: bufio.NewReader(resp.Body)}
 }
 
-// next returns the next event; the error is io.EOF if the stream ends cleanly between events.
+// next returns the next event, or io.EOF if the stream ends between two events.
 func (r *eventReader) next() (event, error) {
 	var e event
 	for {
@@ -248,7 +239,7 @@ func setType(e *event) error {
 	return err
 }
 
-// all reads a stream to its clean end.
+// all reads all events of a stream. It fails the test if the stream ends within an event.
 func (r *eventReader) all(t *testing.T) []event {
 	t.Helper()
 	var events []event
@@ -262,7 +253,6 @@ func (r *eventReader) all(t *testing.T) []event {
 	}
 }
 
-// checkedTransport checks every answer against the contract.
 type checkedTransport struct {
 	t      *testing.T
 	base   http.RoundTripper
@@ -294,8 +284,8 @@ func (c *checkedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// checkWhole checks an answer that is not a stream. For a path outside the contract it must be a
-// problem.
+// checkWhole checks an answer that is not a stream. An answer for a path outside the contract must
+// be a problem.
 func (c *checkedTransport) checkWhole(r *http.Request, resp *http.Response, raw []byte) {
 	route, params, err := c.router.FindRoute(r)
 	if err != nil {
@@ -319,10 +309,9 @@ func (c *checkedTransport) checkWhole(r *http.Request, resp *http.Response, raw 
 	}
 }
 
-// checkStream checks every event of a stream.
 func (c *checkedTransport) checkStream(r *http.Request, media string, raw []byte) {
 	if r.Method == http.MethodHead {
-		return // a HEAD answer has no events
+		return
 	}
 	route, _, err := c.router.FindRoute(r)
 	if err != nil {
@@ -364,8 +353,7 @@ func (c *checkedTransport) checkValue(r *http.Request, schema *openapi3.Schema, 
 	}
 }
 
-// checkedStream records a stream while it is read. When the stream is closed, it checks what was
-// read.
+// checkedStream records the bytes read from a stream. Close checks the recorded bytes.
 type checkedStream struct {
 	io.ReadCloser
 	raw   bytes.Buffer

@@ -14,7 +14,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/keys"
 )
 
-// sendHost sends a request with headers, given as pairs of name and value. A host that is not empty
+// sendHost sends a request with headers, given as pairs of name and value. A non-empty host
 // replaces the header Host.
 func sendHost(t *testing.T, g *rig, method, path, host string, headers ...string) *http.Response {
 	t.Helper()
@@ -69,9 +69,9 @@ func TestServerWithoutKeysAnswersOnlyToItsOwnNames(t *testing.T) {
 	require.Equal(t, "HTTP/1.0 200", string(answer), "a client of HTTP/1.0 sends no Host")
 }
 
-// An allowed name without a dot is the name of a service. The names that Kubernetes gives the
-// service are accepted, because nobody can register them for a web page. Names that somebody could
-// register are refused.
+// An allowed name without a dot is the name of a Kubernetes service. The server also accepts the
+// names that Kubernetes derives from this name. It refuses a derived name that somebody else could
+// register as a domain, such as lmserve.dev.
 func TestServicesHaveTheirNamesInKubernetes(t *testing.T) {
 	g := newRig(t, Options{AllowedHosts: []string{"lmserve", "lm.example.org"}})
 	for _, host := range []string{
@@ -129,8 +129,8 @@ func TestPagesOfOtherOriginsAreRefusedWithoutKeys(t *testing.T) {
 	}
 }
 
-// A page of another site has no key, so a server with keys need not check hosts. It checks them
-// only if host names are configured.
+// Foreign pages have no key, so a server with keys checks hosts and origins only if host names are
+// configured.
 func TestKeysTakeThePlaceOfHosts(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "alice"})
 	bearer := []string{"Authorization", "Bearer " + ring.token["alice"], "Origin",
@@ -147,8 +147,8 @@ func TestKeysTakeThePlaceOfHosts(t *testing.T) {
 		bearer[:2]...).StatusCode)
 }
 
-// foreignPage tries what a browser allows without the server's consent: simple requests, and
-// reading. It requests /done at the end.
+// foreignPage is a page that sends all requests that browsers allow without CORS permission. It
+// requests /done at the end.
 const foreignPage = `<!doctype html><title>page</title><script>
 (async () => {
   const at = %q, tries = [
@@ -165,9 +165,9 @@ const foreignPage = `<!doctype html><title>page</title><script>
 })()
 </script>`
 
-// TestChromiumPageOfAnotherOriginDoesNothing opens two pages in a real browser. One has another
-// port of this machine as its origin, and the other a foreign name that resolves to the server, as
-// in DNS rebinding.
+// TestChromiumPageOfAnotherOriginDoesNothing opens two pages in Chromium. The origin of the first
+// page has another port of this machine. The second page has a foreign host name that resolves to
+// the server, as in DNS rebinding.
 func TestChromiumPageOfAnotherOriginDoesNothing(t *testing.T) {
 	chromium := findChromium(t)
 	for name, at := range map[string]string{"another port": "http://%s",

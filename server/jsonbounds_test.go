@@ -13,8 +13,8 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// A body that would decode to a large tree is refused before decoding, at a cost that does not grow
-// with the body. Such a tree takes at least 30 times the body's memory.
+// The decoded tree of some JSON bodies would take 30 times the memory of the body. The server
+// refuses such a body before decoding. The cost must not grow with the body's size.
 func TestJSONBodiesAreBoundedBeforeATreeIsMade(t *testing.T) {
 	s, err := New(newFake(), Options{})
 	require.NoError(t, err)

@@ -17,7 +17,7 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// heapInUse runs the garbage collector and returns the bytes of the live heap, without garbage.
+// heapInUse runs the garbage collector and returns the bytes of live heap objects.
 func heapInUse() uint64 {
 	runtime.GC()
 	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
@@ -25,7 +25,6 @@ func heapInUse() uint64 {
 	return sample[0].Value.Uint64()
 }
 
-// The memory for all JSON bodies together is limited. If there are many long bodies, some wait.
 func TestJSONBodiesShareTheirMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -34,7 +33,8 @@ func TestJSONBodiesShareTheirMemory(t *testing.T) {
 	require.NoError(t, err)
 	begin, end := `{"max_tokens":1,"prompt":"`, `"}`
 	body := begin + strings.Repeat("a", limits.JSONBodyBytesMax-len(begin)-len(end)) + end
-	// The collector runs more often, because objects allocated while it marks count as live.
+	// Frequent garbage collection keeps the measurement accurate, because objects allocated during
+	// marking count as live.
 	defer debug.SetGCPercent(debug.SetGCPercent(10))
 	before := heapInUse()
 	most, stop := uint64(0), make(chan struct{})
@@ -69,7 +69,6 @@ func TestJSONBodiesShareTheirMemory(t *testing.T) {
 	require.NoError(t, s.Drain(t.Context()))
 }
 
-// Long bodies that arrive slowly do not block others.
 func TestSlowJSONBodiesKeepNobodyOut(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")

@@ -33,7 +33,7 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// testKeys is a keys file with its ring, and the keys' ids and tokens by name.
+// testKeys is a keys file with its ring. The maps give the id and the token for the name of a key.
 type testKeys struct {
 	*keys.Ring
 	path  string
@@ -41,7 +41,6 @@ type testKeys struct {
 	token map[string]string
 }
 
-// newTestKeys creates a file of keys with the given names, limits and dates.
 func newTestKeys(t *testing.T, list ...keys.Key) *testKeys {
 	t.Helper()
 	k := &testKeys{path: filepath.Join(t.TempDir(), "keys.json"), id: map[string]string{},
@@ -72,7 +71,6 @@ func (k *testKeys) revoke(t *testing.T, name string) {
 	})
 }
 
-// certificate returns a certificate for 127.0.0.1 and a pool that trusts it.
 func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -91,7 +89,6 @@ func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: private}, pool
 }
 
-// newTLSRig makes a rig with the real session manager over TLS.
 func newTLSRig(t *testing.T, o Options) *rig {
 	t.Helper()
 	sessions, err := session.NewManager(smallModel(t, 1), session.Options{Threads: 2})
@@ -103,21 +100,20 @@ func newTLSRig(t *testing.T, o Options) *rig {
 	return newRigOn(t, sessions, o, l, &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}})
 }
 
-// public lists the operations that need no key. It is written by hand, so that no route becomes
-// public by mistake.
+// public lists the operations that need no key. The list is written by hand, so that a mistake in
+// the contract cannot make a route public unnoticed.
 var public = []string{
 	"GET /", "GET /page.css", "GET /page.js",
 	"GET /docs", "GET /healthz", "GET /readyz", "GET /openapi.yaml",
 }
 
-// sample is a request to an operation, generated from the contract.
+// sample is a request generated from the OpenAPI contract.
 type sample struct{ method, path, media, accept, body string }
 
 func (s sample) String() string {
 	return fmt.Sprintf("%s %s %s -> %s", s.method, s.path, s.media, s.accept)
 }
 
-// send sends the request with a session's id in place of {id}.
 func (s sample) send(g *rig, id, token string) *http.Response {
 	g.t.Helper()
 	headers := []string{answer.HeaderRequestID, "the-same"}
@@ -134,8 +130,8 @@ func (s sample) send(g *rig, id, token string) *http.Response {
 	return g.do(s.method, strings.ReplaceAll(s.path, "{id}", id), body, headers...)
 }
 
-// samples generates requests to every operation of the contract: with every media type of body and
-// answer, and HEAD besides GET.
+// samples generates requests to every operation of the contract: one for each media type of the
+// body and of the answer, and HEAD for each GET.
 func samples(t *testing.T) (all []sample) {
 	paths := document(t).Paths.Map()
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
@@ -176,7 +172,6 @@ func samples(t *testing.T) (all []sample) {
 	return all
 }
 
-// placeholders lists the names in braces in a path.
 func placeholders(path string) (names []string) {
 	for part := range strings.SplitSeq(path, "/") {
 		if name, ok := strings.CutPrefix(part, "{"); ok {
@@ -195,7 +190,7 @@ func requiredQuery(t *testing.T, parameters openapi3.Parameters) (query string) 
 	return strings.Replace(query, "&", "?", 1)
 }
 
-// example returns a value that a schema accepts; objects are as small as possible.
+// example returns a value that the schema accepts. Objects have as few fields as possible.
 func example(t *testing.T, s *openapi3.Schema) any {
 	switch {
 	case len(s.Enum) > 0:
@@ -207,7 +202,7 @@ func example(t *testing.T, s *openapi3.Schema) any {
 		for _, name := range s.Required {
 			object[name] = example(t, s.Properties[name].Value)
 		}
-		// backward, so that "text" is chosen before "base64"
+		// The backward order chooses "text" before "base64".
 		for _, name := range slices.Backward(slices.Sorted(maps.Keys(s.Properties))) {
 			if len(object) < int(s.MinProps) {
 				object[name] = example(t, s.Properties[name].Value)
@@ -227,10 +222,9 @@ func example(t *testing.T, s *openapi3.Schema) any {
 	return nil
 }
 
-// No request reveals another key's session, under any method or media type. For a session of
-// another key, the answer is byte for byte that for an unknown id, and nothing changes. The owner
-// and an admin get a different answer. The requests are generated from the contract, so no new
-// route is forgotten.
+// No request reveals a session of another key. The answer equals the answer for an unknown id, and
+// nothing changes. The owner and an admin get a different answer. The requests are generated from
+// the contract, so the test covers every new route.
 func TestForeignSessionLooksUnknown(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "owner"}, keys.Key{Name: "stranger"},
 		keys.Key{Name: "admin", Admin: true})
@@ -246,7 +240,7 @@ func TestForeignSessionLooksUnknown(t *testing.T) {
 
 	named := 0
 	for _, s := range samples(t) {
-		// PUT takes only names
+		// PUT accepts a name, not an id.
 		if !strings.Contains(s.path, "{id}") || s.method == http.MethodPut {
 			continue
 		}
@@ -294,8 +288,8 @@ func TestForeignSessionLooksUnknown(t *testing.T) {
 	require.Equal(t, ring.id["owner"], *list("admin")[0].Owner)
 }
 
-// Without a valid key, every operation gives the same refusal, whatever else the request contains.
-// Only the operations on the public list answer. The requests are generated from the contract.
+// Every operation refuses a request without a valid key in the same way, whatever else the request
+// contains. Only public operations answer. The requests are generated from the contract.
 func TestEveryOperationNeedsAKeyButForTheShortList(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "good"}, keys.Key{Name: "expired",
 		Expires: time.Now().Add(-time.Second)}, keys.Key{Name: "revoked", Revoked: time.Now()})
@@ -333,7 +327,7 @@ func TestEveryOperationNeedsAKeyButForTheShortList(t *testing.T) {
 					continue
 				}
 				detail := ""
-				// OTLP has its own form of problems
+				// The OTLP route answers with problems in Protobuf.
 				if resp.Header.Get("Content-Type") == contract.MediaProtobuf {
 					raw, err := io.ReadAll(resp.Body)
 					require.NoError(t, err)
@@ -372,20 +366,19 @@ func TestEveryOperationNeedsAKeyButForTheShortList(t *testing.T) {
 	requireProblem(t, resp, api.ProblemUnauthorized)
 }
 
-// wrong returns the token with another secret.
 func wrong(token string) string {
 	return token[:len(token)-2] + map[bool]string{true: "B",
 		false: "A"}[token[len(token)-2] == 'A'] + token[len(token)-1:]
 }
 
-// withQuery adds an unknown parameter and an invalid one to the request.
 func withQuery(s sample) sample {
 	s.path += map[bool]string{true: "&", false: "?"}[strings.Contains(s.path, "?")] +
 		"bogus=1&offset=ten"
 	return s
 }
 
-// The contract's `security: []` marks the same operations as public.
+// The contract marks public operations with `security: []`. They must equal the list in the
+// variable public.
 func TestPublicListMatchesContract(t *testing.T) {
 	var found []string
 	for path, item := range document(t).Paths.Map() {

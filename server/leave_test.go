@@ -20,7 +20,7 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// gone counts the requests that ended because their client had left.
+// gone counts the logged requests that ended because the client left.
 func gone(logs *observer.ObservedLogs) int {
 	return logs.FilterField(zap.Int("status", answer.StatusClientGone)).Len()
 }
@@ -30,7 +30,8 @@ func logged() (*zap.Logger, *observer.ObservedLogs) {
 	return zap.New(core), logs
 }
 
-// feedOpenly feeds a session with a body that stays open until finish is called.
+// feedOpenly starts to feed a session with a request body that stays open. The function finish ends
+// the body.
 func feedOpenly(g *rig, path, begin string) (text io.Writer, finish func()) {
 	g.t.Helper()
 	body, out := io.Pipe()
@@ -64,7 +65,7 @@ func feedOpenly(g *rig, path, begin string) (text io.Writer, finish func()) {
 	}
 }
 
-// waiter returns the head of a score request that waits for its turn.
+// waiter returns the head of a score request that waits up to 600 s for earlier requests.
 func waiter(path string, headers ...string) string {
 	return head(append([]string{"POST " + path + "/score?wait=600s", "Host: localhost",
 		"Content-Type: text/plain"}, headers...)...)
@@ -74,7 +75,6 @@ const endless = "Transfer-Encoding: chunked"
 
 func sized(n int) string { return fmt.Sprint("Content-Length: ", n) }
 
-// leavers are requests of clients that leave while waiting.
 func leavers(path string) map[string]struct {
 	text  string
 	reset bool
@@ -98,19 +98,18 @@ func leavers(path string) map[string]struct {
 	}
 }
 
-// sendAndLeave sends a request and closes the connection.
 func sendAndLeave(t *testing.T, conn net.Conn, text string, reset bool) {
 	_, err := io.WriteString(conn, text)
 	require.NoError(t, err)
-	time.Sleep(2 * limits.AttendAfter) // the request waits by then
+	time.Sleep(2 * limits.AttendAfter) // By now the request waits.
 	if tcp, ok := conn.(*net.TCPConn); ok && reset {
 		require.NoError(t, tcp.SetLinger(0))
 	}
 	require.NoError(t, conn.Close())
 }
 
-// A client that leaves while waiting gives up its place within a second, and none of its text is
-// fed.
+// If a client leaves while its request waits, the request leaves the queue within a second. The
+// server feeds none of its text.
 func TestClientsThatLeaveGiveUpTheirPlace(t *testing.T) {
 	t.Parallel()
 	log, logs := logged()
@@ -152,7 +151,6 @@ func TestClientsThatLeaveOverTLSGiveUpTheirPlace(t *testing.T) {
 	require.EqualValues(t, 4, decode[api.Session](t, g.do("GET", path, nil), http.StatusOK).Offset)
 }
 
-// If a client leaves, its server also cancels the request that it forwarded to another server.
 func TestLeavingClientCancelsForwardedRequest(t *testing.T) {
 	t.Parallel()
 	log, logs := logged()
@@ -171,7 +169,7 @@ func TestLeavingClientCancelsForwardedRequest(t *testing.T) {
 		http.StatusOK).Offset)
 }
 
-// The server notices that a client has left, even if the unread body of its request is still there.
+// The server notices that a client has left, even if part of the request body is unread.
 func TestLeavingBehindAnUnwantedBodyIsNoticed(t *testing.T) {
 	t.Parallel()
 	log, logs := logged()
@@ -184,8 +182,8 @@ func TestLeavingBehindAnUnwantedBodyIsNoticed(t *testing.T) {
 		10*time.Millisecond)
 }
 
-// The text of a waiting client is fed completely in its turn, including what was read ahead. The
-// client has no deadline while it waits.
+// The server feeds the complete text of a request that has waited, including the part read ahead.
+// BodyIdleMax does not apply during the wait.
 func TestTextsThatWaitedAreFedWhole(t *testing.T) {
 	t.Parallel()
 	const idle = time.Second
@@ -202,7 +200,7 @@ func TestTextsThatWaitedAreFedWhole(t *testing.T) {
 	}()
 	_, err := io.WriteString(client, text[:len(text)-10])
 	require.NoError(t, err)
-	for range 8 { // in total longer than the time limit idle
+	for range 8 { // longer in total than BodyIdleMax
 		_, err = io.WriteString(held, "!")
 		require.NoError(t, err)
 		time.Sleep(idle / 4)

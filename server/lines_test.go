@@ -14,7 +14,6 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// linesOf scores a text by lines as a stream, and returns the lines and the summary.
 func (g *rig) linesOf(path, text string, accept string) (lines []api.LineEvent,
 	sum api.SummaryEvent) {
 	g.t.Helper()
@@ -134,7 +133,6 @@ func TestPatternSaysHowRecordsBegin(t *testing.T) {
 	}
 }
 
-// Events contain the requested fields and no others.
 func TestLineHasRequestedFields(t *testing.T) {
 	g := newFolderRig(t, t.TempDir(), 1, Options{}, session.Options{})
 	path := g.create(`{"seed":3}`) + "/score?unit=line"

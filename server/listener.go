@@ -8,10 +8,11 @@ import (
 	"time"
 )
 
-// progressLooks is the number of progress checks within the idle time of a stalled write.
+// progressLooks is the number of times that a stalled write is checked for progress within the idle
+// time.
 const progressLooks = 8
 
-// patientListener accepts connections whose writes may last as long as they make progress.
+// patientListener accepts connections whose writes time out only if they make no progress.
 type patientListener struct {
 	net.Listener
 	idle time.Duration
@@ -25,15 +26,15 @@ func (l patientListener) Accept() (net.Conn, error) {
 	return &patientConn{Conn: c, idle: l.idle}, nil
 }
 
-// patientConn is a connection whose writes time out if no byte moves for the idle time. A single
-// deadline for a write would cut off slow clients: a write may be long, and the system reports free
-// space only after much of a multi-megabyte buffer has drained.
+// patientConn is a connection whose write times out if no byte is sent for the time idle. A single
+// deadline per write would cut off slow clients, because one write may be long. The connection also
+// looks at the unsent bytes, because the kernel reports free space in a large buffer late.
 type patientConn struct {
 	net.Conn
 	idle time.Duration
 
 	mu  sync.Mutex
-	end time.Time // deadline of writes regardless of progress; zero: none
+	end time.Time // write deadline that applies despite progress; zero: none
 }
 
 func (c *patientConn) Write(p []byte) (n int, err error) {
@@ -55,7 +56,7 @@ func (c *patientConn) Write(p []byte) (n int, err error) {
 	}
 }
 
-// setNext sets the time of the next check on the current write, no later than latest.
+// setNext sets the time of the next progress check, at most latest.
 func (c *patientConn) setNext(latest time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,10 +67,9 @@ func (c *patientConn) setNext(latest time.Time) {
 	if !c.end.IsZero() && c.end.Before(next) {
 		next = c.end
 	}
-	_ = c.Conn.SetWriteDeadline(next) // without deadlines nothing needs checking
+	_ = c.Conn.SetWriteDeadline(next) // ignore the error: without deadlines no check is needed
 }
 
-// hasEnded reports whether the deadline from SetWriteDeadline has passed.
 func (c *patientConn) hasEnded(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

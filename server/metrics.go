@@ -11,15 +11,16 @@ import (
 // Metrics counts the server's work and serves the counts. All methods may be called concurrently.
 type Metrics interface {
 	middleware.Observer
-	// Refused counts a problem sent to a client, by kind, such as session-not-found.
+	// Refused counts a problem sent to a client. The argument is the type of the problem, such as
+	// session-not-found.
 	Refused(problem string)
-	// Proxied counts a request passed to another server.
+	// Proxied counts a request forwarded to another server.
 	Proxied()
-	// ServeHTTP serves the metrics in the Prometheus format that the request accepts.
+	// ServeHTTP serves the metrics in the Prometheus format that the request's Accept header
+	// selects.
 	http.Handler
 }
 
-// noMetrics discards everything.
 type noMetrics struct{}
 
 func (noMetrics) RequestBegan()                                                    {}

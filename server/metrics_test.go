@@ -16,7 +16,6 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/keys"
 )
 
-// noted is a Metrics that records its calls.
 type noted struct {
 	mu      sync.Mutex
 	begun   int
@@ -50,8 +49,8 @@ func (n *noted) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, "# what was counted\n")
 }
 
-// told returns the recorded calls. It first waits until all requests have ended, because an answer
-// may arrive before its request ends.
+// told returns the recorded calls after all requests have ended. The client may receive an answer
+// before the request ends.
 func (n *noted) told(t *testing.T) (ended, refused []string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -90,7 +89,6 @@ func TestMetricsAreToldOfRoutesAndNeverOfPaths(t *testing.T) {
 	}, refused, "a stream that ends with an error is refused, too")
 }
 
-// newNotedRig makes a rig with metrics and keys.
 func newNotedRig(t *testing.T) *rig {
 	ring := newTestKeys(t, keys.Key{Name: "alice"}, keys.Key{Name: "ops", Admin: true})
 	g := newRig(t, Options{Keys: ring.Ring, Metrics: &noted{}})
@@ -104,7 +102,7 @@ func TestMetricsBesideTheAPIAreForAdmins(t *testing.T) {
 		api.ProblemUnauthorized)
 	requireProblem(t, g.do("GET", "/metrics", nil), api.ProblemAdminOnly)
 	g.key = g.admin
-	resp := g.do("GET", "/metrics", nil, "Accept", // as Prometheus requests it
+	resp := g.do("GET", "/metrics", nil, "Accept", // the header that Prometheus sends
 		"application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1")
 	body, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
@@ -112,7 +110,7 @@ func TestMetricsBesideTheAPIAreForAdmins(t *testing.T) {
 	require.Equal(t, "text/plain; version=0.0.4; charset=utf-8", resp.Header.Get("Content-Type"))
 }
 
-// The admin address serves metrics, profiles and health, and asks for no key.
+// The admin address requires no key.
 func TestAdminAddressServesWithoutKeys(t *testing.T) {
 	g := newNotedRig(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -149,7 +147,6 @@ func TestAdminAddressServesWithoutKeys(t *testing.T) {
 	require.NoError(t, <-served)
 }
 
-// Options.Around sees every request, even refused ones.
 func TestAroundSeesEveryRequest(t *testing.T) {
 	paths := make(chan string, 1)
 	g := newRig(t, Options{Around: func(next http.Handler) http.Handler {

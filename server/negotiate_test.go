@@ -48,7 +48,8 @@ func TestAnswerFollowsAccept(t *testing.T) {
 		}
 		require.Equal(t, http.StatusOK, resp.StatusCode, c.accept)
 		require.Equal(t, c.want, resp.Header.Get("Content-Type"), c.accept)
-		_, err := io.Copy(io.Discard, resp.Body) // the session is free once the answer has ended
+		// the session is busy until the answer has ended
+		_, err := io.Copy(io.Discard, resp.Body)
 		require.NoError(t, err)
 	}
 }
@@ -69,7 +70,7 @@ func TestBodiesOfOtherKindsAreRefused(t *testing.T) {
 	g := newRig(t, Options{})
 	path := g.create("{}")
 	for _, c := range []struct{ path, header, value string }{
-		// from curl -d
+		// The media type that curl -d sends.
 		{path + "/score", "Content-Type", "application/x-www-form-urlencoded"},
 		{path + "/score", "Content-Type", "text/html"},
 		{path + "/score", "Content-Type", "text/plain; charset=utf-16"},
@@ -87,7 +88,8 @@ func TestBodiesOfOtherKindsAreRefused(t *testing.T) {
 	require.Zero(t, decode[api.Session](t, g.do("GET", path, nil), http.StatusOK).Offset)
 }
 
-// `curl -d` declares every body a form. The problem says what to type instead, and that works.
+// `curl -d` declares every body a form. The error states the correct curl options, and a request
+// with these options succeeds.
 func TestCurlFormBodyGetsHint(t *testing.T) {
 	g := newRig(t, Options{})
 	session := g.create("{}")
@@ -112,7 +114,7 @@ func TestCurlFormBodyGetsHint(t *testing.T) {
 	}
 }
 
-// Where only JSON is accepted, a body without Content-Type counts as JSON.
+// An operation that accepts only JSON treats a body without Content-Type as JSON.
 func TestBodyWithoutContentTypeHasOperationsType(t *testing.T) {
 	g := newRig(t, Options{})
 	made := decode[api.Session](t, g.do("POST", "/v1/sessions", strings.NewReader(`{"seed":7}`)),
@@ -124,7 +126,6 @@ func TestBodyWithoutContentTypeHasOperationsType(t *testing.T) {
 	require.EqualValues(t, 12, decode[api.SummaryEvent](t, sum, http.StatusOK).Bytes, "plain bytes")
 }
 
-// Parameters without effect on the answer are refused.
 func TestIgnoredParameterIsRefused(t *testing.T) {
 	g := newRig(t, Options{})
 	path := g.create("{}")

@@ -21,14 +21,15 @@ import (
 )
 
 func init() {
-	// These checks are slow: they run 10 times instead of rapid's 100 unless -rapid.checks is set.
+	// The property tests of this package are slow: run 10 cases instead of rapid's default of 100,
+	// unless -rapid.checks is set.
 	if err := flag.Set("rapid.checks", "10"); err != nil {
 		panic(err)
 	}
 }
 
-// A client whose connection breaks at any byte of a request or an answer asks for the offset and
-// resumes. Its session reaches the same state as without breaks.
+// Connections break at random bytes of requests and answers. After a break, the client asks for the
+// offset and resumes. The session must reach the same state as a session fed without breaks.
 func TestTextCutAnywhereIsFedExactlyOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -64,8 +65,8 @@ func TestTextCutAnywhereIsFedExactlyOnce(t *testing.T) {
 				"/v1/sessions/")))
 		}
 	}
-	// The random cases may include no break after an accepted part of the text. Then draw more
-	// cases.
+	// Repeat the check until at least one break occurs after the server has accepted part of the
+	// text.
 	for tries := 0; tries < 20 && resumed == 0; tries++ {
 		rapid.Check(t, check)
 	}
@@ -74,7 +75,6 @@ func TestTextCutAnywhereIsFedExactlyOnce(t *testing.T) {
 	require.Positive(t, resumed)
 }
 
-// scores feeds text, and returns each token's log-probability and the totals.
 func scores(t require.TestingT, r *realRig, path string, at int, text string) (all []any) {
 	request, err := http.NewRequest("POST", fmt.Sprintf("%s%s/score?offset=%d&logprobs=true", r.url,
 		path, at), strings.NewReader(text))
@@ -101,7 +101,6 @@ func scores(t require.TestingT, r *realRig, path string, at int, text string) (a
 	}
 }
 
-// cutClient feeds a session over connections that break.
 type cutClient struct {
 	t    *rapid.T
 	r    *realRig
@@ -112,8 +111,8 @@ type cutClient struct {
 	cuts, resumed int
 }
 
-// send sends a piece of the text, possibly over a connection that breaks, and finds out how much
-// was accepted.
+// send sends a piece of the text, possibly over a connection that breaks. It then asks for the
+// session's offset, unless the request succeeded.
 func (f *cutClient) send(text string) {
 	n := rapid.IntRange(1, min(300, len(text)-f.at)).Draw(f.t, "piece")
 	piece := text[f.at : f.at+n]
@@ -133,7 +132,7 @@ func (f *cutClient) send(text string) {
 	case err == nil && status == http.StatusOK:
 		f.at += n
 		return
-	case err == nil: // an earlier broken request is still running
+	case err == nil: // the session is busy, because an earlier broken request is still running
 		require.Equal(f.t, http.StatusConflict, status)
 		time.Sleep(time.Millisecond)
 	default:
@@ -147,7 +146,6 @@ func (f *cutClient) send(text string) {
 	}
 }
 
-// request sends a piece of text in one of the contract's forms.
 func (f *cutClient) request(client *http.Client, piece string) (status int, err error) {
 	kind, body := "text/plain", io.Reader(strings.NewReader(piece))
 	switch rapid.SampledFrom([]string{"length", "chunked", "json"}).Draw(f.t, "body") {
@@ -174,7 +172,7 @@ func (f *cutClient) request(client *http.Client, piece string) (status int, err 
 	return resp.StatusCode, err
 }
 
-// ask gets the offset, which is between the acknowledged and the sent bytes.
+// ask gets the session's offset. The offset must lie between the lower and the upper bound.
 func (f *cutClient) ask() {
 	resp, err := f.r.client.Get(f.r.url + f.path)
 	require.NoError(f.t, err)
@@ -188,9 +186,9 @@ func (f *cutClient) ask() {
 
 // cutDialer makes connections that break after a number of bytes of the request or the answer.
 type cutDialer struct {
-	most   int // -1: never breaks
+	most   int // bytes until the break; -1: no break
 	answer bool
-	reset  bool // ends with a reset instead of an orderly close
+	reset  bool // the break is a TCP reset instead of an orderly close
 }
 
 func (d *cutDialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -240,6 +238,6 @@ func (c *cutConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ReadFrom and WriteTo must not bypass the break.
+// ReadFrom and WriteTo hide the methods of TCPConn, which would bypass the break.
 func (c *cutConn) ReadFrom(r io.Reader) (int64, error) { return io.Copy(struct{ io.Writer }{c}, r) }
 func (c *cutConn) WriteTo(w io.Writer) (int64, error)  { return io.Copy(w, struct{ io.Reader }{c}) }

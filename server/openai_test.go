@@ -26,7 +26,6 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// newOpenAIRig makes a rig with the real session manager that checks answers against the contract.
 func newOpenAIRig(t *testing.T, o Options) *rig {
 	t.Helper()
 	return newOpenAIRigOf(t, o, session.Options{})
@@ -44,7 +43,6 @@ func newOpenAIRigOf(t *testing.T, o Options, so session.Options) *rig {
 	return newRigOn(t, sessions, o, l, &http.Transport{})
 }
 
-// logProbs is the `logprobs` object as a client decodes it.
 type logProbs struct {
 	Tokens        []string             `json:"tokens"`
 	TokenLogProbs []*float64           `json:"token_logprobs"`
@@ -65,7 +63,6 @@ func logProbsOf(t *testing.T, c api.OpenAIChoice) (block logProbs) {
 	return block
 }
 
-// completed sends a request to /v1/completions and decodes the answer.
 func (g *rig) completed(body string, headers ...string) api.OpenAICompletion {
 	g.t.Helper()
 	return decode[api.OpenAICompletion](
@@ -75,7 +72,6 @@ func (g *rig) completed(body string, headers ...string) api.OpenAICompletion {
 	)
 }
 
-// streamed reads a streamed answer to its end.
 func streamed(t *testing.T, resp *http.Response) (events []api.OpenAICompletion) {
 	t.Helper()
 	require.Equal(t, contract.MediaEventStream, resp.Header.Get("Content-Type"))
@@ -113,8 +109,9 @@ func asJSON(t *testing.T, v any) string {
 	return string(raw)
 }
 
-// A prompt with a session is scored as the continuation of the session's text. If no chunk ends
-// within the prompt, its scores are bit-identical to those of a fork that is fed the prompt.
+// A prompt is scored as the continuation of the session's text, and the session is unchanged. If no
+// chunk ends within the prompt, the scores are bit-identical to the scores of a fork fed with the
+// prompt.
 func TestSessionIsContinuedAndLeftAsItWas(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	path := g.create(`{"seed":3}`)
@@ -251,7 +248,7 @@ func TestLegacyBlockIsExact(t *testing.T) {
 	require.EqualValues(t, 8, stopped.Usage.CompletionTokens, "those of the stop strings, too")
 }
 
-// Clients that want no stop string send empty lists and strings, sometimes many.
+// Some clients send empty lists and empty strings if they want no stop string.
 func TestEmptyStopStringsStopNothing(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	body := func(stop string) string {
@@ -265,7 +262,7 @@ func TestEmptyStopStringsStopNothing(t *testing.T) {
 	}
 }
 
-// The events of a stream join to the unstreamed answer.
+// The joined events of a stream equal the answer without streaming.
 func TestStreamedAnswerIsWholeAnswerInPieces(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	for name, fields := range map[string]string{
@@ -335,7 +332,7 @@ func TestStreamedAnswerIsWholeAnswerInPieces(t *testing.T) {
 				want := c
 				if c.Logprobs != nil {
 					block := logProbsOf(t, c)
-					// an offset is the token's place in the text
+					// The offset is the position of the token in the text, in characters.
 					for k, at := range block.TextOffset {
 						if len(block.Tokens[k]) == 1 {
 							require.Equal(t, block.Tokens[k], string([]rune(c.Text)[at]))
@@ -410,7 +407,7 @@ func TestModelHasItsIDAndItsName(t *testing.T) {
 	require.Equal(t, "model", *p.Error.Param)
 }
 
-// Two versions of a model may share a name. Requests then use their ids.
+// If two models have the same name, requests must use their ids.
 func TestSharedModelNameIsNoModel(t *testing.T) {
 	other, err := modeltest.New(20)
 	require.NoError(t, err)
@@ -429,7 +426,7 @@ func TestSharedModelNameIsNoModel(t *testing.T) {
 	}
 }
 
-// The server answers the largest prompt and the largest batch, as text and as tokens.
+// The largest allowed prompt and the largest allowed batch are answered, as text and as tokens.
 func TestLargestRequestsAreAnswered(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -468,7 +465,6 @@ func TestLargestRequestsAreAnswered(t *testing.T) {
 	}
 }
 
-// If a client leaves, its completion is stopped.
 func TestLeavingClientEndsItsCompletion(t *testing.T) {
 	for _, stream := range []bool{false, true} {
 		told := &completing{
@@ -483,7 +479,7 @@ func TestLeavingClientEndsItsCompletion(t *testing.T) {
 		require.NoError(t, err)
 		r.Header.Set("Content-Type", contract.MediaJSON)
 		go func() {
-			<-told.sampled // sampling has begun
+			<-told.sampled
 			cancel()
 		}()
 		resp, err := g.plain.Do(r)
@@ -500,8 +496,8 @@ func TestLeavingClientEndsItsCompletion(t *testing.T) {
 	}
 }
 
-// completing is an observer that signals the first sampling. It records the lengths of texts
-// sampled to their end.
+// completing is an observer that signals when sampling begins. It records the length of each text
+// whose sampling was completed.
 type completing struct {
 	*metrics.Metrics
 	sampled chan struct{}

@@ -12,9 +12,9 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/keys"
 )
 
-// OpenAI's JavaScript client works with a running server, streamed and unstreamed. `make
-// test-openai` fetches the client in the version of testdata/openai/package-lock.json. Without the
-// client, the test is skipped.
+// The test runs OpenAI's JavaScript client against a server, with and without streaming. `make
+// test-openai` installs the client in the version of testdata/openai/package-lock.json. The test is
+// skipped if the client is not installed.
 func TestOpenAIsOwnClient(t *testing.T) {
 	const folder = "testdata/openai"
 	node, err := exec.LookPath("node")

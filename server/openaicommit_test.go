@@ -18,7 +18,6 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// textOf returns a session's text.
 func (g *rig) textOf(path string) string {
 	g.t.Helper()
 	resp := g.do("GET", path+"/text", nil)
@@ -29,21 +28,20 @@ func (g *rig) textOf(path string) string {
 	return text.String()
 }
 
-// offsetOf returns a session's offset.
 func (g *rig) offsetOf(path string) int64 {
 	g.t.Helper()
 	return decode[api.Session](g.t, g.do("GET", path, nil), http.StatusOK).Offset
 }
 
-// costOf returns the cost in bits of a prompt after a session's text.
+// costOf returns the bits of a prompt after the session's text, without learning.
 func (g *rig) costOf(path, prompt string) float64 {
 	g.t.Helper()
 	resp := g.text(path+"/score?learn=false", prompt)
 	return decode[api.SummaryEvent](g.t, resp, http.StatusOK).Bits
 }
 
-// A header or a field of a request commits the prompt, or prompt and completion, to the named
-// session. The session's text and scores then equal those of a session that was fed the same text.
+// A request can commit its prompt, or prompt and completion, to a session: by a header or a JSON
+// field. The session's text and scores then equal those of a session fed with the same text.
 func TestOpenAIClientsTeachSessions(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	prompt := numbered(2, 3*modeltest.Chunk+5)
@@ -105,8 +103,6 @@ func TestOpenAIClientsTeachSessions(t *testing.T) {
 	}
 }
 
-// On a server with UserSessions, a user's prompt costs fewer bits after the user has committed it
-// repeatedly.
 func TestUserThatCommitsIsLearned(t *testing.T) {
 	g := newOpenAIRig(t, Options{UserSessions: true})
 	prompt, path, costs := numbered(1, 4*modeltest.Chunk), "", []float64{}
@@ -122,7 +118,6 @@ func TestUserThatCommitsIsLearned(t *testing.T) {
 	require.Less(t, costs[len(costs)-1], costs[0])
 }
 
-// A repeated request with an expected offset commits once.
 func TestCommitThatIsRepeatedCountsOnce(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	path := g.create("{}")
@@ -148,7 +143,6 @@ func TestCommitThatIsRepeatedCountsOnce(t *testing.T) {
 	}
 }
 
-// A client that leaves during a stream commits nothing.
 func TestClientThatLeavesCommitsNothing(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	path := g.create("{}")
@@ -172,7 +166,6 @@ func TestClientThatLeavesCommitsNothing(t *testing.T) {
 	require.EqualValues(t, 101, g.offsetOf(path))
 }
 
-// Concurrent commits to one session wait for each other, and none is refused.
 func TestCommitsToOneSessionQueue(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	path := g.create("{}")
@@ -193,7 +186,6 @@ func TestCommitsToOneSessionQueue(t *testing.T) {
 	require.Equal(t, strings.Repeat("turn", clients), g.textOf(path))
 }
 
-// A commit without a session is refused.
 func TestCommitNeedsSession(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	for _, fields := range []string{``, `,"user":"nobody"`, `,"stream":true`} {

@@ -19,7 +19,6 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// Every refusal has OpenAI's envelope.
 func TestEveryProblemOfTheseRoutesHasTheEnvelope(t *testing.T) {
 	const body = `{"model":"fake","prompt":"x"}`
 	ring := newTestKeys(
@@ -122,7 +121,7 @@ func TestEveryProblemOfTheseRoutesHasTheEnvelope(t *testing.T) {
 	)
 }
 
-// An error after the first event is the last event.
+// An error after the first event is sent as the last event of the stream.
 func TestErrorInStreamHasEnvelope(t *testing.T) {
 	g := newRig(t, Options{})
 	g.fake.fail = session.ErrDraining
@@ -139,7 +138,8 @@ func TestErrorInStreamHasEnvelope(t *testing.T) {
 	)
 }
 
-// Each request is refused with 400, names the wrong field, and changes nothing.
+// Each invalid request gets status 400 and an error that names the wrong field. The request changes
+// nothing.
 func TestBadInputIsRefusedAndChangesNothing(t *testing.T) {
 	g := newOpenAIRig(t, Options{UserSessions: true})
 	path := g.create("{}")
@@ -323,8 +323,8 @@ func TestBadInputIsRefusedAndChangesNothing(t *testing.T) {
 	)
 }
 
-// Reading a body of many tokens takes hardly more memory, garbage included, than the server
-// reserves beforehand.
+// A body of many tokens must be parsed with about the memory that the server reserves beforehand.
+// Garbage counts as memory.
 func TestBodyOfManyTokensTakesReservedMemory(t *testing.T) {
 	s, err := New(newFake(), Options{})
 	require.NoError(t, err)

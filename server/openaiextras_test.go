@@ -16,12 +16,13 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// Fields that OpenAI's interface lacks work as in the completions of a session.
+// The sampling fields that OpenAI's API lacks give the same text as in the server's own completion
+// route.
 func TestExtraFieldsSampleAsCompletionsDo(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	path := g.create(`{"seed":3}`)
 	g.text(path+"/score", numbered(1, 200))
-	broken := regexp.MustCompile("\uFFFD+") // invalid bytes, alone or in a run
+	broken := regexp.MustCompile("\uFFFD+") // one or more invalid bytes
 	id := strings.TrimPrefix(path, "/v1/sessions/")
 	plain, other := "", 0
 	for _, fields := range []string{
@@ -50,7 +51,7 @@ func TestExtraFieldsSampleAsCompletionsDo(t *testing.T) {
 	}
 }
 
-// A request without a model uses its session's model or the default.
+// A request without a model uses the model of its session, or the default model.
 func TestNoModelIsThatOfTheSession(t *testing.T) {
 	other, err := modeltest.New(20)
 	require.NoError(t, err)
@@ -70,8 +71,8 @@ func TestNoModelIsThatOfTheSession(t *testing.T) {
 		api.ProblemSessionNotFound)
 }
 
-// On paths of OpenAI's interface that the server lacks, the error names the alternative in OpenAI's
-// form.
+// For routes of OpenAI's API that the server lacks, the error names an alternative, in OpenAI's
+// format.
 func TestPathsThatOpenAIHasSayWhatToUse(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "k"})
 	g := newRig(t, Options{Keys: ring.Ring})
@@ -106,7 +107,7 @@ func TestPathsThatOpenAIHasSayWhatToUse(t *testing.T) {
 	}
 }
 
-// A model's date is the server's start and does not change.
+// The creation date of a model is the start of the server, and does not change.
 func TestModelsHaveDates(t *testing.T) {
 	before := time.Now().Unix()
 	g := newOpenAIRig(t, Options{})

@@ -13,8 +13,8 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// staticLogProbs returns the log-probabilities of a new session's first text from the score route,
-// with method static and a companion.
+// staticLogProbs returns the log-probabilities of a text in a new session, as the score route
+// reports them. The session has the method static with a companion.
 func staticLogProbs(t *testing.T, g *rig, text string) (all []float64) {
 	t.Helper()
 	path := g.create(`{"settings":{"method":"static","companion":true}}`)
@@ -26,9 +26,9 @@ func staticLogProbs(t *testing.T, g *rig, text string) (all []float64) {
 	return all
 }
 
-// The test sends the requests of lm-evaluation-harness's local-completions, and computes the same
-// results. The log-probability of a continuation is the sum of token_logprobs[ctxlen:-1]. The
-// continuation is greedy if each value is the largest of its dictionary.
+// The test sends the requests of the local-completions model of lm-evaluation-harness, and computes
+// its results. The log-probability of a continuation is the sum of token_logprobs[ctxlen:-1]. A
+// continuation is greedy if each token has the largest log-probability in its top_logprobs entry.
 func TestPromptsAreScoredAsTheHarnessDoesIt(t *testing.T) {
 	g := newOpenAIRig(t, Options{})
 	type pair struct{ context, continuation string }
@@ -60,7 +60,8 @@ func TestPromptsAreScoredAsTheHarnessDoesIt(t *testing.T) {
 		answers = append(answers, g.completed(asJSON(t, payload(prompt))).Choices)
 	}
 	var one []api.OpenAIChoice
-	for _, text := range texts { // a batch of one is sent as a string or as a list
+	// a single prompt may be a string, a list of one string, or token ids
+	for _, text := range texts {
 		choice := g.completed(asJSON(t, payload(text))).Choices[0]
 		require.Equal(t, choice, g.completed(asJSON(t, payload([]string{text}))).Choices[0])
 		require.Equal(t, choice, g.completed(asJSON(t, payload(ids(text)))).Choices[0])
@@ -95,7 +96,7 @@ func TestPromptsAreScoredAsTheHarnessDoesIt(t *testing.T) {
 			)
 			greedy = greedy && *logProb == greatest
 		}
-		// Both sum the same float32 numbers, in a different order of chunks.
+		// Both values are sums of the same float32 numbers, added in a different order.
 		require.InDelta(t, bits, -sum/math.Ln2, 1e-4)
 		require.Equal(t, isGreedy(t, g, pairs[i].context, pairs[i].continuation), greedy)
 	}
@@ -118,7 +119,6 @@ func TestPromptsAreScoredAsTheHarnessDoesIt(t *testing.T) {
 	}
 }
 
-// isGreedy reports whether greedy completions of the context produce the continuation.
 func isGreedy(t *testing.T, g *rig, context, continuation string) bool {
 	t.Helper()
 	body := asJSON(
@@ -138,7 +138,6 @@ func isGreedy(t *testing.T, g *rig, context, continuation string) bool {
 	return string(bytesOf(said)) == continuation
 }
 
-// idOf parses the name of a token.
 func idOf(t *testing.T, name string) int {
 	t.Helper()
 	id := 0

@@ -13,7 +13,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model/modeltest"
 )
 
-// suggesting makes a server whose session can predict the next text.
+// suggesting makes a server with a session that has learned a repeated line.
 func suggesting(t *testing.T) (g *rig, path string) {
 	t.Helper()
 	g = newOpenAIRig(t, Options{})
@@ -22,7 +22,8 @@ func suggesting(t *testing.T) (g *rig, path string) {
 	return g, path
 }
 
-// The choices are the session's own suggestions, streamed and unstreamed.
+// The choices must equal the answers of the session's own suggest route, with and without
+// streaming.
 func TestOpenAIChoicesAreSuggestions(t *testing.T) {
 	g, path := suggesting(t)
 	id := strings.TrimPrefix(path, "/v1/sessions/")
@@ -62,8 +63,8 @@ func TestOpenAIChoicesAreSuggestions(t *testing.T) {
 	require.Equal(t, before, g.offsetOf(path))
 }
 
-// If nothing is likely enough there is one choice without text. Without a session the model reads
-// only the prompt, which may be long.
+// If no suggestion reaches the minimum probability, the answer has one choice without text. Without
+// a session, suggestions depend only on the prompt.
 func TestOpenAISuggestionsAreSilentWhereUnsure(t *testing.T) {
 	g, path := suggesting(t)
 	silent := g.completed(`{"prompt":"qzj","suggest":{"min_probability":1}}`,

@@ -13,7 +13,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/keys"
 )
 
-// With UserSessions the server creates a session per user and key on first use. Without
+// With UserSessions, the server creates a session for each user and key on first use. Without
 // UserSessions, it ignores a user that is not a session id.
 func TestUsersHaveSessionsWhereTheServerWasToldSo(t *testing.T) {
 	ring := newTestKeys(
@@ -76,7 +76,7 @@ func TestUsersHaveSessionsWhereTheServerWasToldSo(t *testing.T) {
 	)
 }
 
-// The sessions of users are found by their labels, even after a restart.
+// The server finds the sessions of users by their labels, also after a restart.
 func TestSessionsOfUsersOutliveTheServer(t *testing.T) {
 	fake := newFake()
 	serve := func() string {

@@ -16,48 +16,49 @@ import (
 	"github.com/lmserve/lmserve/server/middleware"
 )
 
-// Options configures a Server. The zero value has the contract's limits, no keys and no log.
+// Options configures a Server. In the zero value, the limits are those of the contract, and there
+// are no keys and no log.
 type Options struct {
 	Keys              *keys.Ring    // nil: no keys required
 	Log               *zap.Logger   // nil: no log
-	Metrics           Metrics       // nil: nothing is counted, and /metrics is empty
-	Version           string        // shown by the page; "": none
-	ScoreBodyBytesMax int64         // 0: limits.ScoreBodyBytesMax, the largest value
-	BodyIdleMax       time.Duration // 0: limits.BodyIdleMax, the largest value
-	AnswerIdleMax     time.Duration // 0: limits.AnswerIdleMax, the largest value
+	Metrics           Metrics       // nil: /metrics is empty
+	Version           string        // version that the web page shows; "": none
+	ScoreBodyBytesMax int64         // 0: limits.ScoreBodyBytesMax, also the largest allowed value
+	BodyIdleMax       time.Duration // 0: limits.BodyIdleMax, also the largest allowed value
+	AnswerIdleMax     time.Duration // 0: limits.AnswerIdleMax, also the largest allowed value
 
 	TLS            *tls.Config // nil: no TLS
-	ConnectionsMax int         // concurrent, see placesListener; 0: no limit
+	ConnectionsMax int         // concurrent connections; 0: no limit
 
-	// AllowedHosts are names or addresses, besides loopback names, that a request may have as Host
-	// and as the host of its Origin. A server without keys always checks both headers; a server
-	// with keys checks them only with AllowedHosts.
+	// AllowedHosts are names or addresses that requests may have in the headers Host and Origin,
+	// besides loopback names. A server without keys always checks both headers. A server with keys
+	// checks them only if AllowedHosts is set.
 	AllowedHosts []string
 
-	// CORSOrigins are the origins whose pages may use the server from browsers, as scheme://host or
-	// scheme://host:port. No other origin gets CORS headers.
+	// CORSOrigins are the origins whose browser pages may use the server, as scheme://host or
+	// scheme://host:port. The server sends CORS headers only to these origins.
 	CORSOrigins []string
 
-	// UserSessions creates a session on first use for each user that completions in OpenAI's form
-	// name.
+	// UserSessions makes the server create a session for each user whom a completion in OpenAI's
+	// form names, on first use.
 	UserSessions bool
 
-	// Logs configures the sessions that log shippers feed.
+	// Logs configures the sessions that receive text from log shippers.
 	Logs handler.LogSessions
 
-	// Around wraps all handling of a request, for example with tracing. nil: nothing.
+	// Around wraps the handler of all requests, for example with tracing; nil: no wrapper.
 	Around func(http.Handler) http.Handler
 
-	// Places returns the server for a request if several share their sessions. nil: always this
-	// server.
+	// Places finds the server that has a session, if several servers share their sessions; nil:
+	// this server has all sessions.
 	Places middleware.Places
 
-	// DrainDelay is the time between withdrawing readiness and refusing work, for load balancers to
-	// react.
+	// DrainDelay is how long a stopping server reports that it is not ready before it refuses work.
+	// Load balancers can react in this time.
 	DrainDelay time.Duration
 }
 
-// Validate returns an error for the first option out of range.
+// Validate returns an error for the first option that is out of range.
 func (o Options) Validate() error {
 	for _, limit := range []struct {
 		name       string
@@ -82,7 +83,8 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// withDefaults fills in zero options and normalizes origins. The options must be valid.
+// withDefaults fills in the defaults of zero options and normalizes CORSOrigins. The options must
+// be valid.
 func (o Options) withDefaults() Options {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
@@ -95,7 +97,7 @@ func (o Options) withDefaults() Options {
 	o.AnswerIdleMax = cmp.Or(o.AnswerIdleMax, limits.AnswerIdleMax)
 	origins := make([]string, 0, len(o.CORSOrigins))
 	for _, text := range o.CORSOrigins {
-		origin, _ := middleware.Origin(text) // Validate has checked it
+		origin, _ := middleware.Origin(text) // Validate has checked the origin
 		origins = append(origins, origin)
 	}
 	o.CORSOrigins = origins

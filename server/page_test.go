@@ -21,7 +21,6 @@ import (
 	webpage "github.com/lmserve/lmserve/server/page"
 )
 
-// The page needs no key; its data does.
 func TestKeylessClientGetsPage(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "alice"})
 	g := newRig(t, Options{Keys: ring.Ring, Version: "v1.2.3"})
@@ -42,7 +41,7 @@ func TestKeylessClientGetsPage(t *testing.T) {
 	}
 }
 
-// read types a text into the page and has it scored.
+// read enters a text into the page and waits for the scores of the text.
 func (b *tab) read(text string) {
 	b.t.Helper()
 	b.until(`document.querySelector(".composer textarea") !== null`)
@@ -52,12 +51,12 @@ func (b *tab) read(text string) {
 	)
 	value[bool](b, `document.querySelector(".composer textarea")
 		.dispatchEvent(new Event("input", {bubbles: true}))`)
-	b.press("\t") // moves to the button
+	b.press("\t") // Tab moves the focus to the button.
 	b.press(kb.Enter)
 	b.untilRead(len(text))
 }
 
-// untilRead waits until size bytes have a score.
+// untilRead waits until the page has scores for size bytes.
 func (b *tab) untilRead(size int) {
 	b.t.Helper()
 	b.until(`[...document.querySelectorAll(".totals span")].some((e) =>
@@ -74,7 +73,6 @@ func TestPageAtTheStart(t *testing.T) {
 	b.checkLooks("start")
 }
 
-// The page with the contract does not scroll sideways on any screen.
 func TestPageOfTheContractFitsEveryScreen(t *testing.T) {
 	b := newTab(t)
 	b.run(chromedp.Navigate(b.url + "/docs"))
@@ -82,7 +80,6 @@ func TestPageOfTheContractFitsEveryScreen(t *testing.T) {
 	b.checkLooks("docs")
 }
 
-// The views Read and Write start a session with the chosen model, by default the first.
 func TestPageBeginsWithTheModelThatIsChosen(t *testing.T) {
 	path := wantedBrowser(t)
 	words, err := modeltest.SmallOfWords()
@@ -121,7 +118,6 @@ func TestPageBeginsWithTheModelThatIsChosen(t *testing.T) {
 	require.Equal(t, models[1].ID, opened().Model)
 }
 
-// The text is markup, control characters and invalid bytes. The page never interprets any of it.
 func TestPageShowsTextAndNeverInterpretsIt(t *testing.T) {
 	b := newTab(t)
 	b.read("<img src=x onerror=alert(1)>\n<script>alert(1)</script>\n\a\u202ebidi\u00a0\n")
@@ -174,7 +170,6 @@ func TestPageReadsWithTheKeyboardAlone(t *testing.T) {
 	b.checkLooks("read-difference")
 }
 
-// chooseFile selects a file of bytes in the page's file input.
 func (b *tab) chooseFile(name string, content []byte) {
 	b.t.Helper()
 	b.until(`document.querySelector("input[type=file]") !== null`)
@@ -187,7 +182,7 @@ func (b *tab) chooseFile(name string, content []byte) {
 	})()`, base64.StdEncoding.EncodeToString(content), name))
 }
 
-// The page shows invalid bytes as values in their places, and sends them unchanged.
+// The page shows each invalid UTF-8 byte in hexadecimal, and sends the file's bytes unchanged.
 func TestPageReadsBytesThatAreNoText(t *testing.T) {
 	b := newTab(t)
 	content := []byte("a\xff\xfe\x80 \xc3\xa9\xe2\x82\r\n\x00z\n")
@@ -206,7 +201,6 @@ func TestPageReadsBytesThatAreNoText(t *testing.T) {
 	b.checkLooks("read-bytes")
 }
 
-// With a model of words, each word has a color, a panel and likely alternatives.
 func TestPageReadsWithAModelOfWords(t *testing.T) {
 	b := newTabOfWords(t)
 	text := strings.Repeat("the cat sat on the mat .\n", 40)
@@ -233,7 +227,6 @@ func TestPageReadsWithAModelOfWords(t *testing.T) {
 	b.until(`document.querySelector(".card.static footer, .card.adapted footer") !== null`)
 }
 
-// A dropped file is read, and a click in its text forks the session at that place.
 func TestPageReadsWhatIsDroppedAndForksWhereOneClicks(t *testing.T) {
 	b := newTab(t)
 	b.until(`document.querySelector(".composer") !== null`)
@@ -268,7 +261,6 @@ func TestPageReadsWhatIsDroppedAndForksWhereOneClicks(t *testing.T) {
 	require.Equal(t, "dropped.txt, from "+strconv.Itoa(line), (*b.get(path).Labels)["title"])
 }
 
-// The whole color key is visible on a phone.
 func TestPageShowsTheWholeKeyToItsColours(t *testing.T) {
 	b := newTab(t)
 	b.read(numbered(1, 300))
@@ -280,7 +272,6 @@ func TestPageShowsTheWholeKeyToItsColours(t *testing.T) {
 	}
 }
 
-// An address without a valid session shows what is wrong.
 func TestPageTakesAddressesThatNameNothing(t *testing.T) {
 	b := newTab(t)
 	for _, hash := range []string{"#/read/%", "#/learn/nothing-like-that"} {
@@ -290,7 +281,6 @@ func TestPageTakesAddressesThatNameNothing(t *testing.T) {
 	b.checkLooks("problem")
 }
 
-// If another client feeds a session, the page adds the new text and its colors.
 func TestPageWatchesASessionThatSomethingElseFeeds(t *testing.T) {
 	b := newTab(t)
 	path := b.create(`{"settings":{"baseline":true}}`)
@@ -303,7 +293,6 @@ func TestPageWatchesASessionThatSomethingElseFeeds(t *testing.T) {
 	b.until(`document.querySelector(".map").textContent.endsWith("and more↵")`)
 }
 
-// The page asks for a required key, keeps it for the tab, and continues.
 func TestPageAsksForAKey(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "alice"})
 	b := newTabOf(t, Options{Keys: ring.Ring})
@@ -324,7 +313,6 @@ func TestPageAsksForAKey(t *testing.T) {
 		ring.token["alice"])
 }
 
-// The page stops asking for a key once nothing waits for it.
 func TestPageStopsAskingForAKeyThatNothingNeeds(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "alice"})
 	b := newTabOf(t, Options{Keys: ring.Ring})
@@ -335,7 +323,7 @@ func TestPageStopsAskingForAKeyThatNothingNeeds(t *testing.T) {
 	b.until(`document.querySelector("h1")?.innerText === "Watch a model learn"`)
 }
 
-// A long text scrolls smoothly, because the page contains only its visible part.
+// A long text scrolls smoothly, because the page's DOM contains only the visible part of the text.
 func TestPageHasALongTextOnlyWhereItIsSeen(t *testing.T) {
 	const size = 10 << 20
 	b := newTab(t)
@@ -353,8 +341,8 @@ func TestPageHasALongTextOnlyWhereItIsSeen(t *testing.T) {
 	b.until(`document.querySelector(".map .heat0, .map [class*=heat]") !== null`)
 	b.click("Pause")
 	b.until(`document.querySelector(".toolbar .primary")?.textContent === "Continue"`)
-	// The median frame time of scrolling far, where no row is cached, is compared with that of
-	// repainting the same place. This cancels the machine's speed and load.
+	// frames returns a median frame time in milliseconds. The test compares scrolling to uncached
+	// rows with repainting visible rows, so that the machine's speed and load cancel out.
 	frames := func(change string) float64 {
 		return value[float64](b, `(async () => {
 			const map = document.querySelector(".map");

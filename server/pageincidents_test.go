@@ -17,8 +17,6 @@ import (
 
 const lostLine = "09:05:00 ERROR db-2 lost\n"
 
-// An incident that happens while the page is open appears. It can be judged with keys alone, and
-// its verdict survives a reload.
 func TestPageShowsIncidentsAsTheyHappen(t *testing.T) {
 	b := newTab(t)
 	path := b.create(ofCounts)
@@ -40,7 +38,7 @@ func TestPageShowsIncidentsAsTheyHappen(t *testing.T) {
 	require.Contains(t, shown(".why"), "ERROR")
 	require.Regexp(t, `^1 in \d`, shown(".rank"))
 	b.until(`document.title.startsWith("(1)")`)
-	b.press("f") // nothing is selected yet
+	b.press("f") // No incident is selected yet, so the key has no effect.
 	b.press("j", kb.Enter)
 	b.until(`document.querySelector(".opened .samples-of")?.innerText === ` +
 		fmt.Sprintf("%q", strings.TrimSpace(lostLine)))
@@ -87,7 +85,6 @@ func TestPageShowsIncidentsAsTheyHappen(t *testing.T) {
 	b.until(`document.querySelector(".rating strong")?.innerText.startsWith("1 in ")`)
 }
 
-// A strange line below the threshold is counted, and appears under another threshold.
 func TestPageHidesIncidentsBelowTheThreshold(t *testing.T) {
 	b := newTab(t)
 	path := b.create(ofCounts)
@@ -112,8 +109,6 @@ func TestPageHidesIncidentsBelowTheThreshold(t *testing.T) {
 	b.until(`document.querySelector(".head label select")?.value === "10000"`)
 }
 
-// After reading a log, the page selects the log's strangest line and colors the text by lines. The
-// colors of lines and of bytes survive a reload.
 func TestPageEndsALogOnItsIncident(t *testing.T) {
 	b := newTab(t)
 	b.until(`document.querySelector(".samples") !== null`)
@@ -141,7 +136,6 @@ func TestPageEndsALogOnItsIncident(t *testing.T) {
 	b.until(colors + ` === ` + fmt.Sprintf("%q", before))
 }
 
-// A key moves to the strangest lines in order of strangeness, whatever their order in the text.
 func TestPageGoesToTheNextStrangestLine(t *testing.T) {
 	b := newTab(t)
 	warn, fault := requestLog(0, 200), "09:05:00 WARN slow 900\n"+requestLog(200, 400)
@@ -177,7 +171,8 @@ func TestPageGoesToTheNextStrangestLine(t *testing.T) {
 	require.Positive(t, lines[1]-len(warn+fault))
 }
 
-// For a session fed without lines, the page searches its text in a new session.
+// The session was fed without unit=line, so it has no incidents. The page feeds the session's text,
+// as lines, to a new session.
 func TestPageFindsIncidentsInAText(t *testing.T) {
 	b := newTab(t)
 	path := b.create(`{"labels":{"title":"fed"}}`)

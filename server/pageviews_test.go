@@ -19,12 +19,11 @@ import (
 
 const withBaseline = `{"settings":{"baseline":true}}`
 
-// place returns the address of a session in a view of the page.
+// place returns the URL fragment that opens a session in a view, such as "#/learn/ID".
 func place(view, path string) string {
 	return "#/" + view + "/" + strings.TrimPrefix(path, "/v1/sessions/")
 }
 
-// fill replaces a field's text.
 func (b *tab) fill(selector, text string) {
 	b.t.Helper()
 	value[bool](b, fmt.Sprintf(`(() => {
@@ -34,20 +33,17 @@ func (b *tab) fill(selector, text string) {
 	})()`, selector, text))
 }
 
-// with presses a key together with a modifier.
 func (b *tab) with(modifier chromedp.Modifier, key string) {
 	b.t.Helper()
 	b.run(chromedp.KeyEvent(key, chromedp.KeyModifiers(modifier)))
 }
 
-// attribute returns an attribute of the first element that a selector matches.
 func (b *tab) attribute(selector, name string) string {
 	b.t.Helper()
 	return value[string](b, fmt.Sprintf(`document.querySelector(%q).getAttribute(%q) ?? ""`,
 		selector, name))
 }
 
-// sessionText returns a session's text.
 func (b *tab) sessionText(path string) string {
 	b.t.Helper()
 	raw, err := io.ReadAll(b.do("GET", path+"/text?length=1048576", nil).Body)
@@ -78,7 +74,6 @@ func TestPageShowsWhatTextCostsAndWhatUpdatesDo(t *testing.T) {
 		return data.some((value, i) => i % 4 === 3 && value > 0);
 	})()`)
 
-	// The tables show the same numbers as the pictures.
 	b.click("As tables")
 	seen := `[...document.querySelectorAll(".tables table:first-of-type tbody tr")]
 		.reduce((sum, row) => sum + Number(row.lastElementChild.textContent), 0)`
@@ -88,8 +83,8 @@ func TestPageShowsWhatTextCostsAndWhatUpdatesDo(t *testing.T) {
 	b.checkLooks("learn")
 }
 
-// checkNetwork waits until the page shows the cost of the text for the network without the
-// companion. It also checks that the chart has a line for that cost.
+// checkNetwork requires that the page shows the network's cost without the companion, in bits per
+// byte. The chart must have a line for this cost.
 func (b *tab) checkNetwork(seen api.SummaryEvent) {
 	b.t.Helper()
 	require.NotNil(b.t, seen.NetworkBits)
@@ -120,7 +115,6 @@ func TestPageShowsLearningWithTheKeyboardAlone(t *testing.T) {
 	b.until(`document.querySelector(".along").getAttribute("aria-valuemin") === "0"`)
 }
 
-// A session's shadows, with other models or settings, have their own lines.
 func TestPageShowsASessionsShadows(t *testing.T) {
 	b := newTab(t)
 	path := b.create(withBaseline)
@@ -164,7 +158,6 @@ func TestPageWritesWithTheKeyboardAlone(t *testing.T) {
 	require.Equal(t, "What the session has.\n", b.sessionText(path),
 		"what is discarded is nobody's")
 
-	// The user chooses the static model, requests a continuation, and accepts it with Tab.
 	b.with(chromedp.ModifierAlt, "2")
 	b.until(`document.querySelector(".card.static").classList.contains("chosen")`)
 	b.with(chromedp.ModifierAlt, kb.Enter)
@@ -177,7 +170,6 @@ func TestPageWritesWithTheKeyboardAlone(t *testing.T) {
 	text := b.sessionText(path)
 	require.Greater(t, len(text), len("What the session has.\nHi"))
 
-	// If the user types a text, only that text is committed.
 	b.press("B", "y", "e")
 	b.with(chromedp.ModifierCtrl, kb.Enter)
 	b.until(`document.querySelector(".sheet .fixed").textContent.endsWith("Bye")`)
@@ -185,8 +177,8 @@ func TestPageWritesWithTheKeyboardAlone(t *testing.T) {
 	require.Equal(t, text+"Bye", b.sessionText(path))
 }
 
-// A session that has read a line many times offers the rest of that line. Tab accepts the next
-// word, and a second Tab everything. The end of the line is learned and can be undone.
+// After a line has been read many times, the page suggests the rest of that line. Tab accepts the
+// suggestion's next word, and a second Tab the whole suggestion.
 func TestPageOffersWhatComesNext(t *testing.T) {
 	b := newTab(t)
 	path := b.create(withBaseline)
@@ -222,7 +214,7 @@ func TestPageOffersWhatComesNext(t *testing.T) {
 	b.until(`!document.querySelector(".acts").innerText.includes("Learning")`)
 	require.Greater(t, len(b.sessionText(path)), before)
 
-	// A rejected suggestion is not offered again in this line. Requested suggestions are listed.
+	// Escape rejects a suggestion for the current line. Ctrl+Space lists suggestions.
 	b.press("T", "h", "e", " ", "q")
 	b.until(ghost + `?.startsWith("uick")`)
 	b.press(kb.Escape)
@@ -253,9 +245,9 @@ func TestPageOffersWhatComesNext(t *testing.T) {
 	require.Len(t, b.sessionText(fork), before)
 }
 
-// Tab accepts one word of an offer, even if the Tab before accepted the whole of an earlier offer.
-// If the user dismisses a suggestion and types it anyway, later offers are still shown. The list of
-// suggestions is for the position of the cursor.
+// Tab accepts one word of a suggestion, even right after an earlier suggestion was accepted whole.
+// Typing a dismissed suggestion does not suppress later suggestions. The list shows suggestions for
+// the cursor's position.
 func TestPageOffersOneAfterTheOther(t *testing.T) {
 	b := newTab(t)
 	path := b.create(withBaseline)
@@ -298,8 +290,8 @@ func TestPageOffersOneAfterTheOther(t *testing.T) {
 	b.press(kb.Tab)
 	b.until(draft + ` === "The quickq"`)
 
-	// If there is no offer, the first Tab has no effect. A second Tab moves the focus out of the
-	// text.
+	// Without a suggestion, the first Tab has no effect, and a second Tab moves the focus out of
+	// the text.
 	inSheet := `document.activeElement.tagName === "TEXTAREA"`
 	b.press(kb.Tab)
 	require.True(t, value[bool](b, inSheet))
@@ -308,7 +300,8 @@ func TestPageOffersOneAfterTheOther(t *testing.T) {
 	require.Equal(t, "The quickq", value[string](b, draft))
 }
 
-// slow delays the page's requests whose URLs match a pattern by ms milliseconds, and counts them.
+// slow delays the page's requests whose URLs match a regular expression by ms milliseconds. The
+// page's variable slowed counts these requests.
 func (b *tab) slow(pattern string, ms int) {
 	b.t.Helper()
 	value[bool](b, fmt.Sprintf(`(() => {
@@ -325,9 +318,9 @@ func (b *tab) slow(pattern string, ms int) {
 	})()`, pattern, ms))
 }
 
-// Written text stays on the page while the session's text is still loading, while another view is
-// shown, and after a reload. Text typed while the page undoes learning stays, too. If another
-// session is opened while a sentence is being learned, the sentence is still learned.
+// Typed text is kept while the session's text loads, while another view is shown, during an undo,
+// and after a reload. If another session is opened while the server learns a sentence, the sentence
+// is still learned.
 func TestPageLosesNothingThatIsWritten(t *testing.T) {
 	b := newTab(t)
 	path := b.create(withBaseline)
@@ -404,7 +397,7 @@ func TestPageListsAndFindsSessions(t *testing.T) {
 	b.open("#/sessions")
 	rows := `document.querySelectorAll("table.sessions tbody tr").length`
 	b.until(rows + ` === 50`)
-	// Sessions created at the same time have different names.
+	// Sessions created at the same time are shown under different names.
 	b.until(`new Set([...document.querySelectorAll("table.sessions th a")]
 		.map((link) => link.innerText)).size === 50`)
 	b.checkLooks("sessions")
@@ -429,7 +422,7 @@ func TestPageForksComparesChangesAndDeletesASession(t *testing.T) {
 	b.fill(`.travel input[type="number"]`, "700")
 	b.until(`document.querySelector(".travelled").getAttribute("aria-valuenow") === "700"`)
 	b.run(chromedp.Focus(".travelled"))
-	b.press(kb.ArrowUp) // to the beginning of a line
+	b.press(kb.ArrowUp) // The key moves the slider to the beginning of a line.
 	b.until(`document.querySelector(".travelled").getAttribute("aria-valuenow") === "682"`)
 	b.fill(".fork .in-a-row input", "earlier")
 	b.click("Fork at byte 682")
@@ -480,7 +473,6 @@ func TestPageMakesComparesAndDetachesAShadow(t *testing.T) {
 		`document.querySelector(".shadows tbody small")?.textContent === "up to byte 1\u202f600"`)
 	shadow := b.get(path).Shadows[0]
 	require.Equal(t, "static", string(b.get("/v1/sessions/"+shadow.ID).Settings.Method))
-	// The list shows the shadow's current state, too.
 	b.until(`[...document.querySelectorAll("table.sessions tbody tr")].filter((row) =>
 		row.querySelector("[data-name=Text]").innerText === "1\u202f600 B").length === 2`)
 	require.Equal(t, strings.ReplaceAll(fmt.Sprintf("%.3f", *shadow.Compared.Difference), "-",
@@ -492,7 +484,6 @@ func TestPageMakesComparesAndDetachesAShadow(t *testing.T) {
 	require.Empty(t, b.get(path).Shadows)
 	require.EqualValues(t, 1600, b.get("/v1/sessions/"+shadow.ID).Offset)
 
-	// A shadow can have any setting of its method.
 	value[bool](b, `(() => {
 		const method = document.querySelectorAll(".shadows select")[1];
 		method.value = "sparse-meta";

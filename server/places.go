@@ -16,9 +16,9 @@ type placesListener struct {
 	most int
 
 	mu      sync.Mutex
-	changed *sync.Cond // a place is free, a connection is idle, or the listener closed
+	changed *sync.Cond // signals a free place, an idle connection or a closed listener
 	taken   int
-	idle    list.List // idle *placedConn, longest idle first
+	idle    list.List // elements of type *placedConn, longest idle first
 	closed  bool
 }
 
@@ -61,7 +61,7 @@ func (l *placesListener) Close() error {
 	return l.Listener.Close()
 }
 
-// leaveLocked frees a connection's place, unless it is already free. The caller holds l.mu.
+// leaveLocked frees a connection's place, but only the first time. The caller holds l.mu.
 func (l *placesListener) leaveLocked(c *placedConn) {
 	if c.left {
 		return
@@ -84,8 +84,9 @@ type placedConn struct {
 	net.Conn
 	in *placesListener
 
-	left    bool          // in.mu guards left and waiting
-	waiting *list.Element // the connection's element of in.idle; nil if it is busy or closed
+	left bool // The mutex in.mu guards left and waiting.
+	// the connection's element in the idle list; nil while the connection is busy or closed
+	waiting *list.Element
 }
 
 func (c *placedConn) Close() error {
@@ -95,7 +96,6 @@ func (c *placedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// note records when the connection becomes busy or idle.
 func (c *placedConn) note(state http.ConnState) {
 	l := c.in
 	l.mu.Lock()

@@ -24,7 +24,6 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// Some request produces each problem type of the contract.
 func TestEveryProblemIsReachable(t *testing.T) {
 	reach := map[api.ProblemType]func(g *rig, path string) *http.Response{
 		api.ProblemInvalidParameter: func(g *rig, path string) *http.Response {
@@ -244,8 +243,8 @@ func TestEveryProblemIsReachable(t *testing.T) {
 	}
 }
 
-// cutOff announces a body of 100 bytes, sends 40, closes its side of the connection, and returns
-// the answer.
+// cutOff announces a body of 100 bytes but sends only 40. Then it closes the sending side of the
+// connection and returns the answer.
 func cutOff(g *rig, path, accept string) *http.Response {
 	g.t.Helper()
 	client := &http.Client{Transport: &checkedTransport{t: g.t, base: cutTransport{g.addr},
@@ -265,7 +264,7 @@ func cutOff(g *rig, path, accept string) *http.Response {
 	return resp
 }
 
-// cutTransport is an http.RoundTripper that allows a body shorter than announced.
+// cutTransport is an http.RoundTripper that can send a body shorter than its Content-Length.
 type cutTransport struct{ addr string }
 
 func (c cutTransport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -428,8 +427,8 @@ func TestMalformedBodiesAreLocated(t *testing.T) {
 		g.json(path+"/score", `{"text":"\ud83d\ude00"}`), http.StatusOK).Bytes)
 }
 
-// The contract accepts the integer 1e2, but encoding/json does not. The error still names the
-// field.
+// The JSON schema accepts 1e2 as an integer, but encoding/json refuses it. The error still names
+// the field.
 func TestIntegerInExponentFormIsFieldError(t *testing.T) {
 	g := newRig(t, Options{})
 	p := requireProblem(t, g.json("/v1/sessions", `{"settings":{"chunk":1e2}}`),

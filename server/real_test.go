@@ -30,8 +30,8 @@ import (
 
 // The tests of this file use a real session manager with a small random model and a data folder.
 
-// realRig is a rig with a data folder. Its method close stops the server before the end of the
-// test.
+// realRig is a test server with a data folder. A test may call the method close to stop the server
+// early.
 type realRig struct {
 	*rig
 	mg    *session.Manager
@@ -45,7 +45,6 @@ func newRealRig(t *testing.T, sessions session.Options, o Options) *realRig {
 	return newRealRigOf(t, m, sessions, o)
 }
 
-// newRealRigOf is newRealRig with a given model.
 func newRealRigOf(t *testing.T, m *model.Model, sessions session.Options, o Options) *realRig {
 	t.Helper()
 	store, err := folder.Open(t.TempDir(), folder.Options{})
@@ -77,7 +76,6 @@ func newRealRigOf(t *testing.T, m *model.Model, sessions session.Options, o Opti
 	return r
 }
 
-// stateBytes returns the memory of a session's state in bytes.
 func stateBytes(t *testing.T, settings session.Settings) int64 {
 	m, err := modeltest.Small()
 	require.NoError(t, err)
@@ -90,7 +88,7 @@ func stateBytes(t *testing.T, settings session.Settings) int64 {
 	return info.MemoryBytes
 }
 
-// state returns everything that determines a session's future, and its reported totals.
+// state returns the contents of a session's export: metadata, tensors and text.
 func (r *realRig) state(t require.TestingT, path string) []any {
 	var b bytes.Buffer
 	require.NoError(t, r.mg.Export(context.Background(), session.Caller{}, strings.TrimPrefix(path,
@@ -100,7 +98,8 @@ func (r *realRig) state(t require.TestingT, path string) []any {
 	return []any{x.State.Metadata, x.State.Tensors, string(x.Text)}
 }
 
-// numbered returns text whose lines are unique. Texts for different n have no line in common.
+// numbered returns size bytes of text with unique lines. Texts for different n have no line in
+// common.
 func numbered(n, size int) string {
 	var b strings.Builder
 	for i := 0; b.Len() < size; i++ {
@@ -109,7 +108,6 @@ func numbered(n, size int) string {
 	return b.String()[:size]
 }
 
-// post sends text to a session and reads the whole answer.
 func (r *realRig) post(path, text string) (status int, answer string, err error) {
 	resp, err := r.client.Post(r.url+path, "text/plain", strings.NewReader(text))
 	if err != nil {
@@ -133,10 +131,12 @@ func TestManySessionsAndTwoHundredClients(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
-	newRealRig(t, session.Options{}, Options{}).close() // the runtime opens some files only once
+	// The Go runtime opens some files only once. This first server makes the runtime open them
+	// before the count.
+	newRealRig(t, session.Options{}, Options{}).close()
 	before := descriptors()
 	func() {
-		sessions := 300 // almost five times what fits in memory
+		sessions := 300 // almost five times the number of states that fit in memory
 		if os.Getenv("LMSERVE_TEST_LONG") != "" {
 			sessions = 1000
 		}
@@ -175,8 +175,8 @@ func TestManySessionsAndTwoHundredClients(t *testing.T) {
 			_, err = io.Copy(io.Discard, resp.Body)
 			return err
 		})
-		// Each piece ends in the middle of a chunk. All other sessions are fed before a session's
-		// next piece.
+		// Each piece ends in the middle of a chunk. Every session gets a piece before any session
+		// gets its next piece.
 		const piece = size / 2
 		for at := 0; at < size; at += piece {
 			each(func(i int) error {
@@ -199,7 +199,7 @@ func TestManySessionsAndTwoHundredClients(t *testing.T) {
 			require.Equal(t, want[i%kinds], state)
 		}
 		require.NotEqual(t, want[0], want[1])
-		for i, path := range paths { // compare all sessions bit for bit
+		for i, path := range paths {
 			info, err := r.mg.Get(session.Caller{}, strings.TrimPrefix(path, "/v1/sessions/"))
 			require.NoError(t, err)
 			twin, err := r.mg.Get(session.Caller{}, strings.TrimPrefix(paths[i%kinds],
@@ -213,7 +213,8 @@ func TestManySessionsAndTwoHundredClients(t *testing.T) {
 		"%d files were open, now it is %d", before, descriptors())
 }
 
-// staysWithin checks the memory of all sessions until done is closed.
+// staysWithin checks, until done is closed, that the states of all sessions use at most budget
+// bytes of memory.
 func (r *realRig) staysWithin(budget int64, done <-chan struct{}) {
 	for {
 		var list api.SessionList
@@ -237,14 +238,12 @@ func (r *realRig) staysWithin(budget int64, done <-chan struct{}) {
 	}
 }
 
-// Some clients read nothing, send nothing or send too much. Other clients are still served, and get
-// bit-identical results.
 func TestClientsThatMisbehaveHarmOnlyThemselves(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
 	const size = 20 * modeltest.Chunk
-	long := session.Settings{"chunk": stream.MaxChunk} // a long chunk has a large event
+	long := session.Settings{"chunk": stream.MaxChunk} // Long chunks have large events.
 	r := newRealRig(t, session.Options{MaxMemoryBytes: stateBytes(t, long) + 2*stateBytes(t,
 		session.Settings{})}, Options{ScoreBodyBytesMax: 8 << 20})
 	twin := r.create(`{"seed":3}`)
@@ -261,7 +260,7 @@ func TestClientsThatMisbehaveHarmOnlyThemselves(t *testing.T) {
 		require.NoError(t, conn.(*net.TCPConn).SetReadBuffer(4096))
 		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: "+
 			"text/plain\r\n%sContent-Length: %d\r\n\r\n", path, headers, length)
-		go func() { _, _ = io.Copy(conn, body) }() // until one side closes the connection
+		go func() { _, _ = io.Copy(conn, body) }()
 		return conn
 	}
 	const huge = 1 << 40
@@ -287,7 +286,7 @@ func TestClientsThatMisbehaveHarmOnlyThemselves(t *testing.T) {
 	require.Eventually(t, func() bool { return offset(silent) > 0 }, 10*time.Second,
 		time.Millisecond)
 	last := int64(-1)
-	require.Eventually(t, func() bool { // until all buffers are full
+	require.Eventually(t, func() bool { // The offset stops growing when all buffers are full.
 		was := last
 		last = offset(deaf)
 		return was > 0 && last == was
@@ -308,7 +307,6 @@ func TestClientsThatMisbehaveHarmOnlyThemselves(t *testing.T) {
 			}
 		})
 	}
-	// Bodies that are too long, with known and unknown length.
 	wait.Go(func() {
 		for _, body := range []io.Reader{bytes.NewReader(make([]byte, limits.JSONBodyBytesMax+1)),
 			io.LimitReader(alphabet{}, 2*limits.JSONBodyBytesMax)} {

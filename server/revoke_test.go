@@ -16,11 +16,9 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// Revoking a key ends the key's requests within two seconds and the time of one chunk, whatever the
-// requests do and however their bodies arrive. The answer says that the key was revoked.
 func TestRevokingAKeyEndsWhatIsUnderWay(t *testing.T) {
-	// The documented limit is two seconds and the time of one chunk. A loaded machine under the
-	// race detector needs longer, but each text and answer below would take minutes.
+	// The documented limit is two seconds and the time of one chunk. A loaded machine with the race
+	// detector needs longer. Without the revocation, each request below would take minutes.
 	const soon = 30 * time.Second
 	long := strings.Repeat("This text takes longer than the test. ", 200_000)
 	silent := func(g *rig) io.Reader {
@@ -102,7 +100,6 @@ func TestRevokingAKeyEndsWhatIsUnderWay(t *testing.T) {
 	}
 }
 
-// Revoking a key ends its exports after the write in progress.
 func TestRevokingAKeyEndsItsExports(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")

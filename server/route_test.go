@@ -18,15 +18,15 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// elsewhere is a test double that locates every session on another server, or only one session if
-// the field only is set.
+// elsewhere is a fake locator of sessions. It places all sessions on another server or, if the
+// field only is set, just the session with this name.
 type elsewhere struct {
 	addr    string
 	only    string
-	unknown bool  // no sessions exist yet
-	err     error // the lookup fails
+	unknown bool
+	err     error
 	lost    atomic.Bool
-	asked   atomic.Pointer[string] // the last session looked up
+	asked   atomic.Pointer[string]
 }
 
 func (e *elsewhere) Session(_ context.Context, _, text string) (string, bool, error) {
@@ -44,7 +44,7 @@ func (e *elsewhere) Alive(string) bool { return !e.lost.Load() }
 
 func (e *elsewhere) Fresh(string) string { return e.addr }
 
-// allowed is the origin of pages that may use the first server but not the second.
+// allowed is an origin that CORS permits on the forwarding server but not on the receiving server.
 const allowed = "https://elsewhere.example"
 
 // twoServers returns a server that forwards requests, and the server that receives them.
@@ -62,7 +62,7 @@ func TestRequestsForSessionsElsewhereArePassedOn(t *testing.T) {
 	require.Empty(t, near.fake.sessions, "it was made there")
 	require.Len(t, far.fake.sessions, 1)
 
-	body, text := io.Pipe() // events arrive while text is sent
+	body, text := io.Pipe() // Events arrive while the body is still open.
 	go func() { _, _ = io.WriteString(text, strings.Repeat("x", 16)) }()
 	events := readEvents(near.do("POST", path+"/score", body,
 		"Content-Type", "text/plain", "Accept", contract.MediaEventStream))
@@ -80,7 +80,7 @@ func TestRequestsForSessionsElsewhereArePassedOn(t *testing.T) {
 	require.EqualValues(t, 16, decode[api.Session](t, resp, http.StatusOK).Offset)
 	r, err := http.NewRequest("GET", near.url+path, nil)
 	require.NoError(t, err)
-	r.Host = "near.example" // the other server does not serve this host name
+	r.Host = "near.example" // The receiving server does not allow this host name.
 	r.Header.Set("Origin", near.url)
 	named, err := near.plain.Do(r)
 	require.NoError(t, err)
@@ -105,7 +105,8 @@ func TestRequestsForSessionsElsewhereArePassedOn(t *testing.T) {
 	require.Empty(t, near.fake.sessions)
 }
 
-// A completion in OpenAI's form names its session in the body. The whole body is forwarded.
+// A completion in OpenAI's form names its session in the body. The server reads the body to find
+// the session, and still forwards the body whole.
 func TestCompletionForSessionElsewhereIsPassedOn(t *testing.T) {
 	near, far, places := twoServers(t)
 	path := far.create("{}")
@@ -150,8 +151,8 @@ func TestUnreachableServerIsReported(t *testing.T) {
 	requireProblem(t, g.do("GET", "/v1/sessions/s", nil), api.ProblemOverloaded)
 }
 
-// If a server's lease lapses, its requests end like requests whose connection broke: the client
-// cannot know how much of the text was accepted.
+// If the lease of the receiving server lapses, the forwarded request ends as if its connection had
+// broken. The client cannot know how much text was accepted.
 func TestRequestEndsWithItsServer(t *testing.T) {
 	t.Parallel()
 	near, far, places := twoServers(t)

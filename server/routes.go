@@ -15,9 +15,8 @@ import (
 	"github.com/lmserve/lmserve/server/routes"
 )
 
-// newRouter combines middleware, generated router and handlers. The middlewares are listed in the
-// order in which a request passes them; the middlewares of the second list run after the router has
-// chosen the operation.
+// newRouter combines the middlewares, the generated router and the handlers. A request passes the
+// middlewares in the listed order. The second list runs after the router has chosen the operation.
 func newRouter(
 	h *handler.Handlers, c *contract.Contract, o Options, draining context.Context,
 ) *chi.Mux {
@@ -70,7 +69,6 @@ func newRouter(
 	return r
 }
 
-// allowedMethods lists the methods of a request's path.
 func allowedMethods(r *http.Request) (methods []string) {
 	routes := chi.RouteContext(r.Context()).Routes
 	for _, method := range []string{

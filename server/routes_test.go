@@ -45,7 +45,6 @@ func TestSessionsAreCreatedReadListedAndDeleted(t *testing.T) {
 	requireProblem(t, g.do("DELETE", "/v1/sessions/"+info.ID, nil), api.ProblemSessionNotFound)
 }
 
-// Every setting of a request reaches the manager, and answers report every setting of a session.
 func TestSettingsGoThroughBothWays(t *testing.T) {
 	g := newRig(t, Options{})
 	for _, method := range []string{session.MethodStatic, session.MethodSparseMeta,

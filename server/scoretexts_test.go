@@ -10,8 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The number of texts is limited. If a text after the first one fails, the answer's last object is
-// the error.
 func TestScoreTextsIsBoundedAndFailsInOrder(t *testing.T) {
 	g := newRig(t, Options{})
 	many := `{"texts":["a"` + strings.Repeat(`,"a"`, 1023) + `]}`
@@ -27,7 +25,8 @@ func TestScoreTextsIsBoundedAndFailsInOrder(t *testing.T) {
 		require.Equal(t, status, g.json("/v1/score", body).StatusCode, "%.80s", body)
 	}
 	g.fake.fail = errors.New("the disk is gone")
-	res = g.json("/v1/score", `{"texts":["","b"]}`) // the fake fails after a chunk
+	// The fake manager fails only after a chunk, and the empty text has none.
+	res = g.json("/v1/score", `{"texts":["","b"]}`)
 	text, err = io.ReadAll(res.Body)
 	require.NoError(t, err)
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")

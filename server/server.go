@@ -33,7 +33,7 @@ var _ Sessions = (*session.Manager)(nil)
 // Server serves a session manager over HTTP. Its life cycle is New, Serve, Drain.
 type Server struct {
 	sessions Sessions
-	options  Options // with defaults filled in
+	options  Options
 	problems *answer.Problems
 	router   *chi.Mux
 	http     *http.Server
@@ -42,7 +42,7 @@ type Server struct {
 	ready     atomic.Bool
 	drainOnce sync.Once
 	drained   error
-	endBodies context.CancelFunc // ends bodies still arriving
+	endBodies context.CancelFunc
 }
 
 // New makes a server for sessions. It does not listen yet.
@@ -90,7 +90,7 @@ func New(sessions Sessions, o Options) (*Server, error) {
 	return s, nil
 }
 
-// Serve answers requests from l until Drain; then it returns nil.
+// Serve answers requests on connections of l until Drain is called; then it returns nil.
 func (s *Server) Serve(l net.Listener) error {
 	accepting := net.Listener(patientListener{l, s.options.AnswerIdleMax})
 	if most := s.options.ConnectionsMax; most > 0 {
@@ -107,15 +107,14 @@ func (s *Server) Serve(l net.Listener) error {
 }
 
 // Drain shuts the server down in order. It reports the server as not ready and waits for
-// Options.DrainDelay. Then it ends arriving bodies, refuses new work, finishes chunks in progress,
-// and closes listeners and connections. If ctx ends first, it cuts the connections. Later calls
-// wait for the first call and return its result.
+// Options.DrainDelay. Then it stops reading request bodies, refuses new work, finishes chunks in
+// progress, and closes listeners and connections. If ctx ends first, Drain cuts the connections.
+// Later calls wait for the first call and return its result.
 func (s *Server) Drain(ctx context.Context) error {
 	s.drainOnce.Do(func() { s.drained = s.drain(ctx) })
 	return s.drained
 }
 
-// drain does the work of Drain, which calls it once.
 func (s *Server) drain(ctx context.Context) error {
 	s.ready.Store(false)
 	if s.options.DrainDelay > 0 {
@@ -130,7 +129,8 @@ func (s *Server) drain(ctx context.Context) error {
 	if errHTTP != nil {
 		errHTTP = errors.Join(errHTTP, s.http.Close())
 	}
-	errHTTP = errors.Join(errHTTP, s.admin.Close()) // Shutdown would wait for profiles
+	// Shutdown would wait for running profiles of the admin server.
+	errHTTP = errors.Join(errHTTP, s.admin.Close())
 	if err := errors.Join(errSessions, errHTTP); err != nil {
 		return fmt.Errorf("server: draining: %w", err)
 	}

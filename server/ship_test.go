@@ -33,8 +33,8 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// newShipRig makes a server that creates missing sessions for logs, with fast settings: a static
-// model without companion.
+// newShipRig makes a test server that creates missing sessions for incoming logs. These sessions
+// are fast: they use the static model without a companion.
 func newShipRig(t *testing.T, o Options) *rig {
 	t.Helper()
 	o.Logs.Make = true
@@ -42,7 +42,6 @@ func newShipRig(t *testing.T, o Options) *rig {
 	return newFolderRig(t, t.TempDir(), 1, o, session.Options{})
 }
 
-// told returns a session's text.
 func (g *rig) told(name string) string {
 	g.t.Helper()
 	resp := g.do("GET", "/v1/sessions/"+name+"/text", nil)
@@ -52,7 +51,6 @@ func (g *rig) told(name string) string {
 	return string(raw)
 }
 
-// ship sends a body and returns the answer's status and text.
 func (g *rig) ship(path, media, body string, headers ...string) (int, string) {
 	g.t.Helper()
 	resp := g.do("POST", path, strings.NewReader(body), append([]string{"Content-Type", media},
@@ -70,7 +68,6 @@ func record(nanos uint64, body string) *logs.LogRecord {
 	return r
 }
 
-// otlp returns an OTLP request with records of one service, in protobuf.
 func otlp(t *testing.T, service string, records ...*logs.LogRecord) string {
 	t.Helper()
 	name := &common.AnyValue{Value: &common.AnyValue_StringValue{StringValue: service}}
@@ -135,7 +132,6 @@ func TestOTLPErrorsAreStatuses(t *testing.T) {
 	require.Contains(t, *p.Message, "resourceLogs, byte 16 of the body: found 7, expected an array")
 }
 
-// A session that accepts no text refuses only its own records.
 func TestOTLPRejectsOnlyWhatCannotBeFed(t *testing.T) {
 	g := newFolderRig(t, t.TempDir(), 1, Options{}, session.Options{})
 	require.Equal(t, http.StatusCreated, g.send("PUT", "/v1/sessions/web", "{}").StatusCode)
@@ -164,7 +160,7 @@ func TestLokiFeedsSessionsOfLabels(t *testing.T) {
 	entry := field(1, "\x08\x01") + field(2, "one")
 	body := string(snappy.Encode(nil,
 		[]byte(field(1, field(1, `{app="shop", env="x"}`)+field(2, entry)))))
-	for range 2 { // the first answer is lost
+	for range 2 { // The shipper repeats the request, as if the first answer were lost.
 		status, _ := g.ship("/loki/api/v1/push", contract.MediaProtobuf, body)
 		require.Equal(t, http.StatusNoContent, status)
 	}
@@ -179,8 +175,8 @@ func TestLokiFeedsSessionsOfLabels(t *testing.T) {
 	require.Contains(t, answer, "expected at most")
 }
 
-// A session that cannot be fed does not keep other sessions from their records. A repeated record
-// without a time looks like a new record. So such records are fed only when all records of the
+// If a session cannot be fed, other sessions still get their records. A repeated record without a
+// time looks like a new record. Therefore records without a time are fed only if all records of the
 // request can be fed.
 func TestFullSessionsKeepOthersFromNothing(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "k", Limits: keys.Limits{Sessions: 2}})
@@ -205,7 +201,6 @@ func TestFullSessionsKeepOthersFromNothing(t *testing.T) {
 	require.Equal(t, "p\n", g.told("plain"))
 }
 
-// The default formats of log shippers are read as lines, and each line is reported.
 func TestScoreTakesWhatShippersSend(t *testing.T) {
 	g := newShipRig(t, Options{})
 	for name, c := range map[string]struct{ query, media, coding, body, want string }{
@@ -271,7 +266,6 @@ func TestScoreSaysWhereRecordsAreWrong(t *testing.T) {
 		api.ProblemInvalidParameter)
 }
 
-// A body that is small compressed but large decoded is refused at the limit.
 func TestCompressedBodiesAreBounded(t *testing.T) {
 	g := newShipRig(t, Options{})
 	g.do("PUT", "/v1/sessions/s", nil)
@@ -293,7 +287,7 @@ func TestLongCompressedBodiesAreRead(t *testing.T) {
 	g := newShipRig(t, Options{})
 	g.do("PUT", "/v1/sessions/s", nil)
 	long := make([]byte, limits.LogBodyBytesMax*15/16)
-	_, _ = rand.NewChaCha8([32]byte{}).Read(long) // Snappy cannot compress it
+	_, _ = rand.NewChaCha8([32]byte{}).Read(long) // Snappy cannot compress random bytes.
 	status, answer := g.ship("/v1/sessions/s/score", contract.MediaMsgpack,
 		zstandard(t, strings.Repeat("\xc1", limits.LogBodyBytesMax)), "Content-Encoding", "zstd")
 	require.Equal(t, http.StatusBadRequest, status, answer)
@@ -302,8 +296,8 @@ func TestLongCompressedBodiesAreRead(t *testing.T) {
 	require.Equal(t, http.StatusBadRequest, status, answer)
 }
 
-// Slow compressed bodies use all memory for decompressors. An uncompressed body does not wait for
-// them.
+// The slow bodies use all memory for decompressors. An uncompressed body needs no decompressor and
+// is read at once.
 func TestSlowCompressedBodiesKeepNobodyOut(t *testing.T) {
 	s, err := New(newFake(), Options{})
 	require.NoError(t, err)
@@ -334,7 +328,6 @@ func TestSlowCompressedBodiesKeepNobodyOut(t *testing.T) {
 	require.NoError(t, s.Drain(t.Context()))
 }
 
-// A key is charged for the decompressed size of a body.
 func TestDecompressedBytesAreCharged(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "k", Limits: keys.Limits{BytesPerSecond: 1 << 13}})
 	g := newShipRig(t, Options{Keys: ring.Ring})
@@ -346,8 +339,8 @@ func TestDecompressedBytesAreCharged(t *testing.T) {
 	requireProblem(t, g.text("/v1/sessions/s/score", "x"), api.ProblemKeyRateLimit)
 }
 
-// Records are read before the parameters are validated. The parameter field is limited first,
-// because many fields would make reading slow.
+// Records are read before the parameters are validated. So the parameter field has an earlier,
+// separate limit, because many fields would make reading slow.
 func TestFieldsOfRecordsAreFew(t *testing.T) {
 	g := newShipRig(t, Options{})
 	g.do("PUT", "/v1/sessions/s", nil)
@@ -389,7 +382,6 @@ func TestRepeatedScoreIsRecognized(t *testing.T) {
 	require.Equal(t, "a\na\na\n", g.told("s"))
 }
 
-// Many shippers feed one session: none gets 409, and every line is stored once.
 func TestShippersOfOneSessionQueue(t *testing.T) {
 	g := newShipRig(t, Options{})
 	g.do("PUT", "/v1/sessions/s", nil)
@@ -445,8 +437,8 @@ func TestFullQueueIsAnswered429(t *testing.T) {
 	require.Equal(t, "1", resp.Header.Get("Retry-After"))
 }
 
-// A shipper gives up at statuses that rule out a retry. Lack of disk space gets a status that makes
-// it retry.
+// Shippers discard logs at a status that they do not retry. A temporary failure, such as a full
+// disk, therefore gets status 503.
 func TestShippersAreToldToComeAgain(t *testing.T) {
 	g := newRig(t, Options{Logs: handler.LogSessions{Make: true}})
 	body := `{"streams":[{"stream":{"app":"web"},"values":[["1","x"]]}]}`
@@ -508,7 +500,7 @@ func TestLogsOfSessionsElsewhereAreFedThere(t *testing.T) {
 	require.Equal(t, "one\ntwo\nfour\nfive\n", far.told("web"))
 
 	for _, away := range []func(){
-		func() { places.addr = "http://127.0.0.1:1" }, // no server listens there
+		func() { places.addr = "http://127.0.0.1:1" }, // No server listens at this address.
 		func() { places.err = errors.New("the database is away") },
 	} {
 		away()
@@ -518,7 +510,7 @@ func TestLogsOfSessionsElsewhereAreFedThere(t *testing.T) {
 	}
 }
 
-// The answer of the other server decides whether a shipper sends the records again.
+// The status from the session's server reaches the shipper, which retries or gives up accordingly.
 func TestLogsRefusedElsewhereAreRefused(t *testing.T) {
 	far := newRig(t, Options{})
 	near := newRig(t, Options{Places: &elsewhere{addr: far.url}})
@@ -532,7 +524,7 @@ func TestLogsRefusedElsewhereAreRefused(t *testing.T) {
 		far.fake.delivering = fail
 		require.Equal(t, want, near.json("/loki/api/v1/push", body).StatusCode, fail)
 	}
-	far.fake.delivering = session.ErrNotFound // the session was deleted there
+	far.fake.delivering = session.ErrNotFound // The session was deleted on the other server.
 	status, answer := near.ship("/loki/api/v1/push", contract.MediaJSON, body)
 	require.Equal(t, http.StatusBadRequest, status)
 	require.Contains(t, answer, "creates no sessions for logs")
@@ -543,9 +535,9 @@ func TestLogsRefusedElsewhereAreRefused(t *testing.T) {
 		near.json("/loki/api/v1/push", body).StatusCode, "the keys there may be older")
 }
 
-// The other server feeds all lines of a request, as this server does, even if the shipper leaves. A
-// request may wait for a session's turn for a limited time; the other server gets the remaining
-// time.
+// The session's server feeds all lines of a forwarded request, even if the shipper disconnects. A
+// request may wait only a limited time for its turn. The session's server gets the remaining part
+// of this time.
 func TestLogsElsewhereAreFedToTheirEnd(t *testing.T) {
 	began, left, ended := make(chan *http.Request, 1), make(chan struct{}), make(chan error, 1)
 	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

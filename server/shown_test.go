@@ -19,14 +19,14 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// updateExamples is the environment variable that makes the tests write the server's answers into
-// the contract as its examples.
+// updateExamples names an environment variable. If the variable is set, the tests write the
+// server's answers as examples into api/openapi.yaml.
 const updateExamples = "LMSERVE_UPDATE_EXAMPLES"
 
-// The numbers of bytes that an example shows of a page and of a file.
+// The number of bytes that an example shows of a web page or of an exported file.
 const (
 	pageShown = 24
-	fileShown = 9 // these bytes are the same in every such file
+	fileShown = 9 // The first nine bytes are the same in every exported file.
 )
 
 // shown is one example in the contract, api/openapi.yaml.
@@ -38,13 +38,12 @@ type shown struct {
 	Value   yaml.Node         `yaml:"value"`
 }
 
-// newExamples collects the examples that writeExamples writes.
 var newExamples = struct {
 	sync.Mutex
 	named map[string]shown
 }{named: map[string]shown{}}
 
-// writeExamples writes the collected examples into the contract and leaves its other examples
+// writeExamples writes the collected examples into api/openapi.yaml and leaves all other examples
 // unchanged.
 func writeExamples() error {
 	const file = "../api/openapi.yaml"
@@ -86,8 +85,8 @@ func writeExamples() error {
 	return os.WriteFile(file, []byte(text), 0o644)
 }
 
-// requireExample requires that a body equals an example of the contract. If updateExamples is set,
-// it collects a different body for writing instead.
+// requireExample requires that a body equals an example in api/openapi.yaml. If the environment
+// variable updateExamples is set, a different body becomes the new example.
 func requireExample(t *testing.T, name string, s shown, media string, raw []byte) {
 	t.Helper()
 	s.Value = valueOf(t, media, raw)
@@ -102,7 +101,6 @@ func requireExample(t *testing.T, name string, s shown, media string, raw []byte
 	}
 }
 
-// requireShown requires that s equals the contract's example of that name.
 func requireShown(t require.TestingT, doc *openapi3.T, name string, s shown) {
 	ref := doc.Components.Examples[name]
 	require.NotNil(t, ref, "the contract has no example %s; %s=1 makes it", name, updateExamples)
@@ -122,13 +120,10 @@ func requireShown(t require.TestingT, doc *openapi3.T, name string, s shown) {
 // verdict records a check's failure without ending the test.
 type verdict struct{ failed bool }
 
-// Errorf implements require.TestingT.
 func (v *verdict) Errorf(string, ...any) { v.failed = true }
 
-// FailNow implements require.TestingT.
 func (v *verdict) FailNow() { runtime.Goexit() }
 
-// passes reports whether a check succeeds.
 func passes(check func(require.TestingT)) bool {
 	var v verdict
 	done := make(chan struct{})
@@ -140,8 +135,8 @@ func passes(check func(require.TestingT)) bool {
 	return !v.failed
 }
 
-// valueOf returns a body as an example shows it. JSON is a value, and text is verbatim. Of a file
-// or page, it has the first bytes, each as a character.
+// valueOf returns a body as the value of an example: JSON as a YAML node, and text as a string. Of
+// other bodies it returns only the first bytes, each as a character.
 func valueOf(t *testing.T, media string, raw []byte) yaml.Node {
 	t.Helper()
 	var n yaml.Node
@@ -176,7 +171,8 @@ func asBlocks(n *yaml.Node) {
 		if child.Kind != yaml.ScalarNode {
 			flat = false
 		}
-		// The encoder's plain form of a key at the end of a line would read as an empty key.
+		// A key with a line feed keeps its quotes. The encoder's unquoted form of "\n" would read
+		// as an empty key.
 		if n.Kind == yaml.MappingNode && i%2 == 0 && !strings.Contains(child.Value, "\n") {
 			child.Style = 0
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// A slow client gets the whole answer, because the server cuts an answer only if no byte moves. The
-// system's buffers contain megabytes and report free space late.
+// A slow client gets the whole answer, because the server cuts an answer only if no byte moves.
+// Socket buffers hold megabytes, so a write may seem stalled while bytes still move.
 func TestSlowAnswerIsNotCut(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -46,8 +46,8 @@ func TestSlowAnswerIsNotCut(t *testing.T) {
 	require.Greater(t, taken+rest, int64(size))
 }
 
-// If all places are taken, a new connection replaces an idle connection. A busy connection keeps
-// its place until its request is answered.
+// At the limit, a new connection replaces an idle connection. A busy connection stays until its
+// request is answered.
 func TestConnectionsHaveALimit(t *testing.T) {
 	g := newTLSRig(t, Options{ConnectionsMax: 3})
 	for range 700 {
@@ -71,7 +71,7 @@ func TestConnectionsHaveALimit(t *testing.T) {
 		r.Header.Set("Content-Type", "text/plain")
 		r.Header.Set("Accept", contract.MediaNDJSON)
 		path = g.create("{}")
-		resp, err := g.plain.Do(r) // the first event has arrived
+		resp, err := g.plain.Do(r) // Do returns when the first event has arrived.
 		require.NoError(t, err)
 		defer resp.Body.Close()
 	}

@@ -33,7 +33,6 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// newFolderRig makes a rig with the real session manager on a data folder.
 func newFolderRig(t *testing.T, dir string, seed uint64, o Options, so session.Options) *rig {
 	t.Helper()
 	store, err := folder.Open(dir, folder.Options{})
@@ -197,8 +196,8 @@ func TestBadImportMakesNothing(t *testing.T) {
 	stalled, w := io.Pipe()
 	defer w.Close()
 	go func() { _, _ = w.Write(file[:20]) }()
-	// Only this server has a short idle time. On a busy machine, a body of another test may stall
-	// that long.
+	// Only this server has a short idle limit, because other bodies may pause that long on a busy
+	// machine.
 	impatient := newFolderRig(t, t.TempDir(), 1, Options{BodyIdleMax: 300 * time.Millisecond},
 		session.Options{})
 	requireProblem(t, impatient.do("POST", to, stalled), api.ProblemBodyTimeout)
@@ -223,7 +222,7 @@ func TestBadImportMakesNothing(t *testing.T) {
 		http.StatusOK).Sessions, 1)
 }
 
-// A file that could be sent only in part does not look complete.
+// The server cuts the connection, so that a partial file does not look complete.
 func TestFailingSnapshotIsCutOff(t *testing.T) {
 	g := newRig(t, Options{})
 	path := g.create("{}")
@@ -252,8 +251,6 @@ func TestPartialSessionSaysSo(t *testing.T) {
 		part.Header.Get("Content-Disposition"))
 }
 
-// A damaged session is listed with the place of the damage, and can be deleted. All other uses
-// fail.
 func TestDamagedSessionIsListedAndNamed(t *testing.T) {
 	dir := t.TempDir()
 	var path, good string
@@ -288,7 +285,6 @@ func TestDamagedSessionIsListedAndNamed(t *testing.T) {
 	g.score(good, "x")
 }
 
-// A session with an unreadable head is listed with only its id and the reason.
 func TestSessionWithoutHeadIsListed(t *testing.T) {
 	dir := t.TempDir()
 	store, err := folder.Open(dir, folder.Options{})
@@ -368,7 +364,7 @@ func TestEveryErrorOfSessionsHasItsProblem(t *testing.T) {
 		"BodyError": {&session.BodyError{Offset: -1, Err: io.ErrUnexpectedEOF},
 			api.ProblemBodyIncomplete},
 		"ShadowError": {&session.ShadowError{}, api.ProblemSessionShadow},
-		// goes only to Options.Report
+		// The session manager gives this error only to Options.Report, so no client sees it.
 		"MismatchError": {&session.MismatchError{}, api.ProblemInternal},
 	}
 	require.ElementsMatch(t, exportedErrors(t, "../internal/serving/session"),

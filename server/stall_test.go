@@ -15,7 +15,6 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// A body that stalls is given up. A slow body that moves is not.
 func TestOnlyStalledBodyIsGivenUp(t *testing.T) {
 	t.Parallel()
 	const idle = 500 * time.Millisecond
@@ -24,7 +23,7 @@ func TestOnlyStalledBodyIsGivenUp(t *testing.T) {
 
 	body, text := io.Pipe()
 	go func() {
-		for range 8 { // in total longer than the allowed idle time
+		for range 8 { // The whole body takes longer than the idle limit.
 			_, _ = io.WriteString(text, "x")
 			time.Sleep(idle / 5)
 		}
@@ -46,7 +45,7 @@ func TestOnlyStalledBodyIsGivenUp(t *testing.T) {
 		"the session is free")
 }
 
-// A body's read deadline ends with the body: the work after it may take longer.
+// The read deadline ends with the body. The work after the body may take longer.
 func TestEndedBodyHasNoDeadline(t *testing.T) {
 	const idle = 200 * time.Millisecond
 	g := newRig(t, Options{BodyIdleMax: idle, AnswerIdleMax: idle})
@@ -56,8 +55,7 @@ func TestEndedBodyHasNoDeadline(t *testing.T) {
 	require.EqualValues(t, 4, sum.Bytes)
 }
 
-// An answer that makes progress may take longer than AnswerIdleMax in total, and so may the work
-// before it.
+// AnswerIdleMax limits neither the total time of an answer nor the work before the answer.
 func TestMovingAnswerIsNotCut(t *testing.T) {
 	t.Parallel()
 	const idle = 500 * time.Millisecond
@@ -79,8 +77,8 @@ func TestMovingAnswerIsNotCut(t *testing.T) {
 	require.Equal(t, http.StatusNoContent, g.do("DELETE", path, nil).StatusCode)
 }
 
-// A client that announces a body and never sends it gets its error at once. Then the connection is
-// closed.
+// A client that announces a body but sends none gets its error at once. Then the server closes the
+// connection.
 func TestErrorDoesNotWaitForUnwantedBody(t *testing.T) {
 	g := newRig(t, Options{})
 	path := g.create("{}")
@@ -105,7 +103,6 @@ func TestErrorDoesNotWaitForUnwantedBody(t *testing.T) {
 	}
 }
 
-// The connection is kept if the request's body was read to its end, even if the answer is an error.
 func TestConnectionsAreKeptWhereTheBodyWasRead(t *testing.T) {
 	g := newRig(t, Options{})
 	path := g.create("{}")
@@ -117,7 +114,6 @@ func TestConnectionsAreKeptWhereTheBodyWasRead(t *testing.T) {
 	}
 }
 
-// A client that reads none of its events stalls only its own session, for at most AnswerIdleMax.
 func TestClientThatDoesNotReadHarmsOnlyItself(t *testing.T) {
 	g := newRig(t, Options{AnswerIdleMax: 300 * time.Millisecond})
 	stalled, other := g.create(`{"settings":{"chunk":1}}`), g.create("{}")
@@ -126,8 +122,8 @@ func TestClientThatDoesNotReadHarmsOnlyItself(t *testing.T) {
 	require.NoError(t, err)
 	defer conn.Close()
 	require.NoError(t, conn.(*net.TCPConn).SetReadBuffer(4096))
-	// size is the length of the text in bytes. Its events need a hundred times as many bytes, more
-	// than all buffers on the way.
+	// The events have about a hundred times as many bytes as the text. They fill all buffers
+	// between server and client.
 	const size = 1 << 20
 	fmt.Fprintf(conn, "POST %s/score HTTP/1.1\r\nHost: localhost\r\nContent-Type: "+
 		"text/plain\r\nAccept: text/event-stream\r\nContent-Length: %d\r\n\r\n", stalled, size)

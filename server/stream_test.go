@@ -18,7 +18,6 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// Each chunk's event arrives before the next chunk's text is sent.
 func TestEventsArriveWhileTheBodyIsStillComingIn(t *testing.T) {
 	for _, accept := range []string{contract.MediaEventStream, contract.MediaNDJSON} {
 		g := newRig(t, Options{})
@@ -45,7 +44,6 @@ func TestEventsArriveWhileTheBodyIsStillComingIn(t *testing.T) {
 	}
 }
 
-// A partial chunk is scored as soon as it arrives.
 func TestPartOfChunkIsReportedAtOnce(t *testing.T) {
 	g := newRig(t, Options{})
 	path := g.create(`{"settings":{"chunk":16}}`)
@@ -81,7 +79,6 @@ func TestFailureInMidStreamIsLastEvent(t *testing.T) {
 	require.Equal(t, api.ProblemInternal, as[api.ErrorEvent](t, events[1]).Problem.Type)
 }
 
-// If a body breaks off, the session keeps the reported text and continues from there.
 func TestCutOffBodyKeepsWhatWasReported(t *testing.T) {
 	for _, accept := range []string{contract.MediaJSON, contract.MediaEventStream,
 		contract.MediaNDJSON} {
@@ -102,8 +99,6 @@ func TestCutOffBodyKeepsWhatWasReported(t *testing.T) {
 	}
 }
 
-// A client that leaves cancels its request, whether it was sending or waiting, and frees the
-// session.
 func TestLeavingClientCancelsItsRequest(t *testing.T) {
 	for name, request := range map[string]func(g *rig, path string) *http.Request{
 		"score, still sending": func(g *rig, path string) *http.Request {
@@ -153,7 +148,6 @@ func TestLeavingClientCancelsItsRequest(t *testing.T) {
 	}
 }
 
-// The server buffers neither bodies nor answers: its memory does not grow with their length.
 func TestMemoryStaysFlatUnderALongBody(t *testing.T) {
 	const size = 12 << 20
 	g := newRig(t, Options{})
@@ -185,8 +179,8 @@ func TestMemoryStaysFlatUnderALongBody(t *testing.T) {
 	require.Less(t, int64(peak)-int64(before), int64(2<<20), "live memory grew by as many bytes")
 }
 
-// heap returns the live memory in bytes. It is the least of several measurements, because each
-// includes concurrent allocations.
+// heap returns the size of the live heap in bytes. It takes the least of three measurements,
+// because concurrent allocations enlarge single measurements.
 func heap() (least uint64) {
 	for range 3 {
 		runtime.GC()
@@ -199,7 +193,6 @@ func heap() (least uint64) {
 	return least
 }
 
-// alphabet repeats a to z endlessly.
 type alphabet struct{}
 
 func (alphabet) Read(p []byte) (int, error) {
@@ -209,7 +202,6 @@ func (alphabet) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// With many clients at once, each session gets only its own text.
 func TestStreamsDoNotMix(t *testing.T) {
 	g := newRig(t, Options{})
 	var all sync.WaitGroup

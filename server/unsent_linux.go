@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unsent returns the number of bytes written to a connection that the other side has not
+// unsent returns the number of written bytes that the other side of a connection has not
 // acknowledged; 0 if unknown.
 func unsent(c net.Conn) (bytes int) {
 	socket, ok := c.(syscall.Conn)

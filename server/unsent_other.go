@@ -4,6 +4,6 @@ package server
 
 import "net"
 
-// unsent returns 0 for unknown, as this system does not report unacknowledged bytes. A write makes
-// progress when the system accepts a part of it.
+// unsent returns 0, which means unknown, because this system does not report unacknowledged bytes.
+// A write then makes progress when the system accepts some of its bytes.
 func unsent(net.Conn) (bytes int) { return 0 }

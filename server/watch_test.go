@@ -17,7 +17,6 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// watchEvents starts watching a session.
 func (g *rig) watchEvents(query string, headers ...string) *eventReader {
 	g.t.Helper()
 	resp := g.do("GET", query, nil, headers...)
@@ -25,7 +24,7 @@ func (g *rig) watchEvents(query string, headers ...string) *eventReader {
 	return readEvents(resp)
 }
 
-// upTo returns a watched session's events up to the one that ends at an offset.
+// upTo returns the next events of a watched session, up to the first event that reaches an offset.
 func (r *eventReader) upTo(t *testing.T, offset int64) (all []event) {
 	t.Helper()
 	for {
@@ -39,7 +38,6 @@ func (r *eventReader) upTo(t *testing.T, offset int64) (all []event) {
 	}
 }
 
-// A watcher gets the events of another client's text at once, in both formats, with the text.
 func TestSessionIsWatched(t *testing.T) {
 	for _, accept := range []string{contract.MediaEventStream, contract.MediaNDJSON} {
 		g := newRealRig(t, session.Options{Threads: 2}, Options{})
@@ -92,7 +90,6 @@ func TestSessionIsWatched(t *testing.T) {
 	}
 }
 
-// A watcher that reconnects learns which events it missed, and can read them.
 func TestWatcherReconnects(t *testing.T) {
 	g := newRealRig(t, session.Options{}, Options{})
 	path := g.create("{}")
@@ -102,7 +99,7 @@ func TestWatcherReconnects(t *testing.T) {
 		"4"}} {
 		events := g.watchEvents(path+"/events"+again[0], again[1:]...)
 		told := events.upTo(t, int64(len(text)))
-		if len(told) == 1 { // only the start event so far
+		if len(told) == 1 { // The start event alone may reach the offset.
 			told = append(told, events.upTo(t, int64(len(text)))...)
 		}
 		require.EqualValues(t, 0, *as[api.StartEvent](t, told[0]).LinesFrom)
@@ -128,7 +125,6 @@ func TestWatcherReconnects(t *testing.T) {
 	require.Nil(t, line.Learnt)
 }
 
-// A HEAD request for the events gets only their headers.
 func TestHeadOfEvents(t *testing.T) {
 	g := newRealRig(t, session.Options{}, Options{})
 	path := g.create("{}")
@@ -138,7 +134,6 @@ func TestHeadOfEvents(t *testing.T) {
 	require.Equal(t, http.StatusOK, g.do("HEAD", path+"/text", nil).StatusCode)
 }
 
-// Watches end with the server, and a drain does not wait for them.
 func TestDrainEndsWatches(t *testing.T) {
 	g := newRealRig(t, session.Options{}, Options{})
 	path := g.create("{}")
@@ -154,7 +149,6 @@ func TestDrainEndsWatches(t *testing.T) {
 	require.Equal(t, api.ProblemDraining, as[api.ErrorEvent](t, rest[1]).Problem.Type)
 }
 
-// Only the owner and an admin can watch or read a session.
 func TestOnlyTheOwnerAndAdminsReadASession(t *testing.T) {
 	ring := newTestKeys(t, keys.Key{Name: "a"}, keys.Key{Name: "b"}, keys.Key{Name: "admin",
 		Admin: true})
@@ -173,14 +167,15 @@ func TestOnlyTheOwnerAndAdminsReadASession(t *testing.T) {
 	}
 }
 
-// A watcher that does not read does not delay the client that feeds the session. When it reads
-// again, it gets an event for the text that it missed.
+// A watcher that reads nothing does not delay the client that feeds the session. Later a gap event
+// tells the watcher which text it missed.
 func TestSlowWatcherHoldsUpNobody(t *testing.T) {
 	g := newRealRig(t, session.Options{Threads: 2}, Options{})
-	path := g.create(`{"settings":{"method":"static","companion":false}}`) // static is fast
+	path := g.create(`{"settings":{"method":"static","companion":false}}`)
 	resp := g.do("GET", path+"/events?logprobs=true&top_logprobs=20", nil, "Accept",
 		contract.MediaNDJSON)
-	text := numbered(1, 32<<10) // its events fill the queue and the connection's buffers
+	// The events of this text fill the watcher's queue and the connection's buffers.
+	text := numbered(1, 32<<10)
 	sum := decode[api.SummaryEvent](t, g.text(path+"/score", text), http.StatusOK)
 	at, gaps := int64(0), 0
 	for events := readEvents(resp); at < sum.Offset; {
@@ -201,10 +196,10 @@ func TestSlowWatcherHoldsUpNobody(t *testing.T) {
 	require.Positive(t, gaps)
 }
 
-// Parts of the text and its scores match the session's. A range beyond the end returns what exists.
 func TestPastOfSession(t *testing.T) {
 	g := newRealRig(t, session.Options{ReplayMax: 1}, Options{})
-	text := strings.Repeat("some \xfe text\n", 60) // 45 chunks, with a snapshot after each
+	// 45 chunks, with a snapshot after each chunk
+	text := strings.Repeat("some \xfe text\n", 60)
 	path := g.create(`{"settings":{"baseline":true}}`)
 	sum := decode[api.SummaryEvent](t, g.text(path+"/score", text), http.StatusOK)
 	resp := g.do("GET", path+"/text?offset=7&length=1048576", nil)
@@ -257,7 +252,6 @@ func TestCompletionFromStaticModelOverHTTP(t *testing.T) {
 	requireProblem(t, g.json(plain+"/complete", greedy+`else"}`), api.ProblemInvalidField)
 }
 
-// In a model of words each token is a word, spelled as in the text.
 func TestWordsAreWatched(t *testing.T) {
 	g := newWordsRig(t)
 	path := g.create(`{"seed":3,"settings":{"chunk":16,"baseline":true}}`)

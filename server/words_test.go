@@ -19,7 +19,6 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// newWordsRig makes a rig with the small model of words and a data folder.
 func newWordsRig(t *testing.T) *realRig {
 	t.Helper()
 	m, err := modeltest.SmallOfWords()
@@ -31,7 +30,6 @@ func newWordsRig(t *testing.T) *realRig {
 const prose = "the cat sat on the mat .\nA dog\u00a0barked at the cat , and  the\tcat ran .\n\n" +
 	"naïve  readers sat on the mat and the dog ran to the cat .\r\nthe mat ran"
 
-// chunksOf feeds a text, and returns the chunk events and the summary.
 func (g *rig) chunksOf(path, text string) (chunks []api.ChunkEvent, sum api.SummaryEvent) {
 	g.t.Helper()
 	resp := g.text(path+"/score?logprobs=true", text, "Accept", contract.MediaEventStream)
@@ -55,7 +53,7 @@ type chunkWhole struct {
 	complete                                            bool
 }
 
-// wholes combines the events of each chunk, which must cover the text without gaps.
+// wholes combines the events of each chunk. All events together must cover the text without gaps.
 func wholes(t require.TestingT, events []api.ChunkEvent) map[uint64]chunkWhole {
 	all, at := map[uint64]chunkWhole{}, int64(0)
 	for _, e := range events {
@@ -75,8 +73,6 @@ func wholes(t require.TestingT, events []api.ChunkEvent) map[uint64]chunkWhole {
 	return all
 }
 
-// A text may be split anywhere between two requests, even within a word or a character: chunks and
-// state are the same.
 func TestTextOfWordsMayBeCutAnywhere(t *testing.T) {
 	g := newWordsRig(t)
 	text := strings.Repeat(prose, 3)
@@ -103,7 +99,6 @@ func TestTextOfWordsMayBeCutAnywhere(t *testing.T) {
 	})
 }
 
-// Accepted bytes of a word are reported at once, and the word is scored when it has ended.
 func TestWordIsScoredWhenItHasEnded(t *testing.T) {
 	g := newWordsRig(t)
 	path := g.create(`{"seed":3}`)
@@ -143,7 +138,6 @@ func TestWordIsScoredWhenItHasEnded(t *testing.T) {
 	require.Equal(t, 4, s.PendingTokens)
 }
 
-// A text of words has the measures that the contract describes, without bits per character.
 func TestMeasuresOfWords(t *testing.T) {
 	g := newWordsRig(t)
 	path := g.create(`{"seed":3,"settings":{"baseline":true}}`)
@@ -170,7 +164,6 @@ func TestMeasuresOfWords(t *testing.T) {
 	require.EqualValues(t, 1, *list.Sessions[0].Totals.Unknown)
 }
 
-// Answers about a model of bytes have no fields of words.
 func TestBytesHaveNothingOfWords(t *testing.T) {
 	g := newRealRig(t, session.Options{Threads: 2}, Options{})
 	path := g.create(`{"seed":3,"settings":{"baseline":true}}`)
@@ -186,7 +179,6 @@ func TestBytesHaveNothingOfWords(t *testing.T) {
 	}
 }
 
-// A model's description names its tokens' kind and number.
 func TestModelOfWordsSaysSo(t *testing.T) {
 	m := decode[api.Model](t, newWordsRig(t).do("GET", "/v1/models/"+wordsName(t), nil),
 		http.StatusOK)
@@ -206,7 +198,6 @@ func wordsVocab(t *testing.T) int {
 	return m.Tokenizer.Vocab()
 }
 
-// The bits of a line of words are the sum of its tokens' bits, however the text is split.
 func TestLinesOfWords(t *testing.T) {
 	g := newWordsRig(t)
 	text := strings.Repeat("the cat sat on the mat .\nA dog barked xyzzy .\n", 30) + "the cat"
@@ -257,7 +248,6 @@ func TestLinesOfWordsMayBeLeftUnlearnt(t *testing.T) {
 	require.False(t, *lines[300].Learnt, "the strange one")
 }
 
-// A client that reads slowly or leaves can resume at the offset last reported to it.
 func TestFeederOfWordsContinuesWhereItStopped(t *testing.T) {
 	g := newWordsRig(t)
 	path := g.create(`{"seed":3,"settings":{"chunk":16}}`)

@@ -25,8 +25,8 @@ func isSpelt(t *testing.T, text string) {
 	require.NotContains(t, text, "<")
 }
 
-// A completion continues with a new word: the prompt's last word counts as complete, and one space
-// separates the two.
+// The prompt's last word counts as complete. The completion begins with a new word, after one
+// space.
 func TestCompletionOfWordsContinuesWithNextWord(t *testing.T) {
 	g := newWordsRig(t)
 	path := g.create(`{"seed":3,"settings":{"chunk":16}}`)
@@ -58,7 +58,6 @@ func TestCompletionOfWordsContinuesWithNextWord(t *testing.T) {
 	require.EqualValues(t, 3, line.Usage.PromptTokens)
 }
 
-// The pieces of a stream join to the text and tokens of the unstreamed answer.
 func TestCompletionOfWordsIsStreamed(t *testing.T) {
 	g := newWordsRig(t)
 	path := g.create(`{"seed":3}`)
@@ -82,7 +81,7 @@ func TestCompletionOfWordsIsStreamed(t *testing.T) {
 	require.True(t, strings.HasPrefix(text, strings.Join(tokens, "")))
 }
 
-// A committed completion is fed as printed: the session equals one fed the printed text.
+// A session with a committed completion equals a session that was fed the printed text.
 func TestCompletionOfWordsIsCommitted(t *testing.T) {
 	g := newWordsRig(t)
 	const made = `{"seed":3,"settings":{"chunk":16}}`
@@ -110,8 +109,6 @@ func TestCompletionOfWordsIsCommitted(t *testing.T) {
 	require.Equal(t, state, g.state(t, path), "nothing was committed")
 }
 
-// OpenAI's clients get words as tokens. Joined, the tokens are the text. Their scores equal the
-// scores of the same text when it is fed.
 func TestWordsInOpenAIsForm(t *testing.T) {
 	g := newWordsRig(t)
 	path := g.create(`{"seed":3,"settings":{"chunk":16}}`)
@@ -153,7 +150,6 @@ func TestWordsInOpenAIsForm(t *testing.T) {
 	}
 }
 
-// A prompt of tokens equals the text that they spell. An unknown token is named in the error.
 func TestPromptsOfWordsAsTokens(t *testing.T) {
 	g := newWordsRig(t)
 	name := wordsName(t)
@@ -202,7 +198,6 @@ func TestPromptsOfWordsAsTokens(t *testing.T) {
 	}, info)
 }
 
-// A long text can be tokenized; only a part of its tokens is in memory at once.
 func TestLongTextsOfWordsAreTokenized(t *testing.T) {
 	g := newWordsRig(t)
 	text := strings.Repeat("the cat\n", 50_000)
@@ -213,7 +208,6 @@ func TestLongTextsOfWordsAreTokenized(t *testing.T) {
 	require.Equal(t, tokens.Tokens[:3], tokens.Tokens[149_997:])
 }
 
-// A session of words can be exported and imported in the middle of a word.
 func TestSessionOfWordsIsExportedInMidWord(t *testing.T) {
 	g := newWordsRig(t)
 	path := g.create(`{"seed":3,"settings":{"chunk":16}}`)

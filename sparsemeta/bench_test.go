@@ -51,7 +51,7 @@ func small() (branches []Branch) {
 	return branches
 }
 
-// enwik8 returns the branches of the paper's character model.
+// enwik8 returns the branches of the character model in the Sparse-MetaNet paper.
 func enwik8() []Branch {
 	branches := []Branch{{"emb", 204 * 512}}
 	for range 12 {
@@ -78,7 +78,8 @@ func benchmarkUpdate(b *testing.B, branches []Branch, banks int, held kernel.Pre
 		bytes += 8 * banks
 	}
 	x := exec(b, threads)
-	s.Update(x, tables, l.Settings, nil, g[:size], fast) // maps all pages of memory
+	// The first update makes the system map all pages of memory.
+	s.Update(x, tables, l.Settings, nil, g[:size], fast)
 	step := 0
 	for b.Loop() {
 		from := 16 * (step % steps)
@@ -93,8 +94,8 @@ func benchmarkUpdate(b *testing.B, branches []Branch, banks int, held kernel.Pre
 	b.ReportMetric(rate/streamRate(x, size*bytes/16), "of-cache")
 }
 
-// BenchmarkSum measures the cost of switching a worker to another stream. BenchmarkRMS measures
-// the cost of reporting the fast weights after a chunk.
+// BenchmarkSum measures the cost of switching a worker to another stream. BenchmarkRMS measures the
+// cost of reporting the RMS of the fast weights after a chunk.
 func BenchmarkSum(b *testing.B) {
 	s := NewState(small(), 2, 1, kernel.BF16)
 	fast, v := make([]float32, s.Size()), kernel.Arithmetic{}.Vectors()
@@ -112,8 +113,6 @@ func BenchmarkRMS(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(s.Size()), "ns/element")
 }
 
-// BenchmarkDynamic measures the update of dynamic evaluation after a chunk, with and without
-// statistics.
 func BenchmarkDynamic(b *testing.B) {
 	branches := small()
 	g := benchGradients(arenaSize(branches))
@@ -134,7 +133,6 @@ func BenchmarkDynamic(b *testing.B) {
 	}
 }
 
-// BenchmarkCache mixes a chunk of 128 positions with a full cache.
 func BenchmarkCache(b *testing.B) {
 	const n, width = 128, 160
 	c := NewCache(DefaultCacheSettings(), width)
@@ -148,8 +146,8 @@ func BenchmarkCache(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/position")
 }
 
-// streamRate returns the bytes per nanosecond of y += a x with n elements in each array: the
-// median of some passes.
+// streamRate returns the median speed of y += a x over some passes, in bytes per nanosecond. Each
+// array has n elements.
 func streamRate(x *kernel.Exec, n int) float64 {
 	t := stream{make([]float32, n), make([]float32, n)}
 	fill(t.x, 1)
@@ -173,7 +171,6 @@ func (t *stream) Do(w *kernel.Exec, i int) {
 	w.Axpy(t.y[lo:hi], 0.5, t.x[lo:hi])
 }
 
-// BenchmarkNodeGradient adds a chunk's gradient to the nodes, after updates of all elements.
 func BenchmarkNodeGradient(b *testing.B) {
 	l := benchLearner(small(), 1)
 	l.Settings.P = 1
@@ -205,8 +202,8 @@ func benchLearner(branches []Branch, banks int) *Learner {
 	return l
 }
 
-// benchGradients returns gradients that are distributed log-normally around 1e-4. So I and x lie in
-// the first octaves of a table's grid, as in a trained model.
+// benchGradients returns log-normal gradients of random sign around 1e-4. As in a trained model, I
+// and x then lie in the first octaves of a table's grid.
 func benchGradients(size int) []float32 {
 	rng := rand.New(rand.NewPCG(1, 2))
 	g := make([]float32, size)

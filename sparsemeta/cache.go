@@ -11,10 +11,11 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// CacheSettings are the numbers of a continuous cache.
+// CacheSettings are the parameters of a continuous cache.
 type CacheSettings struct {
-	Size   int     `json:"size"`   // positions remembered, at least 1
-	Theta  float32 `json:"theta"`  // preference for similar states; 0: all positions count equally
+	Size int `json:"size"` // number of remembered positions, at least 1
+	// weight of the similarity of states; with 0 all positions count equally
+	Theta  float32 `json:"theta"`
 	Lambda float32 `json:"lambda"` // the cache's share of the probability, from 0 to below 1
 }
 
@@ -24,8 +25,8 @@ func DefaultCacheSettings() CacheSettings {
 		Lambda: 0.4}
 }
 
-// Limits of a cache. The size is limited because each token costs a product with all positions,
-// theta because no score may overflow.
+// Limits of a cache. The size is limited because each token costs a dot product with every
+// position. Theta is limited so that no score overflows.
 const (
 	CacheSizeMax  = 1 << 16
 	CacheThetaMax = 1000
@@ -48,20 +49,21 @@ func (s CacheSettings) Validate() error {
 }
 
 // Cache is a continuous cache (Grave, Joulin and Usunier, Improving Neural Language Models with a
-// Continuous Cache, 2016). It stores the hidden state h_i of each of the last size positions with
-// the symbol x_(i+1) that followed. Its prediction of the symbol after position t is
+// Continuous Cache, 2016). For each of the last Size positions it stores the hidden state h_i and
+// the following symbol x_(i+1). Its prediction of the symbol after position t is
 //
 //	p = (1 - lambda) p_model + lambda p_cache
 //	p_cache(w) ∝ sum over i with x_(i+1) = w of exp(theta h_t·h_i / sqrt(D))
 //
-// over the last size positions i before t: those in the cache, and those of the present chunk,
-// which the caller passes. D is the states' width. The sqrt(D), as in attention, keeps theta of
-// order 1 (the authors have none). Before the first position p is p_model.
+// over the last Size positions i before t. The cache has some of these positions; the caller passes
+// those of the present chunk. D is the width of the states. The division by sqrt(D), as in
+// attention, keeps theta of order 1; the paper does not have it. At the first position, p is
+// p_model.
 //
-// A row's result does not depend on which rows are requested with it.
+// The result for a row does not depend on which other rows are computed in the same call.
 type Cache struct {
-	Keys []float32 // [Size,D] or more rows; the first Len are in use, oldest first
-	Next []int32   // [Size] or more, the symbols that followed
+	Keys []float32 // [Size,D] or more rows; the first Len rows are in use, oldest first
+	Next []int32   // [Size] or more; the symbol after each position
 	Len  int
 
 	// Warm reduces the cache's share while it has few positions, which predict poorly. With n
@@ -70,9 +72,9 @@ type Cache struct {
 	Warm int
 
 	set   CacheSettings
-	width int // D
+	width int // D in the equation of Cache
 	job   cacheJob
-	sums  []float64 // p_cache of each symbol, see MixAll
+	sums  []float64 // p_cache of each symbol, computed by MixAll
 }
 
 // NewCache returns a cache without positions, for hidden states of the given width.
@@ -81,7 +83,7 @@ func NewCache(set CacheSettings, width int) *Cache {
 		Next: make([]int32, set.Size)}
 }
 
-// Reserve allocates memory for `more` positions beyond Size, which Open can add.
+// Reserve allocates memory for `more` positions beyond Size, so that Open can add them.
 func (c *Cache) Reserve(more int) {
 	keys, next := make([]float32, (c.set.Size+more)*c.width), make([]int32, c.set.Size+more)
 	copy(keys, c.Keys[:c.Len*c.width])
@@ -89,8 +91,8 @@ func (c *Cache) Reserve(more int) {
 	c.Keys, c.Next = keys, next
 }
 
-// Open adds positions in the memory from Reserve, like Append. They replace no older positions
-// until Close, so a caller can remove them again by a smaller Len.
+// Open adds positions like Append, but in the memory from Reserve. Open drops no older positions;
+// Close does. Before Close, the caller can undo Open by restoring Len.
 func (c *Cache) Open(hidden []float32, next []int32) {
 	c.check("Open", hidden, len(next))
 	copy(c.Keys[c.Len*c.width:], hidden)
@@ -98,10 +100,10 @@ func (c *Cache) Open(hidden []float32, next []int32) {
 	c.Len += len(next)
 }
 
-// Close makes the positions of Open permanent, and drops the oldest ones beyond Size.
+// Close makes the positions of Open permanent. If the cache then has more than Size positions,
+// Close drops the oldest.
 func (c *Cache) Close() { c.forget(max(0, c.Len-c.set.Size)) }
 
-// forget drops the oldest positions.
 func (c *Cache) forget(drop int) {
 	if drop == 0 {
 		return
@@ -134,8 +136,8 @@ func (c *Cache) Copy() *Cache {
 }
 
 // Mix replaces the model's negative log-likelihoods (nats) by those of the mixture. hidden [n,D]
-// are the states of the n positions after those in the cache, next [n] the symbols after them.
-// nll[k] belongs to next[n-len(nll)+k].
+// has the states of the n positions that follow the cache. next [n] has the symbol after each of
+// these positions. nll[k] belongs to next[n-len(nll)+k].
 func (c *Cache) Mix(x *Exec, hidden []float32, next []int32, nll []float32) {
 	c.check("Mix", hidden, len(next))
 	if len(nll) > len(next) {
@@ -146,8 +148,8 @@ func (c *Cache) Mix(x *Exec, hidden []float32, next []int32, nll []float32) {
 }
 
 // MixAll replaces the model's distribution after the last row of hidden [n,D] by the distribution
-// of the mixture. Both are log-probabilities (nats) of all symbols. next [n-1] are the symbols
-// after the other rows.
+// of the mixture. logProbs has the log-probability (nats) of each symbol, before and after the
+// call. next [n-1] has the symbols after the earlier rows.
 func (c *Cache) MixAll(x *Exec, hidden []float32, next []int32, logProbs []float32) {
 	c.check("MixAll", hidden, len(next)+1)
 	if len(c.sums) != len(logProbs) {
@@ -168,30 +170,29 @@ const cacheRows = 16
 
 func (c *Cache) run(x *Exec, j cacheJob) {
 	rows := len(j.hidden) / c.width
-	// Rounding up to a power of two keeps the buffer size the same for most rows of a chunk.
+	// Rounding up to a power of two gives the buffer the same size for most numbers of rows.
 	x.Reserve(cacheRows * (len(c.Next) + 1<<bits.Len(uint(rows))))
 	c.job, c.job.c = j, c
 	x.Parallel((rows-j.from+cacheRows-1)/cacheRows, &c.job)
 	c.job = cacheJob{}
 }
 
-// cacheJob is a running Mix or MixAll.
 type cacheJob struct {
 	c      *Cache
 	hidden []float32 // [n,D]
 	next   []int32
-	from   int // first row whose result is wanted
+	from   int // the first row that gets a result
 	nll    []float32
 	all    []float32
 }
 
-// Do computes a block of rows. It computes h_t·h_i for all positions before the block's last row,
-// then each row's result from the positions in its window.
+// Do computes block i of the rows. First it computes h_t·h_i for all positions before the block's
+// last row. Then it computes each row's result from the positions in the row's window.
 func (j *cacheJob) Do(w *Exec, i int) {
 	c, D := j.c, j.c.width
 	lo := j.from + i*cacheRows
 	hi := min(lo+cacheRows, len(j.hidden)/D)
-	keys := c.Len + hi - 1 // the block's last row uses all positions before it
+	keys := c.Len + hi - 1 // The block's last row uses all earlier positions.
 	scores := kernel.Mat(w.Room()[:(hi-lo)*keys], hi-lo, keys)
 	rows := kernel.Mat(j.hidden, len(j.hidden)/D, D)
 	w.MulNT(scores.ColRange(0, c.Len), rows.RowRange(lo, hi), kernel.Mat(c.Keys[:c.Len*D], c.Len,
@@ -203,8 +204,8 @@ func (j *cacheJob) Do(w *Exec, i int) {
 	}
 }
 
-// row mixes the distribution after row r. scores are the scores of all positions before the row.
-// The row's window begins at position begin.
+// row computes the result of row r. scores has the scores of all positions before the row. The row
+// uses the scores from index begin on.
 func (j *cacheJob) row(x *Exec, r, begin int, scores []float32) {
 	window := scores[begin:]
 	if len(window) == 0 {
@@ -212,8 +213,8 @@ func (j *cacheJob) row(x *Exec, r, begin int, scores []float32) {
 	}
 	c, lambda := j.c, j.c.share(len(window))
 	x.Softmax(window, c.set.Theta/float32(math.Sqrt(float64(c.width))))
-	cached := c.Next[min(begin, c.Len):c.Len] // symbols of the window that are in the cache
-	chunk := j.next[max(0, begin-c.Len):r]    // symbols of the window that are in the chunk
+	cached := c.Next[min(begin, c.Len):c.Len] // the window's symbols that are in the cache
+	chunk := j.next[max(0, begin-c.Len):r]    // the window's symbols that are in the chunk
 	if j.all == nil {
 		w, k := j.next[r], r-j.from
 		p := sumOf(w, cached, window, 0)
@@ -229,7 +230,7 @@ func (j *cacheJob) row(x *Exec, r, begin int, scores []float32) {
 	}
 }
 
-// sumOf adds to sum the weights of the positions with symbol w.
+// sumOf returns sum plus the weights of the positions with symbol w.
 func sumOf(w int32, symbols []int32, weights []float32, sum float64) float64 {
 	for i, v := range symbols {
 		if v == w {
@@ -239,19 +240,19 @@ func sumOf(w int32, symbols []int32, weights []float32, sum float64) float64 {
 	return sum
 }
 
-// sumAll adds to sums, for every symbol, the weights of its positions.
+// sumAll adds the weight of each position to the sum of the position's symbol.
 func sumAll(sums []float64, symbols []int32, weights []float32) {
 	for i, v := range symbols {
 		sums[v] += float64(weights[i])
 	}
 }
 
-// share returns the cache's share of the probability, given the number of positions.
 func (c *Cache) share(positions int) float64 {
 	return float64(c.set.Lambda) * (float64(positions) / float64(positions+c.Warm))
 }
 
-// mix returns -ln((1 - lambda) e^-nll + lambda p), or 0 if rounding would give less.
+// mix returns -ln((1 - lambda) e^-nll + lambda p). If rounding makes the result negative, mix
+// returns 0.
 func mix(lambda float64, nll float32, p float64) float32 {
 	a := math.Log1p(-lambda) - float64(nll)
 	b := math.Log(lambda * p)
@@ -264,7 +265,7 @@ func mix(lambda float64, nll float32, p float64) float32 {
 	return max(0, float32(-(a + math.Log1p(math.Exp(b-a)))))
 }
 
-// Bytes returns the bytes of memory of the cache, without the memory of Reserve.
+// Bytes returns the cache's memory in bytes, without the memory that Reserve adds.
 func (c *Cache) Bytes() int64 { return 4 * int64(c.set.Size) * int64(c.width+1) }
 
 // Hash returns the SHA-256 of the positions' bits, in hexadecimal. Equal caches have equal

@@ -43,7 +43,7 @@ func drawReading(t *rapid.T) *reading {
 
 func (r *reading) rows(lo, hi int) []float32 { return r.hidden[lo*r.width : hi*r.width] }
 
-// mixture returns p(w) after position t for every symbol w. It computes the definition of Cache in
+// mixture returns p(w) after position t for every symbol w. It computes the equation of Cache in
 // float64.
 func (r *reading) mixture(set CacheSettings, warm, t int) []float64 {
 	p := make([]float64, r.vocab)
@@ -83,9 +83,9 @@ func drawCache(t *rapid.T) CacheSettings {
 	}
 }
 
-// The cache's likelihoods and distributions agree with its definition. They are bit-identical for
-// pieces and chunks of any size and any number of threads. Scores are float32 products of up to 32
-// numbers of size 3: their error is about 1e-5 before theta.
+// The cache agrees with its equation in float64. The results are bit-identical for pieces and
+// chunks of any size, and for any number of threads. A score is a float32 dot product of up to 32
+// numbers of size 3. Its error is about 1e-5 before the multiplication by theta.
 func TestCacheFollowsItsDefinition(t *testing.T) {
 	one, three := exec(t, 1), exec(t, 3)
 	rapid.Check(t, func(t *rapid.T) {
@@ -130,7 +130,6 @@ func TestCacheFollowsItsDefinition(t *testing.T) {
 	})
 }
 
-// nll returns the model's negative log-likelihoods of positions lo to hi-1.
 func (r *reading) nll(lo, hi int) (nll []float32) {
 	for i := lo; i < hi; i++ {
 		nll = append(nll, -r.logProbs[i][r.next[i]])
@@ -151,8 +150,8 @@ func TestCopyOfCacheIsIndependent(t *testing.T) {
 	require.Equal(t, []float32{3, 4, 5, 6, 7, 8}, twin.Keys)
 }
 
-// If network and cache are both certain of a token, the token costs exactly 0. The rounded
-// probabilities sum to more than 1, which must not give a negative cost.
+// If network and cache are both certain of a token, the rounded probabilities may sum to more than
+// 1. The token's cost must still not be negative.
 func TestNoTokenCostsLessThanNothing(t *testing.T) {
 	x := exec(t, 1)
 	c := NewCache(CacheSettings{Size: 8, Theta: 1, Lambda: 0.9}, 1)

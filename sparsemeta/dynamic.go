@@ -7,20 +7,21 @@ import (
 	"math"
 )
 
-// DynamicSettings are the numbers of dynamic evaluation.
+// DynamicSettings are the parameters of dynamic evaluation.
 type DynamicSettings struct {
-	Rate float32 `json:"rate"` // learning rate of the gradient, at least 0
-	// Decay is the fraction of M that an update removes, 0 to 1. With statistics it is multiplied
-	// by the weight's RMS divided by the mean RMS of all weights.
+	Rate float32 `json:"rate"` // learning rate, at least 0
+	// Decay is the fraction of M that an update removes, 0 to 1. With statistics, the fraction is
+	// multiplied by r/R: r is the RMS of the weight's gradient, and R is the mean RMS of all
+	// weights.
 	Decay float32 `json:"decay"`
-	// Floor keeps weights with usually small gradients from diverging. It is added to a weight's
-	// RMS, in units of the mean RMS of its branch. It is at least 0 and only used with
-	// statistics.
+	// Floor keeps weights with usually small gradients from diverging. With statistics, each
+	// weight's RMS is increased by Floor times the mean RMS of the branch. Floor is at least 0, and
+	// unused without statistics.
 	Floor float32 `json:"floor"`
 }
 
-// SGDSettings and RMSSettings return settings that work well with the embedded model. Their rates
-// are well below those at which the model diverged on its hardest text.
+// SGDSettings and RMSSettings return settings that work well with the embedded model. At much
+// higher rates, the model diverged on the hardest text.
 func SGDSettings() DynamicSettings { return DynamicSettings{Rate: 0.1, Decay: 0.003} }
 func RMSSettings() DynamicSettings { return DynamicSettings{Rate: 5e-4, Decay: 0.004, Floor: 0.3} }
 
@@ -40,42 +41,42 @@ func (s DynamicSettings) Validate() error {
 	return nil
 }
 
-// Dynamic is the state of dynamic evaluation (Krause et al., Dynamic Evaluation of Neural
-// Sequence Models, 2018; of Transformer Language Models, 2019). It is gradient descent on the
-// text, with decay towards the initial weights. In terms of the fast weights M, after every
-// chunk,
+// Dynamic is the state of dynamic evaluation (Krause et al., Dynamic Evaluation of Neural Sequence
+// Models, 2018, and Dynamic Evaluation of Transformer Language Models, 2019). The method is
+// gradient descent on the text, with decay towards the initial weights. Every chunk changes the
+// fast weights M:
 //
 //	M <- (1 - decay) M - rate G
 //
-// and, given the root mean square r of every weight's gradient over training text,
+// With statistics, r is the root mean square of a weight's gradient over training text, and
 //
 //	M <- (1 - min(1, decay r/R)) M - rate G / (r + floor r̄)
 //
 // where r̄ is the mean of r over the weight's branch and R the mean over all weights, as in the
-// authors' code. Weights that learn faster also decay faster. (The authors' denominator has a
-// tiny constant instead of the floor, and diverges here.)
+// authors' code. Weights that learn faster also decay faster. The authors' denominator has a tiny
+// constant instead of the floor, with which the model diverges here.
 //
 // Every element of M is kept within -4 to 4, and NaN becomes 0. At useful rates neither happens.
 // At other rates the scores become bad instead of undefined.
 type Dynamic struct {
-	M []float32 // an arena of the branches, end to end
+	M []float32 // the branches' elements, end to end
 
 	set     DynamicSettings
 	rms     *Statistics // nil without statistics
-	paces   []pace      // one for each branch, with statistics
+	paces   []pace      // one for each branch; nil without statistics
 	offsets []int
 	spans   []span
 	job     dynamicJob
 }
 
-// dynamicMost bounds the elements of M: trained weights are far smaller.
+// dynamicMost is the largest absolute value of an element of M. Trained weights are far smaller.
 const dynamicMost = 4
 
 // pace holds the factors of an update for each code of the statistics: M <- keep M - step G.
 type pace struct{ keep, step [codeMost + 1]float32 }
 
-// NewDynamic returns the state before the first chunk, with M zero. rms is nil for the plain
-// form; otherwise its branches must be the given ones.
+// NewDynamic returns the state before the first chunk, with M zero. With rms nil, the state has no
+// statistics; otherwise rms must have the given branches.
 func NewDynamic(branches []Branch, set DynamicSettings, rms *Statistics) *Dynamic {
 	d := &Dynamic{set: set, rms: rms}
 	d.offsets, d.spans = cut(branches)
@@ -99,8 +100,8 @@ func NewDynamic(branches []Branch, set DynamicSettings, rms *Statistics) *Dynami
 	return d
 }
 
-// fill computes the factors of a branch. If no weight of the branch ever had a gradient, its
-// weights do not change.
+// fill computes the factors of a branch. If the branch never had a gradient, the factors leave its
+// weights unchanged.
 func (p *pace) fill(values [codeMost + 1]float64, set DynamicSettings, branchMean, mean float64) {
 	for c, r := range values {
 		if r > 0 {
@@ -114,8 +115,8 @@ func (p *pace) fill(values [codeMost + 1]float64, set DynamicSettings, branchMea
 	}
 }
 
-// Update applies the gradient of a chunk. g is an arena with the gradient of the chunk's mean
-// loss with respect to W + M. Update allocates nothing, and its result does not depend on x's
+// Update applies the gradient of a chunk. g is an arena with the gradient of the chunk's mean loss
+// with respect to W + M. Update allocates nothing. Its result does not depend on the number of
 // threads.
 func (d *Dynamic) Update(x *Exec, g []float32) {
 	if len(g) != len(d.M) {
@@ -126,7 +127,6 @@ func (d *Dynamic) Update(x *Exec, g []float32) {
 	d.job = dynamicJob{}
 }
 
-// dynamicJob is a running update; a task is a span.
 type dynamicJob struct {
 	d *Dynamic
 	g []float32
@@ -143,7 +143,8 @@ func (j *dynamicJob) Do(w *Exec, i int) {
 	} else {
 		d.paces[sp.branch].move(m, g, d.rms.Codes[lo:hi])
 	}
-	if !(w.Dot(m, m) <= dynamicMost*dynamicMost) { // else no element exceeds it
+	// If the norm is at most dynamicMost, so is each element.
+	if !(w.Dot(m, m) <= dynamicMost*dynamicMost) {
 		hold(m)
 	}
 }
@@ -177,11 +178,11 @@ func (d *Dynamic) RMS(v Vectors) float64 {
 	return math.Sqrt(sum / float64(len(d.M)))
 }
 
-// Bytes returns the bytes of memory of the state, without the shared statistics.
+// Bytes returns the state's memory in bytes, without the shared statistics.
 func (d *Dynamic) Bytes() int64 { return DynamicBytes(len(d.M), len(d.paces)) }
 
-// DynamicBytes returns the bytes of memory of a state with this number of elements. paced is the
-// number of branches with statistics, 0 for the plain form.
+// DynamicBytes returns the memory in bytes of a Dynamic with the given number of elements. paced is
+// the number of branches with statistics, or 0 without statistics.
 func DynamicBytes(elements, paced int) int64 {
 	return 4 * (int64(elements) + 2*(codeMost+1)*int64(paced))
 }

@@ -30,8 +30,8 @@ func testStatistics(t testing.TB, branches []Branch) *Statistics {
 	return s
 }
 
-// An update agrees with its equation, element by element, in float64. Float32 rounds M and its
-// two terms in each step.
+// Each element of an update agrees with the equation in float64. The tolerance covers the float32
+// rounding of M and of the two terms in each step.
 func TestDynamicEvaluationAgreesWithItsEquations(t *testing.T) {
 	branches := testLearner(1).Branches
 	stats := testStatistics(t, branches)
@@ -60,7 +60,7 @@ func TestDynamicEvaluationAgreesWithItsEquations(t *testing.T) {
 	}
 }
 
-// equations returns the factors of each element of M and of G.
+// equations returns the factors of M and of G for each element, from the equations of Dynamic.
 func equations(branches []Branch, set DynamicSettings, s *Statistics) (keep, step []float64) {
 	if s == nil {
 		for range arenaSize(branches) {
@@ -113,8 +113,8 @@ func TestDynamicEvaluationDoesNotDependOnThreads(t *testing.T) {
 	}
 }
 
-// A weight that never had a gradient has the root mean square 0, by which no gradient can be
-// divided. With the floor 0 such a weight does not change.
+// If a weight never had a gradient, its root mean square is 0, and no gradient can be divided by
+// it. With Floor 0, the weight does not change.
 func TestWeightWithoutStatisticsStays(t *testing.T) {
 	branches := testLearner(1).Branches
 	d := NewDynamic(branches, DynamicSettings{Rate: 1e-3, Decay: 0.5}, testStatistics(t, branches))

@@ -13,7 +13,8 @@ func Example() {
 		Branches: []sparsemeta.Branch{{Name: "a", Size: 600}, {Name: "b", Size: 400}},
 		Settings: sparsemeta.TwoBankSettings(),
 	}
-	learner.Init(sparsemeta.InitHe(), 1) // untrained: package metatrain trains them
+	// The meta-learners are untrained; package metatrain trains them.
+	learner.Init(sparsemeta.InitHe(), 1)
 	if err := learner.Validate(); err != nil {
 		log.Fatal(err)
 	}
@@ -31,7 +32,7 @@ func Example() {
 	fmt.Printf("about half of the elements of both banks are written: %t\n", written > 900 &&
 		written < 1100)
 	same := true
-	for i, m := range fast { // the fast weights are the sum of the banks
+	for i, m := range fast { // The fast weights are the sum of M over the banks.
 		same = same && m == state.M[0].At(i)+state.M[1].At(i)
 	}
 	fmt.Println("the sum of the banks:", same)
@@ -42,7 +43,7 @@ func Example() {
 	// there are fast weights: true
 }
 
-// A compiled meta-learner agrees with its network.
+// A table agrees with its network within the table's error bound.
 func ExampleTable() {
 	learner := &sparsemeta.Learner{Branches: []sparsemeta.Branch{{Name: "a", Size: 1}},
 		Settings: sparsemeta.PaperSettings()}
@@ -77,8 +78,9 @@ func ExampleCache() {
 	x := sparsemeta.NewExec(1)
 	defer x.Close()
 	cache := sparsemeta.NewCache(sparsemeta.CacheSettings{Size: 10, Theta: 4, Lambda: 0.5}, 2)
-	cache.Append([]float32{3, 0, 0, 3}, []int32{5, 6}) // 5 followed (3, 0), and 6 followed (0, 3)
-	nll := []float32{4.6}                              // the model's -ln p(5), with p = 1/100
+	// Symbol 5 followed the state (3, 0), and symbol 6 followed (0, 3).
+	cache.Append([]float32{3, 0, 0, 3}, []int32{5, 6})
+	nll := []float32{4.6} // the model's -ln p(5), with p = 1/100
 	cache.Mix(x, []float32{3, 0}, []int32{5}, nll)
 	fmt.Printf("%.1f\n", nll[0])
 	// Output:

@@ -5,11 +5,11 @@ import (
 )
 
 // NodeGradients are the derivatives of a loss with respect to the values of the meta-learners g at
-// their nodes: [bank][branch][node]. They are sums over any number of chunks.
+// their nodes, as [bank][branch][node]. The derivatives are summed over any number of chunks.
 type NodeGradients [][][]float64
 
-// Gradients returns zero gradients for the nodes of the tables, in reuse's memory if it is large
-// enough. They are invalid once the tables' nodes change.
+// Gradients returns zero gradients for the nodes of the tables. It reuses the memory of the
+// parameter reuse if it is large enough. The gradients are invalid once the tables' nodes change.
 func (t Tables) Gradients(reuse NodeGradients) NodeGradients {
 	if len(reuse) != len(t) {
 		reuse = make(NodeGradients, len(t))
@@ -30,20 +30,21 @@ func (t Tables) Gradients(reuse NodeGradients) NodeGradients {
 	return reuse
 }
 
-// NodeGradient adds the gradient of one chunk's loss to dv. g is an arena with the gradient of
-// the loss with respect to W + M, taken before the following update. The state must be traced.
-// Each element written so far adds its
+// NodeGradient adds the gradient of one chunk's loss to dv. g is an arena with the gradient G of
+// the loss with respect to W + M, taken before the following update. The state must be traced. For
+// an element that was written, M = out g(x), where x is the input of the last write. NodeGradient
+// adds the element's
 //
-//	G dM/dg = G out,  M = out g(x),  x the input of its last write
+//	G dM/dg = G out
 //
-// to the two nodes of the piece of g that contains x. Through the nodes' values, the gradient
-// with respect to the meta-weights is then sum G d(out g(x))/dphi: first order, with G and x
-// constant.
+// to the two nodes of the piece of g that contains x. Backpropagation from the nodes' values then
+// gives sum G d(out g(x))/dphi, the gradient with respect to the meta-weights phi. It is first
+// order: G and x count as constants.
 //
-// With every = n > 1 NodeGradient estimates that sum. It divides a large branch into runs of
+// With every = n > 1 NodeGradient estimates this sum. It divides a large branch into runs of
 // elements. After each update it uses every n-th run, beginning at a different run, and multiplies
-// these runs' gradients by n. That is accurate enough: a branch has many more elements than nodes,
-// and chunks differ more from each other than the runs of one chunk.
+// the gradients of these runs by n. The estimate is accurate enough: a branch has many more
+// elements than nodes, and chunks differ more from each other than the runs of one chunk.
 //
 // A thread processes a whole branch in the order of its elements, so the result does not depend
 // on the number of threads.
@@ -61,8 +62,8 @@ func (s *State) NodeGradient(x *Exec, t Tables, out float32, g []float32, every 
 	s.scatter = scatterJob{}
 }
 
-// CheckGradients returns an error if the numbers of banks, branches or nodes in dv differ from the
-// tables'.
+// CheckGradients returns an error if dv and the tables differ in their numbers of banks, branches
+// or nodes.
 func (t Tables) CheckGradients(dv NodeGradients) error {
 	if len(dv) != len(t) {
 		return fmt.Errorf("sparsemeta: node gradients: found %d banks, want %d", len(dv), len(t))
@@ -104,8 +105,8 @@ func (j *scatterJob) Do(_ *Exec, i int) {
 	}
 }
 
-// scatter adds, for each written element, the product G out to the two nodes of the piece that
-// contains its x.
+// scatter divides the product G out of each written element between two nodes: the nodes of the
+// piece that contains x.
 func scatter(table *Table, xs, g []float32, out float64, dv []float64) {
 	for e, x := range xs {
 		if x != x {

@@ -21,8 +21,8 @@ func traced(t *testing.T, banks int) (*Learner, Tables, *State, []float32) {
 	return l, tables, s, gradients(l.Size(), 17)
 }
 
-// loss returns the product of g and the fast weights, which it computes from the nodes' values.
-// NodeGradient returns the derivative of this loss.
+// loss returns the dot product of g and the fast weights, computed from the nodes' values.
+// NodeGradient returns the derivatives of this loss.
 func (s *State) loss(t Tables, out float64, g []float32) (sum float64) {
 	for bank := range s.X {
 		for branch := range s.branches {
@@ -66,9 +66,9 @@ func TestNodeGradientAgreesWithFiniteDifferences(t *testing.T) {
 	}
 }
 
-// Through the nodes, the gradient with respect to the meta-weights is the sum over the written
-// elements of G d(out g(x))/dphi. The tolerance is 1e-5 of the largest entry: an element very close
-// to a knot may be on the wrong side of the knot, because the coordinate is rounded.
+// Backpropagation through the nodes gives the gradient of the meta-weights: the sum over the
+// written elements of G d(out g(x))/dphi. The tolerance is 1e-5 of the largest entry, because a
+// rounded coordinate may lie in the neighboring affine piece.
 func TestNodeGradientCarriesTheMetaGradient(t *testing.T) {
 	l, tables, s, g := traced(t, 2)
 	dv := tables.Gradients(nil)

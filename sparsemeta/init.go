@@ -6,22 +6,22 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// Init gives the standard deviation of the initial meta-weights in each array. Their distributions
-// are normal with mean 0.
+// Init holds the standard deviations of the initial meta-weights, one for each array. The weights
+// are normally distributed with mean 0.
 //
-// The deviations determine the size of the first fast weights. These should be well below the slow
-// weights, about 5e-3 against 0.1, and grow in training.
+// The deviations determine the size of the first fast weights. This size should be about 5e-3, well
+// below the slow weights' 0.1. Training increases it.
 type Init struct{ W1, B1, W2, B2, W3, B3 float64 }
 
 // InitHe keeps the hidden units at order 1, so that their kinks spread over the inputs. The
-// network's output is about 0.01; it is multiplied by Settings.Out, which is then also 0.01. Online
-// meta-training begins with InitHe, and has a learning rate of 3e-3 for Adam.
+// network's output is about 0.01. Settings.Out, which multiplies the output, is then also 0.01.
+// Online meta-training begins with InitHe and uses Adam with a learning rate of 3e-3.
 func InitHe() Init {
 	return Init{W1: 1, B1: 0.3, W2: math.Sqrt(2. / hidden), W3: 0.01 / math.Sqrt(hidden)}
 }
 
-// InitSmall draws all weights from N(0, 0.02^2). The paper's meta-training begins so, with
-// Settings.Out 1 and a learning rate of 2.5e-4 for Adam.
+// InitSmall draws all weights from N(0, 0.02^2). The Sparse-MetaNet paper's meta-training begins
+// with it, with Settings.Out 1 and a learning rate of 2.5e-4 for Adam.
 func InitSmall() Init {
 	const std = 0.02
 	return Init{std, std, std, std, std, std}

@@ -14,12 +14,12 @@ const (
 	// LeakySlope is the slope of the hidden units' nonlinearity below zero.
 	LeakySlope = 0.01
 
-	// preprocessP is p of the preprocessing: inputs below e^-p are scaled linearly.
+	// preprocessP is the parameter p of the preprocessing: inputs with |x| < e^-p are scaled
+	// linearly.
 	preprocessP = 7
 	expP        = 1096.6331584284585992637202382881214324422 // e^7
 )
 
-// The end of each array in a Network.
 const (
 	endW1 = hidden * 2
 	endB1 = endW1 + hidden
@@ -29,19 +29,19 @@ const (
 	endB3 = endW3 + 1
 )
 
-// Network is the meta-learner of one branch, g: R -> R (eq. 4 with biases):
+// Network is the meta-learner g: R -> R of one branch (eq. 4 of the paper, with biases):
 //
 //	g(x) = w3 s(w2 s(w1 pre(x) + b1) + b2) + b3,  s(z) = z if z > 0 else 0.01 z
 //
-// It holds w1 [20,2], b1 [20], w2 [20,20], b2 [20], w3 [1,20], b3 [1] in this order, matrices row
-// by row.
+// The elements are w1 [20,2], b1 [20], w2 [20,20], b2 [20], w3 [1,20] and b3 [1], in this order.
+// Matrices are stored row by row. Preprocess computes pre(x).
 type Network [NetworkSize]float32
 
 // Part is one of the six arrays of a Network.
 type Part struct {
-	Name   string // w1, b1, w2, b2, w3, b3
+	Name   string // w1, b1, w2, b2, w3 or b3
 	Shape  []int
-	Lo, Hi int // its elements are Network[Lo:Hi]
+	Lo, Hi int // the array is Network[Lo:Hi]
 }
 
 // Parts returns the arrays of a Network in order.
@@ -62,9 +62,8 @@ func (n *Network) w2() []float32 { return n[endB1:endW2] }
 func (n *Network) b2() []float32 { return n[endW2:endB2] }
 func (n *Network) w3() []float32 { return n[endB2:endW3] }
 
-// Preprocess returns pre(x) of Andrychowicz et al. with p = 7: (ln|x|/7, sign x) if |x| >= e^-7,
-// else (-1, e^7 x). Beyond the range of float32 the result stays that of |x| = 2^128. NaN counts
-// as 0.
+// Preprocess is the input transformation of Andrychowicz et al. with p = 7. It returns (ln|x|/7,
+// sign x) if |x| >= e^-7, else (-1, e^7 x). A larger |x| than 2^128 counts as 2^128, and NaN as 0.
 func Preprocess(x float64) (magnitude, sign float64) {
 	switch a := math.Abs(x); {
 	case math.IsNaN(x):
@@ -76,9 +75,9 @@ func Preprocess(x float64) (magnitude, sign float64) {
 	}
 }
 
-// Eval returns g(x), computed in float64: the definition that a Table approximates. With finite
-// weights it is finite for every x, including infinities and NaN. The conversions of products to
-// float64, here and in Table, keep the compiler from fusing multiply and add.
+// Eval returns g(x), computed in float64. A Table approximates Eval. With finite weights, the
+// result is finite for every x, including infinities and NaN. Explicit conversions of products to
+// float64 keep the compiler from fusing multiplication and addition.
 func (n *Network) Eval(x float64) float64 {
 	return n.evalPreprocessed(Preprocess(x))
 }
@@ -101,8 +100,8 @@ func (n *Network) evalPreprocessed(magnitude, sign float64) float64 {
 	return y
 }
 
-// Backward adds d dg(x)/dphi to grad, for all 501 weights. It is the reference for the gradients
-// from a Table's nodes and the graph of package metatrain.
+// Backward adds d dg(x)/dphi to grad, where phi are the 501 weights. It is the reference
+// implementation for the gradients of tables and of package metatrain.
 func (n *Network) Backward(x, d float64, grad *[NetworkSize]float64) {
 	magnitude, sign := Preprocess(x)
 	w1, b1, w2, b2, w3 := n.w1(), n.b1(), n.w2(), n.b2(), n.w3()

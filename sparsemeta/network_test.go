@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// scales are the initializations of the tested networks. Training starts from two of them. The
-// third has PyTorch's size, and the fourth is larger than training reaches.
+// scales are the initializations of the tested networks: the two that training uses, PyTorch's
+// default size, and a size larger than training reaches.
 var scales = []Init{
 	InitHe(),
 	InitSmall(),
@@ -63,8 +63,8 @@ func TestPreprocessingIsAffineInTheCoordinate(t *testing.T) {
 	})
 }
 
-// As a function of one weight, g is affine between kinks. So a difference over 1e-3 is exact up to
-// rounding. At a kink, the differences to the left and to the right disagree.
+// Between kinks, g is affine in each single weight, so a finite difference is exact up to rounding.
+// The test skips kinks, where the left and right differences disagree.
 func TestBackwardAgreesWithFiniteDifferences(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := drawNetwork(t)

@@ -5,12 +5,10 @@ import (
 	"slices"
 )
 
-// beyondFloat32 is the first power of two above the range of float32.
 const beyondFloat32 = 1 << 128
 
-// coordinate returns u(x), in which pre is affine on three stretches: e^7 x up to |x| = e^-7,
-// where it is +-1, and sign(x) (1 + ln(e^7|x|)) beyond. It is continuous and increasing; NaN
-// counts as 0.
+// coordinate returns u(x), a coordinate in which the preprocessing is piecewise affine. u is e^7 x
+// if |x| <= e^-7, else sign(x) (1 + ln(e^7 |x|)). u is continuous and increasing. NaN counts as 0.
 func coordinate(x float64) float64 {
 	if math.IsNaN(x) {
 		return 0
@@ -22,11 +20,10 @@ func coordinate(x float64) float64 {
 	return math.Copysign(y, x)
 }
 
-// coordinateMax is u(2^128), the end of the range.
 var coordinateMax = coordinate(beyondFloat32)
 
-// stretch is an interval of u on which pre is affine: magnitude = m0 + m1 u,
-// sign = s0 + s1 u.
+// stretch is an interval of u (see coordinate) on which the preprocessing is affine: magnitude = m0
+// + m1 u, sign = s0 + s1 u.
 type stretch struct{ lo, hi, m0, m1, s0, s1 float64 }
 
 var stretches = [3]stretch{
@@ -35,7 +32,7 @@ var stretches = [3]stretch{
 	{lo: 1, hi: coordinateMax, m0: -1 - 1./preprocessP, m1: 1. / preprocessP, s0: 1},
 }
 
-// preprocessAt returns pre(x) for the x of coordinate u.
+// preprocessAt returns Preprocess(x) for the x with coordinate(x) = u.
 func preprocessAt(u float64) (magnitude, sign float64) {
 	s := &stretches[1]
 	if u < -1 {
@@ -46,13 +43,13 @@ func preprocessAt(u float64) (magnitude, sign float64) {
 	return s.m0 + float64(s.m1*u), s.s0 + float64(s.s1*u)
 }
 
-// pieceMin is the length in u below which a piece is merged with its neighbor. A shorter piece is
-// too short for two nodes well clear of its ends, and too few inputs lie in it to matter.
+// pieceMin is the minimum length of an affine piece in u. Shorter pieces are merged with a
+// neighbor: they have no space for two nodes, and few inputs lie in them.
 const pieceMin = 1e-6
 
-// knots returns the ends of the affine pieces of g in u, ascending, from -coordinateMax to
-// coordinateMax. These are the bends of pre and the sign changes of hidden units in the first and
-// second layer. It appends them to ends[:0].
+// knots returns the ends of g's affine pieces in u, in ascending order from -coordinateMax to
+// coordinateMax. Pieces end where the preprocessing bends and where a hidden unit changes its sign.
+// The result reuses the memory of parameter ends.
 func (n *Network) knots(ends []float64) []float64 {
 	ends = append(ends[:0], -coordinateMax)
 	for i := range stretches {
@@ -75,8 +72,8 @@ func (n *Network) knots(ends []float64) []float64 {
 	return spaced(ends)
 }
 
-// firstUnit returns the affine function a + b u of hidden unit i of the first layer on stretch s,
-// before its nonlinearity.
+// firstUnit returns a and b, where a + b u is the input to the nonlinearity of first-layer unit i
+// on stretch s.
 func (n *Network) firstUnit(s *stretch, i int) (a, b float64) {
 	w1 := n.w1()
 	m, g := float64(w1[2*i]), float64(w1[2*i+1])
@@ -92,8 +89,8 @@ func (n *Network) firstLayerKnots(s *stretch, ends []float64) []float64 {
 	return ends
 }
 
-// secondLayerKnots finds the sign changes of the second layer's units between lo and hi. No unit of
-// the first layer changes sign there, so the units of the second layer are affine.
+// secondLayerKnots appends the sign changes of second-layer units between lo and hi to ends. No
+// first-layer unit changes its sign between lo and hi, so the second-layer units are affine there.
 func (n *Network) secondLayerKnots(s *stretch, lo, hi float64, ends []float64) []float64 {
 	if hi-lo < pieceMin {
 		return ends
@@ -119,7 +116,6 @@ func (n *Network) secondLayerKnots(s *stretch, lo, hi float64, ends []float64) [
 	return ends
 }
 
-// appendRoot appends the zero of a + b u if it lies between lo and hi.
 func appendRoot(ends []float64, a, b, lo, hi float64) []float64 {
 	if root := -a / b; root > lo && root < hi {
 		ends = append(ends, root)
@@ -127,8 +123,8 @@ func appendRoot(ends []float64, a, b, lo, hi float64) []float64 {
 	return ends
 }
 
-// spaced removes every end that is closer than pieceMin to the end before it. It keeps the first
-// and the last end.
+// spaced removes ends of pieces that are less than pieceMin apart. It keeps the first and the last
+// element.
 func spaced(ends []float64) []float64 {
 	last := ends[len(ends)-1]
 	kept := ends[:1]

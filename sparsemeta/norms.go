@@ -6,20 +6,20 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// Norm is the size of a branch's fast weights and of their change by an update.
+// Norm has the norms of a branch's fast weights and of their change in an update.
 type Norm struct {
-	M      float64 // the Frobenius norm of M after the update
-	Change float64 // the Frobenius norm of the update's change of M
+	M      float64 // Frobenius norm of the fast weights after the update
+	Change float64 // Frobenius norm of the change
 }
 
-// Before holds fast weights from before an update, to measure the update's change. The zero value
-// is empty; its memory is reused.
+// Before holds a copy of the fast weights before an update, to measure how much the update changes
+// them. The zero value is empty.
 type Before struct{ banks []Array }
 
-// Keep copies the fast weights of a state.
+// Keep copies the fast weights of s.
 func (b *Before) Keep(s *State) { b.keep(s.M...) }
 
-// KeepDynamic copies the fast weights of dynamic evaluation.
+// KeepDynamic copies the fast weights of d, the state of dynamic evaluation.
 func (b *Before) KeepDynamic(d *Dynamic) { b.keep(Array{F32: d.M}) }
 
 func (b *Before) keep(banks ...Array) {
@@ -42,8 +42,9 @@ func precisionOf(a Array) Precision {
 	return Float32
 }
 
-// Norms measures branch i: the sum of the banks and, if banks is not nil, each bank. before must
-// come from the same state. It computes on one thread.
+// Norms returns the norms of branch i's fast weights, which are the sum over the banks. If banks is
+// not nil, Norms also sets banks[k] to the norms of bank k. before must be a copy from the same
+// state. Norms uses one thread.
 func (s *State) Norms(v Vectors, before *Before, i int, banks []Norm) Norm {
 	lo, hi := s.offsets[i], s.offsets[i+1]
 	for bank := range banks {
@@ -52,12 +53,11 @@ func (s *State) Norms(v Vectors, before *Before, i int, banks []Norm) Norm {
 	return norm(v, s.M, before.banks, lo, hi)
 }
 
-// Norm measures branch i, like State.Norms.
+// Norm returns the norms of branch i's fast weights, like State.Norms.
 func (d *Dynamic) Norm(v Vectors, before *Before, i int) Norm {
 	return norm(v, []Array{{F32: d.M}}, before.banks, d.offsets[i], d.offsets[i+1])
 }
 
-// norm measures elements lo to hi of a sum of arrays, block by block.
 func norm(v Vectors, now, before []Array, lo, hi int) Norm {
 	var is, was [sumBlock]float32
 	var m, change float64

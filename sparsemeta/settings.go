@@ -6,29 +6,31 @@ import (
 	"slices"
 )
 
-// Branch is one matrix (or vector) with fast weights.
+// Branch is a matrix or vector of the model that has fast weights.
 type Branch struct {
 	Name string
 	Size int // number of elements
 }
 
-// Settings are the numbers of eqs. 3 to 6.
+// Settings are the constants in equations 3 to 6 of the paper.
 type Settings struct {
-	Gammas []float32 `json:"gammas"` // decay of I, one for each bank, 0 to 1
-	Beta1  float32   `json:"beta1"`  // weight of G in I
-	Beta2  float32   `json:"beta2"`  // weight of G beside I in the input of g
-	// P is the probability that an element of M is written, in steps of 1/65536.
+	// decay of the gradient average I, one for each bank, 0 to 1
+	Gammas []float32 `json:"gammas"`
+	Beta1  float32   `json:"beta1"` // weight of the gradient G in the gradient average I
+	// weight of the gradient G in the input of g, which is I + Beta2 G
+	Beta2 float32 `json:"beta2"`
+	// P is the probability that an update writes an element of M, rounded to a multiple of 1/65536.
 	P   float64 `json:"p"`
-	Out float32 `json:"out"` // factor on g; the paper's is 1
+	Out float32 `json:"out"` // factor on the output of g; 1 in the paper
 }
 
-// PaperSettings returns the paper's settings at evaluation, on characters.
+// PaperSettings returns the settings with which the paper evaluates character-level models.
 func PaperSettings() Settings {
 	return Settings{Gammas: []float32{0.999}, Beta1: 0.5, Beta2: 0.5, P: 0.5, Out: 1}
 }
 
-// TwoBankSettings returns the settings of online meta-training, for chunks of 64 tokens: a fast and
-// a slow bank, which average over about 6 and 256 thousand tokens.
+// TwoBankSettings returns the settings of online meta-training with chunks of 64 tokens. The fast
+// bank averages gradients over about 6,400 tokens, the slow bank over about 256,000.
 func TwoBankSettings() Settings {
 	return Settings{Gammas: []float32{0.99, 0.99975}, Beta1: 0.5, Beta2: 0.5, P: 0.5, Out: 0.01}
 }
@@ -38,7 +40,8 @@ func WindowSettings() Settings {
 	return Settings{Gammas: []float32{0}, Beta1: 0, Beta2: 1, P: 0.05, Out: 1}
 }
 
-// MaxBanks limits the number of banks, because a session needs memory for two arenas per bank.
+// MaxBanks is the maximum number of banks. It limits the memory of a session, which holds two
+// arrays for each bank.
 const MaxBanks = 8
 
 // SettingError reports a field of Settings that is out of range.
@@ -77,17 +80,18 @@ func (s Settings) Validate() error {
 	return nil
 }
 
-// Learner contains all parameters of the fast weights that are trained or chosen before a stream
-// begins. It must not change while streams use it.
+// Learner contains the parameters of the fast weights, which are fixed before a stream begins. A
+// Learner must not change while streams use it.
 type Learner struct {
 	Branches []Branch
-	Settings Settings    // settings with which the learner was trained
+	Settings Settings
 	Phi      [][]Network // [bank][branch]
-	Scale    []float32   // factor on x for every element of the arena; nil means factors of 1
-	Normal   *Normal     // how Normalize made Scale; nil if Normalize did not make Scale
+	// factors on the inputs of g, one for each element of all branches; nil means 1
+	Scale  []float32
+	Normal *Normal // argument of the Normalize call that made Scale; nil if there was none
 }
 
-// Normalize sets Scale from the statistics of gradients, which must cover every branch.
+// Normalize computes Scale from statistics of gradients. s must contain every branch.
 func (l *Learner) Normalize(n Normal, s *Statistics) error {
 	if err := n.Validate(); err != nil {
 		return err
@@ -105,7 +109,7 @@ func (l *Learner) Normalize(n Normal, s *Statistics) error {
 	return nil
 }
 
-// Size returns the number of elements of all branches, the length of an arena.
+// Size returns the number of elements of all branches together.
 func (l *Learner) Size() int { return arenaSize(l.Branches) }
 
 func arenaSize(branches []Branch) int {
@@ -151,8 +155,8 @@ func (l *Learner) Validate() error {
 	return l.validateScale()
 }
 
-// Accept returns an error if the learner cannot run under other settings. The settings must be in
-// range and have one gamma for each bank of the learner. The error is a *SettingError.
+// Accept returns a *SettingError if the learner cannot run with settings s. The settings must be in
+// range and have one gamma for each bank of the learner.
 func (l *Learner) Accept(s Settings) error {
 	if err := s.Validate(); err != nil {
 		return err

@@ -13,28 +13,28 @@ import (
 )
 
 // State contains the gradient averages and fast weights of one session. The exported fields are the
-// whole state: copied into a NewState with the same branches, banks and precision, they give the
-// same bits in all later updates. Arenas are the branches' elements end to end. Only one goroutine
-// may use a State at a time.
+// whole state. A NewState with the same branches, banks and precision, and with copies of these
+// fields, computes the same bits in later updates. An arena is an array of the elements of all
+// branches, end to end. Only one goroutine may use a State at a time.
 type State struct {
-	Seed uint64  // seed of the masks
-	Step uint64  // updates made, also an input of the masks
-	I    []Array // [bank] arenas, eq. 3
-	M    []Array // [bank] arenas, eq. 6
+	Seed uint64  // seed of the random masks
+	Step uint64  // number of updates made; the masks depend on Step
+	I    []Array // gradient averages of eq. 3: one arena for each bank
+	M    []Array // fast weights of eq. 6: one arena for each bank
 
-	// X, if not nil (see Trace), is the input of g at each element's last write, [bank] arenas.
-	// NaN means never written since the last Reset.
+	// X is nil unless Trace was called. It has one arena for each bank, with the input of g at the
+	// last write of each element. NaN means that no update has written the element since the last
+	// Reset or Trace.
 	X [][]float32
 
 	branches []Branch
-	offsets  []int // offsets of the branches in an arena, then the arena's length
+	offsets  []int // offset of each branch in an arena, followed by the arena's length
 	spans    []span
 	job      updateJob
 	scatter  scatterJob
 }
 
-// updateJob is a running update. Its tasks are the state's spans; one thread processes all banks
-// of a span.
+// updateJob is a running update. A task is one span of the state, in all banks.
 type updateJob struct {
 	s         *State
 	tables    Tables
@@ -46,7 +46,6 @@ type updateJob struct {
 	written   atomic.Int64
 }
 
-// scatterJob is a running NodeGradient; a task is one branch of one bank.
 type scatterJob struct {
 	s      *State
 	tables Tables
@@ -56,15 +55,15 @@ type scatterJob struct {
 	dv     NodeGradients
 }
 
-// span is the unit of work: a run of elements of one branch. Runs begin at multiples of spanSize
-// in their branch.
+// span is a task of an update: elements lo to hi-1 of one branch. lo is a multiple of spanSize.
 type span struct{ branch, lo, hi int }
 
-// spanSize is a multiple of the number of mask elements in a random word. A span's slices of G, I,
-// M and the fast weights, with the used part of a table, fit the second-level cache.
+// spanSize is the maximum number of elements of a span. It is a multiple of the number of mask
+// elements in a random word. A span's data and the used part of a table fit the second-level cache.
 const spanSize = 2048
 
-// cut returns the offsets of the branches in an arena, its length after them, and the spans.
+// cut returns the spans and the offset of each branch in an arena. The last element of offsets is
+// the arena's length.
 func cut(branches []Branch) (offsets []int, spans []span) {
 	size := 0
 	for i, b := range branches {
@@ -77,8 +76,8 @@ func cut(branches []Branch) (offsets []int, spans []span) {
 	return append(offsets, size), spans
 }
 
-// NewState returns the state before the first chunk, with I and M zero. BF16 needs half the memory
-// of Float32.
+// NewState returns the state before the first update: I and M are zero. held is their precision;
+// BF16 needs half the memory of Float32.
 func NewState(branches []Branch, banks int, seed uint64, held Precision) *State {
 	s := &State{Seed: seed, branches: branches, I: make([]Array, banks), M: make([]Array, banks)}
 	s.offsets, s.spans = cut(branches)
@@ -89,11 +88,11 @@ func NewState(branches []Branch, banks int, seed uint64, held Precision) *State 
 	return s
 }
 
-// Size returns the number of elements of an arena.
+// Size returns the number of elements of all branches together.
 func (s *State) Size() int { return s.offsets[len(s.branches)] }
 
-// Trace makes later updates record the inputs of g, which NodeGradient needs. For NodeGradient,
-// elements written before the call count as never written.
+// Trace makes later updates record the inputs of g in X, because NodeGradient needs these inputs.
+// It marks all elements as not yet written.
 func (s *State) Trace() {
 	s.X = make([][]float32, len(s.M))
 	for bank := range s.X {
@@ -113,7 +112,8 @@ func (s *State) Reset() {
 	}
 }
 
-// CopyFrom copies from, which must have the same branches, banks, precision and tracing, into s.
+// CopyFrom sets s to a copy of parameter from. Both states must have the same branches, banks,
+// precision and tracing.
 func (s *State) CopyFrom(from *State) {
 	if len(s.M) != len(from.M) || s.Size() != from.Size() || len(s.X) != len(from.X) {
 		panic(fmt.Sprintf("sparsemeta: CopyFrom: %d banks (%d traced) of %d elements from %d "+
@@ -130,12 +130,11 @@ func (s *State) CopyFrom(from *State) {
 	}
 }
 
-// sumBlock is the number of elements summed at once. The elements stay in the first-level cache,
-// and are few enough for a sum of squares in float32.
+// sumBlock is the number of elements that are summed at once. A block fits the first-level cache,
+// and is small enough for an accurate sum of squares in float32.
 const sumBlock = 4096
 
-// Sum sets the arena fast to the fast weights, the sum of the banks' M, to the same bits as
-// Update.
+// Sum sets fast to the fast weights: the sum of M over the banks. Update computes the same bits.
 func (s *State) Sum(v Vectors, fast []float32) {
 	if len(fast) != s.Size() {
 		panic(fmt.Sprintf("sparsemeta: Sum: %d elements, want %d", len(fast), s.Size()))
@@ -145,10 +144,8 @@ func (s *State) Sum(v Vectors, fast []float32) {
 	}
 }
 
-// sum computes the fast weights of the elements from lo on.
 func (s *State) sum(v Vectors, fast []float32, lo int) { addUp(v, fast, s.M, lo) }
 
-// addUp sums the elements of arrays from lo on.
 func addUp(v Vectors, sum []float32, arrays []Array, lo int) {
 	for i, a := range arrays {
 		if a = a.Range(lo, lo+len(sum)); i == 0 {
@@ -176,7 +173,7 @@ func (s *State) Branch(arena []float32, i int) []float32 {
 	return arena[s.offsets[i]:s.offsets[i+1]]
 }
 
-// Bytes returns the bytes of memory of the arenas.
+// Bytes returns the memory of I, M and X in bytes.
 func (s *State) Bytes() (n int64) {
 	for bank := range s.M {
 		n += s.I[bank].Bytes() + s.M[bank].Bytes()

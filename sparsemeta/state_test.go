@@ -12,8 +12,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// testLearner has branches of awkward sizes: shorter than a word of mask bits, prime, and longer
-// than a span.
+// testLearner has branches of critical sizes: smaller than a word of mask bits, odd, longer than a
+// span, and exactly a span.
 func testLearner(banks int) *Learner {
 	l := &Learner{
 		Branches: []Branch{{"short", 3}, {"odd", 1027}, {"long", 2*spanSize + 5},
@@ -25,7 +25,7 @@ func testLearner(banks int) *Learner {
 	return l
 }
 
-// gradients are spread over many octaves, like real ones.
+// gradients returns random numbers of many orders of magnitude, like real gradients.
 func gradients(size int, seed uint64) []float32 {
 	g := make([]float32, size)
 	for i := range g {
@@ -41,7 +41,6 @@ func exec(t testing.TB, threads int) *kernel.Exec {
 	return x
 }
 
-// naive computes one element of the update in float64, through the network itself.
 type naive struct{ i, m float64 }
 
 func (e *naive) step(n *Network, set Settings, bank int, scale, g float64, write bool) {
@@ -51,8 +50,8 @@ func (e *naive) step(n *Network, set Settings, bank int, scale, g float64, write
 	}
 }
 
-// Updates agree with the equations element by element: I up to float32 rounding over five steps,
-// M within the table's bound and the rounding of its input.
+// I may differ from the equations by float32 rounding over five steps. M may differ by the table's
+// error bound and by the rounding of the table's input.
 func TestUpdateAgreesWithTheEquations(t *testing.T) {
 	for banks := 1; banks <= 3; banks++ {
 		l := testLearner(banks)
@@ -109,7 +108,6 @@ func randomMasks(banks, size int, seed uint64) [][]uint8 {
 	return masks
 }
 
-// requireSum checks that the fast weights of updates and of Sum are the sum of M.
 func requireSum(t *testing.T, s *State, fast []float32) {
 	want := make([]float32, s.Size())
 	var squares float64
@@ -128,8 +126,8 @@ func requireSum(t *testing.T, s *State, fast []float32) {
 	require.InEpsilon(t, math.Sqrt(squares/float64(len(want))), s.RMS(v), 1e-6)
 }
 
-// The state in bfloat16 equals the state in float32 up to rounding. M is rounded once, to its last
-// place. I is rounded stochastically, so its mean does not drift.
+// M differs only by one rounding to bfloat16. I is rounded stochastically in each step, so its mean
+// does not drift.
 func TestBF16StateIsRoundedFloat32State(t *testing.T) {
 	for banks := 1; banks <= 3; banks++ {
 		l := testLearner(banks)
@@ -152,15 +150,13 @@ func TestBF16StateIsRoundedFloat32State(t *testing.T) {
 				size += math.Abs(float64(whole.I[bank].At(e)))
 			}
 		}
-		// A step moves an element by at most 2^-8 of its value, up or down. In 100 random steps,
-		// the element moves by about sqrt(100)/2^8 of its value. The mean over thousands of
-		// elements moves far less.
+		// In each step, rounding changes an element of I by at most 2^-8 of its value, up or down.
+		// 100 random roundings add up to about sqrt(100)/2^8 of the value. The mean over thousands
+		// of elements changes far less.
 		require.InDelta(t, 0, drift/size, 5*10./256/math.Sqrt(float64(banks*l.Size())))
 	}
 }
 
-// In the paper's training, with gamma 0, beta 0 and 1 and every element written, M is g(G) and I
-// stays zero.
 func TestWithoutAveragingFastWeightsAreGOfGradient(t *testing.T) {
 	l := testLearner(1)
 	l.Settings = Settings{Gammas: []float32{0}, Beta2: 1, P: 1, Out: 1}
@@ -205,9 +201,8 @@ func TestProbabilityZeroWritesNothingAndOneEverything(t *testing.T) {
 	}
 }
 
-// The state has one hash for any number of threads, any order of the spans, and any machine:
-// assembly and portable Go compute the same update. The golden hash shows changes between versions
-// of the code.
+// The state's hash is the same for any number of threads, any order of the spans, and for assembly
+// and portable Go. The golden hash detects changes between versions of the code.
 func TestBitsDoNotDependOnThreadsOrOrder(t *testing.T) {
 	for held, golden := range goldenHashes {
 		t.Run(string(held), func(t *testing.T) { checkBits(t, held, golden) })
@@ -285,7 +280,6 @@ func TestResetForgetsAllButTheMasksTime(t *testing.T) {
 	require.Equal(t, fresh.Hash(), s.Hash())
 }
 
-// A new state filled with the exported fields of another continues identically.
 func TestExportedFieldsAreTheWholeState(t *testing.T) {
 	for banks := 1; banks <= 2; banks++ {
 		l := testLearner(banks)
@@ -308,8 +302,8 @@ func TestExportedFieldsAreTheWholeState(t *testing.T) {
 	}
 }
 
-// After a gradient that is not finite, M stays finite, and X still shows which elements were
-// written.
+// A gradient that is not finite must not make M infinite or NaN. X must not be NaN, because NaN
+// means that the element was not written.
 func TestGradientsThatAreNoNumbers(t *testing.T) {
 	l := testLearner(1)
 	l.Settings.P = 1
@@ -373,7 +367,6 @@ func TestMismatchedShapesPanic(t *testing.T) {
 	}
 }
 
-// written returns the elements that an update with this seed and step writes.
 func written(t testing.TB, branches []Branch, banks int, seed, step uint64, p float64) [][]bool {
 	l := &Learner{Branches: branches, Settings: Settings{Gammas: make([]float32, banks), Beta2: 1,
 		P: p, Out: 1}}
@@ -404,7 +397,6 @@ func count(on []bool) (n float64) {
 	return n
 }
 
-// together counts the indices at which both a and b are true.
 func together(a, b []bool) (n float64) {
 	for i := range a {
 		if a[i] && b[i] {
@@ -414,8 +406,6 @@ func together(a, b []bool) (n float64) {
 	return n
 }
 
-// The share of ones is p, overall and in each of the four lanes of a word, within five standard
-// deviations.
 func TestMasksAreBernoulli(t *testing.T) {
 	const n = 200_000
 	for _, p := range []float64{0.001, 0.05, 0.3, 0.5, 0.9} {
@@ -432,8 +422,8 @@ func TestMasksAreBernoulli(t *testing.T) {
 	}
 }
 
-// Two masks that differ in bank, branch, step or seed both write an element with probability p
-// squared. The same holds for a mask and its shifted copy.
+// Masks with different bank, branch, step or seed both write an element with probability p². A mask
+// and a shifted copy of this mask do so, too.
 func TestMasksAreIndependent(t *testing.T) {
 	const n, p = 100_000, 0.3
 	branches := []Branch{{"a", n}, {"b", n}}

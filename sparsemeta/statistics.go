@@ -5,29 +5,30 @@ import (
 	"math"
 )
 
-// Statistics hold the usual size of each weight's gradient: its root mean square over chunks of
-// training text, in 8 bits per weight. The RMS form of dynamic evaluation divides by it.
+// Statistics hold the root mean square (RMS) of each weight's gradient over chunks of training
+// text, in
+// 8 bits per weight. The RMS form of dynamic evaluation divides gradients by these values.
 //
-// Code 0 is 0: the weight never had a gradient. Code c > 0 means
+// Code 0 means 0: the weight never had a gradient. Code c > 0 means
 //
 //	scale 2^((c-255)/4)
 //
-// where scale is the largest root mean square of the branch. The steps are 19 %, so a value is off
-// by at most 9 %. Steps of 4 % scored no better (2.2247 bits per byte against 2.2255) and cost two
-// more bits per weight in a compressed file. Values 64 octaves below the scale get code 1.
+// where scale is the largest RMS of the branch. Adjacent codes differ by 19 %, so rounding changes
+// a value by at most 9 %. Steps of 4 % gave nearly the same bits per byte, but cost two more bits
+// per weight in a compressed file. Positive values below the range get code 1.
 type Statistics struct {
 	Branches []Branch
-	Codes    []uint8   // an arena of the branches, end to end
+	Codes    []uint8   // codes of all branches, end to end
 	Scales   []float32 // one for each branch; 0 if all codes of the branch are 0
 }
 
 const (
 	codeMost   = 255
-	codeOctave = 4 // codes per octave
+	codeOctave = 4 // number of codes per factor of 2
 )
 
-// NewStatistics encodes root mean squares in 8 bits. rms is an arena of the branches, with finite
-// numbers of at least 0.
+// NewStatistics encodes the root mean squares rms in 8 bits each. rms has the elements of all
+// branches, end to end. Each element must be finite and at least 0.
 func NewStatistics(branches []Branch, rms []float32) (*Statistics, error) {
 	if size := arenaSize(branches); len(rms) != size {
 		return nil, fmt.Errorf("sparsemeta: statistics: found %d root mean squares, want %d",
@@ -61,8 +62,8 @@ func codeOf(v, scale float32) uint8 {
 	return uint8(max(c, 1))
 }
 
-// Validate checks that every element has a code, and every branch a finite scale. A scale may be 0
-// only if all codes of its branch are 0.
+// Validate checks that every element has a code and every branch has a finite scale. If the scale
+// is 0, all codes of the branch must be 0.
 func (s *Statistics) Validate() error {
 	if size := arenaSize(s.Branches); len(s.Codes) != size || len(s.Scales) != len(s.Branches) {
 		return fmt.Errorf("sparsemeta: statistics: found %d codes and %d scales, want %d and %d",
@@ -86,7 +87,6 @@ func (s *Statistics) Validate() error {
 	return nil
 }
 
-// values returns the value of each code in a branch.
 func (s *Statistics) values(branch int) (values [codeMost + 1]float64) {
 	for c := 1; c <= codeMost; c++ {
 		values[c] = float64(s.Scales[branch]) * math.Exp2(float64(c-codeMost)/codeOctave)
@@ -94,7 +94,6 @@ func (s *Statistics) values(branch int) (values [codeMost + 1]float64) {
 	return values
 }
 
-// sums returns the sum of the root mean squares of each branch.
 func (s *Statistics) sums() []float64 {
 	sums, lo := make([]float64, len(s.Branches)), 0
 	for i, b := range s.Branches {
@@ -110,18 +109,18 @@ func (s *Statistics) sums() []float64 {
 	return sums
 }
 
-// Normal scales the inputs of g to one size, whatever the usual size of an element's gradients.
-// For an element whose gradients have the root mean square r the factor is
+// Normal scales the inputs of g, so that typical gradients of all elements have a similar size. Let
+// r be the root mean square of an element's gradients. The element's factor is
 //
 //	Level / (r + Floor mean)
 //
-// where mean is the mean of r over the branch. The logarithm in eq. 4's preprocessing then measures
-// how unusual a gradient is. Without Normal, the embeddings of words are in the linear range of the
-// preprocessing, because their gradients are rarely above e^-7. The gradients of rare words then
-// look like no gradient at all.
+// where mean is the mean of r over the branch. The logarithm in the preprocessing of g then
+// measures how unusual a gradient is. Without Normal, most gradients of word embeddings are below
+// e^-7, where the preprocessing is linear. Gradients of rare words then look like zero.
 type Normal struct {
-	Level float32 `json:"level"` // root mean square of x if r is far above the floor
-	Floor float32 `json:"floor"` // addition to r, as a fraction of the branch's mean
+	Level float32 `json:"level"` // target for the root mean square of the inputs of g
+	// term added to an element's root mean square, as a fraction of the branch's mean
+	Floor float32 `json:"floor"`
 }
 
 // DefaultNormal returns the best of the values tried on validation text (docs/adaptation.md).
@@ -138,7 +137,6 @@ func (n Normal) Validate() error {
 	return nil
 }
 
-// factors appends the factors of a branch to dst.
 func (s *Statistics) factors(dst []float32, branch int, n Normal) []float32 {
 	lo := 0
 	for _, b := range s.Branches[:branch] {
@@ -152,7 +150,7 @@ func (s *Statistics) factors(dst []float32, branch int, n Normal) []float32 {
 	mean /= float64(len(codes))
 	var factors [codeMost + 1]float32
 	for c, r := range values {
-		factors[c] = 1 // for a branch that never had a gradient
+		factors[c] = 1
 		if mean > 0 {
 			factors[c] = float32(min(math.MaxFloat32,
 				float64(n.Level)/(r+float64(float64(n.Floor)*mean))))

@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A value is off by at most half a step of 1/4 octave, 9.1 %, down to 63 octaves below the
-// branch's largest. Smaller values stay small, and 0 stays 0.
+// A decoded value differs by at most 9.1 %, half a step of 1/4 octave. This holds down to 2^-63 of
+// the branch's largest value. Smaller values stay small, and 0 stays 0.
 func TestCodesAreCloseToTheRootMeanSquares(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		branches := []Branch{{"a", 7}, {"b", 1}, {"c", 40}}
@@ -72,8 +72,8 @@ func TestStatisticsThatCannotBeAreRefused(t *testing.T) {
 	}
 }
 
-// If an element's gradients are far above the floor, its factor scales them to Level. An element or
-// branch without gradients gets a finite factor.
+// Gradients far above the floor are scaled to Level. An element or branch without gradients gets a
+// finite factor.
 func TestNormalizeBringsGradientsToOneSize(t *testing.T) {
 	branches := []Branch{{"a", 3}, {"quiet", 2}, {"b", 2}}
 	s, err := NewStatistics(branches, []float32{64, 2, 0, 0, 0, 1, 1})

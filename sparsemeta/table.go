@@ -8,17 +8,19 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// The grid of a table is defined in package kernel. Its cells have the length 2^-GridCellBits in u
-// up to |x| = e^-7 (z = 2). Beyond, they have at most 2^-GridCellBits z/(z-1).
+// Package kernel defines the grid of a table. In the coordinate u, cells have length
+// 2^-GridCellBits up to |x| = e^-7, where z = 2. For larger |x|, cells have length 2^-GridCellBits
+// z/(z-1) or less, with z = 1 + e^7 |x|.
 const (
 	cells    = kernel.GridCells // number of cells for one sign of x
 	gridSize = len(kernel.Grid{})
 
-	groupBits = 5 // log2 of the grid points that share an entry of Table.start
+	groupBits = 5 // log2 of the number of grid points per entry of Table.start
 	groups    = gridSize>>groupBits + 1
 )
 
-// gridCoordinates returns the u of the grid points.
+// gridCoordinates returns the coordinates u of the grid points: first those with x >= 0, then those
+// with x <= 0.
 var gridCoordinates = sync.OnceValue(func() *[gridSize]float64 {
 	u := new([gridSize]float64)
 	for i := range cells + 1 {
@@ -28,25 +30,27 @@ var gridCoordinates = sync.OnceValue(func() *[gridSize]float64 {
 	return u
 })
 
-// Table is a compiled meta-learner. At agrees with Network.Eval up to [Table.ErrorBound].
+// Table is a compiled meta-learner: interpolated values of the function g. At agrees with
+// Network.Eval up to [Table.ErrorBound].
 type Table struct {
 	pieces []piece
-	values []float64 // g at the nodes: two for each piece, ascending in u
+	values []float64 // values of g at the nodes, two for each piece, in ascending order of u
 	grid   kernel.Grid
-	u      *[gridSize]float64 // coordinates of the grid points
-	start  [groups]uint16     // for each group of grid points: a piece at or below its lowest cell
-	ends   []float64          // ends of the pieces: scratch of Place
+	u      *[gridSize]float64
+	// for each group of grid points, the index of a piece at or below the group's lowest cell
+	start [groups]uint16
+	ends  []float64
 }
 
-// piece is an interval of u on which g is affine; it begins at the end of the piece before. Its
-// nodes lie well inside the piece, because at the ends a hidden unit is zero.
+// piece is an interval of the coordinate u on which g is affine. It begins where the previous piece
+// ends. Its two nodes are inside the piece, because at an end a hidden unit is zero and has no
+// derivative.
 type piece struct {
-	hi      float64 // end of the piece
-	node    float64 // u of the piece's first node
-	perUnit float64 // 1 / distance between the piece's nodes
+	hi      float64
+	node    float64 // coordinate u of the piece's first node
+	perUnit float64 // 1 / distance between the piece's two nodes, in u
 }
 
-// nodeInset is the distance of a node from the end of its piece, relative to the piece's length.
 const nodeInset = 1. / 8
 
 // Compile returns the table of a meta-learner.
@@ -56,7 +60,7 @@ func Compile(n *Network) *Table {
 	return t
 }
 
-// Compile makes t the table of n.
+// Compile sets t to the table of n.
 func (t *Table) Compile(n *Network) {
 	t.Place(n)
 	for i := range t.values {
@@ -65,8 +69,7 @@ func (t *Table) Compile(n *Network) {
 	t.Fill()
 }
 
-// Place places the nodes for n. The table must not be used until the values at the nodes are set
-// and Fill is called.
+// Place chooses the nodes of the table for n. Before using the table, set Values and call Fill.
 func (t *Table) Place(n *Network) {
 	t.u = gridCoordinates()
 	t.ends = n.knots(t.ends)
@@ -80,7 +83,7 @@ func (t *Table) Place(n *Network) {
 	}
 }
 
-// Values returns g's values at the nodes. A caller of Place must set them.
+// Values returns the values of g at the nodes. After Place, the caller must set them.
 func (t *Table) Values() []float64 { return t.values }
 
 // Node returns the preprocessed input of node i, 0 <= i < len(Values()).
@@ -120,10 +123,10 @@ func fillGrid(dst []float32, u []float64, a, b float64) {
 	}
 }
 
-// index records, for each group of grid points, the lowest piece in the group's cells. The grid
-// points below 0 come last, with decreasing u.
+// index sets start: for each group of grid points, the lowest piece in the group's cells. Grid
+// points with x < 0 come after the others, in order of decreasing u.
 func (t *Table) index() {
-	const below = cells >> groupBits // the first group with cells only below 0
+	const below = cells >> groupBits // first group whose cells are all below 0
 	p := 0
 	for g := groups - 1; g >= below; g-- {
 		p = t.pieceFrom(p, t.u[min((g+1)<<groupBits, gridSize-1)])
@@ -135,7 +138,6 @@ func (t *Table) index() {
 	}
 }
 
-// lo returns the beginning of piece p.
 func (t *Table) lo(p int) float64 {
 	if p == 0 {
 		return -coordinateMax
@@ -143,32 +145,31 @@ func (t *Table) lo(p int) float64 {
 	return t.pieces[p-1].hi
 }
 
-// affine returns a and b of g = a + b u on piece p.
 func (t *Table) affine(p int) (a, b float64) {
 	v := t.values[2*p : 2*p+2]
 	b = (v[1] - v[0]) * t.pieces[p].perUnit
 	return v[0] - float64(b*t.pieces[p].node), b
 }
 
-// pieceOf returns the piece that contains u, the lower one if u is an end.
+// pieceOf returns the index of the piece that contains u. If two pieces meet at u, it returns the
+// lower piece.
 func (t *Table) pieceOf(u float64) int {
 	last := len(t.pieces) - 1
 	return sort.Search(last, func(p int) bool { return u <= t.pieces[p].hi })
 }
 
-// pieceFrom is pieceOf(u). The search begins at piece p, which must not lie above u.
+// pieceFrom returns pieceOf(u). Its search begins at piece p, which must not lie above u.
 func (t *Table) pieceFrom(p int, u float64) int {
 	for last := len(t.pieces) - 1; p < last && u > t.pieces[p].hi; p++ {
 	}
 	return p
 }
 
-// ErrorBound bounds |At(x) - Network.Eval(x)| for every x: S 2^-10 + V 2^-21, where S is the
-// largest |dg/du| and V the largest value at a node. A function with slopes of at most S differs
-// from its linear interpolation over a length h by at most S h/2. Here h is at most 2^-10, which
-// gives half of the first term. The rest covers rounding and the pieces shorter than pieceMin. The
-// bound is reached where a large slope changes its sign inside a cell. In most cells g has no knot
-// and the error is a few units of 2^-23.
+// ErrorBound returns a bound of |At(x) - Network.Eval(x)| for every x: S 2^-10 + V 2^-21. S is the
+// largest |dg/du|, and V is the largest |g| at a node. If slopes are at most S, linear
+// interpolation over a length h is off by at most S h/2. Cells have h <= 2^-10, which gives half of
+// the first term. The rest covers rounding and pieces shorter than pieceMin. In most cells g has no
+// kink, and the error is a few units of 2^-23.
 func (t *Table) ErrorBound() float64 {
 	slope, value := 0., 0.
 	for p := range t.pieces {
@@ -179,7 +180,7 @@ func (t *Table) ErrorBound() float64 {
 	return float64(slope/(1<<10)) + float64(value/(1<<21))
 }
 
-// At returns g(x) from the grid, like updates.
+// At returns g(x). It interpolates in the grid, with the arithmetic of updates.
 func (t *Table) At(x float32) float32 {
 	i, w, ok := kernel.Locate(x)
 	if !ok {
@@ -189,16 +190,16 @@ func (t *Table) At(x float32) float32 {
 	return v + float32(w*(t.grid[i+1]-v))
 }
 
-// Beyond returns g(x) from the nodes: the value of At outside the grid.
+// Beyond returns g(x) for an x outside the grid, computed from the nodes.
 func (t *Table) Beyond(x float32) float32 {
 	u := coordinate(float64(x))
 	a, b := t.affine(t.pieceOf(u))
 	return float32(a + float64(b*u))
 }
 
-// Locate expresses g(x) by the nodes: (1-w) Values[node] + w Values[node+1]. The derivative of g(x)
-// with respect to the network's weights is the same combination of the nodes' derivatives. This
-// holds as long as the ends of g's pieces do not move. w may be slightly below 0 or above 1.
+// Locate expresses g(x) by values at two nodes: (1-w) Values[node] + w Values[node+1]. Derivatives
+// of g with respect to the network's weights combine in the same way, as long as the ends of g's
+// pieces do not move. w may be slightly below 0 or above 1.
 func (t *Table) Locate(x float32) (node int, w float64) {
 	i, f, ok := kernel.Locate(x)
 	if !ok {

@@ -12,7 +12,7 @@ import (
 // awkward returns inputs at the edges of the float range and of the table's grid.
 func awkward() []float32 {
 	edge := float32(math.Exp(-7))
-	end := float32(4095 / expP) // z = 4096, where the grid ends
+	end := float32(4095 / expP) // the grid ends at z = 1 + e^7 x = 4096
 	values := []float32{0, 1, 30, edge, end, math.MaxFloat32, math.SmallestNonzeroFloat32, 0x1p-126,
 		0x1p-127, 1e-20, float32(math.Inf(1))}
 	for _, v := range slices.Clone(values) {
@@ -31,8 +31,6 @@ func requireAgreement(t require.TestingT, n *Network, table *Table, x float32) {
 	}
 }
 
-// The error is within ErrorBound, 2^-10 of the steepest slope plus rounding, over all 2^32 bit
-// patterns of x.
 func TestTableMatchesNetworkOverWholeFloatRange(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := drawNetwork(t)
@@ -40,7 +38,7 @@ func TestTableMatchesNetworkOverWholeFloatRange(t *testing.T) {
 		for _, x := range awkward() {
 			requireAgreement(t, n, table, x)
 		}
-		for _, u := range table.ends { // the error is largest beside a knot
+		for _, u := range table.ends { // the error is largest near the ends of pieces
 			for _, d := range []float64{-3e-4, -1e-5, 0, 1e-5, 3e-4} {
 				requireAgreement(t, n, table, float32(inverse(u+d)))
 			}
@@ -51,7 +49,7 @@ func TestTableMatchesNetworkOverWholeFloatRange(t *testing.T) {
 	})
 }
 
-// inverse returns the x of coordinate u.
+// inverse returns the x with coordinate(x) = u.
 func inverse(u float64) float64 {
 	y := math.Abs(u)
 	if y > 1 {
@@ -60,8 +58,8 @@ func inverse(u float64) float64 {
 	return math.Copysign(y/expP, u)
 }
 
-// On inputs distributed like gradients the table's error is within 5e-4 of the largest |g|. In
-// most places it is ten thousand times smaller. (Conformance requires 1e-3.)
+// For inputs distributed like gradients, the table's error is at most 5e-4 of the largest |g|. Most
+// errors are ten thousand times smaller.
 func TestTableIsCloseOnRealisticInputs(t *testing.T) {
 	for _, d := range scales {
 		for k := range 5 {
@@ -98,8 +96,8 @@ func TestTableIsContinuousAcrossCellsAndSigns(t *testing.T) {
 	})
 }
 
-// The nodes determine g: their values combined by Locate give g(x), up to the grid's rounding of
-// the coordinate (2^-22, see kernel.Locate).
+// Node values, interpolated as Locate says, give g(x). The error is the grid's rounding of the
+// coordinate (2^-22, see kernel.Locate).
 func TestNodesReproduceTheNetwork(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := drawNetwork(t)
@@ -122,9 +120,8 @@ func TestNodesReproduceTheNetwork(t *testing.T) {
 	})
 }
 
-// The derivative at x with respect to the weights is interpolated between the derivatives at two
-// nodes, as g is. The derivative jumps at the knots, so the test skips inputs within 1e-5 of a
-// knot.
+// The derivative with respect to the weights jumps at the ends of pieces. So the test skips inputs
+// within 1e-5 of an end.
 func TestNodesReproduceTheDerivative(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := drawNetwork(t)
@@ -157,7 +154,6 @@ func combined(n *Network, table *Table, node int, w float64) (grad [NetworkSize]
 	return grad
 }
 
-// nodeInput returns the x of a node.
 func (t *Table) nodeInput(i int) float64 {
 	p := t.pieces[i/2]
 	return inverse(p.node + float64(i%2)/p.perUnit)
@@ -175,8 +171,7 @@ func TestNodeGivesThePreprocessedInput(t *testing.T) {
 	}
 }
 
-// Between adjacent ends no hidden unit changes sign, so g's values at five places of a piece lie
-// on a line.
+// No hidden unit changes its sign inside a piece, so g is affine there.
 func TestPiecesAreAffine(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := drawNetwork(t)
@@ -199,8 +194,6 @@ func TestPiecesAreAffine(t *testing.T) {
 	})
 }
 
-// All networks compile: a constant network, a network with a single kink, and a network with
-// weights that training never reaches. Finite weights give finite tables.
 func TestDegenerateNetworksCompile(t *testing.T) {
 	var zero, constant, huge Network
 	constant[NetworkSize-1] = 3
@@ -218,7 +211,6 @@ func TestDegenerateNetworksCompile(t *testing.T) {
 	require.NotPanics(t, func() { Compile(&broken) })
 }
 
-// A table that is compiled again keeps nothing of its old network.
 func TestRecompilingLeavesNothingBehind(t *testing.T) {
 	var a, b Network
 	scales[3].draw(&a, 1)

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// Tables are the tables of a learner, [bank][branch]. Any number of states may use the tables at
-// once, while the tables do not change.
+// Tables are the tables of a learner, indexed [bank][branch]. Any number of states may use the
+// tables at once while nothing changes them.
 type Tables [][]*Table
 
 // Compile returns the learner's tables, computed on all processors.

@@ -7,19 +7,20 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// Update applies the gradient of a chunk (eqs. 3 to 6). g is an arena with the gradient of the
-// chunk's mean loss with respect to W + fast. The arena fast receives the new fast weights (see
-// Sum). The state's seed and step determine the masks; Update then increments the step. scale is
-// nil or has a factor for every element. Update returns the number of elements written, over all
+// Update applies the gradient of a chunk (eqs. 3 to 6 of the paper). Parameter g is the gradient of
+// the chunk's mean loss with respect to the effective weights W + fast. Update sets fast to the new
+// fast weights. g and fast have the elements of all branches, end to end. Seed and Step of the
+// state determine the masks; Update then increments Step. scale is nil or has a factor on the
+// meta-learner's input for every element. Update returns the number of elements written, over all
 // banks.
 //
-// It allocates nothing, and its result does not depend on x's threads.
+// Update allocates nothing. Its result does not depend on the number of threads.
 func (s *State) Update(x *Exec, t Tables, set Settings, scale, g, fast []float32) (written int) {
 	return s.update(x, t, set, scale, g, fast, nil)
 }
 
-// UpdateMasked is Update with given masks: one arena for each bank, in which 0 means that the
-// element is not written. It ignores P of the settings.
+// UpdateMasked is Update with given masks. masks has one array for each bank, in which 0 means that
+// the element is not written. UpdateMasked ignores set.P.
 func (s *State) UpdateMasked(x *Exec, t Tables, set Settings, scale, g, fast []float32,
 	masks [][]uint8) (written int) {
 	if len(masks) != len(s.M) {
@@ -52,7 +53,6 @@ func (s *State) update(x *Exec, t Tables, set Settings, scale, g, fast []float32
 	return int(written)
 }
 
-// check panics unless the tables and the gradient fit the state.
 func (s *State) check(who string, t Tables, g []float32) {
 	if len(t) != len(s.M) || len(t[0]) != len(s.branches) || len(g) != s.Size() {
 		panic(fmt.Sprintf("sparsemeta: %s: tables for %d banks of %d branches and %d gradients, "+
@@ -61,12 +61,12 @@ func (s *State) check(who string, t Tables, g []float32) {
 	}
 }
 
-// drop clears the caller's slices, so that the job does not keep them alive.
+// drop clears the references to the caller's slices, so that the garbage collector can free them.
 func (j *updateJob) drop() {
 	j.s, j.tables, j.set, j.scale, j.g, j.fast, j.masks = nil, nil, Settings{}, nil, nil, nil, nil
 }
 
-// Do updates span i, bank after bank.
+// Do implements kernel.Task: it updates span i in all banks.
 func (j *updateJob) Do(w *Exec, i int) {
 	s, sp, written := j.s, j.s.spans[i], 0
 	for bank := range s.M {
@@ -77,7 +77,6 @@ func (j *updateJob) Do(w *Exec, i int) {
 	j.written.Add(int64(written))
 }
 
-// bank updates a span in one bank.
 func (j *updateJob) bank(w *Exec, bank int, sp span) int {
 	s, table := j.s, j.tables[bank][sp.branch]
 	lo, hi := s.offsets[sp.branch]+sp.lo, s.offsets[sp.branch]+sp.hi
@@ -100,5 +99,6 @@ func (j *updateJob) bank(w *Exec, bank int, sp span) int {
 	return w.Adapt(&a)
 }
 
-// maskThreshold returns how many of the 65536 values of a mask lane mean "write".
+// maskThreshold returns how many of 65,536 random values lead to a write, if p is the probability
+// of a write.
 func maskThreshold(p float64) uint32 { return uint32(math.Round(p * kernel.MaskAll)) }

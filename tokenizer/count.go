@@ -1,10 +1,9 @@
 package tokenizer
 
-// countPiece is the number of tokens that Count processes at once.
 const countPiece = 1024
 
-// Count returns the number of tokens of a text. A word at the end counts. The end of the last
-// line counts only if the text has a newline there.
+// Count returns the number of tokens of a text, including an unfinished last word. The end of the
+// last line is a token only if the text ends with a newline.
 func Count(t Tokenizer, text []byte) (n int) {
 	if _, ok := t.(Bytes); ok {
 		return len(text)
@@ -19,7 +18,7 @@ func Count(t Tokenizer, text []byte) (n int) {
 	if len(pending.Word) > 0 {
 		tokens.Reset()
 		t.End(&tokens, &pending)
-		n += len(tokens.IDs) - 1 // the end of a line that the text lacks
+		n += len(tokens.IDs) - 1 // End adds the end of a line, which the text does not have
 	}
 	return n
 }

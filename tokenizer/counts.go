@@ -6,23 +6,24 @@ import (
 	"slices"
 )
 
-// MaxDistinct is the maximum number of different words in Counts: about 1.5 GB.
+// MaxDistinct is the maximum number of different words in Counts. These words need about 1.5 GB of
+// memory.
 const MaxDistinct = 1 << 24
 
-// Counts counts the words of texts, to make a vocabulary. The zero value is empty.
+// Counts counts the words of texts, to build a vocabulary. The zero value is empty.
 type Counts struct {
-	index   map[string]int // index of each word in counts
+	index   map[string]int
 	counts  []int64
 	pending Pending
 	words   int64
 	lines   int64
-	long    int64 // words too long for a vocabulary
+	long    int64
 }
 
-// Words returns the number of words counted. Words and Lines together are the tokens.
+// Words returns the number of counted words. The number of tokens is Words plus Lines.
 func (c *Counts) Words() int64 { return c.words }
 
-// Lines returns the number of ends of lines.
+// Lines returns the number of counted line ends.
 func (c *Counts) Lines() int64 { return c.lines }
 
 // Distinct returns the number of different words.
@@ -42,7 +43,7 @@ func (c *Counts) Add(text []byte) error {
 	}
 }
 
-// End ends a text; Add then begins another one.
+// End ends the current text. The next Add begins another text.
 func (c *Counts) End() error {
 	word, line := c.pending.last()
 	if err := c.count(word); err != nil {
@@ -100,21 +101,19 @@ func (o VocabularyOptions) Validate() error {
 	return nil
 }
 
-// counted is a symbol with its count.
 type counted struct {
 	symbol string
 	count  int64
 }
 
-// descending orders symbols by falling count. Symbols with equal counts are in byte order.
 func descending(a, b counted) int {
 	return cmp.Or(cmp.Compare(b.count, a.count), cmp.Compare(a.symbol, b.symbol))
 }
 
-// Vocabulary makes the tokenizer of the most frequent words. LineEnd is first, as in the reference
-// implementation; the other symbols follow by falling count. Words with equal counts are in byte
-// order, so that the vocabulary does not depend on the order of the texts. The result unknown is
-// the count of Unknown: of all words left out and of words spelled like Unknown.
+// Vocabulary returns a tokenizer of the most frequent words. Symbol 0 is LineEnd, as in the
+// reference implementation; the others follow by descending count. Words with equal counts are in
+// byte order, so that the order of the texts does not matter. unknown is the number of counted
+// words that become Unknown: all words left out, and words spelled like Unknown.
 func (c *Counts) Vocabulary(o VocabularyOptions) (w *Words, unknown int64, err error) {
 	if err := o.Validate(); err != nil {
 		return nil, 0, err

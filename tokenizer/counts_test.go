@@ -46,8 +46,8 @@ func TestVocabularyIsByFallingCount(t *testing.T) {
 	}
 }
 
-// In its own text, the ids of a vocabulary are ordered by falling count, except for LineEnd.
-// Vocabulary returns the exact number of unknown words, for any order of the texts.
+// In the text from which a vocabulary was made, ids are in order of descending count, except for
+// LineEnd. The order of the texts does not matter.
 func TestVocabularyFitsItsText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		one, two := drawWords(t), drawWords(t)
@@ -115,7 +115,6 @@ func FuzzReadVocabulary(f *testing.F) {
 	})
 }
 
-// benchmarkText has words with the frequencies and lengths of prose, twenty in a line.
 func benchmarkText() (text []byte) {
 	drawn := rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.2, 8, 1<<16)
 	for i := 1; len(text) < 4<<20; i++ {

@@ -7,23 +7,24 @@ import (
 	"unicode/utf8"
 )
 
-// This file cuts a word that is not in the vocabulary like the texts of WikiText. Punctuation,
-// "'s" and "n't" are separate words. A hyphen, a comma or a point inside a word is "@-@", "@,@"
-// or "@.@". Words without a space in WikiText stay whole: "U.S.", "Q." and "and/or".
+// This file cuts words that are not in the vocabulary into parts, as in the texts of WikiText.
+// Punctuation, "'s" and "n't" are separate parts. A hyphen, a comma or a point inside a word
+// becomes "@-@", "@,@" or "@.@". Words such as "U.S.", "Q." and "and/or" stay whole, because
+// WikiText does not cut them.
 
-// partsMost is the maximum number of parts of a word. A longer sequence is not prose, and is not
-// cut.
+// partsMost is the maximum number of parts of a word. A word with more parts is not prose, and is
+// not cut.
 const partsMost = 12
 
 // marks are the punctuation characters that can be separate words.
 const marks = ",.;:!?\"'()[]-%$£€“”‘’—–…"
 
-// attachedMost is the maximum share of words ending with a comma in a vocabulary with separate
-// punctuation. A few of them occur by accident.
+// attachedMost is the maximum share of words with a trailing comma in a vocabulary with separate
+// punctuation. A few such words occur by accident.
 const attachedMost = 1. / 1000
 
-// cutsWords reports whether the vocabulary comes from a text with separate punctuation. If part of
-// the text has attached punctuation, the vocabulary contains words like "it,".
+// cutsWords reports whether the vocabulary comes from text with separate punctuation. Text with
+// attached punctuation leads to words like "it,".
 func (w *Words) cutsWords() bool {
 	_, hyphen := w.ids["@-@"]
 	_, comma := w.ids[","]
@@ -41,8 +42,8 @@ func (w *Words) cutsWords() bool {
 	return float64(attached) <= attachedMost*float64(len(w.symbols))
 }
 
-// cut returns the size and id of the first part of a word. The rest is cut in the same way, with
-// inside true.
+// cut returns the size in bytes and the id of the first part of a word. For the rest of the word,
+// call cut again with inside = true.
 func (w *Words) cut(word []byte, inside bool) (size int, id int32) {
 	size, id = w.part(word, inside)
 	rest := word[size:]
@@ -56,8 +57,8 @@ func (w *Words) cut(word []byte, inside bool) (size int, id int32) {
 	return size, id
 }
 
-// part is cut without the limit on the number of parts. It returns the longest part in the
-// vocabulary.
+// part is like cut, but does not limit the number of parts. It returns the longest first part that
+// is in the vocabulary. If there is none, it returns the shortest part and the id of Unknown.
 func (w *Words) part(word []byte, inside bool) (size int, id int32) {
 	if known, ok := w.ids[string(word)]; ok && (!inside || w.joiner(word, 0, inside) < 0) {
 		return len(word), known
@@ -71,15 +72,15 @@ func (w *Words) part(word []byte, inside bool) (size int, id int32) {
 			return at, w.joiner(word, 0, inside)
 		case n == 0 && !ok:
 			size, id = at, w.unknown
-		case ok && !joined: // a part never ends with a joining hyphen
+		case ok && !joined: // joining marks do not end a longer part
 			size, id = at, known
 		}
 	}
 	return size, id
 }
 
-// partEnd returns the end of the shortest part that begins at a byte, and whether the part is a
-// joining mark.
+// partEnd returns the end of the shortest part that begins at index at. joined reports whether the
+// part is a joining mark, such as "@-@".
 func (w *Words) partEnd(word []byte, at int, inside bool) (end int, joined bool) {
 	if n := w.contraction(word, at); n > 0 {
 		return at + n, false
@@ -97,8 +98,8 @@ func (w *Words) partEnd(word []byte, at int, inside bool) (end int, joined bool)
 	return end, false
 }
 
-// mark returns the size of the punctuation at a byte that is a separate word of the vocabulary,
-// or 0.
+// mark returns the size in bytes of the punctuation mark, or run of equal marks, at index at. It
+// returns 0 if the mark is not a separate part.
 func (w *Words) mark(word []byte, at int, inside bool) int {
 	r, n := utf8.DecodeRune(word[at:])
 	if !strings.ContainsRune(marks, r) {
@@ -131,7 +132,8 @@ func (w *Words) mark(word []byte, at int, inside bool) int {
 	return 0
 }
 
-// joiner returns the id of the joining mark at a byte, inside a word or between digits, or -1.
+// joiner returns the id of the joining mark ("@-@", "@,@" or "@.@") at index at of a word, or -1 if
+// there is none.
 func (w *Words) joiner(word []byte, at int, inside bool) int32 {
 	if !inside || at+1 >= len(word) {
 		return -1
@@ -152,10 +154,10 @@ func (w *Words) joiner(word []byte, at int, inside bool) int32 {
 	return -1
 }
 
-// contractions are the ends of words that are separate words.
+// contractions are word endings that are separate words in WikiText.
 var contractions = [...]string{"n't", "'t", "'s", "'re", "'ll", "'ve", "'d", "'m"}
 
-// contraction returns the size of a contraction that ends the word and begins at a byte, or 0.
+// contraction returns the size of the contraction that begins at index at and ends the word, or 0.
 // The contraction must be in the vocabulary or be the whole word.
 func (w *Words) contraction(word []byte, at int) int {
 	if b := word[at]; b != 'n' && b != '\'' || at > 0 && !isWord(previous(word, at)) {
@@ -172,8 +174,7 @@ func (w *Words) contraction(word []byte, at int) int {
 	return 0
 }
 
-// abbreviates reports whether the point after a word is a part of the word: after an initial, or if
-// the word contains another point.
+// abbreviates reports whether a point after word belongs to the word, as in "Q." and "e.g.".
 func abbreviates(word []byte) bool {
 	r, n := utf8.DecodeLastRune(word)
 	rest := word[:len(word)-n]
@@ -181,8 +182,8 @@ func abbreviates(word []byte) bool {
 		isWord(r) && bytes.HasSuffix(rest, []byte("."))
 }
 
-// after returns the character that begins at a byte, and previous the character before the byte. At
-// the end or beginning of the word, both return utf8.RuneError.
+// after returns the character that begins at index at, and previous the character that ends there.
+// Without such a character, both return utf8.RuneError.
 func after(word []byte, at int) rune {
 	r, _ := utf8.DecodeRune(word[at:])
 	return r
@@ -193,7 +194,6 @@ func previous(word []byte, at int) rune {
 	return r
 }
 
-// isWord reports whether a word can contain the character.
 func isWord(r rune) bool {
 	return r != utf8.RuneError && (unicode.In(r, unicode.L, unicode.M, unicode.N) || r == '_')
 }

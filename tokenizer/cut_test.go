@@ -8,7 +8,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// prose returns the vocabulary of a text in the style of WikiText.
 func prose(t testing.TB) *Words {
 	w,
 		err := NewWords(strings.Fields(
@@ -18,7 +17,6 @@ func prose(t testing.TB) *Words {
 	return w
 }
 
-// named returns the symbols of a text's tokens, without the end of its line.
 func named(w *Words, text string) string {
 	all, p := whole(w, []byte(text))
 	w.End(&all, &p)
@@ -40,9 +38,10 @@ func TestProseIsCutAsItsCorpusWas(t *testing.T) {
 		`it, (it, 're`:              `it , ( it , <unk>`,
 		`etc., (etc.) said...`:      `etc. , ( etc. ) said ...`,
 		`dog--the “dog” dog—the`:    `dog -- the “ dog ” dog — the`,
-		`U.S. Q. and/or the.dog`:    `<unk> <unk> <unk> <unk>`, // without a space in the corpus
+		// WikiText does not cut these words
+		`U.S. Q. and/or the.dog`:    `<unk> <unk> <unk> <unk>`,
 		`x-y! 我喜欢学习 dog: 'dog'`:     `<unk> @-@ <unk> <unk> <unk> ' dog '`,
-		strings.Repeat("dog-", 30):  `<unk>`, // not prose
+		strings.Repeat("dog-", 30):  `<unk>`,
 		`The dog , she said .`:      `The dog , she said .`,
 		`well @-@ known 35 @,@ 000`: `well @-@ known 35 @,@ 000`,
 	} {
@@ -50,7 +49,7 @@ func TestProseIsCutAsItsCorpusWas(t *testing.T) {
 	}
 }
 
-// The symbols of a vocabulary show whether its text has separate punctuation.
+// These vocabularies do not come from texts with separate punctuation.
 func TestOtherVocabulariesCutNoWords(t *testing.T) {
 	for _, symbols := range []string{
 		"<eos> <unk> the ,", "<eos> <unk> the @-@", "<eos> <unk> the , @-@ it,",
@@ -73,8 +72,8 @@ func drawProse(t *rapid.T) []byte {
 	return []byte(strings.Join(rapid.SliceOfN(part, 0, 60).Draw(t, "parts"), ""))
 }
 
-// Every byte and character is in one token, for any pieces and any room, and at most DueMax tokens
-// are due. A known word is one token. An unknown word has one token for each part of its cut.
+// Every byte and character belongs to exactly one token. A known word is one token, an unknown word
+// is one token per part.
 func TestCutsDoNotDependOnPieces(t *testing.T) {
 	w := prose(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -100,7 +99,7 @@ func TestCutsDoNotDependOnPieces(t *testing.T) {
 		require.LessOrEqual(t, len(one.IDs)-before, w.DueMax())
 		counted := len(all.IDs)
 		if len(text) > 0 && text[len(text)-1] != '\n' {
-			counted-- // the end of a line that the text lacks
+			counted-- // End added the end of a line, which the text does not have
 		}
 		require.Equal(t, counted, Count(w, text))
 	})

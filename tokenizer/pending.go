@@ -9,32 +9,33 @@ import (
 // unknown word.
 const MaxWordBytes = 1024
 
-// heldMost is the maximum length of Pending.Word: the longest known word, and bytes that may be
-// the beginning of white space.
+// heldMost is the maximum length of Pending.Word in bytes: the longest known word, and the first
+// bytes of a possible white space character.
 const heldMost = MaxWordBytes + spaceMost - 1
 
-// heldTail is the number of bytes kept of a word that is too long for a vocabulary. These bytes
-// suffice to detect white space at the next byte.
+// heldTail is the number of bytes that Pending keeps of a word too long for a vocabulary. These
+// bytes can be the beginning of a white space character.
 const heldTail = spaceMost - 1
 
-// Pending is the text after a stream's last token: the beginning of the next token. It depends on
-// that text alone, not on its pieces, and needs at most about a kilobyte. The zero value is the
-// beginning of a text. The tokenizer Bytes always leaves the zero value. Pending is plain data;
-// Check validates it.
+// Pending is the text after a stream's last complete token. It does not depend on how the text was
+// divided into pieces, and needs about one kilobyte at most. The zero value is the beginning of a
+// text; Bytes always leaves the zero value. Pending is plain data that can be stored. Check
+// validates stored data.
 type Pending struct {
-	Space int64  // bytes of white space before the word
-	Word  []byte // the word so far, or the last bytes of a word too long to be known
-	More  int64  // bytes of a word too long to be known that Word has dropped
-	Line  bool   // a line has ended, but its token had no room yet
-	Chars int64  // characters that begin in the pending text
+	Space int64 // number of bytes of white space before Word
+	// the beginning of a word, or the last bytes of a word too long for a vocabulary
+	Word  []byte
+	More  int64 // number of bytes dropped from a word that is too long for a vocabulary
+	Line  bool  // a line has ended, but its token is not yet in Tokens
+	Chars int64 // number of characters that begin in the pending text
 
-	// Ended is the size of the white space that ended Word (a line feed if Line is true). The word
-	// was cut into parts, and Word contains the parts for which Tokens had no room yet. Ended is 0
-	// while the word may continue.
+	// Ended is the size in bytes of the white space that ended a word, or 0 while the word may
+	// continue. If Ended > 0, the word was cut into parts, and Word contains the parts that are not
+	// yet in Tokens.
 	Ended int64
 }
 
-// Due reports whether complete tokens are waiting for room.
+// Due reports whether p contains complete tokens that Next has not yet added.
 func (p *Pending) Due() bool { return p.Line || p.Ended > 0 }
 
 // Size returns the number of pending bytes.
@@ -56,7 +57,7 @@ func (p *Pending) CopyFrom(o *Pending) {
 	p.Word = word
 }
 
-// Check validates stored data: it returns an error if p cannot result from any text.
+// Check returns an error if p cannot result from any text. It validates stored data.
 func (p *Pending) Check() error {
 	switch {
 	case p.Space < 0 || p.More < 0:
@@ -89,8 +90,8 @@ func (p *Pending) Check() error {
 	return nil
 }
 
-// holdParts keeps the remaining parts of the word that has just ended, because Tokens may have no
-// room for them. parts may share p.Word's array.
+// holdParts stores the remaining parts of a word that has ended, because Tokens may have no space
+// for them. parts and p.Word may share memory.
 func (p *Pending) holdParts(parts []byte) {
 	p.Chars += int64(chars(parts))
 	p.Word = append(p.Word[:0], parts...)
@@ -99,8 +100,8 @@ func (p *Pending) holdParts(parts []byte) {
 	}
 }
 
-// dropPart drops the first part of an ended word, given its size and number of characters. After
-// the last part only the white space is pending.
+// dropPart removes the first part of an ended word. size is the part's number of bytes, chars its
+// number of characters. After the last part, only white space is pending.
 func (p *Pending) dropPart(size int, chars int64) {
 	p.Chars -= chars
 	p.Word = append(p.Word[:0], p.Word[size:]...)
@@ -113,7 +114,8 @@ func (p *Pending) dropPart(size int, chars int64) {
 	p.Ended = 0
 }
 
-// hold adds a part of a word to the pending text.
+// hold appends part to the pending word. Of a word that is too long for a vocabulary, it keeps only
+// the last bytes.
 func (p *Pending) hold(part []byte) {
 	total := len(p.Word) + len(part)
 	if p.More == 0 && total <= heldMost {

@@ -2,15 +2,15 @@ package tokenizer
 
 // Classes of bytes in a text of words.
 const (
-	inWord    = iota // a byte of a word
-	inSpace          // white space of one byte
-	inLineEnd        // a line feed
-	inTail           // the last byte of white space of several bytes, or a byte of a word
+	inWord  = iota
+	inSpace // white space of one byte
+	inLineEnd
+	inTail // either the last byte of a multi-byte white space character, or part of a word
 )
 
-// classes gives the class of every byte. White space is defined as in Python's str.split, with
-// which the reference implementation prepares its texts: Unicode's White_Space and the four
-// separators of ASCII, 1C to 1F.
+// classes gives the class of every byte. White space is defined as in Python's str.split: Unicode's
+// White_Space and the ASCII separators 1C to 1F. The reference implementation prepares its texts
+// with str.split.
 var classes = [256]uint8{
 	'\n': inLineEnd,
 	'\t': inSpace, '\v': inSpace, '\f': inSpace, '\r': inSpace, ' ': inSpace,
@@ -20,12 +20,12 @@ var classes = [256]uint8{
 	0x9f: inTail, 0xa0: inTail, 0xa8: inTail, 0xa9: inTail, 0xaf: inTail,
 }
 
-// spaceMost is the number of bytes of the longest white space character in UTF-8.
+// spaceMost is the size in bytes of the largest white space character in UTF-8.
 const spaceMost = 3
 
-// wideSpace returns the size of the white space character of several bytes that ends with last,
-// after the bytes two and one. It returns 0 if there is none. Earlier bytes do not matter: the
-// first byte of a character is never a later byte of another character.
+// wideSpace returns the size of the multi-byte white space character that ends with the bytes two,
+// one, last. It returns 0 if there is none. Earlier bytes do not matter, because the first byte of
+// a UTF-8 character never occurs inside a character.
 func wideSpace(two, one, last byte) int {
 	switch {
 	case one == 0xc2 && (last == 0x85 || last == 0xa0): // U+0085, U+00A0
@@ -42,8 +42,8 @@ func wideSpace(two, one, last byte) int {
 	return 0
 }
 
-// indexSpace returns the index of the byte that ends the first white space of a text, or -1 if
-// there is none.
+// indexSpace returns the index of the last byte of the first white space character in text, or -1
+// if there is none.
 func indexSpace(text []byte) int {
 	for i, b := range text {
 		switch classes[b] {
@@ -59,7 +59,6 @@ func indexSpace(text []byte) int {
 	return -1
 }
 
-// before returns the two bytes before index i of a text, with 0 for missing ones.
 func before(text []byte, i int) (two, one byte) {
 	if i > 0 {
 		one = text[i-1]

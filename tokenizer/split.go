@@ -2,9 +2,8 @@ package tokenizer
 
 import "unicode/utf8"
 
-// Kinds of pieces.
 const (
-	noPiece   = iota // the text is used up
+	noPiece   = iota // the text contains no complete piece
 	wordPiece        // a word, with the white space before it
 	linePiece        // the end of a line, with the white space before it
 )
@@ -12,47 +11,47 @@ const (
 // piece is a part of the text that becomes a token.
 type piece struct {
 	kind int
-	word []byte // valid until the next call; nil if too long to be known
-	size int64  // bytes of text
-	// chars is the number of characters that begin in these bytes.
+	word []byte // valid until the next call; nil if the word is too long for a vocabulary
+	size int64  // size in bytes, including white space
+	// chars is the number of characters that begin in the piece.
 	chars int64
 }
 
-// next takes the first piece from the pending text and the text after it, and counts characters.
+// next is split with a count of characters: it sets found.chars and updates p.Chars.
 func (p *Pending) next(text []byte) (found piece, rest []byte) {
 	found, rest = p.split(text)
 	p.Chars += int64(chars(text[:len(text)-len(rest)]))
 	if found.kind != noPiece {
 		found.chars, p.Chars = p.Chars, 0
-		if p.Size() > 0 { // one character of white space, which ended a word
+		if p.Size() > 0 { // the white space character that ended the word is still pending
 			found.chars, p.Chars = found.chars-1, 1
 		}
 	}
 	return found, rest
 }
 
-// split takes the first piece from the pending text and the text after it, up to the byte that ends
-// the piece. White space that ends a word is pending afterwards. If the text ends before the piece
-// does, the whole text is pending. Pieces and pending text do not depend on where the text was cut.
+// split removes the first piece from the pending text followed by text, and returns the rest of
+// text. White space that ends a word stays pending. If no piece is complete, all of text becomes
+// pending. Pieces do not depend on how the text was divided among calls.
 func (p *Pending) split(text []byte) (found piece, rest []byte) {
 	if p.Line {
 		p.Line = false
 		return piece{kind: linePiece, size: 1}, text
 	}
-	at := 0 // where the word begins or continues
+	at := 0 // index in text where the word begins or continues
 	for i := 0; i < len(text); i++ {
 		b := text[i]
 		class := classes[b]
 		if class == inWord {
 			continue
 		}
-		space := 1 // size of the white space that ends here
+		space := 1 // size in bytes of the white space character that ends at i
 		if class == inTail {
 			if space = p.wideSpace(text[at:i], b); space == 0 {
 				continue
 			}
 		}
-		if p.More == 0 && space == i+1-at+len(p.Word) { // no word has begun
+		if p.More == 0 && space == i+1-at+len(p.Word) { // no word has begun yet
 			p.Word = p.Word[:0]
 			if class == inLineEnd {
 				found = piece{kind: linePiece, size: p.Space + 1}
@@ -73,8 +72,8 @@ func (p *Pending) split(text []byte) (found piece, rest []byte) {
 	return piece{}, nil
 }
 
-// wideSpace returns the size of the white space character that ends with the byte last, after the
-// pending word and part; 0 if there is none.
+// wideSpace returns the size of the multi-byte white space character that ends with last, after the
+// pending word and part. It returns 0 if there is none.
 func (p *Pending) wideSpace(part []byte, last byte) int {
 	two, one := before(part, len(part))
 	if len(part) == 0 {
@@ -85,11 +84,11 @@ func (p *Pending) wideSpace(part []byte, last byte) int {
 	return wideSpace(two, one, last)
 }
 
-// end makes a piece of the pending word and its last part, without the last `space` bytes, which
-// are white space. Nothing is pending afterwards.
+// end returns a piece of the pending word followed by part. The last `space` bytes are white space
+// and do not belong to the piece. Nothing is pending afterwards.
 func (p *Pending) end(part []byte, space int) piece {
 	found := piece{kind: wordPiece, size: p.Space - int64(space)}
-	if len(p.Word) == 0 { // the word is not pending, so no byte needs a copy
+	if len(p.Word) == 0 {
 		found.size += int64(len(part))
 		found.word = part[:len(part)-space]
 	} else {
@@ -106,8 +105,8 @@ func (p *Pending) end(part []byte, space int) piece {
 	return found
 }
 
-// last makes pieces of what is pending at the end of a text: the last word, and the end of the last
-// line. line is noPiece if the text ends with a newline.
+// last returns the pieces that are pending at the end of a text: the last word, and the end of the
+// last line. The kind of a missing piece is noPiece.
 func (p *Pending) last() (word, line piece) {
 	if p.Size() == 0 {
 		return word, line
@@ -126,8 +125,8 @@ func (p *Pending) last() (word, line piece) {
 	return word, line
 }
 
-// chars returns the number of characters that begin in a text. Continuation bytes of UTF-8 do not
-// count, so the number does not depend on where a text was cut.
+// chars returns the number of UTF-8 characters that begin in text. It does not count continuation
+// bytes, so the counts of pieces add up, wherever the text is cut.
 func chars(text []byte) (n int) {
 	for _, b := range text {
 		if utf8.RuneStart(b) {

@@ -1,5 +1,5 @@
-// Package tokenizer converts text into ids and back, and counts the bytes, characters and tokens
-// that bits per character are computed from.
+// Package tokenizer converts text into token ids and back. It also counts bytes, characters and
+// tokens, from which bits per character are computed.
 package tokenizer
 
 import (
@@ -10,36 +10,36 @@ import (
 	"io"
 )
 
-// Tokenizer converts the bytes of a text into tokens as the bytes arrive, and tokens into text. The
-// tokens do not depend on how the text was divided into pieces. Bytes and *Words are tokenizers.
+// Tokenizer converts a stream of bytes into tokens, and tokens into text. The tokens do not depend
+// on how the text was divided into pieces. The implementations are Bytes and *Words.
 type Tokenizer interface {
-	// Vocab returns the number of ids; they are 0 to Vocab-1.
+	// Vocab returns the number of ids. The ids are 0 to Vocab-1.
 	Vocab() int
-	// Start returns the token before the first token of a text.
+	// Start returns the token that the model sees before the first token of a text.
 	Start() int32
-	// Next takes text after the pending text and adds the tokens that end in it, at most room of
-	// them, to t. If room ends first, Next returns the text after the byte that completed the last
-	// added token; otherwise it returns no text. The text before that byte is then in t or in p.
+	// Next reads text, which follows the pending text p, and adds complete tokens to t. After
+	// adding room tokens, it stops and returns the unread rest of text. Otherwise it reads all of
+	// text and returns an empty rest. Bytes that belong to no token of t stay in p.
 	Next(t *Tokens, p *Pending, text []byte, room int) (rest []byte)
-	// End adds the tokens that the end of the text completes. Nothing is pending afterwards.
+	// End adds the tokens that are complete at the end of the text. Nothing is pending afterwards.
 	End(t *Tokens, p *Pending)
-	// Unknown returns the id of all words outside the vocabulary, or -1 if there are none.
+	// Unknown returns the id of all words outside the vocabulary, or -1 if the tokenizer has no
+	// such id.
 	Unknown() int32
-	// Spell appends the text of token id. Parameter after is the token before it.
+	// Spell appends the text of token id to dst. Parameter after is the token before id.
 	Spell(dst []byte, after, id int32) []byte
 	// SpellMax returns the maximum size, in bytes, of a text that Spell appends.
 	SpellMax() int
 	// PendingMax returns the maximum size of Pending.Word in bytes.
 	PendingMax() int
-	// DueMax returns the maximum number of due tokens, see Pending.Due.
+	// DueMax returns the maximum number of complete tokens in a Pending (see Pending.Due).
 	DueMax() int
-	// Chars returns the number of characters of UTF-8 that begin in a piece of text. Continuation
-	// bytes do not count, so the sum does not depend on where a text was cut.
+	// Chars returns the number of UTF-8 characters that begin in text. Continuation bytes do not
+	// count, so the counts of pieces add up, wherever the text is cut.
 	Chars(text []byte) int
-	// Describe returns the JSON description that Parse reads.
+	// Describe returns a JSON description of the tokenizer, for Parse.
 	Describe() string
-	// Symbols returns the vocabulary for Parse, or nil if the kind of the tokenizer determines
-	// it.
+	// Symbols returns the vocabulary for Parse, or nil if Parse needs only the description.
 	Symbols() []byte
 }
 
@@ -68,9 +68,8 @@ func (Bytes) Describe() string { return `{"kind":"` + KindBytes + `"}` }
 // Describe returns {"kind":"words"}.
 func (*Words) Describe() string { return `{"kind":"` + KindWords + `"}` }
 
-// Parse returns the tokenizer of a description and symbols, as written by Describe and Symbols.
-// Other input gives an error that wraps ErrDescription or ErrVocabulary and says what was
-// expected.
+// Parse returns the tokenizer with the given description and symbols, from Describe and Symbols.
+// For invalid input it returns an error that wraps ErrDescription or ErrVocabulary.
 func Parse(text string, symbols []byte) (Tokenizer, error) {
 	var d description
 	decoder := json.NewDecoder(bytes.NewReader([]byte(text)))

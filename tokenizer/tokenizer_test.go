@@ -82,7 +82,6 @@ func TestTallyAddsUpAndDivides(t *testing.T) {
 	require.Equal(t, 4.0, total.Perplexity(), "2^(8 bits / 4 tokens)")
 }
 
-// Unknown words count as tokens, but not in bits per byte.
 func TestUnknownWordsCountForPerplexityAlone(t *testing.T) {
 	total := Tally{Bytes: 10, Chars: 8, Tokens: 2, Bits: 6}
 	total.Add(Tally{
@@ -110,7 +109,6 @@ func TestRatiosCanStandInJSON(t *testing.T) {
 	require.Equal(t, math.MaxFloat64, Tally{Tokens: 1, Bits: 2000}.Perplexity())
 }
 
-// Bytes counts the characters of UTF-8, like Words.
 func TestBytesCountTheirCharacters(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.String().Draw(t, "text")

@@ -1,11 +1,11 @@
 package tokenizer
 
-// Tokens are the tokens of a text in order: their ids, and the bytes and characters of each. All
-// slices have the same length. The zero value is empty.
+// Tokens are the tokens of a text in order, with sizes and character counts. All slices have the
+// same length. The zero value is empty.
 type Tokens struct {
 	IDs   []int32
-	Sizes []int64 // in bytes; 0 only for a line end added at the end of a text
-	Chars []int64 // characters that begin in the token's bytes
+	Sizes []int64 // in bytes; 0 only for a line end that End added
+	Chars []int64 // number of characters that begin in each token
 }
 
 // NewTokens returns Tokens with capacity for n tokens.

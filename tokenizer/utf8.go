@@ -8,11 +8,11 @@ import "unicode/utf8"
 // unchanged. The zero value is ready.
 type UTF8 struct {
 	held  [utf8.UTFMax - 1]byte
-	count int // number of bytes in held
+	count int
 }
 
-// Append appends the held bytes and text to dst, up to the last border between characters. It
-// holds back the rest.
+// Append appends the held bytes and then text to dst, without an incomplete character at the end.
+// It holds back the bytes of this character.
 func (u *UTF8) Append(dst, text []byte) []byte {
 	start := len(dst)
 	dst = append(u.Flush(dst), text...)
@@ -28,12 +28,12 @@ func (u *UTF8) Flush(dst []byte) []byte {
 	return dst
 }
 
-// unfinished returns the number of bytes at the end of text that begin an incomplete character.
+// unfinished returns the size in bytes of the incomplete UTF-8 character at the end of text, or 0.
 func unfinished(text []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
 		tail := text[len(text)-n:]
 		if utf8.RuneStart(tail[0]) {
-			if utf8.FullRune(tail) { // whole, or invalid
+			if utf8.FullRune(tail) {
 				return 0
 			}
 			return n

@@ -8,7 +8,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawText draws valid text, or a mixture of whole, cut and broken characters.
 func drawText(t *rapid.T) []byte {
 	if rapid.Bool().Draw(t, "valid") {
 		return []byte(rapid.String().Draw(t, "text"))

@@ -9,14 +9,14 @@ import (
 	"strconv"
 )
 
-// vocabLineMost is the maximum length of a line of a vocabulary file: a symbol, a count, white
-// space.
+// vocabLineMost is the maximum length in bytes of a line of a vocabulary file: a symbol, a count
+// and white space.
 const vocabLineMost = MaxWordBytes + 64
 
-// ReadVocabulary reads a vocabulary file of the reference implementation. It is text with one
-// symbol in each line, optionally followed by its count; ids are in line order. As in the
-// reference, counts are ignored and repeated symbols are skipped. Errors wrap ErrVocabulary and
-// name the line.
+// ReadVocabulary reads a vocabulary file of the reference implementation. Each line of text has one
+// symbol, optionally followed by its count; ids are in line order. As in the reference
+// implementation, counts are ignored and repeated symbols are skipped. Errors wrap ErrVocabulary
+// and name the line.
 func ReadVocabulary(r io.Reader) (*Words, error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 0, vocabLineMost), vocabLineMost)
@@ -49,7 +49,6 @@ func ReadVocabulary(r io.Reader) (*Words, error) {
 	return NewWords(symbols)
 }
 
-// vocabSymbol returns the symbol of a line.
 func vocabSymbol(line []byte) (string, error) {
 	var p Pending
 	symbol, rest := p.next(append(line[:len(line):len(line)], ' '))

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Symbols of a vocabulary that are not words: the end of a line, and an unknown word. Some
-// vocabularies of the reference implementation have the latter in capitals.
+// Symbols of a vocabulary that are not words. Some vocabularies of the reference implementation
+// spell Unknown in capitals.
 const (
 	LineEnd      = "<eos>"
 	Unknown      = "<unk>"
@@ -18,44 +18,44 @@ const (
 
 // Limits of a vocabulary.
 const (
-	MaxVocab       = 1 << 24   // symbols; also the maximum of a network
-	MaxSymbolBytes = 256 << 20 // bytes of all symbols together, each with a line feed
+	MaxVocab       = 1 << 24   // number of symbols; also the limit of a model's vocabulary
+	MaxSymbolBytes = 256 << 20 // size of all symbols in bytes, each with a line feed
 )
 
 // ErrVocabulary is wrapped by errors about an invalid or too large vocabulary.
 var ErrVocabulary = errors.New("tokenizer: vocabulary")
 
-// Words is the word-level tokenizer of a vocabulary, for texts prepared as in the reference
-// implementation's WikiText-103. It splits a text into lines at line feeds and into words at
-// white space. A word is a token, or Unknown if it is not in the vocabulary. The end of a line,
-// even an empty one, is the token LineEnd. Case matters. The end of a text ends its last line.
+// Words is a word-level tokenizer for texts prepared like the reference implementation's
+// WikiText-103. It splits a text into lines at line feeds, and lines into words at white space. A
+// word that is not in the vocabulary is the token Unknown. The end of each line, even of an empty
+// line, is the token LineEnd. Case matters. The end of a text also ends its last line.
 //
-// White space belongs to the token after it, a word or the end of a line. So every byte of a text
-// belongs to one token. Spell writes one space before each word, except for the first word of a
-// line.
+// White space belongs to the token after it, so every byte of a text belongs to one token. Spell
+// writes one space before each word, except before the first word of a line.
 //
-// A word is complete when white space follows. Until then it is pending. A word that is spelled
-// like the symbol LineEnd is an unknown word.
+// A word is complete when white space follows; until then it is pending. A word that is spelled
+// like LineEnd is an unknown word.
 //
-// If a vocabulary has "@-@" and ",", but hardly any words that end with a comma, its text has
-// separate punctuation, like WikiText. Unknown words are then cut in the same way, into at most
-// partsMost parts, each of which is a token. "Really?" is "Really" and "?", "well-known" is
-// "well", "@-@" and "known". Known words are not cut.
+// Some vocabularies come from texts with separate punctuation, like WikiText. They contain "@-@"
+// and ",", but hardly any words that end with a comma. With such a vocabulary, Words cuts each
+// unknown word into at most 12 parts, and each part is a token. It cuts "Really?" into "Really" and
+// "?", and "well-known" into "well", "@-@" and "known". Known words are not cut.
 //
 // Words is immutable and safe for concurrent use.
 type Words struct {
 	symbols []string
-	ids     map[string]int32 // ids of words, and of Unknown, which prepared texts contain
+	ids     map[string]int32 // ids of all words and of Unknown, but not of LineEnd
 	lineEnd int32
 	unknown int32
-	longest int // longest symbol, in bytes
+	longest int // length of the longest symbol, in bytes
 	cuts    bool
 }
 
-// NewWords returns the tokenizer of these symbols; a symbol's index is its id. One symbol must be
-// LineEnd, and one Unknown (or UnknownUpper). The others must be distinct words of at most
-// MaxWordBytes bytes without white space. All together have at most MaxSymbolBytes. An adaptive
-// softmax expects frequent words first.
+// NewWords returns a tokenizer with the given symbols. The index of a symbol is its id. One symbol
+// must be LineEnd, and one must be Unknown or UnknownUpper. The others must be distinct words
+// without white space, of at most MaxWordBytes bytes. The symbols together, with a line feed after
+// each, have at most MaxSymbolBytes bytes. A model with an adaptive softmax expects frequent words
+// first.
 func NewWords(symbols []string) (*Words, error) {
 	if len(symbols) > MaxVocab {
 		return nil, fmt.Errorf("%w: found %d symbols, expected at most %d", ErrVocabulary,
@@ -111,16 +111,17 @@ func checkSymbol(symbol string) error {
 	return nil
 }
 
-// Vocab returns the number of ids; they are 0 to Vocab-1.
+// Vocab returns the number of ids. The ids are 0 to Vocab-1.
 func (w *Words) Vocab() int { return len(w.symbols) }
 
-// Start returns LineEnd's id: a text begins at the beginning of a line.
+// Start returns the id of LineEnd, because a text begins at the beginning of a line.
 func (w *Words) Start() int32 { return w.lineEnd }
 
 // Unknown returns the id of words outside the vocabulary.
 func (w *Words) Unknown() int32 { return w.unknown }
 
-// ID returns the id of a word without white space.
+// ID returns the id of a word, or the id of Unknown if the word is not in the vocabulary. The word
+// must not contain white space.
 func (w *Words) ID(word []byte) int32 {
 	if id, ok := w.ids[string(word)]; ok {
 		return id
@@ -131,12 +132,11 @@ func (w *Words) ID(word []byte) int32 {
 // Symbol returns the symbol of an id.
 func (w *Words) Symbol(id int32) string { return w.symbols[id] }
 
-// Chars returns the number of characters of UTF-8 that begin in the text.
+// Chars returns the number of UTF-8 characters that begin in text.
 func (w *Words) Chars(text []byte) int { return chars(text) }
 
-// Next takes text after the pending text and adds the tokens that end in it, at most room of them,
-// to t. If room ends first, Next returns the text after the byte that completed the last added
-// token; otherwise it returns no text.
+// Next reads text, which follows the pending text p, and adds complete tokens to t. After adding
+// room tokens, it stops and returns the unread rest of text. Otherwise it reads all of text.
 func (w *Words) Next(t *Tokens, p *Pending, text []byte, room int) (rest []byte) {
 	for ; room > 0; room-- {
 		if p.Ended > 0 {
@@ -155,8 +155,8 @@ func (w *Words) Next(t *Tokens, p *Pending, text []byte, room int) (rest []byte)
 	return text
 }
 
-// End adds the tokens that the end of the text completes: the pending word, and the end of the
-// last line. If the text ends with a line feed, there are none. Nothing is pending afterwards.
+// End adds the tokens that are pending at the end of a text: the last word and the end of the last
+// line. Nothing is pending afterwards.
 func (w *Words) End(t *Tokens, p *Pending) {
 	for p.Ended > 0 {
 		w.addPart(t, p)
@@ -170,7 +170,8 @@ func (w *Words) End(t *Tokens, p *Pending) {
 	w.add(t, line)
 }
 
-// add adds the token of a piece, or of the first part of its word. It returns the other parts.
+// add adds the token of a piece. If it cuts the word, it adds only the first part and returns the
+// other parts.
 func (w *Words) add(t *Tokens, found piece) (rest []byte) {
 	switch found.kind {
 	case linePiece:
@@ -190,7 +191,6 @@ func (w *Words) add(t *Tokens, found piece) (rest []byte) {
 	return rest
 }
 
-// addPart adds the token of the next part of an ended word.
 func (w *Words) addPart(t *Tokens, p *Pending) {
 	size, id := w.cut(p.Word, true)
 	n := int64(chars(p.Word[:size]))
@@ -198,10 +198,10 @@ func (w *Words) addPart(t *Tokens, p *Pending) {
 	p.dropPart(size, n)
 }
 
-// Spell appends the text of token id. Parameter after is the token before it. LineEnd is a line
-// feed. A word has a space before it, unless it is the first word of a line. An unknown word is
-// spelled as its symbol. Next makes the same tokens from the text of Spell. Spell panics at an id
-// outside the vocabulary.
+// Spell appends the text of token id to dst. Parameter after is the token before id. The text of
+// LineEnd is a line feed. A word has a space before it, unless after is LineEnd. The text of
+// Unknown is its symbol. Next converts the text back into the same tokens. Spell panics if id is
+// not in the vocabulary.
 func (w *Words) Spell(dst []byte, after, id int32) []byte {
 	if id == w.lineEnd {
 		return append(dst, '\n')
@@ -215,11 +215,11 @@ func (w *Words) Spell(dst []byte, after, id int32) []byte {
 // SpellMax returns the length of the longest symbol plus one space.
 func (w *Words) SpellMax() int { return w.longest + 1 }
 
-// PendingMax returns the maximum number of bytes kept of a word.
+// PendingMax returns the maximum size of Pending.Word in bytes.
 func (w *Words) PendingMax() int { return heldMost }
 
-// DueMax returns the maximum number of due tokens: one for the end of a line, and all parts of a
-// word except the first.
+// DueMax returns the maximum number of complete tokens in a Pending: the end of a line, and all
+// parts of a word except the first.
 func (w *Words) DueMax() int {
 	if w.cuts {
 		return partsMost
@@ -227,8 +227,8 @@ func (w *Words) DueMax() int {
 	return 1
 }
 
-// Symbols returns the symbols in the order of their ids, each followed by a line feed, as
-// ReadSymbols reads them.
+// Symbols returns the symbols in the order of their ids, each followed by a line feed. ReadSymbols
+// reads this format.
 func (w *Words) Symbols() []byte {
 	var all []byte
 	for _, symbol := range w.symbols {
@@ -237,8 +237,8 @@ func (w *Words) Symbols() []byte {
 	return all
 }
 
-// ReadSymbols returns the tokenizer whose method Symbols returned data. Invalid data gives an error
-// that wraps ErrVocabulary and names the symbol.
+// ReadSymbols returns the tokenizer with the symbols in data, in the format of Words.Symbols. For
+// invalid data it returns an error that wraps ErrVocabulary.
 func ReadSymbols(data []byte) (*Words, error) {
 	if len(data) > MaxSymbolBytes {
 		return nil, fmt.Errorf("%w: found %d bytes, expected at most %d", ErrVocabulary, len(data),

@@ -13,7 +13,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// few is a vocabulary of words that random text often contains.
 func few(t testing.TB) *Words {
 	long := strings.Repeat("w", MaxWordBytes)
 	w, err := NewWords([]string{LineEnd, "the", "a", Unknown, "The", "é", "ab", "\xc2", long})
@@ -29,14 +28,13 @@ func separates(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1
 func reference(text string) (symbols []string) {
 	lines := strings.SplitAfter(text, "\n")
 	for _, line := range lines {
-		if line != "" { // the last line feed of a file begins no line
+		if line != "" { // no line begins after the last line feed
 			symbols = append(append(symbols, strings.FieldsFunc(line, separates)...), "\n")
 		}
 	}
 	return symbols
 }
 
-// drawWords draws text with every case that matters to a tokenizer of words, valid or not.
 func drawWords(t *rapid.T) []byte {
 	part := rapid.SampledFrom([]string{
 		"a", "the", "ab", "The", "é", "<unk>", "<eos>", " ", " ", "\n", "\r\n", "\t", "\x1c", "€",
@@ -48,7 +46,6 @@ func drawWords(t *rapid.T) []byte {
 	return []byte(strings.Join(rapid.SliceOfN(part, 0, 40).Draw(t, "parts"), ""))
 }
 
-// feed tokenizes a text that comes in pieces, with room for few tokens at a time.
 func feed(t *rapid.T, w Tokenizer, text []byte) (all Tokens, p Pending) {
 	for len(text) > 0 {
 		piece := text[:rapid.IntRange(1, len(text)).Draw(t, "piece")]
@@ -56,7 +53,8 @@ func feed(t *rapid.T, w Tokenizer, text []byte) (all Tokens, p Pending) {
 		for more := true; more; {
 			room := rapid.IntRange(1, 4).Draw(t, "room")
 			before := len(all.IDs)
-			piece = w.Next(&all, &p, bytes.Clone(piece), room) // a copy, as Next must not keep it
+			// Next gets a copy, because it must not keep its argument
+			piece = w.Next(&all, &p, bytes.Clone(piece), room)
 			require.LessOrEqual(t, len(all.IDs)-before, room)
 			require.NoError(t, p.Check())
 			more = len(all.IDs)-before == room
@@ -90,8 +88,8 @@ func TestAnyPiecesGiveTheSameTokens(t *testing.T) {
 	}
 }
 
-// The words are those of the reference implementation, in order. The reference cannot read invalid
-// UTF-8, and ends lines at carriage returns, so the test excludes both.
+// The tokens agree with function reference, a Go version of the reference implementation. Unlike
+// the Python original, reference accepts invalid UTF-8 and does not end lines at carriage returns.
 func TestTokensAreTheReferences(t *testing.T) {
 	w := few(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -106,7 +104,7 @@ func TestTokensAreTheReferences(t *testing.T) {
 		}
 		require.Equal(t, want, all.IDs)
 		at := int64(0)
-		for i, size := range all.Sizes { // a token's bytes are white space and its word
+		for i, size := range all.Sizes {
 			part := string(text[at : at+size])
 			at += size
 			trimmed := strings.TrimLeftFunc(part, separates)
@@ -123,7 +121,6 @@ func TestTokensAreTheReferences(t *testing.T) {
 	})
 }
 
-// idOf returns the id of a symbol of the reference's text.
 func (w *Words) idOf(symbol string) int32 {
 	if symbol == "\n" {
 		return w.lineEnd
@@ -135,20 +132,22 @@ func TestTokensByExample(t *testing.T) {
 	w := few(t)
 	const eos, unk = 0, 3
 	for text, want := range map[string][]int32{
-		"":                                   nil,
-		"the a\n":                            {1, 2, eos},
-		"the a":                              {1, 2, eos}, // the end of a text ends its line
-		"\n\n":                               {eos, eos},
-		" \n the\n":                          {eos, 1, eos},
-		"the   ":                             {1, eos},
-		"The THE":                            {4, unk, eos}, // case is kept
-		"the\r\na":                           {1, eos, 2, eos},
-		"a\u00a0the\u3000a":                  {2, 1, 2, eos},
-		"<unk> <UNK>":                        {unk, unk, eos},
-		"<eos> a":                            {unk, 2, eos}, // not the end of a line
+		"":        nil,
+		"the a\n": {1, 2, eos},
+		// the end of a text ends its last line
+		"the a":             {1, 2, eos},
+		"\n\n":              {eos, eos},
+		" \n the\n":         {eos, 1, eos},
+		"the   ":            {1, eos},
+		"The THE":           {4, unk, eos},
+		"the\r\na":          {1, eos, 2, eos},
+		"a\u00a0the\u3000a": {2, 1, 2, eos},
+		"<unk> <UNK>":       {unk, unk, eos},
+		// a word that is spelled like LineEnd is unknown
+		"<eos> a":                            {unk, 2, eos},
 		strings.Repeat("w", 1024):            {8, eos},
 		strings.Repeat("w", 1025):            {unk, eos},
-		strings.Repeat("w", 1e6) + "\u2003a": {unk, 2, eos}, // a word of any length is one token
+		strings.Repeat("w", 1e6) + "\u2003a": {unk, 2, eos},
 	} {
 		all, p := whole(w, []byte(text))
 		w.End(&all, &p)
@@ -156,7 +155,6 @@ func TestTokensByExample(t *testing.T) {
 	}
 }
 
-// A copy of a stream's pending text suffices to continue the stream.
 func TestPendingIsTheWholeState(t *testing.T) {
 	w := few(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -193,7 +191,6 @@ func TestPendingThatNoTextLeavesIsRefused(t *testing.T) {
 	}
 }
 
-// Sampled and printed tokens are read back as the same tokens.
 func TestSpelledTokensAreReadAsTheSame(t *testing.T) {
 	w := few(t)
 	require.Equal(t, "the a\n<unk> ab", string(spell(w, 1, 2, 0, 3, 6)))
@@ -252,10 +249,12 @@ func TestVocabulariesThatAreNoneAreRefused(t *testing.T) {
 	}
 }
 
-// ReadSymbols accepts every vocabulary that NewWords accepts, so a trained model can be opened.
+// ReadSymbols must accept every vocabulary that NewWords accepts. Otherwise a trained model could
+// not be opened.
 func TestVocabularyFitsItsForm(t *testing.T) {
 	const count = MaxSymbolBytes/(MaxWordBytes+1) + 1
-	text := make([]byte, count+MaxWordBytes) // each 1,024 bytes are a different word
+	// any 1,024 consecutive bytes form a different word
+	text := make([]byte, count+MaxWordBytes)
 	rand.NewChaCha8([32]byte{}).Read(text)
 	for i, b := range text {
 		text[i] = 'a' + b%26

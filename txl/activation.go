@@ -1,12 +1,12 @@
 package txl
 
-// activatePass adds the bias to pre and sets act = f(pre). If each row of pre contains a gate and
-// then a value, act = f(gate) value.
+// activatePass adds the bias to pre and sets act = f(pre). For a gated activation, each row of pre
+// is a gate followed by a value, and act = f(gate) value.
 type activatePass struct {
 	cfg  *Config
-	act  []float32 // [*,F]
-	pre  []float32 // [*,rows of CoreNet.0]
-	bias []float32 // [rows of CoreNet.0]
+	act  []float32 // [*,DInner]
+	pre  []float32 // [*,rows of tensor CoreNet.0]
+	bias []float32 // [rows of tensor CoreNet.0]
 }
 
 func (p *activatePass) doRows(w *Exec, lo, hi int) {
@@ -23,12 +23,13 @@ func (p *activatePass) doRows(w *Exec, lo, hi int) {
 	}
 }
 
-// activateBackwardPass sets dpre from dact and the forward's pre, which includes the bias.
+// activateBackwardPass computes dpre from dact and pre. pre comes from the forward pass and
+// includes the bias.
 type activateBackwardPass struct {
 	cfg  *Config
-	dpre []float32 // [*,rows of CoreNet.0]
-	dact []float32 // [*,F]
-	pre  []float32 // [*,rows of CoreNet.0]
+	dpre []float32 // [*,rows of tensor CoreNet.0]
+	dact []float32 // [*,DInner]
+	pre  []float32 // [*,rows of tensor CoreNet.0]
 }
 
 func (p *activateBackwardPass) doRows(w *Exec, lo, hi int) {
@@ -52,8 +53,7 @@ func (p *activateBackwardPass) doRows(w *Exec, lo, hi int) {
 	}
 }
 
-// activation is an element-wise function: value sets y = f(x), backward
-// dx = dy f'(x).
+// activation is an element-wise function f. value sets y = f(x), and backward sets dx = dy f'(x).
 type activation struct {
 	value    func(w *Exec, y, x []float32)
 	backward func(w *Exec, dx, dy, x []float32)
@@ -70,7 +70,6 @@ func activationOf(c *Config) activation {
 	}
 }
 
-// silu is x sigmoid(x).
 func silu(w *Exec, y, x []float32) {
 	sigmoid(w, y, x)
 	for j, v := range x {

@@ -16,24 +16,24 @@ func (s *Segment) runAttention(x *Exec, tasks int, a attention) {
 	x.Parallel(tasks, &s.attn)
 }
 
-// block is a block of queries of one head of one stream.
 type block struct {
 	b, h   int
 	i0, i1 int // the block has queries i0 to i1-1
-	klen   int // number of keys that the last query may see
+	klen   int // number of keys that the last query may attend to
 
 	qu, qv kernel.Matrix // q + r_w_bias, q + r_r_bias
 	scores scores
-	d      scores        // backward: derivatives of the scores
-	dqv    kernel.Matrix // backward: gradient of qv
+	d      scores // gradient of the scores, in the backward pass
+	dqv    kernel.Matrix
 }
 
-// scores is a (queries, keys) matrix in a buffer. Before and after every row is a gap of as many
-// elements as a block has rows. The same memory is also the matrix by distance: it begins rows-1
-// elements earlier, and its stride is longer by one. There, query i meets key j in column j +
-// rows-1-i, and elements without a key lie in the gaps.
+// scores is a matrix of attention scores in a buffer, with a row for each query and a column for
+// each key. Before and after each row, `gap` elements are free. byDistance reads the same memory as
+// a matrix with one column for each distance between query and key. That matrix begins rows-1
+// elements earlier, and its stride is larger by 1. In its row i, key j is in column j + rows-1-i.
+// Elements without a key are in the gaps.
 type scores struct {
-	kernel.Matrix // Data begins with the gap
+	kernel.Matrix // Data begins with a gap
 	gap           int
 }
 
@@ -44,7 +44,8 @@ func (s scores) byKey() kernel.Matrix {
 	return m
 }
 
-// byDistance returns the matrix with one column for each distance, the farthest first.
+// byDistance returns the matrix with one column for each distance between query and key, in
+// descending order.
 func (s scores) byDistance() kernel.Matrix {
 	m := s.Matrix
 	m.Data, m.Stride = m.Data[s.gap-(s.Rows-1):], s.Stride+1
@@ -56,11 +57,12 @@ func (s *Segment) scoresIn(buf []float32, rows, keys int) scores {
 		Stride: s.cfg.maxKeys(s.T) + s.gap()}, s.gap()}
 }
 
-// room returns the number of float32 that a thread needs for a block.
+// room returns the number of float32 values of scratch memory that a thread needs for a block.
 func (s *Segment) room() int { return 2*s.scoresSize(s.gap()) + 3*s.gap()*s.cfg.DHead }
 
-// block lays out the block of queries i0..i1 in the thread's scratch memory. If the layer keeps its
-// probabilities, the block's scores lie in the layer's buffer instead.
+// block returns the block of queries i0 to i1-1 of stream b and head h, in the thread's scratch
+// memory. If the layer stores attention probabilities, the scores are in the layer's buffer
+// instead.
 func (s *Segment) block(w *Exec, a *attention, b, h, i0, i1 int) block {
 	l := a.l
 	room, d, rows := w.Room(), s.cfg.DHead, i1-i0
@@ -88,14 +90,16 @@ func (s *Segment) block(w *Exec, a *attention, b, h, i0, i1 int) block {
 	return k
 }
 
-// blocks returns the number of blocks of n queries.
 func blocks(n int) int { return (n + queryBlock - 1) / queryBlock }
 
-// attend computes rows n0..n1 of layer i's attention with its residual and,
-// post-norm, its normalization:
+// attend computes layer i's attention for rows n0 to n1-1, including the residual and, with
+// post-norm, the normalization:
 //
 //	score(i,j) = ((q_i + r_w_bias)·k_j + (q_i + r_r_bias)·r_(i+m-j)) / sqrt(d),  j <= i+m
-//	x = LN(h + o_net(softmax(score) v))     or with pre-norm   h + o_net(...), q k v from LN(c)
+//	x = LN(h + o_net(softmax(score) v))     with post-norm
+//	x = h + o_net(softmax(score) v)         with pre-norm; q, k and v come from LN(c)
+//
+// h is the layer's input, c is the memory followed by h, and m is the length of the memory.
 func (s *Segment) attend(x *Exec, i, n0, n1 int) {
 	s.projectRows(x, i, n0, n1)
 	s.runAttention(x, s.B*s.cfg.NHead*blocks(n1-n0),
@@ -103,11 +107,10 @@ func (s *Segment) attend(x *Exec, i, n0, n1 int) {
 	s.attended(x, i, n0, n1)
 }
 
-// projectRows computes queries, keys and values of rows n0..n1 of layer i.
 func (s *Segment) projectRows(x *Exec, i, n0, n1 int) {
 	l, ix := &s.layers[i], s.model.Layout.layers[i]
 	D, hd := s.cfg.DModel, s.cfg.NHead*s.cfg.DHead
-	m0, m1 := (s.mlen+n0)*s.B, (s.mlen+n1)*s.B // rows n0..n1 have these rows among the keys
+	m0, m1 := (s.mlen+n0)*s.B, (s.mlen+n1)*s.B // the memory comes first among the keys
 	if s.cfg.PreLNorm {
 		s.layerNorm(x, l.norm1, l.cn, l.in, ix.gain1, ix.bias1, m0, m1)
 	}
@@ -117,8 +120,8 @@ func (s *Segment) projectRows(x *Exec, i, n0, n1 int) {
 	x.MulNT(rowsOf(l.kv, m0, m1, 2*hd), input, wqkv.RowRange(hd, 3*hd), false)
 }
 
-// attended computes o_net, residual and normalization of layer i's attention for rows n0..n1. Their
-// attention vectors are already computed.
+// attended applies o_net, the residual and the normalization to rows n0 to n1-1 of layer i's
+// attention. The attention vectors l.av must be complete.
 func (s *Segment) attended(x *Exec, i, n0, n1 int) {
 	l, ix := &s.layers[i], s.model.Layout.layers[i]
 	D, hd := s.cfg.DModel, s.cfg.NHead*s.cfg.DHead
@@ -137,30 +140,31 @@ func (s *Segment) attended(x *Exec, i, n0, n1 int) {
 	s.eachRow(x, end, n0*s.B, n1*s.B)
 }
 
-// The following functions view one head's share of the buffers. Rows of one stream lie B
-// rows apart.
+// The following functions return one head's part of a buffer without copying. Rows of one stream
+// are B rows apart.
 
-// queries views rows n0..n1 of stream b, head h, in a [T*B,H*d] buffer.
+// queries returns the matrix of rows n0 to n1-1 of stream b and head h in buf, which has shape
+// [T*B,H*d].
 func (s *Segment) queries(buf []float32, b, h, n0, n1 int) kernel.Matrix {
 	d, hd := s.cfg.DHead, s.cfg.NHead*s.cfg.DHead
 	return kernel.Matrix{Data: buf[(n0*s.B+b)*hd+h*d:], Rows: n1 - n0, Cols: d, Stride: s.B * hd}
 }
 
-// keys views the first klen keys (or values, with part 1) of stream b, head h,
-// in a [(MemLen+T)*B,2*H*d] buffer.
+// keys returns the first klen keys of stream b and head h in buf, or the values if part is 1. buf
+// has shape [(MemLen+T)*B,2*H*d].
 func (s *Segment) keys(buf []float32, part, b, h, klen int) kernel.Matrix {
 	d, hd := s.cfg.DHead, s.cfg.NHead*s.cfg.DHead
 	return kernel.Matrix{Data: buf[b*2*hd+part*hd+h*d:], Rows: klen, Cols: d, Stride: s.B * 2 * hd}
 }
 
-// distances views r, or its gradient, for head h: the distances that queries
-// n0..n1 can meet, the farthest first. Query i meets key j at row j + n1-1-i.
+// distances returns head h's part of buf, which holds r or the gradient of r. Its rows are the
+// distances from queries before n1 to their keys, in descending order. The distance from query i to
+// key j is in row j + n1-1-i.
 func (s *Segment) distances(buf []float32, h, n1 int) kernel.Matrix {
 	d := s.cfg.DHead
 	return s.byDistance(buf, s.cfg.NHead*d).RowRange(s.T-n1, s.T+s.mlen).ColRange(h*d, (h+1)*d)
 }
 
-// dropAttention sets dst to the attention probabilities of a block after dropout.
 func (s *Segment) dropAttention(layer int, k *block, dst, prob kernel.Matrix) {
 	key := kernel.Key(s.drop.Key, siteAttention, uint64(layer), uint64(k.b), uint64(k.h))
 	stride := (s.cfg.maxKeys(s.T) + 3) / 4
@@ -180,7 +184,7 @@ func (s *Segment) window(i int) (lo, hi int) {
 
 func row(m kernel.Matrix, i int) []float32 { return m.Data[i*m.Stride : i*m.Stride+m.Cols] }
 
-// attendBlock is task i of the forward direction: a block of queries.
+// attendBlock is task i of the forward pass: it computes the attention of one block of queries.
 func attendBlock(s *Segment, w *Exec, a *attention, i int) {
 	per := blocks(a.n1 - a.n0)
 	head, i0 := i/per, a.n0+i%per*queryBlock
@@ -190,8 +194,8 @@ func attendBlock(s *Segment, w *Exec, a *attention, i int) {
 	for i := range prob.Rows {
 		lo, hi := s.window(k.i0 + i)
 		norms[i].most, norms[i].sum = w.Softmax(row(prob, i)[lo:hi], s.scale())
-		// Backward also reads the columns of later keys, which may contain numbers of an earlier
-		// segment.
+		// The backward pass also reads the columns of later keys. They may contain numbers of an
+		// earlier segment, so they are cleared.
 		clearOutside(prob.Data[i*prob.Stride:][:s.mlen+s.T], lo, hi)
 	}
 	if s.drop.Attention > 0 {
@@ -202,8 +206,8 @@ func attendBlock(s *Segment, w *Exec, a *attention, i int) {
 		false)
 }
 
-// score sets k.scores = qu Kᵀ, by key, plus qv Rᵀ, by distance; the factor 1/sqrt(d) is still
-// missing. The scores of keys that a query may not attend to have no meaning.
+// score sets k.scores to qu Kᵀ (one column per key) plus qv Rᵀ (one column per distance), without
+// the factor 1/sqrt(d). Scores of keys that a query may not attend to are meaningless.
 func (s *Segment) score(w *Exec, l *activations, k *block) {
 	w.MulNT(k.scores.byKey(), k.qu, s.keys(l.kv, 0, k.b, k.h, k.klen), false)
 	w.MulNT(k.scores.byDistance(), k.qv, s.distances(l.r, k.h, k.i1), true)
@@ -211,7 +215,6 @@ func (s *Segment) score(w *Exec, l *activations, k *block) {
 
 func (s *Segment) scale() float32 { return float32(1 / math.Sqrt(float64(s.cfg.DHead))) }
 
-// norms returns the softmaxNorms of a block's rows.
 func (s *Segment) norms(l *activations, k *block) []softmaxNorm {
 	return l.norms[(k.b*s.cfg.NHead+k.h)*s.T+k.i0:][:k.i1-k.i0]
 }
@@ -221,10 +224,10 @@ func clearOutside(row []float32, lo, hi int) {
 	clear(row[hi:])
 }
 
-// attendBackward takes s.dy = dL/d(h + o). With post-norm, the caller has already propagated this
-// gradient through the normalization. If below is true, a weight below this layer needs its
-// gradient. Then attendBackward adds the attention's part of dL/dh to s.dx, which already contains
-// the residual's part. Otherwise s.dx does not change.
+// attendBackward propagates the gradient through layer i's attention. On entry, s.dy is dL/d(h +
+// o). With post-norm, the caller has already propagated s.dy through the normalization. If below is
+// true, a weight below this layer needs a gradient. attendBackward then adds the attention's part
+// of dL/dh to s.dx, which already contains the residual's part.
 func (s *Segment) attendBackward(x *Exec, i int, grads Grads, below bool) {
 	l, ix := &s.layers[i], s.model.Layout.layers[i]
 	D, hd, rows, keys := s.cfg.DModel, s.cfg.NHead*s.cfg.DHead, s.n*s.B, (s.mlen+s.n)*s.B
@@ -242,7 +245,8 @@ func (s *Segment) attendBackward(x *Exec, i int, grads Grads, below bool) {
 		task.firstKey = s.mlen // no gradient flows into the memory
 	}
 	first := task.firstKey * s.B
-	clear(s.byDistance(s.dr, hd).Data[:(s.T-s.n)*hd]) // no query is this far from its key
+	// distances too large for a segment of n rows
+	clear(s.byDistance(s.dr, hd).Data[:(s.T-s.n)*hd])
 	s.runAttention(x, s.cfg.NHead, task)
 	s.addBiasGrads(x, ix, grads)
 	if g := grads[ix.r]; g != nil {
@@ -276,9 +280,9 @@ func (s *Segment) attendBackward(x *Exec, i int, grads Grads, below bool) {
 	s.add(x, s.dx, s.dx, s.dnorm[s.mlen*s.B*D:], D, 0, rows)
 }
 
-// attendHeadBackward is a task of the backward direction: one head. The head's gradients of r and
-// of the biases are sums over streams and blocks. The last block of a stream is first. It has every
-// key and every distance, so it sets all sums, and the other blocks add to them.
+// attendHeadBackward is the task of head h in the backward pass. The gradients of r and of the
+// biases are sums over streams and blocks. The last block of a stream comes first, because it has
+// every key and distance: it initializes the sums, and the other blocks add to them.
 func attendHeadBackward(s *Segment, w *Exec, a *attention, h int) {
 	d, hd := s.cfg.DHead, s.cfg.NHead*s.cfg.DHead
 	du, dv := s.dbias[h*d:(h+1)*d], s.dbias[hd+h*d:hd+(h+1)*d]
@@ -306,13 +310,13 @@ func attendHeadBackward(s *Segment, w *Exec, a *attention, h int) {
 	}
 }
 
-// scoreBackward adds the block's part of dL/dv (or sets it, if not acc), and leaves
-// dL/d(unscaled scores) in k.d:
+// scoreBackward sets the block's part of dL/dv, or adds it if acc is true. It sets k.d to the
+// gradient of the scores before scaling:
 //
 //	dP = dav vᵀ,  dscore = P (dP - dav·av) / sqrt(d)
 //
-// dav·av is the sum over keys of P dP; with dropout, the dropout mask is applied to dP and to P in
-// this sum.
+// P are the attention probabilities, and dav·av is the sum of P dP over the keys. With dropout, dP
+// includes the dropout mask.
 func (s *Segment) scoreBackward(w *Exec, a *attention, k *block, acc bool) {
 	prob, d := k.scores.byKey(), k.d.byKey()
 	if len(a.l.prob) == 0 {
@@ -329,7 +333,7 @@ func (s *Segment) scoreBackward(w *Exec, a *attention, k *block, acc bool) {
 	if s.drop.Attention > 0 {
 		s.dropAttention(a.index, k, d, d)
 	}
-	clear(k.d.Data[:k.d.Rows]) // byDistance also reads these elements before the first row
+	clear(k.d.Data[:k.d.Rows]) // byDistance also reads the elements before the first row
 	for i := range d.Rows {
 		lo, hi := s.window(k.i0 + i)
 		w.SoftmaxBackward(row(d, i)[lo:hi], row(prob, i)[lo:hi], w.Dot(row(dav, i), row(av, i)),
@@ -338,7 +342,6 @@ func (s *Segment) scoreBackward(w *Exec, a *attention, k *block, acc bool) {
 	}
 }
 
-// scoreAgain computes the block's probabilities again, as forward did.
 func (s *Segment) scoreAgain(w *Exec, l *activations, k *block) {
 	s.score(w, l, k)
 	prob := k.scores.byKey()
@@ -349,13 +352,14 @@ func (s *Segment) scoreAgain(w *Exec, l *activations, k *block) {
 	}
 }
 
-// keysFrom views the gradient of the keys (or values), from the first key that needs its gradient.
+// keysFrom returns the gradient of the block's keys (or values, with part 1), from the first key
+// that needs a gradient.
 func (s *Segment) keysFrom(buf []float32, part int, a *attention, k *block) kernel.Matrix {
 	return s.keys(buf, part, k.b, k.h, k.klen).RowRange(a.firstKey, k.klen)
 }
 
-// addBiasGrads adds a layer's part of the gradients of r_w_bias and r_r_bias, which all layers
-// share unless each has its own.
+// addBiasGrads adds a layer's part of the gradients of r_w_bias and r_r_bias. Layers may share
+// these biases.
 func (s *Segment) addBiasGrads(x *Exec, ix layerIndex, grads Grads) {
 	hd := s.cfg.NHead * s.cfg.DHead
 	for k, index := range [2]int{ix.rwBias, ix.rrBias} {

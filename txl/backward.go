@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// Backward sets grads to the gradient of the mean negative log-likelihood (in nats, over all rows
-// and streams) of targets [n,B]. The gradient is taken at the effective weights: dL/d(W+M), which
-// equals dL/dW and dL/dM. A target below 0 adds nothing to the sum, but still counts in the mean's
-// divisor. grads has an entry for each tensor of the layout. For a nil entry, Backward computes no
+// Backward sets grads to the gradient of the mean negative log-likelihood of targets [n,B], in
+// nats. The mean is over all rows and streams. The gradient is with respect to the effective
+// weights W+M, so it equals both dL/dW and dL/dM. A target below 0 has loss 0, but counts in the
+// mean. grads has an entry for each tensor of the layout; for a nil entry, Backward computes no
 // gradient.
 func (s *Segment) Backward(x *Exec, targets []int32, grads Grads) {
 	s.backward(x, targets, nil, grads)
 }
 
-// BackwardOf is Backward for the mean of other losses of the targets, one for each row. dlogits
-// are their gradients with respect to the rows' logits [n*B,V]. The softmax must not be adaptive.
+// BackwardOf is Backward for the mean of another loss. dlogits [n*B,V] is the gradient of each
+// row's loss with respect to the row's logits. The softmax must not be adaptive.
 func (s *Segment) BackwardOf(x *Exec, targets []int32, dlogits []float32, grads Grads) {
 	lay := s.model.Layout
 	if want := len(targets) * lay.headWidth(); len(dlogits) != want || lay.tails() > 0 {
@@ -35,7 +35,8 @@ func (s *Segment) backward(x *Exec, targets []int32, dlogits []float32, grads Gr
 			len(targets), s.n*s.B))
 	}
 	lay := s.model.Layout
-	for _, l := range lay.layers { // layers may share these gradients, and each layer adds its part
+	// layers may share these biases, and each layer adds its part of the gradient
+	for _, l := range lay.layers {
 		clear(grads[l.rwBias])
 		clear(grads[l.rrBias])
 	}
@@ -67,9 +68,9 @@ func (s *Segment) clearProjections(grads Grads) {
 	}
 }
 
-// lowestHalf returns the lowest half of a layer with a wanted gradient, where backward may stop.
-// Halves are counted from the bottom: layer i's attention is 2i, its feed-forward 2i+1, and the
-// embedding -1. 2 NLayer means that no layer has a wanted gradient.
+// lowestHalf returns the lowest half-layer that needs a gradient, where the backward pass may stop.
+// The attention of layer i is half-layer 2i, its feed-forward network 2i+1, and the embedding -1.
+// The result is 2 NLayer if no layer needs a gradient.
 func (s *Segment) lowestHalf(grads Grads) int {
 	lay := s.model.Layout
 	wanted := func(tensors ...int) bool {
@@ -81,8 +82,8 @@ func (s *Segment) lowestHalf(grads Grads) int {
 		}
 	}
 	for i, l := range lay.layers {
-		// The upper half's backward pass includes the normalization between the halves. The lower
-		// half's includes the normalization before attention.
+		// The backward pass of the feed-forward half includes the normalization between the halves.
+		// With pre-norm, gain1 and bias1 belong to the normalization before attention.
 		if wanted(l.rwBias, l.rrBias, l.qkv, l.r, l.o) || s.cfg.PreLNorm &&
 			wanted(l.gain1, l.bias1) {
 			return 2 * i

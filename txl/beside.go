@@ -2,37 +2,38 @@ package txl
 
 import "slices"
 
-// Two networks with the same slow weights W compute the same bits below the first tensor whose
-// fast weights differ. A segment beside another one copies these results and computes the rest.
-// Halves of layers are counted from the bottom: layer i's attention is 2i, its feed-forward 2i+1,
-// the embedding -1, and the softmax 2 NLayer.
+// Two networks with the same slow weights compute the same bits up to the first tensor with
+// different fast weights. A segment from NewBeside copies these results from its partner and
+// computes only the rest. Half-layers are counted from the bottom: layer i's attention is 2i, its
+// feed-forward network 2i+1, the embedding -1, and the softmax 2 NLayer.
 
-// wholeNetwork is the first half of a network that computes everything.
+// wholeNetwork is the value of Segment.first for a segment that computes the whole network.
 const wholeNetwork = -1
 
-// NewBeside allocates a segment that computes the same rows as its partner (parameter of) with
-// different fast weights. It only scores: it has no Backward. Each of its calls must follow the
-// same call of the partner, with the same model and rows. Its bits are those of an independent
-// segment. It neither reads nor writes the memory of layers that have the same input in both
+// NewBeside allocates a segment that scores the same rows as its partner, parameter of, with
+// different fast weights. It has no Backward. Each call must follow the same call on the partner,
+// with the same model and rows. The results have the same bits as those of an independent segment.
+// The segment neither reads nor writes the memory of layers whose input is the same in both
 // networks.
 func NewBeside(of *Segment) *Segment {
 	return (&Segment{cfg: of.cfg, B: of.B, T: of.T, of: of, first: wholeNetwork}).allocate()
 }
 
-// BesideBytes returns the bytes of memory of a segment from NewBeside, up to a negligible part.
-// SegmentBytes gives those of its partner.
+// BesideBytes returns the approximate memory in bytes of a segment from NewBeside. It excludes the
+// partner's memory; see SegmentBytes.
 func BesideBytes(c Config, batch, maxLen int) int64 {
 	of := &Segment{cfg: c, B: batch, T: maxLen}
 	return (&Segment{cfg: c, B: batch, T: maxLen, of: of}).bytes()
 }
 
-// LayersAlike returns the number of layers, from the bottom, that have the same input and memory
-// in two networks. differs reports which tensors have different fast weights.
+// LayersAlike returns the number of layers, from the bottom, that have the same input and memory in
+// two networks. differs reports whether a tensor has different fast weights in the networks.
 func (m *Model) LayersAlike(differs func(tensor int) bool) int {
 	return min(m.Config.NLayer, m.Layout.firstHalf(m.Config.PreLNorm, differs)>>1+1)
 }
 
-// firstHalf returns the lowest half of a layer whose result changes if some tensors differ.
+// firstHalf returns the lowest half-layer whose result differs between two networks. differs
+// reports whether a tensor has different fast weights in the networks.
 func (l *Layout) firstHalf(preLNorm bool, differs func(tensor int) bool) int {
 	any := func(tensors ...int) bool { return slices.ContainsFunc(tensors, differs) }
 	for _, k := range l.clusters {
@@ -41,7 +42,7 @@ func (l *Layout) firstHalf(preLNorm bool, differs func(tensor int) bool) int {
 		}
 	}
 	for i, t := range l.layers {
-		// gain1 and bias1 belong to the normalization of attention's output; with pre-norm, gain2
+		// Without pre-norm, gain1 and bias1 normalize the output of attention. With pre-norm, gain2
 		// and bias2 do.
 		switch {
 		case any(t.rwBias, t.rrBias, t.qkv, t.r, t.o, t.gain1, t.bias1),
@@ -54,7 +55,7 @@ func (l *Layout) firstHalf(preLNorm bool, differs func(tensor int) bool) int {
 	return 2 * len(l.layers)
 }
 
-// part finds the first half in which the segment and its partner differ.
+// part sets s.first to the lowest half-layer in which the segment and its partner differ.
 func (s *Segment) part() {
 	if s.of.model != s.model || s.of.mlen != s.mlen {
 		panic("txl: two parallel segments have different models or memories")
@@ -65,10 +66,9 @@ func (s *Segment) part() {
 	})
 }
 
-// attends reports whether the segment computes layer i's attention.
 func (s *Segment) attends(i int) bool { return 2*i >= s.first }
 
-// firstMemory returns the first layer of which the segment has a separate memory.
+// firstMemory returns the lowest layer for which the segment has a separate memory.
 func (s *Segment) firstMemory() int { return s.first>>1 + 1 }
 
 // takeMemory copies the memory to the first rows of the layers' inputs.
@@ -82,7 +82,7 @@ func (s *Segment) takeMemory(mem *Memory) {
 	}
 }
 
-// takeRows copies rows n0..n1 of the input of the first half.
+// takeRows copies rows n0 to n1-1 of the input of the lowest computed half-layer from the partner.
 func (s *Segment) takeRows(n0, n1 int) {
 	if s.of.n < n1 {
 		panic("txl: a segment is extended before the segment that it follows")

@@ -7,9 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A segment from NewBeside gives the bits of an independent segment, wherever the two networks
-// first differ. The test changes every tensor that can have fast weights, alone and together with
-// the softmax's tensors.
+// Each tensor in turn gets fast weights. For every second tensor, the bias of the softmax also gets
+// fast weights.
 func TestSegmentBesideAnotherHasBitsOfWholeOne(t *testing.T) {
 	for name, c := range shapes {
 		t.Run(name, func(t *testing.T) {
@@ -26,8 +25,7 @@ func TestSegmentBesideAnotherHasBitsOfWholeOne(t *testing.T) {
 	}
 }
 
-// A segment from NewBeside also gives the bits of an independent segment if both networks have fast
-// weights and some of these are equal.
+// Both networks have fast weights, which differ only in some tensors.
 func TestSegmentBesideAnotherMayHaveFastWeights(t *testing.T) {
 	c := shapes["odd"]
 	m, one := randomModel(t, c, 7)
@@ -40,8 +38,6 @@ func TestSegmentBesideAnotherMayHaveFastWeights(t *testing.T) {
 	besideAsWhole(t, m, one, two, 1)
 }
 
-// besideAsWhole reads a text in pieces with two sets of fast weights, in a segment and its partner.
-// It uses Begin and Continue.
 func besideAsWhole(t *testing.T, m *Model, fast, others Fast, seed uint64) {
 	c, x := m.Config, newExec(t, 2)
 	of, whole := NewSegment(c, 1, c.SegLen), NewSegment(c, 1, c.SegLen)
@@ -93,8 +89,8 @@ func besideAsWhole(t *testing.T, m *Model, fast, others Fast, seed uint64) {
 	}
 }
 
-// A segment and its partner compute several pairs of networks in turn. In each pair, the networks
-// begin to differ at a different half of a layer. No pair may affect the results of the next.
+// The networks of successive pairs begin to differ at different half-layers. No pair may affect the
+// results of the next pair.
 func TestPairOfSegmentsLeavesNothingInNextOne(t *testing.T) {
 	c := shapes["prenorm"]
 	m, all := randomModel(t, c, 3)
@@ -128,7 +124,7 @@ func TestPairOfSegmentsLeavesNothingInNextOne(t *testing.T) {
 	})
 }
 
-// Calls in an order that would give wrong numbers are refused.
+// A call before the partner's call, or with another model, would give wrong numbers, so it panics.
 func TestSegmentBesideAnotherFollowsIt(t *testing.T) {
 	c := shapes["plain"]
 	m, fast := randomModel(t, c, 3)

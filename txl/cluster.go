@@ -2,15 +2,14 @@ package txl
 
 import "github.com/lmserve/lmserve/internal/arithmetic/kernel"
 
-// table returns the effective weights of a cluster in the softmax, (tokens, E_i), as a right
-// operand. With tied weights this is the table of embeddings, so its fast weights M affect both
-// uses.
+// table returns the effective softmax weights of a cluster, a matrix of shape (tokens, width). With
+// tied weights it is also the table of embeddings, so fast weights affect both uses.
 func (s *Segment) table(k *cluster) kernel.Matrix {
 	return s.weight(k.out).RowRange(k.first, k.first+k.size())
 }
 
-// lower projects hidden states to the width of a cluster's embeddings, h P, into the rows of buf
-// from `from` on. Without a projection it returns the hidden states themselves.
+// lower projects hidden states to the width of a cluster's embeddings. The result is in the rows of
+// buf that begin at row `from`. Without a projection, lower returns hidden itself.
 func (s *Segment) lower(
 	x *Exec, k *cluster, hidden kernel.Matrix, buf []float32, from int,
 ) kernel.Matrix {
@@ -22,18 +21,18 @@ func (s *Segment) lower(
 	return low
 }
 
-// biasOf returns the effective bias of a cluster's logits.
 func (s *Segment) biasOf(k *cluster) []float32 { return k.part(s.effective[k.bias], 1) }
 
-// projected holds hidden states before and after lower, and their gradients. Without a projection
-// both are the same.
+// projected holds hidden states before and after projection by lower, and their gradients. Without
+// a projection, hidden and low are the same matrix.
 type projected struct {
 	hidden, low   kernel.Matrix
 	dhidden, dlow kernel.Matrix
 }
 
-// tableBackward sets p.dlow, and sets the gradients of a cluster's table and bias, or adds to
-// them if acc: dE = dlogitsᵀ low, db = the sum of dlogits' rows, dlow = dlogits E.
+// tableBackward computes the gradients of a cluster's table and bias, and p.dlow: dE = dlogitsᵀ
+// low, db = the sum of the rows of dlogits, dlow = dlogits E. If acc is true, it adds to the
+// gradients of table and bias.
 func (s *Segment) tableBackward(
 	x *Exec, k *cluster, dlogits kernel.Matrix, p projected, grads Grads, acc bool,
 ) {
@@ -44,8 +43,8 @@ func (s *Segment) tableBackward(
 	x.MulNN(p.dlow, dlogits, s.table(k), false)
 }
 
-// lowerBackward sets p.dhidden, and adds to the gradient of a cluster's projection:
-// dP += hiddenᵀ dlow, dhidden = dlow Pᵀ.
+// lowerBackward sets p.dhidden and adds to the gradient of a cluster's projection P: dP += hiddenᵀ
+// dlow, dhidden = dlow Pᵀ. Without a projection it does nothing.
 func (s *Segment) lowerBackward(x *Exec, k *cluster, p projected, grads Grads) {
 	if k.outProj == none {
 		return
@@ -56,17 +55,17 @@ func (s *Segment) lowerBackward(x *Exec, k *cluster, p projected, grads Grads) {
 	x.MulNT(p.dhidden, p.dlow, s.weight(k.outProj), false)
 }
 
-// Cluster describes a range of the vocabulary, to estimate work or memory. The first cluster is
-// the head, the others are the tails.
+// Cluster describes one range of the vocabulary in an adaptive softmax, to estimate work or memory.
+// The first cluster is the head; the others are the tails.
 type Cluster struct {
-	Tokens, Width int // rows and columns of its embeddings
-	// Embedding names the tensor of the embeddings, and Table the tensor of the softmax's weights.
-	// Input and Output name the projections between embeddings and hidden states. Tied tensors have
-	// the same name. Without projections, Input and Output are "".
+	Tokens, Width int // shape of the embeddings: rows and columns
+	// Embedding and Table name the tensors of the embeddings and of the softmax's weights. Input
+	// and Output name the projections from embeddings to hidden states and back; without
+	// projections they are "". Tied tensors have the same name.
 	Embedding, Table, Input, Output string
 }
 
-// Clusters returns the ranges of the vocabulary, in the order of their tokens.
+// Clusters returns the clusters of the vocabulary, in the order of their tokens.
 func (l *Layout) Clusters() []Cluster {
 	all := make([]Cluster, len(l.clusters))
 	for i, k := range l.clusters {
@@ -81,6 +80,6 @@ func (l *Layout) Clusters() []Cluster {
 	return all
 }
 
-// TailWeights names the tensor of the head's columns for the tails. A layout without tails has no
-// such tensor.
+// TailWeights names the tensor of softmax weights that select a tail: one row for each tail. A
+// layout without tails has no such tensor.
 const TailWeights = "crit.cluster_weight"

@@ -11,8 +11,8 @@ import (
 // LayerNormEps is added to the variance in every layer normalization.
 const LayerNormEps = 1e-5
 
-// Config describes a Transformer-XL. A field has the JSON name of the reference implementation if
-// the reference has the field.
+// Config describes a Transformer-XL. Fields that the reference implementation also has use its
+// names in JSON.
 type Config struct {
 	NLayer int `json:"n_layer"`
 	DModel int `json:"d_model"`
@@ -20,55 +20,54 @@ type Config struct {
 	DHead  int `json:"d_head"`
 	DInner int `json:"d_inner"`
 	Vocab  int `json:"vocab"`
-	// SegLen is the usual number of rows of a segment, in tokens. Segments can have other
-	// lengths; see NewSegment.
+	// SegLen is the usual length of a segment, in tokens. Segments can have other lengths; see
+	// NewSegment.
 	SegLen int `json:"seg_len"`
-	// MemLen is the number of rows of past hidden states that each layer attends to; 0 means no
-	// memory.
+	// MemLen is the number of past hidden states that each layer attends to. 0 means no memory.
 	MemLen int `json:"mem_len"`
-	// ClampLen, when positive, is the largest distance that the position encoding distinguishes.
+	// ClampLen, if positive, is the largest distance that the position encoding distinguishes.
 	ClampLen int `json:"clamp_len,omitempty"`
 	// SameLength limits every query to its MemLen most recent keys.
 	SameLength bool `json:"same_length,omitempty"`
-	// PreLNorm moves layer normalization before attention and feed-forward.
+	// PreLNorm puts layer normalization before attention and feed-forward, instead of after them.
 	PreLNorm bool `json:"pre_lnorm,omitempty"`
-	// UntieR gives every layer separate attention biases instead of one pair for all, as the
-	// reference implementation for TensorFlow can.
+	// UntieR gives every layer separate attention biases. Otherwise all layers share one pair of
+	// biases.
 	UntieR bool `json:"untie_r,omitempty"`
-	// UntieSoftmax gives the softmax separate tables, beside those of the embeddings. Fast weights
-	// of the softmax's tables then do not change the input, so the backward pass can stop above the
-	// layers.
+	// UntieSoftmax gives the softmax weights separate from the embedding tables. Fast weights of
+	// the softmax then do not change the input, so the backward pass can stop above the layers.
 	UntieSoftmax bool `json:"untie_softmax,omitempty"`
-	// Activation of the feed-forward layer: relu (also ""), gelu, swiglu or geglu. The gated ones
-	// double the rows of CoreNet.0: first the gate, then the value.
+	// Activation is the activation function of the feed-forward layer: relu (also ""), gelu, swiglu
+	// or geglu. With swiglu and geglu, the first linear layer has twice as many outputs: first the
+	// gate, then the value.
 	Activation string `json:"activation,omitempty"`
 	// DEmbed is the width of the embeddings of the first cluster; 0 means DModel.
 	DEmbed int `json:"d_embed,omitempty"`
 	// Cutoffs divide the vocabulary into clusters for adaptive input and adaptive softmax. A
-	// cluster begins at token 0 and at each cutoff, in ascending order. Without cutoffs there is
+	// cluster begins at token 0 and at each cutoff; the cutoffs ascend. Without cutoffs there is
 	// one cluster.
 	Cutoffs []int `json:"cutoffs,omitempty"`
-	// DivVal, when above 1, gives cluster i a separate table of embeddings, DEmbed/DivVal^i wide,
-	// and separate projections between that width and DModel. Otherwise all clusters share one
-	// table, which has projections only if DEmbed differs from DModel.
+	// DivVal, if above 1, gives cluster i a separate embedding table of width DEmbed/DivVal^i. Each
+	// cluster then also has projections between this width and DModel. Otherwise all clusters share
+	// one table. The shared table has projections only if DEmbed differs from DModel.
 	DivVal int `json:"div_val,omitempty"`
-	// TieProjs says for each cluster whether the softmax uses the input's projection matrix.
-	// Clusters without an entry do not share it.
+	// TieProjs tells for each cluster whether the softmax uses the input's projection matrix. A
+	// missing entry means false.
 	TieProjs []bool `json:"tie_projs,omitempty"`
-	// ClusterTables gives every cluster a separate table and projections even if DivVal is at
-	// most 1. The reference implementation has no such models.
+	// ClusterTables gives every cluster a separate table and projections even if DivVal is at most
+	// 1. The reference implementation has no equivalent.
 	ClusterTables bool `json:"cluster_tables,omitempty"`
 }
 
-// Lengths say how far back layers attend. A trained model can use different lengths, since no
-// weight depends on them. The fields have the names and meanings of Config's; nil leaves a field of
-// Config unchanged.
+// Lengths changes how far back the layers attend. The lengths of a trained model may change,
+// because no weight depends on them. The fields have the meaning of the Config fields with these
+// names. A nil field leaves the Config unchanged.
 type Lengths struct {
 	MemLen, ClampLen *int
 	SameLength       *bool
 }
 
-// WithLengths returns the configuration with other lengths.
+// WithLengths returns a copy of c in which the non-nil fields of l replace the lengths of c.
 func (c Config) WithLengths(l Lengths) Config {
 	if l.MemLen != nil {
 		c.MemLen = *l.MemLen
@@ -83,7 +82,7 @@ func (c Config) WithLengths(l Lengths) Config {
 }
 
 // WithVocab returns the configuration for a vocabulary of another size. It drops clusters that
-// would begin beyond the vocabulary.
+// would begin beyond the new vocabulary.
 func (c Config) WithVocab(vocab int) Config {
 	c.Vocab = vocab
 	for i, cutoff := range c.Cutoffs {
@@ -96,7 +95,7 @@ func (c Config) WithVocab(vocab int) Config {
 	return c
 }
 
-// Activations of the feed-forward layer.
+// These are the activation functions of the feed-forward layer.
 const (
 	ReLU   = "relu"
 	GELU   = "gelu"
@@ -105,14 +104,14 @@ const (
 )
 
 var named = map[string]Config{
-	// The paper's two models.
+	// These are the two models of the Transformer-XL paper.
 	"enwik8-12l": {NLayer: 12, DModel: 512, NHead: 8, DHead: 64, DInner: 2048, Vocab: 256,
 		SegLen: 512, MemLen: 512},
 	"wt103-16l": {NLayer: 16, DModel: 410, NHead: 10, DHead: 41, DInner: 2100, Vocab: 267735,
 		SegLen: 150, MemLen: 150,
 		Cutoffs: []int{20000, 40000, 200000}},
-	// The configurations of the two embedded models (swift is for fast streams), one of a size
-	// between them, and one small enough for experiments.
+	// default and swift are the configurations of the two embedded models; swift is for fast
+	// streams. small lies between them, and tiny is for experiments.
 	"default": {NLayer: 6, DModel: 256, NHead: 4, DHead: 64, DInner: 768, Vocab: 256, SegLen: 256,
 		MemLen: 512, PreLNorm: true},
 	"swift": {NLayer: 2, DModel: 128, NHead: 2, DHead: 64, DInner: 768, Vocab: 256, SegLen: 128,
@@ -123,7 +122,7 @@ var named = map[string]Config{
 		MemLen: 64},
 }
 
-// Named returns the configuration of a name.
+// Named returns the configuration with the given name.
 func Named(name string) (Config, error) {
 	c, ok := named[name]
 	if !ok {
@@ -177,8 +176,6 @@ func (c Config) Validate() error {
 	return c.validateClusters()
 }
 
-// validateClusters returns an error for the first field of the adaptive input and softmax that is
-// out of range.
 func (c Config) validateClusters() error {
 	switch {
 	case c.DEmbed < 0 || c.DEmbed > 1<<16:
@@ -208,10 +205,8 @@ func (c Config) validateClusters() error {
 	return nil
 }
 
-// maxCutoffs bounds the number of clusters.
 const maxCutoffs = 64
 
-// embedWidth returns the width of the embeddings of cluster i.
 func (c Config) embedWidth(i int) int {
 	width := cmp.Or(c.DEmbed, c.DModel)
 	for range i {
@@ -220,13 +215,11 @@ func (c Config) embedWidth(i int) int {
 	return width
 }
 
-// tablePerCluster reports whether each cluster has a separate table and projections.
 func (c Config) tablePerCluster() bool { return c.DivVal > 1 || c.ClusterTables }
 
-// gated reports whether CoreNet.0 has a gate beside its value.
 func (c Config) gated() bool { return c.Activation == SwiGLU || c.Activation == GeGLU }
 
-// dHidden returns the number of rows of CoreNet.0.
+// dHidden returns the number of outputs of the first feed-forward layer.
 func (c Config) dHidden() int {
 	if c.gated() {
 		return 2 * c.DInner
@@ -234,6 +227,6 @@ func (c Config) dHidden() int {
 	return c.DInner
 }
 
-// maxKeys returns the maximum number of keys, and of distances, in a segment of at most segLen
-// rows.
+// maxKeys returns the maximum number of keys in a segment of at most segLen rows. The number of
+// distances has the same maximum.
 func (c Config) maxKeys(segLen int) int { return c.MemLen + segLen }

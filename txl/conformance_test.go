@@ -19,38 +19,39 @@ var update = flag.Bool("update", false,
 	"write internal/lab/conformance/testdata/adasoftmax_*.safetensors instead of comparing "+
 		"with them")
 
-// conformanceFiles maps the name of each adasoftmax file to its configuration. Each has a different
-// form of adaptive input and softmax. All files have batches of two streams.
+// conformanceFiles maps the name of each adasoftmax file to its configuration. Each file has a
+// different form of adaptive input and softmax, and batches of two streams.
 var conformanceFiles = map[string]Config{
-	// One table for all clusters, narrower than the model.
+	// All clusters share one table, which is narrower than the model.
 	"one_table": {
 		NLayer: 2, DModel: 10, NHead: 2, DHead: 4, DInner: 12, Vocab: 23, SegLen: 7, MemLen: 9,
 		PreLNorm: true, ClampLen: 4, DEmbed: 6, Cutoffs: []int{7, 9, 15}, DivVal: 1,
 		TieProjs: []bool{true, false, true, false},
 	},
-	// One table as wide as the model, without projections, as in wt103-16l.
+	// All clusters share one table as wide as the model. There are no projections, as in wt103-16l.
 	"unprojected": {
 		NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 10, Vocab: 19, SegLen: 6, MemLen: 6,
 		Cutoffs: []int{6, 10}, DivVal: 1,
 	},
-	// A table and projections for each cluster, all of one width, wider than the model.
+	// Each cluster has a table and projections. All tables have one width, which exceeds the
+	// model's.
 	"cluster_tables": {
 		NLayer: 1, DModel: 6, NHead: 1, DHead: 5, DInner: 9, Vocab: 15, SegLen: 8, MemLen: 5,
 		SameLength: true, DEmbed: 7, Cutoffs: []int{4, 8}, DivVal: 1, ClusterTables: true,
 		TieProjs: []bool{false, true, false},
 	},
-	// One cluster, with a separate projection.
+	// There is one cluster. The projection of the softmax differs from the projection of the input.
 	"one_cluster": {
 		NLayer: 1, DModel: 6, NHead: 2, DHead: 3, DInner: 8, Vocab: 11, SegLen: 5, MemLen: 7,
 		ClampLen: 3, DEmbed: 9, DivVal: 2, TieProjs: []bool{false},
 	},
-	// Separate tables of the softmax, one for each cluster.
+	// The softmax has a separate table for each cluster.
 	"own_tables": {
 		NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 10, Vocab: 19, SegLen: 7, MemLen: 6,
 		PreLNorm: true, Cutoffs: []int{5, 11}, DivVal: 2, TieProjs: []bool{false, true, false},
 		UntieSoftmax: true,
 	},
-	// A separate table of the softmax that all clusters share.
+	// The softmax has one separate table, which all clusters share.
 	"own_table": {
 		NLayer: 1, DModel: 8, NHead: 2, DHead: 3, DInner: 9, Vocab: 15, SegLen: 6, MemLen: 8,
 		DEmbed: 6, Cutoffs: []int{4, 9}, DivVal: 1, TieProjs: []bool{true, false, true},
@@ -60,9 +61,10 @@ var conformanceFiles = map[string]Config{
 
 const conformanceBatch, conformanceSegments = 2, 3
 
-// The adasoftmax files in internal/lab/conformance are the reference's results in float64. `go
-// test -run AdasoftmaxFiles -update` rewrites them, with the gradients of all weights. Without
-// -update a few gradients of each weight are compared.
+// The adasoftmax files in internal/lab/conformance contain float64 results of the reference
+// implementation in this package's tests. `go test -run AdasoftmaxFiles -update` rewrites the
+// files, with the gradients of all weights. Without -update, the test compares only a few gradients
+// of each weight.
 func TestAdasoftmaxFilesAreOfTheReference(t *testing.T) {
 	for name, c := range conformanceFiles {
 		t.Run(name, func(t *testing.T) {
@@ -98,10 +100,11 @@ func TestAdasoftmaxFilesAreOfTheReference(t *testing.T) {
 	}
 }
 
-// sample lists the computed elements of the gradients.
+// sample maps a tensor's name to the indices of the gradient elements that were computed.
 type sample map[string][]int
 
-// compared returns the computed elements of a tensor.
+// compared returns the indices of a tensor's computed gradient elements. A tensor that is not in
+// the sample has all its elements computed.
 func (s sample) compared(tensor string, size int) []int {
 	if at, ok := s[tensor]; ok {
 		return at
@@ -113,7 +116,7 @@ func (s sample) compared(tensor string, size int) []int {
 	return all
 }
 
-// conformanceFile computes a file, with the gradients of at most `most` elements of each weight.
+// conformanceFile computes a file, with gradients for at most `most` elements of each weight.
 func conformanceFile(t *testing.T, c Config, most int) (*weights.File, sample) {
 	m, _ := randomModel(t, c, 77)
 	ref, length := newReference(m, nil), conformanceSegments*c.SegLen
@@ -182,7 +185,6 @@ func tokensTensor(name string, shape []int, ids []int32) weights.Tensor {
 	return weights.Tensor{Name: name, DType: weights.I32, Shape: shape, Data: data}
 }
 
-// cut returns tokens lo to hi-1 of each stream.
 func cut(streams [][]int32, lo, hi int) (out [][]int32) {
 	for _, s := range streams {
 		out = append(out, s[lo:hi])
@@ -190,7 +192,8 @@ func cut(streams [][]int32, lo, hi int) (out [][]int32) {
 	return out
 }
 
-// memoryTensor returns memory l, [rows,batch,D]. The last memory is the last layer's output.
+// memoryTensor returns the memory of layer l, [rows,batch,D]. For l = NLayer it returns the output
+// of the last layer.
 func memoryTensor(
 	name string, c Config, l int, mem [][][][]float64, top [][][]float64,
 ) weights.Tensor {
@@ -211,7 +214,7 @@ func memoryTensor(
 	return weights.F32Tensor(name, []int{len(of(0)), len(mem), c.DModel}, values)
 }
 
-// conformanceMetadata returns a file's metadata; docs/conformance.md lists the keys.
+// conformanceMetadata returns the metadata of a file; docs/conformance.md lists the keys.
 func conformanceMetadata(c Config) map[string]string {
 	metadata := map[string]string{"kind": "adasoftmax"}
 	for key, value := range map[string]any{
@@ -225,7 +228,7 @@ func conformanceMetadata(c Config) map[string]string {
 	} {
 		text, err := json.Marshal(value)
 		if err != nil {
-			panic(err) // impossible: only numbers, booleans and their lists
+			panic(err) // impossible: values are numbers, booleans and lists of them
 		}
 		metadata[key] = string(text)
 	}

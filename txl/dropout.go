@@ -6,19 +6,19 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// Dropout is used only in training. Hidden is the probability of dropping an element of hidden
-// states: embeddings, outputs of attention and feed-forward, inner activations of feed-forward, and
-// the last hidden states. Attention is the probability of dropping an attention probability. Both
-// are rounded to multiples of 1/65536. A mask is a pure function of Key and of the element's
-// position, so that backward can compute the masks of forward again. Every segment needs a
-// different Key.
+// Dropout configures dropout in training. Hidden is the probability of dropping an element. It
+// applies to the embeddings, the outputs of attention and feed-forward, the activations inside
+// feed-forward, and the last hidden states. Attention is the probability of dropping an attention
+// probability. Both probabilities are rounded to multiples of 1/65536. A mask depends only on Key
+// and the element's position, so the backward pass can compute the masks again. Every segment needs
+// a different Key.
 type Dropout struct {
 	Hidden, Attention float32
 	Key               uint64
 }
 
-// Sites number the places of dropout in the network. They are inputs of the masks, so that each
-// place has different masks.
+// Each constant numbers a place of dropout in the network. The numbers are inputs of the masks, so
+// that each place has different masks.
 const (
 	siteEmbedding = iota
 	siteAttention
@@ -28,8 +28,8 @@ const (
 	siteOutput
 )
 
-// rows zeroes elements of rows from..to of buf [*,width] and scales the others by 1/(1-p). The same
-// call on the gradients is the backward pass.
+// rows applies dropout to rows from to to-1 of buf [*,width], and scales the remaining elements by
+// 1/(1-p). Applied to the gradients, rows is the backward pass of dropout.
 func (d *Dropout) rows(site, layer int, buf []float32, width, from, to int) {
 	if d.Hidden <= 0 {
 		return
@@ -42,7 +42,7 @@ func (d *Dropout) rows(site, layer int, buf []float32, width, from, to int) {
 	}
 }
 
-// dropRow sets dst to src under the mask of the random words from counter on.
+// dropRow writes src with dropout to dst. The mask is made of the random words from counter on.
 func dropRow(dst, src []float32, p float32, key, counter uint64) {
 	limit := uint64(math.Round(float64(p) * (1 << 16)))
 	keep := 1 / (1 - p)

@@ -2,39 +2,37 @@ package txl
 
 import "slices"
 
-// A sampler penalizes a token that would repeat the drawn text. Suppose that the last m >= dryFrom
-// bytes occurred earlier, followed by this token. Then dryBase^(m-dryFrom) times Dry is subtracted
-// from the token's logit. If there are several such places, the longest m counts. This is DRY,
-// "don't repeat yourself", by P. E. Weidmann (text-generation-webui, pull request 5677). Text
-// before the drawn text does not count: a model may copy from it.
+// The constants define the penalty of a sampler for repetitions. Suppose that the last m >= dryFrom
+// bytes occurred earlier in the drawn text, followed by some token. Then the sampler subtracts Dry
+// * dryBase^(m-dryFrom) from the token's logit. If there are several such places, the longest m
+// counts. The method is DRY, "don't repeat yourself", by P. E. Weidmann (text-generation-webui,
+// pull request 5677). Text before the drawn text does not count, because a model may copy from it.
 const (
 	dryBase = 1.3
 	dryFrom = 12
 )
 
-// DryDefault is a strength at which drawn text hardly ever repeats itself in a loop. DryMax is the
-// maximum strength.
+// DryDefault is a strength at which drawn text rarely falls into a loop. DryMax is the maximum
+// strength.
 const (
 	DryDefault = 0.8
 	DryMax     = 10
 )
 
-// repeats finds repetitions in a sampler's drawn text.
 type repeats struct {
-	drawn   []int32   // tokens drawn so far
-	lengths []int32   // lengths[i]: number of tokens before drawn[i] that equal the last tokens
+	drawn []int32
+	// lengths[i] is the number of tokens before drawn[i] that equal the last drawn tokens.
+	lengths []int32
 	powers  []float64 // dryBase^n for n = 0, 1, ...
 	found   []repeat
 }
 
-// repeat is a token that would continue a repetition.
 type repeat struct {
 	id      int32
 	bytes   int
 	logProb float32 // log-probability without the penalty
 }
 
-// add records a drawn token.
 func (r *repeats) add(id int32) {
 	r.drawn, r.lengths = append(r.drawn, id), append(r.lengths, 0)
 	for i := len(r.drawn) - 1; i > 0; i-- {
@@ -46,8 +44,8 @@ func (r *repeats) add(id int32) {
 	}
 }
 
-// penalize subtracts the penalties from log-probabilities [V]; restore undoes this. size is the
-// number of bytes of a token.
+// penalize subtracts the penalties from log-probabilities [V]. restore reverts the change. size is
+// the number of bytes of a token.
 func (r *repeats) penalize(logProbs []float32, strength float64, size int) {
 	r.found = r.found[:0]
 	for i, length := range r.lengths {
@@ -73,7 +71,7 @@ func (r *repeats) restore(logProbs []float32) {
 	}
 }
 
-// power returns dryBase^n by multiplications, so that the bits are the same on every machine.
+// power returns dryBase^n. It uses only multiplications, so that all machines give the same bits.
 func (r *repeats) power(n int) float64 {
 	if len(r.powers) == 0 {
 		r.powers = append(r.powers, 1)

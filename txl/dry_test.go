@@ -11,7 +11,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// penalties returns the amounts subtracted from the logits of bytes after a text was drawn.
 func penalties(text string, strength float64, size int) map[byte]float32 {
 	var r repeats
 	for _, b := range []byte(text) {
@@ -71,7 +70,7 @@ func TestDryPenaltiesAreThoseOfTheFormula(t *testing.T) {
 	}
 }
 
-// The penalties equal those of a direct implementation of the definition.
+// The test compares the penalties with a direct implementation of the definition.
 func TestDryFindsWhatTheDefinitionSays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := []byte(rapid.StringMatching(`[ab]{0,8}`).Draw(t, "text"))
@@ -98,9 +97,8 @@ func TestDryFindsWhatTheDefinitionSays(t *testing.T) {
 	})
 }
 
-// A strong Dry keeps a sampler from a loop; a weak one may not. Sampling never changes its input.
 func TestSamplerWithDryLeavesLoop(t *testing.T) {
-	next := func(last int32) []float32 { // draws abcabc..., unless a penalty prevents it
+	next := func(last int32) []float32 {
 		l := logs(1, 1, 1, 1)
 		l[(last+1)%3] = -.01
 		return l

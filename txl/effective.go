@@ -6,9 +6,9 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// addFast computes the effective weights W+M of the layers and of all vectors, once per segment. A
-// segment needs only a few rows or clusters of embedding tables. So their sums are computed where
-// they are used.
+// addFast computes the effective weights W+M, once per segment, for all vectors and all matrices of
+// the layers. Of embedding tables, a segment needs only a few rows or clusters. So their sums are
+// computed where they are used.
 func (s *Segment) addFast(x *Exec) {
 	if size := s.sumsSize(); len(s.sums) < size {
 		s.sums = kernel.NewLarge(size)
@@ -34,7 +34,6 @@ func (s *Segment) addFast(x *Exec) {
 	}
 }
 
-// sumsSize returns the size of the sums of the segment's fast weights.
 func (s *Segment) sumsSize() (n int) {
 	for i, t := range s.model.Layout.Tensors {
 		if s.fastOf(i) != nil && t.usedWhole() {
@@ -47,7 +46,7 @@ func (s *Segment) sumsSize() (n int) {
 // usedWhole reports whether every segment needs all elements of the tensor.
 func (t Tensor) usedWhole() bool { return !t.IsMatrix() || strings.HasPrefix(t.Name, "layers.") }
 
-// weight returns the effective matrix W+M of tensor i, as a right operand.
+// weight returns the effective matrix W+M of tensor i, as a right operand of a product.
 func (s *Segment) weight(i int) kernel.Matrix {
 	t := s.model.Layout.Tensors[i]
 	if sum := s.effective[i]; sum != nil {

@@ -1,13 +1,12 @@
 package txl
 
-// eachRow processes rows from..to in parallel. The task is stored in the segment to avoid an
-// allocation.
+// eachRow applies t to rows from to to-1 in parallel. It stores the task in the segment, because
+// this avoids an allocation.
 func (s *Segment) eachRow(x *Exec, t rowTask, from, to int) {
 	s.rows = rowPass{t, from, to}
 	x.Parallel((to-from+rowBlock-1)/rowBlock, &s.rows)
 }
 
-// eachCol processes all columns in parallel.
 func (s *Segment) eachCol(x *Exec, t colTask, width int) {
 	s.cols = colPass{t, width}
 	x.Parallel((width+colBlock-1)/colBlock, &s.cols)
@@ -23,14 +22,13 @@ func (s *Segment) add(x *Exec, sum, a, b []float32, width, from, to int) {
 	s.eachRow(x, &s.pass.add, from, to)
 }
 
-// sumRows sets sum to the sums of the first columns of dy, over all rows. It does nothing if sum is
-// nil.
+// sumRows sets sum[j] to the sum of column j of dy over all rows. A nil sum is skipped.
 func (s *Segment) sumRows(x *Exec, sum, dy []float32, rows int) {
 	s.sumColumns(x, sum, dy, len(sum), rows, false)
 }
 
-// sumColumns sets sum to the sums of the first columns of dy [rows,width], or adds them if acc.
-// It does nothing if sum is nil.
+// sumColumns sets sum[j] to the sum of column j of dy [rows,width]. If acc is true, it adds to the
+// old sum[j]. A nil sum is skipped.
 func (s *Segment) sumColumns(x *Exec, sum, dy []float32, width, rows int, acc bool) {
 	if sum == nil {
 		return
@@ -39,14 +37,15 @@ func (s *Segment) sumColumns(x *Exec, sum, dy []float32, width, rows int, acc bo
 	s.eachCol(x, &s.pass.sum, len(sum))
 }
 
-// layerNorm sets rows from..to of y to the normalized rows of in, with the tensors gain and bias.
+// layerNorm normalizes rows from to to-1 of in and writes them to y. gain and bias are indices of
+// tensors.
 func (s *Segment) layerNorm(x *Exec, n norm, y, in []float32, gain, bias, from, to int) {
 	s.pass.norm = normPass{n, y, in, s.effective[gain], s.effective[bias]}
 	s.eachRow(x, &s.pass.norm, from, to)
 }
 
-// layerNormBackward sets dx (rows 0..rows of [*,D]; may be dy) and, if wanted, the gradients of
-// gain and bias, from dy and the forward's x.
+// layerNormBackward computes dx (rows 0 to rows-1 of [*,D]) from dy and the input of the forward
+// pass. It also computes the gradients of gain and bias that grads asks for. dx may be dy.
 func (s *Segment) layerNormBackward(x *Exec, n norm, dx, dy, in []float32, gain, bias int,
 	grads Grads, rows int) {
 	if grads[gain] != nil || grads[bias] != nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// embed writes the first layer's input of rows n0..n1: sqrt(D) times the tokens' embeddings. A
-// cluster with a projection P uses P_i (W+M)[token] of its narrower embeddings.
+// embed writes the first layer's input of rows n0 to n1-1: sqrt(D) times the tokens' embeddings. A
+// cluster with a projection P uses P e, where e is the narrower embedding from W+M.
 func (s *Segment) embed(x *Exec, n0, n1 int) {
 	D, r0, r1 := s.cfg.DModel, n0*s.B, n1*s.B
 	input := s.layers[0].in[s.mlen*s.B*D:]
@@ -36,7 +36,6 @@ func (s *Segment) embed(x *Exec, n0, n1 int) {
 
 func (s *Segment) embedScale() float32 { return float32(math.Sqrt(float64(s.cfg.DModel))) }
 
-// embedding sets dst [E_i] to the token's effective embedding times a factor.
 func (s *Segment) embedding(k *cluster, dst []float32, token int32, factor float32) {
 	at := (k.first + int(token) - k.lo) * k.width
 	w, f := s.model.Tensor(k.emb)[at:at+k.width], s.fastOf(k.emb)
@@ -49,7 +48,6 @@ func (s *Segment) embedding(k *cluster, dst []float32, token int32, factor float
 	}
 }
 
-// embeddings collects the embeddings of the tokens that belong to the cluster.
 func (s *Segment) embeddings(k *cluster, tokens []int32) kernel.Matrix {
 	low := rowsOf(s.low, 0, len(s.members), k.width)
 	for j, r := range s.members {
@@ -58,22 +56,21 @@ func (s *Segment) embeddings(k *cluster, tokens []int32) kernel.Matrix {
 	return low
 }
 
-// scaleInto sets dst to src times a factor.
 func scaleInto(dst, src []float32, factor float32) {
 	for j, v := range src {
 		dst[j] = v * factor
 	}
 }
 
-// embedBackward adds the gradient of the first layer's input to the gradients of tables and
-// projections.
+// embedBackward adds the gradient of the first layer's input to the gradients of embedding tables
+// and projections.
 func (s *Segment) embedBackward(x *Exec, grads Grads) {
 	D, rows, scale := s.cfg.DModel, s.n*s.B, s.embedScale()
 	s.drop.rows(siteEmbedding, 0, s.dx, D, 0, rows)
 	for i := range s.model.Layout.clusters {
 		k := &s.model.Layout.clusters[i]
 		table := k.part(grads[k.emb], k.width)
-		if k.out != k.emb { // if tied, the softmax's backward pass has set it
+		if k.out != k.emb { // a tied table already has the gradient of the softmax
 			clear(table)
 		}
 		s.members = k.members(s.members[:0], s.toks[:rows])
@@ -89,7 +86,7 @@ func (s *Segment) embedBackward(x *Exec, grads Grads) {
 	}
 }
 
-// embedProjectedBackward is embedBackward for a cluster with a projection. With e the embeddings
+// embedProjectedBackward is embedBackward for a cluster with a projection P. With the embeddings e
 // and dy = sqrt(D) dL/dinput, the gradients are
 //
 //	dP += dyᵀ e       de = dy P

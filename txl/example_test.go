@@ -7,7 +7,7 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// A network learns a short cycle of tokens by gradient descent, one segment in each step.
+// A network learns a short cycle of tokens by gradient descent. Each step uses one segment.
 func Example() {
 	config := txl.Config{NLayer: 1, DModel: 16, NHead: 2, DHead: 8, DInner: 32, Vocab: 4, SegLen: 8,
 		MemLen: 8}

@@ -2,11 +2,11 @@ package txl
 
 import "github.com/lmserve/lmserve/internal/arithmetic/kernel"
 
-// feedForward computes rows n0..n1 of layer i's second half,
+// feedForward computes rows n0 to n1-1 of the second half of layer i,
 //
 //	out = LN(x + W2 act(W1 x + b1) + b2)        (pre-norm: y1 + W2 act(W1 LN(y1) + b1) + b2)
 //
-// and writes them as the next layer's input.
+// and writes them to the input of the next layer.
 func (s *Segment) feedForward(x *Exec, i, n0, n1 int) {
 	l, ix := &s.layers[i], s.model.Layout.layers[i]
 	D, F, F1 := s.cfg.DModel, s.cfg.DInner, s.cfg.dHidden()
@@ -33,8 +33,9 @@ func (s *Segment) feedForward(x *Exec, i, n0, n1 int) {
 	}
 }
 
-// feedForwardBackward takes dL/dout in s.dx. It leaves dL/dy1 (with post-norm: the gradient before
-// norm1) in s.dx, as the residual's part, and in s.dy, as the part of o.
+// feedForwardBackward takes dL/dout in s.dx. It replaces s.dx by dL/dy1, where y1 = h + o, and
+// copies the result to s.dy. s.dx is then the gradient of h along the residual connection, and s.dy
+// is the gradient of o.
 func (s *Segment) feedForwardBackward(x *Exec, i int, grads Grads) {
 	l, ix := &s.layers[i], s.model.Layout.layers[i]
 	D, F, F1, rows := s.cfg.DModel, s.cfg.DInner, s.cfg.dHidden(), s.n*s.B

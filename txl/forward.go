@@ -2,9 +2,9 @@ package txl
 
 import "fmt"
 
-// Begin starts a segment with the given weights and memory. The segment only reads both, and keeps
-// references to them until the next Begin. fast may be empty (static model). Until Continue, the
-// segment uses the values of fast at the time of Begin.
+// Begin starts a segment with the given weights and memory. The segment only reads them, and keeps
+// references to both until the next Begin. An empty fast means a static model. Until Continue, the
+// segment uses the values that fast has at the time of Begin.
 func (s *Segment) Begin(x *Exec, m *Model, fast Fast, mem *Memory) {
 	forget := !s.reuse.FixedWeights || s.model != m
 	s.model, s.fast, s.mlen, s.n = m, fast, mem.Len, 0
@@ -25,10 +25,11 @@ func (s *Segment) Begin(x *Exec, m *Model, fast Fast, mem *Memory) {
 	}
 }
 
-// Continue starts the next segment after the rows so far, at the weights of Begin. The result
-// equals, to the bit, that of Remember followed by Begin with the remembered memory, unless Reuse
-// asks for stale keys. The fast weights may have new values. A layer without fast weights in keys,
-// values and positions keeps its results.
+// Continue starts the next segment after the present rows, with the model and the slice of fast
+// weights from Begin. The values of the fast weights may have changed. The results equal those of
+// Remember followed by Begin with the new memory, bit for bit. The exception is Reuse.StaleKeys.
+// Continue recomputes keys, values and positions only in layers where their fast weights may have
+// changed.
 func (s *Segment) Continue(x *Exec) {
 	s.addFast(x)
 	total := s.mlen + s.n
@@ -45,10 +46,11 @@ func (s *Segment) Continue(x *Exec) {
 	}
 }
 
-// Len returns the number of rows so far.
+// Len returns the number of rows that were appended since Begin or Continue.
 func (s *Segment) Len() int { return s.n }
 
-// Extend appends len(tokens)/B rows. tokens is [k,B], with ids below the vocabulary's size.
+// Extend appends len(tokens)/B rows to the segment. tokens is [k,B]; all ids are below the
+// vocabulary's size.
 func (s *Segment) Extend(x *Exec, tokens []int32) {
 	n0, n1 := s.n, s.n+len(tokens)/s.B
 	if len(tokens)%s.B != 0 || n1 > s.T {
@@ -74,8 +76,8 @@ func (s *Segment) Extend(x *Exec, tokens []int32) {
 	s.project(x, n0, n1)
 }
 
-// Remember sets mem to the memory after this segment: the last MemLen rows of [memory; input] for
-// each layer in mem. mem may be the memory that the segment began with.
+// Remember sets mem to the memory after this segment: for each layer in mem, the last MemLen rows
+// of [memory; input]. mem may be the memory that was passed to Begin.
 func (s *Segment) Remember(mem *Memory) {
 	width := s.B * s.cfg.DModel
 	total := s.mlen + s.n
@@ -85,5 +87,5 @@ func (s *Segment) Remember(mem *Memory) {
 	}
 }
 
-// Hidden returns the output of the last layer for the rows so far, [n*B,D].
+// Hidden returns the output of the last layer for all n rows of the segment, [n*B,D].
 func (s *Segment) Hidden() []float32 { return s.hidden[:s.n*s.B*s.cfg.DModel] }

@@ -4,14 +4,13 @@ package txl
 // reciprocal standard deviation.
 type norm struct{ mean, rstd []float32 }
 
-// from returns the norm of the rows from `row` on.
 func (n norm) from(row int) norm { return norm{n.mean[row:], n.rstd[row:]} }
 
 // normPass computes y = (x - mean)/sqrt(var + eps) * gain + bias, with the biased variance.
 type normPass struct {
 	norm       norm
 	y, x       []float32 // [*,D]
-	gain, bias []float32 // [D]
+	gain, bias []float32
 }
 
 func (p *normPass) doRows(w *Exec, lo, hi int) {
@@ -22,11 +21,11 @@ func (p *normPass) doRows(w *Exec, lo, hi int) {
 	}
 }
 
-// normBackwardPass sets dx from dy and the forward's x; dx may be dy.
+// normBackwardPass computes dx from dy and the input x of the forward pass. dx may be dy.
 type normBackwardPass struct {
 	norm      norm
 	dx, dy, x []float32 // [*,D]
-	gain      []float32 // [D]
+	gain      []float32
 }
 
 func (p *normBackwardPass) doRows(w *Exec, lo, hi int) {
@@ -37,13 +36,13 @@ func (p *normBackwardPass) doRows(w *Exec, lo, hi int) {
 	}
 }
 
-// normGradsPass sets the gradients of gain and bias; either may be nil.
+// normGradsPass computes the gradients of gain and bias. Either gradient may be nil.
 type normGradsPass struct {
 	norm  norm
-	dgain []float32 // [D]
+	dgain []float32
 	dbias sumPass
-	x     []float32 // [*,D]
-	width int       // D
+	x     []float32
+	width int
 }
 
 func (p *normGradsPass) doCols(w *Exec, lo, hi int) {

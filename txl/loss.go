@@ -6,8 +6,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// project computes the head's logits of rows n0..n1. The tails' logits are computed when a target
-// or a whole distribution needs them.
+// project computes the head's logits of rows n0 to n1-1. The tails' logits are computed only when a
+// target or a whole distribution needs them.
 func (s *Segment) project(x *Exec, n0, n1 int) {
 	lay, D, r0, r1 := s.model.Layout, s.cfg.DModel, n0*s.B, n1*s.B
 	head, width := &lay.clusters[0], lay.headWidth()
@@ -22,9 +22,10 @@ func (s *Segment) project(x *Exec, n0, n1 int) {
 	}
 }
 
-// NLL writes the negative log-likelihood in nats of targets [k,B] for rows from, from+1, ... of
-// the segment. Call NLL and LogProbs before the next Begin; they use the Exec of the last Extend.
-// NLL computes only tails with targets, and only for the rows of these targets.
+// NLL writes the negative log-likelihoods, in nats, of targets [k,B] to nll. The targets belong to
+// the segment's rows from, from+1, and so on. NLL and LogProbs use the Exec of the last Extend, and
+// need the segment's results, which the next Begin discards. NLL computes only tails with targets,
+// and only for the rows of these targets.
 func (s *Segment) NLL(from int, targets []int32, nll []float32) {
 	if len(targets) > len(nll) || from*s.B+len(targets) > s.n*s.B {
 		panic(fmt.Sprintf("txl: nll of %d targets from row %d into %d, segment has %d rows of "+
@@ -40,8 +41,7 @@ func (s *Segment) NLL(from int, targets []int32, nll []float32) {
 	}
 }
 
-// LogProbs writes the normalized log-probabilities (nats) of the token after row i of stream b to
-// dst [V].
+// LogProbs writes the log-probabilities, in nats, of the token after row i of stream b to dst [V].
 func (s *Segment) LogProbs(i, b int, dst []float32) {
 	lay, at := s.model.Layout, i*s.B+b
 	logits := rowOf(s.logits, at, lay.headWidth())
@@ -55,9 +55,9 @@ func (s *Segment) LogProbs(i, b int, dst []float32) {
 	}
 }
 
-// lossBackward sets s.dx = dL/dhidden and the gradients of the softmax's layers. It adds to the
-// gradients of projections. given contains the logits' gradients from BackwardOf; nil for the loss
-// of the softmax.
+// lossBackward sets s.dx = dL/dhidden and the gradients of the softmax weights. It adds to the
+// gradients of projections. given contains the logits' gradients passed to BackwardOf, or nil for
+// the softmax loss.
 func (s *Segment) lossBackward(x *Exec, targets []int32, given []float32, grads Grads) {
 	if given == nil {
 		s.logitsBackward(x, targets)
@@ -70,8 +70,8 @@ func (s *Segment) lossBackward(x *Exec, targets []int32, given []float32, grads 
 	}
 }
 
-// logitsBackward sets s.dlogits = (softmax(logits) - onehot(target)) / (n B). If the target is
-// below 0, it sets 0.
+// logitsBackward sets s.dlogits = (softmax(logits) - onehot(target)) / (n B). Rows with a negative
+// target get 0.
 func (s *Segment) logitsBackward(x *Exec, targets []int32) {
 	lay, rows := s.model.Layout, s.n*s.B
 	width := lay.headWidth()
@@ -88,7 +88,7 @@ func (s *Segment) logitsBackward(x *Exec, targets []int32) {
 	}
 }
 
-// logitsGiven sets s.dlogits to given / (n B), and 0 where the target is below 0.
+// logitsGiven sets s.dlogits = given / (n B). Rows with a negative target get 0.
 func (s *Segment) logitsGiven(x *Exec, targets []int32, given []float32) {
 	width, rows := s.model.Layout.headWidth(), s.n*s.B
 	copy(s.dlogits, given)

@@ -1,18 +1,20 @@
 package txl
 
 // Memory contains the past hidden states that a segment attends to: for each layer the last rows of
-// that layer's input, time-major [Len,B,D]. No gradient flows into a Memory. It is plain data: copy
-// or store Len and Layers.
+// the layer's input, time-major [Len,B,D]. No gradient flows into a Memory. A Memory is plain data:
+// to copy or store it, copy or store Len and Layers.
 type Memory struct {
-	Len    int         // rows in use, at most Config.MemLen
-	Layers [][]float32 // per layer a buffer of MemLen*B*D elements; the first Len*B*D are in use
+	Len int // rows in use, at most Config.MemLen
+	// Layers has for each layer a buffer of MemLen*B*D elements. The first Len*B*D elements are in
+	// use.
+	Layers [][]float32
 }
 
 // NewMemory returns an empty memory for batches of the given size.
 func NewMemory(c Config, batch int) *Memory { return NewMemoryAbove(c, batch, 0) }
 
 // NewMemoryAbove returns an empty memory for a segment from NewBeside. It omits the lowest `alike`
-// layers, whose input equals that of the other network.
+// layers, because both networks have the same memory there.
 func NewMemoryAbove(c Config, batch, alike int) *Memory {
 	m := &Memory{Layers: make([][]float32, c.NLayer)}
 	size := c.MemLen * batch * c.DModel
@@ -26,8 +28,8 @@ func NewMemoryAbove(c Config, batch, alike int) *Memory {
 // Reset empties the memory.
 func (m *Memory) Reset() { m.Len = 0 }
 
-// CopyFrom copies memory o, which has the same configuration and batch. It skips layers that one of
-// the memories omits.
+// CopyFrom copies memory o. Both memories must have the same configuration and batch size. Layers
+// that either memory omits are skipped.
 func (m *Memory) CopyFrom(o *Memory) {
 	m.Len = o.Len
 	for l := range m.Layers {

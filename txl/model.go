@@ -9,19 +9,20 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// Tensor is one named weight in the flat arena. The weight of a linear layer has shape (out, in).
+// Tensor describes one named weight in the flat array of weights. The weight of a linear layer has
+// shape (out, in).
 type Tensor struct {
 	Name      string
 	Shape     []int
 	Off, Size int
 }
 
-// IsMatrix reports whether the tensor is the right operand of a product. Other tensors are
-// vectors (biases, normalization gains) that act element by element.
+// IsMatrix reports whether the tensor is the right operand of a matrix product. Other tensors are
+// vectors, such as biases and normalization gains.
 func (t Tensor) IsMatrix() bool { return len(t.Shape) == 2 && !strings.HasSuffix(t.Name, "_bias") }
 
-// Layout gives the position of each weight in the arena. Names are those of the reference PyTorch
-// state dict.
+// Layout gives the position of each weight in the flat array of weights. The names are those in the
+// state dict of the reference implementation (PyTorch).
 type Layout struct {
 	Tensors []Tensor
 	Size    int // total number of elements
@@ -32,12 +33,12 @@ type Layout struct {
 	vocabulary
 }
 
-// layerIndex holds one layer's positions in Layout.Tensors.
 type layerIndex struct {
-	rwBias, rrBias          int // attention's biases; shared by all layers unless UntieR
-	qkv, r, o, gain1, bias1 int // attention and its normalization
-	w1, b1, w2, b2          int // CoreNet.0, CoreNet.3
-	gain2, bias2            int // feed-forward's normalization
+	// The attention biases are shared by all layers unless UntieR is set.
+	rwBias, rrBias          int
+	qkv, r, o, gain1, bias1 int
+	w1, b1, w2, b2          int
+	gain2, bias2            int
 }
 
 // NewLayout returns the layout of a valid configuration.
@@ -78,7 +79,6 @@ func NewLayout(c Config) *Layout {
 	return l
 }
 
-// addEmbeddings divides the vocabulary and adds the tensors of the input.
 func (l *Layout) addEmbeddings(c Config) {
 	lo := 0
 	for i, hi := range append(slices.Clone(c.Cutoffs), c.Vocab) {
@@ -100,7 +100,7 @@ func (l *Layout) addEmbeddings(c Config) {
 	}
 }
 
-// addSoftmax adds those tensors of the softmax that are not also tensors of the input.
+// addSoftmax adds the tensors of the softmax, except those shared with the input.
 func (l *Layout) addSoftmax(c Config) {
 	l.clusterWeight, l.clusterBias = none, none
 	if n := l.tails(); n > 0 {
@@ -148,7 +148,7 @@ func (l *Layout) add(name string, shape ...int) int {
 	return len(l.Tensors) - 1
 }
 
-// Index returns the position of a tensor in Tensors, or -1.
+// Index returns the index of the named tensor in Tensors, or -1.
 func (l *Layout) Index(name string) int {
 	if i, ok := l.byName[name]; ok {
 		return i
@@ -156,8 +156,8 @@ func (l *Layout) Index(name string) int {
 	return -1
 }
 
-// Slices cuts a flat arena of Size elements into one slice for each tensor. Backward takes
-// gradients of all weights in this form.
+// Slices cuts a flat array of Size elements into one slice for each tensor. Backward accepts such
+// slices for the gradients of all weights.
 func (l *Layout) Slices(arena []float32) [][]float32 {
 	s := make([][]float32, len(l.Tensors))
 	for i, t := range l.Tensors {
@@ -166,8 +166,8 @@ func (l *Layout) Slices(arena []float32) [][]float32 {
 	return s
 }
 
-// Model is a configuration with its slow weights W in one flat arena. A serving model is
-// read-only and shared by all sessions.
+// Model is a configuration with the slow weights W in one flat array. A serving model is read-only
+// and shared by all sessions.
 type Model struct {
 	Config Config
 	Layout *Layout
@@ -183,8 +183,8 @@ func NewModel(c Config) (*Model, error) {
 	return &Model{Config: c, Layout: l, W: kernel.NewLarge(l.Size)}, nil
 }
 
-// UntieSoftmax returns a model that computes the same, with separate tables of the softmax: copies
-// of the embeddings' tables. A model that already has separate tables is returned unchanged.
+// UntieSoftmax returns an equivalent model whose softmax has separate tables, copied from the
+// embedding tables. It returns m if m already has separate tables.
 func (m *Model) UntieSoftmax() *Model {
 	if m.Config.UntieSoftmax {
 		return m
@@ -208,13 +208,13 @@ func (m *Model) Tensor(i int) []float32 {
 	return m.W[t.Off : t.Off+t.Size : t.Off+t.Size]
 }
 
-// initStd is the standard deviation of initial weights. initStdProj is the standard deviation of
-// the projections between the widths of the embeddings and of the model. Both are those of the
+// initStd is the standard deviation of initial weights, except projections between the embeddings'
+// width and the model's. For these projections it is initStdProj. Both values are from the
 // reference implementation.
 const initStd, initStdProj = 0.02, 0.01
 
-// Init draws all weights from the seed: matrices and attention biases normal, normalization gains
-// 1, other biases 0.
+// Init draws all weights from the seed. Matrices and attention biases are normally distributed.
+// Normalization gains are 1, and other biases are 0.
 func (m *Model) Init(seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 0x7478_6c69_6e69_7400))
 	for i, t := range m.Layout.Tensors {

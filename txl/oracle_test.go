@@ -10,10 +10,10 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// oracle builds one whole layer (relative attention with memory, both layer normalizations,
-// feed-forward) with tied embedding and softmax loss in gorgonia, in float64. Gorgonia's
-// automatic differentiation then checks the hand-written backward independently. Broadcasts are
-// products with ones, so that only operations with trusted derivatives remain.
+// oracle builds one whole layer in gorgonia, in float64: relative attention with memory, both layer
+// normalizations and feed-forward, with tied embedding and softmax loss. Gorgonia's automatic
+// differentiation is an independent check of the hand-written backward pass. Matrix products with
+// ones replace broadcasts, so that only operations with trusted derivatives remain.
 type oracle struct {
 	g      *G.ExprGraph
 	m      *Model
@@ -43,7 +43,7 @@ func (o *oracle) param(name string, rows, cols int, at func(i, j int) int) *G.No
 	return n
 }
 
-// matrix makes a node with a unique name: gorgonia merges nodes of the same name and shape.
+// matrix makes a node with a unique name, because gorgonia merges nodes of equal name and shape.
 func (o *oracle) matrix(name string, rows, cols int, data []float64) *G.Node {
 	o.nodes++
 	return G.NewMatrix(o.g, G.Float64, G.WithShape(rows, cols),
@@ -69,7 +69,6 @@ func (o *oracle) mul(a, b *G.Node) *G.Node  { return G.Must(G.Mul(a, b)) }
 func (o *oracle) mulT(a, b *G.Node) *G.Node { return G.Must(G.Mul(a, G.Must(G.Transpose(b)))) }
 func (o *oracle) add(a, b *G.Node) *G.Node  { return G.Must(G.Add(a, b)) }
 
-// rowVector returns a matrix whose rows all equal the [1,cols] node v.
 func (o *oracle) rowVector(v *G.Node, rows int) *G.Node { return o.mul(o.ones(rows, 1), v) }
 
 func (o *oracle) vector(name string, n int) *G.Node {
@@ -86,13 +85,11 @@ func (o *oracle) layerNorm(x *G.Node, rows int, gain, bias *G.Node) *G.Node {
 	return o.add(G.Must(G.HadamardProd(y, o.rowVector(gain, rows))), o.rowVector(bias, rows))
 }
 
-// softmax computes the softmax of rows of [rows,cols].
 func (o *oracle) softmax(x *G.Node, cols int) *G.Node {
 	e := G.Must(G.Exp(x))
 	return G.Must(G.HadamardDiv(e, o.mul(e, o.ones(cols, cols))))
 }
 
-// attention computes one head of c = [memory; h].
 func (o *oracle) attention(head int, h, c *G.Node, n, klen int) *G.Node {
 	cfg := o.m.Config
 	d, D, m := cfg.DHead, cfg.DModel, klen-n
@@ -105,13 +102,13 @@ func (o *oracle) attention(head int, h, c *G.Node, n, klen int) *G.Node {
 	ref := newReference(o.m, nil)
 	positions := o.constant(klen, D,
 		func(distance, j int) float64 { return ref.position(distance)[j] })
-	r := o.mulT(positions, block(rnet, 0)) // row = distance
+	r := o.mulT(positions, block(rnet, 0))
 	bias := func(name string) *G.Node {
 		return o.rowVector(o.param(name, 1, d, func(_, j int) int { return head*d + j }), n)
 	}
 	score := o.mulT(o.add(q, bias("r_w_bias")), k)
 	byDistance := o.mulT(o.add(q, bias("r_r_bias")), r)
-	for i := range n { // row i puts distance i+m-j in column j
+	for i := range n { // The scores for distance i+m-j move to column j of row i.
 		pick := o.constant(n, n, func(a, b int) float64 { return indicator(a == i && b == i) })
 		shift := o.constant(klen, klen,
 			func(distance, j int) float64 { return indicator(distance == i+m-j) })
@@ -133,7 +130,6 @@ func indicator(b bool) float64 {
 	return 0
 }
 
-// loss returns the mean negative log-likelihood of the targets.
 func (o *oracle) loss(input, target []int32, memory *G.Node, m int) *G.Node {
 	c, n, V, D := o.m.Config, len(input), o.m.Config.Vocab, o.m.Config.DModel
 	emb := o.param("word_emb.emb_layers.0.weight", V, D, func(i, j int) int { return i*D + j })

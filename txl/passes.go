@@ -1,21 +1,20 @@
 package txl
 
-// rowBlock and colBlock are the numbers of rows and of columns in one parallel task. They are
-// constants, so that the order of sums does not depend on the number of threads.
+// rowBlock and colBlock are the numbers of rows and columns in one parallel task. They do not
+// depend on the number of threads, so the order of sums does not either.
 const (
 	rowBlock = 32
 	colBlock = 64
 )
 
-// rowTask is an operation on rows of matrices, each row independently.
+// rowTask is an operation on matrices that computes each row independently.
 type rowTask interface {
 	doRows(w *Exec, lo, hi int)
 }
 
-// rowPass is a running rowTask.
 type rowPass struct {
 	task     rowTask
-	from, to int // rows
+	from, to int
 }
 
 // Do implements kernel.Task: it processes block i of the rows.
@@ -24,13 +23,12 @@ func (p *rowPass) Do(w *Exec, i int) {
 	p.task.doRows(w, lo, min(lo+rowBlock, p.to))
 }
 
-// colTask is an operation whose results are sums over rows. Each parallel task has a block of
-// columns, and sums all rows in order.
+// colTask is an operation that sums over rows. Each parallel task has a block of columns, and sums
+// all rows in order.
 type colTask interface {
 	doCols(w *Exec, lo, hi int)
 }
 
-// colPass is a running colTask.
 type colPass struct {
 	task  colTask
 	width int
@@ -45,9 +43,9 @@ func (p *colPass) Do(w *Exec, i int) {
 // rowOf returns row r of a matrix with rows of the given width.
 func rowOf(m []float32, r, width int) []float32 { return m[r*width : (r+1)*width] }
 
-// biasPass adds a vector to the first columns of every row: y += bias.
+// biasPass adds bias to the first columns of every row of y.
 type biasPass struct {
-	y, bias []float32 // [*,width], [at most width]
+	y, bias []float32
 	width   int
 }
 
@@ -58,9 +56,8 @@ func (p *biasPass) doRows(w *Exec, lo, hi int) {
 	}
 }
 
-// addPass adds matrices: sum = a + b.
 type addPass struct {
-	sum, a, b []float32 // [*,width]
+	sum, a, b []float32
 	width     int
 }
 
@@ -69,10 +66,10 @@ func (p *addPass) doRows(w *Exec, lo, hi int) {
 	w.Add(p.sum[i:j], p.a[i:j], p.b[i:j])
 }
 
-// sumPass computes a bias's gradient: sum[j] is the sum of dy[r,j] over the rows r. If acc is true,
-// the sum is added to the old sum[j].
+// sumPass computes the gradient of a bias: sum[j] is the sum of dy[r,j] over the rows r. If acc is
+// true, the result is added to the old sum[j].
 type sumPass struct {
-	sum, dy     []float32 // [at most width], [rows,width]
+	sum, dy     []float32 // sum has at most width elements; dy is [rows,width]
 	rows, width int
 	acc         bool
 }
@@ -87,9 +84,9 @@ func (p *sumPass) doCols(w *Exec, lo, hi int) {
 	}
 }
 
-// softmaxPass replaces logits by their softmax times a factor.
+// softmaxPass replaces each row of logits by the softmax of the row, times factor.
 type softmaxPass struct {
-	logits []float32 // [*,width]
+	logits []float32
 	width  int
 	factor float32
 }

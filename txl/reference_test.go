@@ -5,13 +5,13 @@ import (
 	"math"
 )
 
-// reference is the model in float64 and batch 1, written directly from the formulas, without code
-// from the package. Tests compare the fast code with the reference's results and their finite
-// differences.
+// reference implements the model in float64 with batch size 1, directly from the equations. It
+// shares no code with the package. Tests compare the package with the reference's results and with
+// finite differences of its loss.
 type reference struct {
 	c   Config
 	lay *Layout
-	w   []float64 // W+M
+	w   []float64 // the effective weights W+M
 }
 
 func newReference(m *Model, fast Fast) *reference {
@@ -32,7 +32,6 @@ func (r *reference) tensor(name string) []float64 {
 	return r.w[t.Off : t.Off+t.Size]
 }
 
-// linear returns y = x Wᵀ (+ bias).
 func linear(x [][]float64, w, bias []float64, out int) [][]float64 {
 	y := make([][]float64, len(x))
 	for i := range x {
@@ -79,7 +78,6 @@ func add64(a, b [][]float64) [][]float64 {
 	return y
 }
 
-// forward returns the log-probabilities after each token and the new memory.
 func (r *reference) forward(tokens []int32, mem [][][]float64) (logp [][]float64,
 	newMem [][][]float64) {
 	h, newMem := r.hidden(tokens, mem)
@@ -89,7 +87,6 @@ func (r *reference) forward(tokens []int32, mem [][][]float64) (logp [][]float64
 	return logp, newMem
 }
 
-// hidden returns the output of the last layer and the new memory.
 func (r *reference) hidden(
 	tokens []int32, mem [][][]float64,
 ) (h [][]float64, newMem [][][]float64) {
@@ -128,7 +125,6 @@ func (r *reference) block(l int, h, c [][]float64) [][]float64 {
 	return layerNorm64(add64(x, ff(x)), g2, b2)
 }
 
-// bias returns an attention bias of a layer.
 func (r *reference) bias(l int, name string) []float64 {
 	if r.c.UntieR {
 		name = fmt.Sprintf("layers.%d.dec_attn.%s", l, name)
@@ -208,8 +204,6 @@ func (r *reference) activate(x [][]float64) [][]float64 {
 	return y
 }
 
-// run scores a stream segment by segment. It returns the last segment's negative log-likelihoods
-// and memory.
 func (r *reference) run(tokens, targets []int32, segment int) (nll []float64, mem [][][]float64) {
 	mem = make([][][]float64, r.c.NLayer)
 	for at := 0; at < len(tokens); at += segment {

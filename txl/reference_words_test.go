@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// words is a cluster of the reference: tokens lo to hi-1, their embeddings and softmax weights
+// words is a cluster of the vocabulary: tokens lo to hi-1, with embeddings and softmax weights
 // [hi-lo,width], biases, and projections [D,width]. Projections are nil if the cluster has the
 // width of the model.
 type words struct {
@@ -13,9 +13,9 @@ type words struct {
 	embed, softmax, bias, in, out []float64
 }
 
-// words returns cluster i, read from tensors named as in the Transformer-XL reference
-// implementation. With div_val 1 all clusters are rows of one table, and one projection serves all
-// inputs.
+// words returns cluster i, from tensors named as in the reference implementation of Transformer-XL.
+// Without separate tables, the clusters are ranges of rows in one table, and all inputs share one
+// projection.
 func (r *reference) words(i int) words {
 	ends := append(append([]int{0}, r.c.Cutoffs...), r.c.Vocab)
 	k := words{lo: ends[i], hi: ends[i+1], width: r.c.DModel}
@@ -50,7 +50,6 @@ func (r *reference) words(i int) words {
 	return k
 }
 
-// input returns the embedding of a token as the first layer's input.
 func (r *reference) input(token int) []float64 {
 	i := 0
 	for i < len(r.c.Cutoffs) && token >= r.c.Cutoffs[i] {
@@ -69,7 +68,7 @@ func (r *reference) input(token int) []float64 {
 	return x
 }
 
-// lower returns Pᵀ h.
+// lower returns Pᵀ h, where P is the cluster's output projection.
 func (k words) lower(h []float64) []float64 {
 	if k.out == nil {
 		return h
@@ -83,7 +82,6 @@ func (k words) lower(h []float64) []float64 {
 	return low
 }
 
-// distribution returns the log-probabilities of all tokens after a hidden state.
 func (r *reference) distribution(h []float64) (logp []float64) {
 	head, tails := r.words(0), len(r.c.Cutoffs)
 	table, bias := head.softmax, head.bias

@@ -1,19 +1,19 @@
 package txl
 
-// residualPass is the last step of a half of a layer:
+// residualPass is the last step of attention or of feed-forward:
 //
-//	sum = residual + drop(branch + bias)     without bias if it is nil
-//	normed = LN(sum)                         if there is a norm
+//	sum = residual + drop(branch + bias)     without bias if bias is nil
+//	normed = LN(sum)                         if norm is not nil
 //
 // It overwrites branch; sum may be branch.
 type residualPass struct {
-	width                        int       // D
-	branch, residual, sum        []float32 // [*,D]
-	bias                         []float32 // [D]
-	normed, normGain, normOffset []float32 // [*,D], [D], [D]
+	width                        int
+	branch, residual, sum        []float32
+	bias                         []float32
+	normed, normGain, normOffset []float32
 	norm                         *norm
 	drop                         *Dropout
-	site, layer                  int // these number the place of the dropout
+	site, layer                  int
 }
 
 func (p *residualPass) doRows(w *Exec, lo, hi int) {

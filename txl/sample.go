@@ -7,18 +7,21 @@ import (
 	"slices"
 )
 
-// Sampling says how to draw the next token. The zero value is greedy.
+// Sampling tells how to draw the next token. The zero value always chooses the likeliest token.
 type Sampling struct {
-	Temperature float64 // 0: the likeliest token; 1: the model's own distribution
-	TopK        int     // draw only among the K likeliest tokens; 0: among all
-	TopP        float64 // 0 or 1: all; else the fewest likeliest tokens that reach this probability
-	MinP        float64 // 0: all; else tokens at least MinP times as likely as the likeliest
-	Seed        uint64
+	Temperature float64 // 0: choose the likeliest token; 1: draw from the model's distribution
+	TopK        int     // draw only from the K likeliest tokens; 0: no limit
+	// draw only from the fewest likeliest tokens that together reach this probability; 0 or 1: no
+	// limit
+	TopP float64
+	// draw only tokens whose probability is at least MinP times the maximum; 0: no limit
+	MinP float64
+	Seed uint64
 
-	// Dry is the strength of the penalty for tokens that would repeat drawn text, see DryDefault; 0
+	// Dry is the strength of the penalty for tokens that would repeat drawn text; see DryDefault. 0
 	// means no penalty.
 	Dry       float64
-	TokenSize int // bytes that the Dry penalty counts for a token; 0 means 1
+	TokenSize int // bytes of a token, for the Dry penalty; 0 means 1
 }
 
 // Validate returns an error for the first field that is out of range.
@@ -40,23 +43,24 @@ func (p Sampling) Validate() error {
 	return nil
 }
 
-// Sampler draws tokens. It is deterministic: a second Sampler with the same Sampling draws the same
-// tokens from the same distributions.
+// Sampler draws tokens deterministically: samplers with equal Sampling draw the same tokens from
+// the same distributions.
 type Sampler struct {
 	Sampling
 	rng *rand.Rand
-	// one number per token, smaller for likelier tokens; the lower half is the token
+	// Each token has a rank, smaller for likelier tokens. The lower 32 bits of a rank are the
+	// token.
 	ranks  []uint64
-	sorted int // the first `sorted` ranks are the smallest, in order
+	sorted int // the first `sorted` elements of ranks are the smallest, in order
 	w      []float64
 	repeats
 }
 
-// sortedLeast is the minimum number of likeliest tokens to sort. It is a small part of a
-// vocabulary of words, and nearly always sufficient.
+// sortedLeast is the minimum number of likeliest tokens to sort. It is nearly always sufficient,
+// and small compared with a vocabulary of words.
 const sortedLeast = 1024
 
-// NewSampler returns a sampler for a vocabulary; the sampling must be valid.
+// NewSampler returns a sampler for a vocabulary of the given size. Parameter p must be valid.
 func NewSampler(p Sampling, vocab int) *Sampler {
 	return &Sampler{
 		Sampling: p, rng: rand.New(rand.NewPCG(p.Seed, 0x73616d_706c6572)),
@@ -64,10 +68,10 @@ func NewSampler(p Sampling, vocab int) *Sampler {
 	}
 }
 
-// Next draws a token from log-probabilities [V] without changing them. It applies the penalties of
-// Dry, then temperature, top-k, min-p and top-p. Each step renormalizes the remaining tokens. Of
-// equally likely tokens, the lower id is first. A token of probability 0 is drawn only if there is
-// no other.
+// Next draws a token from log-probabilities [V] and leaves them unchanged. It applies the Dry
+// penalties, then temperature, top-k, min-p and top-p. The probabilities of the remaining tokens
+// are renormalized after each step. Among equally likely tokens, the lowest id counts as likeliest.
+// A token of probability 0 is drawn only if all tokens have probability 0.
 func (s *Sampler) Next(logProbs []float32) int32 {
 	if s.Dry == 0 {
 		return s.next(logProbs)
@@ -129,8 +133,8 @@ func (s *Sampler) next(logProbs []float32) int32 {
 	return id
 }
 
-// likely returns how many of the n likeliest tokens are at least MinP times as likely as the
-// likeliest.
+// likely returns the number of tokens among the n likeliest whose probability is at least MinP
+// times the maximum.
 func (s *Sampler) likely(n int, logProbs []float32, best float64) int {
 	for i := range n {
 		s.sort(i+1, logProbs, best)
@@ -141,13 +145,13 @@ func (s *Sampler) likely(n int, logProbs []float32, best float64) int {
 	return n
 }
 
-// weight returns a token's share relative to the likeliest token's, which is 1.
+// weight returns a token's weight; the likeliest token has weight 1.
 func (s *Sampler) weight(logProb float32, best float64) float64 {
 	return math.Exp((float64(logProb) - best) / s.Temperature)
 }
 
-// sort puts the n likeliest tokens in order, with their weights, unless they are already in order.
-// Each sort at least doubles the number of sorted tokens, so few sorts suffice.
+// sort sorts the n likeliest tokens and computes their weights, unless this was done before. Each
+// sort at least doubles the number of sorted tokens, so few sorts suffice.
 func (s *Sampler) sort(n int, logProbs []float32, best float64) {
 	if n <= s.sorted {
 		return
@@ -155,14 +159,16 @@ func (s *Sampler) sort(n int, logProbs []float32, best float64) {
 	n = min(len(s.ranks), max(n, 2*s.sorted, sortedLeast))
 	next := s.ranks[s.sorted:]
 	leastFirst(next, n-s.sorted)
-	slices.Sort(next[:n-s.sorted]) // several times as fast as with a comparison function
+	// several times faster than a sort with a comparison function
+	slices.Sort(next[:n-s.sorted])
 	for i := s.sorted; i < n; i++ {
 		s.w[i] = s.weight(logProbs[int32(s.ranks[i])], best)
 	}
 	s.sorted = n
 }
 
-// leastFirst moves the n smallest of distinct numbers to the front, in any order (quickselect).
+// leastFirst moves the n smallest elements of a to the front, in any order (quickselect). All
+// elements are distinct.
 func leastFirst(a []uint64, n int) {
 	for n > 0 && n < len(a) {
 		x, y, z := a[0], a[len(a)/2], a[len(a)-1]
@@ -180,7 +186,9 @@ func leastFirst(a []uint64, n int) {
 				i, j = i+1, j-1
 			}
 		}
-		switch { // a[:j+1] are below a[i:]; a number between them is already in place
+		// all of a[:j+1] are below all of a[i:]; an element between these slices has its final
+		// place
+		switch {
 		case n <= j+1:
 			a = a[:j+1]
 		case n >= i:
@@ -191,8 +199,8 @@ func leastFirst(a []uint64, n int) {
 	}
 }
 
-// rank returns a number that is smaller for larger v, and the largest number for NaN. Both zeros
-// have the same rank.
+// rank returns a number that is smaller for larger v. NaN has the largest rank; both zeros have
+// equal ranks.
 func rank(v float32) uint32 {
 	switch b := math.Float32bits(v); {
 	case v != v:

@@ -11,7 +11,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// logs returns the log-probabilities of weights that need not sum to one.
 func logs(weights ...float64) []float32 {
 	total := 0.0
 	for _, w := range weights {
@@ -24,7 +23,6 @@ func logs(weights ...float64) []float32 {
 	return out
 }
 
-// frequencies draws n tokens and returns the frequency of each.
 func frequencies(p Sampling, logProbs []float32, n int) []float64 {
 	s := NewSampler(p, len(logProbs))
 	f := make([]float64, len(logProbs))
@@ -62,7 +60,6 @@ func TestZeroTemperatureTakesLikeliestThenLowest(t *testing.T) {
 	require.Equal(t, []float64{0, 1, 0, 0}, frequencies(Sampling{}, logs(1, 3, 3, 2), 1))
 }
 
-// Ranks order log-probabilities like cmp.Compare, largest first.
 func TestRanksAreInTheOrderOfProbabilities(t *testing.T) {
 	special := []float32{
 		0, float32(math.Copysign(0, -1)), float32(math.NaN()), -float32(math.NaN()),
@@ -102,9 +99,8 @@ func TestSameSeedDrawsSameTokens(t *testing.T) {
 	})
 }
 
-// Sampling from a large vocabulary sorts only the likeliest tokens. It draws the token that it
-// would draw if all tokens were sorted: the first in order of probability at which the cumulative
-// probability is reached.
+// For a large vocabulary, the sampler sorts only the likeliest tokens. The drawn token must be the
+// one that a full sort would give.
 func TestLargeVocabularyDrawsAsIfSorted(t *testing.T) {
 	const vocab = 5 * sortedLeast
 	rapid.Check(t, func(t *rapid.T) {
@@ -134,7 +130,6 @@ func TestLargeVocabularyDrawsAsIfSorted(t *testing.T) {
 	})
 }
 
-// drawSorted draws a token like Next, from tokens in order of their probability.
 func drawSorted(p Sampling, rng *rand.Rand, logProbs []float32, order []int) int {
 	if p.TopK > 0 {
 		order = order[:p.TopK]

@@ -7,9 +7,9 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// Segment is the caller's working space for one segment: the activations that backward needs, and
-// the scratch memory of both directions. It is allocated once and used for one segment after
-// another; nothing else is allocated.
+// Segment is the caller's working space for one segment: the activations that the backward pass
+// needs, and scratch memory. It is allocated once and used for one segment after another, without
+// further allocations.
 //
 // Letters in this package:
 //
@@ -21,50 +21,51 @@ import (
 //
 // All matrices are time-major: row i of stream b is row i*B+b.
 //
-// A segment grows: Begin sets weights and memory, and each Extend appends rows. A row's numbers
-// do not depend on how many rows were appended with it. So a stream can be scored in pieces of
-// any size.
+// Begin sets weights and memory, and each Extend appends rows. The results for a row do not depend
+// on the number of rows in its Extend. So a stream can be scored in pieces of any size.
 type Segment struct {
 	cfg  Config
 	B, T int
 
-	of    *Segment // partner of a segment from NewBeside; else nil
-	first int      // lowest half of a layer computed here, see Layout.firstHalf
+	of    *Segment // partner of a segment from NewBeside, or nil
+	first int      // lowest half of a layer that this segment computes; see Layout.firstHalf
 
 	model     *Model
 	fast      Fast
-	mlen      int       // rows of memory before the segment
-	n         int       // number of rows so far
-	effective Fast      // W+M of each tensor, nil where not summed; see addFast
-	sums      []float32 // memory for the sums W+M, allocated on first use
-	toks      []int32   // input tokens [T,B]
+	mlen      int
+	n         int  // number of rows so far
+	effective Fast // W+M of each tensor, or nil if not precomputed; see addFast
+	sums      []float32
+	toks      []int32 // input tokens [T,B]
 	drop      Dropout
 	reuse     Reuse
-	exec      *Exec // Exec of the last Extend
-	at        int   // first row of the window into the rows of keyed
+	exec      *Exec
+	at        int // first row of the window in each keyed
 
-	layers  []activations
-	hidden  []float32 // output of the last layer [T*B,D]
-	headLow []float32 // hidden in the width of the head, if it has a projection [T*B,E]
-	logits  []float32 // of the head [T*B,V]; V is the head's width if there are tails
-	pos     []float32 // R for distances MemLen+T-1 ... 0 [MemLen+T,D]
+	layers []activations
+	hidden []float32 // output of the last layer [T*B,D]
+	// hidden states projected to the head's width, if the head has a projection [T*B,E]
+	headLow []float32
+	logits  []float32 // logits of the head [T*B,V]; with tails, [T*B,width of the head]
+	pos     []float32 // position encodings R for distances MemLen+T-1 down to 0 [MemLen+T,D]
 
-	// Scratch of the forward direction, also used by backward.
-	ff      []float32 // [T*B,D]
-	low     []float32 // rows in a cluster's width, if any has a projection [T*B,E]
-	tail    []float32 // logits of some rows in one tail
+	// The fields from ff to members are scratch memory of the forward pass; the backward pass also
+	// uses them.
+	ff      []float32
+	low     []float32 // rows in a cluster's width, if a cluster has a projection [T*B,E]
+	tail    []float32 // logits of a block of rows in one tail
 	members []int32   // rows whose tokens are in one cluster [T*B]
 
-	dlow         []float32 // [T*B,E]
-	dlogits      []float32 // [T*B,V]
-	dx, dy, dsub []float32 // [T*B,D]
-	dinner       []float32 // [T*B,F]
-	dhid         []float32 // [T*B,rows of CoreNet.0]
-	dav, dq      []float32 // [T*B,H*d]
-	dkv          []float32 // [(MemLen+T)*B,2*H*d]
-	dr           []float32 // [MemLen+T,H*d]
-	dnorm        []float32 // pre-norm: gradient of the normalized keys' input [(MemLen+T)*B,D]
-	dbias        []float32 // gradients of r_w_bias, r_r_bias of one layer [2,H*d]
+	dlow         []float32
+	dlogits      []float32
+	dx, dy, dsub []float32
+	dinner       []float32
+	dhid         []float32
+	dav, dq      []float32
+	dkv          []float32
+	dr           []float32
+	dnorm        []float32 // pre-norm: gradient of LN(c), then of c [(MemLen+T)*B,D]
+	dbias        []float32 // gradients of r_w_bias and r_r_bias of one layer [2,H*d]
 
 	pass passes
 	rows rowPass
@@ -72,43 +73,44 @@ type Segment struct {
 	attn attention
 }
 
-// Fast holds the fast weights M of each tensor of the layout, nil for a tensor without any. An
-// empty Fast means M = 0 in eq. 1.
+// Fast holds the fast weights M of each tensor of the layout, or nil for a tensor without fast
+// weights. An empty Fast means M = 0 for all tensors.
 type Fast = [][]float32
 
-// Grads receives the gradient of each tensor of the layout in Backward; nil entries are skipped.
+// Grads receives the gradient of each tensor of the layout in Backward. Tensors with a nil entry
+// are skipped.
 type Grads = [][]float32
 
-// activations are the activations of one layer.
 type activations struct {
 	all keyed
 	in  []float32 // c = [memory; input] [(MemLen+T)*B,D]
 	kv  []float32 // keys, then values [(MemLen+T)*B,2*H*d]
 	cn  []float32 // pre-norm only: LN(c) [(MemLen+T)*B,D]
-	r   []float32 // r_net(R), distances MemLen+T-1 ... 0 [MemLen+T,H*d]
+	r   []float32 // r_net(R) for distances MemLen+T-1 down to 0 [MemLen+T,H*d]
 	own
 
-	distances int  // number of rows of r that are computed, from the end
-	moving    bool // r has fast weights, which change between segments
+	distances int  // number of computed rows of r, counted from its last row
+	moving    bool // whether r_net has fast weights, which can change between segments
 }
 
-// own holds the activations of one layer that have rows for the segment alone. The next segment
-// does not need them. The layer above needs only the result.
+// own holds the activations of one layer that only the present segment needs.
 type own struct {
-	norm1 norm          // post-norm: over y1, rows of the segment; pre-norm: over c
-	q     []float32     // [T*B,H*d]
-	prob  []float32     // if kept: scores, then their softmax [B,H] of [T,MemLen+T], see scores
+	norm1 norm // post-norm: norm of y1; pre-norm: norm of c
+	q     []float32
+	// empty, or scores and then probabilities [B,H] of [T,MemLen+T]; see keptSize
+	prob  []float32
 	norms []softmaxNorm // [B,H,T]
-	av    []float32     // attention vectors, heads side by side [T*B,H*d]
-	y1    []float32     // h + o [T*B,D]
-	x     []float32     // input of the feed-forward, LN(y1) [T*B,D]
-	norm2 norm          // post-norm: over y2; pre-norm: over y1
-	pre   []float32     // W1 x + b1 [T*B,rows of CoreNet.0]
-	act   []float32     // activation, after dropout [T*B,F]
-	y2    []float32     // post-norm only: x + ff [T*B,D]
+	av    []float32     // attention outputs, heads side by side [T*B,H*d]
+	y1    []float32     // h + o, the input plus the output of attention [T*B,D]
+	x     []float32     // input of feed-forward, LN(y1) [T*B,D]
+	norm2 norm          // post-norm: norm of y2; pre-norm: norm of y1
+	pre   []float32     // W1 x + b1 [T*B,outputs of W1]
+	act   []float32
+	y2    []float32 // post-norm only: x plus the output of feed-forward [T*B,D]
 }
 
-// passes are the tasks of a segment, each with its arguments.
+// passes are the tasks of a segment, with their arguments. They are stored here to avoid
+// allocations.
 type passes struct {
 	bias             biasPass
 	add              addPass
@@ -122,25 +124,24 @@ type passes struct {
 	sum              sumPass
 }
 
-// softmaxNorm holds the two numbers to recompute a row's softmax.
+// softmaxNorm holds the maximum and the sum of a row, from which its softmax can be recomputed.
 type softmaxNorm struct{ most, sum float32 }
 
-// attention is the parallel task of one layer, forward or backward. Like the passes it is stored
-// in the segment.
+// attention is the parallel task of one layer, forward or backward. It is stored in the segment to
+// avoid allocations.
 type attention struct {
 	do     func(s *Segment, w *Exec, a *attention, i int)
 	l      *activations
-	index  int // number of the layer
-	n0, n1 int // queries
+	index  int
+	n0, n1 int // queries n0 to n1-1
 	seg    *Segment
 
-	// firstKey and distances say which gradients the backward direction needs.
-	firstKey  int  // first key and value with a gradient
-	distances bool // whether r needs its gradient
+	firstKey  int  // backward: first key and value that need a gradient
+	distances bool // backward: whether r needs a gradient
 }
 
-// NewSegment allocates a segment for a batch of streams of at most maxLen rows. The configuration
-// must be valid.
+// NewSegment allocates a segment of at most maxLen rows for the given number of streams. The
+// configuration must be valid.
 func NewSegment(c Config, batch, maxLen int) *Segment {
 	if batch < 1 || maxLen < 1 {
 		panic(fmt.Sprintf("txl: segment of batch %d and length %d, expected both at least 1", batch,
@@ -149,10 +150,9 @@ func NewSegment(c Config, batch, maxLen int) *Segment {
 	return (&Segment{cfg: c, B: batch, T: maxLen, first: wholeNetwork}).allocate()
 }
 
-// allocate makes the arrays of a segment with a known size.
 func (s *Segment) allocate() *Segment {
 	a := &arena{}
-	s.carve(a) // without a buffer, carve only measures the size
+	s.carve(a) // without a buffer, carve only counts the elements
 	a.buf = kernel.NewLarge(a.used)
 	a.used = 0
 	s.carve(a)
@@ -164,7 +164,7 @@ func (s *Segment) allocate() *Segment {
 	return s
 }
 
-// SegmentBytes returns the bytes of memory of a segment, except a negligible part.
+// SegmentBytes returns the number of bytes that a segment occupies, except for a negligible part.
 func SegmentBytes(c Config, batch, maxLen int) int64 {
 	return (&Segment{cfg: c, B: batch, T: maxLen}).bytes()
 }
@@ -175,7 +175,7 @@ func (s *Segment) bytes() int64 {
 	return 4 * int64(a.used)
 }
 
-// arena allocates pieces of one buffer. Without a buffer it only counts the elements needed.
+// arena allocates slices of one buffer. While buf is nil, it only counts the elements.
 type arena struct {
 	buf  []float32
 	used int
@@ -183,7 +183,7 @@ type arena struct {
 
 func (a *arena) take(n int) []float32 {
 	off := a.used
-	a.used += (n + 15) &^ 15 // whole cache lines
+	a.used += (n + 15) &^ 15 // rounds up to whole cache lines
 	if a.buf == nil {
 		return nil
 	}
@@ -199,7 +199,8 @@ func (s *Segment) carve(a *arena) {
 		l.all = s.carveKeyed(a)
 		l.r = a.take(keys * c.NHead * c.DHead)
 		if s.of != nil && i > 0 {
-			l.own = s.layers[0].own // without backward, layers share these buffers
+			// layers share these buffers, because a segment from NewBeside has no backward pass
+			l.own = s.layers[0].own
 		} else {
 			l.own = s.carveOwn(a)
 		}
@@ -235,14 +236,15 @@ func (s *Segment) carveOwn(a *arena) (l own) {
 	return l
 }
 
-// slackRows is the number of additional rows in the buffers of a single stream. With them, most
-// segments need not move the rows of memory.
+// slackRows is the number of additional rows in the keyed buffers of a single stream. With these
+// rows, most calls of Continue need not copy the memory's rows.
 const slackRows = 256
 
-// keyedRows returns the number of rows in the buffers of keyed.
+// keyedRows returns the number of rows for each stream in the buffers of keyed.
 func (s *Segment) keyedRows() int {
 	if s.B > 1 {
-		return s.cfg.maxKeys(s.T) // training needs no window: it calls Begin again
+		// Segments of several streams start with Begin, which needs no window.
+		return s.cfg.maxKeys(s.T)
 	}
 	return s.cfg.maxKeys(s.T) + min(s.cfg.MemLen, slackRows)
 }
@@ -258,7 +260,7 @@ func (s *Segment) carveKeyed(a *arena) (k keyed) {
 	return k
 }
 
-// show makes the window into the rows of keyed begin at a row.
+// show moves the beginning of the window to row at of each keyed.
 func (s *Segment) show(at int) {
 	s.at = at
 	for i := range s.layers {
@@ -272,7 +274,6 @@ func (s *Segment) show(at int) {
 	}
 }
 
-// carveClusters allocates the buffers of projections and tails.
 func (s *Segment) carveClusters(a *arena, lay *Layout) {
 	rows, tail := s.T*s.B, 0
 	for i := range lay.tails() {
@@ -285,7 +286,8 @@ func (s *Segment) carveClusters(a *arena, lay *Layout) {
 	s.tail = a.take(tail)
 }
 
-// projectedWidth returns the maximum width of a cluster with a projection, or 0 if there is none.
+// projectedWidth returns the maximum width of the clusters with projections, or 0 if no cluster has
+// one.
 func (l *Layout) projectedWidth() (width int) {
 	for i := range l.clusters {
 		if k := &l.clusters[i]; k.proj != none {
@@ -313,8 +315,8 @@ func (s *Segment) carveBackward(a *arena, lay *Layout) {
 	}
 }
 
-// fillPositions writes the sinusoids for distances MemLen+T-1 ... 0, sines before cosines. A
-// segment with m rows of memory uses the last m+T rows.
+// fillPositions writes the sinusoids for distances MemLen+T-1 down to 0; in each row, sines precede
+// cosines. A segment with m rows of memory uses the last m+T rows.
 func (s *Segment) fillPositions() {
 	D, keys := s.cfg.DModel, s.cfg.maxKeys(s.T)
 	for i := range keys {
@@ -330,10 +332,10 @@ func (s *Segment) fillPositions() {
 	}
 }
 
-// SetReuse has effect from the next Begin. Without it, the segment keeps nothing extra.
+// SetReuse sets which results the segment keeps, from the next Begin on. By default, it keeps none.
 func (s *Segment) SetReuse(r Reuse) { s.reuse = r }
 
-// SetDropout has effect from the next Begin; the zero value disables dropout.
+// SetDropout sets the dropout from the next Begin on. The zero value disables dropout.
 func (s *Segment) SetDropout(d Dropout) { s.drop = d }
 
 func (s *Segment) fastOf(i int) []float32 {
@@ -343,7 +345,7 @@ func (s *Segment) fastOf(i int) []float32 {
 	return s.fast[i]
 }
 
-// output returns the buffer for layer i's result: the next layer's input.
+// output returns the buffer for the result of layer i, which is the input of the next layer.
 func (s *Segment) output(i int) []float32 {
 	if i+1 == len(s.layers) {
 		return s.hidden
@@ -351,7 +353,6 @@ func (s *Segment) output(i int) []float32 {
 	return s.layers[i+1].in[s.mlen*s.B*s.cfg.DModel:]
 }
 
-// keyInput returns the input of keys and values: c, or LN(c) with pre-norm.
 func (s *Segment) keyInput(l *activations) []float32 {
 	if s.cfg.PreLNorm {
 		return l.cn
@@ -370,30 +371,29 @@ func rowsOf(buf []float32, lo, hi, width int) kernel.Matrix {
 //	backward 12 H d n klen
 //
 // minus the masked part. Each thread uses 8 queryBlock (klen + queryBlock) bytes: 2 MB for 3,800
-// rows of memory. Backward needs the probabilities of forward. They are kept if a whole segment's
-// probabilities fit in keptBytes. Otherwise backward recomputes them, to the same bits, with 4 H d
-// n klen more operations.
+// rows of memory. The backward pass needs the attention probabilities. The forward pass keeps them
+// if those of a whole segment fit in keptBytes. Otherwise the backward pass recomputes the same
+// bits, with 4 H d n klen more operations.
 const (
 	queryBlock = 64
 	keptBytes  = 64 << 20
 )
 
-// tailElements limits the logits of a tail in memory, in float32. Rows that need a tail are
-// processed in blocks. So even the tails of a vocabulary of 267,735 words need only 16 MiB.
+// tailElements limits the number of a tail's float32 logits in memory. Rows that need a tail are
+// processed in blocks. So a tail's logits occupy at most 16 MiB, even with 267,735 words.
 const tailElements = 4 << 20
 
-// tailSize returns the elements of a block of the tail, for segments of the given number of rows.
 func (k *cluster) tailSize(rows int) int {
 	return k.size() * max(1, min(rows, tailElements/k.size()))
 }
 
-// gap returns the length of the gaps between the rows of scores.
+// gap returns the number of unused elements between the rows of scores.
 func (s *Segment) gap() int { return min(queryBlock, s.T) }
 
-// scoresSize returns the elements of the scores of some queries.
 func (s *Segment) scoresSize(rows int) int { return s.gap() + rows*(s.cfg.maxKeys(s.T)+s.gap()) }
 
-// keptSize returns the elements of all probabilities of a layer, or 0 if they are not kept.
+// keptSize returns the number of elements for all attention probabilities of a layer, or 0 if they
+// are not kept.
 func (s *Segment) keptSize() int {
 	size := s.B * s.cfg.NHead * s.scoresSize(s.T)
 	if s.of != nil || 4*size*s.cfg.NLayer > keptBytes {

@@ -2,13 +2,12 @@ package txl
 
 import "github.com/lmserve/lmserve/internal/arithmetic/kernel"
 
-// tailBlock returns the first block of the rows that need a tail.
 func (s *Segment) tailBlock(k *cluster, rows []int32) []int32 {
 	return rows[:min(len(rows), len(s.tail)/k.size())]
 }
 
-// tailLogits computes the tail's logits of some rows of the segment, in s.tail, and the rows'
-// hidden states. The results are valid until the next use of s.ff, s.low and s.tail.
+// tailLogits computes a tail's logits for some rows of the segment. It returns the logits, and the
+// hidden states of these rows. Both are valid until the next use of s.ff, s.low and s.tail.
 func (s *Segment) tailLogits(
 	x *Exec, k *cluster, rows []int32, first int,
 ) (kernel.Matrix, projected) {
@@ -24,8 +23,9 @@ func (s *Segment) tailLogits(
 	return logits, p
 }
 
-// addTailNLL adds the negative log-likelihoods within a tail to nll, which already has those of the
-// tail's column in the head. Target r belongs to row first+r of the segment.
+// addTailNLL adds the negative log-likelihood of each target within the tail to nll. nll already
+// contains the negative log-likelihood of the tail itself. Target r belongs to row first+r of the
+// segment.
 func (s *Segment) addTailNLL(k *cluster, first int, targets []int32, nll []float32) {
 	s.members = k.members(s.members[:0], targets)
 	for rest := s.members; len(rest) > 0; {
@@ -39,8 +39,8 @@ func (s *Segment) addTailNLL(k *cluster, first int, targets []int32, nll []float
 	}
 }
 
-// tailLogProbs writes the log-probabilities of a tail's tokens after a row of the segment to dst,
-// given the log-probability of the tail.
+// tailLogProbs writes the log-probabilities of a tail's tokens after row at of the segment to dst.
+// Parameter tail is the log-probability of the tail itself.
 func (s *Segment) tailLogProbs(k *cluster, at int, tail float32, dst []float32) {
 	low := s.lower(s.exec, k, rowsOf(s.hidden, at, at+1, s.cfg.DModel), s.low, 0)
 	s.exec.MulNT(kernel.Mat(dst, 1, k.size()), low, s.table(k), false)
@@ -51,8 +51,8 @@ func (s *Segment) tailLogProbs(k *cluster, at int, tail float32, dst []float32) 
 	}
 }
 
-// tailBackward adds a tail's part of dL/dhidden to s.dx and sets the gradients of its table and
-// bias. It recomputes the logits.
+// tailBackward adds a tail's part of dL/dhidden to s.dx. It also sets the gradients of the tail's
+// table and bias. It recomputes the logits.
 func (s *Segment) tailBackward(x *Exec, k *cluster, targets []int32, grads Grads) {
 	D, share := s.cfg.DModel, 1/float32(s.n*s.B)
 	s.members = k.members(s.members[:0], targets)

@@ -2,18 +2,18 @@ package txl
 
 import "github.com/lmserve/lmserve/internal/arithmetic/kernel"
 
-// Tree contains the keys and values of rows that continue a segment in several ways at once. A row
+// Tree contains the keys and values of several alternative continuations of a segment. A row
 // attends to the segment's memory, the segment's rows and its ancestors in the tree. The caller
-// numbers the rows with small numbers, and may reuse a number. The zero Tree is empty.
+// numbers the rows from small integers, and may reuse a number. The zero Tree is empty.
 type Tree struct {
-	parents []int32     // parent of each row; NoRow if the row directly follows the segment
+	parents []int32     // parent of each row, or NoRow if the row directly follows the segment
 	kv      [][]float32 // for each layer: keys, then values [rows,2*H*d]
 }
 
 // NoRow is the parent of a row that directly follows the segment.
 const NoRow = -1
 
-// Bytes returns the bytes of memory that the tree occupies.
+// Bytes returns the number of bytes that the tree occupies.
 func (t *Tree) Bytes() (bytes int64) {
 	bytes = 4 * int64(cap(t.parents))
 	for _, kv := range t.kv {
@@ -22,7 +22,7 @@ func (t *Tree) Bytes() (bytes int64) {
 	return bytes
 }
 
-// keyed returns the keys and values of a row of layer i.
+// keyed returns the keys and values of a row of layer i. width is the number of elements of both.
 func (t *Tree) keyed(i int, row int32, width int) []float32 {
 	return rowOf(t.kv[i], int(row),
 		width)
@@ -30,30 +30,30 @@ func (t *Tree) keyed(i int, row int32, width int) []float32 {
 
 // Grower is the working space to grow trees. Begin sets the segment that the trees continue.
 type Grower struct {
-	work *Segment // the rows of one call, without memory
+	work *Segment
 	of   *Segment
-	n    int // rows of the segment that the trees continue
+	n    int // number of the segment's rows before the trees
 
-	// These fields belong to the running Grow. A chain is a row's path: its ancestors, the oldest
-	// first, then the row. reach is the number of distances in use.
+	// The fields tree, chains, reach and layer belong to the running Grow. A chain is the path of a
+	// row: its ancestors, the oldest first, then the row. reach is the number of distances in use.
 	tree   *Tree
 	chains [][]int32
 	reach  int
 	layer  int
 }
 
-// NewGrower allocates working space for trees that continue segments of one stream. A call of Grow
-// may compute at most the given number of rows.
+// NewGrower allocates working space for trees that continue segments of one stream, with the
+// configuration of a given segment. Each call of Grow can compute at most the given number of rows.
 func NewGrower(of *Segment, rows int) *Grower {
 	return &Grower{work: NewSegment(withoutMemory(of.cfg), 1, rows)}
 }
 
-// NewGrowerBeside allocates working space for trees after a segment from NewBeside. Each call of
-// its methods must follow the same call of g, with the same rows.
+// NewGrowerBeside allocates working space for trees that continue a segment from NewBeside. Each
+// method call must follow an equal call on g with the same rows, because it uses results of g.
 func NewGrowerBeside(g *Grower) *Grower { return &Grower{work: NewBeside(g.work)} }
 
-// GrowerBytes returns the bytes of memory of a Grower and its partner from NewGrowerBeside, up to a
-// negligible part.
+// GrowerBytes returns the number of bytes that a Grower and its partner from NewGrowerBeside
+// occupy, except for a negligible part.
 func GrowerBytes(c Config, rows int) int64 {
 	c = withoutMemory(c)
 	return SegmentBytes(c, 1, rows) + BesideBytes(c, 1, rows)
@@ -64,8 +64,8 @@ func withoutMemory(c Config) Config {
 	return c
 }
 
-// Begin makes the next trees continue the first n rows of a segment, at its present weights. The
-// segment must keep these rows and weights while the trees grow.
+// Begin sets the segment that the next trees continue: they follow its first n rows, with its
+// present weights. The segment must keep these rows and weights while the trees grow.
 func (g *Grower) Begin(of *Segment, n int) {
 	g.of, g.n = of, n
 	s := g.work
@@ -75,8 +75,8 @@ func (g *Grower) Begin(of *Segment, n int) {
 
 // Grow computes some rows of a tree. Row rows[i] reads tokens[i] after row parents[i]. A parent is
 // NoRow, a row of an earlier call, or an earlier row of this call. The results equal those of a
-// segment that reads the tokens on the row's path in order, up to the order of sums. If the path is
-// longer than the segment, they equal those of Continue with unchanged weights.
+// segment that reads the tokens on the row's path, up to rounding. A path that is too long for the
+// segment corresponds to Continue with unchanged weights.
 func (g *Grower) Grow(x *Exec, t *Tree, rows, parents, tokens []int32) {
 	s := g.work
 	copy(s.toks, tokens)
@@ -96,11 +96,10 @@ func (g *Grower) Grow(x *Exec, t *Tree, rows, parents, tokens []int32) {
 	s.project(x, 0, s.n)
 }
 
-// LogProbs writes the normalized log-probabilities (nats) of the token after the i-th row of the
-// last Grow to dst [V].
+// LogProbs writes the log-probabilities, in nats, of the token after row i of the last Grow to dst
+// [V].
 func (g *Grower) LogProbs(i int, dst []float32) { g.work.LogProbs(i, 0, dst) }
 
-// trace allocates memory for the rows in the tree, and finds their ancestors.
 func (g *Grower) trace(t *Tree, rows, parents []int32) {
 	width := 2 * g.work.cfg.NHead * g.work.cfg.DHead
 	if t.kv == nil {
@@ -135,9 +134,8 @@ func (g *Grower) trace(t *Tree, rows, parents []int32) {
 	}
 }
 
-// window returns the range of keys that the last row of a chain attends to: keys of the segment,
-// then keys of the chain. A segment that reads the chain would attend to the same range: its
-// memory, and its rows up to that row.
+// window returns the range of keys that the last row of a chain attends to. The keys of the segment
+// precede the keys of the chain. The range is that of a segment that reads the tokens of the chain.
 func (g *Grower) window(chain int) (lo, hi int) {
 	at := g.n + chain - 1
 	begins := at - at%g.of.T
@@ -149,7 +147,7 @@ func (g *Grower) window(chain int) (lo, hi int) {
 	return lo, hi
 }
 
-// attend is Segment.attend for the rows of the call.
+// attend computes attention in layer i for the rows of the running Grow, like Segment.attend.
 func (g *Grower) attend(x *Exec, i int) {
 	s, l, ix := g.work, &g.work.layers[i], g.work.model.Layout.layers[i]
 	width := 2 * s.cfg.NHead * s.cfg.DHead
@@ -169,7 +167,7 @@ func (g *Grower) attend(x *Exec, i int) {
 	s.attended(x, i, 0, s.n)
 }
 
-// Do implements kernel.Task: it computes head h.
+// Do implements kernel.Task: it computes attention head h.
 func (g *Grower) Do(w *Exec, h int) {
 	s, l, of := g.work, &g.work.layers[g.layer], &g.of.layers[g.layer]
 	n, d, hd, keys := s.n, s.cfg.DHead, s.cfg.NHead*s.cfg.DHead, g.of.mlen+g.n
@@ -191,7 +189,6 @@ func (g *Grower) Do(w *Exec, h int) {
 	}
 	all := g.of.cfg.maxKeys(g.of.T)
 	w.MulNT(far, qv, rowsOf(of.r, all-g.reach, all, hd).ColRange(h*d, (h+1)*d), false)
-	// For each row: scores of the segment's keys, then of the chain's.
 	av := s.queries(l.av, 0, h, 0, n)
 	for k, chain := range g.chains[:n] {
 		scores := room[:keys+len(chain)]

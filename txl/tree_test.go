@@ -7,8 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The rows of a tree equal those of segments that read the tokens on the rows' paths. The test
-// includes paths longer than the segment, and a segment from NewBeside.
+// The test includes paths longer than the segment, and a segment from NewBeside.
 func TestRowsOfATreeAreThoseOfTheirPaths(t *testing.T) {
 	for name, c := range shapes {
 		t.Run(name, func(t *testing.T) {
@@ -30,15 +29,16 @@ func TestRowsOfATreeAreThoseOfTheirPaths(t *testing.T) {
 	}
 }
 
-// treeAsPaths grows a tree after the given number of segments and some rows, with two rows per
-// call. It compares each row with segments that read the row's path.
+// treeAsPaths grows a tree after the given number of segments and some more rows. Each call of Grow
+// computes two rows. Each row must equal the result of a segment that reads the row's path.
 func treeAsPaths(
 	t *testing.T, x *Exec, m *Model, fast [2]Fast, segments int, rng *rand.Rand,
 ) {
 	c, n := m.Config, rng.IntN(m.Config.SegLen)
 	ids := randomTokens(segments*c.SegLen+n, c.Vocab, uint64(n))
 	mems := [2]*Memory{NewMemory(c, 1), NewMemory(c, 1)}
-	read := func(segs [2]*Segment, ids []int32) { // Begin must have been called on segs
+	// read extends both segments by ids; Begin must have been called before
+	read := func(segs [2]*Segment, ids []int32) {
 		for len(ids) > 0 {
 			k := min(len(ids), c.SegLen-segs[0].Len())
 			for _, s := range segs {

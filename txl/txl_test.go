@@ -13,9 +13,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// shapes are small configurations that cover all branches of the code. They have odd lengths,
-// d_head*n_head != d_model, memory shorter than a segment or absent, pre-norm, clamped and
-// limited distances. They have every activation, and one or several blocks of queries.
+// shapes are small configurations that together cover all branches of the code.
 var shapes = map[string]Config{
 	"plain": {NLayer: 2, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 11, SegLen: 6,
 		MemLen: 9},
@@ -35,8 +33,6 @@ var shapes = map[string]Config{
 	"two blocks": {NLayer: 2, DModel: 4, NHead: 1, DHead: 4, DInner: 4, Vocab: 5,
 		SegLen: queryBlock + 1, MemLen: 20, SameLength: true, PreLNorm: true},
 
-	// Clusters with separate tables; one table for all clusters, with and without projections; one
-	// cluster with projections; and tables of one width.
 	"adaptive": {
 		NLayer: 2, DModel: 8, NHead: 2, DHead: 3, DInner: 7, Vocab: 17, SegLen: 7, MemLen: 9,
 		Cutoffs: []int{4, 9}, DivVal: 2, TieProjs: []bool{false, true, true},
@@ -69,8 +65,6 @@ var shapes = map[string]Config{
 		TieProjs: []bool{true, true, false},
 	},
 
-	// The softmax does not use the embeddings' tables. It has one table without clusters, one table
-	// for all clusters, or one for each cluster. Some projections are those of the embedding.
 	"own table": {
 		NLayer: 2, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 11, SegLen: 6, MemLen: 9,
 		UntieSoftmax: true,
@@ -87,7 +81,7 @@ var shapes = map[string]Config{
 	},
 }
 
-// randomModel draws weights large enough that every part matters.
+// randomModel draws weights that are large enough to make errors in any part of the model visible.
 func randomModel(t testing.TB, c Config, seed uint64) (*Model, Fast) {
 	m, err := NewModel(c)
 	require.NoError(t, err)
@@ -121,7 +115,6 @@ func newExec(t testing.TB, threads int) *kernel.Exec {
 	return x
 }
 
-// interleave makes a time-major batch of streams.
 func interleave[T any](streams [][]T) []T {
 	var out []T
 	for i := range streams[0] {
@@ -173,8 +166,6 @@ func TestForwardAndMemoryAgreeWithTheFloat64Reference(t *testing.T) {
 	}
 }
 
-// The gradient at the effective weights agrees with central differences of the float64
-// reference's mean loss, at some entries of every tensor.
 func TestBackwardAgreesWithFiniteDifferences(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -236,8 +227,8 @@ func TestBackwardAgreesWithFiniteDifferences(t *testing.T) {
 	}
 }
 
-// BackwardOf with the softmax's gradients gives the gradient of the network's own loss. Its
-// result is linear in the given gradients.
+// The softmax's gradients, passed to BackwardOf, must give the gradient of the network's loss. The
+// result must also be linear in the given gradients.
 func TestBackwardOfGivenLosses(t *testing.T) {
 	c := shapes["plain"]
 	const batch = 2
@@ -268,8 +259,8 @@ func TestBackwardOfGivenLosses(t *testing.T) {
 	require.Panics(t, func() { seg.BackwardOf(x, targets, dlogits[1:], m.Layout.Slices(got)) })
 }
 
-// The gradient of a tensor does not depend on which other gradients are wanted. Gradients that are
-// not wanted are not written.
+// The gradient of a tensor must not depend on which other gradients are computed. Gradients without
+// a buffer must not be written.
 func TestGradientsOfSomeWeightsAreThoseAmongAll(t *testing.T) {
 	for name, c := range shapes {
 		t.Run(name, func(t *testing.T) {
@@ -312,7 +303,6 @@ func TestGradientsOfSomeWeightsAreThoseAmongAll(t *testing.T) {
 	}
 }
 
-// Recomputed probabilities have the bits of kept ones, with and without dropout.
 func TestKeepingProbabilitiesChangesNoBit(t *testing.T) {
 	for name, c := range shapes {
 		t.Run(name, func(t *testing.T) {
@@ -358,7 +348,7 @@ func TestProbabilitiesOfLongMemoriesAreNotKept(t *testing.T) {
 	require.Zero(t, size(c, 128))
 }
 
-// Continue gives the bits of Remember and Begin, also when the fast weights change before Continue.
+// Continue must give the bits of Remember and Begin, even if the fast weights changed before.
 func TestContinueIsRememberAndBegin(t *testing.T) {
 	for name, c := range shapes {
 		t.Run(name, func(t *testing.T) {
@@ -403,7 +393,7 @@ func TestContinueIsRememberAndBegin(t *testing.T) {
 	}
 }
 
-// snapshot returns a memory in the reference's form: [stream][layer][row][D].
+// snapshot converts a memory to the form of the reference: [stream][layer][row][D].
 func snapshot(mem *Memory, batch int, c Config) [][][][]float64 {
 	out := make([][][][]float64, batch)
 	for b := range out {
@@ -421,8 +411,7 @@ func snapshot(mem *Memory, batch int, c Config) [][][][]float64 {
 	return out
 }
 
-// A segment that is fed in pieces gives the bits of a segment fed at once, with any number of
-// threads. Sessions rely on this.
+// Sessions rely on this property, for any number of threads.
 func TestSplittingASegmentDoesNotChangeABit(t *testing.T) {
 	for name, c := range shapes {
 		t.Run(name, func(t *testing.T) {
@@ -439,13 +428,14 @@ func TestSplittingASegmentDoesNotChangeABit(t *testing.T) {
 	}
 }
 
-// scoreSegments returns the bits of all results of a stream of some segments: log-probabilities,
-// gradients, memory. Another stream used the Segment before, and must not affect the results.
+// scoreSegments returns the bits of all results for a stream of several segments:
+// log-probabilities, gradients, and the memory at the end.
 func scoreSegments(x *kernel.Exec, m *Model, fast Fast, ids []int32,
 	piece func() int) (bits []uint32) {
 	c := m.Config
 	seg, mem := NewSegment(c, 1, c.SegLen), NewMemory(c, 1)
-	for range 3 { // another stream uses the segment first, with a full memory
+	// The segment is used for another stream first, which must not affect the results.
+	for range 3 {
 		seg.Begin(x, m, fast, mem)
 		seg.Extend(x, ids[:c.SegLen])
 		seg.Remember(mem)
@@ -507,7 +497,7 @@ func TestLaterTokensNeverChangeEarlierProbabilities(t *testing.T) {
 	}
 }
 
-// The whole distribution sums to one, and a token's loss is its log-probability, to the bit.
+// The loss of a token must also equal its negative log-probability, to the bit.
 func TestProbabilitiesSumToOne(t *testing.T) {
 	for name, c := range shapes {
 		t.Run(name, func(t *testing.T) {
@@ -533,9 +523,8 @@ func TestProbabilitiesSumToOne(t *testing.T) {
 	}
 }
 
-// Backward gives the gradient of the function that forward computed: with dropout, it computes the
-// same masks from the key. The finite differences use the float32 forward, so the tolerance is
-// coarser.
+// With dropout, the backward pass must use the masks of the forward pass. The finite differences
+// use the float32 forward pass, so the tolerance is large.
 func TestDropoutBackwardUsesTheForwardMasks(t *testing.T) {
 	for _, name := range []string{"plain", "prenorm", "adaptive", "four clusters", "one table"} {
 		c := shapes[name]
@@ -685,7 +674,6 @@ func BenchmarkSegment(b *testing.B) {
 	}
 }
 
-// A named configuration fits a smaller vocabulary: clusters beyond it are dropped.
 func TestClustersBehindTheVocabularyAreLeftOut(t *testing.T) {
 	c, err := Named("wt103-16l")
 	require.NoError(t, err)

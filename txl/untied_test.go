@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// untiedOf returns a model with separate tables of the softmax. Its fast weights are the tied
-// model's, copied to both uses of a table.
+// untiedOf returns a model whose softmax has separate tables. It copies the fast weights of a tied
+// table to both tables that replace it.
 func untiedOf(m *Model, fast Fast) (*Model, Fast) {
 	untied := m.UntieSoftmax()
 	more := make(Fast, len(untied.Layout.Tensors))
@@ -19,7 +19,6 @@ func untiedOf(m *Model, fast Fast) (*Model, Fast) {
 	return untied, more
 }
 
-// tiedName returns the tied model's tensor for a tensor of an untied one.
 func tiedName(name string) string {
 	if number, ok := strings.CutPrefix(name, "crit.out_layers."); ok &&
 		strings.HasSuffix(name, "weight") {
@@ -28,8 +27,6 @@ func tiedName(name string) string {
 	return name
 }
 
-// scored returns a model's results for two segments: losses, a distribution, memory, and the second
-// segment's gradients.
 func scored(t *testing.T, m *Model, fast Fast) (values []float32, grads Grads) {
 	c, x := m.Config, newExec(t, 2)
 	seg, mem := NewSegment(c, 1, c.SegLen), NewMemory(c, 1)
@@ -52,8 +49,8 @@ func scored(t *testing.T, m *Model, fast Fast) (values []float32, grads Grads) {
 	return values, grads
 }
 
-// A model with copied tables computes the same bits. The gradients of a table's two copies sum to
-// the gradient of the tied table.
+// A model with copied tables must compute the same bits. The gradients of the two copies must sum
+// to the gradient of the tied table.
 func TestUntiedTablesComputeTheSame(t *testing.T) {
 	for name, c := range shapes {
 		if c.UntieSoftmax {
@@ -85,8 +82,6 @@ func TestUntiedTablesComputeTheSame(t *testing.T) {
 	}
 }
 
-// Fast weights of the softmax's tables do not change the input: the hidden states keep their
-// bits.
 func TestFastWeightsOfTheSoftmaxLeaveTheInputAlone(t *testing.T) {
 	for name, c := range shapes {
 		if !c.UntieSoftmax {

@@ -2,8 +2,8 @@ package txl
 
 import "github.com/lmserve/lmserve/internal/arithmetic/kernel"
 
-// advance moves the window forward by a number of rows. The window then begins with s.mlen rows of
-// memory.
+// advance moves the window forward by the given number of rows. s.mlen is the number of memory rows
+// afterwards.
 func (s *Segment) advance(by int) {
 	at := s.at + by
 	if at+s.cfg.maxKeys(s.T) > s.keyedRows() {
@@ -17,8 +17,8 @@ func (s *Segment) advance(by int) {
 	s.show(at)
 }
 
-// moveDown moves the memory's rows of layer i from row `from` to the beginning. It skips keys and
-// values that will be recomputed.
+// moveDown moves the s.mlen memory rows of layer i, which begin at row from, to the beginning of
+// the buffers. It skips keys and values that will be recomputed.
 func (s *Segment) moveDown(i, from int) {
 	k := &s.layers[i].all
 	move := func(buf []float32, width int) {
@@ -37,14 +37,13 @@ func (s *Segment) moveDown(i, from int) {
 }
 
 // keysMoved reports whether the next segment must recompute the memory's keys and values in layer
-// i, because their fast weights may have changed.
+// i. This is necessary if their fast weights may have changed.
 func (s *Segment) keysMoved(i int) bool {
 	ix := s.model.Layout.layers[i]
 	return !s.reuse.StaleKeys && (s.fastOf(ix.qkv) != nil ||
 		s.cfg.PreLNorm && (s.fastOf(ix.gain1) != nil || s.fastOf(ix.bias1) != nil))
 }
 
-// projectMemory computes layer i's keys and values for the rows of memory.
 func (s *Segment) projectMemory(x *Exec, i int) {
 	l, ix := &s.layers[i], s.model.Layout.layers[i]
 	if s.mlen == 0 {
@@ -58,8 +57,8 @@ func (s *Segment) projectMemory(x *Exec, i int) {
 		s.weight(ix.qkv).RowRange(hd, 3*hd), false)
 }
 
-// projectPositions computes layer i's r = r_net(R) for every distance in the segment. Without fast
-// weights, it keeps the distances that are already computed.
+// projectPositions computes r = r_net(R) of layer i for every distance in the segment. If r_net has
+// no fast weights, rows that were computed earlier are kept.
 func (s *Segment) projectPositions(x *Exec, i int) {
 	l, r := &s.layers[i], s.model.Layout.layers[i].r
 	if l.moving || s.fastOf(r) != nil {
@@ -69,7 +68,8 @@ func (s *Segment) projectPositions(x *Exec, i int) {
 	s.reachDistances(x, i, r, s.mlen+s.T)
 }
 
-// reachDistances computes layer i's r, whose weights are tensor t, for at least `want` distances.
+// reachDistances computes r of layer i for at least `want` distances, if it has fewer. t is the
+// tensor of r_net's weights.
 func (s *Segment) reachDistances(x *Exec, i, t, want int) {
 	l := &s.layers[i]
 	D, hd := s.cfg.DModel, s.cfg.NHead*s.cfg.DHead
@@ -82,11 +82,11 @@ func (s *Segment) reachDistances(x *Exec, i, t, want int) {
 	l.distances = want
 }
 
-// positions returns R for this segment's distances, m+T-1 ... 0.
 func (s *Segment) positions() kernel.Matrix { return s.byDistance(s.pos, s.cfg.DModel) }
 
-// byDistance returns this segment's rows, m+T-1 ... 0, of a buffer with a row for each distance
-// from MemLen+T-1 down to 0. Query i meets key j at row j + T-1-i.
+// byDistance returns the rows of buf for the distances of this segment, m+T-1 down to 0. buf has a
+// row for each distance from MemLen+T-1 down to 0. The distance between query i and key j is in row
+// j + T-1-i of the result.
 func (s *Segment) byDistance(buf []float32, width int) kernel.Matrix {
 	return rowsOf(buf, s.cfg.MemLen-s.mlen, s.cfg.maxKeys(s.T), width)
 }

@@ -9,8 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Memories as long as those of the published evaluations, in characters and in words, agree with
-// the float64 reference, both after Begin and after Continue.
+// The memories are as long as those in the published evaluations of character and word models.
 func TestLongMemoriesAgreeWithTheReference(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -58,8 +57,8 @@ func TestLongMemoriesAgreeWithTheReference(t *testing.T) {
 	}
 }
 
-// Reuse.FixedWeights changes no bit. The test uses one segment for streams of several models in any
-// order, with and without fast weights.
+// Reuse.FixedWeights must not change any bit. The test uses one segment for streams of several
+// models in random order, with and without fast weights.
 func TestFixingWeightsChangesNoBit(t *testing.T) {
 	c := shapes["prenorm"]
 	x := newExec(t, 1)
@@ -90,8 +89,7 @@ func TestFixingWeightsChangesNoBit(t *testing.T) {
 	})
 }
 
-// Stale keys equal recomputed ones as long as the fast weights do not change, or if no fast
-// weight affects keys.
+// Stale keys must equal recomputed keys while the fast weights that affect keys do not change.
 func TestStaleKeysOfWeightsThatStandAreExact(t *testing.T) {
 	for _, name := range []string{"plain", "prenorm"} {
 		c := shapes[name]
@@ -125,8 +123,6 @@ func TestStaleKeysOfWeightsThatStandAreExact(t *testing.T) {
 	}
 }
 
-// With stale keys, the gradient treats the memory's keys and values as constants. So it differs
-// from the gradient after Begin.
 func TestBackwardTakesStaleKeysForConstants(t *testing.T) {
 	for _, name := range []string{"plain", "prenorm"} {
 		c := shapes[name]
@@ -134,8 +130,8 @@ func TestBackwardTakesStaleKeysForConstants(t *testing.T) {
 		x := newExec(t, 1)
 		ids := randomTokens(3*c.SegLen+1, c.Vocab, 2)
 		at := m.Layout.Index("layers.1.dec_attn.qkv_net.weight")
-		// loss sets the weight before Continue, and changes it by step times along after Continue.
-		// It returns the loss of the segment after Continue.
+		// loss sets the weights before Continue, and adds step times along to them after Continue.
+		// It returns the loss of the segment that follows Continue.
 		loss := func(step float64, along []float32, grads Grads) float64 {
 			moved := make(Fast, len(fast))
 			for i, f := range fast {
@@ -152,7 +148,7 @@ func TestBackwardTakesStaleKeysForConstants(t *testing.T) {
 			for j, v := range along {
 				moved[at][j] += float32(step) * v
 			}
-			s.addFast(x) // this does not recompute the memory's keys
+			s.addFast(x) // addFast does not recompute the memory's keys
 			targets, nll := ids[c.SegLen+1:2*c.SegLen+1], make([]float32, c.SegLen)
 			s.Extend(x, ids[c.SegLen:2*c.SegLen])
 			s.NLL(0, targets, nll)

@@ -11,13 +11,12 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// drawWords draws a small configuration with any kind of adaptive input and softmax.
 func drawWords(t *rapid.T) Config {
 	c := Config{
 		NLayer: 1, NHead: 1, DHead: 3, DInner: 4,
-		// smooth, so that finite differences meet no kinks
+		// GELU is smooth, so finite differences are accurate.
 		Activation: GELU,
-		// narrower layer normalizations are ill-conditioned
+		// Layer normalization of fewer elements is ill-conditioned.
 		DModel:        2 * rapid.IntRange(3, 6).Draw(t, "d_model/2"),
 		Vocab:         rapid.IntRange(1, 40).Draw(t, "vocab"),
 		SegLen:        rapid.IntRange(1, 9).Draw(t, "seg_len"),
@@ -35,8 +34,8 @@ func drawWords(t *rapid.T) Config {
 		}
 		at++
 	}
-	// With embeddings of width 1, all inputs are multiples of one vector. Float32 cannot normalize
-	// a short vector as exactly as the reference.
+	// With embeddings of width 1, all inputs are multiples of one vector. If this vector is short,
+	// float32 normalizes it less exactly than the reference.
 	if c.DEmbed == 1 {
 		c.DEmbed = 2
 	}
@@ -48,8 +47,6 @@ func drawWords(t *rapid.T) Config {
 	return c
 }
 
-// Losses, distributions and gradients of word-level models of any shape agree with the float64
-// reference and its central differences.
 func TestWordModelsOfAnyShapeAgreeWithTheReference(t *testing.T) {
 	x := newExec(t, 2)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -91,7 +88,6 @@ func TestWordModelsOfAnyShapeAgreeWithTheReference(t *testing.T) {
 	})
 }
 
-// slope returns the central difference of a function of a number.
 func slope(at *float64, f func() float64) float64 {
 	const h = 1e-5
 	keep := *at
@@ -103,13 +99,13 @@ func slope(at *float64, f func() float64) float64 {
 	return (up - down) / (2 * h)
 }
 
-// wide is a word-level model whose products are large enough to be divided among threads.
+// wide is a word-level model with matrix products that are large enough to be divided among
+// threads.
 var wide = Config{
 	NLayer: 1, DModel: 24, NHead: 2, DHead: 12, DInner: 40, Vocab: 1500, SegLen: 90, MemLen: 30,
 	Cutoffs: []int{200, 500}, DivVal: 2, TieProjs: []bool{false, true, false},
 }
 
-// The bits of losses, distributions and gradients do not depend on the number of threads.
 func TestThreadsChangeNoBitOfAWordModel(t *testing.T) {
 	m, fast := randomModel(t, wide, 3)
 	ids := randomTokens(2*wide.SegLen+1, wide.Vocab, 4)
@@ -122,8 +118,8 @@ func TestThreadsChangeNoBitOfAWordModel(t *testing.T) {
 	require.Equal(t, results[1], results[5])
 }
 
-// Rows that need a tail give the same losses in blocks of any size. Gradients are the same up to
-// the rounding of their sums.
+// Losses must have the same bits for any block size. Gradients must agree up to the rounding of
+// their sums.
 func TestBlockSizeOfTailChangesNoBit(t *testing.T) {
 	m, fast := randomModel(t, wide, 5)
 	x := newExec(t, 2)
@@ -149,8 +145,8 @@ func TestBlockSizeOfTailChangesNoBit(t *testing.T) {
 	}
 }
 
-// Scoring computes only the tails of its targets. With NaN weights in all other tails, the loss
-// is still a number.
+// Scoring must compute only the tails that contain targets. All other tails have NaN weights here,
+// and the loss must still be a number.
 func TestOnlyTheTailsOfTargetsAreComputed(t *testing.T) {
 	c := shapes["adaptive"]
 	m, _ := randomModel(t, c, 8)
@@ -192,7 +188,7 @@ func BenchmarkWords(b *testing.B) {
 	const rows = 50
 	seg, mem := NewSegment(c, 1, rows), NewMemory(c, 1)
 	mem.Len = c.MemLen
-	// Words follow Zipf's law, as in a text.
+	// The token frequencies follow Zipf's law, like words in a text.
 	zipf := rand.NewZipf(rand.New(rand.NewPCG(1, 1)), 1.1, 1, uint64(c.Vocab-1))
 	ids, nll, logp := make([]int32, rows+1), make([]float32, rows), make([]float32, c.Vocab)
 	for i := range ids {

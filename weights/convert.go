@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// F32Tensor makes a tensor of float32 from a copy of the values. It does not check the shape:
-// reading and writing do, for all constructors.
+// F32Tensor makes a tensor of float32 from a copy of the values. It does not check the shape.
+// Reading and writing a file check the shapes of all tensors.
 func F32Tensor(name string, shape []int, values []float32) Tensor {
 	data := make([]byte, 4*len(values))
 	for i, v := range values {
@@ -16,8 +16,8 @@ func F32Tensor(name string, shape []int, values []float32) Tensor {
 	return Tensor{Name: name, DType: F32, Shape: shape, Data: data}
 }
 
-// F16Tensor makes a tensor of IEEE 754 half precision. It rounds to nearest, ties to even; values
-// beyond 65504 become infinity.
+// F16Tensor makes a tensor of IEEE 754 half precision. It rounds to nearest, ties to even. Values
+// of magnitude 65520 and above become infinity.
 func F16Tensor(name string, shape []int, values []float32) Tensor {
 	return tensor16(name, F16, shape, values, float16Bits)
 }
@@ -27,7 +27,7 @@ func BF16Tensor(name string, shape []int, values []float32) Tensor {
 	return tensor16(name, BF16, shape, values, bfloat16Bits)
 }
 
-// FloatTensor makes a tensor of F32, F16 or BF16 by the constructor for that type.
+// FloatTensor makes a tensor of type d, which must be F32, F16 or BF16.
 func FloatTensor(name string, d DType, shape []int, values []float32) Tensor {
 	switch d {
 	case F32:
@@ -37,7 +37,7 @@ func FloatTensor(name string, d DType, shape []int, values []float32) Tensor {
 	case BF16:
 		return BF16Tensor(name, shape, values)
 	}
-	panic("weights: FloatTensor of " + string(d)) // the caller passed a wrong constant
+	panic("weights: FloatTensor of " + string(d))
 }
 
 func tensor16(name string, d DType, shape []int, values []float32,
@@ -49,8 +49,8 @@ func tensor16(name string, d DType, shape []int, values []float32,
 	return Tensor{Name: name, DType: d, Shape: shape, Data: data}
 }
 
-// Float32s returns the elements of a tensor of floats in a new slice: F32, F16 and BF16 exactly,
-// F64 rounded to nearest. Other types give ErrDType.
+// Float32s returns the elements of a floating-point tensor in a new slice. Conversion from F32, F16
+// and BF16 is exact; F64 is rounded to nearest. Other types give ErrDType.
 func (t *Tensor) Float32s() ([]float32, error) {
 	if err := t.check(); err != nil {
 		return nil, err
@@ -79,8 +79,8 @@ func (t *Tensor) Float32s() ([]float32, error) {
 	return values, nil
 }
 
-// Int32s returns the elements of a tensor of integers in a new slice. Floats, and I64 values
-// beyond int32, give ErrDType.
+// Int32s returns the elements of an integer tensor in a new slice. Floating-point tensors, and I64
+// values beyond int32, give ErrDType.
 func (t *Tensor) Int32s() ([]int32, error) {
 	if err := t.check(); err != nil {
 		return nil, err

@@ -11,11 +11,11 @@ import (
 // DefaultName is the name of the default embedded model.
 const DefaultName = "default"
 
-// DefaultHash and DefaultWeights describe the model DefaultName, so that nobody needs to read it
-// for them. A test compares both with the file.
+// DefaultHash and DefaultWeights are the hash and the number of weights of the default embedded
+// model. With them, callers need not read the model. A test compares both constants with the file.
 const (
 	DefaultHash    = "b735b44453f9ae4284712c2f3c6a48cf66c1493c5dea663bd0a5e755777af22a"
-	DefaultWeights = 4403968 // number of weights
+	DefaultWeights = 4403968
 )
 
 //go:embed default.safetensors.zst
@@ -30,13 +30,12 @@ var embedded = shelf{{DefaultName, defaultModel}, {"swift", swiftModel}}
 // Default reads the default embedded model. Every call returns a separate File.
 func Default() (*File, error) { return Embedded(DefaultName) }
 
-// Embedded reads the embedded model of a name. Every call returns a separate File.
+// Embedded reads the embedded model with the given name. Every call returns a separate File.
 func Embedded(name string) (*File, error) { return embedded.read(name) }
 
 // EmbeddedNames returns the names of the embedded models, the default first.
 func EmbeddedNames() []string { return embedded.names() }
 
-// shelf is a list of named files of weights.
 type shelf []struct {
 	name string
 	file []byte

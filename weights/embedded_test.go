@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// compressedFile returns a file with one tensor.
 func compressedFile(t *testing.T, value float32) []byte {
 	t.Helper()
 	f := &File{Tensors: []Tensor{F32Tensor("w", []int{1}, []float32{value})}}

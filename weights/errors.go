@@ -6,27 +6,29 @@ import (
 	"strings"
 )
 
-// Kinds of faults in a file. Errors of the disk or the network have no Kind: they are returned
-// unchanged.
+// The Err variables are kinds of errors in a file's content. Errors of the disk or the network do
+// not match any of them.
 var (
-	// ErrFormat: the content violates the format, or a File cannot be written in it.
+	// ErrFormat means that the content violates the format, or that a File cannot be written in the
+	// format.
 	ErrFormat = errors.New("not a well-formed safetensors file")
-	// ErrTruncated: the file ends before the end that its header announces.
+	// ErrTruncated means that the file ends before the end that its header announces.
 	ErrTruncated = errors.New("file is truncated")
-	// ErrTooLarge: a limit is exceeded.
+	// ErrTooLarge means that the file exceeds a limit.
 	ErrTooLarge = errors.New("over the limit")
-	// ErrZstd: the compressed data is damaged.
+	// ErrZstd means that the compressed data is damaged.
 	ErrZstd = errors.New("not a well-formed zstd stream")
-	// ErrDType: the tensor is valid, but its elements cannot be converted to the type.
+	// ErrDType means that the tensor is valid, but its elements cannot be converted to the
+	// requested type.
 	ErrDType = errors.New("wrong element type")
 )
 
-// Error says where a file is wrong, what was found there and what was expected. errors.Is matches
-// it against the Err variables of this package.
+// Error describes an error in a file: where it is, what was found and what was expected. errors.Is
+// matches an Error with the Err variable of its kind.
 type Error struct {
-	File   string // path, empty for a stream
+	File   string // path, or "" for a stream
 	Where  string // such as `tensor "r_w_bias", shape`
-	Offset int64  // byte in the (decompressed) file, or -1
+	Offset int64  // offset in the (decompressed) file, or -1
 	Found  string
 	Want   string
 	Kind   error
@@ -49,7 +51,6 @@ func (e *Error) Error() string {
 // Unwrap returns the kind.
 func (e *Error) Unwrap() error { return e.Kind }
 
-// inFile adds the file's name to an error of this package.
 func inFile(err error, name string) error {
 	var e *Error
 	if errors.As(err, &e) {
@@ -62,7 +63,7 @@ func tensorField(tensor, field string) string {
 	return "tensor " + quote(tensor) + ", " + field
 }
 
-// quote quotes text from a file and shortens it, since a name may have megabytes.
+// quote quotes text from a file. It shortens the text, because a name can have megabytes.
 func quote(s string) string {
 	const longest = 80
 	if len(s) > longest {

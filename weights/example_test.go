@@ -8,7 +8,7 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// A file of weights is written and read again; its hash is that of its content.
+// The example writes a file of weights and reads it back. The hash depends only on the content.
 func Example() {
 	f := &weights.File{
 		Metadata: map[string]string{"made": "by hand"},

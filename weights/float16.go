@@ -2,15 +2,16 @@ package weights
 
 import "math"
 
-// Bits of a float32 at the borders of half precision.
+// These are the bits of float32 numbers at the borders of half precision.
 const (
-	f32Infinity   = 0x7f800000
-	halfOverflow  = 0x477ff000 // 65520: halfway between the largest half and the next power of two
+	f32Infinity = 0x7f800000
+	// 65520: the middle between the largest half-precision number and 2^16
+	halfOverflow  = 0x477ff000
 	halfNormalMin = 0x38800000 // 2^-14
 )
 
-// float16Bits rounds to half precision, to nearest, ties to even. A NaN stays a NaN and keeps the
-// upper bits of its payload.
+// float16Bits converts to half precision and rounds to nearest, ties to even. A NaN remains a NaN
+// and keeps the upper bits of its payload.
 func float16Bits(f float32) uint16 {
 	bits := math.Float32bits(f)
 	sign := uint16(bits>>16) & 0x8000
@@ -21,12 +22,12 @@ func float16Bits(f float32) uint16 {
 	case abs >= halfOverflow:
 		return sign | 0x7c00
 	case abs >= halfNormalMin:
-		// Only the bias of the exponent differs, 127 against 15. A carry out of the mantissa
-		// correctly moves into the exponent.
+		// The formats differ only in the exponent's bias, 127 or 15, and in the mantissa's length.
+		// A carry out of the mantissa correctly increments the exponent.
 		return sign | uint16(roundOff(abs-(127-15)<<23, 13))
 	}
-	// Subnormal: a multiple of 2^-24, which is the last place of a float32 in [0.5, 1). Adding
-	// 0.5 makes the hardware round there.
+	// The result is subnormal: a multiple of 2^-24. This is also the last place of a float32 in
+	// [0.5, 1), so adding 0.5 rounds there.
 	sum := math.Float32frombits(abs) + 0.5
 	return sign | uint16(math.Float32bits(sum)-math.Float32bits(0.5))
 }
@@ -35,7 +36,7 @@ func float16Value(h uint16) float32 {
 	sign := uint32(h&0x8000) << 16
 	abs := uint32(h & 0x7fff)
 	switch {
-	case abs >= 0x7c00: // infinity, NaN
+	case abs >= 0x7c00: // infinity or NaN
 		return math.Float32frombits(sign | f32Infinity | (abs&0x03ff)<<13)
 	case abs >= 0x0400:
 		return math.Float32frombits(sign | (abs<<13 + (127-15)<<23))
@@ -44,7 +45,8 @@ func float16Value(h uint16) float32 {
 	return math.Float32frombits(sign | math.Float32bits(float32(abs)*lastPlace))
 }
 
-// bfloat16Bits rounds to the upper half of a float32, to nearest, ties to even.
+// bfloat16Bits converts to bfloat16, the upper half of a float32, and rounds to nearest, ties to
+// even.
 func bfloat16Bits(f float32) uint16 {
 	bits := math.Float32bits(f)
 	if bits&^(1<<31) > f32Infinity {
@@ -62,7 +64,8 @@ func roundOff(bits uint32, n uint) uint32 {
 	return (bits + 1<<(n-1) - 1 + odd) >> n
 }
 
-// nanPayload returns the payload, or quiet if the payload is zero, which would mean infinity.
+// nanPayload returns the payload of a NaN. If the payload is zero, which would mean infinity, it
+// returns quiet.
 func nanPayload(payload, quiet uint16) uint16 {
 	if payload == 0 {
 		return quiet

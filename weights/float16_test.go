@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// half is one of the 16-bit formats.
 type half struct {
 	name     string
 	bits     func(float32) uint16
@@ -49,9 +48,8 @@ func TestKnown16BitValues(t *testing.T) {
 	}
 }
 
-// The middle between two neighboring 16-bit numbers rounds to the even one. Infinity counts as the
-// next power of two. A float32 on either side of the middle rounds to the nearer number. The same
-// holds for negative values.
+// The test checks the midpoint of each pair of neighboring 16-bit numbers and the float32 numbers
+// next to it. The midpoint below infinity is computed as if infinity were the next power of two.
 func TestRoundingIsToNearestTiesToEven(t *testing.T) {
 	for _, h := range halves {
 		for p := uint16(0); p < h.infinity; p++ {
@@ -59,7 +57,7 @@ func TestRoundingIsToNearestTiesToEven(t *testing.T) {
 			if p+1 == h.infinity {
 				high = 2*low - float64(h.value(p-1))
 			}
-			middle := float32((low + high) / 2) // exact: it needs one more bit
+			middle := float32((low + high) / 2) // exact: the midpoint has only one more bit
 			require.Equal(t, (low+high)/2, float64(middle))
 			even := p + p&1
 			for _, sign := range []uint16{0, 0x8000} {
@@ -87,8 +85,8 @@ func TestNaNNeverBecomesInfinity(t *testing.T) {
 	}
 }
 
-// FuzzRoundingTo16Bits checks for any float32 that no 16-bit number is nearer than the chosen
-// number, and that ties go to the even number.
+// FuzzRoundingTo16Bits checks that no 16-bit number is nearer than the result, and that ties go to
+// the even number.
 func FuzzRoundingTo16Bits(f *testing.F) {
 	for _, seed := range []float32{0, 1, -0.1, 65519.996, 65520, 0x1p-25, 0x1p-14, math.MaxFloat32,
 		float32(math.Inf(-1))} {
@@ -103,8 +101,8 @@ func FuzzRoundingTo16Bits(f *testing.F) {
 				continue
 			}
 			require.Equal(t, math.Signbit(float64(v)), p&0x8000 != 0)
-			// The largest finite number has no finite successor. Above the middle between it and
-			// the next power of two, numbers round to infinity.
+			// Infinity has no distance to compare. The test of ties checks where rounding to
+			// infinity begins.
 			if p&0x7fff == h.infinity {
 				continue
 			}

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzRead checks that no input makes the reader panic, and that errors have a location.
-// encoding/json must read the same strings from the header of an accepted plain file. Accepted
-// input must also survive writing and reading.
+// FuzzRead checks that no input makes the reader panic, and that errors have a location. For an
+// accepted plain file, encoding/json must read the same strings from the header. An accepted file
+// must also survive writing and reading.
 func FuzzRead(f *testing.F) {
 	reference, err := os.ReadFile(fixture)
 	require.NoError(f, err)
@@ -23,8 +23,8 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(checkRead)
 }
 
-// FuzzHeader is FuzzRead with only the JSON as input. The length before the JSON is always right,
-// so that mutations reach the parser.
+// FuzzHeader is FuzzRead with only the JSON header as input. The test puts the correct length
+// before the header, so that mutations reach the parser.
 func FuzzHeader(f *testing.F) {
 	f.Add(`{"\ud834\udd1e":{"shape":[],"dtype":"U8","data_offsets":[0,1]}} `, 1)
 	f.Add(`{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"__metadata__":{"\u0000":"\\"}}`, 0)

@@ -7,18 +7,18 @@ import (
 	"strconv"
 )
 
-// entry is the header's description of one tensor. begin and end count from the first byte after
-// the header.
+// entry is the header's description of one tensor. begin and end are offsets from the end of the
+// header.
 type entry struct {
 	name       string
 	dtype      DType
 	shape      []int
 	begin, end int64
-	at         int64 // offset of the name in the file, for error messages
+	at         int64 // offset of the tensor's name in the file, for error messages
 }
 
-// header is a parsed and checked header. The entries are in the order of their data, without gaps
-// or overlaps.
+// header is a parsed and checked header. The entries are in the order of their data, and the data
+// has no gaps or overlaps.
 type header struct {
 	metadata map[string]string
 	entries  []entry
@@ -52,7 +52,6 @@ func parseHeader(text []byte, l Limits) (header, error) {
 	return h, h.arrange(l)
 }
 
-// metadata reads the object of free-form strings.
 func (s *scanner) metadata(into map[string]string) error {
 	return s.object(func(key string, _ int) error {
 		s.where = "metadata " + quote(key)
@@ -62,7 +61,8 @@ func (s *scanner) metadata(into map[string]string) error {
 	})
 }
 
-// entry reads the object that describes one tensor: exactly the three fields.
+// entry reads the JSON object that describes one tensor. The object must have exactly the three
+// fields of the format.
 func (s *scanner) entry(name string, at int) (entry, error) {
 	e := entry{name: name, at: prefixBytes + int64(at)}
 	s.where = "tensor " + quote(name)
@@ -108,13 +108,11 @@ func (s *scanner) entry(name string, at int) (entry, error) {
 	return e, nil
 }
 
-// arrange sorts the entries by their position in the data. It checks that each entry has the size
-// of its type and shape, and that the data has no gaps or overlaps. It also checks the limit on the
-// size of the data.
+// arrange sorts the entries by the position of their data. It checks the size of each entry's data,
+// the total size, and that there are no gaps or overlaps.
 func (h *header) arrange(l Limits) error {
 	slices.SortStableFunc(h.entries, func(a, b entry) int {
-		// Two entries with one beginning are ordered by end, so that an empty tensor is before its
-		// neighbor.
+		// At equal beginnings, the end decides: an empty tensor precedes its neighbor.
 		return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.end, b.end))
 	})
 	var next int64
@@ -129,8 +127,8 @@ func (h *header) arrange(l Limits) error {
 	return nil
 }
 
-// check checks one entry against its type and shape, and against next, the end of the entry
-// before it. Its error names only the field.
+// check checks the position and size of one entry's data. next is the end of the preceding entry's
+// data. The error names only the field; the caller adds the tensor.
 func (e *entry) check(next int64, l Limits) *Error {
 	size, err := byteSize(e.dtype, e.shape)
 	if err != nil {

@@ -5,14 +5,13 @@ import (
 	"io"
 )
 
-// incoming is a file whose data is read once, from beginning to end.
+// incoming is a file whose data is read once, from beginning to end, as it arrives.
 type incoming struct {
 	*opened
 	r   io.Reader
 	pos int64 // offset of the next byte of the data
 }
 
-// stored returns the file as a Stored.
 func (in *incoming) stored() *Stored {
 	s := &Stored{Metadata: in.metadata, Tensors: make([]StoredTensor, len(in.entries))}
 	for i, e := range in.entries {
@@ -24,7 +23,7 @@ func (in *incoming) stored() *Stored {
 	return s
 }
 
-// finish reads the rest of the file.
+// finish reads and discards the rest of the data, then checks that the file ends there.
 func (in *incoming) finish() error {
 	for i := range in.entries {
 		if err := in.skipTo(i, in.entries[i].end); err != nil {
@@ -34,7 +33,7 @@ func (in *incoming) finish() error {
 	return in.end(in.r)
 }
 
-// skipTo skips the data before offset at, which lies in tensor i or at the tensor's end.
+// skipTo skips the data before offset at. The offset lies in tensor i or at its end.
 func (in *incoming) skipTo(i int, at int64) error {
 	if at <= in.pos {
 		return nil
@@ -47,13 +46,12 @@ func (in *incoming) skipTo(i int, at int64) error {
 	return nil
 }
 
-// incomingTensor is the data of one tensor of an incoming file.
 type incomingTensor struct {
 	in *incoming
 	i  int
 }
 
-// ReadAt implements io.ReaderAt for reads in the order of the file.
+// ReadAt implements io.ReaderAt. It requires reads in the order of the file.
 func (t incomingTensor) ReadAt(p []byte, at int64) (int, error) {
 	in, e := t.in, &t.in.entries[t.i]
 	from := e.begin + at

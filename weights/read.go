@@ -15,20 +15,20 @@ import (
 
 const (
 	zstdMagic = "\x28\xb5\x2f\xfd"
-	// maxZstdWindow is the largest window that zstd uses without --long.
+	// maxZstdWindow is the largest window of files that the zstd command writes without --long.
 	maxZstdWindow = 128 << 20
 	// readStep is the maximum allocation that a false size in a header can cause. Larger buffers
-	// grow as their bytes arrive.
+	// grow as their data arrives.
 	readStep = 16 << 20
 )
 
-// Limits restrict what Read accepts. A zero field means the package's default: MaxHeaderBytes,
-// MaxDataBytes, MaxTensors, and 128 MiB for the window.
+// Limits restrict what Read accepts. A zero field means the default: MaxHeaderBytes, MaxDataBytes,
+// MaxTensors, or 128 MiB for Window.
 type Limits struct {
 	HeaderBytes int64
 	DataBytes   int64 // after decompression
 	Tensors     int
-	Window      int64 // limit for a zstd stream's window, which the decoder allocates
+	Window      int64 // maximum window of a zstd stream, which the decoder allocates
 }
 
 func (l Limits) withDefaults() Limits {
@@ -48,7 +48,7 @@ func (l Limits) withDefaults() Limits {
 }
 
 // ReadFile reads a regular file of weights, compressed or not. It refuses pipes, because a server
-// that reloads a file could wait for a pipe forever.
+// that reloads a pipe could wait forever.
 func ReadFile(path string) (*File, error) {
 	r, err := reload.Open(path)
 	if err != nil {
@@ -62,9 +62,9 @@ func ReadFile(path string) (*File, error) {
 	return f, nil
 }
 
-// Read reads weights to the end of r. It detects compression by zstd's magic number. It allocates
-// memory as data arrives: false sizes in r cost at most 16 MiB, and a zstd window at most
-// Limits.Window.
+// Read reads weights until the end of r. It detects compression by zstd's magic number. It
+// allocates memory as data arrives: a false size in r costs at most 16 MiB, and a zstd window at
+// most Limits.Window.
 func Read(r io.Reader, l Limits) (*File, error) {
 	var f *File
 	err := Scan(r, l, func(s *Stored) (err error) {
@@ -77,10 +77,9 @@ func Read(r io.Reader, l Limits) (*File, error) {
 	return f, nil
 }
 
-// Scan is Read for a file that need not fit in memory. It calls use with the file as it arrives.
-// The function use must read the tensors in file order, each at most once from its beginning,
-// before it returns. Then Scan reads r to the end. If use returns an error, Scan returns this
-// error.
+// Scan reads a file like Read, but without keeping the data in memory. It calls use after reading
+// the header. The function use may read each tensor once, from its beginning and in the order of
+// the file. Afterwards Scan reads r to the end. If use returns an error, Scan returns this error.
 func Scan(r io.Reader, l Limits, use func(*Stored) error) error {
 	return decompressed(r, l.withDefaults(), func(r io.Reader, l Limits) error {
 		o, err := open(r, l)
@@ -99,7 +98,7 @@ func Scan(r io.Reader, l Limits, use func(*Stored) error) error {
 func decompressed(r io.Reader, l Limits, read func(io.Reader, Limits) error) error {
 	src := &source{r: r}
 	buffered := bufio.NewReaderSize(src, 64<<10)
-	magic, _ := buffered.Peek(len(zstdMagic)) // a too short file fails at its header
+	magic, _ := buffered.Peek(len(zstdMagic)) // an error here recurs when the header is read
 	if string(magic) != zstdMagic {
 		return read(buffered, l)
 	}
@@ -112,13 +111,11 @@ func decompressed(r io.Reader, l Limits, read func(io.Reader, Limits) error) err
 	return read(&decompressor{decoder: decoder, src: src, window: l.Window}, l)
 }
 
-// opened is a file whose header was read.
 type opened struct {
 	header
 	base int64 // offset of the data in the file
 }
 
-// open reads the header of the decompressed file.
 func open(r io.Reader, l Limits) (*opened, error) {
 	text, err := readHeader(r, l)
 	if err != nil {
@@ -131,13 +128,13 @@ func open(r io.Reader, l Limits) (*opened, error) {
 	return &opened{header: h, base: int64(prefixBytes + len(text))}, nil
 }
 
-// short returns the error for tensor i if only the first got bytes of its data could be read.
+// short returns the error for a tensor i of which only the first got bytes could be read.
 func (o *opened) short(err error, i, got int) error {
 	e := &o.entries[i]
 	return short(err, tensorField(e.name, "data"), o.base+e.begin, got, e.end-e.begin)
 }
 
-// end checks that nothing follows the data.
+// end checks that r has no bytes after the data.
 func (o *opened) end(r io.Reader) error {
 	var extra [1]byte
 	switch _, err := io.ReadFull(r, extra[:]); err {
@@ -155,7 +152,6 @@ func (o *opened) end(r io.Reader) error {
 	}
 }
 
-// readHeader reads the JSON text at the start of the file.
 func readHeader(r io.Reader, l Limits) ([]byte, error) {
 	prefix, err := readN(r, prefixBytes)
 	if err != nil {
@@ -174,7 +170,7 @@ func readHeader(r io.Reader, l Limits) ([]byte, error) {
 	return text, nil
 }
 
-// readN reads n bytes. If it reads fewer, it also returns the reason. The buffer doubles as bytes
+// readN reads n bytes. If it reads fewer, it also returns an error. The buffer doubles as bytes
 // arrive, so that a false n costs at most readStep.
 func readN(r io.Reader, n int) ([]byte, error) {
 	buf := make([]byte, min(n, readStep))
@@ -189,7 +185,8 @@ func readN(r io.Reader, n int) ([]byte, error) {
 	}
 }
 
-// short converts an unexpected end of input into ErrTruncated.
+// short returns an error for incomplete input: ErrTruncated if the input ended early, else the read
+// error.
 func short(err error, where string, offset int64, got int, want int64) error {
 	if err != io.EOF && err != io.ErrUnexpectedEOF {
 		return passed(err)
@@ -198,7 +195,7 @@ func short(err error, where string, offset int64, got int, want int64) error {
 		Want: strconv.FormatInt(want, 10), Kind: ErrTruncated}
 }
 
-// passed returns an error of the underlying reader, with context unless it is an *Error.
+// passed adds context to a read error. It returns an *Error unchanged.
 func passed(err error) error {
 	var e *Error
 	if errors.As(err, &e) {
@@ -223,12 +220,12 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// decompressor converts the zstd decoder's errors into errors of kind ErrZstd. They are also
-// ErrTruncated if the stream ends too early, or ErrTooLarge if it needs a window above the limit.
+// decompressor converts errors of the zstd decoder into errors of kind ErrZstd. They also match
+// ErrTruncated if the stream ends too early, or ErrTooLarge if its window exceeds the limit.
 type decompressor struct {
 	decoder *zstd.Decoder
 	src     *source
-	window  int64 // maximum window of the decoder
+	window  int64
 	pos     int64
 }
 

@@ -19,15 +19,16 @@ import (
 
 func writeBytes(path string, b []byte) error { return os.WriteFile(path, b, 0o644) }
 
-// framed puts the header length before a header and the data after it.
+// framed returns a file: the length of the header, the header, and the given number of zero bytes
+// as data.
 func framed(header string, data int) []byte {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
 	b = append(b, header...)
 	return append(b, make([]byte, data)...)
 }
 
-// located reports whether an error says that the content is bad. The error must also give the
-// place, the value found and the value expected.
+// located reports whether err says that the content is invalid and has a place, a found value and
+// an expected value.
 func located(err error) bool {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -61,8 +62,8 @@ func TestTruncationSaysWhatIsMissing(t *testing.T) {
 		`weights: tensor "w", data at byte 62: found 5 bytes, expected 8: file is truncated`)
 }
 
-// A flipped bit may hit a field of the zstd frame that does not affect the content, such as the
-// window's size. Then the result must be the same file.
+// A flipped bit may be in a field of the zstd frame that does not affect the content. Then reading
+// must give the original file.
 func TestFlippedBitsNeverGiveAnotherFile(t *testing.T) {
 	f := small()
 	packed := compressed(t, f)
@@ -262,7 +263,6 @@ func TestLimitsHold(t *testing.T) {
 	}
 }
 
-// allocated returns the bytes that fn allocates, freed or not.
 func allocated(fn func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -8,12 +8,12 @@ import (
 	"github.com/lmserve/lmserve/internal/strictjson"
 )
 
-// scanner reads the JSON of a header: objects, strings and arrays of plain integers. Its errors are
-// *Error with the offset in the file.
+// scanner reads the JSON of a header: objects, strings and arrays of plain integers. Errors are of
+// type *Error, with an offset in the file.
 type scanner struct {
 	text  []byte
 	in    *strictjson.Reader
-	where string // the part of the file being read, for errors
+	where string
 }
 
 func newScanner(text []byte) *scanner {
@@ -42,7 +42,6 @@ func (s *scanner) located(err error) error {
 	return s.fail(e.Offset, e.Found, e.Want)
 }
 
-// found describes the text at an offset.
 func (s *scanner) found(at int) string {
 	if at >= len(s.text) {
 		return "the end of the header"
@@ -51,8 +50,8 @@ func (s *scanner) found(at int) string {
 	return strconv.QuoteRune(r)
 }
 
-// object reads an object and calls member at every value, which member must read. at is the
-// offset of the key. A repeated key is an error.
+// object reads an object and calls member at every value. The function member must read the value.
+// Its argument at is the offset of the key. A repeated key is an error.
 func (s *scanner) object(member func(key string, at int) error) error {
 	where := s.where
 	return s.located(s.in.Object(func(key string) error {
@@ -78,7 +77,8 @@ func (s *scanner) ints() (list []int64, err error) {
 	return list, s.located(err)
 }
 
-// integer reads plain digits: no sign, fraction, exponent or leading zero.
+// integer reads a non-negative integer of plain digits, without sign, fraction, exponent or leading
+// zero.
 func (s *scanner) integer() (int64, error) {
 	const want = "an integer >= 0"
 	literal, err := s.in.Number(want)
@@ -88,7 +88,7 @@ func (s *scanner) integer() (int64, error) {
 	at := s.in.Offset()
 	end := at
 	for end < len(s.text) && '0' <= s.text[end] && s.text[end] <= '9' {
-		end++ // for the text 02, literal is only 0
+		end++ // the text 02 must be read whole, but its literal is only 0
 	}
 	digits := string(s.text[at:end])
 	switch {
@@ -104,7 +104,6 @@ func (s *scanner) integer() (int64, error) {
 	return n, nil
 }
 
-// str reads a string.
 func (s *scanner) str() (string, error) {
 	text, err := s.in.String()
 	return text, s.located(err)

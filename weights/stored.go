@@ -13,28 +13,28 @@ import (
 	"strconv"
 )
 
-// Stored is a file of weights whose data is not in memory: readers read a tensor where it is
-// stored. For any size of the file, a Stored needs memory only for the header and a buffer.
+// Stored is a file of weights whose data is not in memory. Readers read each tensor from its place
+// in storage. A Stored needs memory only for the header and a buffer, however large the file is.
 type Stored struct {
-	// Metadata is free-form text by key.
+	// Metadata maps keys to arbitrary text.
 	Metadata map[string]string
 	// Tensors are in the order of their data in the file.
 	Tensors []StoredTensor
 }
 
-// StoredTensor is one named array in row-major order, with its data outside memory.
+// StoredTensor is one named array in row-major order. Its data need not be in memory.
 type StoredTensor struct {
 	Name  string
 	DType DType
 	Shape []int       // empty for a scalar; a dimension may be 0
-	Bytes int64       // of the data: elements * DType.Size
-	Data  io.ReaderAt // little endian, as in the file, at offsets 0 to Bytes
+	Bytes int64       // size of the data: Elements * DType.Size
+	Data  io.ReaderAt // Data has the bytes of the file, little endian, at offsets 0 to Bytes-1.
 }
 
-// storedBufferBytes is the size of the copy buffer, a multiple of every element's size.
+// storedBufferBytes is the size of the copy buffer, a multiple of the size of every element type.
 const storedBufferBytes = 64 << 10
 
-// Stored returns the file as a Stored that shares its bytes with f.
+// Stored returns a Stored with the content of f. Both share the data.
 func (f *File) Stored() *Stored {
 	s := &Stored{Metadata: f.Metadata, Tensors: make([]StoredTensor, len(f.Tensors))}
 	for i := range f.Tensors {
@@ -43,7 +43,7 @@ func (f *File) Stored() *Stored {
 	return s
 }
 
-// Load reads all data into memory, and allocates as data arrives.
+// Load reads the data of all tensors into memory. It allocates memory as data arrives.
 func (s *Stored) Load() (*File, error) {
 	f := &File{Metadata: maps.Clone(s.Metadata), Tensors: make([]Tensor, len(s.Tensors))}
 	for i := range s.Tensors {
@@ -57,7 +57,7 @@ func (s *Stored) Load() (*File, error) {
 	return f, nil
 }
 
-// Tensor returns the tensor of a name.
+// Tensor returns the tensor with the given name, or false if there is none.
 func (s *Stored) Tensor(name string) (*StoredTensor, bool) {
 	for i := range s.Tensors {
 		if s.Tensors[i].Name == name {
@@ -67,16 +67,16 @@ func (s *Stored) Tensor(name string) (*StoredTensor, bool) {
 	return nil, false
 }
 
-// Reader reads the tensor's data from its beginning.
+// Reader returns a new reader of the tensor's data, from the beginning.
 func (t *StoredTensor) Reader() *io.SectionReader { return io.NewSectionReader(t.Data, 0, t.Bytes) }
 
-// Elements returns the product of the shape: 1 for a scalar.
+// Elements returns the number of elements, which is 1 for a scalar.
 func (t *StoredTensor) Elements() int {
 	n, _ := product(t.Shape)
 	return n
 }
 
-// unread wraps an error of reading the tensor's data. It returns an *Error unchanged.
+// unread adds the tensor's name to an error of reading its data. It returns an *Error unchanged.
 func (t *StoredTensor) unread(err error) error {
 	if e := (*Error)(nil); errors.As(err, &e) {
 		return err
@@ -84,7 +84,7 @@ func (t *StoredTensor) unread(err error) error {
 	return fmt.Errorf("weights: reading tensor %s: %w", quote(t.Name), err)
 }
 
-// check checks that a tensor made by a caller satisfies the conditions that the reader checks.
+// check applies the reader's conditions to a tensor that a caller made.
 func (t *StoredTensor) check() error {
 	size, err := byteSize(t.DType, t.Shape)
 	if err == nil && t.Bytes != int64(size) {
@@ -99,8 +99,8 @@ func (t *StoredTensor) check() error {
 	return err
 }
 
-// Hash returns the hash that File.Hash returns for the same content. It returns an error if a
-// tensor cannot be read.
+// Hash returns the hash that File.Hash returns for equal content. It returns an error if a tensor
+// cannot be read.
 func (s *Stored) Hash() (string, error) {
 	h := sha256.New()
 	number := func(n int64) { h.Write(binary.LittleEndian.AppendUint64(nil, uint64(n))) }
@@ -130,11 +130,10 @@ func (s *Stored) Hash() (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// copyTo writes the tensor's data.
 func (t *StoredTensor) copyTo(w io.Writer, buffer []byte) error {
 	in := &source{r: t.Reader()}
-	// The wrappers hide WriterTo and ReaderFrom, so that io.CopyBuffer uses buffer and w receives
-	// whole elements.
+	// The wrappers hide the methods WriteTo and ReadFrom. So io.CopyBuffer uses the buffer, and
+	// each Write gets whole elements.
 	n, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{in}, buffer)
 	switch {
 	case in.err != nil && in.err != io.EOF:
@@ -147,7 +146,7 @@ func (t *StoredTensor) copyTo(w io.Writer, buffer []byte) error {
 	return nil
 }
 
-// Write writes the file like the function Write.
+// Write writes the file to w, like the function Write.
 func (s *Stored) Write(w io.Writer) error {
 	text, err := makeHeader(s)
 	if err != nil {
@@ -168,8 +167,8 @@ func (s *Stored) Write(w io.Writer) error {
 	return nil
 }
 
-// Keep writes the data of all tensors to w, end to end. It returns a Stored whose data is read from
-// parameter at, which must contain the bytes written to w, from offset 0.
+// Keep writes the data of all tensors to w, without gaps. It returns a Stored whose data is read
+// from parameter at. From offset 0, at must contain the bytes that Keep wrote to w.
 func (s *Stored) Keep(w io.Writer, at io.ReaderAt) (*Stored, error) {
 	kept := &Stored{Metadata: s.Metadata, Tensors: slices.Clone(s.Tensors)}
 	buffer := make([]byte, storedBufferBytes)

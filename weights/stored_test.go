@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// storage is memory that is written and read like a file.
 type storage struct{ bytes.Buffer }
 
 func (s *storage) ReadAt(p []byte, at int64) (int, error) {
@@ -49,7 +48,7 @@ func TestStoredFileEqualsFileInMemory(t *testing.T) {
 	}
 }
 
-// Scan returns the same errors as Read, however much of the file was read.
+// Scan must return the errors of Read for a file truncated at any byte.
 func TestScanRefusesWhatReadRefuses(t *testing.T) {
 	var plain bytes.Buffer
 	require.NoError(t, Write(&plain, small()))

@@ -1,7 +1,7 @@
-// Package weights reads and writes files of weights: safetensors, plain or compressed with zstd,
-// with the configuration and the tokenizer as strings in the metadata. The reader treats every
-// file as hostile: accepted files are well formed to the last byte. docs/formats.md describes the
-// format.
+// Package weights reads and writes files of weights in the safetensors format, plain or compressed
+// with zstd. The metadata contains the configuration and the tokenizer as strings. The reader
+// treats every file as hostile: it checks the whole file, to the last byte. docs/formats.md
+// describes the format.
 package weights
 
 import (
@@ -10,32 +10,32 @@ import (
 	"strconv"
 )
 
-// Limits of a file. They limit the memory that a hostile file can make the reader allocate. Write
-// refuses files beyond them, too, so that ReadFile accepts every file that Write makes.
+// These limits bound the memory that a hostile file can make the reader allocate. Write also
+// refuses files beyond the limits, so that ReadFile accepts every file that Write makes.
 const (
-	// MaxHeaderBytes bounds the JSON header. A model of a hundred layers needs about 200 KiB.
+	// MaxHeaderBytes limits the JSON header. A model of a hundred layers needs about 200 KiB.
 	MaxHeaderBytes = 16 << 20
-	// MaxDataBytes bounds the tensor data after decompression. The largest served model (151 M
-	// weights) needs 0.6 GB. Its training checkpoint with two moments for each weight needs 1.8
+	// MaxDataBytes limits the tensor data after decompression. The largest served model (151 M
+	// weights) needs 0.6 GB. Its training checkpoint, with two moments for each weight, needs 1.8
 	// GB.
 	MaxDataBytes = 4 << 30
-	// MaxTensors bounds the number of tensors.
+	// MaxTensors limits the number of tensors.
 	MaxTensors = 1 << 16
-	// MaxRank bounds the number of dimensions of a tensor.
+	// MaxRank limits the number of dimensions of a tensor.
 	MaxRank = 8
 )
 
-// Layout of a file. First comes the length of the header, a little-endian integer of prefixBytes
-// bytes. Then comes the header, which contains the metadata under metadataKey. The data is last.
+// A file begins with the length of the header, a little-endian integer of prefixBytes bytes. Then
+// comes the header, which contains the metadata under metadataKey. The data is last.
 const (
 	prefixBytes = 8
 	metadataKey = "__metadata__"
 )
 
-// DType is the type of a tensor's elements, by its safetensors name.
+// DType is an element type of tensors, by its name in safetensors.
 type DType string
 
-// The supported element types. The format has others, which are refused.
+// These are the supported element types. Other types of safetensors are refused.
 const (
 	F64  DType = "F64"
 	F32  DType = "F32"
@@ -67,11 +67,11 @@ func (d DType) Size() int {
 type Tensor struct {
 	Name  string
 	DType DType
-	Shape []int  // empty for a scalar; a dimension may be 0
-	Data  []byte // little endian, as in the file; len = Elements * DType.Size
+	Shape []int  // empty for a scalar; dimensions may be 0
+	Data  []byte // elements in little endian, as in the file
 }
 
-// Elements returns the product of the shape: 1 for a scalar.
+// Elements returns the number of elements, which is 1 for a scalar.
 func (t *Tensor) Elements() int {
 	n, _ := product(t.Shape)
 	return n
@@ -79,13 +79,14 @@ func (t *Tensor) Elements() int {
 
 // File is the content of a safetensors file.
 type File struct {
-	// Metadata is free-form text by key. It is never nil after Read.
+	// Metadata maps keys to arbitrary text. It is never nil after Read.
 	Metadata map[string]string
 	// Tensors are in the order of their data in the file.
 	Tensors []Tensor
 }
 
-// Tensor returns the tensor of a name; it shares its bytes with the file.
+// Tensor returns the tensor with the given name, or false if there is none. It does not copy the
+// data.
 func (f *File) Tensor(name string) (*Tensor, bool) {
 	for i := range f.Tensors {
 		if f.Tensors[i].Name == name {
@@ -95,8 +96,8 @@ func (f *File) Tensor(name string) (*Tensor, bool) {
 	return nil, false
 }
 
-// product returns the product of the dimensions. ok is false if one is negative or the product
-// does not fit an int.
+// product returns the product of the dimensions. ok is false if a dimension is negative or the
+// product overflows int.
 func product(shape []int) (n int, ok bool) {
 	n = 1
 	for _, d := range shape {
@@ -108,13 +109,12 @@ func product(shape []int) (n int, ok bool) {
 	return n, true
 }
 
-// check checks that a tensor made by a caller satisfies the conditions that the reader checks.
+// check applies the reader's conditions to a tensor that a caller made.
 func (t *Tensor) check() error {
 	stored := t.stored()
 	return stored.check()
 }
 
-// stored returns the tensor as a StoredTensor.
 func (t *Tensor) stored() StoredTensor {
 	return StoredTensor{
 		Name: t.Name, DType: t.DType, Shape: t.Shape, Bytes: int64(len(t.Data)),
@@ -122,8 +122,8 @@ func (t *Tensor) stored() StoredTensor {
 	}
 }
 
-// byteSize returns the bytes of a tensor of this type and shape. Its error names only the field,
-// dtype or shape; the caller adds tensor and offset.
+// byteSize returns the number of bytes of a tensor with the given type and shape. The error names
+// only the invalid field, dtype or shape. The caller adds tensor and offset.
 func byteSize(d DType, shape []int) (int, *Error) {
 	if d.Size() == 0 {
 		return 0, &Error{Where: "dtype", Found: quote(string(d)), Want: knownDTypes}

@@ -16,7 +16,6 @@ import (
 
 const fixture = "testdata/txl_small.safetensors"
 
-// i32Tensor makes a tensor of int32.
 func i32Tensor(name string, shape []int, values []int32) Tensor {
 	data := make([]byte, 4*len(values))
 	for i, v := range values {
@@ -25,7 +24,6 @@ func i32Tensor(name string, shape []int, values []int32) Tensor {
 	return Tensor{Name: name, DType: I32, Shape: shape, Data: data}
 }
 
-// drawFile draws any file that can be written: all types, scalars, empty tensors, awkward names.
 func drawFile(t *rapid.T) *File {
 	f := &File{Metadata: rapid.MapOfN(rapid.String(), rapid.String(), 0, 4).Draw(t, "metadata")}
 	name := rapid.String().Filter(func(s string) bool { return s != metadataKey })
@@ -94,7 +92,7 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 	})
 }
 
-// The expected numbers were read from the file with Python's struct module.
+// The expected numbers were read from the file with the struct module of Python.
 func TestFileOfTheReferenceImplementationIsRead(t *testing.T) {
 	f, err := ReadFile(fixture)
 	require.NoError(t, err)
@@ -139,7 +137,7 @@ func TestFileOfTheReferenceImplementationIsRead(t *testing.T) {
 	require.False(t, ok)
 }
 
-// The expected hash is from a Python implementation of the documented definition.
+// The expected hash was computed by a Python implementation of the documented definition.
 func TestHashIsTheDocumentedOne(t *testing.T) {
 	f, err := ReadFile(fixture)
 	require.NoError(t, err)

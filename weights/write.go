@@ -14,17 +14,17 @@ import (
 	"github.com/lmserve/lmserve/internal/atomicfile"
 )
 
-// WriteOptions say how to write a file; the zero value writes it plain.
+// WriteOptions configures the writing of a file. The zero value means no compression.
 type WriteOptions struct {
-	// Zstd is the compression level of zstd, 1 to 22, or 0 for no compression.
+	// Zstd is the zstd compression level, 1 to 22; 0 means no compression.
 	Zstd int
 }
 
 // zstdLevel is the level for models, which are written once and read often.
 const zstdLevel = 19
 
-// OptionsFor returns the options for a model's file with the name path: compressed if path ends in
-// .zst.
+// OptionsFor returns the options for writing a model to path. The file is compressed if path ends
+// in .zst.
 func OptionsFor(path string) WriteOptions {
 	if filepath.Ext(path) == ".zst" {
 		return WriteOptions{Zstd: zstdLevel}
@@ -32,7 +32,7 @@ func OptionsFor(path string) WriteOptions {
 	return WriteOptions{}
 }
 
-// Validate returns an error for a level out of range.
+// Validate returns an error if the compression level is out of range.
 func (o WriteOptions) Validate() error {
 	if o.Zstd < 0 || o.Zstd > 22 {
 		return fmt.Errorf("weights: zstd level: found %d, expected 0 (no compression) to "+
@@ -41,16 +41,16 @@ func (o WriteOptions) Validate() error {
 	return nil
 }
 
-// WriteFile writes f to path atomically: if it returns an error, path is unchanged. The only
-// exception is an error in the last step of internal/atomicfile, which syncs the folder.
+// WriteFile writes f to path atomically. If it returns an error, the file at path is unchanged,
+// with one exception: the last step, which syncs the folder, may fail after the file was replaced.
 func WriteFile(path string, f *File, o WriteOptions) error { return f.Stored().WriteFile(path, o) }
 
-// WriteFile writes the file like the function WriteFile.
+// WriteFile writes the file to path, like the function WriteFile.
 func (s *Stored) WriteFile(path string, o WriteOptions) error {
 	if err := o.Validate(); err != nil {
 		return err
 	}
-	var content error // an error of the content that already names its tensor or key
+	var content error // an error that already names its tensor or metadata key
 	err := atomicfile.Write(path, atomicfile.Options{}, func(w io.Writer) error {
 		if o.Zstd == 0 {
 			content = s.Write(w)
@@ -68,13 +68,13 @@ func (s *Stored) WriteFile(path string, o WriteOptions) error {
 	return nil
 }
 
-// Write writes f to w, plain. The same File gives the same bytes: tensors are in order, metadata
-// is sorted by key, and the header is padded so that the data starts at a multiple of 8. If Read
-// would refuse the file, Write returns ErrFormat or ErrTooLarge before the first byte.
+// Write writes f to w without compression. The bytes depend only on f: tensors keep their order,
+// and metadata is sorted by key. The header is padded so that the data starts at a multiple of 8.
+// If f violates the format or a limit, Write returns ErrFormat or ErrTooLarge and writes nothing.
 func Write(w io.Writer, f *File) error { return f.Stored().Write(w) }
 
 func (s *Stored) writeZstd(w io.Writer, level int) error {
-	// With one goroutine the bytes do not depend on the number of cores.
+	// With one goroutine, the compressed bytes do not depend on the number of cores.
 	encoder, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1),
 		zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(level)))
 	if err != nil {
@@ -87,7 +87,6 @@ func (s *Stored) writeZstd(w io.Writer, level int) error {
 	return err
 }
 
-// makeHeader checks f against the format and returns its JSON header.
 func makeHeader(f *Stored) ([]byte, error) {
 	if len(f.Tensors) > MaxTensors {
 		return nil, &Error{Where: "file", Offset: -1, Found: strconv.Itoa(len(f.Tensors)) +
@@ -186,7 +185,7 @@ func appendEntry(b []byte, t *StoredTensor, begin, end int64) []byte {
 	return append(b, "]}"...)
 }
 
-// appendString writes valid UTF-8 as a JSON string.
+// appendString appends s, which must be valid UTF-8, to b as a JSON string.
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	for i := 0; i < len(s); i++ {

@@ -18,7 +18,7 @@ import (
 func TestFileIsReadWhateverItsName(t *testing.T) {
 	dir := t.TempDir()
 	for _, level := range []int{0, 1, 19} {
-		path := filepath.Join(dir, "model.bin") // replaced in each round
+		path := filepath.Join(dir, "model.bin")
 		require.NoError(t, WriteFile(path, small(), WriteOptions{Zstd: level}))
 		f, err := ReadFile(path)
 		require.NoError(t, err)
@@ -28,7 +28,7 @@ func TestFileIsReadWhateverItsName(t *testing.T) {
 }
 
 func TestWritingIsDeterministic(t *testing.T) {
-	for range 20 { // the iteration order of maps changes
+	for range 20 { // several rounds, because the iteration order of maps varies
 		require.Equal(t, written(t, small()), written(t, small()))
 		require.Equal(t, compressed(t, small()), compressed(t, small()))
 	}
@@ -99,7 +99,6 @@ func TestLevelIsValidated(t *testing.T) {
 	}
 }
 
-// requireOnly checks that a folder holds exactly these files.
 func requireOnly(t *testing.T, dir string, names ...string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -118,13 +117,13 @@ func TestFailedWriteLeavesTheOldFile(t *testing.T) {
 	before, err := os.ReadFile(path)
 	require.NoError(t, err)
 
-	for room := range before { // a disk that is full after some bytes
+	for room := range before {
 		err := atomicfile.Write(path, atomicfile.Options{},
 			func(w io.Writer) error { return Write(&fullDisk{w, room}, small()) })
 		require.ErrorIs(t, err, syscall.ENOSPC, "room for %d bytes", room)
 	}
 	bad := small()
-	bad.Tensors[3].Data = nil // the header fails
+	bad.Tensors[3].Data = nil // makes the header fail
 	require.ErrorIs(t, WriteFile(path, bad, WriteOptions{Zstd: 3}), ErrFormat)
 
 	after, err := os.ReadFile(path)
@@ -163,7 +162,7 @@ func TestFolderThatCannotBeWritten(t *testing.T) {
 	require.ErrorIs(t, WriteFile(filepath.Join(dir, "none", "m"), small(), WriteOptions{}),
 		fs.ErrNotExist)
 
-	occupied := filepath.Join(dir, "m") // a folder of that name: the rename fails
+	occupied := filepath.Join(dir, "m") // a folder at the path, so the rename fails
 	require.NoError(t, os.Mkdir(occupied, 0o755))
 	require.ErrorContains(t, WriteFile(occupied, small(), WriteOptions{}), occupied)
 	requireOnly(t, dir, "m")

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// If the context cut an attempt off, the error names only the context's cause.
 func TestEndedAttemptsNameTheCauseOnce(t *testing.T) {
 	cause := errors.New("ended by a signal")
 	waiting := func(error, time.Duration) {}

@@ -16,12 +16,11 @@ const (
 	pauseMax = 5 * time.Second
 )
 
-// backoff computes the growing pauses between attempts. Its zero value is ready to use.
 type backoff struct{ last time.Duration }
 
-// next doubles the pause, and returns a random duration between half of the new pause and the
-// whole. The randomness keeps many clients from returning at once. If the server's Retry-After is
-// longer, next returns that duration.
+// next doubles the pause, up to pauseMax, and returns a random duration between half and all of the
+// new pause. The randomness keeps many clients from retrying at the same moment. If the server's
+// Retry-After is longer, next returns that duration.
 func (b *backoff) next(err error) time.Duration {
 	b.last = min(max(2*b.last, pauseMin), pauseMax)
 	pause := b.last/2 + rand.N(b.last/2)
@@ -31,7 +30,6 @@ func (b *backoff) next(err error) time.Duration {
 	return pause
 }
 
-// sleep waits for d. If the context ends first, sleep returns the context's error.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -43,8 +41,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// comesBack reports whether the server refused the request before any work, and may accept it
-// later.
+// comesBack reports whether err is a temporary refusal: the server did no work, and a later request
+// may succeed.
 func comesBack(err error) bool {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -59,8 +57,8 @@ func comesBack(err error) bool {
 	return e.Type == ProblemSessionBusy
 }
 
-// passes reports whether a retry may succeed: if comesBack is true, if the connection failed, or if
-// a proxy did not reach the server.
+// passes reports whether a retry may succeed. A retry may succeed after a temporary refusal, a
+// failed connection, a proxy's error or an incomplete body.
 func passes(err error) bool {
 	if comesBack(err) {
 		return true

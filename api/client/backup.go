@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// backupPatience is how long Backup retries while no byte arrives. The server keeps a backup file
-// for longer.
+// backupPatience is how long Backup retries while no byte arrives. The server keeps the backup file
+// for a longer time.
 const backupPatience = 30 * time.Second
 
-// Backup writes all sessions to w as one file, from which `lmserve restore` makes a data folder. A
-// server with keys requires an admin's key. Backup reconnects and resumes while bytes still arrive.
-// The function told receives the number of bytes written so far and the size of the file. After an
-// error, w has only a part of the file.
+// Backup writes all sessions to w as one file, which `lmserve restore` turns into a data folder. A
+// server with API keys requires an admin's key. After a broken connection, Backup resumes the
+// transfer, as long as bytes still arrive. The function told receives the number of bytes written
+// so far and the size of the file. After an error, w has only a part of the file.
 func (c *Client) Backup(
 	ctx context.Context, w io.Writer, told func(done, total int64),
 ) error {
@@ -33,17 +33,16 @@ func (c *Client) Backup(
 	})
 }
 
-// backup is a file being fetched and written to w.
 type backup struct {
 	client      *Client
 	w           io.Writer
 	told        func(done, total int64)
-	etag        string // ETag of the file at the server; "" before the first answer
+	etag        string // ETag of the backup file; "" before the first answer
 	done, total int64
-	moved       time.Time // time of arrival of the last byte
+	moved       time.Time
 }
 
-// fetch requests the backup, or the rest of it.
+// fetch requests the part of the backup that w does not have yet.
 func (b *backup) fetch(ctx context.Context) error {
 	r := request(newBackupRequest(ctx, b.client.base, BackupParams{}))
 	status := http.StatusOK

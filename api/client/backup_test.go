@@ -17,14 +17,12 @@ import (
 	"github.com/lmserve/lmserve/api/client"
 )
 
-// answering is an HTTP transport: a function that answers requests without a server.
 type answering func(r *http.Request) (*http.Response, error)
 
 func (a answering) RoundTrip(r *http.Request) (*http.Response, error) { return a(r) }
 
 var errCut = errors.New("the connection is cut")
 
-// backupOf serves a backup over connections that break after bytesEach bytes.
 func backupOf(content string, bytesEach int) answering {
 	return func(r *http.Request) (*http.Response, error) {
 		status, from := http.StatusOK, 0
@@ -46,7 +44,6 @@ func backupOf(content string, bytesEach int) answering {
 	}
 }
 
-// newClientOf makes a client whose requests are answered by a function.
 func newClientOf(t *testing.T, a answering) *client.Client {
 	t.Helper()
 	c, err := client.New("http://localhost", client.WithHTTPClient(&http.Client{Transport: a}))
@@ -121,7 +118,6 @@ func TestBackupIsGivenUp(t *testing.T) {
 	}
 }
 
-// failing is a writer on a full disk.
 type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, errors.New("the disk is full") }

@@ -17,7 +17,7 @@ const mediaJSON = "application/json"
 
 // A Client makes requests to one server with one key. Its methods may be called concurrently.
 type Client struct {
-	base     string // without a trailing slash
+	base     string // base URL without a trailing slash
 	key      string
 	http     *http.Client
 	patience time.Duration
@@ -29,16 +29,17 @@ type Option func(*Client)
 // WithKey makes the client send a key, as printed by `lmserve keys add`. "" means no key.
 func WithKey(key string) Option { return func(c *Client) { c.key = key } }
 
-// WithHTTPClient makes the client send requests with h. The transport of h determines how the
-// server is reached, for example over a Unix socket or in process. A Timeout of h also ends long
-// requests, so contexts are preferable.
+// WithHTTPClient makes the client send requests with h. The transport of h determines how requests
+// reach the server, for example over a Unix socket. A Timeout of h also ends long requests, so
+// contexts are preferable.
 func WithHTTPClient(h *http.Client) Option { return func(c *Client) { c.http = h } }
 
-// WithPatience makes a call retry for up to d in total if the server's refusal permits a retry. The
-// server permits retries if another request feeds the session, if it is overloaded, or if the key
-// has reached a limit. Without patience, such a call fails at once with an [Error], whose
-// RetryAfter is the time to wait. Calls whose text is an io.Reader cannot be repeated; they only
-// wait for their turn. Feed and Feeder do not use this limit.
+// WithPatience makes a call retry temporary refusals for up to d in total. A refusal is temporary
+// if another request feeds the session, the server is overloaded, or the key has reached a limit.
+// Without patience, a refused call fails at once with an [Error], whose RetryAfter is the time to
+// wait. A call whose text is an io.Reader is not retried, because the text cannot be sent again.
+// The server queues such a call for up to d while another request feeds the session. Feed and
+// Feeder ignore d.
 func WithPatience(d time.Duration) Option { return func(c *Client) { c.patience = max(0, d) } }
 
 // New makes a client of the server at a base URL, such as http://localhost:8080. It makes no
@@ -71,16 +72,14 @@ func (c *Client) Models(ctx context.Context) ([]Model, error) {
 	return list.Data, err
 }
 
-// made is a new request, or the error of creating it.
 type made struct {
 	*http.Request
 	err error
 }
 
-// request combines a request and an error into one value.
 func request(r *http.Request, err error) made { return made{r, err} }
 
-// object makes a request whose answer is a single JSON object.
+// object sends a request and decodes the JSON object in the answer.
 func object[T any](c *Client, r made) (T, error) {
 	var v T
 	answer, err := c.send(r, mediaJSON)
@@ -94,7 +93,6 @@ func object[T any](c *Client, r made) (T, error) {
 	return v, nil
 }
 
-// jsonBody encodes v as the JSON body of a request.
 func jsonBody(v any) (io.Reader, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -103,9 +101,9 @@ func jsonBody(v any) (io.Reader, error) {
 	return bytes.NewReader(text), nil
 }
 
-// send makes a request and returns a successful answer, whose body the caller closes. It repeats
-// requests that can be repeated until the client's patience ends. An unsuccessful answer becomes an
-// *Error.
+// send sends a request and returns a successful answer, whose body the caller closes. An
+// unsuccessful answer becomes an *Error. Until the client's patience ends, send retries temporary
+// refusals, unless the request's body can be read only once.
 func (c *Client) send(r made, accept string) (*http.Response, error) {
 	if r.err != nil {
 		return nil, fmt.Errorf("client: making a request: %w", r.err)

@@ -27,12 +27,13 @@ func (c *Client) Complete(
 
 // A CompletionEvent is an event of a streamed completion. Exactly one field is not nil.
 type CompletionEvent struct {
-	Piece *PieceEvent // the next piece of the text
-	Done  *DoneEvent  // the last event
+	Piece *PieceEvent
+	Done  *DoneEvent
 }
 
-// CompleteStream is [Client.Complete], but returns the text as it grows: a Piece for each part, and
-// Done at the end. An error is the last event. If the caller stops iterating, the sampling ends.
+// CompleteStream is like [Client.Complete], but returns the text in pieces: an event with a Piece
+// for each part, and an event with Done at the end. An error is the last event. If the caller stops
+// iterating, the sampling ends.
 func (c *Client) CompleteStream(
 	ctx context.Context, session string, r CompletionRequest,
 ) iter.Seq2[CompletionEvent, error] {
@@ -43,8 +44,6 @@ func (c *Client) CompleteStream(
 	return streamed(ctx, c, mediaEventStream, ask, decodeCompletion)
 }
 
-// completion creates the request for a completion. The server queues the request until other
-// requests to the session have ended.
 func (c *Client) completion(ctx context.Context, session string, r CompletionRequest) made {
 	body, err := jsonBody(r)
 	if err != nil {

@@ -14,8 +14,6 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// Hand-written types have exactly the fields of the contract. All other types are generated from
-// the contract.
 func TestTypesWrittenByHandAreTheContracts(t *testing.T) {
 	doc, err := contract.Document()
 	require.NoError(t, err)
@@ -40,7 +38,6 @@ func TestTypesWrittenByHandAreTheContracts(t *testing.T) {
 	}
 }
 
-// The client can set every parameter of a score, a watch and a completion.
 func TestClientKnowsAllParameters(t *testing.T) {
 	require.ElementsMatch(t,
 		[]string{
@@ -63,7 +60,6 @@ func properties(doc *openapi3.T, schema string) (names []string) {
 	return names
 }
 
-// tags returns the JSON names of a type's fields.
 func tags(t reflect.Type) (names []string) {
 	for f := range t.Fields() {
 		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "-" {

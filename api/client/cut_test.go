@@ -56,21 +56,17 @@ func TestConnectionsThatAreCutChangeNothing(t *testing.T) {
 	require.Positive(t, forks)
 }
 
-// If a proxy answers in place of the server, the client does not know what the server has done. The
-// session is still bit-identical to a session that was fed in one piece.
+// If a proxy answers in place of the server, the client does not know what the server has done.
 func TestProxiesThatAnswerByThemselvesChangeNothing(t *testing.T) {
 	feedThroughProxies(t, newRig(t, session.Options{}), requests(40))
 }
 
-// With a model of words, batches and forks may split a word. The session is still bit-identical to
-// a session that was fed in one piece.
+// If tokens are words, a batch or a fork may split a word.
 func TestProxiesChangeNothingOfWords(t *testing.T) {
 	r := newRigOf(t, modeltest.SmallOfWords, session.Options{})
 	feedThroughProxies(t, r, modeltest.WordText(60))
 }
 
-// feedThroughProxies feeds a text in batches through a proxy that sometimes answers in place of the
-// server. It compares the events and the session with those of the same text fed in one piece.
 func feedThroughProxies(t *testing.T, r *rig, text string) {
 	t.Helper()
 	run := rand.New(rand.NewPCG(1, 1))
@@ -98,12 +94,11 @@ func feedThroughProxies(t *testing.T, r *rig, text string) {
 	require.Positive(t, after)
 }
 
-// listener feeds a session and records its events.
 type listener struct {
 	c     *client.Client
 	id    string
 	score client.ScoreOptions
-	heard []string // events received: each line, or each token's log-probability
+	heard []string
 	at    int64
 }
 
@@ -165,7 +160,6 @@ func deref[T any](p *T) (v T) {
 	return v
 }
 
-// state returns everything that determines a session's future, and its text.
 func state(t require.TestingT, c *client.Client, id string) []any {
 	var b bytes.Buffer
 	_, err := c.ExportSession(context.Background(), id, &b)
@@ -175,7 +169,6 @@ func state(t require.TestingT, c *client.Client, id string) []any {
 	return []any{x.State.Metadata, x.State.Tensors, string(x.Text)}
 }
 
-// countedForks counts requests that create forks.
 type countedForks struct {
 	http.RoundTripper
 	forks atomic.Int64

@@ -12,7 +12,6 @@ import (
 // feeder, whose connection has broken.
 const turnWait = 30 * time.Second
 
-// batch is a piece of the text that is being delivered.
 type batch struct {
 	text  []byte
 	begin int64 // offset of the batch's first byte
@@ -26,22 +25,19 @@ type batch struct {
 
 func (b *batch) end() int64 { return b.begin + int64(len(b.text)) }
 
-// from returns the batch's text between two offsets.
 func (b *batch) from(from, to int64) []byte { return b.text[from-b.begin : to-b.begin] }
 
-// errStalled is the error of an answer that makes no progress.
 var errStalled = errors.New("client: the server stopped sending its answer")
 
-// changedNothing reports whether err is an answer which proves that the server added none of the
-// request's text to the session. A refusal with an offset is no proof, unless it is an offset
-// conflict: the server may have accepted the text up to that offset.
+// changedNothing reports whether err proves that the server added none of the request's text to the
+// session. An offset conflict proves that nothing was added. Any other refusal with an offset
+// proves nothing, because the server may have accepted the text up to that offset.
 func changedNothing(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && (e.Type == ProblemOffsetConflict ||
 		comesBack(err) && e.Type != "" && e.Offset == nil)
 }
 
-// delivery sends batches to a session and handles the resulting events.
 type delivery struct {
 	c        *Client
 	session  string
@@ -51,8 +47,8 @@ type delivery struct {
 	stall    time.Duration
 
 	rest   []*LineEvent // lines of an unfinished message at the end of the text
-	next   int64        // end of the last reported record
-	totals *Measures    // totals of the session, after the last complete answer
+	next   int64        // offset of the end of the last reported record
+	totals *Measures
 }
 
 // send sends the part of a batch that the session lacks, and reports the resulting events.
@@ -82,7 +78,7 @@ func (d *delivery) send(ctx context.Context, b *batch) error {
 	return nil
 }
 
-// take handles an event of a batch. It returns the error of the caller's function.
+// take reports an event of a batch. It returns the error of the caller's function.
 func (d *delivery) take(b *batch, e Event) error {
 	switch {
 	case e.Summary != nil:
@@ -100,7 +96,7 @@ func (d *delivery) take(b *batch, e Event) error {
 			return nil // the record was reported before the replay
 		}
 		d.next = end
-		b.told = max(b.told, end) // a record may have ended before this batch
+		b.told = max(b.told, end)
 	case e.Chunk != nil:
 		b.told = e.Chunk.Totals.Bytes
 		if pending := e.Chunk.PendingBytes; pending != nil {

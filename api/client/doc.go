@@ -11,13 +11,14 @@
 // once, and each event is reported once, even if connections break or proxies and the server fail.
 // The method has four parts:
 //
-//	offset     every request states the expected offset of the session; the server refuses
-//	           any other offset, and returns the actual offset
-//	batch      a request has a batch of text, which is kept until the session has it
-//	again      after a failure the same batch is sent again; the refusal says how much of it
-//	           the session has, and the feeder continues from there
-//	replay     lost events are computed again: a temporary fork of the session from before
-//	           the text gives bit-identical events
+//	offset     Every request states the expected offset of the session. The server refuses
+//	           any other offset, and returns the actual offset.
+//	batch      Every request has a batch of text. The client keeps the batch until the
+//	           session has the text.
+//	again      After a failure, the client sends the batch again. The server's refusal says
+//	           how much of the batch the session has, and the client sends the rest.
+//	replay     The client recovers lost events by feeding the same text to a temporary fork
+//	           of the session. The events of the fork are bit-identical.
 //
 // # Units
 //

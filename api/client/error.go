@@ -21,17 +21,18 @@ type Error struct {
 	// "" if the answer is not a problem document, for example the answer of a proxy
 	Type ProblemType `json:"type"`
 	// a fixed sentence for problems of this type
-	Title     string `json:"title"`
-	Status    int    `json:"status"`
-	Detail    string `json:"detail"`   // the details of this case
-	Field     string `json:"field"`    // path of the field in the body, or the parameter
-	Found     string `json:"found"`    // the value found in the field
-	Expected  string `json:"expected"` // the value expected in the field
-	Offset    *int64 `json:"offset"`   // the session's actual offset in bytes, or nil
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+	// path of a field in the request's body, or the name of a parameter
+	Field     string `json:"field"`
+	Found     string `json:"found"`
+	Expected  string `json:"expected"`
+	Offset    *int64 `json:"offset"` // the session's actual offset in bytes, or nil
 	RequestID string `json:"request_id"`
 
 	Differences []Difference `json:"differences"` // set only for ProblemSessionDiffers
-	// the place of a session's damage; nil if unknown
+	// where the session is damaged; nil if unknown
 	Damage     *Damage `json:"damage"`
 	UsedBytes  int64   `json:"used_bytes"`  // set only for ProblemKeyDiskLimit
 	LimitBytes int64   `json:"limit_bytes"` // set only for ProblemKeyDiskLimit

@@ -12,7 +12,7 @@ import (
 
 // objects returns the JSON object of each event in a streamed answer: server-sent events if sse is
 // true, else JSON lines. A stream that breaks off within an event ends with io.ErrUnexpectedEOF.
-// The caller decides whether the stream may end after the last event.
+// The caller checks that the stream has its last event.
 func objects(r io.Reader, sse bool) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		for lines := bufio.NewReader(r); ; {
@@ -39,10 +39,9 @@ func objects(r io.Reader, sse bool) iter.Seq2[[]byte, error] {
 	}
 }
 
-// header has the fields common to all events.
 type header struct {
 	Type    string
-	Problem *Error // set only in an error event
+	Problem *Error
 }
 
 // decoder decodes the JSON object of an event, and reports whether the event is the last of its

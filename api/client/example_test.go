@@ -13,7 +13,7 @@ import (
 // A session is one stream of text. Its scores and completions show what the model has learned from
 // the text.
 func Example() {
-	url, stop := serve() // or the URL of a running server
+	url, stop := serve() // serve starts a test server; a program uses its server's URL
 	defer stop()
 	ctx := context.Background()
 	c, err := client.New(url)
@@ -111,7 +111,7 @@ func ExampleClient_Score() {
 	// 384 bytes
 }
 
-// The text of a completion arrives as it grows.
+// CompleteStream yields the text piece by piece while the model samples.
 func ExampleClient_CompleteStream() {
 	url, stop := serve()
 	defer stop()
@@ -141,7 +141,7 @@ func ExampleClient_CompleteStream() {
 	// length after 7 tokens
 }
 
-// An Error has the field of the request, the value found and the value expected.
+// An Error names the invalid field of the request, the value found and the value expected.
 func ExampleError() {
 	url, stop := serve()
 	defer stop()

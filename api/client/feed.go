@@ -38,13 +38,12 @@ func (c *Client) Feed(
 	}
 }
 
-// readAhead reads text while earlier text is being sent.
 type readAhead struct {
-	max int // largest number of bytes read ahead
+	max int // maximum number of bytes read ahead
 
 	mu   sync.Mutex
 	text []byte
-	err  error // the error that ended the text
+	err  error
 
 	filled, emptied chan struct{} // each has capacity 1 and signals a change
 }
@@ -53,7 +52,6 @@ func newReadAhead(most int) *readAhead {
 	return &readAhead{max: most, filled: make(chan struct{}, 1), emptied: make(chan struct{}, 1)}
 }
 
-// read reads until the text or the context ends.
 func (a *readAhead) read(ctx context.Context, text io.Reader) {
 	piece := make([]byte, a.max)
 	for {
@@ -82,8 +80,8 @@ func (a *readAhead) room() int {
 	return a.max - len(a.text)
 }
 
-// take waits for text and returns what was read since the last call. It returns the reader's error
-// once all text has been taken, or the context's error.
+// take waits for text, and returns all text read since the last call. After all text has been
+// taken, take returns the reader's error. If the context ends, take returns the context's error.
 func (a *readAhead) take(ctx context.Context) ([]byte, error) {
 	for {
 		a.mu.Lock()

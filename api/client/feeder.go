@@ -11,11 +11,12 @@ import (
 // A Feeder feeds a stream to a session exactly once: even after failures, each byte enters the
 // session once, and each event is reported once. Only one goroutine may use a Feeder.
 type Feeder struct {
-	o  FeedOptions // with defaults filled in
+	o  FeedOptions
 	to delivery
 
-	offset int64 // text before offset is in the session and reported; -1 means unknown
-	err    error // the error that ended feeding
+	// text before this offset is in the session, and its events are reported; -1 means unknown
+	offset int64
+	err    error
 }
 
 // NewFeeder makes a feeder of a session, given by id or name. It makes no request.
@@ -32,8 +33,9 @@ func (c *Client) NewFeeder(session string, o FeedOptions) *Feeder {
 	return f
 }
 
-// Offset returns the session's offset: all text before it is in the session, and its events have
-// been reported. It is -1 until the first call of Feed if FeedOptions gives no offset.
+// Offset returns the session's offset: all text before it is in the session, and the events of that
+// text have been reported. If FeedOptions gives no offset, Offset returns -1 until the first call
+// of Feed.
 func (f *Feeder) Offset() int64 { return f.offset }
 
 // End reports the unfinished line or record at the end of the text. Call End when the text has
@@ -52,7 +54,6 @@ func (f *Feeder) End() error {
 	return f.shown()
 }
 
-// shown returns the error that ended feeding, without the internal wrapper `final`.
 func (f *Feeder) shown() error {
 	if last, ok := errors.AsType[final](f.err); ok {
 		return last.error
@@ -88,7 +89,6 @@ func (f *Feeder) batch(ctx context.Context, text []byte) error {
 	return err
 }
 
-// ask requests the session's offset from the server if the feeder does not have it yet.
 func (f *Feeder) ask(ctx context.Context) error {
 	if f.offset >= 0 {
 		return nil
@@ -106,7 +106,7 @@ func (f *Feeder) session(ctx context.Context) (Session, error) {
 	return f.to.c.GetSession(ctx, f.to.session)
 }
 
-// bounded returns a context with the time limit of a request whose answer is a single JSON object.
+// bounded returns a context that ends after FeedOptions.Stall, for a request with a short answer.
 func (f *Feeder) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, f.o.Stall, errStalled)
 }
@@ -130,8 +130,9 @@ func (f *Feeder) attempt(ctx context.Context, b *batch) error {
 	}
 }
 
-// resume handles an offset conflict that may result from an earlier request of this feeder whose
-// answer was lost. In that case resume continues from the session's actual offset and returns true.
+// resume handles an offset conflict. An earlier request of this feeder, whose answer was lost, may
+// have caused the conflict. In that case resume continues from the session's actual offset and
+// returns true.
 func (f *Feeder) resume(b *batch, err error) bool {
 	var e *Error
 	if !errors.As(err, &e) || e.Type != ProblemOffsetConflict || e.Offset == nil {
@@ -161,7 +162,8 @@ const (
 	replayTidyMax    = 10 * time.Second
 )
 
-// replayPatience is how long a replay waits for a server at its session limit.
+// replayPatience is how long a replay retries to create its fork while the server is at its session
+// limit.
 const replayPatience = time.Minute
 
 // Replay reports the events of text that a session already has, exactly as feeding reported them.
@@ -248,13 +250,13 @@ func (f *Feeder) discard(ctx context.Context, id string) {
 	_ = f.to.c.DeleteSession(ctx, id)
 }
 
-// sameBits is the tolerance for comparing the bits of equal texts. The bits may differ slightly,
-// because servers with different processors round differently.
+// sameBits is the relative tolerance for comparing the bits of equal texts. The bits may differ
+// slightly, because servers with different processors round differently.
 const sameBits = 1e-6
 
 // compare compares the bits of the session and of a fork that was fed the intended text. Different
-// bits mean that the session has a different text. compare does nothing if the session has received
-// more text since.
+// bits mean that the session has a different text; then compare returns a MovedError. If the
+// session has received more text in the meantime, compare does nothing.
 func (f *Feeder) compare(ctx context.Context, b *batch, forks *Measures) error {
 	s, err := f.session(ctx)
 	if err != nil || s.Offset != b.taken || forks == nil {

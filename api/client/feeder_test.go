@@ -17,12 +17,10 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// transport is a function that answers requests.
 type transport func(r *http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// between makes a client of the rig's server whose requests pass through a function.
 func (r *rig) between(
 	t testing.TB, f func(r *http.Request, pass http.RoundTripper) (*http.Response, error),
 ) *client.Client {
@@ -34,7 +32,6 @@ func (r *rig) between(
 	}))
 }
 
-// answer makes an answer without a server.
 func answer(r *http.Request, status int, media, body string, headers ...string) *http.Response {
 	h := http.Header{"Content-Type": {media}}
 	for i := 0; i < len(headers); i += 2 {
@@ -45,7 +42,6 @@ func answer(r *http.Request, status int, media, body string, headers ...string) 
 	}
 }
 
-// problem makes the answer of a refusing server.
 func problem(
 	r *http.Request, status int, kind client.ProblemType, headers ...string,
 ) *http.Response {
@@ -54,7 +50,6 @@ func problem(
 	return answer(r, status, "application/problem+json", body, headers...)
 }
 
-// withoutAnswer sends the request and discards the answer.
 func withoutAnswer(r *http.Request, pass http.RoundTripper) (*http.Response, error) {
 	a, err := pass.RoundTrip(r)
 	if err != nil {
@@ -80,8 +75,8 @@ func TestFeederNoticesThatSomebodyElseFeeds(t *testing.T) {
 	require.EqualValues(t, 5, f.Offset())
 }
 
-// After a lost answer, the session may contain another client's text. The feeder recognizes this,
-// because the bits of different texts differ.
+// After a lost answer, the session may contain another client's text. The feeder notices the
+// difference, because different texts have different probabilities.
 func TestFeederRecognizesItsText(t *testing.T) {
 	r, ctx := newRig(t, session.Options{}), context.Background()
 	s, err := r.CreateSession(ctx, client.SessionRequest{})
@@ -154,7 +149,6 @@ func TestEventsThatCannotBeMadeAgainAreReportedAsLost(t *testing.T) {
 	}
 }
 
-// A program that was restarted can get the events that it had not handled.
 func TestReplayTellsWhatFeedingHasTold(t *testing.T) {
 	r, ctx := newRig(t, session.Options{}), context.Background()
 	for _, kind := range []string{"lines", "unflagged", "chunks"} {
@@ -233,9 +227,6 @@ type transportReader struct{ err error }
 
 func (r transportReader) Read([]byte) (int, error) { return 0, r.err }
 
-// The remaining tests need no server and use fake time.
-
-// nowhere makes a client whose requests a function answers.
 func nowhere(t *testing.T, f transport, options ...client.Option) *client.Client {
 	t.Helper()
 	options = append(options, client.WithHTTPClient(&http.Client{Transport: f}))
@@ -332,7 +323,7 @@ func TestStalledAnswerIsGivenUp(t *testing.T) {
 	})
 }
 
-// A proxy may refuse a request with an HTML page. The client still returns an error.
+// A proxy may refuse a request with an HTML page.
 func TestRefusalWithoutProblemDocumentIsError(t *testing.T) {
 	c := nowhere(t, func(r *http.Request) (*http.Response, error) {
 		return answer(r, http.StatusBadGateway, "text/html", "<h1>no upstream</h1>"), nil

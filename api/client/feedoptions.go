@@ -19,8 +19,8 @@ type FeedOptions struct {
 	// session.
 	Score ScoreOptions
 
-	// Event receives each chunk, or each finished line, once and in order. If it returns an error,
-	// feeding ends with that error. A nil Event drops all events.
+	// Event receives the event of each chunk, or of each finished line, once and in order. If it
+	// returns an error, feeding ends with that error. A nil Event drops all events.
 	Event func(Event) error
 
 	// Lost is called if the session has a part of the text whose events were lost and cannot be
@@ -28,15 +28,15 @@ type FeedOptions struct {
 	// *LostError.
 	Lost func(*LostError) error
 
-	// Waiting is called with the cause and the pause before the feeder waits to retry. It may be
-	// nil.
+	// Waiting, if not nil, is called before the feeder pauses to retry, with the cause and the
+	// pause.
 	Waiting func(cause error, pause time.Duration)
 
-	// Diverged is called after a request in which the session's fast weights diverged and were
-	// reset. Its argument is the number of resets. It may be nil.
+	// Diverged, if not nil, is called after a request in which the session's fast weights diverged
+	// and were reset. The argument is the number of resets.
 	Diverged func(int64)
 
-	BatchBytes int // maximum text in one request; 0 means BatchBytesDefault
+	BatchBytes int // maximum bytes of text in one request; 0 means BatchBytesDefault
 	// Stall is the time without progress after which an answer is abandoned; 0 means StallDefault.
 	Stall time.Duration
 }
@@ -58,7 +58,6 @@ func (o FeedOptions) withDefaults() FeedOptions {
 	return o
 }
 
-// validate returns an error for the first invalid option.
 func (o FeedOptions) validate() error {
 	switch {
 	case o.Score.Learn == LearnFalse:
@@ -72,8 +71,8 @@ func (o FeedOptions) validate() error {
 	return nil
 }
 
-// A MovedError reports that a session's offset or text cannot result from this feeder: other
-// clients feed the session, too.
+// A MovedError reports that another client feeds the session: this feeder alone cannot have caused
+// the session's offset or text.
 type MovedError struct {
 	Session         string
 	Expected, Found int64 // offsets in bytes; equal if only the texts differ
@@ -93,7 +92,7 @@ func (e *MovedError) Error() string {
 type LostError struct {
 	Session  string
 	From, To int64
-	Err      error // why the events cannot be recomputed
+	Err      error
 }
 
 func (e *LostError) Error() string {

@@ -27,7 +27,6 @@ const servedFolder = "LMSERVE_TEST_SERVED_FOLDER"
 
 func socketOf(dir string) string { return filepath.Join(dir, "socket") }
 
-// serveFolder serves until the process is killed.
 func serveFolder(dir string) error {
 	m, err := modeltest.Small()
 	if err != nil {
@@ -53,8 +52,6 @@ func serveFolder(dir string) error {
 	return s.Serve(l)
 }
 
-// A server is killed and restarted at random times. The session is still bit-identical to a session
-// that was fed in one piece, and each event arrives once.
 func TestKilledServerChangesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
@@ -90,7 +87,6 @@ func TestKilledServerChangesNothing(t *testing.T) {
 	require.Positive(t, kills)
 }
 
-// killed is a server in a separate process.
 type killed struct {
 	dir     string
 	process *exec.Cmd
@@ -100,7 +96,6 @@ func (p *killed) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, "unix", socketOf(p.dir))
 }
 
-// start starts the server and waits until it is reachable.
 func (p *killed) start(t *testing.T) {
 	p.process = exec.Command(os.Args[0])
 	p.process.Env = append(os.Environ(), servedFolder+"="+p.dir)
@@ -117,10 +112,9 @@ func (p *killed) start(t *testing.T) {
 
 func (p *killed) kill(t *testing.T) {
 	require.NoError(t, p.process.Process.Kill())
-	_ = p.process.Wait() // the process was killed, so Wait always fails
+	_ = p.process.Wait()
 }
 
-// killUntil kills and restarts the server at up to five random moments, until fed is closed.
 func (p *killed) killUntil(t *testing.T, fed <-chan struct{}, r *rand.Rand) (kills int) {
 	for ; kills < 5; kills++ {
 		select {

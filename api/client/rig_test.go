@@ -32,7 +32,6 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// serve starts a server with the embedded model, for the examples.
 func serve() (url string, stop func()) {
 	must := func(err error) {
 		if err != nil {
@@ -69,7 +68,6 @@ func newRig(t testing.TB, sessions session.Options, options ...client.Option) *r
 	return newRigOf(t, modeltest.Small, sessions, options...)
 }
 
-// newRigOf is like newRig, but with a given model.
 func newRigOf(
 	t testing.TB, open func() (*model.Model, error), sessions session.Options,
 	options ...client.Option,
@@ -97,7 +95,6 @@ func newRigOf(
 	return r
 }
 
-// with returns another client of the rig's server.
 func (r *rig) with(t testing.TB, options ...client.Option) *client.Client {
 	t.Helper()
 	all := append([]client.Option{
@@ -108,7 +105,6 @@ func (r *rig) with(t testing.TB, options ...client.Option) *client.Client {
 	return c
 }
 
-// requests returns n lines that differ slightly.
 func requests(n int) string {
 	var b strings.Builder
 	for i := range n {

@@ -18,9 +18,9 @@ const (
 // waitMax is the longest time that a request may wait for its turn.
 const waitMax = 10 * time.Minute
 
-// Learn says whether a text enters the session and is learned. With LearnTrue it enters and is
-// learned; with LearnFalse the session does not change. With LearnUnflagged it enters, but flagged
-// lines are not learned.
+// Learn says whether a text enters the session and is learned. With LearnTrue, the text enters and
+// is learned; with LearnFalse, the session does not change. With LearnUnflagged, the text enters,
+// but flagged lines are not learned.
 type Learn = ScoreParamsLearn
 
 // ScoreOptions configures how a text is scored, and what the events contain. With the zero value
@@ -28,24 +28,25 @@ type Learn = ScoreParamsLearn
 type ScoreOptions struct {
 	// Lines requests an event for each line instead of each chunk.
 	Lines     bool
-	Incidents bool // events only for the first and last line, and lines with incidents; needs Lines
-	Records   bool // report records of several lines in Event.Line; needs Lines
+	Incidents bool // report only lines with incidents, and the first and last line; needs Lines
+	Records   bool // report records, which may have several lines, in Event.Line; needs Lines
 	// RecordStart is an RE2 pattern that matches the first line of a record, for this text and
 	// later texts. "" keeps the session's pattern.
 	RecordStart string
 	// TroubleWords are words, separated by white space. A line that contains one of the words is
-	// rated stranger. Only the first text that is fed with Lines can set them; "" keeps the
-	// session's words.
+	// rated as more unusual. Only the first text that is fed with Lines can set the words; "" keeps
+	// the session's words.
 	TroubleWords string
-	NoText       bool // omit the text from events of lines
+	NoText       bool
 	Tokens       bool // report the bits of each byte of a line
 
 	LogProbs bool // report the log-probability of each token of a chunk
 	Top      int  // number of likeliest tokens to report with each token, up to 20; needs LogProbs
-	Updates  bool // report each update of the fast weights, after it was made
+	Updates  bool // report each update of the fast weights
 
 	Learn Learn // "" means LearnTrue; LearnUnflagged needs Lines
-	// Threshold is the largest P at which LearnUnflagged and Incidents flag a line; 0 means 1/1000.
+	// Threshold is the largest rating P of a flagged line, for LearnUnflagged and Incidents; 0
+	// means 1/1000.
 	Threshold float64
 
 	// Offset is the session's expected offset in bytes. If the actual offset is different, the
@@ -54,8 +55,6 @@ type ScoreOptions struct {
 	Offset *int64
 }
 
-// params returns the parameters of a request. Parameter wait limits how long the request waits for
-// its turn.
 func (o ScoreOptions) params(wait time.Duration) ScoreParams {
 	p := ScoreParams{
 		Offset: o.Offset, Tokens: orNil(o.Tokens), Logprobs: orNil(o.LogProbs),
@@ -89,8 +88,6 @@ func orNil[T comparable](v T) *T {
 	return &v
 }
 
-// waitParam returns the request parameter for the longest wait for a turn. It returns nil for no
-// wait.
 func waitParam(d time.Duration) *Wait {
 	if d = min(d, waitMax); d < time.Millisecond {
 		return nil
@@ -103,13 +100,13 @@ type Event struct {
 	Chunk   *ChunkEvent
 	Line    *LineEvent
 	Update  *UpdateEvent
-	Summary *SummaryEvent // the last event of a text
+	Summary *SummaryEvent
 }
 
-// Score scores a text and returns events as they arrive, while the text is still being read: a
-// Chunk for each chunk or a Line for each line, and a Summary at the end. An error is the last
-// event. The text of all earlier events is in the session, unless o.Learn is LearnFalse. If the
-// caller stops iterating, the request and the reading end.
+// Score scores a text and returns events as they arrive, while the text is still being read. The
+// events are a Chunk for each chunk or a Line for each line, and a Summary at the end. An error is
+// the last event. The text of all earlier events is in the session, unless o.Learn is LearnFalse.
+// If the caller stops iterating, the request and the reading end.
 func (c *Client) Score(
 	ctx context.Context, session string, text io.Reader, o ScoreOptions,
 ) iter.Seq2[Event, error] {

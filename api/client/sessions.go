@@ -37,8 +37,8 @@ func (c *Client) CreateSession(ctx context.Context, r SessionRequest) (Session, 
 	return object[Session](c, request(newCreateSessionRequest(ctx, c.base, mediaJSON, body)))
 }
 
-// EnsureSession returns the session with a name, and reports whether the session was created by
-// this call. An existing session must match the request, except for labels and TTLSeconds, which
+// EnsureSession returns the session with the given name, and reports whether this call created the
+// session. An existing session must match the request, except for labels and TTLSeconds, which
 // apply only to new sessions. Otherwise the error is an [Error] of type ProblemSessionDiffers.
 func (c *Client) EnsureSession(
 	ctx context.Context, name string, r SessionRequest,
@@ -59,7 +59,7 @@ func (c *Client) EnsureSession(
 	return s, answer.StatusCode == http.StatusCreated, nil
 }
 
-// GetSession describes a session, given by id or name.
+// GetSession returns the description of a session, given by id or name.
 func (c *Client) GetSession(ctx context.Context, session string) (Session, error) {
 	return object[Session](c, request(newGetSessionRequest(ctx, c.base, session)))
 }
@@ -81,8 +81,8 @@ func (c *Client) ListIncidents(ctx context.Context, session string) (IncidentLis
 	return object[IncidentList](c, request(newListIncidentsRequest(ctx, c.base, session)))
 }
 
-// GiveFeedback sets the verdict on an incident; a nil verdict removes the old one. It returns the
-// session's incidents afterwards.
+// GiveFeedback sets the verdict on an incident; a nil verdict removes the old one. GiveFeedback
+// returns the session's incidents after the change.
 func (c *Client) GiveFeedback(
 	ctx context.Context, session string, incident int64, v *Verdict,
 ) (IncidentList, error) {
@@ -111,7 +111,6 @@ func (c *Client) DeleteSession(ctx context.Context, session string) error {
 	return c.done(request(newDeleteSessionRequest(ctx, c.base, session)))
 }
 
-// done makes a request whose answer has no content.
 func (c *Client) done(r made) error {
 	answer, err := c.send(r, mediaJSON)
 	if err != nil {
@@ -146,8 +145,8 @@ func (c *Client) Sessions(ctx context.Context, label string) iter.Seq2[Session, 
 	}
 }
 
-// ForkSession creates an independent session that starts with the text of another session, up to
-// r.AtOffset or all of it.
+// ForkSession creates an independent session that starts with the text of another session.
+// Parameter r.AtOffset limits this text to its first bytes; nil means all of it.
 func (c *Client) ForkSession(
 	ctx context.Context, session string, r ForkRequest,
 ) (Session, error) {
@@ -160,11 +159,11 @@ func (c *Client) ForkSession(
 
 // An Export describes the file of an exported session.
 type Export struct {
-	Bytes int64 // size of the file
+	Bytes int64
 	// Part is "" if the file has the whole session. For a damaged session it is `bytes
 	// FIRST-LAST/KNOWN`: the range of text bytes in the file, and the session's length.
 	Part   string
-	Damage string // what is damaged; "" without damage
+	Damage string // description of the damage; "" without damage
 }
 
 // ExportSession writes a session to w as one file, for [Client.ImportSession]. After an error, w

@@ -10,7 +10,7 @@ import (
 type TextsOptions struct {
 	Model    string // id or name; "" means the default model
 	Settings *SettingsRequest
-	Seed     *uint64 // seed for the masks of each text; nil means 0
+	Seed     *uint64 // random seed for scoring each text; nil means 0
 }
 
 // ScoreTexts scores up to 1,024 texts, each as the only text of a new session. Scores arrive in the

@@ -8,12 +8,12 @@ import (
 )
 
 // WatchOptions configures the events for text that other clients feed to a session. The zero value
-// requests an event for each chunk with its text, from now on.
+// requests an event, with text, for each chunk of later text.
 type WatchOptions struct {
-	Lines     bool // an event for each line instead of each chunk, if the session has lines
-	Incidents bool // only lines with incidents; needs Lines
-	Records   bool // an event for each record instead of each line, if the session has records
-	NoText    bool // omit the text from the events
+	Lines     bool // report lines instead of chunks, if the session is fed with lines
+	Incidents bool // report only lines with incidents; needs Lines
+	Records   bool // report records instead of lines, if the session is fed with records
+	NoText    bool
 	Tokens    bool // report the bits of each byte of a line
 	LogProbs  bool // report the log-probability of each token of a chunk
 	Top       int  // number of likeliest tokens to report with each token, up to 20; needs LogProbs
@@ -46,7 +46,7 @@ func (o WatchOptions) params() WatchSessionParams {
 
 // A SessionEvent is an event of a watched session. Exactly one field is not nil.
 type SessionEvent struct {
-	Start  *StartEvent // always the first event
+	Start  *StartEvent
 	Chunk  *ChunkEvent
 	Line   *LineEvent
 	Update *UpdateEvent

@@ -11,8 +11,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// A watcher receives events for all text that others feed to a session, and an error when the
-// session is deleted.
+// A watcher receives events for all text that other clients feed to a session. The watcher gets an
+// error when the session is deleted.
 func TestWatch(t *testing.T) {
 	r, ctx := newRig(t, session.Options{}), context.Background()
 	made, err := r.CreateSession(ctx, client.SessionRequest{})

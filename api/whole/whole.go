@@ -17,8 +17,8 @@ var (
 )
 
 // Of returns the full contract: it merges every extension into the block before the extension. The
-// lines of an extension are indented like that block, so Of only deletes the line with the
-// extension's name.
+// lines of an extension already have the indentation of that block. Of therefore only deletes the
+// line with the extension's name.
 func Of(yaml []byte) []byte {
 	return other.ReplaceAll(more.ReplaceAll(yaml, nil), []byte("$1$2"))
 }

@@ -6,7 +6,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Extensions merge into the block before them, and examples of streams become examples.
 func TestExtensionsArePartsOfTheirBlocks(t *testing.T) {
 	const contract = `paths:
   /a:

@@ -10,10 +10,9 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/alert"
 )
 
-// alertsPatience is how long a command that ends tries to deliver pending alerts.
+// alertsPatience is how long a command tries to deliver pending alerts before it exits.
 const alertsPatience = 5 * time.Second
 
-// alertFlags names the receivers of alerts.
 type alertFlags struct{ receivers []string }
 
 func (f *alertFlags) register(flags *pflag.FlagSet) {
@@ -25,8 +24,8 @@ func (f *alertFlags) register(flags *pflag.FlagSet) {
 
 func (f *alertFlags) given() bool { return len(f.receivers) > 0 }
 
-// start starts the notifier, which sends alerts to the receivers. name is the file in the data
-// folder for pending alerts; "" keeps the alerts in memory.
+// start starts the notifier, which sends alerts to the receivers. Parameter name names the file in
+// the data folder for pending alerts; "" keeps the alerts in memory.
 func (f *alertFlags) start(data *dataFlags, name string, o alert.Options) (*alert.Notifier, error) {
 	for _, what := range f.receivers {
 		r, err := alert.ParseReceiver(what)

@@ -22,7 +22,6 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/watch"
 )
 
-// hook is a receiver that accepts or refuses alerts.
 type hook struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -61,8 +60,6 @@ func (h *hook) tried() bool {
 	return h.tries > 0
 }
 
-// has waits for n alerts. It returns the alerts, and a short text with their statuses and incident
-// numbers.
 func (h *hook) has(t *testing.T, n int) (all []alert.Alert, short string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -96,8 +93,8 @@ func usualLines(from, n int) string {
 	return b.String()
 }
 
-// A receiver refuses an alert, and watch restarts. Then the alert arrives. The incident stays open
-// over another restart, and causes no second alert.
+// After a restart, watch delivers an alert that the receiver refused before. An open incident
+// causes no second alert.
 func TestWatchAlertsOverRestarts(t *testing.T) {
 	h, dir := newHook(t), t.TempDir()
 	log := filepath.Join(dir, "app.log")
@@ -197,9 +194,8 @@ func TestAlertsRefuseWhatCannotBe(t *testing.T) {
 	}
 }
 
-// A server sends alerts for the incidents of all sessions, and counts the alerts. The text may be
-// fed by lines or as a whole. While the receiver is unreachable, requests succeed. After a restart
-// the receiver gets all alerts.
+// Requests succeed while the receiver of alerts is unreachable. After a restart of the server, the
+// receiver gets all alerts.
 func TestServeAlertsOfAllSessions(t *testing.T) {
 	h, dir := newHook(t), t.TempDir()
 	flags := []string{"--model", randomModel(t), "--data-dir", dir, "--alerts", h.URL,

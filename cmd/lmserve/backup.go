@@ -19,7 +19,6 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// zstdSuffix is the file name suffix of a compressed backup.
 const zstdSuffix = ".zst"
 
 func newBackup() *cobra.Command {
@@ -76,8 +75,8 @@ include the keys file.`,
 	return c
 }
 
-// absent returns an error if a file exists. Commands check an output file with it before they begin
-// long work.
+// absent returns an error if a file exists. Commands call absent before long work that creates the
+// file.
 func absent(path string) error {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		if err == nil {
@@ -88,7 +87,6 @@ func absent(path string) error {
 	return nil
 }
 
-// backupFolder backs up a data folder that no server has open.
 func backupFolder(c *cobra.Command, f *dataFlags, out string) error {
 	return f.withStore(c.Context(), func(store storage.Store) error {
 		backuper, ok := store.(storage.Backuper)
@@ -157,7 +155,6 @@ func writeBackup(
 	return findings(damaged)
 }
 
-// compressing calls write, and compresses the output if the file name ends with zstdSuffix.
 func compressing(name string, w io.Writer, write func(w io.Writer) error) error {
 	if !strings.HasSuffix(name, zstdSuffix) {
 		return write(w)
@@ -167,7 +164,7 @@ func compressing(name string, w io.Writer, write func(w io.Writer) error) error 
 		return err
 	}
 	if err := write(z); err != nil {
-		_ = z.Close() // the error of write is more specific
+		_ = z.Close()
 		return err
 	}
 	return z.Close()

@@ -68,7 +68,6 @@ rates. Data in the processor's caches may be faster than the limit of memory.`,
 	return c
 }
 
-// benchModel returns the model in a file, the embedded model, or a random model of a configuration.
 func benchModel(ctx context.Context, flags modelFlags, config string) (*model.Model, error) {
 	if config == "" {
 		return flags.load()
@@ -96,7 +95,7 @@ func printBench(w io.Writer, r bench.Report) error {
 		"%s for each session that computes\n", megabytes(r.Bytes.Weights),
 		megabytes(r.Bytes.Session),
 		megabytes(r.Bytes.Static), megabytes(r.Bytes.Worker))
-	what, shape := 0, 0 // widths of the left-aligned columns
+	what, shape := 0, 0
 	for _, row := range r.Rows {
 		what, shape = max(what, utf8.RuneCountInString(row.What)),
 			max(shape, utf8.RuneCountInString(row.Shape))
@@ -121,10 +120,8 @@ func printBench(w io.Writer, r bench.Report) error {
 	return t.Flush()
 }
 
-// megabytes formats an amount of memory.
 func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }
 
-// short formats a duration with three digits.
 func short(seconds float64) string {
 	d, unit := time.Duration(seconds*float64(time.Second)), time.Nanosecond
 	for d >= 1000*unit {
@@ -133,7 +130,6 @@ func short(seconds float64) string {
 	return d.Round(unit).String()
 }
 
-// digits formats a speed with about three digits.
 func digits(v float64) string {
 	if v >= 100 {
 		return fmt.Sprintf("%.0f", v)

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// byteSize is a flag's number of bytes, with an optional unit K, M or G of 1024, 1024^2 or 1024^3
-// bytes, as in 800M. The libraries for sizes are not used, because they also accept 1.5G, "1 G" or
-// 1T, or treat K as 1000, and print rounded values.
+// byteSize is the value of a flag for a number of bytes, such as 800M. The optional unit K, M or G
+// means 1024, 1024^2 or 1024^3 bytes. byteSize replaces libraries for sizes, which also accept
+// 1.5G, "1 G" or 1T, or treat K as 1000. They print rounded values.
 type byteSize int64
 
 const byteUnits = "KMG"
@@ -21,7 +21,6 @@ func (b *byteSize) String() string {
 	return strconv.FormatInt(n, 10) + unit
 }
 
-// sizeOf formats a number of bytes in the form that byteSize.Set parses.
 func sizeOf(bytes int64) string { return new(byteSize(bytes)).String() }
 
 func (b *byteSize) Set(text string) error {

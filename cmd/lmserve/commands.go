@@ -26,7 +26,7 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// exactly is cobra.ExactArgs, but its error names the expected arguments.
+// exactly is like cobra.ExactArgs, but the error names the expected arguments.
 func exactly(n int, what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != n {
@@ -89,12 +89,11 @@ func subcommandNamed(c *cobra.Command, name string) *cobra.Command {
 	return nil
 }
 
-// renamed accepts a command's flags by their old names as well. The help shows only the new names.
+// renamed makes a command accept the old names of its flags. The help shows only the new names.
 func renamed(c *cobra.Command, newByOld map[string]string) {
 	c.Flags().SetNormalizeFunc(newName(newByOld))
 }
 
-// renamedBelow is like renamed, but covers all commands of a group.
 func renamedBelow(c *cobra.Command, newByOld map[string]string) {
 	c.SetGlobalNormalizationFunc(newName(newByOld))
 }

@@ -16,15 +16,14 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// completing has the flags of the command complete.
 type completing struct {
 	connectFlags
 	stream   streamFlags
-	sampling setting.Values // keyed by the names in session.SamplingTable
+	sampling setting.Values
 	prompt   string
 	after    []string
 	stops    []string
-	logprobs int // number of likeliest tokens to print
+	logprobs int
 	commit   string
 	asJSON   bool
 }
@@ -103,7 +102,8 @@ func (k *completing) run(c *cobra.Command) error {
 	})
 }
 
-// request builds the request from the flags, and checks them as far as possible without a model.
+// request builds the request from the flags. It checks the flags as far as possible without a
+// model.
 func (k *completing) request(c *cobra.Command) (r client.CompletionRequest, err error) {
 	checked := session.Sampling{}
 	checked.MaxTokens, checked.Temperature, checked.TopP = session.CompletionTokensDefault, 1, 1

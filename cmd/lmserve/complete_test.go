@@ -13,14 +13,12 @@ import (
 	"github.com/lmserve/lmserve/api/client"
 )
 
-// completed runs `lmserve complete --json` and returns the decoded output.
 func completed(t *testing.T, args ...string) (done client.Completion) {
 	out := must(t, "", append([]string{"complete", "--json"}, args...)...)
 	require.NoError(t, json.Unmarshal([]byte(out), &done))
 	return done
 }
 
-// The JSON object, the lines and the plain text show the same completion.
 func TestCompletePrintsJSONLinesOrText(t *testing.T) {
 	file := randomModel(t)
 	args := []string{"--model", file, "--static", "--prompt", "ab", "--max-tokens", "20", "--seed",
@@ -52,7 +50,6 @@ func TestCompletePrintsJSONLinesOrText(t *testing.T) {
 	require.Len(t, lines, 22, "a heading, and a line for each token")
 }
 
-// The command complete prints the random seed that it used. The same seed reproduces the text.
 func TestCompleteTellsTheSeedThatItDrew(t *testing.T) {
 	args := []string{"complete", "--model", randomModel(t), "--static", "--max-tokens", "30"}
 	text, stderr, code := lmserve("", args...)
@@ -79,8 +76,6 @@ func TestCompleteStops(t *testing.T) {
 	require.True(t, strings.HasPrefix(whole.Text, done.Text))
 }
 
-// The command complete gives the same results with and without a remote server. A named session
-// keeps its text for the next command.
 func TestCompleteOverAServer(t *testing.T) {
 	file := randomModel(t)
 	text, log := beginning(t, 400)
@@ -127,7 +122,6 @@ func TestCompleteOverAServer(t *testing.T) {
 	}
 }
 
-// endingWriter cancels a context at the first write, as Ctrl-C does.
 type endingWriter struct {
 	bytes.Buffer
 	end func(error)
@@ -138,7 +132,6 @@ func (w *endingWriter) Write(text []byte) (int, error) {
 	return w.Buffer.Write(text)
 }
 
-// After Ctrl-C the text so far and its seed are printed. The same seed reproduces the beginning.
 func TestCompleteInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	out, errs := &endingWriter{end: cancel}, new(bytes.Buffer)

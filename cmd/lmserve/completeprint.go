@@ -14,24 +14,21 @@ import (
 	"github.com/lmserve/lmserve/api/client"
 )
 
-// finishInterrupted is the finish reason of a text whose sampling was ended by a signal.
+// finishInterrupted is the finish reason of a completion that a signal ended.
 const finishInterrupted client.FinishReason = "interrupted"
 
-// completionPrinter prints a completion as growing text, as one line per token, or as one JSON
-// object.
 type completionPrinter struct {
 	out              io.Writer
 	prompt           string
 	seed             uint64
 	asJSON, logprobs bool
-	words            bool // the model is a model of words
+	words            bool
 
 	text  []byte
-	shown strings.Builder   // the text, with U+FFFD for invalid UTF-8
-	done  client.Completion // everything except the text
+	shown strings.Builder // the text, with U+FFFD for invalid UTF-8
+	done  client.Completion
 }
 
-// print prints events up to and including the first error.
 func (p *completionPrinter) print(all iter.Seq2[client.CompletionEvent, error]) error {
 	failed := p.begin()
 	for e, err := range all {
@@ -90,7 +87,6 @@ func (p *completionPrinter) piece(e *client.PieceEvent) (err error) {
 	return err
 }
 
-// token prints a token, its log-probability, and the likeliest tokens at its position.
 func (p *completionPrinter) token(e *client.PieceEvent, i int) error {
 	token := ""
 	switch text := e.TextBytes(); {
@@ -116,7 +112,6 @@ func (p *completionPrinter) token(e *client.PieceEvent, i int) error {
 	return err
 }
 
-// width returns the width of the token column.
 func (p *completionPrinter) width() int {
 	if p.words {
 		return 16
@@ -142,8 +137,8 @@ func (p *completionPrinter) end() (err error) {
 	return err
 }
 
-// tokens returns the number of tokens of the text. For a model of words, single spaces separate the
-// words, and each line end is a token.
+// tokens returns the number of tokens of the text: words and line ends for a model of words, else
+// bytes.
 func (p *completionPrinter) tokens() int64 {
 	if !p.words {
 		return int64(len(p.text))

@@ -14,7 +14,6 @@ import (
 	"github.com/lmserve/lmserve/internal/lab/eval"
 )
 
-// completionScripts writes the completion script for each shell.
 var completionScripts = map[string]func(root *cobra.Command, w io.Writer) error{
 	"bash": func(c *cobra.Command, w io.Writer) error {
 		return c.GenBashCompletionV2(w,
@@ -25,7 +24,6 @@ var completionScripts = map[string]func(root *cobra.Command, w io.Writer) error{
 	"zsh":        (*cobra.Command).GenZshCompletion,
 }
 
-// completeValues registers completions for values of flags and arguments.
 func completeValues(root *cobra.Command) {
 	methods := stream.AllMethods()
 	valuesOf := map[string]cobra.CompletionFunc{
@@ -48,7 +46,6 @@ func completeValues(root *cobra.Command) {
 	}
 }
 
-// completeModels completes model names and files.
 func completeModels(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	var names []string
 	for _, place := range model.Places(modelFolders()) {
@@ -57,7 +54,6 @@ func completeModels(*cobra.Command, []string, string) ([]string, cobra.ShellComp
 	return names, cobra.ShellCompDirectiveDefault
 }
 
-// completeList completes the last word of a comma-separated list.
 func completeList(words []string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		before := typed[:strings.LastIndex(typed, ",")+1]
@@ -69,7 +65,6 @@ func completeList(words []string) cobra.CompletionFunc {
 	}
 }
 
-// completeCommands completes the subcommands of the commands that were already typed.
 func completeCommands(
 	c *cobra.Command, words []string, _ string,
 ) (names []string, _ cobra.ShellCompDirective) {

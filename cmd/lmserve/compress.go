@@ -14,7 +14,6 @@ import (
 	"github.com/lmserve/lmserve/internal/atomicfile"
 )
 
-// compressedSuffix is the suffix of compressed files.
 const compressedSuffix = ".lms"
 
 func newCompress() *cobra.Command {
@@ -84,8 +83,6 @@ after the other.`,
 	return c
 }
 
-// printCompressed prints the size of the compressed file, and how many bytes of it are the header
-// and the text.
 func printCompressed(w io.Writer, name string, size int64, c compress.Compressed) {
 	head, text := int64(len(c.Head)), int64(len(c.Text))
 	fmt.Fprintf(w, "%s: %s bytes compressed to %s: %s of header, and %s", name,
@@ -177,7 +174,7 @@ func decompressor(flags *modelFlags, r *compress.Reader) (*model.Model, error) {
 		strings.Join(found, ", "), r.Model)
 }
 
-// outputName returns the name in --out, or one derived from the input's name. It refuses an
+// outputName returns the file name in --out, or the usual name if --out is empty. It refuses an
 // existing file.
 func outputName(in, out, usual string) (string, error) {
 	if out == "" {
@@ -195,7 +192,6 @@ func outputName(in, out, usual string) (string, error) {
 	return out, nil
 }
 
-// readInput reads a whole file, or standard input.
 func readInput(c *cobra.Command, name string) ([]byte, error) {
 	in, closeIn, err := openAll(c.Context(), []string{name}, c.InOrStdin())
 	if err != nil {

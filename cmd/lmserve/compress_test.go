@@ -13,7 +13,6 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// modelFile writes a small model and returns its file.
 func modelFile(t *testing.T, seed uint64) string {
 	m, err := modeltest.New(seed)
 	require.NoError(t, err)
@@ -22,8 +21,6 @@ func modelFile(t *testing.T, seed uint64) string {
 	return name
 }
 
-// Decompression restores text, empty and binary files byte for byte, also through pipes and with
-// non-default settings.
 func TestCompressedFilesComeBack(t *testing.T) {
 	model, dir := modelFile(t, 7), t.TempDir()
 	for name, text := range map[string]string{
@@ -43,7 +40,6 @@ func TestCompressedFilesComeBack(t *testing.T) {
 	}
 }
 
-// A compressed file is as large as the bits that score reports for its text.
 func TestCompressProvesTheBitsOfScore(t *testing.T) {
 	model, file := modelFile(t, 7), filepath.Join(t.TempDir(), "text")
 	text := must(t, "", "help", "serve")

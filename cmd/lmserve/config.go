@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// configuredFlag is a flag in the output of the command config.
 type configuredFlag struct {
 	Flag  string `json:"flag"`
 	Value string `json:"value"` // "" means that the command chooses a value
@@ -57,7 +56,6 @@ comes from: the environment, the configuration file or the default.
 	return c
 }
 
-// configuredFlags lists a command's flags without secrets.
 func configuredFlags(c *cobra.Command, set origins) (all []configuredFlag) {
 	flagsOf(c).VisitAll(func(f *pflag.Flag) {
 		if !configurable(c, f) || f.Hidden {

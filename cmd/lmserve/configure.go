@@ -20,10 +20,6 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A flag's value comes from the command line, else the environment, else the configuration file,
-// else its default. A value for one command takes precedence over a value for all commands with the
-// flag.
-
 const (
 	variablePrefix = "LMSERVE_"
 	// configName is the flag --config, which names the configuration file. In some commands, such
@@ -31,7 +27,7 @@ const (
 	// file only through the environment variable.
 	configName     = "config"
 	configVariable = variablePrefix + "CONFIG"
-	noConfig       = "none" // means no file
+	noConfig       = "none" // the value of --config for no configuration file
 )
 
 const configurationHelp = `The value of a flag comes from the first of these that has it: the
@@ -49,7 +45,7 @@ is lmserve/config.yaml in the user's configuration folder, if the file exists. '
 config COMMAND' shows the current values.`
 
 type configuration struct {
-	file   string // path; "" for none
+	file   string
 	values *koanf.Koanf
 }
 
@@ -58,7 +54,6 @@ const configDelimiter = "/"
 
 func newValues() *koanf.Koanf { return koanf.New(configDelimiter) }
 
-// readConfiguration reads the configuration file, if any.
 func readConfiguration(ctx context.Context, root *cobra.Command) (*configuration, error) {
 	conf := &configuration{values: newValues()}
 	given := root.PersistentFlags().Lookup(configName).Value.String()
@@ -103,7 +98,7 @@ func (conf *configuration) check(c *cobra.Command, above []string, section map[s
 			if err := conf.check(below, path, inner); err != nil {
 				return err
 			}
-		case below != nil && section[key] == nil: // an empty section
+		case below != nil && section[key] == nil:
 		case below != nil && !takesFlag(c, key):
 			return conf.wrong(path, fmt.Sprint(section[key]), "flags of "+below.CommandPath())
 		case !takesFlag(c, key), key == configName && len(above) == 0:
@@ -115,7 +110,6 @@ func (conf *configuration) check(c *cobra.Command, above []string, section map[s
 	return nil
 }
 
-// takesFlag reports whether a configuration may set a flag of the command or of a subcommand.
 func takesFlag(c *cobra.Command, name string) (takes bool) {
 	everyCommand(c, func(c *cobra.Command) {
 		f := flagsOf(c).Lookup(name)
@@ -124,19 +118,16 @@ func takesFlag(c *cobra.Command, name string) (takes bool) {
 	return takes
 }
 
-// flagsOf returns all flags of a command, including those of its groups.
 func flagsOf(c *cobra.Command) *pflag.FlagSet {
 	c.InheritedFlags() // called for its side effect: it adds the inherited flags to c.Flags
 	return c.Flags()
 }
 
-// configurable reports whether a configuration may set a flag.
 func configurable(c *cobra.Command, f *pflag.Flag) bool {
 	return f.Name != "help" && f.Name != "version" &&
 		f != c.Root().PersistentFlags().Lookup(configName)
 }
 
-// unknown returns the error for an unknown key.
 func (conf *configuration) unknown(c *cobra.Command, path []string) error {
 	want := "a command, or a flag of a command"
 	if !c.HasSubCommands() {
@@ -165,13 +156,10 @@ const fromDefault origin = "the default"
 // origins maps each flag that was not set on the command line to the source of its value.
 type origins map[string]origin
 
-// originsKey is the context key of a command's origins.
 type originsKey struct{}
 
-// configure sets the flags that the command line omits. Their values come from the environment and
-// the configuration file.
 func configure(c *cobra.Command, _ []string) error {
-	// A group only shows its help, and the hidden command is cobra's own for shell completion.
+	// A group of commands and cobra's hidden command for shell completion need no configuration.
 	if c.HasSubCommands() || c.Hidden {
 		return nil
 	}
@@ -188,8 +176,6 @@ func configure(c *cobra.Command, _ []string) error {
 // faulty configuration.
 func unconfigured(*cobra.Command, []string) error { return nil }
 
-// apply sets flags from the environment and the configuration file. It returns the sources of the
-// values.
 func (conf *configuration) apply(c *cobra.Command) (set origins, err error) {
 	set = origins{}
 	flagsOf(c).VisitAll(func(f *pflag.Flag) {
@@ -210,7 +196,7 @@ func (conf *configuration) apply(c *cobra.Command) (set origins, err error) {
 	return set, err
 }
 
-// fromEnvironment looks up a flag's value in the environment. An empty variable counts as unset.
+// fromEnvironment looks up a flag's value in the environment. It ignores empty variables.
 func fromEnvironment(c *cobra.Command, flag string) (value any, from origin, found bool) {
 	variables := []string{variable(append(commandWords(c), flag)...)}
 	if flag != configName { // LMSERVE_CONFIG is not read here: it names the configuration file
@@ -224,13 +210,14 @@ func fromEnvironment(c *cobra.Command, flag string) (value any, from origin, fou
 	return nil, "", false
 }
 
-// variable returns the environment variable for a sequence of words.
+// variable returns the name of an environment variable, such as LMSERVE_KEYS_ADD for the words keys
+// and add.
 func variable(words ...string) string {
 	name := strings.ToUpper(strings.Join(words, "_"))
 	return variablePrefix + strings.ReplaceAll(name, "-", "_")
 }
 
-// commandWords returns the words of a command, such as keys and add, without the program's name.
+// commandWords returns the words of a command without the program's name, such as "keys" and "add".
 func commandWords(c *cobra.Command) []string { return strings.Fields(c.CommandPath())[1:] }
 
 // find looks up a flag's value in the configuration file, in the command's section or an enclosing
@@ -244,7 +231,7 @@ func (conf *configuration) find(
 			section = conf.values.Cut(strings.Join(words, configDelimiter)).Raw()
 		}
 		key, ok := keyOf(c, section, flag)
-		// the key config at the top level would name this file itself
+		// At the top level, the key config would name the configuration file itself.
 		if ok && (flag != configName || len(words) > 0) {
 			path := strings.Join(append(slices.Clone(words), key), ".")
 			return section[key], origin(conf.file + ": " + path), true
@@ -255,7 +242,6 @@ func (conf *configuration) find(
 	}
 }
 
-// keyOf returns the key of a flag in a section: its name or an old name.
 func keyOf(c *cobra.Command, section map[string]any, flag string) (key string, ok bool) {
 	for _, key := range append([]string{flag}, slices.Sorted(maps.Keys(section))...) {
 		value, there := section[key]
@@ -302,7 +288,6 @@ var valueOf = map[string]string{
 	"stringArray": "a text, or a list of texts", "float32Slice": "a list of numbers",
 }
 
-// valueText formats a value of the configuration file as a flag's value on the command line.
 func valueText(value any) string {
 	switch v := value.(type) {
 	case []any:

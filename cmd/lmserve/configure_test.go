@@ -12,14 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// configFile writes a configuration file.
 func configFile(t *testing.T, text string) string {
 	file := filepath.Join(t.TempDir(), "lmserve.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
 
-// inForce returns a command's flags and their sources, as the command config prints them.
 func inForce(t *testing.T, args ...string) map[string]configuredFlag {
 	var all []configuredFlag
 	out := must(t, "", append([]string{"config", "--json"}, args...)...)
@@ -69,7 +67,6 @@ func TestFlagsComeBeforeVariablesBeforeTheFile(t *testing.T) {
 		"the command line comes first")
 }
 
-// A variable and the file can each set every flag of every command.
 func TestEveryFlagCanBeConfigured(t *testing.T) {
 	everyCommand(newRoot(), func(c *cobra.Command) {
 		if c.HasSubCommands() || c.PersistentPreRunE != nil {
@@ -98,8 +95,6 @@ func TestEveryFlagCanBeConfigured(t *testing.T) {
 	})
 }
 
-// A faulty configuration is reported before any work. The error has the file, the key, the value
-// found and the value expected.
 func TestWrongConfiguration(t *testing.T) {
 	for text, want := range map[string]string{
 		"listn: x": "listn: found an unknown key, expected a command, " +
@@ -142,7 +137,6 @@ func TestWrongConfiguration(t *testing.T) {
 	require.Contains(t, stderr, `LMSERVE_MAX_REPLAY: found "soon", expected a duration`)
 }
 
-// The default place is the user's configuration folder; "none" means no file.
 func TestDefaultConfigurationFile(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("XDG_CONFIG_HOME", dir)
@@ -178,7 +172,6 @@ func TestKeyIsNotShown(t *testing.T) {
 	require.Regexp(t, `key +\(a secret\) +LMSERVE_KEY`, out)
 }
 
-// Every text is a configuration or an error, never a crash.
 func FuzzConfiguration(f *testing.F) {
 	for _, text := range []string{"", "serve: {threads: 1}", "a: &x [*x]", "? {a: b}\n: c",
 		"serve: !!binary x"} {

@@ -24,14 +24,14 @@ const localURL = "http://localhost"
 const localDrainMax = 30 * time.Second
 
 // connectFlags selects the server and the session of a command. Without --server, the command
-// starts a server in its own process and connects to it through memory. Commands therefore work the
-// same locally and remotely.
+// starts a server in its own process, and connects to that server over pipes in memory. Commands
+// therefore work the same with local and remote servers.
 type connectFlags struct {
 	server  string
-	besides []string // more models for a server in this process
+	besides []string
 	session string
 	key     string
-	shadow  string // a second model: its file, or its name at the server; "" for none
+	shadow  string // file of a second model, or its name at the server; "" for none
 	model   modelFlags
 	data    dataFlags
 }
@@ -50,11 +50,11 @@ func (f *connectFlags) register(c *cobra.Command) {
 }
 
 type connection struct {
-	URL  string       // base URL without a trailing slash
-	HTTP *http.Client // client that reaches the server
-	Key  string       // key for the server; "" for none
+	URL  string
+	HTTP *http.Client
+	Key  string
 
-	Shadow string // name of the second model; "" for none
+	Shadow string
 
 	close func() error
 }
@@ -85,7 +85,8 @@ func (f *connectFlags) connect(c *cobra.Command) (*connection, error) {
 	}, nil
 }
 
-// startLocal starts a server in this process. The server logs damaged sessions to standard error.
+// startLocal starts a server in this process. The server logs only warnings and errors, such as
+// damaged sessions.
 func (f *connectFlags) startLocal(c *cobra.Command) (*connection, error) {
 	log, err := newLogger("console")
 	if err != nil {
@@ -191,7 +192,6 @@ func (l *memoryListener) Close() error {
 
 func (l *memoryListener) Addr() net.Addr { return memoryAddr{} }
 
-// memoryAddr is the address of a memoryListener.
 type memoryAddr struct{}
 
 func (memoryAddr) Network() string { return "memory" }

@@ -28,8 +28,8 @@ func (c *connection) client() (*client.Client, error) {
 	return cl, nil
 }
 
-// of sets the request's model from the flags if the server is remote. A server in this process
-// serves only that model anyway.
+// of sets the model of a request to a remote server. For a server in this process, the model of the
+// flags is already the default.
 func (f *connectFlags) of(r client.SessionRequest) client.SessionRequest {
 	if f.server != "" && f.model.path != "" {
 		r.Model = &f.model.path
@@ -95,8 +95,8 @@ func (f *connectFlags) withSession(
 	return do(cl, s)
 }
 
-// joinedUnlessEnded joins an error with an error of the cleanup. If a signal ended the work, it
-// returns only the first error.
+// joinedUnlessEnded joins err and tidying, the error of the cleanup. If a signal ended the work,
+// joinedUnlessEnded returns only err.
 func joinedUnlessEnded(err, tidying error) error {
 	var ended signalError
 	if errors.Is(err, context.Canceled) || errors.As(err, &ended) {

@@ -118,7 +118,8 @@ func (f *convertFlags) register(flags *pflag.FlagSet) {
 			"or auto (ascending in Hugging Face's layout, descending in others)")
 }
 
-// options returns the options of the configuration, if any, overridden by flags.
+// options returns the options of the checkpoint. Flags take precedence over the configuration file
+// in --config.
 func (f *convertFlags) options(c *cobra.Command) (checkpoint.Options, error) {
 	flags := c.Flags()
 	var o checkpoint.Options
@@ -203,7 +204,6 @@ func asked(err error) error {
 	}
 }
 
-// fileOf returns the contents of the model's file, including the vocabulary.
 func fileOf(m *checkpoint.Converted, f convertFlags, from string) (*weights.Stored, error) {
 	tok, chunk, err := tokenizerOf(m, f.vocab)
 	if err != nil {
@@ -264,7 +264,6 @@ func tokenizerOf(m *checkpoint.Converted, vocab string) (tokenizer.Tokenizer, in
 	return nil, convertChunkWords, nil
 }
 
-// written writes the model's file and reports progress, until the command's context ends.
 func written(c *cobra.Command, file *weights.Stored, out string, p *progress) error {
 	var done, total int64
 	for i := range file.Tensors {

@@ -19,15 +19,16 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// huggingFolder writes a small model as Hugging Face's library would, and returns the model.
+// huggingFolder writes a small model in the format of Hugging Face's library, and returns the
+// model.
 func huggingFolder(t *testing.T, vocab int) (dir string, m *txl.Model) {
 	return huggingFolderOf(t, txl.Config{
 		NLayer: 2, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: vocab, SegLen: 16, MemLen: 16,
 	}, nil)
 }
 
-// huggingFolderOf is like huggingFolder, with a given configuration. The functions in set fill the
-// biases of the softmax, by name.
+// huggingFolderOf is like huggingFolder, but with a given configuration. The functions in set fill
+// tensors, by tensor name.
 func huggingFolderOf(t *testing.T, c txl.Config, set map[string]func(bias []float32)) (
 	dir string, m *txl.Model,
 ) {
@@ -52,7 +53,6 @@ func huggingFolderOf(t *testing.T, c txl.Config, set map[string]func(bias []floa
 	return dir, m
 }
 
-// Every command accepts a converted model of bytes.
 func TestConvertedModelServes(t *testing.T) {
 	dir, want := huggingFolder(t, 256)
 	for _, name := range []string{"m.safetensors", "m.safetensors.zst"} {
@@ -68,7 +68,6 @@ func TestConvertedModelServes(t *testing.T) {
 	}
 }
 
-// A model is named after its folder, including dots, or after its file without extension.
 func TestConvertedModelIsNamedAfterItsSource(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "transfo-xl-v1.5")
 	from, _ := huggingFolder(t, 256)
@@ -85,7 +84,6 @@ func TestConvertedModelIsNamedAfterItsSource(t *testing.T) {
 	}
 }
 
-// The vocabulary is stored in the model's file. Its size must match the number of embeddings.
 func TestConvertTakesAVocabulary(t *testing.T) {
 	dir, _ := huggingFolder(t, 3)
 	out := filepath.Join(t.TempDir(), "m.safetensors")
@@ -104,8 +102,6 @@ func TestConvertTakesAVocabulary(t *testing.T) {
 	require.Equal(t, "<eos>\nthe\n<unk>\n", string(symbols.Data))
 }
 
-// A converted model of words can be the static model for meta-training. It keeps its weights and
-// vocabulary, and gets meta-learners.
 func TestConvertedModelOfWordsIsMetaTrained(t *testing.T) {
 	symbols := []string{"<eos>", "fox", "the", "brown", "prose/a", "<unk>"}
 	dir, want := huggingFolder(t, len(symbols))
@@ -150,7 +146,6 @@ func TestConvertedModelOfWordsIsMetaTrained(t *testing.T) {
 	require.Equal(t, scored("1"), scored("3"))
 }
 
-// A faulty call is refused before anything is written.
 func TestConvertSaysWhatIsWrong(t *testing.T) {
 	dir, _ := huggingFolder(t, 256)
 	file, out := filepath.Join(dir, "model.safetensors"), filepath.Join(t.TempDir(),
@@ -223,8 +218,9 @@ func TestConvertedModelOfWordsGivesReferenceNumbers(t *testing.T) {
 	}
 }
 
-// referenceText reads the first stream of a file of reference numbers. It returns a text for that
-// stream, a vocabulary for the text, and the text's bits. The text begins after a line end.
+// referenceText returns the first sequence of a reference file as a text, with its vocabulary and
+// its bits. The first input token becomes the line end, because scoring assumes a line end before
+// the text.
 func referenceText(t *testing.T, f *weights.File) (text string, symbols []string, bits float64) {
 	vocab, err := strconv.Atoi(f.Metadata["vocab"])
 	require.NoError(t, err)

@@ -10,8 +10,6 @@ import (
 	"github.com/lmserve/lmserve/internal/learning/checkpoint"
 )
 
-// tryConverted loads the written model, scores the English sample, and prints the perplexity. It
-// warns if the perplexity suggests a faulty conversion.
 func tryConverted(c *cobra.Command, out string, order checkpoint.Order) error {
 	p := newProgress(c, "convert")
 	defer p.end()
@@ -39,7 +37,6 @@ func tryConverted(c *cobra.Command, out string, order checkpoint.Order) error {
 	return nil
 }
 
-// warnOfConverted prints to standard error what the perplexities suggest.
 func warnOfConverted(c *cobra.Command, s checkpoint.Sample, order checkpoint.Order) {
 	if s.Other > 0 && s.Other < s.Perplexity {
 		fmt.Fprintf(c.ErrOrStderr(), "lmserve: the model predicts a sample of English better "+

@@ -12,10 +12,8 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// english is the path of the text that the command convert scores.
 const english = "../../internal/learning/checkpoint/sample.txt"
 
-// wordsOf writes a vocabulary of the sample's words, followed by a given number of other words.
 func wordsOf(t *testing.T, more int) (file string, words int) {
 	text, err := os.ReadFile(english)
 	require.NoError(t, err)
@@ -34,9 +32,9 @@ func wordsOf(t *testing.T, more int) (file string, words int) {
 	return file, words
 }
 
-// The first cluster of the softmax has the English words, so the clusters are in ascending order.
-// The command convert prints the sample's perplexities for both orders, and warns if the requested
-// order is wrong.
+// The model favors the first column of cluster logits. In ascending order, this column belongs to
+// the first cluster, which has the English words. The command convert warns if descending order is
+// requested.
 func TestConvertWarnsOfTheOtherOrder(t *testing.T) {
 	const strangers = 200
 	vocab, words := wordsOf(t, strangers)
@@ -44,7 +42,6 @@ func TestConvertWarnsOfTheOtherOrder(t *testing.T) {
 		Vocab: words + strangers, SegLen: 16, MemLen: 2048, Cutoffs: []int{20, words}, DivVal: 2,
 		TieProjs: []bool{true, true, true}},
 		map[string]func([]float32){
-			// favors the first cluster
 			"crit.cluster_bias": func(bias []float32) { bias[0], bias[1] = 3, -3 },
 		})
 	for _, is := range []struct {

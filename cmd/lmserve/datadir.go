@@ -29,7 +29,6 @@ func (f *dataFlags) register(c *cobra.Command) {
 		"file of the keys (default: keys.json in the data folder)")
 }
 
-// registerFolder registers the data folder's flag for a command that does not use keys.
 func (f *dataFlags) registerFolder(c *cobra.Command) {
 	c.PersistentFlags().StringVar(&f.dir, "data-dir", "",
 		"data folder (default: lmserve in the user's state folder)")
@@ -58,7 +57,6 @@ func (f *dataFlags) folder() (string, error) {
 	return filepath.Join(dir, "lmserve"), nil
 }
 
-// mustPath returns the path of the keys file, or an error if there is none.
 func (f *dataFlags) mustPath() (string, error) {
 	path, err := f.path()
 	if err == nil && path == "" {
@@ -68,7 +66,6 @@ func (f *dataFlags) mustPath() (string, error) {
 	return path, err
 }
 
-// mustFolder returns the data folder, or an error if there is none.
 func (f *dataFlags) mustFolder() (string, error) {
 	if f.network.given() {
 		return "", usagef("--store is given, expected a data folder: use the database's own " +
@@ -80,7 +77,7 @@ func (f *dataFlags) mustFolder() (string, error) {
 	return f.folder()
 }
 
-// openStored opens the store of the sessions, which must exist.
+// openStored opens the existing store of the sessions.
 func (f *dataFlags) openStored(ctx context.Context, o folder.Options) (storage.Store, error) {
 	if f.network.given() {
 		store, err := f.network.open(ctx, postgres.Options{Alone: !o.ReadOnly})
@@ -97,7 +94,7 @@ func (f *dataFlags) openStored(ctx context.Context, o folder.Options) (storage.S
 	return folder.Open(dir, o)
 }
 
-// withStore opens the store of the sessions for reading, and passes it to its last parameter.
+// withStore opens the store of the sessions for reading, calls do, and closes the store.
 func (f *dataFlags) withStore(
 	ctx context.Context, do func(store storage.Store) error,
 ) (err error) {

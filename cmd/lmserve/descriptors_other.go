@@ -2,5 +2,4 @@
 
 package main
 
-// descriptorsMax returns how many files and connections this process may have open.
 func descriptorsMax() int { return descriptorsUnknown }

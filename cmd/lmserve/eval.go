@@ -115,8 +115,8 @@ has the setting.`,
 	return c
 }
 
-// writeEval prints a result as a table or as JSON. If a picture file is named, it also draws the
-// documents of the result.
+// writeEval prints a result as a table or as JSON. If picture names a file, writeEval also draws a
+// chart of the documents.
 func writeEval(w io.Writer, res eval.Result, asJSON bool, picture string) error {
 	err := printed(w, res, asJSON, printEval)
 	if err != nil || picture == "" || len(res.Documents) == 0 {

@@ -22,7 +22,6 @@ import (
 	"github.com/lmserve/lmserve/internal/lab/eval"
 )
 
-// documentsOf writes a directory of documents.
 func documentsOf(t *testing.T, texts map[string]string) (dir string) {
 	dir = t.TempDir()
 	for name, text := range texts {
@@ -33,8 +32,6 @@ func documentsOf(t *testing.T, texts map[string]string) (dir string) {
 	return dir
 }
 
-// The name of a method means the same in eval, in score and in a session: the results are
-// bit-identical.
 func TestMethodsHaveOneNameEverywhere(t *testing.T) {
 	model, dir := smallModel(t), t.TempDir()
 	text, _ := beginning(t, 600)
@@ -96,7 +93,6 @@ func TestEvalPrintsDocumentsDomainsTotalAndCurve(t *testing.T) {
 	require.EqualValues(t, 314, res.Total.Bytes)
 }
 
-// wordModel writes a small adaptive model of words, and a directory of text in its vocabulary.
 func wordModel(t *testing.T) (file, data string) {
 	config := filepath.Join(t.TempDir(), "words.json")
 	require.NoError(t, os.WriteFile(config,
@@ -109,7 +105,6 @@ func wordModel(t *testing.T) (file, data string) {
 	return file, data
 }
 
-// For a model of words the table has perplexities, and settings can be given as flags.
 func TestEvalAndTuneOfWords(t *testing.T) {
 	file, data := wordModel(t)
 	words := documentsOf(t, map[string]string{
@@ -184,8 +179,6 @@ func TestTableOfWordsWithoutAnyScore(t *testing.T) {
 	require.NotContains(t, out.String(), "unknown words, ")
 }
 
-// With --typing, the table has a row per document and method, with the same numbers as the JSON
-// output.
 func TestEvalTypingCountsKeys(t *testing.T) {
 	dir := documentsOf(t, map[string]string{"logs/a.txt": strings.Repeat("one two three\n", 60)})
 	args := []string{"eval", "--typing", "--model", smallModel(t), "--data", dir, "--read", "0,400",
@@ -228,7 +221,6 @@ func TestEvalTypingCountsKeys(t *testing.T) {
 	require.Contains(t, stderr, "threshold is 2, expected at least 0.002 and less")
 }
 
-// An evaluation interrupted in the first document prints its partial result.
 func TestEvalInterrupted(t *testing.T) {
 	telling(t, time.Millisecond, time.Millisecond)
 	dir := documentsOf(t, map[string]string{"a.txt": strings.Repeat("some text\n", 20000)})

@@ -21,8 +21,6 @@ const (
 	methodWidth = 16
 )
 
-// printEval prints a result as one table of documents, domains, totals, costs and learning curve.
-// Below the table it lists partial documents and divergences.
 func printEval(w io.Writer, res eval.Result) error {
 	var text bytes.Buffer
 	fmt.Fprintf(&text, "model %s\n%s\n%s\n\n", res.Model, describe(res), measure(res))
@@ -44,7 +42,6 @@ func printEval(w io.Writer, res eval.Result) error {
 	return nil
 }
 
-// printPartial prints how far each method got in an interrupted document.
 func printPartial(text *bytes.Buffer, res eval.Result) {
 	if len(res.Documents) > 0 {
 		fmt.Fprintln(text)
@@ -88,7 +85,7 @@ func printDocuments(text *bytes.Buffer, res eval.Result) {
 			t.curve(p)
 		}
 	}
-	_ = t.Flush() // a write to memory cannot fail
+	_ = t.Flush()
 }
 
 func describe(res eval.Result) string {
@@ -116,7 +113,6 @@ func describe(res eval.Result) string {
 	return s
 }
 
-// measure describes the unit of the numbers in the table.
 func measure(res eval.Result) string {
 	what, less := "bits per byte", "how many fewer than"
 	if res.Words {
@@ -130,14 +126,12 @@ func measure(res eval.Result) string {
 
 func documents(n int) string { return setting.Count(n, "document") }
 
-// evalTable has a column for sizes, a column for each method, and a column for names.
 type evalTable struct {
 	*tabwriter.Writer
 	methods int
 	words   bool
 }
 
-// unit returns the name of a token.
 func (t evalTable) unit() string {
 	if t.words {
 		return "token"
@@ -186,7 +180,6 @@ func cell(k, digits int, score float64, gain *float64) string {
 	return fmt.Sprintf("%.*f %+.*f", digits, score, digits, *gain)
 }
 
-// cost adds two rows: the time per token, and its ratio to the first method's time per token.
 func (t evalTable) cost(first string, total eval.Part) {
 	micros, times := make([]string, t.methods), make([]string, t.methods)
 	for k, s := range total.Scores {
@@ -204,7 +197,6 @@ func (t evalTable) cost(first string, total eval.Part) {
 	}
 }
 
-// unknown adds two rows: the share of unknown words, and bits per byte of known words.
 func (t evalTable) unknown(total eval.Part) {
 	cells, share := make([]string, t.methods), 100*float64(total.Unknown)/float64(total.Tokens)
 	for k, s := range total.Scores {
@@ -236,7 +228,8 @@ func (t evalTable) curve(p eval.Point) {
 	t.row(fmt.Sprint(int64(p.Texts)*p.To), name, cells)
 }
 
-// mean formats the bits per token, and the gain over the first method unless that method diverged.
+// mean formats the mean bits per token, or the perplexity for a model of words. It adds the gain
+// over the first method unless that method diverged.
 func (t evalTable) mean(k int, bits float64, first *float64) string {
 	score, digits := bits, 3
 	var gain *float64

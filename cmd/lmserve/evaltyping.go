@@ -16,7 +16,6 @@ import (
 	"github.com/lmserve/lmserve/internal/lab/eval"
 )
 
-// typingFlags registers the flags of eval --typing.
 func typingFlags(c *cobra.Command, typing *bool, o *eval.TypingOptions) {
 	c.Flags().BoolVar(typing, "typing", false,
 		"keys saved by suggestions for a simulated writer, instead of bits; "+
@@ -34,7 +33,6 @@ func typingFlags(c *cobra.Command, typing *bool, o *eval.TypingOptions) {
 		"with --typing: minimum probability of an inline suggestion")
 }
 
-// runTyping simulates typing and prints the result.
 func runTyping(
 	c *cobra.Command, m *model.Model, data string, o eval.TypingOptions, asJSON bool,
 ) error {
@@ -57,8 +55,6 @@ func runTyping(
 	return errors.Join(err, printed(c.OutOrStdout(), res, asJSON, printTyping))
 }
 
-// printTyping prints a table for lists of five candidates and a table for inline suggestions. It
-// also prints how often candidates of each probability were right.
 func printTyping(w io.Writer, res eval.TypingResult) error {
 	var text bytes.Buffer
 	interrupted := ""
@@ -103,7 +99,7 @@ the keys saved, of the keys at which it is shown, and of these where it is right
 }
 
 // typingTable prints a row for each document and method, and rows for the means over several
-// documents. A row has percentages of the typed text, then times and counts of work.
+// documents.
 func typingTable(
 	text *bytes.Buffer, res eval.TypingResult, names []string,
 	of func(eval.TypingScore) (eval.Typed, []float64),
@@ -132,7 +128,7 @@ func typingTable(
 		means(res.Domains)
 	}
 	means(res.Total)
-	_ = t.Flush() // a write to memory cannot fail
+	_ = t.Flush()
 }
 
 // printCalibration prints a table for each method. A row covers the candidates whose probability is
@@ -163,12 +159,12 @@ Of free candidates, the first of each list counts.
 				fmt.Fprintln(t, line)
 			}
 		}
-		_ = t.Flush() // a write to memory cannot fail
+		_ = t.Flush()
 	}
 }
 
-// calibrationCells returns the cells for the candidates whose probability is in one tenth of the
-// range from 0 to 1.
+// calibrationCells returns the cells for candidates with a probability from tenth/10 to
+// (tenth+1)/10.
 func calibrationCells(c eval.Calibration, tenth int) string {
 	for _, b := range c.Buckets {
 		if min(int(10*b.Said), 9) == tenth {

@@ -15,13 +15,13 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/setting"
 )
 
-// Exit codes of every command. A command that a signal interrupts exits with exitSignal plus the
-// signal's number, as shells report it: 130 for Ctrl-C, 143 for SIGTERM. A command that runs until
-// a signal, such as serve, succeeds instead.
+// Exit codes of every command. A command that is interrupted by a signal exits with exitSignal plus
+// the signal's number, as in shells: 130 for Ctrl-C, 143 for SIGTERM. A command that always runs
+// until a signal, such as serve, exits with 0.
 const (
 	// the work failed, or a check found damage or differences
 	exitFailure = 1
-	// wrong usage: a command, a flag, an argument, a variable, a configuration
+	// a wrong command, flag, argument, environment variable or configuration
 	exitUsage  = 2
 	exitSignal = 128
 )
@@ -42,12 +42,10 @@ const exitHelp = `Exit codes:
   2         wrong command, flag, argument, variable or configuration file; nothing was done
   130, 143  interrupted by Ctrl-C or SIGTERM`
 
-// usageError marks an error in how the command was called.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// usagef is fmt.Errorf for a usage error.
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 // signalError is the cause of a context canceled by a signal.
@@ -64,14 +62,14 @@ func signalContext() context.Context {
 	go func() {
 		got := <-signals
 		signal.Stop(signals)
-		number, _ := got.(syscall.Signal) // os.Interrupt and SIGTERM are syscall.Signals
+		number, _ := got.(syscall.Signal)
 		cancel(signalError{number})
 	}()
 	return ctx
 }
 
 // exitCode returns the exit code for a command's error, and the error to print. If a signal ended
-// the work, the context's cause has the signal.
+// the command, the context's cause is a signalError.
 func exitCode(ctx context.Context, err error) (int, error) {
 	var usage usageError
 	var ended signalError
@@ -94,14 +92,13 @@ func exitCode(ctx context.Context, err error) (int, error) {
 func interrupted(err error, ended signalError) error {
 	var request *url.Error
 	if err.Error() == context.Canceled.Error() || errors.As(err, &request) {
-		// the error only says that a context or request was canceled; the signal says why
 		return ended
 	}
 	return err
 }
 
-// unlessEnded is for work that runs until its context is canceled. In this case it returns nil,
-// otherwise err.
+// unlessEnded returns err, or nil if err only reports that the context was canceled. It is for work
+// that runs until its context is canceled.
 func unlessEnded(ctx context.Context, err error) error {
 	var ended signalError
 	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.As(err, &ended)) {

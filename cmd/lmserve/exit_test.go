@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// commands returns all callable commands of the program as words.
 func commands(t *testing.T) (all [][]string) {
 	everyCommand(newRoot(), func(c *cobra.Command) {
 		if c.HasParent() && c.Name() != "help" {
@@ -27,7 +26,6 @@ func commands(t *testing.T) (all [][]string) {
 	return all
 }
 
-// misused requires that the program reports a usage error for these arguments.
 func misused(t *testing.T, args ...string) {
 	t.Helper()
 	stdout, stderr, code := lmserve("", args...)
@@ -36,8 +34,6 @@ func misused(t *testing.T, args ...string) {
 	require.Empty(t, stdout, "%q", args)
 }
 
-// Every command exits with 2 for an unknown flag. It also exits with 2 for a value of the wrong
-// type, which may come from the command line, the environment or the configuration file.
 func TestWrongUsageIsExitCode2(t *testing.T) {
 	for _, words := range commands(t) {
 		misused(t, append(words, "--no-such-flag")...)
@@ -52,7 +48,7 @@ func TestWrongUsageIsExitCode2(t *testing.T) {
 				return
 			}
 			misused(t, append(words, "--"+f.Name+"=garbage")...)
-			if c.PersistentPreRunE == nil { // true for commands that read a configuration
+			if c.PersistentPreRunE == nil {
 				t.Setenv(variable(append(words, f.Name)...), "garbage")
 				misused(t, argumentsFor(c, words)...)
 				os.Unsetenv(variable(append(words, f.Name)...))
@@ -75,8 +71,6 @@ func TestWrongUsageIsExitCode2(t *testing.T) {
 	}
 }
 
-// argumentsFor returns a command's words, followed by the number of arguments that the command
-// requires.
 func argumentsFor(c *cobra.Command, words []string) []string {
 	for n := range 3 {
 		args := strings.Fields(strings.Repeat("x ", n))
@@ -108,7 +102,6 @@ func TestHelpAndVersionAreExitCode0(t *testing.T) {
 	require.Contains(t, must(t, "", "--help"), "completion ")
 }
 
-// A failure exits with 1, and a signal with 128 plus its number.
 func TestFailuresAndSignals(t *testing.T) {
 	none := filepath.Join(t.TempDir(), "none")
 	for _, args := range [][]string{

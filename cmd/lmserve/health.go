@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// healthBytesMax limits how many bytes of a server's answer are printed.
 const healthBytesMax = 4 << 10
 
 type healthFlags struct {
@@ -73,7 +72,6 @@ func (f *healthFlags) ask(c *cobra.Command) error {
 	return nil
 }
 
-// loopback reports whether a host name or address always means this machine.
 func loopback(host string) bool {
 	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A server is healthy while it accepts work, with and without keys.
 func TestHealthAsksWhetherAServerServes(t *testing.T) {
 	dir := t.TempDir()
 	must(t, "", "keys", "add", "ops", "--data-dir", dir)
@@ -20,14 +19,13 @@ func TestHealthAsksWhetherAServerServes(t *testing.T) {
 	require.Contains(t, stderr, "refused")
 }
 
-// A server that accepts no work is unhealthy and gives the reason.
 func TestHealthFailsWhileAServerTakesNoWork(t *testing.T) {
 	answer := func(w http.ResponseWriter, r *http.Request) {
 		require.Equal(t, "/readyz", r.URL.Path)
 		w.WriteHeader(http.StatusServiceUnavailable)
 		_, _ = w.Write([]byte(`{"status":"draining"}`))
 	}
-	// On a loopback address any certificate is accepted.
+	// The command health accepts any certificate from a server on a loopback address.
 	secure := httptest.NewTLSServer(http.HandlerFunc(answer))
 	defer secure.Close()
 	stdout, stderr, code := lmserve("", "health", "--server", secure.URL+"/")

@@ -13,10 +13,8 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// called matches a call of the program in a shell line.
 var called = regexp.MustCompile(`\blmserve ([^|;&>]*)`)
 
-// Every command has examples. All commands and flags in examples and help texts exist.
 func TestEveryCommandHasExamplesThatCanBeCalled(t *testing.T) {
 	everyCommand(newRoot(), func(c *cobra.Command) {
 		require.NotEmpty(t, c.Example, c.CommandPath())
@@ -36,8 +34,8 @@ func TestEveryCommandHasExamplesThatCanBeCalled(t *testing.T) {
 	})
 }
 
-// A default that the help shows is a valid value. Special values such as -1 are not shown as
-// defaults.
+// Every default in the help is a valid value of its flag. Special values such as -1 are not shown
+// as defaults.
 func TestDefaultsInHelpAreTaken(t *testing.T) {
 	everyCommand(newRoot(), func(c *cobra.Command) {
 		help := c.UsageString()
@@ -54,7 +52,7 @@ func TestDefaultsInHelpAreTaken(t *testing.T) {
 	})
 }
 
-// The command line and the API share names, ranges and defaults.
+// Command-line flags have the names, ranges and defaults of the API's settings.
 func TestFlagsAreThoseOfTheContract(t *testing.T) {
 	complete := newComplete().Flags()
 	for _, row := range session.SamplingTable {

@@ -6,9 +6,9 @@ import (
 	"os"
 )
 
-// within calls parameter do in a new goroutine and returns its result. If the context ends first,
-// within returns the context's error. It closes a file that is returned too late. The goroutine is
-// necessary because a context cannot interrupt the opening or reading of a named pipe.
+// within calls the function do in a new goroutine and returns the result. If the context ends
+// first, within returns the context's error, and later closes a file that do returns. The goroutine
+// is necessary because a context cannot interrupt the opening or reading of a named pipe.
 func within[T any](ctx context.Context, do func() (T, error)) (value T, err error) {
 	type result struct {
 		value T
@@ -25,7 +25,7 @@ func within[T any](ctx context.Context, do func() (T, error)) (value T, err erro
 	case <-ctx.Done():
 		go func() {
 			if late, ok := any((<-done).value).(*os.File); ok {
-				_ = late.Close() // nobody uses the file
+				_ = late.Close()
 			}
 		}()
 		return value, ctx.Err()
@@ -37,7 +37,8 @@ func openFile(ctx context.Context, name string) (*os.File, error) {
 	return within(ctx, func() (*os.File, error) { return os.Open(name) })
 }
 
-// openAll opens every file before scoring starts. "-" is standard input.
+// openAll opens all files before scoring starts. Without files, it returns standard input. The file
+// name "-" also means standard input.
 func openAll(
 	ctx context.Context, files []string, stdin io.Reader,
 ) (in io.Reader, closeAll func(), err error) {
@@ -70,7 +71,8 @@ func openAll(
 type patientReader struct {
 	ctx context.Context
 	in  io.Reader
-	buf []byte // a read that has not returned may still write to buf
+	// a file read that outlives the context writes to buf instead of the caller's buffer
+	buf []byte
 }
 
 func (r *patientReader) Read(b []byte) (int, error) {

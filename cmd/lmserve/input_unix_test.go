@@ -53,7 +53,7 @@ func TestCtrlCEndsACommandThatWaitsForAPipe(t *testing.T) {
 			}
 			require.NoError(t, syscall.Mkfifo(pipe, 0o600))
 			var writer *os.File
-			if written { // the test opens the pipe for writing but writes nothing
+			if written {
 				writer, err = os.OpenFile(pipe, os.O_RDWR, 0)
 				require.NoError(t, err)
 			}
@@ -69,7 +69,8 @@ func TestCtrlCEndsACommandThatWaitsForAPipe(t *testing.T) {
 			case code := <-ended:
 				want := []int{exitSignal + int(syscall.SIGINT)}
 				if args[0] == "watch" {
-					want = append(want, 0) // the command watch exits with 0 once it has begun
+					// after its start, the command watch treats Ctrl-C as a normal end
+					want = append(want, 0)
 				}
 				require.Contains(t, want, code, "%s, written: %t: %s", name, written,
 					stderr.String())
@@ -88,8 +89,8 @@ func TestCtrlCEndsACommandThatWaitsForAPipe(t *testing.T) {
 	}
 }
 
-// convert refuses a named pipe for a checkpoint or a vocabulary, without waiting for the pipe's
-// writer. It reads these files several times or from the middle, which a pipe does not allow.
+// The command convert refuses named pipes as input, because it reads its input files several times
+// or from the middle. It does not wait for a writer of the pipe.
 func TestPipesAreNoCheckpoints(t *testing.T) {
 	dir, _ := huggingFolder(t, 256)
 	pipe, out := filepath.Join(t.TempDir(), "pipe"), filepath.Join(t.TempDir(), "m.safetensors")

@@ -77,7 +77,6 @@ Clients send the key with every request, as "Authorization: Bearer KEY".`,
 	return c
 }
 
-// checkLimits checks the given flags against their ranges.
 func checkLimits(c *cobra.Command, l keys.Limits) error {
 	for _, f := range []struct {
 		flag      string

@@ -44,7 +44,6 @@ func newKeysList(f *dataFlags) *cobra.Command {
 	return c
 }
 
-// listedKey is a key in the output of the command `keys list`.
 type listedKey struct {
 	ID             string    `json:"id"`
 	Name           string    `json:"name"`

@@ -20,9 +20,9 @@ import (
 
 // keysPlace is where the commands find the keys: a file or a database.
 type keysPlace struct {
-	name   string // the file's path or the database's URL, for messages
+	name   string
 	kind   string // "file" or "database"
-	none   string // message if there are no keys
+	none   string // the message if there are no keys
 	read   func() ([]keys.Key, error)
 	update func(change func([]keys.Key) ([]keys.Key, error)) error
 }
@@ -75,7 +75,6 @@ func (f *dataFlags) keysAt(ctx context.Context) (keysPlace, error) {
 	}, nil
 }
 
-// storeUnread rewrites a database error for the user of the command line.
 func storeUnread(err error) error {
 	switch {
 	case errors.Is(err, storage.ErrInvalid):

@@ -23,7 +23,7 @@ a new key.`,
 			if err != nil {
 				return err
 			}
-			// an unreadable file is refused before update creates a file or folder
+			// Reading first refuses an unreadable file before update creates a file or folder.
 			if _, err := at.read(); err != nil {
 				return err
 			}

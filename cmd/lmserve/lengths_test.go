@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A model can use a longer or shorter memory than in training. A different memory length makes a
-// different model, so a session with one length cannot be used with another length.
+// A model can use a longer or shorter memory than in training. A different memory length changes
+// the model's hash, so a session works only with the memory length of its creation.
 func TestLengthsOfTheMemoryAreChosen(t *testing.T) {
 	dir, model := t.TempDir(), smallModel(t)
 	file := filepath.Join(dir, "text")

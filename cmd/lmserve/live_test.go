@@ -24,25 +24,24 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// A benchmark round lasts about liveRound, but each session scores at least liveChunks chunks. In a
-// shorter round the first chunks of requests would distort the result, because the scheduler
-// prefers first chunks.
+// liveRound is the approximate length of a benchmark round. In a round, every session scores at
+// least liveChunks chunks. With fewer chunks, the first chunks of requests would distort the
+// result, because the scheduler prefers first chunks.
 const (
 	liveRound  = 3 * time.Second
 	liveChunks = 16
 )
 
-// BenchmarkLiveSessions measures many sessions of the embedded models that score text concurrently,
-// over HTTP and with a data folder. It uses GOMAXPROCS cores.
+// BenchmarkLiveSessions measures sessions of the embedded models that score text concurrently over
+// HTTP, with a data folder. It uses GOMAXPROCS cores.
 //
-// The metric of-cores compares the speed of all sessions together with a reference. The reference
-// is the number of cores times the speed of a single session on one core. That core also runs the
-// session's client and server. The reference of the metric of-engine is the speed of one
-// single-threaded worker per core, without a server. Each iteration measures the sessions and both
-// references.
+// The metric of-cores divides the speed of all sessions by a reference: the number of cores times
+// the speed of a single session, which shares one core with its client and server. The reference of
+// the metric of-engine is the speed of one single-threaded worker per core, without a server.
 //
-// Then the sessions score the text again, while another session scores 64 bytes ten times per
-// second. p50 and p99 are the latencies of that session, and ms-alone is its latency without load.
+// Then the sessions score the text again, while an additional session scores 64 bytes ten times per
+// second. ms-p50 and ms-p99 are the latencies of the additional session. ms-alone is the latency of
+// this session without load.
 func BenchmarkLiveSessions(b *testing.B) {
 	for _, name := range weights.EmbeddedNames() {
 		m, err := model.Place{Name: name}.Load()
@@ -60,7 +59,7 @@ func benchmarkLive(b *testing.B, m *model.Model, sessions int) {
 	speed := engine.speed(liveSource(64 * m.Chunk))
 	bytes := int(speed * liveRound.Seconds())
 	text := liveSource(max(bytes, sessions*liveChunks*m.Chunk))
-	each := text[:bytes/threads] // the text for one core
+	each := text[:bytes/threads]
 	paths := make([]string, sessions)
 	for i := range paths {
 		paths[i] = l.create(b)
@@ -127,7 +126,6 @@ func benchmarkLive(b *testing.B, m *model.Model, sessions int) {
 	}
 }
 
-// live is a server with a client.
 type live struct {
 	url    string
 	client *http.Client
@@ -156,7 +154,7 @@ func newLive(b *testing.B, m *model.Model, threads int) *live {
 	return &live{url: "http://" + at.Addr().String(), client: &http.Client{Transport: transport}}
 }
 
-// engine is one independent single-threaded worker per core, with a stream each.
+// engine has one single-threaded worker and one stream for each core.
 type engine struct {
 	workers []*stream.Worker
 	of      []*stream.Stream
@@ -197,8 +195,8 @@ func (e *engine) speed(text string) (sum float64) {
 	return sum
 }
 
-// create makes a session that learns from every chunk, like the engine's streams. Otherwise chunks
-// of a repeated text would be skipped.
+// create makes a session that learns from every chunk. With the default settings, the session would
+// skip chunks of repeated text.
 func (l *live) create(b *testing.B) (path string) {
 	resp, err := l.client.Post(l.url+"/v1/sessions", "application/json",
 		strings.NewReader(`{"settings":{"skip_below":0}}`))
@@ -220,7 +218,6 @@ func (l *live) score(b *testing.B, path, text string) {
 	_ = resp.Body.Close()
 }
 
-// short scores 64 bytes and returns the elapsed time.
 func (l *live) short(b *testing.B, path, text string) time.Duration {
 	began := time.Now()
 	l.score(b, path, text[:64])

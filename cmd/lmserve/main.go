@@ -15,7 +15,6 @@ func main() {
 	os.Exit(run(signalContext(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// run runs the program and returns its exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if _, file := stderr.(*os.File); !file {
 		stderr = &lockedWriter{w: stderr} // progress reports and the command both write to stderr

@@ -19,10 +19,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
-// accessLog is the path of the demo's web server log.
 const accessLog = "../../internal/lab/demo/access.log"
 
-// lmserve runs the program as the shell would.
 func lmserve(stdin string, args ...string) (stdout, stderr string, code int) {
 	var out, errs bytes.Buffer
 	code = run(context.Background(), args, strings.NewReader(stdin), &out, &errs)
@@ -56,7 +54,6 @@ func TestVerifyExitsWithOneOnAWrongNumber(t *testing.T) {
 	require.Contains(t, stderr, "1 of")
 }
 
-// beginning returns the first bytes of the log, and the path of a file that contains them.
 func beginning(t *testing.T, bytes int) (text, file string) {
 	all, err := os.ReadFile(accessLog)
 	require.NoError(t, err)
@@ -65,7 +62,6 @@ func beginning(t *testing.T, bytes int) (text, file string) {
 	return string(all[:bytes]), file
 }
 
-// jsonLines decodes the output of `lmserve score --json`.
 func jsonLines(t *testing.T, text string) (lines []chunkObject) {
 	for d := json.NewDecoder(strings.NewReader(text)); d.More(); {
 		var l chunkObject
@@ -94,8 +90,8 @@ func TestScoreReadsFilesAndStandardInputAlike(t *testing.T) {
 	require.InDelta(t, total.Bits, bits, 1e-6)
 }
 
-// On a log that the embedded model has never seen, the adaptive bits per character fall below the
-// static ones within a few KB.
+// The embedded model has never seen this log. Within a few KB, the adaptive bits per character fall
+// below those of the static model.
 func TestEmbeddedModelAdaptsToLog(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -144,7 +140,8 @@ func TestEveryMethodServes(t *testing.T) {
 	for _, method := range stream.Methods() {
 		model := "swift"
 		if method == stream.Counts {
-			model = stream.Counts // this method has only one model, which has no network
+			// the method counts has only one model, which contains no neural network
+			model = stream.Counts
 		}
 		lines := jsonLines(t, must(t, text, "score", "--model", model, "--json", "--total",
 			"--method", method, "--seed", "3"))
@@ -221,7 +218,7 @@ func TestCompleteIsReproducible(t *testing.T) {
 	require.Equal(t, first, must(t, "", args...))
 }
 
-// serving runs a server; stop drains it.
+// serving starts a server. The returned function stop drains the server and waits until it ends.
 func serving(t *testing.T, flags ...string) (url string, stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	out, outWriter := io.Pipe()
@@ -296,8 +293,8 @@ func TestSessionsAreThereAfterARestart(t *testing.T) {
 		"as without the restart")
 }
 
-// Every command that runs a model accepts the precision bf16. If the processor lacks bf16, the
-// command fails with a clear message.
+// Every command that runs a model accepts the precision bf16. On a processor without bf16
+// instructions, the error message names the required instructions.
 func TestPrecision(t *testing.T) {
 	text, _ := beginning(t, 600)
 	if (kernel.Arithmetic{Precision: kernel.BF16}).Validate() != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// manSection is the manual's section for user programs.
 const manSection = "1"
 
 func newMan() *cobra.Command {
@@ -43,7 +42,6 @@ have the text of --help.`,
 	return c
 }
 
-// writeManual writes the manual pages of a command and all commands below it.
 func writeManual(root *cobra.Command, dir string, date time.Time) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -63,8 +61,8 @@ func writeManual(root *cobra.Command, dir string, date time.Time) error {
 	return err
 }
 
-// manOption matches a flag in the pages that cobra writes. They contain a tab where mandoc requires
-// the macro TP.
+// manOption matches a flag in a manual page from cobra. cobra writes a tab before a flag's
+// description, but mandoc requires the macro TP.
 var manOption = regexp.MustCompile(`(?m)^(?:\.PP\n)?(\\fB-.*)\n\t(.*)$`)
 
 // writeManualPage writes a command's page as mandoc requires it: with a full date, and flags as

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mandoc reports no warnings about the manual pages.
 func TestManualPagesPassMandoc(t *testing.T) {
 	mandoc, err := exec.LookPath("mandoc")
 	if err != nil {
@@ -28,7 +27,7 @@ func TestManualPagesPassMandoc(t *testing.T) {
 	require.Empty(t, string(said))
 }
 
-// Every command except help has a manual page, which is the same on every machine and day.
+// The manual pages are the same on every machine and day.
 func TestEveryCommandHasAManualPage(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "man", "man1")
 	must(t, "", "man", "--date", "2026-11-22", dir)

@@ -11,14 +11,13 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// configUsage returns the part of a flag's help that describes the values readConfig accepts.
 func configUsage() string {
 	return "the name of a configuration (" + strings.Join(txl.Names(), ", ") +
 		") or a JSON file with a configuration (name.json)"
 }
 
-// readConfig returns a valid configuration and its name: a known configuration, or one in a file
-// whose name ends in .json. A nonzero vocab replaces the configuration's vocabulary size.
+// readConfig returns a valid configuration and its name. The parameter name is the name of a known
+// configuration or of a .json file. A nonzero vocab replaces the configuration's vocabulary size.
 func readConfig(ctx context.Context, name string, vocab int) (string, txl.Config, error) {
 	c, short, err := txl.Config{}, name, error(nil)
 	if filepath.Ext(name) != ".json" {
@@ -42,10 +41,8 @@ func readConfig(ctx context.Context, name string, vocab int) (string, txl.Config
 	return short, c, nil
 }
 
-// configBytesMax is the largest size of a configuration file.
 const configBytesMax = 1 << 20
 
-// readBounded reads a small file or pipe completely.
 func readBounded(ctx context.Context, name string) ([]byte, error) {
 	f, err := openFile(ctx, name)
 	if err != nil {

@@ -19,7 +19,6 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// modelFlags has the flags of every command that runs a model.
 type modelFlags struct {
 	path      string
 	threads   int
@@ -27,7 +26,8 @@ type modelFlags struct {
 	lengths   lengthFlags
 }
 
-// lengthFlags sets how far back a model looks. Omitted flags keep the model's lengths.
+// lengthFlags has the flags that set how far back a model looks. A flag that is not given keeps the
+// model's own length.
 type lengthFlags struct {
 	given            func(name string) bool
 	memLen, clampLen int
@@ -60,7 +60,6 @@ func given[T any](changed func(name string) bool, name string, value *T) *T {
 	return nil
 }
 
-// apply returns the model with the lengths that the flags set.
 func (f *lengthFlags) apply(m *model.Model) (*model.Model, error) {
 	l := txl.Lengths{
 		MemLen:     given(f.given, memLenName, &f.memLen),
@@ -84,7 +83,6 @@ func (f *modelFlags) register(c *cobra.Command) {
 	f.registerComputing(c)
 }
 
-// registerComputing registers the flags that control how models compute.
 func (f *modelFlags) registerComputing(c *cobra.Command) {
 	c.Flags().IntVar(&f.threads, "threads", runtime.GOMAXPROCS(0),
 		"number of threads; results do not depend on it")
@@ -100,8 +98,8 @@ func (f *modelFlags) load() (*model.Model, error) {
 	return load()
 }
 
-// loader finds a model by name or file, and returns a function that loads it. The function also
-// applies the flags.
+// loader finds a model by name or file. The returned function load loads the model and applies the
+// flags.
 func (f *modelFlags) loader(name string) (load func() (*model.Model, error), err error) {
 	if err := f.check(); err != nil {
 		return nil, err
@@ -119,12 +117,12 @@ func (f *modelFlags) loader(name string) (load func() (*model.Model, error), err
 	}, nil
 }
 
-// modelFinder finds a model by its ID, as stored in sessions and files. With --model it has only
-// that model, otherwise all named models.
+// modelFinder finds a model by the ID in a session or file. It knows only the model of the flag
+// --model or, without this flag, all named models.
 type modelFinder struct {
 	flags  *modelFlags
-	loaded []*model.Model // models loaded so far
-	places []model.Place  // places of models that are not loaded yet
+	loaded []*model.Model
+	places []model.Place
 }
 
 func (f *modelFlags) finder() (*modelFinder, error) {
@@ -165,7 +163,6 @@ func (x *modelFinder) find(id string) (*model.Model, error) {
 	return x.loaded[0], nil
 }
 
-// of finds a stored session by id or name. It returns the session's id and its model.
 func (x *modelFinder) of(
 	ctx context.Context, store storage.Store, named string,
 ) (id string, m *model.Model, err error) {
@@ -187,7 +184,7 @@ func modelFolders() []string {
 	return []string{folder, filepath.Join(filepath.Dir(folder), "share", "lmserve")}
 }
 
-// wordsFile is the model of words, which releases contain as a file.
+// wordsFile is the file name of the model of words in a release.
 const wordsFile = "words.safetensors.zst"
 
 // findModel finds a model by name or file. Its error says how to get the model of words.
@@ -200,7 +197,6 @@ func findModel(name string) (model.Place, error) {
 	return place, err
 }
 
-// use returns the model with the flags applied.
 func (f *modelFlags) use(m *model.Model) (*model.Model, error) {
 	m.Arithmetic = kernel.Arithmetic{Precision: f.precision}
 	return f.lengths.apply(m)

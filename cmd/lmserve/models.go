@@ -75,7 +75,6 @@ session with default settings scores and learns.`,
 	return c
 }
 
-// modelPlaces returns the places of all models found by name, and of the models in parameter named.
 func modelPlaces(named []string) ([]model.Place, error) {
 	places := model.Places(modelFolders())
 	for _, name := range named {
@@ -90,7 +89,6 @@ func modelPlaces(named []string) ([]model.Place, error) {
 	return places, nil
 }
 
-// listedModel is a model in the output of the command models.
 type listedModel struct {
 	Name         string `json:"name,omitempty"` // name for --model, or the path of a file
 	ID           string `json:"id,omitempty"`
@@ -106,17 +104,16 @@ type listedModel struct {
 	BytesPerSecond float64 `json:"bytes_per_second,omitempty"`
 	// Threads is the number of threads with which BytesPerSecond was measured.
 	Threads int    `json:"threads,omitempty"`
-	Error   string `json:"error,omitempty"` // why the model cannot be loaded
+	Error   string `json:"error,omitempty"`
 }
 
 // measuredBits are bits per token of a validation text, where tokens are bytes or words.
 type measuredBits struct {
-	Static   float64  `json:"static"`
-	Adaptive *float64 `json:"adaptive,omitempty"`
-	Text     string   `json:"text,omitempty"` // fingerprint of the text
-	// Companion is true if the bits were measured with a companion.
-	Companion bool  `json:"companion,omitempty"`
-	Bytes     int64 `json:"bytes,omitempty"`
+	Static    float64  `json:"static"`
+	Adaptive  *float64 `json:"adaptive,omitempty"`
+	Text      string   `json:"text,omitempty"` // the fingerprint of the validation text
+	Companion bool     `json:"companion,omitempty"`
+	Bytes     int64    `json:"bytes,omitempty"`
 }
 
 // listModel loads a model and describes it, without measuring its speed. If loading fails, the
@@ -188,7 +185,6 @@ func printModels(w io.Writer, list []listedModel) error {
 	return t.Flush()
 }
 
-// each formats bits per byte or word, and mentions the companion if one was used.
 func (b *measuredBits) each(bits float64, tokenizer string) string {
 	text := fmt.Sprintf("%.3f a %s", bits, strings.TrimSuffix(tokenizer, "s"))
 	if b.Companion {

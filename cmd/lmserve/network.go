@@ -36,10 +36,8 @@ func (f *networkFlags) register(flags *pflag.FlagSet) {
 			"(default: none)")
 }
 
-// given reports whether sessions are in a database.
 func (f *networkFlags) given() bool { return f.store != "" }
 
-// check returns an error if only one of --store and --objects is given.
 func (f *networkFlags) check() error {
 	switch {
 	case f.given() && f.objects == "":
@@ -50,11 +48,10 @@ func (f *networkFlags) check() error {
 	return nil
 }
 
-// serverWait is how long a server waits until another server releases the database. After a
-// server's machine fails, the database notices this within a shorter time.
+// serverWait is how long a server waits for another server to release the database. The database
+// needs less time to detect that a server's machine has failed.
 const serverWait = 15 * time.Second
 
-// open opens the database and the object store of the flags.
 func (f *networkFlags) open(
 	ctx context.Context, o postgres.Options,
 ) (*postgres.Store, error) {

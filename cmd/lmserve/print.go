@@ -16,7 +16,6 @@ func printJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// printed prints a value as JSON if asJSON is true, and otherwise with the function print.
 func printed[T any](w io.Writer, v T, asJSON bool, print func(io.Writer, T) error) error {
 	if asJSON {
 		return printJSON(w, v)
@@ -24,7 +23,6 @@ func printed[T any](w io.Writer, v T, asJSON bool, print func(io.Writer, T) erro
 	return print(w, v)
 }
 
-// printObject prints a value as a JSON object on one line.
 func printObject(w io.Writer, v any) error {
 	text, err := json.Marshal(v)
 	if err == nil {
@@ -40,14 +38,12 @@ func orWord(text string, instead bool, word string) string {
 	return text
 }
 
-// date formats a time to the second, or - for the zero time.
 func date(t time.Time) string { return orWord(t.Format(time.DateTime), t.IsZero(), "-") }
 
 type writerFunc func(p []byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// lockedWriter is safe for concurrent use: it makes one Write at a time.
 type lockedWriter struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -59,8 +55,8 @@ func (l *lockedWriter) Write(p []byte) (int, error) {
 	return l.w.Write(p)
 }
 
-// printable escapes all characters that could control the terminal, except tabs and newlines. The
-// text may come from a file, or be a file's name.
+// printable escapes all unprintable characters except tabs and newlines. Otherwise, text and names
+// of files could control the terminal.
 func printable(text string) string {
 	var b strings.Builder
 	for _, r := range text {

@@ -16,15 +16,14 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/setting"
 )
 
-// quietName is the flag that turns off progress.
 const quietName = "quiet"
 
-// progressFirst, progressLines and progressDraws are intervals of progress reports. Work that ends
-// before progressFirst is not reported.
+// Work that ends before progressFirst is not reported. progressLines is the interval between
+// printed lines. progressDraws is the interval between redraws of a progress bar.
 var (
 	progressFirst = 2 * time.Second
-	progressLines = 10 * time.Second       // interval between lines
-	progressDraws = 200 * time.Millisecond // interval between redraws of a bar
+	progressLines = 10 * time.Second
+	progressDraws = 200 * time.Millisecond
 )
 
 // progress reports on standard error how much work is done and how long the rest will take. It
@@ -38,9 +37,9 @@ type progress struct {
 
 	mu struct {
 		sync.Mutex
-		done, total int64     // a total of 0 means unknown
-		from        int64     // value of done at the first report
-		since       time.Time // time of the first report; zero before it
+		done, total int64 // a total of 0 means unknown
+		from        int64
+		since       time.Time // the time of the first report, or zero before the first report
 		what        string
 		unit        string // unit of done and total; "" means bytes
 		bar         *progressbar.ProgressBar
@@ -94,7 +93,6 @@ func (p *progress) say(what string) {
 // begin starts another part of the work, with its own total in bytes.
 func (p *progress) begin(what string) { p.beginOf(what, "") }
 
-// beginOf is like begin, but with a given unit.
 func (p *progress) beginOf(what, unit string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -129,7 +127,6 @@ type progressReader struct {
 	done, total int64
 }
 
-// Read implements io.Reader. It fails once the context has ended.
 func (r *progressReader) Read(b []byte) (int, error) {
 	n, err := r.in.Read(b)
 	if r.done += int64(n); r.done >= r.total || err != nil {
@@ -139,7 +136,6 @@ func (r *progressReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// progressWriter reports how many bytes were written. Writes fail after the context has ended.
 type progressWriter struct {
 	ctx         context.Context
 	w           io.Writer
@@ -165,7 +161,7 @@ func (p *progress) beside(w io.Writer) io.Writer {
 	})
 }
 
-// aside clears the bar and calls its parameter, which writes to the same terminal.
+// aside clears the progress bar and then calls the function do, which writes to the same terminal.
 func (p *progress) aside(do func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -173,7 +169,6 @@ func (p *progress) aside(do func()) {
 	do()
 }
 
-// end stops reporting and removes the bar.
 func (p *progress) end() {
 	p.once.Do(func() {
 		close(p.ended)
@@ -209,7 +204,6 @@ func (p *progress) tellOn() {
 	}
 }
 
-// draw draws the bar. The bar estimates the remaining time itself.
 func (p *progress) draw() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -242,7 +236,6 @@ func (p *progress) line() string {
 	return orWord(p.mu.what+", ", p.mu.what == "", "") + text + p.timeLocked()
 }
 
-// amountLocked formats an amount of work with its unit.
 func (p *progress) amountLocked(n int64) string {
 	if p.mu.unit == "" {
 		return humanize.IBytes(uint64(max(0, n)))

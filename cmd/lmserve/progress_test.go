@@ -13,14 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// telling shortens the intervals of progress reports during a test.
 func telling(t *testing.T, first, lines time.Duration) {
 	before := [2]time.Duration{progressFirst, progressLines}
 	progressFirst, progressLines = first, lines
 	t.Cleanup(func() { progressFirst, progressLines = before[0], before[1] })
 }
 
-// A dumb terminal gets no escape sequences: no bars, no redrawn lines, no colors.
+// A terminal with TERM=dumb gets no escape sequences: no bars, no redrawn lines, no colors.
 func TestDumbTerminalIsNotDrawnOn(t *testing.T) {
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
@@ -35,8 +34,6 @@ func TestDumbTerminalIsNotDrawnOn(t *testing.T) {
 	}
 }
 
-// Without a terminal, long work is reported in occasional lines with the remaining time. Short work
-// is not reported.
 func TestProgressIsReportedInLines(t *testing.T) {
 	telling(t, time.Millisecond, time.Millisecond)
 	var out bytes.Buffer
@@ -81,7 +78,6 @@ func TestProgressOfAFileThatIsRead(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// --quiet turns off progress, as does its environment variable.
 func TestQuiet(t *testing.T) {
 	telling(t, 0, time.Millisecond)
 	dir := documentsOf(t, map[string]string{"a": strings.Repeat("some text\n", 5000)})

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Renamed flags are accepted under the old and the new name. The help shows only the new name.
 func TestRenamedFlagsKeepTheirOldNames(t *testing.T) {
 	for _, c := range []struct {
 		command  *cobra.Command

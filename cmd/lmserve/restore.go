@@ -14,7 +14,6 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// zstdMagic starts every zstd stream.
 var zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
 
 func newRestore() *cobra.Command {
@@ -58,7 +57,6 @@ copy it into the folder.`,
 	}
 }
 
-// withBackup calls its parameter with a reader of the backup's content, decompressed if necessary.
 func withBackup(in io.Reader, do func(r io.Reader) error) error {
 	r := bufio.NewReader(in)
 	head, err := r.Peek(len(zstdMagic))

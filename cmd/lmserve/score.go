@@ -14,7 +14,6 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/watch"
 )
 
-// scoring has the flags of the command score.
 type scoring struct {
 	connectFlags
 	stream    streamFlags
@@ -22,7 +21,7 @@ type scoring struct {
 	learn     string
 	lines     bool
 	records   recordFlags
-	trouble   string // file of trouble words
+	trouble   string
 	compare   bool
 	totalOnly bool
 	asJSON    bool
@@ -78,7 +77,7 @@ After Ctrl-C, score prints the total so far.`,
 }
 
 // oldThreshold is the flag --rate of the command score. A decimal number sets the learning rate. A
-// fraction such as 1/100 sets --threshold, because that was the flag's name in older versions.
+// fraction such as 1/100 sets --threshold, which older versions called --rate.
 type oldThreshold struct {
 	pflag.Value
 	c *cobra.Command
@@ -161,11 +160,10 @@ func (k *scoring) run(c *cobra.Command, files []string) error {
 	})
 }
 
-// eventPrinter prints events as they arrive, and at the end the total.
 type eventPrinter interface {
 	event(e client.Event) error
 	printTotal(partial bool) error
-	bytes() int64 // number of bytes scored so far
+	bytes() int64
 }
 
 // score feeds a text and prints the events. It prints the total even after an error.
@@ -214,8 +212,8 @@ func (k *scoring) printer(
 	return &linePrinter{report}
 }
 
-// feed feeds a text to a session. With LearnFalse it scores the text without feeding it. It returns
-// how often the fast weights diverged.
+// feed sends a text to a session and returns how often the fast weights diverged. With LearnFalse,
+// the session scores the text and stays unchanged.
 func feed(
 	ctx context.Context, cl *client.Client, s client.Session, in io.Reader, o client.ScoreOptions,
 	event func(client.Event) error,

@@ -18,7 +18,7 @@ type chunkObject struct {
 	StaticBPC   *float64 `json:"static_bpc,omitempty"` // BaselineBPC under its old name
 	chunkOfWords
 	Lines   *int64 `json:"lines,omitempty"` // set only in the total of a text scored by lines
-	Shown   *int64 `json:"shown,omitempty"` // number of these lines that were printed
+	Shown   *int64 `json:"shown,omitempty"` // the number of printed lines
 	Total   bool   `json:"total,omitempty"`
 	Partial bool   `json:"partial,omitempty"` // only a part of the text was scored
 }
@@ -35,13 +35,11 @@ type chunkOfWords struct {
 	PendingBytes       *int64   `json:"pending_bytes,omitempty"` // set only in the total
 }
 
-// compared adds the bits of the static model.
 func (o *chunkObject) compared(bits float64, chars int64) {
 	o.BaselineBPC = new(perUnit(bits, chars))
 	o.StaticBPC = o.BaselineBPC
 }
 
-// ofWords adds the measures of a model of words.
 func (o *chunkObject) ofWords(m client.Measures) {
 	o.Tokens, o.Unknown = &m.Tokens, m.Unknown
 	o.UnknownBytes, o.UnknownBits = m.UnknownBytes, m.UnknownBits
@@ -61,7 +59,6 @@ func perplexity(bits float64, tokens int64) *float64 {
 	return new(min(math.Exp2(bits/float64(tokens)), math.MaxFloat64))
 }
 
-// amount describes how much text a total covers.
 func (o *chunkObject) amount() string {
 	text := fmt.Sprintf("  %d bytes, %.0f bits", o.Bytes, o.Bits)
 	if o.Tokens == nil {
@@ -75,7 +72,6 @@ func (o *chunkObject) amount() string {
 	return text
 }
 
-// unknownWords describes the number and share of unknown words.
 func unknownWords(unknown, tokens int64) string {
 	text := fmt.Sprintf("unknown words %d of %d tokens", unknown, tokens)
 	if tokens > 0 {
@@ -99,7 +95,6 @@ func (o *chunkObject) doubt() string {
 	return ""
 }
 
-// perUnit returns bits/units, or 0 if units is 0.
 func perUnit(bits float64, units int64) float64 {
 	if units == 0 {
 		return 0

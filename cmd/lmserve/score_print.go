@@ -9,13 +9,13 @@ import (
 )
 
 type chunkPrinter struct {
-	out, errs                  io.Writer // errs receives warnings about the numbers
+	out, errs                  io.Writer
 	compare, totalOnly, asJSON bool
-	words                      bool   // the model is a model of words
-	served                     string // name of the session's method; see servedBy
+	words                      bool
+	served                     string
 
-	before, after client.Measures // the session's totals
-	from, to      int64           // the session's offsets at the start and the end
+	before, after client.Measures
+	from, to      int64 // the session's offsets before and after the scored text
 }
 
 func newChunkPrinter(s client.Session) *chunkPrinter {
@@ -26,8 +26,8 @@ func newChunkPrinter(s client.Session) *chunkPrinter {
 	}
 }
 
-// servedBy names the method of a session with these settings. The name "static" without
-// "+companion" means the baseline: the slow weights alone.
+// servedBy returns the name of a session's method, with "+companion" if the session has a
+// companion. The name "static" means the slow weights without a companion.
 func servedBy(s *client.Settings) string {
 	name := "adaptive"
 	if s == nil {
@@ -73,7 +73,6 @@ func (p *chunkPrinter) event(e client.Event) error {
 	return p.print(o)
 }
 
-// object converts measures to their printed form.
 func (p *chunkPrinter) object(m client.Measures) chunkObject {
 	o := chunkObject{Bytes: m.Bytes, Bits: m.Bits}
 	if !p.compare {
@@ -110,7 +109,6 @@ func (p *chunkPrinter) printTotal(partial bool) error {
 	return nil
 }
 
-// growth returns the difference of two totals.
 func growth(from, to client.Measures) client.Measures {
 	m := client.Measures{
 		Bytes: to.Bytes - from.Bytes, Chars: to.Chars - from.Chars, Tokens: to.Tokens - from.Tokens,
@@ -125,7 +123,6 @@ func growth(from, to client.Measures) client.Measures {
 	return m
 }
 
-// orZero returns *v, or 0 if v is nil.
 func orZero[T int64 | float64](v *T) T {
 	if v == nil {
 		return 0
@@ -133,7 +130,6 @@ func orZero[T int64 | float64](v *T) T {
 	return *v
 }
 
-// orDash formats *v, or returns - if v is nil.
 func orDash(v *float64) string {
 	return orWord(fmt.Sprintf("%.3f", orZero(v)), v == nil, "-")
 }
@@ -158,7 +154,7 @@ func (p *chunkPrinter) print(o chunkObject) error {
 
 func (p *chunkPrinter) columns(o chunkObject) string {
 	switch {
-	case p.words && p.totalOnly: // no header explains the numbers, so the line does
+	case p.words && p.totalOnly: // without a header, the line itself says what the numbers mean
 		text := fmt.Sprintf("perplexity %.2f", orZero(o.Perplexity))
 		if p.compare {
 			text += fmt.Sprintf(" (static %.2f)", orZero(o.BaselinePerplexity))

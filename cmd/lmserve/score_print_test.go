@@ -10,8 +10,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model/modeltest"
 )
 
-// The command score counts UTF-8 characters in the same way for chunks, for lines and in both kinds
-// of total.
+// The command score counts UTF-8 characters in the same way for chunks, for lines and with
+// --total-only.
 func TestScoreCountsCharactersAlike(t *testing.T) {
 	file, err := modeltest.SmallFile(t.TempDir())
 	require.NoError(t, err)

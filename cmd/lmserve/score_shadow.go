@@ -12,10 +12,8 @@ import (
 	"github.com/lmserve/lmserve/api/client"
 )
 
-// shadowPoll is the interval for checking a shadow's progress.
 const shadowPoll = 50 * time.Millisecond
 
-// checkShadow returns an error if a second model is combined with a flag that excludes it.
 func (k *scoring) checkShadow() error {
 	switch {
 	case k.shadow == "":
@@ -75,7 +73,6 @@ func caughtUp(
 	}
 }
 
-// shadowObject is the JSON form of a second model's score.
 type shadowObject struct {
 	Shadow             string   `json:"shadow"` // name of the second model
 	Bytes              int64    `json:"bytes"`
@@ -84,7 +81,6 @@ type shadowObject struct {
 	Difference         *float64 `json:"difference,omitempty"`
 }
 
-// printShadow prints a second model's score of the text next to the first model's score.
 func (k *scoring) printShadow(w io.Writer, s client.Shadow) error {
 	o := shadowObject{Bytes: s.Offset}
 	if s.Model != nil {
@@ -102,7 +98,7 @@ func (k *scoring) printShadow(w io.Writer, s client.Shadow) error {
 	return err
 }
 
-// readOn waits for the second model, if any, and prints its score.
+// readOn waits until the second model, if given, has scored the text, and then prints its score.
 func (k *scoring) readOn(c *cobra.Command, cl *client.Client, id string) error {
 	if k.shadow == "" {
 		return nil

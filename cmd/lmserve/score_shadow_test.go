@@ -13,8 +13,8 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// A second model gives a text the same bits as if it scored the text alone, with a local or a
-// remote server.
+// A second model gives a text the same bits as a command that runs only this model. The server may
+// be local or remote.
 func TestScoreWithASecondModelSaysWhatBothMakeOfTheText(t *testing.T) {
 	first, second := randomModel(t), filepath.Join(t.TempDir(), "second")
 	m, err := modeltest.New(8)

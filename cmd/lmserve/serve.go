@@ -180,7 +180,6 @@ func (f *serveFlags) open(keys bool, secure *tls.Config) (net.Listener, error) {
 	return listen(addr)
 }
 
-// listen listens on an address, or on all addresses of its family.
 func listen(addr *net.TCPAddr) (net.Listener, error) {
 	network := "tcp"
 	if addr.IP.To4() != nil { // with "tcp", Go would also listen on IPv6 for 0.0.0.0

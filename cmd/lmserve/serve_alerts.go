@@ -13,13 +13,11 @@ import (
 	"github.com/lmserve/lmserve/server/codec"
 )
 
-// serveAlerts sends alerts for the incidents of all sessions of a server.
 type serveAlerts struct {
 	*alert.Notifier
 	sessions atomic.Pointer[session.Manager] // nil until the session manager exists
 }
 
-// startAlerts starts sending incidents to the receivers that the flags name.
 func (t *telemetry) startAlerts(f *serveFlags) (err error) {
 	if !f.alerts.given() {
 		return nil
@@ -45,7 +43,6 @@ func (t *telemetry) startAlerts(f *serveFlags) (err error) {
 
 var errNotServing = errors.New("the server's sessions are not loaded yet")
 
-// text returns a part of a session's text.
 func (a *serveAlerts) text(
 	ctx context.Context, id string, offset, length int64,
 ) ([]byte, error) {
@@ -57,7 +54,6 @@ func (a *serveAlerts) text(
 	return part.Text, err
 }
 
-// follow sets the session manager from which alerts get the text of a line.
 func (t *telemetry) follow(sessions *session.Manager) {
 	t.Follow(sessions)
 	if t.alerts != nil {

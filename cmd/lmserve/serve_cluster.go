@@ -16,11 +16,10 @@ import (
 	"github.com/lmserve/lmserve/server/middleware"
 )
 
-// leaveTime limits how long a server that exits tries to inform the other servers. If it cannot
-// inform them, they wait until its lease expires.
+// leaveTime limits how long an exiting server tries to inform the other servers. Servers that were
+// not informed wait until the lease of the exiting server expires.
 const leaveTime = 5 * time.Second
 
-// clusterFlags has the flags of a server that shares its database with other servers.
 type clusterFlags struct {
 	advertise string // this server's URL for other servers; "" if it is the only server
 	node      string
@@ -42,7 +41,6 @@ func (f *clusterFlags) register(flags *pflag.FlagSet) {
 			"server")
 }
 
-// given reports whether the server shares its database with others.
 func (f *clusterFlags) given() bool { return f.advertise != "" }
 
 func (f *clusterFlags) check(store, userSessions bool) error {
@@ -79,7 +77,6 @@ func (f *serveFlags) names(ring *keys.Ring) []string {
 	return append(f.allowHosts, u.Hostname()) // other servers use the advertised name
 }
 
-// self describes this run of the server to the other servers.
 func (f *clusterFlags) self(models servedModels) cluster.Node {
 	n := cluster.Node{
 		Name: f.node, Addr: f.advertise, Numerics: models.first.Arithmetic.Numerics(),

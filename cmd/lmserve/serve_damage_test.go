@@ -27,7 +27,8 @@ import (
 // serveArgs is the environment variable with the arguments of TestServeChild, one per line.
 const serveArgs = "LMSERVE_TEST_SERVE"
 
-// TestServeChild runs as a server in a child process, and continuously scans for damage.
+// TestServeChild runs in a child process of other tests, as a server that continuously scans its
+// files for damage.
 func TestServeChild(t *testing.T) {
 	args := os.Getenv(serveArgs)
 	if args == "" {
@@ -37,7 +38,6 @@ func TestServeChild(t *testing.T) {
 	os.Exit(run(t.Context(), strings.Split(args, "\n"), nil, os.Stdout, os.Stderr))
 }
 
-// damagedServer is a server process, with a record of the answers that its clients received.
 type damagedServer struct {
 	t    *testing.T
 	dir  string
@@ -49,7 +49,6 @@ type damagedServer struct {
 	at   []int     // acknowledged bytes of each session
 }
 
-// lockedBuffer has one writer and several readers.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -95,7 +94,6 @@ func newDamagedServer(t *testing.T, sessions int) *damagedServer {
 	return r
 }
 
-// ask sends a request, and decodes the answer unless it is a problem.
 func (r *damagedServer) ask(method, path, body string, into any) (status int, header http.Header) {
 	request, err := http.NewRequest(method, r.url+path, strings.NewReader(body))
 	require.NoError(r.t, err)
@@ -111,7 +109,6 @@ func (r *damagedServer) ask(method, path, body string, into any) (status int, he
 	return res.StatusCode, res.Header
 }
 
-// textOf returns text that is unique to a session.
 func textOf(n, bytes int) (text string) {
 	for i := 0; len(text) < bytes; i++ {
 		text += fmt.Sprintf("session %03d, line %05d\n", n, i)
@@ -152,7 +149,6 @@ func (r *damagedServer) feed(n, to int) (status int) {
 	}
 }
 
-// damage flips a bit in a session's log.
 func (r *damagedServer) damage(n int) {
 	path := filepath.Join(r.dir, "sessions", r.ids[n], "log.0000000000000000")
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -188,7 +184,7 @@ func TestDamageUnderAServerIsOneSessions(t *testing.T) {
 			require.Equal(t, http.StatusOK, r.feed(n, after))
 		}
 	}
-	for n := range sessions { // compares with new sessions that were fed the same text
+	for n := range sessions {
 		if n%4 != 1 {
 			continue
 		}

@@ -13,10 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// dashboard is the path of the Grafana dashboard.
 const dashboard = "../../deploy/grafana/lmserve.json"
 
-// ruleTests is a promtool file that evaluates expressions over series.
+// ruleTests is the content of a file of unit tests for promtool.
 type ruleTests struct {
 	Tests []ruleTest `json:"tests"`
 }
@@ -43,9 +42,8 @@ type ruleSample struct {
 	Value  float64 `json:"value"`
 }
 
-// Every query of the dashboard has a result for a server that has handled all kinds of work.
-// promtool evaluates the queries. It assumes that all metrics of the server grew at a constant rate
-// for ten minutes.
+// Every query of the dashboard has a result for a server that has handled all kinds of work. The
+// test assumes that all metrics of the server grew at a constant rate for ten minutes.
 func TestEveryPanelOfTheDashboardDrawsSomething(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
@@ -68,7 +66,6 @@ func TestEveryPanelOfTheDashboardDrawsSomething(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 }
 
-// queries returns the queries of all panels.
 func queries(t *testing.T) (all []string) {
 	t.Helper()
 	text, err := os.ReadFile(dashboard)
@@ -85,11 +82,10 @@ func queries(t *testing.T) (all []string) {
 	return all
 }
 
-// busyServer returns the metrics of a server that has served every kind of request.
 func busyServer(t *testing.T) string {
 	t.Helper()
 	receiver := newHook(t)
-	receiver.turn(true) // the receiver refuses alerts, so that some are pending
+	receiver.turn(true) // the receiver refuses alerts, so some alerts stay pending
 	url, stop := serving(t, "--model", randomModel(t), "--data-dir", t.TempDir(), "--alerts",
 		receiver.URL, "--alert-threshold", "1/100")
 	defer stop()

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// send sends a request, with a key unless it is "", and returns the answer's status and object.
 func send(t *testing.T, method, url, key, body string) (status int, object map[string]any) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))

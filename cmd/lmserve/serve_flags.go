@@ -18,8 +18,8 @@ import (
 )
 
 type serveFlags struct {
-	model          modelFlags // flags that control how models compute
-	models         []string   // names or files of models; empty means the default model
+	model          modelFlags
+	models         []string // names or files of models; empty means the default model
 	data           dataFlags
 	cluster        clusterFlags
 	listen         string
@@ -120,14 +120,12 @@ func (f *serveFlags) register(c *cobra.Command) {
 	})
 }
 
-// limitFlags has limits of the API that a server may lower.
 type limitFlags struct {
 	scoreBody            byteSize
 	bodyIdle, answerIdle time.Duration
 	drainDelay           time.Duration
 }
 
-// drainDelayMax is the largest allowed value of --drain-delay.
 const drainDelayMax = time.Hour
 
 func (f *limitFlags) register(c *cobra.Command) {
@@ -144,7 +142,6 @@ func (f *limitFlags) register(c *cobra.Command) {
 			"balancers can notice")
 }
 
-// check returns an error if a limit is outside the range that the API allows.
 func (f *limitFlags) check() error {
 	if f.scoreBody > limits.ScoreBodyBytesMax {
 		return usagef("--max-score-body is %s, expected at most %s", &f.scoreBody,
@@ -165,7 +162,6 @@ func (f *limitFlags) check() error {
 	return nil
 }
 
-// checkStore returns an error if the flags name conflicting places for the sessions.
 func (f *serveFlags) checkStore() error {
 	n := &f.data.network
 	switch {
@@ -181,7 +177,6 @@ func (f *serveFlags) checkStore() error {
 	return cmp.Or(n.check(), f.cluster.check(true, f.userSessions))
 }
 
-// checkOrigins returns an error if a value of --cors-origin is not a valid origin.
 func (f *serveFlags) checkOrigins() error {
 	for _, text := range f.corsOrigins {
 		if _, err := middleware.Origin(text); err != nil {

@@ -17,12 +17,11 @@ import (
 	"github.com/lmserve/lmserve/server"
 )
 
-// opened is the session store and its manager.
 type opened struct {
 	store    storage.Store
 	sessions *session.Manager
-	among    *joined // membership in the group of servers that share the store, or nil
-	where    string  // description of the store, for messages
+	among    *joined // nil if the store is not shared with other servers
+	where    string
 }
 
 func (f *serveFlags) openSessions(
@@ -71,7 +70,6 @@ func (f *serveFlags) openSessions(
 	return o, nil
 }
 
-// openStore opens the session store, and returns a description of it.
 func (f *serveFlags) openStore(
 	ctx context.Context, told *telemetry, log *zap.Logger,
 ) (store storage.Store, where string, err error) {
@@ -101,7 +99,6 @@ func (f *serveFlags) openStore(
 	return data, "the data folder " + dir, nil
 }
 
-// openShared opens a database that other servers also use, and joins their group.
 func (f *serveFlags) openShared(
 	ctx context.Context, o *opened, models servedModels, log *zap.Logger,
 ) error {
@@ -120,7 +117,6 @@ func (f *serveFlags) openShared(
 	return nil
 }
 
-// logged returns a function that logs an error with a fixed message.
 func logged(log *zap.Logger, what string) func(error) {
 	return func(err error) { log.Error(what, zap.Error(err)) }
 }
@@ -132,7 +128,7 @@ type host struct {
 	log   *zap.Logger
 }
 
-// serve serves until the context ends, and then drains.
+// serve answers requests until the context ends. Then serve drains the server for at most timeout.
 func (h *host) serve(ctx context.Context, l net.Listener, timeout time.Duration) error {
 	wait, failed := h.serveAll(l)
 	select {
@@ -147,8 +143,6 @@ func (h *host) serve(ctx context.Context, l net.Listener, timeout time.Duration)
 	return errors.Join(h.srv.Drain(drain), wait())
 }
 
-// reportAlarm returns a function that logs when the disk is nearly full, and when it has space
-// again.
 func reportAlarm(log *zap.Logger) func(error) {
 	return func(why error) {
 		if why != nil {
@@ -198,7 +192,6 @@ func (f *serveFlags) checkOwners(sessions *session.Manager, ring *keys.Ring, whe
 		where, owned, example.ID, example.Owner, path)
 }
 
-// countOwned counts the sessions with owners, and returns the first of them.
 func countOwned(sessions *session.Manager) (owned int, first session.Info, err error) {
 	for after := ""; ; {
 		page, next, err := sessions.List(session.Caller{Admin: true}, after, session.ListMax)

@@ -19,8 +19,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// writeCertificate writes a new certificate for 127.0.0.1 with the given serial number, and its
-// key.
 func writeCertificate(t *testing.T, certFile, keyFile string, serial int64) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
@@ -38,7 +36,6 @@ func writeCertificate(t *testing.T, certFile, keyFile string, serial int64) {
 		Bytes: key}), 0o600))
 }
 
-// A server applies changes to its keys and its certificate without a restart.
 func TestServeFollowsItsKeysAndItsCertificate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

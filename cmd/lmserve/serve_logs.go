@@ -11,7 +11,6 @@ import (
 	"github.com/lmserve/lmserve/server/handler"
 )
 
-// logFlags selects the sessions that receive logs.
 type logFlags struct{ method, name string }
 
 // Values of the flag --log-sessions that are not names of methods.
@@ -31,7 +30,6 @@ func (f *logFlags) register(c *cobra.Command) {
 			"a, otherwise b, otherwise the text c")
 }
 
-// sessions checks the flags and converts them to a configuration.
 func (f *logFlags) sessions() (s handler.LogSessions, err error) {
 	if s.Name, err = intake.ParseTemplate(f.name); err != nil {
 		return s, usagef("--log-session-name: %w", err)

@@ -16,18 +16,17 @@ import (
 )
 
 const (
-	// memoryConstant is the memory that a server needs in addition to its budget, model, workers
-	// and connections. It covers data of requests that must be in memory as a whole. 64 MiB are for
-	// the program, database writes and garbage that is not yet collected.
+	// memoryConstant is the memory in bytes that a server needs beside the budget, the model,
+	// workers and connections. limits.MemoryMax covers request data that must be in memory as a
+	// whole. 64 MiB cover the program, database writes and garbage that is not yet collected.
 	memoryConstant = limits.MemoryMax + 64<<20
-	// memoryUnit is the unit to which the total is rounded up. Rounding hides small differences, so
-	// that every start of a server prints the same number.
+	// memoryUnit is the granularity of the process's memory limit, in bytes. Rounding up to this
+	// unit hides small differences, so every start of a server logs the same limit.
 	memoryUnit = 16 << 20
-	// connectionBytes is the memory of a connection and its request: buffers, stacks, TLS.
+	// connectionBytes is the memory of a connection and its request in bytes: buffers, stacks, TLS.
 	connectionBytes = 64 << 10
 )
 
-// memoryHelp describes what --memory-budget includes.
 var memoryHelp = fmt.Sprintf(`--memory-budget limits the states of sessions and the weights of all
 models but the first. In addition, the process needs the first model's weights, %dM, %dK
 for each connection and, for each thread, a worker of each model (at most 327M with the
@@ -35,7 +34,6 @@ embedded model) and %dM for files. The log shows the sum, which is the limit of 
 garbage collector unless GOMEMLIMIT is set. See "Memory" in docs/operations.md.`,
 	memoryConstant>>20, connectionBytes>>10, session.FileBytes>>20)
 
-// checkBudget returns an error if the budget is too small for one session of each model.
 func (f *serveFlags) checkBudget(models servedModels) error {
 	err := f.checkBudgetOf(models.first, 0)
 	for _, other := range models.others {
@@ -44,8 +42,8 @@ func (f *serveFlags) checkBudget(models servedModels) error {
 	return err
 }
 
-// checkBudgetOf checks the budget for one model. weights is the memory of the model's weights
-// within the budget, in bytes.
+// checkBudgetOf returns an error if the budget is too small for one session of a model. The
+// parameter weights is the number of bytes that the model's weights take from the budget.
 func (f *serveFlags) checkBudgetOf(m *model.Model, weights int64) error {
 	least, err := session.MemoryMin(m)
 	least += weights
@@ -60,9 +58,9 @@ func (f *serveFlags) checkBudgetOf(m *model.Model, weights int64) error {
 		&f.budget, sizeOf(least), m.ID(), beside)
 }
 
-// memoryMost returns the largest memory of the process in bytes. It measures the current heap, so
-// only the first model may be loaded: the budget includes the weights of all other models. Each
-// thread may have one worker per model.
+// memoryMost returns the maximum memory of the process in bytes. It adds the budget to the current
+// size of the heap. Only the first model may be loaded at this time, because the budget includes
+// the weights of all other models. Each thread may have one worker per model.
 func (f *serveFlags) memoryMost(models servedModels, connections int) int64 {
 	budget := int64(f.budget)
 	if budget == 0 {
@@ -81,7 +79,6 @@ func (f *serveFlags) memoryMost(models servedModels, connections int) int64 {
 	return (most + memoryUnit - 1) / memoryUnit * memoryUnit
 }
 
-// limitMemory sets the memory limit of Go's garbage collector, unless GOMEMLIMIT is set.
 func limitMemory(most int64, log *zap.Logger) {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(most)
@@ -90,15 +87,17 @@ func limitMemory(most int64, log *zap.Logger) {
 }
 
 const (
-	connectionsMost = 16384 // default of --max-connections if enough descriptors are available
-	// descriptorsKept is the number of descriptors reserved for the database, the log, keys and
-	// certificates.
-	descriptorsKept    = 32
-	descriptorsUnknown = 1024 // assumed on systems that report no limit
+	// the default of --max-connections if enough file descriptors are available
+	connectionsMost = 16384
+	// descriptorsKept is the number of file descriptors reserved for the database, the log, keys
+	// and certificates.
+	descriptorsKept = 32
+	// the number of file descriptors assumed on systems that report no limit
+	descriptorsUnknown = 1024
 )
 
-// connections returns the limit on connections. Each connection may need two descriptors: one for
-// itself, and one for a file of the data folder that its request uses.
+// connections returns the maximum number of connections. Each connection may need two file
+// descriptors: one for the socket, and one for a file of the data folder that its request uses.
 func (f *serveFlags) connections() (int, error) {
 	most := max(1, (descriptorsMax()-descriptorsKept)/2)
 	if f.maxConnections == 0 {
@@ -111,9 +110,9 @@ func (f *serveFlags) connections() (int, error) {
 	return f.maxConnections, nil
 }
 
-// besideComputing sets GOMAXPROCS to at least one more than the number of computing threads. With a
-// smaller GOMAXPROCS, connections and the disk would wait until a computing thread pauses: after a
-// chunk, or after Go's 10 ms time slice. The operating system switches threads sooner.
+// besideComputing raises GOMAXPROCS above the number of computing threads. Otherwise, connections
+// and the disk would wait until a computing thread pauses: after a chunk, or after Go's 10 ms time
+// slice. The operating system switches threads sooner.
 func besideComputing(threads int) {
 	if runtime.GOMAXPROCS(0) <= threads {
 		runtime.GOMAXPROCS(threads + 1)

@@ -13,8 +13,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// servedModels are the models of a server. The first stays in memory; the others are loaded when
-// sessions need them.
+// servedModels are the models of a server. The first model stays in memory. The others are loaded
+// when sessions need them.
 type servedModels struct {
 	first  *model.Model
 	others []*model.Source
@@ -84,7 +84,6 @@ func (s *servedModels) ids() (ids []string) {
 	return ids
 }
 
-// second returns the ID of the second model, or "".
 func (s *servedModels) second() string {
 	if len(s.others) == 0 {
 		return ""
@@ -92,8 +91,6 @@ func (s *servedModels) second() string {
 	return s.others[0].Outline.ID()
 }
 
-// about returns lines about the models for standard output. They do not include the name of the
-// first model.
 func (s *servedModels) about() string {
 	var text strings.Builder
 	for i, m := range s.known() {
@@ -113,7 +110,7 @@ func (s *servedModels) about() string {
 // foreignSessions counts the stored sessions whose models the server lacks, and logs a single line
 // about them. These sessions are intact, and can be used again when the server has their models.
 type foreignSessions struct {
-	report func(error) // receives all other errors
+	report func(error) // receives every error except session.ModelError
 
 	mu struct {
 		sync.Mutex
@@ -122,7 +119,6 @@ type foreignSessions struct {
 	}
 }
 
-// note handles an error reported by the session manager.
 func (f *foreignSessions) note(err error) {
 	var other *session.ModelError
 	if !errors.As(err, &other) {
@@ -137,7 +133,6 @@ func (f *foreignSessions) note(err error) {
 	}
 }
 
-// tell logs the number of foreign sessions, if there are any, and how to make them usable.
 func (f *foreignSessions) tell(log *zap.Logger, served []string, where string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -69,7 +69,7 @@ func TestServeScoresATextWithTwoModels(t *testing.T) {
 	require.Contains(t, stderr, "expected different models")
 }
 
-// besideTheProgram writes a model into a folder where the program finds it by name.
+// besideTheProgram writes a model into the program's folder, where commands find the model by name.
 func besideTheProgram(t *testing.T, name string, m *model.Model) (path string) {
 	t.Helper()
 	program, err := os.Executable()
@@ -80,7 +80,6 @@ func besideTheProgram(t *testing.T, name string, m *model.Model) (path string) {
 	return path
 }
 
-// modelAt returns a server's description of a model.
 func modelAt(t *testing.T, url, name string) map[string]any {
 	t.Helper()
 	status, is := send(t, http.MethodGet, url+"/v1/models/"+name, "", "")
@@ -88,7 +87,6 @@ func modelAt(t *testing.T, url, name string) map[string]any {
 	return is
 }
 
-// metricsOf returns all metrics of a server.
 func metricsOf(t *testing.T, url string) string {
 	t.Helper()
 	res, err := http.Get(url + "/metrics")
@@ -171,7 +169,8 @@ func TestServeLoadsAModelWhenItIsNeeded(t *testing.T) {
 func TestServeRefusesBudgetBelowWeightsOfModel(t *testing.T) {
 	m, err := modeltest.New(5)
 	require.NoError(t, err)
-	m.CompanionBytes = companion.TableBytesDefault // same as the first model's
+	// the companion of the first model has the same size
+	m.CompanionBytes = companion.TableBytesDefault
 	second := filepath.Join(t.TempDir(), "second")
 	require.NoError(t, weights.WriteFile(second, m.File(), weights.WriteOptions{}))
 	f := serveFlags{models: []string{randomModel(t), second}, model: modelFlags{threads: 1}}
@@ -220,7 +219,6 @@ func TestModelsListsWhatThereIs(t *testing.T) {
 	require.Contains(t, stderr, "no model of this name")
 }
 
-// Commands accept a model by name as well as by file.
 func TestCommandsTakeAModelByItsName(t *testing.T) {
 	m, err := modeltest.New(5)
 	require.NoError(t, err)

@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A server continues when its terminal closes and no program reads its output and log.
 func TestServeOutlivesItsTerminalAndItsReader(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-test.run", "^TestServeChild$")
 	args := []string{
@@ -40,7 +39,7 @@ func TestServeOutlivesItsTerminalAndItsReader(t *testing.T) {
 		}
 	}
 	require.NotEmpty(t, url)
-	// the reader of the output closes it early, as the command head does
+	// The reader closes the output early, as the command head does.
 	require.NoError(t, out.Close())
 	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
 	for range 3 { // each request writes a log line to the closed output

@@ -21,12 +21,12 @@ import (
 // tracesPatience is how long a server that exits tries to send the last traces.
 const tracesPatience = 5 * time.Second
 
-// telemetry is what a server reports to operators: metrics, and traces if OpenTelemetry's variables
-// request them.
+// telemetry is what a server reports to operators: metrics, alerts, and traces if OpenTelemetry's
+// environment variables request them.
 type telemetry struct {
 	*metrics.Metrics
 	traces *tracing.Tracer // nil if no traces are sent
-	alerts *serveAlerts    // nil if there are no receivers
+	alerts *serveAlerts    // nil without receivers of alerts
 	log    *zap.Logger
 }
 
@@ -35,7 +35,6 @@ var (
 	_ server.Metrics   = (*telemetry)(nil)
 )
 
-// newTelemetry makes the telemetry of a server whose models have the given IDs.
 func newTelemetry(
 	ctx context.Context, models []string, log *zap.Logger,
 ) (*telemetry, error) {
@@ -59,7 +58,6 @@ func (t *telemetry) around() func(http.Handler) http.Handler {
 	return t.traces.Around
 }
 
-// close sends the remaining traces.
 func (t *telemetry) close(log *zap.Logger) {
 	ctx, cancel := context.WithTimeout(context.Background(), tracesPatience)
 	defer cancel()
@@ -107,7 +105,6 @@ func (f *serveFlags) openAdmin() (net.Listener, error) {
 	return listen(addr)
 }
 
-// aboutAdmin returns the line for standard output about the admin address, or "".
 func (h *host) aboutAdmin() string {
 	if h.admin == nil {
 		return ""
@@ -115,9 +112,9 @@ func (h *host) aboutAdmin() string {
 	return fmt.Sprintf("lmserve: metrics and profiles on http://%s\n", h.admin.Addr())
 }
 
-// serveAll serves on the listener and, if there is one, the admin listener. The caller either
-// receives the first error from failed, or calls wait, which joins the errors of all listeners. A
-// listener that was drained has no error.
+// serveAll serves on the listener l and, if the server has one, on the admin listener. The caller
+// either receives the first error from the channel failed or calls wait. The function wait joins
+// the errors of all listeners. A drained listener has no error.
 func (h *host) serveAll(l net.Listener) (wait func() error, failed <-chan error) {
 	all := []func() error{func() error { return h.srv.Serve(l) }}
 	if h.admin != nil {

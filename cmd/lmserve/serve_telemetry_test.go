@@ -17,7 +17,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// page gets a page of a server, and returns the answer's status and body.
 func page(t *testing.T, url string) (status int, body string) {
 	t.Helper()
 	resp, err := http.Get(url)
@@ -28,7 +27,7 @@ func page(t *testing.T, url string) (status int, body string) {
 	return resp.StatusCode, string(text)
 }
 
-// The metrics, in the API and at the admin address, count what was scored.
+// The metrics count the scored text. The API and the admin address both serve them.
 func TestServeCountsWhatItScores(t *testing.T) {
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -64,13 +63,11 @@ func TestServeRefusesAnAdminAddressThatOthersCanReach(t *testing.T) {
 	require.Contains(t, stderr, "--admin 0.0.0.0:0 can be reached from other machines")
 }
 
-// collected contains the spans that a collector has received.
 type collected struct {
 	mu    sync.Mutex
 	spans []*trace.Span
 }
 
-// ServeHTTP receives spans like a collector.
 func (c *collected) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	raw, _ := io.ReadAll(r.Body)
 	var sent collector.ExportTraceServiceRequest
@@ -86,8 +83,8 @@ func (c *collected) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// named returns the first span with a name. If parameter below is not nil, the span must be a child
-// of that span.
+// named returns the first span with a given name. If the parameter below is not nil, named
+// considers only the children of the span below.
 func (c *collected) named(t *testing.T, name string, below *trace.Span) *trace.Span {
 	t.Helper()
 	c.mu.Lock()

@@ -40,7 +40,7 @@ func TestServeRefusesFoldersItCannotRead(t *testing.T) {
 		"lmserve.db": "old"} {
 		dir := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
-		// the timeout stops a server that starts although it should not
+		// The timeout ends a server that should not have started.
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		var stdout, stderr bytes.Buffer
 		code := run(ctx, []string{"serve", "--model", file, "--listen", "127.0.0.1:0", "--log",
@@ -52,7 +52,6 @@ func TestServeRefusesFoldersItCannotRead(t *testing.T) {
 	}
 }
 
-// A budget too small for one session is refused. The error names the smallest sufficient budget.
 func TestServeRefusesBudgetBelowOneSession(t *testing.T) {
 	file := randomModel(t)
 	_, stderr, code := lmserve("", "serve", "--model", file, "--log-format", "none", "--data-dir",
@@ -99,7 +98,6 @@ func TestServeTellsOfTheSessionsOfAnotherModelOnce(t *testing.T) {
 	require.EqualValues(t, 5, line.ContextMap()["sessions"])
 }
 
-// A server can be started with limits below those of the API.
 func TestServeTakesSmallerLimits(t *testing.T) {
 	url, stop := serving(t, "--model", randomModel(t), "--max-score-body", "1K", "--max-body-idle",
 		"2s")

@@ -15,14 +15,12 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model/modeltest"
 )
 
-// smallModel writes the small test model and returns its file.
 func smallModel(t *testing.T) (file string) {
 	file, err := modeltest.SmallFile(t.TempDir())
 	require.NoError(t, err)
 	return file
 }
 
-// answered reads an answer.
 func answered(t *testing.T, res *http.Response, err error) (status int, body string) {
 	require.NoError(t, err)
 	b, err := io.ReadAll(res.Body)
@@ -42,7 +40,7 @@ func TestDamagedSessionIsExportedInPart(t *testing.T) {
 	_, body := answered(t, res, err)
 	var created struct{ ID string }
 	require.NoError(t, json.Unmarshal([]byte(body), &created))
-	// each is shorter than a chunk of 16 bytes
+	// Each text is shorter than a chunk of 16 bytes.
 	for _, text := range []string{"what was first", "what came last"} {
 		path := url + "/v1/sessions/" + created.ID + "/score"
 		res, err = http.Post(path, "text/plain", strings.NewReader(text))
@@ -62,7 +60,7 @@ func TestDamagedSessionIsExportedInPart(t *testing.T) {
 	content[at] ^= 1
 	require.NoError(t, os.WriteFile(logs[0], content, 0o600))
 
-	// without the index, the server reads the logs, as after a crash
+	// Without the index, the server reads the logs, as after a crash.
 	require.NoError(t, os.Remove(filepath.Join(dir, "index")))
 
 	file := filepath.Join(t.TempDir(), "part.session")

@@ -55,8 +55,8 @@ func newSessionsImport(f *dataFlags) *cobra.Command {
 	return c
 }
 
-// withManager opens a session manager for the data folder, as a server does, and passes it to its
-// last parameter. The parameter importing receives the progress of imports.
+// withManager opens a session manager for the data folder and passes the manager to the function
+// do. The function importing receives the progress of imports.
 func (f *dataFlags) withManager(
 	c *cobra.Command, flags modelFlags, importing session.Progress,
 	do func(mg *session.Manager) error,

@@ -58,7 +58,6 @@ the session is printed, and the exit code is 1.`,
 	return c
 }
 
-// moveSessions moves all sessions to another store, and prints the outcome for each session.
 func moveSessions(c *cobra.Command, from, to storage.Store) error {
 	copied, there, failed := 0, 0, 0
 	p := newProgress(c, "move")

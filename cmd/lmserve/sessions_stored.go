@@ -9,7 +9,6 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// storedSession is a session in the output of the commands `sessions list` and `sessions show`.
 type storedSession struct {
 	ID           string    `json:"id"`
 	Name         string    `json:"name,omitempty"`
@@ -21,20 +20,22 @@ type storedSession struct {
 	Offset       int64     `json:"offset"`
 	Bits         float64   `json:"bits"`
 	BaselineBits *float64  `json:"baseline_bits,omitempty"`
-	// Words is set only for a session of a model of words, once the session has text.
-	Words      *storedWords      `json:"words,omitempty"`
-	Method     string            `json:"method,omitempty"`
-	Chunk      int               `json:"chunk,omitempty"`
-	Seed       uint64            `json:"seed"`
-	History    string            `json:"history,omitempty"`
-	Start      int64             `json:"start"` // offset of the first stored byte of text
-	Parent     *session.Parent   `json:"parent,omitempty"`
-	ShadowOf   string            `json:"shadow_of,omitempty"` // id of the session that it follows
+	// Words is nil for a model of bytes and for a session without text.
+	Words   *storedWords    `json:"words,omitempty"`
+	Method  string          `json:"method,omitempty"`
+	Chunk   int             `json:"chunk,omitempty"`
+	Seed    uint64          `json:"seed"`
+	History string          `json:"history,omitempty"`
+	Start   int64           `json:"start"` // offset of the first stored byte of text
+	Parent  *session.Parent `json:"parent,omitempty"`
+	// the ID of the session whose text this shadow receives
+	ShadowOf   string            `json:"shadow_of,omitempty"`
 	Numerics   string            `json:"numerics,omitempty"`
 	TTLSeconds float64           `json:"ttl_seconds,omitempty"`
 	Labels     map[string]string `json:"labels,omitempty"`
-	DiskBytes  int64             `json:"disk_bytes"`          // disk space charged to this session
-	Snapshots  []storedSnapshot  `json:"snapshots,omitempty"` // printed only by show
+	DiskBytes  int64             `json:"disk_bytes"` // disk space charged to this session
+	// printed only by the command `sessions show`
+	Snapshots []storedSnapshot `json:"snapshots,omitempty"`
 }
 
 // storedWords has the fields that are set only for models of words, with the field names of the
@@ -54,7 +55,6 @@ type storedSnapshot struct {
 	Bytes  int64 `json:"bytes"`
 }
 
-// storedNamed finds a session of a store by id or name.
 func storedNamed(
 	ctx context.Context, store storage.Store, named string,
 ) (found storage.Session, err error) {
@@ -83,7 +83,7 @@ func describeStored(found storage.Session) storedSession {
 	if i.ShadowOf != nil {
 		s.ShadowOf = i.ShadowOf.ID
 	}
-	s.Method, _ = i.Settings["method"].(string) // "" if the head is unreadable
+	s.Method, _ = i.Settings["method"].(string) // "" if the session's metadata is unreadable
 	s.Chunk, _ = i.Settings["chunk"].(int)
 	if found.Last != nil && found.Last.Words != nil {
 		s.Words = describeWords(i)

@@ -14,8 +14,8 @@ import (
 	"github.com/lmserve/lmserve/internal/lab/eval"
 )
 
-// streamFlags has the flags for how a stream adapts: one for each setting in stream.Table that has
-// a flag. A setting without a value on the command line keeps the model's default for the method.
+// streamFlags has the flags that control how a stream adapts. A setting that is not given on the
+// command line keeps the model's default for the method.
 type streamFlags struct {
 	asked  setting.Values
 	static bool
@@ -32,8 +32,8 @@ func (f *streamFlags) register(c *cobra.Command) {
 		"seed of the masks that select which fast weights an update writes")
 }
 
-// settingFlags registers a flag for every row that has one. The parameter into receives the values
-// given on the command line.
+// settingFlags registers a flag for every row of the table, except rows with NoFlag. The parameter
+// into receives the values from the command line.
 func settingFlags(c *cobra.Command, rows setting.Table[stream.Settings], into setting.Values) {
 	for _, row := range rows {
 		if row.NoFlag {
@@ -70,8 +70,6 @@ func (f *streamFlags) chosen() (setting.Values, error) {
 	return f.asked, nil
 }
 
-// request returns a request for a session with the settings of the flags. In the request, each
-// setting has its name in the API.
 func (f *streamFlags) request() (r client.SessionRequest, err error) {
 	asked, err := f.chosen()
 	if err != nil || len(asked) == 0 {
@@ -84,7 +82,6 @@ func (f *streamFlags) request() (r client.SessionRequest, err error) {
 	return r, err
 }
 
-// checkEffect returns an error if a flag sets a setting that the method ignores.
 func (f *streamFlags) checkEffect(method string) error {
 	for _, row := range stream.Table {
 		_, given := f.asked[row.Name]

@@ -9,7 +9,6 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
-// Commands that run one stream have a flag for every row of stream.Table that does not have NoFlag.
 func TestEverySettingIsAFlag(t *testing.T) {
 	for _, c := range []*cobra.Command{newScore(), newComplete()} {
 		for _, row := range stream.Table {
@@ -43,7 +42,8 @@ func TestFlagsOfSettingsAreHeldToTheirRanges(t *testing.T) {
 	}
 }
 
-// The value of a setting's flag is used in the computation.
+// Each of these flags changes the scores: the flags of the meta-learner and the flag of the chunk
+// size.
 func TestFlagsOfTheMetaLearnersReachThem(t *testing.T) {
 	text, _ := beginning(t, 300)
 	score := []string{"score", "--model", smallModel(t), "--json", "--total"}

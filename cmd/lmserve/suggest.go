@@ -13,7 +13,6 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// suggesting has the flags of the command suggest.
 type suggesting struct {
 	connectFlags
 	stream streamFlags
@@ -96,7 +95,7 @@ func (k *suggesting) request() client.SuggestRequest {
 	}
 }
 
-// printSuggestions prints each text in quotes. Quotes make spaces at the ends visible, and control
+// printSuggestions prints each text in quotes, so that spaces at its ends are visible and control
 // characters are escaped.
 func printSuggestions(out io.Writer, all []client.SuggestedText) {
 	for _, x := range all {

@@ -20,10 +20,10 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// BenchmarkTyping simulates typing after 10 KB of text. Each operation types one key and requests
-// suggestions. The server has two threads and a data folder, and is reached over one HTTP
-// connection. The learning of a line when it ends is not measured. The metrics are the median and
-// the 99th percentile of a request's time, and of the processor time of client and server.
+// BenchmarkTyping simulates typing after 10 KB of text. Each operation types one byte and requests
+// suggestions over one HTTP connection. The server has two threads and a data folder. The time for
+// learning a complete line is not measured. The metrics are the median and the 99th percentile of a
+// request's latency, and of the processor time of client and server.
 func BenchmarkTyping(b *testing.B) {
 	for _, name := range weights.EmbeddedNames() {
 		m, err := model.Place{Name: name}.Load()
@@ -76,7 +76,6 @@ func benchmarkTyping(b *testing.B, m *model.Model, file, ask string) {
 	}
 }
 
-// processTime returns the processor time used by this process.
 func processTime(b *testing.B) time.Duration {
 	var used syscall.Rusage
 	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &used))

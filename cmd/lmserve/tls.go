@@ -41,7 +41,6 @@ func tlsConfig(cert, key string, report func(error)) (*tls.Config, error) {
 	}, nil
 }
 
-// pemBytesMax is the largest size of a certificate or key file.
 const pemBytesMax = 1 << 20
 
 // readKeyPair is like tls.LoadX509KeyPair, but accepts only regular files, because reading a pipe
@@ -56,7 +55,6 @@ func readKeyPair(cert, key string) (c tls.Certificate, err error) {
 	return tls.X509KeyPair(texts[0], texts[1])
 }
 
-// reportReload returns a function that logs whether changed files could be reloaded.
 func reportReload(log *zap.Logger, what string) func(error) {
 	return func(err error) {
 		if err != nil {

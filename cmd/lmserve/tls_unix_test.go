@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// While the certificate file is replaced by a pipe, handshakes use the old certificate without
-// delay. When there is a file again, the server loads it.
+// While a pipe replaces the certificate file, handshakes use the old certificate without delay.
+// When a regular file replaces the pipe, the server loads the file.
 func TestTLSHandshakesSurviveAPipe(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
@@ -48,7 +48,6 @@ func TestTLSHandshakesSurviveAPipe(t *testing.T) {
 	require.Eventually(t, func() bool { return next() != first }, time.Minute, 100*time.Millisecond)
 }
 
-// The server reads only the beginning of an endless file, and refuses the file.
 func TestEndlessFilesAreRefusedAtOnce(t *testing.T) {
 	if _, err := os.Stat("/dev/zero"); err != nil {
 		t.Skip(err)

@@ -17,12 +17,11 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// training has the flags of the command train.
 type training struct {
 	train.Options
 	reporting
-	Config    string // name or file of a configuration; determines Model
-	Normalize bool   // determines Meta.Normal
+	Config    string // the name or file of a configuration, which determines Model
+	Normalize bool   // sets Meta.Normal to sparsemeta.DefaultNormal
 }
 
 type reporting = report.Options
@@ -199,7 +198,6 @@ func (t *training) register(c *cobra.Command) {
 	renamed(c, map[string]string{"normalise": "normalize"})
 }
 
-// in returns a pointer to the flag's field in the options of the training.
 func (r trainFlag) in(t *training) any {
 	field := reflect.ValueOf(t).Elem()
 	for _, name := range strings.Split(r.field, ".") {
@@ -208,7 +206,6 @@ func (r trainFlag) in(t *training) any {
 	return field.Addr().Interface()
 }
 
-// run trains and prints the result.
 func (t *training) run(c *cobra.Command) error {
 	if t.Data == "" {
 		return usagef("--data is missing: a directory of text files")
@@ -220,7 +217,8 @@ func (t *training) run(c *cobra.Command) error {
 	if t.Config != "" {
 		vocab := 0
 		if t.Tokenizer.Kind == tokenizer.KindWords || t.Init != "" {
-			// an upper bound: the vocabulary is made later, or is in the model
+			// An upper bound, because training makes the vocabulary later or takes it from the
+			// model of --init.
 			vocab = tokenizer.MaxVocab
 		}
 		name, model, err := readConfig(c.Context(), t.Config, vocab)
@@ -254,7 +252,7 @@ func (t *training) run(c *cobra.Command) error {
 	return err
 }
 
-// trainError adds to an error the flag of an invalid option, or how to resume an interrupted run.
+// trainError names the flag of an invalid option, or explains how to resume an interrupted run.
 func trainError(err error) error {
 	var option *train.OptionError
 	if errors.As(err, &option) {

@@ -14,7 +14,6 @@ import (
 	"github.com/lmserve/lmserve/internal/learning/train"
 )
 
-// foxes writes a short text into a new directory, and returns the directory.
 func foxes(t *testing.T) string {
 	dir := t.TempDir()
 	for _, name := range []string{"prose/a", "prose/b", "code/c"} {
@@ -26,7 +25,6 @@ func foxes(t *testing.T) string {
 	return dir
 }
 
-// smallConfig writes a configuration of a model so small that training lasts only a moment.
 func smallConfig(t *testing.T) string {
 	file := filepath.Join(t.TempDir(), "fox.json")
 	text :=
@@ -68,11 +66,11 @@ func TestTrainMakesAModelThatScores(t *testing.T) {
 	require.Contains(t, text, "model fox-", "the name stays")
 }
 
-// The same command starts and resumes a run. The error of an interrupted run says how to resume.
 func TestTrainMakesAModelOfWords(t *testing.T) {
 	out, page := filepath.Join(t.TempDir(), "m.safetensors"), filepath.Join(t.TempDir(),
 		"report.html")
-	config := filepath.Join(t.TempDir(), "fox.json") // its vocabulary comes from the text
+	// without a vocabulary size, because the text determines the vocabulary
+	config := filepath.Join(t.TempDir(), "fox.json")
 	require.NoError(t, os.WriteFile(config,
 		[]byte(
 			`{"n_layer":1,"d_model":32,"n_head":2,"d_head":16,"d_inner":64,"seg_len":32,`+
@@ -116,7 +114,6 @@ func TestTrainIsInterruptedAndContinues(t *testing.T) {
 		"checkpoint and 0.5 in this run")
 }
 
-// interruptAt is a writer for log messages. It interrupts the run when a given message arrives.
 type interruptAt struct {
 	*bytes.Buffer
 	what      string
@@ -175,7 +172,7 @@ func TestTrainNamesTheFlagThatIsWrong(t *testing.T) {
 	}
 }
 
-// Every flag that an error can name exists, and sets the field that the error is about.
+// An error about an option names the flag that sets the option. This flag exists.
 func TestOptionsAreNamedByFlags(t *testing.T) {
 	c := newTrain()
 	for _, row := range trainFlags {

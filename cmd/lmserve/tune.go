@@ -83,7 +83,6 @@ for 'lmserve train --normalize'.`,
 	return c
 }
 
-// tuning has the flags of the command tune.
 type tuning struct {
 	data, statistics string
 	out              string
@@ -94,7 +93,6 @@ type tuning struct {
 	progress         *progress
 }
 
-// check returns an error for invalid flags, before the long work begins.
 func (t *tuning) check() error {
 	if slices.Equal(t.methods, []string{methodsNone}) {
 		t.methods = nil

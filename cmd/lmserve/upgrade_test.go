@@ -19,20 +19,20 @@ import (
 )
 
 // upgradeFolders contains folders that older versions of the program have written. The name of a
-// folder is the date and the commit of its version. A folder contains
+// folder is the date and the commit of the older version. A folder contains
 //
 //	data/                   the data folder
-//	sessions.json           the older program's final descriptions of its sessions
-//	goes-on.NUMERICS.jsonl  the older program's results for more text, with these numerics
+//	sessions.json           the older version's descriptions of the sessions in data
+//	goes-on.NUMERICS.jsonl  the older version's results for more text in these sessions
 //
-// All folders use the model in model.safetensors. To add a folder, build the older program and run
-// the command below. Repeat both with -tags noasm, for the other numerics.
+// NUMERICS names the floating-point type and the instruction set of the results. All folders use
+// the model in model.safetensors. To add a folder, build the older version and run the command
+// below. Then repeat both steps with -tags noasm, to add the results of the other numerics.
 //
 //	LMSERVE_OLDER=/path/to/lmserve LMSERVE_OLDER_NAME=2026-11-22-8526217 \
 //	  go test ./cmd/lmserve -run TestOlderProgramWritesFolder
 const upgradeFolders = "testdata/upgrade"
 
-// olderSession is a session in a folder of an older program.
 type olderSession struct {
 	ID       string         `json:"id"`
 	Settings map[string]any `json:"settings"`
@@ -41,7 +41,6 @@ type olderSession struct {
 	Bits     float64        `json:"bits"`
 }
 
-// olderSessions are the sessions that an older program creates.
 var olderSessions = []olderSession{
 	{Settings: map[string]any{"method": "sparse-meta", "baseline": true}},
 	{Settings: map[string]any{"method": "sparse-meta", "p": 0.5}},
@@ -52,7 +51,7 @@ var olderSessions = []olderSession{
 	{Settings: map[string]any{"method": "sparse-meta"}, Query: "&unit=line&learn=unflagged"},
 }
 
-// scored has the fields of an event that the test compares: all fields with computed values.
+// scored has the computed fields of an event, which the test compares.
 type scored struct {
 	Session int      `json:"session"`
 	Offset  int64    `json:"offset"`
@@ -62,8 +61,8 @@ type scored struct {
 	Rank    *float64 `json:"rank,omitempty"`
 }
 
-// upgradeText returns one of two parts of a log. The parts do not end at the end of a line or of a
-// chunk.
+// upgradeText returns the first or the second part of a log. The first part ends inside a line and
+// inside a chunk.
 func upgradeText(part int) string {
 	var text strings.Builder
 	for i := range 60 {
@@ -76,8 +75,6 @@ func upgradeText(part int) string {
 	return [2]string{whole[:777], whole[777:]}[part]
 }
 
-// A data folder of an older program can be opened, served and fed. The results are bit-identical to
-// those that the older program computed.
 func TestFoldersOfOlderProgramsContinueToSameBits(t *testing.T) {
 	folders, err := filepath.Glob(filepath.Join(upgradeFolders, "*", "data"))
 	require.NoError(t, err)
@@ -106,9 +103,9 @@ func TestFoldersOfOlderProgramsContinueToSameBits(t *testing.T) {
 	}
 }
 
-// TestOlderProgramWritesFolder makes a folder in testdata/upgrade with the program that the
-// variable LMSERVE_OLDER names. If the folder exists, the program adds its results for more text,
-// with its own numerics.
+// TestOlderProgramWritesFolder makes a folder in testdata/upgrade with the program in the
+// environment variable LMSERVE_OLDER. If the folder exists, the test only adds the program's
+// results for more text.
 func TestOlderProgramWritesFolder(t *testing.T) {
 	older, name := os.Getenv("LMSERVE_OLDER"), os.Getenv("LMSERVE_OLDER_NAME")
 	if older == "" || name == "" {
@@ -120,7 +117,7 @@ func TestOlderProgramWritesFolder(t *testing.T) {
 	data := filepath.Join(of, "data")
 	if _, err := os.Stat(data); err != nil {
 		require.NoError(t, os.MkdirAll(of, 0o755))
-		// keeps the folder small, in versions that read this variable
+		// This variable keeps the folder small. Not every version reads it.
 		t.Setenv("LMSERVE_FORK_SNAPSHOTS", "1")
 		url, stop := servingWith(t, older, "--model", model, "--data-dir", data,
 			"--max-replay", "1ns") // forces the program to write snapshots
@@ -170,7 +167,8 @@ func servingWith(t *testing.T, program string, flags ...string) (url string, sto
 	}
 }
 
-// makeSessions creates and feeds the sessions of a folder. The last is a fork of the first.
+// makeSessions creates and feeds the sessions of a folder. The last session is a fork of the first
+// session.
 func makeSessions(t *testing.T, url string) (sessions []olderSession) {
 	for i, s := range olderSessions {
 		body, err := json.Marshal(map[string]any{"settings": s.Settings, "seed": i + 1})
@@ -180,7 +178,7 @@ func makeSessions(t *testing.T, url string) (sessions []olderSession) {
 		s.ID = made["id"].(string)
 		if _, status := score(t, url, i, s, upgradeText(0)); status == http.StatusOK {
 			sessions = append(sessions, s)
-		} else { // the older program does not support the query parameters
+		} else { // An older program may not support these query parameters.
 			require.NotEmpty(t, s.Query)
 		}
 	}
@@ -196,14 +194,12 @@ func makeSessions(t *testing.T, url string) (sessions []olderSession) {
 	return sessions
 }
 
-// stateOf returns a session's offset and bits.
 func stateOf(t *testing.T, url, id string) (offset int64, bits float64) {
 	status, about := send(t, http.MethodGet, url+"/v1/sessions/"+id, "", "")
 	require.Equal(t, http.StatusOK, status, "%v", about)
 	return int64(about["offset"].(float64)), about["totals"].(map[string]any)["bits"].(float64)
 }
 
-// requireStored compares the sessions of a server with the older program's descriptions of them.
 func requireStored(t *testing.T, url string, sessions []olderSession) {
 	for _, s := range sessions {
 		offset, bits := stateOf(t, url, s.ID)
@@ -212,7 +208,6 @@ func requireStored(t *testing.T, url string, sessions []olderSession) {
 	}
 }
 
-// feedOn feeds every session the second part of the text, and returns the events, one per line.
 func feedOn(t *testing.T, url string, sessions []olderSession) string {
 	var told bytes.Buffer
 	out := json.NewEncoder(&told)
@@ -226,7 +221,6 @@ func feedOn(t *testing.T, url string, sessions []olderSession) string {
 	return told.String()
 }
 
-// score feeds a session, and returns the events and the answer's status.
 func score(
 	t *testing.T, url string, number int, s olderSession, text string,
 ) (events []scored, status int) {

@@ -17,9 +17,10 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// These constants are the numbers of bytes of a file that watch reads before it follows new lines.
-// watchHistory covers thousands of lines, which show the usual surges and silences. networkHistory
-// covers hundreds of lines, because a network reads more slowly.
+// The command watch first reads the last part of a file and then follows new lines. The part has
+// watchHistory bytes, or networkHistory bytes with a neural network. watchHistory covers thousands
+// of lines, which show the usual surges and silences. A network reads more slowly, so
+// networkHistory covers only hundreds of lines.
 const (
 	watchHistory   = 512 << 10
 	networkHistory = 32 << 10
@@ -30,7 +31,6 @@ const (
 	inputName     = "standard input"
 )
 
-// watching has the flags of the command watch.
 type watching struct {
 	connectFlags
 	choice    lineChoice
@@ -42,7 +42,7 @@ type watching struct {
 	asJSON    bool
 	lines     bool
 	records   recordFlags
-	trouble   string // file of trouble words
+	trouble   string
 	answers   bool
 	alerts    alertFlags
 	counts    bool // true without --model: only tables of counts rate the lines
@@ -225,8 +225,8 @@ func nothingUnflagged() error {
 		"lines learn every line; otherwise a new kind of line would stay strange forever")
 }
 
-// checkAnswers returns an error if --feedback is impossible: because watch prints no incidents, or
-// because standard input is the log and so cannot have the user's answers.
+// checkAnswers returns an error for --feedback if watch prints no incidents. It also returns an
+// error if watch reads a log from standard input, where the user's answers are expected.
 func (k *watching) checkAnswers(streams []watchStream) error {
 	switch {
 	case !k.answers:

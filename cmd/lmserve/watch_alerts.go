@@ -9,15 +9,14 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/watch"
 )
 
-// watchAlerts sends the incidents or strange lines that watch finds to receivers.
 type watchAlerts struct {
 	*alert.Notifier
 	threshold float64
-	incidents bool // alert about incidents instead of lines
+	incidents bool // true if alerts are about incidents instead of lines
 
 	mu       sync.Mutex
-	sessions map[string]alert.Session // keyed by source
-	silent   map[string]bool          // keyed by source
+	sessions map[string]alert.Session
+	silent   map[string]bool
 }
 
 // startAlerts starts sending alerts to the receivers that the flags name. The caller must call the
@@ -64,7 +63,7 @@ func (k *watching) startAlerts(
 	}, nil
 }
 
-// begin records the session of a source. It may be called on nil.
+// begin records the session of a source. On a nil watchAlerts, begin does nothing.
 func (a *watchAlerts) begin(source string, s client.Session) {
 	if a == nil {
 		return
@@ -87,8 +86,9 @@ func (a *watchAlerts) session(source string) alert.Session {
 	return a.sessions[source]
 }
 
-// line sends a line's incidents. If alerts are about lines, it sends the line itself if the line is
-// strange enough. Alerts are written to their file before watch records the line as reported.
+// line sends an alert for each incident of a line. If alerts are not about incidents, it sends an
+// alert for each line that is strange enough. Alerts are written to their file before watch records
+// the line as reported.
 func (a *watchAlerts) line(f watch.Found) {
 	of := a.session(f.Source)
 	a.heard(f.Source)
@@ -116,7 +116,8 @@ func (a *watchAlerts) fellSilent(source string, since time.Time, after time.Dura
 	a.silent[source] = true
 }
 
-// heard ends the silence of a source, if the source was silent. It may be called on nil.
+// heard ends the silence of a source, if the source was silent. On a nil watchAlerts, heard does
+// nothing.
 func (a *watchAlerts) heard(source string) {
 	if a != nil && a.wasSilent(source) {
 		a.Heard(a.session(source), source)
@@ -140,8 +141,8 @@ func lineOfIncident(l *client.LineEvent, i *client.Incident) *alert.Line {
 	return alert.NewLine(l)
 }
 
-// checkAlerts returns an error if receivers are combined with --top, which finds lines only at the
-// end.
+// checkAlerts returns an error if alerts are combined with --top, because --top prints lines only
+// at the end of the input.
 func (k *watching) checkAlerts() error {
 	if k.alerts.given() && k.choice.top > 0 {
 		return usagef("--alerts and --top %d are both given, expected one of them: --top prints "+

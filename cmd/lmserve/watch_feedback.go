@@ -15,8 +15,8 @@ const answersHelp = "feedback: \"f 12\" (incident #12 is a false alarm), \"m 12\
 	"#12 matters), " +
 	"\"u 12\" (remove the feedback), \"l\" (list the feedback)"
 
-// feedback reads the user's answers about incidents, one per line, until the end of input or of
-// ctx.
+// feedback reads and executes the user's answers about incidents, one per line. feedback returns
+// when the input ends or ctx is canceled.
 func (a *watchAll) feedback(ctx context.Context, answers io.Reader) {
 	a.w.Note(answersHelp)
 	lines := bufio.NewScanner(answers)
@@ -67,7 +67,6 @@ func (a *watchAll) answer(ctx context.Context, words []string) (note string, err
 	return answersOf(list), nil
 }
 
-// answersOf formats a session's verdicts.
 func answersOf(list client.IncidentList) string {
 	if len(list.Feedback) == 0 {
 		return "no answers"
@@ -80,8 +79,8 @@ func answersOf(list client.IncidentList) string {
 	return text
 }
 
-// printed returns the source and the number of an incident: the last printed incident with the
-// given number, or for 0 the last printed incident.
+// printed returns the source and the number of the last printed incident with the given number. The
+// number 0 matches every incident.
 func (a *watchAll) printed(number int64) (string, int64, bool) {
 	a.report.mu.Lock()
 	defer a.report.mu.Unlock()

@@ -14,7 +14,6 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/follow"
 )
 
-// requireSaid waits until the run has printed text to standard error.
 func (w *watchRun) requireSaid(text string) {
 	w.t.Helper()
 	require.Eventually(w.t, func() bool { return strings.Contains(w.err.String(), text) },
@@ -33,7 +32,8 @@ func TestWatchFollowsAPattern(t *testing.T) {
 	w.lines(2)
 	logOf(t, filepath.Join(dir, "app-2026-01-02.log"), 34, 3)
 	requireTexts(t, w.lines(5), 32)
-	logOf(t, filepath.Join(dir, "other.log"), 0, 60) // writes more bytes than --history
+	// 60 lines exceed --history, but a file that appears later is read from its beginning
+	logOf(t, filepath.Join(dir, "other.log"), 0, 60)
 	lines := w.lines(5 + 28)
 	require.Equal(t, "line 32 of the log", *lines[5].Text)
 	w.stop()
@@ -55,8 +55,8 @@ func TestWatchWaitsForAFile(t *testing.T) {
 	w.stop()
 }
 
-// If the path of a log is temporarily a folder, for example, watch reports this once and continues
-// with its other logs. It loses no line.
+// If a log's path temporarily holds a folder, for example, watch reports the error once and
+// continues with the other logs. No line is lost.
 func TestWatchOutlivesAPassingTrouble(t *testing.T) {
 	for name, make := range troubles() {
 		t.Run(name, func(t *testing.T) {
@@ -133,8 +133,8 @@ func TestWatchReadsAFieldOfJSON(t *testing.T) {
 	requireTexts(t, w.lines(2), 32)
 }
 
-// journalctl is a script in place of systemd's journalctl. It prints the entries of a file after a
-// cursor.
+// journalctl is a shell script that replaces systemd's journalctl. The script prints the lines of
+// the file $JOURNAL as journal entries, beginning at the line number in --cursor.
 const journalctl = `#!/bin/sh
 from=0
 for a in "$@"; do
@@ -146,7 +146,8 @@ awk -v from="$from" '{ if (NR >= from) printf "{\"__CURSOR\":\"%d\",\"MESSAGE\":
 [ -z "$follow" ] || exec sleep 1000
 `
 
-// After a restart, watch continues in the journal after the last entry that the session was fed.
+// After a restart, watch continues in the journal after the last entry that watch fed to the
+// session.
 func TestWatchContinuesInTheJournal(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there is no shell")

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// troubles returns functions that put something other than a regular file at a log's path. The keys
-// are names for test output.
+// troubles returns functions that create something other than a regular file at a path. The map's
+// keys name the subtests.
 func troubles() map[string]func(*testing.T, string) {
 	all := map[string]func(*testing.T, string){
 		"folder": func(t *testing.T, path string) { require.NoError(t, os.Mkdir(path, 0o700)) },
@@ -22,7 +22,9 @@ func troubles() map[string]func(*testing.T, string) {
 				syscall.Mkfifo(path, 0o600))
 		},
 		"socket": func(t *testing.T, path string) {
-			t.Chdir(t.TempDir()) // a socket's path must be short, so a relative path is used
+			// the operating system limits a socket's path to about 100 bytes, so the path is
+			// relative
+			t.Chdir(t.TempDir())
 			l, err := net.Listen("unix", "s")
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = l.Close() })
@@ -33,7 +35,7 @@ func troubles() map[string]func(*testing.T, string) {
 				0))
 		},
 	}
-	if os.Getuid() == 0 { // for root, every file is readable
+	if os.Getuid() == 0 { // root can read every file
 		delete(all, "unreadable")
 	}
 	return all

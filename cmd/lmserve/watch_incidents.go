@@ -14,24 +14,24 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/watch"
 )
 
-// incidentReport tracks printed and open incidents.
 type incidentReport struct {
 	open    []foundIncident
-	printed []foundIncident // the last printed incidents, newest at the end
+	printed []foundIncident // recently printed incidents, newest last
 
-	silences map[string]*silence // keyed by source
+	silences map[string]*silence
 }
 
-// becomes reports whether i is a later state of the incident. Equal numbers alone are no proof:
-// numbers recur if a session does not learn or a stream restarts.
+// becomes reports whether i is a later state of the incident o. Equal incident numbers do not prove
+// this: numbers repeat if a session does not learn or a stream restarts.
 func (o *foundIncident) becomes(i *client.Incident) bool {
 	return i.First == o.First && i.Lines >= o.Lines && i.Last >= o.Last && i.P <= o.P &&
 		len(i.Changes) >= len(o.Changes) && (i.Lines > o.Lines || i.State != client.IncidentOpen)
 }
 
-const printedMost = 256 // number of printed incidents that an answer may refer to
+const printedMost = 256 // number of printed incidents to which a user's answer can refer
 
-// last returns the last printed incident with a number. The number 0 matches every incident.
+// last returns the last printed incident with the given number. The number 0 matches every
+// incident.
 func (r *incidentReport) last(number int64) (i foundIncident, ok bool) {
 	for n := len(r.printed) - 1; n >= 0; n-- {
 		if number == 0 || r.printed[n].Number == number {
@@ -41,13 +41,13 @@ func (r *incidentReport) last(number int64) (i foundIncident, ok bool) {
 	return i, false
 }
 
-// foundIncident is an incident of a source.
 type foundIncident struct {
 	source string
 	client.Incident
-	shownP float64 // p of the incident's strangest printed line
-	shown  int64   // number of the incident's last printed line
-	before bool    // printed by an earlier run of watch; no line has joined since
+	shownP float64 // smallest rating p of the incident's printed lines
+	shown  int64
+	// an earlier run of watch printed the incident, and no line has joined the incident since
+	before bool
 }
 
 // before records a session's open incidents that an earlier run of watch has printed.
@@ -66,22 +66,23 @@ func (r *lineReport) before(source string, list client.IncidentList) {
 	}
 }
 
-// stranger is a factor: a later line of an incident is printed if its p is smaller than the p of
-// all printed lines by this factor.
+// stranger is a factor. A later line of an incident is printed if the line's rating p, times this
+// factor, is smaller than all printed ratings of the incident.
 const stranger = 2
 
-// shownAgain is a distance in lines. A strange line that is farther from the incident's last
-// printed line is printed even if earlier lines were stranger.
+// shownAgain is a distance in lines. A strange line that is farther than this from the incident's
+// last printed line is printed, even if earlier lines were stranger.
 const shownAgain = 64
 
-// incidentsLocked prints the incidents that a line opens and closes. If the opening line is not
-// strange enough, the incident is printed when a stranger line joins it.
+// incidentsLocked prints the incidents that a line opens or closes. An incident is first printed
+// when one of its lines is strange enough. The caller holds r.mu.
 func (r *lineReport) incidentsLocked(f watch.Found) (shown bool, err error) {
 	for _, i := range f.Line.Incidents {
 		at := slices.IndexFunc(r.incidents.open, func(o foundIncident) bool {
 			return o.source == f.Source && o.Number == i.Number
 		})
-		if at >= 0 && !r.incidents.open[at].becomes(&i) { // open[at] is from an earlier session
+		// open[at] is another incident with the same number
+		if at >= 0 && !r.incidents.open[at].becomes(&i) {
 			r.incidents.open = slices.Delete(r.incidents.open, at, at+1)
 			at = -1
 		}
@@ -119,16 +120,14 @@ func (r *lineReport) incidentsLocked(f watch.Found) (shown bool, err error) {
 	return shown, nil
 }
 
-// incidentObject is the JSON form of an incident. It has the source only if there are several
-// sources.
+// incidentObject is the JSON form of an incident. Source is empty if there is only one source.
 type incidentObject struct {
 	Type   string `json:"type"`
 	Source string `json:"source,omitempty"`
 	client.Incident
-	Text string `json:"text,omitempty"` // text of the line printed with the incident
+	Text string `json:"text,omitempty"`
 }
 
-// tellLocked prints an incident with its line and its changes.
 func (r *lineReport) tellLocked(
 	f watch.Found, i client.Incident, changes []client.IncidentChange,
 ) error {
@@ -141,7 +140,7 @@ func (r *lineReport) tellLocked(
 		if err := r.labeledLocked(f, fmt.Sprintf("#%d", i.Number)); err != nil {
 			return err
 		}
-	// the line caused the change and is printed with it; only a silence has no such line
+	// A line that caused a change is printed with the change. A silence has no such line.
 	case changes[0].Kind != client.ChangeSilence:
 		prefix := r.source(f.Source) + fmt.Sprintf("%-8s  ", changes[0].Kind)
 		text := bytes.TrimSuffix(f.Line.TextBytes(), []byte{'\r'})
@@ -154,11 +153,10 @@ func (r *lineReport) tellLocked(
 	return r.changedLocked(f.Source, i, changes)
 }
 
-// changedLocked prints changes that were added to an incident.
 func (r *lineReport) changedLocked(source string, i client.Incident,
 	more []client.IncidentChange) error {
 	if r.asJSON {
-		return nil // the JSON object of an incident already contains its changes
+		return nil // the JSON object of an incident already contains the changes
 	}
 	for _, c := range more {
 		_, err := fmt.Fprintf(r.out, "%s%-8s  #%d %s\n", r.source(source), c.Kind, i.Number,
@@ -170,8 +168,8 @@ func (r *lineReport) changedLocked(source string, i client.Incident,
 	return nil
 }
 
-// closedLocked prints an incident's final number of lines. An incident with one line needs no such
-// message, because its line was printed.
+// closedLocked prints how many lines an incident has. As text, an incident of one line is not
+// printed again, because that line was already printed.
 func (r *lineReport) closedLocked(i foundIncident) error {
 	switch {
 	case r.asJSON:

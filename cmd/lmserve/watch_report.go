@@ -20,26 +20,27 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/watch"
 )
 
-// lineReport prints lines or incidents. Several streams may use it concurrently.
+// lineReport prints lines or incidents. The methods are safe for concurrent use by several streams.
 type lineReport struct {
 	out       io.Writer
 	style     watch.Style
-	sources   bool // print each line's source
+	sources   bool
 	asJSON    bool
-	measures  bool            // print each line's cost
-	threshold float64         // largest p of a printed line; 0 prints all lines
+	measures  bool
+	threshold float64         // largest rating p of a printed line; 0 prints all lines
 	top       *watch.Top      // nil if lines are printed as they arrive
 	incidents *incidentReport // nil if lines are printed instead of incidents
 
-	// silent is called for a source that is unusually silent; it may be nil. since is the time of
-	// the source's last line. A silence that lasts longer than after is unusual.
+	// silent, unless nil, is called for a source that is unusually silent. Parameter since is the
+	// time of the source's last line. Parameter after is the duration from which a silence is
+	// unusual.
 	silent func(source string, since time.Time, after time.Duration)
 
-	note func(text string) // prints that a stream has too few lines yet; may be nil
+	note func(text string) // prints a message for the user; may be nil
 
 	mu      sync.Mutex
 	total   lineTotal
-	warming map[string]bool // sources for which note was called
+	warming map[string]bool
 }
 
 type lineTotal struct {
@@ -47,18 +48,17 @@ type lineTotal struct {
 	bytes, chars       int64
 	bits, baselineBits float64
 	baseline           bool
-	// words is true for a model of words; bits per character are then omitted.
+	// words is true for a model that predicts words; bits per character are then omitted.
 	words bool
-	// ends has the end of the last line of each source. It is nil unless lines may be repeated or
+	// ends has the end of the last line of each source. The map is nil if no line is repeated or
 	// skipped.
 	ends map[string]lineEnd
 }
 
-// lineEnd is the number of a line and the offset of its end.
 type lineEnd struct{ number, offset int64 }
 
-// newLineReport makes a report that writes to out. The colors and the width of the output depend on
-// the writer `to`, for example a terminal.
+// newLineReport returns a report that writes to out. Parameter to is the writer behind out: if it
+// is a terminal, the output has colors and fits the terminal's width.
 func newLineReport(out, to io.Writer, sources bool) *lineReport {
 	return &lineReport{out: out, style: styleOf(to), sources: sources}
 }
@@ -70,11 +70,12 @@ func styleOf(w io.Writer) (s watch.Style) {
 		return s
 	}
 	s.Color = os.Getenv("NO_COLOR") == ""
-	s.Width, _, _ = term.GetSize(int(w.(*os.File).Fd())) // 0 if unknown
+	s.Width, _, _ = term.GetSize(int(w.(*os.File).Fd())) // width in columns; 0 if unknown
 	return s
 }
 
-// line counts a line, and prints it or its incidents if they are strange enough.
+// line counts a scored line. If the line is strange enough, line also prints the line or its
+// incidents.
 func (r *lineReport) line(f watch.Found) (shown bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,8 +98,7 @@ func (r *lineReport) line(f watch.Found) (shown bool, err error) {
 	return true, r.printLocked(f)
 }
 
-// warmLocked prints a message, once per stream, if the stream has too few lines to rate their
-// strangeness.
+// warmLocked prints a message, once per stream, if the stream has too few lines for ratings.
 func (r *lineReport) warmLocked(f watch.Found) {
 	if f.Line.Warm || r.note == nil || r.warming[f.Source] {
 		return
@@ -111,8 +111,8 @@ func (r *lineReport) warmLocked(f watch.Found) {
 		f.Source, lines.WarmUp))
 }
 
-// add adds a line to the total. If ends is set, add also counts earlier lines of the source that
-// were not reported. It then ignores a line that is reported again.
+// add adds a line to the total. If ends is set, add also counts the source's skipped lines, and
+// counts a repeated line only once.
 func (t *lineTotal) add(source string, l *client.LineEvent) {
 	if t.ends == nil {
 		t.addLine(l)
@@ -140,7 +140,7 @@ func (t *lineTotal) addLine(l *client.LineEvent) {
 	}
 }
 
-// end prints the strangest lines if --top was given.
+// end prints the incidents that are still open or, with --top, the strangest lines.
 func (r *lineReport) end() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -159,8 +159,8 @@ func (r *lineReport) end() error {
 	return nil
 }
 
-// source returns the first output column, with the name of the source. It is empty if there is only
-// one source.
+// source returns the first output column: the name of the source, or "" if there is only one
+// source.
 func (r *lineReport) source(name string) string {
 	if !r.sources {
 		return ""
@@ -168,14 +168,14 @@ func (r *lineReport) source(name string) string {
 	return name + "  "
 }
 
-// markedMost limits which lines get marks when all lines are printed: a line with a larger p has no
-// marks.
+// markedMost is the largest rating p at which the strange part of a line is highlighted. The limit
+// applies only if all lines are printed.
 const markedMost = 1. / 100
 
 func (r *lineReport) printLocked(f watch.Found) error { return r.labeledLocked(f, "") }
 
-// labeledLocked prints a line in one write. If the line has a reason for its strangeness, the label
-// precedes the reason.
+// labeledLocked prints a line with a single Write. If the output gives the reason for the line's
+// strangeness, the label precedes the reason.
 func (r *lineReport) labeledLocked(f watch.Found, label string) error {
 	if r.asJSON {
 		return r.printJSON(f)
@@ -195,7 +195,7 @@ func (r *lineReport) labeledLocked(f watch.Found, label string) error {
 	prefix += fmt.Sprintf("%-8s  ", rank)
 	var marks []client.LineSpan
 	reason := ""
-	chosen := r.threshold > 0 || r.top != nil // only strange lines are printed
+	chosen := r.threshold > 0 || r.top != nil
 	if f.Line.Warm && (chosen || f.Line.P <= markedMost) {
 		if span, ok := watch.Mark(&f.Line); ok {
 			marks, reason = []client.LineSpan{span}, watch.Reason(f.Line.Why)
@@ -208,8 +208,8 @@ func (r *lineReport) labeledLocked(f watch.Found, label string) error {
 	return err
 }
 
-// shown returns a line in its printed form. A record has several lines: shown returns the first
-// one, the one with marks, and the number of all others.
+// shown formats a line, or a record of several lines. For a record, shown returns the first line,
+// the line with marks, and the number of omitted lines.
 func (r *lineReport) shown(
 	prefix string, l *client.LineEvent, marks []client.LineSpan, reason string,
 ) string {
@@ -237,11 +237,10 @@ func (r *lineReport) shown(
 	return out
 }
 
-// withoutCR removes the carriage return of a CRLF.
 func withoutCR(line []byte) []byte { return bytes.TrimSuffix(line, []byte{'\r'}) }
 
-// lineObject is the JSON form of a line. It is the server's event with two changes: it adds the
-// source, and has marks in place of the cost of each byte.
+// lineObject is the JSON form of a line: the server's event with the source, and with marks in
+// place of the cost of each byte.
 type lineObject struct {
 	Source string `json:"source,omitempty"`
 	client.LineEvent
@@ -275,7 +274,6 @@ func (t *lineTotal) object(partial bool) chunkObject {
 	return o
 }
 
-// summary describes how many lines were read and printed.
 func (r *lineReport) summary() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -302,7 +300,6 @@ func (t *lineTotal) String() string {
 
 const topMax = 100_000
 
-// recordFlags selects whether lines are combined into records, and how a record begins.
 type recordFlags struct {
 	on    bool
 	start string
@@ -318,7 +315,6 @@ func (f *recordFlags) register(c *cobra.Command) {
 			"(default: none, records are found by indentation and known forms)")
 }
 
-// apply sets the options for records from the flags.
 func (f *recordFlags) apply(o *client.ScoreOptions) error {
 	if f.start != "" && !f.on {
 		return usagef("--record-start is %q without --records, expected both", f.start)
@@ -332,8 +328,8 @@ func (f *recordFlags) apply(o *client.ScoreOptions) error {
 	return nil
 }
 
-// troubleWords returns the trouble words that a flag selects: the default list, or the words in a
-// file. "" selects none.
+// troubleWords returns words such as "error", which make a line stranger. The name "default"
+// selects a built-in list, "" selects no words, and any other name is a file of words.
 func troubleWords(name string) (list string, err error) {
 	switch name {
 	case "":
@@ -357,7 +353,6 @@ func registerTroubleWords(c *cobra.Command, name *string) {
 		"the session keeps them (default: none)")
 }
 
-// lineChoice selects the lines to print: all lines above a threshold, or the strangest lines.
 type lineChoice struct {
 	threshold string
 	top       int
@@ -374,8 +369,8 @@ func (f *lineChoice) register(c *cobra.Command, rate string) {
 			"printed as they arrive)")
 }
 
-// check validates the flags, and returns the threshold: the largest p of a strange line. It returns
-// 0 if all lines are printed.
+// check validates the flags. It returns the largest rating p of a printed line, or 0 if all lines
+// are printed.
 func (f *lineChoice) check(c *cobra.Command) (threshold float64, err error) {
 	top := c.Flags().Changed("top")
 	if top && c.Flags().Changed("threshold") {
@@ -394,8 +389,7 @@ func (f *lineChoice) check(c *cobra.Command) (threshold float64, err error) {
 	return threshold, nil
 }
 
-// list returns an empty list for the strangest lines. It returns nil if lines are printed as they
-// arrive.
+// list returns an empty list for the strangest lines if --top was given, and nil otherwise.
 func (f *lineChoice) list() *watch.Top {
 	if f.top == 0 {
 		return nil

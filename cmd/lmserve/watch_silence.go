@@ -11,19 +11,19 @@ import (
 const (
 	// silenceEvery is the interval between checks for silent sources.
 	silenceEvery = time.Second
-	// silenceLeast is the shortest silence that can be unusual. After it, watch asks the server how
-	// long a silence of the session must be to be unusual.
+	// silenceLeast is the shortest silence that can be unusual. After this time without lines,
+	// watch asks the server which silences of the session are unusual.
 	silenceLeast = 10 * time.Second
 )
 
-// silence describes a source without new lines.
 type silence struct {
-	since time.Time     // time of the source's last line
-	after time.Duration // unusual duration of a silence; 0 if not yet known, negative if none
+	since time.Time
+	// duration from which a silence is unusual; 0 if not yet known, negative if no silence is
+	// unusual
+	after time.Duration
 	told  bool
 }
 
-// heardLocked records that a source has a new line, so its silence begins again.
 func (r *lineReport) heardLocked(source string) {
 	if r.incidents.silences == nil {
 		r.incidents.silences = map[string]*silence{}
@@ -31,7 +31,7 @@ func (r *lineReport) heardLocked(source string) {
 	r.incidents.silences[source] = &silence{since: time.Now()}
 }
 
-// forgetSilence forgets a source that has ended.
+// forgetSilence ends the reports about silences of a source, because the source has ended.
 func (r *lineReport) forgetSilence(source string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -40,8 +40,8 @@ func (r *lineReport) forgetSilence(source string) {
 	}
 }
 
-// silences reports sources that have been silent for an unusually long time, until ctx ends. A
-// session cannot report a silence, because it works only when it receives lines.
+// silences reports sources that have been silent for unusually long, until ctx is canceled. A
+// session cannot report a silence, because sessions run only when they receive lines.
 func (a *watchAll) silences(ctx context.Context) {
 	every := time.NewTicker(silenceEvery)
 	defer every.Stop()
@@ -60,8 +60,8 @@ func (a *watchAll) silences(ctx context.Context) {
 	}
 }
 
-// silentSince returns the sources that have had no line since time `at`. It omits sources for which
-// the unusual duration of a silence is already known.
+// silentSince returns the sources without a line since the given time. Sources are omitted if the
+// unusual duration of their silences is already known.
 func (r *lineReport) silentSince(at time.Time) (sources []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,7 +86,6 @@ func (r *lineReport) silentAfter(source string, list client.IncidentList) {
 	}
 }
 
-// tellSilences prints the sources that have become unusually silent.
 func (r *lineReport) tellSilences(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -104,12 +103,11 @@ func (r *lineReport) tellSilences(now time.Time) {
 	}
 }
 
-// silenceObject is the JSON form of a report about a silent source.
 type silenceObject struct {
 	Type    string  `json:"type"`
 	Source  string  `json:"source"`
-	Seconds float64 `json:"seconds"`         // time since the last line of the source
-	After   float64 `json:"unusual_seconds"` // duration from which a silence is unusual
+	Seconds float64 `json:"seconds"`
+	After   float64 `json:"unusual_seconds"`
 }
 
 func (r *lineReport) printSilenceLocked(source string, d, unusual time.Duration) error {

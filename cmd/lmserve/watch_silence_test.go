@@ -12,7 +12,6 @@ import (
 	"github.com/lmserve/lmserve/api/client"
 )
 
-// watch reports a silent source once, and again only after a new line of the source.
 func TestWatchTellsThatALogStopped(t *testing.T) {
 	var out bytes.Buffer
 	r := newLineReport(&out, &out, false)
@@ -36,7 +35,7 @@ func TestWatchTellsThatALogStopped(t *testing.T) {
 	require.Equal(t, 1, strings.Count(out.String(), "silence"), "its lines do not tell")
 }
 
-// With the timestamps of a log, the server determines how long a silence must be to be unusual.
+// From the timestamps in a log, the server derives how long a silence must last to be unusual.
 func TestIncidentsSayWhenSilenceIsUnusual(t *testing.T) {
 	url, stop := serving(t, "--model", "counts")
 	defer stop()

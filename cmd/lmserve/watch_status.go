@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// lagFirst is the lag from which a stream is reported as late: the age of the oldest line that
-	// waits to be scored.
+	// lagFirst is the smallest lag that is reported. The lag of a stream is the age of the oldest
+	// line that waits to be scored.
 	lagFirst = 3 * time.Second
-	// lagLines is the interval between reports of a lag. On a terminal, each report replaces the
-	// previous report.
+	// lagLines is the shortest time between two reports about one stream, if standard error is not
+	// a terminal. On a terminal, each report replaces the previous report at once.
 	lagLines = 30 * time.Second
 )
 
@@ -25,11 +25,11 @@ const (
 type lagStatus struct {
 	w        io.Writer
 	terminal bool
-	quiet    bool // lags are not reported
+	quiet    bool
 
 	mu    sync.Mutex
-	drawn bool                 // the terminal shows a report that will be replaced
-	told  map[string]time.Time // time of the last report for each lagging stream
+	drawn bool
+	told  map[string]time.Time
 }
 
 func newLagStatus(c *cobra.Command) *lagStatus {
@@ -38,7 +38,8 @@ func newLagStatus(c *cobra.Command) *lagStatus {
 	return &lagStatus{w: w, terminal: isTerminal(w), quiet: quiet, told: map[string]time.Time{}}
 }
 
-// behind reports a stream's lag, if it is long enough and was not reported recently.
+// behind prints a stream's lag, unless the lag is short or was reported recently. At the end of a
+// reported lag, behind prints a message, too.
 func (s *lagStatus) behind(b watch.Behind) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,7 +68,6 @@ func (s *lagStatus) note(text string) {
 	fmt.Fprintf(s.w, "lmserve: %s\n", text)
 }
 
-// end removes the last report of a lag from the terminal.
 func (s *lagStatus) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +81,7 @@ func (s *lagStatus) clearLocked() {
 	s.drawn = false
 }
 
-// beside returns a writer to the same terminal. Each write first removes the report of a lag.
+// beside returns a writer to w that first removes the lag report from the terminal.
 func (s *lagStatus) beside(w io.Writer) io.Writer {
 	return writerFunc(func(text []byte) (int, error) {
 		s.end()

@@ -18,18 +18,15 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/watch"
 )
 
-// watchStream is a log that watch follows: an argument of the command, or a file that matches a
-// pattern.
 type watchStream struct {
 	name    string // name in the output; "-" means standard input
-	session string // name of the session, or ""
+	session string // name of the session; "" if the session is unnamed
 	log     follow.Log
 	pattern bool
-	whole   bool            // read the file from its beginning
+	whole   bool
 	journal *follow.Journal // nil if the log is a file
 }
 
-// streams sorts the arguments into streams and file name patterns.
 func (k *watching) streams(args []string) (streams []watchStream, patterns []string, err error) {
 	if k.journal {
 		j := &follow.Journal{Args: args, All: k.fromStart}
@@ -80,10 +77,10 @@ func (k *watching) streams(args []string) (streams []watchStream, patterns []str
 	return streams, patterns, nil
 }
 
-// found returns the streams of the files that match a pattern. If later is true, the files are read
-// from their beginning.
+// found returns the streams of the files that match a pattern. If later is true, each file is read
+// from its beginning.
 func (k *watching) found(pattern string, later bool) (streams []watchStream) {
-	logs, _ := follow.Match(pattern) // the pattern is valid: streams has checked it
+	logs, _ := follow.Match(pattern) // watching.streams has already validated the pattern
 	for _, log := range logs {
 		s := watchStream{name: log.Path, log: log, pattern: true, whole: later}
 		if k.session != "" {
@@ -99,9 +96,8 @@ const (
 	sessionPartMax = 32 // maximum bytes of the part that comes from the file name
 )
 
-// sessionName returns the name of the session for one of several files. It combines the flag's name
-// and the file name. It adds a hash of the path if another file might get the same name, or if the
-// name would be too long.
+// sessionName returns the name of the session for one of several files: the flag's name and the
+// file name. A hash of the path follows if the name would be too long or might not be unique.
 func sessionName(session, file string, log follow.Log, hashed bool) string {
 	part := sessionPart(file)
 	name := session + "." + part
@@ -114,7 +110,6 @@ func sessionName(session, file string, log follow.Log, hashed bool) string {
 	return session + "." + part[:min(len(part), room)] + hash
 }
 
-// sessionPart returns the part of a session name that comes from the file name.
 func sessionPart(file string) string {
 	if file == standardInput {
 		return "stdin"
@@ -122,7 +117,6 @@ func sessionPart(file string) string {
 	return strings.Map(nameLetter, strings.ToLower(filepath.Base(file)))
 }
 
-// nameLetter replaces characters that are not allowed in session names.
 func nameLetter(r rune) rune {
 	switch {
 	case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '.', r == '_', r == '-':
@@ -131,26 +125,26 @@ func nameLetter(r rune) rune {
 	return '-'
 }
 
-// watchAll watches several streams.
 type watchAll struct {
 	*watching
 	w      *watch.Watcher
 	stdin  io.Reader
 	report *lineReport
-	alerts *watchAlerts // nil if there are no receivers
+	alerts *watchAlerts // nil if no receivers of alerts are configured
 
 	mu       sync.Mutex
 	sessions map[string]string // session ids, keyed by stream name
-	running  map[string]bool   // keyed by the path of the log, or else the stream's name
-	group    sync.WaitGroup
-	last     error // error of the last stream that ended
-	failed   int   // number of streams that failed earlier
+	// keyed by the path of the log or, without a path, by the stream's name
+	running map[string]bool
+	group   sync.WaitGroup
+	last    error
+	failed  int
 }
 
 const (
-	// matchEvery is the interval between searches for new files that match a pattern.
 	matchEvery = time.Second
-	// againAfter is the delay after an error before watch opens a pattern's file again.
+	// againAfter is the pause after an error in a file, if the file matches a pattern. Then watch
+	// opens the file again.
 	againAfter = 10 * time.Second
 )
 
@@ -184,8 +178,8 @@ func (a *watchAll) run(ctx context.Context, streams []watchStream, patterns []st
 	return a.last
 }
 
-// start watches a stream unless it is already being watched. If the last stream fails, run returns
-// its error. Errors of all other streams are printed at once.
+// start watches a stream in a new goroutine, unless the stream is already watched. With mayBeLast,
+// run returns the error of the last running stream. Any other error is printed at once.
 func (a *watchAll) start(ctx context.Context, s watchStream, mayBeLast bool) {
 	key := cmp.Or(s.log.Path, s.name)
 	a.mu.Lock()
@@ -235,7 +229,7 @@ func (a *watchAll) watch(ctx context.Context, s watchStream) error {
 	a.mu.Unlock()
 	a.alerts.begin(name, session)
 	err = a.watchIn(ctx, s, session)
-	if err == nil && ctx.Err() == nil { // the end of a log is not a silence
+	if err == nil && ctx.Err() == nil { // a log that has ended is not silent
 		a.report.forgetSilence(name)
 		a.alerts.heard(name)
 	}

@@ -21,7 +21,6 @@ import (
 	"github.com/lmserve/lmserve/api"
 )
 
-// syncBuffer is a buffer for concurrent use.
 type syncBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -39,7 +38,6 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
-// watchRun is a running command watch.
 type watchRun struct {
 	t        *testing.T
 	out, err syncBuffer
@@ -54,7 +52,6 @@ func startWatch(t *testing.T, stdin io.Reader, args ...string) *watchRun {
 	return w
 }
 
-// lines waits until n lines were printed in JSON, and returns them.
 func (w *watchRun) lines(n int) (all []lineObject) {
 	w.t.Helper()
 	require.Eventually(w.t, func() bool {
@@ -69,7 +66,6 @@ func (w *watchRun) lines(n int) (all []lineObject) {
 	return all
 }
 
-// stop ends the run like Ctrl-C.
 func (w *watchRun) stop() {
 	w.cancel()
 	require.Zero(w.t, <-w.code, "%s", &w.err)
@@ -86,8 +82,6 @@ func logOf(t *testing.T, file string, from, n int) {
 	require.NoError(t, f.Close())
 }
 
-// requireTexts checks the texts of consecutively numbered lines. The first line must have the
-// number `from`.
 func requireTexts(t *testing.T, lines []lineObject, from int) {
 	t.Helper()
 	for i, l := range lines {
@@ -95,8 +89,8 @@ func requireTexts(t *testing.T, lines []lineObject, from int) {
 	}
 }
 
-// everyLine returns flags with which watch prints every line. It never prints the first 32 lines of
-// a session, which it cannot rate.
+// everyLine returns flags that make watch print every line after the first 32 lines of a session.
+// The first 32 lines are never printed, because too little is known to rate them.
 func everyLine(t *testing.T) []string {
 	return []string{"--model", smallModel(t), "--threshold", "1", "--lines", "--json"}
 }
@@ -121,8 +115,7 @@ func TestWatchMarksTheLinesOfAPipeThatStandOut(t *testing.T) {
 	require.Contains(t, stderr, "61 lines, 1 printed, ")
 }
 
-// While a file grows, is renamed and is truncated, every line is printed once, beginning with the
-// lines in the file at the start.
+// Every line is printed once, even if the file is renamed or truncated while watch follows it.
 func TestWatchFollowsAFile(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "app.log")
 	logOf(t, log, 0, 40)
@@ -145,13 +138,14 @@ func TestWatchReadsTheEndOfAFileFirst(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "app.log")
 	logOf(t, log, 0, 100)
 	w := startWatch(t, nil, append(everyLine(t), "--history", "1K", log)...)
-	lines := w.lines(21) // 53 lines of 19 bytes are read, and the first 32 are not printed
+	// 1K holds 53 lines of 19 bytes, and the first 32 lines are not printed
+	lines := w.lines(21)
 	w.stop()
 	require.Equal(t, "line 99 of the log", *lines[20].Text)
 }
 
-// watch resumes where it stopped: after a restart, after a log rotation while it was stopped, and
-// after a crash before it reported the last lines.
+// After a restart, watch continues at the next line, even after a log rotation during the downtime.
+// Lines that watch did not report before a crash are printed after the restart.
 func TestWatchContinuesWhereItWas(t *testing.T) {
 	for _, far := range []bool{false, true} {
 		t.Run(map[bool]string{false: "here", true: "there"}[far], func(t *testing.T) {
@@ -193,8 +187,8 @@ func TestWatchContinuesWhereItWas(t *testing.T) {
 	}
 }
 
-// A record is printed when the next record begins, or when no more lines arrive for a while. It is
-// printed again only if it has grown.
+// A record is a group of related lines. It is printed when the next record begins, or when no line
+// arrives for a while. A printed record is printed again only if it has grown.
 func TestWatchTellsRecordsOnce(t *testing.T) {
 	dir := t.TempDir()
 	log, data := filepath.Join(dir, "app.log"), filepath.Join(dir, "data")
@@ -233,8 +227,8 @@ func readPositions(t *testing.T, data string) (text string) {
 	return string(content)
 }
 
-// forgetReports changes the stored position, as if watch had ended before it reported the lines
-// beyond the offset.
+// forgetReports changes the stored position, so that the lines after the offset count as not yet
+// printed. It returns the new content of the position file.
 func forgetReports(t *testing.T, data string, offset int64) string {
 	var p map[string]any
 	require.NoError(t, json.Unmarshal([]byte(readPositions(t, data)), &p))
@@ -247,7 +241,6 @@ func forgetReports(t *testing.T, data string, offset int64) string {
 	return string(content)
 }
 
-// feedMore feeds the session of watch with the command score.
 func feedMore(t *testing.T, flags []string, text string) {
 	args := []string{"score", "--session", "app"}
 	for i := 0; i+1 < len(flags); i++ {
@@ -258,8 +251,8 @@ func feedMore(t *testing.T, flags []string, text string) {
 	must(t, text, args...)
 }
 
-// With --learn false the session does not change, so every run of watch starts with an untrained
-// session.
+// With --learn false, watch does not change the session, so two runs over the same file print the
+// same lines.
 func TestWatchWithoutLearning(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "app.log")
 	flags := append(everyLine(t), "--data-dir", t.TempDir(), "--session", "app", "--from-start",
@@ -319,7 +312,8 @@ func TestWatchRefusesWhatItCannotDo(t *testing.T) {
 		{[]string{"--threshold", "1/10", "--top", "3"}, exitUsage,
 			"--threshold and --top are both given"},
 		{[]string{"--threshold", "2"}, exitUsage, `--threshold is "2", expected a probability`},
-		{[]string{"--rate", "2"}, exitUsage, `--threshold is "2"`}, // --rate is the flag's old name
+		// --rate is the old name of --threshold
+		{[]string{"--rate", "2"}, exitUsage, `--threshold is "2"`},
 		{[]string{"--threshold", "0"}, exitUsage, `--threshold is "0"`},
 		{[]string{"--top", "0"}, exitUsage, "--top is 0, expected 1"},
 		{[]string{"--learn", "no"}, exitUsage,
@@ -418,8 +412,6 @@ func TestCarriageReturnAtTheEndIsNotShown(t *testing.T) {
 	require.Contains(t, out, `"text":"one\r"`, "JSON has the text as it is")
 }
 
-// Text from a pipe is scored as soon as it arrives. The total includes this text even if the run is
-// interrupted.
 func TestScorePrintsPipeAtOnceAndTotalAtEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	in, writer := io.Pipe()
@@ -442,7 +434,6 @@ func TestScorePrintsPipeAtOnceAndTotalAtEnd(t *testing.T) {
 	require.EqualValues(t, 11, total.Bytes)
 }
 
-// With --learn false, a session scores a text and does not change.
 func TestScoreWithoutLearning(t *testing.T) {
 	flags := append(everyLine(t)[:2], "--data-dir", t.TempDir(), "--session", "s", "--json")
 	score := func(text string, more ...string) []chunkObject {
@@ -457,7 +448,8 @@ func TestScoreWithoutLearning(t *testing.T) {
 	require.Equal(t, dry[0].Bits, next[0].Bits)
 }
 
-// BenchmarkWatch measures the time from the write of a line to a pipe until watch prints the line.
+// BenchmarkWatch measures the time between the write of a line to a pipe and the output of this
+// line by watch.
 func BenchmarkWatch(b *testing.B) {
 	log, err := os.ReadFile(accessLog)
 	require.NoError(b, err)
@@ -495,8 +487,6 @@ func BenchmarkWatch(b *testing.B) {
 	require.Zero(b, <-code)
 }
 
-// Related lines form one incident. The log has 60 answers with status 502 among 700 answers with
-// status 200 or 404.
 func TestWatchTellsOneIncident(t *testing.T) {
 	var log strings.Builder
 	for i := range 760 {
@@ -525,8 +515,8 @@ func TestWatchTellsOneIncident(t *testing.T) {
 	require.Equal(t, api.ChangeSurge, first.Changes[0].Kind)
 }
 
-// An incident that is open when watch ends is not printed again after a restart. This is true even
-// if watch ended before it recorded that it had printed the incident.
+// After a restart, watch does not print an open incident again. This is true even if watch had not
+// yet recorded that the incident was printed.
 func TestWatchTellsIncidentOnceOverRestart(t *testing.T) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, "app.log")
@@ -579,7 +569,7 @@ func TestWatchTellsIncidentOnceOverRestart(t *testing.T) {
 	require.Empty(t, watched(1), "nothing has joined it")
 }
 
-// After a user's verdict on an incident, watch does not print similar incidents.
+// After the user marks an incident as a false alarm, watch does not print similar incidents.
 func TestWatchTakesFeedback(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "app.log")
 	write := func(from, n int, odd string) {
@@ -613,8 +603,8 @@ func TestWatchTakesFeedback(t *testing.T) {
 	require.NoError(t, tell.Close())
 }
 
-// Without --model, a session needs no network, and it resumes after a restart. A session that was
-// created with a model keeps the model.
+// Without --model, a session uses no neural network, and resumes after a restart. A session that
+// was created with a model keeps the model.
 func TestWatchContinuesWithoutModel(t *testing.T) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, "app.log")

@@ -15,13 +15,11 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// modelOfWords writes the small model of words and returns its file.
 func modelOfWords(t *testing.T) string {
 	t.Helper()
 	return wordsFileOf(t, modeltest.SmallOfWords)
 }
 
-// wordsFileOf writes a small model and returns its file.
 func wordsFileOf(t *testing.T, small func() (*model.Model, error)) string {
 	t.Helper()
 	m, err := small()
@@ -31,8 +29,8 @@ func wordsFileOf(t *testing.T, small func() (*model.Model, error)) string {
 	return file
 }
 
-// For a model of words, score prints the usual measures of the literature. It does not score an
-// unfinished word at the end of the text.
+// With a model that predicts words, score prints the perplexity and the number of unknown words. An
+// unfinished word at the end of the text is not scored.
 func TestScoreOfWords(t *testing.T) {
 	file := modelOfWords(t)
 	text := modeltest.WordText(20) + "the do"
@@ -80,7 +78,6 @@ func TestScoreWarnsOfUnknownWords(t *testing.T) {
 	}
 }
 
-// The commands for a data folder show the measures of a session with a model of words.
 func TestSessionsOfWords(t *testing.T) {
 	file, dir := modelOfWords(t), t.TempDir()
 	score := []string{"score", "--model", file, "--data-dir", dir, "--session", "story"}
@@ -96,8 +93,8 @@ func TestSessionsOfWords(t *testing.T) {
 	require.Contains(t, again, "all bit-identical")
 }
 
-// A session of a model that splits words at punctuation replays bit-identically, even if chunks end
-// within a word.
+// A replay of a session is bit-identical, even if chunks end within a word. The session's model
+// splits words at punctuation.
 func TestSessionsOfProseReplay(t *testing.T) {
 	file, dir := wordsFileOf(t, modeltest.SmallOfProse), t.TempDir()
 	text := strings.Repeat(modeltest.Prose, 7)
@@ -115,7 +112,7 @@ func TestSessionsOfProseReplay(t *testing.T) {
 	require.Contains(t, again, "all bit-identical")
 }
 
-// A completion by a model of words begins with a new word, locally and over a server.
+// A model that predicts words begins a completion with a new word, locally and over a server.
 func TestCompleteOfWords(t *testing.T) {
 	file := modelOfWords(t)
 	log := filepath.Join(t.TempDir(), "text")

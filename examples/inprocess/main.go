@@ -1,4 +1,4 @@
-// Command inprocess reads a log on standard input and prints its strange lines, without a server.
+// Command inprocess reads a log on standard input and prints the strange lines, without a server.
 package main
 
 import (

@@ -21,14 +21,14 @@ const (
 // reach is the number of words in a window on each side of the missing word.
 const reach = 6
 
-// A window is the part of a sentence around its missing word, as the identifiers of 2*reach+1
+// A window is a missing word with its neighbors in a sentence, as the identifiers of 2*reach+1
 // words.
 type window [2*reach + 1]int
 
-// A pool has the windows of several words: pool[i] has the windows of the i'th word.
+// A pool groups windows by missing word: pool[i] has the windows of the i-th word.
 type pool [][]window
 
-// A corpus is a text as identifiers of words. It also has windows, whose missing words a model must
+// A corpus contains sentences, as identifiers of words, and windows whose missing word a model must
 // find.
 type corpus struct {
 	Vocabulary  int
@@ -36,11 +36,10 @@ type corpus struct {
 	Train, Test pool
 }
 
-// rules select the words that can be the missing words of tasks.
+// rules defines which words can be the missing word of a task.
 type rules struct {
 	Least, Most int // range of the number of sentences that contain the word
-	// Known is the number of occurrences in the training text that a word needs to be in the
-	// vocabulary.
+	// Known is the smallest number of occurrences in the training text of a word in the vocabulary.
 	Known   int
 	HeldOut int // largest number of test words
 }
@@ -50,8 +49,8 @@ var (
 	word        = regexp.MustCompile(`\pL+(?:['’]\pL+)*`)
 )
 
-// read returns the sentences of all text files in a folder, as words. It reads only the first limit
-// bytes of each file.
+// read returns the sentences of all *.txt files in a folder, split into words. Only the first limit
+// bytes of each file are read.
 func read(dir string, limit int) (sentences [][]string, err error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*.txt"))
 	if err != nil {
@@ -91,7 +90,7 @@ func build(train, test [][]string, set rules, seed uint64) *corpus {
 	held := map[string]bool{}
 	most := len(candidates)
 	if test == nil {
-		most /= 2 // the other half are training words
+		most /= 2
 	}
 	for _, w := range candidates[:min(set.HeldOut, most)] {
 		held[w] = true
@@ -136,8 +135,8 @@ func build(train, test [][]string, set rules, seed uint64) *corpus {
 	return c
 }
 
-// candidates returns, in alphabetical order, the lower-case words that occur in Least to Most
-// sentences.
+// candidates returns, in alphabetical order, the lower-case words of three or more bytes that occur
+// in at least Least and at most Most sentences.
 func (set rules) candidates(sentences [][]string) (words []string) {
 	counts := map[string]int{}
 	for _, s := range sentences {
@@ -191,7 +190,6 @@ func windows(sentences [][]string, ids map[string]int, of map[string]bool) pool 
 	return p
 }
 
-// cut returns the window around a word.
 func cut(sentence []int, at int) (w window) {
 	for i := range w {
 		switch j := at + i - reach; {
@@ -211,10 +209,9 @@ func cut(sentence []int, at int) (w window) {
 type task struct {
 	Ways             int
 	Support, Queries []window
-	Label, Answer    []int // labels of Support and of Queries
+	Label, Answer    []int // labels: Label for Support, Answer for Queries
 }
 
-// draw returns a random task. It skips words that occur in too few sentences.
 func (p pool) draw(ways, shots, queries int, r *rand.Rand) task {
 	k := task{Ways: ways}
 	used := map[int]bool{}

@@ -15,8 +15,8 @@ import (
 
 var small = rules{Least: 6, Most: 300, Known: 5, HeldOut: 100}
 
-// Every adaptive method learns a new word of a known kind from one example. It is far more accurate
-// than a guess, whose accuracy is one fifth.
+// Every adaptive method learns a new word of a known kind from one example. The accuracy is higher
+// than that of guessing, which is 1/5.
 func TestMethodsLearnNewWords(t *testing.T) {
 	c := build(toy(4000, 1), nil, small, 1)
 	b := budget{Steps: 200, Tests: 30, Rate: .003, Epochs: 3, Size: 16}
@@ -40,7 +40,8 @@ func TestMethodsLearnNewWords(t *testing.T) {
 	}
 }
 
-// The training loss of an LSTM with shifts falls. Two runs with the same seed are equal.
+// The training loss of an LSTM with conditional shifts falls. Two runs with the same seed have
+// equal results.
 func TestRecurrentShiftsLearn(t *testing.T) {
 	c := build(toy(2000, 1), nil, small, 1)
 	b := budget{Steps: 80, Tests: 5, Rate: .005, Epochs: 2, Size: 12}
@@ -60,7 +61,8 @@ func TestRecurrentShiftsLearn(t *testing.T) {
 	require.Equal(t, once, again)
 }
 
-// If the conditioning information is constant, all gradients agree with finite differences.
+// All gradients agree with finite differences. The conditioning information is constant, as in
+// training.
 func TestShiftsMatchFiniteDifferences(t *testing.T) {
 	c := build(toy(2000, 1), nil, small, 1)
 	embeddings, places := pretrain(c, 3, 1, 1)
@@ -87,8 +89,8 @@ func TestShiftsMatchFiniteDifferences(t *testing.T) {
 	}
 }
 
-// feedback implements equation 7 of the CSN paper for two hidden neurons, and outputFeedback for
-// two output words.
+// feedback implements equation 7 of the CSN paper for a hidden layer, and outputFeedback for the
+// output layer.
 func TestDirectFeedback(t *testing.T) {
 	logits := tape.New(1, 2) // zero logits: both probabilities are .5
 	copy(logits.Grad, []float64{.5, -.5})

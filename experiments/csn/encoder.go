@@ -6,19 +6,18 @@ import (
 	"github.com/lmserve/lmserve/experiments/tape"
 )
 
-// An encoder turns each window into a vector, one row of a matrix.
 type encoder struct {
 	embeddings *tape.Var
-	places     *tape.Var // in a bag of embeddings, a factor for each position; nil in an LSTM
-	// w and b are the weights and biases of an LSTM, for the gates i, f and o and for the new
+	// factor for each position in a bag of embeddings, [places, width]; nil for an LSTM
+	places *tape.Var
+	// w and b are the weights and biases of an LSTM: of the gates i, f and o, then of the new cell
 	// value.
 	w, b  *tape.Var
 	width int
 }
 
-// newEncoder returns an encoder with the given embeddings: a bag of embeddings if bag is true, else
-// an LSTM. The embeddings remain constant, because the tasks have much less text than the sentences
-// from which the embeddings were learned.
+// newEncoder returns a bag of embeddings if bag is true, else an LSTM. The embeddings remain
+// constant, because they were learned from much more text than the tasks have.
 func newEncoder(embeddings, places *tape.Var, bag bool, width int, r *rand.Rand) *encoder {
 	e := &encoder{embeddings: fixed(embeddings), width: width}
 	if bag {
@@ -48,7 +47,6 @@ func (e *encoder) params() []*tape.Var {
 	return []*tape.Var{e.w, e.b}
 }
 
-// fixed returns the encoder with its parameters as constants.
 func (e *encoder) fixed() *encoder {
 	f := &encoder{width: e.width, embeddings: e.embeddings}
 	if e.places != nil {
@@ -59,9 +57,9 @@ func (e *encoder) fixed() *encoder {
 	return f
 }
 
-// encode returns one row for each window, [windows, width]. An LSTM also returns its cells after
-// each word. With a shift beta, the hidden state of an LSTM is h = (tanh(c) + tanh(beta)) o, as in
-// section 2.5 of the CSN paper. Parameter shift may be nil.
+// encode returns one row for each window, [windows, width]. For an LSTM, encode also returns the
+// cell states after each word. With a shift beta, the LSTM's hidden state is h = (tanh(c) +
+// tanh(beta)) o (section 2.5 of the CSN paper). Parameter shift may be nil.
 func (e *encoder) encode(t *tape.Tape, all []window, shift *tape.Var) (h *tape.Var,
 	cells []*tape.Var) {
 	ids := make([]int, len(all))

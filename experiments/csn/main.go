@@ -1,7 +1,7 @@
-// Command csn tests rapid adaptation to new words: a model must find which of five words is missing
-// in a sentence, given one to three other sentences with each word. It compares Conditionally
-// Shifted Neurons (Munkhdalai et al., 2018) with the original MetaNet, Sparse-MetaNet, Matching
-// Networks, and a model that does not adapt.
+// Command csn tests rapid adaptation to new words. A model sees one to three sentences with each of
+// five words. Then the model must find which of these words is missing in another sentence. The
+// command compares Conditionally Shifted Neurons (Munkhdalai et al., 2018) with the original
+// MetaNet, Sparse-MetaNet, Matching Networks, and a model that does not adapt.
 package main
 
 import (
@@ -48,7 +48,6 @@ func main() {
 	}
 }
 
-// main runs the methods and prints the table.
 func (o options) main() error {
 	chosen, err := choose(o.methods)
 	if err != nil {
@@ -58,7 +57,7 @@ func (o options) main() error {
 	if err != nil {
 		return err
 	}
-	results := make([][]result, len(chosen)) // indexed by method and seed
+	results := make([][]result, len(chosen))
 	for i := range results {
 		results[i] = make([]result, o.seeds)
 	}
@@ -77,7 +76,8 @@ func (o options) main() error {
 	return nil
 }
 
-// one runs all methods with one seed. The methods share words, embeddings and test tasks.
+// one runs the chosen methods with the seed number s. All methods use the same words, embeddings
+// and test tasks.
 func (o options) one(chosen []method, train, test [][]string, s int, results [][]result) error {
 	seed := o.seed + uint64(s)
 	c := build(train, test, o.rules, seed)
@@ -95,7 +95,8 @@ func (o options) one(chosen []method, train, test [][]string, s int, results [][
 	return nil
 }
 
-// texts reads the text files in the folders. Without folders, it generates a text.
+// texts reads the training and test texts from folders. Without a training folder, texts generates
+// a text; without a test folder, test is nil.
 func (o options) texts() (train, test [][]string, err error) {
 	if o.data == "" {
 		return toy(12000, o.seed), nil, nil
@@ -107,7 +108,7 @@ func (o options) texts() (train, test [][]string, err error) {
 	return train, test, err
 }
 
-// choose returns the methods that a comma-separated list names, or all methods if the list is
+// choose returns the methods in a comma-separated list of names, or all methods if the list is
 // empty.
 func choose(names string) ([]method, error) {
 	if names == "" {

@@ -7,9 +7,10 @@ import (
 	"github.com/lmserve/lmserve/experiments/tape"
 )
 
-const units = 32 // number of neurons in a hidden layer
+const units = 32
 
-// A network has a matrix and a row of biases for each layer, and applies tanh between layers.
+// A network contains a weight matrix and a row of biases for each layer, alternately. The network
+// applies tanh between layers.
 type network []*tape.Var
 
 func newNetwork(r *rand.Rand, sizes ...int) (n network) {
@@ -58,11 +59,9 @@ func (n network) run(t *tape.Tape, x *tape.Var, shifts []*tape.Var) (pre []*tape
 	return pre
 }
 
-// last returns the result of the last layer.
 func (n network) last(t *tape.Tape, x *tape.Var) *tape.Var {
 	pre := n.run(t, x, nil)
 	return pre[len(pre)-1]
 }
 
-// tanhSlope is the derivative of tanh.
 func tanhSlope(x float64) float64 { return 1 - math.Tanh(x)*math.Tanh(x) }

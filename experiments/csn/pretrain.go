@@ -72,8 +72,8 @@ func pretrain(c *corpus, width, epochs int, seed uint64) (embeddings, places *ta
 	return e, a
 }
 
-// frequencies returns a table of words for drawing at random. A word occurs in the table in
-// proportion to the power .75 of its count.
+// frequencies returns a table for drawing random words. A word with count n has n^.75 entries in
+// the table, rounded up.
 func frequencies(c *corpus) (table []int) {
 	counts := make([]int, c.Vocabulary)
 	for _, s := range c.Sentences {

@@ -29,7 +29,6 @@ func summary(results []result, shot int) (mean, spread float64) {
 	return mean, spread
 }
 
-// table returns the accuracies as a Markdown table.
 func table(chosen []method, results [][]result) string {
 	var b strings.Builder
 	b.WriteString("| method | 1 shot | 2 shots | 3 shots |\n| --- | ---: | ---: | ---: |\n")
@@ -44,13 +43,12 @@ func table(chosen []method, results [][]result) string {
 	return b.String()
 }
 
-// curve is the line of a method in the figure, with error bars.
 type curve struct {
 	plotter.XYs
 	plotter.YErrors
 }
 
-// draw plots the accuracy as a function of the number of shots, to the file accuracy.svg.
+// draw plots the accuracy against the number of shots, in the file accuracy.svg.
 func draw(dir string, chosen []method, results [][]result) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err

@@ -49,23 +49,23 @@ func (m *matching) logits(t *tape.Tape, k task) *tape.Var {
 	return t.Log(t.MatMul(alpha, labels))
 }
 
-// matchingSharpness is a factor on the cosines. With 1, as in the paper on Matching Networks, the
-// training loss hardly falls.
+// matchingSharpness multiplies the cosine similarities. With the factor 1, as in the Matching
+// Networks paper, the training loss hardly falls.
 const matchingSharpness = 10
 
-// slotUnits is the hidden width of the meta-learner in slotted. It is small, because the
+// slotUnits is the hidden width of slotted's meta-learner. A small width saves time, because the
 // meta-learner runs for every weight of every example.
 const slotUnits = 8
 
-// slotted is the original MetaNet (Munkhdalai and Yu, 2017), applied to the encoder's output. Its
-// fast weights W* form a second layer next to each slow layer W: tanh(x W) + tanh(x W*). The
-// representation function, which computes the keys, also has fast weights. They come from the
-// gradient of a classification of the support set.
+// slotted is the original MetaNet (Munkhdalai and Yu, 2017), applied to the encoder's output. The
+// fast weights W* form a second layer next to each slow layer W: tanh(x W) + tanh(x W*). The matrix
+// Q, which computes the keys, has fast weights Q*. The gradient of a classification of the support
+// set determines Q*.
 type slotted struct {
 	encoder *encoder
 	layers  network
 	slots   *metanet.Slots
-	q, head *tape.Var           // representation matrix, and the layer that classifies with it
+	q, head *tape.Var           // Q, and a layer that classifies representations
 	dynamic *metanet.Coordinate // computes the fast weights Q* from the gradients of Q
 }
 
@@ -108,7 +108,8 @@ func (m *slotted) logits(t *tape.Tape, k task) *tape.Var {
 }
 
 // representationGradient returns the preprocessed gradient of the support set's mean loss with
-// respect to the matrix Q. The head is in no other loss, so it keeps its random initial weights.
+// respect to the matrix Q. No other loss depends on the head, so the head keeps its random initial
+// weights.
 func (m *slotted) representationGradient(k task, h *tape.Var) *tape.Var {
 	var inner tape.Tape
 	q := copied(m.q)
@@ -118,7 +119,7 @@ func (m *slotted) representationGradient(k task, h *tape.Var) *tape.Var {
 	return metanet.Preprocess(q.Grad)
 }
 
-// write fills one slot for each example of the support set.
+// write stores the gradients of each support example in a memory slot.
 func (m *slotted) write(k task, h, keys *tape.Var) {
 	var inner tape.Tape
 	pre := m.layers.fixed().run(&inner, fixed(h), nil)

@@ -9,11 +9,10 @@ import (
 
 const (
 	ways    = 5
-	shots   = 3 // largest number of examples per word; a training task has 1 to 3
-	queries = 2 // number of queries per word
+	shots   = 3 // largest number of examples per word; a training task has 1 to shots
+	queries = 2
 )
 
-// A learner learns from tasks, and predicts the answers to the queries of other tasks.
 type learner interface {
 	learn(k task, s tape.Solver) (logits *tape.Var, err error)
 	predict(k task) (logits *tape.Var)
@@ -25,7 +24,7 @@ type model interface {
 	logits(t *tape.Tape, k task) *tape.Var
 }
 
-// episodic turns a model into a learner, which makes one optimizer step per task.
+// episodic trains a model with one optimizer step per task.
 type episodic struct{ model }
 
 func (e episodic) learn(k task, s tape.Solver) (*tape.Var, error) {
@@ -43,7 +42,6 @@ func (e episodic) predict(k task) *tape.Var {
 	return e.logits(&t, k)
 }
 
-// A method is a row of the table.
 type method struct {
 	Name string
 	Bag  bool // true for a bag of embeddings as encoder, false for an LSTM
@@ -62,8 +60,8 @@ func matchingMethod(name string, bag bool) method {
 	}}
 }
 
-// methods are the rows of the table, in order: first the methods with a bag of embeddings, then
-// those with an LSTM.
+// methods lists the compared methods: first the methods with a bag of embeddings as encoder, then
+// the methods with an LSTM.
 var methods = []method{
 	{"static", true, func(e *encoder, _ uint64, r *rand.Rand) (learner, error) {
 		return episodic{newStatic(e, ways, r)}, nil
@@ -82,11 +80,10 @@ var methods = []method{
 	shiftedMethod("adaLSTM-direct", false, true, true),
 }
 
-// A budget limits training and testing.
 type budget struct {
 	Steps, Tests int
-	Rate         float64 // learning rate of Adam
-	Epochs, Size int     // epochs for training the embeddings, and their width
+	Rate         float64
+	Epochs, Size int // epochs for training the embeddings, and their width
 }
 
 // A result has the accuracy for each number of shots, and the mean training loss in each tenth of
@@ -134,7 +131,6 @@ func run(m method, c *corpus, embeddings, places *tape.Var, b budget, seed uint6
 	return out, nil
 }
 
-// correct counts the rows in which the answer has the largest logit.
 func correct(logits *tape.Var, answers []int) (n int) {
 	for i, a := range answers {
 		best := 0

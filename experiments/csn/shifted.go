@@ -7,16 +7,16 @@ import (
 	"github.com/lmserve/lmserve/experiments/tape"
 )
 
-// shifted is a model with conditionally shifted neurons. The variant LSTM+adaFFN is a feed-forward
-// network with shifts on an LSTM or a bag of embeddings. The variant adaLSTM is an LSTM and a
-// softmax layer, both with shifts.
+// shifted is a model with conditionally shifted neurons (CSN). In the variant LSTM+adaFFN, a
+// feed-forward network with shifts follows an LSTM or a bag of embeddings. In the variant adaLSTM,
+// the LSTM and the softmax layer have shifts.
 type shifted struct {
 	encoder   *encoder
 	layers    network
 	key       network             // f in the CSN paper
 	memory    *metanet.Coordinate // g in eq. 2 of the CSN paper; shared by all neurons
 	direct    bool                // use direct feedback (eq. 7) instead of gradients (eqs. 5 and 6)
-	recurrent bool                // use the variant adaLSTM
+	recurrent bool
 }
 
 func newShifted(e *encoder, ways int, direct, recurrent bool, r *rand.Rand) *shifted {
@@ -39,7 +39,6 @@ func (m *shifted) params() []*tape.Var {
 	return append(append(p, m.key...), m.memory.Params()...)
 }
 
-// logits returns the logits of the queries.
 func (m *shifted) logits(t *tape.Tape, k task) *tape.Var { return m.predict(t, k, m.describe(k)) }
 
 // predict is the prediction phase of the CSN paper: for each query it reads shifts from the memory
@@ -48,7 +47,8 @@ func (m *shifted) predict(t *tape.Tape, k task, information []*tape.Var) *tape.V
 	n := len(k.Support)
 	h, _ := m.encoder.encode(t, append(k.Support[:n:n], k.Queries...), nil)
 	keys := m.key.last(t, h)
-	alpha := metanet.Attention(t, keys.Range(n, keys.Rows), keys.Range(0, n), 1) // attention, eq. 3
+	// attention weights, eq. 3 of the CSN paper
+	alpha := metanet.Attention(t, keys.Range(n, keys.Rows), keys.Range(0, n), 1)
 
 	var shifts []*tape.Var
 	for _, info := range information {
@@ -64,9 +64,9 @@ func (m *shifted) predict(t *tape.Tape, k task, information []*tape.Var) *tape.V
 	return pre[len(pre)-1]
 }
 
-// describe is the description phase of the CSN paper, which runs the model without shifts. It
-// returns the conditioning information of each layer, [examples*neurons, numbers]. Training treats
-// this information as constant, so it needs only first derivatives.
+// describe is the description phase of the CSN paper: it runs the model without shifts. It returns
+// the conditioning information of each layer, [examples*neurons, numbers]. Training treats this
+// information as constant, so training needs no second derivatives.
 func (m *shifted) describe(k task) (information []*tape.Var) {
 	var inner tape.Tape
 	h, cells := m.encoder.fixed().encode(&inner, k.Support, nil)
@@ -94,8 +94,8 @@ func (m *shifted) describe(k task) (information []*tape.Var) {
 }
 
 // ofCells returns the conditioning information of an LSTM's cells. A cell has the same shift at all
-// words, so its information is the sum of the gradients at all words. With direct feedback, it is
-// the mean of the slopes.
+// words, so ofCells adds the gradients of all words. With direct feedback, ofCells averages the
+// slopes of tanh instead.
 func (m *shifted) ofCells(cells []*tape.Var, logits *tape.Var) *tape.Var {
 	sum := make([]float64, len(cells[0].Value))
 	for _, c := range cells {
@@ -113,8 +113,8 @@ func (m *shifted) ofCells(cells []*tape.Var, logits *tape.Var) *tape.Var {
 	return metanet.Preprocess(sum)
 }
 
-// feedback returns eq. 7 of the CSN paper for a hidden layer: the error at the output, multiplied
-// by the slope of the neuron.
+// feedback computes eq. 7 of the CSN paper for a hidden layer: the errors at the output, multiplied
+// by the slope of the neuron's tanh.
 func feedback(slope []float64, logits *tape.Var) *tape.Var {
 	n, ways := logits.Rows, logits.Cols
 	neurons := len(slope) / n
@@ -127,8 +127,8 @@ func feedback(slope []float64, logits *tape.Var) *tape.Var {
 	return tape.Const(len(slope), ways, v)
 }
 
-// outputFeedback returns eq. 7 of the CSN paper for the output layer. In this layer, the slope is a
-// row of the softmax's Jacobian.
+// outputFeedback computes eq. 7 of the CSN paper for the output layer. There, the slope of a neuron
+// is a row of the softmax's Jacobian.
 func outputFeedback(logits *tape.Var) *tape.Var {
 	var t tape.Tape
 	p, ways := t.Softmax(logits), logits.Cols

@@ -17,8 +17,8 @@ type sparse struct {
 	set  metanet.Settings
 }
 
-// sparseSettings are the settings of the Sparse-MetaNet paper for Online Cifar, with more updates.
-// Each update writes all fast weights, because a task has only a few updates.
+// sparseSettings are the settings of the Sparse-MetaNet paper for Online Cifar, but with more
+// updates per task. Each update writes all fast weights, because a task has only a few updates.
 var sparseSettings = metanet.Settings{K: 4, Gamma: 0.9, Beta1: 0.5, Beta2: 0.5, P: 1, Out: 1,
 	MetaRate: 1e-3, Init: sparsemeta.InitSmall()}
 
@@ -46,7 +46,6 @@ func (m *sparse) learn(k task, solver tape.Solver) (*tape.Var, error) {
 	return logits, err
 }
 
-// predict adapts to the support set and returns the logits of the queries.
 func (m *sparse) predict(k task) *tape.Var {
 	all := append(m.encoder.params(), m.layers...)
 	for range m.set.K - 1 {
@@ -60,7 +59,8 @@ func (m *sparse) predict(k task) *tape.Var {
 	return logits
 }
 
-// backward adds the gradients of the mean loss, and returns the logits.
+// backward adds the gradients of the mean loss to the gradients of the parameters, and returns the
+// logits.
 func (m *sparse) backward(windows []window, labels []int) *tape.Var {
 	var t tape.Tape
 	logits := m.logits(&t, task{Queries: windows})

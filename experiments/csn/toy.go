@@ -5,9 +5,9 @@ import (
 	"math/rand/v2"
 )
 
-// toy returns a generated text. Each sentence has one word that belongs to one of 30 kinds. Two
-// further words in the sentence depend only on this kind, and all other words are random. A method
-// that has learned the kinds can recognize a new word after one example.
+// toy returns generated sentences. Each sentence has one word that belongs to one of 30 kinds. Two
+// other words of the sentence depend only on this kind; the rest is random. A method that has
+// learned the kinds can recognize a new word after one example.
 func toy(sentences int, seed uint64) (text [][]string) {
 	const kinds, wordsOfKind, cues, fillers = 30, 12, 4, 40
 	r := rand.New(rand.NewPCG(seed, 11))

@@ -71,14 +71,15 @@ func (n *dnc) step(t *tape.Tape, x *tape.Var) *tape.Var {
 // oneplus returns 1 + ln(1+e^x).
 func oneplus(t *tape.Tape, x *tape.Var) *tape.Var { return t.Affine(t.Softplus(x), 1, 1) }
 
-// use updates the usage with the weightings of the previous step: u <- (u + w^w - u w^w) (1 - free
-// w^r).
+// use updates the usage u of the slots with the write and read weightings of the previous step: u
+// <- (u + w^w - u w^w) (1 - free w^r).
 func (n *dnc) use(t *tape.Tape, free *tape.Var) {
 	used := t.Sub(t.Add(n.usage, n.written), t.Mul(n.usage, n.written))
 	n.usage = t.Mul(used, t.Affine(t.MatMul(free, n.readAt), -1, 1))
 }
 
-// order updates the links and the precedence after a write: p <- (1 - sum w^w) p + w^w.
+// order updates the links and the precedence p after a write with weighting w^w: p <- (1 - sum w^w)
+// p + w^w.
 func (n *dnc) order(t *tape.Tape) {
 	n.links = link(t, n.links, n.written, n.precedence)
 	kept := t.Affine(t.Sum(n.written), -1, 1)

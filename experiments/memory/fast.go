@@ -8,11 +8,11 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta"
 )
 
-const fastUnits = 128 // width of the hidden layer
+const fastUnits = 128
 
-// fast is a network with one hidden layer. Its matrices have fast weights, which are zero at the
-// beginning of a sequence. The gradient of the loss of each key-value pair writes fast weights.
-// Afterwards the loss of the answers trains the slow weights and meta-weights, once per sequence.
+// fast is a network with one hidden layer and with fast weights, which are zero at the beginning of
+// a sequence. The loss gradient of each key-value pair writes fast weights. Then the loss of the
+// answers trains the slow weights and the meta-weights, once per sequence.
 type fast struct {
 	hidden, out layer
 	net         *metanet.Net
@@ -46,7 +46,6 @@ func makeFast(in, out int, set metanet.Settings, rate float64, seed uint64) (*fa
 
 func (f *fast) biases() []*tape.Var { return []*tape.Var{f.hidden.b, f.out.b} }
 
-// loss returns the loss and the logits for predicting the values from their keys.
 func (f *fast) loss(t *tape.Tape, keys, values [][]float64) (loss, logits *tape.Var) {
 	n := len(keys)
 	x := tape.Const(n, len(keys[0]), flat(keys))
@@ -55,7 +54,6 @@ func (f *fast) loss(t *tape.Tape, keys, values [][]float64) (loss, logits *tape.
 	return t.BinaryCrossEntropy(logits, flat(values)), logits
 }
 
-// store writes the key-value pairs of a sequence into the fast weights.
 func (f *fast) store(s sequence) {
 	f.net.Reset()
 	for i := range s.keys {

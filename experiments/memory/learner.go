@@ -6,14 +6,12 @@ import (
 	"github.com/lmserve/lmserve/experiments/tape"
 )
 
-// sizes are the dimensions of a model.
 type sizes struct {
 	inputs, outputs int
-	units           int // width of the controller
-	slots, width    int // shape of the memory
+	units           int
+	slots, width    int
 }
 
-// A learner computes answers to sequences, and learns from sequences.
 type learner interface {
 	// learn returns the score of the answer, and then makes one step of the optimizer.
 	learn(s sequence) (score, error)
@@ -24,11 +22,10 @@ type learner interface {
 	close() error
 }
 
-// A score measures the errors in an answer.
 type score struct {
 	Bits  float64 // -log2 of the probability of the targets
 	Wrong int     // number of bits whose correct value has a probability below 1/2
-	All   int     // number of bits of the answer
+	All   int
 }
 
 func (a *score) add(b score) {
@@ -48,7 +45,6 @@ func judge(loss *tape.Var, logits *tape.Var, targets []float64) score {
 	return s
 }
 
-// flat concatenates rows.
 func flat(rows [][]float64) (all []float64) {
 	for _, r := range rows {
 		all = append(all, r...)
@@ -63,13 +59,13 @@ func count(params []*tape.Var) (n int) {
 	return n
 }
 
-const clipAt = 10 // limit on the norm of the gradient of a sequence
+const clipAt = 10 // largest norm of the gradient of one sequence
 
-// A network reads one row in each step. The method begin clears its memory.
+// A network reads one row per step. The method begin clears the network's memory.
 type network interface {
 	params() []*tape.Var
 	begin()
-	step(t *tape.Tape, x *tape.Var) *tape.Var // returns logits
+	step(t *tape.Tape, x *tape.Var) *tape.Var
 }
 
 // recurrent is a learner that trains its network by backpropagation through whole sequences.

@@ -6,7 +6,6 @@ import (
 	"github.com/lmserve/lmserve/experiments/tape"
 )
 
-// A layer computes x w + b.
 type layer struct{ w, b *tape.Var }
 
 func newLayer(in, out int, r *rand.Rand) layer {
@@ -21,7 +20,7 @@ func (l layer) params() []*tape.Var { return []*tape.Var{l.w, l.b} }
 type cell struct {
 	layer
 	units int
-	h, c  *tape.Var // output and state of the last step
+	h, c  *tape.Var
 }
 
 func newCell(in, units int, r *rand.Rand) *cell {
@@ -47,7 +46,6 @@ func (c *cell) step(t *tape.Tape, x *tape.Var) *tape.Var {
 	return c.h
 }
 
-// lstm is a network without external memory.
 type lstm struct {
 	cell *cell
 	out  layer

@@ -1,5 +1,5 @@
 // Command memory compares networks with external memory, an LSTM, and fast weights by
-// Sparse-MetaNet. It trains them to copy lists and to recall associations.
+// Sparse-MetaNet. The tasks are to copy lists and to recall associations.
 package main
 
 import (
@@ -11,7 +11,6 @@ import (
 	"strings"
 )
 
-// options are the command's flags.
 type options struct {
 	out            string
 	seed           uint64
@@ -42,14 +41,14 @@ func main() {
 	if *quick {
 		o.seeds, o.sequences, o.tests = 1, 400, 10
 	}
-	debug.SetGCPercent(1000) // saves time: the heap is small and its objects live only briefly
+	// saves time: the heap is small, so garbage collections can be rare
+	debug.SetGCPercent(1000)
 	if err := run(o, os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "memory:", err)
 		os.Exit(1)
 	}
 }
 
-// run trains all models on all tasks. For each task it writes a table and draws a figure.
 func run(o options, w, progress io.Writer) error {
 	if o.seeds < 1 || o.vectors < 1 || o.tests < 1 || o.sequences < 0 {
 		return fmt.Errorf("found %d seeds, %d vectors, %d tests, %d sequences; "+
@@ -95,7 +94,6 @@ func run(o options, w, progress io.Writer) error {
 	return nil
 }
 
-// listed reports whether a name is in a comma-separated list. An empty list contains every name.
 func listed(list, name string) bool {
 	return list == "" || strings.Contains(","+list+",", ","+name+",")
 }

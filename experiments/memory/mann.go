@@ -13,13 +13,14 @@ const usageDecay = 0.95
 // 3). An LSTM controls one head. In each step the head writes its key to the memory, and then reads
 // with the same key.
 type mann struct {
-	size   sizes
-	cell   *cell
-	keys   layer
-	alpha  *tape.Var // interpolates between the slot read last and the least used slot
+	size sizes
+	cell *cell
+	keys layer
+	// weight for interpolation between the last read slot and the least used slot
+	alpha  *tape.Var
 	out    layer
 	memory *tape.Var // M in the MANN paper, with a row for each slot
-	usage  []float64 // w^u in the MANN paper; constant for the derivatives
+	usage  []float64 // w^u in the MANN paper; derivatives treat w^u as constant
 	readAt *tape.Var // read weighting, w^r in the MANN paper
 	read   *tape.Var // read vector, r in the MANN paper
 }
@@ -62,7 +63,7 @@ func (n *mann) step(t *tape.Tape, x *tape.Var) *tape.Var {
 }
 
 // leastUsed returns a weighting that is 1 for the least used slot and 0 elsewhere (eq. 6 of the
-// MANN paper). It is a constant for the derivatives.
+// MANN paper). Derivatives treat the weighting as constant.
 func (n *mann) leastUsed() *tape.Var {
 	least := 0
 	for i, u := range n.usage {
@@ -75,8 +76,6 @@ func (n *mann) leastUsed() *tape.Var {
 	return w
 }
 
-// without returns a constant matrix of ones, except for zeros in the rows where the weighting w is
-// 1.
 func without(w *tape.Var, width int) *tape.Var {
 	m := constant(w.Cols, width, 1)
 	for i, x := range w.Value {

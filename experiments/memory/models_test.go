@@ -10,7 +10,6 @@ import (
 	"github.com/lmserve/lmserve/experiments/tape"
 )
 
-// requireDerivatives compares the gradients of a loss with finite differences.
 func requireDerivatives(t *testing.T, params []*tape.Var, loss func(t *tape.Tape) *tape.Var) {
 	t.Helper()
 	tape.ClearGradients(params)

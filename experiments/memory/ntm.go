@@ -14,13 +14,13 @@ type ntm struct {
 	heads   layer
 	out     layer
 	memory  *tape.Var // M in the NTM paper, with a row for each slot
-	written *tape.Var // weighting of the write head
-	readAt  *tape.Var // weighting of the read head
+	written *tape.Var
+	readAt  *tape.Var
 	read    *tape.Var // read vector, r in the NTM paper
 }
 
-// addressing returns the number of values that address a head: its key, strength, gate, shifts and
-// sharpening.
+// addressing returns the number of controller outputs that determine a head's weighting: width for
+// the key, and 6 for strength, gate, three shifts and sharpening.
 func (n *ntm) addressing() int { return n.size.width + 6 }
 
 func newNTM(s sizes, r *rand.Rand) *ntm {
@@ -34,7 +34,6 @@ func (n *ntm) params() []*tape.Var {
 	return append(append(n.cell.params(), n.heads.params()...), n.out.params()...)
 }
 
-// begin sets the memory to a small constant and both heads to slot 0.
 func (n *ntm) begin() {
 	n.cell.begin()
 	n.memory = constant(n.size.slots, n.size.width, 1e-6)
@@ -60,7 +59,6 @@ func (n *ntm) step(t *tape.Tape, x *tape.Var) *tape.Var {
 	return n.out.apply(t, t.Concat(h, n.read))
 }
 
-// address returns the weighting of a head, given its weighting in the previous step.
 func (n *ntm) address(parts *splitter, before *tape.Var) *tape.Var {
 	t := parts.t
 	k := parts.next(n.size.width)
@@ -71,5 +69,5 @@ func (n *ntm) address(parts *splitter, before *tape.Var) *tape.Var {
 	w := content(t, k, beta, n.memory)          // eqs. 5 and 6 of the NTM paper
 	w = mix(t, g, w, before)                    // eq. 7 of the NTM paper
 	w = shift(t, w, s)                          // eq. 8 of the NTM paper
-	return t.Softmax(t.MatMul(gamma, t.Log(w))) // eq. 9: w^gamma, divided by its sum
+	return t.Softmax(t.MatMul(gamma, t.Log(w))) // eq. 9 of the NTM paper: w^gamma, normalized
 }

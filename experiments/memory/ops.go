@@ -8,14 +8,15 @@ import (
 	"github.com/lmserve/lmserve/experiments/tape"
 )
 
-// The models share the operations in this file. A weighting or a key is a row. A memory is a matrix
-// with a row for each slot.
+// The models share the operations in this file. Weightings and keys are row vectors. A memory is a
+// matrix with a row for each slot.
 
 // smooth is added to squared lengths, so that the cosine with an empty slot is 0 instead of
 // undefined.
 const smooth = 1e-4
 
-// cosine returns the cosine similarity of a key (1, width) and each row of a memory, (1, slots).
+// cosine returns the cosine similarities, [1, slots], between a key, [1, width], and each row of a
+// memory, [slots, width].
 func cosine(t *tape.Tape, key, memory *tape.Var) *tape.Var {
 	y, lengths := tape.New(1, memory.Rows), make([]float64, memory.Rows)
 	k := length(key.Value)
@@ -78,8 +79,8 @@ func shift(t *tape.Tape, w, s *tape.Var) *tape.Var {
 	return y
 }
 
-// allocation returns a weighting that prefers free slots, given the usage u of each slot. With the
-// slots sorted by increasing usage, it is a_j = (1 - u_j) u_1 ... u_(j-1). Derivatives treat the
+// allocation returns a weighting a that prefers free slots, given the usage u of each slot. If the
+// slots are sorted by increasing usage, then a_j = (1 - u_j) u_1 ... u_(j-1). Derivatives treat the
 // order as constant.
 func allocation(t *tape.Tape, u *tape.Var) *tape.Var {
 	n := u.Cols
@@ -88,7 +89,8 @@ func allocation(t *tape.Tape, u *tape.Var) *tape.Var {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(u.Value[a], u.Value[b]) })
-	y, before := tape.New(1, n), make([]float64, n) // before[j]: product of smaller usages
+	// before[j]: product of the j smallest usages
+	y, before := tape.New(1, n), make([]float64, n)
 	product := 1.
 	for j, slot := range order {
 		before[j] = product
@@ -110,8 +112,9 @@ func allocation(t *tape.Tape, u *tape.Var) *tape.Var {
 	return y
 }
 
-// link returns the temporal links after a write with weighting w. Parameter p is the precedence
-// before the write: y_ij = (1 - w_i - w_j) l_ij + w_i p_j, and 0 on the diagonal.
+// link returns the temporal links y after a write with weighting w. Parameters l and p are the
+// links and the precedence before the write: y_ij = (1 - w_i - w_j) l_ij + w_i p_j, and 0 on the
+// diagonal.
 func link(t *tape.Tape, l, w, p *tape.Var) *tape.Var {
 	n := w.Cols
 	y := tape.New(n, n)
@@ -143,7 +146,7 @@ func link(t *tape.Tape, l, w, p *tape.Var) *tape.Var {
 	return y
 }
 
-// write returns m_i (1 - w_i erase) + w_i add for every slot i.
+// write returns the memory m after a write: m_i (1 - w_i erase) + w_i add for every slot i.
 func write(t *tape.Tape, m, w, erase, add *tape.Var) *tape.Var {
 	column := t.Transpose(w)
 	kept := t.Mul(m, t.Affine(t.MatMul(column, erase), -1, 1))
@@ -155,24 +158,20 @@ func mix(t *tape.Tape, g, a, b *tape.Var) *tape.Var {
 	return t.Add(t.MatMul(g, a), t.MatMul(t.Affine(g, -1, 1), b))
 }
 
-// zeros returns a constant row.
 func zeros(n int) *tape.Var { return tape.Const(1, n, make([]float64, n)) }
 
-// first returns a constant weighting: 1 for slot 0, and 0 for all other slots.
 func first(n int) *tape.Var {
 	w := zeros(n)
 	w.Value[0] = 1
 	return w
 }
 
-// A splitter cuts a row into parts.
 type splitter struct {
 	t   *tape.Tape
 	row *tape.Var
 	at  int
 }
 
-// next returns the next n columns of the row.
 func (s *splitter) next(n int) *tape.Var {
 	s.at += n
 	return s.t.Columns(s.row, s.at-n, s.at)

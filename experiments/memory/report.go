@@ -16,18 +16,15 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// rows are the results of one method on one task: one result per seed.
 type rows struct {
 	method string
 	seeds  []result
 }
 
-// window returns the mean, minimum and maximum bits per sequence at point w of the learning curve.
 func (r rows) window(w int) (mean, lo, hi float64) {
 	return spread(r.seeds, func(x result) float64 { return x.curve[w] })
 }
 
-// length returns the mean, minimum and maximum percentage of wrong bits for one sequence length.
 func (r rows) length(f int) (mean, lo, hi float64) {
 	return spread(r.seeds, func(x result) float64 { return x.lengths[f].wrong() })
 }
@@ -41,7 +38,6 @@ func spread(all []result, f func(result) float64) (mean, lo, hi float64) {
 	return mean, slices.Min(values), slices.Max(values)
 }
 
-// table writes the results of a task as a Markdown table, with means and ranges over seeds.
 func table(w io.Writer, k task, all []rows) {
 	fmt.Fprintf(w, "\n| %s | parameters | bits a sequence, at the end |", k.name)
 	for _, f := range factors {
@@ -67,8 +63,6 @@ var colors = []color.RGBA{
 	{0x00, 0x9e, 0x73, 0xff}, {0xd5, 0x5e, 0x00, 0xff},
 }
 
-// figure draws learning curves, and next to them the wrong bits by length, into
-// dir/memory-TASK.svg.
 func figure(dir string, k task, all []rows) error {
 	left, right := plot.New(), plot.New()
 	left.Title.Text, right.Title.Text = k.name+": learning", k.name+": longer sequences"
@@ -117,7 +111,6 @@ func figure(dir string, k task, all []rows) error {
 	return file.Close()
 }
 
-// addSeries draws the mean of n points as a line, and their range over seeds as a band.
 func addSeries(p *plot.Plot, c color.RGBA, n int, at func(i int) (x, mean, lo, hi float64)) (
 	*plotter.Line, error) {
 	var means, band, above plotter.XYs

@@ -13,20 +13,19 @@ import (
 	"github.com/lmserve/lmserve/experiments/tape"
 )
 
-const windows = 40 // number of points of a learning curve
+const windows = 40
 
 // factors are the lengths of test sequences, in multiples of the longest training sequence.
 var factors = []int{1, 2, 4}
 
-// A method creates learners of one kind.
 type method struct {
 	name  string
-	rates map[string]float64 // Adam's learning rates, keyed by task
+	rates map[string]float64
 	make  func(k task, rate float64, seed uint64) (learner, error)
 }
 
-// methods returns all methods. The LSTM has as many parameters as the NTM. p is the
-// probability that a pair writes a fast weight.
+// methods returns all methods. The LSTM has more units than the NTM, so that both have about the
+// same number of parameters. Parameter p is the probability that a pair writes a fast weight.
 func methods(p float64) []method {
 	return []method{
 		recurrentMethod("LSTM", 76, 0.002, func(s sizes, r *rand.Rand) network {
@@ -48,7 +47,7 @@ func methods(p float64) []method {
 }
 
 // recurrentMethod returns a method whose controller has the given number of units. Parameter recall
-// is the learning rate for the task of that name.
+// is the learning rate for the task named recall.
 func recurrentMethod(name string, units int, recall float64,
 	f func(sizes, *rand.Rand) network) method {
 	return method{name, rates(recall), func(_ task, rate float64, seed uint64) (learner, error) {
@@ -63,23 +62,21 @@ func rates(recall float64) map[string]float64 {
 	return map[string]float64{"copy": 0.005, "recall": recall}
 }
 
-// A job trains and tests one learner.
 type job struct {
 	task   task
 	method method
 	seed   uint64
-	tests  int // number of test sequences of each length
+	tests  int
 }
 
-// A result has the measurements of a job.
 type result struct {
 	curve   []float64 // mean bits per sequence in each window of the training
-	lengths []score   // one score for each element of factors
+	lengths []score
 	params  int
 }
 
-// train trains a learner with random sequences and then tests it. The test sequences are the same
-// for all methods.
+// train trains a learner with random sequences and then tests it. The test sequences depend on the
+// task and the seed, not on the method.
 func train(j job) (result, error) {
 	l, err := j.method.make(j.task, j.method.rates[j.task.name], j.seed)
 	if err != nil {
@@ -110,8 +107,6 @@ func train(j job) (result, error) {
 	return r, l.close()
 }
 
-// trainAll runs all jobs, concurrently on all processors, and writes a line about each job to
-// progress.
 func trainAll(jobs []job, progress io.Writer) ([]result, error) {
 	results := make([]result, len(jobs))
 	var all errgroup.Group

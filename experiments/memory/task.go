@@ -9,11 +9,11 @@ const (
 	bits     = 6  // number of bits in a vector
 	channels = 2  // number of flags after the bits
 	code     = 64 // length of the code that represents a position
-	places   = 64 // number of positions
+	places   = 64
 )
 
-// A sequence is one example of a task. Recurrent networks and fast weights read it in different
-// forms.
+// A sequence is one example of a task. Recurrent networks read inputs; fast weights read keys,
+// values and queries.
 type sequence struct {
 	inputs  [][]float64 // for recurrent networks: one row of bits and flags per step
 	targets [][]float64 // bits of the answer; one row for each of the last steps
@@ -27,8 +27,8 @@ type sequence struct {
 type task struct {
 	name      string
 	min, max  int // range of lengths in training
-	vectors   int // number of vectors in an item
-	sequences int // number of training sequences
+	vectors   int
+	sequences int
 	draw      func(r *rand.Rand, length, vectors int) sequence
 }
 
@@ -41,7 +41,6 @@ func tasks(vectors int) []task {
 	}
 }
 
-// sample draws a training sequence.
 func (k task) sample(r *rand.Rand) sequence {
 	return k.draw(r, k.min+r.IntN(k.max-k.min+1), k.vectors)
 }
@@ -68,8 +67,8 @@ func drawCopy(r *rand.Rand, length, _ int) sequence {
 
 // drawRecall returns a list of different items, and then one of them as the query. The answer is
 // the next item in the list. Flags mark the first vector of each item and of the query; the paper
-// has extra steps for these marks. The key of an item is the previous item, with signs instead of
-// bits.
+// has extra steps for these marks. The key of an item is the previous item, with values of -1 and
+// 1.
 func drawRecall(r *rand.Rand, length, vectors int) sequence {
 	var items [][]float64
 	for len(items) < length {
@@ -136,7 +135,6 @@ func position(i int) []float64 {
 	return signs(x)
 }
 
-// signs maps bits to -1 and 1.
 func signs(v []float64) []float64 {
 	x := make([]float64, len(v))
 	for i := range v {

@@ -12,7 +12,7 @@ import (
 type Coordinate struct{ params []*tape.Var }
 
 // NewCoordinate returns a network with the given numbers of inputs and hidden units. Parameter
-// scale is the initial scale of its outputs.
+// scale multiplies the initial weights of the output layer.
 func NewCoordinate(inputs, hidden int, scale float64, r *rand.Rand) *Coordinate {
 	c := &Coordinate{}
 	for _, shape := range [][2]int{{inputs, hidden}, {hidden, hidden}, {hidden, 1}} {
@@ -27,8 +27,8 @@ func NewCoordinate(inputs, hidden int, scale float64, r *rand.Rand) *Coordinate 
 // Params returns the weights.
 func (c *Coordinate) Params() []*tape.Var { return c.params }
 
-// Apply returns one number for each row of information, which is a constant. To save memory, Apply
-// does not store hidden units: Backward computes them again.
+// Apply returns one number for each row of information. Backward computes no gradient for
+// information. To save memory, Apply does not store hidden units: Backward computes them again.
 func (c *Coordinate) Apply(t *tape.Tape, information *tape.Var) *tape.Var {
 	y, units := tape.New(information.Rows, 1), c.params[0].Cols
 	h1, h2 := make([]float64, units), make([]float64, units)
@@ -59,7 +59,6 @@ func (c *Coordinate) Apply(t *tape.Tape, information *tape.Var) *tape.Var {
 	return y
 }
 
-// hidden computes the hidden units for one row of information.
 func (c *Coordinate) hidden(x, h1, h2 []float64) {
 	layer(c.params[0], c.params[1], x, h1)
 	layer(c.params[2], c.params[3], h1, h2)
@@ -81,8 +80,8 @@ func layer(w, b *tape.Var, x, y []float64) {
 	}
 }
 
-// layerBack adds the gradients of a layer, given its result y and the gradient d with respect to y.
-// It overwrites d. Parameter dx may be nil.
+// layerBack adds the gradients of a layer, given the layer's result y and the gradient d with
+// respect to y. layerBack overwrites d. Parameter dx may be nil.
 func layerBack(w, b *tape.Var, x, y, d, dx []float64) {
 	for k := range d {
 		if y[k] <= 0 {

@@ -9,7 +9,6 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta"
 )
 
-// small returns a Net with fast weights for a matrix of three elements, and the matrix.
 func small(t *testing.T) (*Net, *tape.Var) {
 	v := tape.New(1, 3)
 	n, err := New([]*tape.Var{v}, Settings{K: 2, Gamma: 0.9, Beta1: 0.5, Beta2: 0.5, P: 1, Out: 1,
@@ -19,7 +18,7 @@ func small(t *testing.T) (*Net, *tape.Var) {
 	return n, v
 }
 
-// A fast update followed by Accumulate and Learn is the same as Algorithm 1 with k = 2.
+// Adapt, Accumulate and Learn together have the same effect as two calls of Step with K = 2.
 func TestLearnIsSlowStepOfAlgorithm(t *testing.T) {
 	first, second := []float64{1, -2, 0.01}, []float64{0.3, 0.2, -1}
 	a, av := small(t)
@@ -44,8 +43,6 @@ func TestLearnIsSlowStepOfAlgorithm(t *testing.T) {
 	require.NotZero(t, b.slow[0])
 }
 
-// After several calls of Accumulate, Learn uses the sum of their gradients, even with a Reset in
-// between.
 func TestAccumulateAddsGradients(t *testing.T) {
 	n, v := small(t)
 	var sum sparsemeta.NodeGradients

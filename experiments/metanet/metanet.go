@@ -15,12 +15,12 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta/metatrain"
 )
 
-// Settings are the parameters of Algorithm 1.
+// Settings are the parameters of Algorithm 1 of Sparse Meta Networks (Munkhdalai, 2020).
 type Settings struct {
 	K     int     // length of the truncated graph: K-1 fast updates, then one slow update
 	Gamma float32 // decay of the gradient average
-	// Beta1 is the weight of a gradient in the gradient average. Beta2 is its additional weight in
-	// its own update.
+	// Beta1 is the weight of a gradient in the gradient average. Beta2 is the additional weight of
+	// the newest gradient in an update.
 	Beta1, Beta2 float32
 	P            float64 // probability that an update writes a fast weight
 	Out          float32 // factor on the meta-learners' outputs
@@ -31,17 +31,17 @@ type Settings struct {
 // A Net has fast weights for some matrices of a network.
 type Net struct {
 	settings Settings
-	matrices []*tape.Var // matrices that have fast weights
-	slow     [][]float64 // slow weights W of each matrix
+	matrices []*tape.Var
+	slow     [][]float64
 	learner  *sparsemeta.Learner
 	state    *sparsemeta.State
 	trainer  *metatrain.Trainer
 	exec     *sparsemeta.Exec
-	grad     []float32 // gradients of all matrices, concatenated
+	grad     []float32
 	fast     []float32
-	nothing  [][]uint8 // masks with no element set
+	nothing  [][]uint8
 	nodes    sparsemeta.NodeGradients
-	sums     [][]float64 // sums of the gradients that Accumulate has added
+	sums     [][]float64
 	step     int
 }
 
@@ -51,9 +51,9 @@ func New(matrices []*tape.Var, s Settings, seed uint64) (*Net, error) {
 	return build(matrices, s, seed, nil)
 }
 
-// Fork returns a Net for a copy of the network, given the copy's matrices. It sets the values of
-// these matrices. The new Net has n's slow weights and meta-learners, and fast weights of zero.
-// Afterwards the two Nets are independent.
+// Fork returns a Net for a copy of the network, given the copy's matrices. Fork sets the values of
+// these matrices to n's slow weights. The new Net has n's slow weights and meta-learners, and fast
+// weights of zero. Afterwards the two Nets are independent.
 func (n *Net) Fork(matrices []*tape.Var, seed uint64) (*Net, error) {
 	for i, v := range matrices {
 		copy(v.Value, n.slow[i])
@@ -61,7 +61,7 @@ func (n *Net) Fork(matrices []*tape.Var, seed uint64) (*Net, error) {
 	return build(matrices, n.settings, seed, n.learner.Phi)
 }
 
-// build makes a Net. phi are the meta-learners; if phi is nil, they are random.
+// build returns a Net with the meta-learners phi, or with random meta-learners if phi is nil.
 func build(
 	matrices []*tape.Var, s Settings, seed uint64, phi [][]sparsemeta.Network,
 ) (*Net, error) {
@@ -119,10 +119,9 @@ func (n *Net) Step(solver tape.Solver, others []*tape.Var) error {
 	return n.learn(solver, others)
 }
 
-// Accumulate adds the gradients of the matrices to sums, from which the next Learn updates slow
-// weights and meta-weights. It then sets the gradients to zero; the fast weights do not change. A
-// caller of Learn does not call Step. Instead it calls Adapt after each Backward whose gradients
-// should write fast weights.
+// Accumulate adds the gradients of the matrices to sums, and then sets the gradients to zero. The
+// next Learn updates slow weights and meta-weights by these sums. The fast weights do not change.
+// Callers use Accumulate and Learn instead of Step, and call Adapt to update fast weights.
 func (n *Net) Accumulate() {
 	if n.nodes == nil {
 		n.nodes = n.trainer.Tables().Gradients(nil)
@@ -157,8 +156,8 @@ func (n *Net) Learn(solver tape.Solver, others []*tape.Var) error {
 	return nil
 }
 
-// learn updates the meta-weights by the gradients of their nodes, and the slow weights and other
-// parameters by their own gradients. It then begins a new truncated graph.
+// learn updates the meta-weights by n.nodes, and the slow weights and other parameters by their
+// gradients. It then begins a new truncated graph.
 func (n *Net) learn(solver tape.Solver, others []*tape.Var) error {
 	if err := n.trainer.Step(n.nodes, n.settings.MetaRate); err != nil {
 		return err
@@ -175,8 +174,8 @@ func (n *Net) learn(solver tape.Solver, others []*tape.Var) error {
 	return nil
 }
 
-// Adapt updates only the fast weights, as after training. Parameter p is the probability that an
-// element is written. Adapt then sets the gradients of the matrices to zero.
+// Adapt updates only the fast weights. Parameter p is the probability that the update writes an
+// element. Adapt then sets the gradients of the matrices to zero.
 func (n *Net) Adapt(p float64) {
 	n.collect()
 	set := n.learner.Settings
@@ -184,7 +183,6 @@ func (n *Net) Adapt(p float64) {
 	n.adapt(set)
 }
 
-// adapt updates the fast weights from the collected gradients.
 func (n *Net) adapt(set sparsemeta.Settings) {
 	n.state.Update(n.exec, n.trainer.Tables(), set, nil, n.grad, n.fast)
 	tape.ClearGradients(n.matrices)
@@ -198,7 +196,6 @@ func (n *Net) Reset() {
 	n.publish()
 }
 
-// collect copies the gradients of all matrices into one slice.
 func (n *Net) collect() {
 	at := 0
 	for _, v := range n.matrices {
@@ -209,7 +206,7 @@ func (n *Net) collect() {
 	}
 }
 
-// publish sets the values of the matrices to W + M.
+// publish sets the network's matrices to W + M, the sum of slow and fast weights.
 func (n *Net) publish() {
 	at := 0
 	for i, v := range n.matrices {

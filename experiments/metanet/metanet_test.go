@@ -10,7 +10,7 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta"
 )
 
-// Every window of two steps has a new random linear map, so no slow weight can learn it. The
+// Every window of two steps has a new random linear map, so slow weights cannot learn the map. The
 // meta-learner learns to find the map from one gradient.
 func TestFastWeightsLearnFromOneGradient(t *testing.T) {
 	const n, width, windows = 16, 4, 1500
@@ -55,7 +55,6 @@ func TestFastWeightsLearnFromOneGradient(t *testing.T) {
 	require.Less(t, after, 0.5*before)
 }
 
-// Between two slow updates, only fast weights change. Reset returns to the slow weights alone.
 func TestStepsAlternate(t *testing.T) {
 	w := tape.Const(1, 2, []float64{1, 2})
 	w.Grad = make([]float64, 2)

@@ -40,7 +40,8 @@ func (s *Slots) Forget() {
 	s.keys, s.grads = nil, make([][]*tape.Var, len(s.shapes))
 }
 
-// Write fills a slot. gradients[i] is the gradient of the i'th matrix, row by row.
+// Write adds a slot; if Limit is exceeded, the oldest slot is removed. gradients[i] is the gradient
+// of the i-th matrix, row by row.
 func (s *Slots) Write(key *tape.Var, gradients [][]float64) {
 	s.keys = append(s.keys, key)
 	for m, g := range gradients {
@@ -72,7 +73,8 @@ func (s *Slots) Read(t *tape.Tape, queries *tape.Var) Reading {
 	return r
 }
 
-// Product returns x_q W*_q for every query q, where x_q is row q of x.
+// Product returns x_q W*_q for every query q, where x_q is row q of x. W*_q are the fast weights of
+// the given matrix for query q.
 func (r Reading) Product(t *tape.Tape, matrix int, x *tape.Var) *tape.Var {
 	return RowProduct(t, x, r.Weights[matrix])
 }

@@ -18,7 +18,6 @@ func draw(rows, cols int, r *rand.Rand) *tape.Var {
 	return v
 }
 
-// The gradients of keys, queries, inputs and meta-learner agree with finite differences.
 func TestSlotsMatchFiniteDifferences(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	s := NewSlots([][2]int{{3, 4}, {4, 2}}, 5, 1, r)
@@ -60,12 +59,13 @@ func TestSlotsForgetTheOldest(t *testing.T) {
 	}
 	require.Equal(t, 2, s.Len())
 	require.Equal(t, 1., s.keys[0].Value[0])
-	require.Equal(t, 1., s.grads[0][0].Value[1]) // the sign of the gradient 1
+	// Preprocess stores the sign of the gradient as the second number
+	require.Equal(t, 1., s.grads[0][0].Value[1])
 }
 
-// The names of points change in every task, so slow weights cannot learn them. The memory contains
-// the gradients of the last examples. With this memory, a learner recognizes a point after a single
-// example with its name.
+// The names of points change in every task, so slow weights cannot learn the names. The memory
+// contains the gradients of the last examples. With this memory, a learner recognizes a point after
+// a single example with the point's name.
 func TestSlotsLearnNamesFromOneExample(t *testing.T) {
 	const points, width = 3, 4
 	r := rand.New(rand.NewPCG(3, 4))

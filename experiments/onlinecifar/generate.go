@@ -15,18 +15,19 @@ const (
 	hueCount     = 4
 )
 
-// shapes report whether a point is inside a shape. x and y are distances from the center, in units
-// of the shape's size.
+// shapes contains functions that report whether a point is inside a shape: a disc, a cross, a
+// horizontal bar, a pillar, or a frame. x and y are distances from the center, in units of the
+// shape's size.
 var shapes = [shapeCount]func(x, y float64) bool{
-	func(x, y float64) bool { return math.Hypot(x, y) < 1 },                    // disc
-	func(x, y float64) bool { return math.Abs(x) < .45 || math.Abs(y) < .45 },  // cross
-	func(x, y float64) bool { return math.Abs(y) < .55 },                       // bar
-	func(x, y float64) bool { return math.Abs(x) < .55 },                       // pillar
-	func(x, y float64) bool { return math.Max(math.Abs(x), math.Abs(y)) > .5 }, // frame
+	func(x, y float64) bool { return math.Hypot(x, y) < 1 },
+	func(x, y float64) bool { return math.Abs(x) < .45 || math.Abs(y) < .45 },
+	func(x, y float64) bool { return math.Abs(y) < .55 },
+	func(x, y float64) bool { return math.Abs(x) < .55 },
+	func(x, y float64) bool { return math.Max(math.Abs(x), math.Abs(y)) > .5 },
 }
 
-// textures return the brightness of a pixel: uniform, vertical stripes, horizontal stripes,
-// checkered, or diagonal stripes.
+// textures contains functions that return the brightness of a pixel. The textures are uniform,
+// vertical stripes, horizontal stripes, checkered, and diagonal stripes.
 var textures = [textureCount]func(x, y int) float64{
 	func(_, _ int) float64 { return .8 },
 	func(x, _ int) float64 { return stripes(x) },
@@ -53,7 +54,6 @@ func generate(seed uint64) *set {
 	return s
 }
 
-// drawImage returns an image of a class.
 func drawImage(class int, r *rand.Rand) []byte {
 	const side, noise, hueSpread = generatedSide, 0.18, 0.12
 	inside, texture := shapes[class%shapeCount], textures[class/shapeCount%textureCount]

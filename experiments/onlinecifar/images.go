@@ -17,29 +17,28 @@ import (
 
 const (
 	classCount  = 100
-	streamCount = 500 // images of each class for the rounds of tasks
-	heldCount   = 100 // images of each class that are in no round
+	streamCount = 500 // images of each class in the data stream
+	heldCount   = 100 // images of each class for tests only
 )
 
-// A set has the images of 100 classes. An image has all red values, then all green and then all
-// blue ones, each row by row.
+// A set has the images of 100 classes. An image has all red values, then all green values, then all
+// blue values. Each color is stored row by row.
 type set struct {
 	side   int
 	stream [classCount][][]byte
 	held   [classCount][][]byte
 }
 
-// These are the files of CIFAR-100's binary version. Its author publishes the archive's MD5 sum at
-// cs.toronto.edu/~kriz/cifar.html: 03b5dce01913d631647c71ecec9e9cb8. Public loaders check the same
-// SHA-256 sums as this program: GoMLX and MLDatasets.jl check the sum of the archive. Torchvision
-// for Ruby also checks the sums of the two files.
+// The constants describe the binary version of CIFAR-100. Its author publishes the archive's MD5
+// sum at cs.toronto.edu/~kriz/cifar.html: 03b5dce01913d631647c71ecec9e9cb8. The SHA-256 sum of the
+// archive is also in GoMLX, MLDatasets.jl and Torchvision for Ruby. Torchvision for Ruby also has
+// the sums of the two files.
 const (
 	archiveName = "cifar-100-binary.tar.gz"
 	archiveSum  = "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec"
 	cifarSide   = 32
 )
 
-// A part is one of the two data files in the archive.
 type part struct {
 	Name, Sum string
 	PerClass  int
@@ -94,7 +93,8 @@ func check(name string, data []byte, want string) error {
 	return nil
 }
 
-// unpack returns the files in the archive, keyed by their base names.
+// unpack returns the files in the archive, keyed by their base names. It checks the SHA-256 sum of
+// the archive.
 func unpack(path string) (map[string][]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -154,14 +154,15 @@ func parse(data []byte, p part) (classes [classCount][][]byte, err error) {
 	return classes, nil
 }
 
-// split returns 40 random classes for training, 30 for development and 30 for test. The split in
-// the paper is unknown, because the link to it is only a placeholder.
+// split returns 40 random classes for training, 30 for development and 30 for test. The split of
+// the paper is unknown, because the paper's link to the split is only a placeholder.
 func split(seed uint64) (train, dev, test []int) {
 	order := rand.New(rand.NewPCG(seed, 40)).Perm(classCount)
 	return order[:40], order[40:70], order[70:]
 }
 
-// batch returns images as constant maps, with pixel values from -2 to 2.
+// batch returns images as Maps without gradients, with pixel values scaled to the range from -2 to
+// 2.
 func (s *set) batch(images [][]byte) Maps {
 	pixels := s.side * s.side
 	value := make([]float64, 3*len(images)*pixels)

@@ -20,12 +20,13 @@ func newMaps(channels, images, side int) Maps {
 }
 
 const (
-	taps      = 9    // number of weights of a 3x3 filter
+	taps      = 9
 	groupSize = 2048 // number of positions that a convolution unfolds at once
 )
 
-// conv returns the convolution of x with 3x3 filters w, of shape (out, 9 in). The images are padded
-// with zeros. The convolution is the matrix product of w and the unfolded images (im2col).
+// conv returns the convolution of x with 3x3 filters w, [output channels, 9 * input channels]. The
+// images are padded with zeros. The convolution is the matrix product of w and the unfolded images
+// (im2col).
 func conv(t *tape.Tape, x Maps, w *tape.Var) Maps {
 	y := newMaps(w.Rows, x.Images, x.Side)
 	u := newUnfolder(x)
@@ -52,7 +53,7 @@ func conv(t *tape.Tape, x Maps, w *tape.Var) Maps {
 // (filter weight) of each channel, and a column for each position.
 type unfolder struct {
 	x      Maps
-	group  int           // number of images in a group
+	group  int
 	source [taps][]int32 // for each tap and position, the index of the pixel; -1 outside the image
 	cols   []float64
 }
@@ -74,7 +75,8 @@ func newUnfolder(x Maps) *unfolder {
 	return u
 }
 
-// slice returns the columns of v's data for the group of images that begins with image lo.
+// slice returns the columns of data for the group of images that begins with image lo. Parameter
+// data has the shape of v.
 func (u *unfolder) slice(v Maps, data []float64, lo int) blas64.General {
 	pixels := v.Side * v.Side
 	n := min(u.group, v.Images-lo) * pixels
@@ -96,7 +98,6 @@ func (u *unfolder) unfold(value []float64, lo int) blas64.General {
 	return to
 }
 
-// fold adds the gradient of the unfolded matrix to the gradient of the images.
 func (u *unfolder) fold(grad []float64, lo int) {
 	from := u.slice(u.x, grad, lo)
 	to := blas64.General{Rows: taps * from.Rows, Cols: from.Cols, Stride: from.Cols, Data: u.cols}
@@ -129,8 +130,8 @@ func whole(v *tape.Var, data []float64) blas64.General {
 // and Szegedy, 2015).
 type Norm struct {
 	Gain, Bias     *tape.Var // shape (channels, 1)
-	mean, variance []float64 // moving sums of the statistics of batches
-	weight         float64   // sum of the weights of all batches in the moving sums
+	mean, variance []float64 // decaying sums of the means and variances of batches
+	weight         float64   // decaying number of batches in the sums mean and variance
 }
 
 const (
@@ -154,8 +155,8 @@ func (n *Norm) Reset() {
 }
 
 // apply returns gain (x-mean)/sqrt(variance) + bias. If moving is true and moving statistics exist,
-// apply uses them. Otherwise it uses the statistics of the batch, and adds these to the moving
-// statistics.
+// apply uses them and records no gradient. Otherwise, apply uses the statistics of the batch, and
+// adds these to the moving statistics.
 func (n *Norm) apply(t *tape.Tape, x Maps, moving bool) Maps {
 	y := newMaps(x.Rows, x.Images, x.Side)
 	scale, centered := make([]float64, x.Rows), make([]float64, len(x.Value))
@@ -211,7 +212,6 @@ func moments(x []float64) (mean, variance float64) {
 	return mean, variance / float64(len(x))
 }
 
-// pool returns the maximum of each block of 2x2 positions.
 func pool(t *tape.Tape, x Maps) Maps {
 	y := newMaps(x.Rows, x.Images, x.Side/2)
 	from := make([]int32, len(y.Value))

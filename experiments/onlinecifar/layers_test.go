@@ -51,11 +51,9 @@ func compare(t *testing.T, params []*tape.Var, loss func() (*tape.Tape, *tape.Va
 	}
 }
 
-// A convolution in groups of images equals the sum over the filter weights, computed image by
-// image.
 func TestConvolutionEqualsItsSum(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
-	const in, out, images, side = 2, 3, 40, 8 // these sizes need two groups of images
+	const in, out, images, side = 2, 3, 40, 8 // conv splits these images into two groups
 	x, w := randomMaps(in, images, side, r), he(out, taps*in, r)
 	var tape tape.Tape
 	y := conv(&tape, x, w)
@@ -100,7 +98,6 @@ func TestNetworkMatchesFiniteDifferences(t *testing.T) {
 	}
 }
 
-// After Reset, the next batch is normalized by its own statistics.
 func TestNormResetForgetsStream(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	n, x := newNorm(2), randomMaps(2, 3, 4, r)

@@ -1,6 +1,6 @@
 // Command onlinecifar compares Sparse-MetaNet with fine-tuning on Online Cifar (Sparse Meta
-// Networks, section 4.1.2). Online Cifar is a stream of tasks. Each task has 5 labels, and some of
-// their classes change from task to task.
+// Networks, section 4.1.2). Online Cifar is a stream of tasks. Each task assigns 5 labels to
+// classes of images, and some of these classes change from task to task.
 package main
 
 import (
@@ -78,7 +78,7 @@ func run(o options, data, out, only string, seed uint64, seeds, workers int, est
 	return nil
 }
 
-// runAll runs every job with every seed, on the given number of workers. The rows are in the order
+// runAll runs every job with every seed on the given number of workers. The rows are in the order
 // of the seeds.
 func runAll(o options, s *set, only string, seed uint64, seeds, workers int) ([]row, error) {
 	type job struct {

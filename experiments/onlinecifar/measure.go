@@ -5,19 +5,20 @@ import "math/rand/v2"
 // examCount is the number of test images for each label.
 const examCount = 20
 
-// A score is the result of a stream. All fields are fractions from 0 to 1.
+// A score is the result of a method on a stream of tasks. All fields are fractions from 0 to 1.
 type score struct {
-	Accuracy      float64 // accuracy of the predictions, averaged over tasks
-	Perseveration float64 // images with a new label that were predicted as their old label
-	// Before and After are accuracies on unseen images of the kept labels: at the end of the
-	// previous task, and at the end of the task itself.
+	Accuracy float64 // accuracy of the predictions, averaged over tasks
+	// fraction of the relabeled images that were predicted as their old label
+	Perseveration float64
+	// Before and After are accuracies on test images of the labels that keep their class. Before is
+	// measured at the end of the previous task, After at the end of the task itself.
 	Before, After float64
 }
 
-// Interference returns the error rate on the kept labels after the second of two consecutive tasks.
+// Interference returns the error rate at the end of a task on the labels that keep their class from
+// the previous task.
 func (s score) Interference() float64 { return 1 - s.After }
 
-// A share is a fraction: the number of successes, and the number of all attempts.
 type share struct{ hits, all float64 }
 
 func (s *share) add(hit bool) {

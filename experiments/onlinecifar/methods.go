@@ -14,7 +14,6 @@ type method interface {
 	task()
 	// learn predicts the labels of a round, and then learns the true labels.
 	learn(r round) ([]int, error)
-	// predict returns labels without learning.
 	predict(x Maps) []int
 	close() error
 }
@@ -23,7 +22,7 @@ type method interface {
 type tuner struct {
 	net    *network
 	solver tape.Solver
-	moving bool     // predictions use the moving statistics of normalization
+	moving bool
 	start  *network // if not nil, every task begins with a copy of this network and a new solver
 	rate   float64
 }
@@ -52,8 +51,8 @@ func (t *tuner) predict(x Maps) []int { return t.net.predict(x, t.moving) }
 
 func (t *tuner) close() error { return nil }
 
-// roundGradient adds the gradient of a round's loss. It returns the labels that the network
-// predicts before it learns the round.
+// roundGradient adds the gradient of a round's loss to the gradients of the network's parameters.
+// It returns the labels that the network predicts for the round.
 func roundGradient(n *network, r round, moving bool) []int {
 	if moving {
 		predicted := n.predict(r.x, true)
@@ -63,8 +62,9 @@ func roundGradient(n *network, r round, moving bool) []int {
 	return n.gradient(r.x, r.labels)
 }
 
-// These are Sparse-MetaNet's settings on Online Cifar (table 3 of the paper). The paper omits the
-// size and the learning rate of the meta-learners, so both are our choice.
+// trainP and testP are the probabilities, in training and in tests, that an update writes a fast
+// weight (table 3 of the paper on Sparse-MetaNet). The table omits the size and the learning rate
+// of the meta-learners, so both are our choice.
 const (
 	trainP = 0.3
 	testP  = 0.5
@@ -75,11 +75,11 @@ func paper(out float32, metaRate float64) metanet.Settings {
 		MetaRate: metaRate, Init: sparsemeta.InitHe()}
 }
 
-// A meta is Sparse-MetaNet: Algorithm 1 of its paper, with fast weights for the 12 convolutions.
+// A meta is Sparse-MetaNet (Algorithm 1 of its paper), with fast weights for the 12 convolutions.
 type meta struct {
 	net    *network
 	fast   *metanet.Net
-	solver tape.Solver // nil in tests, where only the fast weights change
+	solver tape.Solver // nil in dev and test streams: only fast weights change there
 	moving bool
 }
 
@@ -113,7 +113,7 @@ func (m *meta) predict(x Maps) []int { return m.net.predict(x, m.moving) }
 
 func (m *meta) close() error { return m.fast.Close() }
 
-// pretrainer trains a network on all training classes at once.
+// A pretrainer trains a network on all training classes at once.
 type pretrainer struct {
 	net     *network
 	solver  tape.Solver
@@ -125,7 +125,6 @@ func newPretrainer(narrow int, classes []int, rate float64, r *rand.Rand) *pretr
 	return &pretrainer{newNetwork(narrow, len(classes), r), &tape.Adam{Rate: rate}, classes, r}
 }
 
-// step trains the network with one batch of random images.
 func (p *pretrainer) step(s *set) {
 	images, labels := make([][]byte, batchSize), make([]int, batchSize)
 	for i := range images {
@@ -136,7 +135,6 @@ func (p *pretrainer) step(s *set) {
 	p.solver.Step(p.net.params())
 }
 
-// network returns a copy of the network with a new softmax layer for 5 labels.
 func (p *pretrainer) network() *network {
 	n := p.net.copy()
 	n.newHead(labelCount, n.head.Cols, rand.New(rand.NewPCG(5, 5)))

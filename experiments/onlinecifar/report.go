@@ -17,7 +17,8 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// measured is a number of a score, in percent. The table and the figure show several such numbers.
+// A measured is a quantity that the table and the figure show in percent. Of returns it as a
+// fraction.
 type measured struct {
 	Name string
 	Of   func(score) float64
@@ -29,7 +30,7 @@ var measures = []measured{
 	{"interference error", score.Interference},
 }
 
-// gather returns the mean of a measure over seeds, in percent, and half of its range.
+// gather returns the mean of a measure over seeds and half of the measure's range, both in percent.
 func gather(rows []row, method string, stream int, m measured) (mean, spread float64) {
 	lo, hi, n := math.Inf(1), math.Inf(-1), 0.
 	for _, r := range rows {
@@ -41,7 +42,6 @@ func gather(rows []row, method string, stream int, m measured) (mean, spread flo
 	return mean / n, (hi - lo) / 2
 }
 
-// names returns the methods in the rows, in the order of the table.
 func names(rows []row) (all []string) {
 	for _, name := range []string{nameMeta, nameOnline, namePre, nameOffline} {
 		for _, r := range rows {
@@ -54,7 +54,6 @@ func names(rows []row) (all []string) {
 	return all
 }
 
-// table returns the results as a Markdown table.
 func table(data string, o options, rows []row) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Online Cifar, %s, filters / %d, %d rounds of training, %d tasks a stream.\n",
@@ -91,7 +90,7 @@ var palette = []color.Color{
 	color.RGBA{R: 0x56, G: 0xb4, B: 0xe9, A: 0xff}, color.RGBA{G: 0x9e, B: 0x73, A: 0xff},
 }
 
-// figure writes onlinecifar.svg. It has a panel for each measure, like figure 4 of the paper.
+// figure writes onlinecifar.svg, with one panel for each measure, like figure 4 of the paper.
 func figure(dir string, rows []row) error {
 	const width = 9 * vg.Millimeter / 2
 	panels := [][]*plot.Plot{nil}
@@ -146,8 +145,8 @@ func figure(dir string, rows []row) error {
 	return f.Close()
 }
 
-// timeRounds measures a round on random images of CIFAR's size. It prints this time, and an
-// estimate for the whole experiment.
+// timeRounds measures the time of a round on random images of CIFAR's size. It prints this time and
+// an estimate for the whole experiment.
 func timeRounds(o options) error {
 	r := rand.New(rand.NewPCG(1, 9))
 	image := func() []byte {

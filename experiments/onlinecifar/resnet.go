@@ -11,16 +11,17 @@ import (
 // block has three convolutions, so the network has 12 convolutional layers.
 var filters = [4]int{64, 96, 128, 256}
 
-const convolutions = 3 // number of 3x3 convolutions in a block
+const convolutions = 3
 
 // A network is a residual network (He et al., 2016): four blocks, the mean over positions, and a
-// softmax layer. A block adds two results: three 3x3 convolutions of its input, and a 1x1
-// convolution of its input. It halves the width and height of maps that are larger than 2 pixels.
+// softmax layer. Each block adds the result of three 3x3 convolutions of its input to a 1x1
+// convolution of its input. Max pooling after a block halves the width and height of maps that are
+// larger than 2 pixels.
 type network struct {
 	convs     []*tape.Var // 3x3 convolutions; only these layers have fast weights
-	shortcuts []*tape.Var // 1x1 convolutions
-	norms     []*Norm     // normalizations of each block's three convolutions and of its shortcut
-	head      *tape.Var   // softmax layer, of shape (labels, channels)
+	shortcuts []*tape.Var
+	norms     []*Norm
+	head      *tape.Var // softmax layer, of shape (labels, channels)
 	bias      *tape.Var
 }
 
@@ -41,7 +42,6 @@ func newNetwork(narrow, labels int, r *rand.Rand) *network {
 	return n
 }
 
-// newHead replaces the softmax layer by a new random layer.
 func (n *network) newHead(labels, channels int, r *rand.Rand) {
 	n.head, n.bias = tape.Glorot(labels, channels, r), tape.New(1, labels)
 }
@@ -55,7 +55,6 @@ func he(rows, cols int, r *rand.Rand) *tape.Var {
 	return v
 }
 
-// others returns the parameters that have no fast weights.
 func (n *network) others() []*tape.Var {
 	all := append([]*tape.Var{n.head, n.bias}, n.shortcuts...)
 	for _, norm := range n.norms {
@@ -101,7 +100,6 @@ func (n *network) gradient(x Maps, labels []int) []int {
 	return argmax(logits)
 }
 
-// predict returns the predicted labels.
 func (n *network) predict(x Maps, moving bool) []int {
 	var t tape.Tape
 	return argmax(n.forward(&t, x, moving))

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every method learns in a small run. The results do not depend on the number of concurrent runs.
+// The results do not depend on the number of concurrent runs.
 func TestSmallRunLearns(t *testing.T) {
 	o := options{narrow: 16, rounds: 60, every: 30, devTasks: 1, tasks: 2, rate: 3e-3, out: .1,
 		metaRate: 3e-3, log: func(string, ...any) {}}
@@ -27,7 +27,6 @@ func TestSmallRunLearns(t *testing.T) {
 	require.Contains(t, table("generated images", o, rows), "| "+nameMeta+" | ")
 }
 
-// A fork has fast weights of zero at first, and does not change the original.
 func TestForkLeavesTrainingAlone(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	m, err := newMeta(newNetwork(16, labelCount, r), paper(.1, 3e-3), 1e-3, false, 1)
@@ -53,8 +52,6 @@ func TestForkLeavesTrainingAlone(t *testing.T) {
 	require.Equal(t, kept, m.net.convs[0].Value)
 }
 
-// The offline baseline begins every task with the same network. The online baseline keeps its
-// weights.
 func TestOfflineBaselineForgets(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	net := newNetwork(16, labelCount, r)

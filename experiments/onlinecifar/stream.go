@@ -15,15 +15,15 @@ const (
 	batchSize  = 32
 )
 
-// A task is a classification with 5 labels for a number of rounds.
+// A task is a classification problem with 5 labels that lasts for a number of rounds.
 type task struct {
-	classes [labelCount]int  // the class of each label
-	old     [labelCount]int  // previous label, for a class that changed its label; else -1
-	kept    [labelCount]bool // whether the label has the same class as in the previous task
-	rounds  int
+	classes [labelCount]int
+	// for each label: the previous label of its class, or -1 if the class did not change its label
+	old    [labelCount]int
+	kept   [labelCount]bool
+	rounds int
 }
 
-// tasks returns a stream of count tasks, each with lo to hi rounds.
 func tasks(classes []int, count, lo, hi int, r *rand.Rand) []task {
 	var all []task
 	for range count {
@@ -40,13 +40,12 @@ func tasks(classes []int, count, lo, hi int, r *rand.Rand) []task {
 	return all
 }
 
-// follow chooses the classes of a task, given the previous task.
 func (t *task) follow(before *task, classes []int, r *rand.Rand) {
 	labels := r.Perm(labelCount)
 	for _, l := range labels[:keptCount] {
 		t.classes[l], t.kept[l] = before.classes[l], true
 	}
-	// A class that changes its label had the label free[i], and gets free[i+1].
+	// Each class that changes its label moves from label free[i] to label free[i+1].
 	free := labels[keptCount:]
 	for i, l := range free[:movedCount] {
 		to := free[i+1]
@@ -65,7 +64,6 @@ func (t *task) follow(before *task, classes []int, r *rand.Rand) {
 	}
 }
 
-// A round is a batch of images in a task, with their labels.
 type round struct {
 	x      Maps
 	labels []int
@@ -89,7 +87,7 @@ func (t *task) play(s *set, r *rand.Rand, f func(round) error) error {
 	return nil
 }
 
-// exam returns test images, which are in no round: the given number for each label.
+// exam returns the given number of test images for each label. No round contains these images.
 func (t *task) exam(s *set, count int) round {
 	var images [][]byte
 	var labels []int

@@ -111,7 +111,6 @@ func TestGeneratedClassesNeedManyPixels(t *testing.T) {
 	require.Greater(t, together, top+.1)
 }
 
-// fakeRecords returns one record of each class.
 func fakeRecords() []byte {
 	data := make([]byte, classCount*(2+3*cifarSide*cifarSide))
 	for class := range classCount {

@@ -6,17 +6,16 @@ import (
 	"time"
 )
 
-// options are the settings of a run and its networks.
 type options struct {
-	narrow   int     // the paper's numbers of filters are divided by narrow
-	rounds   int     // number of training rounds or pretraining batches
-	every    int     // interval, in rounds, at which the dev stream is measured for early stopping
-	devTasks int     // number of tasks in the dev stream
-	tasks    int     // number of tasks in each test stream
-	moving   bool    // true: predictions normalize with the moving averages
-	rate     float64 // learning rate of Adam in training
-	out      float64 // factor on the outputs of the meta-learners
-	metaRate float64 // learning rate of Adam for the weights of the meta-learners
+	narrow   int // divisor of the paper's numbers of filters
+	rounds   int
+	every    int // interval, in rounds, at which the dev stream is measured for early stopping
+	devTasks int
+	tasks    int
+	moving   bool // whether predictions normalize with the moving averages
+	rate     float64
+	out      float64
+	metaRate float64
 	log      func(format string, args ...any)
 }
 
@@ -40,13 +39,13 @@ var tuneRates = []float64{1e-2, 3e-3, 3e-2}
 type row struct {
 	Method string
 	Seed   uint64
-	Best   int     // number of training rounds, chosen by early stopping
-	Rate   float64 // a baseline's learning rate at test time
-	Dev    float64 // accuracy on the dev stream
-	Scores []score // one score per test stream
+	Best   int // number of training rounds, chosen by early stopping
+	Rate   float64
+	Dev    float64
+	Scores []score
 }
 
-// The names of the methods, in the order of the table's rows.
+// These constants name the methods, in the order of the table's rows.
 const (
 	nameMeta    = "Sparse-MetaNet"
 	nameOnline  = "online fine-tuning"
@@ -54,7 +53,6 @@ const (
 	nameOffline = "fine-tuning, pretrained, reset"
 )
 
-// A trainer computes the table's rows for one seed.
 type trainer struct {
 	options
 	set  *set
@@ -81,13 +79,11 @@ func (t *trainer) random(use uint64) *rand.Rand { return rand.New(rand.NewPCG(t.
 // A candidate builds a method from a saved state of training, for one dev or test stream.
 type candidate func(rate float64) (method, error)
 
-// A selection is the best candidate of a method so far, for early stopping.
 type selection struct {
 	row
 	best candidate
 }
 
-// consider measures a candidate on the dev stream and keeps the candidate if it is the best so far.
 func (t *trainer) consider(s *selection, c candidate, rate float64, round int) error {
 	start := time.Now()
 	m, err := c(rate)
@@ -178,7 +174,6 @@ func (t *trainer) online() ([]row, error) {
 	return []row{r}, err
 }
 
-// pretrained trains the two baselines that start from a pretrained network.
 func (t *trainer) pretrained() ([]row, error) {
 	all := []*selection{t.selection(namePre), t.selection(nameOffline)}
 	p := newPretrainer(t.narrow, t.trainClasses, t.rate, t.random(5))
@@ -208,7 +203,6 @@ func (t *trainer) pretrained() ([]row, error) {
 	return rows, nil
 }
 
-// meta trains Sparse-MetaNet.
 func (t *trainer) meta() (rows []row, err error) {
 	s := t.selection(nameMeta)
 	m, err := newMeta(newNetwork(t.narrow, labelCount, t.random(4)),

@@ -1,6 +1,6 @@
-// Package tape differentiates functions of matrices. A function calls methods of a Tape. They
-// compute values and record how to propagate derivatives. Backward then adds the derivatives of a
-// scalar to the field Grad of each Var that the scalar depends on.
+// Package tape differentiates functions of matrices. The methods of a Tape compute values and
+// record how to propagate derivatives. Backward then adds the derivatives of a scalar to the field
+// Grad of each Var that the scalar depends on.
 package tape
 
 import (
@@ -303,7 +303,8 @@ func (t *Tape) CrossEntropy(logits *Var, targets []int, weights []float64) *Var 
 	return y
 }
 
-// BinaryCrossEntropy returns the sum of -log P(target) over bits with the given logits, a scalar.
+// BinaryCrossEntropy returns the sum of -log P(target) over binary targets, a scalar. The
+// probability of target 1 is the sigmoid of its logit.
 func (t *Tape) BinaryCrossEntropy(logits *Var, targets []float64) *Var {
 	y := New(1, 1)
 	for i, x := range logits.Value {

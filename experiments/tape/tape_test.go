@@ -53,7 +53,8 @@ func TestOperationsMatchFiniteDifferences(t *testing.T) {
 		loss := func() (*Tape, *Var) {
 			var tape Tape
 			y := f(&tape)
-			return &tape, tape.Sum(tape.Mul(y, tape.Tanh(y))) // derivatives differ by element
+			// makes the derivatives differ by element
+			return &tape, tape.Sum(tape.Mul(y, tape.Tanh(y)))
 		}
 		ClearGradients(params)
 		tape, y := loss()
@@ -68,7 +69,6 @@ func TestOperationsMatchFiniteDifferences(t *testing.T) {
 	}
 }
 
-// Adam and RMSProp find the minimum of a quadratic form whose curvatures differ.
 func TestSolversFindMinimum(t *testing.T) {
 	for name, solver := range map[string]Solver{
 		"Adam": &Adam{Rate: .02}, "RMSProp": &RMSProp{Rate: .002},

@@ -18,7 +18,7 @@ const (
 // and a value head. Cards do not depend on earlier choices, so the return of a choice is its
 // reward.
 type agent struct {
-	matrices []*tape.Var // weights of both layers, the policy and the value
+	matrices []*tape.Var
 	biases   []*tape.Var
 	solver   tape.Solver
 	fast     *metanet.Net   // fast weights of Sparse-MetaNet; nil for other methods
@@ -30,7 +30,6 @@ type agent struct {
 	dead bool
 }
 
-// newAgent returns an agent with two hidden layers of the given width.
 func newAgent(hidden int, solver tape.Solver, seed uint64) *agent {
 	a := &agent{solver: solver, random: rand.New(rand.NewPCG(seed, 2))}
 	shapes := [][2]int{{inputs, hidden}, {hidden, hidden}, {hidden, codes}, {hidden, 1}}
@@ -105,7 +104,6 @@ func (a *agent) remember(cards []float64, x, logits *tape.Var) {
 	}
 }
 
-// draw samples an index from the distribution p.
 func (a *agent) draw(p []float64) int {
 	u := a.random.Float64()
 	for i, q := range p {

@@ -24,7 +24,6 @@ func newGame(seed uint64) *game {
 	return g
 }
 
-// change draws a rule that differs from the current one.
 func (g *game) change() {
 	g.lastRule = g.rule
 	g.rule = (g.rule + 1 + g.random.IntN(features-1)) % features

@@ -12,9 +12,9 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// drawFigure writes two panels as SVG. One shows the updates until a rule is found, the other the
-// perseveration errors, both over the number of the rule. The band around each curve is one
-// standard deviation over seeds.
+// drawFigure writes two panels as SVG: the updates until a rule is found, and the perseveration
+// errors. The x axis is the number of the rule. The band around each curve is one standard
+// deviation over seeds.
 func drawFigure(file string, methods []method, results [][][]task) error {
 	updates, errors := plot.New(), plot.New()
 	updates.Title.Text, updates.Y.Label.Text = "Updates until the rule is found", "updates"

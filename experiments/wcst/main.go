@@ -47,7 +47,6 @@ func main() {
 	}
 }
 
-// compare chooses the learning rates, runs all methods, prints the table and draws the figures.
 func compare(seeds, tasks, gridSeeds, gridTasks int, out string) error {
 	results := make([][][]task, len(methods))
 	chosen := append([]method(nil), methods...)
@@ -78,7 +77,7 @@ func compare(seeds, tasks, gridSeeds, gridTasks int, out string) error {
 }
 
 // slotsGridTasks is the number of tasks per grid-search run for the method with slots. The number
-// is small because its updates are slow and most of its runs fail.
+// is small because this method's updates are slow and most of its runs fail.
 const slotsGridTasks = 6
 
 // search returns the learning rate of the grid that needs the fewest updates. A rule that is not
@@ -102,7 +101,6 @@ func search(m method, seeds, tasks int) (best float64, err error) {
 	return best, nil
 }
 
-// runs returns the results of several seeds, computed in parallel on all processors.
 func runs(m method, tasks int, firstSeed, seeds int) ([][]task, error) {
 	results := make([][]task, seeds)
 	var all errgroup.Group
@@ -116,13 +114,12 @@ func runs(m method, tasks int, firstSeed, seeds int) ([][]task, error) {
 	return results, all.Wait()
 }
 
-// A spread is a mean and a standard deviation over seeds.
 type spread struct{ mean, deviation float64 }
 
 func (s spread) String() string { return fmt.Sprintf("%.0f ± %.0f", s.mean, s.deviation) }
 
-// A summary describes the results for rules lo to hi-1: means and deviations over seeds, and the
-// number of failed tasks.
+// A summary has the means and standard deviations over seeds for a range of rules, and the numbers
+// of failed tasks and of restarts.
 type summary struct {
 	updates, errors  spread
 	failed, restarts int

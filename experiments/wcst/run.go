@@ -10,20 +10,20 @@ const (
 	waitEpisodes   = 50 // after a task is solved, the rule changes within this many episodes
 	hidden         = 256
 	giveUp         = 2000 // updates after which a task counts as failed
-	restartsMost   = 10   // maximum restarts of an agent with an unlucky initialization
+	restartsMost   = 10
 
-	slotsKept = episode // number of slots in the memory: one per card of the last episode
-	slotUnits = 8       // width of the meta-learner's layers
+	slotsKept = episode
+	slotUnits = 8
 )
 
-// A method is a way for an agent to learn.
 type method struct {
 	Name    string
 	Solver  string // "adam" or "rmsprop"
 	Rate    float64
-	Offline bool // each task gets a new agent
+	Offline bool
 	Fast    bool // the method is Sparse-MetaNet
-	Slots   bool // the method is the original MetaNet: slots and attention, for the policy's matrix
+	// the method is the original MetaNet, with memory slots for the policy's matrix
+	Slots bool
 }
 
 func (m method) solver() tape.Solver {
@@ -50,9 +50,11 @@ func (m method) agent(seed uint64) (*agent, error) {
 
 // A task is the result of one rule in a run.
 type task struct {
-	Updates  int // updates until the rule was found, or giveUp
-	Errors   int // choices that follow the previous rule, until the next change of rule
-	Restarts int // number of agents replaced because they were dead from their initialization
+	Updates int // updates until the rule was found, or giveUp
+	// number of choices that follow the previous rule, until the next change of rule
+	Errors int
+	// number of agents replaced because their second layer was inactive for every card
+	Restarts int
 	Failed   bool
 }
 
@@ -87,8 +89,8 @@ func run(m method, tasks int, seed uint64) (results []task, err error) {
 	return results, nil
 }
 
-// first returns a new agent and the result of its first task. It replaces an agent that is dead
-// from its initialization, as in the paper's appendix A.
+// first returns a new agent and the result of the agent's first task. If an agent fails because its
+// second layer is inactive for every card, first replaces the agent, as in the paper's appendix A.
 func (m method) first(g *game, seed uint64) (a *agent, r task, err error) {
 	for restarts := 0; ; restarts++ {
 		if a, err = m.agent(seed + 1_000_000_000*uint64(restarts)); err != nil {

@@ -27,8 +27,6 @@ func TestRulesDisagreeOnEveryCard(t *testing.T) {
 	}
 }
 
-// Every agent finds three rules. The expected numbers are those of an earlier run, since the
-// computation is deterministic.
 func TestAgentsFindRules(t *testing.T) {
 	for _, m := range []method{
 		{Name: "Sparse-MetaNet", Solver: "adam", Rate: 0.001, Fast: true},

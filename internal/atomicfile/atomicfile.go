@@ -1,12 +1,13 @@
-// Package atomicfile replaces files atomically. A reader of a path sees the old content or the new,
-// never a part of either. After Commit has returned, a power failure does not undo it.
+// Package atomicfile replaces files atomically. A reader of the path sees either the complete old
+// content or the complete new content. After Commit has returned, a power failure cannot undo the
+// change.
 //
 // The content is written to a temporary file in the folder of the path, and synced to the disk.
-// Then the temporary file gets the path's name. Last, the folder is synced to the disk. (Libraries
-// for the same purpose do not sync the folder, or do not support Windows.)
+// Then the temporary file is renamed to the path. Last, the folder is synced to the disk. (Other
+// libraries do not sync the folder, or do not support Windows.)
 //
-// Errors name the path and the step that failed, and wrap the operating system's error. They carry
-// no package prefix; callers add context.
+// Errors name the path and the failed step, and wrap the operating system's error. They have no
+// package prefix; callers add context.
 package atomicfile
 
 import (
@@ -19,38 +20,36 @@ import (
 	"path/filepath"
 )
 
-// defaultPerm is the mode that os.Create gives a file, before the umask.
 const defaultPerm fs.FileMode = 0o666
 
-// bufferBytes is the size of Write's buffer.
 const bufferBytes = 1 << 20
 
-// Options say how to make a file. The zero value replaces an existing file, with the permissions
-// of os.Create.
+// Options says how to make a file. With the zero value, the new file may replace an existing file,
+// and has the permissions of os.Create.
 type Options struct {
 	// Perm is the mode of the new file before the umask; 0 means 0o666. The mode of a replaced
 	// file is lost.
 	Perm fs.FileMode
-	// Exclusive refuses an existing path, with an error that is fs.ErrExist: in Create, before
-	// any work, and again in Commit.
+	// Exclusive refuses an existing path with an error that wraps fs.ErrExist. Create checks the
+	// path before any work, and Commit checks again.
 	Exclusive bool
-	// Temporary is the path of the temporary file, in the same folder as the file; "" chooses a
-	// unique name. A given name is also a lock: while the temporary file exists, Create fails
-	// with an error that is fs.ErrExist.
+	// Temporary is the path of the temporary file, which must be in the file's folder; "" means a
+	// unique name. A given name also serves as a lock: while the temporary file exists, Create
+	// fails with an error that wraps fs.ErrExist.
 	Temporary string
 }
 
-// File is an uncommitted file. Exactly one of Commit and Discard ends it. Discard after Commit
-// does nothing, so that it can be deferred.
+// File is a file that is not committed yet. Commit or Discard ends the File. Discard after Commit
+// does nothing, so callers can defer Discard.
 type File struct {
 	system    system
 	path      string
 	temporary string
 	exclusive bool
-	out       handle // nil once the File has ended
+	out       handle // nil after Commit or Discard
 }
 
-// Create begins a file that Commit will put at path.
+// Create creates the temporary file that Commit moves to path.
 func Create(path string, o Options) (*File, error) { return begin(osSystem(), path, o) }
 
 func begin(s system, path string, o Options) (*File, error) {
@@ -76,7 +75,7 @@ func begin(s system, path string, o Options) (*File, error) {
 	return f, nil
 }
 
-// Write appends to the content.
+// Write appends p to the content.
 func (f *File) Write(p []byte) (int, error) {
 	if f.out == nil {
 		return 0, f.failed(fs.ErrClosed)
@@ -84,10 +83,10 @@ func (f *File) Write(p []byte) (int, error) {
 	return f.out.Write(p)
 }
 
-// Commit puts the content at the path. After an error the path is unchanged and the temporary file
-// is gone, except in the steps after the rename. If the folder cannot be synced, the new content is
-// in place, and only a power failure may still undo it. The new content is also in place if the
-// temporary file of an Exclusive file cannot be removed.
+// Commit puts the content at the path. If a step before the rename fails, the path is unchanged and
+// the temporary file is removed. If only the folder cannot be synced, the new content is in place,
+// but a power failure may undo the change. The new content is also in place if an Exclusive file's
+// temporary file cannot be removed.
 func (f *File) Commit() error {
 	if f.out == nil {
 		return f.failed(fs.ErrClosed)
@@ -105,38 +104,38 @@ func (f *File) Commit() error {
 	return nil
 }
 
-// Discard drops the content and removes the temporary file. An error says that the temporary file
+// Discard drops the content and removes the temporary file. An error means that the temporary file
 // still exists.
 func (f *File) Discard() error {
 	if f.out == nil {
 		return nil
 	}
-	_ = f.out.Close() // neither lost content nor a second Close matters
+	_ = f.out.Close() // The content is dropped, so an error of Close does not matter.
 	f.out = nil
 	return f.system.remove(f.temporary)
 }
 
-// name gives the temporary file the path's name.
+// name moves the temporary file to the path.
 func (f *File) name() error {
 	if !f.exclusive {
 		return f.system.rename(f.temporary, f.path)
 	}
-	err := f.system.link(f.temporary, f.path) // unlike a rename, link fails if the path exists
+	err := f.system.link(f.temporary, f.path) // Unlike a rename, link fails if the path exists.
 	switch {
 	case err == nil:
 		return f.system.remove(f.temporary)
 	case errors.Is(err, fs.ErrExist):
 		return err
 	}
-	// File systems such as FAT have no links. There, if two programs make the same file at the same
-	// moment, the later program replaces the file.
+	// File systems such as FAT have no hard links. If two programs then create the same file at the
+	// same moment, the later program replaces the file.
 	if err := f.absent(); err != nil {
 		return err
 	}
 	return f.system.rename(f.temporary, f.path)
 }
 
-// absent returns an error if the path exists.
+// absent returns fs.ErrExist if the path exists.
 func (f *File) absent() error {
 	_, err := f.system.lstat(f.path)
 	switch {
@@ -150,8 +149,8 @@ func (f *File) absent() error {
 
 func (f *File) failed(err error) error { return fmt.Errorf("writing %s: %w", f.path, err) }
 
-// Write writes the buffered output of fill to path. An error of fill is returned unchanged, and
-// the path is then unchanged, too.
+// Write writes the buffered output of fill to path. If fill fails, Write returns fill's error, and
+// the path is unchanged.
 func Write(path string, o Options, fill func(io.Writer) error) error {
 	f, err := Create(path, o)
 	if err != nil {

@@ -17,7 +17,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// saying returns a fill function that writes one text.
 func saying(text string) func(io.Writer) error {
 	return func(w io.Writer) error {
 		_, err := io.WriteString(w, text)
@@ -25,7 +24,6 @@ func saying(text string) func(io.Writer) error {
 	}
 }
 
-// requireOnly checks that a folder contains exactly these files, by name and content.
 func requireOnly(t require.TestingT, dir string, want map[string]string) {
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
@@ -74,7 +72,7 @@ func TestExclusiveFileReplacesNothing(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrExist)
 	require.ErrorContains(t, err, path)
 
-	late := filepath.Join(dir, "g") // another process makes this file before Commit
+	late := filepath.Join(dir, "g") // Another process creates this file before Commit.
 	f, err := Create(late, Options{Exclusive: true})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(late, []byte("another's"), 0o666))
@@ -90,7 +88,8 @@ func TestFileSystemWithoutLinksHasExclusiveFilesToo(t *testing.T) {
 	for i, want := range []error{nil, fs.ErrExist} {
 		f, err := begin(s, path, Options{Exclusive: i == 0})
 		require.NoError(t, err)
-		f.exclusive = true // exclusive only for Commit: Create accepts the path
+		// The second Create omits Exclusive, so that only Commit refuses the path.
+		f.exclusive = true
 		require.NoError(t, saying("first")(f))
 		require.ErrorIs(t, f.Commit(), want)
 	}
@@ -105,7 +104,7 @@ func TestGivenTemporaryNameIsLock(t *testing.T) {
 	require.NoError(t, err)
 	_, err = Create(path, o)
 	require.ErrorIs(t, err, fs.ErrExist)
-	requireOnly(t, dir, map[string]string{"f.lock": ""}) // as the first Create wrote it
+	requireOnly(t, dir, map[string]string{"f.lock": ""})
 	require.NoError(t, f.Commit())
 
 	f, err = Create(path, o)
@@ -143,7 +142,6 @@ func TestErrorWhileFillingChangesNothing(t *testing.T) {
 	requireOnly(t, dir, map[string]string{"f": "old"})
 }
 
-// fullDisk is a file on a disk with little free space.
 type fullDisk struct {
 	handle
 	room int
@@ -186,7 +184,6 @@ type failing struct {
 func (f failing) Sync() error  { return errors.Join(f.handle.Sync(), f.sync) }
 func (f failing) Close() error { return errors.Join(f.handle.Close(), f.close) }
 
-// Whichever step fails, the file has either its old content or the new one, complete.
 func TestFailedStepIsReportedAndLeavesWholeFile(t *testing.T) {
 	disk := errors.New("disk on fire")
 	for name, c := range map[string]struct {
@@ -265,8 +262,8 @@ func TestLeftoverTemporaryFileIsReported(t *testing.T) {
 	}
 }
 
-// TestStepsComeInTheOrderThatSurvivesAPowerFailure checks that the content reaches the disk
-// before its name, and the name before Commit returns.
+// The content must be synced before the rename, and the folder must be synced before Commit
+// returns.
 func TestStepsComeInTheOrderThatSurvivesAPowerFailure(t *testing.T) {
 	dir := t.TempDir()
 	var did []string
@@ -317,8 +314,8 @@ func TestFolderOfThatNameIsRefused(t *testing.T) {
 		fs.ErrNotExist)
 }
 
-// TestReadersSeeOldOrNewWhole reads while writers replace. Each content repeats one byte, and the
-// value of the byte determines how often.
+// Each content repeats one byte, whose value determines the length. So the test recognizes
+// incomplete and mixed contents.
 func TestReadersSeeOldOrNewWhole(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows does not replace a file that somebody has open")
@@ -357,8 +354,6 @@ func TestReadersSeeOldOrNewWhole(t *testing.T) {
 	readers.Wait()
 }
 
-// TestWhatIsWrittenInPiecesIsTheirSum checks that buffering loses nothing: the file has all the
-// pieces that were written, in order.
 func TestWhatIsWrittenInPiecesIsTheirSum(t *testing.T) {
 	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {

@@ -7,17 +7,15 @@ import (
 	"runtime"
 )
 
-// handle is an open file.
 type handle interface {
 	io.Writer
 	Sync() error
 	Close() error
 }
 
-// system contains the calls of the operating system that a File needs. Tests replace the calls to
-// make them fail.
+// system contains the system calls that a File needs. Tests replace them with functions that fail.
 type system struct {
-	create     func(name string, perm fs.FileMode) (handle, error) // the name must be new
+	create     func(name string, perm fs.FileMode) (handle, error)
 	lstat      func(name string) (fs.FileInfo, error)
 	link       func(from, to string) error
 	rename     func(from, to string) error
@@ -38,8 +36,8 @@ func osSystem() system {
 	}
 }
 
-// SyncFolder writes the changed names in a folder to the disk. On Windows it does nothing: there
-// is no such call, and the file system keeps names in a journal.
+// SyncFolder writes changed names in a folder to the disk. On Windows, SyncFolder does nothing:
+// Windows has no such call, and its file system keeps names in a journal.
 func SyncFolder(name string) error {
 	if runtime.GOOS == "windows" {
 		return nil

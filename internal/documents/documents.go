@@ -13,15 +13,15 @@ import (
 
 // File is a readable document.
 type File struct {
-	Path string // the path that opens the file
-	Name string // path in the directory, with slashes
-	Size int64  // bytes that Read returns
+	Path string
+	Name string // path relative to the directory, with slashes
+	Size int64  // number of bytes that Read returns
 }
 
 // List returns the non-empty files below dir, in the order of their paths. It skips files and
-// folders whose name begins with a dot. Links to files count as files; links to directories are
-// not followed. A limit above 0 is the maximum size of a document in bytes; the rest is cut off.
-// Errors name the file or directory.
+// folders whose names begin with a dot. Links to files count as files; links to directories are not
+// followed. If limit is above 0, documents are cut to at most limit bytes. Errors name the file or
+// directory.
 func List(dir string, limit int64) (files []File, err error) {
 	root, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -37,7 +37,7 @@ func List(dir string, limit int64) (files []File, err error) {
 			}
 			return nil
 		}
-		info, err := os.Stat(path) // follows a link to a file
+		info, err := os.Stat(path) // Stat follows links to files.
 		if err != nil {
 			return err
 		}
@@ -75,7 +75,7 @@ func (f File) Read() ([]byte, error) {
 	return text, nil
 }
 
-// Domain returns the first folder of a document's name, or "." for a document in no folder.
+// Domain returns the first folder of a document's name, or "." if the name has no folder.
 func Domain(name string) string {
 	if folder, _, ok := strings.Cut(name, "/"); ok {
 		return folder

@@ -1,9 +1,9 @@
-// Command generate writes the parts of files that derive from the tables of settings. These are
-// parts of the contract, of the input of its Go generator, of the documentation, and of the web
-// page's sources. A part is between two lines with "BEGIN GENERATED name" and "END GENERATED
-// name"; the rest of such a file is written by hand. The command runs in the folder api, as a
-// part of go generate. It also writes the whole contract for the generators of Go code, which is
-// not in the repository.
+// Command generate writes parts of files from the tables of settings: parts of the API contract,
+// the documentation, and the web page's sources. A generated part is between a line with "BEGIN
+// GENERATED name" and a line with "END GENERATED name". The rest of each file is written by hand.
+//
+// The command runs in the folder api, as a step of go generate. It also writes a complete contract
+// to bin/openapi.yaml, the input of the Go code generator.
 package main
 
 import (
@@ -29,7 +29,7 @@ func main() {
 	}
 }
 
-// wholeContract is the path of the server's contract for the generator of Go code.
+// wholeContract is the path of the complete API contract, the input of the Go code generator.
 const wholeContract = "../bin/openapi.yaml"
 
 func writeWhole(from, to string) error {
@@ -43,13 +43,11 @@ func writeWhole(from, to string) error {
 	return os.WriteFile(to, whole.Of(text), 0o644)
 }
 
-// parts holds the generated texts: by file, and within a file by the name of the part.
+// parts maps a file's path and the name of a part to the generated text.
 type parts map[string]map[string]string
 
-// pageSettings is the page's file of settings. `make page` builds the page from it.
 const pageSettings = "../server/page/src/api/settings.ts"
 
-// partsOf returns the parts that derive from the tables.
 func partsOf(settings setting.Table[stream.Settings],
 	sampling setting.Table[session.Sampling]) parts {
 	return parts{
@@ -66,7 +64,6 @@ func partsOf(settings setting.Table[stream.Settings],
 	}
 }
 
-// run updates every file.
 func run(all parts) error {
 	for file, named := range all {
 		old, err := os.ReadFile(file)
@@ -89,8 +86,8 @@ func run(all parts) error {
 	return nil
 }
 
-// replace replaces a part of a text. Every line gets the indentation of the line that begins the
-// part.
+// replace replaces the text between the BEGIN and END lines of a part. New lines get the
+// indentation of the BEGIN line.
 func replace(text, name, part string) (string, error) {
 	before, rest, begins := strings.Cut(text, "BEGIN GENERATED "+name)
 	_, after, ends := strings.Cut(rest, "END GENERATED "+name)
@@ -99,7 +96,7 @@ func replace(text, name, part string) (string, error) {
 			"line with END GENERATED %[1]s", name)
 	}
 	first, _, _ := strings.Cut(rest, "\n")
-	opening := before[strings.LastIndexByte(before, '\n')+1:] // the text before BEGIN on its line
+	opening := before[strings.LastIndexByte(before, '\n')+1:]
 	indent := opening[:len(opening)-len(strings.TrimLeft(opening, " "))]
 
 	var b strings.Builder

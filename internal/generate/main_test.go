@@ -14,7 +14,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// inCopy changes the working directory to a copy of the folder api, next to a copy of docs.
+// inCopy copies the files with generated parts, and changes the working directory to the copied
+// folder api. Tests therefore do not change the repository.
 func inCopy(t *testing.T) {
 	t.Helper()
 	api, dir := filepath.Join("..", "..", "api"), t.TempDir()
@@ -28,7 +29,6 @@ func inCopy(t *testing.T) {
 	t.Chdir(filepath.Join(dir, "api"))
 }
 
-// read returns every file that has a generated part.
 func read(t *testing.T) map[string]string {
 	files := map[string]string{}
 	for file := range partsOf(stream.Table, session.SamplingTable) {
@@ -46,8 +46,8 @@ func TestFilesMatchTable(t *testing.T) {
 	require.Equal(t, before, read(t), "expected what make generate writes")
 }
 
-// A row added to a table of settings reaches the contract, the order of the fields in Go, the
-// documentation, and the page.
+// A setting is added in one place, the table. The setting then appears in the API contract, the
+// order of fields in Go, the documentation, and the web page.
 func TestRowIsEnoughForContractDocumentationAndPage(t *testing.T) {
 	inCopy(t)
 	row := setting.Row[stream.Settings]{

@@ -9,22 +9,22 @@ import (
 	"strings"
 )
 
-// sectorBytes is the unit that a disk writes whole or not at all.
+// sectorBytes is the number of bytes that a disk writes completely or not at all.
 const sectorBytes = 512
 
-// Image describes a disk on which some changes are not synced: what is certainly on the disk, and
-// what may be.
+// Image describes the certain and the possible content of a disk on which some changes are not
+// synced.
 type Image struct {
-	content map[int][]byte  // content of files, as synced
-	names   map[string]int  // the file of each name, as of the last sync
+	content map[int][]byte  // synced content of files, by node
+	names   map[string]int  // node of each synced name
 	folders map[string]bool // every name that a folder has had
 
-	writes  map[int][]numbered // Write and Size, not synced yet
-	changes []numbered         // Name and Unname, not synced yet
+	writes  map[int][]numbered // Write and Size events that are not synced yet, by node
+	changes []numbered         // Name and Unname events that are not synced yet
 	events  int
 }
 
-// numbered is an event with the number of events before it.
+// numbered is an event with its index in the order of all events.
 type numbered struct {
 	Event
 	n int
@@ -90,8 +90,8 @@ func (i *Image) Add(event Event) {
 	}
 }
 
-// move handles a renamed folder. For every name that begins with from, it adds the same name with
-// to in place of from. The added names are on the disk only if the folder's new name is.
+// move handles a renamed folder. For every name with the prefix `from`, it adds the name with the
+// prefix `to`. The added names survive a power cut only if the folder's new name survives.
 func (i *Image) move(from, to string) {
 	for name, node := range maps.Clone(i.names) {
 		if below, ok := strings.CutPrefix(name, from); ok {
@@ -137,7 +137,8 @@ func (e *Event) apply(content []byte, survives func() bool) []byte {
 		return append(content[:min(e.Offset, int64(len(content)))],
 			make([]byte, max(0, e.Offset-int64(len(content))))...)
 	}
-	// Each pass writes one sector of the disk. The first sector may begin before the write does.
+	// Each pass writes within one sector of the disk. The write may begin in the middle of a
+	// sector.
 	for at := 0; at < len(e.Data); {
 		end := min(len(e.Data), at+sectorBytes-int((e.Offset+int64(at))%sectorBytes))
 		if survives() {
@@ -168,14 +169,14 @@ func (i *Image) Settled() bool {
 
 // Survivor decides which unsynced changes survive the power cut.
 type Survivor struct {
-	Write func() bool // called for every sector, and every change of a size
+	Write func() bool // called for every written sector and every change of a file's size
 	Name  func() bool // called for every change of a name
 }
 
 func always() bool { return true }
 func never() bool  { return false }
 
-// With Everything all unsynced changes survive, with OnlySynced none of them.
+// With Everything, all unsynced changes survive. With OnlySynced, no unsynced change survives.
 var (
 	Everything = Survivor{always, always}
 	OnlySynced = Survivor{never, never}
@@ -192,7 +193,7 @@ func (i *Image) Restore(dir string, s Survivor) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	first := map[int]string{}                              // first path of a file, by node
+	first := map[int]string{}                              // first path of each node
 	for _, name := range slices.Sorted(maps.Keys(names)) { // a folder sorts before its content
 		if !i.reachable(name, names) {
 			continue

@@ -23,7 +23,7 @@ type Recorder struct {
 	mu     sync.Mutex
 	events []Event
 	nodes  int
-	node   map[string]int // files by their current names
+	node   map[string]int
 }
 
 // NewRecorder records changes in a folder. It treats the files that exist already as synced.
@@ -54,8 +54,8 @@ func NewRecorder(root string) (*Recorder, error) {
 	return r, err
 }
 
-// Len returns the number of events so far. If a process has already reported something as durable,
-// the events before its report are among these.
+// Len returns the number of events so far. If a process has reported data as durable, the events
+// that made the data durable are included.
 func (r *Recorder) Len() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,7 +69,8 @@ func (r *Recorder) Events() []Event {
 	return r.events[:len(r.events):len(r.events)]
 }
 
-// inside returns a path relative to the root.
+// inside returns a path relative to the root, with slashes; ok is false if the path is outside the
+// root.
 func (r *Recorder) inside(path string) (name string, ok bool) {
 	rel, err := filepath.Rel(r.root, path)
 	return filepath.ToSlash(rel), err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
@@ -114,13 +115,14 @@ func (r *Recorder) renamed(from, to string) {
 	r.unnamed(from)
 }
 
-// Run runs a command to its end, and returns its status. It calls began with the running process.
-// Run itself waits for the process, so callers must not call the command's Wait. Fields that need
-// Wait, such as a Stdout that is no file, do not work.
+// Run runs a command to its end, and returns its status. Run calls the function began when the
+// process has started. Run itself waits for the process, so callers must not call the command's
+// Wait. Fields that need Wait do not work, such as a Stdout that is not an *os.File.
 func (r *Recorder) Run(
 	cmd *exec.Cmd, began func(*os.Process),
 ) (status syscall.WaitStatus, err error) {
-	runtime.LockOSThread() // only the thread that has begun to trace may continue
+	// the kernel accepts ptrace requests only from the thread that began to trace
+	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true}
 	if err := cmd.Start(); err != nil {
@@ -154,7 +156,6 @@ func (r *Recorder) Run(
 	return t.run()
 }
 
-// tracer follows one process.
 type tracer struct {
 	r       *Recorder
 	pid     int
@@ -164,29 +165,27 @@ type tracer struct {
 }
 
 type thread struct {
-	inside bool // within a system call
+	inside bool
 	call   call
 }
 
-// call is a system call under way.
 type call struct {
 	number uint64
 	args   [6]uint64
-	covers int // number of events when it began
+	covers int // number of events before the call
 	paths  [2]string
 	file   opened
 	known  bool // whether file is within the root
 }
 
-// opened is an open file or folder of the root.
+// opened is an open file or folder below the root.
 type opened struct {
 	name string
 	node int
 }
 
-// run handles the stops of the process until it ends.
 func (t *tracer) run() (status syscall.WaitStatus, err error) {
-	const ofThisThread = 0x20000000 // __WNOTHREAD: other threads may have other children
+	const ofThisThread = 0x20000000 // __WNOTHREAD: wait only for children of this thread
 	for {
 		tid, waiting := syscall.Wait4(-1, &status, syscall.WALL|ofThisThread, nil)
 		switch {
@@ -212,21 +211,21 @@ func (t *tracer) run() (status syscall.WaitStatus, err error) {
 		switch stop := status.StopSignal(); {
 		case stop == syscall.SIGTRAP|0x80:
 			if wrong := t.stopped(tid, x); wrong != nil && err == nil {
-				err = wrong // returned later: now the traced process would stay stopped forever
+				// returned at the end, because the traced process must not stay stopped
+				err = wrong
 			}
 		case stop == syscall.SIGTRAP && status.TrapCause() > 0: // the process has made a new thread
 		case stop == syscall.SIGSTOP && !known: // first stop of a new thread
 		default:
 			signal = int(stop)
 		}
-		// ESRCH means that the thread was killed meanwhile, so it cannot continue.
+		// ESRCH means that the thread was killed meanwhile.
 		if going := syscall.PtraceSyscall(tid, signal); going != nil && going != syscall.ESRCH {
 			return status, errors.Join(err, going)
 		}
 	}
 }
 
-// stopped handles the stop of a thread at the beginning or the end of a system call.
 func (t *tracer) stopped(tid int, x *thread) error {
 	var regs syscall.PtraceRegs
 	if err := syscall.PtraceGetRegs(tid, &regs); err != nil {
@@ -287,7 +286,6 @@ const (
 	atCWD            = ^uint64(99) // AT_FDCWD, -100
 )
 
-// done records the changes of a successful call.
 func (t *tracer) done(c *call, result int64) error {
 	r := t.r
 	from, ofRoot := r.inside(c.paths[0])
@@ -332,7 +330,6 @@ func (t *tracer) done(c *call, result int64) error {
 	return nil
 }
 
-// opened records a new descriptor, and the file if it is new.
 func (t *tracer) opened(name string, descriptor, flags int) {
 	r := t.r
 	n, there := r.node[name]
@@ -349,7 +346,6 @@ func (t *tracer) opened(name string, descriptor, flags int) {
 	t.open[descriptor] = opened{name, n}
 }
 
-// changed records a change to an open file.
 func (t *tracer) changed(c *call, result int64) error {
 	r := t.r
 	switch c.number {
@@ -382,7 +378,6 @@ func (t *tracer) changed(c *call, result int64) error {
 	return nil
 }
 
-// position returns the position of a descriptor.
 func (t *tracer) position(descriptor int) (at int64, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%d", t.pid, descriptor))
 	if err == nil {
@@ -391,7 +386,8 @@ func (t *tracer) position(descriptor int) (at int64, err error) {
 	return at, err
 }
 
-// path reads the path in a call: a folder's descriptor and a name.
+// path returns the path in a system call's arguments: a folder's descriptor, and the address of a
+// name in the process's memory.
 func (t *tracer) path(folder, address uint64) (string, error) {
 	var text []byte
 	for block := make([]byte, 256); ; {

@@ -9,8 +9,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Bounds limit the size and structure of a JSON text. So they also limit the memory of the decoded
-// text, which can otherwise be many times as large as the text.
+// Bounds limit the size and nesting of a JSON text. Otherwise a text could decode to a value that
+// needs many times the memory of the text.
 type Bounds struct {
 	Depth   int // maximum nesting of objects and arrays
 	Members int // maximum number of members of one object or array
@@ -18,11 +18,11 @@ type Bounds struct {
 	Bytes   int // maximum bytes of one name, and of one number
 }
 
-// ReadBounded reads one JSON value that passes Check, and returns its text. It checks bounds while
-// it reads. If a bound is exceeded, it stops and returns an *Error of kind ErrBounds, with the path
-// of the object or array. Otherwise it reads all of r. An error of r is returned without the text.
-// An error of Check is returned with the whole text. An empty text, or a text of only white space,
-// is returned without an error.
+// ReadBounded reads one JSON value that Check accepts, and returns its text. A text that is empty
+// or only white space is also accepted. If the text exceeds a bound, ReadBounded stops reading. It
+// then returns an *Error of kind ErrBounds, with the path of the object or array. Otherwise it
+// reads r to its end. It returns an error of r without the text, and an error of Check with the
+// whole text.
 func ReadBounded(r io.Reader, b Bounds) (text []byte, err error) {
 	var read bytes.Buffer
 	from := &faultNoting{r: r}
@@ -33,7 +33,7 @@ func ReadBounded(r io.Reader, b Bounds) (text []byte, err error) {
 		switch {
 		case from.err != nil:
 			return nil, from.err
-		case errors.Is(err, io.EOF) && dec.StackDepth() == 0: // r has ended
+		case errors.Is(err, io.EOF) && dec.StackDepth() == 0:
 			return read.Bytes(), nil
 		case err != nil || ended:
 			if _, err := io.Copy(io.Discard, all); err != nil {
@@ -75,11 +75,11 @@ func (b Bounds) passed(dec *jsontext.Decoder, token jsontext.Token, tokens int) 
 		Want: "no more", Kind: ErrBounds}
 }
 
-// faultNoting records the error of a reader. A decoder would wrap that error, and so hide that it
-// came from the reader.
+// faultNoting is a reader that records the error of another reader. The decoder wraps that error,
+// so its origin could not be recognized afterwards.
 type faultNoting struct {
 	r   io.Reader
-	err error // the reader's error; nil for io.EOF
+	err error
 }
 
 func (f *faultNoting) Read(p []byte) (int, error) {

@@ -12,7 +12,7 @@ import (
 
 var small = Bounds{Depth: 3, Members: 4, Tokens: 20, Bytes: 8}
 
-// spaces is white space without end: reading all of it never returns.
+// spaces is a reader of endless white space.
 type spaces struct{}
 
 func (spaces) Read(p []byte) (int, error) { return copy(p, "  "), nil }
@@ -38,8 +38,6 @@ func TestReadBoundedStopsWhereABoundIsPassed(t *testing.T) {
 	}
 }
 
-// For a text within bounds ReadBounded returns the text unchanged, and the error that Check returns
-// for the text.
 func TestReadBoundedIsCheckWithinBounds(t *testing.T) {
 	for _, text := range []string{``, " \n", `1`, ` {"a":[1,2,3,4]} `, `{"a":"` +
 		strings.Repeat("long ", 1<<12) + `"}`, `"12345678901234567890"`} {

@@ -8,7 +8,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Kinds of fault. errors.Is matches an *Error against them.
+// These errors are the kinds of faults in a JSON text. errors.Is reports whether an *Error has one
+// of these kinds.
 var (
 	// ErrSyntax: the text is not one JSON value.
 	ErrSyntax = errors.New("not JSON")
@@ -25,7 +26,7 @@ var (
 	ErrMissing = errors.New("a missing name")
 	// ErrValue: a value is valid JSON, but not the expected one.
 	ErrValue = errors.New("a value of a wrong type or out of range")
-	// ErrBounds: the text exceeds a bound of its reader.
+	// ErrBounds: the text exceeds one of the Bounds.
 	ErrBounds = errors.New("out of bounds")
 )
 
@@ -38,12 +39,12 @@ type Error struct {
 	Found  string
 	Want   string
 	Kind   error // one of the Err variables
-	Cause  error // encoding/json's error, for a syntax error in Check or Unmarshal; may be nil
+	Cause  error // the underlying error; may be nil
 }
 
 func (e *Error) Error() string {
 	found := "json: found " + e.Found
-	switch { // a syntax error with a Cause has the message of encoding/json
+	switch {
 	case e.Kind == ErrUnknown || e.Kind == ErrMissing:
 		found = "json: " + e.Found
 	case e.Kind == ErrSyntax && e.Cause != nil:
@@ -63,10 +64,11 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Kind, e.Cause}
 }
 
-// quotedMax is the maximum number of bytes of a text in an error.
+// quotedMax is the maximum number of bytes of a text that an error message quotes.
 const quotedMax = 80
 
-// quote quotes a part of the text. It shortens the part, which may have megabytes.
+// quote puts a part of the text in quotes, for an error message. It shortens a long part, which may
+// have megabytes.
 func quote(s string) string {
 	if len(s) > quotedMax {
 		return strconv.Quote(s[:quotedMax]) + "…"
@@ -74,11 +76,11 @@ func quote(s string) string {
 	return strconv.Quote(s)
 }
 
-// describe formats a plain value, or the bracket of an object or array, for an error.
 func describe(value jsontext.Value) string {
 	switch kind := value.Kind(); kind {
 	case jsontext.KindString:
-		text, _ := jsontext.AppendUnquote(nil, value) // it cannot fail: the value was read
+		// Unquoting cannot fail, because the decoder has accepted the value.
+		text, _ := jsontext.AppendUnquote(nil, value)
 		return quote(string(text))
 	case jsontext.KindNumber:
 		return string(value[:min(len(value), quotedMax)])
@@ -87,8 +89,8 @@ func describe(value jsontext.Value) string {
 	}
 }
 
-// kinds maps kinds of values to words for errors. For a missing kind, such as null, String returns
-// the word.
+// kinds maps kinds of JSON values to words for error messages. For a kind that is not in the map,
+// such as null, the method String returns the word.
 var kinds = map[jsontext.Kind]string{
 	jsontext.KindBeginObject: "an object",
 	jsontext.KindEndObject:   "the end of an object",

@@ -9,12 +9,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// scanner reads the tokens of one text and knows the offset of the last token.
 type scanner struct {
-	name  string // what errors call the text
+	name  string
 	text  []byte
 	dec   *jsontext.Decoder
-	start int // offset of the last token
+	start int
 }
 
 // invalidUTF8 returns the offset of the first byte that is not UTF-8, or -1.
@@ -32,7 +31,6 @@ func invalidUTF8(text []byte) int {
 	}
 }
 
-// checkUTF8 returns an error at the first byte that is not UTF-8.
 func (s *scanner) checkUTF8() error {
 	at := invalidUTF8(s.text)
 	if at < 0 {
@@ -63,10 +61,8 @@ func (s *scanner) token(want string) (jsontext.Token, error) {
 	return token, nil
 }
 
-// here returns the path of the last token.
 func (s *scanner) here() string { return path(s.dec, s.dec.StackPointer()) }
 
-// found describes the text at an offset.
 func (s *scanner) found(at int) string {
 	if at >= len(s.text) {
 		return "the end of the " + s.name
@@ -75,11 +71,11 @@ func (s *scanner) found(at int) string {
 	return strconv.QuoteRune(r)
 }
 
-// fault converts an error of the decoder; want describes the expected value.
 func (s *scanner) fault(err error, want string) *Error {
 	e := &Error{Offset: len(s.text), Path: s.here(), Want: want, Kind: ErrSyntax}
 	var syntax *jsontext.SyntacticError
-	if errors.As(err, &syntax) { // false for io.EOF, the error of a text without a value
+	// The condition is false for io.EOF, the error for a text without a value.
+	if errors.As(err, &syntax) {
 		e.Offset = min(int(syntax.ByteOffset), len(s.text))
 	}
 	if errors.Is(err, jsontext.ErrDuplicateName) {
@@ -99,8 +95,8 @@ func (s *scanner) fault(err error, want string) *Error {
 	return e
 }
 
-// stringFault describes a fault inside a string: in an escape sequence, a control character, or
-// the end of the text.
+// stringFault describes a fault inside a string: a bad escape sequence, a control character, or the
+// end of the text.
 func (s *scanner) stringFault(e *Error) {
 	if e.Offset < len(s.text) && s.text[e.Offset] == '\\' {
 		rest := s.text[e.Offset:]
@@ -128,7 +124,7 @@ func (s *scanner) stringFault(e *Error) {
 }
 
 // expect sets e.Want for a fault outside strings where a delimiter, a name or the end of the text
-// was expected. It does not change e.Want where a value was expected. For a trailing comma, it
+// was expected. Where a value was expected, e.Want stays as it is. For a trailing comma, expect
 // moves the fault to the token after the comma.
 func (s *scanner) expect(e *Error) {
 	depth := s.dec.StackDepth()
@@ -157,7 +153,6 @@ func (s *scanner) expect(e *Error) {
 	}
 }
 
-// end checks that only white space follows the text's one value.
 func (s *scanner) end() error {
 	at := skipSpace(s.text, int(s.dec.InputOffset()))
 	if at == len(s.text) {

@@ -10,9 +10,9 @@ import (
 // plain matches names that need no quotes in a path.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// path formats a JSON pointer for errors of this module, as in "keys[3].expires". A number in a
-// pointer may be an index or a name. The decoder distinguishes them: its stack has the objects and
-// arrays that contain the value.
+// path formats a JSON pointer for error messages, as in "keys[3].expires". A number in a pointer
+// may be an index of an array or a name in an object. The decoder's stack tells which, because it
+// has the arrays and objects that contain the value.
 func path(dec *jsontext.Decoder, pointer jsontext.Pointer) string {
 	var b strings.Builder
 	level := 0

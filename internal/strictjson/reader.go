@@ -8,16 +8,16 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Reader reads one JSON text in the order that its format prescribes. Each method reads one value,
-// and returns an *Error with the fault's place if the next value of the text has another kind.
-// After an error the Reader must not be used.
+// Reader reads one JSON text whose format is known. Each method reads the next value. If the value
+// is of another kind, the method returns an *Error with its place. After an error the Reader must
+// not be used.
 type Reader struct {
 	scanner
-	utf8 error // error that NewReader has found; the first method returns it
+	utf8 error
 }
 
-// NewReader returns a Reader of a text. Errors use the parameter name for the text: "header" gives
-// "the end of the header".
+// NewReader returns a Reader of a text. Error messages use the parameter name for the text:
+// "header" gives "the end of the header".
 func NewReader(name string, text []byte) *Reader {
 	r := &Reader{scanner: scanner{name: name, text: text,
 		dec: jsontext.NewDecoder(bytes.NewBuffer(text))}}
@@ -32,13 +32,13 @@ func (r *Reader) Offset() int { return r.start }
 // Path returns the path of the last value or name, as in "keys[3].expires".
 func (r *Reader) Path() string { return r.here() }
 
-// Misfit returns an error for the last value: the description want says what was expected instead.
+// Misfit returns an error for the last value. The parameter want describes the value that was
+// expected instead.
 func (r *Reader) Misfit(want string) error {
 	found := describe(jsontext.Value(r.text[r.start:r.dec.InputOffset()]))
 	return &Error{Offset: r.start, Path: r.here(), Found: found, Want: want, Kind: ErrValue}
 }
 
-// read reads a token, which must have one of the given kinds.
 func (r *Reader) read(want string, kinds ...jsontext.Kind) (jsontext.Token, error) {
 	if r.utf8 != nil {
 		return jsontext.Token{}, r.utf8
@@ -50,8 +50,8 @@ func (r *Reader) read(want string, kinds ...jsontext.Kind) (jsontext.Token, erro
 	return token, err
 }
 
-// Object reads an object. It calls member with every name; member must read the value. A repeated
-// name is an error.
+// Object reads an object. It calls the function member with every name, and member must read the
+// value of that name. A repeated name is an error.
 func (r *Reader) Object(member func(name string) error) error {
 	if _, err := r.read("an object", jsontext.KindBeginObject); err != nil {
 		return err
@@ -99,11 +99,10 @@ func (r *Reader) Fields(required, optional []string, member func(name string) er
 	return nil
 }
 
-// oneOf formats a list of known names.
 func oneOf(known []string) string { return fmt.Sprintf("one of %q", known) }
 
-// Array reads an array of at most `most` elements. It calls element for each, with the index i;
-// element must read one value.
+// Array reads an array. The parameter most is the maximum number of elements. Array calls the
+// function element with the index of each element, and element must read that element.
 func (r *Reader) Array(most int, element func(i int) error) error {
 	if _, err := r.read("an array", jsontext.KindBeginArray); err != nil {
 		return err
@@ -150,7 +149,7 @@ func (r *Reader) Bool() (bool, error) {
 	return token.Bool(), nil
 }
 
-// End checks that only white space follows.
+// End checks that only white space follows the last value.
 func (r *Reader) End() error {
 	if r.utf8 != nil {
 		return r.utf8

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// item is an element of the array that walk reads.
 type item struct {
 	Name string
 	On   bool
@@ -121,8 +120,8 @@ func TestReaderNamesPlaceAndFault(t *testing.T) {
 	}
 }
 
-// FuzzReader compares walk with encoding/json: both read the same values, and errors of walk have a
-// location.
+// FuzzReader checks that Reader and encoding/json read the same values, and that every error of
+// Reader has a location.
 func FuzzReader(f *testing.F) {
 	f.Add([]byte(`{"version":1,"items":[{"name":"a","on":true,"n":1e2},{"name":"\ud83d\ude00"}]}`))
 	f.Add([]byte(`{"items":[],"version":1} `))
@@ -151,7 +150,6 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// Check does not copy the text: its memory does not grow with the text.
 func TestReaderDoesNotCopyItsText(t *testing.T) {
 	text := []byte(`"` + strings.Repeat("a", 1<<20) + `"`)
 	per := testing.Benchmark(func(b *testing.B) {

@@ -1,9 +1,9 @@
 // Package strictjson reads JSON that must match its format exactly. It refuses repeated and unknown
 // names in objects. Every error has the offset of the faulty byte and the path of its field.
 //
-// In encoding/json the last of several equal names wins, names match in any case, and lone
-// surrogates and invalid UTF-8 are replaced. The grammar here is that of jsontext, part of the
-// second version of encoding/json.
+// encoding/json is more tolerant. It uses the last of several equal names, ignores case in names,
+// and replaces lone surrogates and invalid UTF-8. This package uses the grammar of jsontext, a part
+// of the second version of encoding/json.
 package strictjson
 
 import (
@@ -17,8 +17,8 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 )
 
-// Check checks that a text is exactly one JSON value in UTF-8, with optional white space around
-// it. No object in it may have a repeated name. The error is an *Error.
+// Check checks that a text is exactly one JSON value in UTF-8, with optional white space around it.
+// An object with a repeated name is a fault. The error is an *Error.
 func Check(text []byte) error {
 	s := NewReader("text", text)
 	err := s.checkUTF8()
@@ -33,10 +33,10 @@ func Check(text []byte) error {
 	return withCause(text, err)
 }
 
-// Unmarshal decodes a text, like encoding/json, into the variable that the pointer into refers to.
+// Unmarshal decodes a text, like encoding/json, into the variable to which the pointer into refers.
 // The text must pass Check. Its names must be those of the variable's type, in the same case. After
-// an error the variable may be partly changed. The error is an *Error, which wraps
-// io.ErrUnexpectedEOF if the text ends too early.
+// an error the variable may be partly changed. The error is an *Error. It wraps io.ErrUnexpectedEOF
+// if the text ends too early.
 func Unmarshal(text []byte, into any) error {
 	s := NewReader("text", text)
 	err := s.checkUTF8()
@@ -46,17 +46,16 @@ func Unmarshal(text []byte, into any) error {
 			return s.misfit(semantic)
 		}
 	}
-	// Check finds the same fault, or a fault after the value.
+	// Check finds the fault that UnmarshalDecode found, or a fault after the value.
 	if fault := Check(text); fault != nil {
 		err = fault
 	}
 	if e, ok := errors.AsType[*Error](err); ok && e.Kind == ErrSyntax && e.Offset == len(text) {
-		e.Cause = io.ErrUnexpectedEOF // as json.Decoder returns
+		e.Cause = io.ErrUnexpectedEOF // json.Decoder also returns this error
 	}
 	return err
 }
 
-// misfit describes a value that does not fit its Go type.
 func (s *scanner) misfit(err *jsonv2.SemanticError) *Error {
 	e := &Error{Offset: int(err.ByteOffset), Path: path(s.dec, err.JSONPointer),
 		Want: describeType(err.GoType), Kind: ErrValue}
@@ -75,7 +74,6 @@ func (s *scanner) misfit(err *jsonv2.SemanticError) *Error {
 	return e
 }
 
-// describeType describes the JSON of a Go type.
 func describeType(t reflect.Type) string {
 	if t == nil {
 		return "another value"
@@ -117,7 +115,8 @@ func fields(t reflect.Type) (names []string) {
 	return names
 }
 
-// withCause adds encoding/json's well-known message to a syntax error.
+// withCause sets the cause of a syntax error to the error of encoding/json, because users know its
+// messages.
 func withCause(text []byte, err error) error {
 	if e, ok := errors.AsType[*Error](err); ok && e.Kind == ErrSyntax && e.Cause == nil {
 		var value json.RawMessage

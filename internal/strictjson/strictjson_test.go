@@ -184,7 +184,7 @@ func seed(f *testing.F) {
 	}
 }
 
-// requireLocated checks that an error is an *Error of one of the kinds, inside the text.
+// requireLocated checks that err is an *Error whose offset lies in the text.
 func requireLocated(t *testing.T, text []byte, err error) *Error {
 	var e *Error
 	require.ErrorAs(t, err, &e)
@@ -195,9 +195,9 @@ func requireLocated(t *testing.T, text []byte, err error) *Error {
 	return e
 }
 
-// FuzzCheck compares Check with encoding/json. Texts that Check accepts are JSON for encoding/json,
-// too. Texts that it refuses are not JSON, or have one of the three faults that encoding/json
-// ignores.
+// FuzzCheck compares Check with encoding/json. Every text that Check accepts must be JSON for
+// encoding/json. A text that Check refuses must not be JSON, or must have one of the three faults
+// that encoding/json ignores.
 func FuzzCheck(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -224,7 +224,8 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// Check refuses a string if and only if it has lone surrogates, which encoding/json replaces.
+// Check refuses a string if and only if the string has lone surrogates, which encoding/json
+// replaces.
 func FuzzLoneSurrogate(f *testing.F) {
 	for _, seed := range []string{`a\ud83d\ude00`, `\ud83d`, `\\ud83d`, `\ude00\ud83d`,
 		`\u00e9\uD83D\u0041`, `\"\\\/\b`} {
@@ -237,7 +238,7 @@ func FuzzLoneSurrogate(f *testing.F) {
 			return
 		}
 		if strings.Contains(s, "\uFFFD") || strings.Contains(strings.ToLower(s), `\ufffd`) {
-			return // skip it: the check below takes this character for a replaced surrogate
+			return // The check below would mistake this character for a replaced surrogate.
 		}
 		replaced := strings.ContainsRune(text, utf8.RuneError)
 		err := Check(raw)
@@ -253,9 +254,9 @@ func FuzzLoneSurrogate(f *testing.F) {
 	})
 }
 
-// FuzzUnmarshal compares Unmarshal with encoding/json, set to refuse unknown fields. If Unmarshal
-// accepts a text, both give the same value. If only Unmarshal refuses a text, then Check refuses
-// it, too, or a name is in another case.
+// FuzzUnmarshal compares Unmarshal with encoding/json, which is set to refuse unknown fields. For a
+// text that Unmarshal accepts, both must give the same value. If only Unmarshal refuses a text,
+// Check must refuse the text, too, or a name must differ in case.
 func FuzzUnmarshal(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, text []byte) {

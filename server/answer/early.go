@@ -13,9 +13,9 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// Early returns a complete answer, head and body, for a request that net/http refuses before any
-// handler sees it. reason is net/http's, such as "431 Request Header Fields Too Large". The answer
-// closes the connection.
+// Early returns a complete HTTP answer, head and body, for a request that net/http refuses before
+// any handler runs. The parameter reason is the message of net/http, such as "431 Request Header
+// Fields Too Large". The answer closes the connection.
 func (a *Problems) Early(remote, reason string) []byte {
 	doc := problem.Early(reason).Problem
 	doc.RequestID = uuid.NewString()
@@ -24,7 +24,7 @@ func (a *Problems) Early(remote, reason string) []byte {
 		zap.String("reason", reason), zap.Int("status", doc.Status),
 		zap.String("request_id", doc.RequestID))
 	body, err := json.Marshal(doc)
-	if err != nil { // strings and integers always encode as JSON
+	if err != nil { // impossible, because strings and integers always encode as JSON
 		panic(err)
 	}
 	body = append(body, '\n')
@@ -38,7 +38,7 @@ func (a *Problems) Early(remote, reason string) []byte {
 		ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader(body)),
 	}
 	var b bytes.Buffer
-	if err := answer.Write(&b); err != nil { // writes to memory only
+	if err := answer.Write(&b); err != nil { // impossible, because b is in memory
 		panic(err)
 	}
 	return b.Bytes()

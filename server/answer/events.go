@@ -14,18 +14,19 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// EventStream writes JSON objects as server-sent events or as NDJSON lines and sends each at once.
-// The answer begins with the first object, so an earlier error still gets its own status.
+// EventStream writes JSON objects as server-sent events or as NDJSON lines, and sends each object
+// at once. The answer begins with the first object. So a request that fails earlier gets its own
+// HTTP status.
 type EventStream struct {
 	w        http.ResponseWriter
 	media    string // contract.MediaEventStream or contract.MediaNDJSON
 	problems *Problems
 	begun    bool
-	gone     bool         // the client has left
-	buf      bytes.Buffer // holds one event; its memory is reused
+	gone     bool
+	buf      bytes.Buffer
 }
 
-// NewEventStream makes a stream of the given media type that answers on w.
+// NewEventStream makes a stream of the given media type that writes to w.
 func NewEventStream(w http.ResponseWriter, media string, problems *Problems) *EventStream {
 	return &EventStream{w: w, media: media, problems: problems}
 }
@@ -33,8 +34,8 @@ func NewEventStream(w http.ResponseWriter, media string, problems *Problems) *Ev
 // NoID marks an event without an id.
 const NoID = -1
 
-// Send writes one event. Only server-sent events carry name, which may be "", and id. Readers of
-// NDJSON find both in the object.
+// Send writes one event. Only server-sent events have the name, which may be "", and the id as
+// separate fields. In NDJSON the object itself has both.
 func (s *EventStream) Send(name string, id int64, object any) error {
 	s.buf.Reset()
 	if s.media == contract.MediaEventStream {
@@ -48,7 +49,7 @@ func (s *EventStream) Send(name string, id int64, object any) error {
 		}
 		s.buf.WriteString("data: ")
 	}
-	// Encode ends the line; the JSON contains no other line ends.
+	// Encode ends the JSON with a newline, and the JSON contains no other newline.
 	if err := json.NewEncoder(&s.buf).Encode(object); err != nil {
 		return err
 	}
@@ -85,7 +86,6 @@ func (s *EventStream) flush() error {
 	return err
 }
 
-// begin sends the answer's headers, once.
 func (s *EventStream) begin() {
 	if s.begun {
 		return

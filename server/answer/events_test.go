@@ -32,8 +32,6 @@ func TestEventIsLineOrServerSentEvent(t *testing.T) {
 	}
 }
 
-// An error before the first event gets its own status. A later error becomes the last event if the
-// client is still there.
 func TestStreamFailsWithEventOnlyAfterItHasBegun(t *testing.T) {
 	ctx := WithRequestID(context.Background(), "my-id")
 	problems := NewProblems(zap.NewNop(), func(string) {})
@@ -71,7 +69,6 @@ func TestFileBeginsWithItsFirstByte(t *testing.T) {
 	require.Equal(t, "bytes", w.Body.String())
 }
 
-// A problem answers a request only if no answer has begun; otherwise the connection is cut.
 func TestLateProblemCutsConnection(t *testing.T) {
 	problems := NewProblems(zap.NewNop(), func(string) {})
 	r := httptest.NewRequest(http.MethodGet, "/", nil)

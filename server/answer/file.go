@@ -9,8 +9,8 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// File is an answer that a client saves as a file. It begins with the file's first byte, so an
-// earlier error still gets its own status.
+// File is an answer that a client saves as a file. The answer begins with the file's first byte. So
+// a request that fails earlier gets its own HTTP status.
 type File struct {
 	ctx   context.Context
 	w     http.ResponseWriter
@@ -19,12 +19,14 @@ type File struct {
 	begun bool
 }
 
-// NewFile makes an answer on w with a tar file of the given name. Writes fail once ctx has ended.
+// NewFile returns a File that answers on w with a tar file of the given name. Writes fail once ctx
+// has ended.
 func NewFile(ctx context.Context, w http.ResponseWriter, name string) *File {
 	return &File{ctx: ctx, w: w, name: name, extra: http.Header{}}
 }
 
-// IsPart renames the file and sets headers that say why it is incomplete.
+// IsPart marks the file as incomplete: it renames the file, and sets headers that say why. It must
+// be called before the first Write.
 func (f *File) IsPart(name string, headers map[string]string) {
 	f.name = name
 	for key, value := range headers {

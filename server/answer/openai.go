@@ -4,10 +4,9 @@ import "context"
 
 type openAIKey struct{}
 
-// WithOpenAIForm returns a context for a request whose problems also appear in OpenAI's form.
+// WithOpenAIForm returns a context for a request whose errors also have the form of OpenAI's API.
 func WithOpenAIForm(ctx context.Context) context.Context {
 	return context.WithValue(ctx, openAIKey{}, true)
 }
 
-// inOpenAIForm reports whether ctx comes from WithOpenAIForm.
 func inOpenAIForm(ctx context.Context) bool { return ctx.Value(openAIKey{}) != nil }

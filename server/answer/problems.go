@@ -19,15 +19,15 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// Problems answers requests with problem documents. Details meant only for operators go to the log,
-// under the request's id.
+// Problems answers failed requests with problem documents (RFC 9457). Details meant only for
+// operators go to the log, with the request's id.
 type Problems struct {
 	log     *zap.Logger
 	refused func(kind string)
 }
 
-// NewProblems makes a Problems that logs to log. It calls refused with the kind of each problem
-// sent, such as session-not-found.
+// NewProblems makes a Problems that writes to log. It calls the function refused with the kind of
+// each sent problem, such as session-not-found.
 func NewProblems(log *zap.Logger, refused func(kind string)) *Problems {
 	return &Problems{log: log, refused: refused}
 }
@@ -55,8 +55,8 @@ func (a *Problems) Document(ctx context.Context, err error) api.Problem {
 	return doc
 }
 
-// ended returns the error to send to the client. A request whose context has ended failed for one
-// of two reasons: its key is no longer valid, or its client has left (gone).
+// ended returns the error to send to the client. If the request's context has ended, its API key is
+// no longer valid, or its client has left. The result gone says that the client has left.
 func ended(ctx context.Context, err error) (told error, gone bool) {
 	if ctx.Err() == nil {
 		return err, false
@@ -72,7 +72,8 @@ func ended(ctx context.Context, err error) (told error, gone bool) {
 }
 
 // Answer sends the problem for err. If an answer has begun or the client has left, Answer cuts the
-// connection instead: net/http would end even a partial answer as if it were complete.
+// connection instead. A normal return would let net/http end a partial answer as if it were
+// complete.
 func (a *Problems) Answer(w http.ResponseWriter, r *http.Request, err error) {
 	err, gone := ended(r.Context(), err)
 	if RecorderOf(w).Began() || gone {

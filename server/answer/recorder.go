@@ -48,7 +48,7 @@ func (w *Recorder) FinalStatus(r *http.Request) int {
 	case r.Context().Err() != nil:
 		return StatusClientGone
 	}
-	return http.StatusOK // net/http sends this for a handler that wrote nothing
+	return http.StatusOK // net/http sends this status for a handler that wrote nothing
 }
 
 // RecorderOf finds the recorder inside the writers that middleware wrapped around it.

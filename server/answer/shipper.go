@@ -12,13 +12,15 @@ import (
 
 type shipperKey struct{}
 
-// ShipperForm says in which form a log shipper reads problems.
+// ShipperForm says in which format a log shipper expects problem documents. A log shipper is a
+// program that sends logs to the server.
 type ShipperForm struct {
 	OTLP     bool // a google.rpc.Status
 	Protobuf bool // protobuf instead of JSON
 }
 
-// WithShipperForm returns a context for a request whose problems a log shipper reads.
+// WithShipperForm returns a context for a request of a log shipper, which expects problem documents
+// in the format f.
 func WithShipperForm(ctx context.Context, f ShipperForm) context.Context {
 	return context.WithValue(ctx, shipperKey{}, f)
 }
@@ -28,14 +30,14 @@ func shipperForm(ctx context.Context) (f ShipperForm, ok bool) {
 	return f, ok
 }
 
-// grpcCodes maps HTTP statuses to google.rpc.Code; all others map to unknown (2).
+// grpcCodes maps HTTP statuses to google.rpc.Code. All other statuses mean unknown (2).
 var grpcCodes = map[int]int{
 	http.StatusBadRequest: 3, http.StatusUnauthorized: 16, http.StatusForbidden: 7,
 	http.StatusTooManyRequests: 8, http.StatusServiceUnavailable: 14,
 }
 
-// document changes a problem's status to one that shippers understand: they retry after 429 and 503
-// and give up after others.
+// document changes a problem's status to one that log shippers understand. They retry after the
+// statuses 429 and 503, and give up after other errors.
 func (f ShipperForm) document(doc api.Problem) api.Problem {
 	switch doc.Status {
 	case http.StatusRequestTimeout, http.StatusInsufficientStorage,
@@ -55,7 +57,6 @@ func (f ShipperForm) document(doc api.Problem) api.Problem {
 	return doc
 }
 
-// status encodes a problem as a google.rpc.Status in protobuf.
 func status(doc api.Problem) []byte {
 	body := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType),
 		uint64(*doc.Code))

@@ -1,6 +1,6 @@
-// Package codec converts between the types of package api and those of package session. The
-// decoding functions expect input that passed validation against the contract. Their errors are
-// problems that the contract cannot express.
+// Package codec converts between the types of package api and the types of package session. The
+// decoding functions expect input that is valid under the contract, api/openapi.yaml. They check
+// only the rules that OpenAPI cannot express, and return violations as problem documents.
 package codec
 
 import (
@@ -49,7 +49,8 @@ func DecodeFork(body *api.ForkRequest) (session.ForkRequest, error) {
 
 func seconds(n *int64) time.Duration { return time.Duration(Value(n)) * time.Second }
 
-// decodeLabels checks the length of label names, which OpenAPI 3.0 cannot express.
+// decodeLabels returns the labels. It checks the lengths of label names, because OpenAPI 3.0 cannot
+// express this rule.
 func decodeLabels(labels *api.Labels) (map[string]string, error) {
 	return Value(labels), checkLabelNames(maps.Keys(Value(labels)))
 }
@@ -80,13 +81,13 @@ func DecodePatch(r api.SessionPatch) (request session.PatchRequest, err error) {
 			problem.Shortened(string(r.ShadowOf)), "null")
 	}
 	if r.Name != nil {
-		request.Name = new(string) // null leaves it zero
+		request.Name = new(string) // JSON null leaves the string empty.
 		if err := json.Unmarshal(r.Name, request.Name); err != nil {
 			return request, problem.OfJSON(err)
 		}
 	}
 	if r.TTLSeconds != nil {
-		var n int64 // null leaves it zero
+		var n int64 // JSON null leaves n at 0.
 		if err := json.Unmarshal(r.TTLSeconds, &n); err != nil {
 			return request, problem.Field(api.ProblemInvalidField, "ttl_seconds",
 				problem.Shortened(string(r.TTLSeconds)), "an integer without an exponent")
@@ -98,7 +99,8 @@ func DecodePatch(r api.SessionPatch) (request session.PatchRequest, err error) {
 
 func isNull(field json.RawMessage) bool { return string(field) == "null" }
 
-// DecodeName checks a name in a parameter, because the contract's rules for names are incomplete.
+// DecodeName checks a session name in a request parameter, because the contract expresses only some
+// of the rules for names.
 func DecodeName(parameter, name string) (string, error) {
 	if wrong, ok := errors.AsType[*session.FieldError](session.CheckName(name)); ok {
 		return "", problem.Field(api.ProblemInvalidParameter, parameter, problem.Quoted(name),
@@ -107,7 +109,8 @@ func DecodeName(parameter, name string) (string, error) {
 	return name, nil
 }
 
-// DecodeWait returns how long a request waits for its turn and for a state.
+// DecodeWait returns how long a request may wait for a busy session and for memory. Without the
+// parameter, the time is 0.
 func DecodeWait(wait *api.Wait) (time.Duration, error) {
 	if wait == nil {
 		return 0, nil
@@ -120,7 +123,6 @@ func DecodeWait(wait *api.Wait) (time.Duration, error) {
 	return d, nil
 }
 
-// ofLines reports whether the unit of events is a line, a record or an incident.
 func ofLines(u *api.Unit) bool {
 	unit := Value(u)
 	return unit == api.UnitLine || unit == api.UnitRecord || unit == api.UnitIncident
@@ -158,8 +160,8 @@ func DecodeScoreOptions(p api.ScoreParams) (session.ScoreOptions, error) {
 
 // Listing is a decoded request for a page of sessions.
 type Listing struct {
-	After  string // the page begins after this id
-	Limit  int    // largest number of sessions
+	After  string // id of the last session of the previous page; "": none
+	Limit  int
 	Labels []session.Label
 }
 
@@ -213,8 +215,8 @@ func DecodeCompletion(
 	return request, nil
 }
 
-// stopStrings decodes one string or a list of strings, and drops the empty strings that some
-// clients send for none. Validation has checked that the value is one of the two.
+// stopStrings decodes a string or a list of strings. It drops empty strings, which some clients
+// send for no stop string. The errors are ignored, because validation has accepted the value.
 func stopStrings(one func() (string, error), list func() ([]string, error)) []string {
 	stops, _ := list()
 	if stop, err := one(); err == nil {
@@ -229,7 +231,6 @@ func Value[T any](p *T) T {
 	return valueOr(p, zero)
 }
 
-// valueOr returns *p, or other if p is nil.
 func valueOr[T any](p *T, other T) T {
 	if p == nil {
 		return other

@@ -35,7 +35,7 @@ func EncodeSession(i session.Info) api.Session {
 		Owner:         orNil(i.Owner),
 		Error:         errorText(i.Err),
 	}
-	if len(i.Settings) > 0 { // empty if the session's head could not be read
+	if len(i.Settings) > 0 { // empty if the stored session could not be read
 		s.Settings = new(EncodeSettings(i.Settings))
 	}
 	if i.Parent != nil {
@@ -56,7 +56,6 @@ func EncodeSession(i session.Info) api.Session {
 	return s
 }
 
-// errorText returns an error's text, or nil for no error.
 func errorText(err error) *string {
 	if err == nil {
 		return nil
@@ -107,7 +106,8 @@ func (e Encoder) Chunk(c session.Chunk) api.ChunkEvent {
 	return event
 }
 
-// Line encodes the event of a line. With byLine the event also says whether the line was learned.
+// Line encodes the event of a scored line. If byLine is true, the event also says whether the
+// session learned the line.
 func (e Encoder) Line(l session.Line, byLine bool) api.LineEvent {
 	event := api.LineEvent{
 		Type:         api.EventLine,
@@ -172,7 +172,7 @@ func EncodeIncident(i *session.IncidentReport) api.Incident {
 		of.State = api.IncidentClosed
 	}
 	for n, text := range i.Samples {
-		if n == 0 || text != "" { // the first line, which identifies the incident, may be empty
+		if n == 0 || text != "" { // The first sample identifies the incident, and may be empty.
 			of.Samples = append(of.Samples, text)
 		}
 	}
@@ -185,7 +185,6 @@ func EncodeIncident(i *session.IncidentReport) api.Incident {
 	return of
 }
 
-// encodeWhy returns nil if w names no place in the line.
 func encodeWhy(w session.Why) *api.LineWhy {
 	if w.Token == "" {
 		return nil
@@ -200,10 +199,10 @@ func encodeWhy(w session.Why) *api.LineWhy {
 	return &why
 }
 
-// valid replaces bytes that are not UTF-8 by U+FFFD, such as half a character at the end.
+// valid replaces invalid UTF-8 by U+FFFD, because a text may end in the middle of a character.
 func valid(text string) string { return strings.ToValidUTF8(text, string(utf8.RuneError)) }
 
-// Summary encodes the answer to a score request, which is also the last event of a streamed one.
+// Summary encodes the answer to a score request. A streamed answer ends with this event.
 func (e Encoder) Summary(s session.Summary) api.SummaryEvent {
 	m := e.measures(s.Tally)
 	return api.SummaryEvent{
@@ -233,10 +232,9 @@ func (e Encoder) Summary(s session.Summary) api.SummaryEvent {
 	}
 }
 
-// milliseconds converts a duration to the unit of fields that end in _ms.
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// encodeText returns sampled bytes as a string; if they are not UTF-8 it also returns the exact
+// encodeText returns sampled bytes as a string. If they are not UTF-8, exact holds the original
 // bytes.
 func encodeText(b []byte) (text string, exact []byte) {
 	if utf8.Valid(b) {

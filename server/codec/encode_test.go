@@ -8,8 +8,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// The first sample stays that of the incident's first line, even if it is empty, because alerts
-// identify incidents by the first sample.
+// The first sample of an incident is its first line, even if the line is empty. Alerts identify an
+// incident by its first sample.
 func TestFirstSampleStaysAsLinesJoin(t *testing.T) {
 	var i session.IncidentReport
 	i.P = .001

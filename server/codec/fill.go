@@ -55,7 +55,6 @@ func (f Fill) Request(m session.ModelInfo) session.BatchRequest {
 	return r
 }
 
-// editorStops returns the stop strings, without empty and overlong ones.
 func editorStops(stop *api.EditorStop) (all []string) {
 	if stop == nil {
 		return nil
@@ -73,7 +72,7 @@ func editorStops(stop *api.EditorStop) (all []string) {
 	return all
 }
 
-// seedOf returns the seed, or nil for a random one if seed is negative.
+// seedOf returns nil, for a random seed, if seed is nil or negative.
 func seedOf(seed *int64) *uint64 {
 	if seed == nil || *seed < 0 {
 		return nil
@@ -81,8 +80,9 @@ func seedOf(seed *int64) *uint64 {
 	return new(uint64(*seed))
 }
 
-// markers are the texts before the prefix, before the suffix and at the end of a prompt, for models
-// that fill gaps: StarCoder, Qwen and CodeGemma, Code Llama, DeepSeek.
+// markers are the texts before the prefix, before the suffix, and at the end of a
+// fill-in-the-middle prompt. Each row is for some models: StarCoder; Qwen and CodeGemma; Code
+// Llama; DeepSeek.
 var markers = [][3]string{
 	{"<fim_prefix>", "<fim_suffix>", "<fim_middle>"},
 	{"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"},
@@ -90,7 +90,8 @@ var markers = [][3]string{
 	{"<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"},
 }
 
-// unmarked splits a prompt with markers into prefix and suffix; marked is false without markers.
+// unmarked splits a prompt at its markers into prefix and suffix. It returns a prompt without
+// markers as the prefix, and marked is then false.
 func unmarked(prompt string) (prefix, suffix string, marked bool) {
 	for _, m := range markers {
 		text, ends := strings.CutSuffix(prompt, m[2])

@@ -10,22 +10,23 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// logProbsBlock is the growing `logprobs` object of OpenAI's completions. Each of its four lists
-// holds encoded JSON members separated by commas, since Go values would take many times the memory.
-// The zero value has no tokens.
+// logProbsBlock builds the `logprobs` object of an answer in OpenAI's form. Each list holds JSON
+// text, with commas between the members, because Go values would take many times the memory. The
+// zero value has no tokens.
 type logProbsBlock struct {
 	tokens, logProbs, top, offsets []byte
 }
 
-// tokenScore is a token of a text with its scores. The first token of a prompt has no scores.
+// tokenScore is a token and its log-probabilities. The first token of a prompt has none, and scored
+// is then false.
 type tokenScore struct {
 	own    session.Candidate
 	top    []session.Candidate
 	scored bool
-	chars  int // characters of text before the token
+	chars  int // number of characters before the token
 }
 
-// add adds a token. name returns the name of a token as a JSON string.
+// add appends a token. The function name returns a token's name as a JSON string.
 func (b *logProbsBlock) add(t tokenScore, name func(id int32) []byte) {
 	b.tokens = append(separated(b.tokens), name(t.own.ID)...)
 	b.offsets = strconv.AppendInt(separated(b.offsets), int64(t.chars), 10)
@@ -48,8 +49,9 @@ func (b *logProbsBlock) json() json.RawMessage {
 	return append(append(out, b.offsets...), `]}`...)
 }
 
-// appendCandidates appends the likeliest tokens, and the token itself if it is not among them. A
-// reader finds the token's rank by comparing its value in this list.
+// appendCandidates appends a JSON object with the log-probabilities of the likeliest tokens. It
+// adds the token itself if necessary, so that a reader can compare the token with the likeliest
+// tokens.
 func (t *tokenScore) appendCandidates(list []byte, name func(id int32) []byte) []byte {
 	all := t.top
 	if !slices.ContainsFunc(all, func(c session.Candidate) bool { return c.ID == t.own.ID }) {
@@ -66,7 +68,6 @@ func (t *tokenScore) appendCandidates(list []byte, name func(id int32) []byte) [
 	return append(list, '}')
 }
 
-// separated appends a comma if the list has members.
 func separated(list []byte) []byte {
 	if len(list) == 0 {
 		return list
@@ -74,13 +75,12 @@ func separated(list []byte) []byte {
 	return append(list, ',')
 }
 
-// appendNumber appends a finite number with the fewest digits that identify it.
 func appendNumber(list []byte, x float64) []byte {
 	return strconv.AppendFloat(list, x, 'g', -1, 64)
 }
 
-// byteNames are the names of a byte model's tokens as JSON strings: the character itself, or
-// OpenAI's form `bytes:\xc3` for a byte that is not a character.
+// byteNames maps each byte to its name, a JSON string. The name is the character, or OpenAI's form
+// `bytes:\xc3` if the byte alone is not UTF-8.
 var byteNames = func() (names [256][]byte) {
 	for id := range names {
 		names[id] = quoted([]byte{byte(id)})
@@ -88,11 +88,10 @@ var byteNames = func() (names [256][]byte) {
 	return names
 }()
 
-// byteName returns the name of a token of a byte model.
 func byteName(id int32) []byte { return byteNames[id] }
 
-// quoted returns a token's name as a JSON string: its text, or OpenAI's form of bytes if the text
-// is not UTF-8.
+// quoted returns a token's name as a JSON string. The name is the token's text, or OpenAI's form
+// `bytes:\xc3` if the text is not UTF-8.
 func quoted(text []byte) []byte {
 	name := string(text)
 	if !utf8.Valid(text) {

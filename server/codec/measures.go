@@ -7,17 +7,16 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// Encoder encodes scores of texts, depending on the model's tokenizer. The zero value is for models
-// of bytes.
+// Encoder encodes the scores of texts for a model of bytes or a model of words. The zero value is
+// for models of bytes.
 type Encoder struct {
 	words bool
-	model session.ModelInfo // gives the spelling of tokens, if they are words
+	model session.ModelInfo
 }
 
 // NewEncoder makes the encoder for model m.
 func NewEncoder(m session.ModelInfo) Encoder { return Encoder{words: m.OfWords(), model: m} }
 
-// measures encodes a tally of scored text, with the ratios derived from it.
 func (e Encoder) measures(t session.Tally) api.Measures {
 	m := api.Measures{
 		Bytes:        t.Bytes,
@@ -40,7 +39,6 @@ func (e Encoder) measures(t session.Tally) api.Measures {
 	return m
 }
 
-// ofWords returns n for a model of words and nil otherwise.
 func (e Encoder) ofWords(n int64) *int64 {
 	if !e.words {
 		return nil
@@ -48,8 +46,8 @@ func (e Encoder) ofWords(n int64) *int64 {
 	return &n
 }
 
-// bpc returns bits per character, or nil without bits or characters. It is nil for models of words,
-// where the characters of unknown words would bias it downward.
+// bpc returns bits per character, or nil if bits is nil or chars is 0. For models of words it
+// returns nil, because the characters of unknown words would make the result too low.
 func (e Encoder) bpc(bits *float64, chars int64) *float64 {
 	if bits == nil || e.words {
 		return nil
@@ -57,7 +55,6 @@ func (e Encoder) bpc(bits *float64, chars int64) *float64 {
 	return per(*bits, chars)
 }
 
-// per returns bits/units, or nil if units is 0.
 func per(bits float64, units int64) *float64 {
 	if units == 0 {
 		return nil
@@ -65,7 +62,7 @@ func per(bits float64, units int64) *float64 {
 	return new(bits / float64(units))
 }
 
-// perplexity returns 2^(bits/tokens), at most the largest float64; nil without tokens.
+// perplexity returns 2^(bits/tokens), at most math.MaxFloat64, or nil if tokens is 0.
 func perplexity(bits float64, tokens int64) *float64 {
 	if tokens == 0 {
 		return nil

@@ -59,8 +59,8 @@ func IncludesUsage(r api.OpenAICompletionRequest) bool {
 	return r.StreamOptions != nil && Value(r.StreamOptions.IncludeUsage)
 }
 
-// decodePrompts decodes the four forms of prompts. Validation accepts an integer written as 1e2,
-// but encoding/json does not.
+// decodePrompts decodes a prompt in any of its four forms: text, texts, tokens, or lists of tokens.
+// It can fail after validation, because encoding/json rejects an integer written as 1e2.
 func decodePrompts(
 	m session.ModelInfo, p api.OpenAICompletionRequest_Prompt,
 ) (all [][]byte, err error) {
@@ -92,8 +92,8 @@ func decodePrompts(
 	return all, nil
 }
 
-// Detokenized returns the text of a field's tokens. The error is a problem if a token is not in the
-// model's vocabulary.
+// Detokenized returns the text of the tokens in a request's field. It returns a problem document if
+// a token is not in the model's vocabulary.
 func Detokenized(m session.ModelInfo, field string, ids []api.TokenID) ([]byte, error) {
 	text, before := make([]byte, 0, len(ids)), m.Start
 	for i, id := range ids {
@@ -107,8 +107,8 @@ func Detokenized(m session.ModelInfo, field string, ids []api.TokenID) ([]byte, 
 	return text, nil
 }
 
-// WriteTokens writes an api.Tokens for a text. It streams the answer, because the whole answer
-// would need many times the memory of the text.
+// WriteTokens writes the tokens of a text as the JSON of an api.Tokens. It writes them one by one,
+// because the whole JSON would need many times the memory of the text.
 func WriteTokens(w io.Writer, m session.ModelInfo, text string) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprintf(b, `{"count":%d,"max_model_len":%d,"tokens":[`,
@@ -126,10 +126,12 @@ func WriteTokens(w io.Writer, m session.ModelInfo, text string) error {
 }
 
 // EncodeText encodes bytes as a string in OpenAI's way: each byte outside a character becomes one
-// U+FFFD, so that the encoded pieces of a text join to the encoded text.
+// U+FFFD. With one U+FFFD for several bytes, the result would depend on how a text is split into
+// pieces.
 func EncodeText(text []byte) string { return string([]rune(string(text))) }
 
-// endOfText is the end-of-text token for clients that require one. The byte occurs in no text.
+// endOfText is a placeholder for clients that require an end-of-text token. It is a byte that texts
+// do not contain.
 const endOfText = "\x00"
 
 // EncodeTokenizer encodes a model's tokenizer.

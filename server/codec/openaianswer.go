@@ -10,14 +10,14 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// OpenAIAnswer builds the answer to a completion in OpenAI's form from pieces of its texts: either
-// one event for each piece or a single answer at the end.
+// OpenAIAnswer builds the answer to a completion in OpenAI's form from pieces of sampled text.
+// Event returns the event of one piece for a streamed answer. Whole returns the complete answer.
 type OpenAIAnswer struct {
-	head    api.OpenAICompletion // fields that all events of a stream share
+	head    api.OpenAICompletion
 	model   session.ModelInfo
 	request session.BatchRequest
 	texts   []openAIText
-	sampled int64 // number of sampled tokens
+	sampled int64
 	offset  *int64
 }
 
@@ -42,7 +42,7 @@ func NewOpenAIAnswer(
 	return a
 }
 
-// Add adds a piece.
+// Add adds a piece of a text to the answer.
 func (a *OpenAIAnswer) Add(p session.Piece) {
 	t := &a.texts[p.Index]
 	switch {
@@ -59,11 +59,11 @@ func (a *OpenAIAnswer) Add(p session.Piece) {
 	}
 }
 
-// Sampled returns how many bytes of p, the next piece to add, were sampled and do not belong to a
-// prompt.
+// Sampled returns the number of bytes of p that were sampled and do not belong to a prompt. Call
+// Sampled before Add, which advances the position in the text.
 func (a *OpenAIAnswer) Sampled(p session.Piece) int { return a.texts[p.Index].sampled(p) }
 
-// Event adds a piece and returns its event.
+// Event adds a piece and returns the event for that piece.
 func (a *OpenAIAnswer) Event(p session.Piece) api.OpenAICompletion {
 	a.Add(p)
 	event := a.head
@@ -72,7 +72,7 @@ func (a *OpenAIAnswer) Event(p session.Piece) api.OpenAICompletion {
 	return event
 }
 
-// Whole returns the answer with all texts. Like Event, it consumes them.
+// Whole returns the answer with all texts, and clears the texts in a.
 func (a *OpenAIAnswer) Whole() api.OpenAICompletion {
 	whole := a.UsageEvent()
 	whole.Offset = a.offset
@@ -82,7 +82,7 @@ func (a *OpenAIAnswer) Whole() api.OpenAICompletion {
 	return whole
 }
 
-// UsageEvent returns the event without choices that carries the token usage.
+// UsageEvent returns an event that has no choices and reports the token usage.
 func (a *OpenAIAnswer) UsageEvent() api.OpenAICompletion {
 	prompts := int64(0)
 	for _, prompt := range a.request.Prompts {
@@ -95,8 +95,8 @@ func (a *OpenAIAnswer) UsageEvent() api.OpenAICompletion {
 	return event
 }
 
-// WithoutUsage is an event whose usage is null. In a stream that ends with the token usage, all
-// other events have this form.
+// WithoutUsage is an event whose usage is null. If the last event of a stream reports the token
+// usage, every earlier event is a WithoutUsage.
 type WithoutUsage struct {
 	api.OpenAICompletion
 	Usage *api.OpenAIUsage `json:"usage"`
@@ -117,24 +117,24 @@ func CheckAnswer(m session.ModelInfo, r session.BatchRequest) error {
 		fmt.Sprintf("at most %d bytes, or stream=true", limits.OpenAIAnswerBytesMax))
 }
 
-// StreamBytes returns the memory in bytes for pieces of a streamed answer that wait to be sent. It
-// is zero unless the answer repeats the prompts with scores. The scores of a prompt are pieces of
-// one chunk, made for all texts at once.
+// StreamBytes returns the memory in bytes for the pieces of a streamed answer that wait to be sent.
+// It returns 0 unless the answer repeats the prompts with scores. The server scores a prompt in
+// chunks, and makes the pieces of a chunk for all texts at once.
 func StreamBytes(r session.BatchRequest) int64 {
 	if !r.Echo || !r.LogProbs {
 		return 0
 	}
-	const chunks = 2 // one being sent, one being read
+	const chunks = 2 // one chunk being sent and one being read
 	const perToken, perCandidate = 40, 24
 	return chunks * session.ChunkTokensMax * int64(r.N*perToken+(r.Top+1)*perCandidate)
 }
 
 // AnswerBytes returns an upper bound of the memory in bytes for an answer that is not streamed. It
-// counts the texts and, if requested, their scores. The memory has three copies of the scores: the
-// original, its encoding, and the encoded answer.
+// counts the texts and, if requested, their scores. The scores exist three times: as collected, as
+// JSON lists, and in the encoded answer.
 func AnswerBytes(m session.ModelInfo, r session.BatchRequest) int64 {
-	const perByte = 16      // per byte of text, which JSON may escape as \u0000
-	const perToken = 3 * 50 // name, offset and score, in numbers of up to 22 digits
+	const perByte = 16      // bytes of memory per byte of text, which JSON may escape as \u0000
+	const perToken = 3 * 50 // three copies of a token's name, offset and score
 	const perCandidate = 3 * 40
 	texts, word := int64(r.N), int64(1)
 	name := int64(0) // additional bytes for the name of a word
@@ -144,7 +144,7 @@ func AnswerBytes(m session.ModelInfo, r session.BatchRequest) int64 {
 	sampled, echoed := int64(len(r.Prompts))*texts*int64(r.MaxTokens), int64(0)
 	if r.Echo {
 		for _, prompt := range r.Prompts {
-			echoed += int64(len(prompt)) * texts // a token has at least one byte
+			echoed += int64(len(prompt)) * texts // A prompt has at most one token per byte.
 		}
 	}
 	bytes := (sampled*word + echoed) * perByte

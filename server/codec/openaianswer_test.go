@@ -14,13 +14,13 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// AnswerBytes must cover all memory for the scores: as collected, as joined, and in the encoded
-// answer. The test uses the longest names and numbers.
+// AnswerBytes must cover all three copies of the scores: as collected, as JSON lists, and in the
+// encoded answer. The test uses the longest names and numbers.
 func TestWholeAnswerTakesNoMoreThanItBorrows(t *testing.T) {
 	model := session.ModelInfo{ID: "m"}
 	long := -float64(
 		math.SmallestNonzeroFloat32,
-	) * math.Pi // has as many digits in JSON as any number
+	) * math.Pi // a number with the longest encoding in JSON
 	for _, top := range []int{0, 1, 20} {
 		for _, text := range []string{strings.Repeat("\x00", 5000), strings.Repeat("\xff", 5000),
 			strings.Repeat("x", 5000)} {
@@ -80,7 +80,6 @@ func TestWholeAnswerTakesNoMoreThanItBorrows(t *testing.T) {
 	}
 }
 
-// The bound also holds for words, whose names can be as long as the longest word.
 func TestWholeAnswerOfWordsTakesNoMoreThanItBorrows(t *testing.T) {
 	small, err := modeltest.SmallOfWords()
 	require.NoError(t, err)
@@ -90,7 +89,7 @@ func TestWholeAnswerOfWordsTakesNoMoreThanItBorrows(t *testing.T) {
 	model := sessions.Model()
 	const words = 1000
 	long := -float64(math.SmallestNonzeroFloat32) * math.Pi
-	word := int32(model.Vocab - 1) // the longest
+	word := int32(model.Vocab - 1) // the longest word of the vocabulary
 	for _, top := range []int{0, 1, 20} {
 		r := session.BatchRequest{
 			Prompts: [][]byte{nil}, N: 1, MaxTokens: words, LogProbs: true, Top: top,

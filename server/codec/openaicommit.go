@@ -8,8 +8,8 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// DecodeCommit sets what the session of a batch learns from the batch, according to the request's
-// body or headers. If the session learns, the batch may wait the longest allowed time for its turn.
+// DecodeCommit reads from the request's body or headers which part of the batch the session learns.
+// If the session learns, the batch may wait for a busy session as long as the server allows.
 func DecodeCommit(
 	request *session.BatchRequest, body api.OpenAICompletionRequest, p api.CreateCompletionParams,
 ) error {
@@ -32,8 +32,8 @@ func DecodeCommit(
 	return nil
 }
 
-// oneOf returns the value of a field or of the header with the same meaning. It refuses a request
-// in which they differ.
+// oneOf returns the value that a request gives in a field or in the equivalent header. It refuses a
+// request whose field and header differ.
 func oneOf[T comparable](name string, field, header *T, quoted func(T) string) (*T, error) {
 	if field == nil {
 		return header, nil

@@ -38,8 +38,8 @@ func DecodeOpenAISuggest(
 	return request, nil
 }
 
-// Suggested returns an answer with suggestions as its choices. Without suggestions it has one
-// choice with empty text, because clients read the first choice.
+// Suggested returns an answer whose choices are the suggestions. Without suggestions the answer has
+// one choice with empty text, because clients read the first choice.
 func (a *OpenAIAnswer) Suggested(s session.Suggested) api.OpenAICompletion {
 	stop, choices := api.FinishStop, []api.OpenAIChoice{}
 	for i, c := range s.Candidates {
@@ -56,8 +56,8 @@ func (a *OpenAIAnswer) Suggested(s session.Suggested) api.OpenAICompletion {
 	return whole
 }
 
-// SuggestionEvents returns the events of a stream of suggestions: one per choice and, if requested,
-// the token usage.
+// SuggestionEvents returns the events of a stream of suggestions: one event per choice and, if
+// usage is true, a last event with the token usage.
 func SuggestionEvents(whole api.OpenAICompletion, usage bool) (events []any) {
 	last := whole
 	last.Choices, whole.Usage = []api.OpenAIChoice{}, nil

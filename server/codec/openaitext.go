@@ -7,15 +7,15 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// openAIText is a growing text of an answer in OpenAI's form.
+// openAIText is one text of an answer in OpenAI's form, as received so far.
 type openAIText struct {
-	bytes    int    // bytes received so far
-	echoed   int    // at most this many of the first bytes belong to the prompt
-	chars    int    // characters whose tokens were added to logProbs
-	text     []byte // not sent yet
+	bytes    int
+	echoed   int    // length of the prompt in bytes if the answer repeats the prompt, else 0
+	chars    int    // number of characters whose tokens are in logProbs
+	text     []byte // received, but not sent yet
 	logProbs logProbsBlock
 	finish   *api.FinishReason
-	words    wordText // tokens, for a model of words
+	words    wordText // the text cut into tokens; only for a model of words
 }
 
 func (t *openAIText) add(p session.Piece) {
@@ -26,8 +26,8 @@ func (t *openAIText) add(p session.Piece) {
 	}
 }
 
-// addBytes adds the log-probabilities of a piece, for a model of bytes. The caller adds the piece's
-// text afterwards.
+// addBytes adds the log-probabilities of a piece, for a model of bytes. Call addBytes before add,
+// which advances t.bytes.
 func (t *openAIText) addBytes(p session.Piece) {
 	for at := 0; at < len(p.Text); {
 		_, size := utf8.DecodeRune(p.Text[at:])
@@ -42,7 +42,6 @@ func (t *openAIText) addBytes(p session.Piece) {
 	}
 }
 
-// addWords adds the tokens of a piece with their log-probabilities, for a model of words.
 func (t *openAIText) addWords(m *session.ModelInfo, p session.Piece) {
 	t.words.add(p.Text)
 	for i, id := range p.Words.IDs {
@@ -56,7 +55,7 @@ func (t *openAIText) addWords(m *session.ModelInfo, p session.Piece) {
 	}
 }
 
-// take copies the scores of one token of a piece, if the token has scores. Its index is at.
+// take copies the scores of the token with index at in a piece, if s.scored is true.
 func (s *tokenScore) take(p session.Piece, at int) {
 	if !s.scored {
 		return
@@ -77,7 +76,6 @@ func (t *openAIText) take(index int, logProbs bool) api.OpenAIChoice {
 	return choice
 }
 
-// sampled returns how many bytes of p, the next piece to add, were sampled.
 func (t *openAIText) sampled(p session.Piece) int {
 	left := max(0, t.echoed-t.bytes)
 	return max(0, len(p.Text)-left)

@@ -38,8 +38,8 @@ func (e *PieceEncoder) Piece(p session.Piece) api.PieceEvent {
 	return event
 }
 
-// encodeTop encodes the likeliest tokens at each token of a text. spell returns their spelling; nil
-// omits it. The result is nil if top is.
+// encodeTop encodes the likeliest tokens at each position of a text. spell returns the text of a
+// token; if spell is nil, the texts are omitted. The result is nil if top is nil.
 func encodeTop(top [][]session.Candidate, spell spelling) [][]api.TokenLogprob {
 	if top == nil {
 		return nil
@@ -51,7 +51,6 @@ func encodeTop(top [][]session.Candidate, spell spelling) [][]api.TokenLogprob {
 	return out
 }
 
-// encodeCandidates is encodeTop for one token.
 func encodeCandidates(candidates []session.Candidate, spell spelling) []api.TokenLogprob {
 	out := make([]api.TokenLogprob, len(candidates))
 	for i, c := range candidates {
@@ -64,8 +63,8 @@ func encodeCandidates(candidates []session.Candidate, spell spelling) []api.Toke
 	return out
 }
 
-// top encodes the likeliest tokens at each token of a chunk; nil if they were not requested. Words
-// are spelled as they would appear after the preceding token.
+// top encodes the likeliest tokens at each position of a chunk, or returns nil if they were not
+// requested. The spelling of a word depends on the token before it.
 func (e Encoder) top(c *session.Chunk, top [][]session.Candidate) [][]api.TokenLogprob {
 	if c.Words == nil || top == nil {
 		return encodeTop(top, nil)
@@ -80,8 +79,8 @@ func (e Encoder) top(c *session.Chunk, top [][]session.Candidate) [][]api.TokenL
 	return out
 }
 
-// EncodeCompletion encodes the answer to a completion. scores covers all its pieces, and elapsed is
-// how long it took.
+// EncodeCompletion encodes the answer to a completion. scores is one event for all its pieces, and
+// elapsed is the time that the completion took.
 func EncodeCompletion(
 	c session.Completion, scores api.PieceEvent, elapsed time.Duration,
 ) api.Completion {
@@ -101,7 +100,8 @@ func EncodeCompletion(
 	}
 }
 
-// EncodeDone encodes the last event of a streamed completion and the time that it took.
+// EncodeDone encodes the last event of a streamed completion. elapsed is the time that the
+// completion took.
 func EncodeDone(c session.Completion, elapsed time.Duration) api.DoneEvent {
 	return api.DoneEvent{
 		Type:         api.EventDone,

@@ -9,8 +9,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// decodeSettings collects the settings in a request, by their names in the contract. A nil pointer
-// or an empty list means that the request omits the field.
+// decodeSettings returns the settings in a request, keyed by their names in the contract. A nil
+// field means that the request omits the setting.
 func decodeSettings(given api.SettingsRequest) session.Settings {
 	settings := session.Settings{}
 	for name, field := range fieldsByName(&given) {
@@ -18,7 +18,7 @@ func decodeSettings(given api.SettingsRequest) session.Settings {
 			continue
 		}
 		field = reflect.Indirect(field)
-		if field.Kind() == reflect.String { // a string type that the contract names
+		if field.Kind() == reflect.String { // converts a named string type to string
 			field = reflect.ValueOf(field.String())
 		}
 		settings[name] = field.Interface()
@@ -26,8 +26,8 @@ func decodeSettings(given api.SettingsRequest) session.Settings {
 	return settings
 }
 
-// EncodeSettings encodes the settings of a session or a model, each with a value. Without banks the
-// list of rates is empty, never null.
+// EncodeSettings encodes the settings of a session or a model. A missing list becomes an empty
+// list, never null.
 func EncodeSettings(inForce session.Settings) api.Settings {
 	var settings api.Settings
 	for name, field := range fieldsByName(&settings) {

@@ -11,8 +11,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// If a client sends back encoded settings, it requests the same values. This holds for every
-// setting.
+// A client that sends back the encoded settings of a session requests the same values.
 func TestEverySettingComesBackAsItWasTold(t *testing.T) {
 	inForce := session.Settings{}
 	for i, row := range stream.Table {
@@ -39,7 +38,6 @@ func TestEverySettingComesBackAsItWasTold(t *testing.T) {
 	require.Equal(t, inForce, decodeSettings(asked))
 }
 
-// An omitted field is not decoded as a setting. A setting that the model lacks is not encoded.
 func TestSettingsThatAreLeftOut(t *testing.T) {
 	require.Empty(t, decodeSettings(api.SettingsRequest{}))
 	zero := float32(0)

@@ -5,8 +5,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// encodeShadow encodes a shadow and its comparison with its session. The flags say which of the two
-// models is a model of words.
+// encodeShadow encodes a shadow session and its comparison with the session that it follows.
+// followedWords and shadowWords say whether the two models are models of words.
 func encodeShadow(s session.Shadow, followedWords, shadowWords bool) api.Shadow {
 	told := api.Shadow{
 		ID: s.ID, Offset: s.Offset, BehindBytes: s.Behind, Name: orNil(s.Name),
@@ -30,8 +30,8 @@ func encodeShadow(s session.Shadow, followedWords, shadowWords bool) api.Shadow 
 	return told
 }
 
-// bitsPerByte returns a measure by which models of bytes and models of words can be compared. For a
-// model of words it leaves out unknown words; a model of bytes has none.
+// bitsPerByte returns bits per byte without unknown words. This measure allows comparing models of
+// bytes with models of words.
 func bitsPerByte(t session.Tally) *float64 {
 	return per(t.Bits-t.UnknownBits, t.Bytes-t.UnknownBytes)
 }

@@ -68,7 +68,7 @@ func Update(u session.Update) api.UpdateEvent {
 	return event
 }
 
-// Past is a decoded request for a part of a session's past.
+// Past is a decoded request for an earlier part of a session's text or scores.
 type Past struct {
 	Offset, Length int64
 	Points         int

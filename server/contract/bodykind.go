@@ -10,13 +10,12 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// MediaForm is the media type that libcurl, and so `curl -d`, sends by default, and that HTML forms
-// send.
+// MediaForm is the media type of HTML forms. libcurl and `curl -d` send this type by default.
 const MediaForm = "application/x-www-form-urlencoded"
 
-// CheckBodyKind checks the headers of a request's body against the media types that the operation
-// accepts; nil if they fit. A body without Content-Type counts as plain bytes, or as JSON where
-// only JSON is accepted.
+// CheckBodyKind returns a problem if the operation does not accept the media type or the encoding
+// of a request's body, else nil. A body without Content-Type is taken as plain bytes if the
+// operation accepts them, else as JSON.
 func (o *Operation) CheckBodyKind(r *http.Request) *problem.Problem {
 	coding := CodingOf(r)
 	if coding != "" && !slices.Contains(o.Codings, coding) {
@@ -56,12 +55,12 @@ func CodingOf(r *http.Request) string {
 	return coding
 }
 
-// isCurlForm reports whether `curl -d` sent the body, which may have lost its newlines.
+// isCurlForm reports whether `curl -d` sent the body. `curl -d @FILE` removes the newlines of the
+// file.
 func isCurlForm(r *http.Request, media string) bool {
 	return media == MediaForm && strings.HasPrefix(r.UserAgent(), "curl/")
 }
 
-// mediaUnsaid returns the media type assumed for a body without Content-Type.
 func (o *Operation) mediaUnsaid() string {
 	if slices.Contains(o.Accepts, MediaOctetStream) {
 		return MediaOctetStream
@@ -69,8 +68,8 @@ func (o *Operation) mediaUnsaid() string {
 	return o.Accepts[0]
 }
 
-// insteadOfForm returns the curl option that sends an accepted body. The server refuses forms as
-// text because `curl -d @FILE` silently drops the file's newlines.
+// insteadOfForm returns advice for an error message: the curl options for a body that the operation
+// accepts.
 func (o *Operation) insteadOfForm() string {
 	media, send := MediaJSON, "-d 'JSON'"
 	switch {
@@ -83,7 +82,6 @@ func (o *Operation) insteadOfForm() string {
 	return fmt.Sprintf(". With curl: -H 'Content-Type: %s' %s", media, send)
 }
 
-// unsupported makes a problem about a header of the body.
 func unsupported(header, found, expected string) *problem.Problem {
 	return problem.Field(api.ProblemUnsupportedMediaType, header, found, expected)
 }

@@ -7,9 +7,8 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// boundsOf returns the bounds of an operation's JSON body. Some schemas have arrays with a larger
-// limit than usual, such as lists of tokens. This limit is then added to the total number of
-// values.
+// boundsOf returns the bounds of an operation's JSON body. If the schema has an array with a larger
+// limit than usual, such as a list of tokens, the bounds are raised by that limit.
 func boundsOf(op *openapi3.Operation) strictjson.Bounds {
 	bounds := strictjson.Bounds{
 		Depth:   limits.JSONDepthMax,

@@ -1,6 +1,6 @@
-// Package contract is api/openapi.yaml as the server uses it. It finds the operation that a request
-// asks for, negotiates media types, and checks requests against the contract. Violations become
-// problems worded from the contract's schemas.
+// Package contract prepares api/openapi.yaml, the contract, for the server. It finds the operation
+// of a request, negotiates media types, and validates requests. Its problem documents describe what
+// the contract's schemas accept.
 package contract
 
 import (
@@ -24,18 +24,18 @@ type Contract struct {
 
 // Operation is one operation of the contract.
 type Operation struct {
-	Offers  []string // media types of a success, preferred first; empty without content
-	Accepts []string // media types of the body; empty if there is no body
+	// media types of a successful answer, preferred first; empty without content
+	Offers  []string
+	Accepts []string // media types of the request's body; empty if the operation takes no body
 	Public  bool     // requests need no key
-	Codings []string // content codings of the body besides identity
-	Records bool     // the body may hold records of a log shipper, see middleware.Records
+	Codings []string // content codings of the request's body, besides identity
+	Records bool     // The body may hold log records, see middleware.Records.
 	Raw     bool     // the body is not validated, whatever its media type
 
-	bounds strictjson.Bounds // bounds for a JSON body
+	bounds strictjson.Bounds
 	route  *routers.Route
 }
 
-// openAITag marks the operations of OpenAI's interface.
 const openAITag = "openai"
 
 // Load reads the embedded contract.
@@ -47,8 +47,8 @@ func Load() (*Contract, error) {
 	c := &Contract{operations: map[string]*Operation{}, openAI: map[string]bool{}}
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
-			// Validation reads the body, so a middleware checks keys before it. Here no key is
-			// required.
+			// Validation must not check keys: a middleware has checked them before the body is
+			// read.
 			unkeyed := *op
 			unkeyed.Security = openapi3.NewSecurityRequirements()
 			c.operations[method+" "+path] = &Operation{
@@ -71,7 +71,8 @@ func Load() (*Contract, error) {
 	return c, nil
 }
 
-// OffersOf lists the media types of an operation's success: JSON first, the rest alphabetically.
+// OffersOf lists the media types of an operation's successful answers: JSON first, then the others
+// alphabetically.
 func OffersOf(op *openapi3.Operation) []string {
 	var offers []string
 	for status, response := range op.Responses.Map() {
@@ -88,7 +89,6 @@ func OffersOf(op *openapi3.Operation) []string {
 	return offers
 }
 
-// acceptsOf lists the media types of an operation's body alphabetically.
 func acceptsOf(op *openapi3.Operation) []string {
 	if op.RequestBody == nil {
 		return nil
@@ -96,12 +96,10 @@ func acceptsOf(op *openapi3.Operation) []string {
 	return slices.Sorted(maps.Keys(op.RequestBody.Value.Content))
 }
 
-// marked reports whether an extension of the operation's body is true.
 func marked(op *openapi3.Operation, extension string) bool {
 	return op.RequestBody != nil && op.RequestBody.Value.Extensions[extension] == true
 }
 
-// codingsOf lists the content codings of an operation's body besides identity.
 func codingsOf(op *openapi3.Operation) (names []string) {
 	if op.RequestBody == nil {
 		return nil
@@ -113,7 +111,7 @@ func codingsOf(op *openapi3.Operation) (names []string) {
 	return names
 }
 
-// Operation returns the operation of a request that the router has routed.
+// Operation returns the operation of a request. The router must have routed the request before.
 func (c *Contract) Operation(r *http.Request) *Operation {
 	return c.operations[GetForHead(r.Method)+" "+chi.RouteContext(r.Context()).RoutePattern()]
 }
@@ -143,7 +141,6 @@ func (c *Contract) AnswerHeaders() (names []string) {
 // TakesFile reports whether the operation's body is an exported session.
 func (o *Operation) TakesFile() bool { return slices.Contains(o.Accepts, MediaTar) }
 
-// parameter returns the operation's parameter with this name, or nil.
 func (o *Operation) parameter(name string) *openapi3.Parameter {
 	for _, ref := range slices.Concat(o.route.Operation.Parameters, o.route.PathItem.Parameters) {
 		if ref.Value.Name == name {
@@ -153,8 +150,8 @@ func (o *Operation) parameter(name string) *openapi3.Parameter {
 	return nil
 }
 
-// IsOpenAI reports whether a request's path belongs to OpenAI's interface, whatever the method. It
-// works before routing, and includes paths of that interface that the server lacks.
+// IsOpenAI reports whether a request's path belongs to OpenAI's interface, with any method. It can
+// be called before routing, and includes OpenAI's paths that the server lacks.
 func (c *Contract) IsOpenAI(router chi.Routes, r *http.Request) bool {
 	if InsteadOf(routePath(r)) != "" {
 		return true

@@ -100,7 +100,6 @@ func describeObject(s *openapi3.Schema) string {
 	return "an object"
 }
 
-// upTo describes in words the allowed range of a count.
 func upTo(least, most uint64) string {
 	if least == 0 {
 		return fmt.Sprintf("at most %d", most)
@@ -108,10 +107,8 @@ func upTo(least, most uint64) string {
 	return fmt.Sprintf("%d to %d", least, most)
 }
 
-// decimal formats a number without an exponent.
 func decimal(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
 
-// jsonOf returns v as shortened JSON.
 func jsonOf(v any) string {
 	raw, err := json.Marshal(v)
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Describe has words for every field of every request.
 func TestEveryRequestSchemaCanBeDescribed(t *testing.T) {
 	doc, err := Document()
 	require.NoError(t, err)

@@ -10,8 +10,8 @@ import (
 	"github.com/lmserve/lmserve/api/whole"
 )
 
-// Document returns the parsed contract. It parses once, and callers must not change the shared
-// result. The tests of this package validate the contract, so a starting server need not.
+// Document returns the parsed contract. Callers must not change the result, because it is shared.
+// The tests of this package validate the contract, so Document does not.
 var Document = sync.OnceValues(func() (*openapi3.T, error) {
 	doc, err := openapi3.NewLoader().LoadFromData(whole.Of(api.YAML))
 	if err != nil {

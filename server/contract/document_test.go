@@ -12,19 +12,19 @@ import (
 func TestDocumentIsValid(t *testing.T) {
 	doc, err := Document()
 	require.NoError(t, err)
-	// Package server checks the examples. This validator would fail: the example of a stream is
-	// text, while its schema describes one event.
+	// Package server checks the examples. This validator would reject the example of a stream,
+	// which is text, because the schema describes one event.
 	require.NoError(t, doc.Validate(t.Context(), openapi3.DisableExamplesValidation()))
 	require.True(t, strings.HasPrefix(doc.OpenAPI, "3.0."))
 }
 
-// editorsBodies are requests of editors, which add fields that the server ignores.
+// editorsBodies are the request schemas that allow unknown fields, because editors send fields that
+// the server ignores.
 var editorsBodies = []string{
 	"FIMRequest", "TGIRequest", "OllamaRequest", "LlamaRequest", "TabbyRequest",
 }
 
-// Every field has a description. Objects are closed, because an object that accepts unknown fields
-// hides a caller's typing errors.
+// Objects are closed: if they accepted unknown fields, a mistyped name would go unnoticed.
 func TestEverySchemaIsDescribedAndClosed(t *testing.T) {
 	doc, err := Document()
 	require.NoError(t, err)
@@ -42,7 +42,7 @@ func TestEverySchemaIsDescribedAndClosed(t *testing.T) {
 			require.False(t, *s.AdditionalProperties.Has, "schema %s takes unknown fields", name)
 		}
 		for prop, p := range s.Properties {
-			// The schema SettingsRequest describes the settings, so the schema Settings need not.
+			// The schema SettingsRequest already describes the fields of Settings.
 			described := p.Value.Description != "" || p.Ref != "" || name == "Settings"
 			require.True(t, described, "%s.%s has no description", name, prop)
 			for key := range p.Value.Extensions {
@@ -67,11 +67,10 @@ func TestEveryOperationAndParameterIsDescribed(t *testing.T) {
 	}
 }
 
-// Every field of a request has a limit.
 func TestEveryRequestFieldHasLimits(t *testing.T) {
 	doc, err := Document()
 	require.NoError(t, err)
-	// The limit on the whole body bounds these fields.
+	// Only the limit on the whole body bounds these fields.
 	unbounded := []string{"ScoreText.text", "ScoreText.base64", "CompletionRequest.prompt",
 		"CompletionRequest.prompt_base64"}
 	for _, name := range []string{"SessionRequest", "ForkRequest", "SettingsRequest", "ScoreText",

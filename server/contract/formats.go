@@ -8,8 +8,8 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// formats validates strings by format. For the format byte, the library's pattern accepts strings
-// that encoding/json cannot decode. The error of encoding/json would not name the field.
+// formats validates strings of the format byte, which are base64. The library's own pattern accepts
+// strings that encoding/json rejects with an error that does not name the field.
 var formats = openapi3.WithStringFormatValidators(map[string]openapi3.StringFormatValidator{
 	"byte": openapi3.NewCallbackValidator(isBase64),
 })

@@ -17,7 +17,7 @@ const (
 	MediaMsgpack     = "application/msgpack"
 	MediaProtobuf    = "application/x-protobuf"
 
-	// MediaMetrics is the Prometheus text format, the default for clients that ask for no other.
+	// MediaMetrics is the Prometheus text format, which clients get by default.
 	MediaMetrics = "text/plain; version=0.0.4; charset=utf-8"
 )
 

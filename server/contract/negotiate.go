@@ -12,10 +12,12 @@ type acceptRange struct {
 	specificity int     // 2 for text/plain, 1 for text/*, 0 for */*
 }
 
-// ChooseMedia picks the offer that an Accept header prefers (RFC 9110, section 12.5.1): highest q
-// first, then the more specific range, then the first offer. An empty header accepts anything.
-// ChooseMedia returns "" if the header accepts no offer. The libraries for this break ties by the
-// header's order and treat "text/plain;charset=utf-8" as a different type from text/plain.
+// ChooseMedia returns the offer that an Accept header prefers (RFC 9110, section 12.5.1), or "" if
+// the header accepts no offer. The highest q wins, then the most specific range, then the first
+// offer. An empty header accepts any offer.
+//
+// Common libraries do not fit: they break ties by the header's order, and treat
+// "text/plain;charset=utf-8" as a different type from text/plain.
 func ChooseMedia(accept string, offers []string) string {
 	if strings.TrimSpace(accept) == "" {
 		return offers[0]
@@ -31,7 +33,8 @@ func ChooseMedia(accept string, offers []string) string {
 	return best
 }
 
-// quality returns the q and the specificity of the most specific range that matches offer, or q 0.
+// quality returns the q and the specificity of the most specific range that matches offer. The q is
+// 0 if no range matches.
 func quality(offer string, ranges []acceptRange) (q float64, specificity int) {
 	specificity = -1
 	for _, r := range ranges {
@@ -52,8 +55,8 @@ func (r acceptRange) matches(offer string) bool {
 	return r.media == offer
 }
 
-// parseAccept parses the ranges of an Accept header. It ignores parameters other than q and
-// malformed ranges.
+// parseAccept parses the ranges of an Accept header. It ignores malformed ranges, and all
+// parameters except q.
 func parseAccept(accept string) []acceptRange {
 	var ranges []acceptRange
 	for part := range strings.SplitSeq(accept, ",") {

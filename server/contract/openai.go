@@ -9,8 +9,8 @@ const (
 	noEmbeddings = "This server has no embeddings. " + onlyCompletions
 )
 
-// elsewhere names alternatives to paths of OpenAI's interface that this server lacks, keyed by the
-// first segment after /v1.
+// elsewhere maps the paths of OpenAI's interface that this server lacks to alternatives. The key is
+// the first path segment after /v1.
 var elsewhere = map[string]string{
 	"assistants": noChat, "chat": noChat, "conversations": noChat, "realtime": noChat,
 	"responses": noChat, "threads": noChat,

@@ -15,7 +15,7 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// validationProblem turns a validation error into a problem in the contract's terms: the field or
+// validationProblem turns a validation error into a problem document that names the field or
 // parameter, the value found, and the value expected.
 func validationProblem(err error) *problem.Problem {
 	var request *openapi3filter.RequestError
@@ -40,11 +40,10 @@ func validationProblem(err error) *problem.Problem {
 	return problem.New(api.ProblemMalformedBody, request.Error())
 }
 
-// schemaProblem returns the problem of one field of a JSON body.
 func schemaProblem(e *openapi3.SchemaError) *problem.Problem {
 	path := e.JSONPointer()
 	switch e.SchemaField {
-	case "properties": // the path ends at the object with the unknown field
+	case "properties": // The path leads to the object, not to the unknown field.
 		return invalidField(append(path, unknownField(e)), "an unknown field", Describe(e.Schema))
 	case "required":
 		return invalidField(path, "nothing", "a value")
@@ -56,7 +55,6 @@ func invalidField(path []string, found, expected string) *problem.Problem {
 	return problem.Field(api.ProblemInvalidField, problem.FieldPath(path), found, expected)
 }
 
-// unknownField returns the first field of an object that its schema lacks.
 func unknownField(e *openapi3.SchemaError) string {
 	object, _ := e.Value.(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(object)) {
@@ -67,8 +65,8 @@ func unknownField(e *openapi3.SchemaError) string {
 	return ""
 }
 
-// boundsProblem returns the problem of a JSON body that exceeds a bound. If the contract knows the
-// field, the problem says what the contract expects there.
+// boundsProblem returns the problem document for a JSON body that exceeds a bound. If the schema
+// knows the field, the document says what the contract expects there.
 func (o *Operation) boundsProblem(fault *strictjson.Error) *problem.Problem {
 	schema := o.route.Operation.RequestBody.Value.Content[MediaJSON].Schema.Value
 	isBracket := func(r rune) bool { return strings.ContainsRune(".[]", r) }

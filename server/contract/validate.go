@@ -21,9 +21,9 @@ import (
 	"github.com/lmserve/lmserve/server/routes"
 )
 
-// Validate checks a request's parameters and JSON body against the contract. The request's body is
-// then the validated copy in memory. Other bodies pass unread, because validation would read the
-// whole stream into memory. The error is a problem.
+// Validate checks a request's parameters and JSON body against the contract. It replaces a JSON
+// body by the validated copy in memory. It does not read other bodies, because validation would
+// hold a whole stream in memory. The error is a problem document.
 func (o *Operation) Validate(r *http.Request) error {
 	if p := o.checkQuery(r); p != nil {
 		return p
@@ -42,7 +42,7 @@ func (o *Operation) Validate(r *http.Request) error {
 		Route:      o.route,
 		Options: &openapi3filter.Options{
 			ExcludeRequestBody:  !isJSON,
-			SkipSettingDefaults: true, // the session chooses defaults
+			SkipSettingDefaults: true, // Sessions set the defaults.
 			KeepValidatedValue:  true, // handlers decode the value that was validated
 
 			SchemaValidationOptions: []openapi3.SchemaValidationOption{formats},
@@ -62,13 +62,13 @@ func (o *Operation) TakesJSON(r *http.Request) bool {
 	return IsJSONBody(r) && len(o.Accepts) > 0 || slices.Equal(o.Accepts, []string{MediaJSON})
 }
 
-// TokensBeyond returns how many JSON values beyond the usual limit a body of this length may have.
-// Each value takes memory, however short it is.
+// TokensBeyond returns by how many JSON values a body of the given length may exceed the usual
+// limit. Each value takes memory, however short it is.
 func (o *Operation) TokensBeyond(bytes int64) int64 {
-	return min(bytes/2, int64(o.bounds.Tokens-limits.JSONTokensMax)) // at least two bytes per value
+	// A JSON value takes at least two bytes.
+	return min(bytes/2, int64(o.bounds.Tokens-limits.JSONTokensMax))
 }
 
-// pathParams returns the path parameters that the router has found.
 func pathParams(r *http.Request) map[string]string {
 	params := map[string]string{}
 	route := chi.RouteContext(r.Context())
@@ -78,7 +78,7 @@ func pathParams(r *http.Request) map[string]string {
 	return params
 }
 
-// checkQuery refuses unknown and repeated parameters, so that a mistyped offset does not go
+// checkQuery refuses unknown and repeated parameters, so that a mistyped name does not go
 // unnoticed.
 func (o *Operation) checkQuery(r *http.Request) *problem.Problem {
 	query := r.URL.Query()
@@ -95,7 +95,8 @@ func (o *Operation) checkQuery(r *http.Request) *problem.Problem {
 	return nil
 }
 
-// ParameterProblem returns the problem of the parameter that the generated router could not decode.
+// ParameterProblem returns the problem document for a parameter that the generated router could not
+// decode.
 func (o *Operation) ParameterProblem(r *http.Request, err error) *problem.Problem {
 	if p := o.checkQuery(r); p != nil {
 		return p
@@ -109,9 +110,9 @@ func (o *Operation) ParameterProblem(r *http.Request, err error) *problem.Proble
 		Describe(o.parameter(name).Schema.Value))
 }
 
-// readJSON reads a body that must be one JSON value as package strictjson defines it. encoding/json
-// would silently keep the last of duplicate names and replace invalid characters. An empty body is
-// allowed. The bounds apply while the body arrives, before it is parsed.
+// readJSON reads a body that is empty or one JSON value as defined by package strictjson.
+// encoding/json would silently accept duplicate names and replace invalid characters. The bounds
+// apply while the body arrives, before it is parsed.
 func (o *Operation) readJSON(body io.Reader) ([]byte, error) {
 	raw, err := strictjson.ReadBounded(body, o.bounds)
 	var fault *strictjson.Error

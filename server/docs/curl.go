@@ -5,10 +5,11 @@ import (
 	"strings"
 )
 
-// exportMark is the placeholder for an export's file in an example.
+// exportMark is the placeholder for the file of an exported session in an example.
 const exportMark = "{export}"
 
-// curl returns the command that sends the request of an example; data is nil without a body.
+// curl returns the curl command for the request of an example. data is the request's body, or nil
+// without a body.
 func curl(got example, data *example) string {
 	method, path, _ := strings.Cut(got.Request, " ")
 	var sent string
@@ -35,7 +36,6 @@ func curl(got example, data *example) string {
 	return strings.Join(parts, " \\\n  ")
 }
 
-// dataOf returns curl's argument for a body.
 func dataOf(e example) string {
 	switch {
 	case e.isText() && e.Value.Value == exportMark:
@@ -48,7 +48,6 @@ func dataOf(e example) string {
 	return "-d " + quoted(e.line())
 }
 
-// quoted quotes an argument for a shell if necessary.
 func quoted(s string) string {
 	if strings.ContainsAny(s, " ?&*'\"{}[]$\\;") {
 		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"

@@ -1,4 +1,4 @@
-// Package docs renders the contract as a page: api/openapi.yaml as HTML, in file order, with every
+// Package docs renders the contract, api/openapi.yaml, as an HTML page in file order, with every
 // example. The page needs no network, no JavaScript and no other file.
 package docs
 
@@ -21,14 +21,14 @@ var layout string
 //go:embed style.css
 var style string
 
-// Policy is the page's Content-Security-Policy. It allows the page's own style and nothing else.
+// Policy is the page's Content-Security-Policy. It allows only the page's own style.
 var Policy = func() string {
 	sum := sha256.Sum256([]byte(style))
 	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
 		"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 }()
 
-// Page renders the page once.
+// Page returns the contract as an HTML page. It renders the page only once.
 var Page = sync.OnceValues(func() ([]byte, error) {
 	doc, err := contract.Document()
 	if err != nil {

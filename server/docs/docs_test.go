@@ -20,7 +20,6 @@ func page(t *testing.T) string {
 	return string(raw)
 }
 
-// all returns what the first group of a pattern matches.
 func all(text, pattern string) (found []string) {
 	for _, match := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
 		found = append(found, match[1])
@@ -60,7 +59,6 @@ func TestPageHasAllOfContract(t *testing.T) {
 	}
 }
 
-// No link of the page is dead or leads outside.
 func TestEveryLinkLeadsSomewhereHere(t *testing.T) {
 	text := page(t)
 	ids := all(text, `id="([^"]*)"`)
@@ -87,7 +85,6 @@ func TestPolicyAllowsOnlyStyle(t *testing.T) {
 	require.Contains(t, Policy, "default-src 'none'")
 }
 
-// Commands can be pasted into a shell unchanged.
 func TestCommandsAreOnesThatAShellReads(t *testing.T) {
 	s, err := readSource([]byte(`components:
   examples:

@@ -10,8 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// source is the order of names in the contract's text. The parsed contract loses the order because
-// it uses maps.
+// source is the contract's text and the order of the names in it. The parsed contract loses the
+// order, because it uses maps.
 type source struct {
 	Paths      ordered
 	Components struct {
@@ -34,8 +34,8 @@ func readSource(text []byte) (source, error) {
 	return s, nil
 }
 
-// place returns the byte offset at which the contract first refers to an exchange: at its request,
-// or, without one, at its answer.
+// place returns the byte offset at which the contract first refers to an example. It looks for the
+// example's request and, if there is none, for the answer.
 func (s source) place(exchange string) int {
 	reference := "#/components/examples/" + exchange
 	if at := strings.Index(s.text, reference+".request"); at >= 0 {
@@ -44,7 +44,7 @@ func (s source) place(exchange string) int {
 	return strings.Index(s.text, reference+".answer")
 }
 
-// ordered is the names of an object in file order.
+// ordered lists the names of an object in file order.
 type ordered []string
 
 func (o *ordered) UnmarshalYAML(n *yaml.Node) error {
@@ -54,11 +54,10 @@ func (o *ordered) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// compare orders two names as the text does.
 func (o ordered) compare(a, b string) int { return slices.Index(o, a) - slices.Index(o, b) }
 
-// example is an example in the contract: a body. An answer's example also has the request that
-// produced it.
+// example is an example in the contract: the body of a request or an answer. The example of an
+// answer also has the request that produced the answer.
 type example struct {
 	Summary string
 	Request string    `yaml:"x-request"`
@@ -80,15 +79,15 @@ func (e example) read() string {
 	return b.String()
 }
 
-// line returns a JSON body on one line.
 func (e example) line() string {
 	var b strings.Builder
 	writeJSON(&b, &e.Value, "", false)
 	return b.String()
 }
 
-// writeJSON writes a value as JSON with names in file order. With lines, it breaks the objects and
-// lists that span several lines in the contract; indent starts each further line.
+// writeJSON writes a value as JSON with names in file order. If lines is true, an object or list
+// that spans several lines in the contract also spans several lines in the result. indent is a
+// newline and the spaces after it.
 func writeJSON(b *strings.Builder, n *yaml.Node, indent string, lines bool) {
 	open, end, step := "{", "}", 2
 	switch n.Kind {
@@ -116,7 +115,6 @@ func writeJSON(b *strings.Builder, n *yaml.Node, indent string, lines bool) {
 	b.WriteString(indent + end)
 }
 
-// scalar encodes a scalar as JSON.
 func scalar(n *yaml.Node) string {
 	if n.Tag != "!!str" {
 		return n.Value

@@ -21,7 +21,7 @@ type view struct {
 	Limits         []limit
 }
 
-// group is the operations of a tag. An operation with several tags belongs to the last.
+// group is the operations of one tag. An operation with several tags belongs to the last tag.
 type group struct {
 	Name        string
 	Description template.HTML
@@ -31,7 +31,7 @@ type group struct {
 type operation struct {
 	ID, Method, Path, Summary string
 	Description               template.HTML
-	Public                    bool // requests need no key
+	Public                    bool
 	Parameters                []field
 	BodyRequired              bool
 	Takes                     []body
@@ -40,7 +40,6 @@ type operation struct {
 	Exchanges                 []exchange
 }
 
-// body is a media type and its schema.
 type body struct {
 	Media string
 	Kind  template.HTML
@@ -53,13 +52,11 @@ type answer struct {
 	Bodies      []body
 }
 
-// refusal is the problem types of a status.
 type refusal struct {
 	Status string
 	Types  []string
 }
 
-// exchange is an example: a command and its answer.
 type exchange struct {
 	Summary, Command string
 	Status           int
@@ -73,7 +70,7 @@ type object struct {
 	Fields      []field
 }
 
-// field is a field of an object, a parameter or a header.
+// field is an object's field, a parameter, or a header.
 type field struct {
 	Name, Where string
 	Required    bool
@@ -92,7 +89,6 @@ type limit struct {
 	Value string
 }
 
-// newView collects what the page shows of the contract.
 func newView(doc *openapi3.T, s source, css template.CSS) (view, error) {
 	w := words{doc}
 	v := view{
@@ -178,7 +174,8 @@ func (b builder) bodies(content openapi3.Content) (all []body) {
 	return all
 }
 
-// exchanges returns an operation's examples in the order of the contract's references.
+// exchanges returns an operation's examples, in the order in which the contract first refers to
+// them.
 func (b builder) exchanges(operationID string) (all []exchange) {
 	examples := b.source.Components.Examples
 	var names []string
@@ -213,7 +210,7 @@ func (b builder) object(name string, s *openapi3.Schema) object {
 	for _, property := range names {
 		ref := s.Properties[property]
 		description := ref.Value.Description
-		if ref.Ref != "" { // the linked schema describes it
+		if ref.Ref != "" { // The referenced schema has the description.
 			description = ""
 		}
 		o.Fields = append(o.Fields, field{
@@ -224,7 +221,6 @@ func (b builder) object(name string, s *openapi3.Schema) object {
 	return o
 }
 
-// problems returns the problem types in the contract's order.
 func (b builder) problems() (all []problem, err error) {
 	types := b.doc.Components.Schemas["ProblemType"].Value
 	table, _ := types.Extensions["x-problems"].(map[string]any)

@@ -20,13 +20,15 @@ const (
 	problemPrefix = "urn:lmserve:problem:"
 )
 
-// words renders the contract's text as HTML, with links to what it names.
+// words renders texts of the contract as HTML, with links to the schemas and problems that the
+// texts name.
 type words struct{ doc *openapi3.T }
 
-// code matches text in backticks.
+// code matches a name in backticks, as rendered in HTML.
 var code = regexp.MustCompile(`<code>([A-Za-z-]+)</code>`)
 
-// text renders a description in CommonMark, with links to the schemas and problems that it names.
+// text renders a description, written in CommonMark, as HTML with links to the schemas and problems
+// that the description names.
 func (w words) text(markdown string) template.HTML {
 	var b bytes.Buffer
 	if err := goldmark.Convert([]byte(markdown), &b); err != nil {
@@ -44,7 +46,7 @@ func (w words) text(markdown string) template.HTML {
 	}))
 }
 
-// phrase renders a description of one paragraph without the enclosing <p>.
+// phrase renders a description as HTML. It removes the <p> around a single paragraph.
 func (w words) phrase(markdown string) template.HTML {
 	text := strings.TrimSpace(string(w.text(markdown)))
 	if strings.Count(text, "<p>") == 1 {
@@ -58,7 +60,7 @@ func (w words) isProblem(name string) bool {
 	return slices.Contains(types, any(problemPrefix+name))
 }
 
-// kind describes a schema's values; a named schema becomes a link.
+// kind describes the values of a schema, or links to the schema if it has a name.
 func (w words) kind(ref *openapi3.SchemaRef) template.HTML {
 	if name, ok := strings.CutPrefix(ref.Ref, schemaPrefix); ok {
 		return template.HTML(`<a href="#schema-` + name + `">` + name + `</a>`)
@@ -99,7 +101,6 @@ func (w words) join(refs openapi3.SchemaRefs, with string) string {
 	return strings.Join(kinds, with)
 }
 
-// values lists the values of an enumeration.
 func values(all []any) string {
 	texts := make([]string, 0, len(all))
 	for _, v := range all {
@@ -108,7 +109,6 @@ func values(all []any) string {
 	return strings.ReplaceAll(strings.Join(texts, ", "), "<code>&lt;nil&gt;</code>", "null")
 }
 
-// between describes how many members a list may have.
 func between(least uint64, most *uint64) string {
 	switch {
 	case most == nil:

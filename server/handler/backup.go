@@ -16,7 +16,6 @@ import (
 	"github.com/lmserve/lmserve/server/routes"
 )
 
-// backupBufferBytes is the size of one write of a backup.
 const backupBufferBytes = 256 << 10
 
 // Backup implements GET /v1/admin/backup. An error after the answer has begun cuts the connection.
@@ -27,7 +26,7 @@ func (h *Handlers) Backup(
 	if r.Params.IfMatch != nil {
 		id = strings.Trim(*r.Params.IfMatch, `"`)
 		if r.Params.Range != nil {
-			// The contract's pattern ensures that this is a number.
+			// The contract's pattern ensures that the text is a number.
 			from, _ = strconv.ParseInt(strings.Trim(*r.Params.Range, "bytes=-"), 10, 64)
 		}
 	}
@@ -67,7 +66,7 @@ func sendBackup(w http.ResponseWriter, b *session.Backup, from int64, partial bo
 	return err
 }
 
-// onlyWriter and onlyReader hide other methods, so that io.CopyBuffer uses its buffer. Each write
-// of a buffer then gets a new deadline.
+// onlyWriter and onlyReader hide the methods ReadFrom and WriteTo, so that io.CopyBuffer uses its
+// buffer. Each write of a buffer then gets a new deadline.
 type onlyWriter struct{ io.Writer }
 type onlyReader struct{ io.Reader }

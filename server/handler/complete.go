@@ -59,7 +59,6 @@ func (h *Handlers) Complete(
 		nil
 }
 
-// completeCall is one call of Sessions.Complete.
 type completeCall struct {
 	sessions Sessions
 	id       string
@@ -67,7 +66,6 @@ type completeCall struct {
 	encode   *codec.PieceEncoder
 }
 
-// run makes the call, and charges the caller for the sampled text.
 func (c completeCall) run(
 	ctx context.Context, emit func(session.Piece) error,
 ) (session.Completion, error) {
@@ -78,7 +76,6 @@ func (c completeCall) run(
 	return c.sessions.Complete(ctx, middleware.CallerOf(ctx), c.id, c.request, report)
 }
 
-// stream makes the call, and answers with one event per piece of text.
 func (c completeCall) stream(
 	ctx context.Context, events *answer.EventStream, start time.Time,
 ) error {

@@ -90,7 +90,7 @@ func (h *Handlers) TabbyHealth(
 	}, nil
 }
 
-// fill samples the text between a prefix and a suffix, and charges the caller for it.
+// fill samples the text between a prefix and a suffix. It charges the caller for the sampled bytes.
 func (h *Handlers) fill(ctx context.Context, want codec.Fill) (got codec.Filled, err error) {
 	got.ID, got.Created = "cmpl-"+answer.RequestID(ctx), time.Now()
 	if got.Model, err = h.modelNamed(want.Model); err != nil {
@@ -116,7 +116,7 @@ func (h *Handlers) fill(ctx context.Context, want codec.Fill) (got codec.Filled,
 	return got, err
 }
 
-// oneEvent answers with a stream of a single event, in the form of OpenAI's streams.
+// oneEvent answers with a stream of one event, in the form of OpenAI's streams.
 func (h *Handlers) oneEvent(event any) writer {
 	return func(w http.ResponseWriter) error {
 		events := answer.NewEventStream(w, contract.MediaEventStream, h.Problems)

@@ -1,11 +1,11 @@
-// Package handler has the operations of the contract. A handler decodes the request (package
-// codec), calls one method of Sessions, and encodes the result. Package middleware has already
-// authenticated, limited and validated the request. A handler's errors become problems (package
-// problem).
+// Package handler implements the operations of the contract, api/openapi.yaml. A handler decodes
+// the request with package codec, calls one method of Sessions, and encodes the result. Before
+// that, package middleware has authenticated, limited and validated the request. Package problem
+// turns a handler's errors into problem documents.
 //
-// Each operation is a method of Handlers, in its own file; the generated
-// routes.StrictServerInterface lists them. An answer that is neither JSON nor empty is a writer: a
-// function that writes to the http.ResponseWriter.
+// Each operation is a method of Handlers, in its own file. The generated interface
+// routes.StrictServerInterface lists the methods. For an answer that is neither JSON nor empty, a
+// method returns a writer: a function that writes to the http.ResponseWriter.
 package handler
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/lmserve/lmserve/server/routes"
 )
 
-// Sessions is the part of a session manager that handlers use. Its errors are those of package
+// Sessions is the part of a session manager that handlers use. Its errors are the errors of package
 // session. All methods may be called concurrently.
 type Sessions interface {
 	Create(ctx context.Context, who session.Caller, r session.CreateRequest) (session.Info, error)
@@ -65,8 +65,8 @@ type Sessions interface {
 	ModelOf(who session.Caller, id string) (session.ModelInfo, error)
 	Backup(ctx context.Context, who session.Caller, id string) (*session.Backup, error)
 
-	// DiskAlarm returns why operations that need disk space are refused, or nil while there is
-	// space.
+	// DiskAlarm returns why operations that need disk space are refused, or nil if they are
+	// allowed.
 	DiskAlarm() error
 }
 
@@ -74,13 +74,14 @@ type Sessions interface {
 type Handlers struct {
 	Sessions  Sessions
 	Keys      *keys.Ring  // nil: the server requires no keys
-	TakesWork func() bool // false once the server drains
+	TakesWork func() bool // returns false once the server has begun to drain
 	Problems  *answer.Problems
 	Memory    *middleware.Memory
-	Counted   http.Handler // serves the server's metrics
-	Version   string       // shown by the page; "": none
+	Counted   http.Handler // serves the metrics
+	Version   string       // version of the server for the web page; "": none
 
-	// UserSessions creates sessions for the users that completions in OpenAI's form name.
+	// If UserSessions is set, a completion in OpenAI's form that names a user creates a session for
+	// that user.
 	UserSessions bool
 	users        users
 
@@ -89,7 +90,6 @@ type Handlers struct {
 
 var _ routes.StrictServerInterface = (*Handlers)(nil)
 
-// encoder returns the encoder for the text of a session.
 func (h *Handlers) encoder(ctx context.Context, id string) (codec.Encoder, error) {
 	m, err := h.Sessions.ModelOf(middleware.CallerOf(ctx), id)
 	return codec.NewEncoder(m), err

@@ -15,8 +15,8 @@ import (
 	"github.com/lmserve/lmserve/server/routes"
 )
 
-// ListSessions implements GET /v1/sessions. It writes a page to a temporary file before sending it:
-// long labels make it megabytes of JSON, and the reader may be slow.
+// ListSessions implements GET /v1/sessions. It writes a page of sessions to a temporary file before
+// sending it, because the JSON may have megabytes and the client may be slow.
 func (h *Handlers) ListSessions(
 	ctx context.Context, r routes.ListSessionsRequestObject,
 ) (routes.ListSessionsResponseObject, error) {
@@ -50,7 +50,7 @@ func (h *Handlers) list(ctx context.Context, l codec.Listing, made *spool.Spool)
 	return made.Fill(func(w io.Writer) error { return writeList(w, page, next) })
 }
 
-// writeList writes a page, an api.SessionList, session by session.
+// writeList writes a page as an api.SessionList. It encodes one session at a time.
 func writeList(w io.Writer, page []session.Info, next string) error {
 	if _, err := io.WriteString(w, `{"sessions":[`); err != nil {
 		return err

@@ -18,23 +18,24 @@ import (
 
 // LogSessions configures the sessions that log shippers feed.
 type LogSessions struct {
-	Name *intake.Template // names the session of a record; nil: intake.NameDefault
-	// Make creates a missing session with Settings.
+	Name *intake.Template // derives the session's name from a record; nil: intake.NameDefault
+	// If Make is true, missing sessions are created with Settings.
 	Make     bool
 	Settings session.Settings
 }
 
-// defaultName names sessions without a configured template.
 var defaultName, _ = intake.ParseTemplate(intake.NameDefault)
 
-// refusal counts the records of a batch that can never be fed, even if sent again.
+// refusal counts the records of a batch that the server cannot accept, even if the client sends
+// them again.
 type refusal struct {
 	records int
-	why     error // the first reason
+	why     error // reason of the first refused record
 }
 
-// feedLogs feeds a body to the sessions of its streams, and returns once the text is durable. After
-// an error the same body may succeed when sent again: records with times are then not fed twice.
+// feedLogs feeds the log records in a body to their sessions, and returns when the text is durable.
+// After an error the client may send the same body again. The server then skips records with times
+// that it has already fed.
 func (h *Handlers) feedLogs(
 	ctx context.Context, body io.Reader, need func(begin []byte, bytes int64) int64,
 	read func([]byte, *intake.Template) (*intake.Batch, error),
@@ -60,9 +61,10 @@ func (h *Handlers) feedLogs(
 	waiting, cancel := context.WithTimeoutCause(ctx, limits.FeedWait, session.ErrQueueFull)
 	defer cancel()
 	slices.SortStableFunc(batch.Streams, func(a, b *intake.Stream) int {
-		return cmp.Compare(len(b.Key()), len(a.Key())) // streams without a key last
+		// streams without a key last, because a repetition would feed them twice
+		return cmp.Compare(len(b.Key()), len(a.Key()))
 	})
-	var late error // why the client must send the body again; nil if it must not
+	var late error // error after which the client must send the body again, or nil
 	for _, s := range batch.Streams {
 		if late != nil && s.Key() == "" {
 			break
@@ -86,7 +88,6 @@ func (h *Handlers) feedLogs(
 	return refused, late
 }
 
-// feedStream feeds the lines of one stream, and creates a missing session.
 func (h *Handlers) feedStream(ctx context.Context, s *intake.Stream) error {
 	if fed, err := middleware.FeedElsewhere(ctx, s.Name, s.Key(), s.Text); fed || err != nil {
 		return err
@@ -104,7 +105,6 @@ func (h *Handlers) feedStream(ctx context.Context, s *intake.Stream) error {
 	return err
 }
 
-// logSession finds or creates the session of a stream.
 func (h *Handlers) logSession(
 	ctx context.Context, who session.Caller, name string,
 ) (id string, err error) {
@@ -120,7 +120,8 @@ func (h *Handlers) logSession(
 				"sessions for logs.")
 	}
 	info, _, err = h.Sessions.Put(ctx, who, name, session.CreateRequest{Settings: h.Logs.Settings})
-	if other, ok := errors.AsType[*session.DifferError](err); ok { // created by another request
+	// Another request created the session.
+	if other, ok := errors.AsType[*session.DifferError](err); ok {
 		return other.ID, nil
 	}
 	return info.ID, err

@@ -10,8 +10,8 @@ import (
 	"github.com/lmserve/lmserve/server/routes"
 )
 
-// PushLoki implements POST /loki/api/v1/push. It feeds all valid records before it reports the
-// invalid ones as a problem.
+// PushLoki implements POST /loki/api/v1/push. If some records are invalid, it feeds the valid
+// records and then answers with an error.
 func (h *Handlers) PushLoki(
 	ctx context.Context, r routes.PushLokiRequestObject,
 ) (routes.PushLokiResponseObject, error) {

@@ -17,7 +17,7 @@ func (h *Handlers) Metrics(
 	if who := middleware.CallerOf(ctx); who.Key != "" && !who.Admin {
 		return nil, session.ErrAdminOnly
 	}
-	asked := middleware.RequestOf(ctx) // its headers choose format and encoding
+	asked := middleware.RequestOf(ctx)
 	return writer(func(w http.ResponseWriter) error {
 		w.Header().Set("Content-Type", contract.MediaMetrics)
 		w.Header().Set("Cache-Control", "no-store")

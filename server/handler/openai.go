@@ -17,7 +17,7 @@ import (
 	"github.com/lmserve/lmserve/server/routes"
 )
 
-// headerSession is the header with the session of a completion in OpenAI's form.
+// headerSession is the request and response header that names the session of a completion.
 const headerSession = "X-Session-ID"
 
 // CreateCompletion implements POST /v1/completions.
@@ -57,10 +57,11 @@ func (h *Handlers) CreateCompletion(
 	return writer(func(w http.ResponseWriter) error { return h.wholeBatch(ctx, w, call) }), nil
 }
 
-// namedSession is the session that a request names; id is "" if it names none.
+// namedSession is the session that a request names. The field id is "" if the request names no
+// session.
 type namedSession struct {
 	id    string
-	field string // the request's field with the name
+	field string // header or JSON field that names the session
 }
 
 // problemOf turns session.ErrNotFound into a problem that names the field.
@@ -72,8 +73,8 @@ func (s namedSession) problemOf(err error) error {
 	return err
 }
 
-// completionModel returns the model of a completion in OpenAI's form. It is the named model, or the
-// model of the named session, or the default model.
+// completionModel returns the model that the request names, else the model of the session that the
+// request names, else the default model.
 func (h *Handlers) completionModel(
 	ctx context.Context, r routes.CreateCompletionRequestObject,
 ) (session.ModelInfo, error) {
@@ -82,16 +83,16 @@ func (h *Handlers) completionModel(
 	}
 	text := cmp.Or(codec.Value(r.Params.XSessionID), codec.Value(r.Body.User))
 	model, err := h.Sessions.ModelOf(middleware.CallerOf(ctx), text)
-	// Continue with the default model; completionSession reports an unknown session.
+	// An unknown session gets the default model here, because completionSession reports the error.
 	if errors.Is(err, session.ErrNotFound) {
 		return h.modelNamed(nil)
 	}
 	return model, err
 }
 
-// completionSession finds the session of a completion in OpenAI's form by id or name, from the
-// header or else from the field `user`. It creates a session for an unknown user if UserSessions is
-// set; otherwise the completion has no session. The session must use the completion's model.
+// completionSession returns the session that a completion names by id or name, in the header or
+// else in the field `user`. For an unknown user, it creates a session if UserSessions is set;
+// otherwise the completion has no session. It returns an error if the session has another model.
 func (h *Handlers) completionSession(
 	ctx context.Context, model session.ModelInfo, header, user *string,
 ) (namedSession, error) {
@@ -121,7 +122,6 @@ func (h *Handlers) completionSession(
 	return namedSession{id, "user"}, err
 }
 
-// batchCall is one call of Sessions.CompleteBatch.
 type batchCall struct {
 	sessions Sessions
 	named    namedSession
@@ -130,7 +130,7 @@ type batchCall struct {
 	answer   *codec.OpenAIAnswer
 }
 
-// run makes the call, and charges the caller for the sampled text.
+// run calls CompleteBatch and charges the caller for the sampled text.
 func (c batchCall) run(ctx context.Context, emit func(session.Piece) error) error {
 	who := middleware.CallerOf(ctx)
 	err := c.sessions.CompleteBatch(ctx, who, c.named.id, c.request, func(p session.Piece) error {
@@ -140,7 +140,8 @@ func (c batchCall) run(ctx context.Context, emit func(session.Piece) error) erro
 	return c.named.problemOf(err)
 }
 
-// wholeBatch answers with all texts at once, and reserves memory for them until they are sent.
+// wholeBatch answers with all texts in one JSON object. It reserves memory for the texts until they
+// are sent.
 func (h *Handlers) wholeBatch(ctx context.Context, w http.ResponseWriter, c batchCall) error {
 	taken, err := h.Memory.Take(ctx, codec.AnswerBytes(c.model, c.request))
 	if err != nil {
@@ -154,7 +155,6 @@ func (h *Handlers) wholeBatch(ctx context.Context, w http.ResponseWriter, c batc
 	return c.whole(c.answer.Whole()).VisitCreateCompletionResponse(w)
 }
 
-// whole returns an answer that is not streamed.
 func (c batchCall) whole(body api.OpenAICompletion) routes.CreateCompletion200JSONResponse {
 	whole := routes.CreateCompletion200JSONResponse{Body: body}
 	if c.named.id != "" {
@@ -163,7 +163,7 @@ func (c batchCall) whole(body api.OpenAICompletion) routes.CreateCompletion200JS
 	return whole
 }
 
-// streamBatch answers with one event per piece of text.
+// streamBatch answers with an event stream: one event per piece of sampled text.
 func (h *Handlers) streamBatch(
 	ctx context.Context, w http.ResponseWriter, c batchCall, usage bool,
 ) error {
@@ -240,8 +240,8 @@ func (h *Handlers) TokenizerInfo(
 	return routes.TokenizerInfo200JSONResponse(codec.EncodeTokenizer(h.Sessions.Models()[0])), nil
 }
 
-// modelNamed finds a model by name; nil selects the default. It refuses a name that several models
-// share.
+// modelNamed finds a model by name or id; nil selects the default model. It returns an error if
+// several models share the name.
 func (h *Handlers) modelNamed(name *string) (session.ModelInfo, error) {
 	served := h.Sessions.Models()
 	if name == nil {
@@ -266,7 +266,7 @@ func (h *Handlers) modelNamed(name *string) (session.ModelInfo, error) {
 		problem.OneOf(expected))
 }
 
-// checkSessionModel refuses a completion whose model differs from its session's.
+// checkSessionModel returns an error if the session has another model than m.
 func checkSessionModel(m session.ModelInfo, info session.Info) error {
 	if info.Model == m.ID || info.Err != nil {
 		return nil

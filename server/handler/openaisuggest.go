@@ -13,7 +13,7 @@ import (
 )
 
 // suggestCompletion answers a completion in OpenAI's form with suggestions. It charges the caller
-// as Suggest does.
+// for the prefixes that the model has read, at least 1.
 func (h *Handlers) suggestCompletion(
 	ctx context.Context, body api.OpenAICompletionRequest, c batchCall,
 ) (routes.CreateCompletionResponseObject, error) {

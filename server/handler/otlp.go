@@ -15,8 +15,8 @@ import (
 	"github.com/lmserve/lmserve/server/routes"
 )
 
-// ExportLogs implements POST /v1/logs. As the protocol requires, the answer has the request's
-// encoding, whatever Accept says.
+// ExportLogs implements POST /v1/logs. The answer has the encoding of the request, as OTLP
+// requires, and ignores the header Accept.
 func (h *Handlers) ExportLogs(
 	ctx context.Context, r routes.ExportLogsRequestObject,
 ) (routes.ExportLogsResponseObject, error) {
@@ -46,7 +46,6 @@ func (h *Handlers) ExportLogs(
 	}), nil
 }
 
-// inProtobuf encodes an ExportLogsServiceResponse.
 func inProtobuf(refused refusal) []byte {
 	if refused.records == 0 {
 		return nil

@@ -9,7 +9,6 @@ import (
 	"github.com/lmserve/lmserve/server/routes"
 )
 
-// pageFile answers with a file of the page. The arguments are headers of the request.
 func pageFile(file *page.File, acceptEncoding, ifNoneMatch *string) writer {
 	return func(w http.ResponseWriter) error {
 		file.Answer(w, codec.Value(acceptEncoding), codec.Value(ifNoneMatch))

@@ -70,8 +70,7 @@ func (h *Handlers) Score(
 	return routes.Score200JSONResponse(call.encode.Summary(summary)), nil
 }
 
-// checkAsked refuses parameters that have no effect on an answer of this form, so that no client
-// waits for their effect in vain.
+// checkAsked refuses parameters that would have no effect on the answer.
 func checkAsked(p api.ScoreParams, o session.ScoreOptions, media string) error {
 	refuse := func(name, found, expected string) error {
 		return problem.Field(api.ProblemInvalidParameter, name, found, expected)
@@ -112,7 +111,6 @@ func checkAsked(p api.ScoreParams, o session.ScoreOptions, media string) error {
 	return nil
 }
 
-// scoreText returns the text of a request: the streamed body, or the field of a JSON body.
 func scoreText(r routes.ScoreRequestObject) (io.Reader, error) {
 	if media, _ := contract.MediaTypeOf(r.ContentType); media != contract.MediaJSON {
 		return r.Body, nil
@@ -127,8 +125,8 @@ func scoreText(r routes.ScoreRequestObject) (io.Reader, error) {
 	return bytes.NewReader(body.Base64), nil
 }
 
-// deliveryOf returns the body of a log shipper as a delivery, or nil for other texts. With an
-// offset or without learning, the body counts as an ordinary text.
+// deliveryOf returns the body of a log shipper as a delivery, or nil if the body is an ordinary
+// text. A body with an offset, or with learn=false, is an ordinary text.
 func deliveryOf(
 	ctx context.Context, text io.Reader, o session.ScoreOptions,
 ) (*session.Delivery, error) {
@@ -136,7 +134,7 @@ func deliveryOf(
 	if !ok || o.Offset != nil || o.Learn == session.LearnFalse {
 		return nil, nil
 	}
-	body, err := io.ReadAll(text) // already in memory
+	body, err := io.ReadAll(text) // the body is already in memory
 	if err != nil {
 		return nil, problem.OfBody(err)
 	}
@@ -145,23 +143,22 @@ func deliveryOf(
 	return &d, nil
 }
 
-// scoreCall is one call of Sessions.Score, or of Sessions.Deliver.
 type scoreCall struct {
 	sessions Sessions
 	encode   codec.Encoder
 	id       string
 	text     io.Reader
 	options  session.ScoreOptions
-	updates  bool              // send events of updates as well
+	updates  bool
 	queues   bool              // a busy session is reported as a full queue, not as a conflict
 	delivery *session.Delivery // nil for an ordinary text
 }
 
-// learns reports whether the session keeps the text.
+// learns reports whether the session keeps and learns the text.
 func (c scoreCall) learns() bool { return c.options.Learn != session.LearnFalse }
 
-// run makes the call. An error after the first chunk carries the session's offset, because a
-// session that learns keeps the chunks already reported.
+// run feeds or scores the text. An error after the first chunk carries the session's new offset,
+// because a learning session keeps the chunks scored before the error.
 func (c scoreCall) run(
 	ctx context.Context, emit func(session.Chunk) error,
 ) (session.Summary, error) {
@@ -191,8 +188,8 @@ func (c scoreCall) run(
 	return summary, p
 }
 
-// outlived wraps emit so that its errors do not stop a delivery: the server feeds a delivery to its
-// end even if the client leaves.
+// outlived wraps emit so that an error of emit does not stop a delivery. The server feeds the rest
+// of the delivery even if the client leaves.
 func outlived(emit func(session.Chunk) error) func(session.Chunk) error {
 	var failed error
 	return func(c session.Chunk) error {
@@ -203,10 +200,9 @@ func outlived(emit func(session.Chunk) error) func(session.Chunk) error {
 	}
 }
 
-// offsetAfter returns the session's offset after a scored chunk.
 func offsetAfter(c session.Chunk) int64 { return c.Total.Bytes + c.PendingBytes }
 
-// stream makes the call, and answers with one event per chunk or line while the text arrives.
+// stream scores the text and answers with one event per chunk or line, while the text arrives.
 func (c scoreCall) stream(ctx context.Context, events *answer.EventStream) error {
 	if c.updates {
 		c.options.Updated = func(u session.Update) error {
@@ -215,7 +211,7 @@ func (c scoreCall) stream(ctx context.Context, events *answer.EventStream) error
 	}
 	summary, err := c.run(ctx, func(chunk session.Chunk) error {
 		id := offsetAfter(chunk)
-		if !c.learns() { // a client cannot resume here
+		if !c.learns() { // without learning, the client cannot resume at an offset
 			id = answer.NoID
 		}
 		if c.options.Lines {
@@ -239,10 +235,9 @@ func (c scoreCall) stream(ctx context.Context, events *answer.EventStream) error
 	return events.Send(string(api.EventSummary), summary.Offset, c.encode.Summary(summary))
 }
 
-// told returns the records and lines that end in a chunk, each of which gets an event.
+// told returns the records and lines that end in a chunk. The answer has one event for each.
 func told(c *session.Chunk) []session.Line { return append(c.Records, c.Lines...) }
 
-// sendLines sends an event for each line or record that ends in a chunk.
 func sendLines(
 	events *answer.EventStream, encode codec.Encoder, chunk *session.Chunk, id int64,
 ) error {

@@ -10,7 +10,8 @@ import (
 	"github.com/lmserve/lmserve/server/routes"
 )
 
-// scoreLines makes a call that returns one object with as many lines as fit in memory.
+// scoreLines answers with one JSON object, which has as many lines as fit in limits.AnswerLinesMax
+// bytes.
 func (h *Handlers) scoreLines(ctx context.Context, c scoreCall) (routes.ScoreResponseObject,
 	error) {
 	taken, err := h.Memory.Take(ctx, limits.AnswerLinesMax)
@@ -41,7 +42,8 @@ func (h *Handlers) scoreLines(ctx context.Context, c scoreCall) (routes.ScoreRes
 	return routes.Score200JSONResponse(body), nil
 }
 
-// lineList collects the first lines of an answer, up to the memory limit.
+// lineList collects the lines of an answer until their memory reaches limits.AnswerLinesMax. It
+// counts the lines left out.
 type lineList struct {
 	encode  codec.Encoder
 	lines   []api.LineEvent

@@ -15,8 +15,8 @@ import (
 	"github.com/lmserve/lmserve/server/routes"
 )
 
-// GetSnapshot implements GET /v1/sessions/{id}/snapshot. An error after the answer has begun cuts
-// the connection, so that a partial file does not look complete.
+// GetSnapshot implements GET /v1/sessions/{id}/snapshot. If an error occurs after the answer has
+// begun, GetSnapshot closes the connection, so that a partial file does not look complete.
 func (h *Handlers) GetSnapshot(
 	ctx context.Context, r routes.GetSnapshotRequestObject,
 ) (routes.GetSnapshotResponseObject, error) {
@@ -33,7 +33,8 @@ func (h *Handlers) GetSnapshot(
 	}), nil
 }
 
-// partHeaders returns headers that say which part of a session the file holds, and why.
+// partHeaders returns headers that state which bytes of a damaged session the file holds, and what
+// the damage is.
 func partHeaders(p session.Part) map[string]string {
 	damage := strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' { // headers are ASCII

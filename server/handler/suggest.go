@@ -9,8 +9,8 @@ import (
 	"github.com/lmserve/lmserve/server/routes"
 )
 
-// Suggest implements POST /v1/sessions/{id}/suggest. It charges the caller for the prefixes read,
-// at least one, even if the answer fails.
+// Suggest implements POST /v1/sessions/{id}/suggest. It charges the caller for the prefixes that
+// the model has read, at least 1, even if Suggest returns an error.
 func (h *Handlers) Suggest(
 	ctx context.Context, r routes.SuggestRequestObject,
 ) (routes.SuggestResponseObject, error) {

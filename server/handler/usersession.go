@@ -7,7 +7,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// userSessions is the part of a session manager that the type users needs.
+// userSessions has the methods of a session manager that the type users needs.
 type userSessions interface {
 	Create(ctx context.Context, who session.Caller, r session.CreateRequest) (session.Info, error)
 	Get(who session.Caller, id string) (session.Info, error)
@@ -15,23 +15,22 @@ type userSessions interface {
 		labels ...session.Label) (page []session.Info, next string, err error)
 }
 
-// userLabel is the label of sessions created for users.
+// userLabel is the name of the label that stores a session's user.
 const userLabel = "user"
 
-// users finds or creates the sessions of users, separately for each key. The sessions' labels are
-// authoritative; the map is a cache. The zero value is ready.
+// users finds or creates one session for each user, model and key. The labels of the sessions are
+// authoritative; the field byName is only a cache. The zero value is ready.
 type users struct {
 	mu struct {
 		sync.Mutex
-		byName map[userName]string // session ids
+		byName map[userName]string // values: session ids
 	}
 }
 
-// userName identifies a user of a key and a model.
 type userName struct{ key, model, user string }
 
-// session finds a user's session, or creates it. If several sessions have the user's label, it
-// returns the oldest.
+// session returns the id of a user's session. It creates the session if none exists. If several
+// sessions have the user's label, it returns the oldest.
 func (u *users) session(
 	ctx context.Context, sessions userSessions, who session.Caller, model, user string,
 ) (id string, err error) {
@@ -64,7 +63,7 @@ func labeled(
 	sessions userSessions, who session.Caller, model, user string,
 ) (id string, err error) {
 	own := who
-	own.Admin = false // an admin also sees the sessions of others
+	own.Admin = false // an admin also sees other callers' sessions
 	label := session.Label{Name: userLabel, Value: &user}
 	for after := ""; ; {
 		page, next, err := sessions.List(own, after, 1, label)

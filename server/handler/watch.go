@@ -31,7 +31,6 @@ func (h *Handlers) WatchSession(
 	}), nil
 }
 
-// watchCall is one call of Sessions.Watch.
 type watchCall struct {
 	sessions Sessions
 	encode   codec.Encoder
@@ -42,7 +41,6 @@ type watchCall struct {
 // errHeadOnly ends the answer to a HEAD request.
 var errHeadOnly = errors.New("handler: a HEAD request gets only the headers")
 
-// stream makes the call, and answers with its events.
 func (c watchCall) stream(ctx context.Context, events *answer.EventStream) error {
 	err := c.sessions.Watch(ctx, middleware.CallerOf(ctx), c.id, c.options,
 		func(e session.Event) error {
@@ -60,7 +58,8 @@ func (c watchCall) stream(ctx context.Context, events *answer.EventStream) error
 	return events.Fail(ctx, err)
 }
 
-// send sends one event. The event's id is the session's offset after it.
+// send sends one event of a session. The id of the sent event is the session's offset after the
+// event.
 func (c watchCall) send(events *answer.EventStream, e session.Event) error {
 	switch {
 	case e.Start != nil:

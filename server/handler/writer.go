@@ -2,8 +2,8 @@ package handler
 
 import "net/http"
 
-// writer is an answer that is neither JSON nor empty. It implements the response type of each
-// operation with such an answer.
+// writer is a response that the handler writes itself, such as an event stream or a file. It
+// implements the response types of all operations with such responses.
 type writer func(w http.ResponseWriter) error
 
 func (f writer) VisitBackupResponse(w http.ResponseWriter) error           { return f(w) }

@@ -1,4 +1,4 @@
-// Package limits has the numbers that bound requests and answers, in one place for all packages
+// Package limits has the numerical limits of requests and answers, in one place for all packages
 // that enforce them.
 package limits
 
@@ -8,93 +8,102 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// Limits that the contract states, as info.x-limits or in a field's schema; a test compares the
-// two. Middleware, validation against the contract, or a handler enforces each limit.
+// These limits are also in the OpenAPI contract, under info.x-limits or in the schema of a field. A
+// test compares the values.
 const (
-	// Bodies and connections.
-	JSONBodyBytesMax   = 8 << 20         // bytes of a JSON body, which is kept in memory
-	JSONDepthMax       = 16              // nested objects and arrays in a JSON body
-	JSONMembersMax     = 64              // members of one object or array in a JSON body
-	JSONTokensMax      = 1024            // plain values, names and brackets in a JSON body
-	JSONNameBytesMax   = 1024            // bytes of a name or number in a JSON body
-	ScoreBodyBytesMax  = 16 << 30        // bytes of a streamed body, which is not kept
-	ImportBodyBytesMax = 4 << 30         // bytes of an exported session
-	HeaderBytesMax     = 64 << 10        // bytes of a request's line and headers
-	BodyIdleMax        = 5 * time.Minute // wait for the next byte of a body
-	// wait for a client to take the next byte of an answer
+	// Limits on request bodies and connections.
+	JSONBodyBytesMax   = 8 << 20
+	JSONDepthMax       = 16
+	JSONMembersMax     = 64       // members of one object or array in a JSON body
+	JSONTokensMax      = 1024     // values, member names and brackets in one JSON body
+	JSONNameBytesMax   = 1024     // bytes of a name or number in a JSON body
+	ScoreBodyBytesMax  = 16 << 30 // bytes of a streamed body, which is not held in memory
+	ImportBodyBytesMax = 4 << 30
+	HeaderBytesMax     = 64 << 10        // size of the request line and headers
+	BodyIdleMax        = 5 * time.Minute // longest wait for the next byte of a request body
+	// AnswerIdleMax is the longest time in which a client may receive no byte of an answer.
 	AnswerIdleMax = time.Minute
-	HeaderTimeMax = 10 * time.Second // time for a request's line and headers to arrive
-	ConnIdleMax   = 2 * time.Minute  // lifetime of an idle connection
+	HeaderTimeMax = 10 * time.Second // time for the request line and headers to arrive
+	ConnIdleMax   = 2 * time.Minute  // time after which an idle connection is closed
 
-	// A backup that the server keeps so that a client can resume.
-	BackupIdleMax = session.BackupIdleMax // time without a reader
-	BackupLifeMax = session.BackupLifeMax // time in total
+	// The server keeps a backup for a while, so that a client can resume the download.
+	BackupIdleMax = session.BackupIdleMax // time since the last reader left
+	BackupLifeMax = session.BackupLifeMax // time since the backup was made
 
 	// Defaults for keys whose entry in the keys file omits the limit.
-	KeySessionsDefault       = 1000     // live sessions
-	KeyRequestsDefault       = 64       // concurrent requests
-	KeyBytesPerSecondDefault = 1 << 20  // bytes of bodies and of sampled text
-	KeyDiskBytesDefault      = 32 << 30 // disk bytes charged to the key's sessions
+	KeySessionsDefault       = 1000
+	KeyRequestsDefault       = 64      // concurrent requests
+	KeyBytesPerSecondDefault = 1 << 20 // bytes of request bodies and sampled text
+	KeyDiskBytesDefault      = 32 << 30
 
-	// The queue for workers, over all keys.
+	// QueueRequestsMax limits the requests that wait for a session, for memory or for a worker,
+	// over all keys.
 	QueueRequestsMax = session.QueueDefault
 
-	// Limits of the session manager, and of requests. stream.Table has the limits on settings.
-	SeedMax            = session.SeedMax // 2^53 - 1: every JSON reader keeps it exactly
-	OffsetMax          = 1<<53 - 1
-	UnlearntBytesMax   = session.UnlearntBytesMax // bytes of a text scored without learning
-	ThresholdDefault   = 1. / 1000                // largest probability of a flagged line
-	AnswerLinesMax     = 16 << 20                 // bytes of memory for the lines of an answer
-	ScoreTextsMax      = session.TextsMax         // texts of one request
-	LabelsMax          = session.LabelsMax        // labels of one session
+	// Limits on sessions and requests. stream.Table has the limits on settings.
+	// 2^53 - 1; float64, which many JSON parsers use, represents every integer up to here exactly
+	SeedMax          = session.SeedMax
+	OffsetMax        = 1<<53 - 1
+	UnlearntBytesMax = session.UnlearntBytesMax // bytes of a text scored without learning
+	// a line is flagged if its rating, a probability, is at most this value
+	ThresholdDefault   = 1. / 1000
+	AnswerLinesMax     = 16 << 20 // bytes of memory for the lines of an answer
+	ScoreTextsMax      = session.TextsMax
+	LabelsMax          = session.LabelsMax
 	LabelKeyCharsMax   = session.LabelKeyCharsMax
 	LabelValueCharsMax = session.LabelValueCharsMax
 	TTLSecondsMax      = int64(session.TTLMax / time.Second)
-	ListLimitMax       = session.ListMax // sessions on a page of a listing
+	ListLimitMax       = session.ListMax // sessions per page
 	ListLimitDefault   = session.ListDefault
 	SessionIDCharsMax  = 128
 
-	// Reads of a session's past, and watches.
+	// Limits on reading the past text and scores of a session, and on watching its events.
 	TextLengthDefault   = 64 << 10
 	TextLengthMax       = session.TextBytesMax
 	ScoresLengthMax     = session.PastBytesMax
 	ScoresPointsMax     = session.PastPointsMax
 	ScoresPointsDefault = 1000
-	// idle time after which the server sends a keep-alive
+	// WatchIdleMax is the idle time after which the server sends a keep-alive event.
 	WatchIdleMax    = session.WatchIdle
 	WatcherBytesMax = session.WatcherBytes // bytes of events queued for one client
 
 	SessionNameCharsMax = session.NameCharsMax
-	WaitSecondsMax      = int64(session.WaitMax / time.Second) // time to wait for earlier requests
-	SessionWaitingMax   = session.WaitingMax                   // requests waiting for one session
-	// default wait of a text for its turn; shippers wait 10 s
+	// longest wait for earlier requests of the session
+	WaitSecondsMax    = int64(session.WaitMax / time.Second)
+	SessionWaitingMax = session.WaitingMax
+	// FeedWait is how long a text waits by default for earlier requests of its session. It is
+	// shorter than the 10 s timeout of log shippers.
 	FeedWait          = 8 * time.Second
-	SessionShadowsMax = session.ShadowsMax // shadows of one session
+	SessionShadowsMax = session.ShadowsMax
 
-	// Bodies of log shippers.
-	LogBodyBytesMax        = 16 << 20 // bytes of a body after decompression
-	FieldBytesMax          = 1024     // bytes of the parameter field
-	FieldPartsMax          = 32       // names in that parameter; each is looked up in each record
+	// Limits on requests of log shippers.
+	LogBodyBytesMax = 16 << 20 // bytes of a body after decompression
+	FieldBytesMax   = 1024     // bytes of the query parameter `field`
+	// names in the query parameter `field`; each name is looked up in each record
+	FieldPartsMax          = 32
 	IdempotencyKeyCharsMax = 256
 
-	// Completions. session.SamplingTable has the limits on sampling.
+	// Limits on completions. session.SamplingTable has the limits on sampling parameters.
 	CompletionTokensDefault = session.CompletionTokensDefault
 	StopStringsMax          = session.StopStringsMax
 	StopCharsMax            = session.StopCharsMax
 
-	// OpenAI's interface.
-	OpenAIPromptsMax       = session.BatchPromptsMax
-	OpenAITextsMax         = session.BatchTextsMax      // texts of all prompts together
-	OpenAIPromptTokensMax  = session.BatchPromptTokens  // tokens of all prompts together
-	OpenAISampledTokensMax = session.BatchSampledTokens // sampled tokens of all texts together
+	// Limits on completions in OpenAI's form.
+	OpenAIPromptsMax = session.BatchPromptsMax
+	OpenAITextsMax   = session.BatchTextsMax // texts per request, over all prompts
+	// prompt tokens per request, over all prompts
+	OpenAIPromptTokensMax = session.BatchPromptTokens
+	// sampled tokens per request, over all texts
+	OpenAISampledTokensMax = session.BatchSampledTokens
 	OpenAILogprobsMax      = session.CandidatesMax
 	OpenAITemperatureMax   = 2                  // as in OpenAI's interface
 	OpenAITokensDefault    = 16                 // default tokens per text, as in OpenAI's interface
-	OpenAIUserCharsMax     = LabelValueCharsMax // characters of the field user
-	OpenAIModelCharsMax    = 256                // characters of a model's id
-	OpenAIAnswerBytesMax   = 64 << 20           // bytes of memory for an unstreamed answer
+	OpenAIUserCharsMax     = LabelValueCharsMax // characters of the field `user`
+	OpenAIModelCharsMax    = 256
+	OpenAIAnswerBytesMax   = 64 << 20 // bytes of memory for an unstreamed answer
 
-	// FillTokensMax is the largest and the default number of tokens sampled for an editor.
+	// FillTokensMax is both the default and the largest number of tokens that a fill-in-the-middle
+	// request samples.
 	FillTokensMax    = 256
 	TokenizeCharsMax = 1 << 20
 	TokenIDMax       = session.TokenIDMax
@@ -102,47 +111,50 @@ const (
 
 // Limits that the contract states only in words or not at all.
 const (
-	RequestIDCharsMax = 128             // characters of a request id that a client chose
-	FoundCharsMax     = 80              // characters of a value that a problem quotes
-	DetailCharsMax    = 500             // characters of an error text in a problem
-	LingerMax         = time.Second     // time to drain the rest of an unwanted body
-	RetryAfterDefault = 5 * time.Second // Retry-After of a full or draining server
-	RetryAfterBusy    = time.Second     // Retry-After of a busy session
-	// Each read of a rate-limited body gets at most 1/PacedParts of a second's bytes.
+	RequestIDCharsMax = 128
+	FoundCharsMax     = 80              // characters of an invalid value that an error quotes
+	DetailCharsMax    = 500             // characters of an error message
+	LingerMax         = time.Second     // time to read the rest of a body that no handler reads
+	RetryAfterDefault = 5 * time.Second // Retry-After if the server is full or shutting down
+	RetryAfterBusy    = time.Second     // Retry-After if the session is busy
+	// PacedParts limits each read of a rate-limited body to 1/PacedParts of the bytes allowed per
+	// second.
 	PacedParts = 8
 
-	// Reading ahead while a request waits, to notice a client that leaves.
-	AttendAfter   = 250 * time.Millisecond // wait before reading ahead begins
-	AheadBytesMax = 16 << 20               // bytes read ahead at full speed
-	AheadPause    = 31 * time.Millisecond  // pause between later reads of 32 KiB: at most 1 MiB/s
+	// While a request waits, the server reads the body ahead to notice if the client leaves.
+	AttendAfter   = 250 * time.Millisecond // wait before the server reads ahead
+	AheadBytesMax = 16 << 20               // bytes read ahead before the server slows down
+	// pause after each slow read of 32 KiB, for at most 1 MiB/s
+	AheadPause = 31 * time.Millisecond
 
-	// Memory for complete data: pages of sessions, JSON bodies, and log-probabilities of unstreamed
-	// completions. Each kind has its own share, so that it does not wait for another kind. Small
-	// bodies also have their own share.
-	ListMemoryMax    = 32 << 20 // all pages together
+	// Memory for data that a request holds whole, such as a page of sessions or a JSON body. Each
+	// kind of data has its own pool, so that a request never waits for another kind. Small and
+	// large bodies also have separate pools.
+	ListMemoryMax    = 32 << 20 // memory for all pages of sessions together
 	ListSessionBytes = 4 << 10  // memory of one session on a page
 	MemoryMax        = ListMemoryMax + RequestMemoryMax + SmallRequestMemoryMax +
 		WatchersBytesMax + ZstdMemoryMax
 	WatchersBytesMax      = session.WatchersBytes
-	RequestMemoryMax      = 128 << 20        // all large bodies together
-	SmallRequestMemoryMax = 32 << 20         // all small bodies together
-	SmallRequestBytes     = 512 << 10        // largest small body
-	RequestMemoryWaitMax  = 10 * time.Second // wait for free memory
-	// part of a JSON body in memory while the rest arrives
+	RequestMemoryMax      = 128 << 20 // memory for all reservations above SmallRequestBytes
+	SmallRequestMemoryMax = 32 << 20  // memory for all reservations up to SmallRequestBytes
+	SmallRequestBytes     = 512 << 10 // largest reservation from the pool for small bodies
+	RequestMemoryWaitMax  = 10 * time.Second
+	// JSONHeadBytes is the size of the part of an arriving JSON body that is in memory. The rest
+	// goes to a temporary file.
 	JSONHeadBytes      = 16 << 10
-	JSONReadFactor     = 8   // memory per byte of a JSON body being read
-	JSONKeptFactor     = 3   // memory per byte of a JSON body once read
-	JSONManyTokenBytes = 384 // memory of each value beyond JSONTokensMax
-	// memory per byte of a log shipper's body being read
+	JSONReadFactor     = 8   // bytes of memory per byte of a JSON body during parsing
+	JSONKeptFactor     = 3   // bytes of memory per byte of a JSON body after parsing
+	JSONManyTokenBytes = 384 // bytes of memory per JSON value beyond JSONTokensMax
+	// LogReadFactor is the memory in bytes per byte of a log shipper's body during parsing.
 	LogReadFactor = 8
-	// memory per decompressed byte of a body in Snappy
+	// LogPlainFactor is the memory in bytes per decompressed byte of a Snappy body.
 	LogPlainFactor = 6
-	LogKeptFactor  = 2             // memory per byte of the lines made from that body
-	ZstdBytes      = 10 << 20      // memory of a decompressor of Zstandard
-	ZstdMemoryMax  = 4 * ZstdBytes // memory of all decompressors of Zstandard
-	ZstdWindowMax  = 8 << 20       // window that a body may need, as `zstd -19` makes it
-	LineBytes      = 1 << 10       // memory of a line of a text until it is sent
-	LineTextFactor = 8             // memory per byte of the text of that line
-	PastScoreBytes = 1 << 10       // memory of a part of a session's past scores until it is sent
-	LogProbBytes   = 64            // memory of a log-probability until it is sent
+	LogKeptFactor  = 2        // bytes of memory per byte of the lines in a log shipper's body
+	ZstdBytes      = 10 << 20 // memory of one Zstandard decompressor
+	ZstdMemoryMax  = 4 * ZstdBytes
+	ZstdWindowMax  = 8 << 20 // largest window of a Zstandard body; `zstd -19` needs 8 MiB
+	LineBytes      = 1 << 10 // memory per line until the line is sent
+	LineTextFactor = 8       // memory per byte of a line's text until the line is sent
+	PastScoreBytes = 1 << 10 // memory per point of past scores until the answer is sent
+	LogProbBytes   = 64      // memory per log-probability until the answer is sent
 )

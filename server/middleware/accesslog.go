@@ -14,8 +14,8 @@ import (
 	"github.com/lmserve/lmserve/server/answer"
 )
 
-// AccessLog logs each request when it ends, at level info, or debug for successful probes. Later
-// handlers answer through an answer.Recorder.
+// AccessLog logs each request at its end, at level info, or at level debug for successful health
+// checks and metrics requests. It passes an answer.Recorder to the next handler.
 func AccessLog(log *zap.Logger) func(http.Handler) http.Handler {
 	return wrap(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		start := time.Now()
@@ -41,12 +41,13 @@ func AccessLog(log *zap.Logger) func(http.Handler) http.Handler {
 	})
 }
 
-// routeOf returns the request's route as the contract writes it, or "" without a route.
+// routeOf returns the contract's path pattern for a request, or "" if no route matches.
 func routeOf(r *http.Request, rec *answer.Recorder) string {
 	return cmp.Or(chi.RouteContext(r.Context()).RoutePattern(), rec.Route)
 }
 
-// accessLevel keeps successful probes out of the log.
+// accessLevel returns level debug for successful health checks and metrics requests, else level
+// info.
 func accessLevel(route string, status int) zapcore.Level {
 	isProbe := strings.HasSuffix(route, "z") && strings.Count(route, "/") == 1 ||
 		route == "/metrics"
@@ -56,7 +57,6 @@ func accessLevel(route string, status int) zapcore.Level {
 	return zapcore.InfoLevel
 }
 
-// countingBody counts the bytes read from a body.
 type countingBody struct {
 	io.ReadCloser
 	n int64

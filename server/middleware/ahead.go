@@ -2,32 +2,32 @@ package middleware
 
 import "github.com/lmserve/lmserve/internal/serving/spool"
 
-// ahead holds the part of a body that was read before its reader asked: the end in memory, the rest
-// in a temporary file. The zero value is empty.
+// ahead buffers the part of a request body that was read before the handler asked for it. The last
+// bytes are in memory, and earlier bytes are in a temporary file. The zero value is empty.
 type ahead struct {
-	file    *spool.Spool // nil without a file
-	in, out int64        // bytes written to the file, and bytes read back
+	file    *spool.Spool // nil if no bytes are in a file
+	in, out int64        // bytes written to the file, and bytes read back from the file
 	tail    []byte       // the bytes after those in the file
 }
 
-// room returns a buffer for the next bytes, or nil if there is no space. After writing to the
-// buffer, the caller calls the method got with the number of bytes.
+// room returns a buffer for the next bytes, or nil if the disk has no space. After writing n bytes
+// to the buffer, the caller calls got(n).
 func (a *ahead) room() []byte {
 	if len(a.tail) == cap(a.tail) {
 		if !a.flush() {
 			return nil
 		}
-		if a.tail = a.tail[:0]; cap(a.tail) < spool.BufferBytes { // some bytes were taken
+		if a.tail = a.tail[:0]; cap(a.tail) < spool.BufferBytes {
 			a.tail = make([]byte, 0, spool.BufferBytes)
 		}
 	}
 	return a.tail[len(a.tail):cap(a.tail)]
 }
 
-// got adds n bytes written to the buffer from room.
 func (a *ahead) got(n int) { a.tail = a.tail[:len(a.tail)+n] }
 
-// flush moves the tail to the file. If it fails, nothing changes.
+// flush moves the field tail to the file, and returns false if the file cannot be written. In this
+// case tail is unchanged.
 func (a *ahead) flush() bool {
 	if len(a.tail) == 0 {
 		return true
@@ -47,7 +47,7 @@ func (a *ahead) flush() bool {
 	return true
 }
 
-// take reads from the beginning; 0 bytes without an error mean that ahead is empty.
+// take reads the oldest buffered bytes into p. It returns 0 and no error if the buffer is empty.
 func (a *ahead) take(p []byte) (int, error) {
 	if left := a.in - a.out; left > 0 {
 		n, err := a.file.ReadAt(p[:min(int64(len(p)), left)], a.out)

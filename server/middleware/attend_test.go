@@ -18,7 +18,6 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// serveStalled serves a handler behind Stall and returns the address.
 func serveStalled(t *testing.T, idle time.Duration, draining context.Context,
 	h http.HandlerFunc) string {
 	t.Helper()
@@ -27,7 +26,7 @@ func serveStalled(t *testing.T, idle time.Duration, draining context.Context,
 	return s.Listener.Addr().String()
 }
 
-// begin sends the head of a request with a body of size bytes.
+// begin connects and sends the head of a request whose body has size bytes.
 func begin(t *testing.T, addr string, size int) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
@@ -39,7 +38,8 @@ func begin(t *testing.T, addr string, size int) net.Conn {
 	return conn
 }
 
-// numbers returns text in which a shifted or repeated part can be detected.
+// numbers returns a text of consecutive numbers, in which missing, shifted or repeated parts are
+// visible.
 func numbers(size int) string {
 	var b strings.Builder
 	for i := 0; b.Len() < size; i++ {
@@ -48,8 +48,8 @@ func numbers(size int) string {
 	return b.String()[:size]
 }
 
-// A reader gets the bytes read ahead first and then the rest, whether these are in memory, in a
-// file, or still in transit.
+// The handler reads the bytes read ahead first and then the rest of the body. The bytes may be in
+// memory, in a file or in transit.
 func TestBodiesReadAheadAreReadWhole(t *testing.T) {
 	for _, size := range []int{1, 40_000, 3_000_000} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
@@ -58,12 +58,12 @@ func TestBodiesReadAheadAreReadWhole(t *testing.T) {
 			addr := serveStalled(t, time.Minute, t.Context(), func(w http.ResponseWriter,
 				r *http.Request) {
 				var all []byte
-				for range 2 { // bytes left by the first read precede those of the second
+				for range 2 { // the first pass leaves buffered bytes for the second pass
 					stop := Attend(r.Context())
 					<-sent
 					time.Sleep(2 * limits.AttendAfter)
 					stop()
-					Attend(r.Context())() // nothing is read ahead
+					Attend(r.Context())() // too short a wait for reading ahead
 					part, _ := io.ReadAll(io.LimitReader(r.Body, int64(size/3)))
 					all = append(all, part...)
 				}
@@ -78,7 +78,7 @@ func TestBodiesReadAheadAreReadWhole(t *testing.T) {
 			_, err := io.WriteString(conn, text[:size*9/10])
 			require.NoError(t, err)
 			close(sent)
-			time.Sleep(3 * limits.AttendAfter) // reading ahead continues, or is done
+			time.Sleep(3 * limits.AttendAfter) // the server may read ahead meanwhile
 			_, err = io.WriteString(conn, text[size*9/10:])
 			require.NoError(t, err)
 			require.True(t, text == <-got, "the text is whole")
@@ -86,8 +86,8 @@ func TestBodiesReadAheadAreReadWhole(t *testing.T) {
 	}
 }
 
-// Beyond the read-ahead limit the body is read slowly. A client's leaving is noticed once the bytes
-// in transit have arrived.
+// Beyond limits.AheadBytesMax, the server reads ahead slowly. It notices that the client has left
+// once the bytes in transit have arrived.
 func TestLeavingBehindALongBodyIsNoticed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -109,7 +109,7 @@ func TestLeavingBehindALongBodyIsNoticed(t *testing.T) {
 	}
 }
 
-// A full disk neither ends a waiting request nor loses bytes read ahead.
+// A full disk stops reading ahead, but does not end the request or lose bytes.
 func TestReadingAheadStopsWhereThereIsNoSpace(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir()+"/missing")
 	if _, err := os.Stat(os.TempDir()); err == nil {
@@ -128,9 +128,8 @@ func TestReadingAheadStopsWhereThereIsNoSpace(t *testing.T) {
 	require.True(t, text == <-got)
 }
 
-// A request gets a complete answer even if it was attended and its body is still open. If the
-// server drains meanwhile, reading the body of an attended request returns an error, as for other
-// requests.
+// A request that waited with an open body still gets a complete answer. If the server drains during
+// the wait, reading the body returns an error.
 func TestAttendedRequestsEndWithTheirBodiesOpen(t *testing.T) {
 	draining, drain := context.WithCancel(t.Context())
 	defer drain()
@@ -164,8 +163,8 @@ func TestAttendedRequestsEndWithTheirBodiesOpen(t *testing.T) {
 	}
 }
 
-// While a handler waits (see Attend), the client's idle time does not count. Afterwards it counts
-// again, from zero.
+// While the handler waits (see Attend), the client's idle time does not count. After the wait, the
+// idle time starts at zero.
 func TestIdlenessIsNotCountedWhileAttended(t *testing.T) {
 	const idle = 300 * time.Millisecond
 	addr := serveStalled(t, idle, t.Context(), func(w http.ResponseWriter, r *http.Request) {

@@ -18,27 +18,26 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// caller is the sender of a request with its limits. A server without keys has one anonymous caller
-// without limits.
+// caller is the sender of a request, with the limits of its key. If the server has no keys, all
+// requests have the same anonymous caller, which has no limits.
 type caller struct {
 	session.Caller
-	limits keys.Limits // every field is set, except for the anonymous caller
+	limits keys.Limits // all fields are set; zero for the anonymous caller
 }
 
 type callerKey struct{}
 
-// CallerOf returns the caller of an authenticated request. It panics on a public route, which has
-// no caller.
+// CallerOf returns the caller of an authenticated request. It panics on a public route, because the
+// request has no caller.
 func CallerOf(ctx context.Context) session.Caller { return ctx.Value(callerKey{}).(caller).Caller }
 
 // Authenticate admits requests with a valid key and requests to public operations of the contract.
-// It admits all requests if the server requires no keys: ring is nil or has no keys file. Unknown
-// operations are not public. Authenticate runs before anything that inspects a request, so that
-// strangers learn nothing. It also runs before the router, so it finds the operation in the
-// parameter routes.
+// It admits all requests if ring is nil or has no keys file. Unknown operations are not public.
+// Authenticate runs before all code that inspects a request, so that strangers learn nothing. It
+// also runs before the router, so it looks up the operation in routes.
 //
-// Once the key is no longer valid, the request's context and body end with the reason as cause.
-// This stops all work for the request, and package answer reports the reason.
+// If the key expires or is revoked during a request, Authenticate cancels the request's context and
+// stops its body. The cause is the reason, which package answer reports.
 func Authenticate(
 	ring *keys.Ring, c *contract.Contract, routes chi.Routes, problems *answer.Problems,
 ) func(http.Handler) http.Handler {
@@ -73,7 +72,8 @@ func Authenticate(
 	})
 }
 
-// stopBody stops a body once its caller's key is no longer valid, until cancel is called.
+// stopBody stops reading of the body once the context held is done, because the key is then no
+// longer valid. A call of cancel prevents the stop.
 func stopBody(held context.Context, body io.ReadCloser) (cancel func() bool) {
 	return context.AfterFunc(held, func() {
 		if b, ok := body.(*patientBody); ok {
@@ -82,8 +82,7 @@ func stopBody(held context.Context, body io.ReadCloser) (cancel func() bool) {
 	})
 }
 
-// authenticate returns the key of a request. Its errors never repeat the key that the request
-// shows.
+// authenticate returns the key of a request. Its errors do not contain the token of the request.
 func authenticate(ring *keys.Ring, r *http.Request) (keys.Key, error) {
 	headers := r.Header.Values("Authorization")
 	if len(headers) == 0 {
@@ -97,7 +96,6 @@ func authenticate(ring *keys.Ring, r *http.Request) (keys.Key, error) {
 	return ring.Authenticate(strings.TrimSpace(token))
 }
 
-// withDefaultLimits fills in limits that the key's entry in the keys file omits.
 func withDefaultLimits(l keys.Limits) keys.Limits {
 	l.Sessions = cmp.Or(l.Sessions, limits.KeySessionsDefault)
 	l.Requests = cmp.Or(l.Requests, limits.KeyRequestsDefault)

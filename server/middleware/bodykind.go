@@ -7,9 +7,9 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// BodyKind refuses bodies of media types that the contract does not list for the operation. A body
-// without Content-Type, such as that of `curl -T`, counts as application/octet-stream. Operations
-// without a body ignore one.
+// BodyKind refuses a body whose media type the contract does not list for the operation. A body
+// without Content-Type, such as that of `curl -T`, counts as application/octet-stream. BodyKind
+// ignores a body if the operation takes none.
 func BodyKind(c *contract.Contract, problems *answer.Problems) func(http.Handler) http.Handler {
 	return wrap(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		op := c.Operation(r)

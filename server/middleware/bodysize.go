@@ -11,8 +11,9 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// BodySize limits the size of bodies. A body with a Content-Length is checked before reading,
-// others while they arrive. A streamed body may have streamBytesMax bytes.
+// BodySize limits the size of request bodies. It checks Content-Length before reading. It counts a
+// body without Content-Length while the body arrives. A streamed body may have streamBytesMax
+// bytes.
 func BodySize(
 	c *contract.Contract, streamBytesMax int64, problems *answer.Problems,
 ) func(http.Handler) http.Handler {
@@ -30,10 +31,9 @@ func BodySize(
 	})
 }
 
-// bodyMost returns the largest size of the request's body in bytes.
 func bodyMost(op *contract.Operation, r *http.Request, streamBytesMax int64) int64 {
 	switch {
-	case op.Raw, op.Records && contract.IsJSONBody(r): // a JSON body may be records
+	case op.Raw, op.Records && contract.IsJSONBody(r): // a JSON body may contain log records
 		return limits.LogBodyBytesMax
 	case contract.IsJSONBody(r):
 		return limits.JSONBodyBytesMax

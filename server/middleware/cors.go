@@ -13,13 +13,12 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// preflightSeconds is how long a browser may cache a preflight's answer.
+// preflightSeconds is how long a browser may cache the answer to a CORS preflight.
 const preflightSeconds = 600
 
-// CORS lets pages of these origins use the server from a browser (Fetch standard). It answers their
-// preflights and lists the headers that they may read. Such a page may send any header, including a
-// key in Authorization. It never sends the browser's own credentials, which this server does not
-// use. Without origins CORS does nothing.
+// CORS lets browser pages of the given origins use the server (Fetch standard). It answers
+// preflight requests and lists the response headers that a page may read. A page may send any
+// header, including a key in Authorization, but no cookies. Without origins, CORS does nothing.
 func CORS(c *contract.Contract, origins []string) func(http.Handler) http.Handler {
 	if len(origins) == 0 {
 		return func(next http.Handler) http.Handler { return next }
@@ -30,14 +29,14 @@ func CORS(c *contract.Contract, origins []string) func(http.Handler) http.Handle
 		AllowedHeaders: []string{"*"},
 		ExposedHeaders: append(c.AnswerHeaders(), answer.HeaderRequestID),
 		MaxAge:         preflightSeconds,
-		// An allowed page of the internet may reach a server on loopback.
+		// An allowed page of the Internet may also use a server on a loopback address.
 		AllowPrivateNetwork: true,
 	}).Handler
 }
 
 // Origin normalizes an origin to the form that browsers send: "https://host:port", without the
-// scheme's default port. It refuses patterns and origins that several pages share, such as "*" and
-// "null".
+// default port of the scheme. It refuses patterns such as "*", and "null", which several pages
+// share.
 func Origin(text string) (string, error) {
 	wrong := fmt.Errorf("found %q, expected one origin, scheme://host or scheme://host:port, "+
 		"such as https://app.example.org", text)
@@ -50,7 +49,7 @@ func Origin(text string) (string, error) {
 	return u.Scheme + "://" + strings.TrimSuffix(u.Host, ":"+usual), nil
 }
 
-// isNamed reports whether origin is in origins, which are normalized by Origin.
+// isNamed reports whether the list contains origin. All entries must be normalized by Origin.
 func isNamed(origin string, origins []string) bool {
 	return slices.Contains(origins, strings.ToLower(origin))
 }

@@ -18,8 +18,9 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// Decompress decodes a body's Content-Encoding. The decoded body has the same size limit as a plain
-// body. Loki's Snappy is not a stream, so the handler that reads the whole body decodes it.
+// Decompress decodes a body's Content-Encoding. The size limit of the operation also applies to the
+// decoded body. Decompress leaves Snappy bodies to the handler, because the block format of Loki
+// cannot be decoded as a stream.
 func Decompress(
 	c *contract.Contract, streamBytesMax int64, memory *Memory, problems *answer.Problems,
 ) func(http.Handler) http.Handler {
@@ -56,7 +57,8 @@ func Decompress(
 	})
 }
 
-// decompressor returns a reader of the decoded bytes. The function end frees its resources.
+// decompressor returns a reader of the decoded bytes, and the function end, which frees the
+// decoder.
 func decompressor(coding string, from io.Reader) (plain io.Reader, end func(), err error) {
 	if coding == "gzip" {
 		r, err := gzip.NewReader(from)
@@ -70,11 +72,10 @@ func decompressor(coding string, from io.Reader) (plain io.Reader, end func(), e
 	return r, r.Close, nil
 }
 
-// noting notes the length of a body, and its error.
 type noting struct {
 	r     io.Reader
 	bytes int64
-	err   error // nil at io.EOF
+	err   error // nil if the only error was io.EOF
 }
 
 func (n *noting) Read(p []byte) (int, error) {
@@ -86,21 +87,20 @@ func (n *noting) Read(p []byte) (int, error) {
 	return read, err
 }
 
-// decompressed is a body with its Content-Encoding decoded.
 type decompressed struct {
 	ctx     context.Context
 	coding  string
 	from    *noting
 	plain   io.Reader
 	bytes   int64
-	charged int64  // decompressed bytes charged in addition to the compressed bytes
-	failed  error  // error of the last read; nil: there may be more bytes
-	end     func() // releases the memory that plain holds
+	charged int64  // decompressed bytes charged beyond the compressed bytes
+	failed  error  // error of the last read, or nil
+	end     func() // releases the memory of the decompressor
 }
 
-// Read charges the key for the decompressed bytes beyond the compressed bytes, which Meter has
-// charged. At the end of the body it releases the decompressor's memory: a caller that has read the
-// whole body may wait for other memory, and must hold none while it waits.
+// Read charges the key for decompressed bytes beyond the compressed bytes, which Meter has charged.
+// At the end of the body it releases the decompressor's memory, so that this memory is free while
+// the caller waits for other memory.
 func (d *decompressed) Read(p []byte) (int, error) {
 	if d.failed != nil {
 		return 0, d.failed
@@ -122,7 +122,8 @@ func (d *decompressed) Read(p []byte) (int, error) {
 
 func (d *decompressed) Close() error { return nil }
 
-// codingFault distinguishes a fault of the compressed data from one of the transport.
+// codingFault returns the error of the connection if there was one. Otherwise the compressed data
+// is invalid, and codingFault returns a problem.
 func codingFault(coding string, from *noting, bytes int64, err error) error {
 	if from.err != nil {
 		return from.err

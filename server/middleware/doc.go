@@ -1,15 +1,15 @@
-// Package middleware has the steps that every request passes before its handler, one per file. Each
-// is a function that takes its dependencies and returns a func(http.Handler) http.Handler. A
-// middleware stores its findings in the request's context; the same file has the function that
-// reads them: CallerOf, Charge, MediaOf.
+// Package middleware has the steps that a request passes before its handler, one per file. Each
+// step is a function that takes its dependencies and returns a func(http.Handler) http.Handler. A
+// step stores its results in the request's context. The file of the step also has the functions
+// that read these results, such as CallerOf and MediaOf.
 //
-// The server's newRouter defines their order. Negotiate, BodyKind, BodySize and Validate look at
-// the operation, so they run after the router has found it.
+// The function newRouter of package server defines the order of the steps. Negotiate, BodyKind,
+// BodySize and Validate need the operation, so they run after the router.
 package middleware
 
 import "net/http"
 
-// wrap makes a middleware from a function that either answers a request or calls next.
+// wrap makes a middleware from a function that answers a request or calls next.
 func wrap(
 	serve func(w http.ResponseWriter, r *http.Request, next http.Handler),
 ) func(http.Handler) http.Handler {

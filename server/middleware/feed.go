@@ -18,23 +18,25 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// headerDelivery has the key of a delivery that another server passes on.
+// headerDelivery carries the key of a delivery that another server has forwarded.
 const headerDelivery = "Lmserve-Delivery"
 
 type peersKey struct{}
 
-// peers are the other servers, for one request with logs for several sessions. Such a request
-// cannot be passed on as a whole.
+// peers gives access to the other servers for a request with logs for several sessions. Such a
+// request is not forwarded as a whole, because its sessions may be on different servers.
 type peers struct {
 	*passing
-	header http.Header // of the request
+	header http.Header // headers of the original request
 }
 
-// FeedElsewhere feeds whole lines to a session of another server, as a delivery with a key, or
-// without a key if it is "". The other server waits for the session's turn until the deadline of
-// ctx. Once the delivery has begun, it is fed to the end, even if the client leaves. The result fed
-// is false, without an error, if this server has the session, or if no server has it. The error is
-// a problem.
+// FeedElsewhere feeds a text of whole lines to a session of another server, as a delivery. The
+// argument key identifies the delivery, or is "". The other server waits for earlier requests of
+// the session until the deadline of ctx. Once the delivery has begun, it is fed to its end even if
+// the client leaves.
+//
+// The result fed is false, with a nil error, if the session is on this server or does not exist.
+// The error is a problem.
 func FeedElsewhere(ctx context.Context, name, key string, text []byte) (fed bool, err error) {
 	p, passes := ctx.Value(peersKey{}).(*peers)
 	if !passes {
@@ -57,9 +59,10 @@ func FeedElsewhere(ctx context.Context, name, key string, text []byte) (fed bool
 		return true, nil
 	}
 	switch problem.Of(err).Status {
-	case http.StatusNotFound: // the session was deleted meanwhile
+	case http.StatusNotFound:
 		return false, nil
-	case http.StatusUnauthorized, http.StatusForbidden: // that server has not read the new key yet
+	// the other server has not read the new key yet
+	case http.StatusUnauthorized, http.StatusForbidden:
 		return false, unreachable(err)
 	}
 	return false, err
@@ -77,7 +80,7 @@ func (p *peers) feed(
 	for name, value := range map[string]string{
 		"Accept":               contract.MediaJSON,
 		"Authorization":        p.header.Get("Authorization"),
-		"Content-Type":         contract.MediaForm, // selects a delivery of lines
+		"Content-Type":         contract.MediaForm, // media type of a delivery of lines
 		answer.HeaderRequestID: answer.RequestID(ctx),
 		headerDelivery:         key,
 		headerProxied:          "1",
@@ -105,7 +108,6 @@ func (p *peers) feed(
 	return &problem.Problem{Problem: told}
 }
 
-// unreachable is the problem of a server that cannot be reached.
 func unreachable(cause error) *problem.Problem {
 	told := problem.New(api.ProblemOverloaded, "The server that holds the session cannot be "+
 		"reached. Repeat the request: if that server stays unreachable, another server takes "+

@@ -16,14 +16,14 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// Hosts refuses requests that a browser sends for a foreign page. A foreign page has no key, so
-// Hosts checks only servers without keys and servers with configured names.
+// Hosts refuses requests that a browser sends on behalf of a foreign page. Such a page has no key,
+// so Hosts checks requests only if the server has no keys or has configured host names.
 //
-// The request's Host must name this server, with any port: a loopback name or address, the address
-// of the connection, an allowed name, or the name that Kubernetes gives the service of an allowed
-// name. A page that uses DNS rebinding sends the page's own name. The request's Origin must have
-// the same host and port as Host, have an allowed host name, or be in the parameter origins.
-// http.CrossOriginProtection would pass every GET, but this server's exports are GETs.
+// The header Host must name this server: a loopback name or address, the address of the connection,
+// an allowed name, or the Kubernetes name of an allowed service. With DNS rebinding, Host has the
+// foreign name. The header Origin must have the host and port of the header Host, have an allowed
+// host name, or be in the list origins. http.CrossOriginProtection does not suffice, because it
+// admits every GET, and a GET can export a session.
 func Hosts(
 	ring *keys.Ring, allowed, origins []string, problems *answer.Problems,
 ) func(http.Handler) http.Handler {
@@ -38,9 +38,9 @@ func Hosts(
 	})
 }
 
-// checkHosts checks a request's Host and Origin against the server's names; nil if they fit.
-// Clients other than browsers send no Origin, and HTTP/1.0 clients may send no Host. No page can
-// make a browser omit them.
+// checkHosts checks a request's Host and Origin headers, and returns nil if they are allowed. A
+// missing header is allowed: clients other than browsers send no Origin, and HTTP/1.0 clients may
+// send no Host. A page cannot make a browser omit the headers.
 func checkHosts(r *http.Request, allowed, origins []string) *problem.Problem {
 	host := hostName(r.Host)
 	if host != "" && !isLoopback(host) && !isLocalAddress(r, host) && !isAllowed(host, allowed) &&
@@ -67,7 +67,7 @@ func checkHosts(r *http.Request, allowed, origins []string) *problem.Problem {
 	return nil
 }
 
-// hostName returns the host of an authority, without the port and a final dot.
+// hostName returns the host of a "host:port" string, in lower case and without a final dot.
 func hostName(authority string) string {
 	host, _, err := net.SplitHostPort(authority)
 	if err != nil {
@@ -76,24 +76,23 @@ func hostName(authority string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// isLoopback reports whether host always means this machine.
 func isLoopback(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
 }
 
-// isLocalAddress reports whether host is the local address of the request's connection.
+// isLocalAddress reports whether host is the server's own address of the request's connection.
 func isLocalAddress(r *http.Request, host string) bool {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	addr, err := netip.ParseAddr(host)
 	return err == nil && local != nil && addr.Unmap() == local.AddrPort().Addr().Unmap()
 }
 
-// isService reports whether Kubernetes gives this name to the service of an allowed name without
-// dots: NAME.NAMESPACE, NAME.NAMESPACE.svc or NAME.NAMESPACE.svc.cluster.local. No page can have
-// such a name, because nobody can register domains below svc or local. NAME.NAMESPACE is refused if
-// the namespace is also a public suffix such as dev, or local: by multicast DNS (RFC 6762), every
-// device in the network can take the name NAME.local.
+// isService reports whether host is a Kubernetes name of the service of an allowed name without
+// dots: NAME.NAMESPACE, NAME.NAMESPACE.svc or NAME.NAMESPACE.svc.cluster.local. A page cannot have
+// a name below svc or cluster.local, because nobody can register such domains. isService refuses
+// NAME.NAMESPACE if the namespace is a public suffix, such as dev. It also refuses NAME.local,
+// because any device in the network can claim this name by multicast DNS (RFC 6762).
 func isService(host string, names []string) bool {
 	name, rest, _ := strings.Cut(host, ".")
 	namespace, zone, full := strings.Cut(rest, ".")

@@ -15,8 +15,9 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// JSONBody receives a JSON body completely, and then waits for the memory to parse it. All but the
-// beginning of an arriving body goes to a temporary file, so a slow client holds no memory.
+// JSONBody receives a JSON body completely, and then waits for the memory to parse the body. While
+// the body arrives, all but its beginning goes to a temporary file, so that a slow client holds
+// little memory.
 func JSONBody(
 	c *contract.Contract, memory *Memory, problems *answer.Problems,
 ) func(http.Handler) http.Handler {
@@ -48,29 +49,27 @@ func JSONBody(
 
 type jsonKey struct{}
 
-// jsonBody is the JSON body of a request in progress.
 type jsonBody struct {
 	taken *Taken
 	bytes int64
 }
 
-// HasRead releases memory once a request's JSON body is parsed. It keeps the memory of the parsed
-// value reserved.
+// HasRead tells the middleware that the handler has parsed the JSON body. It releases the memory
+// for parsing, and keeps the memory of the parsed value reserved.
 func HasRead(ctx context.Context) {
 	if b, ok := ctx.Value(jsonKey{}).(*jsonBody); ok {
 		b.taken.Keep(limits.JSONKeptFactor * b.bytes)
 	}
 }
 
-// takenIn is a completely received body.
+// takenIn is a completely received request body.
 type takenIn struct {
 	io.Reader
 	bytes int64
-	head  []byte       // the beginning
-	rest  *spool.Spool // the rest; nil if there is none
+	head  []byte
+	rest  *spool.Spool // the bytes after head; nil if there are none
 }
 
-// again rewinds the body to its beginning.
 func (t *takenIn) again() error {
 	if t.rest == nil {
 		t.Reader = bytes.NewReader(t.head)

@@ -9,16 +9,16 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// Memory limits the memory for data that requests hold whole. Each kind of request has its own
-// pool, so that it waits for no other kind.
+// Memory limits the memory for data that requests hold whole. Each kind of data has its own pool,
+// so that a request never waits for memory of another kind.
 type Memory struct {
-	Lists *Pool // pages of sessions
-	Zstd  *Pool // decompressors, which a slow body keeps for long
+	Lists *Pool // for pages of sessions
+	Zstd  *Pool // for decompressors, which a slow body holds for long
 
-	little, much *Pool // other data, by size
+	little, much *Pool // for other data: small and large reservations
 }
 
-// NewMemory makes a Memory with all of it free.
+// NewMemory makes a Memory whose pools are all free.
 func NewMemory() *Memory {
 	return &Memory{
 		Lists:  newPool(limits.ListMemoryMax),
@@ -28,8 +28,7 @@ func NewMemory() *Memory {
 	}
 }
 
-// Take reserves memory for data of any kind except pages of sessions and decompressors. It works
-// like Pool.Take.
+// Take reserves memory for data other than pages of sessions and decompressors. See Pool.Take.
 func (m *Memory) Take(ctx context.Context, bytes int64) (*Taken, error) {
 	if bytes <= limits.SmallRequestBytes {
 		return m.little.Take(ctx, bytes)
@@ -37,13 +36,14 @@ func (m *Memory) Take(ctx context.Context, bytes int64) (*Taken, error) {
 	return m.much.Take(ctx, bytes)
 }
 
-// Pool is memory that requests share. They get it in order of arrival.
+// Pool is an amount of memory that requests share. Requests reserve memory in order of arrival.
 type Pool struct{ free *semaphore.Weighted }
 
 func newPool(bytes int64) *Pool { return &Pool{semaphore.NewWeighted(bytes)} }
 
-// Take waits until the given number of bytes is free. It returns session.ErrOverloaded after
-// limits.RequestMemoryWaitMax, or the cause that ended the request.
+// Take waits until the given number of bytes is free, and reserves these bytes. After
+// limits.RequestMemoryWaitMax it returns session.ErrOverloaded. If the request ends first, Take
+// returns the cause.
 func (p *Pool) Take(ctx context.Context, bytes int64) (*Taken, error) {
 	defer Attend(ctx)()
 	waiting, cancel := context.WithTimeout(ctx, limits.RequestMemoryWaitMax)
@@ -57,13 +57,13 @@ func (p *Pool) Take(ctx context.Context, bytes int64) (*Taken, error) {
 	return &Taken{p, bytes}, nil
 }
 
-// Taken is memory that a request holds.
+// Taken is memory that a request has reserved.
 type Taken struct {
 	pool  *Pool
 	bytes int64
 }
 
-// Keep releases all but the given number of bytes.
+// Keep releases all reserved memory except the given number of bytes.
 func (t *Taken) Keep(bytes int64) {
 	if bytes < t.bytes {
 		t.pool.free.Release(t.bytes - bytes)

@@ -20,23 +20,21 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// meters has the meters of all keys.
 type meters struct {
 	mu    sync.Mutex
-	byKey map[string]*meter // each key used since the start
+	byKey map[string]*meter // one entry for each key used since the start
 }
 
-// meter counts one key's use against its limits.
 type meter struct {
-	limits keys.Limits   // every field set
-	bytes  *rate.Limiter // has the bytes of one second; further bytes become debt
+	limits keys.Limits   // all fields are set
+	bytes  *rate.Limiter // holds the bytes of one second; bytes beyond them become debt
 
 	mu       sync.Mutex
-	requests int // in progress
+	requests int
 }
 
-// of returns the meter of a key. New limits get a new meter without debt; the old meter keeps
-// counting the requests that it admitted.
+// of returns the meter of a key. If the limits have changed, it creates a new meter without debt.
+// Requests in progress still count on the old meter.
 func (m *meters) of(key string, limits keys.Limits) *meter {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -52,7 +50,6 @@ func (m *meters) of(key string, limits keys.Limits) *meter {
 	return made
 }
 
-// begin counts a request. It returns false if the key has reached its limit.
 func (m *meter) begin() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -69,17 +66,18 @@ func (m *meter) end() {
 	m.requests--
 }
 
-// behind returns the time until the debt is paid.
+// behind returns the time until the rate limit has made up for the bytes charged in excess.
 func (m *meter) behind(now time.Time) time.Duration {
 	debt := -m.bytes.TokensAt(now)
 	return time.Duration(max(0, debt) / float64(m.limits.BytesPerSecond) * float64(time.Second))
 }
 
-// charge subtracts bytes from those available in this second; further bytes become debt. It returns
-// the time until the debt is paid.
+// charge counts bytes against the rate limit, and never refuses them. It returns how long the
+// caller must wait until the rate is met again.
 func (m *meter) charge(bytes int, now time.Time) time.Duration {
 	var wait time.Duration
-	for burst := m.bytes.Burst(); bytes > 0; bytes -= burst { // ReserveN accepts at most this many
+	// ReserveN accepts at most Burst bytes
+	for burst := m.bytes.Burst(); bytes > 0; bytes -= burst {
 		wait = m.bytes.ReserveN(now, min(bytes, burst)).DelayFrom(now)
 	}
 	return wait
@@ -87,17 +85,17 @@ func (m *meter) charge(bytes int, now time.Time) time.Duration {
 
 type meterKey struct{}
 
-// Charge charges the request's key for bytes that the server produced. It does nothing for a caller
-// without limits.
+// Charge charges the request's key for bytes that the server produced. It does nothing if the
+// caller has no limits.
 func Charge(ctx context.Context, bytes int) {
 	if m, ok := ctx.Value(meterKey{}).(*meter); ok {
 		m.charge(bytes, time.Now())
 	}
 }
 
-// Meter limits each key's concurrent requests and its bytes per second. Once the context draining
-// is done, a body no longer waits for its key's rate. Meter runs after Authenticate, which finds
-// the caller and the limits.
+// Meter limits the concurrent requests and the bytes per second of each key. When the context
+// draining is done, a body no longer waits for the rate limit. Meter runs after Authenticate, which
+// determines the caller and the limits.
 func Meter(draining context.Context, problems *answer.Problems) func(http.Handler) http.Handler {
 	meters := &meters{byKey: map[string]*meter{}}
 	return wrap(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
@@ -124,7 +122,6 @@ func Meter(draining context.Context, problems *answer.Problems) func(http.Handle
 	})
 }
 
-// requestsProblem says that a key has too many concurrent requests.
 func requestsProblem(m *meter) *problem.Problem {
 	p := problem.New(api.ProblemKeyRequestLimit,
 		fmt.Sprintf("The key has %d requests in progress, its maximum.", m.limits.Requests))
@@ -132,7 +129,6 @@ func requestsProblem(m *meter) *problem.Problem {
 	return p
 }
 
-// behindProblem says that a key has exceeded its bytes per second.
 func behindProblem(m *meter, behind time.Duration) *problem.Problem {
 	p := problem.New(api.ProblemKeyRateLimit,
 		fmt.Sprintf("The key may send %d bytes per second. Retry after %.1f seconds.",
@@ -141,8 +137,8 @@ func behindProblem(m *meter, behind time.Duration) *problem.Problem {
 	return p
 }
 
-// pacedBody limits reading to the key's rate. A single read takes a small part of a second's worth,
-// so that concurrent bodies of the key take turns.
+// pacedBody limits reading of a body to the rate of the key. One read returns at most
+// 1/limits.PacedParts of the bytes per second, so that concurrent bodies of a key alternate.
 type pacedBody struct {
 	io.ReadCloser
 	ctx      context.Context
@@ -150,8 +146,8 @@ type pacedBody struct {
 	meter    *meter
 }
 
-// Read waits after reading. The client may leave meanwhile, and the wait does not count as the
-// client's idle time.
+// Read waits after reading, until the rate limit is met. During the wait, the server notices if the
+// client leaves, and the client's idle time does not count.
 func (b *pacedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p[:min(len(p), max(1, b.meter.bytes.Burst()/limits.PacedParts))])
 	wait := b.meter.charge(n, time.Now())

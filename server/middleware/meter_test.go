@@ -49,8 +49,8 @@ func TestLimitsThatAKeyLeavesOutHaveDefaults(t *testing.T) {
 	require.Positive(t, all.Disk)
 }
 
-// A body may wait for minutes, because other requests of its key have caused a debt. Even then the
-// server notices that the client has left.
+// A body may wait for minutes if other requests have used up the key's rate. The server notices
+// during this wait that the client has left.
 func TestLeavingABodyThatIsPacedIsNoticed(t *testing.T) {
 	m := (&meters{byKey: map[string]*meter{}}).of("key", keys.Limits{BytesPerSecond: 100})
 	m.charge(10_000, time.Now())

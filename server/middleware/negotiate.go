@@ -15,12 +15,12 @@ type formKey struct{}
 
 type answerForm struct {
 	media   string
-	head    bool // HEAD: headers only
+	head    bool // the method is HEAD
 	request *http.Request
 }
 
-// Negotiate chooses the answer's media type among those that the contract offers, by the request's
-// Accept header.
+// Negotiate chooses the media type of the answer by the header Accept, among the types that the
+// contract lists.
 func Negotiate(c *contract.Contract, problems *answer.Problems) func(http.Handler) http.Handler {
 	return wrap(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		offers := c.Operation(r).Offers
@@ -41,13 +41,13 @@ func Negotiate(c *contract.Contract, problems *answer.Problems) func(http.Handle
 	})
 }
 
-// MediaOf returns the media type that Negotiate chose for the answer.
+// MediaOf returns the media type that Negotiate has chosen for the answer.
 func MediaOf(ctx context.Context) string { return formOf(ctx).media }
 
-// RequestOf returns the request that Negotiate handled.
+// RequestOf returns the HTTP request whose context is ctx, as Negotiate received it.
 func RequestOf(ctx context.Context) *http.Request { return formOf(ctx).request }
 
-// HeadOnly reports whether a request asks only for the headers.
+// HeadOnly reports whether the request's method is HEAD.
 func HeadOnly(ctx context.Context) bool { return formOf(ctx).head }
 
 func formOf(ctx context.Context) answerForm {

@@ -12,12 +12,13 @@ import (
 // concurrently.
 type Observer interface {
 	RequestBegan()
-	// RequestEnded receives the request's context, route, method, status and duration. route is a
-	// pattern of the contract, or "" without a route; status is the access log's.
+	// RequestEnded reports a finished request with its context, route, method, status and duration.
+	// The route is a path pattern of the contract, or "" if no route matches. The status equals the
+	// status in the access log.
 	RequestEnded(ctx context.Context, route, method string, status int, took time.Duration)
 }
 
-// Observe reports every request to an observer. It runs after AccessLog.
+// Observe reports every request to an observer. It runs after AccessLog, whose recorder it reads.
 func Observe(o Observer) func(http.Handler) http.Handler {
 	return wrap(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		start := time.Now()

@@ -9,8 +9,8 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// OpenAI marks requests to OpenAI's interface, so that their problems have that interface's form.
-// It runs before any middleware that may refuse a request.
+// OpenAI marks requests to routes in OpenAI's form, so that errors have OpenAI's format. It runs
+// before any middleware that may refuse a request.
 func OpenAI(c *contract.Contract, routes chi.Routes) func(http.Handler) http.Handler {
 	return wrap(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		if c.IsOpenAI(routes, r) {

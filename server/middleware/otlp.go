@@ -7,15 +7,15 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// The routes of log shippers.
+// These are the routes of log shippers.
 const (
 	RouteOTLP = "/v1/logs"
 	RouteLoki = "/loki/api/v1/push"
 )
 
-// OTLP marks the requests of log shippers, so that their problems have statuses that shippers
-// understand and, on OTLP's route, its form. It runs before any middleware that may refuse a
-// request.
+// OTLP marks requests of log shippers, so that errors have statuses that log shippers understand.
+// Errors of the OTLP route also have OTLP's format. OTLP runs before any middleware that may refuse
+// a request.
 func OTLP(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == RouteOTLP || r.URL.Path == RouteLoki {

@@ -21,40 +21,43 @@ var (
 
 type bodyKey struct{}
 
-// Attend cancels a request's context when its client leaves, until stop is called. A handler calls
-// it before waiting for something other than the body. net/http notices that a client has left only
-// after the end of the body, so Attend reads the body ahead. Later reads return these bytes first;
-// nobody reads the body before stop is called. A wait shorter than limits.AttendAfter is not
-// attended.
+// Attend cancels the request's context if the client leaves before stop is called. A handler calls
+// Attend before it waits for anything other than the request body. net/http detects that a client
+// has left only after the end of the body, so Attend reads the body ahead into a buffer. Later
+// reads return the buffered bytes first. The handler does not read the body before it calls stop.
+// Attend has no effect on a wait shorter than limits.AttendAfter.
 func Attend(ctx context.Context) (stop func()) {
 	b, ok := ctx.Value(bodyKey{}).(*patientBody)
-	if !ok { // net/http watches requests without a body
+	if !ok { // net/http itself watches requests without a body
 		return func() {}
 	}
 	return b.attend()
 }
 
-// patientBody gives every read of a body its own deadline, and reads ahead while attended.
+// patientBody is a request body with a new deadline for each read. While a handler waits (see
+// Attend), patientBody reads ahead.
 type patientBody struct {
 	io.ReadCloser
 	control *http.ResponseController
 	idle    time.Duration
-	leave   func()                    // cancels the request's context
-	follow  func() (stop func() bool) // cancels it together with net/http's context of the request
+	leave   func() // cancels the request's context
+	// calls leave once net/http cancels its own context of the request
+	follow func() (stop func() bool)
 
-	mu       sync.Mutex
-	changed  sync.Cond   // signals that reading ahead has stopped
-	ended    bool        // the end of the body has arrived
-	stopped  error       // why reading was stopped; nil if it was not
-	waits    int         // calls of attend that were not stopped yet
-	reading  bool        // a read ahead is in progress
-	failed   error       // error of a read ahead, io.EOF at the end; reported after the bytes read
-	ahead    ahead       // bytes read ahead
-	followed bool        // the reader has reached the end
-	unfollow func() bool // undoes the call of follow by readAhead; nil without a call
+	mu      sync.Mutex
+	changed sync.Cond
+	ended   bool  // the end of the body has arrived
+	stopped error // reason why reading was stopped, or nil
+	waits   int   // calls of attend whose stop function was not called yet
+	reading bool
+	// error of reading ahead, io.EOF at the end of the body; reported after the buffered bytes
+	failed   error
+	ahead    ahead
+	followed bool        // the reader has received the end of the body
+	unfollow func() bool // result of follow if readAhead has called follow, else nil
 }
 
-// newPatientBody wraps a request's body. leave cancels the context that handlers see.
+// newPatientBody wraps a request's body. leave cancels the context that the handler gets.
 func newPatientBody(
 	r *http.Request, control *http.ResponseController, idle time.Duration, leave func(),
 ) *patientBody {
@@ -66,8 +69,7 @@ func newPatientBody(
 	return b
 }
 
-// Read fails with the reason once the body was stopped, or with a timeout if no byte arrives for
-// the idle time.
+// Read returns an error if stop was called, or if no byte arrives for the time idle.
 func (b *patientBody) Read(p []byte) (int, error) {
 	if n, err := b.begin(p); n > 0 || err != nil {
 		return n, err
@@ -85,7 +87,8 @@ func (b *patientBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// begin returns bytes read ahead. If there are none, it sets the deadline for the next read.
+// begin returns buffered bytes that were read ahead. If the buffer is empty, begin sets the
+// deadline of the next read.
 func (b *patientBody) begin(p []byte) (n int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -97,7 +100,7 @@ func (b *patientBody) begin(p []byte) (n int, err error) {
 			return n, err
 		}
 		if !b.ended {
-			// The deadline also applies to a read ahead that is in progress.
+			// The deadline also applies to a read that readAhead has started.
 			_ = b.control.SetReadDeadline(time.Now().Add(b.idle))
 		}
 		if !b.reading {
@@ -111,7 +114,8 @@ func (b *patientBody) begin(p []byte) (n int, err error) {
 	return 0, cmp.Or(b.stopped, b.failed)
 }
 
-// followLocked cancels the request when its client leaves, now that the reader has the whole body.
+// followLocked lets net/http's context cancel the request from now on. It is called once the reader
+// has the whole body.
 func (b *patientBody) followLocked() {
 	if !b.followed {
 		b.followed = true
@@ -119,7 +123,6 @@ func (b *patientBody) followLocked() {
 	}
 }
 
-// attend implements Attend.
 func (b *patientBody) attend() (stop func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -139,9 +142,9 @@ func (b *patientBody) attend() (stop func()) {
 	}
 }
 
-// readAhead reads the body while a handler waits (see Attend). It cancels the request if the client
-// leaves during the wait. Beyond limits.AheadBytesMax it reads slowly. It then notices that the
-// client has left only after the bytes in transit have arrived.
+// readAhead reads the body into a buffer while a handler waits (see Attend). It cancels the request
+// if the client leaves during the wait. After limits.AheadBytesMax it reads slowly, and notices
+// that the client has left only after the bytes in transit have arrived.
 func (b *patientBody) readAhead() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -152,7 +155,7 @@ func (b *patientBody) readAhead() {
 	for b.waits > 0 && b.failed == nil && b.stopped == nil {
 		p := b.ahead.room()
 		if p == nil || b.control.SetReadDeadline(time.Time{}) != nil {
-			break // the disk is full, or a read cannot be ended
+			break // the disk is full, or the connection supports no deadlines
 		}
 		b.mu.Unlock()
 		n, err := b.ReadCloser.Read(p)
@@ -180,7 +183,8 @@ func (b *patientBody) readAhead() {
 	}
 }
 
-// stop ends the current read and all later ones, unless the body has ended.
+// stop makes the current read and all later reads return the error reason, unless the body has
+// ended.
 func (b *patientBody) stop(reason error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -195,8 +199,8 @@ func (b *patientBody) stopLocked(reason error) {
 	_ = b.control.SetReadDeadline(longAgo)
 }
 
-// finish stops reading for the request. The unread rest of the body may arrive for
-// limits.LingerMax.
+// finish stops reading at the end of the request. It gives the rest of the body limits.LingerMax to
+// arrive.
 func (b *patientBody) finish() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -213,15 +217,14 @@ func (b *patientBody) finish() {
 	}
 }
 
-// whyStopped returns the reason passed to stop.
 func (b *patientBody) whyStopped() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.stopped
 }
 
-// endLocked removes the deadline for good. net/http keeps reading in the background to notice that
-// the client leaves, and would mistake a timeout for that.
+// endLocked removes the read deadline at the end of the body. From then on, net/http reads in the
+// background to notice that the client leaves, and would treat a timeout as such a leave.
 func (b *patientBody) endLocked() {
 	if b.ended {
 		return
@@ -230,7 +233,6 @@ func (b *patientBody) endLocked() {
 	_ = b.control.SetReadDeadline(time.Time{})
 }
 
-// hasEnded reports whether the whole body has arrived.
 func (b *patientBody) hasEnded() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

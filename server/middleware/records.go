@@ -17,10 +17,10 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// jsonPeek is the number of bytes that show whether a JSON body is a text.
+// jsonPeek is the number of bytes at the beginning of a JSON body that decide whether the body is a
+// text or log records.
 const jsonPeek = 64
 
-// body is a body read through another reader.
 type body struct {
 	io.Reader
 	io.Closer
@@ -29,14 +29,14 @@ type body struct {
 type deliveryKey struct{}
 
 // DeliveryOf returns the key of the delivery in a request's body, or "" if the delivery has no key.
-// ok is false if the body is not a delivery.
+// The result ok is false if the body is not a delivery.
 func DeliveryOf(ctx context.Context) (key string, ok bool) {
 	key, ok = ctx.Value(deliveryKey{}).(string)
 	return key, ok
 }
 
-// Records turns bodies with records of log shippers into lines of plain text, where an operation
-// accepts them. It marks deliveries, and holds their bodies in memory.
+// Records converts bodies with log records to lines of plain text, if the operation accepts
+// records. It marks such bodies as deliveries and holds them in memory.
 func Records(
 	c *contract.Contract, memory *Memory, problems *answer.Problems,
 ) func(http.Handler) http.Handler {
@@ -54,7 +54,7 @@ func Records(
 		if isJSON && form.fields == nil {
 			begun := bufio.NewReaderSize(r.Body, jsonPeek)
 			r.Body = body{begun, r.Body}
-			// An error of Peek needs no check here: the next read returns it again.
+			// An error of Peek needs no check, because the next read returns the same error.
 			if begin, _ := begun.Peek(jsonPeek); intake.BeginsText(begin) {
 				r.Body = http.MaxBytesReader(w, r.Body, limits.JSONBodyBytesMax)
 				if form.key != "" {
@@ -83,7 +83,7 @@ func Records(
 				problem.OfBody(&http.MaxBytesError{Limit: limits.JSONBodyBytesMax}))
 			return
 		default:
-			taken.Keep(0) // the JSON reader reserves its own memory
+			taken.Keep(0) // the JSON reader reserves memory itself
 		}
 		if !isJSON || form.isDelivery() || r.Header.Get("Content-Type") == contract.MediaText {
 			r = r.WithContext(context.WithValue(r.Context(), deliveryKey{}, form.key))
@@ -93,15 +93,15 @@ func Records(
 	})
 }
 
-// recordsForm describes how to read a request's body.
 type recordsForm struct {
 	media  string
 	fields intake.Fields
-	key    string // key of the delivery; "" without a key
+	key    string // key of the delivery, or ""
 }
 
-// formOfRecords returns how to read a request's body. It limits the parameter field, whose names
-// cost work for each record, because the parameters are not validated yet.
+// formOfRecords returns how to read a request's body. It checks the length of the query parameter
+// `field` itself, because the contract's checks run later. Each name in `field` costs a lookup in
+// each record.
 func formOfRecords(r *http.Request) (f recordsForm, err error) {
 	f.media, _ = contract.MediaTypeOf(r.Header.Get("Content-Type"))
 	query := r.URL.Query()
@@ -125,8 +125,8 @@ func formOfRecords(r *http.Request) (f recordsForm, err error) {
 	return f, nil
 }
 
-// isDelivery reports whether the body is a delivery, judged by its headers and parameters alone. A
-// JSON body is also a delivery if it contains records.
+// isDelivery reports whether the headers and parameters declare the body a delivery. A JSON body
+// without this declaration is still a delivery if it contains log records.
 func (f *recordsForm) isDelivery() bool {
 	switch f.media {
 	case contract.MediaNDJSON, contract.MediaMsgpack, contract.MediaForm:
@@ -135,7 +135,6 @@ func (f *recordsForm) isDelivery() bool {
 	return f.fields != nil || f.key != ""
 }
 
-// lines converts the body to lines.
 func (f *recordsForm) lines(body []byte) (text []byte, err error) {
 	switch f.media {
 	case contract.MediaMsgpack:
@@ -152,11 +151,11 @@ func (f *recordsForm) lines(body []byte) (text []byte, err error) {
 	return text, err
 }
 
-// LogMemory returns the memory needed to read a log shipper's body of the given length in bytes.
+// LogMemory returns the memory in bytes for parsing a log shipper's body of the given length.
 func LogMemory(_ []byte, bytes int64) int64 { return limits.LogReadFactor * bytes }
 
-// TakeWhole reads a log shipper's body once the body has arrived and the memory that reading needs
-// is free. The error is a problem.
+// TakeWhole receives a log shipper's body completely, reserves the memory that parsing needs, and
+// returns the body. The error is a problem.
 func TakeWhole(
 	ctx context.Context, memory *Memory, from io.Reader, need func(begin []byte, bytes int64) int64,
 ) (body []byte, taken *Taken, err error) {

@@ -9,8 +9,8 @@ import (
 	"github.com/lmserve/lmserve/server/answer"
 )
 
-// Recover answers a request whose handler panicked with a problem. If an answer has begun, Recover
-// cuts the connection, so that an aborted stream does not look complete.
+// Recover answers with a problem if a handler panics. If the answer has begun, Recover closes the
+// connection instead, so that the answer does not look complete.
 func Recover(log *zap.Logger, problems *answer.Problems) func(http.Handler) http.Handler {
 	return wrap(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		defer func() {

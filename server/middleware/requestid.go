@@ -10,8 +10,8 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// RequestID puts an id into every request's context and answer: the client's id if it is safe for
-// headers and logs, otherwise a new one.
+// RequestID puts an id into the context and the answer of every request. It uses the client's id if
+// that id is safe for headers and logs, else a new id.
 func RequestID(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get(answer.HeaderRequestID)
@@ -23,7 +23,6 @@ func RequestID(next http.Handler) http.Handler {
 	})
 }
 
-// isRequestID reports whether a client's id is safe for headers and logs.
 func isRequestID(id string) bool {
 	return len(id) <= limits.RequestIDCharsMax && requestID.MatchString(id)
 }

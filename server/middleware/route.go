@@ -23,32 +23,33 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// Places returns the address of the server that a request is for; "" is this server.
+// Places finds the server that has a session. The address "" means this server.
 type Places interface {
-	// Session looks up a session by id, or by the name that its owner gave it; found reports
-	// whether it exists.
+	// Session finds the server of a session. The argument text is the session's id, or the name
+	// that the owner gave the session. The result found reports whether the session exists.
 	Session(ctx context.Context, owner, text string) (addr string, found bool, err error)
 	// Alive reports whether the server at an address holds a valid lease.
 	Alive(addr string) bool
-	// Fresh chooses a server for a new session; equal keys get equal servers.
+	// Fresh chooses a server for a new session. Equal keys give the same server.
 	Fresh(key string) (addr string)
 }
 
-// headerProxied marks a request that another server has passed on, so that it is not passed on
-// again. Its value is ignored. If a client sends it, this server answers, or refuses a session that
-// another server has.
+// headerProxied marks a request that another server has forwarded, so that it is not forwarded
+// again. Any value counts. A client may also send the header: this server then refuses sessions of
+// other servers.
 const headerProxied = "Lmserve-Proxied"
 
 const (
-	dialMax = 2 * time.Second // time to connect to another server
-	// interval for checking that the other server is alive
+	dialMax = 2 * time.Second
+	// aliveLook is the interval between checks that the other server is alive.
 	aliveLook     = time.Second
-	idleConnsMost = 256 // idle connections kept to one server
+	idleConnsMost = 256
 )
 
-// Route passes requests for sessions of other servers on to them, once, and streams both ways. It
-// runs after Authenticate, because names belong to keys, and before Meter, because the answering
-// server meters the request. If places is nil, every request is for this server.
+// Route forwards a request to the server that has the session, and streams the body and the answer.
+// A request is forwarded at most once. Route runs after Authenticate, because a session name
+// belongs to a key. It runs before Meter, because the other server meters the request. If places is
+// nil, this server handles every request.
 func Route(
 	places Places, c *contract.Contract, routes chi.Routes, memory *Memory, told func(),
 	draining context.Context, problems *answer.Problems,
@@ -81,7 +82,7 @@ func Route(
 	})
 }
 
-// newTransport returns the transport to other servers, which leaves answers unchanged.
+// newTransport returns the HTTP transport to other servers. It does not decompress answers.
 func newTransport() *http.Transport {
 	dialer := net.Dialer{
 		Timeout: dialMax,
@@ -105,7 +106,7 @@ type passing struct {
 	transport *http.Transport
 }
 
-// Routes whose requests may have to be passed on to another server.
+// These routes need special treatment when requests are forwarded to another server.
 const (
 	routeSessions    = "/v1/sessions"
 	routeImport      = "/v1/sessions/import"
@@ -114,7 +115,8 @@ const (
 	routeCompletions = "/v1/completions"
 )
 
-// place returns the address that a request goes to, or "" for this server. The error is a problem.
+// place returns the address of the server for a request, or "" for this server. The error is a
+// problem.
 func (p *passing) place(r *http.Request, route string) (addr string, err error) {
 	if r.Header.Get(headerProxied) != "" {
 		return "", nil
@@ -150,8 +152,8 @@ func (p *passing) place(r *http.Request, route string) (addr string, err error) 
 	return addr, nil
 }
 
-// userOf returns the field user of a completion in OpenAI's form, or "". The user may be the id of
-// a session. userOf reads the body and rewinds it.
+// userOf returns the field `user` of a completion in OpenAI's form, or "". The user may be a
+// session id. userOf reads the body and rewinds it for the next reader.
 func (p *passing) userOf(r *http.Request) (user string, err error) {
 	if !contract.HasBody(r) {
 		return "", nil
@@ -169,7 +171,7 @@ func (p *passing) userOf(r *http.Request) (user string, err error) {
 	var named struct {
 		User string `json:"user"`
 	}
-	// the handler reports invalid JSON
+	// The handler reports invalid JSON.
 	_ = json.NewDecoder(in.Reader).Decode(&named)
 	if err := in.again(); err != nil {
 		return "", err
@@ -178,8 +180,8 @@ func (p *passing) userOf(r *http.Request) (user string, err error) {
 	return named.User, nil
 }
 
-// pass passes a request on. If this server drains, pass ends watches of the session's events, so
-// that the client reconnects elsewhere.
+// pass forwards a request to the server at addr. If this server drains, pass ends watches of
+// session events, so that the client reconnects to another server.
 func (p *passing) pass(w http.ResponseWriter, r *http.Request, route, addr string) {
 	to, err := url.Parse(addr)
 	if err != nil {
@@ -195,13 +197,13 @@ func (p *passing) pass(w http.ResponseWriter, r *http.Request, route, addr strin
 	go p.attend(ctx, addr, cancel)
 	proxy := httputil.ReverseProxy{
 		Transport:     p.transport,
-		FlushInterval: -1, // flush at once
+		FlushInterval: -1, // flush after each write
 		ErrorLog:      log.New(io.Discard, "", 0),
 		Rewrite: func(out *httputil.ProxyRequest) {
 			out.SetURL(to)
 			out.Out.Host = to.Host
-			// This server has checked these headers. The other server has a different host and
-			// would refuse them.
+			// This server has checked these headers. The other server would refuse them, because
+			// its host differs.
 			for _, seen := range []string{"Origin", "Sec-Fetch-Site"} {
 				out.Out.Header.Del(seen)
 			}
@@ -210,7 +212,7 @@ func (p *passing) pass(w http.ResponseWriter, r *http.Request, route, addr strin
 			out.Out.Header.Del("Expect") // this server has already accepted the body
 		},
 		ModifyResponse: func(in *http.Response) error {
-			for name := range w.Header() { // headers that this server sets on every answer
+			for name := range w.Header() { // this server sets these headers itself
 				in.Header.Del(name)
 			}
 			return nil
@@ -222,11 +224,12 @@ func (p *passing) pass(w http.ResponseWriter, r *http.Request, route, addr strin
 	proxy.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// errLost ends a request to a server whose lease has lapsed. If that server has stopped or is cut
-// off from the network, the connection itself may show no error.
+// errLost ends a forwarded request if the lease of the other server has lapsed. The connection may
+// show no error if that server has crashed or lost the network.
 var errLost = errors.New("server: the lease of the server that holds the session has lapsed")
 
-// attend ends a request once the server that handles it is gone.
+// attend cancels a forwarded request, by the function end, once the server at addr is no longer
+// alive.
 func (p *passing) attend(ctx context.Context, addr string, end context.CancelCauseFunc) {
 	looks := time.NewTicker(aliveLook)
 	defer looks.Stop()
@@ -243,9 +246,9 @@ func (p *passing) attend(ctx context.Context, addr string, end context.CancelCau
 	}
 }
 
-// fail ends a request that could not be passed on completely. It answers with a problem if nothing
-// was sent or the request only reads. Otherwise it cuts the connection, because nobody knows
-// whether the other server has done the work.
+// fail handles an error of a forwarded request. It answers with a problem if nothing was sent, or
+// if the request only reads data. Otherwise it closes the connection, because it is unknown whether
+// the other server has done the work.
 func (p *passing) fail(w http.ResponseWriter, r *http.Request, err error) {
 	var dialling *net.OpError
 	unsent := errors.As(err, &dialling) && dialling.Op == "dial"

@@ -9,16 +9,16 @@ import (
 	"github.com/lmserve/lmserve/server/contract"
 )
 
-// Stall allows a request any length of time as long as its body makes progress: every read of the
-// body has its own deadline. A stalled client thus blocks only itself, and a slow stream is not cut
-// off. The connection handles deadlines of the answer. Once the context draining is done, reading
-// an unfinished body returns an error.
+// Stall limits the time between the bytes of a request body, not the total time: each read has its
+// own deadline. A stalled client is cut off, but a slow stream is not. The connection itself has
+// the deadlines of the answer. When the context draining is done, reading an unfinished body
+// returns an error.
 //
-// While a request waits for something other than its body (see Attend), the body is read ahead and
-// the client has no deadline.
+// While a handler waits for something other than the body (see Attend), the server reads the body
+// ahead, and the client has no deadline.
 //
-// Stall also allows answers before the end of the body: events are sent while text arrives, and an
-// error need not wait for the rest of the body.
+// Stall also allows an answer before the end of the body: events are sent while text arrives, and
+// an error is sent at once.
 func Stall(
 	bodyIdle time.Duration, draining context.Context,
 ) func(http.Handler) http.Handler {
@@ -27,13 +27,13 @@ func Stall(
 			next.ServeHTTP(w, r)
 			return
 		}
-		// Writers without a connection, such as those of tests, support neither deadlines nor full
-		// duplex, but have no client that could stall.
+		// Writers without a connection, as in tests, support neither deadlines nor full duplex. The
+		// errors are ignored, because such writers have no client that could stall.
 		control := http.NewResponseController(w)
 		_ = control.EnableFullDuplex()
-		// net/http cancels a request's context as soon as a read of its body fails. The context
-		// here is not canceled then, because text read before the failure must still be scored and
-		// answered. Once the body has ended, the context is canceled as usual when the client
+		// net/http cancels a request's context as soon as a read of its body returns an error. The
+		// handler gets a context without this cancellation, because the text read before the error
+		// must still be scored. After the end of the body, the context is canceled if the client
 		// leaves.
 		ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 		defer cancel()
@@ -48,11 +48,11 @@ func Stall(
 	})
 }
 
-// closingWriter announces that an answer closes the connection if the body was not read to its end:
-// the server could not tell the next request from the rest of the body.
+// closingWriter sets "Connection: close" on an answer that begins before the whole body has
+// arrived. Otherwise the server would read the rest of the body as the next request.
 type closingWriter struct {
 	http.ResponseWriter
-	body  *patientBody // body of the request
+	body  *patientBody // the request's body
 	began bool
 }
 

@@ -1,6 +1,6 @@
-// Package page is the page at "/": a document, its style and its script, embedded in the binary.
-// `make page` (esbuild) builds them from src without network access. The page uses only operations
-// of the contract, like any other client.
+// Package page has the web page at "/": a document with its style and script, embedded in the
+// binary. `make page` builds them from src with esbuild, without network access. The page uses only
+// operations of api/openapi.yaml, like any other client.
 package page
 
 import (
@@ -35,20 +35,19 @@ var mediaTypes = map[string]string{
 	".js":   "text/javascript; charset=utf-8",
 }
 
-// The page's files, each compressed on first use.
+// Style and Script return the page's files. Each file is compressed on first use.
 var (
 	Style  = sync.OnceValues(func() (*File, error) { return open("page.css") })
 	Script = sync.OnceValues(func() (*File, error) { return open("page.js") })
 )
 
-// versionMeta is the element of the document for the server's version.
 const versionMeta = `<meta name="version" content="%s">`
 
-// documents has the opened document of each version.
+// documents maps a version to a func() (*File, error) that returns the version's document.
 var documents sync.Map
 
-// Document returns the page's document. It has the server's version, which the page shows; ""
-// shows none.
+// Document returns the page's document, with the server's version for the page to show. With
+// version "", the page shows no version.
 func Document(version string) (*File, error) {
 	open, _ := documents.LoadOrStore(version, sync.OnceValues(func() (*File, error) {
 		plain, err := dist.ReadFile("dist/index.html")
@@ -95,8 +94,8 @@ func newFile(name string, plain []byte) (*File, error) {
 		nil
 }
 
-// Answer sends the file, or 304 if the client has it. The arguments are the request's headers of
-// these names.
+// Answer sends the file, or status 304 if the client already has the file. The arguments are the
+// values of the request headers Accept-Encoding and If-None-Match.
 func (f *File) Answer(w http.ResponseWriter, acceptEncoding, ifNoneMatch string) {
 	h := w.Header()
 	h.Set("Content-Type", f.mediaType)
@@ -120,7 +119,7 @@ func (f *File) Answer(w http.ResponseWriter, acceptEncoding, ifNoneMatch string)
 	http.ServeContent(w, asked, "", time.Time{}, bytes.NewReader(content))
 }
 
-// takesGzip reports whether an Accept-Encoding (RFC 9110, section 12.5.3) names gzip.
+// takesGzip reports whether the header Accept-Encoding (RFC 9110, section 12.5.3) allows gzip.
 func takesGzip(acceptEncoding string) bool {
 	for coding := range strings.SplitSeq(acceptEncoding, ",") {
 		name, weight, _ := strings.Cut(coding, ";")

@@ -54,8 +54,7 @@ func TestWholePageIsSmall(t *testing.T) {
 	t.Logf("the page has %d bytes, compressed", total)
 }
 
-// The sum that build.mjs writes to dist matches the sources: after a change, run `make page`.
-// .ci/run compares esbuild's output with dist.
+// build.mjs writes a checksum of the sources to dist. If this test fails, run `make page`.
 func TestCommittedPageMatchesItsSources(t *testing.T) {
 	names := []string{"build.mjs", "package-lock.json"}
 	require.NoError(t, filepath.WalkDir("src", func(name string, d fs.DirEntry, err error) error {
@@ -69,7 +68,8 @@ func TestCommittedPageMatchesItsSources(t *testing.T) {
 	for _, name := range names {
 		raw, err := os.ReadFile(name)
 		require.NoError(t, err)
-		raw = bytes.ReplaceAll(raw, []byte("\r\n"), []byte("\n")) // a checkout on Windows
+		// A checkout on Windows may have CRLF line ends.
+		raw = bytes.ReplaceAll(raw, []byte("\r\n"), []byte("\n"))
 		fmt.Fprintf(all, "%s %x\n", name, sha256.Sum256(raw))
 	}
 	built, err := os.ReadFile("dist/sources.sha256")

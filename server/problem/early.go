@@ -9,8 +9,9 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// Early makes the problem for a request that net/http refuses before any handler runs. reason
-// begins with net/http's status and may add details after a colon.
+// Early makes the problem document for a request that net/http refuses before it calls a handler.
+// The reason begins with net/http's status, such as "400 Bad Request". Details may follow after a
+// colon.
 func Early(reason string) *Problem {
 	status, why, _ := strings.Cut(reason, ": ")
 	code, _, _ := strings.Cut(status, " ")

@@ -8,8 +8,8 @@ import (
 	"github.com/lmserve/lmserve/api"
 )
 
-// Kinds maps each problem type to its status and title. A test compares it with the contract's
-// table, x-problems of ProblemType.
+// Kinds maps each problem type to its status and title. A test compares Kinds with the table
+// x-problems in api/openapi.yaml.
 var Kinds = map[api.ProblemType]struct {
 	Status int
 	Title  string
@@ -92,7 +92,7 @@ func Name(kind api.ProblemType) string {
 	return strings.TrimPrefix(string(kind), "urn:lmserve:problem:")
 }
 
-// Names returns the short names of all types alphabetically.
+// Names returns the short names of all problem types in alphabetical order.
 func Names() (all []string) {
 	for kind := range Kinds {
 		all = append(all, Name(kind))

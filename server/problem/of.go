@@ -18,18 +18,18 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// Of turns any error of a handler or middleware into the problem for the client. Unknown errors
-// become internal errors.
+// Of returns the problem that tells the client about an error of a handler or middleware. An
+// unknown error becomes an internal error.
 func Of(err error) *Problem { return first(rules, err) }
 
-// OfBody returns the problem for an error of reading a request body.
+// OfBody returns the problem for an error that occurred while a request body was read.
 func OfBody(err error) *Problem { return first(bodyRules, err) }
 
-// rule returns the problem for one kind of error, and nil for others.
+// rule returns the problem for one kind of error, and nil for all other errors.
 type rule func(err error) *Problem
 
-// rules covers every kind of error. Their order matters: an error may wrap an error of a later
-// rule, and the first matching rule decides.
+// rules handles every error; the first matching rule decides. The rule of a wrapping error
+// therefore precedes the rule of the wrapped error.
 var rules = slices.Concat([]rule{
 	as(func(e *Problem) *Problem { return e }),
 	as(func(e *session.BodyError) *Problem { return OfBody(e.Err).At(e.Offset) }),
@@ -81,7 +81,7 @@ var rules = slices.Concat([]rule{
 		"Only a server whose sessions are in a data folder makes backups."),
 	soon(plain(session.ErrElsewhere, api.ProblemOverloaded,
 		"Another server holds the session or is taking it over. Repeat the request.")),
-	// The problem is the same as after an overload, because a retry may succeed.
+	// The client gets the problem of an overload, because a retry may succeed.
 	is(session.ErrUnavailable, logged(api.ProblemOverloaded)),
 	is(session.ErrNoSpace, logged(api.ProblemNoSpace)),
 	soon(plain(session.ErrBusy, api.ProblemSessionBusy, "")),
@@ -100,7 +100,6 @@ var rules = slices.Concat([]rule{
 	ofModel,
 }, keyRules, []rule{logged(api.ProblemInternal)})
 
-// bodyRules covers errors of reading a body.
 var bodyRules = slices.Concat(keyRules, []rule{
 	as(func(e *Problem) *Problem { return e }),
 	as(func(e *http.MaxBytesError) *Problem {
@@ -114,7 +113,8 @@ var bodyRules = slices.Concat(keyRules, []rule{
 	func(err error) *Problem { return New(api.ProblemBodyIncomplete, err.Error()) },
 })
 
-// keyRules covers errors of API keys. No problem contains the key that the request sent.
+// keyRules handles errors of API keys. No problem contains the key of the request, because keys are
+// secret.
 var keyRules = []rule{
 	is(keys.ErrMalformed, func(error) *Problem {
 		return Field(api.ProblemUnauthorized, "Authorization", "a malformed header",
@@ -125,7 +125,6 @@ var keyRules = []rule{
 	plain(keys.ErrExpired, api.ProblemUnauthorized, "The key has expired."),
 }
 
-// first returns the problem of the first rule that matches the error; nil if none matches.
 func first(rules []rule, err error) *Problem {
 	for _, of := range rules {
 		if p := of(err); p != nil {
@@ -135,7 +134,6 @@ func first(rules []rule, err error) *Problem {
 	return nil
 }
 
-// as makes the rule for an error type.
 func as[E error](of func(E) *Problem) rule {
 	return func(err error) *Problem {
 		var e E
@@ -146,8 +144,8 @@ func as[E error](of func(E) *Problem) rule {
 	}
 }
 
-// is makes the rule for errors that wrap the sentinel error target. Parameter of gets the wrapping
-// error.
+// is returns a rule for errors that wrap target. Its parameter of gets the whole error, not only
+// target.
 func is(target error, of rule) rule {
 	return func(err error) *Problem {
 		if !errors.Is(err, target) {
@@ -157,12 +155,11 @@ func is(target error, of rule) rule {
 	}
 }
 
-// plain makes the rule for a sentinel error with a fixed detail.
 func plain(target error, kind api.ProblemType, detail string) rule {
 	return is(target, func(error) *Problem { return New(kind, detail) })
 }
 
-// soon adds a short Retry-After to a rule's problem.
+// soon adds a short Retry-After to the problem of a rule.
 func soon(of rule) rule {
 	return func(err error) *Problem {
 		p := of(err)
@@ -173,7 +170,7 @@ func soon(of rule) rule {
 	}
 }
 
-// logged makes a rule whose problem hides the error's details from the client. They go to the log.
+// logged returns a rule that hides the error's details from the client and gives them to the log.
 func logged(kind api.ProblemType) rule {
 	return func(err error) *Problem {
 		p := New(kind, "The server's log has the details under this request_id.")
@@ -182,7 +179,6 @@ func logged(kind api.ProblemType) rule {
 	}
 }
 
-// ofDiskLimit says how much disk space the key's sessions use, and their limit.
 func ofDiskLimit(e *session.DiskLimitError) *Problem {
 	p := New(api.ProblemKeyDiskLimit,
 		fmt.Sprintf("The key's sessions use %d of at most %d bytes of disk, and the request "+
@@ -191,8 +187,8 @@ func ofDiskLimit(e *session.DiskLimitError) *Problem {
 	return p
 }
 
-// ofRecovery reports how much of a session's state is recovered. Recovery advances only during
-// requests, so the client may retry soon.
+// ofRecovery says how much of a session's state has been recovered. Recovery advances only during
+// requests, so the client should repeat the request.
 func ofRecovery(e *session.RecoveringError) *Problem {
 	return New(api.ProblemOverloaded,
 		fmt.Sprintf("The server is recomputing the session's state from its text: %d of %d bytes "+
@@ -200,8 +196,8 @@ func ofRecovery(e *session.RecoveringError) *Problem {
 			"wait.", e.Done, e.Of))
 }
 
-// ofModel names the model that could not be loaded; it returns nil for other errors. The reason
-// goes only to the log.
+// ofModel names the model that could not be loaded; it returns nil for other errors. The cause of
+// the failure goes only to the log.
 func ofModel(err error) *Problem {
 	var failed *session.ModelLoadError
 	if !errors.As(err, &failed) {
@@ -213,7 +209,6 @@ func ofModel(err error) *Problem {
 	return p
 }
 
-// ofDifference says how the session with the requested name differs from the request.
 func ofDifference(e *session.DifferError) *Problem {
 	first := e.Fields[0]
 	p := Field(api.ProblemSessionDiffers, first.Field, first.Found, first.Want)
@@ -224,8 +219,6 @@ func ofDifference(e *session.DifferError) *Problem {
 	return p
 }
 
-// ofUnusable says why a session cannot be used. For a damaged session it also says where the damage
-// is, and gives the log the cause.
 func ofUnusable(e *session.UnusableError) *Problem {
 	p := New(api.ProblemSessionUnusable, Clipped(e.Err.Error(), limits.DetailCharsMax))
 	found := e.Damage()
@@ -243,7 +236,6 @@ func ofUnusable(e *session.UnusableError) *Problem {
 	return p
 }
 
-// ofImport says why an exported session was refused.
 func ofImport(err error) *Problem {
 	if other, ok := errors.AsType[*session.ModelError](err); ok {
 		return Field(api.ProblemImportModel, "model", Shortened(other.Have), other.Want)
@@ -252,7 +244,7 @@ func ofImport(err error) *Problem {
 	return New(api.ProblemImportDamaged, Clipped(detail, limits.DetailCharsMax))
 }
 
-// OfJSON says why encoding/json could not decode valid JSON.
+// OfJSON returns the problem for valid JSON that encoding/json could not decode.
 func OfJSON(err error) *Problem {
 	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && mismatch.Field != "" {
 		return Field(api.ProblemInvalidField, mismatch.Field, mismatch.Value,

@@ -7,8 +7,8 @@ import (
 	"github.com/lmserve/lmserve/api"
 )
 
-// InOpenAIForm adds the error object that clients of OpenAI's interface read. It replaces status
-// 422 by 400, which OpenAI uses for an invalid field.
+// InOpenAIForm adds the error object that OpenAI clients expect. Status 422 becomes 400, OpenAI's
+// status for invalid fields.
 func InOpenAIForm(doc api.Problem) api.Problem {
 	if doc.Status == http.StatusUnprocessableEntity {
 		doc.Status = http.StatusBadRequest
@@ -25,7 +25,6 @@ func InOpenAIForm(doc api.Problem) api.Problem {
 	return doc
 }
 
-// openAIType returns OpenAI's error type for a status.
 func openAIType(status int) api.OpenAIErrorType {
 	switch {
 	case status == http.StatusTooManyRequests:
@@ -36,7 +35,8 @@ func openAIType(status int) api.OpenAIErrorType {
 	return api.OpenAIInvalidRequest
 }
 
-// openAICode returns OpenAI's closest error code for a problem type, if any.
+// openAICode returns OpenAI's error code for a problem type. If OpenAI has none, the code is the
+// type's short name with underscores.
 func openAICode(kind api.ProblemType) string {
 	switch kind {
 	case api.ProblemUnauthorized:

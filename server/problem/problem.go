@@ -12,11 +12,12 @@ import (
 // Problem is an error in the form of a problem document (RFC 9457), without the request's id.
 type Problem struct {
 	api.Problem
-	Cause      error         // for the log; the client never sees it
-	RetryAfter time.Duration // 0: limits.RetryAfterDefault for statuses 429 and 503, otherwise none
+	Cause error // for the log only
+	// 0 means limits.RetryAfterDefault for statuses 429 and 503, and no header for other statuses
+	RetryAfter time.Duration
 }
 
-// Error implements error for logs; the text includes the cause.
+// Error implements error. The text is for logs and includes the cause.
 func (p *Problem) Error() string {
 	switch {
 	case p.Cause != nil:
@@ -46,7 +47,7 @@ func Field(kind api.ProblemType, field, found, expected string) *Problem {
 	return p
 }
 
-// At adds the session's offset unless it is negative.
+// At adds a session's offset to the problem. A negative offset is not added.
 func (p *Problem) At(offset int64) *Problem {
 	if offset >= 0 {
 		p.Offset = &offset

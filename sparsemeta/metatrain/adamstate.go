@@ -15,18 +15,19 @@ import (
 //	type AdamSolver struct { ...; iter int; cache []*dualValue }
 //	type dualValue struct { Value; d Value }   // the mean; the variance
 
-// field returns a struct's field, readable and settable.
+// field returns a struct's field, even an unexported one, in a form that can be read and set.
 func field(structure reflect.Value, name string) reflect.Value {
 	f := structure.FieldByName(name)
 	return reflect.NewAt(f.Type(), unsafe.Pointer(f.UnsafeAddr())).Elem()
 }
 
-// iteration points to the number of steps made.
+// iteration returns a pointer to the solver's number of completed steps.
 func iteration(s *gorgonia.AdamSolver) *int {
 	return field(reflect.ValueOf(s).Elem(), "iter").Addr().Interface().(*int)
 }
 
-// moments returns the solver's mean and variance of its one vector, or nil before the first step.
+// moments returns the solver's mean and variance vectors, or nil before the first step. The solver
+// has only one parameter vector.
 func moments(s *gorgonia.AdamSolver) (mean, variance []float64) {
 	cache := field(reflect.ValueOf(s).Elem(), "cache")
 	if cache.Len() == 0 {
@@ -39,8 +40,8 @@ func moments(s *gorgonia.AdamSolver) (mean, variance []float64) {
 	return value("Value"), value("d")
 }
 
-// setMoments sets the solver's moments; the solver keeps the slices. nil restores the state before
-// the first step.
+// setMoments sets the solver's mean and variance vectors. The solver keeps the slices. If mean is
+// nil, setMoments restores the state before the first step.
 func setMoments(s *gorgonia.AdamSolver, mean, variance []float64) {
 	cache := field(reflect.ValueOf(s).Elem(), "cache")
 	cache.SetZero()

@@ -14,7 +14,7 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// conformance is the folder of the float64 reference's numbers.
+// conformance is the folder with the results of the float64 reference implementation.
 const conformance = "../../internal/lab/conformance/testdata/"
 
 // tolerance is the tolerance for float32, relative to the largest entry of a tensor.
@@ -104,14 +104,12 @@ func (f fixture) nearTensor(name string, got []float32) {
 	}
 }
 
-// near checks the arena got against the branches' tensors named prefix + branch.
 func (f fixture) near(s *sparsemeta.State, l *sparsemeta.Learner, prefix string, got []float32) {
 	for i, b := range l.Branches {
 		f.nearTensor(prefix+b.Name, s.Branch(got, i))
 	}
 }
 
-// nearGradient checks got against the gradients named prefix + branch + "." + array.
 func (f fixture) nearGradient(l *sparsemeta.Learner, prefix string, got [][]sparsemeta.Network) {
 	for i, b := range l.Branches {
 		for _, p := range sparsemeta.Parts() {
@@ -146,7 +144,6 @@ func TestProbesOfTheReference(t *testing.T) {
 	require.NotZero(t, probed)
 }
 
-// Updates agree with the reference's chain of updates, given its gradients and masks.
 func TestUpdatesOfTheReference(t *testing.T) {
 	for name, steps := range map[string]int{"sparsemeta_small": 5, "metaonline_small": 4,
 		"metatrain_small": 2} {
@@ -161,7 +158,7 @@ func TestUpdatesOfTheReference(t *testing.T) {
 				at := fmt.Sprintf("step%d.", step)
 				s.UpdateMasked(x, tables, l.Settings, l.Scale, f.arena(l, at+"grad."), fast,
 					f.mask(l, at+"mask."))
-				if name != "metatrain_small" { // this file lacks I
+				if name != "metatrain_small" { // The file metatrain_small lacks I.
 					f.near(s, l, at+"I.", s.I[0].F32)
 				}
 				f.near(s, l, at+"M.", fast)
@@ -170,8 +167,8 @@ func TestUpdatesOfTheReference(t *testing.T) {
 	}
 }
 
-// In online training, the gradient is taken at every step before the step's write. The gradient of
-// the loss then flows through all elements written so far.
+// Online training takes the gradient at every step, before the step writes fast weights. The
+// gradient then flows through all elements written so far.
 func TestOnlineMetaGradientsOfTheReference(t *testing.T) {
 	f := openFixture(t, "metaonline_small")
 	l := f.learner()
@@ -194,8 +191,8 @@ func TestOnlineMetaGradientsOfTheReference(t *testing.T) {
 	}
 }
 
-// In window training, two steps write fast weights. Then the gradient of the last step's loss is
-// taken.
+// In window training, two steps write fast weights. Then training takes the gradient of the last
+// step's loss.
 func TestWindowMetaGradientOfTheReference(t *testing.T) {
 	f := openFixture(t, "metatrain_small")
 	l := f.learner()

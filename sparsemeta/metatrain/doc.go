@@ -1,11 +1,12 @@
-// Package metatrain trains the meta-learners. The network of each branch is a gorgonia graph over
-// the nodes of its table (package sparsemeta). Forward computes g's values at the nodes, which
-// fill the table. Backward turns the gradients summed at the nodes into gradients with respect to
-// the network's 501 weights. Gorgonia's Adam then steps the weights of all networks.
+// Package metatrain trains the meta-learners: small networks g that compute fast weights from
+// gradient averages. Package sparsemeta tabulates g at chosen inputs, the nodes of a table. Here, a
+// gorgonia graph computes g at all nodes in the forward pass. The backward pass turns the loss
+// gradients at the nodes into gradients of the network's 501 weights. Gorgonia's Adam then updates
+// the weights of all networks.
 //
-// A network always has some 160 nodes. So a step costs the same for any size of the branches and
-// any number of chunks in the sum.
+// A table has about 160 nodes. The cost of a training step therefore depends neither on the size of
+// the branches nor on the number of chunks.
 //
-// The graph computes in float64. At this size that is not slower than float32. It agrees with the
-// definition of g up to rounding, and much cancels in the sums of gradients.
+// The graph computes in float64, because many terms cancel in the sums of gradients. At this size,
+// float64 is as fast as float32.
 package metatrain

@@ -9,22 +9,23 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta"
 )
 
-// width is the number of nodes in one pass of a graph; larger tables need several passes. Freshly
-// initialized networks have 100 to 200.
+// width is the number of nodes in one pass of a graph; larger tables need several passes. Tables of
+// newly initialized networks have 100 to 200 nodes.
 const width = 192
 
-// network is g as a gorgonia graph, with one column for each node of the table. The graph is
-// static; weights and nodes are copied into its inputs before every run.
+// network is a gorgonia graph of the meta-learner g. Its matrices have one column for each node of
+// the table. The graph never changes: load and place copy weights and nodes into its inputs before
+// every run.
 type network struct {
 	weights gorgonia.Nodes // w1 [20,2], b1 [20,1], w2 [20,20], b2 [20,1], w3 [1,20], b3 [1,1]
-	phi     [][]float64    // the values of weights
-	input   []float64      // [2,width]: magnitudes, then signs
+	phi     [][]float64
+	input   []float64      // [2,width]: row 0 has magnitudes, row 1 has signs
 	output  *gorgonia.Node // [1,width]
 	vm      gorgonia.VM
 }
 
-// defineNetwork adds g to graph. Each bias is broadcast over the columns by a product with a row
-// of ones, so that its gradient is a product, too.
+// defineNetwork adds the meta-learner g to graph. To broadcast a bias over the columns, it
+// multiplies the bias by a row of ones. The gradient of the bias is then also a matrix product.
 func defineNetwork(graph *gorgonia.ExprGraph) (*network, error) {
 	n := new(network)
 	x, input := matrix(graph, "x", 2, width)
@@ -58,7 +59,6 @@ func defineNetwork(graph *gorgonia.ExprGraph) (*network, error) {
 	return n, nil
 }
 
-// affine returns w x + b ones.
 func affine(w, b, x, ones *gorgonia.Node) (*gorgonia.Node, error) {
 	wx, err := gorgonia.Mul(w, x)
 	if err != nil {
@@ -71,7 +71,7 @@ func affine(w, b, x, ones *gorgonia.Node) (*gorgonia.Node, error) {
 	return gorgonia.Add(wx, spread)
 }
 
-// matrix adds an input to the graph and returns the memory of its value.
+// matrix adds an input matrix to the graph. Writes to the returned slice change the matrix.
 func matrix(graph *gorgonia.ExprGraph, name string, rows, cols int) (*gorgonia.Node, []float64) {
 	values := make([]float64, rows*cols)
 	dense := tensor.New(tensor.WithShape(rows, cols), tensor.WithBacking(values))
@@ -80,7 +80,6 @@ func matrix(graph *gorgonia.ExprGraph, name string, rows, cols int) (*gorgonia.N
 	return node, values
 }
 
-// load copies the weights into the graph.
 func (n *network) load(phi *sparsemeta.Network) {
 	for p, part := range sparsemeta.Parts() {
 		for i, v := range phi[part.Lo:part.Hi] {
@@ -89,8 +88,8 @@ func (n *network) load(phi *sparsemeta.Network) {
 	}
 }
 
-// place copies nodes lo to hi-1 of the table into the graph. Columns beyond them keep nodes of
-// earlier runs, and their results are not used.
+// place copies nodes lo to hi-1 of the table into the graph. Other columns keep nodes of earlier
+// runs; callers ignore the results of these columns.
 func (n *network) place(t *sparsemeta.Table, lo, hi int) {
 	for i := lo; i < hi; i++ {
 		n.input[i-lo], n.input[width+i-lo] = t.Node(i)
@@ -102,7 +101,6 @@ func (n *network) run() error {
 	return n.vm.RunAll()
 }
 
-// forward computes g at the nodes.
 type forward struct {
 	*network
 	values gorgonia.Value
@@ -120,7 +118,6 @@ func newForward() (*forward, error) {
 	return f, nil
 }
 
-// evaluate sets the table's values at its nodes to those of phi.
 func (f *forward) evaluate(phi *sparsemeta.Network, t *sparsemeta.Table) error {
 	f.load(phi)
 	values := t.Values()
@@ -135,7 +132,7 @@ func (f *forward) evaluate(phi *sparsemeta.Network, t *sparsemeta.Table) error {
 	return nil
 }
 
-// backward computes the gradient of sum(dv g(nodes)) with respect to the weights.
+// backward computes the gradient of Σ dv[i] g(node i) with respect to the weights of g.
 type backward struct {
 	*network
 	dv []float64 // [1,width]
@@ -163,7 +160,8 @@ func newBackward() (*backward, error) {
 	return &backward{network: n, dv: values}, nil
 }
 
-// gradient adds the gradient of sum(dv g(nodes)) to grad, an array for all 501 weights.
+// gradient adds the gradient of Σ dv[i] g(node i) to grad, which has one element for each of the
+// 501 weights.
 func (b *backward) gradient(phi *sparsemeta.Network, t *sparsemeta.Table, dv,
 	grad []float64) error {
 	b.load(phi)
@@ -181,8 +179,8 @@ func (b *backward) gradient(phi *sparsemeta.Network, t *sparsemeta.Table, dv,
 	return nil
 }
 
-// collect adds the gradient in the gorgonia machine to grad. Then it clears the machine's gradient,
-// since gorgonia accumulates from run to run.
+// collect adds the gradient that the graph has computed to grad. It then clears the graph's
+// gradient, because gorgonia accumulates gradients from run to run.
 func (b *backward) collect(grad []float64) error {
 	for p, part := range sparsemeta.Parts() {
 		value, err := b.weights[p].Grad()

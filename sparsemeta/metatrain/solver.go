@@ -8,15 +8,14 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// solver is gorgonia's Adam over the weights of all networks as one vector.
 type solver struct {
 	adam     *gorgonia.AdamSolver
-	weights  []float64 // the weights that a step changes
-	gradient []float64 // input of a step, which overwrites it
+	weights  []float64
+	gradient []float64 // Adam overwrites the gradient in each step
 	model    []gorgonia.ValueGrad
 }
 
-// vector is a value and its gradient, in the form of gorgonia's solvers.
+// vector is a value with its gradient. It implements gorgonia.ValueGrad.
 type vector struct{ value, grad gorgonia.Value }
 
 func (v vector) Value() gorgonia.Value         { return v.value }
@@ -39,14 +38,14 @@ func (s *solver) step(lr float64) error {
 	return s.adam.Step(s.model)
 }
 
-// SolverState is the state of Adam. Training that restores this state and the learner's Phi
-// continues with the same bits.
+// SolverState is the state of the Adam optimizer. Training that restores SolverState and
+// Learner.Phi gives the same bits as uninterrupted training.
 type SolverState struct {
-	Iteration int // steps made
-	// Mean of the gradients, for the weights of all networks, bank by bank; nil before the first
-	// step.
+	Iteration int // number of completed steps
+	// Mean is Adam's running mean of the gradient, with one number per weight of all networks.
+	// Networks are ordered by bank, then by branch. Mean is nil before the first step.
 	Mean     []float64
-	Variance []float64 // the gradients' variance, in the same order as Mean
+	Variance []float64 // Adam's running mean of squared gradients, in the order of Mean
 }
 
 // State returns a copy of the solver's state.
@@ -59,8 +58,8 @@ func (t *Trainer) State() SolverState {
 	}
 }
 
-// Restore sets a state that State returned, for a learner with the same banks and branches. On an
-// error nothing changes.
+// Restore sets the solver's state to s. s must come from State for a learner with the same banks
+// and branches. If Restore returns an error, it changes nothing.
 func (t *Trainer) Restore(s SolverState) error {
 	want := len(t.solver.weights)
 	if s.Iteration == 0 {

@@ -11,13 +11,13 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta"
 )
 
-// Options configure a Trainer; a zero field means its default.
+// Options configure a Trainer. A field of zero selects the default.
 type Options struct {
 	Beta1 float64 // Adam's decay of the mean; default 0.9
 	Beta2 float64 // Adam's decay of the variance; default 0.99
-	Eps   float64 // Adam's smoothing; default 1e-8
-	// Workers is the number of goroutines that compute the networks; default: one for each
-	// processor. Results do not depend on it.
+	Eps   float64 // Adam's epsilon; default 1e-8
+	// Workers is the number of goroutines that compute networks. The default is one for each
+	// processor. Workers does not affect the results.
 	Workers int
 }
 
@@ -55,8 +55,8 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// Trainer steps the meta-weights of a learner and keeps its tables. Only one goroutine may use it
-// at a time.
+// Trainer trains the networks of a learner and updates the learner's tables. Only one goroutine may
+// use a Trainer at a time.
 type Trainer struct {
 	learner *sparsemeta.Learner
 	tables  sparsemeta.Tables
@@ -64,13 +64,12 @@ type Trainer struct {
 	workers []worker
 }
 
-// worker holds the two gorgonia machines of one goroutine, for forward and backward.
 type worker struct {
 	forward  *forward
 	backward *backward
 }
 
-// New builds the gorgonia machines, and the tables of l. The trainer's steps change l.Phi.
+// New returns a trainer for l and compiles the tables of l. The trainer's steps change l.Phi.
 func New(l *sparsemeta.Learner, o Options) (*Trainer, error) {
 	if err := errors.Join(o.Validate(), l.Validate()); err != nil {
 		return nil, err
@@ -112,15 +111,15 @@ func (t *Trainer) Close() error {
 	return err
 }
 
-// Tables returns the learner's tables. Their values at the nodes come from the gorgonia graph. Step
-// rewrites the tables in place, so no State.Update may run during a Step. Node gradients are valid
-// only until the next step, which moves the nodes.
+// Tables returns the learner's tables. Step rewrites the tables in place, so no State.Update may
+// run during a Step. Gradients at nodes are valid only until the next Step, because Step moves the
+// nodes.
 func (t *Trainer) Tables() sparsemeta.Tables { return t.tables }
 
-// Step takes the gradient of the loss with respect to the values of g at the nodes, summed over
-// any number of chunks. State.NodeGradient computes it, including the factor Out. Step makes one
-// step of Adam with learning rate lr on all meta-weights, and updates the tables. If the gradient
-// is not finite, it returns an error and changes nothing.
+// Step makes one step of Adam with learning rate lr on the weights of all networks, and updates the
+// tables. dv is the gradient of the loss with respect to g's values at the nodes, summed over any
+// number of chunks. State.NodeGradient computes dv, including the factor Out. If the gradient is
+// not finite, Step returns an error and changes nothing.
 func (t *Trainer) Step(dv sparsemeta.NodeGradients, lr float64) error {
 	if !(lr >= 0 && lr <= math.MaxFloat64) {
 		return fmt.Errorf(
@@ -148,7 +147,8 @@ func (t *Trainer) Step(dv sparsemeta.NodeGradients, lr float64) error {
 }
 
 // Gradient returns the gradient of the loss with respect to the weights of each meta-learner,
-// indexed [bank][branch]. dv has the node gradients that Step takes. Gradient changes no weights.
+// indexed [bank][branch]. Parameter dv has the same meaning as in Step. Gradient changes no
+// weights.
 func (t *Trainer) Gradient(dv sparsemeta.NodeGradients) ([][]sparsemeta.Network, error) {
 	if err := t.gradient(dv); err != nil {
 		return nil, err
@@ -167,7 +167,8 @@ func (t *Trainer) Gradient(dv sparsemeta.NodeGradients) ([][]sparsemeta.Network,
 	return out, nil
 }
 
-// gradient computes dL/dphi into the solver's memory.
+// gradient sets solver.gradient to the gradient of the loss with respect to the weights of all
+// networks.
 func (t *Trainer) gradient(dv sparsemeta.NodeGradients) error {
 	if err := t.tables.CheckGradients(dv); err != nil {
 		return err
@@ -192,7 +193,6 @@ func (t *Trainer) gradient(dv sparsemeta.NodeGradients) error {
 	})
 }
 
-// compile rebuilds the table of network i.
 func (t *Trainer) compile(w *worker, i int) error {
 	n := t.network(i)
 	if err := n.Validate(); err != nil {
@@ -209,13 +209,13 @@ func (t *Trainer) compile(w *worker, i int) error {
 
 func (t *Trainer) networks() int { return len(t.learner.Phi) * len(t.learner.Branches) }
 
-// network returns network i, bank by bank.
+// network returns network i. Networks are ordered by bank, then by branch.
 func (t *Trainer) network(i int) *sparsemeta.Network {
 	return &t.learner.Phi[i/len(t.learner.Branches)][i%len(t.learner.Branches)]
 }
 
-// each runs f for every network, on all workers. It returns the error of the first network that
-// failed, with the network's name.
+// each calls f for every network, in parallel on all workers. If calls fail, it returns the error
+// of the network with the lowest index, with the network's name.
 func (t *Trainer) each(f func(w *worker, i int) error) error {
 	failures := make([]error, t.networks())
 	var next atomic.Int64

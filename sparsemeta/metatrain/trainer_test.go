@@ -9,7 +9,6 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta"
 )
 
-// testLearner has two banks of two branches.
 func testLearner(seed uint64) *sparsemeta.Learner {
 	l := &sparsemeta.Learner{
 		Branches: []sparsemeta.Branch{{Name: "a", Size: 10}, {Name: "b", Size: 20}},
@@ -26,7 +25,6 @@ func newTrainer(t testing.TB, l *sparsemeta.Learner, o Options) *Trainer {
 	return trainer
 }
 
-// waves returns node gradients that depend on the seed alone, not on the nodes.
 func waves(t *Trainer, seed int) sparsemeta.NodeGradients {
 	dv := t.Tables().Gradients(nil)
 	for bank := range dv {
@@ -40,7 +38,6 @@ func waves(t *Trainer, seed int) sparsemeta.NodeGradients {
 	return dv
 }
 
-// nodeInput returns an x whose preprocessed values equal the node's.
 func nodeInput(table *sparsemeta.Table, node int) float64 {
 	magnitude, sign := table.Node(node)
 	if magnitude == -1 {
@@ -49,15 +46,14 @@ func nodeInput(table *sparsemeta.Table, node int) float64 {
 	return sign * math.Exp(7*magnitude)
 }
 
-// manyNodes returns a learner with a table that has too many nodes for one pass of the graph.
 func manyNodes(t testing.TB) *sparsemeta.Learner {
 	l := testLearner(784)
 	require.Greater(t, len(l.Compile()[1][0].Values()), width)
 	return l
 }
 
-// Graph and network both compute in float64, so they agree up to the rounding of some 500
-// operations.
+// The graph and Network.Eval both compute in float64, so their results differ only by the rounding
+// of about 500 operations.
 func TestGraphComputesTheTablesValues(t *testing.T) {
 	l := manyNodes(t)
 	compiled := l.Compile()
@@ -79,7 +75,7 @@ func TestGraphComputesTheTablesValues(t *testing.T) {
 func TestAutodiffAgreesWithTheHandWrittenBackward(t *testing.T) {
 	l := manyNodes(t)
 	trainer := newTrainer(t, l, Options{Workers: 2})
-	for seed := range 2 { // the second pass checks that the first left nothing behind
+	for seed := range 2 {
 		dv := waves(trainer, seed)
 		got, err := trainer.Gradient(dv)
 		require.NoError(t, err)
@@ -99,7 +95,6 @@ func TestAutodiffAgreesWithTheHandWrittenBackward(t *testing.T) {
 	}
 }
 
-// adam is the textbook optimizer, in float64.
 type adam struct{ mean, variance float64 }
 
 func (a *adam) step(w *float32, g, lr, beta1, beta2 float64, t int) {
@@ -166,7 +161,6 @@ func TestResultsDoNotDependOnWorkers(t *testing.T) {
 	require.Equal(t, want, run(3).Phi)
 }
 
-// Four steps give the same bits as two steps and, in a new trainer with the saved state, two more.
 func TestTrainingResumesToTheSameBits(t *testing.T) {
 	steps := func(trainer *Trainer, from, to int) {
 		for step := from; step < to; step++ {
@@ -187,7 +181,8 @@ func TestTrainingResumesToTheSameBits(t *testing.T) {
 		for _, bank := range broken.Phi {
 			resumed.Phi = append(resumed.Phi, append([]sparsemeta.Network(nil), bank...))
 		}
-		steps(first, saved, 4) // these steps must not change the saved copy
+		// State returned a copy, so these steps must not change the saved state.
+		steps(first, saved, 4)
 		second := newTrainer(t, resumed, Options{Workers: 1})
 		require.NoError(t, second.Restore(state))
 		steps(second, saved, 4)
@@ -198,8 +193,8 @@ func TestTrainingResumesToTheSameBits(t *testing.T) {
 	}
 }
 
-// Training resumed without its moments gives different weights. So the test of resumed training can
-// fail.
+// If training loses Adam's moments, the weights change. So TestTrainingResumesToTheSameBits would
+// detect lost moments.
 func TestForgettingTheMomentsShows(t *testing.T) {
 	straight, forgetful := testLearner(5), testLearner(5)
 	a, b := newTrainer(t, straight, Options{}), newTrainer(t, forgetful, Options{})
@@ -211,8 +206,8 @@ func TestForgettingTheMomentsShows(t *testing.T) {
 	require.NotEqual(t, straight.Phi, forgetful.Phi)
 }
 
-// TestAdamKeepsItsState guards adamstate.go against changes in gorgonia's solver: after one step,
-// the moments are computed from the first gradient alone.
+// TestAdamKeepsItsState guards adamstate.go, which accesses unexported fields of gorgonia's solver,
+// against changes in gorgonia. After one step, the moments depend only on the first gradient.
 func TestAdamKeepsItsState(t *testing.T) {
 	trainer := newTrainer(t, testLearner(6), Options{Beta1: 0.9, Beta2: 0.99})
 	require.Equal(t, SolverState{}, trainer.State())
@@ -291,7 +286,7 @@ func TestOptionsErrorsNameTheField(t *testing.T) {
 	require.ErrorContains(t, err, "bank 0: b: w1[0]: found NaN")
 }
 
-// All parts work together: g learns the saturating step that is typical of trained meta-learners.
+// Trainer, graph and tables together fit a tanh, a shape that is typical of trained meta-learners.
 func TestTrainingFitsATarget(t *testing.T) {
 	l := testLearner(8)
 	l.Branches, l.Settings.Gammas = l.Branches[:1], l.Settings.Gammas[:1]
@@ -307,7 +302,7 @@ func TestTrainingFitsATarget(t *testing.T) {
 	for step := range 100 {
 		dv = trainer.Tables().Gradients(dv)
 		last = 0
-		for _, x := range inputs { // the squared distance and its gradient
+		for _, x := range inputs {
 			d := float64(table.At(x)) + math.Tanh(300*float64(x))
 			last += d * d
 			node, w := table.Locate(x)
@@ -333,7 +328,6 @@ func BenchmarkBuild(b *testing.B) {
 	}
 }
 
-// BenchmarkStep steps 60 networks.
 func BenchmarkStep(b *testing.B) {
 	for name, workers := range map[string]int{"workers=1": 1, "workers=2": 2} {
 		b.Run(name, func(b *testing.B) {

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// costs are the costs of a session's steps on a model, in seconds of one core and in bytes.
+// costs are the costs of a session for one model, in seconds of one core and in bytes.
 type costs struct {
 	byte       float64 // seconds to score and learn a byte of text
 	stateBytes float64 // bytes of a state in the object store
@@ -13,16 +13,16 @@ type costs struct {
 	hotBytes   float64 // bytes of a state in a server's memory
 }
 
-// models has costs measured on a core with AVX2 (docs/speed.md and docs/operations.md). States of 5
-// and 12 MiB were read from an object store in 31 and 84 ms.
+// models contains costs measured on one core with AVX2 (docs/speed.md, docs/operations.md). Reading
+// a state from an object store took 84 ms for 12 MiB and 31 ms for 5 MiB.
 var models = map[string]costs{
 	"default": {byte: 444e-6, stateBytes: 12 << 20, readState: 0.084, hotBytes: 16e6},
 	"swift":   {byte: 45e-6, stateBytes: 1 << 20, readState: 0.010, hotBytes: 1.4e6},
 }
 
-// Measured costs of a database statement. On two cores the database handled 6,573 appends of 128
-// bytes per second, each in a transaction. Without load an append takes 1/364 s. All other
-// statements are assumed to cost as much as an append.
+// Costs of a database statement in seconds, measured with appends. On two cores, the database
+// handled 6,573 appends of 128 bytes per second, each in a transaction. Without load, an append
+// takes 1/364 s. Other statements are assumed to cost the same as an append.
 const (
 	statementCore = 2. / 6573
 	statementWait = 1. / 364
@@ -31,24 +31,23 @@ const (
 // Times of servers and clients in seconds.
 const (
 	heartbeat = 2  // interval between two heartbeats of a server
-	lease     = 10 // duration of a lease, by the database's clock
-	retry     = 1  // pause after which a refused client retries
+	lease     = 10 // duration of a server's lease on its sessions
+	retry     = 1  // pause before a refused client tries again
 	hop       = 0.0005
 )
 
-// cluster is the simulated cluster.
 type cluster struct {
 	costs         costs
 	nodes, cores  int
-	memory        float64 // bytes for states per server
+	memory        float64 // bytes of memory for states, per server
 	sessions      int
-	rate          float64 // total requests per second
+	rate          float64 // requests per second of all clients
 	bytes         int     // bytes of text per request
 	burst         float64 // mean number of requests in a burst
 	think         float64 // mean seconds between requests of a burst
 	databaseCores int
-	rack          int     // number of servers that are lost at once
-	lost          float64 // time of the loss
+	rack          int     // number of servers that fail at the same time
+	lost          float64 // time of the failure, in seconds
 	seconds       float64
 	seed          uint64
 }
@@ -77,9 +76,9 @@ func (c cluster) check() error {
 	return nil
 }
 
-// warm returns the probability that a session is still in its server's memory when a burst begins.
-// The server keeps the sessions used last; each session begins a burst every sessions/bursts
-// seconds on average.
+// warm returns the probability that a session's state is still in its server's memory when a burst
+// begins. Each server keeps the states of the sessions used last. Bursts of a session begin at
+// random times.
 func (c cluster) warm() float64 {
 	places := float64(c.nodes) * c.memory / c.costs.hotBytes
 	return 1 - math.Exp(-places/float64(c.sessions))

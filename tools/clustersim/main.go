@@ -1,7 +1,8 @@
-// Command clustersim simulates many servers on one database and one object store. It shows the load
-// on servers, database and object store, and what fails first as the load grows. It also shows what
-// happens when a rack of servers is lost. It runs no code of lmserve. The costs of single steps
-// were measured (see costs); all other numbers are assumed, and flags can set them.
+// Command clustersim simulates many servers with one database and one object store. It shows the
+// load on servers, database and object store, and what fails first as the load grows. It also shows
+// what happens when a rack of servers is lost. The simulation runs no code of lmserve. The costs of
+// single steps were measured (see type costs); all other numbers are assumptions that flags can
+// change.
 //
 //	cd tools/clustersim && go run .
 //	cd tools/clustersim && go run . -model swift -rate 1e6
@@ -42,7 +43,6 @@ func main() {
 	report(os.Stdout, c)
 }
 
-// report prints the cluster's performance before and after the loss of a rack, and at other loads.
 func report(w io.Writer, c cluster) {
 	fmt.Fprintf(w, "%d servers of %d cores, %d sessions, %.0f requests a second of %d bytes, a "+
 		"database of %d cores\n\n",

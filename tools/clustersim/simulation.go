@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Kinds of events, in the order in which a request passes them.
+// Kinds of events, in the order in which they occur in a request.
 const (
 	begins   = iota // the client asks the database for the owner
 	located         // the database has answered
@@ -16,7 +16,6 @@ const (
 	appended        // the database has stored the text
 )
 
-// event is the next step of a burst.
 type event struct {
 	at    float64
 	kind  int
@@ -35,14 +34,14 @@ func (e *events) Pop() any {
 	return last
 }
 
-// burst is consecutive requests of a session.
+// burst is a series of requests of one session.
 type burst struct {
 	session int32
 	node    int
 	left    int
-	sent    float64 // when the current request was sent
-	hot     bool    // the state is in the server's memory
-	unkept  int     // bytes of text since the last snapshot
+	sent    float64
+	hot     bool
+	unkept  int // bytes of text since the last snapshot
 }
 
 // pool is a set of cores that process work in order of arrival.
@@ -66,16 +65,14 @@ func (p pool) take(at, work float64) (end float64) {
 	}
 }
 
-// phase collects results between two times.
 type phase struct {
 	from, to                  float64
 	waits                     histogram
 	claims, refused           int
-	databaseBusy, serversBusy float64 // seconds of cores
+	databaseBusy, serversBusy float64 // in seconds of one core
 	objectBytes               float64
 }
 
-// simulation is the state of a simulated cluster.
 type simulation struct {
 	c        cluster
 	rng      *rand.Rand
@@ -83,8 +80,8 @@ type simulation struct {
 	now      float64
 	database pool
 	servers  []pool
-	owner    []uint16 // the server of each session
-	dead     int      // servers with lower numbers are lost at the time c.lost
+	owner    []uint16
+	dead     int // number of lost servers: server i is lost if i < dead
 	phases   []*phase
 	phase    *phase
 }
@@ -102,7 +99,7 @@ func newSimulation(c cluster) *simulation {
 	}
 	ends := []float64{c.lost, c.lost + lease, c.lost + 2*lease, c.seconds}
 	for i, end := range ends {
-		from := c.lost / 2 // before this time the cluster is still filling
+		from := c.lost / 2 // until then, the simulation has not reached a steady state
 		if i > 0 {
 			from = ends[i-1]
 		}
@@ -111,9 +108,7 @@ func newSimulation(c cluster) *simulation {
 	return s
 }
 
-// run simulates all seconds.
 func (s *simulation) run() {
-	// At the start some bursts are already in progress.
 	active := s.c.rate * s.c.think
 	for range int(active) {
 		b := s.newBurst()
@@ -148,7 +143,6 @@ func (s *simulation) run() {
 	}
 }
 
-// advance moves the clock to a time.
 func (s *simulation) advance(at float64) {
 	s.now = at
 	if at >= s.c.lost {
@@ -174,7 +168,6 @@ func (s *simulation) after(seconds float64, kind int, b *burst) {
 	heap.Push(&s.events, event{s.now + seconds, kind, b})
 }
 
-// send sends a request after a pause.
 func (s *simulation) send(b *burst, pause float64, kind int) {
 	b.sent = s.now + pause
 	s.after(pause, kind, b)
@@ -182,13 +175,12 @@ func (s *simulation) send(b *burst, pause float64, kind int) {
 
 func (s *simulation) isDead(node int) bool { return node < s.dead }
 
-// statement executes a database statement, and returns how long it takes.
+// statement simulates a database statement and returns its duration in seconds.
 func (s *simulation) statement() (seconds float64) {
 	s.phase.databaseBusy += statementCore
 	return s.database.take(s.now, statementCore) - s.now + statementWait
 }
 
-// step handles the next event of a request.
 func (s *simulation) step(kind int, b *burst) {
 	switch kind {
 	case begins:
@@ -208,7 +200,8 @@ func (s *simulation) step(kind int, b *burst) {
 	}
 }
 
-// locate finds the session's owner, and claims a session without one.
+// locate looks up the server of a session. If this server is lost and its lease is over, another
+// server claims the session.
 func (s *simulation) locate(b *burst) {
 	b.node = int(s.owner[b.session])
 	if !s.isDead(b.node) {
@@ -219,7 +212,8 @@ func (s *simulation) locate(b *burst) {
 		s.lose(b)
 		return
 	}
-	b.node = s.dead + s.rng.IntN(s.c.nodes-s.dead) // random, as a rendezvous hash would choose
+	// a random server, because rendezvous hashing spreads sessions evenly
+	b.node = s.dead + s.rng.IntN(s.c.nodes-s.dead)
 	s.owner[b.session] = uint16(b.node)
 	s.phase.claims++
 	b.hot = false
@@ -245,13 +239,11 @@ func (s *simulation) compute(b *burst) {
 	s.after(s.servers[b.node].take(s.now+wait, work)-s.now, computed, b)
 }
 
-// lose handles a request whose server is gone: its client retries.
 func (s *simulation) lose(b *burst) {
 	s.phase.refused++
 	s.after(retry, begins, b)
 }
 
-// finish ends a request. At the end of a burst it saves the state.
 func (s *simulation) finish(b *burst) {
 	s.phase.waits.add(s.now - b.sent)
 	b.unkept += s.c.bytes
@@ -265,7 +257,8 @@ func (s *simulation) finish(b *burst) {
 		return
 	}
 	s.phase.objectBytes += s.c.costs.stateBytes
-	for range 3 { // three statements: announce and enter the object, drop the old one
+	// a snapshot needs three statements: announce the object, enter the object, drop the old object
+	for range 3 {
 		s.statement()
 	}
 }
@@ -273,7 +266,7 @@ func (s *simulation) finish(b *burst) {
 // histogram counts times on a logarithmic scale, with a resolution of about 5 %.
 type histogram struct{ counts []int }
 
-const bins = 20 // per factor of e
+const bins = 20 // number of bins per factor of e
 
 func (h *histogram) add(seconds float64) {
 	i := max(0, int(bins*(math.Log(max(seconds, 1e-9))+8)))
@@ -290,7 +283,7 @@ func (h *histogram) count() (n int) {
 	return n
 }
 
-// quantile returns the time that the given share of the counted times does not exceed.
+// quantile returns a quantile of the counted times in seconds; part is from 0 to 1.
 func (h *histogram) quantile(part float64) float64 {
 	left := part * float64(h.count())
 	i := slices.IndexFunc(h.counts, func(c int) bool { left -= float64(c); return left <= 0 })

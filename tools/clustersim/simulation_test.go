@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// small is a cluster that is simulated quickly.
 func small() cluster {
 	c := defaults()
 	c.nodes, c.sessions, c.rate, c.rack, c.databaseCores = 20, 200_000, 1000, 2, 4
@@ -20,8 +19,8 @@ func ran(c cluster) *simulation {
 	return s
 }
 
-// Without overload, the work of the servers and the database equals the total cost of the requests.
-// The median request takes about as long as its own cost.
+// Without overload, the work of servers and database equals the total cost of the requests. The
+// median request does not wait for a free core.
 func TestCalmClusterDoesWhatItIsAsked(t *testing.T) {
 	c := small()
 	c.rack, c.rate = 0, 200
@@ -40,8 +39,6 @@ func TestCalmClusterDoesWhatItIsAsked(t *testing.T) {
 	require.InEpsilon(t, statements*statementCore, p.databaseBusy/seconds, .05)
 }
 
-// Requests for sessions of lost servers are refused until the lease lapses; then the sessions are
-// claimed.
 func TestSessionsOfLostRackAreTakenOver(t *testing.T) {
 	c := small()
 	s := ran(c)
@@ -50,8 +47,8 @@ func TestSessionsOfLostRackAreTakenOver(t *testing.T) {
 	require.Positive(t, leased.refused)
 	require.Zero(t, leased.claims, "the lease is not over")
 	require.Positive(t, after.claims)
-	// If a lost server's session is in a burst, it is claimed within seconds. Other sessions are
-	// claimed at their next use.
+	// Sessions in the middle of a burst are claimed within seconds. The others are claimed at their
+	// next request.
 	share := float64(c.rack) / float64(c.nodes)
 	require.InEpsilon(t, c.rate*c.think*share, float64(after.claims), .4)
 	require.Less(t, later.claims/2, after.claims)

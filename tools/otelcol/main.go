@@ -1,6 +1,6 @@
-// Command otelcol is an OpenTelemetry collector with the parts that a test needs: it reads a file,
-// and sends its lines by OTLP over HTTP. It is a separate module, so that lmserve does not depend
-// on the collector's modules.
+// Command otelcol is a small OpenTelemetry collector for a test. It reads a file and sends the
+// file's lines by OTLP over HTTP. It is a separate module, so that lmserve does not depend on the
+// collector's modules.
 package main
 
 import (
@@ -39,7 +39,6 @@ func components() (otelcol.Factories, error) {
 	return f, err
 }
 
-// logger logs errors to standard error.
 func logger(
 	context.Context, telemetry.LoggerSettings, component.Config,
 ) (*zap.Logger, component.ShutdownFunc, error) {

@@ -2,7 +2,6 @@ package changes
 
 import "testing"
 
-// BenchmarkTake measures Take on the lines of an access log, 89 bytes each.
 func BenchmarkTake(b *testing.B) {
 	log := ordinary(4000, 15)
 	size := 0
@@ -18,7 +17,6 @@ func BenchmarkTake(b *testing.B) {
 	}
 }
 
-// BenchmarkAppendState measures AppendState on a detector that has seen a whole log.
 func BenchmarkAppendState(b *testing.B) {
 	d := New()
 	take(d, ordinary(2000, 15))

@@ -15,11 +15,11 @@ type Kind uint8
 
 // The kinds of changes.
 const (
-	Surge    Kind = iota + 1 // occurs far more often than before
+	Surge    Kind = iota + 1 // a word, template or shape that occurs far more often than before
 	Novelty                  // a frequent template or shape that never occurred before
 	Number                   // a number far above all earlier numbers at its place
 	Silence                  // a word, template or shape that occurred regularly and stopped
-	Drift                    // a slow rise of a share, or a slow change in the size of numbers
+	Drift                    // a slow rise of a word's share, or a slow change of numbers
 	Empty                    // a value that was always present and is now NaN, null, - or missing
 	NewField                 // a field name that never occurred before
 	NoField                  // a field that every line had and that is now missing
@@ -40,10 +40,10 @@ type Change struct {
 	Line    int64 // number of the line that reports the change, from 1
 	First   int64 // number of the change's first line; for a silence, the line after the last event
 	// Text is the word or number that changed. For a template or shape, Text is the line after its
-	// time stamp. For a silence, Text is the beginning of the silent key's text and the word before
-	// that text. Text is empty if the detector has not kept the silent key's text.
+	// time stamp. For a silence, Text is the beginning of the silent line, or the silent word with
+	// the word before it. Text is empty if the detector has not kept the silent text.
 	Text     string
-	From, To int    // bounds of the word or number; both 0 for a whole line or a silence
+	From, To int    // bounds in the line; both 0 for a whole line or a silence
 	Before   string // the last plain word before Text; empty for a whole line or a silence
 	Template uint32 // template of the reporting line; 0 for a silence
 	Score    float64
@@ -66,7 +66,7 @@ type Change struct {
 	Every, Silent, Since    time.Duration
 }
 
-const shownBytes = 200 // maximum bytes of a line that a Change contains
+const shownBytes = 200 // maximum number of bytes of a line that a Change contains
 
 func (d *Detector) changeOf(l *line, kind Kind, of event) *Change {
 	c := &Change{
@@ -191,7 +191,6 @@ func (c *Change) String() string {
 		humanize.Comma(c.Of), c.unit(), humanize.Comma(c.Count), humanize.Comma(c.Length))
 }
 
-// jump describes a jump of the log's clock in a sentence.
 func (c *Change) jump() string {
 	direction := "ahead of"
 	if c.Subject == Back {
@@ -203,7 +202,6 @@ func (c *Change) jump() string {
 
 func seconds(s float64) time.Duration { return rounded(time.Duration(s * float64(time.Second))) }
 
-// name returns a description of what changed, such as a word or a number.
 func (c *Change) name() string {
 	text := c.Text
 	switch {
@@ -238,7 +236,8 @@ func (c *Change) unit() string {
 
 func rounded(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond) }
 
-// short formats a number below 100 with three digits, and a larger number as an integer.
+// short formats a number below 100 with three significant digits, and a larger number as an
+// integer.
 func short(v float64) string {
 	if v >= 100 {
 		return humanize.Comma(int64(math.Round(v)))

@@ -5,12 +5,12 @@ package changes
 type clock struct {
 	Time    int64 // milliseconds since the first stamp
 	Day     int64 // the last stamp's time of day, in milliseconds
-	Stamped int64 // lines with a stamp
+	Stamped int64
 	Fine    uint8 // 1 if a stamp had a fraction of a second, else 0
 	Stamps  uint8 // 1: the clock follows the stamps; 0: it counts lines
-	Start   int64 // the value of the clock at line warmLines
+	Start   int64
 	Pace    float64
-	Longest float64 // longest gap between two lines; decays over time
+	Longest float64
 	Ahead   float64 // largest forward step between stamps, in milliseconds; decays over time
 	Back    float64 // largest backward step between stamps, in milliseconds; decays over time
 }
@@ -21,16 +21,15 @@ const (
 	// linesASecond is the maximum rate of lines per second at which the clock follows the stamps.
 	// In a faster log, the clock counts lines.
 	linesASecond = 50
-	// backMillis separates two causes of a stamp that is earlier than the last stamp. If it is
-	// earlier by at most backMillis milliseconds, the line is out of order. Otherwise the clock was
-	// set back.
+	// backMillis separates two causes of a stamp that is earlier than the last stamp. If the
+	// difference is at most backMillis milliseconds, the line is out of order. Otherwise the clock
+	// was set back.
 	backMillis = 5000
-	// setBackMost is the largest backward step, in milliseconds, that counts as a clock set back.
-	// After a larger step the stamp belongs to the next day, for example after a night without
-	// lines.
+	// setBackMost is the largest backward step, in milliseconds, that counts as a clock set back. A
+	// stamp after a larger step belongs to the next day, for example after a night without lines.
 	setBackMost = dayMillis / 6
-	// A gap between two lines is limited to the larger of longestTimes the longest gap and
-	// paceTimes the mean gap. So one pause or clock jump does not change what is usual.
+	// The clock limits a gap between two lines to max(longestTimes * longest gap, paceTimes * mean
+	// gap). So one pause or clock jump hardly changes the statistics of the gaps.
 	longestTimes = 4
 	paceTimes    = 20
 
@@ -111,7 +110,6 @@ func (d *Detector) jump(l *line, of stamp, step int64) {
 	*largest = max(*largest, millis)
 }
 
-// now returns the value of the clock at the n-th line.
 func (c *clock) now(n int64) int64 {
 	if c.Stamps == 1 {
 		return c.Time

@@ -8,18 +8,19 @@ import (
 	"time"
 )
 
-// Detector counts the words, numbers and shapes in the lines of a log.
+// Detector counts the words, numbers and shapes in the lines of a log. A shape is the sequence of a
+// line's separators.
 type Detector struct {
 	tables
-	n     int64 // number of lines read
+	n     int64
 	clock clock
 	promises
 	format                  format
 	due                     int64 // earliest clock value at which a key can become silent
-	surgeQuiet, numberQuiet int64 // line numbers until which no such change is reported
+	surgeQuiet, numberQuiet int64
 	driftQuiet, emptyQuiet  int64
 	fieldQuiet              int64
-	silenceTold             int64 // line number of the last reported silence
+	silenceTold             int64
 }
 
 // promises are the thresholds that limit how often each kind of change is reported.
@@ -64,18 +65,17 @@ func (d *Detector) CopyFrom(from *Detector) { *d = *from }
 // Lines returns the number of lines that the detector has read.
 func (d *Detector) Lines() int64 { return d.n }
 
-// line is the state of the line that the detector is reading.
 type line struct {
 	n        int64
 	text     []byte
-	shown    int // offset of the text that follows the time stamp
+	shown    int
 	template uint32
 	surge    surging
 	outlier  outlier
 	drift    drifting
 	emptied  emptied
 	field    fielded
-	format   bool // the log's format changes at this line
+	format   bool
 }
 
 // Take reads a line without its newline, and calls the function each once per change. A line has at
@@ -94,7 +94,8 @@ func (d *Detector) Take(text []byte, each func(*Change)) {
 	if l.format {
 		each(d.formatOf(&l))
 	}
-	if d.format.settling(l.n) { // else changes that are not reported would raise the thresholds
+	// After a new format, changes are not reported and do not raise the thresholds.
+	if d.format.settling(l.n) {
 		each = func(*Change) {}
 		was := d.promises
 		defer func() { d.promises = was }()
@@ -107,8 +108,8 @@ func (d *Detector) Take(text []byte, each func(*Change)) {
 	d.tellField(&l, each)
 }
 
-// ordinals counts how often each context of a word occurred in the line. A hash of the context
-// selects the counter.
+// ordinals counts how often each context occurred in the line. A context is the previous word and
+// the separators after it. A hash of the context selects the counter.
 type ordinals [64]uint8
 
 // place returns the tag of the place after a given word and separators. It also returns a pointer
@@ -119,13 +120,12 @@ func (o *ordinals) place(before, separators uint32) (tag uint32, ordinal *uint8)
 	return mix(tag, uint32(*ordinal)) | 1, ordinal
 }
 
-// words counts the words and numbers of a line.
 func (d *Detector) words(l *line, cut cutter) {
 	var ordinals ordinals
 	template, shape, before := uint32(seedTemplate), uint32(seedShape), uint32(seedFirst)
-	said := [2]int{} // bounds of the last plain word
+	said := [2]int{}
 	var w word
-	end, behind := 0, uint32(fieldStart) // end of the last word, and tag of the last field
+	end, behind := 0, uint32(fieldStart)
 	for i := 0; i < wordsMost && cut.next(&w); i++ {
 		hash := w.hash(l.text)
 		template, shape = mix(mix(template, hash), w.separators), mix(shape, w.separators)

@@ -13,7 +13,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// only returns the single change of a kind. The test fails if the number of such changes is not 1.
 func only(t *testing.T, told []Change, kind Kind) Change {
 	t.Helper()
 	var found []Change
@@ -155,8 +154,8 @@ func TestNumberOutsideItsPastIsReported(t *testing.T) {
 	require.Equal(t, "rt 20.000: the largest of 1,800 before is 0.08", c.String())
 }
 
-// grown returns the bound `from` for i up to 5,000 and the bound `to` for i from 9,000 on. Between
-// these, the result grows with i.
+// grown rises linearly from the value `from` at i = 5,000 to the value `to` at i = 9,000, and is
+// constant outside these bounds.
 func grown(i int, from, to float64) float64 {
 	return from + float64((to-from)*min(1, max(0, float64(i-5000)/4000)))
 }
@@ -227,7 +226,7 @@ func TestChangesInFieldsAreReported(t *testing.T) {
 	for _, c := range []struct {
 		pattern, with string
 		kind          Kind
-		within        int64 // maximum number of lines between the change and its report
+		within        int64
 		says          string
 	}{
 		{`"took":\d+`, `"took":NaN`, Empty, 2, "took NaN: a number all 1,000 times before"},
@@ -263,8 +262,6 @@ func TestValueThatIsOftenEmptyIsUsual(t *testing.T) {
 	}
 }
 
-// A new format of the log is reported as one change. The changes that follow from it are not
-// reported.
 func TestNewFormatIsOneChange(t *testing.T) {
 	log := jsonLog(2000, from(1000,
 		`.*T(.*)Z","level":"(.*)","user":"(.*)","took":(\d+).*`, `$1 [$2] <$3> handled in $4 ms`))
@@ -347,7 +344,6 @@ func TestWarmLineAllocatesNothing(t *testing.T) {
 	require.Zero(t, told)
 }
 
-// FuzzTake checks that Take accepts long, empty and malformed lines.
 func FuzzTake(f *testing.F) {
 	f.Add([]byte("12:00:01 a=5 b=7ms c 10.0.0.1\n\n99:99:99,5 \xff\x00 1.2.3.4.5 1e9"), uint16(3))
 	f.Add(bytes.Repeat([]byte("1700000000.5 x:3 "), 400), uint16(500))

@@ -2,69 +2,75 @@ package changes
 
 import "math"
 
-// A drift is a lasting slow change: a share grows, or the size of numbers changes. The
-// detector searches in blocks of 32 ticks or numbers. For a key, x is its number of events in 32
-// ticks of its place's clock. For a place's numbers, x is the mean of lg(.0001 + v) over 32 numbers
-// v. Let m be the mean of the earlier blocks and s their standard deviation, estimated as 1.25
-// times their mean deviation. A block with value x changes a cumulative sum S by
+// A drift is a lasting slow change: a share grows, or the size of numbers changes. The detector
+// searches in blocks of 32 words or numbers. It follows the shares of frequent words and
+// templates, and the numbers at a place. For each of them, the formulas use three values:
 //
-//	share:   (x ln 2.5 - 1.5 m') / max(1, s^2 / m)
-//	numbers: (x - m) / max(s, .1) - 1/2, or (m - x) / max(s, .1) - 1/2 downwards
+//   - x is the value of a block. For a share, x is the number of events among 32 words at the
+//     place. For numbers v, x is the mean of lg(.0001 + v).
+//   - m is the mean of x over n earlier blocks.
+//   - s is the standard deviation of x, estimated as 1.25 times the mean deviation.
 //
-// where m' = m + 2 sqrt(m / n) for a mean of n blocks. Each step is limited to -2.5..2.5, so that a
-// burst changes S little. The first formula is the logarithm of the likelihood ratio for a share
-// 2.5 times as high. The mean does not include a block until S is 0 again. After 128 blocks the new
-// level counts as the usual one. A drift is reported if
+// A block changes a cumulative sum S by
+//
+//	share:         (x ln 2.5 - 1.5 m') / max(1, s^2 / m)     with m' = m + 2 sqrt(m / n)
+//	numbers, up:   (x - m) / max(s, .1) - 1/2
+//	numbers, down: (m - x) / max(s, .1) - 1/2
+//
+// Each step is limited to -2.5..2.5, so that a burst changes S little. The first formula is the
+// logarithm of the likelihood ratio for a share 2.5 times as high. The mean m includes new blocks
+// only when S is 0 again. After 128 blocks the new level counts as the usual level. A drift is
+// reported if
 //
 //   - it is slow: it lasts eight blocks or more, and the value changes by a factor of 1.3 to 8;
 //   - its past is known: the log has 2,000 lines, and 32 blocks came before the drift.
 
 const (
 	driftSets     = 48
-	driftSet      = 4 // cells in a set of the hash table
+	driftSet      = 4
 	driftsMost    = driftSets * driftSet
-	driftTicks    = 32  // ticks of a place's clock in a block
-	driftEvents   = 8   // minimum events of a key before the detector tracks its share
-	driftFirst    = 8   // minimum blocks before the cumulative sum S can differ from 0
-	driftKnown    = 32  // minimum blocks of history before a drift is reported
-	driftMemory   = 256 // maximum number of blocks that weigh in the mean
+	driftTicks    = 32 // ticks of a place's clock in a block
+	driftEvents   = 8
+	driftFirst    = 8
+	driftKnown    = 32
+	driftMemory   = 256
 	driftSlow     = 8   // minimum length of a drift, in blocks
 	driftLong     = 128 // maximum length of a drift, in blocks
 	driftLines    = 2000
-	driftQuiet    = 500 // minimum lines between two reports of drifts
-	driftStale    = 512 // lines without an event that halve the worth of a cell
+	driftQuiet    = 500
+	driftStale    = 512 // after this many lines without an event, the worth of a cell is halved
 	driftOdds     = 2.5
 	lnDriftOdds   = .9162907318741551
 	driftClip     = 2.5
 	driftSlack    = .5
-	driftMost     = 100 // maximum of the cumulative sum S
-	driftLeast    = 1.3 // minimum factor by which a drift changes a value
+	driftMost     = 100
+	driftLeast    = 1.3
 	driftTimes    = 8
-	numberSD      = .1 // lower bound of the standard deviation between blocks of numbers
-	shareLeast    = .1 // lower bound of a divisor in the function burst
+	numberSD      = .1
+	shareLeast    = .1
 	deviationSD   = 1.25
-	trendMost     = .6 // maximum Trend of drifting numbers; counters exceed it
-	trendMemory   = 16 // number of blocks over which Trend is averaged
+	trendMost     = .6 // maximum Trend of drifting numbers; the Trend of a counter is larger
+	trendMemory   = 16
 	driftEventful = driftTicks * 2 / 3
 )
 
 // drift is the statistics of a key or of a place's numbers, to detect a slow change.
 type drift struct {
-	Tag       uint32  // 0 if the cell is free; its second bit is 1 for numbers
-	Block     uint32  // index of the current block; for numbers, how many numbers the block has
-	Line      uint32  // number of the last line with the key, modulo 2^32
-	Sum       float32 // sum of the values in the current block
-	Mean      float32 // mean of the blocks' values
-	Deviation float32 // mean absolute deviation of the blocks' values from Mean
-	S         float32 // cumulative sum of the change; negative if the numbers fall
-	Total     float32 // sum of the blocks' values since S was last 0
-	Offs      float32 // sum of the absolute deviations from Mean since S was last 0
-	Trend     float32 // moving mean of the sign of a block's difference from Mean
-	Blocks    uint16  // number of blocks that Mean averages
-	Since     uint16  // number of blocks since S was last 0
+	Tag       uint32 // 0 if the cell is free; its second bit is 1 for numbers
+	Block     uint32 // index of the current block; for numbers, how many numbers the block has
+	Line      uint32
+	Sum       float32
+	Mean      float32
+	Deviation float32
+	// cumulative sum of the evidence for a drift; negative if the numbers fall
+	S      float32
+	Total  float32 // sum of the blocks' values since S was last 0
+	Offs   float32
+	Trend  float32 // moving mean of the sign of a block's difference from Mean
+	Blocks uint16
+	Since  uint16 // number of blocks since S was last 0
 }
 
-// drifting is the strongest drift found in a line.
 type drifting struct {
 	score float64
 	of    event
@@ -121,7 +127,8 @@ func (d *Detector) follow(l *line, p *place, e *key, of event) {
 		return
 	}
 	block := p.N / driftTicks
-	if !found || c.Block > block { // the key is new, or its place lost its clock
+	// The key is new, or its place was replaced and counts from 0 again.
+	if !found || c.Block > block {
 		*c = drift{
 			Tag: tag, Block: block, Mean: mean, Blocks: uint16(min(block, driftFirst)),
 			Deviation: float32(math.Sqrt(float64(mean))) / deviationSD,
@@ -184,7 +191,8 @@ func (d *Detector) followNumber(l *line, p *place, of event, x float64) {
 	}
 }
 
-// end closes a block. It raises S by up or lowers S by down; driftClip limits both.
+// end closes a block of words or numbers. The sum S rises by up or falls by down, each limited to
+// driftClip.
 func (c *drift) end(up, down float32) {
 	x := c.Sum
 	c.Sum = 0
@@ -218,7 +226,7 @@ func (c *drift) end(up, down float32) {
 	}
 }
 
-// learn adds to Mean the blocks since S was last 0.
+// learn adds the blocks since S was last 0 to the statistics Mean and Deviation.
 func (c *drift) learn() {
 	since := float32(c.Since)
 	c.Blocks = min(c.Blocks+c.Since, driftMemory)
@@ -228,18 +236,16 @@ func (c *drift) learn() {
 	c.Total, c.Offs, c.Since = 0, 0, 0
 }
 
-// settle makes the level of the drift the new usual level.
 func (c *drift) settle() {
 	c.Mean = c.now()
 	c.S, c.Total, c.Offs, c.Since, c.Blocks = 0, 0, 0, 0, driftFirst
 }
 
-// now returns the mean of the blocks since S was last 0.
+// now returns the mean value of the blocks since S was last 0.
 func (c *drift) now() float32 { return c.Total / float32(max(c.Since, 1)) }
 
 func distance(a, b float32) float32 { return max(a-b, b-a) }
 
-// drifted stores a drift for the line's report if it is the strongest drift of the line.
 func (d *Detector) drifted(l *line, c *drift, of event) {
 	score := float64(distance(c.S, 0))
 	switch {
@@ -252,8 +258,6 @@ func (d *Detector) drifted(l *line, c *drift, of event) {
 	}
 }
 
-// tellDrift reports the line's strongest drift if the drift's score exceeds the threshold and the
-// last report is long enough ago.
 func (d *Detector) tellDrift(l *line, each func(*Change)) {
 	s := &l.drift
 	report := func() { each(d.driftOf(l)) }

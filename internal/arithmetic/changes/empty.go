@@ -3,24 +3,23 @@ package changes
 import "bytes"
 
 // An empty value is NaN, null, - or nothing at a place that had a word or number. The empty value
-// is reported if the place had emptyKnown values before and was never empty. If nothing is at the
-// place, the separators before it identify the place: user= at the end of a line, or "user":"".
+// is reported if the place had emptyKnown values before and was never empty. A missing value is
+// recognized by the separators at its place: user= at the end of a line, or "user":"".
 
 const (
 	emptyKnown   = 128 // minimum values at a place before an empty value there is reported
 	emptiesMost  = 1<<16 - 1
-	emptyAtFirst = 2 // number of empty values at a place that cause a report
+	emptyAtFirst = 2
 )
 
-// emptied is the value of the line that became empty. If several became empty, emptied is the one
-// whose place had the most values.
+// emptied is the value that became empty in a line. If several values did, emptied is the value
+// whose place had the most values before.
 type emptied struct {
 	of     event
 	values uint32
 	number bool
 }
 
-// emptyWord reports whether a word means a missing value.
 func emptyWord(w []byte) bool {
 	const longest = len("undefined")
 	if len(w) > longest {
@@ -104,8 +103,6 @@ func (d *Detector) empty(l *line, of event, visits uint32) {
 	}
 }
 
-// tellEmpty reports the line's value that became empty, if its score reaches the threshold and the
-// last report is long enough ago.
 func (d *Detector) tellEmpty(l *line, each func(*Change)) {
 	score := 0.
 	if l.emptied.values > 0 {
@@ -121,4 +118,4 @@ func (d *Detector) tellEmpty(l *line, each func(*Change)) {
 	})
 }
 
-const emptyScore = 2 // every empty value has this score
+const emptyScore = 2

@@ -2,10 +2,10 @@ package changes
 
 import "bytes"
 
-// A field is a name before = (user=7) or a quoted name before a colon ("user": 7), outside URLs. A
-// new name is reported at its third occurrence. A field is reported as missing in two steps. First
-// it followed the same field, or began the line, 300 times in a row. Then it was missing there
-// eight times and occurred nowhere else.
+// A field is a name before an equals sign (user=7) or a quoted name before a colon ("user": 7),
+// outside URLs. A new name is reported at its third occurrence. A field is reported as missing in
+// two steps. First the field followed the same field, or began the line, 300 times in a row. Then
+// the field was missing there eight times and occurred nowhere else.
 
 const (
 	fieldSets   = 23
@@ -17,33 +17,32 @@ const (
 	fieldSoon   = 500 // maximum lines within which a new name must occur three times to be reported
 	fieldKnown  = 300
 	fieldMisses = 8
-	fieldScore  = 2 // every new or missing field has this score
+	fieldScore  = 2
 	countedMost = 1<<16 - 1
 )
 
-// field is a field's name with the counts of its occurrences.
 type field struct {
 	Tag    uint32 // 0 if the cell is free
-	Line   uint32 // number of the last line with the name, modulo 2^32
+	Line   uint32
 	First  uint32 // number of the first line with the name, modulo 2^32; 0 if not recorded
 	Next   uint32 // tag of the field that usually follows; 0 if none does
 	Count  uint16
-	Streak uint16 // number of times in a row that the field Next followed
-	Missed uint16 // number of times since then that the field Next did not follow
+	Streak uint16
+	Missed uint16
 	_      uint16
-	Name   [fieldBytes]byte // the first bytes of the name
+	Name   [fieldBytes]byte
 }
 
-// fielded is the new or missing field of a line.
 type fielded struct {
 	kind  Kind
 	of    event
-	first uint32 // number of the new field's first line, modulo 2^32
+	first uint32
 	name  []byte
 	had   uint16
 }
 
-const fieldStart = 3 // tag that represents the beginning of a line, as if a field ended there
+// fieldStart is the tag of the beginning of a line, which has no previous field.
+const fieldStart = 3
 
 // fieldName returns the bounds of the field name whose last word is w. It returns false if w ends
 // no field name.
@@ -112,7 +111,6 @@ func (d *Detector) fieldAt(tag uint32) *field {
 	return least
 }
 
-// fieldOf returns the cell of a tag, or nil if the tag has no cell.
 func (d *Detector) fieldOf(tag uint32) *field {
 	if c := d.fieldAt(tag); c.Tag == tag {
 		return c
@@ -120,8 +118,8 @@ func (d *Detector) fieldOf(tag uint32) *field {
 	return nil
 }
 
-// next records that field tag comes directly after field behind. Tag 0 means that the line has no
-// further field.
+// next records that in this line the field `tag` directly follows the field `behind`. If tag is 0,
+// the line has no further field.
 func (d *Detector) next(l *line, behind, tag uint32) {
 	c := d.fieldOf(behind)
 	if c == nil {
@@ -154,8 +152,6 @@ func (d *Detector) next(l *line, behind, tag uint32) {
 	c.Next, c.Streak, c.Missed = tag, 1, 0
 }
 
-// tellField reports the line's new or missing field, if its score reaches the threshold and the
-// last report is long enough ago.
 func (d *Detector) tellField(l *line, each func(*Change)) {
 	score := 0.
 	if l.field.kind != 0 {

@@ -13,12 +13,11 @@ const (
 	formatMost   = .75
 	formatLeast  = .1
 	formatLines  = 2 * warmLines
-	formatQuiet  = 300  // lines after a new format during which nothing else is reported
-	formatStays  = 2000 // minimum lines between two reports of a new format
-	formatRecent = 16   // number of lines over which the fast mean averages
+	formatQuiet  = 300 // lines after a new format during which nothing else is reported
+	formatStays  = 2000
+	formatRecent = 16
 )
 
-// format tracks the share of lines with new shapes.
 type format struct {
 	Fast, Slow float32
 	Told       int64 // line of the last report; 0 if there was none

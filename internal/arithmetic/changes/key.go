@@ -5,15 +5,15 @@ package changes
 type key struct {
 	Tag   uint32 // 0 if the cell is free
 	Line  uint32 // number of the last line with the key, modulo 2^32
-	Clock uint32 // value of the place's clock at line Line
+	Clock uint32
 
 	// These fields describe the current excursion of a surge and the events before it. See
 	// surge.go.
 	Began  uint32  // line of the excursion's first event, modulo 2^32
-	Before float32 // B in surge.go: remembered events before the excursion
+	Before float32 // B in surge.go: number of remembered events before the excursion
 	Sum    float32 // G in surge.go: logarithm of the likelihood ratio
 	// These fields describe the gaps between beats, to detect silences. See silence.go.
-	Beat      uint32 // clock of the last beat, modulo 2^32
+	Beat      uint32 // value of the clock at the last beat, modulo 2^32
 	Mean      float32
 	Deviation float32
 	Longest   float32
@@ -22,16 +22,16 @@ type key struct {
 	Count   uint16 // k: number of events in the excursion
 	Peak    uint16 // highest G in the excursion, in peakUnits
 	Best    uint16 // highest G of earlier excursions, in peakUnits; decays over time
-	Beats   uint16 // number of gaps that Mean averages
+	Beats   uint16
 	Flags   uint8
 	Subject Subject
 }
 
 const (
-	flagTold   = 1 << iota // the excursion has been reported
-	flagBeaten             // the key has had its first beat
-	flagSilent             // the key's silence has been reported
-	flagsMost  = 1<<iota - 1
+	flagTold = 1 << iota
+	flagBeaten
+	flagSilent
+	flagsMost = 1<<iota - 1
 )
 
 const (
@@ -55,8 +55,8 @@ const (
 	Template                    // a line's words and separators, without numbers
 	Shape                       // a line's separators
 
-	// For a clock that jumps: the line's time stamp is far ahead of the last stamp, or far behind
-	// it.
+	// Ahead and Back are jumps of the log's clock: the line's time stamp is far ahead of the last
+	// stamp, or far behind it.
 	Ahead
 	Back
 )
@@ -66,7 +66,8 @@ const (
 //
 //	(B + k + G) / (age + 64)
 //
-// where the age is in lines.
+// where surge.go explains B, k and G, and the age is the number of lines since the key's last
+// event.
 func (d *Detector) keyAt(tag uint32, n int64) (*key, bool) {
 	set := d.set(tag)
 	for i := range set {

@@ -53,10 +53,8 @@ func (a accessLog) lines(n int, seed uint64) [][]byte {
 	return log
 }
 
-// ordinary returns the lines of a log without changes.
 func ordinary(n int, seed uint64) [][]byte { return accessLog{}.lines(n, seed) }
 
-// take feeds all lines of a log to a detector, and returns the changes that it reports.
 func take(d *Detector, log [][]byte) (told []Change) {
 	for _, l := range log {
 		d.Take(bytes.Clone(l), func(c *Change) { told = append(told, *c) })

@@ -3,8 +3,8 @@ package changes
 import "math"
 
 // lg returns the base-2 logarithm of a positive normal number with an error below .01. It reads
-// the exponent and the mantissa 1 + f from the bits of x, so that every machine computes the
-// same:
+// the exponent e and the fraction f from the bits of x, so that all machines compute equal
+// results:
 //
 //	lg(2^e (1 + f)) = e + f + .344 f (1 - f)
 func lg(x float64) float64 {
@@ -15,7 +15,6 @@ func lg(x float64) float64 {
 	return exponent + f + float64(.344*f*(1-f))
 }
 
-// ln returns the natural logarithm of a positive number, computed from lg.
 func ln(x float64) float64 { return lg(x) * math.Ln2 }
 
 // pow2 returns 2^x with an error below .4 %, for x in -60..60:

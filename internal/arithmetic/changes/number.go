@@ -1,9 +1,9 @@
 package changes
 
 // A number v is reported when it is far above all earlier numbers at its place. Let x = lg(.0001 +
-// v). The place counts in windows of 2,048 numbers, and keeps the largest number of this window and
-// of the last one. It also keeps the mean m and the mean deviation of x. Let x' be the x of the
-// largest of n numbers. Then
+// v). The place counts in windows of 2,048 numbers, and keeps the largest number of the current
+// and of the previous window. It also keeps the mean m and the mean deviation of x over the
+// earlier numbers. If x' is the x of the largest of n numbers, then
 //
 //	score = 8 (x - x') / (2 deviation + (x' - m)/2 + 1) * n / (n + 128)
 
@@ -51,8 +51,6 @@ func (d *Detector) number(l *line, of event, value, x float64) {
 	}
 }
 
-// tellNumber reports the line's most unusual number, if its score reaches the threshold and the
-// last report is long enough ago.
 func (d *Detector) tellNumber(l *line, each func(*Change)) {
 	report := func() { each(d.numberOf(l)) }
 	d.numbers.tell(numberLimits, l.n, &d.numberQuiet, l.outlier.score, report)

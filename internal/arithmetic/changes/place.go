@@ -1,12 +1,12 @@
 package changes
 
-// place is the position of a word in a line. The word and separators before it identify the place,
-// together with how often this pair occurred earlier in the line. All templates share one place,
-// and all shapes share another.
+// place is the position of a word in a line. Three things identify the place: the previous word,
+// the separators after it, and how often both occurred earlier in the line. All templates share one
+// place, and all shapes share another.
 type place struct {
 	Tag       uint32  // 0 if the cell is free
 	N         uint32  // number of words seen at the place, which is the clock of its keys
-	Raised    uint32  // number of the line with the last peak, modulo 2^32
+	Raised    uint32  // number of the last line with a peak of a surge, modulo 2^32
 	Told      uint32  // line of the last reported surge here, modulo 2^32; 0 if there was none
 	First     float32 // the highest peaks of two different keys at the place
 	Second    float32
@@ -14,13 +14,13 @@ type place struct {
 	Level     float32 // base-2 logarithm of the last number
 	Largest   float32 // largest number of the current window
 	Before    float32 // largest number of the previous window
-	Mean      float32 // mean of the numbers' base-2 logarithms
-	Deviation float32 // mean absolute deviation of the logarithms from Mean
+	Mean      float32
+	Deviation float32
 	Values    uint16
-	Credit    uint16    // grows with each visit; near 0, another tag can take the cell
-	Highest   uint16    // part of the tag of the key that reached the peak First
-	Empty     uint16    // how often the value at the place was empty
-	Last      [2]uint16 // parts of the tags of the last word and of the last number's level
+	Credit    uint16 // grows with each visit; near 0, another tag can take the cell
+	Highest   uint16
+	Empty     uint16
+	Last      [2]uint16
 }
 
 // part returns the half of a key's tag that a place stores to recognize the key.
@@ -33,11 +33,11 @@ type repeats struct{ Same, Expected float32 }
 const (
 	placesMost   = 512
 	creditMost   = 4096
-	creditLost   = 16 // another tag that needs the cell takes 1/16 of its credit
+	creditLost   = 16 // another tag that needs the cell removes 1/16 of the cell's credit
 	creditLast   = 4
 	placeLines   = placesMost     // index of the place that all templates share
 	placeShapes  = placesMost + 1 // index of the place that all shapes share
-	ordinalsMost = 7              // maximum count of a context that repeats in a line
+	ordinalsMost = 7
 )
 
 // placeAt returns the index of a tag's place, and whether the tag has a cell. A tag can use two
@@ -86,7 +86,6 @@ func (p *place) visit() bool {
 	return true
 }
 
-// quiet reports whether the last reported surge at this place is too recent for another report.
 func (p *place) quiet(n int64) bool {
 	return p.Told != 0 && uint32(n)-p.Told < placeQuiet
 }

@@ -23,17 +23,15 @@ var (
 	fieldLimits  = limits{start: 2, floor: 1, raise: 1, lines: 2000, rest: fieldMisses}
 )
 
-// line lowers the threshold by the amount for one line.
 func (p *promise) line(of limits) {
 	p.Threshold = max(of.floor, p.Threshold-of.raise/of.lines)
 }
 
-// report raises the threshold by the amount for one report.
 func (p *promise) report(of limits) { p.Threshold += of.raise }
 
 // tell processes the score of the n-th line, and returns whether the score reaches the threshold.
-// If so, a rest without reports begins after the line, and tell sets *quiet to its end. tell calls
-// report unless the line is within an earlier rest.
+// If so, tell calls report, unless line n is before line *quiet. Then tell sets *quiet to the line
+// from which reports are allowed again.
 func (p *promise) tell(of limits, n int64, quiet *int64, score float64, report func()) bool {
 	p.line(of)
 	if score < p.Threshold {

@@ -2,22 +2,23 @@ package changes
 
 import "math"
 
-// A silence is a key that occurred regularly and stopped. The key's events are beats. The gaps
-// between its beats have a mean, a mean deviation and a maximum, which decays. An event that
-// follows a beat within a quarter of the mean gap belongs to that beat. A key is regular if:
+// A silence means that a key, such as a word or a template, occurred regularly and stopped. The
+// key's events are beats. The gaps between its beats have a mean, a mean deviation and a maximum,
+// which decays. An event that follows a beat within a quarter of the mean gap belongs to that
+// beat. A key is regular if:
 //
 //   - its mean covers n >= 8 gaps, and the deviation is below .3 n/(n + 4) of the mean;
 //   - its gaps cover half of the time since line 300, or it had at least 1,000 gaps;
 //   - it is rare, with a mean gap of at least eight lines, so that the log continues without it;
 //   - the clock is fine enough: the mean gap is 3 s or more if stamps are whole seconds.
 //
-// The silence is reported when the gap exceeds max(1.4 longest, 2.1 mean). The log must have had at
-// least half as many lines as in a mean gap. With fewer lines, the whole log pauses. Keys that fall
-// silent at the same time are one silence, reported once until they return. A key whose last
-// event was before a reported silence belongs to that silence.
+// The silence is reported when the gap exceeds max(1.4 longest, 2.1 mean). If the log has grown by
+// less than half the lines of a mean gap meanwhile, the whole log pauses, and no silence is
+// reported. Keys that fall silent at the same time are reported together, once until they return.
+// A key whose last event was before a reported silence belongs to that silence.
 
 const (
-	silenceLines    = 3 * warmLines / 2 // minimum lines of the log before a silence is reported
+	silenceLines    = 3 * warmLines / 2
 	sameBeat        = 1. / 4
 	beatsFirst      = 4
 	beatsMemory     = 32
@@ -39,7 +40,6 @@ const (
 	wholeLogMean    = 20
 )
 
-// beat adds an event of a key to the statistics of the key's gaps.
 func (d *Detector) beat(l *line, e *key, of event) {
 	e.Flags &^= flagSilent
 	if l.n <= warmLines {
@@ -74,7 +74,7 @@ func (d *Detector) beat(l *line, e *key, of event) {
 	}
 }
 
-// even reports whether a key has had enough gaps, all of similar length.
+// even reports whether a key has had enough gaps and all gaps have similar lengths.
 func (e *key) even() bool {
 	n := float32(e.Beats)
 	return e.Beats >= beatsLeast && e.Deviation*(n+beatsPrior) < float32(deviationMost*n*e.Mean)
@@ -85,8 +85,8 @@ func (e *key) patience() float32 {
 	return max(float32(silentLongest*e.Longest), float32(silentMean*e.Mean))
 }
 
-// regular reports whether a silence of a key with even intervals is worth a report. The key must
-// have occurred often enough, and its intervals must be long enough.
+// regular reports whether a silence of an evenly spaced key is worth a report. The key must have
+// occurred often enough, and its gaps must be long enough.
 func (d *Detector) regular(e *key, t int64) bool {
 	mean := float64(e.Mean)
 	lives := e.Beats >= beatsProof ||
@@ -95,7 +95,6 @@ func (d *Detector) regular(e *key, t int64) bool {
 	return lives && !coarse && mean >= rareLines*d.clock.Pace
 }
 
-// tellSilence reports all keys that are overdue as one silence.
 func (d *Detector) tellSilence(l *line, each func(*Change)) {
 	t := d.clock.now(l.n)
 	if t <= d.due || l.n < silenceLines {
@@ -129,8 +128,8 @@ func (d *Detector) tellSilence(l *line, each func(*Change)) {
 	}
 }
 
-// says returns a rank of how informative a key is for the report of a silence. A key whose text is
-// kept ranks first, then a template before a word, then the key with more beats.
+// says ranks keys by how informative they are in the report of a silence. A key whose text is kept
+// ranks first, then a template before a word, then the key with more beats.
 func (d *Detector) says(e *key) int {
 	order := int(e.Beats)
 	if e.Subject == Template {

@@ -4,11 +4,10 @@ import "bytes"
 
 const (
 	stampBytes = 400 // a time stamp is searched only in the first 400 bytes of a line
-	dateBytes  = 24  // maximum size of the date before a time of day
+	dateBytes  = 24
 	dayMillis  = 24 * 60 * 60 * 1000
 )
 
-// stamp is the time in a line, and its position.
 type stamp struct {
 	millis   int64 // milliseconds since midnight
 	from, to int   // bounds of the stamp in the line; both 0 if the line has none
@@ -68,7 +67,6 @@ func fraction(line []byte, i int) (millis int64, to int) {
 	return millis, i
 }
 
-// dateBefore returns the beginning of the date before a time of day at i.
 func dateBefore(line []byte, i int) int {
 	least := max(0, i-dateBytes+2)
 	for ; i > least; i-- {

@@ -56,7 +56,6 @@ func ReadState(state []byte) (*Detector, error) {
 	return d, nil
 }
 
-// numbersOf returns pointers to all parts of the detector's state, in the order of encoding.
 func (d *Detector) numbersOf() []any {
 	return []any{
 		&d.n, &d.clock, &d.surges, &d.numbers, &d.driftsTold,
@@ -67,7 +66,6 @@ func (d *Detector) numbersOf() []any {
 	}
 }
 
-// check returns an error if a value in the state is impossible for a detector.
 func (d *Detector) check() error {
 	for _, c := range []struct {
 		name string
@@ -159,7 +157,7 @@ func (e *key) valid(set int, n int64) bool {
 		Word <= e.Subject && e.Subject <= Shape
 }
 
-const lgMost = 64 // upper bound of a number's base-2 logarithm
+const lgMost = 64
 
 func (p *place) valid(i int, n int64) bool {
 	first := int(home(p.Tag, placesMost))

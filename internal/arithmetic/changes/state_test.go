@@ -10,7 +10,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// busyLog returns a log with changes of every kind.
 func busyLog(n int, seed uint64) [][]byte {
 	return accessLog{
 		status: func(i int, usual string) string {
@@ -190,8 +189,6 @@ func TestNumbersThatNoDetectorHasAreRefused(t *testing.T) {
 	require.True(t, bytes.Equal(good, d.AppendState(nil)))
 }
 
-// FuzzReadState checks that a detector works with every state that ReadState accepts. It also
-// checks that this detector's own state can be read again.
 func FuzzReadState(f *testing.F) {
 	d := New()
 	empty := d.AppendState(nil)
@@ -247,8 +244,6 @@ func TestStateOfBusyOutageIsRead(t *testing.T) {
 	require.Greater(t, told, 5)
 }
 
-// For some lines after a new format, no changes are reported. The unreported changes do not raise
-// the thresholds.
 func TestNewFormatLeavesThresholdsAsTheyWere(t *testing.T) {
 	d := New()
 	for n := range 3000 {

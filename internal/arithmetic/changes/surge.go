@@ -1,27 +1,28 @@
 package changes
 
-// A surge is a key that is far more frequent than before. Each key has a cumulative sum G over its
-// events, which needs no fixed window. An excursion is a run of events during which G is above 0.
-// When it begins, the clock of the key is c, and the last C = min(c, 8192) ticks had B events. Let
+// A surge means that a key, such as a word or a template, is far more frequent than before. Each
+// key has a cumulative sum G over its events, which needs no fixed window. An excursion is a run of
+// events during which G is above 0. Let c be the key's clock when the excursion begins. Let B be
+// the number of the key's events in the C = min(c, 8192) ticks before. Let
 //
 //	q = (B + 4) / (C + 4)      drain = ln(1 + 63 q)
 //
-// and at an event, d ticks after the last one,
+// An event that comes d ticks after the key's last event changes the sum:
 //
 //	G = G - f d drain + f ln 64, in 0..100
 //
-// G is the logarithm of the likelihood ratio for odds 64 times as high as q's. f discounts bursts.
-// Let same be the share of words at the place that repeat the word before, and expected the same
-// share if words were independent. Then
+// G is the logarithm of the likelihood ratio of two hypotheses: the key's odds are 64 q / (1 - q),
+// or they are q / (1 - q). The factor f discounts bursts. Let same be the share of words at the
+// place that repeat the previous word there, and expected this share for independent words. Then
 //
 //	f = min(1, (1.02 - same) / (1.02 - expected))
 //
 // If an excursion begins with a number near the last number at its place, f is 0. Such a number is
 // a counter or an hour that advances.
 //
-// An excursion ends when G is 0, when it pauses, or when it is long. Then B includes its events. A
-// key is reported if G rises to a peak well above M. M is the highest of the key's earlier peaks
-// and the peaks of another key at its place:
+// An excursion ends when G is 0, when it pauses, or when it is long. Then B includes its events.
+// Let M be the highest earlier peak of this key or of another key at its place. A key is reported
+// if G rises to a peak well above M:
 //
 //	score = (G - 4 - 1.75 M) / 2
 
@@ -44,30 +45,30 @@ const (
 	scoreFloor = 4
 	rivalTimes = 1.75
 	bestFades  = .998
-	rivalFades = 1. / 16384 // fraction by which a peak decays per line
-	fadeLines  = 4096       // upper bound of the lines for which one call decays a peak
+	rivalFades = 1. / 16384
+	fadeLines  = 4096
 
 	templatePreferred = 3
 
 	tellEvents = 3
-	placeQuiet = 500 // minimum lines between two reports of surges at a place
+	placeQuiet = 500
 	quietLines = 64
 )
 
 // event is an occurrence of a key in the current line.
 type event struct {
 	tag       uint32
-	at        int // index of the place
+	at        int
 	subject   Subject
-	from, to  int    // bounds of the word in the line
-	before    int    // offset of the text to show, which begins with the previous word
-	said      [2]int // bounds of the last plain word before this word
+	from, to  int
+	before    int // offset in the line of the text to show, which begins with the previous word
+	said      [2]int
 	counter   bool
 	explained float64 // for a level: the sum G of the same number counted as a word
 }
 
-// which returns 1 for a level and 0 otherwise. A number at a place is two events: one as a word,
-// one as a level.
+// which is the index of an event's statistics in Repeats and Last: 1 for a level, else 0. A number
+// at a place is two events: a word and a level.
 func (of *event) which() int {
 	if of.subject == Level {
 		return 1
@@ -84,13 +85,12 @@ func (of *event) preferred(other *event) float64 {
 	return 0
 }
 
-// surging is the strongest surge found in a line.
 type surging struct {
 	score float64
-	key   key // copy of the key, made at the peak
+	key   key
 	cell  *key
 	of    event
-	c     uint32 // value of the place's clock at the peak
+	c     uint32
 }
 
 // count counts an event and returns the key's sum G. Several events of a key in one line count
@@ -102,7 +102,8 @@ func (d *Detector) count(l *line, of event) (sum float64) {
 	if found && e.Line == uint32(n) {
 		return float64(e.Sum)
 	}
-	if !found || e.Clock > c { // the key is new, or its place lost its clock
+	// The key is new, or its place was replaced and counts from 0 again.
+	if !found || e.Clock > c {
 		*e = key{Tag: of.tag, Clock: c, Began: uint32(n), Subject: of.subject}
 	}
 	if n <= warmLines || c <= warmTicks {
@@ -118,7 +119,6 @@ func (d *Detector) count(l *line, of event) (sum float64) {
 	return float64(e.Sum)
 }
 
-// excursion adds an event of a key whose place is known.
 func (d *Detector) excursion(l *line, p *place, e *key, of event) {
 	n, c := l.n, p.N
 	recent := float64(min(c, clockMemory))
@@ -127,7 +127,7 @@ func (d *Detector) excursion(l *line, p *place, e *key, of event) {
 	sum := float64(e.Sum) - float64(float64(gap)*e.drain()*f)
 	if e.over(sum, gap) {
 		e.end(c, gap)
-		e.Clock = c // drain computes the excursion's start as Clock - Length
+		e.Clock = c // drain computes the start of the excursion as Clock - Length
 		e.Began = uint32(n)
 		if of.counter {
 			f = 0
@@ -221,8 +221,6 @@ func (d *Detector) rise(l *line, p *place, e *key, of event, sum float64) {
 	}
 }
 
-// tellSurge reports the line's strongest surge, if it exceeds the promise's threshold and the
-// last report is long enough ago.
 func (d *Detector) tellSurge(l *line, each func(*Change)) {
 	s := &l.surge
 	report := func() { each(d.surgeOf(l)) }

@@ -2,14 +2,13 @@ package changes
 
 import "unicode/utf8"
 
-// form classifies a word: plain, number, address or random.
 type form uint8
 
 const (
-	plain   form = iota // mostly letters, with few digits
-	number              // digits with a numeric value
-	address             // an IPv4 address
-	random              // an identifier, a time, or a number too long to repeat by chance
+	plain  form = iota // mostly letters, with few digits
+	number             // digits with a numeric value
+	address
+	random // an identifier, a time, or a number too long to repeat by chance
 )
 
 // word is a run of letters, digits and _ in a line, or a number.
@@ -30,8 +29,8 @@ type cutter struct {
 const (
 	randomBytes   = 6 // minimum size of a word that can be random
 	randomChanges = 3 // minimum changes between digits and letters in a random word
-	digitsMost    = 9 // maximum digits of a number
-	plainDigits   = 4 // maximum digits of a plain word
+	digitsMost    = 9
+	plainDigits   = 4
 )
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
@@ -40,7 +39,7 @@ func isLetter(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_' || c >= utf8.RuneSelf
 }
 
-// next finds the next word of the line and returns whether there is one.
+// next stores the line's next word in w and reports whether there was another word.
 func (c *cutter) next(w *word) bool {
 	separators := uint32(0)
 	for c.at < len(c.line) {
@@ -162,7 +161,6 @@ func hashOf(word []byte) uint32 {
 	return h ^ h>>13
 }
 
-// mix returns a hash that combines h and v.
 func mix(h, v uint32) uint32 {
 	h = (h ^ v) * 0x9e3779b1
 	return h ^ h>>15
@@ -177,6 +175,6 @@ func (w *word) hash(line []byte) uint32 {
 	return 10 + uint32(w.form)
 }
 
-// home returns the index of the cell, of n, that a tag selects. It ignores the tag's lowest bit,
+// home returns the index, below n, of the cell that a tag selects. It ignores the tag's lowest bit,
 // which is always 1.
 func home(tag, n uint32) uint32 { return tag >> 1 % n }

@@ -83,7 +83,6 @@ func TestLinesAreCutIntoWords(t *testing.T) {
 	}
 }
 
-// A line's words are returned in order, without its time stamp.
 func TestWordsOfLineComeInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lines := rapid.StringMatching(`([a-zé_0-9.: =µ]|12:00:0[0-9] |[0-9]{1,12}(ms)?)*`)

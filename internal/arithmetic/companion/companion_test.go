@@ -12,8 +12,6 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// The distribution that scores a byte does not depend on that byte. For any text and any networks,
-// its probabilities sum to 1.
 func TestByteCostsWhatDistributionSays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		networks := rapid.IntRange(1, networksMax).Draw(t, "networks")
@@ -54,7 +52,7 @@ func TestCompanionSkipsPassedText(t *testing.T) {
 		learnt := drawText(t, 1500)
 		r.feed(learnt)
 		before := r.s.Clone()
-		again := rapid.IntRange(0, len(learnt)).Draw(t, "again") // learnt[again:] is passed twice
+		again := rapid.IntRange(0, len(learnt)).Draw(t, "again")
 		passed := append(append(drawText(t, 100), learnt[again:]...), learnt[again:]...)
 		r.x.Begin(r.s)
 		for i, b := range passed {
@@ -80,7 +78,7 @@ func TestCompanionSkipsPassedText(t *testing.T) {
 	})
 }
 
-// A match also predicts text that is passed without learning, if it repeats learned text.
+// A match also predicts text that is passed without learning, if this text repeats learned text.
 func TestMatchGoesAlongWhatIsPassed(t *testing.T) {
 	r := reader{New(small(1)), widest(), uniform(), 0}
 	text := randomBytes(4000, 1)
@@ -99,8 +97,6 @@ func TestMatchGoesAlongWhatIsPassed(t *testing.T) {
 	require.Less(t, cost/math.Ln2/359, 2.)
 }
 
-// A text fed in pieces gives the same costs and the same state as the text fed at once. Back and
-// Forth switch between the states before and after a piece.
 func TestPiecesDoNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := drawText(t, 3000)
@@ -110,7 +106,7 @@ func TestPiecesDoNotMatter(t *testing.T) {
 		var got []float32
 		for len(text) > 0 {
 			n := rapid.IntRange(1, len(text)).Draw(t, "piece")
-			if n < 400 && rapid.Bool().Draw(t, "forget") { // score the piece, then undo that
+			if n < 400 && rapid.Bool().Draw(t, "forget") {
 				before := pieces.s.Clone()
 				pieces.feed(text[:n])
 				pieces.x.Back(pieces.s)
@@ -167,7 +163,6 @@ func TestResetIsANewState(t *testing.T) {
 	requireSame(t, New(small(1)), r.s)
 }
 
-// Repeated text costs nearly 0 bits. Random text costs hardly more bits than its information.
 func TestRepeatedTextCostsAlmostNothing(t *testing.T) {
 	r := reader{New(Settings{TableBytesDefault, 1}), widest(), uniform(), 0}
 	first := bitsOf(r.feed(randomBytes(20000, 1)))

@@ -1,6 +1,5 @@
 package companion
 
-// contexts returns the hashes of the contexts of the next byte.
 func (s *State) contexts() (hashes [contextCount]uint32) {
 	p, last := &s.place, uint32(s.place.order(1))
 	for i, n := range [...]int{0, 1, 2, 3, 4, 6} {
@@ -19,9 +18,8 @@ func (s *State) contexts() (hashes [contextCount]uint32) {
 	return hashes
 }
 
-// expectation returns the byte that the first existing match predicts, and the class of that match.
-// The byte is returned with a leading 1 bit before its eight bits. Without a match, expectation
-// returns 0, 0.
+// expectation returns the byte that the first existing match predicts, with a leading 1 bit before
+// its eight bits, and the class of the match. Without a match, expectation returns 0, 0.
 func (s *State) expectation() (expected, class int) {
 	for m := range s.place.Matches {
 		if expected := s.expected(m); expected != 0 {

@@ -13,8 +13,8 @@ import (
 // state changes its meaning.
 const Version = 2
 
-// header is the beginning of an encoded state. The complete table, text, words and floats follow.
-// All numbers are little endian.
+// header is the beginning of an encoded state. The complete table, text, words and floats follow
+// the header. All numbers are little endian.
 type header struct {
 	Version  uint8
 	Networks uint8
@@ -39,7 +39,7 @@ func (s *State) AppendTo(data []byte) []byte {
 // ReadAt implements io.ReaderAt for the bytes that AppendTo appends. The state must not change
 // between calls, or the bytes read are inconsistent.
 func (s *State) ReadAt(b []byte, at int64) (n int, err error) {
-	begin := int64(0) // offset of the current part in the encoded state
+	begin := int64(0)
 	for _, part := range s.parts() {
 		size := int64(binary.Size(part))
 		if at+int64(n) < begin+size && n < len(b) {
@@ -66,12 +66,13 @@ func copyPart(b []byte, part any, at int64) int {
 	}
 	data, err := binary.Append(nil, binary.LittleEndian, part)
 	if err != nil {
-		panic(err) // impossible, since all parts have a fixed size
+		panic(err)
 	}
 	return copy(b, data[at:])
 }
 
-// copyWords does the same as copyPart for a part of n 32-bit numbers.
+// copyWords encodes n 32-bit numbers and copies the encoded bytes from offset `at` to b. It returns
+// the number of copied bytes.
 func copyWords(b []byte, at int64, n int, word func(i int64) uint32) (copied int) {
 	var bytes [4]byte
 	for end := 4 * int64(n); copied < len(b) && at < end; {
@@ -82,7 +83,6 @@ func copyWords(b []byte, at int64, n int, word func(i int64) uint32) (copied int
 	return copied
 }
 
-// parts returns all parts of the state in the order in which they are encoded.
 func (s *State) parts() []any {
 	h := header{
 		Version: Version, Networks: uint8(s.settings.Networks),
@@ -92,7 +92,7 @@ func (s *State) parts() []any {
 }
 
 // Decode returns the state that AppendTo encoded. The settings must be valid and equal the settings
-// of the state. An error contains the expected and the found number, and where it was found. Decode
+// of the state. An error contains the expected value, the value found and its position. Decode
 // accepts data from an untrusted source: it checks that all numbers are in range, so that Scratch
 // can use every accepted state.
 func Decode(set Settings, data []byte) (*State, error) {
@@ -134,7 +134,7 @@ func (s *State) Check() error {
 func take(data []byte, part any) (rest []byte) {
 	n, err := binary.Decode(data, binary.LittleEndian, part)
 	if err != nil {
-		panic(err) // impossible: all parts have a fixed size, and data is long enough
+		panic(err)
 	}
 	return data[n:]
 }
@@ -189,7 +189,6 @@ func checkEstimate(e []float32) error {
 	return nil
 }
 
-// check returns an error if the fields of the place are inconsistent.
 func (p *place) check() error {
 	if p.Bytes > 1<<62 || uint64(p.Column) > p.Bytes || uint64(p.Width) > p.Bytes {
 		return errors.New("found a line that is longer than the text")

@@ -10,7 +10,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// After encoding and decoding, a state gives bit-identical results for further text.
 func TestEncodedStateContinues(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		set := small(rapid.IntRange(1, networksMax).Draw(t, "networks"))

@@ -3,13 +3,14 @@ package companion
 // slope stores the values that Slopes needs for each node of the last scored byte.
 type slope struct {
 	logits   [setCount][8]float32 // logits from each set of weights, per node
-	squashed [8]float32           // sigmoid of the mean logit, per node
-	p        [8]float32           // P(1), per node
-	rises    [8]float32           // derivatives of the refinements with respect to the mean logit
-	weights  [setCount]float32    // weights of the first network, except for setNode
+	squashed [8]float32
+	p        [8]float32
+	rises    [8]float32 // derivatives of the refinements with respect to the mean logit
+	// each set's weight for the first network; not used for setNode, whose row depends on the node
+	weights [setCount]float32
 }
 
-// keepSlope saves the values for Slopes that learning is about to change.
+// keepSlope saves the values that Slopes needs, before learning changes them.
 func (x *Scratch) keepSlope(s *State) {
 	for j, row := range x.look.rows {
 		x.slope.weights[j] = s.weights(row, 1)[firstNetwork]
@@ -27,13 +28,14 @@ func (r *refined) rise(s *State) float32 {
 	return s.floats[r.at+1] - s.floats[r.at]
 }
 
-// Slopes returns the slopes of the last scored byte. Let x be the network's logit, s the mean of
-// the rows' logits, r the refinement and p = P(1). A slope is the product of ds/dx and
+// Slopes returns derivatives of the mixture's loss for the last scored byte, one per node. They are
+// with respect to the first network's logit x at the node. Let s be the mean of the rows' logits, r
+// the refinement and p = P(1). Each derivative is the product of ds/dx and
 //
-//	dp/ds      = (squash(s) (1 - squash(s)) + dr/ds)/2
+//	dp/ds       = (squash(s) (1 - squash(s)) + dr/ds)/2
 //	d(-ln P)/dp = -1/p if the bit is 1, else 1/(1-p)
 //
-// If a value is at a bound of its range, the slope is 0.
+// If a value is at a bound of its range, the derivative is 0.
 func (x *Scratch) Slopes() (slopes Slopes) {
 	of := &x.slope
 	for k := range x.nodes {
@@ -63,15 +65,17 @@ func (x *Scratch) Slopes() (slopes Slopes) {
 }
 
 // Gradient writes the gradient of a byte's loss with respect to the logits [256] of the first
-// network. logProbs [256] are the natural logarithms of that network's probabilities. The loss is a
-// weighted mean: the mixture's loss, whose slopes are given, has the weight share, and the
-// network's own loss has the weight 1-share.
+// network. logProbs [256] are the natural logarithms of that network's probabilities. The loss is
 //
-// Let m be the mass below a node and y the byte's bit there. Let D be the derivative of the loss
-// with respect to ln m that comes from the nodes above, zero at the root. The child for bit z has
-// mass m' and
+//	share (loss of the mixture) + (1-share) (loss of the network alone)
 //
-//	D' = D m'/m + (2z - 1) slope    slope = share slope of the mixture + (1-share) (m(1)/m - y)
+// The slopes are the derivatives that Slopes returns. Gradient goes from the root of the tree of
+// bits down to the byte. Let m be the probability mass below a node, m_1 the mass below its child
+// for bit 1, and y the byte's bit there. Let D be the derivative of the loss with respect to ln m
+// that comes from the nodes above; D is 0 at the root. The child for bit z has mass m' and
+// derivative
+//
+//	D' = D m'/m + (2z - 1) d    with d = share slopes[k] + (1-share) (m_1/m - y) at level k
 //
 // If the child is not on the path to the byte, D' is divided among its leaves in proportion to
 // their mass.

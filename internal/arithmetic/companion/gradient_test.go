@@ -50,8 +50,8 @@ func TestGradientIsThatOfLoss(t *testing.T) {
 	})
 }
 
-// lossOf returns the loss of a byte in float64 if the first network had the given logits. The byte
-// must be the last scored byte, and Back must have been called.
+// lossOf returns the loss that a byte would have if the first network had the given logits,
+// computed in float64. The byte must be the last scored byte, and Back must have been called.
 func lossOf(s *State, x *Scratch, b byte, logits []float64) (nll float64) {
 	mass := func(node int) (sum float64) {
 		for j, l := range logits {
@@ -124,7 +124,6 @@ func TestGradientOfCertainNetworkIsFinite(t *testing.T) {
 	}
 }
 
-// All instruction sets give a bit-identical gradient. Computing it allocates no memory.
 func TestGradientIsSameEverywhere(t *testing.T) {
 	text, of := prose(3000, 4), someNetworks(1, 9)
 	var want [][256]float32

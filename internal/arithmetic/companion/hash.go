@@ -1,6 +1,5 @@
 package companion
 
-// hash returns a hash of two numbers.
 func hash(a, b uint32) uint32 {
 	h := a*0x2f0b4c47 + b*0x6c8e9cf5 + 0x01234567
 	h ^= h >> 13

@@ -16,7 +16,7 @@ func small(networks int) Settings { return Settings{TableBytesMin, networks} }
 
 func widest() *Scratch { return NewScratch(kernel.Arithmetic{}.Vectors()) }
 
-// reader feeds a text to a state. The networks' distributions for it repeat in a cycle.
+// reader feeds a text to a state. The networks' distributions for the bytes repeat in a cycle.
 type reader struct {
 	s  *State
 	x  *Scratch
@@ -34,7 +34,6 @@ func (r *reader) feed(text []byte) (nll []float32) {
 	return nll
 }
 
-// requireSame compares two states bit by bit.
 func requireSame(t require.TestingT, want, got *State) {
 	require.Equal(t, want.settings, got.settings)
 	require.Equal(t, want.place, got.place)
@@ -48,7 +47,6 @@ func requireSame(t require.TestingT, want, got *State) {
 	}
 }
 
-// drawText draws a random text of a random kind, such as prose or records.
 func drawText(t *rapid.T, most int) []byte {
 	n, seed := rapid.IntRange(1, most).Draw(t, "bytes"), rapid.Uint64().Draw(t, "seed")
 	switch rapid.SampledFrom([]string{"prose", "random", "one byte", "records"}).Draw(t, "kind") {
@@ -85,7 +83,6 @@ func records(n int, seed uint64) (text []byte) {
 	return text[:n]
 }
 
-// prose returns a text of words from a small vocabulary, in which a few words are frequent.
 func prose(n int, seed uint64) []byte {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	var words [400][]byte
@@ -103,7 +100,6 @@ func prose(n int, seed uint64) []byte {
 	return text[:n]
 }
 
-// someNetworks returns a sequence of random distributions, one per byte.
 func someNetworks(networks int, seed uint64) (all []Networks) {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	for range 61 {
@@ -132,7 +128,6 @@ func distribution(rng *rand.Rand) []float32 {
 	return p
 }
 
-// uniform returns the uniform distribution.
 func uniform() []Networks {
 	p := make([]float32, 256)
 	for i := range p {
@@ -141,7 +136,6 @@ func uniform() []Networks {
 	return []Networks{{p, p}}
 }
 
-// certain returns a distribution that assigns probability 1 to one byte.
 func certain(b byte) []float32 {
 	p := make([]float32, 256)
 	for i := range p {
@@ -165,7 +159,6 @@ func sumOf(logProbs []float32) (sum float64) {
 	return sum
 }
 
-// eachSet runs a test once for each instruction set that this machine supports.
 func eachSet(t *testing.T, test func(t *testing.T, v kernel.Vectors)) {
 	for _, set := range []kernel.Instructions{kernel.Portable, kernel.AVX2, kernel.AVX512} {
 		a := kernel.Arithmetic{Instructions: set}

@@ -1,8 +1,8 @@
 package companion
 
 // A bit history summarizes the bits seen at a node of a context: the counts of zeros and ones, and
-// the last bit if both occurred. If one count is large, the other is limited to few values. So
-// there are at most 256 histories, and one byte numbers them. History 0 is empty.
+// the last bit if both occurred. If one count is large, the other can only be small. So there are
+// at most 256 histories, and each history has a number of one byte. History 0 is empty.
 type history struct{ zeros, ones, last uint8 }
 
 const historyCount = 235
@@ -11,7 +11,6 @@ const historyCount = 235
 // of the two histories that follow after a 0 and after a 1.
 var histories, nextHistory = makeHistories()
 
-// allowed reports whether a history with these counts exists.
 func allowed(zeros, ones uint8) bool {
 	larger := [...]uint8{40, 24, 10, 6, 6, 5}
 	few := min(zeros, ones)
@@ -70,5 +69,4 @@ func (h history) after(bit uint8) history {
 	return history{n[0], n[1], bit}
 }
 
-// seen returns the number of bits in a history.
 func (h history) seen() int { return int(h.zeros) + int(h.ones) }

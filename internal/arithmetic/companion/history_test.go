@@ -6,7 +6,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every history has a number. Adding a bit to a history gives another history in the list.
 func TestHistoriesAreClosed(t *testing.T) {
 	numbers := map[history]int{}
 	for i, h := range histories {
@@ -22,8 +21,6 @@ func TestHistoriesAreClosed(t *testing.T) {
 	}
 }
 
-// A bit increases its own count unless the count is at its maximum. It does not increase the count
-// of the opposite bit.
 func TestHistoryFollowsItsBits(t *testing.T) {
 	for _, h := range histories {
 		one, zero := h.after(1), h.after(0)
@@ -37,7 +34,6 @@ func TestHistoryFollowsItsBits(t *testing.T) {
 	require.Equal(t, history{5, 1, 1}, history{30, 0, 0}.after(1))
 }
 
-// mirrored returns the history with zeros and ones exchanged.
 func mirrored(h history) history { return history{h.ones, h.zeros, 1 - h.last} }
 
 // flipped makes a history comparable with the result of mirrored: if all bits are equal, it sets

@@ -1,12 +1,11 @@
 package companion
 
-// networksMax is the maximum number of networks.
 const networksMax = 2
 
-// The contexts of a byte. contextOrder0 to contextOrder6 are the last bytes of the text; comments
-// describe the others. The column and the field help in records, tables and logs.
+// These constants number the contexts of a byte. contextOrder0 to contextOrder6 are the last bytes
+// of the text. The column and the field help in records, tables and logs.
 const (
-	contextOrder0 = iota // no bytes; likewise, contextOrder6 is the last six bytes
+	contextOrder0 = iota // the last 0 bytes; likewise, contextOrder6 is the last six bytes
 	contextOrder1
 	contextOrder2
 	contextOrder3
@@ -20,7 +19,7 @@ const (
 	contextCount
 )
 
-// Indexes of the mixer's inputs at a node.
+// These constants are the indexes of the mixer's inputs at a node.
 const (
 	firstNetwork = 0
 	firstContext = firstNetwork + networksMax

@@ -8,7 +8,6 @@ type journal[T any] struct {
 
 func (j *journal[T]) begin() { j.at, j.held = j.at[:0], j.held[:0] }
 
-// keep records an element before it changes.
 func (j *journal[T]) keep(array []T, at int) {
 	j.at, j.held = append(j.at, int32(at)), append(j.held, array[at])
 }
@@ -34,7 +33,6 @@ func (j *journal[T]) forth(array []T) {
 	}
 }
 
-// tableJournal is a journal of changes to the buckets of a table.
 type tableJournal struct {
 	at   []int32
 	held []bucket
@@ -42,7 +40,6 @@ type tableJournal struct {
 
 func (j *tableJournal) begin() { j.at, j.held = j.at[:0], j.held[:0] }
 
-// keep records a bucket before it changes.
 func (j *tableJournal) keep(t table, at int) {
 	j.at, j.held = append(j.at, int32(at)), append(j.held, *t.at(at))
 }
@@ -72,10 +69,10 @@ func (j *tableJournal) exchange(t table, i int) {
 // pages is a journal of changes to the floats, in pages of pageFloats elements. A text changes the
 // same floats many times, so a page is recorded only once per epoch.
 type pages struct {
-	numbers []int32 // numbers of the recorded pages
+	numbers []int32
 	held    [][pageFloats]float32
-	kept    [pageCount]uint32 // the epoch in which each page was last recorded
-	epoch   uint32            // increases when the journal is emptied and at each mark
+	kept    [pageCount]uint32
+	epoch   uint32 // increases when the journal is emptied and at each mark
 }
 
 const (
@@ -96,12 +93,10 @@ func (j *pages) turn() {
 	}
 }
 
-// page returns the page of the floats with the given number.
 func page(floats []float32, number int32) *[pageFloats]float32 {
 	return (*[pageFloats]float32)(floats[number*pageFloats:])
 }
 
-// keep records a page of the floats before it changes.
 func (j *pages) keep(floats []float32, number int32) {
 	if j.kept[number] != j.epoch {
 		j.kept[number] = j.epoch
@@ -116,8 +111,6 @@ func (j *pages) mark() int {
 	return len(j.numbers)
 }
 
-// backTo undoes all changes after the first n entries of the journal. The journal then contains the
-// newer values, so that forth can restore them.
 func (j *pages) backTo(floats []float32, n int) {
 	for i := len(j.numbers) - 1; i >= n; i-- {
 		p := page(floats, j.numbers[i])
@@ -125,14 +118,12 @@ func (j *pages) backTo(floats []float32, n int) {
 	}
 }
 
-// drop undoes all changes after the first n entries of the journal, and removes their entries.
 func (j *pages) drop(floats []float32, n int) {
 	j.backTo(floats, n)
 	j.numbers, j.held = j.numbers[:n], j.held[:n]
 	j.turn()
 }
 
-// forth undoes the call backTo(floats, 0).
 func (j *pages) forth(floats []float32) {
 	for i, number := range j.numbers {
 		p := page(floats, number)
@@ -140,7 +131,6 @@ func (j *pages) forth(floats []float32) {
 	}
 }
 
-// change records what a piece of text has changed in a state.
 type change struct {
 	place  place
 	table  tableJournal

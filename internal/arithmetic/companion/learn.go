@@ -9,14 +9,13 @@ const (
 	rateMore  = 0.016
 	rateBits  = 16384
 
-	countMost  = 255 // an estimate's count stops at 255, so that old bits are forgotten
+	countMost  = 255 // maximum bit count of an estimate; the limit lets old bits lose influence
 	refineRate = 0.01
 
 	// estimateEdge is the minimum of an estimated probability. The maximum is 1 - estimateEdge.
 	estimateEdge = 1.0 / 4096
 )
 
-// learn updates the state with a byte that was just scored, and appends the byte to the text.
 func (x *Scratch) learn(s *State, b byte) {
 	x.learnWeights(s)
 	x.learnEstimates(s)
@@ -40,7 +39,8 @@ func (x *Scratch) Pass(s *State, b byte, passed uint64) {
 	}
 }
 
-// learnWeights updates each set's weights by a gradient step on the loss of that set's prediction.
+// learnWeights takes a gradient step on each set of mixer weights. The loss of a set is that of the
+// set's own prediction.
 func (x *Scratch) learnWeights(s *State) {
 	bits := 8 * float32(s.place.Bytes)
 	rate := float32(rateLeast) + rateMore/(1+float32(bits/rateBits))
@@ -60,7 +60,7 @@ func (x *Scratch) learnWeights(s *State) {
 	}
 }
 
-// row returns a row of weights to be changed. It first records the row in the journal.
+// row records a row of weights in the undo journal, then returns the row for changes.
 func (x *Scratch) row(s *State, row int) []float32 {
 	at := weightsOf(row)
 	x.known.floats.keep(s.floats, int32(at/pageFloats))
@@ -71,11 +71,10 @@ func (x *Scratch) row(s *State, row int) []float32 {
 type moved struct {
 	n  int
 	at [8 * (contextCount + matchCount)]int32
-	// The new probabilities of a 1 and of a 0, for each changed estimate.
+	// The new probabilities that a bit is 1 and that it is 0, for each changed estimate.
 	ones, zeros [8 * (contextCount + matchCount)]float32
 }
 
-// learnEstimates updates the estimates of the current bit histories and of the current matches.
 func (x *Scratch) learnEstimates(s *State) {
 	all := &x.moved
 	all.n = 0
@@ -104,7 +103,6 @@ func (x *Scratch) learnEstimates(s *State) {
 	}
 }
 
-// move moves an estimated probability toward a bit.
 func (x *Scratch) move(s *State, estimate int, bit float32) {
 	x.known.floats.keep(s.floats, int32(estimate/pageFloats))
 	if estimate%pageFloats > pageFloats-estimateFloats {
@@ -121,16 +119,15 @@ func (x *Scratch) move(s *State, estimate int, bit float32) {
 	all.n++
 }
 
-// inside clamps a probability to the range from estimateEdge to 1 - estimateEdge. It compares the
-// bits as integers, since this compiles without a branch that the processor would mispredict.
-// Positive floats have the order of their bits. p must not be NaN.
+// inside clamps a probability to the range from estimateEdge to 1 - estimateEdge. p must not be
+// NaN. The comparison of bits as integers compiles without branches. Positive floats have the same
+// order as their bits.
 func inside(p float32) float32 {
 	return math.Float32frombits(max(edgeBits, min(otherEdgeBits, math.Float32bits(p))))
 }
 
 var edgeBits, otherEdgeBits = math.Float32bits(estimateEdge), math.Float32bits(1 - estimateEdge)
 
-// learnRefinement updates the entry of the refinement table that is nearest to the logit.
 func (x *Scratch) learnRefinement(s *State) {
 	for k := range x.nodes {
 		n := &x.nodes[k]
@@ -144,7 +141,6 @@ func (x *Scratch) learnRefinement(s *State) {
 	}
 }
 
-// learnHistories adds the bits of a byte to the bit histories of all contexts.
 func (x *Scratch) learnHistories(s *State, b byte) {
 	hashes := x.look.lowers(int(b >> 4))
 	for i := range contextCount {
@@ -153,8 +149,8 @@ func (x *Scratch) learnHistories(s *State, b byte) {
 	}
 }
 
-// append adds four bits of a byte, from bit k on, to the bit histories in a bucket. If another
-// context uses the bucket, the histories of that context are discarded.
+// append adds four bits of the byte b, starting at bit k, to the bit histories of a context with
+// hash h. If the bucket contains another context, append clears the bucket first.
 func (x *Scratch) append(s *State, h uint32, b byte, k int) {
 	at, check := s.table.place(h)
 	x.known.table.keep(s.table, at)
@@ -170,8 +166,8 @@ func (x *Scratch) append(s *State, h uint32, b byte, k int) {
 	}
 }
 
-// goOn appends a byte to the text. It also stores the new offset for the last bytes, so that later
-// matches find it.
+// goOn appends a byte to the text. It also stores the offset under the hash of the last bytes, so
+// that find can begin a match there.
 func (x *Scratch) goOn(s *State, b byte) {
 	follower := followersOf(uint32(s.place.order(1)))
 	x.known.words.keep(s.words, follower)
@@ -187,7 +183,6 @@ func (x *Scratch) goOn(s *State, b byte) {
 	}
 }
 
-// step appends a byte to the text, and advances the current matches and the place.
 func (x *Scratch) step(s *State, b byte) {
 	at := int(s.place.Bytes % textBytes)
 	x.known.text.keep(s.text, at)
@@ -210,8 +205,8 @@ func (s *State) find(m, least int) (head int) {
 	return head
 }
 
-// agree returns how many bytes before the current offset equal the bytes before an earlier offset,
-// up to matchMost.
+// agree returns the number of equal bytes before the current offset and before an earlier offset,
+// at most matchMost.
 func (s *State) agree(before uint32) (n int) {
 	if before == 0 || !reachable(before, s.place.Bytes) {
 		return 0

@@ -1,31 +1,32 @@
 package companion
 
-// A match is an earlier offset of the text whose preceding bytes equal the last bytes. If the match
-// predicts a wrong byte, it skips that byte and continues, for a few such bytes. This helps in
-// records, where often only one field differs.
+// A match is an earlier offset in the text, where the preceding bytes equal the newest bytes. The
+// match predicts the byte at its offset. A match continues after up to matchMisses wrong
+// predictions, because records often differ in one field only.
 type match struct {
-	At     uint32 // offset of the byte that the match predicts; 0 if there is no match
-	Length uint32 // number of bytes predicted correctly since the last wrong one
-	Misses uint32 // number of wrong predictions; reset after matchHealed correct ones
+	At     uint32 // offset of the predicted byte; 0 means no match
+	Length uint32 // number of equal bytes since the last wrong prediction, at most matchMost
+	Misses uint32 // number of wrong predictions; matchHealed correct predictions reset Misses
 }
 
 const (
-	matchMisses = 4  // maximum of Misses
-	matchHealed = 16 // number of correct predictions in a row that reset Misses
-	matchMost   = 64 // maximum of Length
+	matchMisses = 4
+	matchHealed = 16
+	matchMost   = 64
 
 	agreedClasses = 22 // number of classes for matches without a wrong prediction
-	differClasses = 16 // number of classes for one wrong prediction, and again for several
+	// Matches with one wrong prediction have 16 classes, and matches with several have 16 others.
+	differClasses = 16
 	matchClasses  = 22 + 2*differClasses
 )
 
-// matchLeast has, for each of the two matches, the minimum number of equal bytes to begin it.
+// matchLeast is the number of equal bytes that each of the two matches needs to begin.
 var matchLeast = [matchCount]int{8, 20}
 
 const matchCount = 2
 
-// class returns the class of the match, from 1 on, which depends on its length and its wrong
-// predictions. Without a match, class returns 0.
+// class returns a number above 0 that depends on the match's length and wrong predictions. Without
+// a match, class returns 0.
 func (m *match) class() int {
 	length := int(m.Length)
 	switch {
@@ -63,7 +64,6 @@ func (m *match) follow(agrees bool) {
 	}
 }
 
-// weak reports whether a new match should replace the current one.
 func (m *match) weak(least int) bool {
 	return m.Length == 0 || m.Misses > 0 && int(m.Length) < least
 }

@@ -1,21 +1,23 @@
 package companion
 
-// logitMost is the maximum absolute logit of a row of weights.
+// logitMost limits the absolute value of the mixer's logits.
 const logitMost = 12
 
-// look contains the values that all nodes of the next byte have in common.
+// look contains the values that are common to all 255 nodes of the binary tree that codes the next
+// byte.
 type look struct {
 	contexts [contextCount]uint32
-	expected [matchCount]int // results of State.expected for each match
+	expected [matchCount]int
 	classes  [matchCount]int
-	rows     [setCount]int // index of the row of weights in each set; in setNode, the node is added
-	last     uint32        // hash of the last byte
+	// The index of the weight row in each set. The element for setNode is unused, because its row
+	// depends on the node.
+	rows [setCount]int
+	last uint32
 
 	trees [networksMax]tree
-	of    int // number of networks
+	of    int
 }
 
-// at computes the look for the next byte of a state.
 func (l *look) at(s *State) {
 	l.contexts = s.contexts()
 	for m := range s.place.Matches {
@@ -29,19 +31,17 @@ func (l *look) at(s *State) {
 	l.last = hash(uint32(last), 5)
 }
 
-// buckets are the table offsets of the contexts' buckets for one half of a byte; -1 means no
-// bucket.
+// buckets holds, for each context, the offset of its bucket in the hash table. -1 means that the
+// context has no bucket.
 type buckets [contextCount]int
 
-// find sets the bucket of each context for one half of a byte, given the hashes of that half.
 func (b *buckets) find(s *State, hashes *[contextCount]uint32) {
 	for i, h := range hashes {
 		b[i] = s.table.find(h)
 	}
 }
 
-// lowers returns the hashes that find the contexts' buckets for the lower four bits of a byte,
-// given the higher four bits.
+// lowers returns each context's hash for the lower four bits of a byte, given the higher four bits.
 func (l *look) lowers(higher int) (hashes [contextCount]uint32) {
 	for i, h := range l.contexts {
 		hashes[i] = lower(h, higher)
@@ -49,10 +49,9 @@ func (l *look) lowers(higher int) (hashes [contextCount]uint32) {
 	return hashes
 }
 
-// inputs are the mixer's inputs at a node.
 type inputs [inputCount]float32
 
-// gather sets the mixer's inputs at a node that decides bit k of its byte. It returns each
+// gather computes the mixer's inputs at a tree node, which codes bit k of a byte. It returns each
 // context's bit history at the node.
 func (in *inputs) gather(s *State, l *look, b *buckets, node, k int) (met [contextCount]uint8) {
 	for i := range networksMax {
@@ -83,7 +82,7 @@ func (in *inputs) gather(s *State, l *look, b *buckets, node, k int) (met [conte
 	return met
 }
 
-// meanOf clamps the logits of all sets at a node in place, and returns their mean.
+// meanOf clamps a node's logits from all weight sets in place, and returns their mean.
 func meanOf[L [8]float32 | [256]float32](logits *[setCount]L, node int) (mean float32) {
 	for j := range logits {
 		logits[j][node] = limit(logits[j][node], logitMost)
@@ -94,8 +93,8 @@ func meanOf[L [8]float32 | [256]float32](logits *[setCount]L, node int) (mean fl
 
 // refined is a position between two entries of the refinement table.
 type refined struct {
-	at    int     // index in State.floats of the entry below the position
-	part  float32 // fraction of the distance to the next entry
+	at    int     // index in State.floats of the table entry below the position
+	part  float32 // position between the two entries, from 0 to 1
 	moves bool    // false if the logit is outside the range of the table
 }
 
@@ -105,7 +104,7 @@ func (l *look) refinedAt(s *State, node int, a float32) (r refined, p float32) {
 	const most = refineEdge - 1.0/128
 	place := limit(a, most) + refineEdge
 	if !(place >= 0) {
-		place = 0 // for NaN any entry will do, since the mean remains NaN
+		place = 0 // For a NaN logit the entry does not matter, since the result is NaN anyway.
 	}
 	step := int(place)
 	r = refined{refineOf((l.last+uint32(node)*0x9e3779b1)>>16) + step, place - float32(step),
@@ -116,7 +115,8 @@ func (l *look) refinedAt(s *State, node int, a float32) (r refined, p float32) {
 // bitMost is the maximum probability of a bit. The minimum is 1 - bitMost.
 const bitMost = 1 - 1.0/(1<<20)
 
-// together returns P(1) at a node, which is the mean of a probability and its refinement.
+// together returns the probability of a 1 bit: the clamped mean of the mixer's and the refined
+// probability.
 func together(mean, refined float32) float32 {
 	return max(1-bitMost, min(bitMost, (mean+refined)/2))
 }

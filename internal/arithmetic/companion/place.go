@@ -2,16 +2,15 @@ package companion
 
 // place is the position in a text, with all values that determine the contexts.
 type place struct {
-	Bytes   uint64    // size of the text
+	Bytes   uint64
 	Last    [3]uint64 // the last 24 bytes, with the newest byte in the lowest bits
 	Word    uint32    // hash of the current word; 0 outside words
-	Column  uint32    // number of bytes in the current line so far
-	Width   uint32    // number of bytes in the previous line, with its newline
-	Field   uint32    // number of field separators in the current line so far
+	Column  uint32
+	Width   uint32 // number of bytes in the previous line, including its newline
+	Field   uint32
 	Matches [matchCount]match
 }
 
-// step advances the place by a byte.
 func (p *place) step(b byte) {
 	p.Last[2] = p.Last[2]<<8 | p.Last[1]>>56
 	p.Last[1] = p.Last[1]<<8 | p.Last[0]>>56

@@ -3,8 +3,8 @@ package companion
 import "math/bits"
 
 // Score returns the negative log-likelihood, in nats, of a byte after the state's text, given the
-// networks' distributions. Score then learns the byte and advances the state. Distribution gives a
-// bit-identical result for this byte.
+// networks' distributions. Score then learns the byte and appends it to the text. Distribution
+// computes the bit-identical log-probability of the byte.
 func (x *Scratch) Score(s *State, of Networks, b byte) (nll float32) {
 	x.prepare(s, of)
 	x.gatherPath(s, b)
@@ -48,7 +48,6 @@ func (x *Scratch) Score(s *State, of Networks, b byte) (nll float32) {
 	return -sum
 }
 
-// gatherPath collects the eight nodes that code a byte, with their inputs and weights.
 func (x *Scratch) gatherPath(s *State, b byte) {
 	for i := range x.look.of {
 		x.look.trees[i].path(x.vectors, b)
@@ -92,7 +91,7 @@ func (x *Scratch) Distribution(s *State, of Networks, logProbs []float32) {
 	}
 	x.vectors.Log(x.ones[:], x.ones[:])
 	x.vectors.Log(x.zeros[:], x.zeros[:])
-	sum := &x.logits[1] // for each node: sum of the logarithms from the root to the node
+	sum := &x.logits[1] // for each node: log-probability of the bits from the root to the node
 	sum[1] = 0
 	for node := 1; node < 128; node++ {
 		sum[2*node], sum[2*node+1] = sum[node]+x.zeros[node], sum[node]+x.ones[node]
@@ -103,7 +102,6 @@ func (x *Scratch) Distribution(s *State, of Networks, logProbs []float32) {
 	}
 }
 
-// gatherAll collects the inputs at all 255 nodes.
 func (x *Scratch) gatherAll(s *State) {
 	for i := range x.look.of {
 		x.look.trees[i].all(x.vectors)
@@ -118,8 +116,8 @@ func (x *Scratch) gatherAll(s *State) {
 	}
 }
 
-// gatherHalf collects the inputs at 15 nodes, which code one half of a byte. They are node from,
-// which decides bit k of the byte, and the nodes below it.
+// gatherHalf collects the inputs at the 15 nodes of one half of a byte. The top node is number
+// `from`, which codes bit k of the byte; the other nodes are below that node.
 func (x *Scratch) gatherHalf(s *State, half *buckets, from, k int) {
 	for n := 1; n < 16; n++ {
 		deep := bits.Len(uint(n)) - 1

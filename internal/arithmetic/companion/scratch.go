@@ -2,21 +2,20 @@ package companion
 
 import "github.com/lmserve/lmserve/internal/arithmetic/kernel"
 
-// Networks are the networks' distributions over the next byte, which the companion mixes with its
-// counts. Each distribution consists of 256 natural logarithms of probabilities. The first
-// Settings.Networks elements are set; the others are nil.
+// Networks holds each network's distribution over the next byte. The companion mixes these
+// distributions with its own counts. Each distribution consists of 256 natural logarithms of
+// probabilities. The first Settings.Networks elements are set; the others are nil.
 type Networks [networksMax][]float32
 
-// Scratch is the working memory for computations on states. It can be used for any state, but only
-// for one at a time. Nothing of one state affects the results of the next. After warm-up a Scratch
-// allocates no memory.
+// Scratch is the working memory for computations on states. A Scratch serves one state at a time,
+// and carries nothing from one state to another. After warm-up, a Scratch allocates no memory.
 type Scratch struct {
 	vectors kernel.Vectors
 	look    look
-	known   change // changes of the state since Begin, for undo
+	known   change
 
-	// Data of the last scored byte: its nodes, their inputs [8][inputCount], and the weights of the
-	// nodes.
+	// Data of the last scored byte: its eight nodes, and their inputs and weights, each of shape
+	// [8][inputCount].
 	nodes   [8]scored
 	path    [8 * inputCount]float32
 	weights [8 * inputCount]float32
@@ -35,12 +34,12 @@ type Scratch struct {
 // the byte's eight nodes. The loss is the negative log-likelihood in nats.
 type Slopes [8]float32
 
-// scored is one of the eight nodes that code a scored byte.
+// scored is a tree node that codes one bit of a scored byte.
 type scored struct {
 	met     [contextCount]uint8
 	node    int
 	bit     float32
-	sets    [setCount]float32 // P(1) according to each set of weights
+	sets    [setCount]float32
 	refined refined
 }
 
@@ -50,7 +49,8 @@ func ScratchBytes(piece int) int64 {
 	const (
 		places = 4 * (2*contextCount + 1 + 1 + matchCount)
 		held   = 2*contextCount*bucketBytes + 1 + 4*(1+matchCount)
-		pages  = setCount - 1 + 8 + 2*8*(contextCount+matchCount) + 8 // setNode has eight rows
+		// setNode uses eight rows per byte
+		pages = setCount - 1 + 8 + 2*8*(contextCount+matchCount) + 8
 		// append may double the capacity of a slice
 		growth = 2
 		fixed  = 1<<16 + 4*pageCount
@@ -65,20 +65,19 @@ func NewScratch(v kernel.Vectors) *Scratch { return &Scratch{vectors: v} }
 // Begin starts a piece of text. Back can undo the piece.
 func (x *Scratch) Begin(s *State) { x.known.begin(s) }
 
-// Back restores the state at the beginning of the piece, and Forth undoes Back. Between the two
-// calls, the state must not change and the Scratch must not be used, since the journals would no
-// longer fit.
+// Back restores the state at the beginning of the piece that Begin started, and Forth undoes Back.
+// Between the two calls, the state must not change and the Scratch must not be used. Otherwise the
+// undo journal no longer matches the state.
 func (x *Scratch) Back(s *State)  { x.known.back(s) }
 func (x *Scratch) Forth(s *State) { x.known.forth(s) }
 
-// Mark returns the current position in the piece, for Drop.
+// Mark returns the current position in the piece of text, to which Drop can return.
 func (x *Scratch) Mark(s *State) Mark { return x.known.mark(s) }
 
-// Drop restores the state at a position in the piece, and shortens the piece to end there. Instead
-// of the original state, the caller may pass an equal copy.
+// Drop restores the state at a position of the text since Begin, and forgets the changes after that
+// position. The caller may pass an equal copy of the state.
 func (x *Scratch) Drop(s *State, to Mark) { x.known.drop(s, to) }
 
-// prepare computes the values that all nodes of the next byte have in common.
 func (x *Scratch) prepare(s *State, of Networks) {
 	x.look.at(s)
 	x.look.of = s.settings.Networks

@@ -8,23 +8,24 @@ type State struct {
 	settings Settings
 	place    place
 	table    table
-	text     []uint8   // ring buffer with the last textBytes bytes of the text
-	words    []uint32  // heads and followers, described below
-	floats   []float32 // maps, weights and refinements, described below
+	text     []uint8
+	words    []uint32
+	floats   []float32
 }
 
 const textBytes = 1 << 16
 
 // The parts of State.words, in order.
 const (
-	headsAt     = 0 // [match][hash of the last bytes]: offset of the byte after them
-	headCount   = 1 << 14
-	followersAt = headsAt + matchCount*headCount // [byte]: what followed its last four occurrences
+	headsAt   = 0 // indexed [match][hash of the last bytes]: the offset after those bytes
+	headCount = 1 << 14
+	// [byte]: the bytes after its last four occurrences
+	followersAt = headsAt + matchCount*headCount
 	wordCount   = followersAt + 256
 )
 
-// An estimate consists of three numbers: a probability, its logit, and the number of bits behind
-// the probability, at most countMost.
+// An estimate consists of three numbers: a probability, its logit, and the number of bits observed
+// so far, at most countMost.
 const (
 	estimateFloats = 3
 
@@ -45,14 +46,14 @@ const (
 
 // The index of the first row of weights in each set, in ascending order.
 const (
-	matchRows  = 0            // one row per class of the first match
-	nodeRows   = matchClasses // one row per node
+	matchRows  = 0
+	nodeRows   = matchClasses
 	byteRows   = nodeRows + 256
-	secondRows = byteRows + 256 // one row per second-last byte; byteRows has one row per last byte
+	secondRows = byteRows + 256 // one row for each value of the second-last byte
 	weightRows = secondRows + 256
 )
 
-// The sets of rows of weights. At each node, the mixer uses one row of each set.
+// The sets of mixer weights. At each node, the mixer uses one row of each set.
 const (
 	setMatch = iota
 	setNode
@@ -62,7 +63,7 @@ const (
 )
 
 // For each context, the refinement is a table of probabilities at evenly spaced logits from -8 to
-// 8. Between two entries it interpolates linearly.
+// 8. Between two entries, the probability is interpolated linearly.
 const (
 	refineContexts = 1 << 10
 	refineSteps    = 2*refineEdge + 1
@@ -111,8 +112,8 @@ func (s *State) start() {
 	}
 }
 
-// refineFirst is the initial refinement: 1/(1+e^-s) at each table entry s, so that the refined
-// probability equals the unrefined one.
+// refineFirst is the initial refinement table. The entry for logit s is 1/(1+e^-s), the unrefined
+// probability.
 var refineFirst = func() (p [refineSteps]float32) {
 	for i := range p {
 		p[i] = float32(i - refineEdge)
@@ -121,7 +122,6 @@ var refineFirst = func() (p [refineSteps]float32) {
 	return p
 }()
 
-// estimate sets an estimate's probability to p, and its logit accordingly.
 func (s *State) estimate(at int, p float32) {
 	l := [2]float32{p, 1 - p}
 	portable.Log(l[:], l[:])
@@ -149,20 +149,19 @@ func mapOf(context int, history uint8) int {
 func matchOf(m, class int) int { return matchesAt + (m*matchClasses+class)*estimateFloats }
 func weightsOf(row int) int    { return weightsAt + row*inputCount }
 
-// headOf returns the index in State.words of the head for a hash. followersOf returns the index of
-// a byte's followers.
+// headOf returns the index in State.words of the offset stored for match m and a hash. followersOf
+// returns the index of the bytes that followed byte b.
 func headOf(m int, hash uint32) int { return headsAt + m*headCount + int(hash%headCount) }
 func followersOf(b uint32) int      { return followersAt + int(b) }
 
-// weights returns n rows of weights, starting at the given row.
 func (s *State) weights(row, n int) []float32 {
 	return s.floats[weightsOf(row):weightsOf(row+n)]
 }
 
-// refineOf returns the index in State.floats of a context's refinement table.
 func refineOf(context uint32) int { return refinesAt + int(context%refineContexts)*refineSteps }
 
-// at returns the byte of the text at an offset, which must be within the last textBytes bytes.
+// at returns the byte of the text at an offset. The offset must be among the last textBytes bytes,
+// since older bytes are overwritten.
 func (s *State) at(offset uint32) uint8 { return s.text[offset%textBytes] }
 
 // Recent returns the last n bytes of the text, or fewer if the state stores fewer.
@@ -175,8 +174,8 @@ func (s *State) Recent(n int) []byte {
 	return text
 }
 
-// above returns the byte of the previous line that is in the column of the next byte. It returns 0
-// if that line is too short.
+// above returns the byte of the previous line in the next byte's column, or 0 if that line is too
+// short.
 func (s *State) above() uint8 {
 	p := &s.place
 	if p.Column >= p.Width || p.Width > textBytes {
@@ -185,8 +184,7 @@ func (s *State) above() uint8 {
 	return s.at(uint32(p.Bytes) - p.Width)
 }
 
-// expected returns the byte that match m predicts, with a leading 1 bit before its eight bits.
-// Without a match, expected returns 0.
+// expected returns the byte that match m predicts, plus 256. Without a match, expected returns 0.
 func (s *State) expected(m int) int {
 	if at := s.place.Matches[m].At; at != 0 {
 		return 256 | int(s.at(at))
@@ -194,8 +192,8 @@ func (s *State) expected(m int) int {
 	return 0
 }
 
-// Expected appends to dst up to n bytes that the longer match predicts. Without a match it appends
-// nothing.
+// Expected appends to dst up to n bytes that the longer of the two matches predicts. Without a
+// match, Expected appends nothing.
 func (s *State) Expected(dst []byte, n int) []byte {
 	m := s.place.Matches[0]
 	for _, other := range s.place.Matches[1:] {

@@ -1,10 +1,11 @@
 package companion
 
-// The table of bit histories consists of buckets of 16 bytes. A bucket has a check byte, which is 0
-// if the bucket is empty, and 15 history numbers for the nodes of half a byte. A context has a
-// bucket for the higher half of the next byte. For each value of the higher half, it has another
-// bucket for the lower half. A hash selects four possible buckets in a cache line. If all four are
-// taken, the new bucket replaces the one that has seen the fewest bits.
+// The table of bit histories consists of buckets of 16 bytes. A bucket starts with a check byte,
+// which is 0 if the bucket is empty. The other 15 bytes are the history numbers of the 15 tree
+// nodes of half a byte. A context has one bucket for the higher half of the next byte. For each
+// value of the higher half, it has another bucket for the lower half. A hash selects four buckets
+// in a cache line. If all four are taken, the new bucket replaces the bucket that has counted the
+// fewest bits.
 const (
 	bucketBytes = 16
 	lineBuckets = 4
@@ -17,7 +18,8 @@ type bucket [bucketBytes]uint8
 
 func (t table) at(offset int) *bucket { return (*bucket)(t[offset:]) }
 
-// first returns the index of the first bucket to try for a hash, and the check byte.
+// first returns the index of the first bucket to try for a hash, and the hash's check byte. The
+// check byte is not 0, since 0 marks an empty bucket.
 func (t table) first(h uint32) (at uint32, check uint8) {
 	h *= 0x9e3779b1
 	h ^= h >> 15
@@ -39,8 +41,8 @@ func (t table) find(h uint32) int {
 	return -1
 }
 
-// place returns the offset of the bucket for a hash and the check byte. If there is no such bucket,
-// place returns the offset of the bucket to replace.
+// place returns the check byte of a hash and the offset of the bucket with that check byte. If
+// there is no such bucket, place returns the offset of the bucket to overwrite.
 func (t table) place(h uint32) (at int, check uint8) {
 	first, check := t.first(h)
 	least := 1 << 10

@@ -2,8 +2,7 @@ package companion
 
 import "github.com/lmserve/lmserve/internal/arithmetic/kernel"
 
-// portable are the vector functions in pure Go. Their results are bit-identical to those of all
-// instruction sets.
+// portable has the vector functions in pure Go. All instruction sets give bit-identical results.
 var portable kernel.Vectors
 
 // squash replaces each logit a by the probability 1/(1+e^-a).
@@ -15,21 +14,18 @@ func squash(v kernel.Vectors, a []float32) {
 	}
 }
 
-// limit clamps a logit to the range from -most to most.
 func limit(a, most float32) float32 { return max(-most, min(most, a)) }
 
-// within reports whether -most < a < most.
 func within(a, most float32) bool { return a > -most && a < most }
 
-// tree is a network's distribution over the 256 bytes as a binary tree. Each node has the total
-// probability of the bytes below it, its mass. Node n has the children 2n, where the next bit is 0,
-// and 2n+1. Byte b is leaf 256+b.
+// tree is a network's distribution over the 256 bytes as a binary tree. The mass of a node is the
+// total probability of the bytes below the node. Node n has the children 2n, for a next bit 0, and
+// 2n+1, for a next bit 1. Byte b is leaf 256+b.
 type tree struct {
 	mass [512]float32
 	logs [512]float32 // logarithms of the masses; computed only where needed
 }
 
-// set computes all masses from the log-probabilities of the 256 bytes.
 func (t *tree) set(v kernel.Vectors, logProbs []float32) {
 	v.Exp(t.mass[256:], logProbs)
 	for n := 255; n > 0; n-- {
@@ -49,7 +45,7 @@ func (t *tree) logit(node int) float32 {
 // treeMost is the maximum absolute logit of a network at a node.
 const treeMost = 9
 
-// path computes the logarithms that logit needs at the eight nodes that code a byte.
+// path computes the logarithms for the method logit at the eight nodes that code byte b.
 func (t *tree) path(v kernel.Vectors, b byte) {
 	var of [16]float32
 	for k := range 8 {
@@ -63,10 +59,9 @@ func (t *tree) path(v kernel.Vectors, b byte) {
 	}
 }
 
-// all computes the logarithms of all masses.
 func (t *tree) all(v kernel.Vectors) { v.Log(t.logs[:], t.mass[:]) }
 
-// nodeOf returns the node that decides bit k of a byte, where bit 0 is the highest bit.
+// nodeOf returns the tree node that codes bit k of a byte. Bit 0 is the highest bit.
 func nodeOf(b byte, k int) int { return (256 | int(b)) >> (8 - k) }
 
 // bitOf returns bit k of a byte, where bit 0 is the highest bit.

@@ -10,15 +10,14 @@ import "math/bits"
 // written.
 
 // widthMin is the minimum width of the interval. If the interval is narrower, the coder writes a
-// byte and scales the interval by 8 bits. A share of fewer than 2^33 parts then has a relative
-// error of at most 2^-23.
+// byte and scales the interval by 8 bits. With a total of fewer than 2^33 parts, the relative
+// rounding error of a share is at most 2^-23.
 const widthMin = 1 << 56
 
-// ahead is the number of bytes that a decoder reads in advance. At the end of a text, a decoder has
-// read at most this number of bytes beyond the end of the file.
+// ahead is the number of bytes that a decoder reads in advance. After the last symbol, the decoder
+// has read at most this number of bytes beyond the end of the file.
 const ahead = 7
 
-// encoder writes the code of symbols to out.
 type encoder struct {
 	low, width uint64
 	out        []byte
@@ -51,8 +50,9 @@ func (e *encoder) carry() {
 	}
 }
 
-// end writes the shortest number in the interval, and returns all written bytes. One byte is enough
-// because the interval is at least widthMin wide: after the last byte, the decoder reads zeros.
+// end writes one byte, which completes the shortest number in the interval, and returns all written
+// bytes. One byte is enough because the interval is at least widthMin wide and the decoder reads
+// zeros after the last byte.
 func (e *encoder) end() []byte {
 	top, carry := bits.Add64(e.low, widthMin-1, 0)
 	if carry != 0 {
@@ -61,10 +61,9 @@ func (e *encoder) end() []byte {
 	return append(e.out, byte(top>>56))
 }
 
-// decoder reads the symbols that an encoder wrote.
 type decoder struct {
 	in          []byte
-	at          int    // bytes read so far, including zeros after the end of in
+	at          int
 	code, width uint64 // the coded number minus low, and the interval's width
 }
 
@@ -77,7 +76,7 @@ func newDecoder(in []byte) *decoder {
 }
 
 // part divides the interval into total parts and returns the index of the part that contains the
-// coded number. The caller must then call narrow with the shares of that part's symbol.
+// coded number. The caller then calls narrow with the share of the symbol that contains the part.
 func (d *decoder) part(total uint64) uint64 {
 	return min(d.code/(d.width/total), total-1)
 }
@@ -100,6 +99,6 @@ func (d *decoder) shift() {
 	d.code = d.code<<8 | uint64(next)
 }
 
-// beyond returns how many bytes were read beyond the end of in. A negative result is the number of
-// unread bytes, negated.
+// beyond returns the number of bytes that the decoder read after the end of its input. If n bytes
+// are unread, the result is -n.
 func (d *decoder) beyond() int { return d.at - len(d.in) }

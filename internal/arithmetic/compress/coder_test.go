@@ -10,7 +10,6 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// drawShares draws a random distribution with both very large and very small shares.
 func drawShares(t *rapid.T) *shares {
 	logProbs := rapid.SliceOfN(rapid.Float32Range(-120, 0), 1, 12).Draw(t, "log-probabilities")
 	if rapid.Bool().Draw(t, "certain") {
@@ -21,8 +20,6 @@ func drawShares(t *rapid.T) *shares {
 	return s
 }
 
-// Decoding returns the encoded symbols for any distribution. The size of the code equals the
-// information of the symbols, within a small tolerance.
 func TestSymbolsComeBack(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		dists := rapid.SliceOfN(rapid.Custom(drawShares), 0, 200).Draw(rt, "distributions")

@@ -1,6 +1,6 @@
-// Package compress compresses a text to the number of bits that a stream needs to predict it. An
-// arithmetic coder uses the stream's prediction of each byte, while the stream learns. The size of
-// a file proves the reported bits, since the model can restore the text from the file.
+// Package compress compresses a text with a model. An arithmetic coder codes each byte by the
+// stream's prediction, while the stream learns. The size of a file proves the bits that scoring
+// reports, since the model can restore the text from the file.
 //
 // The format of a file, with big-endian numbers:
 //
@@ -27,8 +27,8 @@ import (
 	"github.com/lmserve/lmserve/internal/strictjson"
 )
 
-// version is the version of the file format. Change it together with companion.Version, which
-// neither the header nor the model's hash contains.
+// version is the version of the file format. A change of companion.Version needs a new version too,
+// since neither the header nor the model's hash contains companion.Version.
 const version = 2
 
 const (
@@ -41,16 +41,17 @@ type Header struct {
 	Model string `json:"model"` // ID of the model, which contains a part of the model's hash
 	// Numerics is the name of the arithmetic. See kernel.Arithmetic.Numerics.
 	Numerics string `json:"numerics"`
-	Bytes    int64  `json:"bytes"`          // size of the uncompressed text
-	Seed     uint64 `json:"seed,omitempty"` // seed of the stream
-	// Settings are the settings that differ from the model's settings. See stream.Recorded.
+	Bytes    int64  `json:"bytes"` // size of the uncompressed text
+	Seed     uint64 `json:"seed,omitempty"`
+	// Settings are the stream's settings that the model file does not determine. See
+	// stream.Recorded.
 	Settings setting.Values `json:"settings,omitempty"`
 }
 
 // Compressed is a compressed text.
 type Compressed struct {
-	Head []byte  // beginning of the file, before the coded text
-	Text []byte  // the coded text
+	Head []byte
+	Text []byte
 	Bits float64 // information of the text according to the model, in bits
 }
 
@@ -63,9 +64,9 @@ func (c *Compressed) Write(w io.Writer) error {
 	return err
 }
 
-// Compress compresses a text with a stream of the model with the given settings. After every piece,
-// it calls the function each with the piece's number of bytes. It returns an error if the context
-// is canceled, or if the model's tokens are not bytes.
+// Compress compresses a text with a new stream of the model m. After every piece of the text,
+// Compress calls the parameter each with the piece's number of bytes. Compress returns an error if
+// the context is canceled, or if the model's tokens are not bytes.
 func Compress(
 	ctx context.Context, m *model.Model, set stream.Settings, threads int, text []byte,
 	each func(bytes int),
@@ -149,14 +150,14 @@ func Read(in io.Reader) (*Reader, error) {
 	return Open(file[:n])
 }
 
-// Open parses a file up to the coded text. An error describes the fault and its place.
+// Open parses a file up to the coded text. An error describes the fault and its offset in the file.
 func Open(file []byte) (*Reader, error) {
 	if !bytes.HasPrefix(file, []byte(magic)) {
 		return nil, fmt.Errorf("byte 0: found %q, expected %q: the file is not a text compressed "+
 			"by lmserve",
 			file[:min(len(file), len(magic))], magic)
 	}
-	const length = len(magic) + 1 // offset in the file of the header's length
+	const length = len(magic) + 1 // offset of the four bytes with the header's length
 	at := length + 4
 	if len(file) < at {
 		return nil, short(file, at, "the length of the header")
@@ -223,7 +224,6 @@ func (r *Reader) Check(m *model.Model) error {
 	return ofBytes(m)
 }
 
-// settings returns the settings of the stream that compressed the text.
 func (r *Reader) settings(m *model.Model) (stream.Settings, error) {
 	set, err := stream.With(m, r.Settings)
 	set.Seed = r.Seed
@@ -280,7 +280,6 @@ func (r *Reader) draw(ctx context.Context, w *stream.Worker, s *stream.Stream, i
 	return err
 }
 
-// drawer decodes the next symbol, given its distribution.
 type drawer struct {
 	*decoder
 	*shares

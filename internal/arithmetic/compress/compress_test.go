@@ -25,7 +25,6 @@ func small(t require.TestingT) *model.Model {
 	return m
 }
 
-// pack compresses a text into a file.
 func pack(t require.TestingT, m *model.Model, set stream.Settings, threads int,
 	text []byte) ([]byte, Compressed) {
 	told := 0
@@ -45,7 +44,6 @@ func unpack(m *model.Model, threads int, file []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// Any text can be restored with any method and settings, even with a different number of threads.
 func TestTextsComeBack(t *testing.T) {
 	m := small(t)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -84,8 +82,6 @@ func TestTextsComeBackWithOtherInstructions(t *testing.T) {
 	require.Equal(t, text, back)
 }
 
-// The size of the coded text equals the bits that scoring reports, within a small tolerance. Feed
-// reports the same number of bits.
 func TestSizeIsThatOfBits(t *testing.T) {
 	m := small(t)
 	text := bytes.Repeat([]byte("what was there before is cheap. "), 200)
@@ -110,7 +106,6 @@ func TestHeaderHasTheDefaultsOfTheProgram(t *testing.T) {
 	require.Equal(t, setting.Values{"companion": true, "skip_below": 0.75}, r.Settings)
 }
 
-// For each invalid file, the error describes the fault. A damaged text is detected.
 func TestFilesThatAreWrong(t *testing.T) {
 	m := small(t)
 	text := []byte("a text of some length, so that there is something to damage\n")
@@ -139,7 +134,7 @@ func TestFilesThatAreWrong(t *testing.T) {
 		[]byte("float64-fma")[:len(m.Arithmetic.Numerics())], 1), "arithmetic")
 	set := stream.DefaultsFor(m, stream.Static)
 	other, _ := pack(t, m, set, 1, text)
-	with := func(settings string) []byte { // settings of the same length as in the file
+	with := func(settings string) []byte {
 		const own = `{"companion":true,"method":"static"}`
 		return bytes.Replace(other, []byte(own), fmt.Appendf(nil, "%-*s", len(own), settings), 1)
 	}
@@ -167,7 +162,6 @@ func TestModelOfWordsIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "expected a model of bytes")
 }
 
-// If the context is canceled, Compress and Decompress return the context's error.
 func TestGivingUp(t *testing.T) {
 	m := small(t)
 	file, _ := pack(t, m, stream.Defaults(m), 1, make([]byte, 100))
@@ -180,8 +174,6 @@ func TestGivingUp(t *testing.T) {
 	require.ErrorIs(t, r.Decompress(ctx, m, 1, new(bytes.Buffer)), context.Canceled)
 }
 
-// FuzzOpen checks that any file gives a text or an error. The text is never longer than the length
-// in the header.
 func FuzzOpen(f *testing.F) {
 	m := small(f)
 	for _, text := range []string{"", "a", "ab\n", "\xff\x00"} {

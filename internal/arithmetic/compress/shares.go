@@ -6,12 +6,12 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// sharesOne is the number of parts for a probability of 1. Every symbol gets one extra part, so
-// that any text can be coded. A byte of probability 0 costs about 32 bits. The extra parts make
+// sharesOne is the integer share of a probability of 1. Every symbol's share is larger by 1, so
+// that any text can be coded. A byte of probability 0 costs about 32 bits. The extra shares make
 // other bytes costlier by a negligible amount.
 const sharesOne = 1 << 32
 
-// shares is a distribution in integers. Symbol i has the parts upTo[i] to upTo[i+1]-1.
+// shares is a probability distribution in integers. Symbol i has the share upTo[i+1] - upTo[i].
 type shares struct {
 	vectors kernel.Vectors
 	p       []float32
@@ -39,13 +39,13 @@ func (s *shares) set(logProbs []float32) {
 
 func (s *shares) total() uint64 { return s.upTo[len(s.p)] }
 
-// of returns the first part and the number of parts of a symbol.
+// of returns a symbol's share of the total: the integers from `from` to from+size-1.
 func (s *shares) of(symbol int32) (from, size uint64) {
 	from = s.upTo[symbol]
 	return from, s.upTo[symbol+1] - from
 }
 
-// holder returns the symbol to which a part belongs.
+// holder returns the symbol whose share contains the integer `part`.
 func (s *shares) holder(part uint64) int32 {
 	return int32(sort.Search(len(s.p), func(i int) bool { return s.upTo[i+1] > part }))
 }

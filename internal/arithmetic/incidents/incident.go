@@ -1,40 +1,40 @@
-// Package incidents groups the strange lines of a text into incidents, so that related lines
-// give one report.
+// Package incidents groups the strange lines of a text into incidents, so that related lines give
+// one report.
 //
-// A Tracker reads the lines of a text in order, each with the probability of its rating and its
-// tokens. A strange line, or a change, opens an incident. A line joins an open incident if it has
-// the incident's strangest token in the same place, even when that token has become usual. A
-// strange line also joins the incident if it directly follows the incident's last line, or shares a
-// rare token with the incident. An incident closes when no line has joined it for a while, or when
-// its lines have become usual.
+// A Tracker reads the lines of a text in order, with their probabilities and tokens. A strange
+// line, or a change, opens an incident. A line joins an open incident if it contains the incident's
+// strangest token in the place where that token was strange. A strange line also joins if it
+// directly follows the incident's last line, or shares a rare token with the incident. An incident
+// closes when no line has joined for a while, or when its lines have become usual.
 //
 // The tracker counts in lines, not in time, so that incidents depend on the text alone.
 package incidents
 
 import "slices"
 
-// Strange is the maximum probability of a line that can open or join an incident. Callers can
-// select fewer incidents by Incident.P.
+// Strange is the maximum probability of a strange line. Callers can select fewer incidents by
+// Incident.P.
 const Strange = 1. / 100
 
 const (
-	// adjacent is the maximum distance, in lines, at which a strange line joins an incident just
-	// because it follows the incident's last line. The lines of a stack trace are an example.
+	// adjacent is the maximum distance in lines at which a strange line joins an incident by
+	// position alone. The lines of a stack trace are an example.
 	adjacent = 1
 	// quiet is the number of lines after which an incident closes if none of these lines joins it.
 	quiet = 200
-	// stays is the number of lines of an incident after which lines like them count as usual. The
-	// incident then closes.
+	// stays is the number of lines at which an incident closes, because lines that are so frequent
+	// count as usual.
 	stays = 500
 
 	// Kept is the number of incidents that a tracker remembers, open or closed.
 	Kept = 32
 
-	rareMost    = 8  // maximum rare tokens of an incident's first line that are stored
-	samplesMost = 3  // maximum lines of an incident that are stored as text
-	changesMost = 4  // maximum changes stored per incident
-	around      = 64 // maximum lines between an incident and a change or rare token that joins it
-	// SampleBytes is the maximum number of bytes stored of a line's text.
+	rareMost    = 8
+	samplesMost = 3
+	changesMost = 4
+	// The maximum number of lines between an incident and a later change or rare token that joins.
+	around = 64
+	// SampleBytes is the maximum number of stored bytes of a line's text.
 	SampleBytes = 160
 )
 
@@ -55,13 +55,14 @@ type Line struct {
 	Number int64 // number of the line, from 1
 	Offset int64 // byte offset of the line in the text
 	// probability that an ordinary line is at least as strange; 1 while unknown
-	P     float64
-	Text  []byte
-	Key   Mark       // mark of the token that Why describes
-	Place Mark       // mark of that token's place; equal to Key if the token is rare at every place
+	P    float64
+	Text []byte
+	Key  Mark // mark of the token that Why describes
+	// Mark of the place of Why's token. It equals Key if the token is rare at every place.
+	Place Mark
 	Why   func() Why // explains the line; called only if the line opens an incident
-	Marks []Mark     // marks of all tokens of the line
-	Rare  []Mark     // marks of the rare tokens of the line
+	Marks []Mark
+	Rare  []Mark
 	// Changes are the changes that this line reports; read-only.
 	Changes []Change
 }
@@ -72,27 +73,27 @@ type Change struct {
 	Key      Mark   `json:"key"`            // identifies the word, number or template that changed
 	Token    Mark   `json:"token,omitzero"` // for a surge: lines with this token join the incident
 	Kind     string `json:"kind"`
-	Line     int64  `json:"line"`     // number of the line that reports the change
+	Line     int64  `json:"line"`
 	First    int64  `json:"first"`    // number of the line at which the change began
 	Evidence string `json:"evidence"` // the change, described in a sentence
 }
 
 // Incident is a group of related strange lines and changes.
 type Incident struct {
-	Number  int64   `json:"number"`  // number of the incident in the text, from 1
-	First   int64   `json:"first"`   // number of the incident's first line
-	Last    int64   `json:"last"`    // number of the incident's last line so far
-	Offset  int64   `json:"offset"`  // byte offset at which the first line begins in the text
-	Lines   int64   `json:"lines"`   // how many lines the incident has
-	Strange int64   `json:"strange"` // how many of its lines have P <= the constant Strange
-	P       float64 `json:"p"`       // least P of the incident's lines; 1 if it has only changes
+	Number  int64   `json:"number"` // number of the incident in the text, from 1
+	First   int64   `json:"first"`
+	Last    int64   `json:"last"`
+	Offset  int64   `json:"offset"` // byte offset at which the first line begins in the text
+	Lines   int64   `json:"lines"`
+	Strange int64   `json:"strange"` // number of lines with P at most the constant Strange
+	P       float64 `json:"p"`       // minimum P of the strange lines; 1 without strange lines
 	Closed  bool    `json:"closed,omitzero"`
-	Stays   bool    `json:"stays,omitzero"` // true if closed because its lines became usual
+	Stays   bool    `json:"stays,omitzero"` // true if closed because the lines became usual
 
 	Why Why `json:"why"`
 	// Samples contains the beginnings of the incident's first lines, in order.
 	Samples [samplesMost]string `json:"samples"`
-	Changes []Change            `json:"changes,omitzero"` // the incident's first changes
+	Changes []Change            `json:"changes,omitzero"`
 
 	Key   Mark           `json:"key"`
 	Place Mark           `json:"place"`
@@ -116,9 +117,10 @@ func (l Like) Matches(i *Incident) bool {
 		l.Place != 0 && l.Place == i.Place
 }
 
-// News reports whether the incident's last line, of probability p, is worth a report. It is if the
-// line opened or closed the incident, made it stranger, or added a sample or a change. It also is
-// if the incident's number of lines has reached a power of two.
+// News reports whether the incident's last line, of probability p, is worth a report. A line is
+// worth a report if it opened or closed the incident, made the incident stranger, or added a sample
+// or a change. A line is also worth a report if the incident's number of lines has reached a power
+// of two.
 func (i *Incident) News(p float64) bool {
 	n := len(i.Changes)
 	return i.Closed || i.Lines <= samplesMost || i.Lines&(i.Lines-1) == 0 || p == i.P ||

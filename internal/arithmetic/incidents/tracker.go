@@ -10,16 +10,16 @@ import (
 // independent of the original.
 type Tracker struct {
 	kept   [Kept]Incident // incident n has index (n-1) % Kept; an unused element has Number 0
-	number int64          // number of the last incident
-	open   int            // how many incidents are open
+	number int64
+	open   int
 }
 
 // Watches reports whether a line of probability p without changes can open or join an incident. If
 // not, Take ignores the line and does not need its marks.
 func (t *Tracker) Watches(p float64) bool { return p <= Strange || t.open > 0 }
 
-// Take processes the next line. It calls the function each with every incident that the line opens,
-// joins or closes. The incident is valid only until each returns.
+// Take processes the next line. It passes every incident that the line opens, joins or closes to
+// the function `each`. The incident is valid only during the call.
 func (t *Tracker) Take(l *Line, each func(*Incident)) {
 	for n := t.number - Kept + 1; n <= t.number; n++ {
 		if i := t.at(n); i != nil && i.Open() && l.Number-i.Last > quiet {
@@ -43,7 +43,6 @@ func (t *Tracker) Incidents() (all []Incident) {
 	return all
 }
 
-// at returns the stored incident with the given number, or nil.
 func (t *Tracker) at(number int64) *Incident {
 	if number < 1 || number > t.number || number <= t.number-Kept {
 		return nil
@@ -67,15 +66,14 @@ func (t *Tracker) joined(l *Line) *Incident {
 	return nil
 }
 
-// changed reports whether one of the line's changes began, or is reported, while the incident was
-// active.
+// changed reports whether a change of the line was reported or began during the incident, or at
+// most `around` lines later.
 func (i *Incident) changed(l *Line) bool {
 	return slices.ContainsFunc(l.Changes, func(c Change) bool {
 		return i.Last >= l.Number-around || i.First <= c.First && c.First <= i.Last+around
 	})
 }
 
-// shares reports whether the line and the incident share a rare token.
 func (i *Incident) shares(l *Line) bool {
 	return slices.ContainsFunc(l.Rare, func(m Mark) bool { return slices.Contains(i.Rare[:], m) })
 }
@@ -83,7 +81,7 @@ func (i *Incident) shares(l *Line) bool {
 func (t *Tracker) begin(l *Line, each func(*Incident)) {
 	t.number++
 	i := &t.kept[(t.number-1)%Kept]
-	if i.Open() { // the new incident needs the place of an open one
+	if i.Open() { // the new incident overwrites an open incident
 		t.close(i, each)
 	}
 	*i = Incident{
@@ -129,7 +127,6 @@ func (t *Tracker) close(i *Incident, each func(*Incident)) {
 	each(i)
 }
 
-// sample returns the beginning of a line in a form that can be displayed.
 func sample(line []byte) string { return Plain(string(line[:min(len(line), SampleBytes)])) }
 
 // Plain makes a text safe for terminals and JSON. It removes invalid UTF-8 and replaces control

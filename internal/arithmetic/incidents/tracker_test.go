@@ -9,8 +9,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// take feeds lines to a tracker and returns the reported incidents. The first line gets the number
-// `from`.
 func take(t *Tracker, from int64, lines ...Line) (events []Incident) {
 	for n, l := range lines {
 		l.Number, l.Offset = from+int64(n), 10*(from+int64(n))
@@ -92,7 +90,6 @@ func TestBlankLinesOpenNothing(t *testing.T) {
 	require.Empty(t, take(&tr, 1, blank))
 }
 
-// A tracker that is restored from its state behaves like the original, for any earlier lines.
 func TestStateContinues(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		draw := rapid.Custom(func(rt *rapid.T) Line {

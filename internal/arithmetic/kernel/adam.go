@@ -12,7 +12,6 @@ import "math"
 // moments m and v.
 type Adam struct{ Scale, Beta1, Beta2, Rate, Root, Eps float32 }
 
-// portable is the portable implementation, and the reference for tests of the assembly.
 func (a *Adam) portable(w, m, v, g []float32) {
 	g, m, v = g[:len(w)], m[:len(w)], v[:len(w)]
 	rest1, rest2 := 1-a.Beta1, 1-a.Beta2

@@ -40,7 +40,7 @@ func TestAdamHasTheSameBitsEverywhere(t *testing.T) {
 }
 
 func BenchmarkAdam(b *testing.B) {
-	const n = 1 << 14 // number of weights that one call of the optimizer updates
+	const n = 1 << 14
 	w, m, v, g := normal(n), normal(n), normal(n), normal(n)
 	for i := range v {
 		v[i] *= v[i]

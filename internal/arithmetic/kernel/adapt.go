@@ -1,7 +1,7 @@
 package kernel
 
 const (
-	laneBits = 16 // number of random bits per element
+	laneBits = 16
 	lanes    = 64 / laneBits
 
 	// MaskLanes is the number of elements that use one word of random bits.
@@ -17,7 +17,7 @@ const (
 // does not depend on whether the mask selects the element.
 const roundLane = golden >> (64 - laneBits)
 
-// Adaptation rewrites a run of weights M, sparsely, from their gradient G:
+// Adaptation updates a run of fast weights M sparsely, from their gradient G and its average I:
 //
 //	I <- Gamma I + Beta1 G
 //	x  = (I + Beta2 G) Scale
@@ -27,8 +27,8 @@ const roundLane = golden >> (64 - laneBits)
 // same on every machine.
 //
 // I and M are both in float32 or both in bfloat16. In bfloat16, M is rounded to nearest, ties to
-// even. I is rounded to one of its two neighbors at random, before x is computed. With Gamma near
-// 1 a chunk changes most elements of I by less than half a unit of the last place. Rounding to
+// even. I is rounded at random to one of its two neighbors, before x is computed. With Gamma near
+// 1, an update changes most elements of I by less than half a unit of the last place. Rounding to
 // nearest would never change them.
 type Adaptation struct {
 	I, M                     Array
@@ -43,9 +43,10 @@ type Adaptation struct {
 
 	X []float32 // if not nil, receives x of the selected elements, with NaN replaced by 0
 
-	Mask         []uint8 // selects an element by a nonzero byte; if nil, the mask is random
-	Key, Counter uint64  // element e uses the e%4-th 16 bits of Bits(Key, Counter + e/4), its lane
-	Threshold    uint32  // the random mask selects an element if its lane is below Threshold
+	Mask []uint8 // selects an element by a nonzero byte; if nil, the mask is random
+	// The lane of element e is the e%4-th group of 16 bits in Bits(Key, Counter+e/4).
+	Key, Counter uint64
+	Threshold    uint32 // the random mask selects an element if its lane is below Threshold
 }
 
 // strip is the number of elements that the portable code processes together. It is a multiple of
@@ -66,7 +67,6 @@ func (a *Adaptation) portable(lo, hi int) int {
 	return len(list)
 }
 
-// draw sets lane to the random bits of elements lo to hi-1.
 func (a *Adaptation) draw(lane *[strip]uint16, lo, hi int) {
 	counter := a.Counter + uint64(lo)/lanes
 	for e := 0; e < hi-lo; e += lanes {
@@ -78,8 +78,9 @@ func (a *Adaptation) draw(lane *[strip]uint16, lo, hi int) {
 	}
 }
 
-// average updates I for elements lo to hi-1. If I is bfloat16, average uses x as scratch memory.
-// The explicit conversions prevent the compiler from fusing products with sums.
+// average updates the gradient averages of elements lo to hi-1. If they are in bfloat16, average
+// uses x as scratch memory. The explicit conversions prevent the compiler from fusing products with
+// sums.
 func (a *Adaptation) average(x *[strip]float32, lane *[strip]uint16, lo, hi int) {
 	g, avg := a.G[lo:hi], a.I.F32
 	if avg != nil {
@@ -100,7 +101,7 @@ func (a *Adaptation) average(x *[strip]float32, lane *[strip]uint16, lo, hi int)
 	}
 }
 
-// inputs computes x for elements lo to hi-1 from the updated I.
+// inputs computes x for elements lo to hi-1 from the updated gradient averages.
 func (a *Adaptation) inputs(x *[strip]float32, lo, hi int) {
 	a.I.Range(lo, hi).load(x[:hi-lo])
 	for e, g := range a.G[lo:hi] {
@@ -113,9 +114,9 @@ func (a *Adaptation) inputs(x *[strip]float32, lo, hi int) {
 	}
 }
 
-// choose writes the indexes of the selected elements, relative to lo, to on, and returns their
-// number. A branch per element could be mispredicted. So choose writes every index, but moves to
-// the next position only if the mask selects the element.
+// choose writes the indexes of the selected elements, relative to lo, to the array `on`, and
+// returns their number. A branch per element could be mispredicted. So choose writes every index,
+// but advances only if the mask selects the element.
 func (a *Adaptation) choose(on *[strip]uint8, lane *[strip]uint16, lo, hi int) (count int) {
 	if a.Mask != nil {
 		return given(on, a.Mask[lo:hi])
@@ -127,7 +128,6 @@ func (a *Adaptation) choose(on *[strip]uint8, lane *[strip]uint16, lo, hi int) (
 	return count
 }
 
-// given writes the indexes of the elements whose byte in mask is not 0, and returns their number.
 func given(on *[strip]uint8, mask []uint8) (count int) {
 	for e, b := range mask {
 		if b != 0 {
@@ -138,7 +138,8 @@ func given(on *[strip]uint8, mask []uint8) (count int) {
 	return count
 }
 
-// trace stores x of the elements listed in on in X, if X is not nil.
+// trace copies x of the selected elements to the array X, unless X is nil. The parameter `on` lists
+// their indexes.
 func (a *Adaptation) trace(x *[strip]float32, on []uint8, lo int) {
 	if a.X == nil {
 		return
@@ -153,7 +154,7 @@ func (a *Adaptation) trace(x *[strip]float32, on []uint8, lo int) {
 	}
 }
 
-// write replaces the elements of M listed in on, relative to lo, by Out f(x). It overwrites x.
+// write sets M to Out f(x) at the indexes in `on`, relative to lo. It overwrites x.
 func (a *Adaptation) write(x *[strip]float32, on []uint8, lo int) {
 	grid := a.Grid
 	for _, e := range on {

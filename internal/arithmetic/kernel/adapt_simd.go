@@ -5,8 +5,8 @@ import "math/bits"
 //go:generate sh -c "cd _generate && go run . adapt -out ../adapt_amd64.s -stubs ../adapt_amd64.go -pkg kernel"
 
 const (
-	// adaptStrip is the number of elements that adaptAVX2 and adaptBF16AVX2 process together.
-	// adaptStrip512 is the number for AVX-512. Both are at most the constant strip.
+	// adaptStrip and adaptStrip512 are the numbers of elements that the AVX2 and the AVX-512
+	// functions process together. Both are at most the constant strip.
 	adaptStrip    = 128
 	adaptStrip512 = 256
 
@@ -37,7 +37,6 @@ func (v Vectors) adapt(a *Adaptation) (n, written int) {
 	return n, written
 }
 
-// run calls the assembly for elements lo to hi-1. See adaptAVX2.
 func (v Vectors) run(a *Adaptation, lo, hi int) (written int, outside uint64) {
 	n, g, scale, x, grid := hi-lo, &a.G[lo], part(a.Scale, lo), part(a.X, lo), &a.Grid[0]
 	state := a.Key + (a.Counter+uint64(lo)/lanes+1)*golden
@@ -59,7 +58,6 @@ func (v Vectors) run(a *Adaptation, lo, hi int) (written int, outside uint64) {
 	return adaptAVX2(i, m, g, scale, x, grid, n, a.Gamma, a.Beta1, a.Beta2, a.Out, state, last)
 }
 
-// part returns the address of element lo of an array, or nil for a nil array.
 func part(s []float32, lo int) *float32 {
 	if s == nil {
 		return nil
@@ -67,7 +65,8 @@ func part(s []float32, lo int) *float32 {
 	return &s[lo]
 }
 
-// beyond corrects the elements lo to hi-1 of M, at most a strip, whose x is outside the grid.
+// beyond recomputes M where x is outside the grid, for elements lo to hi-1. These are at most
+// `strip` elements.
 func (a *Adaptation) beyond(lo, hi int) {
 	var x [strip]float32
 	var lane [strip]uint16

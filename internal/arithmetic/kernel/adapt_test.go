@@ -110,7 +110,6 @@ func adaptation(rng *rand.Rand, n, odd int, half, scaled, traced, masked bool) *
 	return a
 }
 
-// outputs returns a copy of everything that Adapt writes.
 func (a *Adaptation) outputs() (s []float32) {
 	return slices.Concat(loaded(a.I), loaded(a.M), a.X)
 }
@@ -123,8 +122,6 @@ func loaded(a Array) []float32 {
 
 func (a Array) clone() Array { return Array{slices.Clone(a.F32), slices.Clone(a.BF16)} }
 
-// requireSameRun requires that the portable code and the assembly give bit-identical results for an
-// adaptation.
 func requireSameRun(t require.TestingT, assembly []Vectors, a *Adaptation) {
 	for _, e := range assembly {
 		b, c := *a, *a
@@ -163,7 +160,6 @@ func FuzzAdaptation(f *testing.F) {
 	})
 }
 
-// The results of Adapt equal its documented formula, computed one element at a time.
 func TestAdaptationFollowsItsDefinition(t *testing.T) {
 	eachKernel(t, 1, func(t *testing.T, x *Exec) {
 		rng := rand.New(rand.NewPCG(5, 5))
@@ -233,8 +229,8 @@ func TestAdaptationAllocatesNothing(t *testing.T) {
 	})
 }
 
-// The random numbers that round I are uniform, both over the elements that the mask selects and
-// over the others.
+// The random numbers that round gradient averages are uniform, both for the elements that the mask
+// selects and for the others.
 func TestAveragesAreRoundedEvenlyWhateverTheMask(t *testing.T) {
 	for _, threshold := range []int{1000, 3277, MaskAll / 2, MaskAll - 3277} {
 		var sums, ups, counts [2]float64
@@ -258,8 +254,8 @@ func TestAveragesAreRoundedEvenlyWhateverTheMask(t *testing.T) {
 	}
 }
 
-// Updates too small for rounding to nearest still change I in bfloat16. After many updates, the
-// mean of I equals the mean from the same updates in float32, within the random error.
+// Updates that are too small for rounding to nearest still change gradient averages in bfloat16.
+// After many updates, their mean equals the mean of float32 averages, within the random error.
 func TestBF16AveragesKeepMoving(t *testing.T) {
 	eachKernel(t, 1, func(t *testing.T, x *Exec) {
 		const n, steps = 4096, 200

@@ -56,7 +56,6 @@ func (a Array) CopyFrom(from Array) {
 	copy(a.BF16, from.BF16)
 }
 
-// load writes the elements to dst as float32, in portable Go.
 func (a Array) load(dst []float32) {
 	widenGo(dst, a.BF16)
 	copy(dst, a.F32)

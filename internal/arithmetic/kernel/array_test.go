@@ -51,9 +51,7 @@ func TestArraysThatDoNotFitPanic(t *testing.T) {
 	require.Panics(t, func() { Vectors{}.AddTo(make([]float32, 4), half) })
 }
 
-// drawBF16 rounds a number to one of its two bfloat16 neighbors, depending on the random number r.
-// The share of values of r that round away from zero equals the number's position between the
-// neighbors.
+// The mean of drawBF16 over all random numbers r equals its argument.
 func TestRandomRoundingIsEvenOnAverage(t *testing.T) {
 	for _, x := range []float32{0, 1, -1.0001, 3.1415927, -1e-3, 1e-39, math.SmallestNonzeroFloat32,
 		0x1.ffp3} {

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// BenchmarkGEMM measures products of the models enwik8-12l and embedded on one thread, for a chunk
-// of 128 tokens. It covers the forms NT, NN and TN; C is always (m,n). In the cases "Add", the
-// right operand includes fast weights. Command _openblas measures more shapes.
+// BenchmarkGEMM measures matrix products of the models enwik8-12l and embedded on one thread, for
+// 128 tokens. T in a form marks a transposed operand; C is always (m,n). In the forms with "Add",
+// the right operand includes fast weights. Command _openblas measures more shapes.
 func BenchmarkGEMM(b *testing.B) {
 	shapes := [][3]int{{128, 1536, 512}, {128, 512, 2048}, {128, 640, 160}, {1, 1536, 512}}
 	x := NewExec(1)
@@ -87,7 +87,6 @@ func BenchmarkSoftmax(b *testing.B) {
 	}
 }
 
-// BenchmarkParallel measures the cost of starting an operation on several threads.
 func BenchmarkParallel(b *testing.B) {
 	x := NewExec(2)
 	defer x.Close()
@@ -101,7 +100,6 @@ type nothing struct{}
 
 func (*nothing) Do(*Exec, int) {}
 
-// normal returns n normally distributed numbers.
 func normal(n int) []float32 {
 	s := make([]float32, n)
 	for i := range s {

@@ -7,7 +7,6 @@ import (
 	"runtime"
 )
 
-// kernelsBF16 returns an error with the reason why there is no bf16 kernel.
 func kernelsBF16() ([]bf16Kernel, error) {
 	return nil, fmt.Errorf("this program, for %s/%s, was built without the assembly for amd64",
 		runtime.GOOS,

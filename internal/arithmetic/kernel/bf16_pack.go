@@ -1,14 +1,15 @@
 package kernel
 
-// lines are the lines of an operand, starting at a given line and k. A line is a row of op(A) or a
-// column of op(B).
+// lines are the rows of op(A), or the columns of op(B), from a given line and index k on.
 type lines struct {
 	data, add []float32
 	stride    int
-	along     bool // true if adjacent elements in memory belong to one line, false if to one k
+	// True if adjacent elements in memory belong to the same line, false if they have the same k.
+	along bool
 }
 
-// linesOf returns the lines of m, starting at the given line and k.
+// linesOf returns the rows of m if along is true, else its columns, from the given line and index k
+// on.
 func linesOf(m Matrix, along bool, line, k int) lines {
 	l := lines{data: m.Data, add: m.Add, stride: m.Stride, along: along}
 	if along {
@@ -25,9 +26,9 @@ func (l lines) from(at int) lines {
 	return l
 }
 
-// packPanel packs n <= 32 lines of k <= bf16BlockK elements in tiles of B if right is set, else of
-// A. The packed lines from n on have arbitrary content, since their results are dropped. Missing
-// elements of a line are zero.
+// packPanel packs n <= 32 lines of k <= bf16BlockK elements. The tiles are those of the right
+// operand if right is set, else those of the left operand. The packed lines from n on have
+// arbitrary content, since their results are dropped. Missing elements of a line are zero.
 func (s *bf16Scratch) packPanel(v Vectors, dst []uint32, l lines, n, k int, right bool) {
 	for k0 := 0; k0 < k; k0 += tileK {
 		for line := 0; line < n; line += tileLines {
@@ -41,7 +42,6 @@ func (s *bf16Scratch) packPanel(v Vectors, dst []uint32, l lines, n, k int, righ
 	}
 }
 
-// packTile packs one tile.
 func (s *bf16Scratch) packTile(v Vectors, dst *[tileWords]uint32, l lines, n, k int, right bool) {
 	transposed := l.along == right
 	out := dst

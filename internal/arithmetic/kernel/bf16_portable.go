@@ -3,8 +3,9 @@ package kernel
 import "math"
 
 // The sizes of tiles are those of AMX: 1 KiB each. A tile of C contains (16,16) float32. A tile of
-// A contains 16 rows of 16 pairs, and a tile of B contains 16 pairs by 16 columns. A pair is two
-// adjacent k of a row or column in a 32-bit word, the even k in the lower half.
+// A contains 16 rows of 16 pairs, and a tile of B contains 16 pairs by 16 columns. A pair is a
+// 32-bit word with two elements of a row or column: element 2p in the lower half, and element 2p+1
+// in the upper half.
 const (
 	tileLines = 16 // number of rows of A, or columns of B, in a tile
 	tilePairs = 16
@@ -15,12 +16,12 @@ const (
 	// of B, a kernel uses all 8 tile registers of the processor.
 	panelLines = 2 * tileLines
 
-	// bf16BlockK is the number of k that are packed at once. With it a panel of B has 32 KiB, which
-	// fits in the first-level cache. It does not affect results.
+	// bf16BlockK is the length of a packed block along k. A panel of B then has 32 KiB, which fits
+	// in the first-level cache. The value does not affect results.
 	bf16BlockK = 512
 
-	// bf16BlockRows is the maximum number of rows of C for which B is packed once. With it the
-	// packed rows of A have 512 KiB, which fits in the second-level cache.
+	// bf16BlockRows is the maximum number of rows of C for which B is packed once. The packed rows
+	// of A then have 512 KiB, which fits in the second-level cache.
 	bf16BlockRows = 512
 
 	panelWords = panelLines / 2 * bf16BlockK
@@ -30,7 +31,7 @@ const (
 // bf16Kernel computes blocks of C in bf16. All kernels give bit-identical results. The zero value
 // is the portable kernel.
 type bf16Kernel struct {
-	name string // name of the instructions
+	name string
 
 	// blocks computes (32,32) blocks of C that lie one below the other. The sums are over `steps`
 	// tiles along k. If acc is set, blocks adds the sums to C. a is [blocks][steps][2][tileWords]
@@ -38,17 +39,18 @@ type bf16Kernel struct {
 	// may skip the rows from `rows` on.
 	blocks func(blocks, rows, steps int, a, b *uint32, c *float32, stride int, acc bool)
 
-	// chains is true if both k of a packed pair are added to the same sum. Then two adjacent pairs
-	// are (k+2, k) and (k+3, k+1), lower halves first. Otherwise they are (k, k+1) and (k+2, k+3).
+	// chains is true if the kernel adds both products of a packed pair to the same sum. Two
+	// adjacent words then contain the elements k+2, k and k+3, k+1, lower halves first. Otherwise,
+	// they contain k, k+1 and k+2, k+3.
 	chains bool
 }
 
-// bf16Scratch contains the packed operands of a bf16 product. A panel is 32 lines in tiles:
-// [k/32][2][tileWords].
+// bf16Scratch contains the packed operands of a bf16 product. A panel has the tiles of 32 lines,
+// with shape [k/32][2][tileWords].
 type bf16Scratch struct {
-	left  [leftPanels * panelWords]uint32  // packed panels of A
-	right [panelWords]uint32               // packed panel of B
-	tile  [tileWords]uint32                // a tile before transposition
+	left  [leftPanels * panelWords]uint32
+	right [panelWords]uint32
+	tile  [tileWords]uint32
 	block [panelLines * panelLines]float32 // result of a block that extends beyond C
 
 	kernel bf16Kernel
@@ -65,7 +67,7 @@ func newBF16Scratch(i Instructions) *bf16Scratch {
 	return s
 }
 
-// tiles computes the given rows and columns of C, at most 32 columns, from the packed panels. It
+// tiles computes the given number of rows and at most 32 columns of C from the packed panels. It
 // writes blocks inside C directly, and computes a block that extends beyond C in scratch memory.
 func (s *bf16Scratch) tiles(rows, cols, steps int, c []float32, stride int, acc bool) {
 	if s.kernel.blocks == nil {
@@ -96,7 +98,7 @@ func copyBlock(dst, src []float32, dstStride, srcStride, rows, cols int) {
 	}
 }
 
-// tilesGo is the portable kernel, and the reference for tests of the others.
+// tilesGo is the portable kernel, and the reference for tests of the other kernels.
 func tilesGo(s *bf16Scratch, rows, cols, steps int, c []float32, stride int, acc bool) {
 	for i := range rows {
 		left := s.left[i/panelLines*steps*2*tileWords:]
@@ -114,7 +116,7 @@ func tilesGo(s *bf16Scratch, rows, cols, steps int, c []float32, stride int, acc
 	}
 }
 
-// tileAt returns the index in a panel of the tile that contains a line, in the given step along k.
+// tileAt returns the index, in a panel, of the tile with the given line and step along k.
 func tileAt(step, line int) int { return (2*step + line/tileLines) * tileWords }
 
 // dotBF16 returns the scalar product of a row of a tile of A and a column of a tile of B.
@@ -172,8 +174,8 @@ func transposeTileGo(dst, src *[tileWords]uint32) {
 	}
 }
 
-// regroupGo reorders a tile, so that both halves of each pair are added to the same sum. The tile
-// is from B if right is set, else from A.
+// regroupGo reorders a tile for kernels that add both halves of each word to the same sum. The tile
+// is from the right operand B if right is set, else from A.
 func regroupGo(tile *[tileWords]uint32, right bool) {
 	const high = 0xffff << 16
 	toNext, toLine := 1, tilePairs // distances in words to the next pair and to the next line

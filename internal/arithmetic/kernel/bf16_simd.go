@@ -14,7 +14,6 @@ func (v Vectors) pairsAlong(dst *[tileWords]uint32, src, add []float32, stride, 
 	}
 }
 
-// pairsAcross packs a tile from columns.
 func (v Vectors) pairsAcross(dst *[tileWords]uint32, src, add []float32, stride, n, k int) {
 	if v.set < AVX512 || !roundsPairs || k < tileK || n < tileLines {
 		pairsAcrossGo(dst, src, add, stride, n, k)
@@ -31,7 +30,7 @@ func (v Vectors) transposeTile(dst, src *[tileWords]uint32) {
 	}
 }
 
-// regroup reorders a tile so that both halves of each pair are added to the same sum.
+// regroup reorders a tile for kernels that add both halves of each word to the same sum.
 func (v Vectors) regroup(tile *[tileWords]uint32, right bool) {
 	switch {
 	case v.set < AVX2:

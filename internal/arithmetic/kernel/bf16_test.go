@@ -38,7 +38,6 @@ func eachBF16(t *testing.T, threads int, test func(t *testing.T, x *Exec)) {
 	}
 }
 
-// multiplyBy sets the kernel that an Exec uses for products in bf16.
 func (x *Exec) multiplyBy(k bf16Kernel) {
 	x.engine.alloc()
 	x.engine.bf16.kernel = k
@@ -60,7 +59,6 @@ func (x *Exec) packBy(set Instructions) {
 	}
 }
 
-// eachArithmetic runs a test in float32 and in bf16.
 func eachArithmetic(t *testing.T, threads int, test func(t *testing.T, x *Exec)) {
 	eachKernel(t, threads, test)
 	t.Run("bf16", func(t *testing.T) { eachBF16(t, threads, test) })
@@ -93,7 +91,6 @@ func TestBF16ProductsAgreeWithFloat64(t *testing.T) {
 	})
 }
 
-// rounded returns a dense copy of m, rounded to bf16.
 func rounded(m Matrix) Matrix {
 	r := Mat(m.dense(), m.Rows, m.Cols)
 	for i, v := range r.Data {
@@ -170,7 +167,7 @@ func TestMultiplyAddsOfBF16AreRoundedOnce(t *testing.T) {
 			return float32(v)
 		}
 		a, b, c := float("a", 8), float("b", 8), float("c", 24)
-		if rapid.Bool().Draw(t, "small") { // use numbers near the smallest normal number
+		if rapid.Bool().Draw(t, "small") {
 			a, b, c = a*0x1p-126, b*0x1p-64, c*0x1p-126
 		}
 		exact := func(v float32) *big.Float {
@@ -193,7 +190,7 @@ func TestSmallNumbersAreZeroInBF16(t *testing.T) {
 	eachBF16(t, 1, func(t *testing.T, x *Exec) {
 		for _, s := range []struct{ a, b, c, want float32 }{
 			{least / 2, 4, 0, 0},          // a subnormal operand counts as zero
-			{0x1.fffffcp-127, 1, 0, 0},    // also if rounding would make the operand normal
+			{0x1.fffffcp-127, 1, 0, 0},    // a subnormal is zero even if rounding makes it normal
 			{least, 0.5, 0, 0},            // a subnormal product counts as zero
 			{least, 1, 0, least},          //
 			{least, 0.5, least, least},    // the product becomes zero before the addition
@@ -234,7 +231,6 @@ func TestArithmetic(t *testing.T) {
 	}
 }
 
-// Two Execs of one process can compute in different arithmetics at the same time.
 func TestArithmeticBelongsToItsExec(t *testing.T) {
 	a, b := Mat(normal(40*300), 40, 300), Mat(normal(50*300), 50, 300)
 	var want [][]float32
@@ -272,8 +268,8 @@ func TestBF16ProductsDoNotAllocate(t *testing.T) {
 	})
 }
 
-// Interrupting a kernel by signals and other threads does not change its result. This covers tiles,
-// registers and processor modes.
+// Signals and other threads may interrupt a kernel and use the same tiles, registers and processor
+// modes. The kernel's result must not change.
 func TestKernelsForBF16SurviveInterruptions(t *testing.T) {
 	kernels, missing := kernelsBF16()
 	if missing != nil {
@@ -288,7 +284,7 @@ func TestKernelsForBF16SurviveInterruptions(t *testing.T) {
 		var busy atomic.Int64
 		var wg sync.WaitGroup
 		busy.Store(threads)
-		results := make([][]float32, threads) // the first wrong result of each thread
+		results := make([][]float32, threads)
 		want := make([]float32, blocks*panelLines*panelLines)
 		fill := func(seed uint64) *bf16Scratch {
 			s, rng := new(bf16Scratch), rand.New(rand.NewPCG(seed, 0))
@@ -328,7 +324,6 @@ func TestKernelsForBF16SurviveInterruptions(t *testing.T) {
 	}
 }
 
-// take makes k the kernel of s, and reorders the packed operands for k.
 func (s *bf16Scratch) take(k bf16Kernel) {
 	s.kernel = k
 	for at := 0; k.chains && at < len(s.left); at += tileWords {
@@ -360,7 +355,6 @@ func sameBits(a, b []float32) bool {
 	return true
 }
 
-// FuzzPackBF16 compares the packing in assembly with the portable packing, for any floats.
 func FuzzPackBF16(f *testing.F) {
 	f.Add(uint64(1), uint8(16), uint8(32), uint8(0), true, []byte{})
 	f.Add(uint64(2), uint8(5), uint8(32), uint8(3), true, binary.LittleEndian.AppendUint32(nil,
@@ -407,7 +401,6 @@ func anyFloats(rng *rand.Rand, n int, data []byte) []float32 {
 	return s
 }
 
-// FuzzProductBF16 compares the kernels of this machine with the portable code, bit by bit.
 func FuzzProductBF16(f *testing.F) {
 	f.Add(uint8(32), uint8(32), uint16(64), uint8(0), uint8(0), uint64(1), uint8(0), true, true)
 	f.Add(uint8(33), uint8(70), uint16(65), uint8(3), uint8(1), uint64(2), uint8(1), false, true)
@@ -456,7 +449,6 @@ func FuzzProductBF16(f *testing.F) {
 	})
 }
 
-// BenchmarkGEMMBF16 measures some cases of BenchmarkGEMM in bf16. It needs a bf16 kernel.
 func BenchmarkGEMMBF16(b *testing.B) {
 	if _, missing := kernelsBF16(); missing != nil {
 		b.Skip(missing)
@@ -471,7 +463,6 @@ func BenchmarkGEMMBF16(b *testing.B) {
 	}
 }
 
-// BenchmarkPackBF16 measures the packing of 32 lines of 512 elements each.
 func BenchmarkPackBF16(b *testing.B) {
 	const k = bf16BlockK
 	src, s, e := Mat(normal(k*k), k, k), new(bf16Scratch), Arithmetic{}.Vectors()

@@ -7,10 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// yield offers the current core to other threads.
 func yield() { unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 
-// core returns the index of the core on which this thread runs.
 func core() int {
 	var n uint32
 	unix.RawSyscall(unix.SYS_GETCPU, uintptr(unsafe.Pointer(&n)), 0, 0)
@@ -19,8 +17,8 @@ func core() int {
 
 // leave moves this thread to a core other than the given one. It corrects a scheduling error on
 // virtual machines: if Linux wrongly considers idle cores absent, a woken thread shares the core of
-// the thread that woke it. Without leave, they share it until Linux balances the load, after 10 ms
-// or more.
+// the thread that woke it. Without leave, the two threads share the core until Linux balances the
+// load, after 10 ms or more.
 func leave(core int) {
 	runtime.LockOSThread() // both system calls must run on the same thread
 	defer runtime.UnlockOSThread()

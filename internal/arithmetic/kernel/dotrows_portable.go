@@ -1,7 +1,5 @@
 package kernel
 
-// dotRowsGo sets dst[i] to the scalar product of row i of x and w[i*stride:][:n]. It adds in the
-// same order as Dot.
 func dotRowsGo(dst, x, w []float32, n, stride int) {
 	for i := range dst {
 		var lanes [8]float32
@@ -10,14 +8,13 @@ func dotRowsGo(dst, x, w []float32, n, stride int) {
 	}
 }
 
-// axpyRowsGo adds a[i] times row i of x to y, for each i in order.
 func axpyRowsGo(y, a, x []float32) {
 	for i, by := range a {
 		axpyGo(y, x[i*len(y):(i+1)*len(y)], by)
 	}
 }
 
-// fold adds eight lanes in the same order as the assembly.
+// fold adds eight lanes in the order of the assembly, so that the results are bit-identical.
 func fold(l *[8]float32) float32 {
 	return ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7]))
 }

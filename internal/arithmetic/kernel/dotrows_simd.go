@@ -2,8 +2,8 @@ package kernel
 
 //go:generate sh -c "cd _generate && go run . dot -out ../dotrows_amd64.s -stubs ../dotrows_amd64.go -pkg kernel"
 
-// dotRows computes the products in assembly and returns true. If the assembly does not support the
-// rows' length, it does nothing and returns false.
+// dotRows computes the products in assembly. It returns false, and does nothing, if there is no
+// assembly for these operands.
 func (v Vectors) dotRows(dst, x, w []float32, n, stride int) bool {
 	if v.set < AVX2 || n == 0 || n%8 != 0 || len(dst) == 0 {
 		return false
@@ -12,8 +12,8 @@ func (v Vectors) dotRows(dst, x, w []float32, n, stride int) bool {
 	return true
 }
 
-// axpyRows adds the rows in assembly and returns true. If the assembly does not support the rows'
-// length, it does nothing and returns false.
+// axpyRows adds the rows in assembly. It returns false, and does nothing, if there is no assembly
+// for these operands.
 func (v Vectors) axpyRows(y, a, x []float32) bool {
 	if v.set < AVX2 || len(y) == 0 || len(y)%8 != 0 || len(a) == 0 {
 		return false

@@ -9,12 +9,12 @@ import (
 // Only one caller may use an Exec at a time. After the first operation of each kind, it allocates
 // no memory.
 type Exec struct {
-	engine engine // first field, since its panels should begin on a cache line
+	engine engine // The engine is the first field, so that its panels begin on a cache line.
 	Vectors
 
 	threads int
-	room    []float32 // buffer for the caller's tasks; see Reserve
-	product product   // the current product; as a field, it costs no allocation per call
+	room    []float32
+	product product // The current product is a field, so that a call allocates nothing.
 
 	pool *pool // nil if the Exec has only one thread
 }
@@ -26,8 +26,8 @@ type Task interface {
 	Do(w *Exec, i int)
 }
 
-// NewExec returns an Exec with up to maxThreads threads, including the caller's, in the default
-// Arithmetic. It starts maxThreads-1 goroutines, which Close stops.
+// NewExec returns an Exec in the default Arithmetic with up to maxThreads threads, of which one is
+// the caller's. It starts maxThreads-1 goroutines, which Close stops.
 func NewExec(maxThreads int) *Exec { return NewExecIn(maxThreads, Arithmetic{}) }
 
 // NewExecIn returns an Exec with a given arithmetic. It panics if this machine does not support the
@@ -47,7 +47,6 @@ func NewExecIn(maxThreads int, a Arithmetic) *Exec {
 	return x
 }
 
-// newThread returns an Exec with a single thread.
 func newThread(a Arithmetic) *Exec {
 	x := &Exec{threads: 1, Vectors: a.Vectors()}
 	x.engine.set(a)
@@ -86,8 +85,8 @@ func (x *Exec) Reserve(n int) {
 	}
 }
 
-// Room returns the buffer of this thread. Its content is arbitrary, since earlier tasks may have
-// used it.
+// Room returns the buffer that Reserve allocated for this thread. The content is arbitrary, since
+// earlier tasks may have used the buffer.
 func (x *Exec) Room() []float32 { return x.room }
 
 // Close stops the goroutines of the Exec. No operation may be running, and the Exec must not be
@@ -106,7 +105,7 @@ func (x *Exec) Parallel(n int, t Task) {
 	if x.threads == 1 || n <= 1 {
 		w := x
 		if x.threads > 1 {
-			w = x.pool.workers[0].exec // a single-threaded Exec, as a Task may expect
+			w = x.pool.workers[0].exec // A task expects a single-threaded Exec.
 		}
 		for i := range n {
 			t.Do(w, i)
@@ -120,18 +119,19 @@ func (x *Exec) Parallel(n int, t Task) {
 // it. When all indexes are claimed, the caller closes the job. The caller then waits for the
 // threads that joined, but not for threads that are still waking.
 type pool struct {
-	workers []worker // workers[0] is the caller's
+	workers []worker
 
 	task  Task
 	n     int // number of task indexes, which are 0 .. n-1
-	claim int // number of indexes that a thread claims at a time
+	claim int
 
-	_       [64]byte // puts fields that threads write on another cache line than fields they read
+	// Padding against false sharing: threads write the fields below and read the fields above.
+	_       [64]byte
 	next    atomic.Int64
 	_       [64]byte
-	joined  atomic.Int64 // number of joined threads, plus jobOpen while others may join
+	joined  atomic.Int64 // the number of joined threads, plus jobOpen while the job is open
 	closing atomic.Bool
-	done    gate // opened by the last thread that leaves a closed job
+	done    gate
 }
 
 const jobOpen = 1 << 32
@@ -147,7 +147,9 @@ func newPool(threads int, a Arithmetic) *pool {
 	p.done.init()
 	for i := range p.workers {
 		p.workers[i].exec = newThread(a)
-		p.workers[i].exec.engine.alloc() // now, since any worker may compute the first product
+		// The memory is allocated now: a worker may compute its first product in a later operation,
+		// which should not allocate.
+		p.workers[i].exec.engine.alloc()
 		p.workers[i].call.init()
 	}
 	for i := 1; i < threads; i++ {
@@ -156,12 +158,11 @@ func newPool(threads int, a Arithmetic) *pool {
 	return p
 }
 
-// run runs one job on the caller and up to threads-1 other threads.
 func (p *pool) run(threads, n int, t Task) {
 	p.task, p.n, p.claim = t, n, max(1, n/(8*threads))
 	p.next.Store(0)
 	p.joined.Add(jobOpen)
-	defer p.finish() // also after a panic, so that no thread still runs the task
+	defer p.finish() // After a panic too, finish waits until no thread runs the task.
 	for i := 1; i < min(threads, n); i++ {
 		p.workers[i].call.open()
 	}
@@ -189,7 +190,6 @@ func (p *pool) work(w *Exec) {
 	}
 }
 
-// serve is the main loop of a worker thread.
 func (p *pool) serve(w *worker) {
 	for {
 		w.call.wait()
@@ -197,7 +197,7 @@ func (p *pool) serve(w *worker) {
 			return
 		}
 		if !p.join() {
-			continue // the job is already closed
+			continue
 		}
 		p.work(w.exec)
 		if p.joined.Add(-1) == 0 {

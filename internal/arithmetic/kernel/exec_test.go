@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// visits is a task that counts the calls of Do for each index. Each call also computes a product.
 type visits struct {
 	count []atomic.Int32
 	a, b  Matrix
@@ -29,7 +28,8 @@ func TestParallelDoesEachIndexOnce(t *testing.T) {
 	x := NewExec(4)
 	defer x.Close()
 	v := visits{count: make([]atomic.Int32, 97)}
-	for round := range 4000 { // enough rounds that two threads claim an index at the same moment
+	// In this number of rounds, two threads sometimes claim indexes at the same moment.
+	for round := range 4000 {
 		x.SetThreads(1 + round%4)
 		n := round * round % len(v.count)
 		x.Parallel(n, &v)

@@ -7,8 +7,6 @@ import (
 	"testing"
 )
 
-// FuzzProductSIMD compares products in assembly with products in portable Go, for any shape and
-// stride.
 func FuzzProductSIMD(f *testing.F) {
 	f.Add(uint8(6), uint8(16), uint16(256), uint8(0), uint8(0), uint64(1), true, true)
 	f.Add(uint8(7), uint8(17), uint16(257), uint8(3), uint8(1), uint64(2), false, true)
@@ -32,13 +30,11 @@ func FuzzProductSIMD(f *testing.F) {
 		for _, set := range available() {
 			copy(c.Data, before)
 			product.mul(NewExecIn(1, Arithmetic{Instructions: set}), c, a, b, acc)
-			// Each product must agree with the exact product within the error bound.
 			requireProduct(t, c, a, b, before, acc)
 		}
 	})
 }
 
-// FuzzExp compares Exp in assembly with Exp in portable Go, for any floats.
 func FuzzExp(f *testing.F) {
 	f.Add([]byte("any bytes make floats, eight or more of them are for the assembly"))
 	f.Add(binary.LittleEndian.AppendUint32(make([]byte, 60), math.Float32bits(float32(math.NaN()))))

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// An idle thread polls for work for yieldTime and then parks. During spinTime it polls without a
-// pause, then it yields its core between polls. Within a chunk, the next operation usually starts
-// before yieldTime has passed. Waking a parked thread takes about as long as yieldTime.
+// An idle thread polls for work for yieldTime and then parks. For the first spinTime it polls
+// without a pause; afterwards it yields its core between polls. The next operation usually starts
+// within yieldTime. Waking a parked thread takes about as long as yieldTime.
 const (
 	spinTime  = 20 * time.Microsecond
 	yieldTime = 200 * time.Microsecond
@@ -18,18 +18,19 @@ const (
 type gate struct {
 	state atomic.Uint32
 	wake  chan struct{}
-	waker int // core of the thread that woke the waiting thread
+	waker int
 }
 
 const (
 	gateShut = iota
 	gateOpen
-	gateParked // the gate is shut, and the waiting goroutine is parked
+	gateParked
 )
 
 func (g *gate) init() { g.wake = make(chan struct{}, 1) }
 
-// open releases the goroutine that waits now or next. Opening an open gate does nothing.
+// open opens the gate, so that a waiting goroutine or the next call of wait continues. Opening an
+// open gate does nothing.
 func (g *gate) open() {
 	if g.state.Swap(gateOpen) == gateParked {
 		g.waker = core()
@@ -48,9 +49,10 @@ func (g *gate) wait() {
 	g.state.Store(gateShut)
 }
 
-// spin polls the gate for a limited time and reports whether it opened.
 func (g *gate) spin() bool {
-	const looksPerClock = 64 // polls per reading of the clock, which costs about 50 polls
+	// looksPerClock is the number of polls between two readings of the clock. A reading takes as
+	// long as about 50 polls.
+	const looksPerClock = 64
 	start := time.Now()
 	for {
 		for range looksPerClock {

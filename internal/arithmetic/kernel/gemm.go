@@ -24,8 +24,8 @@ func (x *Exec) MulTN(c, a, b Matrix, acc bool) {
 	x.multiply("MulTN", b.Rows)
 }
 
-// multiply computes x.product. name is the method's name, for panics. rightK is the right operand's
-// k, to check the shapes.
+// multiply computes x.product after a check of the shapes. name is the method's name, for panics.
+// rightK is the inner dimension of the right operand.
 func (x *Exec) multiply(name string, rightK int) {
 	p := &x.product
 	p.check(name, rightK)

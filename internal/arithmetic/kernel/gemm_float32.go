@@ -2,8 +2,7 @@ package kernel
 
 import "math"
 
-// multiply computes rows i0 to i1-1 and columns j0 to j1-1 of C. It processes one block of k after
-// another.
+// multiply computes rows i0 to i1-1 and columns j0 to j1-1 of C.
 func (e *engine) multiply(p *product, i0, i1, j0, j1 int) {
 	if e.streams(p, i1-i0, j1-j0) {
 		e.multiplyStreamed(p, i0, i1, j0, j1)
@@ -22,8 +21,9 @@ func (e *engine) multiply(p *product, i0, i1, j0, j1 int) {
 	}
 }
 
-// fewColumns computes columns from j0 on, 16 at a time, without packing B. If packing pays because
-// the product has many rows, it does nothing. It returns the first column that is not computed.
+// fewColumns computes columns from j0 on, fewCols at a time, without packing B. It does nothing if
+// the product has enough rows that packing B is faster. It returns the first column that remains to
+// be computed.
 func (e *engine) fewColumns(p *product, j0, j1 int) int {
 	most := e.few
 	if p.b.Add == nil {
@@ -47,8 +47,8 @@ func (e *engine) fewColumns(p *product, j0, j1 int) int {
 	return j0
 }
 
-// fewRows adds the products for k0 to k1-1, in blocks, to columns j to j+fewCols-1 of C. The
-// parameter b is the part of op(B) that starts at column j and k0.
+// fewRows computes columns j to j+fewCols-1 of C for k0 to k1-1, in blocks of k. The parameter b is
+// the part of op(B) that starts at column j and k0.
 func (e *engine) fewRows(p *product, b []float32, stride, j, k0, k1 int) {
 	for k := k0; k < k1; k += blockK {
 		n, right := min(blockK, k1-k), b[k-k0:]
@@ -65,14 +65,14 @@ func (e *engine) fewRows(p *product, b []float32, stride, j, k0, k1 int) {
 	}
 }
 
-// The assembly processes fewK values of k at a time. If the last block of k has another length, it
+// The assembly processes fewK values of k at a time. If k is not a multiple of fewK, the last block
 // is padded with zeros. The zeros in A are negative: their products are -0, and adding -0 changes
 // no sum, not even a sum of -0.
 
-// padded returns k rounded up to a multiple of fewK.
 func padded(k int) int { return (k + fewK - 1) &^ (fewK - 1) }
 
-// padLeft copies the last block of k of A to e.packed with padding, if the block needs padding.
+// padLeft copies the last block of k of A to e.packed and pads each row to a multiple of fewK. If k
+// is a multiple of fewK, padLeft does nothing.
 func (e *engine) padLeft(p *product) {
 	if p.k%fewK == 0 {
 		return
@@ -88,8 +88,8 @@ func (e *engine) padLeft(p *product) {
 	}
 }
 
-// padRight returns k elements of the rows of op(B) with padding, at a stride of sumStride. If B has
-// an Add, b already has this stride.
+// padRight pads k elements of each of fewCols rows of B and returns the rows at a stride of
+// sumStride. If B has an Add, b already has this stride.
 func (e *engine) padRight(p *product, b []float32, stride, k int) []float32 {
 	if p.b.Add == nil {
 		for j := range fewCols {
@@ -103,7 +103,7 @@ func (e *engine) padRight(p *product, b []float32, stride, k int) []float32 {
 	return b
 }
 
-// sumRows sets e.rows to the sum of fewCols rows of op(B) and of Add.
+// sumRows sets e.rows to b + add, for fewCols rows of k elements.
 func (e *engine) sumRows(b, add []float32, stride, k int) {
 	whole := k &^ (fewK - 1)
 	if whole > 0 {
@@ -123,7 +123,6 @@ type leftView struct {
 	step, row, col int // step is the distance between packed tiles, or 0 if A is not packed
 }
 
-// tile returns the elements of tile t, which begins at row i.
 func (a *leftView) tile(t, i int) []float32 {
 	if a.step > 0 {
 		return a.data[t*a.step:]
@@ -131,9 +130,10 @@ func (a *leftView) tile(t, i int) []float32 {
 	return a.data[i*a.row:]
 }
 
-// left returns rows i0 to i1-1 of op(A) for k0 to k1-1. It packs them if A is (k,m), where adjacent
-// k are a whole row apart. Otherwise it copies them if enough columns use them. A copy is faster to
-// read, since rows at a stride of a power of two compete for the same cache lines.
+// left returns rows i0 to i1-1 of op(A) for k0 to k1-1. A transposed A is packed, since its
+// adjacent k are a whole row apart. Another A is copied if at least 256 columns use the rows. The
+// copy is faster to read, since rows at a stride of a power of two compete for the same cache
+// lines.
 func (e *engine) left(p *product, tiles rowTiles, i0, i1, k0, k1, cols int) leftView {
 	const often = 256
 	s, k := p.a.Stride, k1-k0
@@ -165,8 +165,8 @@ type rightView struct {
 	width int
 }
 
-// right returns the panel with columns j to j+cols-1 of op(B) for k0 to k1-1. It returns the panel
-// in place if packing would only copy it and few tiles use it. Otherwise it packs the panel.
+// right returns the panel with columns j to j+cols-1 of op(B) for k0 to k1-1. The panel is packed,
+// unless packing would only copy it for one or two tiles.
 func (e *engine) right(p *product, tiles rowTiles, j, cols, k0, k1 int) rightView {
 	const few = 2
 	if !p.transB && p.b.Add == nil && tiles.n <= few && cols == e.micro.cols {
@@ -195,9 +195,9 @@ func (e *engine) packRight(p *product, dst []float32, j, cols, k0, k1 int) {
 	}
 }
 
-// fetchNext prefetches part t of n parts of the panel that begins at column j. It does so only if
-// op(B) is packed from rows and too large for the caches, such as a model's weights. The
-// processor's own prefetcher fails there, since each row is read in short pieces.
+// fetchNext prefetches part t of the n parts of the panel that begins at column j. It does so only
+// if B is transposed and too large for the caches, as model weights are. The processor's own
+// prefetcher fails there, since each row is read in short pieces.
 func (e *engine) fetchNext(p *product, t, n, j, k0, k int) {
 	const line, near = 16, 1 << 14
 	if !p.transB || p.n*p.k < near {
@@ -212,8 +212,8 @@ func (e *engine) fetchNext(p *product, t, n, j, k0, k int) {
 	}
 }
 
-// multiplyPanel multiplies the rows of A from i0 on by the panel with columns j to j+cols-1 of B,
-// tile by tile. At the same time it prefetches the next panel.
+// multiplyPanel multiplies the rows of A from i0 on by columns j to j+cols-1 of B, tile by tile.
+// Meanwhile it prefetches the next panel.
 func (e *engine) multiplyPanel(p *product, tiles rowTiles, a leftView, b rightView, i0, j, cols, k0,
 	k int, acc bool) {
 	for t := range tiles.n {

@@ -2,26 +2,25 @@ package kernel
 
 const (
 	// streamedRows is the number of rows of op(B)ᵀ that are processed together. It is a multiple of
-	// the number of rows in a tile, and in a block of the transposition.
+	// the height of a tile and of a transposed block.
 	streamedRows = 48
 
 	// streamedMost is the maximum number of rows of A that are packed at once.
 	streamedMost = 128
 )
 
-// streams reports whether (op(B)ᵀ Aᵀ)ᵀ is a faster way to compute C, given its size. This is the
-// case if A is the rows of a text and B a model's weights, which are far larger. Then A is packed,
-// and B is read in place. The result is bit-identical, since each element is the same chain of
-// multiply-adds. Without AVX-512 the tiles are so slow that packing B does not matter. With an Add,
-// B must be copied anyway.
+// streams reports whether multiplyStreamed is faster than multiply for a piece of C with this size.
+// multiplyStreamed computes C as (op(B)ᵀ Aᵀ)ᵀ: it packs A and reads B in place. The result is
+// bit-identical, since each element is the same chain of multiply-adds. Without AVX-512 the tiles
+// are so slow that packing B does not matter. If B has an Add, B must be copied anyway.
 func (e *engine) streams(p *product, rows, cols int) bool {
-	panels := (rows + e.micro.cols - 1) / e.micro.cols * e.micro.cols // rounded up to whole panels
+	panels := (rows + e.micro.cols - 1) / e.micro.cols * e.micro.cols
 	return e.vectors.set >= AVX512 && !p.transA && p.b.Add == nil &&
 		rows%4 == 0 && cols%8 == 0 && 4*rows >= 3*panels && rows <= streamedMost &&
 		2*rows <= min(p.k, blockK, cols)
 }
 
-// multiplyStreamed computes the same as multiply, for a product for which streams returns true.
+// multiplyStreamed computes the same as multiply, but packs A and reads B in place.
 func (e *engine) multiplyStreamed(p *product, i0, i1, j0, j1 int) {
 	e.alloc()
 	rows, width := i1-i0, e.micro.cols

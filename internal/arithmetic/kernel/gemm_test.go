@@ -47,10 +47,9 @@ func TestProductsAgreeWithFloat64(t *testing.T) {
 	})
 }
 
-// requireProduct compares every element of the product c with its sum in float64. The tolerance is
-// the rounding error of n float32 operations: n u / (1 - n u) times the sum of the magnitudes, with
-// u = 2^-24.
-// It also checks that the memory around c has not changed.
+// requireProduct compares every element of c with a product that is computed in float64. The
+// tolerance is the rounding error of n float32 operations: n u / (1 - n u) times the sum of the
+// magnitudes, with u = 2^-24. The memory around c must not change.
 func requireProduct(t require.TestingT, c, a, b Matrix, before []float32, acc bool) {
 	inside := make([]bool, len(before))
 	for i := range c.Rows {
@@ -158,8 +157,8 @@ func TestShapesThatDoNotFitPanic(t *testing.T) {
 	}
 }
 
-// A product that reads its right operand in place gives bit-identical results to a product that
-// packs it. Only AVX-512 reads this operand in place.
+// With AVX-512 a product may read B in place, with AVX2 it packs B. The results must be
+// bit-identical.
 func TestStreamedOperandChangesNoBit(t *testing.T) {
 	eachKernel(t, 2, func(t *testing.T, x *Exec) {
 		packed := NewExecIn(1, Arithmetic{Instructions: min(x.Arithmetic().instructions(), AVX2)})
@@ -171,7 +170,7 @@ func TestStreamedOperandChangesNoBit(t *testing.T) {
 			m, n, k := s[0], s[1], s[2]
 			a := Mat(normal(m*(k+3)), m, k+3).ColRange(1, k+1)
 			b := Mat(normal(k*(n+5)), k, n+5).ColRange(2, n+2)
-			for form := range 2 { // form 0 is MulNN, form 1 is MulNT
+			for form := range 2 {
 				for _, acc := range []bool{false, true} {
 					before := normal(m * (n + 1))
 					c, want := Mat(slices.Clone(before), m, n+1), Mat(before, m, n+1)

@@ -2,9 +2,9 @@ package kernel
 
 import "math"
 
-// The geometry of a Grid. Between two powers of two of z = 1 + GridScale |x|, the grid has cells of
-// equal length. The bits of the float32 z contain the number of the cell and the position in the
-// cell.
+// The cells of a Grid. Let z = 1 + GridScale |x|. Each octave of z, from one power of two to the
+// next, has 2^GridCellBits cells of equal length. The bits of the float32 z contain the number of
+// the cell and the position in the cell.
 const (
 	GridScale    = 1096.6331584284585992637202382881214324422 // e^7
 	GridCellBits = 11
@@ -21,8 +21,7 @@ const (
 // outward, then the points for x <= 0, from 0 outward.
 type Grid [2 * (GridCells + 1)]float32
 
-// GridPoint returns z = 1 + GridScale |x| at point i, which is the same for positive and negative
-// x. i is from 0 to GridCells.
+// GridPoint returns z = 1 + GridScale |x| at grid point i, from 0 to GridCells.
 func GridPoint(i int) float32 { return math.Float32frombits(uint32(bitsOfOne + i<<cellShift)) }
 
 // Locate returns the index i of the grid point next to x in the direction of 0. w is the position,

@@ -15,7 +15,7 @@ func adviseHuge(x []float32) {
 		return
 	}
 	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&x[0])), 4*len(x))
-	first := int(-uintptr(unsafe.Pointer(&x[0])) & (hugePage - 1)) // bytes to the next huge page
+	first := int(-uintptr(unsafe.Pointer(&x[0])) & (hugePage - 1))
 	if whole := (len(bytes) - first) / hugePage * hugePage; whole > 0 {
 		_ = syscall.Madvise(bytes[first:first+whole], syscall.MADV_HUGEPAGE)
 	}

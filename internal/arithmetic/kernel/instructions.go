@@ -2,8 +2,8 @@ package kernel
 
 import "golang.org/x/sys/cpu"
 
-// Instructions is the instruction set with which an Exec computes. Each set includes the earlier
-// sets in the list.
+// Instructions is the instruction set with which an Exec computes. AVX512 includes AVX2, which
+// includes Portable.
 type Instructions uint8
 
 // The instruction sets. AVX2 and AVX512 both include FMA, and give bit-identical results. AVX512
@@ -25,7 +25,6 @@ func (i Instructions) String() string {
 // uses portable code. Every Exec has a Vectors.
 type Vectors struct{ set Instructions }
 
-// detect returns the widest instruction set of this machine.
 func detect() Instructions {
 	switch {
 	case !hasAssembly || !cpu.X86.HasAVX2 || !cpu.X86.HasFMA:
@@ -37,7 +36,6 @@ func detect() Instructions {
 	return AVX512
 }
 
-// micro returns the micro-kernel for the instruction set.
 func (i Instructions) micro() *microKernel {
 	switch i {
 	case AVX2:

@@ -19,7 +19,6 @@ var logPoly = [...]float32{
 	-1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
 }
 
-// logGo sets dst[i] = ln(src[i]).
 func logGo(dst, src []float32) {
 	for i, v := range src {
 		dst[i] = log(v)

@@ -13,12 +13,10 @@ import (
 // TestMain fails if a test leaves goroutines of an Exec running.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// available lists the instruction sets of this machine, starting with Portable.
 func available() []Instructions {
 	return []Instructions{Portable, AVX2, AVX512}[:machine-Portable+1]
 }
 
-// eachKernel runs a test with every instruction set of this machine.
 func eachKernel(t *testing.T, threads int, test func(t *testing.T, x *Exec)) {
 	for _, set := range available() {
 		t.Run(set.String(), func(t *testing.T) {
@@ -47,8 +45,8 @@ func others(t testing.TB) []Vectors {
 	return all
 }
 
-// drawMatrix returns a view of random numbers with a random offset and stride. The memory before,
-// between and after its rows is NaN, so that reads outside the view are detected.
+// drawMatrix returns a matrix of random numbers with a random offset and stride. The memory around
+// each row is NaN, so that reads outside the matrix are detected.
 func drawMatrix(t *rapid.T, rng *rand.Rand, rows, cols int, add bool) Matrix {
 	stride := cols + rapid.SampledFrom([]int{0, 0, 1, 7, 16}).Draw(t, "gap")
 	offset := rapid.IntRange(0, 5).Draw(t, "offset")
@@ -60,7 +58,8 @@ func drawMatrix(t *rapid.T, rng *rand.Rand, rows, cols int, add bool) Matrix {
 	return m
 }
 
-// fillView allocates memory for a view with the shape and stride of m, and fills the view.
+// fillView returns new memory for a matrix with the shape and stride of m. The elements are random,
+// and the memory around each row is NaN.
 func fillView(rng *rand.Rand, m Matrix, offset int) []float32 {
 	data := make([]float32, offset+m.Rows*m.Stride+9)
 	for i := range data {
@@ -75,7 +74,6 @@ func fillView(rng *rand.Rand, m Matrix, offset int) []float32 {
 	return data
 }
 
-// at returns element (i,j), including Add.
 func (m Matrix) at(i, j int) float32 {
 	v := m.Data[i*m.Stride+j]
 	if m.Add != nil {
@@ -84,7 +82,6 @@ func (m Matrix) at(i, j int) float32 {
 	return v
 }
 
-// dense returns the elements of the matrix, row by row.
 func (m Matrix) dense() []float32 {
 	var s []float32
 	for i := range m.Rows {
@@ -95,7 +92,6 @@ func (m Matrix) dense() []float32 {
 	return s
 }
 
-// transposed returns the transpose of m with newly allocated Data and Add.
 func (m Matrix) transposed() Matrix {
 	t := Mat(make([]float32, m.Rows*m.Cols), m.Cols, m.Rows)
 	if m.Add != nil {

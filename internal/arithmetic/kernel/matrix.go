@@ -2,10 +2,10 @@ package kernel
 
 import "fmt"
 
-// Matrix is a row-major view. Element (i,j) is Data[i*Stride+j], plus Add[i*Stride+j] if Add is not
-// nil. For a model's weights, Data is W and Add is M, and the sum is the effective weight W+M. A
-// product computes this sum while it packs the operand, and never stores it. Only the right operand
-// of a product may have an Add.
+// Matrix is a row-major view of a slice. Element (i,j) is Data[i*Stride+j], plus Add[i*Stride+j] if
+// Add is not nil. For a model's weights, Data is W and Add is M, and the sum is the effective
+// weight W+M. A product computes this sum while it packs the operand, and never stores it. Only the
+// right operand of a product may have an Add.
 type Matrix struct {
 	Data, Add          []float32
 	Rows, Cols, Stride int
@@ -32,11 +32,10 @@ func (m Matrix) ColRange(i, j int) Matrix {
 	return m.view(0, m.Rows, i, j)
 }
 
-// view returns rows i0 to i1-1 and columns j0 to j1-1.
 func (m Matrix) view(i0, i1, j0, j1 int) Matrix {
 	v := Matrix{Rows: i1 - i0, Cols: j1 - j0, Stride: m.Stride}
 	if v.Rows == 0 || v.Cols == 0 {
-		return v // an empty view may begin at the end of Data
+		return v // The indexes of an empty view may be outside Data.
 	}
 	lo, hi := i0*m.Stride+j0, (i1-1)*m.Stride+j1
 	v.Data = m.Data[lo:hi]
@@ -46,8 +45,8 @@ func (m Matrix) view(i0, i1, j0, j1 int) Matrix {
 	return v
 }
 
-// check panics unless all elements of the view are inside its slices. This is necessary because the
-// assembly does not check bounds.
+// check panics unless all elements of the matrix are inside Data and Add. The assembly does not
+// check bounds.
 func (m *Matrix) check(name string) {
 	if m.Rows < 0 || m.Cols < 0 || m.Stride < m.Cols {
 		panic(fmt.Sprintf("kernel: matrix %s has shape (%d, %d) and stride %d", name, m.Rows,

@@ -8,20 +8,20 @@ package kernel
 // Every element is one chain of multiply-adds from p = 0 upwards, starting at zero. Then the
 // chain's sum is stored in c or added to c. The package comment guarantees this order.
 type microKernel struct {
-	name       string // name of the arithmetic; see Arithmetic.Numerics
-	rows, cols int    // maximum rows and columns of a tile
+	name       string
+	rows, cols int
 	tile       func(rows, k int, a []float32, row, col int, b []float32, width int, c []float32,
 		stride int, acc bool)
 }
 
-const maxRows, maxCols = 12, 32 // maxima over all micro-kernels
+const maxRows, maxCols = 12, 32
 
 var portable = microKernel{name: "float32", rows: 6, cols: portableCols, tile: tileGo}
 
 const portableCols = 16
 
-// tileGo is the portable micro-kernel, and the reference for tests of the others. It computes eight
-// elements at a time, in registers.
+// tileGo is the portable micro-kernel, and the reference for the tests of the other micro-kernels.
+// It computes eight elements at a time, in registers.
 func tileGo(rows, k int, a []float32, row, col int, b []float32, width int, c []float32, stride int,
 	acc bool) {
 	for i := range rows {

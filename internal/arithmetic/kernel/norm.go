@@ -2,10 +2,10 @@ package kernel
 
 import "math"
 
-// LayerNorm sets y = (x - mean)/sqrt(var + eps) * gain + bias, where mean and var (biased) are
-// those of x. It returns the mean and rstd = 1/sqrt(var + eps) for LayerNormBackward. Both sums are
-// in float64, since they affect the whole row and the cost is small. All slices have equal length.
-// y may be x.
+// LayerNorm sets y = (x - mean)/sqrt(var + eps) * gain + bias, with the mean and the biased
+// variance of x. It returns the mean and rstd = 1/sqrt(var + eps) for LayerNormBackward. Both sums
+// are in float64, since they affect the whole row and the cost is small. All slices have equal
+// length. y may be x.
 func (v Vectors) LayerNorm(y, x, gain, bias []float32, eps float64) (mean, rstd float32) {
 	sameLength("LayerNorm", len(x), len(y))
 	sameLength("LayerNorm", len(x), len(gain))

@@ -11,7 +11,6 @@ import (
 
 // The tests in this file check the order of additions that the package comment guarantees.
 
-// multiply returns the product of a and b in the given form (an index of forms) as a new matrix.
 func multiply(x *Exec, form int, a, b Matrix) Matrix {
 	c := Mat(make([]float32, a.Rows*b.Cols), a.Rows, b.Cols)
 	forms[form].mul(x, c, a, b, false)
@@ -87,7 +86,6 @@ func TestThreadsDoNotChangeBits(t *testing.T) {
 	})
 }
 
-// Products add in the guaranteed order. The test computes single elements in that order.
 func TestSumsAreChainsOverBlocksInOrder(t *testing.T) {
 	const k = 2*blockK + 37
 	eachKernel(t, 1, func(t *testing.T, x *Exec) {

@@ -1,7 +1,7 @@
 package kernel
 
-// Portable functions that pack operands. They are the reference for tests of the assembly. A panel
-// of B has `width` columns, and a tile of A has `height` rows.
+// The functions in this file pack operands in portable Go. The tests of the assembly compare with
+// them. A panel of B has `width` columns, and a tile of A has `height` rows.
 
 // packRowsGo packs the transpose of a panel: dst[p][j] = src[j][p] + add[j][p], for j < n and p <
 // k.
@@ -21,7 +21,6 @@ func packRowsGo(dst, src, add []float32, stride, width, n, k int) {
 	}
 }
 
-// addTransposedGo adds the transpose of src to dst: dst[p][j] += src[j][p], for j < n and p < k.
 func addTransposedGo(dst, src []float32, stride, width, n, k int) {
 	for j := range n {
 		for p, v := range src[j*stride:][:k] {

@@ -25,8 +25,8 @@ func (Vectors) packEightRows(dst, src, add []float32, at, stride, width, k int) 
 	}
 }
 
-// addTransposed adds the transpose in blocks of eight rows and four columns. If the size is not a
-// multiple of a block, it uses portable Go.
+// addTransposed adds the transpose of src to dst in blocks of eight rows and four columns. If the
+// size of src is not a multiple of a block, addTransposed uses portable Go.
 func (v Vectors) addTransposed(dst, src []float32, stride, width, n, k int) {
 	if v.set < AVX2 || n%8 != 0 || k%4 != 0 {
 		addTransposedGo(dst, src, stride, width, n, k)
@@ -37,8 +37,8 @@ func (v Vectors) addTransposed(dst, src []float32, stride, width, n, k int) {
 	}
 }
 
-// packCols copies a panel, 16 columns at a time. It also copies columns from n on if they are
-// inside the operand's memory.
+// packCols copies a panel, 16 columns at a time. The columns of dst from n on have arbitrary
+// content.
 func (v Vectors) packCols(dst, src, add []float32, stride, width, n, k int) {
 	if v.set < AVX2 {
 		packColsGo(dst, src, add, stride, width, n, k)
@@ -50,7 +50,7 @@ func (v Vectors) packCols(dst, src, add []float32, stride, width, n, k int) {
 		if add != nil {
 			size = min(size, len(add)-j)
 		}
-		whole := 0 // number of rows that can be copied in whole blocks
+		whole := 0
 		if size >= block {
 			whole = min(k, (size-block)/stride+1)
 		}
@@ -78,7 +78,7 @@ func (v Vectors) packLeft(dst, src []float32, stride, height, rows, k int) {
 	if height > 8 {
 		wide, pack = 16, packLeft16AVX2
 	}
-	whole := 0 // number of rows for which src has enough elements
+	whole := 0
 	if v.set >= AVX2 && len(src) >= wide {
 		whole = min(k, (len(src)-wide)/stride+1)
 		pack(&dst[0], &src[0], stride, height, whole)
@@ -110,7 +110,6 @@ func (v Vectors) sumRows(dst, src, add []float32, stride, width, k int) {
 	sumRowsAVX2(&dst[0], &src[0], &add[0], stride, width, k)
 }
 
-// prefetch prefetches the given number of cache lines, starting at the beginning of data.
 func (v Vectors) prefetch(data []float32, lines int) {
 	if v.set >= AVX2 {
 		prefetchAVX2(&data[0], lines)

@@ -2,13 +2,14 @@ package kernel
 
 const (
 	peakChains = 12
-	peakSteps  = 4 // steps per chain in one round
+	peakSteps  = 4
 
-	peakFactor = float32(0.7310586) // chains converge to about 1.18, so no number becomes subnormal
+	// The chains converge to about 1.18, so no number becomes subnormal.
+	peakFactor = float32(0.7310586)
 	peakShift  = float32(0.3183099)
 )
 
-// peakGo advances every chain by rounds*peakSteps steps of c = factor*c + shift.
+// peakGo advances every chain by rounds*peakSteps steps of c = peakFactor*c + peakShift.
 func peakGo(rounds int, c *[peakChains]float32) {
 	c0, c1, c2, c3, c4, c5 := c[0], c[1], c[2], c[3], c[4], c[5]
 	c6, c7, c8, c9, c10, c11 := c[6], c[7], c[8], c[9], c[10], c[11]

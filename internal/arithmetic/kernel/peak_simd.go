@@ -2,7 +2,8 @@ package kernel
 
 //go:generate sh -c "cd _generate && go run . peak -out ../peak_amd64.s -stubs ../peak_amd64.go -pkg kernel"
 
-// runPeak runs the given number of rounds and returns the number of floats in a vector.
+// runPeak advances the chains by the given number of rounds, and returns the number of floats in a
+// vector.
 func (v Vectors) runPeak(rounds int) int {
 	var chains [16 * peakChains]float32
 	switch {

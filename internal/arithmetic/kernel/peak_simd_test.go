@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// In every lane of every chain, the assembly does the number of steps that PeakRounds counts.
+// PeakRounds counts steps, so the assembly must do this number of steps in every lane of every
+// chain.
 func TestPeakAssemblyMakesEveryStep(t *testing.T) {
 	for _, kernel := range []struct {
 		name  string

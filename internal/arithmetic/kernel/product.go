@@ -2,23 +2,21 @@ package kernel
 
 import "fmt"
 
-// product is the current matrix product, with its division of C into pieces.
 type product struct {
 	c, a, b           Matrix
 	m, n, k           int
 	transA, transB    bool // if transA is set, a is (k,m); if transB is set, b is (n,k)
 	acc               bool
-	rowPieces, rows   int // number of pieces along the rows, and rows per piece
-	colPieces, panels int // number of pieces along the columns, and number of panels of C
-	width             int // number of columns in a panel
+	rowPieces, rows   int
+	colPieces, panels int
+	width             int
 }
 
-// cut divides C into pieces of at most the given number of rows. The pieces have about equal
-// numbers of rows, and of panels of columns. Every piece packs its rows of A. So on one thread the
-// columns are not divided, because the same rows would be packed several times. With several
-// threads, every thread gets a few pieces, as long as each piece has several panels.
+// cut divides C into pieces of about equal size, with at most the given number of rows. On one
+// thread the columns are not divided, since each piece would pack the same rows of A again. With
+// several threads, every thread gets a few pieces, as long as each piece has several panels.
 func (p *product) cut(threads, rows, width int) {
-	const piecesPerThread, panelsPerPiece = 3, 4 // minimum per thread and minimum per piece
+	const piecesPerThread, panelsPerPiece = 3, 4
 	p.rowPieces = (p.m + rows - 1) / rows
 	p.rows = (p.m + p.rowPieces - 1) / p.rowPieces
 	p.width = width
@@ -60,8 +58,8 @@ func (p *product) clear() {
 }
 
 // rowTiles divides rows into n tiles of nearly equal size. A tile of few rows takes as long as a
-// full tile, so equal sizes are fastest. The first `larger` tiles have one row more than the
-// others.
+// full tile, so equal sizes are fastest. The first `larger` tiles have rows+1 rows, the rest have
+// `rows` rows.
 type rowTiles struct{ n, rows, larger int }
 
 func tilesOf(rows, height int) rowTiles {
@@ -69,7 +67,6 @@ func tilesOf(rows, height int) rowTiles {
 	return rowTiles{n: n, rows: rows / n, larger: rows % n}
 }
 
-// tile returns the first row of tile t and the number of rows in the tile.
 func (r rowTiles) tile(t int) (first, rows int) {
 	if t < r.larger {
 		return t * (r.rows + 1), r.rows + 1

@@ -2,8 +2,8 @@ package kernel
 
 const golden = 0x9E3779B97F4A7C15 // increment of SplitMix64: 2^64 divided by the golden ratio
 
-// Bits returns 64 random bits. They are the output number counter, from 0, of the generator
-// SplitMix64 with the initial state key.
+// Bits returns 64 random bits: output number `counter`, counted from 0, of the generator SplitMix64
+// with the initial state `key`.
 func Bits(key, counter uint64) uint64 {
 	return mix(key + (counter+1)*golden)
 }

@@ -10,8 +10,8 @@ func TestBitsAreSplitMix64(t *testing.T) {
 	for i, want := range []uint64{0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F} {
 		require.Equal(t, want, Bits(0, uint64(i)))
 	}
-	// SplitMix64 adds the constant golden to its state in each step. So a generator that starts
-	// with the state after i steps returns the same sequence from output i on.
+	// SplitMix64 adds the constant golden to its state in each step. A generator whose initial
+	// state is the state after i steps must return the same outputs without the first i.
 	state := uint64(7)
 	for range 2 {
 		state += golden
@@ -34,8 +34,8 @@ func TestKeyIsFixed(t *testing.T) {
 	require.Equal(t, uint64(0x83D1EB2DFD7A22AC), Key(1, 2, 3, 4))
 }
 
-// For adjacent keys and counters, every output bit is set about half of the time. In 20,000 draws
-// the number of set bits has a standard deviation of 71.
+// For adjacent keys and counters, every output bit must be set about half of the time. Among 20,000
+// draws the number of set bits has a standard deviation of 71.
 func TestBitsAreBalanced(t *testing.T) {
 	var ones [64]int
 	for i := range uint64(200) {

@@ -2,7 +2,8 @@ package kernel
 
 import "math"
 
-// Functions that round to bfloat16, and arithmetic that treats subnormal numbers as zero.
+// This file has functions that round to bfloat16, and float32 arithmetic that treats subnormal
+// numbers as zero.
 
 func widenBF16(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
 
@@ -26,9 +27,10 @@ func drawBF16(x float32, r uint16) uint16 {
 	return uint16((b + uint32(r)) >> 16)
 }
 
-// fmaFlushed returns a*b+c, rounded once, for a and b with significands of 8 bits. The product has
-// 16 bits, so the sum in float64 is usually exact. It is inexact only if one summand is far below
-// the last float32 bit of the other. Then rounding twice gives the same result as rounding once.
+// fmaFlushed returns a*b+c, rounded once, with subnormal numbers replaced by zero. a and b must
+// have significands of 8 bits. The product has 16 bits, so the sum in float64 is usually exact. It
+// is inexact only if one summand is far below the last float32 bit of the other summand. Then
+// rounding twice gives the same result as rounding once.
 func fmaFlushed(a, b, c float32) float32 {
 	// tiny is the bound below which numbers round to less than the smallest normal float32.
 	const tiny = 0x1p-126 - 0x1p-151
@@ -39,7 +41,6 @@ func fmaFlushed(a, b, c float32) float32 {
 	return float32(sum)
 }
 
-// addFlushed returns a+b, with subnormal inputs and results replaced by zero.
 func addFlushed(a, b float32) float32 { return flush(flush(a) + flush(b)) }
 
 // flush returns x, or a zero with the sign of x if x is subnormal.

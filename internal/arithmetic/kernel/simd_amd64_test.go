@@ -9,8 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// AVX2 and AVX-512 give bit-identical results. Numerics relies on this, since it returns one name
-// for both.
+// Numerics returns one name for AVX2 and AVX-512, so their results must be bit-identical.
 func TestAVX512HasTheBitsOfAVX2(t *testing.T) {
 	if machine < AVX512 {
 		t.Skip("no AVX-512 here")

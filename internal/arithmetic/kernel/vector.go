@@ -44,9 +44,8 @@ func checkScale(scale float32) {
 	}
 }
 
-// SoftmaxBackward computes the gradient of s from the gradient d of prob = softmax(scale*s), and
-// writes it to d. The parameter dot must be the sum of d*prob. The formula is d = prob (d - dot)
-// scale.
+// SoftmaxBackward replaces d, the gradient of prob = softmax(scale*s), by the gradient of s, which
+// is prob (d - dot) scale. The parameter dot must be the sum of d*prob.
 func (v Vectors) SoftmaxBackward(d, prob []float32, dot, scale float32) {
 	sameLength("SoftmaxBackward", len(d), len(prob))
 	v.softmaxBackward(d, prob, dot, scale)
@@ -166,7 +165,8 @@ func (x Vectors) Adam(a *Adam, w, m, v, g []float32) {
 	a.portable(w[n:], m[n:], v[n:], g[n:])
 }
 
-// Adapt updates the arrays of the adaptation and returns the number of elements of M that it wrote.
+// Adapt executes the update that the Adaptation describes, and returns the number of elements of M
+// that it wrote.
 func (x Vectors) Adapt(a *Adaptation) (written int) {
 	n, written := x.adapt(a)
 	for lo := n; lo < len(a.G); lo += strip {

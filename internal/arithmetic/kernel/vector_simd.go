@@ -4,8 +4,8 @@ package kernel
 //go:generate sh -c "cd _generate && go run . calls ../vector_amd64.go ../log_amd64.go | gofmt > ../vector_calls.go"
 //go:generate sh -c "sh _generate/other.sh | gofmt > assembly_other.go"
 
-// eights returns the number of elements, of n, that the assembly processes. Portable Go processes
-// the others.
+// eights returns how many of n elements the assembly processes: a multiple of eight. Portable Go
+// processes the rest.
 func (v Vectors) eights(n int) int {
 	if v.set < AVX2 {
 		return 0

@@ -90,7 +90,6 @@ func TestVectorFunctionsHaveTheSameBitsEverywhere(t *testing.T) {
 	}
 }
 
-// allVectorFunctions returns the concatenated results of all vector functions.
 func allVectorFunctions(e Vectors, x, y, gain, bias []float32) (all []float32) {
 	out := make([]float32, len(x))
 	keep := func(values ...float32) { all = append(append(all, values...), out...) }
@@ -134,8 +133,6 @@ func allVectorFunctions(e Vectors, x, y, gain, bias []float32) (all []float32) {
 	return all
 }
 
-// LayerNorm and LayerNormBackward agree with their definitions in float64, and with finite
-// differences.
 func TestLayerNormAgreesWithFloat64(t *testing.T) {
 	const eps, step = 1e-5, 1e-4
 	eachKernel(t, 1, func(t *testing.T, e *Exec) {
@@ -146,7 +143,7 @@ func TestLayerNormAgreesWithFloat64(t *testing.T) {
 			e.LayerNormBackward(dx, dy, x, gain, mean, rstd)
 			e.LayerNormGain(dgain, dy, x, mean, rstd)
 
-			loss := func(i int, d float64) (sum float64) { // sum of dy*y with x[i] increased by d
+			loss := func(i int, d float64) (sum float64) {
 				norm := normRow(x, i, d, eps)
 				for j, v := range norm {
 					sum += float64(dy[j]) * (v*float64(gain[j]) + float64(bias[j]))
@@ -286,14 +283,13 @@ func TestLogSumExpOfInfinities(t *testing.T) {
 
 func TestSoftmaxOfAnUnmaskedRowSumsToOne(t *testing.T) {
 	row, e := normal(256), Arithmetic{}.Vectors()
-	e.Softmax(row, 0) // scale 0 gives a uniform distribution
+	e.Softmax(row, 0)
 	for _, v := range row {
 		require.Equal(t, float32(1)/256, v)
 	}
 	e.Softmax(nil, 1)
 }
 
-// DotRows gives results that are bit-identical to one call of Dot per row.
 func TestDotRowsAreDots(t *testing.T) {
 	eachKernel(t, 1, func(t *testing.T, e *Exec) {
 		for _, n := range []int{0, 1, 8, 11, 16, 40} {
@@ -315,7 +311,6 @@ func TestDotRowsAreDots(t *testing.T) {
 	})
 }
 
-// AxpyRows gives results that are bit-identical to one call of Axpy per row.
 func TestAxpyRowsAreAxpys(t *testing.T) {
 	eachKernel(t, 1, func(t *testing.T, e *Exec) {
 		for _, n := range []int{0, 1, 8, 11, 16, 40} {

@@ -13,7 +13,6 @@ func BenchmarkAdd(b *testing.B) {
 	}
 }
 
-// BenchmarkRecords measures Meter.Add with Records.Take for each line.
 func BenchmarkRecords(b *testing.B) {
 	m, r := NewMeter(), NewRecords(0, "")
 	text, costs := ordinaryLog(1000, 1)

@@ -2,24 +2,24 @@ package lines
 
 import "math"
 
-// crowds rates a line by how rare similar lines are: part E of Rating. The vector of a line counts
-// its runs of three bytes, with signs and indexes given by the runs' hashes. A run of digits counts
-// as one 0. A crowd is a set of lines whose vectors are near their mean, the crowd's middle. A line
-// in a rare crowd gets a high score. A line outside all crowds gets a higher score, which grows
-// with its distance to the nearest middle.
+// crowds rates a line by the number of similar lines before it: part E of Rating. The vector of a
+// line is a feature hashing of its three-byte substrings, in which a run of digits counts as one 0.
+// A crowd is a cluster of lines; its middle is the mean of the lines' vectors. A line in a rare
+// crowd gets a high score. A line outside all crowds gets a higher score, which grows with the
+// distance to the nearest middle.
 type crowds struct {
 	Crowds [crowdsMost]crowd
 	Used   int32
 	Lines  int64
-	Radius float64 // running mean of the squared distance to the nearest middle
+	Radius float64 // the running mean of a line's squared distance to the nearest middle
 	v      vector
-	last   int // crowd that a line joined last; the next line is compared with it first
+	last   int
 }
 
 type crowd struct {
 	Middle vector
 	Count  int32
-	Last   int64 // number of the crowd's last line
+	Last   int64
 }
 
 type vector [crowdNumbers]int16
@@ -27,15 +27,18 @@ type vector [crowdNumbers]int16
 const (
 	crowdsMost   = 64
 	crowdNumbers = 128
-	crowdScale   = 64   // the numbers of a vector are square roots in units of 1/crowdScale
-	crowdSumMost = 4095 // maximum count in a vector, before the square root
-	crowdSlow    = 64   // a crowd's smallest step towards a line is 1/crowdSlow of the distance
-	crowdRadii   = 2    // a line joins a crowd within this multiple of the mean squared distance
-	crowdAge     = 256  // number of lines added to a crowd's age when place compares crowds
-	farNew       = crowdNumbers * 4096
-	farMost      = crowdNumbers * 410 // maximum distance for Radius: 16*Radius + farMost
-	radiusSlow   = 512
-	// The sum of this number of squared differences fits in a uint32: each square is at most
+	crowdScale   = 64 // The elements of a vector are square roots, multiplied by crowdScale.
+	crowdSumMost = 4095
+	// A line moves the middle of its crowd by at least 1/crowdSlow of the distance.
+	crowdSlow = 64
+	// A line joins the nearest crowd if the squared distance is at most this multiple of Radius.
+	crowdRadii = 2
+	crowdAge   = 256
+	farNew     = crowdNumbers * 4096
+	// A squared distance above 16*Radius + farMost counts in Radius as this maximum.
+	farMost    = crowdNumbers * 410
+	radiusSlow = 512
+	// A sum of distanceStep squared differences fits in a uint32: each square is at most
 	// 4*crowdScale^2*crowdSumMost.
 	distanceStep = 16
 	gramBytes    = 3
@@ -49,7 +52,6 @@ var roots = func() (r [crowdSumMost + 1]int16) {
 	return r
 }()
 
-// of sets v to the vector of a line.
 func (v *vector) of(line []byte) {
 	var sums [crowdNumbers]int32
 	var gram [gramBytes]byte
@@ -77,8 +79,8 @@ func (v *vector) of(line []byte) {
 	}
 }
 
-// distance returns the squared distance of two vectors if it is below the parameter most. Otherwise
-// it may stop early, and returns some number that is at least most.
+// distance returns the squared distance of two vectors if the distance is below the parameter most.
+// Otherwise it returns any number that is at least most, since the loop may stop early.
 func (v *vector) distance(w *vector, most int64) (sum int64) {
 	for i := 0; i < crowdNumbers && sum < most; i += distanceStep {
 		a, b := v[i:i+distanceStep], w[i:i+distanceStep]
@@ -92,7 +94,7 @@ func (v *vector) distance(w *vector, most int64) (sum int64) {
 	return sum
 }
 
-// take rates a line, in bits, and learns it.
+// take returns the score of a line in bits, and adds the line to the crowds.
 func (c *crowds) take(line []byte) (bits float64) {
 	c.v.of(line)
 	near, least := -1, int64(farNew)
@@ -120,7 +122,6 @@ func (c *crowds) take(line []byte) (bits float64) {
 	return max(0, bits)
 }
 
-// join adds a line to the crowd, whose middle moves towards the line's vector.
 func (c *crowd) join(v *vector, line int64) {
 	step := min(c.Count, crowdSlow-1) + 1
 	for i := range c.Middle {
@@ -130,8 +131,9 @@ func (c *crowd) join(v *vector, line int64) {
 	c.Last = line
 }
 
-// place returns the cell for a new crowd: an unused cell, or else the cell of the crowd with the
-// fewest lines for its age. A crowd's age is the number of lines since its last line.
+// place returns a cell for a new crowd. If no cell is free, place takes the cell of the crowd with
+// the smallest ratio of lines to age. The age is the number of lines since the crowd's last line,
+// plus crowdAge.
 func (c *crowds) place() *crowd {
 	if c.Used < crowdsMost {
 		c.Used++

@@ -5,21 +5,20 @@ import (
 	"regexp"
 )
 
-// form describes the open record, as far as it decides which lines continue the record.
+// form is the state that decides whether the next line continues the open record.
 type form struct {
-	Indent  int    `json:"indent"`  // spaces and tabs before the record's first line
-	Thrown  bool   `json:"thrown"`  // the record's first line is an exception, not a log message
-	Python  bool   `json:"python"`  // a Python traceback may have more lines
+	Indent  int    `json:"indent"`
+	Thrown  bool   `json:"thrown"` // the record's first line is an exception, not a log message
+	Python  bool   `json:"python"`
 	Chained bool   `json:"chained"` // the last line says that another traceback follows
-	Go      bool   `json:"go"`      // the stack of a goroutine may have more lines
-	Split   string `json:"split"`   // stdout or stderr if the last line is incomplete, else empty
+	Go      bool   `json:"go"`
+	Split   string `json:"split"` // stdout or stderr if the last line is incomplete, else empty
 }
 
-// begin sets the form for the first line of a record.
 func (f *form) begin(line []byte) { f.Indent, f.Thrown = indentation(line), thrown.Match(line) }
 
-// unwrap removes the prefix of a container runtime (CRI) from a line. split reports whether this
-// line is a further part of a line that the runtime has split.
+// unwrap removes the prefix of a container runtime (CRI) from a line. split reports whether the
+// line is the second or a later part of a line that the runtime has split.
 func (f *form) unwrap(line []byte) (text []byte, split bool) {
 	was := f.Split
 	f.Split = ""
@@ -52,19 +51,19 @@ var furthers = [][]byte{
 	[]byte("Stack trace:"), []byte("[signal "), // from stack traces of PHP and Go
 }
 
-// chains are the lines that Python writes between two tracebacks.
+// chains are the beginnings of the lines that Python writes between two tracebacks.
 var chains = [][]byte{
 	[]byte("During handling of the above exception"),
 	[]byte("The above exception was the direct cause"),
 }
 
-// continues reports whether a line continues a record that has the given number of lines. A line
-// continues it in these cases:
+// continues reports whether a line continues the open record, which has the given number of lines.
+// These lines do:
 //
-//   - it is blank, or indented deeper than the record's first line;
-//   - it is part of a stack trace (Java, Python, Go and others);
-//   - it has only closing brackets, as at the end of indented JSON;
-//   - it is a line that PostgreSQL adds to a message.
+//   - blank lines, and lines with a deeper indentation than the record's first line;
+//   - lines of a stack trace (Java, Python, Go and others);
+//   - lines of closing brackets only, as at the end of indented JSON;
+//   - lines that PostgreSQL adds to a message, such as DETAIL.
 func (f *form) continues(line []byte, lines int64) bool {
 	line = bytes.TrimRight(line, " \t\r")
 	if len(line) == 0 || indentation(line) > f.Indent {
@@ -110,7 +109,7 @@ func isCall(line []byte) bool {
 	return at > 0 && line[at] == '(' && line[len(line)-1] == ')'
 }
 
-// isDetail reports whether a line is one that PostgreSQL adds to a message.
+// isDetail reports whether PostgreSQL added the line to a message, for example as DETAIL or HINT.
 func isDetail(line []byte) bool {
 	at := bytes.Index(line, []byte(":  "))
 	if at < 0 {
@@ -123,5 +122,4 @@ func isDetail(line []byte) bool {
 	return false
 }
 
-// indentation returns the number of spaces and tabs at the beginning of a line.
 func indentation(line []byte) int { return len(line) - len(bytes.TrimLeft(line, " \t")) }

@@ -11,7 +11,7 @@ const (
 	histogramOctave = 2.5 // number of bins per doubling of 1 + x
 )
 
-// bin returns the bin of a number, and the fraction of the bin below it.
+// bin returns the bin of a number, and the fraction of the bin that is below the number.
 func bin(x float64) (n int, part float64) {
 	at := float64(lg(1+x) * histogramOctave)
 	if at >= histogramBins-1 {
@@ -20,7 +20,6 @@ func bin(x float64) (n int, part float64) {
 	return int(at), at - float64(int(at))
 }
 
-// above returns the total weight of the numbers that are at least x.
 func (h *histogram) above(x float64) float64 {
 	n, part := bin(x)
 	sum := float64(float64(h.Counts[n]) * (1 - part))
@@ -43,8 +42,8 @@ func (h *histogram) add(x float64, memory float32) {
 	h.N++
 }
 
-// amongAlike computes the share of lines of the same frame whose score is at least as high as a
-// line's score. The scores of all lines serve as the prior.
+// amongAlike computes the share of a frame's lines with at least a given score. The frame of a line
+// is the sequence of its separators. The scores of all lines are the prior.
 type amongAlike struct {
 	All    histogram
 	Frames [framesMost]alike
@@ -59,11 +58,12 @@ const (
 	framesMost   = 1 << 6
 	frameMemory  = 512
 	framesMemory = 4096
-	likeAllLines = 64 // the prior weighs as much as this number of lines
+	likeAllLines = 64 // the weight of the prior, in lines
 	frameWear    = 1 << 12
 )
 
-// take returns the probability of a score of at least x among the lines of a frame, and adds x.
+// take returns the probability of a score of at least x among the lines of a frame. It then adds x
+// to the scores of the frame.
 func (a *amongAlike) take(frame key, x float64) (p float64) {
 	p = (a.All.above(x) + likeAllLines/(likeAllLines+x)) / (float64(a.All.N) + 1)
 	f := &a.Frames[frame%framesMost]

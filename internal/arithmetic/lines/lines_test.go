@@ -25,7 +25,6 @@ func feed(m *Meter, text []byte, costs []float64) (got []Line) {
 	return got
 }
 
-// keep returns a function that appends a copy of a line to list.
 func keep(list *[]Line) func(*Line) {
 	return func(l *Line) {
 		c := *l
@@ -34,7 +33,6 @@ func keep(list *[]Line) func(*Line) {
 	}
 }
 
-// drawText draws text of a few lines with costs, including empty and long lines.
 func drawText(t *rapid.T) (text []byte, costs []float64) {
 	part := rapid.SampledFrom(
 		[]string{
@@ -88,7 +86,6 @@ func TestLinesAreTheTextWhateverItsPieces(t *testing.T) {
 	})
 }
 
-// requireLinesOf checks that the lines agree with the text and the costs that were fed.
 func requireLinesOf(t require.TestingT, text []byte, costs []float64, got []Line) {
 	offset := 0
 	for i, l := range got {
@@ -251,7 +248,7 @@ func TestBurstOfStrangeLinesDoesNotBecomeNormalAtOnce(t *testing.T) {
 	feed(m, text, costs)
 	feed(calm, text, costs)
 	r := rand.New(rand.NewPCG(6, 0))
-	for n := range 30 { // a burst of lines in a strange format, whose words are all different
+	for n := range 30 {
 		var line []byte
 		for range 8 {
 			for range 4 + r.IntN(6) {
@@ -290,7 +287,6 @@ func TestProbabilitiesAreTheSameOnEveryMachine(t *testing.T) {
 	require.Equal(t, "1a04e2df1b4a4654", hex.EncodeToString(state[:8]))
 }
 
-// A distance below `most` is exact. Otherwise the result is at least `most`.
 func TestDistanceIsExactWhereItIsLess(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var v, w vector

@@ -24,8 +24,8 @@ type Meter struct {
 	text  []byte
 	costs []float32
 
-	ended   Line                 // the line that ended last
-	touched []incidents.Incident // incidents that the last line opened, joined or closed
+	ended   Line
+	touched []incidents.Incident
 }
 
 // NewMeter returns the meter of an empty text.
@@ -41,9 +41,9 @@ func (m *Meter) Trouble(list string) { m.rating.Trouble(list) }
 func (m *Meter) TroubleWords() string { return m.rating.trouble.list }
 
 // Add adds the next byte of the text, with its cost in bits under the learning model and under the
-// static model. Costs must be finite and not negative. If the byte ends a line, Add calls the
-// function each with that line, which is valid during the call. If a token has several bytes, one
-// of them has the token's cost, and the others cost 0.
+// static model. Costs must be finite and not negative. If the byte ends a line, Add passes the line
+// to the function `each`; the line is valid during the call. If a token has several bytes, one of
+// these bytes has the token's cost, and the rest cost 0.
 func (m *Meter) Add(b byte, bits, baseline float64, each func(*Line)) {
 	m.line.Bytes++
 	m.line.Bits += bits
@@ -62,7 +62,7 @@ func (m *Meter) Add(b byte, bits, baseline float64, each func(*Line)) {
 	}
 }
 
-// End ends the text. If the last line has no newline, End calls the function each with that line.
+// End ends the text. If the last line has no newline, End passes the line to the function `each`.
 // Text added later begins a new line.
 func (m *Meter) End(each func(*Line)) {
 	if m.line.Bytes > 0 {
@@ -86,8 +86,8 @@ func (m *Meter) Clone() *Meter {
 	return c
 }
 
-// CopyFrom copies another meter into m. It allocates nothing if m already had an open line of the
-// same length.
+// CopyFrom copies another meter into m. It allocates nothing if the buffers of m have enough
+// capacity.
 func (m *Meter) CopyFrom(other *Meter) {
 	text, costs := append(m.text[:0], other.text...), append(m.costs[:0], other.costs...)
 	scratch, touched := m.rating.scratch, m.touched
@@ -98,7 +98,6 @@ func (m *Meter) CopyFrom(other *Meter) {
 
 var newline = []byte{'\n'}
 
-// finish ends the open line and rates it.
 func (m *Meter) finish(each func(*Line)) {
 	m.ended = m.line
 	m.ended.Text = bytes.TrimSuffix(m.text, newline)
@@ -116,7 +115,7 @@ func (m *Meter) finish(each func(*Line)) {
 	}
 }
 
-// follow passes the last line to the tracker of incidents.
+// follow passes the last line and its changes to the tracker of incidents.
 func (m *Meter) follow() {
 	l := &m.ended
 	m.touched = m.touched[:0]
@@ -149,13 +148,13 @@ func (m *Meter) follow() {
 	}
 }
 
-// changeKey returns a mark that identifies what changed. Digits in the changed word do not matter.
+// changeKey returns a hash that identifies what changed. The values of digits in the changed word
+// do not affect the hash.
 func changeKey(c *changes.Change) incidents.Mark {
 	k := masked([]byte(c.Before)).plus(byte(c.Kind)).plus(byte(c.Subject))
 	return incidents.Mark((k ^ masked([]byte(c.Text)).spread()).spread())
 }
 
-// evidenceBytes is the maximum size, in bytes, of the sentence that describes a change.
 const evidenceBytes = 160
 
 func clip(sentence string) string {

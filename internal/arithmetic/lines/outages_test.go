@@ -12,8 +12,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
 )
 
-// outage feeds a log of testdata/outages to a meter. It calls the function each with every line and
-// incident that the command `watch` prints by default.
+// outage feeds a log of testdata/outages to a meter. It passes each line and incident that the
+// command `watch` prints by default to the function `each`.
 func outage(t *testing.T, name string, each func(l *Line, i *incidents.Incident)) {
 	file, err := os.Open(filepath.Join("testdata", "outages", name+".log.gz"))
 	require.NoError(t, err)
@@ -35,7 +35,8 @@ func outage(t *testing.T, name string, each func(l *Line, i *incidents.Incident)
 	require.NoError(t, lines.Err())
 }
 
-// nginx serves two servers of an application, which are killed at line 887 for 111 lines.
+// nginx passes requests to two servers. Both servers are killed at line 887 and are down for 111
+// lines.
 func TestOutageOfBackendIsReported(t *testing.T) {
 	told, lines := int64(0), int64(0)
 	outage(t, "backend-down", func(l *Line, i *incidents.Incident) {
@@ -53,7 +54,7 @@ func TestOutageOfBackendIsReported(t *testing.T) {
 	require.InDelta(t, 111, lines, 12)
 }
 
-// A process of PostgreSQL is killed at line 571.
+// In this log, a process of PostgreSQL is killed at line 571.
 func TestKilledDatabaseIsReported(t *testing.T) {
 	told := int64(0)
 	outage(t, "database-killed", func(l *Line, i *incidents.Incident) {
@@ -65,7 +66,8 @@ func TestKilledDatabaseIsReported(t *testing.T) {
 	require.EqualValues(t, 571, told)
 }
 
-// A worker's jobs run out of memory at line 265; its heartbeat, every 35 s, stops at line 431.
+// In this log, a worker's jobs run out of memory at line 265. The worker's heartbeat, every 35 s,
+// stops at line 431.
 func TestStoppedHeartbeatIsReported(t *testing.T) {
 	var told []int64
 	evidence := ""

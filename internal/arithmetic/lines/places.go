@@ -8,39 +8,38 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
 )
 
-// placeTable counts the tokens in each place. It computes two parts of a rating (see Rating): W,
-// how unusual the line's tokens are in their places, and V, how unusual its values are.
+// placeTable counts the tokens in each place. A place is the word and the separators before a
+// token, or the token's number in the line. The table computes two parts of Rating: W, how unusual
+// the line's tokens are in their places, and V, how unusual the line's values are.
 type placeTable struct{ cells [placesMost]standing }
 
 const (
 	placesMost  = 1 << 9
-	standings   = 8    // number of tokens that a place remembers
-	placeTotal  = 1024 // when a place's counts reach this sum, they are halved
-	placeKnown  = 8    // number of tokens that a place must have seen to be rated
-	placeRecent = 64   // number of tokens over which News is averaged
-	placeWear   = 1024 // after at most this number of misses, another place gets the cell
-	textBytes   = 12   // number of bytes kept of a token, for display
-	usualMost   = 3    // number of usual tokens that are displayed
-	runsBehind  = 2    // divides the score of a run of digits, because whole tokens explain more
+	standings   = 8
+	placeTotal  = 1024
+	placeKnown  = 8
+	placeRecent = 64
+	placeWear   = 1024 // the maximum number of misses until another place gets the cell
+	textBytes   = 12
+	usualMost   = 3
+	runsBehind  = 2 // divides the score of a run of digits, because whole tokens explain more
 
 	placeSeenMost = 1 << 15
 )
 
-// standing counts the most frequent tokens of a place. It identifies them by hashes.
+// standing counts the most frequent tokens of a place. Tags contains hashes of these tokens.
 type standing struct {
 	Tag, Seen, N, Total uint16
-	News                float32 // running share of tokens that were not counted yet
+	News                float32 // the running share of tokens that had no count yet
 	Tags, Counts        [standings]uint16
-	Texts               [standings][textBytes]byte // first bytes of the counted tokens, zero-padded
+	Texts               [standings][textBytes]byte
 }
 
-// twoLargest keeps the two largest of the numbers added, and counts the numbers.
 type twoLargest struct {
 	first, second float64
 	n             int
 }
 
-// add adds a number, and reports whether it is the largest so far.
 func (t *twoLargest) add(x float64) bool {
 	t.n++
 	switch {
@@ -53,20 +52,20 @@ func (t *twoLargest) add(x float64) bool {
 	return false
 }
 
-// placed is the strangest part of a line.
 type placed struct {
 	bits     float64
 	from, to int
-	cell     int32 // cell of the part's place, or ownPlace
-	lines    int64 // if the cell is ownPlace: number of earlier lines with the part
+	cell     int32
+	lines    int64 // the number of earlier lines with the part, set only if cell is ownPlace
 	mark     incidents.Mark
-	place    incidents.Mark // mark of its place; if the cell is ownPlace, mark of the part itself
+	place    incidents.Mark // the mark of the place, or of the part if cell is ownPlace
 }
 
-// ownPlace replaces the index of the cell if the part would be strange in any place.
+// ownPlace is the value of placed.cell for a part that would be strange in any place.
 const ownPlace = -1
 
-// take rates the tokens of a line, in bits, and learns them. The parameter of contains the tokens.
+// take returns the scores of the parts V and W of Rating in bits, and the strangest token or run of
+// digits. It also counts the tokens of the line, which of.tokens contains.
 func (p *placeTable) take(line []byte, of *scratch) (values, all float64, strangest placed) {
 	var v, w twoLargest
 	for i := range of.tokens.all {
@@ -116,7 +115,7 @@ func (p *placeTable) take(line []byte, of *scratch) (values, all float64, strang
 // rareBits is the minimum surprise, in bits, of a token that counts as rare in its place.
 const rareBits = 5
 
-// rate returns how surprising a token is in a place, in bits, and learns it. It returns false if
+// rate returns the surprise of a token in a place, in bits, and counts the token. ok is false if
 // the place has seen too few tokens.
 func (p *placeTable) rate(
 	place, seed key, text []byte, of *scratch,
@@ -142,8 +141,8 @@ func (p *placeTable) rate(
 	return bits, mark, ok
 }
 
-// take returns the share of earlier tokens that were at most as frequent as this token, and learns
-// the token.
+// take estimates the probability that a token of the place is at most as frequent as this token. It
+// then counts the token.
 func (c *standing) take(tag uint16, text []byte) (probability float64) {
 	at, least := -1, 0
 	for i, count := range c.Counts {
@@ -180,7 +179,7 @@ func (c *standing) take(tag uint16, text []byte) (probability float64) {
 }
 
 // usual appends the most frequent tokens of a place, most frequent first. It leaves out the token
-// `not`.
+// `not` if that token was counted only once.
 func (c *standing) usual(tokens []string, not []byte) []string {
 	var order [standings]int
 	for i := range order {

@@ -7,9 +7,10 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
 )
 
-// rarity rates a line by its words, as spaces separate them: the part B of a rating, see Rating.
-// The result is the sum over the line's different words of -lg((lines with the word + 1/2) / (lines
-// + 1)). All words with a digit count as one.
+// rarity rates a line by its words, which are separated by spaces: the part B of Rating. The score
+// is the sum of -lg((n + 1/2) / (N + 1)) over the line's different words. n is the number of
+// earlier lines with the word, N the number of all earlier lines. All words with a digit count as
+// one word.
 type rarity struct {
 	cells [rarityCells]counted
 	lines int64
@@ -17,27 +18,27 @@ type rarity struct {
 
 const (
 	rarityCells = 1 << 10
-	// after at most this number of misses, another word gets the cell
+	// wordWear is the maximum number of misses until another word gets the cell.
 	wordWear = 1 << 12
 )
 
-// counted is the number of lines that contain a word, which is identified by its hash.
+// counted is the number of lines that contain a word. Tag is a hash of the word.
 type counted struct {
 	Tag   uint16
-	Seen  uint16 // number of misses until another word gets the cell
+	Seen  uint16
 	Lines uint32
 }
 
-// spacedWord is a word of a line, as spaces separate words.
+// spacedWord is a word of a line; only spaces separate words.
 type spacedWord struct {
 	key
 	from, to int
-	lines    uint32 // number of earlier lines with the word
+	lines    uint32
 }
 
-// take rates a line by its different words, in bits, and learns the words. rarest is the word
-// without a digit that occurs in the fewest earlier lines. If the line has no such word, rarest.to
-// is 0.
+// take returns the score of a line's different words in bits, and counts the words. rarest is the
+// word without a digit that occurs in the fewest earlier lines. If the line has no such word,
+// rarest.to is 0.
 func (r *rarity) take(of *scratch) (bits float64, rarest spacedWord) {
 	n := float64(r.lines) + 1
 	for _, w := range of.words {
@@ -75,7 +76,6 @@ func (c *counted) take(tag uint16) {
 	c.Lines = min(c.Lines, math.MaxUint32-1) + 1
 }
 
-// digitsKey is the key of every word with a digit.
 var digitsKey = seedDigits.spread()
 
 // spaced appends the different words of a line to words. Only spaces separate these words.

@@ -6,19 +6,19 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
 )
 
-// Rating rates how strange each line of a text is for the lines before it. It uses only the text of
-// the lines, and not the costs of bytes. A rating has four parts, each in bits:
+// Rating rates how strange each line of a text is, compared with the lines before. It uses the text
+// of the lines, not the costs of bytes. A rating has four parts, each in bits:
 //
 //	B  how rare the line's words are (rarity.go)
 //	E  how rare similar lines are (crowd.go)
-//	V  how unusual its values are in their places (places.go), among lines of the
-//	   same frame (histogram.go)
-//	W  how unusual its tokens are in their places
+//	V  how unusual the line's values are in their places (places.go), among lines of
+//	   the same frame (histogram.go)
+//	W  how unusual the line's tokens are in their places
 //
-// B, E and W are scores. Each is converted to the share of earlier lines with at least this score,
-// in bits. S is the sum of the four parts. P is the share of lines with a sum of at least S, shrunk
-// towards the share in ordinary logs. Let H(S) be the weight of the lines with at least S. Let T be
-// the weight of all lines, and w the weight of the next line. Then
+// The parts B, E and W are computed from scores: each is -log2 of the share of earlier lines with
+// at least this score. S is the sum of the four parts. P is the share of lines with a sum of at
+// least S, shrunk towards the share in ordinary logs. Let H(S) be the weight of the lines with at
+// least S. Let T be the weight of all lines, and w the weight of the next line. Then
 //
 //	P = (H(S) + 256 w 2^(-S/3.7)) / (T + 256 w)
 //
@@ -32,7 +32,7 @@ type Rating struct {
 	trouble trouble
 	sum     tail
 
-	strangest placed // strangest part of the last line
+	strangest placed
 	scratch   scratch
 }
 
@@ -41,16 +41,16 @@ type scratch struct {
 	tokens tokens
 	runs   []run
 	words  []spacedWord
-	marks  []incidents.Mark // marks of all parts of the line
-	rare   []incidents.Mark // marks of the rare parts of the line
-	found  []key            // words of trouble in the line
+	marks  []incidents.Mark
+	rare   []incidents.Mark
+	found  []key
 }
 
 const (
-	valueTimes = 4   // converts V's score to the scale of the histograms
-	usualLines = 256 // weight of the prior of S, in lines
-	usualSlope = 3.7 // increase of S, in bits, that halves the share of ordinary lines
-	sumLeast   = 1   // differences between sums S below this number hardly matter
+	valueTimes = 4
+	usualLines = 256
+	usualSlope = 3.7 // the increase of S, in bits, that halves the share of ordinary lines
+	sumLeast   = 1
 )
 
 // NewRating returns the rating of an empty text.
@@ -65,8 +65,8 @@ type Parts struct{ B, E, V, W, F float64 }
 // result of the function TroubleWords; "" means no list. The text must still be empty.
 func (r *Rating) Trouble(list string) { r.trouble.begin(list) }
 
-// Take rates a line without its newline, and learns it. from and to are the bounds of its strangest
-// part in bytes; they are equal if the line has no part that can be rated.
+// Take rates a line, given without its newline, and learns the line. from and to bound the line's
+// strangest part, in bytes. They are equal if no part can be rated.
 func (r *Rating) Take(line []byte) (p float64, parts Parts, from, to int) {
 	of := &r.scratch
 	of.tokens.cut(line)
@@ -95,8 +95,8 @@ func (r *Rating) Take(line []byte) (p float64, parts Parts, from, to int) {
 	return p, parts, strangest.from, strangest.to
 }
 
-// why explains why the last line is strange. It returns the line's strangest part, and either the
-// usual tokens in that place or the number of earlier lines with the part.
+// why explains why the last line is strange. It returns the strangest part of the line. It also
+// returns the usual tokens in the place of this part, or the number of earlier lines with the part.
 func (r *Rating) why(line []byte) (w incidents.Why) {
 	s := &r.strangest
 	if s.to > 0 {
@@ -111,7 +111,7 @@ func (r *Rating) why(line []byte) (w incidents.Why) {
 	return w
 }
 
-// whyBytes is the maximum number of bytes that are displayed of a token, and of the word before it.
+// whyBytes is the maximum number of displayed bytes of a token, and of the word before the token.
 const whyBytes = 48
 
 // wordBefore returns the last word of a piece of a line: HTTP/1.1 in "GET / HTTP/1.1".
@@ -127,7 +127,6 @@ func wordBefore(line []byte) string {
 	return text(line[from:to])
 }
 
-// text returns bytes as a string, without incomplete characters.
 func text(b []byte) string { return strings.ToValidUTF8(string(b), "") }
 
 // take returns the surprise, in bits, of a score of at least the given score, and adds the score.

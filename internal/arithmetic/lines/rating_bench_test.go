@@ -6,7 +6,6 @@ import (
 	"testing"
 )
 
-// BenchmarkRating measures Rating.Take on the lines of a log, without a model.
 func BenchmarkRating(b *testing.B) {
 	var log [][]byte
 	size := 0

@@ -15,9 +15,11 @@ import (
 )
 
 const (
-	recordLines = 1000     // maximum number of lines of a record
-	recordBytes = 64 << 10 // maximum size of a record of several lines
-	startBytes  = 256      // bytes at the beginning of a line in which the pattern is searched
+	recordLines = 1000
+	recordBytes = 64 << 10
+	// startBytes is the number of bytes at the beginning of a line in which the pattern is
+	// searched.
+	startBytes = 256
 	// PatternMax is the maximum size, in bytes, of the pattern that matches the first line of
 	// records.
 	PatternMax = 256
@@ -36,17 +38,16 @@ type Records struct {
 	state recordState
 }
 
-// recordState is the state of Records that AppendState encodes as JSON.
 type recordState struct {
 	Version int           `json:"version"`
-	From    int64         `json:"from"`   // offset at which records were requested
-	Record  Line          `json:"record"` // the open record; its Lines is 0 before the first line
-	Why     incidents.Why `json:"why"`    // explanation of the record's strangest line
+	From    int64         `json:"from"`
+	Record  Line          `json:"record"` // the open record; Lines is 0 before the first line
+	Why     incidents.Why `json:"why"`
 	Form    form          `json:"form"`
 }
 
-// recordVersion must change with the layout, and with every change that divides lines into other
-// records.
+// recordVersion must change when the layout of recordState changes, or when the code groups lines
+// into other records.
 const recordVersion = 1
 
 // RecordsBytesMax is larger than the size, in bytes, of any state of Records.
@@ -69,9 +70,9 @@ func CheckPattern(text string) error {
 	return nil
 }
 
-// NewRecords groups the lines that follow into records. from is the offset in the text at which a
-// client requested records. start is the pattern that matches the first line of records, and must
-// be valid for CheckPattern; "" means the default.
+// NewRecords returns a Records for the lines that follow. from is the offset in the text at which a
+// client requested records. start is the pattern that matches the first line of records. It must be
+// valid for CheckPattern; "" means the default.
 func NewRecords(from int64, start string) *Records {
 	r := &Records{state: recordState{Version: recordVersion, From: from}}
 	r.StartAt(start)
@@ -95,8 +96,8 @@ func (r *Records) Clone() *Records {
 	return &c
 }
 
-// Take adds the next line. If the line begins a record, Take calls the function each with the
-// previous record, which is valid during the call.
+// Take adds the next line. If the line begins a record, Take passes the previous record to the
+// function `each`; the record is valid during the call.
 func (r *Records) Take(l *Line, each func(*Line)) {
 	s := &r.state
 	of := &s.Record
@@ -131,13 +132,13 @@ func (r *Records) Take(l *Line, each func(*Line)) {
 		of.Strangeness, s.Why = l.Strangeness, l.Why()
 		of.From, of.To = at+l.From, at+l.To
 		if most := int64(len(of.Text)); at+int64(len(l.Text)) > most || of.To > most {
-			of.From, of.To = 0, 0 // the strangest part is not in the kept text
+			of.From, of.To = 0, 0
 		}
 	}
 }
 
-// Rest calls the function each with the open record as if it ended here. Without an open record it
-// does nothing.
+// Rest passes the open record to the function `each`, as if the record ended here. Without an open
+// record, Rest does nothing.
 func (r *Records) Rest(each func(*Line)) {
 	if r.state.Record.Lines > 0 && each != nil {
 		l := r.state.Record
@@ -174,7 +175,6 @@ func ReadRecords(state []byte) (*Records, error) {
 	return r, nil
 }
 
-// wellFormed reports whether the numbers of a record are consistent.
 func (l *Line) wellFormed() bool {
 	return l.Number >= 1 && l.Offset >= 0 && l.Lines >= 1 && l.Lines <= recordLines &&
 		l.Bytes >= l.Lines && l.Chars >= 0 && l.Chars <= l.Bytes && amount(l.Bits) &&

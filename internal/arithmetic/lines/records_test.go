@@ -23,7 +23,7 @@ func recordsOf(start string, pieces ...string) (all []Line) {
 		for _, b := range []byte(piece) {
 			m.Add(b, 1, 0, func(l *Line) { r.Take(l, keep) })
 		}
-		state, err := ReadRecords(r.AppendState(nil)) // a restart after each piece
+		state, err := ReadRecords(r.AppendState(nil)) // simulates a restart after each piece
 		if err != nil {
 			panic(err)
 		}
@@ -142,11 +142,10 @@ func TestRecordsByPattern(t *testing.T) {
 			"]: `[a`")
 	require.ErrorContains(t, CheckPattern(strings.Repeat("a", PatternMax+1)), "at most 256 bytes")
 	require.ErrorContains(t, CheckPattern("(a{10}|b){100}"), "with fewer or smaller repetitions")
-	long := strings.Repeat("x", startBytes-1) + "#" // only the first bytes of a line are searched
+	long := strings.Repeat("x", startBytes-1) + "#"
 	require.Equal(t, []string{"+" + long}, heads(recordsOf("#$", long+"\nx"+long+"\n")))
 }
 
-// A record has the sum of its lines' costs, and the strangeness of its strangest line.
 func TestRecordHasTheStrangestOfItsLines(t *testing.T) {
 	var text strings.Builder
 	for i := range 400 {
@@ -169,7 +168,6 @@ func TestRecordHasTheStrangestOfItsLines(t *testing.T) {
 	require.Contains(t, "disk failed é", r.why.Token)
 }
 
-// Neither the division of a text into pieces nor a restart between two pieces changes its records.
 func TestRecordsDoNotDependOnPieces(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		part := rapid.SampledFrom([]string{
@@ -189,7 +187,7 @@ func TestRecordsDoNotDependOnPieces(t *testing.T) {
 		whole := recordsOf(start, text)
 		require.Equal(rt, whole, recordsOf(start, pieces...))
 		at, number := int64(0), int64(1)
-		for _, r := range whole { // the records cover the text without gaps
+		for _, r := range whole {
 			require.Equal(rt, []int64{at, number}, []int64{r.Offset, r.Number})
 			require.True(rt, r.Lines <= recordLines && (r.Lines == 1 || r.Bytes <= recordBytes))
 			require.LessOrEqual(rt, len(r.Text), TextMax)

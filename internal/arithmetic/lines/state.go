@@ -28,7 +28,7 @@ const StateBytesMax = 144<<10 + changes.StateBytesMax + incidents.StateBytesMax
 //
 //   - the version;
 //   - with words of trouble, the size and text of their list;
-//   - the numbers, little endian;
+//   - the numeric fields, little endian;
 //   - the incidents and the state of the changes, each after its size;
 //   - the text of the open line and the costs of its bytes.
 func (m *Meter) AppendState(dst []byte) []byte {
@@ -102,8 +102,6 @@ func ReadState(state []byte) (*Meter, error) {
 	return m, m.check()
 }
 
-// readParts reads the incidents and the changes at the beginning of rest, and returns the
-// remaining bytes.
 func (m *Meter) readParts(rest []byte) ([]byte, error) {
 	for _, read := range []func([]byte) error{
 		m.incidents.UnmarshalText,
@@ -123,7 +121,8 @@ func (m *Meter) readParts(rest []byte) ([]byte, error) {
 	return rest, nil
 }
 
-// readSized reads a part of a state that follows its size, and returns the remaining bytes.
+// readSized reads a size, and then the part of the state with this size by calling read. It returns
+// the remaining bytes.
 func readSized(rest []byte, read func([]byte) error) ([]byte, error) {
 	size := uint32(0)
 	n, err := binary.Decode(rest, binary.LittleEndian, &size)
@@ -136,7 +135,6 @@ func readSized(rest []byte, read func([]byte) error) ([]byte, error) {
 	return rest[n+int(size):], nil
 }
 
-// readTrouble reads the list of the words of trouble.
 func (m *Meter) readTrouble(list []byte) error {
 	want, err := TroubleWords(string(list))
 	if err == nil && want != string(list) {
@@ -232,8 +230,6 @@ func (c *crowds) valid() bool {
 	return true
 }
 
-// wrong reports whether a number of the vector is larger, in absolute value, than every number of
-// roots.
 func (v *vector) wrong() bool {
 	most := roots[crowdSumMost]
 	return slices.ContainsFunc(v[:], func(x int16) bool { return x > most || x < -most })

@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// stateOf returns the state of a meter with an open line.
 func stateOf() []byte {
 	m := NewMeter()
 	text, costs := ordinaryLog(50, 9)
@@ -53,8 +52,8 @@ func TestNumbersThatNoMeterHasAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzReadState checks that a meter restored from any accepted state works, and that its own state
-// can be read again.
+// FuzzReadState checks that every accepted state gives a meter that works and that writes the same
+// state.
 func FuzzReadState(f *testing.F) {
 	f.Add(NewMeter().AppendState(nil), uint32(0), byte(0))
 	f.Add(stateOf(), uint32(30000), byte(1))

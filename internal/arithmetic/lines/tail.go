@@ -6,17 +6,17 @@ import "math"
 // the newer half of the lines has seven eighths of the weight. In a long text, only about the last
 // lineMemory lines count.
 type tail struct {
-	counts [bins]float64 // sum of the weights of the lines in each bin
-	weight float64       // weight of the next line
-	lines  int64         // number of lines added
-	last   int64         // number of the last strange line, from 1; 0 if there is none
+	counts [bins]float64
+	weight float64
+	lines  int64
+	last   int64 // number of the last strange line, from 1; 0 if there is none
 }
 
 const (
 	// Each doubling of score + least spans 8 bins. The bins cover scores from 0 to 2^10.
 	bins     = 16 << binsLog2
 	binsLog2 = 3
-	// Differences between scores below least hardly matter.
+	// Differences between two scores below this number hardly matter.
 	least = 1. / 64
 	// ordinary is a typical score of any text.
 	ordinary = 1. / 16
@@ -29,8 +29,8 @@ const (
 	// lineMemory * lighter. This keeps the weights finite.
 	lighter = 1 << 20
 
-	// A line counts as strange here if its probability is at most this number. Incidents use
-	// another threshold.
+	// A tail treats a line as strange if the line's probability is at most this number. Incidents
+	// use another threshold.
 	strange = 1. / 64
 	// apart is the minimum distance, in lines, between two strange lines that both count fully. At
 	// a smaller distance the later line counts less, so that a burst counts as about one line.
@@ -39,10 +39,10 @@ const (
 
 func newTail() tail { return tail{weight: 1} }
 
-// p returns the probability of a score of at least the given score: the weight of the lines with
-// such a score, divided by the weight of all lines. The rated line is included in both weights. In
-// the first weight it counts only in part, and less the larger its score is. So even scores above
-// all earlier scores differ: twice the score is half as likely.
+// p returns the probability of a score of at least the given score: H/T, with the weight H of the
+// lines with such scores and the weight T of all lines. The rated line is included in T fully, and
+// in H with the factor ordinary/(ordinary + score). So even scores above all earlier scores differ:
+// twice the score is about half as likely.
 func (t *tail) p(score float64) float64 {
 	return t.share(score, least, ordinary/(ordinary+score),
 		1)
@@ -75,7 +75,6 @@ func position(score, least float64) (bin int, part float64) {
 	return bin, float64(at&(1<<shift-1)) / (1 << shift)
 }
 
-// add adds a line with its score and its probability from p.
 func (t *tail) add(score, p float64) { t.put(score, least, p) }
 
 func (t *tail) put(score, least, p float64) {

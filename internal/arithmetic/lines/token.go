@@ -8,20 +8,20 @@ type token struct {
 	// before is the place given by the word and the separators before the token. column is the
 	// place given by the token's number in the line's frame.
 	before, column key
-	digit          bool // the token contains a digit
-	field          bool // the separators before the token show that it is a value
+	digit          bool
+	field          bool
 }
 
 // tokens cuts a line into tokens, and computes its frame: all of its separators, in order.
 type tokens struct {
 	all       []token
 	frame     key
-	separator []byte // bytes between the last two tokens
+	separator []byte
 }
 
-const separatorBytes = 4 // maximum number of separators before a token that belong to its place
+const separatorBytes = 4
 
-// separates reports whether a byte separates tokens in any position.
+// separates reports whether a byte always separates tokens.
 func separates(c byte) bool {
 	switch c {
 	case '"', '\'', '(', ')', '[', ']', '{', '}', '<', '>', ',', ';', '=', '|', '&', '?':
@@ -30,9 +30,9 @@ func separates(c byte) bool {
 	return c <= ' '
 }
 
-// cut cuts a line into tokens: runs of bytes that are no separators. It strips bytes that belong to
-// no word from both ends of a token. It keeps / and \ at the beginning, and / at the end. A colon
-// separates tokens, except in a time like 12:30.
+// cut cuts a line into tokens: runs of bytes that are no separators. From both ends of a token it
+// strips bytes that belong to no word. It keeps / and \ at the beginning of a token, and / at the
+// end. A colon separates tokens, except in a time like 12:30.
 func (t *tokens) cut(line []byte) {
 	t.all, t.frame = t.all[:0], seedFrame
 	t.separator = append(t.separator[:0], '^')
@@ -71,8 +71,8 @@ func (t *tokens) cut(line []byte) {
 	}
 }
 
-// markAt returns the mark of the token that contains bytes from:to of the line. The mark identifies
-// the token in its place.
+// markAt returns the mark of the token that contains bytes from:to of the line, or 0 if there is no
+// such token. The mark identifies the token in its place.
 func (t *tokens) markAt(line []byte, from, to int) incidents.Mark {
 	for i := range t.all {
 		if x := &t.all[i]; x.from <= from && from < to && to <= x.to {
@@ -82,13 +82,12 @@ func (t *tokens) markAt(line []byte, from, to int) incidents.Mark {
 	return 0
 }
 
-// markOf returns the mark that identifies a token in a place.
 func markOf(place, seed key, token []byte) incidents.Mark {
 	return incidents.Mark((place ^ seed.with(token).spread()).spread())
 }
 
-// beforeValue reports whether separators announce a value. They end with = : " or ', or with a
-// colon and one more byte.
+// beforeValue reports whether separators announce a value. Such separators end with = : " or ', or
+// with a colon and one more byte.
 func beforeValue(separator []byte) bool {
 	n := len(separator)
 	switch separator[n-1] {
@@ -99,7 +98,7 @@ func beforeValue(separator []byte) bool {
 }
 
 // inTime reports whether the colon at i has exactly two digits on both sides, as in a time. The
-// token begins at from.
+// parameter from is the beginning of the token.
 func inTime(line []byte, from, i int) bool {
 	return i-from >= 2 && isDigit(line[i-1]) && isDigit(line[i-2]) &&
 		(i-from == 2 || !isDigit(line[i-3])) &&
@@ -112,12 +111,11 @@ const (
 	runsMost  = 8
 )
 
-// run is a run of digits in a token.
 type run struct{ from, to int }
 
-// runsOf appends the runs of digits of a token. It appends no run if there are fewer than runsLeast
-// or more than runsMost. It also appends no run if the token is a number with one point, or
-// contains an identifier.
+// runsOf appends the runs of digits of a token. It appends nothing if the token has fewer than
+// runsLeast or more than runsMost runs. It also appends nothing if the token is a number with one
+// point, or contains an identifier.
 func runsOf(runs []run, token []byte) []run {
 	for i := 0; i < len(token); {
 		if !inName(token[i]) {

@@ -13,8 +13,8 @@ const (
 	// TroubleBytesMax is the maximum size, in bytes, of a list of words of trouble: words such as
 	// "error" that mean that something is wrong.
 	TroubleBytesMax  = 4096
-	troubleWordMost  = 64  // maximum bytes of a word
-	troubleLeast     = .25 // differences between counts below this number hardly matter
+	troubleWordMost  = 64
+	troubleLeast     = .25
 	troubleMemory    = 4096
 	troubleWordsWant = "letters and _ alone, at most 64 bytes"
 )
@@ -64,23 +64,21 @@ func TroubleWords(text string) (list string, err error) {
 	return strings.Join(words, " "), nil
 }
 
-// inTrouble reports whether a character may be in a word of trouble: a letter, or a combining
-// mark.
 func inTrouble(r rune) bool {
 	return r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsMark(r))
 }
 
-// trouble computes F of Rating from a line's words of trouble. A word of trouble contains an entry
-// of a given list. Let x be the number of different words of trouble in the line. Then
+// trouble computes the part F of Rating from a line's words of trouble. A word of trouble contains
+// an entry of a given list. Let x be the number of different words of trouble in the line. Then
 //
 //	F = -lg((H(x) + .25 / (.25 + x)) / (n + 1))
 //
-// H(x) is the number of lines, among the last n, with at least x such words. n is at most about
-// 4,096. Upper and lower case are equal. Without a list, F is 0. F does not measure how strange a
-// line is, but how likely it is to need attention.
+// H(x) is the number of lines, among the last n, with at least x words of trouble. n is at most
+// about 4,096. Upper and lower case are equal. Without a list, F is 0. F does not measure how
+// strange a line is, but how likely the line is to need attention.
 type trouble struct {
 	list  string
-	words [][]byte // words of the list; read-only
+	words [][]byte // the words of the list; read-only, since copies of the meter share them
 	seen  histogram
 }
 
@@ -92,7 +90,7 @@ func (t *trouble) begin(list string) {
 	}
 }
 
-// take rates a line, in bits, and learns it.
+// take returns F for a line, in bits, and adds the line to the histogram.
 func (t *trouble) take(line []byte, of *scratch) (bits float64) {
 	if t.list == "" {
 		return 0

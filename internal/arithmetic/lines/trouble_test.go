@@ -38,7 +38,6 @@ func TestTroubleWordsAreReadOrRefused(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// with returns the meter of an empty text, with a list of words of trouble.
 func with(list string) *Meter {
 	m := NewMeter()
 	m.Trouble(list)
@@ -55,8 +54,9 @@ func TestWordsThatNoLineHasMoveNothing(t *testing.T) {
 	require.Equal(t, NewMeter().AppendState(nil), with("").AppendState(nil))
 }
 
-// troubled feeds a log and two more lines. Each of the two has a rare word, and both words are
-// equally rare, but only the first one is a word of trouble. It returns the two lines.
+// troubled feeds a log that has two special lines, and returns these two lines. Each has an equally
+// rare word, but only the word of the first line is a word of trouble. If every is set, all other
+// lines also have a word of trouble.
 func troubled(m *Meter, every bool) (trouble, other Line) {
 	var got []Line
 	for i := range 400 {
@@ -102,7 +102,6 @@ func TestTroubleCountsDifferentWordsOfALine(t *testing.T) {
 	}
 }
 
-// With words of trouble, a restored or copied meter continues like the original.
 func TestStateKeepsWordsOfTrouble(t *testing.T) {
 	m := with("denied user")
 	troubled(m, false)

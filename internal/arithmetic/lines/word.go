@@ -2,10 +2,9 @@ package lines
 
 import "unicode/utf8"
 
-// key is a hash of a word or a place.
 type key uint64
 
-// Seeds of keys, so that keys of different kinds differ.
+// The seeds make keys of different kinds differ.
 const (
 	seedSpaced key = iota + 1
 	seedDigits
@@ -17,7 +16,7 @@ const (
 	seedGram
 )
 
-// with returns the key of the text that k has hashed, followed by b (FNV-1a).
+// with returns the hash (FNV-1a) that results from k and the bytes of b.
 func (k key) with(b []byte) key {
 	for _, c := range b {
 		k = k.plus(c)
@@ -27,7 +26,7 @@ func (k key) with(b []byte) key {
 
 func (k key) plus(c byte) key { return (k ^ key(c)) * 0x100000001b3 }
 
-// spread mixes the bits of a key, so that any bits of it can choose cells of a table.
+// spread mixes the bits of a key, so that any of these bits can be an index into a table.
 func (k key) spread() key {
 	k ^= k >> 32
 	k *= 0x9e3779b97f4a7c15
@@ -36,8 +35,8 @@ func (k key) spread() key {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// inName reports whether a byte is part of a word: a letter, a digit, _ or a byte of a character
-// beyond ASCII.
+// inName reports whether a byte is part of a word: a letter, a digit, _ or a byte of a non-ASCII
+// character.
 func inName(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || isDigit(c) || c == '_' ||
 		c >= utf8.RuneSelf

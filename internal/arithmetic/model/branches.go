@@ -11,8 +11,8 @@ import (
 
 // charactersMax is the largest vocabulary whose embeddings belong to the sets "paper" and "wide".
 // As in the paper, only embeddings of characters have fast weights: a table of words is larger than
-// all other branches together. In the model wt103-16l, the gradient averages I and fast weights M
-// of a session, in 16 bits, need this memory per bank:
+// all other branches together. In the model wt103-16l, the gradient averages and fast weights of a
+// session, in 16 bits, need this memory per bank:
 //
 //	"paper", 27.2 M elements              109 MB
 //	the table of 267,735 words, 109.8 M   439 MB
@@ -20,38 +20,35 @@ import (
 //
 // With fast weights for the table, a chunk needs twice the time (docs/adaptation.md). Yet a chunk
 // of 50 words uses at most 100 rows of the table. A pattern can still select the table by name.
-// Tables of words that belong only to the softmax are in the set "softmax" only. If each cluster
-// has a table, word_emb.emb_layers.0.weight is the table of the most frequent words.
+// With one table per cluster, word_emb.emb_layers.0.weight is the table of the most frequent words.
+// A table of words that only the softmax uses belongs to no set except "softmax".
 const charactersMax = 1024
 
-// paperBranches returns patterns for the weights of attention, of the first feed-forward layer and,
-// for characters, of the embedding. If the softmax has its own table, the patterns include that
-// table.
+// paperBranches returns patterns for the weights of attention and of the first linear map of each
+// feed-forward block. For a model of characters it adds the embedding, and the softmax's own table
+// if there is one.
 func paperBranches(l *txl.Layout) []string {
 	patterns := []string{"*.qkv_net.weight", "*.r_net.weight", "*.o_net.weight",
 		"*.CoreNet.0.weight"}
 	return append(patterns, characterBranches(l)...)
 }
 
-// wideBranches returns patterns of paperBranches plus the second feed-forward layer and the
-// biases.
+// wideBranches returns patterns for the weights of paperBranches, for all other weights of the
+// feed-forward blocks, and for the biases of the softmax.
 func wideBranches(l *txl.Layout) []string {
 	patterns := []string{"*.qkv_net.weight", "*.r_net.weight", "*.o_net.weight", "*.CoreNet.*"}
 	return append(append(patterns, characterBranches(l)...), biasBranches(l)...)
 }
 
-// softmaxBranches matches all weights that belong only to the softmax: its biases, and its tables
-// if the embedding does not share them. With clusters it also matches the head's columns for the
-// clusters, and projections that the embedding does not use. With only these branches, the backward
-// pass does not compute the layers. A model of words whose softmax has no tables has few such
-// weights.
+// softmaxBranches matches all weights that only the softmax uses. These are its biases, the head's
+// columns for the clusters, and tables and projections that the embedding does not share. If only
+// these weights are branches, the backward pass does not compute the layers.
 const softmaxBranches = "crit.*"
 
-// upperBranches returns patterns of the feed-forward layers in the upper half of the layers,
-// rounded up. It adds the weights that belong only to the softmax, but no tables of words. The
-// backward pass then ends in the middle of the network, and no layer recomputes the keys and values
-// of its memory. Compared with "wide", the set keeps most of the gain and saves two thirds of the
-// time.
+// upperBranches returns patterns for the feed-forward blocks in the upper half of the layers,
+// rounded up. It adds the weights that only the softmax uses, except tables of words. The backward
+// pass then ends in the middle of the network, and no layer recomputes the keys and values of its
+// memory. Compared with "wide", the set keeps most of the gain and saves two thirds of the time.
 func upperBranches(l *txl.Layout) []string {
 	n := 0
 	for l.Index(fmt.Sprintf("layers.%d.dec_attn.o_net.weight", n)) >= 0 {
@@ -70,7 +67,7 @@ func upperBranches(l *txl.Layout) []string {
 	return patterns
 }
 
-// Patterns of the tables of embeddings, and of the tables and projections of the softmax.
+// These patterns match the tables of the embedding, and the tables and projections of the softmax.
 const (
 	embeddingTables    = "word_emb.emb_layers.*.weight"
 	softmaxTables      = "crit.out_layers.*.weight"
@@ -99,7 +96,6 @@ func ofCharacters(l *txl.Layout) bool {
 	return tokens <= charactersMax
 }
 
-// hasWeight reports whether a pattern matches the name of a weight.
 func hasWeight(l *txl.Layout, pattern string) bool {
 	return slices.ContainsFunc(l.Tensors, func(t txl.Tensor) bool {
 		ok, err := path.Match(pattern, t.Name)
@@ -107,7 +103,7 @@ func hasWeight(l *txl.Layout, pattern string) bool {
 	})
 }
 
-// biasBranches returns patterns of the softmax's biases. With clusters it adds the head's columns
+// biasBranches returns patterns for the softmax's biases. With clusters it adds the head's columns
 // for the clusters.
 func biasBranches(l *txl.Layout) []string {
 	patterns := []string{"crit.out_layers.*.bias"}
@@ -117,7 +113,6 @@ func biasBranches(l *txl.Layout) []string {
 	return patterns
 }
 
-// branchSets maps the name of a set of branches to its patterns, which depend on the model.
 var branchSets = map[string]func(*txl.Layout) []string{
 	"paper": paperBranches, "wide": wideBranches, "upper": upperBranches,
 	"softmax": func(*txl.Layout) []string { return []string{softmaxBranches} },

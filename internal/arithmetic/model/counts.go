@@ -6,18 +6,17 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// CountsName is the name of Counts without NamePrefix.
+// CountsName is the name of the model Counts without NamePrefix.
 const CountsName = "counts"
 
-// countsChunk is the number of bytes in a chunk of a session of Counts.
 const countsChunk = 1024
 
 var countsCard = json.RawMessage(
 	`{"description": "no network and no weights: counts of the session's own text"}`)
 
-// Counts returns the model that has no network. Under this model all bytes are equally likely; its
-// sessions predict only by the counts of their companion. It has the fewest weights that a file can
-// contain, and does not use them.
+// Counts returns a model without a network. All bytes are equally likely, so sessions predict only
+// by the counts of their companion. The model has the fewest weights that a file can contain, and
+// does not use them.
 func Counts() *Model {
 	lm, err := txl.NewModel(txl.Config{
 		NLayer: 1, DModel: 2, NHead: 1, DHead: 1, DInner: 1, Vocab: 256, SegLen: 1,

@@ -41,13 +41,12 @@ type adapt struct {
 	CompanionAlone bool `json:"companion_alone,omitempty"`
 }
 
-// networkTensor returns the name of the tensor of one array of a meta-learner.
 func networkTensor(bank int, branch, part string) string {
 	return fmt.Sprintf("meta.%d.%s.%s", bank, branch, part)
 }
 
-// File returns the model as a file of weights. Slow weights have the type of Store, meta-learners
-// float32.
+// File returns the model as a file of weights. Slow weights have the type m.Store, meta-learners
+// have float32.
 func (m *Model) File() *weights.File {
 	f := &weights.File{Metadata: map[string]string{
 		keyName:      m.Name,
@@ -75,7 +74,6 @@ func (m *Model) File() *weights.File {
 	return f
 }
 
-// appendLearner adds the meta-learners' tensors to a file.
 func (m *Model) appendLearner(f *weights.File) {
 	if m.Learner == nil {
 		return
@@ -171,8 +169,8 @@ func FromFile(f *weights.File) (*Model, error) {
 	}), nil
 }
 
-// checkCompanion returns an error for an invalid table size, or for settings of counts in a model
-// of words.
+// checkCompanion returns an error for an invalid table size. It also returns an error if a model of
+// words has settings that apply only to a companion of counts.
 func (a adapt) checkCompanion(m *Model) error {
 	switch {
 	case a.CompanionAlone && m.OfWords():
@@ -200,8 +198,8 @@ func (a adapt) checkMixture(m *Model) error {
 	return nil
 }
 
-// storedAs returns the 16-bit type of a file's slow weights, if all of them have the same.
-// Otherwise it returns F32.
+// storedAs returns the common 16-bit type of the slow weights in a file. Without a common 16-bit
+// type it returns F32.
 func storedAs(f *weights.File, l *txl.Layout) weights.DType {
 	var common weights.DType
 	for i, t := range l.Tensors {
@@ -290,7 +288,6 @@ type reader struct {
 	err  error
 }
 
-// tensor returns the tensor with the given name and shape, or nil after an error.
 func (r *reader) tensor(name string, shape []int) *weights.Tensor {
 	if r.err != nil {
 		return nil
@@ -311,7 +308,6 @@ func (r *reader) tensor(name string, shape []int) *weights.Tensor {
 	return t
 }
 
-// readBytes reads a tensor of type U8.
 func (r *reader) readBytes(name string, shape []int, dst []uint8) {
 	t := r.tensor(name, shape)
 	if t == nil {

@@ -43,7 +43,8 @@ type Model struct {
 	// companion.Settings.
 	CompanionBytes int
 	// CompanionAlone says that by default a session mixes its companion with the adaptive network
-	// only, not also with the static one. Fast models set it, since the static network costs time.
+	// only, not also with the static network. Models that must be fast set CompanionAlone, since
+	// the static network costs time.
 	CompanionAlone bool
 	// Store is the type of the slow weights in the model's file; "" is weights.F32. See StoreAs.
 	Store weights.DType
@@ -52,7 +53,7 @@ type Model struct {
 	Statistics *sparsemeta.Statistics
 	// Rivals are the default settings of the methods of adaptation other than sparse-meta.
 	Rivals Rivals
-	// Card describes how the model was made and what it measured: any JSON object.
+	// Card is a JSON object that describes how the model was made and evaluated.
 	Card json.RawMessage
 	// Arithmetic is the precision and the instruction set with which workers compute. It depends on
 	// the machine, and is not part of the model's file.
@@ -68,7 +69,7 @@ func New(name string, lm *txl.Model, learner *sparsemeta.Learner, chunk int,
 	return NewOf(tokenizer.Bytes{}, name, lm, learner, chunk, card)
 }
 
-// NewOf is New for a model with the given tokenizer.
+// NewOf is like New, except that it makes a model with the given tokenizer.
 func NewOf(
 	tok tokenizer.Tokenizer, name string, lm *txl.Model, learner *sparsemeta.Learner, chunk int,
 	card json.RawMessage,
@@ -174,7 +175,7 @@ func (m *Model) OfWords() bool {
 // settings and card.
 func (m *Model) Hash() string { return m.hash() }
 
-// ID returns the model's name in answers: its name and the start of its hash.
+// ID returns the identifier of the model in answers: its name and the first 12 digits of its hash.
 func (m *Model) ID() string { return idOf(m.Name, m.Hash()) }
 
 // DefaultID returns the ID of the embedded model, without reading the model.
@@ -211,7 +212,7 @@ func (m *Model) ArenaSize() (n int) {
 	return n
 }
 
-// IsBranch reports whether the weight with an index in the layout has fast weights.
+// IsBranch reports whether the weight with the given index in the layout has fast weights.
 func (m *Model) IsBranch(tensor int) bool {
 	name := m.LM.Layout.Tensors[tensor].Name
 	return m.Learner != nil && slices.ContainsFunc(m.Learner.Branches,

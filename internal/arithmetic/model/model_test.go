@@ -28,8 +28,7 @@ func small(t *testing.T) *Model {
 	return m
 }
 
-// The constants that describe the default model agree with the embedded file. DefaultID uses them
-// to avoid reading the file.
+// DefaultID uses constants, so that it need not read the embedded file.
 func TestConstantsDescribeDefaultModel(t *testing.T) {
 	m, err := Default()
 	require.NoError(t, err)
@@ -59,7 +58,6 @@ func TestModelSurvivesItsFile(t *testing.T) {
 	}
 }
 
-// clustered returns a model of bytes with adaptive input and adaptive softmax.
 func clustered(t *testing.T) *Model {
 	lm, err := txl.NewModel(txl.Config{
 		NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 256, SegLen: 8, MemLen: 8,
@@ -72,8 +70,6 @@ func clustered(t *testing.T) *Model {
 	return m
 }
 
-// A file keeps the tables that belong to the softmax. A file that lacks one of these tables is
-// refused.
 func TestTablesOfTheSoftmaxsOwnInAModelsFile(t *testing.T) {
 	m, err := New("untied", clustered(t).LM.UntieSoftmax(), nil, 8, nil)
 	require.NoError(t, err)
@@ -91,9 +87,7 @@ func TestTablesOfTheSoftmaxsOwnInAModelsFile(t *testing.T) {
 	require.ErrorContains(t, err, `tensor "crit.out_layers.2.weight" is missing`)
 }
 
-// The file of a model with clusters has the model's configuration and tensors. The tensors have the
-// names and shapes of the reference implementation. A file is refused if a tensor is missing or has
-// another shape.
+// The tensors have the names and shapes of the reference implementation of Transformer-XL.
 func TestClustersInAModelsFile(t *testing.T) {
 	m := clustered(t)
 	back, err := FromFile(m.File())
@@ -136,8 +130,7 @@ func TestClustersInAModelsFile(t *testing.T) {
 	}
 }
 
-// A configuration that needs too much memory is refused, because the file does not have the
-// tensors.
+// FromFile compares shapes before it allocates memory for the configuration.
 func TestFileTakesNoMoreMemoryThanItsTensors(t *testing.T) {
 	f := small(t).File()
 	f.Metadata[keyConfig] = `{"n_layer":1024,"d_model":65536,"n_head":1024,"d_head":4096,` +
@@ -146,8 +139,6 @@ func TestFileTakesNoMoreMemoryThanItsTensors(t *testing.T) {
 	require.ErrorContains(t, err, "the configuration needs shape [256 65536]")
 }
 
-// A model stored in 16 bits equals, to the bit and by hash, the model that is read from its file.
-// Storing that model again changes nothing.
 func TestStoredModelIsTheOneThatRuns(t *testing.T) {
 	for _, d := range []weights.DType{weights.F32, weights.F16, weights.BF16} {
 		m := small(t)
@@ -201,7 +192,6 @@ func TestWeightsTooLargeForTheirTypeAreNamed(t *testing.T) {
 	require.NoError(t, m.StoreAs(weights.BF16))
 }
 
-// Weights that do not fit the configuration are refused; the error names the tensor.
 func TestFilesThatDoNotFitAreRefused(t *testing.T) {
 	for want, spoil := range map[string]func(*weights.File){
 		"no model": func(f *weights.File) { delete(f.Metadata, keyConfig) },
@@ -283,7 +273,7 @@ func TestBranchesByNameAndPattern(t *testing.T) {
 	require.ErrorContains(t, err, "layers.9.*")
 }
 
-// The embeddings of words have no fast weights, unless a pattern names them.
+// Word embeddings have fast weights only if a name pattern matches them.
 func TestBranchesOfAWordModel(t *testing.T) {
 	config := smallConfig(small(t).File())
 	config.Vocab = 5000
@@ -291,8 +281,8 @@ func TestBranchesOfAWordModel(t *testing.T) {
 	clustered.Cutoffs, clustered.DivVal = []int{100, 900}, 2
 	for _, c := range []struct {
 		config  txl.Config
-		biases  []string // biases in the set "wide" that belong to no layer
-		softmax []string // weights in the sets "upper" and "softmax" that belong to no layer
+		biases  []string
+		softmax []string
 	}{
 		{config, []string{"crit.out_layers.0.bias"}, []string{"crit.out_layers.0.bias"}},
 		{clustered, []string{
@@ -322,8 +312,6 @@ func TestBranchesOfAWordModel(t *testing.T) {
 	}
 }
 
-// Tables that belong to the softmax are branches of the set "softmax". If the tokens are
-// characters, the tables are branches of every set.
 func TestBranchesOfAModelWithTablesOfTheSoftmaxsOwn(t *testing.T) {
 	config := smallConfig(small(t).File())
 	config.UntieSoftmax = true
@@ -378,8 +366,7 @@ func TestViewsCutTheArenaByBranch(t *testing.T) {
 	}
 }
 
-// A name that contains a newline is refused, since in a terminal or a log it would begin another
-// line.
+// Names appear in terminals and logs, where a newline or an escape sequence could forge output.
 func TestNamesOfModelsCanBePrinted(t *testing.T) {
 	m := small(t)
 	for _, name := range []string{"", "small", "größer 2.1", strings.Repeat("é", NameCharsMax)} {

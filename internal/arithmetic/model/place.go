@@ -12,11 +12,12 @@ import (
 
 // Place is where a model is stored: in the binary, or in a file.
 type Place struct {
-	Name string // name for Find: the model's name, or the path if several files share it
+	// argument of Find: the model's name, or the path if several files have that name
+	Name string
 	File string // path of the file; "" for an embedded model
 }
 
-// String describes the place.
+// String returns the file's path, or "embedded" for a model in the binary.
 func (p Place) String() string {
 	if p.File == "" {
 		return "embedded"
@@ -24,7 +25,7 @@ func (p Place) String() string {
 	return p.File
 }
 
-// Load loads the model.
+// Load reads the model from the file or from the binary.
 func (p Place) Load() (*Model, error) {
 	if p.File != "" {
 		return Load(p.File)
@@ -43,15 +44,16 @@ func (p Place) Load() (*Model, error) {
 	return m, nil
 }
 
-// embeddedNames returns the names of the models that need no file, the default first.
+// embeddedNames returns the names of the models that need no file. The first name is the default
+// model's.
 func embeddedNames() []string { return append(weights.EmbeddedNames(), CountsName) }
 
 // Default returns the embedded default model.
 func Default() (*Model, error) { return Place{Name: weights.DefaultName}.Load() }
 
-// Find returns the place of the model with a name. The name may be an embedded model's name (or ""
-// for the default) or the path of a file. It may also be the name of a model whose file is in one
-// of the folders. NamePrefix is optional.
+// Find returns the place of the named model. The name may be an embedded model's, or "" for the
+// default model. It may also be a file's path or the name of a model file in folders. The prefix
+// NamePrefix is optional.
 func Find(name string, folders []string) (Place, error) {
 	if name == "" {
 		return Place{Name: weights.DefaultName}, nil
@@ -62,7 +64,7 @@ func Find(name string, folders []string) (Place, error) {
 	}
 	_, missing := os.Stat(name)
 	if missing == nil || filepath.Base(name) != name {
-		return Place{name, name}, nil // if it cannot be read, Load returns the error
+		return Place{name, name}, nil // if the file is unreadable, Load returns the error
 	}
 	for _, p := range Places(folders) {
 		if p.Name == short {
@@ -74,9 +76,9 @@ func Find(name string, folders []string) (Place, error) {
 		name, missing, strings.Join(embeddedNames(), ", "), strings.Join(folders, ", "))
 }
 
-// Places returns the places of all models: first the embedded ones, beginning with the default,
-// then the files in the folders. If several files have models of the same name, the first gets the
-// name, and the others get their paths. Unreadable folders are skipped.
+// Places returns the places of all models: first the embedded models, then the files in the
+// folders. If several files have the same model name, the first keeps the name, and the others are
+// named by their paths. Unreadable folders are skipped.
 func Places(folders []string) (all []Place) {
 	taken := embeddedNames()
 	for _, name := range taken {
@@ -101,7 +103,8 @@ func Places(folders []string) (all []Place) {
 	return all
 }
 
-// nameOfFile returns the name of the model in a file, or "" if the file contains no model.
+// nameOfFile returns the model's name for a file name, or "" if the extension is not a model
+// file's.
 func nameOfFile(file string) string {
 	for _, extension := range []string{".safetensors.zst", ".safetensors"} {
 		if name, ok := strings.CutSuffix(file, extension); ok {

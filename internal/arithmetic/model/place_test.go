@@ -47,7 +47,6 @@ func TestModelIsFoundByItsNameOrItsFile(t *testing.T) {
 	require.Len(t, model.Places([]string{folder, filepath.Join(folder, "none")}), 6)
 }
 
-// An outline is enough to list a model, and to create and check its sessions.
 func TestOutlineIsModelWithoutItsLargeArrays(t *testing.T) {
 	m, err := modeltest.Small()
 	require.NoError(t, err)

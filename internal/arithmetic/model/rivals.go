@@ -17,13 +17,14 @@ type Rivals struct {
 	Cache sparsemeta.CacheSettings   `json:"cache"`
 }
 
-// DefaultRivals returns the settings for a model on which they were not tuned.
+// DefaultRivals returns the settings for models without tuned settings.
 func DefaultRivals() Rivals {
 	return Rivals{SGD: sparsemeta.SGDSettings(), RMS: sparsemeta.RMSSettings(),
 		Cache: sparsemeta.DefaultCacheSettings()}
 }
 
-// Validate returns an error for the first setting that is out of range. The error names its method.
+// Validate returns an error for the first setting that is out of range. The error names the method
+// of adaptation.
 func (r Rivals) Validate() error {
 	for _, c := range []struct {
 		name string
@@ -36,8 +37,6 @@ func (r Rivals) Validate() error {
 	return nil
 }
 
-// readRivals returns the settings in a file. For settings that the file lacks it returns the
-// defaults.
 func readRivals(f *weights.File) (Rivals, error) {
 	r := DefaultRivals()
 	if text, ok := f.Metadata[keyRivals]; ok {
@@ -48,8 +47,8 @@ func readRivals(f *weights.File) (Rivals, error) {
 	return r, r.Validate()
 }
 
-// WithRivals returns a copy of the model with the given Rivals. The copy therefore has another
-// hash.
+// WithRivals returns a copy of the model with the given settings. The hash of a model depends on
+// these settings.
 func (m *Model) WithRivals(r Rivals) (*Model, error) {
 	if err := r.Validate(); err != nil {
 		return nil, fmt.Errorf("model: rivals: %w", err)
@@ -61,9 +60,9 @@ func (m *Model) WithRivals(r Rivals) (*Model, error) {
 var ErrStatisticsInUse = errors.New("model: the statistics of gradients cannot be replaced, " +
 	"because the meta-learners were trained with them")
 
-// WithStatistics returns a model with rms as its statistics of gradients: the root mean square of
-// every weight's gradient, in the layout of LM.W. It therefore has another hash. If the
-// meta-learners were trained with statistics, the error is ErrStatisticsInUse.
+// WithStatistics returns a copy of the model with new gradient statistics. Parameter rms holds the
+// root mean square of each weight's gradient, in the order of LM.W. The copy has a different hash.
+// If the meta-learners were trained with statistics, the error is ErrStatisticsInUse.
 func (m *Model) WithStatistics(rms []float32) (*Model, error) {
 	if m.Learner != nil && m.Learner.Normal != nil {
 		return nil, ErrStatisticsInUse
@@ -89,7 +88,7 @@ func (m *Model) WithLengths(l txl.Lengths) (*Model, error) {
 	}), nil
 }
 
-// with returns a changed copy of the model. The copy shares all unchanged data.
+// with returns a copy of the model, modified by change. Both models share the unmodified data.
 func (m *Model) with(change func(*Model)) *Model {
 	c := *m
 	change(&c)
@@ -97,7 +96,8 @@ func (m *Model) with(change func(*Model)) *Model {
 	return &c
 }
 
-// Weights returns all weights of a layout as branches, for dynamic evaluation.
+// Weights returns every tensor of a layout as a branch, because dynamic evaluation adapts all
+// weights.
 func Weights(l *txl.Layout) []sparsemeta.Branch {
 	branches := make([]sparsemeta.Branch, len(l.Tensors))
 	for i, t := range l.Tensors {
@@ -106,13 +106,12 @@ func Weights(l *txl.Layout) []sparsemeta.Branch {
 	return branches
 }
 
-// Prefixes of the names of the statistics' tensors. The name of a weight follows the prefix.
+// A tensor of statistics is named by one of these prefixes, followed by the weight's name.
 const (
 	statisticsCodes = "gradient.rms."
 	statisticsScale = "gradient.scale."
 )
 
-// appendStatistics appends the statistics' tensors to a file.
 func (m *Model) appendStatistics(f *weights.File) {
 	if m.Statistics == nil {
 		return
@@ -125,11 +124,10 @@ func (m *Model) appendStatistics(f *weights.File) {
 	}
 }
 
-// readStatistics reads the statistics of all weights. If the file has no statistics of the first
-// weight, the model has none.
+// readStatistics returns nil if the file has no statistics for the first weight.
 func readStatistics(r *reader, l *txl.Layout) (*sparsemeta.Statistics, error) {
 	if _, ok := r.file.Tensor(statisticsCodes + l.Tensors[0].Name); !ok {
-		return nil, nil // if the file has statistics of other weights, their tensors are surplus
+		return nil, nil
 	}
 	s := &sparsemeta.Statistics{Branches: Weights(l), Codes: make([]uint8, l.Size),
 		Scales: make([]float32, len(l.Tensors))}

@@ -45,8 +45,7 @@ func TestStatisticsAndRivalsSurviveTheFile(t *testing.T) {
 	require.Equal(t, m.Learner, back.Learner)
 }
 
-// A file contains no statistics if the model has none, and no Rivals if they are the defaults. So
-// the hash of such a model does not depend on these optional parts of the format.
+// A file omits absent statistics and default Rivals, so that the hashes of older models stay valid.
 func TestModelWithoutStatisticsHasNone(t *testing.T) {
 	f := small(t).File()
 	for _, tensor := range f.Tensors {
@@ -75,7 +74,7 @@ func TestStatisticsAndRivalsThatCannotBeAreRefused(t *testing.T) {
 			i := tensorAt(f, "gradient.rms.r_w_bias")
 			f.Tensors = slices.Delete(f.Tensors, i, i+1)
 		},
-		// Only the first weight lacks its statistics.
+		// Only the first weight has no statistics.
 		"tensors, but the configuration": func(f *weights.File) {
 			i := tensorAt(f, "gradient.rms.word_emb.emb_layers.0.weight")
 			f.Tensors = slices.Delete(f.Tensors, i, i+1)
@@ -135,7 +134,6 @@ func TestStatisticsAndRivalsThatCannotBeAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "dynamic_rms")
 }
 
-// normalized returns a model whose meta-learners get normalized gradients.
 func normalized(t *testing.T) *Model {
 	m := measured(t)
 	l := *m.Learner

@@ -8,9 +8,9 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// Outline returns the model without its large arrays: slow weights, statistics of gradients and the
-// scale of the meta-learners' inputs. The outline has the model's hash. Settings and files can be
-// checked against the outline, but it cannot compute.
+// Outline returns a copy of the model without its large arrays: slow weights, gradient statistics
+// and input scales of the meta-learners. The copy keeps the model's hash. An outline suffices to
+// check settings and files, but not to compute.
 func (m *Model) Outline() *Model {
 	hash := m.Hash()
 	o := *m
@@ -45,13 +45,13 @@ var ErrOther = errors.New("model: the file now contains a different model")
 // Source is a model that can be loaded on demand.
 type Source struct {
 	Outline *Model
-	Bytes   int64 // WeightsBytes() of the model
+	Bytes   int64 // the model's WeightsBytes
 
 	load func() (*Model, error)
 }
 
-// NewSource loads a model once to make its outline, and returns the loaded model, too. A caller
-// that does not need the model yet can drop it.
+// NewSource loads a model once to make its outline. It also returns the loaded model, which the
+// caller may drop.
 func NewSource(load func() (*Model, error)) (*Source, *Model, error) {
 	m, err := load()
 	if err != nil {
@@ -60,7 +60,7 @@ func NewSource(load func() (*Model, error)) (*Source, *Model, error) {
 	return &Source{Outline: m.Outline(), Bytes: m.WeightsBytes(), load: load}, m, nil
 }
 
-// Load loads the model. The error is ErrOther if this is not the model that NewSource loaded.
+// Load loads the model. It returns ErrOther if the model's hash has changed since NewSource.
 func (s *Source) Load() (*Model, error) {
 	m, err := s.load()
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// StaticMetadata returns the metadata of a file with a model without meta-learners, for programs
-// that have the tensors but no Model. If the tokenizer is nil, the file is not a model yet. card
-// may be nil.
+// StaticMetadata returns the metadata for a model file without meta-learners, for programs that
+// have tensors but no Model. If tok is nil, the file is incomplete until a tokenizer is added.
+// Parameter card may be nil.
 func StaticMetadata(
 	name string, config txl.Config, tok tokenizer.Tokenizer, chunk int, card json.RawMessage,
 ) (map[string]string, error) {

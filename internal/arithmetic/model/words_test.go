@@ -10,7 +10,7 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// smallOfWords returns a model with a word that is not valid UTF-8, as a vocabulary may contain.
+// smallOfWords returns a model whose vocabulary contains a word that is not valid UTF-8.
 func smallOfWords(t *testing.T) *Model {
 	tok, err := tokenizer.NewWords([]string{tokenizer.LineEnd, "the", tokenizer.Unknown, "é",
 		"\xff"})

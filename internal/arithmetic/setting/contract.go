@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// RequestSchema returns the OpenAPI schema of the settings in a request. It is YAML without
-// indentation: the lines below `properties` of an object.
+// RequestSchema returns the OpenAPI schema of the settings in a request. The result is unindented
+// YAML for the `properties` of an object.
 func (t Table[T]) RequestSchema() string {
 	var b strings.Builder
 	for _, r := range t {
@@ -36,8 +36,6 @@ func (t Table[T]) RequestSchema() string {
 	return b.String()
 }
 
-// hasLiteral reports whether the default is a number, true or false. Other defaults are described
-// in words.
 func (r Row[T]) hasLiteral() bool {
 	if r.IsBool() {
 		_, err := strconv.ParseBool(r.Default)
@@ -47,8 +45,8 @@ func (r Row[T]) hasLiteral() bool {
 	return err == nil
 }
 
-// AnswerSchema returns the OpenAPI schema of the settings in an answer. It is YAML without
-// indentation: `required` and `properties` of an object.
+// AnswerSchema returns the OpenAPI schema of the settings in an answer. The result is unindented
+// YAML: `required` and `properties` of an object.
 func (t Table[T]) AnswerSchema() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "required: [%s]\nproperties:\n", strings.Join(t.names(), ", "))
@@ -65,8 +63,8 @@ func (t Table[T]) AnswerSchema() string {
 	return b.String()
 }
 
-// Order returns the order of the settings for the generator of Go code, which gives the fields of a
-// struct this order. It is YAML without indentation: the lines below `update` of an overlay.
+// Order returns unindented YAML for `update` in an OpenAPI overlay. The YAML numbers the settings,
+// so that generated Go structs keep their order.
 func (t Table[T]) Order() string {
 	var b strings.Builder
 	for i, r := range t {
@@ -75,8 +73,8 @@ func (t Table[T]) Order() string {
 	return b.String()
 }
 
-// Limits returns the maxima for info.x-limits of the contract, as YAML. Rows with the same limit
-// must have the same maximum.
+// Limits returns the maxima as YAML for info.x-limits of the OpenAPI contract. Rows with the same
+// limit must have the same maximum.
 func (t Table[T]) Limits() string {
 	var b strings.Builder
 	seen := map[string]float64{}
@@ -99,7 +97,6 @@ func (t Table[T]) Limits() string {
 	return b.String()
 }
 
-// describe returns sentences about the setting for the contract. The first one names its methods.
 func (r Row[T]) describe() string {
 	text := r.Help
 	if len(r.Methods) > 0 {
@@ -112,8 +109,6 @@ func (r Row[T]) describe() string {
 	return text
 }
 
-// kind returns the JSON Schema keywords for the type of the setting. For a list, the keywords
-// describe each of its numbers.
 func (r Row[T]) kind() []string {
 	switch r.Field(new(T)).(type) {
 	case *string:
@@ -128,8 +123,7 @@ func (r Row[T]) kind() []string {
 	return []string{"type: number", "format: float"}
 }
 
-// number returns the JSON Schema keywords for the type and the range of the setting. For a list,
-// the keywords describe each of its numbers.
+// number returns the JSON Schema type and range of the setting or, for a list, of each number.
 func (r Row[T]) number() []string {
 	keywords := r.kind()
 	switch r.Field(new(T)).(type) {
@@ -149,8 +143,8 @@ func (r Row[T]) number() []string {
 	return keywords
 }
 
-// wrapped breaks a text at spaces into lines of at most `most` bytes. A longer word gets its own
-// line.
+// wrapped breaks a text at spaces into lines. Parameter most is the maximum length in bytes; a
+// longer word gets its own line.
 func wrapped(text string, most int) []string {
 	var lines []string
 	for _, word := range strings.Fields(text) {

@@ -6,24 +6,24 @@ import (
 	"strings"
 )
 
-// Flag is a setting on a command line. It implements flag.Value and pflag.Value, and stores the
-// given value in Values. It does not check the value's range; Table.Set does.
+// Flag is the command-line flag of a setting. A Flag implements flag.Value and pflag.Value and
+// stores its argument in Values. Table.Set, not Flag, checks the range.
 type Flag[T any] struct {
 	row  Row[T]
 	into Values
 }
 
-// Flag returns the setting as a flag that stores the given value in a Values.
+// Flag returns a command-line flag that stores the setting's value in into.
 func (r Row[T]) Flag(into Values) *Flag[T] { return &Flag[T]{r, into} }
 
-// FlagName returns a setting's name in the form of flags, with - instead of _: cache-size.
+// FlagName returns the flag for a setting's name, with - instead of _, such as cache-size for
+// cache_size.
 func FlagName(name string) string { return strings.ReplaceAll(name, "_", "-") }
 
-// FlagName returns the row's name in the form of flags.
+// FlagName returns the name of the setting's flag.
 func (r Row[T]) FlagName() string { return FlagName(r.Name) }
 
-// FlagUsage returns the row's line of help: the methods of the setting, its meaning, range and
-// default.
+// FlagUsage returns the help text of the flag: methods of adaptation, meaning, range and default.
 func (r Row[T]) FlagUsage() string {
 	usage := r.Help
 	if len(r.Methods) > 0 {
@@ -36,13 +36,13 @@ func (r Row[T]) FlagUsage() string {
 	return strings.ReplaceAll(usage, "`", "") + " (" + notes + ")"
 }
 
-// IsBool reports whether the flag may be given without a value.
+// IsBool reports whether the setting is a boolean, whose flag may be given without a value.
 func (r Row[T]) IsBool() bool {
 	_, is := r.Field(new(T)).(*bool)
 	return is
 }
 
-// String returns the given value, or "" if there is none.
+// String returns the flag's value, or "" if the flag is not set.
 func (f *Flag[T]) String() string {
 	if f == nil || f.into[f.row.Name] == nil {
 		return ""
@@ -50,7 +50,7 @@ func (f *Flag[T]) String() string {
 	return fmt.Sprint(f.into[f.row.Name])
 }
 
-// Type returns the word that a usage text shows in place of the value.
+// Type returns the type name that a usage text shows in place of the value.
 func (f *Flag[T]) Type() string {
 	switch f.row.Field(new(T)).(type) {
 	case *string:
@@ -65,7 +65,7 @@ func (f *Flag[T]) Type() string {
 	return "float"
 }
 
-// Set parses the given value. Commas separate the numbers of a list.
+// Set parses the flag's value. Commas separate the numbers of a list.
 func (f *Flag[T]) Set(text string) (err error) {
 	var value any
 	switch f.row.Field(new(T)).(type) {

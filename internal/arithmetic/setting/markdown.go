@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Markdown returns the table for the documentation, one line for each setting.
+// Markdown returns the settings as a Markdown table for the documentation.
 func (t Table[T]) Markdown() string {
 	var b strings.Builder
 	b.WriteString("| name | flag | range | default | meaning |\n|---|---|---|---|---|\n")
@@ -20,7 +20,6 @@ func (t Table[T]) Markdown() string {
 	return b.String()
 }
 
-// rangeWithUnit describes the range of the setting, with its unit.
 func (r Row[T]) rangeWithUnit() string {
 	text := r.wanted()
 	if r.MaxItems > 0 {

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// dials has a setting of every type that a row can have.
 type dials struct {
 	mode   string
 	loud   bool

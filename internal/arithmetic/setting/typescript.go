@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// TypeScript returns the settings for the web page: the elements of an array, without indentation,
-// one object literal for each setting. server/page/src/api/settings.ts documents their fields.
+// TypeScript returns the settings for the web page as TypeScript: one object literal for each
+// setting, without indentation. server/page/src/api/settings.ts documents the fields of the
+// literals.
 func (t Table[T]) TypeScript() string {
 	var b strings.Builder
 	for _, r := range t {
@@ -28,7 +29,6 @@ func (t Table[T]) TypeScript() string {
 	return b.String()
 }
 
-// formKind returns the kind of input that the page's form has for the setting.
 func (r Row[T]) formKind() string {
 	switch r.Field(new(T)).(type) {
 	case *string:
@@ -43,7 +43,6 @@ func (r Row[T]) formKind() string {
 	return "number"
 }
 
-// quoted formats a list of words as an array of TypeScript.
 func quoted(words []string) string {
 	all := make([]string, len(words))
 	for i, word := range words {

@@ -23,7 +23,6 @@ func (v Values) Clone() Values {
 	return c
 }
 
-// copied returns a value that shares no memory with the given one.
 func copied(value any) any {
 	if list, ok := value.([]float32); ok {
 		return slices.Clone(list)
@@ -31,9 +30,9 @@ func copied(value any) any {
 	return value
 }
 
-// Set sets the fields of a T to the given values. It ignores an empty list. An *Error names the
-// first value that has no row, has another type, or is out of range. After an error, some fields of
-// the T may already be set.
+// Set sets the fields of a T to the given values and ignores empty lists. An *Error names the first
+// value that has no row, has another type, or is out of range. After an error, some fields may
+// already be set.
 func (t Table[T]) Set(into *T, asked Values) error {
 	names := t.names()
 	for _, name := range slices.Sorted(maps.Keys(asked)) {
@@ -60,8 +59,8 @@ func unknown(name string, names []string) *Error {
 	return &Error{name, "an unknown setting", strings.Join(names, ", ")}
 }
 
-// Read decodes JSON values to the types of their rows. An *Error names the first value that has no
-// row or has another type. Read does not check ranges.
+// Read decodes JSON values to the types of their fields. An *Error names the first value that has
+// no row or has another type. Read does not check ranges.
 func (t Table[T]) Read(written map[string]json.RawMessage) (Values, error) {
 	values := make(Values, len(written))
 	for _, name := range slices.Sorted(maps.Keys(written)) {
@@ -121,7 +120,7 @@ func (r Row[T]) Check(of *T) error {
 	return nil
 }
 
-// Number returns the value of the setting in a T. The setting must be a number.
+// Number returns the value of the setting in a T. Number panics if the setting is not a number.
 func (r Row[T]) Number(of *T) float64 {
 	switch p := r.Field(of).(type) {
 	case *int:
@@ -134,8 +133,8 @@ func (r Row[T]) Number(of *T) float64 {
 	panic("setting: " + r.Name + " is not a number")
 }
 
-// SetNumber sets the setting in a T to a number, rounded to the type of its field. It does not
-// check the range.
+// SetNumber converts a number to the type of the setting's field and sets the field of a T.
+// SetNumber does not check the range.
 func (r Row[T]) SetNumber(into *T, v float64) {
 	switch p := r.Field(into).(type) {
 	case *int:
@@ -155,7 +154,6 @@ func (r Row[T]) Whole() bool {
 	return whole
 }
 
-// value returns the value of the setting in a T.
 func (r Row[T]) value(of *T) any {
 	switch p := r.Field(of).(type) {
 	case *string:
@@ -175,7 +173,6 @@ func (r Row[T]) value(of *T) any {
 	}
 }
 
-// set sets the setting in a T to a value, which must have the type of its field.
 func (r Row[T]) set(into *T, value any) error {
 	switch p := r.Field(into).(type) {
 	case *string:

@@ -3,8 +3,8 @@ package stream
 import "github.com/lmserve/lmserve/internal/arithmetic/kernel"
 
 // adaptHeld updates the weights of a stream that learns by lines, at the end of a chunk. It
-// computes two gradients at the weights before the update: the first of the learned tokens' loss,
-// the second of the open line's loss.
+// computes two gradients at the old weights: one for the learned tokens, one for the tokens of the
+// open line.
 func (w *Worker) adaptHeld(s *Stream, step *Step) {
 	h, gradient := s.held, w.grads.Values
 	if s.Dynamic != nil {
@@ -28,7 +28,7 @@ func (w *Worker) adaptHeld(s *Stream, step *Step) {
 	switch {
 	case !opens:
 		h.line[lineCarries] = carriesNothing
-	case h.line[lineCarries] == carriesOpen: // the line began before the chunk and is still open
+	case h.line[lineCarries] == carriesOpen:
 		addTo(w.Exec, h.gradient, w.open)
 	default:
 		copy(h.gradient, w.open)

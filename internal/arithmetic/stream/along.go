@@ -7,7 +7,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/lines"
 )
 
-// setOut prepares w.along for a text that follows the stream's text.
+// setOut resets w.along to the stream's current state, before new text is scored.
 func (w *Worker) setOut(s *Stream, how Lesson) {
 	a := &w.along
 	*a = along{companion: s.Companion, marking: marking{marks: a.marks[:0]}}
@@ -31,10 +31,9 @@ func (w *Worker) setOut(s *Stream, how Lesson) {
 	a.line = w.counts.Mark(a.companion)
 }
 
-// follow processes a text that is scored. It divides the text into parts, each within one line. It
-// calls visit with the tokens of each part; visit must compute their scores. In a text that is
-// learned by lines, follow skips the lines in how.Skipped. If skip is not nil, it also skips the
-// lines for which skip returns true. It returns a lesson with all skipped lines.
+// follow divides a text into parts and calls visit, which must score the tokens of each part. If
+// how.ByLine is set, a part lies within one line. follow then skips the lines in how.Skipped and
+// those for which skip returns true; skip may be nil. The returned Lesson lists all skipped lines.
 func (w *Worker) follow(
 	s *Stream, scores *Scores, how Lesson, skip func(*lines.Line) bool, visit func(from, to int),
 ) Lesson {
@@ -80,8 +79,8 @@ func (w *Worker) follow(
 	return Lesson{ByLine: true, Skipped: w.skipped}
 }
 
-// part returns how many bytes at the beginning of a text belong to its first line. It stops at the
-// byte with which the line becomes too long to be learned. The text must not be empty.
+// part returns the number of bytes that text, which must not be empty, adds to the open line. The
+// number is at most what HeldMax leaves, but at least 1.
 func (a *along) part(text []byte) int {
 	n := len(text)
 	if end := bytes.IndexByte(text, '\n'); end >= 0 {
@@ -90,8 +89,8 @@ func (a *along) part(text []byte) int {
 	return min(n, max(1, HeldMax-int(a.marking.line[lineBytes])))
 }
 
-// lookAhead prepares w.ahead, a copy of the stream's meter that reads lines before they are
-// accepted.
+// lookAhead prepares w.ahead, a copy of the stream's line meter. The copy reads lines before the
+// stream accepts them.
 func (w *Worker) lookAhead(s *Stream) {
 	if w.ahead == nil {
 		w.ahead = new(lines.Meter)
@@ -101,8 +100,8 @@ func (w *Worker) lookAhead(s *Stream) {
 	w.aheadFrom = s.Offset() - s.lines.Bytes()
 }
 
-// skips feeds a part of a text to the meter w.ahead. It returns true if a line ends in the part and
-// skip returns true for that line.
+// skips feeds part of a scored text to the meter w.ahead. It reports whether a line ends in the
+// part and skip returns true for that line.
 func (w *Worker) skips(
 	scores *Scores, from, to int, skip func(*lines.Line) bool,
 ) (skips bool) {
@@ -110,14 +109,14 @@ func (w *Worker) skips(
 	return skips
 }
 
-// learn marks the open line as learned, unless its marks are already set, and begins a new line.
+// learn marks the open line's undecided tokens as learned and begins a new line.
 func (a *along) learn() {
 	a.decide(tokenLearnt)
 	a.marking.line[lineBytes], a.marking.line[lineCached] = 0, 0
 }
 
-// takeIn adds tokens and bytes to the open line. A line of more than HeldMax bytes is not learned;
-// at its end, takeBack restores the companion.
+// takeIn adds tokens and bytes to the open line. Once the line exceeds HeldMax bytes, takeIn marks
+// the line as not learned.
 func (w *Worker) takeIn(s *Stream, tokens, bytes int) {
 	a := &w.along
 	a.take(tokens, tokenOpen)
@@ -127,7 +126,7 @@ func (w *Worker) takeIn(s *Stream, tokens, bytes int) {
 	}
 }
 
-// skip marks the open line as not learned.
+// skip marks the open line's tokens as not learned and removes them from the cache.
 func (a *along) skip(s *Stream) {
 	a.decide(tokenSkipped)
 	if s.Cache != nil {
@@ -136,7 +135,6 @@ func (a *along) skip(s *Stream) {
 	}
 }
 
-// endLine learns or skips the open line, and begins the next one.
 func (w *Worker) endLine(s *Stream, skips bool) {
 	a := &w.along
 	if skips = skips || a.marking.line[lineBytes] > HeldMax; skips {

@@ -15,14 +15,15 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// lesson is a text of lines together with the lines to skip. The last line may be open.
+// lesson is a text and the numbers of its lines that are not learned. The last line may lack a
+// newline.
 type lesson struct {
 	text string
 	how  Lesson
 }
 
-// drawLesson draws a lesson. The function line makes its lines. Some lines span several chunks, and
-// some are too long to be learned.
+// drawLesson draws a lesson. Parameter line makes a line of the given size. Some lines span several
+// chunks, and some are too long to be learned.
 func drawLesson(t *rapid.T, line func(bytes int) string) (l lesson) {
 	l.how.ByLine = true
 	for n := range rapid.IntRange(1, 8).Draw(t, "lines") {
@@ -41,8 +42,8 @@ func drawLesson(t *rapid.T, line func(bytes int) string) (l lesson) {
 	return l
 }
 
-// learnt reports whether the line that contains a byte is learned. An open line counts as learned,
-// unless it is already too long.
+// learnt reports whether the line with the byte at offset `at` is learned. An open line counts as
+// learned unless it is too long.
 func (l *lesson) learnt(at int) bool {
 	number := uint16(strings.Count(l.text[:at], "\n"))
 	begin := strings.LastIndexByte(l.text[:at], '\n') + 1
@@ -54,9 +55,9 @@ func (l *lesson) learnt(at int) bool {
 	return bytes <= HeldMax && !(ended && slices.Contains(l.how.Skipped, number))
 }
 
-// feed feeds the text in pieces. It returns the costs of its tokens, and for each token the offset
-// of the byte that has the token's cost. Between two pieces it sometimes restores the stream from a
-// snapshot, or scores the next line with a reader of the stream.
+// feed feeds the text in random pieces. It returns the cost of each token and the offset of the
+// byte to which the cost belongs. Between pieces it sometimes restores the stream from a snapshot,
+// or scores the next line with a reader of the stream.
 func (l *lesson) feed(
 	t *rapid.T, w *Worker, s **Stream, visit func(Scores),
 ) (nll []float32, falls []int) {
@@ -72,7 +73,7 @@ func (l *lesson) feed(
 		case 1:
 			line, _, _ := strings.Cut(l.text[at:at+n], "\n")
 			if left := HeldMax - (at - (strings.LastIndexByte(l.text[:at], '\n') + 1)); left >= 0 {
-				// a reader continues as if the line were learned, so it must not exceed HeldMax
+				// a reader treats the line as learned, which requires at most HeldMax bytes
 				line = line[:min(len(line), left)]
 			}
 			read = slices.Clone(w.Score((*s).Reader(), []byte(line)).NLL)
@@ -92,9 +93,6 @@ func (l *lesson) feed(
 	return nll, falls
 }
 
-// The stream's companion equals a companion that reads only the learned lines, although the network
-// reads all lines. Each line is scored after the lines learned before it, and after its own
-// beginning.
 func TestSkippedLineTeachesCompanionNothing(t *testing.T) {
 	m := testModel(t)
 	w, other := testWorker(t, m, 1), testWorker(t, m, 2)
@@ -137,7 +135,6 @@ func TestSkippedLineTeachesCompanionNothing(t *testing.T) {
 	})
 }
 
-// The cache of a model of words contains only the learned tokens.
 func TestSkippedLineIsNotInCacheOfWords(t *testing.T) {
 	m := wordModel(t)
 	w, other := testWorker(t, m, 1), testWorker(t, m, 2)
@@ -157,21 +154,21 @@ func TestSkippedLineIsNotInCacheOfWords(t *testing.T) {
 		s, base := New(m, set), New(m, alone)
 		got, falls := l.feed(t, w, &s, func(Scores) {})
 
-		var all, window []position // all: only learned tokens; window: also the open line
+		var all, window []position
 		k, width := 0, m.LM.Config.DModel
 		l.feed(t, other, &base, func(scores Scores) {
 			hidden := other.seg.Hidden()
 			hidden = hidden[len(hidden)-len(scores.NLL)*width:]
 			for i, id := range scores.Tokens.IDs {
 				h := slices.Clone(hidden[i*width : (i+1)*width])
-				begin := 0 // offset at which the line begins
+				begin := 0
 				if k > 0 {
 					begin = strings.LastIndexByte(l.text[:falls[k]], '\n') + 1
 				}
 				if k == 0 || strings.Contains(l.text[falls[k-1]:falls[k]], "\n") {
 					window = slices.Clone(all)
 				}
-				long := falls[k]-begin > HeldMax // the line is already too long to be learned
+				long := falls[k]-begin > HeldMax
 				if long && falls[k] != falls[k-1] {
 					window = slices.Clone(all)
 				}
@@ -187,14 +184,14 @@ func TestSkippedLineIsNotInCacheOfWords(t *testing.T) {
 	})
 }
 
-// position is a position of a cache: a hidden state, and the token that followed.
+// position is a cache entry: a hidden state and the token that followed it.
 type position struct {
 	hidden []float32
 	next   int32
 }
 
-// mixed returns the cost of a token that the network and a cache of the last positions predict
-// together. nll is the network's cost.
+// mixed returns the cost of token id, in nats, under the mixture of the network and a cache of the
+// last positions. Parameter nll is the cost under the network alone.
 func mixed(all []position, set Settings, hidden []float32, id int32, nll float32) float64 {
 	all = all[max(0, len(all)-set.Cache.Size):]
 	if len(all) == 0 {
@@ -216,8 +213,8 @@ func mixed(all []position, set Settings, hidden []float32, id int32, nll float32
 	return -math.Log((1-lambda)*math.Exp(-float64(nll)) + lambda*hit/sum)
 }
 
-// ScoreLines decides, while it scores, which lines to skip. The lines after a skipped line get the
-// same scores, to the bit, as from ScoreAs with a lesson that names the skipped line.
+// ScoreLines chooses the skipped lines while it scores. The scores must be bit-identical to those
+// of ScoreAs, which gets the list of skipped lines.
 func TestLinesAreDecidedOnWhenTheyAreScored(t *testing.T) {
 	for _, method := range append(gradientMethods, Static) {
 		w, s := heldStream(t, method)
@@ -246,8 +243,8 @@ func TestLinesAreDecidedOnWhenTheyAreScored(t *testing.T) {
 	}
 }
 
-// A snapshot also stores the companion's state before the open line. Snapshots of early versions do
-// not. In a stream restored from such a snapshot, the open line so far counts as learned.
+// A snapshot also stores the companion's state before the open line. In older snapshots, which lack
+// this state, the open line counts as learned.
 func TestSnapshotHasCompanionBeforeLine(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)

@@ -10,8 +10,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model"
 )
 
-// BenchmarkLines feeds a log to one worker. It measures plain text, text divided into lines, and
-// learning by lines that skips no line, every tenth line, or all lines.
+// BenchmarkLines feeds a log to one worker: as plain text, divided into lines, and with learning by
+// lines.
 func BenchmarkLines(b *testing.B) {
 	m, err := model.Default()
 	require.NoError(b, err)
@@ -28,7 +28,7 @@ func BenchmarkLines(b *testing.B) {
 	for _, c := range []struct {
 		name    string
 		lines   bool
-		skipped func(*lines.Line) bool // nil: the text is not learned by lines
+		skipped func(*lines.Line) bool // nil if the stream does not learn by lines
 	}{
 		{"text", false, nil}, {"lines", true, nil}, {"by line, all learnt", true, never},
 		{"by line, 9 of 10 learnt", true, tenth}, {"by line, none learnt", true, always},
@@ -49,7 +49,6 @@ func BenchmarkLines(b *testing.B) {
 	}
 }
 
-// feedLines feeds text in the same way as a session.
 func feedLines(w *Worker, s *Stream, text []byte, skipped func(*lines.Line) bool) {
 	for len(text) > 0 {
 		part := text[:min(len(text), s.Room())]

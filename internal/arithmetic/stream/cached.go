@@ -1,26 +1,25 @@
 package stream
 
-// This file combines a stream's cache with its network. If a stream learns by lines, its cache
-// contains the positions of learned tokens, followed by the positions of the open line. If the line
-// is skipped, its positions are removed.
+// This file combines a stream's cache with its network. In a stream that learns by lines, the cache
+// contains the learned tokens, then the tokens of the open line. If the line is skipped, its tokens
+// are removed.
 
-// mixCached mixes network and cache. It replaces the network's losses of the scored tokens from:to
-// by the mixture's losses.
+// mixCached replaces the network's losses of the scored tokens from:to, in nll, by the losses of
+// the mixture of network and cache.
 func (w *Worker) mixCached(s *Stream, from, to int, nll []float32) {
 	end := len(s.Pending) + to
 	hidden, next := w.unskipped(w.targets[:end], end)
 	w.withCache(s, func() { s.Cache.Mix(w.Exec, hidden, next, nll[from:to]) })
 }
 
-// mixAllCached mixes network and cache. It replaces the network's distribution after a row of the
-// chunk by the mixture's distribution.
+// mixAllCached replaces logProbs, the network's distribution after a row of the chunk, by the
+// mixture of network and cache.
 func (w *Worker) mixAllCached(s *Stream, row int, logProbs []float32) {
 	hidden, next := w.unskipped(w.targets[:row], row+1)
 	w.withCache(s, func() { s.Cache.MixAll(w.Exec, hidden, next, logProbs) })
 }
 
-// withCache calls mix with a shorter cache: without the positions of lines that the scored text
-// skips.
+// withCache calls mix while the cache lacks the tokens of lines that the scored text skips.
 func (w *Worker) withCache(s *Stream, mix func()) {
 	all := s.Cache.Len
 	s.Cache.Len = w.along.cached
@@ -28,8 +27,8 @@ func (w *Worker) withCache(s *Stream, mix func()) {
 	s.Cache.Len = all
 }
 
-// unskipped returns the hidden states of the chunk's first rows, and the targets that follow them.
-// It leaves out skipped tokens.
+// unskipped returns the hidden states of the chunk's first rows and the tokens that follow them,
+// without skipped tokens.
 func (w *Worker) unskipped(targets []int32, rows int) (hidden []float32, next []int32) {
 	width, marks := w.model.LM.Config.DModel, w.along.marks
 	hidden = w.seg.Hidden()[:rows*width]
@@ -49,7 +48,7 @@ func (w *Worker) unskipped(targets []int32, rows int) (hidden []float32, next []
 	return w.kept, w.keptNext
 }
 
-// remember appends the full chunk to the cache.
+// remember appends the chunk to the cache, without skipped tokens.
 func (w *Worker) remember(s *Stream) {
 	if s.held == nil {
 		s.Cache.Append(w.seg.Hidden(), s.Pending)

@@ -7,10 +7,8 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// This file lists the companion states that a snapshot of a stream stores, and restores them.
-
-// beforeLine returns the companion's state before the open line, in a stream that learns by lines.
-// It returns nil if no line is open, or if the stream has no companion.
+// beforeLine returns the companion's state at the beginning of the open line, or nil if no line is
+// open or the stream has no companion.
 func (s *Stream) beforeLine() *companion.State {
 	if s.held == nil || s.held.line[lineBytes] == 0 {
 		return nil
@@ -18,13 +16,11 @@ func (s *Stream) beforeLine() *companion.State {
 	return s.held.companion
 }
 
-// named is a state of a companion, and the name of its tensor in a snapshot.
 type named struct {
 	name  string
 	state *companion.State
 }
 
-// companions returns the companion states that a snapshot stores.
 func (s *Stream) companions() (all []named) {
 	if s.Companion != nil {
 		all = append(all, named{tensorCompanion, s.Companion})
@@ -35,9 +31,8 @@ func (s *Stream) companions() (all []named) {
 	return all
 }
 
-// readCompanions reads the states of the stream's companions. In early versions the companion also
-// learned skipped lines, and snapshots lack the state before the open line. In a stream restored
-// from such a snapshot, the open line so far counts as learned.
+// readCompanions reads the companion states from a snapshot. Old snapshots lack the state before
+// the open line; the open line then counts as learned.
 func (s *Stream) readCompanions(f *weights.Stored) (err error) {
 	if s.Companion == nil {
 		return nil
@@ -56,8 +51,8 @@ func (s *Stream) readCompanions(f *weights.Stored) (err error) {
 }
 
 // checkCompanions returns an error if a companion has read more text than the stream. A companion
-// may have read less text only if the stream learns by lines, since its companion does not learn
-// skipped lines.
+// may have read less only if the stream learns by lines, because companions do not read skipped
+// lines.
 func (s *Stream) checkCompanions(f *weights.Stored) error {
 	if s.Companion == nil {
 		return nil
@@ -82,7 +77,6 @@ func (s *Stream) checkCompanions(f *weights.Stored) error {
 	return nil
 }
 
-// readCompanion reads the state of a companion with the given settings.
 func readCompanion(
 	f *weights.Stored, name string, set companion.Settings,
 ) (*companion.State, error) {

@@ -16,8 +16,6 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// The distribution that is reported for a token gives the token's score, and it sums to one.
-// Samples are drawn from the same distribution.
 func TestMixtureIsScoredReportedAndSampled(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 1)
@@ -57,8 +55,8 @@ func TestMixtureIsScoredReportedAndSampled(t *testing.T) {
 	})
 }
 
-// A completion that repeats a text does not make the text likelier, since counts and cache do not
-// learn it. A fed text does make itself likelier.
+// A completion that repeats a text does not make the text more likely, because counts and cache do
+// not learn generated tokens. Feeding the text makes it more likely.
 func TestCompletionIsNotLearned(t *testing.T) {
 	byBytes, byWords := testModel(t), wordModel(t)
 	each(t, Methods(), func(t *testing.T, method string) {
@@ -94,7 +92,6 @@ func TestCompletionIsNotLearned(t *testing.T) {
 	})
 }
 
-// script draws the given tokens, one after the other.
 type script struct{ ids []int32 }
 
 func (d *script) Next([]float32) (id int32) {
@@ -102,9 +99,8 @@ func (d *script) Next([]float32) (id int32) {
 	return id
 }
 
-// A companion predicts repeated text sooner than the network learns it. Without a companion, the
-// scores equal the network's scores, to the bit. With and without a companion, fast weights learn
-// from the network's loss.
+// A companion predicts repeated text sooner than the network learns it. The network's own scores
+// and fast weights do not depend on the companion.
 func TestCompanionKnowsWhatItHasRead(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
@@ -126,8 +122,8 @@ func TestCompanionKnowsWhatItHasRead(t *testing.T) {
 	})
 }
 
-// requireNetworkBits checks that a stream with a companion reports the same network scores for
-// its next text as the stream without it.
+// requireNetworkBits checks that the network's scores for the next text are bit-identical with and
+// without a companion.
 func requireNetworkBits(t *testing.T, w *Worker, with, without *Stream) {
 	t.Helper()
 	const next = "and on it goes "
@@ -137,9 +133,9 @@ func requireNetworkBits(t *testing.T, w *Worker, with, without *Stream) {
 	require.Equal(t, alone.NLL, network)
 }
 
-// goldenCompanion maps kernel.Arithmetic.Numerics to the hashes of two sparse-meta streams with a
-// companion, after the same constant text. The companion mixes one network in the first stream, and
-// two in the second. If a hash changes, existing sessions no longer continue bit-identically.
+// goldenCompanion maps the name of the arithmetic to the hashes of two streams with a companion,
+// after a constant text. The companion mixes one network in the first stream, and two in the
+// second. If a hash changes, existing sessions no longer continue bit-identically.
 var goldenCompanion = map[string][2]string{
 	"float32": {
 		"edad72a23162698b078d46ce06c5e7867b22c39ad4e37d9579e10ddb11982001",
@@ -166,8 +162,6 @@ func TestGoldenStateWithACompanion(t *testing.T) {
 	}
 }
 
-// A score that is not committed leaves the companion unchanged, whatever the worker does in
-// between.
 func TestUncommittedScoreIsForgotten(t *testing.T) {
 	m := testModel(t)
 	w, other := testWorker(t, m, 1), testWorker(t, m, 1)
@@ -224,8 +218,6 @@ func TestSettingsOfACompanionAreChecked(t *testing.T) {
 	require.ErrorContains(t, err, "a power of two from 65536 to 67108864")
 }
 
-// The companion of a model of words is its cache, with any method. The cache makes repeated text
-// cheaper, is part of the state, and does not change the fast weights.
 func TestCompanionOfWordsIsCache(t *testing.T) {
 	m := wordModel(t)
 	text := []byte(strings.Repeat("the cat sat on a mat , and the dog\n", 30))

@@ -8,8 +8,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Costs gives a text the same costs as a copy of the stream that reads the text. This also holds if
-// a chunk ends in the text, or if the Suggester was used before.
 func TestCostsAreThoseOfACopyThatReads(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 2)

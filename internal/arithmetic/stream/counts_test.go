@@ -11,8 +11,6 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model"
 )
 
-// A stream without a network learns by its counts. The division of its text into pieces does not
-// matter. A stream restored from a snapshot continues bit-identically.
 func TestCountsLearnWithoutNetwork(t *testing.T) {
 	m := model.Counts()
 	text := []byte(strings.Repeat("GET /index.html 200\nGET /style.css 304\n", 200))
@@ -45,7 +43,6 @@ func feedPieces(w *Worker, s *Stream, text []byte, size int) {
 	}
 }
 
-// Without a network and without counts, every byte costs 8 bits, and lines are still rated.
 func TestCountsWithoutCompanionRateLines(t *testing.T) {
 	m := model.Counts()
 	set := Defaults(m)
@@ -68,7 +65,6 @@ func TestCountsWithoutCompanionRateLines(t *testing.T) {
 	require.Less(t, last.P, 1./1000)
 }
 
-// A model without a network has only the method Counts, and no other model has this method.
 func TestCountsHasOneModel(t *testing.T) {
 	m := model.Counts()
 	for _, method := range AllMethods() {

@@ -8,8 +8,9 @@ import (
 // This file mixes a stream's companion with the adaptive network alone, or with the adaptive and
 // the static network. Scores, samples and reported distributions come from the mixture.
 
-// distribution writes the log-probabilities [V] of the token after a row of the chunk. w.along must
-// be set. If the stream has a cache, w.targets must contain the targets of the earlier rows.
+// distribution writes to logProbs [V] the log-probabilities of the token after the given row of the
+// chunk. The caller must have set w.along. If the stream has a cache, w.targets must contain the
+// targets of the earlier rows.
 func (w *Worker) distribution(s *Stream, row int, logProbs []float32) {
 	if s.Companion != nil {
 		w.ofNetworks(s, row)
@@ -19,7 +20,8 @@ func (w *Worker) distribution(s *Stream, row int, logProbs []float32) {
 	w.ofModel(s, row, logProbs)
 }
 
-// ofModel is like distribution, but without the companion.
+// ofModel writes to logProbs [V] the distribution of the token after the given row of the chunk,
+// without the companion.
 func (w *Worker) ofModel(s *Stream, row int, logProbs []float32) {
 	if w.model.Uniform {
 		fill(logProbs, -w.uniform())
@@ -32,8 +34,8 @@ func (w *Worker) ofModel(s *Stream, row int, logProbs []float32) {
 	}
 }
 
-// orUniform replaces a distribution that is not finite by the uniform one. Diverged fast weights
-// may give such a distribution, and counts and caches would keep its NaN.
+// orUniform replaces a distribution that is not finite by the uniform distribution. Diverged fast
+// weights may produce NaN, which counts and caches would keep.
 func (w *Worker) orUniform(s *Stream, logProbs []float32) {
 	if s.mayDiverge() && !(slices.Max(logProbs) > float32(math.Inf(-1))) {
 		fill(logProbs, -w.uniform())
@@ -49,7 +51,6 @@ func fill(numbers []float32, with float32) {
 	}
 }
 
-// ofNetworks sets w.networks to the distributions of the token after a row of the chunk.
 func (w *Worker) ofNetworks(s *Stream, row int) {
 	w.ofModel(s, row, w.networks[0])
 	if s.Companion.Settings().Networks > 1 {
@@ -57,7 +58,6 @@ func (w *Worker) ofNetworks(s *Stream, row int) {
 	}
 }
 
-// room returns a buffer for the distribution of a token [V].
 func (w *Worker) room() []float32 {
 	if w.logProbs == nil {
 		w.logProbs = make([]float32, w.model.LM.Config.Vocab)
@@ -65,7 +65,6 @@ func (w *Worker) room() []float32 {
 	return w.logProbs
 }
 
-// baseRoom returns a buffer for the distribution of a token under the static model [V].
 func (w *Worker) baseRoom() []float32 {
 	if w.baseLogProbs == nil {
 		w.baseLogProbs = make([]float32, w.model.LM.Config.Vocab)
@@ -73,8 +72,8 @@ func (w *Worker) baseRoom() []float32 {
 	return w.baseLogProbs
 }
 
-// mixed writes the losses of the scored tokens from:to under the mixture, and under the network
-// alone. It feeds these tokens to the companion.
+// mixed computes the losses of the scored tokens from:to under the mixture and under the network
+// alone. It also feeds these tokens to the companion.
 func (w *Worker) mixed(s *Stream, from, to int, scores *Scores) {
 	for i := from; i < to; i++ {
 		w.ofNetworks(s, len(s.Pending)+i)

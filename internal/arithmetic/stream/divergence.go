@@ -8,27 +8,28 @@ import (
 
 // Divergence counts how often a stream's fast weights diverged and were reset to zero.
 //
-// A token shows a divergence if its cost under the adapted network is more than TokenBitsMax, or
-// NaN. Its reported cost is then TokenBitsMax. Such a cost means a probability too small to change
-// the float32 sum of the probabilities of the vocabulary.
+// A token reveals a divergence if its cost under the adapted network is NaN or more than
+// TokenBitsMax bits. Its reported cost is then TokenBitsMax. A token of that cost has a probability
+// too small to change a float32 sum over the vocabulary.
 //
-// After the byte that completes the token, fast weights and their averages are zero. The token's
-// chunk makes no update. Counts, caches and the memory stay. So a token's probability depends
-// neither on the token itself nor on how the text was divided into pieces.
+// The reset follows the byte that completes the token: fast weights and gradient averages become
+// zero. The token's chunk makes no update. Counts, caches and the memory keep their contents. So a
+// token's probability depends neither on the token itself nor on the division of the text into
+// pieces.
 type Divergence struct {
 	Count  int64 `json:"count"`  // number of resets so far
 	Offset int64 `json:"offset"` // number of bytes of the text before the last reset
-	Step   int64 `json:"step"`   // number of chunks before the chunk of the last reset
+	Step   int64 `json:"step"`   // index of the chunk of the last reset, from 0
 }
 
-// TokenBitsMax bounds the bits of a token under fast weights. Even for random data that follows
-// English text, the static model needs at most 47 bits for a byte. With fast weights of SparseMeta,
-// the model needs at most 54.
+// TokenBitsMax is the maximum cost of a token under fast weights, in bits. For random data after
+// English text, a byte costs at most 47 bits under the static model, and at most 54 under
+// SparseMeta.
 const TokenBitsMax = 128
 
 const tokenNatsMax = TokenBitsMax * math.Ln2
 
-// mayDiverge reports whether the stream's network has fast weights that are not zero.
+// mayDiverge reports whether the stream's fast weights may be nonzero.
 func (s *Stream) mayDiverge() bool {
 	if s.Fast == nil && s.Dynamic == nil || s.Step == 0 {
 		return false
@@ -41,10 +42,10 @@ func (s *Stream) ResetInChunk() bool {
 	return s.Divergence.Count > 0 && uint64(s.Divergence.Step) == s.Step
 }
 
-// diverged reports whether one of w.tokens costs the network too much. The segments must have been
-// extended by these tokens. It leaves the costs in w.losses. If there are several tokens, it cannot
-// tell which one diverged. Attention multiplies the states of later tokens by 0, and 0 times
-// infinity is NaN, so that all tokens get NaN.
+// diverged reports whether the cost of one of w.tokens is NaN or above tokenNatsMax. The segments
+// must already contain these tokens. The costs stay in w.losses. Among several tokens, the token
+// that diverged is unknown: attention multiplies infinite states of later tokens by 0, so every
+// token gets NaN.
 func (w *Worker) diverged(s *Stream) bool {
 	if !s.mayDiverge() {
 		return false
@@ -55,7 +56,6 @@ func (w *Worker) diverged(s *Stream) bool {
 	return slices.ContainsFunc(nats, func(v float32) bool { return !(v <= tokenNatsMax) })
 }
 
-// bound limits the costs of tokens to tokenNatsMax.
 func bound(nats []float32) {
 	for i, v := range nats {
 		if !(v <= tokenNatsMax) {
@@ -64,12 +64,13 @@ func bound(nats []float32) {
 	}
 }
 
-// reset sets the fast weights to zero.
+// reset sets the fast weights to zero and records the divergence.
 func (s *Stream) reset() {
 	s.Divergence = Divergence{s.Divergence.Count + 1, s.Tally.Bytes, int64(s.Step)}
 	s.learnt = nextID.Add(1) // the new number makes workers recompute the sum of the banks
 	switch {
-	case s.frozen: // the fast weights belong to another stream, and must stay
+	// a frozen stream shares its fast weights with another stream, which keeps them
+	case s.frozen:
 		s.Fast, s.Dynamic, s.dynamic = nil, nil, Arena{}
 	case s.Fast != nil:
 		s.Fast.Reset()
@@ -81,7 +82,6 @@ func (s *Stream) reset() {
 	}
 }
 
-// check validates a divergence against the header that contains it.
 func (d *Divergence) check(h *header, set Settings) error {
 	if d == nil {
 		return nil

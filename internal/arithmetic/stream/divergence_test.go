@@ -11,7 +11,6 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model"
 )
 
-// diverging draws settings whose updates make the fast weights diverge.
 func diverging(t *rapid.T, m *model.Model) Settings {
 	set := anySettings(t, m)
 	set.Method = rapid.SampledFrom([]string{SparseMeta, DynamicSGD, DynamicRMS}).Draw(t, "method")
@@ -42,7 +41,7 @@ func divergenceResets(t *testing.T, m *model.Model) {
 			}
 		}
 		require.Equal(t, want, got)
-		if finite(whole) { // the bits of a NaN are not determined
+		if finite(whole) { // NaN has many bit patterns, so hashes may differ
 			require.Equal(t, whole.Hash(), s.Hash())
 		}
 		require.Equal(t, whole.Divergence, s.Divergence)
@@ -50,7 +49,8 @@ func divergenceResets(t *testing.T, m *model.Model) {
 	requireDivergence(t, w, m)
 }
 
-// A copy whose fast weights were reset within a prompt has no fast weights when it is resumed.
+// If the fast weights diverge while a frozen copy reads a prompt, the resumed copy has no fast
+// weights.
 func TestShelvedDivergenceIsResumed(t *testing.T) { eachModel(t, shelvedDivergence) }
 
 func shelvedDivergence(t *testing.T, m *model.Model) {
@@ -69,8 +69,8 @@ func shelvedDivergence(t *testing.T, m *model.Model) {
 	}
 }
 
-// The tokens that one byte completes are scored together. So no token is accepted without a byte of
-// text, and the pending tokens do not depend on how the text was split.
+// Tokens that the same byte completes are scored together. Otherwise a token could be accepted
+// without a byte of text, and the pending tokens would depend on how the text is split.
 func TestDivergenceInWordsKeepsTokensTogether(t *testing.T) {
 	eachWordModel(t, divergenceKeepsTokensTogether)
 }
@@ -106,7 +106,6 @@ func divergenceKeepsTokensTogether(t *testing.T, m *model.Model) {
 	requireDivergence(t, w, m)
 }
 
-// requireDivergence checks that the model diverges at some learning rate.
 func requireDivergence(t *testing.T, w *Worker, m *model.Model) {
 	s := New(m, settings(m, func(set *Settings) {
 		set.Method, set.SGD.Rate, set.Chunk = DynamicSGD, 1e6, ChunkMin(m)

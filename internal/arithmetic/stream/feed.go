@@ -5,9 +5,8 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// FeedAs scores, accepts and settles the next piece of a text. The lesson says how the stream
-// learns the piece. FeedAs reads no further than the end of the chunk, and returns the number of
-// bytes read.
+// FeedAs scores text up to the end of the chunk, commits the scores and settles the stream.
+// Parameter how says how the stream learns from the text. FeedAs returns the number of bytes read.
 func (w *Worker) FeedAs(s *Stream, text []byte, how Lesson) (read int) {
 	scores := w.ScoreAs(s, text, how)
 	w.Commit(s, scores)
@@ -15,9 +14,8 @@ func (w *Worker) FeedAs(s *Stream, text []byte, how Lesson) (read int) {
 	return len(scores.Text)
 }
 
-// Feed scores, accepts and settles text of any length. It is for callers that keep no log of the
-// text. visit, if not nil, receives the scores of every piece, before any update that the piece
-// causes.
+// Feed scores, commits and settles text of any length, for callers that keep no log of the text. If
+// visit is not nil, it receives the scores of each piece before the stream learns from the piece.
 func (w *Worker) Feed(s *Stream, text []byte, visit func(text []byte, scores Scores)) {
 	for len(text) > 0 {
 		scores := w.Score(s, text)
@@ -30,7 +28,7 @@ func (w *Worker) Feed(s *Stream, text []byte, visit func(text []byte, scores Sco
 	}
 }
 
-// FeedLines is Feed for a stream that divides its text into lines. It calls the function each with
+// FeedLines is like Feed, for a stream that divides its text into lines. Function each receives
 // every line that ends.
 func (w *Worker) FeedLines(s *Stream, text []byte, each func(*lines.Line)) {
 	for len(text) > 0 {
@@ -41,9 +39,9 @@ func (w *Worker) FeedLines(s *Stream, text []byte, each func(*lines.Line)) {
 	}
 }
 
-// End feeds the tokens that the end of the text completes, as Feed does: the pending word and the
-// end of the last line. If the model's tokens are bytes, or the text ends with a newline, there are
-// no such tokens. Text that is fed later begins a new line.
+// End feeds the tokens that only the end of the text completes: the pending word and the end of the
+// last line. If tokens are bytes, or the text ends with a newline, no such tokens exist. Text fed
+// later begins a new line.
 func (w *Worker) End(s *Stream, visit func(text []byte, scores Scores)) {
 	last, rest := tokenizer.NewTokens(2), tokenizer.Pending{}
 	rest.CopyFrom(&s.Text)
@@ -58,16 +56,15 @@ func (w *Worker) End(s *Stream, visit func(text []byte, scores Scores)) {
 	}
 }
 
-// scoreToken scores a token that the end of the text completes. After that, no text is pending.
+// scoreToken scores a token that the end of the text completes, and leaves no pending text.
 func (w *Worker) scoreToken(s *Stream, id int32, size, chars int64) Scores {
 	w.resume(s)
 	w.setToken(id, size, chars)
 	return w.predict(s, nil, Lesson{}, nil)
 }
 
-// Read feeds the next piece of a text, at most as much as completes the chunk. It calls visit with
-// each token, in order, and with the distribution that scored the token. It returns the number of
-// bytes read.
+// Read feeds text up to the end of the chunk. It calls visit with each token, in order, and with
+// the distribution that scored the token. It returns the number of bytes read.
 func (w *Worker) Read(s *Stream, text []byte, visit func(Token)) (read int) {
 	scores := w.Score(s, text)
 	w.Tell(s, scores, visit)

@@ -7,9 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Foresee computes a chunk's gradient before the text is accepted. It is the gradient from which
-// the chunk is learned later. In between, the scored text may be dropped, another text may be
-// accepted, or the worker may serve another stream.
+// Settle must learn from the gradient of the accepted text, whatever happens after Foresee. The
+// scored text may be dropped, another text may be accepted, or the worker may serve another stream.
 func TestForeseenGradientIsThatOfAcceptedText(t *testing.T) {
 	m := mixtureModel(t, testModel(t), 0.7)
 	w, plain := testWorker(t, m, 1), testWorker(t, m, 1)
@@ -51,7 +50,6 @@ func TestForeseenGradientIsThatOfAcceptedText(t *testing.T) {
 		require.Equal(t, want.Hash(), s.Hash())
 	})
 
-	// Foresee computes the gradient of every chunk if the stream is fed whole chunks.
 	set := settings(m, methodIs(SparseMeta))
 	s, want := New(m, set), New(m, set)
 	for rest := text[:4*testChunk]; len(rest) > 0; rest = rest[testChunk:] {

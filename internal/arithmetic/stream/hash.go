@@ -67,7 +67,6 @@ func (s *Stream) Hash() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// hashWords hashes the fields that only streams of words use.
 func (s *Stream) hashWords(h hash.Hash) {
 	for _, t := range []tokenizer.Tally{s.Tally, s.Baseline} {
 		hashInts(h, uint64(t.Unknown), uint64(t.UnknownBytes), uint64(t.UnknownChars),
@@ -84,8 +83,8 @@ func (s *Stream) hashWords(h hash.Hash) {
 	}
 }
 
-// hashMemory hashes the rows of the memory that are in use. A nil layer means the same layer of
-// s.Memory.
+// hashMemory hashes the used rows of the memory. A nil layer means the layer of s.Memory with the
+// same index.
 func (s *Stream) hashMemory(h hash.Hash, mem *txl.Memory) {
 	if mem == nil {
 		return

@@ -4,8 +4,8 @@ import (
 	"fmt"
 )
 
-// checkHeld returns an error if the state of learning by lines does not fit the stream. carries
-// says whether the snapshot contains a gradient that is carried to a later chunk.
+// checkHeld returns an error if the restored state of learning by lines is inconsistent. Parameter
+// carries says whether the snapshot contains a gradient that is carried to a later chunk.
 func (s *Stream) checkHeld(carries bool) error {
 	if s.Cache == nil {
 		return s.held.check(carries, s.OfWords())
@@ -27,7 +27,6 @@ func (s *Stream) checkHeld(carries bool) error {
 	return s.held.check(carries, s.OfWords())
 }
 
-// lineNumbers returns those numbers of the open line that a snapshot stores.
 func (s *Stream) lineNumbers() []int32 {
 	if s.Cache == nil {
 		return s.held.line[:lineNumbers]

@@ -14,17 +14,16 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// feedAs feeds text of any length. The lesson says how it is learned.
 func feedAs(w *Worker, s *Stream, text string, how Lesson) {
 	for at := 0; at < len(text); {
 		n := min(len(text)-at, s.Room())
 		rest := how.From([]byte(text), at)
 		part := []byte(text[at : at+n])
-		at += w.FeedAs(s, part, rest.Until(part, n)) // fewer than n if weights diverge
+		// at most n bytes; fewer if the fast weights diverge
+		at += w.FeedAs(s, part, rest.Until(part, n))
 	}
 }
 
-// gradientMethods are the methods that learn from gradients.
 var gradientMethods = []string{SparseMeta, DynamicSGD, DynamicRMS}
 
 func heldStream(t require.TestingT, method string) (*Worker, *Stream) {
@@ -35,15 +34,14 @@ func heldStream(t require.TestingT, method string) (*Worker, *Stream) {
 	return NewWorker(m, 2), New(m, set)
 }
 
-// another returns an empty stream with the settings of s.
 func another(s *Stream) *Stream { return New(s.model, s.Settings) }
 
 const chunk = modeltest.Chunk
 
 func line(bytes int, with string) string { return strings.Repeat(with, bytes-1) + "\n" }
 
-// If every line ends at the end of a chunk, learning by lines gives bit-identical results to
-// learning by chunks.
+// If no line crosses a chunk border, learning by lines gives bit-identical results to learning by
+// chunks.
 func TestByLinesLineWithinItsChunkIsLearnedAsEver(t *testing.T) {
 	text := line(chunk, "a") + line(chunk/2, "b") + line(chunk/2, "c") + line(chunk, "a")
 	for _, method := range gradientMethods {
@@ -58,7 +56,6 @@ func TestByLinesLineWithinItsChunkIsLearnedAsEver(t *testing.T) {
 	}
 }
 
-// A skipped line teaches nothing, even if chunks end within it.
 func TestByLinesASkippedLineMovesNoWeight(t *testing.T) {
 	for _, method := range gradientMethods {
 		w, s := heldStream(t, method)
@@ -76,8 +73,6 @@ func TestByLinesASkippedLineMovesNoWeight(t *testing.T) {
 	}
 }
 
-// If a line spans several chunks, the gradient of its first chunks is kept until the line ends, and
-// is learned then.
 func TestByLinesLineOfSeveralChunksIsLearnedAtItsEnd(t *testing.T) {
 	for _, method := range gradientMethods {
 		w, s := heldStream(t, method)
@@ -105,8 +100,6 @@ func TestByLinesOverlongLineIsNotLearned(t *testing.T) {
 	require.NotZero(t, s.FastRMS())
 }
 
-// A text fed in pieces gives the same state as the whole text, also if the stream is restored from
-// a snapshot between two pieces.
 func TestByLinesAStreamIsAFunctionOfItsTextAndLessons(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, whole := heldStream(t, rapid.SampledFrom(append(gradientMethods, Static)).Draw(t,
@@ -141,7 +134,7 @@ func TestByLinesAStreamIsAFunctionOfItsTextAndLessons(t *testing.T) {
 	})
 }
 
-// heldSnapshot returns the snapshot of a stream that learns by lines. Its open line began in the
+// heldSnapshot returns a stream that learns by lines, and its snapshot. The open line began in the
 // previous chunk.
 func heldSnapshot(t require.TestingT, method string) (*Stream, *weights.File) {
 	w, s := heldStream(t, method)
@@ -204,7 +197,7 @@ func TestMisfitSnapshotOfLinesIsRefusedWithItsPlace(t *testing.T) {
 		})},
 		{Static, "the state of the lines covers more text than the stream",
 			tensor(tensorLines, func(t *weights.Tensor) {
-				t.Data[1+8] = 200 // the offset of the open line
+				t.Data[1+8] = 200
 			})},
 	} {
 		s, f := heldSnapshot(t, c.method)
@@ -218,8 +211,8 @@ func TestMisfitSnapshotOfLinesIsRefusedWithItsPlace(t *testing.T) {
 	}
 }
 
-// The method Cache learns all text that it reads. So a snapshot with this method that learns by
-// lines is refused.
+// A stream of method Cache learns all text, so Restore refuses a snapshot that contains state of
+// learning by lines.
 func TestCacheDoesNotLearnByLines(t *testing.T) {
 	w, s := heldStream(t, Cache)
 	defer w.Close()
@@ -232,9 +225,8 @@ func TestCacheDoesNotLearnByLines(t *testing.T) {
 	require.ErrorContains(t, err, `"held.line" does not belong to a stream with these settings`)
 }
 
-// A broken gradient may leave a carried gradient that is not finite. Restore accepts it in a
-// snapshot, since the state may be the server's own. Finite refuses it, for snapshots from
-// elsewhere.
+// The server's own snapshots may carry a non-finite gradient, so Restore accepts it. Finite refuses
+// it in imported snapshots.
 func TestNonFiniteCarriedGradientIsRefused(t *testing.T) {
 	s, f := heldSnapshot(t, DynamicSGD)
 	spoil := tensor(tensorCarried, func(t *weights.Tensor) { *t = notANumber(*t) })
@@ -245,7 +237,6 @@ func TestNonFiniteCarriedGradientIsRefused(t *testing.T) {
 	require.ErrorContains(t, again.Finite(), `"held.gradient", element 0 is NaN`)
 }
 
-// Once warm, a chunk of learned and skipped lines allocates nothing.
 func TestByLinesAWarmChunkAllocatesNothing(t *testing.T) {
 	for _, method := range gradientMethods {
 		w, s := heldStream(t, method)
@@ -267,7 +258,6 @@ func TestByLinesAWarmChunkAllocatesNothing(t *testing.T) {
 	}
 }
 
-// A stream with lines uses the memory that StateBytes, LinesBytes and HeldBytes reserve for it.
 func TestMemoryOfLinesIsReserved(t *testing.T) {
 	for _, method := range append(gradientMethods, Static) {
 		w, s := heldStream(t, method)

@@ -24,15 +24,15 @@ import (
 // that never existed.
 type Lesson struct {
 	ByLine bool
-	// Skipped lists the lines that are not learned, in ascending order. A line is identified by the
-	// number of newlines in the text before the line's own newline.
+	// Skipped lists the lines that are not learned, in ascending order. Line n ends at the n-th
+	// newline of the text, counted from 0.
 	Skipped []uint16
 	// drawn says that the text is a token sampled from a frozen stream. Counts and cache do not
-	// learn it, since completions would otherwise make themselves likelier.
+	// learn the token. Otherwise completions would raise their own probability.
 	drawn bool
 }
 
-// From returns the lesson for the part of a text from byte `at` on.
+// From returns the lesson for text[at:].
 func (l Lesson) From(text []byte, at int) Lesson {
 	before := newlines(text[:at])
 	part := Lesson{ByLine: l.ByLine}
@@ -44,7 +44,7 @@ func (l Lesson) From(text []byte, at int) Lesson {
 	return part
 }
 
-// Until returns the lesson for the part of a text before byte `at`.
+// Until returns the lesson for text[:at].
 func (l Lesson) Until(text []byte, at int) Lesson {
 	ends := newlines(text[:at])
 	before := func(n uint16, ends int) int { return int(n) - ends }
@@ -54,7 +54,6 @@ func (l Lesson) Until(text []byte, at int) Lesson {
 
 func newlines(text []byte) int { return bytes.Count(text, []byte{'\n'}) }
 
-// LearnsByLine reports whether a method can learn by lines. All methods but Cache can: they learn
-// from gradients, which are sums over tokens, or do not learn. A cache is not a sum from which a
-// token could be left out.
+// LearnsByLine reports whether a method can learn by lines. Only Cache cannot. The other methods
+// learn from gradients, whose sums can omit skipped tokens, or do not learn.
 func LearnsByLine(method string) bool { return method != Cache }

@@ -10,20 +10,19 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// WatchLines makes the stream divide its text into lines, beginning at an offset that is not before
-// the stream's offset. Call it between two pieces of text. If the stream already makes lines, they
-// continue. The lines change neither what the stream learns nor its scores.
+// WatchLines makes the stream divide its text into lines from offset `from` on. The offset must not
+// be smaller than the stream's offset. Call WatchLines between two pieces of text. If the stream
+// already makes lines, they continue. The lines change neither learning nor scores.
 func (s *Stream) WatchLines(from int64) {
 	s.linesFrom = &from
 	s.beginLines()
 }
 
-// TroubleBy sets the list of words of trouble (lines.TroubleWords) by which new lines are rated.
-// Call it before WatchLines.
+// TroubleBy sets the list of trouble words (lines.TroubleWords) for the rating of lines. Call
+// TroubleBy before WatchLines.
 func (s *Stream) TroubleBy(list string) { s.trouble = list }
 
-// TroubleWords returns the list of words of trouble by which the stream's lines are rated, or "" if
-// there is none.
+// TroubleWords returns the list of trouble words for the rating of lines, or "" if there is none.
 func (s *Stream) TroubleWords() string {
 	if s.lines == nil {
 		return ""
@@ -31,7 +30,6 @@ func (s *Stream) TroubleWords() string {
 	return s.lines.TroubleWords()
 }
 
-// beginLines begins to make lines if the stream has reached the offset where they begin.
 func (s *Stream) beginLines() {
 	if s.lines == nil && s.linesFrom != nil && s.Offset() >= *s.linesFrom {
 		s.lines = lines.NewMeter()
@@ -39,10 +37,10 @@ func (s *Stream) beginLines() {
 	}
 }
 
-// WatchRecords groups the stream's lines into records from an offset on. Call it between two pieces
-// of text. The offset may lie before or after the stream's offset. start is the pattern of a
-// record's first line; "" means the default. If records already began at another offset, they end,
-// and their open record is discarded.
+// WatchRecords groups the stream's lines into records of several lines, from offset `from` on. The
+// offset may lie before or after the stream's offset. Call WatchRecords between two pieces of text.
+// Parameter start is the pattern of a record's first line; "" means the default pattern. If an
+// earlier call gave another offset, its open record is discarded.
 func (s *Stream) WatchRecords(from int64, start string) {
 	if s.records != nil && s.records.From() == from {
 		s.records.StartAt(start)
@@ -54,7 +52,7 @@ func (s *Stream) WatchRecords(from int64, start string) {
 // DropRecords stops making records of the stream's lines.
 func (s *Stream) DropRecords() { s.records, s.recordsNext = nil, nil }
 
-// withRecords wraps the function each so that the lines passed to it also form records.
+// withRecords wraps function each, so that each also receives the records of the lines.
 func (s *Stream) withRecords(each func(*lines.Line)) func(*lines.Line) {
 	if s.recordsNext != nil && s.Offset() >= s.recordsNext.From() {
 		s.records, s.recordsNext = s.recordsNext, nil
@@ -70,9 +68,9 @@ func (s *Stream) withRecords(each func(*lines.Line)) func(*lines.Line) {
 	}
 }
 
-// RestOfRecords calls the function each with the open record, as if the text ended here. If the
-// open line begins a new record, it also calls the function with that record. The stream does not
-// change. Records are valid during the call.
+// RestOfRecords calls function each with the open record, as if the text ended here. If the open
+// line begins a new record, RestOfRecords also passes that record. The stream does not change.
+// Records are valid during the call.
 func (s *Stream) RestOfRecords(each func(*lines.Line)) {
 	if s.records == nil {
 		return
@@ -91,9 +89,9 @@ func (s *Stream) LinesFrom() (offset int64, ok bool) {
 	return s.Offset() - s.lines.Bytes(), true
 }
 
-// addLines feeds a part of the scored text to a meter whose lines begin at an offset of the stream.
-// It calls the function each, if not nil, with every line that ends in the part. The offsets of
-// these lines count from the beginning of the stream.
+// addLines feeds part of the scored text to a line meter. Parameter offset is the stream offset at
+// which the meter's lines begin. addLines calls function each, if not nil, with every line that
+// ends in the part. The offsets of these lines count from the beginning of the stream.
 func addLines(
 	m *lines.Meter, offset int64, scores Scores, from, to int, each func(*lines.Line),
 ) {
@@ -106,7 +104,7 @@ func addLines(
 	})
 }
 
-// RestOfLines calls the function each with the open line, if any, as if it ended here. The stream
+// RestOfLines calls function each with the open line, if any, as if the line ended here. The stream
 // does not change. The line is valid during the call.
 func (s *Stream) RestOfLines(each func(*lines.Line)) {
 	if s.lines != nil && s.lines.Pending() > 0 {
@@ -114,8 +112,7 @@ func (s *Stream) RestOfLines(each func(*lines.Line)) {
 	}
 }
 
-// atOffset returns a function that adds begin to a line's offsets and passes the line to the
-// function each.
+// atOffset wraps function each: the wrapper adds begin to a line's offsets before the call.
 func atOffset(begin int64, each func(*lines.Line)) func(*lines.Line) {
 	return func(l *lines.Line) {
 		l.Offset += begin
@@ -138,8 +135,8 @@ func (s *Stream) Incidents() []incidents.Incident {
 	return all
 }
 
-// SilentAfter returns how long the text can be without a new line before the silence is unusual. It
-// returns false if the lines are too few for an estimate.
+// SilentAfter returns the time without a new line after which the silence is unusual. It returns
+// false if there are too few lines for an estimate.
 func (s *Stream) SilentAfter() (time.Duration, bool) {
 	if s.lines == nil {
 		return 0, false
@@ -147,7 +144,6 @@ func (s *Stream) SilentAfter() (time.Duration, bool) {
 	return s.lines.SilentAfter()
 }
 
-// readLines restores the state of the lines, if the snapshot contains it.
 func (s *Stream) readLines(f *weights.Stored) error {
 	t, ok := f.Tensor(tensorLines)
 	if !ok {

@@ -15,9 +15,9 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// BenchmarkLoops reports how much of the completions repeats itself: the percentage of bytes that
-// end a sequence of 20 bytes seen before in the same completion. The model first adapts to texts of
-// the documentation, or of the folder LMSERVE_LOOPS.
+// BenchmarkLoops reports the percentage of completion bytes that end a repeated sequence: 20 bytes
+// that occurred before in the completion. The model first adapts to texts of the documentation or
+// of the folder in LMSERVE_LOOPS.
 func BenchmarkLoops(b *testing.B) {
 	const completions, size, between, first = 100, 300, 1 << 10, 2 << 10
 	texts := textsOf(b, cmp.Or(os.Getenv("LMSERVE_LOOPS"), "../../../docs"), 16<<10)
@@ -56,8 +56,8 @@ func BenchmarkLoops(b *testing.B) {
 	}
 }
 
-// If the small model always takes the likeliest byte or word, its completions repeat themselves.
-// With the default penalty for repetitions (Dry) they do not.
+// Without a penalty, greedy completions of the small model repeat themselves. The default
+// repetition penalty (Dry) prevents this repetition.
 func TestDryKeepsACompletionFromLooping(t *testing.T) {
 	for _, m := range []*model.Model{testModel(t), wordModel(t)} {
 		w := testWorker(t, m, 1)
@@ -73,7 +73,6 @@ func TestDryKeepsACompletionFromLooping(t *testing.T) {
 	}
 }
 
-// completion returns the text that the model generates after the stream's text.
 func completion(w *Worker, s *Stream, p txl.Sampling, size int) (written []byte) {
 	w.Sample(s.Frozen(), txl.NewSampler(p, s.model.Tokenizer.Vocab()), func(t Token) bool {
 		written = append(written, t.Text...)
@@ -96,7 +95,6 @@ func looped(text []byte) (n int) {
 	return n
 }
 
-// textsOf returns the first bytes of the files of a folder.
 func textsOf(t testing.TB, folder string, size int) (texts [][]byte) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(folder, func(path string, e fs.DirEntry, err error) error {

@@ -7,7 +7,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model"
 )
 
-// HeldMax is the maximum size, in bytes, of a line that is learned by lines.
+// HeldMax is the maximum size, in bytes, of a line that a stream can learn when it learns by lines.
 const HeldMax = 16 << 10
 
 // HeldBytes returns the bytes of memory that learning by lines adds to a stream.
@@ -22,8 +22,8 @@ func HeldBytes(m *model.Model, set Settings) int64 {
 	return bytes
 }
 
-// heldSize returns the number of elements in the gradient of an open line that a stream carries to
-// the next chunk.
+// heldSize returns the number of elements of the gradient that a stream carries to the next chunk
+// for an open line.
 func heldSize(m *model.Model, set Settings) int {
 	switch set.Method {
 	case SparseMeta:
@@ -36,51 +36,51 @@ func heldSize(m *model.Model, set Settings) int {
 
 // Marks of pending tokens, with the values that snapshots store.
 const (
-	tokenLearnt  = iota
-	tokenSkipped // the token is not learned
-	tokenOpen    // the token belongs to the open line
+	tokenLearnt = iota
+	tokenSkipped
+	tokenOpen
 )
 
 // States of the carried gradient, with the values that snapshots store.
 const (
 	carriesNothing = iota
 	carriesOpen    // the gradient of the open line
-	carriesDue     // the gradient of a line that has ended; joins the chunk's update
+	carriesDue     // the gradient of an ended line, to be added to the chunk's update
 )
 
-// Indexes in the numbers of the open line, see marking.line.
+// Indexes into marking.line, the numbers that describe the open line.
 const (
-	lineBytes   = iota // bytes of the line that were fed by lines; at most HeldMax+1
-	lineCarries        // state of the carried gradient
-	lineCached         // positions of the line in the cache
+	lineBytes = iota // bytes of the line since learning by lines began, at most HeldMax+1
+	lineCarries
+	lineCached // number of the line's tokens in the cache
 
-	lineNumbers = lineCached // how many of these numbers a stream without a cache stores
+	lineNumbers = lineCached // number of elements that a stream without a cache stores
 )
 
 // held is the state of a stream that learns by lines.
 type held struct {
 	marking
-	gradient []float32 // carried gradient of the weights that the method writes, see Lesson
-	// companion is the companion's state at the beginning of the open line. If learning by lines
-	// began within the line, it is the state at that point. It is nil in a stream without a
-	// companion, and undefined if no line is open.
+	gradient []float32 // gradient carried from chunk to chunk, see Lesson
+	// companion is the companion's state at the beginning of the open line, or at the point within
+	// the line where learning by lines began. companion is nil in a stream without a companion, and
+	// undefined if no line is open.
 	companion *companion.State
 }
 
 // marking records which tokens are learned.
 type marking struct {
-	marks []int32  // one mark for each pending token
-	line  [3]int32 // numbers of the open line, see lineBytes
+	marks []int32
+	line  [3]int32 // describes the open line; for the indexes see lineBytes
 }
 
-// take appends the same mark for a number of tokens.
 func (m *marking) take(tokens int, mark int32) {
 	for range tokens {
 		m.marks = append(m.marks, mark)
 	}
 }
 
-// decide sets the marks of the open line's tokens, and with them the state of the carried gradient.
+// decide sets the mark of the open line's tokens. The line's carried gradient becomes due if the
+// line is learned, and is dropped otherwise.
 func (h *marking) decide(mark int32) {
 	for i := len(h.marks) - 1; i >= 0 && h.marks[i] == tokenOpen; i-- {
 		h.marks[i] = mark
@@ -94,8 +94,8 @@ func (h *marking) decide(mark int32) {
 	}
 }
 
-// marked appends a chunk's targets to dst, with -1 instead of each target that has another mark.
-// any is true if a target has the mark.
+// marked appends a chunk's targets to dst, with -1 for each target whose mark differs from
+// parameter mark. any is true if some target has the mark.
 func (h *marking) marked(dst, targets []int32, mark int32) (all []int32, any bool) {
 	for i, target := range targets {
 		if h.marks[i] == mark {
@@ -108,7 +108,6 @@ func (h *marking) marked(dst, targets []int32, mark int32) (all []int32, any boo
 	return dst, any
 }
 
-// trailing returns how many elements at the end of marks equal mark.
 func trailing(marks []int32, mark int32) (n int) {
 	for n < len(marks) && marks[len(marks)-1-n] == mark {
 		n++
@@ -116,9 +115,9 @@ func trailing(marks []int32, mark int32) (n int) {
 	return n
 }
 
-// check returns an error if the numbers contradict each other. carries says whether the snapshot
-// has a carried gradient. words says whether tokens are words, so that a line has fewer tokens than
-// bytes.
+// check returns an error if a snapshot's numbers about the open line contradict each other.
+// Parameter carries says whether the snapshot has a carried gradient. Parameter words says whether
+// tokens are words, so that a line has fewer tokens than bytes.
 func (h *held) check(carries, words bool) error {
 	c, under := h.line[lineCarries], int(h.line[lineBytes])
 	if c > carriesDue || carries != (c != carriesNothing) {
@@ -133,7 +132,7 @@ func (h *held) check(carries, words bool) error {
 			lineBytes,
 			under, len(h.marks), HeldMax)
 	}
-	open := min(under, len(h.marks)) // the last marks belong to the open line
+	open := min(under, len(h.marks)) // number of marks at the end that belong to the open line
 	if under > HeldMax {
 		open = 0 // the line is too long to be learned
 	}
@@ -150,7 +149,7 @@ func (h *held) check(carries, words bool) error {
 	return nil
 }
 
-// cacheRoom is the maximum number of positions of an open line in a cache. A line of HeldMax bytes
-// has at most HeldMax/2 words, each of one byte and a separator. The ends of two lines add two
-// positions.
+// cacheRoom is the maximum number of an open line's tokens in a cache. A line of HeldMax bytes has
+// at most HeldMax/2 words, each of one byte and a separator. The end-of-line tokens of two lines
+// add two.
 const cacheRoom = HeldMax/2 + 2

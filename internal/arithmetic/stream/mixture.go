@@ -5,16 +5,14 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// This file makes the fast weights of a stream with a companion learn from the mixture's loss. The
+// This file makes fast weights learn from the loss of the mixture of network and companion. The
 // gradient of a byte's loss depends on the companion's state when the byte was scored. So a stream
-// keeps eight numbers for each byte, its slopes, until the chunk is full. The part of the gradient
-// that depends on the network comes from the segment, which has or recomputes the network's
-// outputs.
+// keeps eight numbers for each byte, called slopes, until the chunk is full. The rest of the
+// gradient follows from the network's outputs, which the segment has or recomputes.
 
-// LogitGradients writes the gradients [n,256] of the losses of a chunk's targets [n] with respect
-// to the logits. seg must contain the chunk. The loss is share times the mixture's loss plus
-// 1-share times the network's own loss. slopes [n,8] are the results of companion.Scratch.Slopes
-// for the targets.
+// LogitGradients writes to gradients [n,256] the derivatives of the losses of a chunk's targets [n]
+// with respect to the logits. seg must contain the chunk. The loss is share times the mixture's
+// loss plus 1-share times the network's own loss. slopes [n,8] come from companion.Scratch.Slopes.
 func LogitGradients(
 	x *companion.Scratch, seg *txl.Segment, targets []int32, slopes []float32, share float32,
 	gradients []float32,
@@ -27,8 +25,8 @@ func LogitGradients(
 	}
 }
 
-// ofMixture prepares a step to learn from the mixture's loss, if the stream learns from it. targets
-// [n] and slopes [n,8] belong to the whole chunk.
+// ofMixture sets step.Logits to the gradients of the mixture's loss, if the stream learns from this
+// loss. targets [n] and slopes [n,8] belong to the whole chunk.
 func (w *Worker) ofMixture(s *Stream, step *Step, targets []int32, slopes []float32) {
 	if s.slopes == nil {
 		return

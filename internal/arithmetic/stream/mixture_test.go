@@ -9,8 +9,8 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// mixtureModel returns a model whose fast weights learn from the mixture's loss, with the given
-// share.
+// mixtureModel returns a copy of the model whose fast weights learn from the mixture's loss.
+// Parameter share is the weight of this loss.
 func mixtureModel(t testing.TB, m *model.Model, share float32) *model.Model {
 	c := *m
 	c.Mixture = share
@@ -19,9 +19,8 @@ func mixtureModel(t testing.TB, m *model.Model, share float32) *model.Model {
 	return made
 }
 
-// In a stream with a companion, fast weights learn from the mixture's loss if the model's Mixture
-// is above 0. Without a companion, they learn from the network's own loss. A very small Mixture
-// gives nearly the same costs as 0.
+// With a companion and a positive Mixture, fast weights learn from the mixture's loss; otherwise
+// from the network's own loss. A tiny Mixture changes the costs only slightly.
 func TestFastWeightsLearnFromMixture(t *testing.T) {
 	own := testModel(t)
 	each(t, gradientMethods, func(t *testing.T, method string) {
@@ -57,7 +56,6 @@ func TestFastWeightsLearnFromMixture(t *testing.T) {
 	}
 }
 
-// Fast weights of a stream that learns by lines also learn from the mixture's loss.
 func TestByLinesTheFastWeightsLearnFromTheMixture(t *testing.T) {
 	for _, method := range gradientMethods {
 		w, s := heldStream(t, method)

@@ -5,19 +5,19 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta"
 )
 
-// BranchNorm measures the fast weights of a branch after an update, and how far the update moved
-// them.
+// BranchNorm holds the norms of a branch's fast weights after an update, and of their change by the
+// update.
 type BranchNorm struct {
-	Name            string // name of the weight
-	Size            int    // number of elements
-	sparsemeta.Norm        // norms of the sum over the banks
-	// Banks has the norms of each bank. It is nil for a method without banks.
+	Name            string
+	Size            int
+	sparsemeta.Norm // norms of the fast weights, summed over the banks
+	// Banks has the norms of each bank. Banks is nil for a method without banks.
 	Banks []sparsemeta.Norm
 }
 
-// SettleMeasured is like Settle, and also measures the fast weights of each branch after the
-// chunk's update. The norms are nil if the chunk is not full or the stream has no fast weights.
-// They do not depend on the number of threads.
+// SettleMeasured is like Settle, and also returns the norms of each branch's fast weights after the
+// chunk's update. The norms are nil if the chunk is not full or the stream has no fast weights. The
+// number of threads does not affect the norms.
 func (w *Worker) SettleMeasured(s *Stream) (Settled, []BranchNorm) {
 	if s.Room() > 0 || s.frozen || s.Fast == nil && s.Dynamic == nil {
 		return w.Settle(s), nil
@@ -31,7 +31,6 @@ func (w *Worker) SettleMeasured(s *Stream) (Settled, []BranchNorm) {
 	return settled, w.norms(s)
 }
 
-// norms measures the fast weights, and their change since w.before.
 func (w *Worker) norms(s *Stream) []BranchNorm {
 	branches := s.branches()
 	norms := make([]BranchNorm, len(branches))
@@ -48,7 +47,6 @@ func (w *Worker) norms(s *Stream) []BranchNorm {
 	return norms
 }
 
-// branches returns the weights that the stream's method changes.
 func (s *Stream) branches() []sparsemeta.Branch {
 	if s.Fast != nil {
 		return s.model.Learner.Branches

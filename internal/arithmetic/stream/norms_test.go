@@ -11,7 +11,6 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta"
 )
 
-// settleEach feeds a text, and measures each update if measured is true.
 func settleEach(w *Worker, s *Stream, text string, measured bool) (norms [][]BranchNorm) {
 	for text != "" {
 		scores := w.Score(s, []byte(text))
@@ -26,7 +25,6 @@ func settleEach(w *Worker, s *Stream, text string, measured bool) (norms [][]Bra
 	return norms
 }
 
-// Measuring does not change an update. The norms do not depend on the number of threads.
 func TestMeasuredUpdateIsTheSame(t *testing.T) {
 	text := strings.Repeat("GET /index.html 200\n", 5)
 	each(t, Methods(), func(t *testing.T, method string) {
@@ -48,8 +46,6 @@ func TestMeasuredUpdateIsTheSame(t *testing.T) {
 	})
 }
 
-// The measured norms equal norms computed from copies of the fast weights before and after the
-// update.
 func TestNormsAreThoseOfTheFastWeights(t *testing.T) {
 	m := testModel(t)
 	w, s := testWorker(t, m, 2), New(m, settings(m, nil))
@@ -64,7 +60,7 @@ func TestNormsAreThoseOfTheFastWeights(t *testing.T) {
 	for i, b := range m.Learner.Branches {
 		n := norms[i]
 		require.Equal(t, []any{b.Name, b.Size}, []any{n.Name, n.Size})
-		var sum, change float64 // sums of squares for the sum of the banks
+		var sum, change float64
 		banks := make([]struct{ m, change float64 }, len(before))
 		for k := lo; k < lo+b.Size; k++ {
 			var is, was float32
@@ -77,7 +73,7 @@ func TestNormsAreThoseOfTheFastWeights(t *testing.T) {
 			sum, change = sum+float64(is)*float64(is), change+float64(is-was)*float64(is-was)
 		}
 		near := func(want, got float64) {
-			t.Helper() // the tolerance is wide, since squares are summed in float32
+			t.Helper() // wide tolerance, because the worker sums squares in float32
 			require.InEpsilon(t, math.Sqrt(want), got, 1e-4, b.Name)
 		}
 		near(sum, n.M)
@@ -101,8 +97,6 @@ func copyBanks(s *sparsemeta.State) [][]float32 {
 	return banks
 }
 
-// The distribution that Tell reports for a token contains the token's score. So does the static
-// model's distribution.
 func TestToldDistributionsHaveTheScores(t *testing.T) {
 	eachModel(t, func(t *testing.T, m *model.Model) {
 		each(t, adapting, func(t *testing.T, method string) {
@@ -124,7 +118,6 @@ func TestToldDistributionsHaveTheScores(t *testing.T) {
 	})
 }
 
-// A copy made by Static scores text like the baseline of the stream. It does not change the stream.
 func TestStaticCopyIsBaseline(t *testing.T) { eachModel(t, aStaticCopyIsTheBaseline) }
 
 func aStaticCopyIsTheBaseline(t *testing.T, m *model.Model) {

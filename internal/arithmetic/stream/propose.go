@@ -7,20 +7,21 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
 )
 
-// proposer is a suggest.Source that needs no network. After a prefix that no network has read, the
-// companion predicts alone. Its tree begins at the root of the search.
+// proposer is a suggest.Source that finds candidates without running a network. After a prefix that
+// no network has read, the companion predicts alone. The proposer's tree begins at the root of the
+// search.
 type proposer struct {
 	*source
 	tree  suggest.Tree
-	begin companion.Mark     // position of the companion's journal at the root
-	root  int32              // ID of the root in the suggester's tree
+	begin companion.Mark
+	root  int32
 	none  companion.Networks // uniform distributions, for prefixes that no network has read
 	known []int32            // for each prefix, its ID in the suggester's tree, or None
 	path  []int32
 }
 
-// propose searches with the companion alone. Then the networks read all prefixes that were found,
-// in one call.
+// propose searches for candidates with the companion alone. The networks then read all found
+// prefixes in one call.
 func (src *source) propose(ctx context.Context, root int32, o suggest.Options) error {
 	w, quick := src.w, o.Quick
 	src.goTo(root)
@@ -62,7 +63,7 @@ func (p *proposer) Grow(of []suggest.Prefix) {
 // Guess implements suggest.Source.
 func (p *proposer) Guess(int32) []byte { return nil }
 
-// goTo moves the companion to the end of a prefix.
+// goTo sets the companion to its state after a prefix.
 func (p *proposer) goTo(id int32) {
 	p.path = p.path[:0]
 	for parent := id; ; id = parent {

@@ -8,8 +8,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
 )
 
-// A quick search makes at most two calls: one for the root, one for the companion's proposals. Its
-// candidates have the same probabilities as in a complete search.
+// A quick search runs the network at most twice: for the root, and for the companion's proposals.
+// Its candidates have the same probabilities as in a complete search.
 func TestQuickSearchRanksWhatCountsPropose(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 1)
@@ -44,8 +44,6 @@ func TestQuickSearchRanksWhatCountsPropose(t *testing.T) {
 	require.Positive(t, same)
 }
 
-// Without a companion there are no proposals. A quick search then makes one call for the root and
-// one more call.
 func TestQuickSearchNeedsNoCompanion(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 1)
@@ -59,8 +57,6 @@ func TestQuickSearchNeedsNoCompanion(t *testing.T) {
 	require.False(t, found.Complete)
 }
 
-// With the unit Auto, the text before a suggestion decides the unit. This includes text that is
-// typed but not fed.
 func TestAutoChoosesByTheText(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 1)

@@ -15,14 +15,13 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// readBufferBytes is the size of the buffer through which a snapshot is read.
 const readBufferBytes = 64 << 10
 
-// Restore returns the stream of a snapshot. m must be the snapshot's model, and `set` must equal
-// the snapshot's settings. Restore reads the tensors in the order in which Snapshot writes them.
-// numerics is the snapshot's arithmetic (kernel.Arithmetic.Numerics). Under another arithmetic the
-// stream does not continue bit-identically. An error names the place in the file, the value found
-// and the value expected.
+// Restore returns the stream of a snapshot. m must be the snapshot's model, and set must equal the
+// snapshot's settings. Restore reads the tensors in the order in which Snapshot writes them.
+// numerics names the snapshot's arithmetic (kernel.Arithmetic.Numerics). With a different
+// arithmetic, the stream does not continue bit-identically. An error names the place in the file,
+// the value found and the value expected.
 func Restore(m *model.Model, set Settings, f *weights.Stored) (s *Stream, numerics string,
 	err error) {
 	s, numerics, err = restore(m, set, f)
@@ -33,9 +32,8 @@ func Restore(m *model.Model, set Settings, f *weights.Stored) (s *Stream, numeri
 }
 
 // Finite returns an error if a number of the state, or the sum of the squared fast weights, is not
-// finite. It is stricter than Restore. Restore accepts numbers in the gradient averages I that are
-// not finite, since a broken gradient may have left them. A stream that comes from another server
-// must not contain such numbers.
+// finite. Restore accepts non-finite gradient averages, because a non-finite gradient may have left
+// them. A stream from another server must not contain non-finite numbers.
 func (s *Stream) Finite() error {
 	for _, p := range s.parts() {
 		p.any = false
@@ -131,8 +129,8 @@ func restore(m *model.Model, set Settings, f *weights.Stored) (*Stream, string, 
 	return s, h.Numerics, nil
 }
 
-// readHeader accepts a header only in the form that Snapshot writes. It refuses unknown fields,
-// which may change the meaning of the others, and missing fields, which do not mean 0.
+// readHeader accepts a header only in the exact form that Snapshot writes. Unknown fields could
+// change the meaning of the others, and a missing field must not be read as 0.
 func readHeader(f *weights.Stored) (h header, err error) {
 	text, ok := f.Metadata[keySnapshot]
 	if !ok {
@@ -156,10 +154,9 @@ func readHeader(f *weights.Stored) (h header, err error) {
 	return h, nil
 }
 
-// excerpt quotes the beginning of a text.
 func excerpt(text string) string { return fmt.Sprintf("%.24q", text) }
 
-// asJSON encodes a valid value, so that the encoding cannot fail.
+// asJSON encodes a value whose encoding cannot fail.
 func asJSON(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -168,8 +165,8 @@ func asJSON(v any) string {
 	return string(text)
 }
 
-// check validates the header against the model and the session's settings, and its numbers
-// against each other.
+// check compares the header with the model and the session's settings, and checks that its numbers
+// are consistent.
 func (h *header) check(m *model.Model, set Settings) error {
 	if err := set.Validate(m); err != nil {
 		return err
@@ -210,8 +207,8 @@ func (h *header) check(m *model.Model, set Settings) error {
 	return nil
 }
 
-// mostWritten returns the maximum number of elements that an update can write. Before the first
-// chunk is full, it returns 0.
+// mostWritten returns the maximum number of elements that an update can write, or 0 before the
+// first chunk is full.
 func (h *header) mostWritten(m *model.Model, set Settings) int {
 	switch {
 	case h.Step == 0:
@@ -224,7 +221,6 @@ func (h *header) mostWritten(m *model.Model, set Settings) int {
 	return 0
 }
 
-// reserve sets the lengths of the arrays, which follow from the header.
 func (s *Stream) reserve() {
 	whole := int64(s.Step) * int64(s.Settings.Chunk)
 	s.Pending = s.Pending[:s.Tally.Tokens-whole]
@@ -240,8 +236,8 @@ func (s *Stream) reserve() {
 	}
 }
 
-// reserveStatic allocates memory to read the static model's memory from a snapshot. Snapshots of
-// early versions store all layers of that memory, even the layers that equal the adaptive model's.
+// reserveStatic allocates all layers of the static model's memory if the snapshot stores all
+// layers. Only snapshots of early versions store the layers that equal the adaptive model's.
 func (s *Stream) reserveStatic(f *weights.Stored) {
 	if s.StaticMemory == nil || s.StaticMemory.Layers[0] != nil {
 		return
@@ -252,7 +248,7 @@ func (s *Stream) reserveStatic(f *weights.Stored) {
 }
 
 // shareStatic drops the layers of the static model's memory that equal the adaptive model's. It
-// returns an error if layers that must be equal differ.
+// returns an error if layers that do not depend on adaptation differ.
 func (s *Stream) shareStatic() error {
 	alike := s.Settings.layersAlike(s.model)
 	if s.StaticMemory == nil || alike == 0 || s.StaticMemory.Layers[0] == nil {
@@ -270,7 +266,6 @@ func (s *Stream) shareStatic() error {
 	return nil
 }
 
-// reserveHeld allocates the state of learning by lines, if the snapshot contains it.
 func (s *Stream) reserveHeld(f *weights.Stored) {
 	if _, ok := f.Tensor(tensorHeld); !ok || !LearnsByLine(s.Settings.Method) {
 		return
@@ -280,11 +275,11 @@ func (s *Stream) reserveHeld(f *weights.Stored) {
 		s.Cache.Len = min(t.Shape[0], len(s.Cache.Next))
 	}
 	if _, ok := f.Tensor(tensorCarried); ok {
-		s.held.line[lineCarries] = carriesOpen // a placeholder, replaced when the numbers are read
+		// a placeholder that makes parts include the gradient
+		s.held.line[lineCarries] = carriesOpen
 	}
 }
 
-// read fills the array from its tensor.
 func (p *part) read(f *weights.Stored, vocab int) (err error) {
 	t, ok := f.Tensor(p.name)
 	want := p.tensorType()
@@ -321,7 +316,7 @@ func (p *part) read(f *weights.Stored, vocab int) (err error) {
 	return p.finite()
 }
 
-// surplus returns an error that names a tensor of the file that belongs to none of the parts.
+// surplus returns an error that names an unexpected tensor of the file.
 func surplus(f *weights.Stored, parts []part) error {
 	for _, t := range f.Tensors {
 		known := func(p part) bool { return p.name == t.Name }

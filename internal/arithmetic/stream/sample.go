@@ -6,27 +6,27 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// undrawn takes the place of a target that is not drawn yet.
+// undrawn is a placeholder for a target that is not drawn yet.
 var undrawn = []int32{-1}
 
-// Drawer draws the next token from the log-probabilities [V] of all tokens. It must not keep the
+// Drawer draws the next token from the log-probabilities [V] of all tokens. Next must not keep the
 // slice. A *txl.Sampler is a Drawer.
 type Drawer interface {
 	Next(logProbs []float32) int32
 }
 
-// Generate samples tokens that follow the stream's text, and feeds each to the stream. It calls
-// yield with each token and its log-probability, until yield returns false. The log-probability, in
-// nats, is the model's own, before temperature and truncation change the distribution. On a Frozen
-// copy the result is a completion.
+// Generate samples the tokens after the stream's text and feeds each token to the stream. It calls
+// yield with each token and its log-probability, in nats, until yield returns false. The
+// log-probability comes from the model's distribution before temperature and truncation. A Frozen
+// copy learns nothing from the tokens.
 func (w *Worker) Generate(s *Stream, sampler Drawer, yield func(id int32, logProb float32) bool) {
 	w.Sample(s, sampler, func(t Token) bool { return yield(t.ID, t.LogProbs[t.ID]) })
 }
 
-// Sample is like Generate, but yield also receives the text of each token and the whole
-// distribution from which the token was drawn. A pending word counts as complete, see EndWord. A
-// token for unknown words is never drawn, since it has no text. Counts and cache of a Frozen copy
-// do not learn the drawn tokens.
+// Sample is like Generate, but yield also receives each token's text and the distribution from
+// which the token was drawn. EndWord first completes a pending word. The token for unknown words is
+// never drawn, because it has no text. Counts and cache of a Frozen copy do not learn the drawn
+// tokens.
 func (w *Worker) Sample(s *Stream, sampler Drawer, yield func(Token) bool) {
 	w.EndWord(s, nil)
 	if s.frozen && s.Cache != nil && s.held == nil {
@@ -54,8 +54,8 @@ func (w *Worker) Sample(s *Stream, sampler Drawer, yield func(Token) bool) {
 	}
 }
 
-// draw draws a token, but never the token for unknown words. unknown is that token's ID, or -1 if
-// there is none.
+// draw draws a token, but never the token for unknown words, whose ID is parameter unknown; -1
+// means that there is none.
 func draw(sampler Drawer, logProbs []float32, unknown int32) int32 {
 	if unknown < 0 {
 		return sampler.Next(logProbs)
@@ -67,11 +67,11 @@ func draw(sampler Drawer, logProbs []float32, unknown int32) int32 {
 	return id
 }
 
-// EndWord completes and feeds the pending word, as if a space followed that is not part of the
-// text. It also feeds tokens that are complete but did not fit into the last chunk. visit, if not
-// nil, receives the tokens, as in Read.
+// EndWord completes and feeds the pending word, as if a space followed. The space does not become
+// part of the text. EndWord also feeds complete tokens that did not fit into the last chunk. If
+// visit is not nil, it receives the tokens, as in Read.
 func (w *Worker) EndWord(s *Stream, visit func(Token)) {
-	ended := s.Text.Due() // the white space after the word is already part of the text
+	ended := s.Text.Due() // true if white space after the word is already part of the text
 	end := space
 	if ended {
 		end = nil

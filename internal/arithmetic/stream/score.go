@@ -2,35 +2,33 @@ package stream
 
 import "github.com/lmserve/lmserve/internal/arithmetic/lines"
 
-// Score scores the tokens that the next bytes of a text complete, but no token after the end of the
-// chunk. It does not change the stream; Commit accepts the tokens. Scores.Text is the text that was
-// read: all of it, or up to the byte that completes the chunk's last token. Scores and pending text
-// do not depend on the pieces in which the text comes.
+// Score scores the tokens that the next bytes of a text complete, up to the end of the chunk. The
+// stream does not change; Commit accepts the tokens. Scores.Text is the part of the text that was
+// read, at most to the byte that completes the chunk's last token. Scores and pending text do not
+// depend on how the text is divided into pieces.
 func (w *Worker) Score(s *Stream, text []byte) Scores { return w.ScoreAs(s, text, Lesson{}) }
 
-// ScoreAs is like Score. The lesson says how the text is to be learned.
+// ScoreAs is like Score. Parameter how says how the stream learns the text after Commit.
 func (w *Worker) ScoreAs(s *Stream, text []byte, how Lesson) Scores {
 	read := w.begin(s, text)
 	return w.predict(s, text[:read], how.Until(text, read), nil)
 }
 
-// ScoreLines is like Score, for a text that is to be learned by lines. It calls skip with every
-// line that ends in the text, once the line is scored. Lines for which skip returns true are not
-// learned. The stream must divide its text into lines. A line is valid until skip returns.
+// ScoreLines is like Score, for a text that is learned by lines. It calls skip with every line that
+// ends in the text, after scoring the line. Lines for which skip returns true are not learned. The
+// stream must divide its text into lines. A line is valid until skip returns.
 func (w *Worker) ScoreLines(s *Stream, text []byte, skip func(*lines.Line) bool) Scores {
 	read := w.begin(s, text)
 	return w.predict(s, text[:read], Lesson{ByLine: true}, skip)
 }
 
-// begin prepares the segments for a text that follows the stream's text, and makes tokens of it. It
-// returns the number of bytes read.
 func (w *Worker) begin(s *Stream, text []byte) (read int) {
 	w.resume(s)
 	return w.read(s, text, s.Room())
 }
 
-// read makes at most `room` tokens of a text that follows the stream's text. It returns the number
-// of bytes read.
+// read tokenizes a text that follows the stream's text, into at most room tokens. It returns the
+// number of bytes read.
 func (w *Worker) read(s *Stream, text []byte, room int) int {
 	w.tokens.Reset()
 	w.falls = w.falls[:0]
@@ -62,16 +60,16 @@ func (w *Worker) predict(
 	return w.scores(s, text, how, skip)
 }
 
-// together reports whether one byte completes all of w.tokens: a word's parts, and the end of its
-// line. Such tokens can only be accepted together, since no token is accepted without a byte of
-// text.
+// together reports whether one byte completes all of w.tokens, such as the parts of a word and the
+// end of its line. These tokens must be accepted together, because no token is accepted without a
+// byte of text.
 func (w *Worker) together() bool {
 	n := len(w.falls)
 	return n == 0 || w.falls[0] == w.falls[n-1]
 }
 
-// scores returns the scores of w.tokens, which text completes. The segments must have been
-// extended by these tokens.
+// scores returns the scores of w.tokens, which text completes. The segments must already contain
+// these tokens.
 func (w *Worker) scores(
 	s *Stream, text []byte, how Lesson, skip func(*lines.Line) bool,
 ) Scores {
@@ -121,8 +119,8 @@ func (w *Worker) scores(
 	return scores
 }
 
-// network writes the network's costs of w.tokens to nll. If the stream may diverge, the method
-// diverged has already computed them.
+// network writes the network's costs of w.tokens to nll. If the stream may diverge, method diverged
+// has already computed these costs.
 func (w *Worker) network(s *Stream, nll []float32) {
 	if w.model.Uniform {
 		fill(nll, w.uniform())
@@ -136,12 +134,12 @@ func (w *Worker) network(s *Stream, nll []float32) {
 }
 
 // Commit accepts the text that was just scored. scores.Lesson says how the stream learns the text.
-// Commit changes no weights; Settle does, once the chunk is full.
+// Commit does not change the weights: Settle updates them once the chunk is full.
 func (w *Worker) Commit(s *Stream, scores Scores) { w.CommitLines(s, scores, nil) }
 
-// CommitLines is like Commit. If the stream makes lines, it also calls the function each, if not
-// nil, with every line that ends in the text. If the stream makes records, a record comes before
-// the line that begins the next record. Lines and records are valid during the call.
+// CommitLines is like Commit. If the stream makes lines, CommitLines also calls function each, if
+// not nil, with every line that ends in the text. If the stream makes records, each receives a
+// record before the line that begins the next record. Lines and records are valid during the call.
 func (w *Worker) CommitLines(s *Stream, scores Scores, each func(*lines.Line)) {
 	s.beginLines()
 	if s.lines != nil {

@@ -15,56 +15,57 @@ const (
 	Static     = "static"      // no adaptation
 	SparseMeta = "sparse-meta" // fast weights of the branches, written by meta-learners
 	DynamicSGD = "dynamic-sgd" // dynamic evaluation: gradient descent on all weights
-	DynamicRMS = "dynamic-rms" // like DynamicSGD, scaled by gradient statistics of the model
-	Cache      = "cache"       // a continuous cache of hidden states beside the static model
-	Counts     = "counts"      // no network: the companion's counts alone, or nothing
+	DynamicRMS = "dynamic-rms" // dynamic evaluation scaled by the model's gradient statistics
+	Cache      = "cache"       // the static model with a continuous cache of hidden states
+	Counts     = "counts"      // no network: the companion's counts, or a uniform distribution
 )
 
 // Methods lists the methods of models that have a network: all except Counts.
 func Methods() []string { return []string{Static, SparseMeta, DynamicSGD, DynamicRMS, Cache} }
 
-// AllMethods lists all methods.
+// AllMethods lists the methods of all models, including Counts.
 func AllMethods() []string { return append(Methods(), Counts) }
 
 // MaxChunk is the maximum number of tokens between two updates. The memory of a worker's
 // activations grows with the chunk.
 const MaxChunk = 1024
 
-// SkipBelowDefault is in bits per token. It skips two of three chunks of a log, one of ten chunks
-// of code, and no chunk of prose. Skipping costs at most .002 bits per byte (docs/speed.md).
+// SkipBelowDefault is the default of Settings.SkipBelow, in bits per token. With this value,
+// streams skip two thirds of the chunks of a log, a tenth of the chunks of code, and no chunk of
+// prose. Skipping costs at most 0.002 bits per byte (docs/speed.md).
 const SkipBelowDefault = 0.75
 
-// Settings say how a stream adapts. Settings that belong only to other methods have no effect.
-// Every stored session contains their JSON (docs/formats.md): adding, moving or renaming a field
-// requires a new version of that format. Table lists the settings that users can choose.
+// Settings say how a stream adapts. Fields that only other methods use have no effect. Every stored
+// session contains Settings as JSON (docs/formats.md): adding, moving or renaming a field requires
+// a new version of that format. Table lists the settings that users can choose.
 type Settings struct {
-	Method   string                     `json:"method"`
-	Chunk    int                        `json:"chunk"`    // tokens between two updates
-	Adapt    sparsemeta.Settings        `json:"adapt"`    // settings of SparseMeta
-	SGD      sparsemeta.DynamicSettings `json:"sgd"`      // settings of DynamicSGD
-	RMS      sparsemeta.DynamicSettings `json:"rms"`      // settings of DynamicRMS
-	Cache    sparsemeta.CacheSettings   `json:"cache"`    // settings of Cache
-	Baseline bool                       `json:"baseline"` // whether the static model also scores
-	Seed     uint64                     `json:"seed"`
+	Method string                     `json:"method"`
+	Chunk  int                        `json:"chunk"` // tokens between two updates
+	Adapt  sparsemeta.Settings        `json:"adapt"`
+	SGD    sparsemeta.DynamicSettings `json:"sgd"`
+	RMS    sparsemeta.DynamicSettings `json:"rms"`
+	Cache  sparsemeta.CacheSettings   `json:"cache"`
+	// whether the static model also scores the text
+	Baseline bool   `json:"baseline"`
+	Seed     uint64 `json:"seed"`
 
-	// SkipBelow is in bits per token. With SparseMeta and a companion of counts, the stream does
-	// not learn a chunk that costs the network less, see Worker.teaches. Streams made before this
-	// setting existed have 0, and learn every chunk.
+	// SkipBelow is the cost, in bits per token, below which a chunk is not learned; see
+	// Worker.teaches. It applies to SparseMeta with a companion of counts. Streams older than this
+	// setting have 0 and learn every chunk.
 	SkipBelow float64 `json:"skip_below,omitempty"`
 
-	// Companion mixes the model's distribution with statistics of the text so far. For a model of
-	// bytes, these are counts (package companion), with a table of CompanionBytes. For a model of
-	// words, they are a cache with the settings in Cache. Streams made before this setting existed
-	// have no companion.
+	// Companion mixes the model's distribution with statistics of the text so far. In byte models,
+	// these are counts (package companion) in a table of CompanionBytes bytes. In word models, they
+	// are a cache with the settings in Cache. Streams older than this setting have no companion.
 	Companion      bool `json:"companion,omitempty"`
 	CompanionBytes int  `json:"companion_bytes,omitempty"`
-	// CompanionStatic says that the static model's distribution is mixed in, too. It has an effect
-	// only if the companion is counts and the method is SparseMeta.
+	// CompanionStatic adds the static model's distribution to the companion's mixture. The setting
+	// has an effect only for SparseMeta with a companion of counts.
 	CompanionStatic bool `json:"companion_static,omitempty"`
 }
 
-// Defaults returns the settings for which the model's meta-learners were trained, and for which the
-// other methods were tuned.
+// Defaults returns the settings with which the model's meta-learners were trained and the other
+// methods were tuned.
 func Defaults(m *model.Model) Settings {
 	s := Settings{Method: Static, Chunk: m.Chunk}
 	if m.Uniform {
@@ -88,23 +89,23 @@ func DefaultsFor(m *model.Model, method string) Settings {
 	return s
 }
 
-// HasStatic reports whether a stream with these settings can continue under the static model. It
-// can if it has a baseline, which includes the static model's memory. It also can if its method
-// writes no fast weights.
+// HasStatic reports whether a stream with these settings can continue under the static model. A
+// stream with a baseline keeps the static model's memory; streams of Static and Cache have no other
+// memory.
 func (s *Settings) HasStatic() bool {
 	return s.Baseline || s.Method == Static || s.Method == Cache
 }
 
-// SetRivals copies the settings of the methods that sparse-meta is compared with into s.
+// SetRivals sets in s the settings of the methods other than sparse-meta.
 func SetRivals(s *Settings, r model.Rivals) { s.SGD, s.RMS, s.Cache = r.SGD, r.RMS, r.Cache }
 
-// RivalsOf returns the settings of the methods that sparse-meta is compared with.
+// RivalsOf returns the settings of the methods other than sparse-meta.
 func RivalsOf(s Settings) model.Rivals {
 	return model.Rivals{SGD: s.SGD, RMS: s.RMS, Cache: s.Cache}
 }
 
-// Dynamic returns the method's settings of dynamic evaluation: RMS for DynamicRMS, SGD for every
-// other method.
+// Dynamic returns the settings of dynamic evaluation: RMS for DynamicRMS, SGD for every other
+// method.
 func (s *Settings) Dynamic() *sparsemeta.DynamicSettings {
 	if s.Method == DynamicRMS {
 		return &s.RMS
@@ -129,7 +130,6 @@ func Supports(m *model.Model, method string) error {
 	}
 }
 
-// Parts of a model that a method may need.
 const (
 	metaLearners = "meta-learners"
 	statistics   = "gradient statistics"
@@ -137,7 +137,6 @@ const (
 	noNetwork    = "companion that could replace its network"
 )
 
-// lacks returns the model part that the method requires and the model lacks, or "".
 func lacks(m *model.Model, method string) string {
 	switch {
 	case m.Uniform && method != Counts:
@@ -152,13 +151,13 @@ func lacks(m *model.Model, method string) string {
 	return ""
 }
 
-// ChunkMin returns the minimum number of tokens in a chunk of a model. A chunk of words may begin
-// with tokens that did not fit into the chunk before. Room for one more token ensures that each
-// chunk reads at least one byte of text.
+// ChunkMin returns the minimum chunk length of a model, in tokens. A chunk of words may begin with
+// tokens that did not fit into the previous chunk. Room for one more token lets each chunk read at
+// least one byte of text.
 func ChunkMin(m *model.Model) int { return m.Tokenizer.DueMax() + 1 }
 
-// companion returns the settings of the stream's companion. If the method writes no fast weights,
-// the static model is the only network that the companion mixes.
+// companion returns the settings of the stream's companion. Only SparseMeta with nonzero P can mix
+// two networks, the adaptive and the static model.
 func (s *Settings) companion() companion.Settings {
 	set := companion.Settings{TableBytes: s.CompanionBytes, Networks: 1}
 	if s.CompanionStatic && s.Method == SparseMeta && s.Adapt.P > 0 {
@@ -173,7 +172,7 @@ func (s *Settings) runsStatic(m *model.Model) bool {
 	return s.Baseline || s.counts(m) && s.companion().Networks > 1
 }
 
-// layersAlike returns how many of the lowest layers have the same inputs in the static and the
+// layersAlike returns the number of lowest layers whose inputs are the same in the static and the
 // adaptive model.
 func (s *Settings) layersAlike(m *model.Model) int {
 	adapts := func(int) bool { return false }
@@ -186,16 +185,14 @@ func (s *Settings) layersAlike(m *model.Model) int {
 	return m.LM.LayersAlike(adapts)
 }
 
-// caches reports whether a stream has a cache, either as its method or as its companion.
 func (s *Settings) caches(m *model.Model) bool {
 	return s.Method == Cache || s.Companion && m.OfWords()
 }
 
-// counts reports whether a stream has a companion of counts.
 func (s *Settings) counts(m *model.Model) bool { return s.Companion && !m.OfWords() }
 
-// HasCompanion reports whether a stream mixes its network with a companion. A stream of words with
-// the method Cache has no companion, since the method already is the same cache.
+// HasCompanion reports whether a stream mixes its network with a companion. In a word model, the
+// companion would be the cache that the method Cache already provides.
 func (s *Settings) HasCompanion(m *model.Model) bool {
 	return s.Companion && !(m.OfWords() && s.Method == Cache)
 }
@@ -230,20 +227,18 @@ func (s Settings) Validate(m *model.Model) error {
 	return nil
 }
 
-// companionWarm is the setting Warm of a companion's cache. It gives the cache little weight in a
-// new session, whose few positions predict poorly. The value was found on validation text.
+// companionWarm is the value of Cache.Warm for a companion's cache. It gives the cache little
+// weight in a new session, in which a cache predicts poorly. The value was tuned on validation
+// text.
 const companionWarm = 200
 
-// slopesOfByte is the number of slopes that a stream keeps for a pending byte.
 const slopesOfByte = len(companion.Slopes{})
 
-// learnsMixture reports whether the fast weights of a stream learn from the mixture's loss.
 func (s *Settings) learnsMixture(m *model.Model) bool {
 	writes := s.Method == SparseMeta || s.Method == DynamicSGD || s.Method == DynamicRMS
 	return writes && s.counts(m) && m.Mixture > 0
 }
 
-// slopesBytes returns the bytes of memory of the slopes that a stream keeps.
 func (s *Settings) slopesBytes(m *model.Model) int64 {
 	if !s.learnsMixture(m) {
 		return 0

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Settle ends the stream's chunk if it is full. The stream adapts to the chunk and appends it to
-// its memory. The chunk's tokens were scored before, so a token cannot affect its own score.
+// Settle ends a full chunk: the stream adapts to the chunk and appends it to the memory. If the
+// chunk is not full, Settle does nothing. The chunk's tokens were scored before, so a token cannot
+// affect its own score.
 func (w *Worker) Settle(s *Stream) Settled {
 	if s.Room() > 0 {
 		return Settled{}
@@ -34,9 +35,9 @@ func (w *Worker) Settle(s *Stream) Settled {
 	return w.settled
 }
 
-// adapt makes the stream learn a chunk. A cache learns the chunk's hidden states. The method learns
-// from the gradient of the chunk's mean loss at the effective weights. This loss is the network's
-// own or the mixture's.
+// adapt makes the stream learn a chunk. A cache learns the chunk's hidden states. Other methods
+// learn from the gradient of the chunk's mean loss at the effective weights. The loss is the
+// network's own or the mixture's.
 func (w *Worker) adapt(s *Stream, step *Step) {
 	if s.Cache != nil {
 		w.remember(s)
@@ -56,7 +57,7 @@ func (w *Worker) adapt(s *Stream, step *Step) {
 }
 
 // gradient computes the gradient of a whole chunk with targets [n] and slopes [n,8]. If the chunk
-// is not worth learning, it computes nothing and returns false.
+// is not worth learning (see teaches), gradient computes nothing and returns false.
 func (w *Worker) gradient(s *Stream, step *Step, targets []int32, slopes []float32) (learns bool) {
 	if !w.teaches(s, targets) {
 		return false
@@ -66,10 +67,10 @@ func (w *Worker) gradient(s *Stream, step *Step, targets []int32, slopes []float
 	return true
 }
 
-// Foresee computes the gradient for Settle in advance, before the scored text is accepted. It does
-// so only if the text fills the chunk. A server calls Foresee while the text is being made durable.
-// The stream does not change, and its bits are the same without Foresee. Foresee returns whether it
-// has computed the gradient. If not, Settle computes it.
+// Foresee computes the gradient for Settle in advance, before the scored text is accepted, if the
+// text fills the chunk. A server calls Foresee while it makes the text durable. The stream and its
+// later results do not change. Foresee reports whether it has computed the gradient; otherwise
+// Settle computes it.
 func (w *Worker) Foresee(s *Stream, scores Scores) bool {
 	learns := !s.frozen && (s.Fast != nil || s.Dynamic != nil)
 	more := s.Cache != nil || s.held != nil || scores.Lesson.ByLine
@@ -79,15 +80,16 @@ func (w *Worker) Foresee(s *Stream, scores Scores) bool {
 	}
 	targets := append(append(w.targets[:0], s.Pending...), scores.Tokens.IDs...)
 	step := w.step(s)
-	w.foreseen = w.gradient(s, &step, targets, append(s.slopes, w.slopes...)) // also done by arrive
+	// arrive will append these slopes to s.slopes
+	w.foreseen = w.gradient(s, &step, targets, append(s.slopes, w.slopes...))
 	return w.foreseen
 }
 
 // teaches reports whether the chunk is worth a backward pass and an update. A chunk that the
-// network predicts well has a small gradient. This is so for most chunks of a log. The companion
-// still counts a skipped chunk, so skipping costs little. Without a companion every chunk is
-// learned. The decision uses the loss of the whole chunk at the weights before the update, so the
-// pieces of the text do not matter.
+// network predicts well, such as most chunks of a log, has a small gradient. The companion counts
+// skipped chunks, too, so skipping costs little. Without a companion, every chunk is learned. The
+// decision uses the loss of the whole chunk before the update, so the division of the text into
+// pieces has no influence.
 func (w *Worker) teaches(s *Stream, targets []int32) bool {
 	if s.Settings.SkipBelow == 0 || s.Fast == nil || s.Companion == nil {
 		return true
@@ -101,7 +103,6 @@ func (w *Worker) teaches(s *Stream, targets []int32) bool {
 	return sum >= s.Settings.SkipBelow*math.Ln2*float64(len(losses))
 }
 
-// goOn prepares the segments for the next chunk.
 func (w *Worker) goOn(s *Stream) {
 	if w.at = (place{s.id, s.Step}); w.model.Uniform {
 		return

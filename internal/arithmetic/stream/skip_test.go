@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// skipping returns a stream with a companion. It learns only chunks that cost the network at least
-// `below` bits per token.
+// skipping returns a stream that learns only chunks with a network cost of at least `below` bits
+// per token.
 func skipping(t *testing.T, below float64) *Stream {
 	m := testModel(t)
 	return New(m, settings(m, func(s *Settings) { s.Companion, s.SkipBelow = true, below }))
@@ -19,8 +19,6 @@ func networks(w *Worker, s *Stream, text string) (nll []float32) {
 	return nll
 }
 
-// A chunk is learned if it costs the network SkipBelow or more. The pieces of the text do not
-// matter.
 func TestChunksThatCostLittleAreNotLearnedFrom(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
@@ -28,7 +26,8 @@ func TestChunksThatCostLittleAreNotLearnedFrom(t *testing.T) {
 	require.Equal(t, scored(w, static, text), networks(w, skipping(t, 32), text),
 		"nothing is learnt")
 
-	costs := map[bool][]float64{} // bits per token: [true] of learned chunks, [false] of others
+	// bits per token; key true: learned chunks, key false: skipped chunks
+	costs := map[bool][]float64{}
 	const below = 8
 	s := skipping(t, below)
 	for rest := text; len(rest) >= testChunk; rest = rest[testChunk:] {
@@ -45,7 +44,6 @@ func TestChunksThatCostLittleAreNotLearnedFrom(t *testing.T) {
 	}
 }
 
-// Without a companion every chunk is learned.
 func TestWithoutCompanionEveryChunkIsLearnedFrom(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)

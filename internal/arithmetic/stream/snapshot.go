@@ -16,7 +16,6 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// header is the metadata of a snapshot: everything but the tensors.
 type header struct {
 	Version      int         `json:"version"`
 	Model        string      `json:"model"`
@@ -34,7 +33,6 @@ type header struct {
 	Text                *pending `json:"text,omitempty"`
 }
 
-// tally is a tokenizer.Tally with the names of its fields in a snapshot.
 type tally struct {
 	Bytes  int64   `json:"bytes"`
 	Chars  int64   `json:"chars"`
@@ -48,7 +46,7 @@ type tally struct {
 	UnknownBits  float64 `json:"unknown_bits,omitempty"`
 }
 
-// pending is a tokenizer.Pending without its word, which is stored as a tensor.
+// pending is tokenizer.Pending without the word, which a snapshot stores as a tensor.
 type pending struct {
 	Space int64 `json:"space"`
 	More  int64 `json:"more"`
@@ -57,9 +55,9 @@ type pending struct {
 	Ended int64 `json:"ended,omitempty"`
 }
 
-// Snapshot returns the stream as a file, from which Restore makes a stream that continues
-// bit-identically. The file shares no memory with the stream. It returns an error in the same cases
-// as Stored.
+// Snapshot returns the stream as a file from which Restore makes a stream that continues
+// bit-identically. The file shares no memory with the stream. Snapshot fails in the same cases as
+// Stored.
 func (s *Stream) Snapshot() (*weights.File, error) {
 	f, err := s.Stored()
 	if err != nil {
@@ -68,9 +66,9 @@ func (s *Stream) Snapshot() (*weights.File, error) {
 	return f.Load()
 }
 
-// Stored is like Snapshot, but does not copy: the file refers to the stream's data, so the stream
-// must not change while the file is read. It returns an error for a number that is not finite,
-// since Restore would refuse the snapshot.
+// Stored is like Snapshot, but the file refers to the stream's data: the stream must not change
+// while the file is read. Stored returns an error for a frozen stream. It also returns an error for
+// a non-finite number, because Restore would refuse the snapshot.
 func (s *Stream) Stored() (*weights.Stored, error) {
 	if s.frozen {
 		return nil, errors.New("stream: snapshot: a frozen stream cannot be stored, because the " +
@@ -131,8 +129,8 @@ func bytesTensor(name string, data []byte) weights.StoredTensor {
 	}
 }
 
-// part is an array of the state, either of tokens or of numbers, and the name and shape of its
-// tensor.
+// part is an array of the stream's state, with the name and shape of its tensor. The array is
+// either tokens or floats.
 type part struct {
 	name   string
 	shape  []int
@@ -178,7 +176,6 @@ func (s *Stream) parts() []part {
 	return all
 }
 
-// appendHeld appends the arrays that a stream needs only if it learns line by line.
 func (s *Stream) appendHeld(all []part) []part {
 	h, line := s.held, s.lineNumbers()
 	all = append(all,
@@ -193,7 +190,7 @@ func (s *Stream) appendHeld(all []part) []part {
 	})
 }
 
-// appendBank appends the arrays I and M of a bank, for every branch.
+// appendBank appends, for every branch, a bank's gradient averages I and fast weights M.
 func (s *Stream) appendBank(all []part, bank int) []part {
 	layout, at := s.model.LM.Layout, 0
 	name := func(what, branch string) string {
@@ -212,13 +209,12 @@ func (s *Stream) appendBank(all []part, bank int) []part {
 	return all
 }
 
-// Prefixes of the names of the memories' tensors. The number of the layer follows the prefix.
 const (
 	prefixMemory = "memory."
 	prefixStatic = "baseline.memory." // memory of the static model
 )
 
-// appendMemory appends the rows of a memory that are in use. mem may be nil, and so may its layers.
+// appendMemory appends the used rows of a memory. mem and its layers may be nil.
 func (s *Stream) appendMemory(all []part, prefix string, mem *txl.Memory) []part {
 	if mem == nil {
 		return all
@@ -250,7 +246,6 @@ func (p *part) tensor() weights.StoredTensor {
 	return t
 }
 
-// element returns the bits of an element.
 func (p *part) element(i int64) uint32 {
 	switch {
 	case p.tokens != nil:
@@ -261,7 +256,6 @@ func (p *part) element(i int64) uint32 {
 	return math.Float32bits(p.floats.F32[i])
 }
 
-// setElement sets the bits of an element.
 func (p *part) setElement(i int64, bits uint32) {
 	switch {
 	case p.tokens != nil:
@@ -273,7 +267,7 @@ func (p *part) setElement(i int64, bits uint32) {
 	}
 }
 
-// ReadAt implements io.ReaderAt. It reads the array in the form that it has in a file.
+// ReadAt implements io.ReaderAt: it reads the array in the little-endian form of a snapshot file.
 func (p *part) ReadAt(b []byte, at int64) (n int, err error) {
 	var element [4]byte
 	size := int64(p.tensorType().Size())
@@ -289,7 +283,6 @@ func (p *part) ReadAt(b []byte, at int64) (n int, err error) {
 	return n, nil
 }
 
-// finite returns an error for a number that is not finite, unless p.any is true.
 func (p *part) finite() error {
 	if p.any {
 		return nil

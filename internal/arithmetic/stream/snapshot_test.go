@@ -16,7 +16,6 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// snapshotBytes returns the stream's snapshot as a file.
 func snapshotBytes(t require.TestingT, s *Stream) []byte {
 	f, err := s.Snapshot()
 	require.NoError(t, err)
@@ -34,7 +33,6 @@ func restored(t require.TestingT, m *model.Model, set Settings, file []byte) *St
 	return s
 }
 
-// anySettings draws a method and a chunk, and whether the stream has a baseline.
 func anySettings(t *rapid.T, m *model.Model) Settings {
 	return settings(m, func(set *Settings) {
 		set.Baseline = rapid.Bool().Draw(t, "baseline")
@@ -74,7 +72,6 @@ func goesOnFromASnapshot(t *testing.T, m *model.Model) {
 	})
 }
 
-// A snapshot can also be taken when a full chunk is scored but its update has not been made.
 func TestSnapshotBeforeChunkIsSettled(t *testing.T) {
 	eachModel(t, snapshotsComeBeforeAnUpdate)
 }
@@ -128,8 +125,8 @@ func TestSnapshotSharesNothingWithItsStream(t *testing.T) {
 	})
 }
 
-// snapshotOf returns the snapshot of a stream in the middle of its fourth chunk. The snapshot
-// contains every kind of state that the method has.
+// snapshotOf returns the snapshot of a stream in the middle of its fourth chunk, with every kind of
+// state that the method has.
 func snapshotOf(t require.TestingT, m *model.Model, method string) (*weights.File, Settings) {
 	set := settings(m, func(s *Settings) { s.Method, s.Baseline = method, true })
 	w := NewWorker(m, 1)
@@ -141,7 +138,6 @@ func snapshotOf(t require.TestingT, m *model.Model, method string) (*weights.Fil
 	return f, set
 }
 
-// replace returns a function that replaces text in the header of a snapshot.
 func replace(old, new string) func(*weights.File) {
 	return func(f *weights.File) {
 		text := f.Metadata[keySnapshot]
@@ -152,7 +148,6 @@ func replace(old, new string) func(*weights.File) {
 	}
 }
 
-// tensor returns a function that changes one tensor of a snapshot.
 func tensor(name string, change func(*weights.Tensor)) func(*weights.File) {
 	return func(f *weights.File) {
 		t, ok := f.Tensor(name)
@@ -262,9 +257,8 @@ func notANumber(t weights.Tensor) weights.Tensor {
 	return weights.FloatTensor(t.Name, t.DType, t.Shape, values)
 }
 
-// A broken gradient may leave a number that is not finite in the gradient averages I. Snapshots may
-// contain it, since the meta-learner accepts it. A number that is not finite is refused in all
-// other places.
+// Snapshots may contain non-finite gradient averages, because the meta-learner accepts them. All
+// other numbers must be finite.
 func TestNumbersThatAreNotFinite(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
@@ -286,8 +280,6 @@ func TestFrozenStreamHasNoSnapshot(t *testing.T) {
 	require.ErrorContains(t, err, "frozen")
 }
 
-// Restore accepts a snapshot that was made with another arithmetic. It reports that arithmetic, and
-// the caller decides.
 func TestNumericsOfSnapshotAreReported(t *testing.T) {
 	m := testModel(t)
 	f, set := snapshotOf(t, m, SparseMeta)
@@ -297,8 +289,8 @@ func TestNumericsOfSnapshotAreReported(t *testing.T) {
 	require.Equal(t, "float32-other", numerics)
 }
 
-// FuzzRestore checks that no file makes Restore panic. If Restore accepts a file, a snapshot of the
-// restored stream must equal the file.
+// FuzzRestore checks that Restore never panics. A snapshot of a restored stream must equal the
+// accepted file.
 func FuzzRestore(f *testing.F) {
 	m := testModel(f)
 	var sets []Settings
@@ -326,8 +318,6 @@ func FuzzRestore(f *testing.F) {
 	})
 }
 
-// FuzzRestoreHeader is like FuzzRestore, but changes only the header, and keeps the original
-// tensors.
 func FuzzRestoreHeader(f *testing.F) {
 	m := testModel(f)
 	file, set := snapshotOf(f, m, Cache)

@@ -10,8 +10,8 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// The companion mixes in the static model's distribution. The scores equal, to the bit, the scores
-// of a companion that gets the distributions of two separate streams.
+// The scores must be bit-identical to the scores of a companion that mixes two separate streams,
+// one adaptive and one static.
 func TestCompanionMixesInStaticModel(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 2)
@@ -37,8 +37,8 @@ func TestCompanionMixesInStaticModel(t *testing.T) {
 	}
 }
 
-// The static model is mixed in only if meta-learners write fast weights. The stream then also needs
-// the static model's memory, for those layers whose inputs differ.
+// Only SparseMeta mixes in the static model. The stream then also stores the static model's memory,
+// for the layers whose inputs differ.
 func TestStaticModelIsMixedInBesideMetaLearners(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 1)
@@ -63,8 +63,8 @@ func TestStaticModelIsMixedInBesideMetaLearners(t *testing.T) {
 	require.Nil(t, alone.StaticMemory)
 }
 
-// Early snapshots store the memory of lower layers twice: for the adaptive and for the static
-// model. They are accepted if both copies are equal.
+// Early snapshots store the memory of the lower layers twice: for the adaptive and for the static
+// model. Restore requires both copies to be equal.
 func TestSnapshotWithWholeMemoryOfBaselineIsRead(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 1)

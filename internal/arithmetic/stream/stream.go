@@ -1,10 +1,9 @@
-// Package stream implements one adaptive stream of text: the loop
+// Package stream implements an adaptive stream of text. For each chunk of the text, a stream
+// computes the scores and the gradient, and then updates its fast weights.
 //
-//	score a chunk -> backward -> update of the fast weights
-//
-// It connects the packages txl and sparsemeta, which do not import each other. A Stream is the
-// state. A Worker has the memory and threads that advance a stream. Neither handles concurrency,
-// the order of requests, or storage.
+// The package connects the packages txl and sparsemeta, which do not import each other. A Stream is
+// the state. A Worker has the memory and threads that advance a stream. Neither of the two types
+// handles concurrency, the order of requests, or storage.
 package stream
 
 import (
@@ -19,60 +18,59 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// Stream is the state of a text that was read. It is a function of the model, the settings and the
-// bytes fed, and of nothing else. It is plain data.
+// Stream is the state after a text was read. The state depends only on the model, the settings and
+// the bytes fed.
 //
 // Chunk t contains the tokens [t*Chunk, (t+1)*Chunk) of the text as targets. The input for each
-// target is the token before it; the first target follows the tokenizer's start token. Every token
-// is scored when it is complete: a byte at once, a word when white space follows. Text after the
-// last complete token is accepted and kept in Text; Tally does not count it yet. So Offset is
-// Tally.Bytes plus the size of Text.
+// target is the token before the target; the first target follows the tokenizer's start token.
+// Every token is scored when the token is complete: a byte at once, a word when white space
+// follows. Text after the last complete token is kept in Text, and Tally does not count this text
+// yet. So Offset is Tally.Bytes plus the size of Text.
 type Stream struct {
 	Settings   Settings
-	Tally      tokenizer.Tally   // totals of all complete tokens: bytes, tokens, bits
-	Baseline   tokenizer.Tally   // the same totals under the static model, if Settings.Baseline
-	Step       uint64            // number of full chunks
-	Written    int               // number of fast weights that the last update wrote
-	Pending    []int32           // targets of the open chunk
-	Last       int32             // the token before the pending ones
-	Divergence Divergence        // resets of diverged fast weights
-	Text       tokenizer.Pending // text after the last complete token; empty for tokens of bytes
+	Tally      tokenizer.Tally
+	Baseline   tokenizer.Tally // totals under the static model, if Settings.Baseline is true
+	Step       uint64          // number of full chunks so far
+	Written    int             // number of fast weights that the last update wrote
+	Pending    []int32         // target tokens of the unfinished chunk
+	Last       int32
+	Divergence Divergence
+	Text       tokenizer.Pending // incomplete last token; empty if tokens are bytes
 
 	Memory *txl.Memory
-	// StaticMemory is the memory of the static model, which also reads the text. It has only the
-	// layers whose input differs from the adaptive model's. It is nil if the static model does
-	// not read the text.
+	// StaticMemory is the memory of the static model, or nil if the static model does not read the
+	// text. Only the layers whose input differs from the adaptive model's are in StaticMemory.
 	StaticMemory *txl.Memory
 
-	// State of the method: at most one of Fast and Dynamic is set.
-	Fast    *sparsemeta.State   // state of SparseMeta
-	Dynamic *sparsemeta.Dynamic // state of DynamicSGD and DynamicRMS
+	// At most one of Fast and Dynamic is not nil: the state of the method.
+	Fast    *sparsemeta.State
+	Dynamic *sparsemeta.Dynamic
 
-	// State beside the method: counts of bytes, or a cache of words. With the method Cache, the
-	// cache is the state of the method itself.
+	// Companion has counts of bytes, and Cache has recent words. With the method Cache, Cache is
+	// the state of the method itself.
 	Companion *companion.State
 	Cache     *sparsemeta.Cache
-	slopes    []float32 // slopes of the pending bytes; nil unless learnsMixture
+	slopes    []float32
 
-	lines       *lines.Meter   // lines from linesFrom on; nil if they have not begun
-	linesFrom   *int64         // offset at which lines begin; nil if they never do
-	trouble     string         // words of trouble by which lines are rated; "" means none
-	records     *lines.Records // records of the lines; nil if they have not begun
-	recordsNext *lines.Records // replaces records when the text reaches its offset; may be nil
-	held        *held          // nil if the stream has never learned by lines
+	lines       *lines.Meter
+	linesFrom   *int64 // offset at which lines begin; nil means never
+	trouble     string
+	records     *lines.Records
+	recordsNext *lines.Records
+	held        *held // nil if the stream has never learned by lines
 
 	model   *model.Model
-	dynamic Arena  // fast weights of Dynamic, in the form that a Step needs
-	id      uint64 // identifies the stream in workers
-	learnt  uint64 // identifies the fast weights; a frozen stream has the number of its origin
+	dynamic Arena
+	id      uint64
+	learnt  uint64 // identifies the fast weights; a frozen copy has its origin's number
 	frozen  bool
 	drawn   uint64 // number of bytes at the end of the text that were sampled and not learned
 }
 
-// nextID numbers the streams of the process, so that workers can identify them.
+// nextID is the last id given to a stream of this process. Workers identify streams by their ids.
 var nextID atomic.Uint64
 
-// New returns the stream of an empty text. The settings must be valid.
+// New returns a stream without text. The settings must be valid.
 func New(m *model.Model, set Settings) *Stream {
 	s := &Stream{Settings: set, model: m, Last: m.Tokenizer.Start(), id: nextID.Add(1)}
 	s.learnt = s.id
@@ -108,15 +106,14 @@ func New(m *model.Model, set Settings) *Stream {
 	return s
 }
 
-// rule returns how the fast weights of a SparseMeta stream are stored and written.
 func (s *Stream) rule() Rule {
 	return Rule{Learner: s.model.Learner, Tables: s.model.Tables, Settings: s.Settings.Adapt,
 		Precision: ServingPrecision}
 }
 
-// Frozen returns a copy that reads more text without learning. It shares the fast weights of s, so
-// s must not settle a chunk while the copy is in use. Memory, cache and pending chunk are copied,
-// so the copy never changes s. The copy has no Snapshot.
+// Frozen returns a copy of s that reads more text without learning. The copy shares the fast
+// weights of s, so s must not settle a chunk while the copy is in use. Memory, cache and pending
+// chunk are copied, so the copy never changes s. The copy has no Snapshot.
 func (s *Stream) Frozen() *Stream {
 	f := *s
 	f.id, f.frozen = nextID.Add(1), true
@@ -127,13 +124,13 @@ func (s *Stream) Frozen() *Stream {
 	f.Text.Word = append(make([]byte, 0, cap(s.Text.Word)), s.Text.Word...)
 	f.Memory = txl.NewMemory(s.model.LM.Config, 1)
 	f.Memory.CopyFrom(s.Memory)
-	if s.Cache != nil { // a cache depends on the text that was read, so it is copied
+	if s.Cache != nil {
 		f.Cache = s.Cache.Copy()
 		if s.held != nil {
 			f.held = &held{marking: marking{slices.Clone(s.held.marks), s.held.line}}
 		}
 	}
-	if s.Companion != nil { // a companion depends on that text, too
+	if s.Companion != nil {
 		f.Companion = s.Companion.Clone()
 	}
 	if f.Settings.runsStatic(s.model) {
@@ -142,7 +139,6 @@ func (s *Stream) Frozen() *Stream {
 	return &f
 }
 
-// copyStatic returns a copy of the static model's memory.
 func (s *Stream) copyStatic() *txl.Memory {
 	c := txl.NewMemoryAbove(s.model.LM.Config, 1, s.Settings.layersAlike(s.model))
 	c.CopyFrom(s.StaticMemory)
@@ -150,7 +146,7 @@ func (s *Stream) copyStatic() *txl.Memory {
 }
 
 // Static returns a Frozen copy that continues under the static model, as if the stream had never
-// adapted. The settings must allow it, see Settings.HasStatic.
+// adapted. Settings.HasStatic must be true.
 func (s *Stream) Static() *Stream {
 	f := s.Frozen()
 	f.Fast, f.Dynamic, f.dynamic, f.Cache, f.Companion = nil, nil, Arena{}, nil, nil
@@ -160,8 +156,8 @@ func (s *Stream) Static() *Stream {
 	return f
 }
 
-// Reader returns a Frozen copy that also scores with the static model and makes lines of its text,
-// if s does so.
+// Reader returns a Frozen copy. If s scores with the static model, the copy also does; if s rates
+// lines, the copy also rates them.
 func (s *Stream) Reader() *Stream {
 	f := s.Frozen()
 	if s.Settings.Baseline {
@@ -176,7 +172,8 @@ func (s *Stream) Reader() *Stream {
 	return f
 }
 
-// StateBytes returns the memory in bytes of a stream with these settings that makes no lines.
+// StateBytes returns the memory, in bytes, of a stream with these settings, without its state of
+// lines.
 func StateBytes(m *model.Model, set Settings) int64 {
 	c, layout := m.LM.Config, m.LM.Layout
 	layers := c.NLayer
@@ -202,16 +199,17 @@ func StateBytes(m *model.Model, set Settings) int64 {
 	return bytes
 }
 
-// OfWords reports whether the stream's tokens are words. Otherwise they are bytes.
+// OfWords reports whether the stream's tokens are words instead of bytes.
 func (s *Stream) OfWords() bool { return s.model.OfWords() }
 
-// LearnsByLine reports whether the stream has learned text by lines.
+// LearnsByLine reports whether the stream has ever learned by lines.
 func (s *Stream) LearnsByLine() bool { return s.held != nil }
 
 // Offset returns the number of bytes of text that the stream has accepted.
 func (s *Stream) Offset() int64 { return s.Tally.Bytes + s.Text.Size() }
 
-// Room returns the number of tokens that complete the current chunk. It is at least 1 after Settle.
+// Room returns the number of tokens until the current chunk is full. After Settle, Room is at least
+// 1.
 func (s *Stream) Room() int { return s.Settings.Chunk - len(s.Pending) }
 
 // Updates returns the number of updates of the fast weights so far: 0 for a method without fast
@@ -223,7 +221,7 @@ func (s *Stream) Updates() uint64 {
 	return s.Step
 }
 
-// FastRMS returns the root mean square of the fast weights, or 0 without any.
+// FastRMS returns the root mean square of the fast weights, or 0 if the method has none.
 func (s *Stream) FastRMS() float64 {
 	switch {
 	case s.Fast != nil:
@@ -234,8 +232,8 @@ func (s *Stream) FastRMS() float64 {
 	return 0
 }
 
-// MemoryBytes returns the bytes of memory that the stream occupies. The number does not depend on
-// the text, but it does depend on whether the stream makes lines.
+// MemoryBytes returns the memory that the stream occupies, in bytes. The number does not depend on
+// the text, but a stream that rates lines needs more.
 func (s *Stream) MemoryBytes() int64 {
 	n := cap(s.Pending)
 	for _, mem := range []*txl.Memory{s.Memory, s.StaticMemory} {
@@ -267,7 +265,7 @@ func (s *Stream) MemoryBytes() int64 {
 	return bytes
 }
 
-// LinesBytes is the maximum memory, in bytes, of a stream's lines.
+// LinesBytes is the maximum memory, in bytes, of a stream's state of lines.
 const LinesBytes = lines.MeterBytes
 
 // Before returns the last complete token of the stream's text.

@@ -20,7 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Each check of rapid takes long here, so the default is 10 checks instead of 100.
+	// A check takes long here, so the default is 10 checks instead of rapid's 100.
 	if err := flag.Set("rapid.checks", "10"); err != nil {
 		panic(err)
 	}
@@ -29,8 +29,8 @@ func TestMain(m *testing.M) {
 
 const testChunk = 16
 
-// testModel returns a small random model with two banks and statistics. Its settings affect every
-// score after the first chunk.
+// testModel returns a small random model with two banks. The model's settings let fast weights
+// affect every score after the first chunk.
 func testModel(t testing.TB) *model.Model {
 	m, err := theModel()
 	require.NoError(t, err)
@@ -39,8 +39,8 @@ func testModel(t testing.TB) *model.Model {
 
 var theModel = sync.OnceValues(func() (*model.Model, error) { return newModel(nil) })
 
-// eachModel runs a test for testModel, for a model with adaptive input and softmax, and for one
-// whose fast weights learn from the mixture's loss.
+// eachModel runs a test for testModel and for models that differ in one part: clusters of the
+// vocabulary, fast weights in the upper half, or the loss of the mixture.
 func eachModel(t *testing.T, f func(t *testing.T, m *model.Model)) {
 	t.Run("plain", func(t *testing.T) { f(t, testModel(t)) })
 	clusters := testConfig
@@ -52,8 +52,8 @@ func eachModel(t *testing.T, f func(t *testing.T, m *model.Model)) {
 	t.Run("mixture", func(t *testing.T) { f(t, mixtureModel(t, testModel(t), 0.7)) })
 }
 
-// upperModel returns a model with fast weights in its upper half, like the embedded one. Two of its
-// three layers have the same inputs as in the static model.
+// upperModel returns a model with fast weights in its upper half, like the embedded model. Two of
+// its three layers have the same inputs as in the static model.
 func upperModel(t testing.TB) *model.Model {
 	c := testConfig
 	c.NLayer = 3
@@ -67,7 +67,7 @@ var testConfig = txl.Config{
 	MemLen: 20,
 }
 
-// newModel returns a model in which the weights that match the patterns have fast weights.
+// newModel returns a model with fast weights for the weights whose names match the patterns.
 func newModel(patterns []string) (*model.Model, error) { return newModelOf(testConfig, patterns) }
 
 func newModelOf(c txl.Config, patterns []string) (*model.Model, error) {
@@ -97,15 +97,13 @@ func newModelOf(c txl.Config, patterns []string) (*model.Model, error) {
 	return m.WithRivals(model.Rivals{
 		SGD: sparsemeta.DynamicSettings{Rate: 1, Decay: 0.05},
 		RMS: sparsemeta.DynamicSettings{Rate: 0.01, Decay: 0.05, Floor: 0.3},
-		// With this size, the window of cached positions also slides within a chunk.
+		// The cache is small, so that its window also slides within a chunk.
 		Cache: sparsemeta.CacheSettings{Size: 24, Theta: 1, Lambda: 0.4},
 	})
 }
 
-// adapting lists the methods that learn from the text.
 var adapting = []string{SparseMeta, DynamicSGD, DynamicRMS, Cache}
 
-// each runs a test for each of the given methods.
 func each(t *testing.T, methods []string, f func(t *testing.T, method string)) {
 	for _, method := range methods {
 		t.Run(method, func(t *testing.T) { f(t, method) })
@@ -136,13 +134,11 @@ POST /login 302 12
 GET /index.html 304 0
 `
 
-// scored feeds the text and returns the score of every token.
 func scored(w *Worker, s *Stream, text string) (nll []float32) {
 	w.Feed(s, []byte(text), func(_ []byte, scores Scores) { nll = append(nll, scores.NLL...) })
 	return nll
 }
 
-// pieces cuts a text into random pieces.
 func pieces(t *rapid.T, text string) (cut []string) {
 	for len(text) > 0 {
 		n := min(len(text), rapid.IntRange(1, 40).Draw(t, "piece"))
@@ -238,8 +234,8 @@ func TestStreamsOnSharedWorkerStayIndependent(t *testing.T) {
 	})
 }
 
-// A worker that continues with a stream's next chunk reuses results that the branches do not
-// affect. Its scores must equal, to the bit, the scores of a fresh worker.
+// A worker that continues with a stream's next chunk reuses results that fast weights do not
+// affect. Its scores must be bit-identical to the scores of a new worker.
 func TestUsedWorkerEqualsFreshOne(t *testing.T) {
 	m, err := newModel([]string{"layers.1.*_net.weight", "*.CoreNet.*", "crit.*"})
 	require.NoError(t, err)
@@ -306,7 +302,6 @@ func nothingWrittenIsStatic(t *testing.T, m *model.Model) {
 	require.NotZero(t, adapted.Written)
 }
 
-// Dynamic evaluation with rate 0, and a cache without weight, score like the static model.
 func TestRivalsThatDoNothingAreStatic(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
@@ -324,7 +319,6 @@ func TestRivalsThatDoNothingAreStatic(t *testing.T) {
 	})
 }
 
-// With every method a repetitive text costs less than under the static model.
 func TestEveryMethodLearnsFromRepetition(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -338,12 +332,11 @@ func TestEveryMethodLearnsFromRepetition(t *testing.T) {
 		set.Baseline = true
 		s := New(m, set)
 		w.Feed(s, []byte(strings.Repeat(fed, 12)), nil)
-		// The margin is small, since the static model sees repetitions through its memory.
+		// The static model's memory also predicts repetitions, so the required margin is small.
 		require.Less(t, s.Tally.Bits, 0.8*s.Baseline.Bits)
 	})
 }
 
-// nextByte returns the distribution of the next byte: it scores each of the 256 bytes.
 func nextByte(w *Worker, s *Stream) (probs [256]float64) {
 	for id := range probs {
 		probs[id] = math.Exp(-float64(w.Score(s, []byte{byte(id)}).NLL[0]))
@@ -376,7 +369,6 @@ func sampler(seed uint64) *txl.Sampler {
 	return txl.NewSampler(txl.Sampling{Temperature: 1, Seed: seed}, 256)
 }
 
-// generated samples n tokens after the stream's text and a prompt.
 func generated(w *Worker, s *Stream, prompt string, n int, seed uint64) (ids []int32,
 	logProbs []float32) {
 	s = s.Frozen()
@@ -425,26 +417,27 @@ func TestGenerateDrawsFromTheDistributionThatScoreUses(t *testing.T) {
 		ids, logProbs := generated(w, s, prompt, n, rapid.Uint64().Draw(t, "seed"))
 		scores := w.Score(s, tokenizer.Bytes{}.Decode([]byte(prompt), ids))
 		if scores.Diverged || len(scores.NLL) < len(prompt)+n {
-			return // weights diverge, so the text is scored one token at a time
+			return // The weights diverge, so the text is scored one token at a time.
 		}
 		nll := scores.NLL[len(prompt):]
 		if learns {
-			logProbs = logProbs[:1] // counts and cache learn the scored text
+			// Companion and cache learn the scored text, so only the first token's distribution is
+			// equal.
+			logProbs = logProbs[:1]
 		}
 		for i := range logProbs {
-			// LogProbs and NLL are both a logit minus the same log-sum-exp, but they may be rounded
+			// LogProbs and NLL subtract the same log-sum-exp from a logit, but may be rounded
 			// differently.
 			require.InDelta(t, -nll[i], logProbs[i], 1e-5, "token %d", i)
 		}
 	})
 }
 
-// A completion that is longer than the rest of the chunk keeps the weights with which it began.
 func TestCompletionPastChunkKeepsItsWeights(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 1)
-	// The static model has the same weights in every chunk, so generated tokens have the scores
-	// that they have when fed. The same holds for a cache without weight.
+	// The static model never changes its weights, so generated tokens and fed tokens have equal
+	// scores. A cache with weight 0 has the same property.
 	each(t, []string{Static, Cache}, func(t *testing.T, method string) {
 		s := New(m, settings(m, func(s *Settings) {
 			s.Method, s.Companion = method, false
@@ -476,7 +469,7 @@ func warmChunksAllocateNothing(t *testing.T, m *model.Model) {
 				w.Commit(s, w.Score(s, chunk[5:]))
 				w.Settle(s)
 			}
-			for range 5 { // enough chunks to fill the memory
+			for range 5 {
 				warm()
 			}
 			require.Zero(t, testing.AllocsPerRun(20, warm), "%d threads", threads)
@@ -485,7 +478,7 @@ func warmChunksAllocateNothing(t *testing.T, m *model.Model) {
 }
 
 // golden maps kernel.Arithmetic.Numerics and the method to the hash of a stream after a constant
-// text. The hashes of the portable arithmetic, "float32", are the same on every machine. If a hash
+// text. The hashes of the portable arithmetic, "float32", are equal on all machines. If a hash
 // changes, existing sessions no longer continue bit-identically.
 var golden = map[string]map[string]string{
 	"float32": {
@@ -562,7 +555,7 @@ func TestSettingsThatDoNotFitTheModelAreNamed(t *testing.T) {
 	require.NoError(t, other.Validate(m), "of other methods, without effect")
 }
 
-// MemoryBytes returns the memory that New allocates, apart from some small tables.
+// MemoryBytes may omit some small tables that New allocates.
 func TestMemoryBytesIsWhatAStreamTakes(t *testing.T) {
 	m, err := model.Default()
 	require.NoError(t, err)
@@ -582,8 +575,8 @@ func TestMemoryBytesIsWhatAStreamTakes(t *testing.T) {
 	}
 }
 
-// A worker must not confuse a frozen stream with its origin, or with another frozen copy, when
-// their chunks have equal numbers of tokens.
+// A worker must not confuse a frozen stream with its origin or with another frozen copy. The risk
+// exists if their chunks have equal numbers of tokens.
 func TestWorkerSeparatesFrozenStreamFromOrigin(t *testing.T) {
 	m := upperModel(t)
 	long := strings.Repeat(text, 2)
@@ -596,7 +589,7 @@ func TestWorkerSeparatesFrozenStreamFromOrigin(t *testing.T) {
 		before := s.Hash()
 
 		first, second, plain := s.Frozen(), s.Frozen(), s.Frozen()
-		w.Feed(first, []byte("xyz"), nil) // w now has as many rows as the other copies
+		w.Feed(first, []byte("xyz"), nil)
 		other.Feed(second, []byte("abc"), nil)
 		other.Feed(plain, []byte("abc"), nil)
 		want := append([]float32(nil), other.Score(plain, []byte("de")).NLL...)
@@ -630,7 +623,6 @@ func TestFrozenStreamKeepsWhatWasLearned(t *testing.T) {
 	})
 }
 
-// Read reports the distribution that gives each token its score.
 func TestReadTellsTheDistributionsThatScoresComeFrom(t *testing.T) {
 	m := testModel(t)
 	w := testWorker(t, m, 2)
@@ -644,14 +636,14 @@ func TestReadTellsTheDistributionsThatScoresComeFrom(t *testing.T) {
 		})
 		var ids []int32
 		visit := func(to Token) {
-			// TestGenerateDrawsFromTheDistributionThatScoreUses explains why the numbers may
+			// TestGenerateDrawsFromTheDistributionThatScoreUses explains why the two numbers may
 			// differ.
 			require.InDelta(t, -nll[len(ids)], to.LogProbs[to.ID], 1e-5, "token %d", len(ids))
 			var sum float64
 			for _, l := range to.LogProbs {
 				sum += math.Exp(float64(l))
 			}
-			require.InDelta(t, 1, sum, 1e-5, "token %d", len(ids)) // 256 rounded terms
+			require.InDelta(t, 1, sum, 1e-5, "token %d", len(ids))
 			ids = append(ids, to.ID)
 		}
 		for at := 0; at < len(text); {

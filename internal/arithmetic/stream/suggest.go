@@ -11,48 +11,49 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// This file searches for texts that may follow a stream's text. After each prefix, the next byte
-// has the stream's own distribution, from network and companion. The network reads many prefixes in
-// one call, as rows of a tree that follows the chunk. The companion reads one prefix after the
-// other, and is restored in between.
+// This file searches for texts that may follow a stream's text. The stream's network and companion
+// give the distribution of the byte after each prefix. The network reads many prefixes in one call,
+// as rows of a tree after the chunk. The companion reads the prefixes one by one, and is restored
+// after each.
 
-// Suggester keeps the prefixes that were computed for a stream's suggestions. They are used again
-// after the next key, until a chunk settles. Any worker may use a Suggester, but only one at a
-// time. The zero Suggester is empty.
+// Suggester caches the prefixes that were computed for a stream's suggestions. The cached prefixes
+// serve later requests until a chunk settles. Any worker may use a Suggester, but only one worker
+// at a time. The zero Suggester is empty.
 type Suggester struct {
 	tree suggest.Tree
-	rows [2]txl.Tree // rows of the adapted network, and of the static network if it is mixed in
-	// Distributions of all prefixes, 256 numbers for each. Empty without a companion.
+	rows [2]txl.Tree
+	// networks contains the networks' distributions for all prefixes, 256 numbers each. Without a
+	// companion, networks is empty.
 	networks companion.Networks
-	guesses  [][]byte // for each prefix, the text that the companion expects after it
+	guesses  [][]byte // for each prefix, the text that the companion expects next
 	origin   origin
 }
 
-// origin is the place in a stream where a suggester's tree begins.
 type origin struct {
 	stream, step, learnt uint64
-	pending              int   // number of pending tokens before the tree
-	offset               int64 // offset of the stream at its last suggestion
+	pending              int // number of pending tokens before the tree
+	offset               int64
 }
 
 const (
 	// TypedMax is the maximum size, in bytes, of the typed text between a stream's text and a
 	// suggestion.
 	TypedMax = 1024
-	// SuggestRowsMax is the maximum number of prefixes in one call, including guessed prefixes.
+	// SuggestRowsMax is the maximum number of prefixes that the network reads in one call,
+	// including guessed prefixes.
 	SuggestRowsMax = 32
-	// proposedRows is the number of prefixes that the companion proposes. proposedQuick is the
-	// number of proposals in a quick search, in which the networks read no other prefixes.
+	// proposedRows is the number of prefixes that the companion proposes. In a quick search, the
+	// network reads only proposals, and their number is proposedQuick.
 	proposedRows, proposedQuick = 12, 24
-	// proposedCalls is the maximum number of calls of a search that follows proposals.
+	// proposedCalls is the maximum number of calls of the network after the call for the proposals.
 	proposedCalls = 3
-	// guessBytes is the maximum number of expected bytes that one call computes.
+	// guessBytes is the maximum length of the text that the companion expects after a prefix.
 	guessBytes = 12
-	// keptPrefixes is the number of prefixes above which a suggester drops all prefixes.
+	// A suggester with more than keptPrefixes prefixes drops all of them.
 	keptPrefixes = 2048
 )
 
-const sliceBytes = 24 // size of a slice header
+const sliceBytes = 24 // size of a slice header in bytes
 
 // Bytes returns the bytes of memory that the suggester occupies.
 func (k *Suggester) Bytes() int64 {
@@ -79,9 +80,9 @@ func (s *Stream) Suggests() error {
 }
 
 // Suggest searches for texts that may follow a stream's text and a typed text of at most TypedMax
-// bytes. If the text so far ends within a character, Suggest returns no texts. The stream does not
-// change. The suggester keeps computed prefixes for the next call. Suggest must not come between
-// Score and Commit. If the context ends, Suggest returns its error.
+// bytes. If the typed text ends within a character, Suggest returns no texts. The stream does not
+// change. The suggester keeps computed prefixes for the next call. Do not call Suggest between
+// Score and Commit. If the context ends, Suggest returns the context's error.
 func (w *Worker) Suggest(
 	ctx context.Context, s *Stream, k *Suggester, typed []byte, o suggest.Options,
 ) (suggest.Found, error) {
@@ -106,7 +107,7 @@ func (w *Worker) Suggest(
 	defer w.stay()
 	root := src.reach(typed)
 	switch {
-	case w.model.Uniform: // many prefixes in one call save no time without a network
+	case w.model.Uniform: // Without a network, a call with many prefixes saves no time.
 		o = o.OneByOne()
 		o.Quick = false
 	case s.Companion != nil && o.Least < suggest.Likely:
@@ -127,9 +128,10 @@ func (w *Worker) Suggest(
 }
 
 // Costs returns the negative log-likelihoods, in nats, of texts that may follow a stream's text. Up
-// to rounding, they equal the costs in a Frozen copy that reads the texts. Common beginnings are
-// computed once. The stream does not change. A text may end anywhere, also within a character. rows
-// is the number of prefixes that were computed. If the context ends, Costs returns its error.
+// to rounding, a Frozen copy that reads the texts has the same costs. Common beginnings are
+// computed once. The stream does not change. A text may end anywhere, also within a character. The
+// result rows is the number of computed prefixes. If the context ends, Costs returns the context's
+// error.
 func (w *Worker) Costs(
 	ctx context.Context, s *Stream, k *Suggester, texts [][]byte,
 ) (nats []float64, rows int, err error) {
@@ -150,8 +152,8 @@ func (w *Worker) Costs(
 	return nats, src.grown, nil
 }
 
-// recent returns the end of the stream's text, as much as the stream keeps, followed by the typed
-// text.
+// recent returns the end of the stream's text, as far as the stream keeps its text, followed by the
+// typed text.
 func (s *Stream) recent(typed []byte) []byte {
 	if s.Companion == nil {
 		return append(bytesOf(s.Pending), typed...)
@@ -159,8 +161,8 @@ func (s *Stream) recent(typed []byte) []byte {
 	return append(s.Companion.Recent(suggest.AutoBytes), typed...)
 }
 
-// tail joins the ends of the stream's text and of the typed text. Its last bytes contain the whole
-// last character.
+// tail returns the last bytes of the stream's text, followed by the last bytes of the typed text.
+// The result includes the whole last character.
 func (s *Stream) tail(typed []byte) []byte {
 	text := append([]byte{byte(s.Last)}, bytesOf(s.Pending[max(0, len(s.Pending)-3):])...)
 	if s.Companion != nil && s.held == nil {
@@ -169,7 +171,6 @@ func (s *Stream) tail(typed []byte) []byte {
 	return append(text, typed[max(0, len(typed)-3):]...)
 }
 
-// source computes the distributions for a suggester's prefixes.
 type source struct {
 	w *Worker
 	s *Stream
@@ -178,17 +179,15 @@ type source struct {
 	calls, grown int
 
 	// Three prefixes in the tree: `textEnds` is the end of the stream's text, `at` is the root of
-	// the search, and `here` is the companion's position. The companion moves from textEnds to the
-	// root when needed, and from there to prefixes and back.
+	// the search, and `here` is the companion's position.
 	textEnds, at, here int32
-	there              bool           // the companion has reached the root
-	text, root         companion.Mark // the companion's marks at textEnds and at the root
+	there              bool
+	text, root         companion.Mark
 	path               []int32
 
-	rows, parents, tokens []int32 // scratch for the current call
+	rows, parents, tokens []int32
 }
 
-// begin prepares the source for the stream's text.
 func (src *source) begin(s *Stream) {
 	w, k := src.w, src.k
 	if k.tree.Room() > keptPrefixes {
@@ -208,7 +207,8 @@ func (src *source) begin(s *Stream) {
 	moved := here.offset != k.origin.offset
 	k.origin.offset = here.offset
 	known := false
-	if here == k.origin && !(moved && s.held != nil) { // a skipped line changes the companion
+	// A skipped line changes the companion, so the tree is no longer valid.
+	if here == k.origin && !(moved && s.held != nil) {
 		id, length := k.tree.Follow(bytesOf(s.Pending[k.origin.pending:]))
 		src.textEnds, known = id, id != suggest.None && length == len(s.Pending)-k.origin.pending
 	}
@@ -219,8 +219,8 @@ func (src *source) begin(s *Stream) {
 	}
 }
 
-// reach makes the typed text, which follows the stream's text, the root of the search. It drops
-// prefixes that do not begin with this text.
+// reach makes the end of the typed text the root of the search. It drops all prefixes that do not
+// begin with the typed text.
 func (src *source) reach(typed []byte) (root int32) {
 	tree, s := &src.k.tree, src.s
 	if src.textEnds == suggest.None {
@@ -243,7 +243,7 @@ func bytesOf(tokens []int32) []byte {
 	return text
 }
 
-// networks returns the number of networks that a companion mixes.
+// networks returns how many networks the source reads: the companion may mix two.
 func (src *source) networks() int {
 	if src.s.Companion == nil {
 		return 1
@@ -264,7 +264,8 @@ func (src *source) Grow(of []suggest.Prefix) {
 		}
 		src.keep(i, p.ID)
 		counts := w.along.companion
-		if p.Parent != suggest.None { // at the root, the companion is already in place
+		// For the prefix without a parent, the companion is already at the right place.
+		if p.Parent != suggest.None {
 			src.goTo(p.ID)
 		}
 		w.counts.Distribution(counts, src.of(p.ID), p.LogProbs)
@@ -272,15 +273,15 @@ func (src *source) Grow(of []suggest.Prefix) {
 	}
 }
 
-// Guess implements suggest.Source. It returns the text that the companion expects.
+// Guess implements suggest.Source. It returns the text that the companion expects after the prefix.
 func (src *source) Guess(id int32) []byte {
-	if src.s.Companion == nil || src.w.model.Uniform { // without a network, a guess saves no time
+	// Without a network, a guess saves no time.
+	if src.s.Companion == nil || src.w.model.Uniform {
 		return nil
 	}
 	return src.k.guesses[id]
 }
 
-// read makes the networks read the last bytes of some prefixes.
 func (src *source) read(of []suggest.Prefix) {
 	w, s, k := src.w, src.s, src.k
 	if w.model.Uniform {
@@ -304,8 +305,8 @@ func (src *source) read(of []suggest.Prefix) {
 	}
 }
 
-// network writes a network's log-probabilities [256] of the byte that follows the i-th prefix of a
-// call.
+// network writes log-probabilities [256] to logProbs: network n's distribution of the byte after
+// the i-th prefix of a call.
 func (src *source) network(n, i int, logProbs []float32) {
 	w := src.w
 	if w.model.Uniform {
@@ -318,7 +319,6 @@ func (src *source) network(n, i int, logProbs []float32) {
 	}
 }
 
-// keep stores the networks' distributions of the byte that follows the i-th prefix of a call.
 func (src *source) keep(i int, id int32) {
 	for int(id) >= len(src.k.guesses) {
 		src.k.guesses = append(src.k.guesses, nil)
@@ -332,7 +332,6 @@ func (src *source) keep(i int, id int32) {
 	}
 }
 
-// of returns the networks' distributions of the byte that follows a prefix.
 func (src *source) of(id int32) (networks companion.Networks) {
 	for n := range src.networks() {
 		networks[n] = src.k.networks[n][256*id:][:256]
@@ -340,7 +339,7 @@ func (src *source) of(id int32) (networks companion.Networks) {
 	return networks
 }
 
-// goTo moves the companion to a prefix that begins with the root of the search.
+// goTo moves the companion to a prefix that begins with the root's text.
 func (src *source) goTo(id int32) {
 	w, counts := src.w, src.w.along.companion
 	if !src.there {
@@ -359,7 +358,7 @@ func (src *source) goTo(id int32) {
 	src.here = id
 }
 
-// goOn advances the companion from prefix `from` to prefix `to`, which begins with `from`.
+// goOn advances the companion from prefix `from` to prefix `to`, which must begin with `from`.
 func (src *source) goOn(from, to int32) {
 	src.path = src.path[:0]
 	for id := to; id != from; id, _ = src.k.tree.At(id) {

@@ -11,9 +11,9 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// BenchmarkSuggest types a text after 10 KB of the same text, one character in each operation. It
-// requests either five candidates, or one candidate as an editor shows it inline. It measures only
-// the time of suggesting.
+// BenchmarkSuggest measures only the time of suggesting. Each operation types one character of a
+// text, of which the stream has read 10 KB. The case "inline" requests one candidate, as an editor
+// does.
 func BenchmarkSuggest(b *testing.B) {
 	all, err := os.ReadFile("../../../docs/guide.md")
 	require.NoError(b, err)

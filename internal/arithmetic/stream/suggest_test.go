@@ -16,8 +16,8 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// prefixes records the distributions that a suggester computes. The key is the text between the
-// stream's text and the predicted byte.
+// prefixes records the distributions that a suggester computes. The key of a distribution is the
+// text between the stream's text and the predicted byte.
 type prefixes struct {
 	*source
 	of map[string][]float32
@@ -36,7 +36,6 @@ func (p prefixes) Grow(of []suggest.Prefix) {
 	}
 }
 
-// searched makes a search, and returns the distributions of all prefixes that it has computed.
 func searched(
 	t require.TestingT, w *Worker, s *Stream, k *Suggester, typed string, o suggest.Options,
 ) map[string][]float32 {
@@ -50,13 +49,14 @@ func searched(
 	return p.of
 }
 
-// requireAsFed compares distributions with the distributions of copies of the stream that were fed
-// the prefixes.
+// requireAsFed compares each distribution with the distribution of a frozen copy that was fed the
+// prefix.
 func requireAsFed(t require.TestingT, w *Worker, s *Stream, all map[string][]float32) {
 	for text, got := range all {
 		f := s.Frozen()
 		var want []float32
-		for rest := append([]byte(text), ' '); len(rest) > 0; { // the space comes last
+		// The space is the last token, which is scored by the distribution after the prefix.
+		for rest := append([]byte(text), ' '); len(rest) > 0; {
 			rest = rest[w.Read(f, rest, func(t Token) { want = slices.Clone(t.LogProbs) }):]
 		}
 		for b := range want {
@@ -66,19 +66,18 @@ func requireAsFed(t require.TestingT, w *Worker, s *Stream, all map[string][]flo
 	}
 }
 
-// suggesting draws settings of streams that can make suggestions.
 func suggesting(t *rapid.T, m *model.Model) Settings {
 	return settings(m, func(set *Settings) {
 		set.Method = rapid.SampledFrom([]string{Static, SparseMeta, DynamicSGD}).Draw(t, "method")
 		set.Companion = rapid.Bool().Draw(t, "companion")
 		set.CompanionStatic = rapid.Bool().Draw(t, "static")
-		set.CompanionBytes = companion.TableBytesMin // small, since the test makes many copies
+		// The test makes many copies, so the tables are small.
+		set.CompanionBytes = companion.TableBytesMin
 	})
 }
 
-// The distribution after a prefix equals the distribution of a stream that has read the prefix.
-// This also holds if the prefix extends beyond the chunk, or if the tree is kept from one key to
-// the next.
+// The distribution after a prefix equals the distribution of a stream that has read the prefix. The
+// prefix may extend beyond the chunk, and the tree may come from an earlier search.
 func TestSuggestComputesWhatReadingWould(t *testing.T) {
 	m := upperModel(t)
 	counts := model.Counts()
@@ -112,7 +111,6 @@ func TestSuggestComputesWhatReadingWould(t *testing.T) {
 	})
 }
 
-// After a key, most prefixes that a search needs have already been computed.
 func TestSuggestKeepsWhatItHasComputed(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 1)
@@ -139,7 +137,6 @@ func TestSuggestKeepsWhatItHasComputed(t *testing.T) {
 	require.Less(t, k.Bytes(), bytes, "guesses count")
 }
 
-// A suggester that has grown large drops all prefixes and releases their memory.
 func TestSuggesterThatIsLargeBeginsAfresh(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 1)
@@ -162,7 +159,6 @@ func TestSuggesterThatIsLargeBeginsAfresh(t *testing.T) {
 	require.Equal(t, bytes, k.Bytes())
 }
 
-// When a worker replaces its segment, it drops the growers that refer to the old one.
 func TestGrowersReleaseReplacedSegment(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 1)
@@ -176,7 +172,6 @@ func TestGrowersReleaseReplacedSegment(t *testing.T) {
 	require.Zero(t, w.growers)
 }
 
-// Suggestions do not change a stream's scores.
 func TestSuggestLeavesTheStreamAsItIs(t *testing.T) {
 	m := upperModel(t)
 	w := testWorker(t, m, 2)
@@ -250,8 +245,6 @@ func TestSuggestRefusesWhatItCannotDo(t *testing.T) {
 	require.Empty(t, found, "within a character of the chunk before")
 }
 
-// The property of TestSuggestComputesWhatReadingWould also holds for the embedded models, with and
-// without a companion.
 func TestSuggestComputesWhatEmbeddedModelsWould(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")

@@ -12,19 +12,18 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta"
 )
 
-// modelDefault is what the documentation shows as the default of most settings.
+// modelDefault is the documented default of settings whose default depends on the model.
 const modelDefault = "the model's"
 
-// skipBelowMax is more bits than a token costs even if all tokens are equally likely.
+// skipBelowMax is a limit in bits per token. No token costs more, even if all tokens of a
+// vocabulary are equally likely.
 const skipBelowMax = 32
 
-// dynamicMethods are the two forms of dynamic evaluation.
 var dynamicMethods = []string{DynamicSGD, DynamicRMS}
 
-// Table lists every setting that users can choose. The flags of commands, the checks of requests,
-// the contract and docs/settings.md derive from its rows. A row refers to the field that the
-// computation reads. The method comes first, since the rows of dynamic evaluation use the field
-// that the method selects.
+// Table lists every setting that users can choose. Command flags, checks of requests, the API
+// contract and docs/settings.md derive from these rows. The method is the first row, because its
+// value selects the field that the rows of dynamic evaluation change.
 var Table = setting.Table[Settings]{
 	{
 		Name: "method", Field: func(s *Settings) any { return &s.Method },
@@ -148,9 +147,9 @@ var Table = setting.Table[Settings]{
 	},
 }
 
-// Asked returns the settings that differ from the model's defaults for the method, under their
-// names in Table. It includes the method if this is not the model's default. With makes the same
-// settings from the returned values.
+// Asked returns the settings that differ from the model's defaults for the method, by their names
+// in Table. The method is included if it is not the model's default. The function With makes the
+// same settings from the returned values.
 func Asked(m *model.Model, set Settings) setting.Values {
 	of := DefaultsFor(m, set.Method)
 	asked, known := Table.Values(&set), Table.Values(&of)
@@ -163,10 +162,10 @@ func Asked(m *model.Model, set Settings) setting.Values {
 	return asked
 }
 
-// Recorded returns the settings to write into a file, so that later versions of the program compute
-// the same. They are the settings from Asked, and the method's settings with a default that the
-// program defines, not the model. Recorded omits the baseline, which does not change the stream's
-// scores.
+// Recorded returns the settings that a file must contain so that later versions of the program
+// compute the same scores. These are the settings from Asked, and the settings whose default comes
+// from the program instead of the model. The baseline does not change scores, so Recorded omits the
+// baseline.
 func Recorded(m *model.Model, set Settings) setting.Values {
 	recorded, all := Asked(m, set), Table.Values(&set)
 	for _, row := range Table {
@@ -179,9 +178,9 @@ func Recorded(m *model.Model, set Settings) setting.Values {
 }
 
 // With returns the model's default settings, changed to the given values. A *setting.Error names
-// the first value that is out of range or that the model cannot serve. Settings of other methods
-// are also checked for range, but have no effect. The method Static has no companion unless the
-// values include one, since its name means the network alone.
+// the first value that is out of range or that the model does not support. Settings of other
+// methods are also checked for range, but have no effect. The method Static has no companion unless
+// the values request a companion.
 func With(m *model.Model, asked setting.Values) (Settings, error) { return with(Table, m, asked) }
 
 func with(table setting.Table[Settings], m *model.Model, asked setting.Values) (Settings, error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/setting"
 )
 
-// out is a row that is not in Table, for a field that the computation already reads.
+// out is a new row, for a field that the computation already reads.
 var out = setting.Row[Settings]{
 	Name: "out_factor", Field: func(s *Settings) any { return &s.Adapt.Out },
 	Methods: []string{SparseMeta},
@@ -20,8 +20,8 @@ var out = setting.Row[Settings]{
 		"meta-learners write",
 }
 
-// A row in the table is all that a new setting needs: the setting then has a flag and a checked
-// range, affects the stream, and is reported.
+// A new setting needs only a row in the table. The row gives the setting a flag, a checked range
+// and an effect on the stream, and the setting is reported.
 func TestRowIsEnoughToServeSetting(t *testing.T) {
 	m, table := testModel(t), append(Table[:len(Table):len(Table)], out)
 	given := func(args ...string) (setting.Values, error) {
@@ -63,7 +63,6 @@ func TestRowIsEnoughToServeSetting(t *testing.T) {
 		"default: the model's)", out.FlagUsage())
 }
 
-// If a client requests the settings that a session reports, it gets the same settings.
 func TestSettingsInForceCanBeAskedFor(t *testing.T) {
 	m := testModel(t)
 	for _, method := range Methods() {
@@ -77,7 +76,6 @@ func TestSettingsInForceCanBeAskedFor(t *testing.T) {
 	}
 }
 
-// For every row, a number outside the range is refused.
 func TestEveryRangeOfTheTableIsHeld(t *testing.T) {
 	m := testModel(t)
 	for _, row := range Table {
@@ -121,7 +119,6 @@ func TestWhatTheModelCannotServeIsNamed(t *testing.T) {
 		"float32")
 }
 
-// The method Static has a companion only if the settings request one.
 func TestStaticIsTheNetworkAlone(t *testing.T) {
 	m := testModel(t)
 	for _, c := range []struct {
@@ -139,8 +136,6 @@ func TestStaticIsTheNetworkAlone(t *testing.T) {
 	}
 }
 
-// Asked returns values from which With makes the same settings. For the model's own settings it
-// returns none.
 func TestSettingsAreWhatIsAskedFor(t *testing.T) {
 	m := testModel(t)
 	require.Empty(t, Asked(m, Defaults(m)))

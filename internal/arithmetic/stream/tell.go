@@ -2,18 +2,18 @@ package stream
 
 import "github.com/lmserve/lmserve/tokenizer"
 
-// Token is a token that was read or sampled. Its slices are valid until the function that
-// receives it returns.
+// Token is a token that was read or sampled. Its slices are valid only until the function that
+// receives the Token returns.
 type Token struct {
 	ID       int32
-	Size     int64     // size of its text in bytes, including bytes before the scored text
-	Text     []byte    // for a sampled token: its text, with the space before a word
-	LogProbs []float32 // log-probabilities of the vocabulary [V], in nats, before truncation
-	Baseline []float32 // for a token that was read: the same under the static model, or nil
+	Size     int64     // size of the text in bytes, including bytes before the scored text
+	Text     []byte    // text of a sampled token, with the space before a word
+	LogProbs []float32 // log-probabilities [V] of the vocabulary in nats, before truncation
+	Baseline []float32 // static model's log-probabilities of a token that was read, or nil
 }
 
-// Tell calls visit with each token that Score has just scored, in order, and with the distribution
-// that scored the token. Call it before Commit. It does not change the stream.
+// Tell calls visit for each token that Score has just scored, in order, with the distribution that
+// scored the token. Call Tell before Commit. The stream does not change.
 func (w *Worker) Tell(s *Stream, scores Scores, visit func(Token)) {
 	logProbs, baseline := w.room(), []float32(nil)
 	if s.Settings.Baseline {
@@ -38,7 +38,6 @@ func (w *Worker) Tell(s *Stream, scores Scores, visit func(Token)) {
 	w.stay()
 }
 
-// setToken sets w.tokens to one token.
 func (w *Worker) setToken(id int32, size, chars int64) {
 	w.tokens.Reset()
 	w.tokens.IDs = append(w.tokens.IDs, id)

@@ -7,9 +7,10 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// This file checks and restores how a snapshot describes the text: its counts and its pending word.
+// This file checks and restores the parts of a snapshot that describe the text: the tally and the
+// pending word.
 
-// checkText checks the counts of a text against each other.
+// checkText returns an error if the counts of bytes, tokens and characters contradict each other.
 func (h *header) checkText(words bool) error {
 	t := &h.Tally
 	if words {
@@ -28,7 +29,8 @@ func (h *header) checkText(words bool) error {
 	return nil
 }
 
-// checkWords is checkText for streams of words, in which each word has at least one byte.
+// checkWords does the work of checkText for streams whose tokens are words. Each word has at least
+// one byte.
 func (h *header) checkWords() error {
 	t := &h.Tally
 	for _, c := range []struct {
@@ -62,7 +64,7 @@ func (h *header) checkWords() error {
 	return nil
 }
 
-// readText restores the pending word. p is nil for a stream of bytes.
+// readText restores the incomplete last word of the text. If tokens are bytes, p is nil.
 func (s *Stream) readText(f *weights.Stored, p *pending) error {
 	if p == nil {
 		return nil

@@ -27,7 +27,6 @@ func wordModel(t require.TestingT) *model.Model {
 	return m
 }
 
-// eachWordModel runs a test with a model of words, and with a model that cuts words into parts.
 func eachWordModel(t *testing.T, test func(*testing.T, *model.Model)) {
 	t.Run("words", func(t *testing.T) { test(t, wordModel(t)) })
 	m, err := modeltest.SmallOfProse()
@@ -35,7 +34,6 @@ func eachWordModel(t *testing.T, test func(*testing.T, *model.Model)) {
 	t.Run("prose", func(t *testing.T) { test(t, m) })
 }
 
-// drawWordText draws a text. It may end in a word, in white space, or at the end of a line.
 func drawWordText(t *rapid.T) string {
 	text := modeltest.WordText(rapid.IntRange(1, 30).Draw(t, "lines"))
 	if rapid.Bool().Draw(t, "long") {
@@ -45,7 +43,6 @@ func drawWordText(t *rapid.T) string {
 	return text[:rapid.IntRange(0, len(text)).Draw(t, "bytes")]
 }
 
-// cutUp cuts a text at random, often in the middle of words.
 func cutUp(t *rapid.T, text string) (cut []string) {
 	for len(text) > 0 {
 		most := rapid.SampledFrom([]int{1, 3, 40, 4000}).Draw(t, "most")
@@ -55,7 +52,6 @@ func cutUp(t *rapid.T, text string) (cut []string) {
 	return cut
 }
 
-// A text gives the same tokens, scores, lines and state in any pieces.
 func TestWordsDoNotDependOnThePiecesOfTheText(t *testing.T) {
 	eachWordModel(t, wordsDoNotDependOnThePiecesOfTheText)
 }
@@ -103,8 +99,6 @@ func wordsDoNotDependOnThePiecesOfTheText(t *testing.T, m *model.Model) {
 	})
 }
 
-// The scored tokens equal the tokens that the tokenizer makes of the text. Unknown words are
-// counted separately.
 func TestWordsAreScoredAsTokens(t *testing.T) {
 	m := wordModel(t)
 	w := testWorker(t, m, 1)
@@ -126,7 +120,6 @@ func TestWordsAreScoredAsTokens(t *testing.T) {
 	require.EqualValues(t, m.Tokenizer.Chars([]byte(text)), s.Tally.Chars)
 }
 
-// The end of a text completes its last word and its last line, wherever the chunk ends.
 func TestEndOfTextCompletesItsLastWord(t *testing.T) {
 	m := wordModel(t)
 	w := testWorker(t, m, 1)
@@ -143,8 +136,8 @@ func TestEndOfTextCompletesItsLastWord(t *testing.T) {
 	}
 }
 
-// If parts of words fill the chunks, each chunk still reads some text, and lines are complete. The
-// end of the text also feeds parts that did not fit into the last chunk.
+// Parts of words may fill a chunk. Score must still read some text from each piece, and End must
+// feed the parts that did not fit.
 func TestPartsOfWordsFillChunks(t *testing.T) {
 	m, err := modeltest.SmallOfProse()
 	require.NoError(t, err)
@@ -188,8 +181,8 @@ func TestPartsOfWordsFillChunks(t *testing.T) {
 	require.EqualValues(t, len(text), s.Offset())
 }
 
-// A stream restored from a snapshot continues in the middle of a word. It also continues at the end
-// of a line whose token did not fit into the chunk.
+// A snapshot may be made in the middle of a word. It may also be made at the end of a line whose
+// token did not fit into the chunk.
 func TestSnapshotInMidWord(t *testing.T) { eachWordModel(t, aSnapshotInTheMiddleOfAWord) }
 
 func aSnapshotInTheMiddleOfAWord(t *testing.T, m *model.Model) {
@@ -210,7 +203,7 @@ func aSnapshotInTheMiddleOfAWord(t *testing.T, m *model.Model) {
 	})
 }
 
-// wordSnapshot returns the snapshot of a stream with lines, in the middle of a word.
+// wordSnapshot returns a snapshot that was made in the middle of a word. The stream rates lines.
 func wordSnapshot(t require.TestingT, method string) (*weights.File, Settings) {
 	m := wordModel(t)
 	w := NewWorker(m, 1)
@@ -266,7 +259,6 @@ func TestMisfitSnapshotOfWordsIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "model is")
 }
 
-// FuzzRestoreWords is like FuzzRestore, for streams of words.
 func FuzzRestoreWords(f *testing.F) {
 	m := wordModel(f)
 	file, set := wordSnapshot(f, Static)
@@ -282,7 +274,6 @@ func FuzzRestoreWords(f *testing.F) {
 	})
 }
 
-// FuzzRestoreWordsHeader is like FuzzRestoreHeader, for streams of words.
 func FuzzRestoreWordsHeader(f *testing.F) {
 	m := wordModel(f)
 	file, set := wordSnapshot(f, Static)
@@ -303,7 +294,8 @@ func TestChunkOfOneWordIsRefused(t *testing.T) {
 	require.ErrorContains(t, set.Validate(m), "chunk is 1, expected 2 to 1024")
 	prose, err := modeltest.SmallOfProse()
 	require.NoError(t, err)
-	_, err = With(prose, setting.Values{"chunk": 12}) // a word may have 12 parts
+	// A word may have 12 parts, so a chunk needs at least 13 tokens.
+	_, err = With(prose, setting.Values{"chunk": 12})
 	require.ErrorContains(t, err, "found 12, expected 13 to 1024")
 }
 
@@ -324,8 +316,8 @@ func TestWarmChunkOfWordsAllocatesNothing(t *testing.T) {
 	})
 }
 
-// The text sampled after a text is a function of that text. If the sampled text is fed after that
-// text, the tokenizer makes the sampled tokens of it. None of them is unknown.
+// When a sampled text is fed, the tokenizer must split it into the sampled tokens. No sampled token
+// may be the unknown word.
 func TestSampledWordsArePrintedAsTheyAreRead(t *testing.T) {
 	eachWordModel(t, sampledWordsArePrintedAsTheyAreRead)
 }

@@ -12,75 +12,76 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// Worker advances streams of one model. It owns what streams can share: threads, activations,
-// gradient arenas, and the summed fast weights. It can serve any stream, one at a time, and nothing
-// of one stream affects another. Once warm, a worker allocates nothing.
+// Worker advances streams of one model, one stream at a time. A worker owns what its streams can
+// share: threads, activations, gradient arenas, and the summed fast weights. One stream does not
+// affect the results of another. Once all arrays are large enough, a worker allocates no memory.
 type Worker struct {
 	Exec *kernel.Exec
-	// StaleKeys makes the worker keep the memory's keys and values although the fast weights that
-	// they were computed with have changed, see txl.Reuse. The bits of a stream then depend on the
-	// worker's history, so a server must not set it. Set it before the worker's first use.
+	// StaleKeys makes the worker keep outdated keys and values of the memory after an update of the
+	// fast weights (see txl.Reuse). The bits of a stream then depend on the worker's history, so a
+	// server must not set StaleKeys. Set StaleKeys before the worker's first use.
 	StaleKeys bool
 
 	model *model.Model
 	seg   *txl.Segment
-	base  *txl.Segment // segment of the static model, made on first use
-	// Growers for prefixes that follow the segment and base, made on first use.
+	base  *txl.Segment
+	// The growers compute prefixes that follow seg and base. A grower is nil before its first use.
 	growers [2]*txl.Grower
-	chunk   int   // maximum number of rows of the segments
-	grads   Arena // gradients of the branches
-	all     Arena // gradients of all weights, made on first use
+	chunk   int
+	grads   Arena
+	all     Arena
 
 	// fast contains the fast weights of a SparseMeta stream, summed over its banks. fastAt
-	// identifies them by the stream's `learnt` and its number of updates. Streams keep only the
-	// banks, which makes streams a third smaller. A worker sums the banks again when it switches to
-	// another stream.
+	// identifies this sum by the stream's field `learnt` and its number of updates. Streams keep
+	// only the banks, which makes streams a third smaller. A worker computes the sum again when it
+	// switches to another stream.
 	fast   Arena
 	fastAt place
 
-	// at is the stream and the chunk whose tokens the segments have read. Scoring continues after
-	// these tokens instead of reading the chunk again; the results are bit-identical in both cases.
+	// at identifies the stream and the chunk whose tokens the segments have read. Scoring continues
+	// after these tokens instead of reading the chunk again. The results are bit-identical in both
+	// cases.
 	at place
-	// foreseen says that the arenas already contain the gradient of the chunk that the last scored
-	// text completes. resume clears it, except at the end of that chunk.
+	// foreseen says that the arenas already contain the gradient of the chunk, including the text
+	// that was scored last. resume clears foreseen if the stream is not at the end of this chunk.
 	foreseen bool
 
-	inputs  []int32           // last inputs of the segments
-	tokens  tokenizer.Tokens  // the tokens of the last scored text
-	falls   []int             // Scores.falls of these tokens
-	text    tokenizer.Pending // text after these tokens
-	targets []int32           // the pending tokens, followed by these tokens
-	open    []float32         // gradient of an open line, made on first use
-	along   along             // how the last scored text changes its stream
-	skipped []uint16          // lines that the last scored text skips
-	ahead   *lines.Meter      // lines of text that is not accepted yet, made on first use
+	inputs  []int32
+	tokens  tokenizer.Tokens
+	falls   []int
+	text    tokenizer.Pending
+	targets []int32
+	open    []float32
+	along   along
+	skipped []uint16
+	ahead   *lines.Meter
 	nll     []float32
 	baseNLL []float32
 	netNLL  []float32
-	losses  []float32 // costs of a whole chunk's tokens
+	losses  []float32
 
-	aheadFrom int64 // offset in the stream at which the lines of ahead begin
+	aheadFrom int64
 
-	counts       *companion.Scratch // scratch for the streams' companions, made on first use
-	networks     companion.Networks // distributions of the networks that a companion mixes
-	slopes       []float32          // slopes of the last scored tokens, see mixture.go
-	logits       []float32          // gradients with respect to a chunk's logits, made on first use
-	logProbs     []float32          // a distribution over the vocabulary, made on first use
-	baseLogProbs []float32          // a distribution of the static model, made on first use
-	spelt        []byte             // text of a sampled token
+	counts       *companion.Scratch
+	networks     companion.Networks
+	slopes       []float32
+	logits       []float32
+	logProbs     []float32
+	baseLogProbs []float32
+	spelt        []byte
 
-	kept     []float32 // hidden states of a chunk's tokens that were not skipped, made on first use
-	keptNext []int32   // the tokens that follow these states
+	kept     []float32
+	keptNext []int32
 
-	before sparsemeta.Before // fast weights before a measured update, made on first use
+	before sparsemeta.Before
 
-	settled Settled // times of the current Settle
+	settled Settled
 }
 
 // place identifies a chunk of a stream. The zero value identifies no chunk.
 type place struct{ stream, step uint64 }
 
-// NewWorker returns a worker with at most `threads` threads, which Close ends.
+// NewWorker returns a worker with at most `threads` threads. Close ends the threads.
 func NewWorker(m *model.Model, threads int) *Worker {
 	return &Worker{
 		Exec: kernel.NewExecIn(threads, m.Arithmetic), model: m, grads: NewArena(m),
@@ -89,15 +90,14 @@ func NewWorker(m *model.Model, threads int) *Worker {
 	}
 }
 
-// WorkerBytes returns the maximum memory of a worker, in bytes. A worker reaches this maximum when
-// it has served streams of every method, with chunks of MaxChunk and the static model. It must also
-// have learned by lines and measured updates.
+// WorkerBytes returns the maximum memory of a worker, in bytes. A worker reaches the maximum after
+// it has served all methods, with chunks of MaxChunk and every optional computation.
 func WorkerBytes(m *model.Model) int64 {
 	c := m.LM.Config
 	segments := txl.SegmentBytes(c, 1, MaxChunk) + txl.BesideBytes(c, 1, MaxChunk)
 	segments += txl.GrowerBytes(c, SuggestRowsMax)
 	numbers := 2*m.ArenaSize() + 3*m.LM.Layout.Size + 4*c.Vocab
-	numbers += MaxChunk * (c.DModel + 1) // kept and keptNext
+	numbers += MaxChunk * (c.DModel + 1)
 	if !m.OfWords() {
 		numbers += MaxChunk * slopesOfByte
 	}
@@ -111,7 +111,7 @@ func WorkerBytes(m *model.Model) int64 {
 // Close ends the worker's threads.
 func (w *Worker) Close() { w.Exec.Close() }
 
-// fit allocates arrays for chunks of the stream.
+// fit makes the worker's arrays fit the stream's chunk size.
 func (w *Worker) fit(s *Stream) {
 	chunk := s.Settings.Chunk
 	if w.chunk != chunk {
@@ -142,13 +142,12 @@ func (w *Worker) fit(s *Stream) {
 	}
 }
 
-// reuse returns which results the segments may keep from one chunk to the next. The slow weights of
-// a served model never change.
+// reuse returns which results a segment may keep for the next chunk. In a server the slow weights
+// never change, so FixedWeights is true.
 func (w *Worker) reuse() txl.Reuse {
 	return txl.Reuse{FixedWeights: true, StaleKeys: w.StaleKeys}
 }
 
-// step returns a Step for the stream's current chunk that refers to the worker's arrays.
 func (w *Worker) step(s *Stream) Step {
 	step := Step{Exec: w.Exec, Network: s.model.LM, Segment: w.seg, Memory: s.Memory}
 	switch {
@@ -160,13 +159,12 @@ func (w *Worker) step(s *Stream) Step {
 	return step
 }
 
-// static returns the Step for the same chunk under the static model. Each of its phases must follow
-// the same phase of the Step that the method step returns.
+// static returns the Step of the static model for the current chunk. Callers must call each phase
+// first on the Step of the adaptive model, then on this Step.
 func (w *Worker) static(s *Stream) Step {
 	return Step{Exec: w.Exec, Network: s.model.LM, Segment: w.base, Memory: s.StaticMemory}
 }
 
-// sum returns the fast weights of a SparseMeta stream, summed over its banks.
 func (w *Worker) sum(s *Stream) Arena {
 	if here := (place{s.learnt, s.Fast.Step}); w.fastAt != here {
 		s.Fast.Sum(w.Exec.Vectors, w.fast.Values)
@@ -198,7 +196,7 @@ func (w *Worker) resume(s *Stream) {
 	}
 }
 
-// extend makes the segments read the inputs of the given targets, which follow the pending ones.
+// extend makes the segments read the inputs of targets that follow the pending tokens.
 func (w *Worker) extend(s *Stream, targets []int32) {
 	if w.model.Uniform {
 		return
@@ -212,8 +210,8 @@ func (w *Worker) extend(s *Stream, targets []int32) {
 	}
 }
 
-// inputsOf returns the inputs that predict the targets: the token before them and all targets
-// except the last.
+// inputsOf returns the inputs that predict the targets: the token before the targets and all
+// targets except the last.
 func (w *Worker) inputsOf(before int32, targets []int32) []int32 {
 	if len(targets) == 0 {
 		return nil
@@ -222,18 +220,16 @@ func (w *Worker) inputsOf(before int32, targets []int32) []int32 {
 	return w.inputs
 }
 
-// Settled contains the times at which the parts of a Settle ended. A part that did not run has the
-// zero time. If the chunk was not full, no part has run. If nothing was learned, Backward and
-// Update have not run. If Foresee has computed the gradient, Backward has not run.
+// Settled contains the times at which the parts of a call of Settle ended. A part that did not run
+// has the zero time. If the chunk was not full, no part ran. If nothing was learned, Backward and
+// Update did not run. If Foresee had already computed the gradient, Backward did not run.
 type Settled struct{ Begun, Backward, Update, Remember time.Time }
 
-// backward computes the gradient of the mean loss of a chunk's targets.
 func (w *Worker) backward(step *Step, targets []int32) {
 	step.Backward(targets)
 	w.settled.Backward = time.Now()
 }
 
-// update writes the stream's fast weights from the gradient of Backward.
 func (w *Worker) update(s *Stream, step *Step) {
 	defer func() { w.settled.Update = time.Now() }()
 	if s.Fast != nil {
@@ -245,25 +241,24 @@ func (w *Worker) update(s *Stream, step *Step) {
 	s.Written = len(w.all.Values)
 }
 
-// along tracks how a text that is scored, but not accepted, changes a stream's lines, companion and
-// cache. After a skipped line they are restored, so that only learned text affects the scores of
-// the text after the line.
+// along tracks how scored text changes a stream's lines, companion and cache before the text is
+// accepted. The changes of a skipped line are undone, so that only learned text affects later
+// scores.
 type along struct {
-	// The companion that reads the text. If back is true, the line that was open at the beginning
-	// of the text is skipped, and the companion is held.companion.
+	// companion is the companion that reads the text. If back is true, the line that was open at
+	// the beginning of the text is skipped, and companion is held.companion.
 	companion *companion.State
 	back      bool
 
-	// If begun is true, the open line begins in this text, at the mark `line`. Otherwise
-	// held.companion is the companion's state at the beginning of the open line.
+	// If begun is true, the unfinished line begins in the scored text, at the mark `line`.
+	// Otherwise held.companion is the companion's state before the unfinished line.
 	line  companion.Mark
 	begun bool
 
-	marking     // the state after the text; empty unless the stream learns by lines
-	cached  int // number of positions of the cache, without positions of skipped lines
+	marking
+	cached int // number of positions in the cache, without those of skipped lines
 }
 
-// beforeBytes returns the maximum size in memory, in bytes, of Worker.before.
 func beforeBytes(m *model.Model) int64 {
 	banks := int64(0)
 	if m.Learner != nil {

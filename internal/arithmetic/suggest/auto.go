@@ -4,16 +4,17 @@ package suggest
 const AutoBytes = 2048
 
 const (
-	autoContext = 5    // number of equal bytes by which an earlier place is recognized
-	autoLead    = 0.03 // additional keys that free ends must save, as a share of the text's bytes
+	autoContext = 5    // length in bytes of the context that predicts the next text
+	autoLead    = 0.03 // minimum additional saving of the unit Free, in keys per byte of text
 )
 
-// UnitOf chooses the unit of the candidates that may follow a text: WordPlus, or Free if candidates
-// with free ends would have saved more keys in the recent text. It replays the end of the text with
-// one candidate: the text that earlier followed the same five bytes. This needs no network.
+// UnitOf chooses the unit of candidates: Free if it would have saved more keys in the recent text,
+// else WordPlus. For the comparison, UnitOf replays the end of the text without a network. At each
+// place, the candidate is the text that followed the last occurrence of the same five bytes.
 func UnitOf(text []byte) Unit {
 	text = text[max(0, len(text)-AutoBytes):]
-	followed := make([]int, len(text)) // last offset after the same bytes; 0 means none
+	// last earlier offset with the same context; 0 means none
+	followed := make([]int, len(text))
 	last := make(map[[autoContext]byte]int, len(text))
 	for i := autoContext; i < len(text); i++ {
 		context := [autoContext]byte(text[i-autoContext:])
@@ -27,8 +28,8 @@ func UnitOf(text []byte) Unit {
 	return WordPlus
 }
 
-// keys returns the number of keys that a writer presses to type a text with suggestions. cut
-// returns how many of a candidate's right bytes can be accepted.
+// keys returns the number of keys pressed to type a text with suggestions. For a candidate's
+// correct bytes, cut returns how many of them one key accepts.
 func keys(text []byte, followed []int, cut func(right []byte) int) (n int) {
 	for i := 0; i < len(text); n++ {
 		right := 0
@@ -42,8 +43,9 @@ func keys(text []byte, followed []int, cut func(right []byte) int) (n int) {
 	return n
 }
 
-// wordOf returns the length of the word at the beginning of a text, including the separators before
-// the word and one separator after it. It returns 0 if the word does not end.
+// wordOf returns the length of the word at the beginning of a text. The length includes the
+// separators before the word and one separator after the word. If the text ends within the word,
+// wordOf returns 0.
 func wordOf(text []byte) int {
 	begins := 0
 	for begins < len(text) && begins <= int(WordPlus.before()) && separator(text[begins]) {

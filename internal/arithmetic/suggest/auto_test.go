@@ -9,8 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// UnitOf returns words for prose and free ends for code and logs. For a text that begins as prose
-// and ends as code, it returns free ends.
 func TestUnitOfFollowsTheEndOfTheText(t *testing.T) {
 	prose, err := os.ReadFile("../../lab/demo/novel.txt")
 	require.NoError(t, err)

@@ -2,30 +2,32 @@ package suggest
 
 import "slices"
 
-// end is the end of a text that may become a candidate. With free ends, a text may begin with the
-// text of another end.
+// end is a place where a candidate may end. With the unit Free, the text of one candidate may be
+// the beginning of another candidate's text.
 type end struct {
 	open
-	above     int // index of the longest end whose text is a beginning of this text, or none
+	// above is the index of the longest other end whose text is a beginning of this text, or none.
+	above     int
 	gain      float64
 	separator string
 
 	chosen bool
 	have   float64 // gain of the longest chosen end whose text is a beginning of this text
-	beyond float64 // probability of chosen ends whose texts begin with this text
+	beyond float64 // total probability of chosen ends whose texts begin with this text
 }
 
 const none = -1
 
-// saves returns how many keystrokes this end, if chosen, adds to the mean saving. Where a longer
-// chosen end is right, this end adds nothing, so its probability is subtracted. What a shorter
-// chosen end already saves is subtracted from the gain.
+// saves returns the mean number of keystrokes that the choice of this end saves in addition to the
+// chosen ends. If a longer chosen end is right, this end adds nothing, so saves subtracts the
+// probability of that case. The gain excludes what a shorter chosen end already saves.
 func (e *end) saves() float64 { return (e.p - e.beyond) * (e.gain - e.have) }
 
-// savesLeast is the minimum mean number of keystrokes that a candidate must add.
+// savesLeast is the minimum mean number of keystrokes that a candidate must save in addition to the
+// chosen candidates.
 const savesLeast = 0.01
 
-// choose chooses the candidates greedily: each time, it takes the end that adds most to the mean
+// choose selects candidates greedily: each next candidate adds the most keystrokes to the mean
 // saving.
 func (s *search) choose() {
 	for i := range s.ends {
@@ -48,7 +50,6 @@ func (s *search) choose() {
 	}
 }
 
-// take chooses an end, and updates the savings of the other ends.
 func (s *search) take(i int) {
 	e := &s.ends[i]
 	e.chosen = true
@@ -68,7 +69,7 @@ func (s *search) take(i int) {
 	}
 }
 
-// text returns the text that leads from the root to a prefix, followed by byte b.
+// text returns the text from the prefix root to the prefix parent, followed by byte b.
 func (t *Tree) text(root, parent int32, b byte) string {
 	text := []byte{b}
 	for id := parent; id != root; id = t.nodes[id].parent {

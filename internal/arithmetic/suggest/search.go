@@ -17,30 +17,33 @@ type Options struct {
 	// Least is the minimum probability of a candidate, from LeastMin to 1; 0 means LeastMin.
 	Least float64
 	// Calls is the maximum number of calls of the source, and Rows the maximum number of prefixes
-	// in a call; 0 means CallsDefault and RowsDefault. After these calls, the search only continues
-	// a prefix that has at least the probability Likely. It then computes one prefix in each call,
-	// up to BytesMax calls in all.
+	// in a call; 0 means CallsDefault and RowsDefault. After these calls, the search continues only
+	// a prefix whose probability is at least Likely. It then computes one prefix per call, up to
+	// BytesMax calls in total.
 	Calls, Rows int
-	// Quick ends the search after at most one call. Proposed says that an earlier call has
-	// computed likely prefixes; the search may then make no call.
+	// If Quick is true, the search makes at most one call of the source. If Proposed is true, the
+	// tree already contains likely prefixes, and a quick search makes no call.
 	Quick, Proposed bool
-	// Within is a limit on the time of the search, which then returns the best candidates found so
-	// far; 0 means no limit. Without a limit the candidates do not depend on the machine.
+	// Within limits the time of the search; 0 means no limit. At the limit, the search returns the
+	// best candidates found so far. Without a limit, the candidates do not depend on the speed of
+	// the machine.
 	Within time.Duration
-	// Refused are texts that were suggested, but the writer typed on instead of accepting them. The
-	// search does not suggest them again. If the unit is of words, these words are excluded.
-	// Otherwise all texts that begin with a refused text are excluded. The probabilities of the
-	// remaining texts add up to 1.
+	// Refused are suggested texts that the writer did not accept; the search does not suggest them
+	// again. If candidates are words, the refused words are excluded. Otherwise all texts that
+	// begin with a refused text are excluded. The probabilities of the remaining texts are scaled
+	// to add up to 1.
 	Refused []string
 }
 
 const (
-	LeastMin     = 0.002 // minimum probability of a prefix; rarer ones save no keys
-	BytesMax     = 48    // maximum size of a candidate, in bytes
+	LeastMin     = 0.002 // minimum probability of a prefix; less probable prefixes save no keys
+	BytesMax     = 48    // maximum size of a candidate in bytes
 	CallsDefault = 6
 	RowsDefault  = 4
 
-	Likely = 0.5 // probability of a prefix that the search continues after its last call
+	// Likely is the minimum probability of a prefix that the search continues after Options.Calls
+	// calls.
+	Likely = 0.5
 )
 
 // Candidate is a text that may come next.
@@ -49,21 +52,21 @@ type Candidate struct {
 	// Probability is the probability of the text or, for a word, of the word followed by a
 	// separator.
 	Probability float64
-	// Separator is the likeliest character after a word. It is accepted together with the word, but
-	// replaced if the writer types another character. It is "" if the text can end anywhere, or if
-	// the likeliest character is not known.
+	// Separator is the likeliest character after a word, and is accepted together with the word. If
+	// the writer then types another character, that character replaces the separator. Separator is
+	// "" if candidates can end anywhere, or if the likeliest character is not known.
 	Separator string
 	// Gain is the number of keystrokes saved if the text is right. It is the number of characters,
-	// plus the probability of the separator, minus one for the key that accepts the text.
+	// plus the probability of the separator, minus 1 for the key that accepts the text.
 	Gain float64
 }
 
 // Found is the result of a search.
 type Found struct {
-	// in the order of choice: each candidate adds the most to the mean saving
+	// Candidates are in the order of choice: each next candidate adds the most to the mean saving.
 	Candidates  []Candidate
-	Calls, Rows int  // number of calls of the source, and of prefixes in all of them
-	Complete    bool // neither Within nor Quick ended the search early
+	Calls, Rows int  // numbers of calls of the source and of prefixes in these calls
+	Complete    bool // false if Within or Quick ended the search early
 }
 
 func (o Options) complete() Options {
@@ -72,7 +75,7 @@ func (o Options) complete() Options {
 	return o
 }
 
-// OneByOne returns options for the same total number of prefixes, with one prefix in each call.
+// OneByOne returns options with one prefix per call and an unchanged total number of prefixes.
 func (o Options) OneByOne() Options {
 	o = o.complete()
 	o.Calls, o.Rows = o.Calls*o.Rows, 1
@@ -80,7 +83,7 @@ func (o Options) OneByOne() Options {
 }
 
 // Search looks for candidates that may follow a prefix of the tree. The prefix must not end within
-// a character. If the context ends, Search returns its error.
+// a character. If the context ends, Search returns the context's error.
 func (t *Tree) Search(ctx context.Context, src Source, root int32, o Options) (Found, error) {
 	s := search{Options: o.complete(), tree: t, root: root, began: time.Now(), rest: 1}
 	s.found.Complete = true
@@ -95,7 +98,8 @@ func (t *Tree) Search(ctx context.Context, src Source, root int32, o Options) (F
 		}
 		if s.over() {
 			s.found.Complete = false
-			continue // makes no more calls, but visits prefixes that are already known
+			// The search makes no more calls, but still visits prefixes that the tree contains.
+			continue
 		}
 		if s.found.Calls >= max(s.Calls, BytesMax) {
 			continue
@@ -122,8 +126,8 @@ func (t *Tree) Search(ctx context.Context, src Source, root int32, o Options) (F
 	return s.found, nil
 }
 
-// guess makes a call of the model longer: it adds the likely continuation of the likeliest prefix.
-// A long and certain text then needs few calls.
+// guess adds the expected continuation of the likeliest prefix to the next call of the source. A
+// long, predictable text then needs few calls.
 func (t *Tree) guess(src Source, x open) {
 	if x.p < guessLeast {
 		return
@@ -138,7 +142,6 @@ func (t *Tree) guess(src Source, x open) {
 	}
 }
 
-// guessLeast is the minimum probability of a prefix for which a guess is worth its cost.
 const guessLeast = 0.1
 
 type search struct {
@@ -147,23 +150,21 @@ type search struct {
 	root  int32
 	began time.Time
 	queue queue
-	made  int // number of prefixes found
+	made  int
 	ends  []end
 	rest  float64 // total probability of the texts that are not refused
 	found Found
 }
 
-// open is a prefix that may be continued.
 type open struct {
 	parent int32
 	b      byte
 	p      float64
-	order  int // number of the prefix in the order of discovery; decides between equal p
+	order  int
 	shape  shape
 	end    int // index of the longest end whose text is a beginning of the prefix, or none
 }
 
-// queue orders prefixes by probability, likeliest first.
 type queue []open
 
 func (q queue) Len() int { return len(q) }
@@ -178,8 +179,8 @@ func (q *queue) Pop() (x any) {
 	return x
 }
 
-// next returns the likeliest open prefixes that the tree lacks, at most as many as one call
-// computes.
+// next returns the likeliest open prefixes that the tree lacks, at most s.Rows. It visits likelier
+// prefixes that the tree contains.
 func (s *search) next() (batch []open) {
 	for len(batch) < s.Rows && len(s.queue) > 0 && s.queue[0].p >= s.Least*s.rest {
 		x := heap.Pop(&s.queue).(open)
@@ -192,8 +193,8 @@ func (s *search) next() (batch []open) {
 	return batch
 }
 
-// over reports whether the search must end before another call: because it is quick, or because a
-// call of mean duration would take too long.
+// over reports whether the search must end before the next call: the search is quick, or a call of
+// average duration would exceed the time limit.
 func (s *search) over() bool {
 	if s.found.Calls == 0 && !s.Proposed {
 		return false // without a first call, the search would find little
@@ -202,8 +203,9 @@ func (s *search) over() bool {
 	return s.Quick || s.Within > 0 && took+took/calls > s.Within
 }
 
-// visit takes a prefix whose next byte has a known distribution, opens the prefixes with one more
-// byte, and records candidates. If the unit is of words, the candidate is the prefix itself.
+// visit records the candidates at a prefix whose next byte has a known distribution. It then queues
+// the prefixes with one more byte. If candidates are words, the only candidate is the prefix
+// itself.
 func (s *search) visit(id int32, x open) {
 	logProbs := &s.tree.nodes[id].logProbs
 	if s.Unit.ofWords() && x.shape.word && x.shape.part == 0 {
@@ -234,7 +236,7 @@ func (s *search) visit(id int32, x open) {
 	}
 }
 
-// endWord records the prefix as a candidate: a word that may end here.
+// endWord records the prefix as a candidate: a word that ends here if a separator follows.
 func (s *search) endWord(x open, logProbs *[256]float32) {
 	sum, most, likeliest := 0., 0., ""
 	for b, l := range logProbs {
@@ -253,8 +255,8 @@ func (s *search) endWord(x open, logProbs *[256]float32) {
 	}
 }
 
-// refuses reports whether a candidate is refused. If so, its probability is subtracted from the
-// total, and from the ends whose texts are its beginnings.
+// refuses reports whether a candidate is refused. If so, its probability is subtracted from s.rest
+// and from the ends whose texts are beginnings of the candidate.
 func (s *search) refuses(x open) bool {
 	if len(s.Refused) == 0 || !slices.Contains(s.Refused, s.tree.text(s.root, x.parent, x.b)) {
 		return false

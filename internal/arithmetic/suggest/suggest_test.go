@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// table is a Source with an alphabet of few characters. Its distributions depend only on the last
+// table is a Source whose alphabet has few characters. Its distributions depend only on the last
 // byte.
 type table struct {
 	tree  *Tree
@@ -24,7 +24,8 @@ type table struct {
 	guess []byte
 }
 
-// newTable draws the probabilities of characters: of words, separators, and one beyond ASCII.
+// newTable draws distributions over letters, separators, and the first byte of a character beyond
+// ASCII.
 func newTable(tree *Tree, seed uint64) *table {
 	s, rng := &table{tree: tree}, rand.New(rand.NewPCG(seed, 1))
 	for b := range s.next {
@@ -37,7 +38,8 @@ func newTable(tree *Tree, seed uint64) *table {
 			s.next[b][c] /= sum
 		}
 	}
-	s.next[0xc3] = [256]float64{0xa9: 0.7, 0xa8: 0.2, 'a': 0.1} // second bytes: é, è, and invalid
+	// After its first byte, this character becomes é, è or invalid UTF-8.
+	s.next[0xc3] = [256]float64{0xa9: 0.7, 0xa8: 0.2, 'a': 0.1}
 	return s
 }
 
@@ -57,15 +59,12 @@ func (s *table) Grow(of []Prefix) {
 
 func (s *table) Guess(int32) []byte { return s.guess }
 
-// ends reports whether a text can be a candidate of a unit.
 func ends(text string, u Unit) bool {
 	word := strings.TrimLeft(text, " .")
 	return u == Free || word != "" && len(text)-len(word) <= int(u.before()) &&
 		!strings.ContainsAny(word, " .")
 }
 
-// Without a time limit, a search finds and chooses the same texts, with the same probabilities, as
-// an exhaustive search.
 func TestSearchFindsWhatTryingAllTextsFinds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var tree Tree
@@ -139,8 +138,8 @@ func TestSearchFindsWhatTryingAllTextsFinds(t *testing.T) {
 	})
 }
 
-// refusal contains the probability p of a refused text, and the probability `at` of the prefix at
-// which the search finds the text.
+// refusal contains the probability p of a refused text. The search finds the text at a prefix with
+// the probability `at`.
 type refusal struct{ p, at float64 }
 
 // refuse distributes the probability of refused texts over all other texts, and drops texts that
@@ -170,7 +169,6 @@ func refuse(all map[string]Candidate, refused map[string]refusal, o Options) {
 	}
 }
 
-// with returns the chosen candidates and another candidate, unless they already contain its text.
 func with(chosen []Candidate, other Candidate) []Candidate {
 	if slices.ContainsFunc(chosen, func(c Candidate) bool { return c.Text == other.Text }) {
 		return chosen
@@ -197,8 +195,6 @@ func saves(chosen []Candidate) (sum float64) {
 	return sum
 }
 
-// Keep keeps the prefixes of a tree that begin with a given prefix, and the beginnings of that
-// prefix. A later search does not compute the kept prefixes again.
 func TestTreeIsKeptFromKeyToKey(t *testing.T) {
 	var tree Tree
 	s := newTable(&tree, 5)
@@ -226,7 +222,6 @@ func TestTreeIsKeptFromKeyToKey(t *testing.T) {
 	require.Zero(t, again.Calls)
 }
 
-// A search stops when it reaches one of its limits, and chooses from its results so far.
 func TestSearchKeepsItsBounds(t *testing.T) {
 	var tree Tree
 	s := newTable(&tree, 3)

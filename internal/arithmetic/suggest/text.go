@@ -8,16 +8,17 @@ import (
 // Unit says where a candidate can end.
 type Unit string
 
-// The units. A word consists of letters, digits, ' and _.
+// These are the units. A word consists of letters, digits, apostrophes and underscores.
 const (
-	Word     Unit = "word"  // a word, or its rest, after at most one other character
-	WordPlus Unit = "word+" // a word, or its rest, after at most ten other characters
-	Line     Unit = "line"  // a text that ends anywhere within the line
-	Free     Unit = "free"  // a text that ends anywhere
-	Auto     Unit = "auto"  // WordPlus or Free, as UnitOf chooses
+	// Word means a word, or the rest of a begun word, after at most one other character.
+	Word Unit = "word"
+	// WordPlus means a word, or the rest of a begun word, after at most ten other characters.
+	WordPlus Unit = "word+"
+	Line     Unit = "line" // a text that ends anywhere within the current line
+	Free     Unit = "free" // a text that ends anywhere
+	Auto     Unit = "auto" // WordPlus or Free, chosen by UnitOf
 )
 
-// before returns the maximum number of characters before a candidate's word.
 func (u Unit) before() uint8 {
 	if u == Word {
 		return 1
@@ -25,7 +26,6 @@ func (u Unit) before() uint8 {
 	return 10
 }
 
-// ofWords reports whether candidates are whole words.
 func (u Unit) ofWords() bool { return u == Word || u == WordPlus }
 
 // OfWord reports whether a character can be part of a word.
@@ -33,17 +33,16 @@ func OfWord(r rune) bool {
 	return unicode.IsLetter(r) || unicode.IsMark(r) || unicode.IsDigit(r) || r == '\'' || r == '_'
 }
 
-// shape describes a text that may become a candidate.
 type shape struct {
 	bytes, chars uint8
-	others       uint8 // number of characters before its word
-	word         bool  // the text contains a word
+	others       uint8
+	word         bool
 	part         uint8 // number of bytes of an incomplete last character
 	partial      [utf8.UTFMax]byte
 }
 
-// extend returns the shape of the text with one more byte. ok is false if the text is then invalid
-// UTF-8, or if no candidate begins with it.
+// extend returns the shape of the text with one more byte. The result ok is false if that text is
+// invalid UTF-8 or cannot begin a candidate.
 func (s shape) extend(b byte, u Unit) (_ shape, ok bool) {
 	s.bytes++
 	s.partial[s.part] = b
@@ -82,8 +81,8 @@ func Whole(text []byte) bool {
 	return true
 }
 
-// separator reports whether a byte ends a word. Byte 0xe2 counts as a separator: “, ” and — begin
-// with it, and so does most other punctuation beyond ASCII.
+// separator reports whether a byte ends a word. Byte 0xe2 counts as a separator, because most
+// punctuation beyond ASCII begins with this byte, for example “, ” and —.
 func separator(b byte) bool {
 	return b < utf8.RuneSelf && !OfWord(rune(b)) || b == 0xe2
 }

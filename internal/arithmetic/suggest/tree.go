@@ -1,44 +1,44 @@
-// Package suggest finds texts that a writer is likely to type next, each with its probability:
-// words, or texts that end anywhere. It works on bytes and distributions, and does not depend on
-// networks.
+// Package suggest finds texts that a writer is likely to type next, each with its probability. A
+// text is a word or may end anywhere. The package works on bytes and their distributions, and does
+// not depend on networks.
 //
-// The search over bytes is best-first. It continues the likeliest prefixes, many in one call, and
-// drops improbable ones. Candidates are chosen by the keystrokes that they save on average. A Tree
-// keeps the prefixes, so that the search after the next key need not compute them again.
+// The search is best-first: it continues the likeliest prefixes, many in one call, and drops
+// improbable prefixes. It chooses candidates by the keystrokes that they save on average. A Tree
+// caches prefixes for the search after the next key.
 package suggest
 
-// Source computes, for prefixes, the distributions of the byte that follows.
+// Source computes distributions of the byte after a prefix.
 type Source interface {
 	// Grow sets the LogProbs of some prefixes. The parent of each prefix was in an earlier call, or
-	// precedes the prefix in the same call.
+	// comes earlier in this call.
 	Grow(of []Prefix)
-	// Guess returns bytes that are likely to follow a prefix that Grow has computed. The search
-	// then computes these bytes in the same call.
+	// Guess returns bytes that are likely to follow a prefix, which Grow has computed before. The
+	// search adds these bytes to its next call of Grow.
 	Guess(id int32) []byte
 }
 
-// Prefix is a text that follows the origin of a tree: the text of its parent and one more byte.
+// Prefix is a text that follows the origin of a tree. The text consists of the parent's text and
+// one more byte.
 type Prefix struct {
-	// ID is a small number that identifies the prefix in its tree. It is used again when the prefix
-	// is removed. The origin, the prefix without bytes, has the parent None.
+	// ID is a small number that identifies the prefix in its tree. After the prefix is removed,
+	// another prefix may get the ID. The origin is the prefix without bytes; its parent is None.
 	ID, Parent int32
 	Byte       byte
-	// LogProbs are the natural logarithms of the probabilities [256] of the byte that follows the
+	// LogProbs contains the natural logarithms of the probabilities [256] of the byte after the
 	// prefix.
 	LogProbs []float32
 }
 
-// None is the ID that no prefix has.
+// None is an ID that no prefix has.
 const None = -1
 
 // Tree keeps prefixes for which the distribution of the next byte is known. The zero Tree is empty.
 type Tree struct {
 	nodes []node
-	free  []int32 // unused nodes
+	free  []int32
 	call  []Prefix
 }
 
-// node is a prefix. Its children form a linked list.
 type node struct {
 	parent, child, next int32
 	b                   byte
@@ -59,12 +59,11 @@ const nodeBytes = 4*3 + 4 + 4*256
 // At returns the parent and the last byte of a prefix.
 func (t *Tree) At(id int32) (parent int32, b byte) { return t.nodes[id].parent, t.nodes[id].b }
 
-// LogProbs returns the natural logarithms of the probabilities [256] of the byte that follows a
-// prefix.
+// LogProbs returns the natural logarithms of the probabilities [256] of the byte after a prefix.
 func (t *Tree) LogProbs(id int32) []float32 { return t.nodes[id].logProbs[:] }
 
-// Child returns the prefix with one more byte, or None if the tree lacks it. For the ID None, it
-// returns None.
+// Child returns the prefix id extended by byte b, or None if the tree lacks that prefix. If id is
+// None, Child returns None.
 func (t *Tree) Child(id int32, b byte) int32 {
 	if id == None {
 		return None
@@ -93,8 +92,9 @@ func (t *Tree) Follow(text []byte) (id int32, length int) {
 	return id, length
 }
 
-// Extend adds to the tree all prefixes along a text that follows the prefix id, at most `rows` in a
-// call. It returns the last prefix. If id is None, it adds the origin first.
+// Extend adds all prefixes along a text that follows the prefix id. Each call of the source
+// computes at most `rows` prefixes. Extend returns the last prefix. If id is None, Extend first
+// adds the origin.
 func (t *Tree) Extend(src Source, id int32, text []byte, rows int) (last int32) {
 	for id == None || len(text) > 0 {
 		t.call = t.call[:0]
@@ -111,8 +111,8 @@ func (t *Tree) Extend(src Source, id int32, text []byte, rows int) (last int32) 
 	return id
 }
 
-// Cost returns the negative log-likelihood, in nats, of a text that follows the prefix id. It adds
-// the missing prefixes to the tree, at most `rows` in a call.
+// Cost returns the negative log-likelihood, in nats, of a text that follows the prefix id. Missing
+// prefixes are added to the tree; each call of the source computes at most `rows` of them.
 func (t *Tree) Cost(src Source, id int32, text []byte, rows int) (nats float64) {
 	known, last := id, max(0, len(text)-1)
 	length := 0
@@ -131,9 +131,9 @@ func (t *Tree) Cost(src Source, id int32, text []byte, rows int) (nats float64) 
 	return nats
 }
 
-// Graft adds the prefixes of another tree after the prefix id, at most `rows` of them, in one call.
-// No prefix may have been removed from the other tree, because parents must have smaller IDs than
-// their children.
+// Graft adds the prefixes of another tree after the prefix id: at most `rows` prefixes, in one call
+// of the source. No prefix may have been removed from the other tree, because its parents must have
+// smaller IDs than their children.
 func (t *Tree) Graft(src Source, id int32, of *Tree, rows int) {
 	t.call = t.call[:0]
 	at := make([]int32, len(of.nodes))
@@ -152,7 +152,7 @@ func (t *Tree) Graft(src Source, id int32, of *Tree, rows int) {
 	}
 }
 
-// add adds a prefix to the tree and to the call that grow will make.
+// add adds a prefix to the tree and to the next call of the source.
 func (t *Tree) add(parent int32, b byte) (id int32) {
 	if n := len(t.free); n > 0 {
 		id, t.free = t.free[n-1], t.free[:n-1]
@@ -170,7 +170,6 @@ func (t *Tree) add(parent int32, b byte) (id int32) {
 	return id
 }
 
-// grow makes the call: the source computes the added prefixes.
 func (t *Tree) grow(src Source) {
 	for i := range t.call {
 		t.call[i].LogProbs = t.nodes[t.call[i].ID].logProbs[:]
@@ -178,7 +177,8 @@ func (t *Tree) grow(src Source) {
 	src.Grow(t.call)
 }
 
-// Keep removes all prefixes except the beginnings of prefix id and the prefixes that begin with it.
+// Keep keeps the prefix id, its beginnings, and the prefixes that begin with it. All other prefixes
+// are removed.
 func (t *Tree) Keep(id int32) {
 	for {
 		of := t.nodes[id].parent
@@ -197,7 +197,6 @@ func (t *Tree) Keep(id int32) {
 	}
 }
 
-// remove removes a prefix and all prefixes that begin with it.
 func (t *Tree) remove(id int32) {
 	for c := t.nodes[id].child; c != None; c = t.nodes[c].next {
 		t.remove(c)

@@ -25,15 +25,16 @@ import (
 	"github.com/lmserve/lmserve/internal/e2e/program"
 )
 
-// Three servers on one database suffer faults. They are killed, stopped for longer than their
-// leases, ended, and cut off from the database and from each other. The database is killed and its
-// clock is set; the object store refuses all requests. Meanwhile clients append to the same
+// Three servers share a database and suffer faults. They are killed, paused for longer than their
+// leases, restarted, and cut off from the database and from each other. The database is killed, and
+// its clock is changed; the object store refuses all requests. Meanwhile clients append to the same
 // sessions, and ask for their offsets, through any of the servers.
 //
-// The clients' answers are a linearizable history of each session. Each session contains all
-// confirmed text and nothing else, with the same bits as on a single undisturbed server.
+// The answers about each session must form a linearizable history. Each session must contain
+// exactly the confirmed text, with the bits that an undisturbed server computes.
 //
-// LMSERVE_CLUSTER_ROUNDS is the number of faults. LMSERVE_CLUSTER_SEED repeats the same faults.
+// LMSERVE_CLUSTER_ROUNDS is the number of rounds of faults. LMSERVE_CLUSTER_SEED repeats the faults
+// of an earlier test.
 func TestSharedSessionsSurviveServerFaults(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -54,7 +55,7 @@ func TestSharedSessionsSurviveServerFaults(t *testing.T) {
 		for range min(20, rounds-n) {
 			var all sync.WaitGroup
 			order := r.Perm(len(faults))
-			for i := range 1 + r.IntN(2) { // one fault, or two at once
+			for i := range 1 + r.IntN(2) {
 				f, at, d := faults[order[i]], (r.IntN(3)+i)%3,
 					time.Duration(r.Int64N(int64(2*leaseOfFaults)))
 				done[f.name]++
@@ -81,14 +82,13 @@ func TestSharedSessionsSurviveServerFaults(t *testing.T) {
 	require.Positive(t, answers[theOffset])
 }
 
-// fault disturbs a server, or a database or object store that all servers share, for some time.
 type fault struct {
 	name string
 	do   func(server int, d time.Duration)
 }
 
 func (c *clusterRig) faults() []fault {
-	var sharing sync.Mutex // one fault of the database at a time
+	var sharing sync.Mutex
 	once := func(do func(int, time.Duration)) func(int, time.Duration) {
 		return func(i int, d time.Duration) {
 			c.nodes[i].one.Lock()
@@ -140,28 +140,26 @@ func (c *clusterRig) faults() []fault {
 	return all
 }
 
-// clusterHistories are the requests of clients to sessions, and the answers.
 type clusterHistories struct {
-	sessions map[string]*history // histories by session id
+	sessions map[string]*history
 	stop     context.CancelFunc
 	clients  sync.WaitGroup
 }
 
-// history is the history of one session.
 type history struct {
 	mu  sync.Mutex
 	all []told
 }
 
-// told is an answer to a request of a client. A request with a text appends the text at offset
-// `at`. A request without a text asks for the session's offset.
+// told is a client's request to a session, with the answer. A request with a text appends the text
+// at offset `at`. A request without a text asks for the session's offset.
 type told struct {
 	client      int
-	call, ended time.Duration // times from clusterRig.now
+	call, ended time.Duration
 	at          int64
 	text        string
 	what        string
-	offset      int64 // the session's offset after the answer; unused if what is nobodyKnows
+	offset      int64 // the session's offset after the request; unused if what is nobodyKnows
 }
 
 const (
@@ -173,10 +171,10 @@ const (
 
 const (
 	historySessions = 3
-	historyClients  = 2                     // number of clients per session
-	historyPatience = 3 * leaseOfFaults / 2 // time limit for one request
-	historyPause    = 20 * time.Millisecond // pause between two requests of a client
-	// end of a request that may still take effect at any time
+	historyClients  = 2
+	historyPatience = 3 * leaseOfFaults / 2
+	historyPause    = 20 * time.Millisecond // mean pause between two requests of a client
+	// neverEnds is the end of a request that may still take effect at any time.
 	neverEnds = time.Duration(math.MaxInt64 / 2)
 )
 
@@ -205,7 +203,6 @@ func (h *clusterHistories) end() {
 	h.clients.Wait()
 }
 
-// use sends requests to a session as the client with this number, until the context ends.
 func (c *clusterRig) use(ctx context.Context, h *history, id string, number int, r *rand.Rand) {
 	for at := int64(0); ctx.Err() == nil; {
 		time.Sleep(time.Duration(r.Int64N(int64(2 * historyPause))))
@@ -233,11 +230,13 @@ func (c *clusterRig) use(ctx context.Context, h *history, id string, number int,
 			refused.Offset != nil:
 			is.what, is.offset = elsewhere, *refused.Offset
 		case client.Is(err, client.ProblemSessionBusy), is.text == "":
-			continue // the request changed nothing, or got no offset
+			// A busy session appends nothing, and a failed request for the offset gives no
+			// information.
+			continue
 		case errors.As(err, &refused) && refused.Status < http.StatusInternalServerError:
 			c.t.Errorf("session %s: %v", id, err)
 			return
-		default: // the text may still reach the session at any time
+		default: // The text of a failed request may still reach the session at any time.
 			is.what, is.offset, is.ended = nobodyKnows, is.at, neverEnds
 		}
 		at = is.offset
@@ -247,8 +246,8 @@ func (c *clusterRig) use(ctx context.Context, h *history, id string, number int,
 	}
 }
 
-// parts splits an append into its chunks, which take effect one by one. It drops chunks that never
-// reached the session.
+// parts splits an appended text into chunks, because each chunk takes effect separately. It returns
+// nil for a text that never reached the session.
 func (is told) parts() (all []told) {
 	switch is.what {
 	case nobodyKnows:
@@ -264,7 +263,7 @@ func (is told) parts() (all []told) {
 	return []told{is}
 }
 
-// oneSession is the model of a session: its state is the offset.
+// oneSession is the porcupine model of a session. Its state is the session's offset.
 var oneSession = porcupine.Model{
 	Init: func() any { return int64(0) },
 	Step: func(state, _, output any) (bool, any) {
@@ -280,7 +279,6 @@ var oneSession = porcupine.Model{
 	},
 }
 
-// check compares a session with the answers to its clients.
 func (h *history) check(
 	t *testing.T, c *clusterRig, alone *client.Client, id string, answers map[string]int,
 ) {
@@ -291,7 +289,7 @@ func (h *history) check(
 	defer cancel()
 	var text []byte
 	var info client.Session
-	for i, n := range c.nodes { // each server must report the same offset
+	for i, n := range c.nodes {
 		cl, err := client.New(n.url, client.WithPatience(time.Minute))
 		require.NoError(t, err)
 		at, err := cl.GetSession(ctx, id)
@@ -342,8 +340,8 @@ func (h *history) check(
 }
 
 // impossible explains why no order of the operations is valid. It lists the last operations of the
-// longest valid order of some operations. It also lists the operations that could come next in
-// time, none of which is valid there.
+// longest valid order that was found. It also lists the operations that could be next in time, but
+// are all invalid there.
 func impossible(about porcupine.LinearizationInfo, all []porcupine.Operation) string {
 	var longest []int
 	for _, orders := range about.PartialLinearizations() {
@@ -379,8 +377,8 @@ func impossible(about porcupine.LinearizationInfo, all []porcupine.Operation) st
 	return text.String()
 }
 
-// resolve finds the request that each piece of a session's text comes from. This shows which
-// appends with an unknown outcome took effect: the texts of all requests begin differently.
+// resolve finds the request that appended each piece of a session's text. So it learns which
+// appends with an unknown outcome took effect. The texts of all requests begin differently.
 func (h *history) resolve(t *testing.T, id string, text []byte) {
 	for at := int64(0); at < int64(len(text)); {
 		var length int64
@@ -391,7 +389,7 @@ func (h *history) resolve(t *testing.T, id string, text []byte) {
 				continue
 			}
 			there := alike(is.text, text[at:])
-			// count whole chunks only: the text after them may begin alike by chance
+			// Only whole chunks count, because the text after them may match by chance.
 			if there < int64(len(is.text)) {
 				there = (at+there)/modeltest.Chunk*modeltest.Chunk - at
 			}
@@ -401,7 +399,7 @@ func (h *history) resolve(t *testing.T, id string, text []byte) {
 		}
 		require.Positive(t, length, "session %s at %d: %q is nobody's", id, at, text[at:])
 		at += length
-		if of.what == nobodyKnows { // perhaps only a part of the text was appended
+		if of.what == nobodyKnows { // The server may have appended only a part of the text.
 			of.what, of.offset = appended, at
 		}
 		require.Equal(t, of.offset, at, "session %s: %q at %d was confirmed", id, of.text, of.at)
@@ -411,7 +409,6 @@ func (h *history) resolve(t *testing.T, id string, text []byte) {
 	}
 }
 
-// alike returns the length in bytes of the common beginning of a and b.
 func alike(a string, b []byte) (n int64) {
 	for int(n) < min(len(a), len(b)) && a[n] == b[n] {
 		n++

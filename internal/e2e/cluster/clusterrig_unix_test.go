@@ -28,30 +28,28 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/postgres/pgtest"
 )
 
-// leaseOfFaults is the lease of disturbed servers: the shortest possible.
+// leaseOfFaults is the lease of the servers that suffer faults: the shortest lease that servers
+// accept.
 const leaseOfFaults = time.Second
 
-// clusterRig is three servers that share a PostgreSQL and an object store, and can suffer faults.
 type clusterRig struct {
 	t        *testing.T
 	began    time.Time
 	program  string
-	weights  string // the file of the model
+	weights  string
 	database *pgtest.Server
-	clocked  bool // the clock of the database can be set
+	clocked  bool
 	objects  *refusing
-	isles    *isles // nil if the servers share one network
+	isles    *isles // network namespaces; nil if the servers share one network
 	nodes    []*disturbed
 }
 
-// disturbed is a server, and its connection to the database.
 type disturbed struct {
 	node
 	proxy *pgtest.Proxy
-	one   sync.Mutex // one fault of the process at a time
+	one   sync.Mutex
 }
 
-// refusing is an object store that can refuse all requests.
 type refusing struct {
 	http.Handler
 	refuses atomic.Bool
@@ -120,10 +118,8 @@ func newClusterRig(t *testing.T) *clusterRig {
 	return c
 }
 
-// now returns the time since the test began, by a monotonic clock.
 func (c *clusterRig) now() time.Duration { return time.Since(c.began) }
 
-// complaints returns the last lines of a log whose level is above information.
 func complaints(log string) string {
 	lines := slices.DeleteFunc(strings.Split(log, "\n"), func(line string) bool {
 		return strings.Contains(line, `"level":"info"`)
@@ -131,14 +127,13 @@ func complaints(log string) string {
 	return strings.Join(lines[max(0, len(lines)-20):], "\n")
 }
 
-// again starts the server again. A start fails while the database is unreachable, so again repeats
-// it until the server serves.
+// again starts the server again, and retries until the server serves. A start fails while the
+// database is unreachable.
 func (n *disturbed) again(lmserve string) {
 	require.Eventually(n.t, func() bool { return n.begin(lmserve) }, time.Minute,
 		100*time.Millisecond)
 }
 
-// killFor kills the server, like a machine that fails and returns after some time.
 func (n *disturbed) killFor(lmserve string, d time.Duration) {
 	n.alive.Kill()
 	<-n.alive.End
@@ -146,14 +141,12 @@ func (n *disturbed) killFor(lmserve string, d time.Duration) {
 	n.again(lmserve)
 }
 
-// stopFor stops the server's process for some time; the server does not notice.
 func (n *disturbed) stopFor(d time.Duration) {
 	require.NoError(n.t, n.alive.System.Signal(syscall.SIGSTOP))
 	time.Sleep(d)
 	require.NoError(n.t, n.alive.System.Signal(syscall.SIGCONT))
 }
 
-// restart ends the server cleanly, as an upgrade does, and starts the next one.
 func (n *disturbed) restart(lmserve string) {
 	n.alive.Terminate()
 	<-n.alive.End
@@ -161,17 +154,17 @@ func (n *disturbed) restart(lmserve string) {
 }
 
 // isles are network namespaces, one for each server, connected by a bridge. Packets to a server
-// that is cut off are lost without an error for the sender.
+// that is cut off are lost, and the sender gets no error.
 type isles struct{ bridge, net string }
 
-// newIsles makes n namespaces. It returns nil if the process may not make them, for example without
-// root.
+// newIsles creates n network namespaces. It returns nil if the process may not create them, for
+// example without root.
 func newIsles(t *testing.T, n int) *isles {
 	if os.Getuid() != 0 {
 		t.Log("servers without networks of their own: this process is not root's")
 		return nil
 	}
-	left, _ := filepath.Glob("/sys/class/net/lms*") // networks left by killed tests
+	left, _ := filepath.Glob("/sys/class/net/lms*") // Killed tests may have left networks.
 	for _, bridge := range left {
 		var pid int
 		was := &isles{bridge: filepath.Base(bridge)}
@@ -230,7 +223,6 @@ func (s *isles) name(i int) string  { return fmt.Sprint(s.bridge, "-", i) }
 func (s *isles) cable(i int) string { return fmt.Sprint(s.bridge, "v", i) }
 func (s *isles) of(i int) string    { return fmt.Sprint(s.net, ".", i+1) }
 
-// host returns the address at which the servers reach this process.
 func (s *isles) host() string {
 	if s == nil {
 		return "127.0.0.1"
@@ -238,7 +230,6 @@ func (s *isles) host() string {
 	return s.net + ".254"
 }
 
-// address returns the listening address of a server.
 func (s *isles) address(t *testing.T, i int) string {
 	if s == nil {
 		return freeAddress(t)
@@ -246,7 +237,7 @@ func (s *isles) address(t *testing.T, i int) string {
 	return net.JoinHostPort(s.of(i), "8080")
 }
 
-// enter returns the words before a server's command that run it in its namespace.
+// enter returns the command prefix that runs a server in its network namespace.
 func (s *isles) enter(i int) []string {
 	if s == nil {
 		return nil
@@ -254,7 +245,6 @@ func (s *isles) enter(i int) []string {
 	return []string{"ip", "netns", "exec", s.name(i)}
 }
 
-// cutFor takes a server off the network for some time.
 func (s *isles) cutFor(t *testing.T, i int, d time.Duration) {
 	require.NoError(t, ip("link", "set", s.cable(i), "down"))
 	time.Sleep(d)

@@ -22,7 +22,7 @@ import (
 	"github.com/lmserve/lmserve/internal/e2e/program"
 )
 
-// onFolder restarts the servers on a new database, whose objects are in a folder.
+// onFolder restarts the servers with a new database and with the folder dir as object store.
 func (c *clusterRig) onFolder(dir string) {
 	name := c.database.Database(c.t)
 	objects := "file://" + filepath.ToSlash(dir)
@@ -34,14 +34,15 @@ func (c *clusterRig) onFolder(dir string) {
 			"--objects": objects} {
 			n.args[slices.Index(n.args, flag)+1] = value
 		}
-		n.args = append(n.args, "--max-replay", "1ms") // writes a state after nearly every chunk
+		// With this flag, servers write a snapshot after nearly every chunk.
+		n.args = append(n.args, "--max-replay", "1ms")
 		n.start(c.program)
 	}
 }
 
-// unmounted replaces a folder while the function do runs, and then puts it back. The replacement is
-// an empty folder, or nothing if missing is true. unmounted returns the files that the function has
-// left in the replacement.
+// unmounted replaces the folder dir while do runs, and then restores dir. The replacement is an
+// empty folder, or nothing if missing is true. The result lists the files that do has left in the
+// replacement.
 func unmounted(t *testing.T, dir string, missing bool, do func()) (left []os.DirEntry) {
 	require.NoError(t, os.Rename(dir, dir+".kept"))
 	if !missing {
@@ -56,11 +57,11 @@ func unmounted(t *testing.T, dir string, missing bool, do func()) (left []os.Dir
 }
 
 // While clients feed sessions, the folder of the states is unmounted and mounted again, and servers
-// are killed. No answer says that a session is damaged, and nothing is written into the mount
+// are killed. No answer may say that a state was deleted, and no server may write to the mount
 // point.
 //
-// Afterwards every session has all its text, with the same bits as on an undisturbed server. This
-// also holds for sessions with history "tail".
+// Afterwards every session must have all its text, with the bits that an undisturbed server
+// computes.
 func TestSharedSessionsSurviveUnmount(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -97,7 +98,8 @@ func TestSharedSessionsSurviveUnmount(t *testing.T) {
 	}
 	refused := 0
 	for round := range 2 {
-		victim := c.nodes[1+round%2] // not the first node: clients know only that one
+		// Clients know only the first node, so the victim is another node.
+		victim := c.nodes[1+round%2]
 		left := unmounted(t, dir, round == 1, func() {
 			victim.alive.Kill()
 			<-victim.alive.End
@@ -131,7 +133,7 @@ func TestSharedSessionsSurviveUnmount(t *testing.T) {
 	defer one.Stop(t)
 	alone, err := client.New(one.URL)
 	require.NoError(t, err)
-	for _, n := range c.nodes { // without memory, servers must read the states
+	for _, n := range c.nodes { // Restarted servers must read the states from the folder.
 		n.killFor(c.program, 0)
 	}
 	for _, w := range writers {

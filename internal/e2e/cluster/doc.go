@@ -1,3 +1,3 @@
-// Package cluster tests servers that share a database, with faults of the servers, the network, the
-// database and the object store.
+// Package cluster tests servers that share a database. The servers, the network, the database and
+// the object store suffer faults.
 package cluster

@@ -22,17 +22,15 @@ import (
 	"github.com/lmserve/lmserve/internal/e2e/program"
 )
 
-// node is one of several servers. A node may be started repeatedly.
 type node struct {
 	t     *testing.T
 	name  string
-	in    []string // words before its command that run it in a network namespace
+	in    []string // command prefix that runs the server in a network namespace
 	args  []string
 	url   string
 	alive *program.Process
 }
 
-// freeAddress returns a loopback address on which nobody listens.
 func freeAddress(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -40,7 +38,6 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// start starts the node's server, and waits until it serves.
 func (n *node) start(lmserve string) {
 	require.True(n.t, n.begin(lmserve), "%s: %s", n.name, &n.alive.Stderr)
 }
@@ -58,7 +55,6 @@ func (n *node) begin(lmserve string) bool {
 	return false
 }
 
-// metric returns the value of one of the node's metrics, without labels.
 func (n *node) metric(name string) (value float64) {
 	answer, err := http.Get(n.url + "/metrics")
 	require.NoError(n.t, err)
@@ -72,7 +68,7 @@ func (n *node) metric(name string) (value float64) {
 	return value
 }
 
-// writer feeds a session through one address, and measures the longest time without an event.
+// writer feeds a session through one address. It measures the longest time between two events.
 type writer struct {
 	id, text string
 	bits     float64
@@ -94,16 +90,16 @@ func (w *writer) run(ctx context.Context, c *client.Client) {
 		n := min(len(rest), 37)
 		w.err = f.Feed(ctx, []byte(rest[:n]))
 		rest = rest[n:]
-		time.Sleep(30 * time.Millisecond) // text arrives slowly, as in a stream
+		time.Sleep(30 * time.Millisecond)
 	}
 	if w.err == nil && at != int64(len(w.text)) {
 		w.err = fmt.Errorf("the last event ends at %d, expected %d", at, len(w.text))
 	}
 }
 
-// Clients know the address of only one server. The other servers are killed, stopped for longer
-// than their lease, and ended. Every text is in its session once and in order, with the bits that a
-// single undisturbed server computes.
+// Clients know the address of only one server. The other servers are killed, paused for longer than
+// their lease, and restarted. Every session must contain its text once and in order, with the bits
+// that an undisturbed server computes.
 func TestThreeServersServeSessionsLikeOne(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -137,7 +133,7 @@ func TestThreeServersServeSessionsLikeOne(t *testing.T) {
 		}
 		return sum
 	}
-	goOn := func() { // waits until the sessions have got more text
+	goOn := func() {
 		from := offsets()
 		require.Eventually(t, func() bool { return offsets() > from+2000 || from > 110_000 },
 			time.Minute, 10*time.Millisecond)
@@ -155,14 +151,14 @@ func TestThreeServersServeSessionsLikeOne(t *testing.T) {
 	nodes[1].start(lmserve)
 	goOn()
 	require.NoError(t, nodes[2].alive.System.Signal(syscall.SIGSTOP))
-	time.Sleep(2 * leaseOfFaults) // longer than the lease, by every clock
+	time.Sleep(2 * leaseOfFaults) // The pause is longer than the lease, even if clocks differ.
 	goOn()
 	require.NoError(t, nodes[2].alive.System.Signal(syscall.SIGCONT))
 	goOn()
 	for _, w := range writers {
 		w.longest = 0
 	}
-	for _, n := range nodes[1:] { // an upgrade, one server after the other
+	for _, n := range nodes[1:] {
 		n.alive.Terminate()
 		<-n.alive.End
 		require.Zero(t, n.alive.Status.ExitStatus(), &n.alive.Stderr)

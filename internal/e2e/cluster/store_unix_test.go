@@ -18,7 +18,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/postgres/pgtest"
 )
 
-// network returns a database and a folder of objects, as flags. The database has no tables yet.
+// network returns a new database without tables and a folder of objects. The result store is the
+// database's URL; flags contains both as command-line flags.
 func network(t *testing.T) (store string, flags []string) {
 	server := pgtest.New(t)
 	store = server.URL(server.Database(t))
@@ -26,7 +27,6 @@ func network(t *testing.T) (store string, flags []string) {
 	return store, []string{"--store", store, "--objects", objects}
 }
 
-// ask sends a request, which must succeed, and returns the answer.
 func ask(t *testing.T, method, url, media, body string) (answer map[string]any) {
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	require.NoError(t, err)
@@ -69,7 +69,8 @@ func TestSharedSessionsOutliveServerAndMachine(t *testing.T) {
 	require.Contains(t, stderr, "in use by another process")
 	server.Stop(t)
 
-	// A server with another data folder finds the sessions through the flags alone.
+	// A server with another data folder finds the sessions through the flags of the database and
+	// the objects.
 	server = program.Serve(t, lmserve, append([]string{"--data-dir", t.TempDir()}, flags...)...)
 	rest := ask(t, http.MethodPost, server.URL+"/v1/sessions/news/score", "text/plain", text[600:])
 	again := ask(t, http.MethodPost, server.URL+"/v1/sessions/"+fork+"/score", "text/plain",
@@ -79,7 +80,7 @@ func TestSharedSessionsOutliveServerAndMachine(t *testing.T) {
 	server.Stop(t)
 
 	folder := t.TempDir()
-	server = program.Serve(t, lmserve, "--data-dir", folder) // a folder, which is the default
+	server = program.Serve(t, lmserve, "--data-dir", folder)
 	ask(t, http.MethodPut, server.URL+"/v1/sessions/news", "application/json", `{"seed":3}`)
 	ask(t, http.MethodPost, server.URL+"/v1/sessions/news/score", "text/plain", text[:600])
 	require.Equal(t, ask(t, http.MethodPost, server.URL+"/v1/sessions/news/score", "text/plain",
@@ -114,7 +115,8 @@ func TestSharedSessionsOutliveServerAndMachine(t *testing.T) {
 	another := filepath.Join(t.TempDir(), "another")
 	require.Equal(t, "1 copied, 0 already in the target, 0 not copied\n", sessions("move", "--back",
 		"--data-dir", another))
-	shown := func(folder string) string { // without the size: a copy has fewer frames
+	// shown omits the size, because the log of a copy has fewer frames.
+	shown := func(folder string) string {
 		all := program.Must(t, lmserve, "sessions", "show", "news", "--data-dir", folder)
 		return regexp.MustCompile(`"disk_bytes": \d+`).ReplaceAllString(all, "")
 	}
@@ -124,7 +126,7 @@ func TestSharedSessionsOutliveServerAndMachine(t *testing.T) {
 	require.Contains(t, stderr, "--store is not given")
 }
 
-// Servers without a keys file use the keys in the database, and notice when these keys change.
+// Servers without a keys file use the keys in the database. They must notice changes of these keys.
 func TestSharedSessionsHaveKeysInDatabase(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -171,7 +173,8 @@ func TestSharedSessionsHaveKeysInDatabase(t *testing.T) {
 	require.NotContains(t, keys("list"), strings.SplitN(bob, "_", 3)[2], "only hashes are kept")
 	server.Stop(t)
 
-	own := t.TempDir() // a folder with a keys file, whose keys the server uses
+	// If the data folder has a keys file, the server uses only the keys in this file.
+	own := t.TempDir()
 	eve := strings.TrimSpace(program.Must(t, lmserve, "keys", "add", "eve", "--data-dir", own))
 	server = program.Serve(t, lmserve, append([]string{"--data-dir", own}, flags...)...)
 	require.Equal(t, http.StatusOK, status(eve))

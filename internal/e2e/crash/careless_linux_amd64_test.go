@@ -12,12 +12,12 @@ import (
 	"github.com/lmserve/lmserve/internal/powercut"
 )
 
-// forgotten reports whether event n, a sync, is left out. is reports whether a name pattern matches
-// the synced file or folder.
+// forgotten reports whether event n is a sync that a faulty server omits. The function `is` reports
+// whether a pattern matches the name of the synced file or folder.
 type forgotten func(events []powercut.Event, n int, is func(name string) bool) bool
 
-// careless lists faulty servers by the syncs that each server leaves out. Simulated power cuts must
-// detect each of them.
+// careless lists faulty servers by the syncs that they omit. Simulated power cuts must detect every
+// faulty server.
 var careless = map[string]forgotten{
 	"logs are not synced, one time in four": func(
 		events []powercut.Event, n int, is func(string) bool,
@@ -45,7 +45,6 @@ var careless = map[string]forgotten{
 	},
 }
 
-// before returns the last write to a file before a sync.
 func before(events []powercut.Event, n int) powercut.Event {
 	for k := n - 1; k >= 0; k-- {
 		if events[k].Kind == powercut.Write && events[k].Node == events[n].Node {
@@ -59,11 +58,12 @@ func zeros(e powercut.Event) bool {
 	return len(e.Data) > 0 && len(bytes.Trim(e.Data, "\x00")) == 0
 }
 
-// gap is the range of events between a sync that was left out and the next sync of the same file or
-// folder. Without a next sync it ends with the recording.
+// gap is the range of events between an omitted sync and the next sync of the file or folder.
+// Without a next sync, the gap ends with the recording.
 type gap struct{ from, to int }
 
-// without returns a copy of the recording in which some syncs are left out, and the gaps.
+// without returns a copy of the recording that omits the syncs chosen by left. It also returns the
+// resulting gaps.
 func (r *recorded) without(name string, left forgotten) (other *recorded, gaps []gap) {
 	names := map[int][]string{}
 	for _, e := range r.events {
@@ -103,14 +103,15 @@ func (r *recorded) without(name string, left forgotten) (other *recorded, gaps [
 	return other, gaps
 }
 
-// telling returns the moments at which a power cut most likely shows that a sync is missing. First
-// come the moments at which a client got the confirmation of a deletion. Then come the ends of
-// gaps: first of gaps with such a moment, then of gaps in which a client got any answer.
+// telling returns the moments at which a power cut most likely reveals a missing sync, at most
+// `most` of them. The first moments are those at which a client got the confirmation of a deletion.
+// The ends of gaps follow: first gaps with such a confirmation, then gaps with any other answer,
+// then the rest.
 func (c *crash) telling(r *recorded, gaps []gap, most int) (moments []int) {
 	rank := map[int]int{}
 	for _, g := range gaps {
 		if g.to <= r.begin {
-			continue // the gap ends before this part of the recording
+			continue
 		}
 		rank[g.to] += 0
 		for _, x := range r.claims {
@@ -129,8 +130,7 @@ func (c *crash) telling(r *recorded, gaps []gap, most int) (moments []int) {
 	return moments[:min(most, len(moments))]
 }
 
-// findsOut checks the test itself: simulated power cuts must detect a server that leaves out some
-// syncs. To detect most of these servers, a single cut at the right moment is enough.
+// findsOut checks that simulated power cuts detect a server that omits the syncs chosen by left.
 func (c *crash) findsOut(life *recorded, name string, left forgotten) {
 	const cutsMost = 40
 	other, gaps := life.without(name, left)

@@ -21,10 +21,10 @@ import (
 	"github.com/lmserve/lmserve/internal/e2e/program"
 )
 
-// A real server is killed with SIGKILL at random moments while clients send all kinds of requests.
-// After every start, the sessions contain all acknowledged text and nothing else. Everything that
-// the server reports equals, to the bit, the result of an undisturbed stream. LMSERVE_CRASH_ROUNDS
-// is the number of kills; LMSERVE_CRASH_SEED repeats the clients and the moments.
+// A server is killed with SIGKILL at random moments while clients send all kinds of requests. After
+// every start, the sessions must contain all acknowledged text and nothing else. All reports of the
+// server must be bit-identical to the results of an undisturbed stream. LMSERVE_CRASH_ROUNDS is the
+// number of kills. LMSERVE_CRASH_SEED repeats the requests and the moments of an earlier test.
 func TestKilledServerLosesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -35,7 +35,7 @@ func TestKilledServerLosesNothing(t *testing.T) {
 	c.keepIfFailed("LMSERVE_CRASH_SEED", seed)
 	t.Logf("%d rounds, LMSERVE_CRASH_SEED=%d", rounds, seed)
 	began := time.Now()
-	// All these kills may come before a client gets an answer. Then further rounds follow.
+	// If every kill came before an answer to a client, further rounds follow.
 	n, most := int64(0), rounds+int64(len(crashPhases))
 	for ; n < rounds || c.acknowledged() == 0 && n < most; n++ {
 		c.round(crashPhases[(c.first+int(n))%len(crashPhases)])
@@ -59,18 +59,19 @@ func TestKilledServerLosesNothing(t *testing.T) {
 	}
 }
 
-// A server is killed in one of these phases, or while it handles a certain kind of request.
+// These are the phases in which a server is killed. Other kills come during a certain kind of
+// request.
 const (
-	starting   = "starting"             // before it listens
-	returning  = "recovering sessions"  // while the first requests recover sessions
-	working    = "working"              // at any time
-	keeping    = "writing a snapshot"   // while it writes a session's state
-	draining   = "ending"               // during an orderly shutdown
+	starting   = "starting"
+	returning  = "recovering sessions"
+	working    = "working"
+	keeping    = "writing a snapshot"
+	draining   = "ending"
 	crashPause = 300 * time.Millisecond // maximum wait for the right moment to kill
 )
 
-// crashPhases are the phases in which a kill can come. Each round chooses one of them, and counts
-// the requests that its kill cuts off.
+// crashPhases are the phases in which a kill can come: phases of a server's life, and one phase for
+// each kind of request.
 var crashPhases = func() []string {
 	all := []string{starting, returning, working, keeping, draining}
 	for _, o := range operations() {
@@ -79,27 +80,26 @@ var crashPhases = func() []string {
 	return all
 }()
 
-// crash is a server that is killed repeatedly, and its clients.
 type crash struct {
 	t       *testing.T
 	rand    *rand.Rand
-	first   int // index in crashPhases of the first round
+	first   int
 	folder  string
 	program string
 	weights string
 	dir     string
 	model   *model.Model
-	startup time.Duration // time that a start takes
+	startup time.Duration
 	clients []*crashClient
-	events  atomic.Int64 // events that clients got
+	events  atomic.Int64
 
-	wanted   atomic.Pointer[operation] // the request that clients prefer
-	record   program.Recording         // records the server's writes; nil records nothing
-	mu       sync.Mutex                // guards hits
-	hits     map[string]int            // requests that kills have cut off
-	compared int                       // number of states compared
-	checked  int                       // number of backups restored
-	searched int                       // number of pieces of deleted text searched for
+	wanted   atomic.Pointer[operation]
+	record   program.Recording // records the server's writes; nil means no recording
+	mu       sync.Mutex
+	hits     map[string]int
+	compared int
+	checked  int
+	searched int
 }
 
 func newCrash(t *testing.T, seed uint64) *crash {
@@ -124,12 +124,13 @@ func newCrash(t *testing.T, seed uint64) *crash {
 	c.startup = time.Since(began)
 	p.Kill()
 	p.Wait(t)
-	require.NoError(t, os.RemoveAll(c.dir)) // the creation of the folder may be cut off, too
+	// A kill may also interrupt the creation of the folder.
+	require.NoError(t, os.RemoveAll(c.dir))
 	return c
 }
 
-// start starts the server, and waits until it listens. The function fate, if not nil, may kill the
-// server before that.
+// start starts the server and waits until the server listens. If fate is not nil, it runs meanwhile
+// and may kill the server.
 func (c *crash) start(fate func(*program.Process)) *program.Process {
 	p := &program.Process{}
 	cmd := program.Command(c.program, "serve", "--listen", "127.0.0.1:0", "--model", c.weights,
@@ -154,7 +155,7 @@ func (c *crash) start(fate func(*program.Process)) *program.Process {
 	return p
 }
 
-// keepIfFailed logs, if the test fails, how to repeat it and where to look.
+// keepIfFailed keeps the data folder of a failed test, and logs how to repeat the test.
 func (c *crash) keepIfFailed(variable string, seed int64) {
 	c.t.Cleanup(func() {
 		if c.t.Failed() {
@@ -165,7 +166,6 @@ func (c *crash) keepIfFailed(variable string, seed int64) {
 	})
 }
 
-// report logs what the clients have done.
 func (c *crash) report() {
 	bytes, answers := c.acknowledged(), map[string]int{}
 	for _, cl := range c.clients {
@@ -179,7 +179,6 @@ func (c *crash) report() {
 	require.Positive(c.t, bytes)
 }
 
-// acknowledged returns the number of bytes that clients know to be stored.
 func (c *crash) acknowledged() (bytes int) {
 	for _, cl := range c.clients {
 		bytes += cl.bytes
@@ -187,7 +186,7 @@ func (c *crash) acknowledged() (bytes int) {
 	return bytes
 }
 
-// budget returns the number of bytes that three states of the largest kind need.
+// budget returns a memory budget for three states of the largest kind, in bytes.
 func (c *crash) budget() (most int64) {
 	for _, k := range settingsKinds {
 		most = max(most, stream.StateBytes(c.model, k.settings(c.model, 0)))
@@ -195,7 +194,6 @@ func (c *crash) budget() (most int64) {
 	return 3 * most
 }
 
-// round starts the server, lets the clients work, and kills it.
 func (c *crash) round(phase string) {
 	var fate func(*program.Process)
 	after := time.Duration(1 + c.rand.Int64N(int64(c.startup)*5/4))
@@ -225,7 +223,6 @@ func (c *crash) round(phase string) {
 	}
 }
 
-// live lets the clients work until the moment to kill the server in the given phase.
 func (c *crash) live(p *program.Process, phase string) {
 	c.want(phase)
 	for _, cl := range c.clients {
@@ -254,8 +251,6 @@ func (c *crash) live(p *program.Process, phase string) {
 	c.pause(10 * time.Millisecond)
 }
 
-// want makes clients prefer the request with the given name. A name that no request has clears the
-// preference.
 func (c *crash) want(name string) {
 	c.wanted.Store(nil)
 	for _, o := range operations() {
@@ -265,7 +260,6 @@ func (c *crash) want(name string) {
 	}
 }
 
-// progress waits until the clients have got a random number of events.
 func (c *crash) progress(most int64) {
 	until := c.events.Load() + c.rand.Int64N(most)
 	for began := time.Now(); c.events.Load() < until && time.Since(began) < time.Minute; {
@@ -273,25 +267,22 @@ func (c *crash) progress(most int64) {
 	}
 }
 
-// pause waits for a random time.
 func (c *crash) pause(most time.Duration) { time.Sleep(time.Duration(c.rand.Int64N(int64(most)))) }
 
-// await waits for a moment, but at most crashPause, because some moments never come. For example,
-// no snapshot is written with a long --max-replay.
+// await waits until moment returns true, but at most crashPause, because some moments never come.
+// For example, no snapshot is written with a long --max-replay.
 func (c *crash) await(moment func() bool) {
 	for began := time.Now(); time.Since(began) < crashPause && !moment(); {
 		time.Sleep(100 * time.Microsecond)
 	}
 }
 
-// count counts files of the data folder.
 func (c *crash) count(pattern string) int {
 	names, err := filepath.Glob(filepath.Join(c.dir, filepath.FromSlash(pattern)))
 	require.NoError(c.t, err)
 	return len(names)
 }
 
-// end runs the server once without a kill, and ends it normally.
 func (c *crash) end() {
 	p := c.start(nil)
 	var wait sync.WaitGroup

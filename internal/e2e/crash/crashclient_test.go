@@ -20,37 +20,35 @@ import (
 	"github.com/lmserve/lmserve/internal/e2e/program"
 )
 
-// errCut is the error of a request that was cut off.
 var errCut = errors.New("cut off")
 
-// errNotFound is the error for a missing session.
 var errNotFound = errors.New("not found")
 
-// errRefused is the answer of a server that lacks capacity: it has done nothing.
+// errRefused means that the server lacked capacity and did nothing.
 var errRefused = errors.New("refused")
 
-// crashClient works with separate sessions, and checks every answer.
 type crashClient struct {
 	c        *crash
 	name     string
 	rand     *rand.Rand
 	worker   *stream.Worker
 	sessions []*twin
-	// requested sessions without an answer: each is there as a whole, or not at all
+	// lost contains the sessions whose creation got no answer. Such a session exists completely or
+	// not at all.
 	lost    []*twin
 	deleted []*twin
 	exports []export
-	backup  *backedUp // the last backup
+	backup  *backedUp
 
 	url   string
 	http  *http.Client
-	wait  sync.WaitGroup // waits for run to end
-	doing atomic.Value   // the name of the current request
-	made  int            // number of labels
-	note  func(claim)    // called with everything that the server has reported; may be nil
+	wait  sync.WaitGroup
+	doing atomic.Value
+	made  int
+	note  func(claim) // called with all that the server reports about a session; may be nil
 
 	bytes   int
-	answers map[string]int // counts by the name of the request
+	answers map[string]int
 }
 
 func newCrashClient(c *crash, seed, n uint64) *crashClient {
@@ -60,14 +58,15 @@ func newCrashClient(c *crash, seed, n uint64) *crashClient {
 	return cl
 }
 
-// claim is a client's knowledge of a session, with its requests.
+// claim is a client's knowledge of a session. It comes from the server's answers and the client's
+// own requests.
 type claim struct {
 	session  *twin
-	made     bool // the server has confirmed the session
-	acked    int  // bytes that the server has acknowledged
-	sent     int  // bytes that the client has sent
-	deleting bool // deletion was requested
-	deleted  bool // deletion was confirmed
+	made     bool // The server has confirmed the creation.
+	acked    int
+	sent     int
+	deleting bool
+	deleted  bool
 }
 
 func (cl *crashClient) claim(tw *twin, deleted bool) {
@@ -76,8 +75,6 @@ func (cl *crashClient) claim(tw *twin, deleted bool) {
 	}
 }
 
-// run checks the client's sessions after a start, and then sends requests until the server is
-// killed.
 func (cl *crashClient) run(p *program.Process) {
 	err := cl.askAll(p)
 	for err == nil {
@@ -89,7 +86,6 @@ func (cl *crashClient) run(p *program.Process) {
 	}
 }
 
-// step sends one request.
 func (cl *crashClient) step(p *program.Process) error {
 	tw := new(twin)
 	if len(cl.sessions) > 0 {
@@ -111,7 +107,6 @@ func (cl *crashClient) step(p *program.Process) error {
 	return err
 }
 
-// choose draws a request, often the preferred one.
 func (cl *crashClient) choose(tw *twin) operation {
 	wanted := cl.c.wanted.Load()
 	if wanted != nil && wanted.possible(cl, tw) && cl.rand.IntN(2) == 0 {
@@ -126,14 +121,14 @@ func (cl *crashClient) choose(tw *twin) operation {
 	return all[cl.rand.IntN(len(all))]
 }
 
-// askAll compares all sessions with what was acknowledged, after a possible kill.
 func (cl *crashClient) askAll(p *program.Process) error {
 	cl.url, cl.http = p.URL, &http.Client{Transport: &http.Transport{}}
 	seen, err := cl.listAll()
 	if err != nil {
 		return err
 	}
-	cl.lost = nil // the server does not have these sessions, and never will
+	// listAll has removed the sessions that exist; the remaining sessions were never created.
+	cl.lost = nil
 	for _, tw := range slices.Clone(cl.sessions) {
 		if !seen[tw.id] && tw.deleting {
 			cl.forget(tw)
@@ -159,7 +154,6 @@ func orThere(err error) error {
 	return err
 }
 
-// described is the server's description of a session.
 type described struct {
 	ID     string
 	Offset int
@@ -168,11 +162,10 @@ type described struct {
 	Error  json.RawMessage
 }
 
-// labelKey is the key of a label that every session of the test has.
 const labelKey = "attack"
 
-// found checks a listed session against what the client knows. If the client does not know the
-// session, one of its unanswered requests must have made it; the client then adds the session.
+// found checks a listed session against the client's knowledge. If the client does not know the
+// session, it must be in lost; found then adds it to the client's sessions.
 func (cl *crashClient) found(d described) (mine bool, err error) {
 	if d.Error != nil {
 		return false, fmt.Errorf("session %s is damaged: %s", d.ID, d.Error)
@@ -198,7 +191,6 @@ func (cl *crashClient) found(d described) (mine bool, err error) {
 	return true, cl.told(tw, d.Offset, d.Totals)
 }
 
-// told checks the server's report on a session and records it.
 func (cl *crashClient) told(tw *twin, offset int, t totals) error {
 	cl.c.events.Add(1)
 	before := tw.acked
@@ -216,7 +208,8 @@ func (cl *crashClient) forget(tw *twin) {
 	cl.claim(tw, true)
 }
 
-// do sends a request and reads the answer as consecutive JSON values.
+// do sends a request and passes a decoder of the answer to each, repeatedly. When each returns
+// io.EOF, the answer is complete.
 func (cl *crashClient) do(
 	method, path string, body io.Reader, header http.Header, each func(*json.Decoder) error,
 ) error {
@@ -240,7 +233,7 @@ func (cl *crashClient) do(
 	}
 }
 
-// request sends a request; the caller closes its answer.
+// request sends a request. The caller must close the answer's body.
 func (cl *crashClient) request(
 	method, path string, body io.Reader, header http.Header,
 ) (*http.Response, error) {
@@ -262,7 +255,6 @@ func (cl *crashClient) request(
 	return answer, nil
 }
 
-// refusal returns the error of an answer that is no success.
 func refusal(answer *http.Response) error {
 	var problem struct{ Type, Detail string }
 	if err := json.NewDecoder(answer.Body).Decode(&problem); err != nil {
@@ -279,7 +271,6 @@ func refusal(answer *http.Response) error {
 	return fmt.Errorf("%s: %s %s", answer.Request.URL, problem.Type, problem.Detail)
 }
 
-// dataOf returns the data of the events of a stream.
 func dataOf(stream io.Reader) io.Reader {
 	from, to := io.Pipe()
 	go func() {
@@ -298,7 +289,8 @@ func dataOf(stream io.Reader) io.Reader {
 	return from
 }
 
-// one reads a single JSON value.
+// one returns a function for crashClient.do that reads exactly one JSON value. If `into` is nil,
+// the function reads nothing.
 func one(into any) func(*json.Decoder) error {
 	read := false
 	return func(d *json.Decoder) error {
@@ -314,7 +306,8 @@ func one(into any) func(*json.Decoder) error {
 	}
 }
 
-// ended and notEnded distinguish an answer that was cut off from a complete one.
+// ended and notEnded check whether an answer is complete. After the answer, ended expects io.EOF;
+// within the answer, notEnded expects no error. Other errors mean that the answer was cut off.
 func ended(err error) error {
 	if err == nil {
 		return errors.New("more than an answer")

@@ -20,14 +20,13 @@ import (
 	datafolder "github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// hit counts a request that a kill has cut off.
 func (c *crash) hit(what string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.hits[what]++
 }
 
-// look opens the folder that a killed server left, and compares every session's state. It also
+// look opens the data folder of a killed server and compares the state of every session. It also
 // checks that deleted text is gone, and restores the clients' backups.
 func (c *crash) look() {
 	t := c.t
@@ -56,7 +55,6 @@ func (c *crash) look() {
 	}
 }
 
-// listed lists all sessions; each must belong to a client.
 func (c *crash) listed(mg *session.Manager) map[string]bool {
 	seen := map[string]bool{}
 	for after, more := "", true; more; more = after != "" {
@@ -83,11 +81,11 @@ func describedOf(info session.Info) described {
 	return described{ID: info.ID, Offset: int(info.Offset), Totals: t, Labels: info.Labels}
 }
 
-// compare compares all of the client's sessions, in the folder of a killed server, with their
-// twins. The states must be bit-identical.
+// compare compares the client's sessions, in the folder of a killed server, with the client's
+// undisturbed streams. The states must be bit-identical.
 func (cl *crashClient) compare(mg *session.Manager, seen map[string]bool) {
 	t, who := cl.c.t, session.Caller{Admin: true}
-	cl.lost = nil // listed found every lost session that exists
+	cl.lost = nil // The method listed has already found every lost session that exists.
 	for _, tw := range slices.Clone(cl.sessions) {
 		if !seen[tw.id] && tw.deleting {
 			cl.forget(tw)
@@ -109,7 +107,6 @@ func (cl *crashClient) compare(mg *session.Manager, seen map[string]bool) {
 	}
 }
 
-// erased checks that no file has text of deleted sessions.
 func (c *crash) erased() {
 	for _, cl := range c.clients {
 		var living []*twin
@@ -122,8 +119,7 @@ func (c *crash) erased() {
 	}
 }
 
-// nowhere returns an error if a file below dir contains one of the secrets. The error names the
-// file.
+// nowhere returns an error if a file below dir contains a secret. The error names the file.
 func nowhere(dir string, secrets [][]byte) error {
 	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) || err == nil && e.IsDir() {
@@ -139,7 +135,6 @@ func nowhere(dir string, secrets [][]byte) error {
 	})
 }
 
-// restored restores a folder from a backup, and checks its content.
 func (c *crash) restored(b *backedUp) {
 	t := c.t
 	file, dir := filepath.Join(c.folder, "backup.tar"), filepath.Join(c.folder, "restored")

@@ -19,15 +19,13 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// operation is a kind of request.
 type operation struct {
 	name     string
-	share    int // share of a client's requests
+	share    int // relative frequency of the operation
 	possible func(cl *crashClient, tw *twin) bool
 	do       func(cl *crashClient, tw *twin) error
 }
 
-// sessionsMost is the maximum number of a client's sessions.
 const sessionsMost = 6
 
 func operations() []operation {
@@ -56,8 +54,8 @@ func operations() []operation {
 	}
 }
 
-// making sends a request that creates a session. After the answer it adds the session's twin. If
-// the answer is lost, a later list of the sessions shows whether the session exists.
+// making sends a request that creates a session. After the answer, it adds the session to the
+// client's sessions. If the answer is lost, a later listing shows whether the session exists.
 func (cl *crashClient) making(tw *twin, ask func(into any) error) error {
 	cl.lost = append(cl.lost, tw)
 	cl.claim(tw, false)
@@ -96,8 +94,8 @@ func (cl *crashClient) create(*twin) error {
 	})
 }
 
-// fork forks a session at any offset, and chooses the fork's history. A session with history "tail"
-// is forked at its end, because it may have lost its earlier text.
+// fork forks a session at a random offset, with a random history. A session with the history "tail"
+// may lack its earlier text, so it is forked at its end.
 func (cl *crashClient) fork(tw *twin) error {
 	at, history := cl.rand.IntN(tw.acked+1), histories[cl.rand.IntN(len(histories))]
 	if tw.history == session.HistoryTail {
@@ -112,14 +110,12 @@ func (cl *crashClient) fork(tw *twin) error {
 	})
 }
 
-// export is a file that a session was exported to.
 type export struct {
 	of   *twin
-	at   int // offset of the session in the file
+	at   int
 	file []byte
 }
 
-// exportsMost is the maximum number of files that a client keeps.
 const exportsMost = 3
 
 func (cl *crashClient) export(tw *twin) error {
@@ -166,7 +162,8 @@ func (cl *crashClient) list(*twin) error {
 	return err
 }
 
-// listAll lists all sessions, also those of other clients, and returns which exist.
+// listAll lists the sessions of all clients. The result maps each session's id to whether the
+// session belongs to this client.
 func (cl *crashClient) listAll() (map[string]bool, error) {
 	seen := map[string]bool{}
 	for after := ""; ; {
@@ -201,7 +198,6 @@ func (cl *crashClient) listAll() (map[string]bool, error) {
 	return seen, nil
 }
 
-// ask requests a session's offset after a connection was cut. The client continues there.
 func (cl *crashClient) ask(tw *twin) error {
 	var d described
 	if err := cl.get("/v1/sessions/"+tw.id, &d); err != nil {
@@ -214,8 +210,8 @@ func (cl *crashClient) ask(tw *twin) error {
 	return nil
 }
 
-// score feeds a piece of text to a session. It draws the request's format: JSON with text or
-// base64, or a plain body with a stream of events as the answer.
+// score feeds a piece of text to a session in a random format. The request is JSON with text or
+// base64, or a plain body that is answered by a stream of events.
 func (cl *crashClient) score(tw *twin) error {
 	n := 1 + cl.rand.IntN(min(400, len(tw.text)-tw.acked))
 	text := tw.text[tw.acked : tw.acked+n]
@@ -237,8 +233,8 @@ func (cl *crashClient) score(tw *twin) error {
 	return cl.scoreEvents(tw, path, cl.dripping(text), header)
 }
 
-// dripping returns a body with the text. The body arrives at once, or in two halves with a pause
-// between them and without a declared length.
+// dripping returns a body with the text. Some bodies arrive in two halves with a pause between
+// them, and without a declared length.
 func (cl *crashClient) dripping(text []byte) io.Reader {
 	if cl.rand.IntN(3) > 0 {
 		return bytes.NewReader(text)
@@ -247,7 +243,6 @@ func (cl *crashClient) dripping(text []byte) io.Reader {
 	return io.MultiReader(bytes.NewReader(text[:half]), pause{}, bytes.NewReader(text[half:]))
 }
 
-// pause is an empty read after a delay.
 type pause struct{}
 
 func (pause) Read([]byte) (int, error) {
@@ -255,14 +250,12 @@ func (pause) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// summed is an event in the answer to a score request.
 type summed struct {
 	Type    string
 	Totals  totals
 	Problem struct{ Type string }
 }
 
-// scoreSummary sends a score request whose answer is one summary at the end.
 func (cl *crashClient) scoreSummary(tw *twin, path string, body any) error {
 	var event summed
 	if err := cl.post(path, body, &event); err != nil {
@@ -297,7 +290,8 @@ func (cl *crashClient) scoreEvents(tw *twin, path string, text io.Reader,
 	})
 }
 
-// complete samples some text, perhaps after a prompt, and commits both.
+// complete requests a completion, perhaps after a prompt, and compares the result with the
+// undisturbed stream. Only the prompt becomes part of the session.
 func (cl *crashClient) complete(tw *twin) error {
 	const tokens = 6
 	prompt := 0
@@ -333,9 +327,9 @@ func (cl *crashClient) complete(tw *twin) error {
 		want = append(want, byte(id))
 		return len(want) < tokens
 	})
-	want = new(tokenizer.UTF8).Append(nil, want) // without an incomplete last character
+	want = new(tokenizer.UTF8).Append(nil, want)
 	got := []byte(done.Text)
-	if done.TextBase64 != nil { // the text is not UTF-8
+	if done.TextBase64 != nil {
 		got = done.TextBase64
 	}
 	if !bytes.Equal(want, got) {
@@ -345,8 +339,8 @@ func (cl *crashClient) complete(tw *twin) error {
 	return nil
 }
 
-// backedUp is a backup, and its required content: the acknowledged text of each of the client's
-// sessions at that time.
+// backedUp is a backup, with the content that the backup must have. The field sessions contains the
+// number of acknowledged bytes of each of the client's sessions.
 type backedUp struct {
 	file     []byte
 	sessions map[string]int

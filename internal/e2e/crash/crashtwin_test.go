@@ -16,7 +16,6 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// settingsKind is a choice of settings for a session of the test.
 type settingsKind struct {
 	method   string
 	chunk    int
@@ -39,20 +38,21 @@ func (k settingsKind) settings(m *model.Model, seed uint64) stream.Settings {
 	return set
 }
 
-// twin is a client's record of a session. Its stream computes the same text without interruptions.
+// twin is a client's record of a session. The twin's stream reads the session's text without
+// interruptions.
 type twin struct {
-	id       string // "" until the server has returned it
-	label    string // label of the session, and of imports of it
+	id       string // "" until the server has returned the id
+	label    string
 	kind     settingsKind
 	set      stream.Settings
 	history  string
 	text     []byte // text of the session, and text still to be sent
-	acked    int    // bytes of text that the server has acknowledged
-	sent     int    // bytes of text that may be in the session
-	deleting bool   // deletion was requested, and may be done
-	forked   int    // offset at which a fork began; 0 also if the session is no fork
+	acked    int
+	sent     int  // bytes of text that the session may contain
+	deleting bool // The deletion was requested, and may have happened.
+	forked   int  // offset at which the fork began; 0 if the session is no fork
 
-	stream *stream.Stream // has read at most the first `acked` bytes of text
+	stream *stream.Stream // The stream has read at most the first `acked` bytes of text.
 }
 
 func newTwin(m *model.Model, k settingsKind, seed uint64, history string, text []byte) *twin {
@@ -60,8 +60,8 @@ func newTwin(m *model.Model, k settingsKind, seed uint64, history string, text [
 	return &twin{kind: k, set: set, history: history, text: text, stream: stream.New(m, set)}
 }
 
-// like returns the twin of another session: its text is the first `at` bytes of tw's text, then
-// `more`.
+// like returns a twin with tw's settings. Its text is the first `at` bytes of tw's text, followed
+// by `more`.
 func (tw *twin) like(m *model.Model, at int, more []byte) *twin {
 	text := append(bytes.Clone(tw.text[:at]), more...)
 	other := newTwin(m, tw.kind, tw.set.Seed, tw.history, text)
@@ -80,23 +80,22 @@ func randomText(r *rand.Rand, size int) []byte {
 	return b.Bytes()
 }
 
-// totals are the totals in a session's description.
 type totals struct {
 	Bytes        int
 	Bits         float64
 	BaselineBits *float64 `json:"baseline_bits"`
 }
 
-// told compares the offset and totals that the server reports with its earlier reports and with the
-// undisturbed stream.
+// told compares the reported offset and totals with earlier reports and with the undisturbed
+// stream.
 func (tw *twin) told(w *stream.Worker, offset int, t totals) error {
 	if offset < tw.acked || offset > tw.sent {
 		return fmt.Errorf("session %s is at offset %d, expected %d, which was acknowledged, to %d",
 			tw.id, offset, tw.acked, tw.sent)
 	}
 	tw.acked = offset
-	// A new fork may begin in the middle of a piece that its parent scored as a whole. Until its
-	// first use, the fork reports the totals before this piece.
+	// A new fork may begin within a piece of text that the parent session scored as a whole. Until
+	// its first use, such a fork reports the totals before the piece.
 	early := offset == tw.forked && offset > 0
 	w.Feed(tw.stream, tw.text[tw.stream.Tally.Bytes:offset], nil)
 	if early && t.Bytes <= offset && t.Bits < tw.stream.Tally.Bits {
@@ -117,7 +116,6 @@ func (tw *twin) told(w *stream.Worker, offset int, t totals) error {
 	return nil
 }
 
-// sameState compares an export's state with the twin's.
 func (tw *twin) sameState(export io.Reader) error {
 	b, err := io.ReadAll(export)
 	if err != nil {
@@ -145,7 +143,7 @@ func (tw *twin) sameState(export io.Reader) error {
 	return nil
 }
 
-// secrets returns pieces of the text of deleted sessions that no other session has.
+// secrets returns pieces of text that occur in deleted sessions, but in no living session.
 func secrets(deleted, living []*twin) (found [][]byte) {
 	const lineBytes, secretBytes = 26, 8
 	for _, tw := range deleted {

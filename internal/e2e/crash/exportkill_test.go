@@ -55,7 +55,7 @@ func TestKilledExportLeavesNoTornFile(t *testing.T) {
 	for n := range 12 {
 		out := filepath.Join(outs, fmt.Sprintf("%02d.session", n))
 		deadline := time.Now().Add(time.Minute)
-		// Kill the export when its file appears or has its first bytes, or a little later.
+		// The export is killed when its file appears or has its first bytes, or a little later.
 		export(out, func() bool {
 			files, err := filepath.Glob(filepath.Join(outs, "*"+filepath.Base(out)+"*"))
 			require.NoError(t, err)

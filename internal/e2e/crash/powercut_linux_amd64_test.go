@@ -24,22 +24,20 @@ import (
 	datafolder "github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// recorded is a recording of a data folder in use: all changes of its files, and the clients'
-// claims between them.
+// recorded contains the changes of a data folder's files, and the claims that clients made
+// meanwhile.
 type recorded struct {
 	name   string
 	events []powercut.Event
 	claims []dated
-	begin  int // number of events before this part
+	begin  int // number of events before this part of the recording
 }
 
-// dated is a client's claim about a session, and the number of events recorded before the claim.
 type dated struct {
 	claim
 	at int
 }
 
-// recordLife calls live, and records the changes of files and the clients' claims meanwhile.
 func (c *crash) recordLife(name string, live func(*powercut.Recorder)) *recorded {
 	root := filepath.Dir(c.dir)
 	require.NoError(c.t, os.MkdirAll(root, 0o700))
@@ -67,7 +65,7 @@ func (c *crash) recordLife(name string, live func(*powercut.Recorder)) *recorded
 	return life
 }
 
-// serveSteps makes every client send a number of requests. Requests of the kind `often` are
+// serveSteps makes every client send `steps` requests. Requests of the kind `often` are more
 // frequent.
 func (c *crash) serveSteps(steps int, often string) {
 	c.want(often)
@@ -79,11 +77,10 @@ func (c *crash) serveSteps(steps int, often string) {
 	})
 }
 
-// deletionsAlone makes one client create, feed and delete sessions, without other requests. No
-// commit comes between a deletion and its answer. So only the deletion's own syncs have written it
-// to the disk.
+// deletionsAlone makes one client create, feed and delete sessions, without other requests. So no
+// other request can sync a deletion to the disk before the client gets the answer.
 func (c *crash) deletionsAlone(sessions int) {
-	const bytesFed = 500 // some lines, each with a secret
+	const bytesFed = 500
 	c.serveTo(c.clients[:1], func(cl *crashClient, _ *program.Process) error {
 		for range sessions {
 			if err := cl.create(nil); err != nil {
@@ -103,8 +100,6 @@ func (c *crash) deletionsAlone(sessions int) {
 	})
 }
 
-// serveTo runs a server while clients work. Each client first compares its sessions with their
-// twins.
 func (c *crash) serveTo(clients []*crashClient, work func(*crashClient, *program.Process) error) {
 	p := c.start(nil)
 	var wait sync.WaitGroup
@@ -125,7 +120,7 @@ func (c *crash) serveTo(clients []*crashClient, work func(*crashClient, *program
 	p.Wait(c.t)
 }
 
-// known merges the claims made up to a number of events into one claim per session.
+// known merges the claims made in the first `events` events into one claim for each session.
 func (r *recorded) known(events int) map[*twin]claim {
 	all := map[*twin]claim{}
 	for _, x := range r.claims {
@@ -140,8 +135,8 @@ func (r *recorded) known(events int) map[*twin]claim {
 	return all
 }
 
-// after checks the state of a disk after a simulated power cut. The cut follows the first `events`
-// recorded events.
+// after checks the state of a disk after a simulated power cut. The power cut comes after the first
+// `events` recorded events.
 func (c *crash) after(r *recorded, events int, disk string) error {
 	dir, known := filepath.Join(disk, filepath.Base(c.dir)), r.known(events)
 	var gone, living []*twin
@@ -163,8 +158,8 @@ func (c *crash) after(r *recorded, events int, disk string) error {
 		}
 		return nil
 	}
-	// A running backup keeps files that are deleted meanwhile. They disappear when the backup ends
-	// or the folder is opened again.
+	// A running backup keeps files that are deleted meanwhile. The files disappear when the backup
+	// ends or the folder is opened again.
 	if !r.backingUp(events) {
 		if err := nowhere(dir, hidden); err != nil {
 			return err
@@ -179,7 +174,6 @@ func (c *crash) after(r *recorded, events int, disk string) error {
 	return errors.Join(check(c.t, dir, false), nowhere(dir, hidden))
 }
 
-// backingUp reports whether the folder has files of a backup after a number of events.
 func (r *recorded) backingUp(events int) bool {
 	files := map[string]bool{}
 	for _, e := range r.events[:events] {
@@ -205,8 +199,8 @@ func unique(all []*twin) (some []*twin) {
 	return some
 }
 
-// check checks a data folder and returns the first problem found. With strays, superfluous files
-// are not a problem.
+// check checks a data folder and returns the first problem found. If strays is true, superfluous
+// files are not a problem.
 func check(t *testing.T, dir string, strays bool) (first error) {
 	err := datafolder.Check(t.Context(), dir, func(d *storage.CorruptError) {
 		if first == nil && !(strays && d.Stray) {
@@ -216,7 +210,6 @@ func check(t *testing.T, dir string, strays bool) (first error) {
 	return errors.Join(first, err)
 }
 
-// opened opens a data folder and compares its sessions with the clients' claims.
 func (c *crash) opened(dir string, known map[*twin]claim) (err error) {
 	store, err := datafolder.Open(dir, datafolder.Options{})
 	if err != nil {
@@ -257,7 +250,7 @@ func (c *crash) opened(dir string, known map[*twin]claim) (err error) {
 	return nil
 }
 
-// same compares a session's offset and text with the client's claim. In one of four calls it also
+// same compares a session's offset and text with a client's claim. In one of four calls, it also
 // replays the session.
 func (c *crash) same(store storage.Store, tw *twin, x claim, info session.Info) error {
 	if info.Err != nil {
@@ -295,8 +288,8 @@ func (c *crash) moments(r *recorded, most int) []int {
 	return all
 }
 
-// cuts simulates a power cut at each moment. It checks several possible disks after each cut, and
-// returns the first error.
+// cuts simulates a power cut at each moment. After each cut, it checks several possible states of
+// the disk. cuts returns the first error.
 func (c *crash) cuts(r *recorded, moments []int) error {
 	slices.Sort(moments)
 	image, done := powercut.NewImage(), 0
@@ -328,16 +321,15 @@ func (c *crash) cuts(r *recorded, moments []int) error {
 	return nil
 }
 
-// some makes each unsynced write survive with the given probability in percent.
 func some(r *rand.Rand, percent int) powercut.Survivor {
 	draw := func() bool { return r.IntN(100) < percent }
 	return powercut.Survivor{Write: draw, Name: draw}
 }
 
-// A server is recorded through its system calls, and power cuts are simulated at random moments.
-// Whatever part of the unsynced writes survives, all acknowledged text is there, and nothing else.
-// LMSERVE_POWER_CUTS is the number of cuts; without it the test does not run. LMSERVE_CRASH_SEED
-// repeats the clients and the moments.
+// The test records a server's system calls and simulates power cuts at random moments. Any part of
+// the unsynced writes may survive; all acknowledged text must be on the disk, and nothing else.
+// LMSERVE_POWER_CUTS is the number of cuts; without this variable the test does not run.
+// LMSERVE_CRASH_SEED repeats the requests and the moments of an earlier test.
 func TestPowerCutLosesNothing(t *testing.T) {
 	if os.Getenv("LMSERVE_POWER_CUTS") == "" {
 		t.Skip("LMSERVE_POWER_CUTS is not set; 'make test-attack' sets it")

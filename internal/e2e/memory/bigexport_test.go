@@ -17,9 +17,9 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// grown appends text to an export, in records of `record` bytes. The result can be imported,
-// because an import does not recompute the text. The state in the export must have a full memory
-// and no pending tokens.
+// grown appends text to a session's export, in log records of `record` bytes. An import accepts the
+// result, because it does not score the text again. The exported state must have a full memory and
+// no pending tokens.
 func grown(t testing.TB, export []byte, text []byte, record int64) []byte {
 	t.Helper()
 	x, err := program.ReadExport(export)

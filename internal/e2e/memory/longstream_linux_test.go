@@ -21,13 +21,12 @@ import (
 	"github.com/lmserve/lmserve/internal/e2e/program"
 )
 
-// LMSERVE_STREAM=DIR, a folder of texts, enables this test of a long stream. LMSERVE_STREAM_MB
-// megabytes (100) of the texts go through one session of a server of LMSERVE_STREAM_MODEL (swift).
-// Shorter texts are repeated.
+// TestLongStream scores the texts of the folder LMSERVE_STREAM in one session. It feeds
+// LMSERVE_STREAM_MB megabytes (default: 100), and repeats the texts if they are shorter.
+// LMSERVE_STREAM_MODEL names the model (default: swift).
 //
-// After each twentieth of the stream the test logs bytes per second, bits per byte and the size of
-// the data folder. It also logs the server's memory, with and without mapped files. At the end it
-// kills the server, and logs the time that a new server needs to continue.
+// After each twentieth of the stream the test logs speed, bits per byte, memory and disk space of
+// the server. Finally it kills the server, and logs the time that a new server needs to continue.
 func TestLongStream(t *testing.T) {
 	dir := os.Getenv("LMSERVE_STREAM")
 	if dir == "" {
@@ -68,16 +67,15 @@ func valueOr(variable, otherwise string) string {
 	return otherwise
 }
 
-// longPiece is the text of one request of a long stream, in bytes.
+// longPiece is the number of bytes that one request of a long stream scores.
 const longPiece = 1 << 18
 
-// longStream is a server, and texts that go through one of its sessions.
 type longStream struct {
 	t                   *testing.T
 	program, model, dir string
 	files               []texts.File
-	next                int    // index of the next file
-	text                []byte // unsent rest of the current file
+	next                int
+	text                []byte
 	sent                int64
 	url                 string
 	server              *exec.Cmd
@@ -93,7 +91,6 @@ func newLongStream(t *testing.T, dir, model string) *longStream {
 	}
 }
 
-// start starts a server, and returns a function that kills it.
 func (s *longStream) start() (kill func()) {
 	s.server = program.Command(s.program, "serve", "--listen", "127.0.0.1:0", "--log-format",
 		"none",
@@ -122,7 +119,6 @@ func (s *longStream) start() (kill func()) {
 	return kill
 }
 
-// score sends n bytes, and returns their bits.
 func (s *longStream) score(n int) float64 {
 	piece := make([]byte, 0, n)
 	for len(piece) < n {
@@ -150,8 +146,8 @@ func (s *longStream) score(n int) float64 {
 	return summary.Bits
 }
 
-// resident returns the server's resident memory in bytes: own without mapped files, and mapped
-// files.
+// resident returns the server's resident memory in bytes: `own` without mapped files, `mapped` in
+// mapped files.
 func (s *longStream) resident() (own, mapped int64) {
 	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", s.server.Process.Pid))
 	require.NoError(s.t, err)
@@ -162,7 +158,6 @@ func (s *longStream) resident() (own, mapped int64) {
 	return (resident - shared) * page, shared * page
 }
 
-// disk returns the size of the data folder.
 func (s *longStream) disk() (bytes int64) {
 	require.NoError(s.t, filepath.WalkDir(s.dir, func(path string, entry fs.DirEntry,
 		err error) error {
@@ -173,7 +168,7 @@ func (s *longStream) disk() (bytes int64) {
 		if err == nil {
 			bytes += info.Size()
 		}
-		return nil // a snapshot may have been removed
+		return nil // errors are ignored, because the server may have removed an old snapshot
 	}))
 	return bytes
 }

@@ -32,12 +32,11 @@ import (
 )
 
 const (
-	// memoryBudget is the memory budget of the tested server.
 	memoryBudget = 64 << 20
-	// memorySlack is how much the process may map beyond its declared memory. The kernel limits
-	// writable mappings (RLIMIT_DATA), and Go maps its heap in pieces of 64 MiB. A limit on the
-	// address space (RLIMIT_AS) would not work: Go reserves much more than it uses, and the
-	// database is mapped as a whole.
+	// memorySlack is the number of bytes that the process may map beyond its declared memory. The
+	// kernel limits writable mappings (RLIMIT_DATA), and Go maps its heap in arenas of 64 MiB. A
+	// limit on the address space (RLIMIT_AS) would not work, because Go reserves much more than it
+	// uses.
 	memorySlack = 192 << 20
 )
 
@@ -50,11 +49,12 @@ type limited struct {
 	most int64 // maximum memory that the server reports, in bytes
 	http *http.Client
 
-	answers sync.Map // number of answers as *atomic.Int64, by status
+	answers sync.Map // number of answers (*atomic.Int64) by HTTP status (int)
 	wrong   atomic.Pointer[string]
 }
 
-// startLimited starts a server. After the server has reported its limit, the kernel's limit is set.
+// startLimited starts a server. When the server has logged its maximum memory, startLimited sets
+// the kernel's limit for the process.
 func startLimited(t *testing.T) *limited {
 	folder := t.TempDir()
 	l := &limited{t: t, dir: filepath.Join(folder, "data"),
@@ -85,8 +85,8 @@ func startLimited(t *testing.T) *limited {
 	return l
 }
 
-// readLog reads the server's reported limit. A logged error, or a line that is not JSON, fails the
-// test.
+// readLog sends the maximum memory from the server's log on the channel `said`. An error in the
+// log, or a line that is not JSON, fails the test.
 func (l *limited) readLog(stderr io.Reader, said chan<- int64) {
 	defer close(said)
 	lines := bufio.NewScanner(stderr)
@@ -106,12 +106,11 @@ func (l *limited) readLog(stderr io.Reader, said chan<- int64) {
 	}
 }
 
-// fail records the first failure.
 func (l *limited) fail(what string) { l.wrong.CompareAndSwap(nil, &what) }
 
 // ask sends a request, passes the answer's body to the function `read`, and counts the answer's
-// status. An answer without success must be a problem as in the contract, and not an internal
-// error.
+// status. The body of an error must be problem details (RFC 9457), and the server must not report
+// an internal error.
 func (l *limited) ask(
 	ctx context.Context, method, path, media string, body io.Reader, read func(io.Reader),
 ) (status int, header http.Header) {
@@ -153,7 +152,6 @@ func (l *limited) ask(
 
 func discard(r io.Reader) { _, _ = io.Copy(io.Discard, r) }
 
-// slowly reads a few bytes now and then.
 func slowly(r io.Reader) {
 	for buffer := make([]byte, 4<<10); ; time.Sleep(50 * time.Millisecond) {
 		if _, err := r.Read(buffer); err != nil {
@@ -162,7 +160,6 @@ func slowly(r io.Reader) {
 	}
 }
 
-// create makes a session, and returns its path.
 func (l *limited) create(body string) string {
 	status, header := l.ask(l.t.Context(), http.MethodPost, "/v1/sessions", "application/json",
 		strings.NewReader(body), discard)
@@ -170,7 +167,7 @@ func (l *limited) create(body string) string {
 	return header.Get("Location")
 }
 
-// worst returns the requests that use the most memory, by kind.
+// worst returns functions that send the requests with the highest memory use, by kind of request.
 func (l *limited) worst(t *testing.T) map[string]func(ctx context.Context, n int) {
 	plain := l.create(`{"settings":{"chunk":16}}`)
 	text := bytes.Repeat([]byte("0123456789abcdef"), 256)
@@ -305,7 +302,6 @@ func (l *limited) worst(t *testing.T) map[string]func(ctx context.Context, n int
 	}
 }
 
-// status returns a number of kilobytes from the kernel's status of the process.
 func (l *limited) status(field string) int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", l.cmd.Process.Pid))
 	require.NoError(l.t, err)
@@ -319,10 +315,9 @@ func (l *limited) status(field string) int64 {
 	return n << 10
 }
 
-// When many clients send all the worst requests at once, a server stays within the memory that it
-// declares. The kernel grants it no more, and the server survives a refusal. Every answer follows
-// the contract, and afterwards a small score works as before. With LMSERVE_TEST_LONG the test lasts
-// a minute.
+// A server declares its maximum memory, and the kernel grants no more. When many clients send all
+// the worst requests at once, the server survives, and every answer follows the API contract.
+// Afterwards a small score works as before. With LMSERVE_TEST_LONG the test lasts a minute.
 func TestWorstRequestsAtOnceStayWithinMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -337,7 +332,7 @@ func TestWorstRequestsAtOnceStayWithinMemory(t *testing.T) {
 	ctx, end := context.WithTimeout(t.Context(), long)
 	defer end()
 	var all sync.WaitGroup
-	var peak int64 // peak of the memory without file mappings
+	var peak int64 // the highest resident memory without mapped files, in bytes
 	for kind, request := range kinds {
 		n := clients
 		if kind == "silent" {

@@ -19,9 +19,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// AsTested returns flags for go build: the tags of this test, and more tags. With the same tags the
-// program computes the same bits as the model in this test. If this test has the race detector, the
-// program has it, too, and prints data races to stderr.
+// AsTested returns flags for go build: the build tags of this test, and additional tags. With equal
+// tags the program and this test compute the same bits. If this test has the race detector, the
+// program has the race detector, too, and prints data races to stderr.
 func AsTested(t testing.TB, tags ...string) (flags []string) {
 	info, ok := debug.ReadBuildInfo()
 	require.True(t, ok, "a test binary knows how it was built")
@@ -45,15 +45,14 @@ const (
 	Usage   = 2
 )
 
-// builds are the programs that this process has built, by their flags.
 var builds = struct {
 	sync.Mutex
 	programs map[string]string
 }{programs: map[string]string{}}
 
-// Built returns the path of lmserve, built with these flags. All packages share the programs in the
-// folder bin of the source tree: git ignores it, and `make clean` removes it. A current program is
-// not linked again.
+// Built returns the path of lmserve, built with these flags for go build. All test packages share
+// the programs in the folder bin/e2e of the source tree, which git ignores. Therefore an unchanged
+// program is not linked again. `make clean` removes the folder bin.
 func Built(t testing.TB, flags ...string) string {
 	builds.Lock()
 	defer builds.Unlock()
@@ -78,7 +77,6 @@ func Built(t testing.TB, flags ...string) string {
 	return builds.programs[key]
 }
 
-// root returns the folder of the module.
 func root(t testing.TB) string {
 	dir, err := os.Getwd()
 	require.NoError(t, err)
@@ -91,7 +89,7 @@ func root(t testing.TB) string {
 	return ""
 }
 
-// Run runs a program to its end.
+// Run runs a program to its end, and returns its output and exit code.
 func Run(t testing.TB, path string, args ...string) (stdout, stderr string, code int) {
 	var out, errs bytes.Buffer
 	cmd := Command(path, args...)
@@ -102,14 +100,14 @@ func Run(t testing.TB, path string, args ...string) (stdout, stderr string, code
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
-// Must runs a program to its end, which must be a success, and returns its output.
+// Must runs a program to its end and returns its output. The test fails unless the exit code is 0.
 func Must(t testing.TB, path string, args ...string) (stdout string) {
 	stdout, stderr, code := Run(t, path, args...)
 	require.Zero(t, code, "%v: %s%s", args, stdout, stderr)
 	return stdout
 }
 
-// Log returns the beginning of the demo's log: real, structured, repetitive.
+// Log returns the beginning of the demo's access log, a real text with structure and repetitions.
 func Log(t testing.TB, bytes int) string {
 	all, err := os.ReadFile(filepath.Join(root(t), "internal", "lab", "demo", "access.log"))
 	require.NoError(t, err)

@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// Command is exec.Command for a process that dies with this one, even if this one is killed.
+// Command is like exec.Command, but the kernel kills the new process when the current process dies.
 func Command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(name, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

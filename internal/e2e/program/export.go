@@ -10,14 +10,14 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Export is the content of an export.
+// Export is the content of an exported session: stored metadata, text and state.
 type Export struct {
 	storage.Session
 	Text  []byte
 	State *weights.File
 }
 
-// ReadExport reads an export to its end.
+// ReadExport reads all of an exported session.
 func ReadExport(export []byte) (x Export, err error) {
 	ctx := context.Background()
 	store, err := folder.OpenExport(io.NewSectionReader(bytes.NewReader(export), 0,

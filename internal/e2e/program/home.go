@@ -1,5 +1,5 @@
-// Package program is for tests that run lmserve as a program. It builds the program once for all of
-// them, and starts it. It also removes files that earlier tests left behind when they were killed.
+// Package program builds lmserve once for all tests, and runs it as a program. It also removes
+// files of earlier tests that were killed.
 package program
 
 import (
@@ -17,13 +17,14 @@ import (
 )
 
 // Main runs the tests of a package and returns the exit code. The tests have a separate home
-// folder, so that they do not use the user's keys and configurations. All temporary files are in
-// this folder, which Main removes at the end. Main also removes such folders of tests that were
-// killed. A leaked goroutine is a failure.
+// folder, so that they do not use the user's keys and configurations. This folder also holds all
+// temporary files, and Main removes it after the tests. Main also removes the home folders of
+// killed tests. A leaked goroutine is a failure.
 func Main(m *testing.M) (code int) {
 	home, err := Folder(os.TempDir(), "lmserve-home-")
 	if err == nil {
-		err = os.Chmod(home, 0o711) // PostgreSQL, which runs as another user, has its socket there
+		// PostgreSQL runs as another user and has its socket in this folder
+		err = os.Chmod(home, 0o711)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -34,7 +35,8 @@ func Main(m *testing.M) (code int) {
 		os.Setenv(name, home)
 	}
 	code = m.Run()
-	http.DefaultClient.CloseIdleConnections() // the tests' own connections are no leak
+	// idle connections would be reported as leaked goroutines
+	http.DefaultClient.CloseIdleConnections()
 	err = errors.Join(os.RemoveAll(home), goleak.Find())
 	if code == 0 && err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -43,11 +45,12 @@ func Main(m *testing.M) (code int) {
 	return code
 }
 
-// outside is the original folder for temporary files.
+// outside is the folder for temporary files before Main replaces it.
 var outside string
 
-// Folder makes a folder for the temporary files of this process. Its name is a prefix with the
-// process id. Folders with this prefix whose processes have ended are removed.
+// Folder makes a folder for the temporary files of this process. The folder's name begins with the
+// prefix and the process id. Folder removes the folders with this prefix whose processes have
+// ended.
 func Folder(parent, prefix string) (dir string, err error) {
 	left, err := filepath.Glob(filepath.Join(parent, prefix+"*"))
 	if err != nil {
@@ -56,7 +59,8 @@ func Folder(parent, prefix string) (dir string, err error) {
 	for _, dir := range left {
 		number, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), prefix), "-")
 		if pid, err := strconv.Atoi(number); err == nil && !Runs(pid) {
-			_ = os.RemoveAll(dir) // another process may be removing it, too
+			// errors are ignored, because another process may be removing this folder
+			_ = os.RemoveAll(dir)
 		}
 	}
 	return os.MkdirTemp(parent, fmt.Sprintf("%s%d-", prefix, os.Getpid()))
@@ -68,13 +72,14 @@ func Runs(pid int) bool {
 	return err == nil && !errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone)
 }
 
-// Keep moves the folder of a failed test to a place where it stays, and returns the new path.
+// Keep moves the folder of a failed test out of the folder that Main removes, and returns the new
+// path.
 func Keep(dir string) (path string, err error) {
 	kept, err := os.MkdirTemp(outside, "lmserve-kept-")
 	if err != nil {
 		return dir, err
 	}
-	// os.Rename replaces no folder, not even an empty one
+	// os.Rename does not replace an existing folder, so the new path must not exist.
 	path = filepath.Join(kept, filepath.Base(dir))
 	return path, os.Rename(dir, path)
 }

@@ -27,7 +27,6 @@ func TestKilledChild(t *testing.T) {
 	_ = process.Wait()
 }
 
-// The processes of a killed test die with it, and the next tests remove its folders.
 func TestKilledTestLeavesNothing(t *testing.T) {
 	temporary := t.TempDir()
 	tests := func(of string) *exec.Cmd {
@@ -62,15 +61,14 @@ func TestKilledTestLeavesNothing(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// lives reports whether a process runs. A dead process may remain until its parent reads its
-// status.
+// lives reports whether a process runs. A dead process stays in the state Z (zombie) until its
+// parent waits for it.
 func lives(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, state, _ := strings.Cut(string(stat), ") ")
 	return err == nil && !strings.HasPrefix(state, "Z")
 }
 
-// A folder stays as long as its process lives.
 func TestFolderRemovesThoseOfDeadProcessesOnly(t *testing.T) {
 	parent := t.TempDir()
 	ended := Command("true")
@@ -91,7 +89,6 @@ func TestFolderRemovesThoseOfDeadProcessesOnly(t *testing.T) {
 	}, left)
 }
 
-// The kept folder of a failed test is outside of the folder that is removed.
 func TestKeepMovesAFolder(t *testing.T) {
 	outside = t.TempDir()
 	defer func() { outside = os.TempDir() }()

@@ -18,16 +18,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Recording runs a command to its end and records its changes to files.
+// Recording runs a command to its end and records its changes to files. It calls `began` when the
+// process has started.
 type Recording func(cmd *exec.Cmd, began func(*os.Process)) (syscall.WaitStatus, error)
 
-// Process is a server that runs or has run as a process.
+// Process is a server process, running or ended.
 type Process struct {
 	System *os.Process
 	URL    string // "" if the process was killed before it listened
 	Stderr bytes.Buffer
 	End    chan struct{} // closed after the process has ended and its output was read
-	Cut    atomic.Bool   // set before a kill or a clean end: requests may fail
+	Cut    atomic.Bool   // set before Kill or Terminate ends the process: requests may fail
 	Clean  bool          // a clean end was requested
 
 	Status syscall.WaitStatus // set before End is closed
@@ -50,7 +51,8 @@ func Serve(t testing.TB, path string, flags ...string) *Process {
 	return p
 }
 
-// Address returns the URL in the first line that a server prints, or "" if the line has none.
+// Address returns the URL in the first line that a server prints. It returns "" if the line is
+// incomplete or has no URL.
 func Address(line string) string {
 	at := strings.Index(line, "http")
 	if at < 0 || !strings.HasSuffix(line, "\n") {
@@ -97,36 +99,35 @@ func (p *Process) Begin(t testing.TB, cmd *exec.Cmd, record Recording) (first <-
 	return line
 }
 
-// plainly runs a command without recording.
 func plainly(cmd *exec.Cmd, began func(*os.Process)) (syscall.WaitStatus, error) {
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}
 	began(cmd.Process)
-	_ = cmd.Wait() // ProcessState has the exit status
+	_ = cmd.Wait() // The exit status is in ProcessState, so the error is not needed.
 	return cmd.ProcessState.Sys().(syscall.WaitStatus), nil
 }
 
 // Kill kills the process.
 func (p *Process) Kill() {
 	p.Cut.Store(true)
-	_ = p.System.Kill() // the process may have ended
+	_ = p.System.Kill() // The error is ignored, because the process may have ended.
 }
 
-// Terminate requests a clean end.
+// Terminate requests a clean end of the process by SIGTERM.
 func (p *Process) Terminate() {
 	p.Cut.Store(true)
 	p.Clean = true
 	_ = p.System.Signal(syscall.SIGTERM)
 }
 
-// Stop requests a clean end, and waits for it.
+// Stop requests a clean end of the process, and waits until the process has ended.
 func (p *Process) Stop(t testing.TB) {
 	p.Terminate()
 	p.Wait(t)
 }
 
-// Wait waits for the end of a process. It fails the test unless the process was killed, or ended
+// Wait waits until the process has ended. It fails the test unless the process was killed, or ended
 // cleanly on request. Any output to stderr above level info also fails the test.
 func (p *Process) Wait(t testing.TB) {
 	<-p.End

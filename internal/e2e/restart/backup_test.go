@@ -19,8 +19,8 @@ import (
 	"github.com/lmserve/lmserve/internal/e2e/program"
 )
 
-// cutting returns a proxy to a server, and the number of connections that the proxy has dropped.
-// The proxy drops every connection after bytesEach bytes.
+// cutting starts a proxy to the server at url. The proxy drops every connection after bytesEach
+// bytes, and counts dropped connections in cuts.
 func cutting(t *testing.T, url string, bytesEach int64) (way *httptest.Server, cuts *atomic.Int64) {
 	cuts = new(atomic.Int64)
 	way = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -49,9 +49,9 @@ func cutting(t *testing.T, url string, bytesEach int64) (way *httptest.Server, c
 	return way, cuts
 }
 
-// A server is backed up over connections that break, and is killed and restarted while a backup is
-// read. The restored folder is clean, and a replay of it gives the same bits. The same holds for a
-// backup of the folder without a server.
+// A server is backed up over connections that break, and is killed and restarted while a client
+// reads a backup. The restored folder has no findings, and a replay gives the same bits. The same
+// holds for a backup of a data folder that no server uses.
 func TestBackupAndRestore(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")

@@ -1,3 +1,3 @@
-// Package restart tests what a server or a watch finds after a restart: backups are restored, and
-// watches continue.
+// Package restart tests that a restored backup gives the same sessions, and that the command watch
+// continues after a restart.
 package restart

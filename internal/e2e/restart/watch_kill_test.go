@@ -24,13 +24,11 @@ import (
 	"github.com/lmserve/lmserve/internal/e2e/program"
 )
 
-// sums are the totals of a session, or of a text.
 type sums struct {
 	Bytes int64
 	Bits  float64
 }
 
-// watched is a program, its log, and the text that was written to it.
 type watched struct {
 	t       *testing.T
 	rand    *rand.Rand
@@ -38,10 +36,10 @@ type watched struct {
 	weights string
 	folder  string
 	log     string
-	out     string // file of the output of watch
+	out     string
 
 	mu    sync.Mutex
-	text  strings.Builder // all text that was written to the log
+	text  strings.Builder
 	lines int
 	file  *os.File
 }
@@ -64,7 +62,6 @@ func (w *watched) open() {
 	require.NoError(w.t, err)
 }
 
-// line writes a line, in one piece or two.
 func (w *watched) line() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -74,7 +71,7 @@ func (w *watched) line() {
 		line = fmt.Sprintf("%05d PANIC %x\n", w.lines, w.rand.Uint64())
 	}
 	w.text.WriteString(line)
-	if w.rand.IntN(3) == 0 { // watch removes these escape sequences and \r
+	if w.rand.IntN(3) == 0 { // Add escape sequences and \r, which watch removes.
 		line = "\x1b[1m" + strings.Replace(line, "\n", "\x1b[0m\r\n", 1)
 	}
 	half := w.rand.IntN(2 * len(line))
@@ -85,7 +82,6 @@ func (w *watched) line() {
 	require.NoError(w.t, err)
 }
 
-// rotate renames the log and begins a new one. Some lines still go to the old one.
 func (w *watched) rotate(n int) {
 	require.NoError(w.t, os.Rename(w.log, fmt.Sprintf("%s.%d", w.log, n)))
 	w.line()
@@ -93,7 +89,6 @@ func (w *watched) rotate(n int) {
 	w.open()
 }
 
-// watch starts the command, and returns when it runs.
 func (w *watched) watch(flags ...string) (cmd *exec.Cmd, stderr *bytes.Buffer) {
 	out, err := os.OpenFile(w.out, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	require.NoError(w.t, err)
@@ -107,14 +102,15 @@ func (w *watched) watch(flags ...string) (cmd *exec.Cmd, stderr *bytes.Buffer) {
 	return cmd, stderr
 }
 
-// printedLines returns the JSON lines of a text, by their number.
+// printedLines returns the JSON lines of an output by line number, and the count of JSON lines with
+// repetitions.
 func printedLines(t *testing.T, text string) (byNumber map[int64]string, count int) {
 	byNumber = map[int64]string{}
 	for line := range strings.Lines(text) {
 		var l struct{ Number int64 }
 		if !strings.HasSuffix(line, "\n") || json.Unmarshal([]byte(line), &l) != nil ||
 			l.Number == 0 {
-			continue // a line that a kill has cut off, or the total
+			continue // Skip the totals, and a line that a kill has cut off.
 		}
 		count++
 		if before, again := byNumber[l.Number]; again {
@@ -125,7 +121,8 @@ func printedLines(t *testing.T, text string) (byNumber map[int64]string, count i
 	return byNumber, count
 }
 
-// check compares the session and the output with an undisturbed run.
+// check compares the session and the output of watch with a run of the command score on the whole
+// text.
 func (w *watched) check(totals func() sums, learn string, kills int) {
 	whole := filepath.Join(w.folder, "whole.txt")
 	require.NoError(w.t, os.WriteFile(whole, []byte(w.text.String()), 0o600))
@@ -140,7 +137,7 @@ func (w *watched) check(totals func() sums, learn string, kills int) {
 	require.LessOrEqual(w.t, count-len(got), 2*kills, "lines that were printed again")
 	have := totals()
 	require.EqualValues(w.t, w.text.Len(), have.Bytes)
-	var total sums // the last JSON object has the total
+	var total sums
 	for d := json.NewDecoder(strings.NewReader(undisturbed)); d.More(); {
 		total = sums{}
 		require.NoError(w.t, d.Decode(&total))
@@ -150,7 +147,6 @@ func (w *watched) check(totals func() sums, learn string, kills int) {
 		kills)
 }
 
-// writeUntil writes lines and rotates until stop is closed.
 func (w *watched) writeUntil(stop <-chan struct{}) {
 	for n := 1; ; n++ {
 		for range 10 + w.rand.IntN(60) {
@@ -165,7 +161,6 @@ func (w *watched) writeUntil(stop <-chan struct{}) {
 	}
 }
 
-// watchSeed returns the seed in WATCH_SEED, or draws one.
 func watchSeed(t *testing.T) uint64 {
 	if text := os.Getenv("WATCH_SEED"); text != "" {
 		seed, err := strconv.ParseUint(text, 10, 64)
@@ -175,8 +170,8 @@ func watchSeed(t *testing.T) uint64 {
 	return rand.Uint64()
 }
 
-// A watch is killed repeatedly while the log grows and is rotated. Every line is in the session
-// once, and strange lines are printed, with the numbers of an undisturbed run.
+// A watch is killed repeatedly while the log grows and is rotated. Every line gets into the session
+// exactly once, and the printed lines are the same as without kills.
 func TestKilledWatchLosesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -191,8 +186,8 @@ func TestKilledWatchLosesNothing(t *testing.T) {
 			dir := filepath.Join(w.folder, "data")
 			flags := []string{"--model", w.weights, "--data-dir", dir, "--learn", learn}
 			w.line()
-			// Wait until the first watch has reported a line, and only then rotate. Watch does not
-			// read files that were rotated before its first start.
+			// Watch does not read files that were rotated before its first start. Therefore the
+			// test waits until watch has reported a line, and rotates the log afterwards.
 			cmd, _ := w.watch(flags...)
 			require.Eventually(t, func() bool { return w.reported(dir) > 0 }, time.Minute,
 				time.Millisecond)
@@ -224,8 +219,8 @@ func TestKilledWatchLosesNothing(t *testing.T) {
 	}
 }
 
-// reported returns the offset up to which watch has reported lines. It reads the file in which
-// watch saves its position.
+// reported returns the offset up to which watch has reported lines. It reads this offset from the
+// file that stores the position of watch.
 func (w *watched) reported(dir string) int64 {
 	files, err := filepath.Glob(filepath.Join(dir, "watch", "*.json"))
 	require.NoError(w.t, err)
@@ -239,7 +234,6 @@ func (w *watched) reported(dir string) int64 {
 	return p.Reported
 }
 
-// totals returns the session's totals, by scoring an empty text.
 func (w *watched) totals(flags []string) sums {
 	stdout := program.Must(w.t, w.program, append([]string{"sessions", "show", "app"},
 		flags[2:]...)...)

@@ -1,3 +1,3 @@
-// Package ship tests log shippers as programs: whatever is killed and restarted, every line of
-// their files is in a session exactly once.
+// Package ship tests log shippers as programs. Shipper and server are killed and restarted, and
+// every log line is in a session exactly once.
 package ship

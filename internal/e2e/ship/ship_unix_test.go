@@ -25,7 +25,7 @@ import (
 	"github.com/lmserve/lmserve/internal/e2e/program"
 )
 
-// feed is a growing log, a shipper that reads it, and a server that is killed meanwhile.
+// feed is a growing log, a shipper that reads the log, and a server that is killed meanwhile.
 type feed struct {
 	t       *testing.T
 	folder  string
@@ -33,16 +33,16 @@ type feed struct {
 	lmserve string
 	server  *program.Process
 	shipper *exec.Cmd
-	output  bytes.Buffer // output of the shipper
+	output  bytes.Buffer
 
-	written int // number of lines written to the log
+	written int
 	log     *os.File
-	rounds  int       // restarts of the server, unless duration is set
-	end     time.Time // when a feed of a set duration ends; zero for others
+	rounds  int       // restarts of the server; unused if a duration is set
+	end     time.Time // end of a feed with a set duration, otherwise zero
 }
 
-// duration is an environment variable for a longer feed, such as 20m. Such a feed has fewer lines
-// in a round, and many more restarts.
+// duration names an environment variable with the duration of a longer feed, such as 20m. A longer
+// feed writes fewer lines between restarts, and restarts the server more often.
 const duration = "LMSERVE_SHIP_FOR"
 
 func newFeed(t *testing.T, rounds int) *feed {
@@ -81,7 +81,6 @@ func (f *feed) serve() {
 		"--listen", "127.0.0.1:"+f.port, "--log-sessions", "counts")
 }
 
-// restart ends the server, by SIGKILL or cleanly, and starts it again.
 func (f *feed) restart(kill bool) {
 	if kill {
 		f.server.Kill()
@@ -92,7 +91,6 @@ func (f *feed) restart(kill bool) {
 	f.serve()
 }
 
-// ship starts the shipper.
 func (f *feed) ship(path string, args ...string) {
 	f.shipper = program.Command(path, args...)
 	f.shipper.Stdout, f.shipper.Stderr = &f.output, &f.output
@@ -106,7 +104,6 @@ func (f *feed) endShipper(signal os.Signal) {
 	}
 }
 
-// more reports whether another round follows the finished ones.
 func (f *feed) more(finished int) bool {
 	if f.end.IsZero() {
 		return finished < f.rounds
@@ -117,8 +114,8 @@ func (f *feed) more(finished int) bool {
 	return time.Now().Before(f.end)
 }
 
-// feed writes lines to the log and gives the shipper time to read a part of them. In a long feed
-// there are pauses between lines, and the time before the next restart is random.
+// feed appends lines to the log and gives the shipper time to read a part of them. A feed with a
+// set duration writes at random intervals, to vary the moment of the next restart.
 func (f *feed) feed(lines int) {
 	if f.end.IsZero() {
 		f.write(lines)
@@ -131,7 +128,6 @@ func (f *feed) feed(lines int) {
 	}
 }
 
-// write writes lines to the log.
 func (f *feed) write(lines int) {
 	for range lines {
 		f.written++
@@ -142,7 +138,6 @@ func (f *feed) write(lines int) {
 
 func line(n int) string { return fmt.Sprintf("line %d of user%d: a=b&c", n, n%7) }
 
-// text returns a session's text.
 func (f *feed) text(session string) (text string) {
 	for {
 		resp, err := http.Get(fmt.Sprintf("%s/v1/sessions/%s/text?length=1048576&offset=%d",
@@ -159,17 +154,17 @@ func (f *feed) text(session string) (text string) {
 	}
 }
 
-// once waits until a session has all lines, and checks that it has each line once. It gives up when
-// no new line arrives for a minute.
+// once waits until a session has all lines, and checks that the session has each line once. It
+// fails if no new line arrives for a minute.
 //
-// An interrupted batch may leave a part of a line. The shipper then resends the batch after later
-// lines. This may happen at most `moves` times.
+// A shipper may send an interrupted batch again, after later lines. The first attempt may leave
+// part of a line. once accepts at most `moves` parts and `moves` late batches.
 func (f *feed) once(session string, moves int) {
 	var want strings.Builder
 	for n := range f.written {
 		want.WriteString(line(n+1) + "\n")
 	}
-	have, last := 0, time.Now() // lines in the session; time of the last new line
+	have, last := 0, time.Now()
 	for have < f.written && time.Since(last) < time.Minute {
 		time.Sleep(100 * time.Millisecond)
 		if lines := strings.Count(f.text(session), "a=b&c\n"); lines > have {
@@ -177,7 +172,7 @@ func (f *feed) once(session string, moves int) {
 		}
 	}
 	require.GreaterOrEqual(f.t, have, f.written, "lines of the session; no more for a minute")
-	time.Sleep(time.Second) // repeated lines may arrive late
+	time.Sleep(time.Second) // a shipper may still send repeated lines
 	wanted, got := strings.Split(want.String(), "\n"), strings.Split(f.text(session), "\n")
 	cut := len(got)
 	got = slices.DeleteFunc(got, func(text string) bool {
@@ -202,7 +197,6 @@ func (f *feed) once(session string, moves int) {
 	require.Len(f.t, got, len(wanted))
 }
 
-// isCut reports whether a text is the beginning of a written line.
 func isCut(text string, written int) bool {
 	for n := range written {
 		if strings.HasPrefix(line(n+1), text) {
@@ -228,8 +222,8 @@ var collector = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// The collector keeps its queue and its position in the log on the disk. Sometimes the server is
-// killed, sometimes it is ended cleanly, and the collector is restarted as well.
+// The collector stores its queue and its position in the log on disk. The server is killed or
+// stopped in turn, and the collector is restarted as well.
 func TestCollectorFeedsEveryLineOnce(t *testing.T) {
 	if os.Getenv("LMSERVE_TEST_SHIPPERS") == "" {
 		t.Skip("LMSERVE_TEST_SHIPPERS is not set: the collector takes minutes to build, and the " +
@@ -246,7 +240,7 @@ func TestCollectorFeedsEveryLineOnce(t *testing.T) {
 		"initial_interval: 1s", "initial_interval: 100ms").Replace(recipe(t, "otelcol.yaml"))
 	require.NoError(t, os.WriteFile(config, []byte(text), 0o600))
 	f.ship(path, "--config", config)
-	restarts := 0 // of the collector; after each, one retried batch may follow later lines
+	restarts := 0 // restarts of the collector; after each, one batch may arrive late
 	for round := 0; f.more(round); round++ {
 		f.feed(300)
 		f.restart(round%2 == 0)
@@ -260,7 +254,8 @@ func TestCollectorFeedsEveryLineOnce(t *testing.T) {
 	f.once("shop", restarts)
 }
 
-// syslog-ng sends each line separately, with its number.
+// syslog-ng sends each message in its own request, with an id by which the server recognizes
+// repeats.
 func TestSyslogNGFeedsEveryLineOnce(t *testing.T) {
 	path, err := exec.LookPath("syslog-ng")
 	if err != nil {
@@ -296,7 +291,6 @@ func TestSyslogNGFeedsEveryLineOnce(t *testing.T) {
 	f.once("shop", 0)
 }
 
-// recipe returns the file that docs/ship.md shows under a name.
 func recipe(t *testing.T, name string) string {
 	page, err := os.ReadFile("../../../docs/ship.md")
 	require.NoError(t, err)

@@ -1,9 +1,10 @@
-// Package bench measures the machine's limits: multiply-adds per second and bytes per second. In
-// the same run it compares parts of lmserve with these limits: its kernels at the model's shapes, a
-// chunk, a step of training, a token of a completion, and sessions side by side.
+// Package bench measures the limits of a computer: multiply-adds per second and bytes per second.
+// It compares parts of lmserve with these limits: kernels at the model's shapes, a chunk, a
+// training step, a token of a completion, and parallel sessions.
 //
-// Machines are shared and change their clocks. So the limits are measured again before and after
-// every row, and each row is compared with the limits around it. Times are medians.
+// Other programs may use the computer, and its clock rates change. Therefore bench measures the
+// limits before and after every row, and compares each row with the limits around it. Times are
+// medians.
 package bench
 
 import (
@@ -22,7 +23,7 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// Sections of a report, in order.
+// Names of the sections of a report, in order.
 const (
 	Limits   = "limits"
 	Kernels  = "kernels"
@@ -38,13 +39,13 @@ func Sections() []string { return []string{Limits, Kernels, Chunks, Train, Decod
 // Options say what to measure.
 type Options struct {
 	Chunk   int // tokens of a chunk; 0 means the model's chunk length
-	Threads int // number of threads to measure besides one; 0 means only one
-	// Seconds is the time for the samples of each row. Each row has at least three samples. 0 means
-	// SecondsDefault.
+	Threads int // number of threads for a second measurement besides one thread; 0: none
+	// Seconds is the time for the samples of each row; 0 means SecondsDefault. Each row has at
+	// least three samples.
 	Seconds float64
 	Only    []string // sections to measure; nil means all
-	// Progress, if set, receives the next measurement, and the numbers of finished and of all
-	// measurements.
+	// Progress, if not nil, is called before each measurement. It receives the measurement's name,
+	// the number of finished measurements, and their total number.
 	Progress func(what string, done, total int)
 }
 
@@ -87,32 +88,32 @@ func (o *Options) complete(m *model.Model) {
 // Report holds the results, and describes the machine and the model.
 type Report struct {
 	Processor string `json:"processor"`
-	Cores     int    `json:"cores"` // processors that Go may use
+	Cores     int    `json:"cores"` // processors that Go may use (GOMAXPROCS)
 	Go        string `json:"go"`
 	Numerics  string `json:"numerics"`
-	Peak      string `json:"peak"` // instruction set used to measure the peak speed
+	Peak      string `json:"peak"` // instruction set that gives the measured peak speed
 	Model     string `json:"model"`
 	Weights   int    `json:"weights"`
-	// FastWeights is the number of elements of all branches; 0 for a model that only serves
-	// statically.
+	// FastWeights is the number of weights of all branches; 0 for a model without meta-learner.
 	FastWeights int `json:"fast_weights"`
 	Banks       int `json:"banks"`
-	Chunk       int `json:"chunk"`  // tokens of a chunk
-	Memory      int `json:"memory"` // rows of memory; it is full in all measurements
-	// Bytes are the amounts of memory of the model and its sessions.
+	Chunk       int `json:"chunk"` // tokens of a chunk
+	// rows of the model's memory, which is full in all measurements
+	Memory int `json:"memory"`
+	// Bytes is the memory use of the model, its sessions and workers.
 	Bytes Bytes `json:"bytes"`
 	Rows  []Row `json:"rows"`
 }
 
-// Bytes are amounts of memory.
+// Bytes is the memory use of a model, its sessions and workers, in bytes.
 type Bytes struct {
-	Weights int64 `json:"weights"` // memory of the model, in float32
-	Session int64 `json:"session"` // memory of a session with the model's method
-	Static  int64 `json:"static"`  // memory of a session without adaptation
-	Worker  int64 `json:"worker"`  // memory of a worker (one session at a time)
+	Weights int64 `json:"weights"` // slow weights, in float32
+	Session int64 `json:"session"` // a session with the model's default method
+	Static  int64 `json:"static"`  // a session of the method static
+	Worker  int64 `json:"worker"`  // a worker, which computes one session at a time
 }
 
-// bytesOf returns the memory of a model with chunks of a given number of tokens.
+// bytesOf returns the memory use for chunks of `chunk` tokens.
 func bytesOf(m *model.Model, chunk int) Bytes {
 	set, static := stream.Defaults(m), stream.DefaultsFor(m, stream.Static)
 	set.Chunk, static.Chunk = chunk, chunk
@@ -130,8 +131,8 @@ type Row struct {
 	What    string `json:"what"`
 	Shape   string `json:"shape,omitempty"`
 	Threads int    `json:"threads"`
-	// Seconds is the median. For a limit it is the time of 10^9 operations or bytes. For sessions
-	// it is the time from one chunk of any session to the next.
+	// Seconds is a median. In the section of limits it is the time of 10^9 operations or bytes. In
+	// the section of sessions it is the time between two finished chunks of any sessions.
 	Seconds  float64 `json:"seconds"`
 	Achieved float64 `json:"achieved"`
 	Limit    float64 `json:"limit"`
@@ -148,13 +149,13 @@ type bench struct {
 	report Report
 	language
 
-	memory  memory          // the arrays that measure memory speed
-	pieces  int             // pieces of the arrays that were read so far
-	factors []factors       // operands of cached matrix products, per thread
-	rounds  int             // repetitions in one piece of the peak's samples; 0: unknown
-	seen    map[int][]rates // limits measured so far, by threads
+	memory  memory
+	pieces  int
+	factors []factors
+	rounds  int             // repetitions in one sample of the peak speed; 0: not yet known
+	seen    map[int][]rates // limits measured so far, by number of threads
 
-	begun, planned int // numbers of measurements begun and planned
+	begun, planned int
 }
 
 func (b *bench) about(m *model.Model, o Options) Report {
@@ -181,10 +182,8 @@ func (b *bench) threadCounts() []int {
 	return []int{1, b.Threads}
 }
 
-// segment returns the size of a chunk of one stream with a full memory.
 func (b *bench) segment() segment { return b.segmentOf(1, b.Chunk) }
 
-// segmentOf returns the size of a segment of the text with a full memory.
 func (b *bench) segmentOf(batch, rows int) segment {
 	c := b.model.LM.Config
 	return segment{

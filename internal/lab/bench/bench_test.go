@@ -10,8 +10,8 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// BenchmarkAdaptiveChunk runs a chunk of an adaptive stream on one thread, as a worker does, with
-// the embedded model and the paper's.
+// BenchmarkAdaptiveChunk computes a chunk of an adaptive stream on one thread, like a worker of the
+// server. It measures the embedded model and the paper's model.
 func BenchmarkAdaptiveChunk(b *testing.B) {
 	embedded, err := model.Default()
 	require.NoError(b, err)

@@ -12,9 +12,9 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// chunks measures a chunk of a static stream and a chunk of an adaptive stream. Both continue an
-// earlier chunk. It also measures a static chunk that restarts from its memory, as when streams
-// take turns. If fast weights affect keys, it measures an adaptive chunk with stale keys, too.
+// chunks measures chunks of a static and of an adaptive stream that continue an earlier chunk. It
+// also measures a static chunk that starts from stored memory, as when a worker changes streams. If
+// fast weights affect keys, chunks also measures an adaptive chunk with stale keys.
 func (b *bench) chunks() {
 	t := b.newText(b.segment())
 	for _, threads := range b.threadCounts() {
@@ -46,16 +46,16 @@ func (b *bench) chunks() {
 	}
 }
 
-// Functions that report whether the memory's products with a tensor must be computed again.
+// Functions that report whether the weights of a tensor changed, so that their products with the
+// memory must be recomputed.
 var (
 	none = func(string) bool { return false }
 	keys = func(tensor string) bool { return strings.HasSuffix(tensor, keysSuffix) }
 )
 
-// keysSuffix is the end of the names of the tensors that compute keys and values.
+// keysSuffix ends the names of the tensors that compute queries, keys and values.
 const keysSuffix = "dec_attn.qkv_net.weight"
 
-// adaptsKeys reports whether fast weights affect keys and values.
 func (b *bench) adaptsKeys() bool {
 	return b.model.Learner != nil && slices.ContainsFunc(b.model.Learner.Branches,
 		func(branch sparsemeta.Branch) bool { return keys(branch.Name) })
@@ -68,7 +68,8 @@ func (b *bench) staticChunk(
 	return b.measure(threads, t.task(Chunks, what, w), do)
 }
 
-// staleChunk measures an adaptive chunk that keeps the keys and values of its memory.
+// staleChunk measures an adaptive chunk that does not recompute the keys and values of its memory.
+// The parameter `static` is the time of a static chunk in seconds.
 func (b *bench) staleChunk(threads int, t *text, static float64) {
 	if b.ctx.Err() != nil {
 		return
@@ -102,10 +103,9 @@ func (b *bench) adapted() wanted {
 	return func(tensor string) bool { return branches[tensor] }
 }
 
-// adaptive is a text that the model adapts to, with the times of its phases.
 type adaptive struct {
 	text
-	laps  [len(phaseNames)][]float64 // seconds of each phase, one for each chunk
+	laps  [len(phaseNames)][]float64 // seconds by phase and chunk
 	whole []float64
 }
 
@@ -121,8 +121,8 @@ func newAdaptive(t *text, m *model.Model) *adaptive {
 	return a
 }
 
-// step runs a chunk through the phases, like a stream's worker. Updating the memory and preparing
-// the next chunk count as forward.
+// step computes a chunk in the phases of a stream's worker, and stores their times. Updating the
+// memory and preparing the next chunk belong to the phase forward.
 func (a *adaptive) step() {
 	start := time.Now()
 	last := start
@@ -147,8 +147,8 @@ func (a *adaptive) step() {
 	a.whole = append(a.whole, last.Sub(start).Seconds())
 }
 
-// measured returns a function that runs chunks for the time of a row. One uncounted chunk warms the
-// caches first.
+// measured returns a function that computes chunks for the time of a row. The time of the first
+// chunk does not count, since this chunk warms the caches.
 func (a *adaptive) measured(b *bench) func() {
 	return func() {
 		a.step()
@@ -157,8 +157,8 @@ func (a *adaptive) measured(b *bench) func() {
 	}
 }
 
-// adaptiveChunk measures a chunk and its phases, and returns the time of the chunk. The parameter
-// `static` is the time of a static chunk.
+// adaptiveChunk measures a chunk and its phases, and returns the chunk's time in seconds. The
+// parameter `static` is the time of a static chunk.
 func (b *bench) adaptiveChunk(threads int, t *text, static float64) (total float64) {
 	if b.ctx.Err() != nil {
 		return 0

@@ -8,16 +8,16 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// counts is a companion beside a uniform network, and the text that the companion reads.
+// counts is a companion of a network with uniform predictions, and the text that the companion
+// reads.
 type counts struct {
 	language
 	state   *companion.State
 	scratch *companion.Scratch
 	of      companion.Networks
-	at      uint64 // bytes read
+	at      uint64
 }
 
-// newCounts returns a companion that has read a few thousand bytes.
 func (b *bench) newCounts() *counts {
 	const bytes = 5000
 	uniform := make([]float32, 256)
@@ -34,7 +34,6 @@ func (b *bench) newCounts() *counts {
 	return c
 }
 
-// read scores some bytes and accepts them, like a stream.
 func (c *counts) read(bytes int) {
 	c.scratch.Begin(c.state)
 	for range bytes {
@@ -45,11 +44,11 @@ func (c *counts) read(bytes int) {
 	c.scratch.Forth(c.state)
 }
 
-// hasCompanion reports whether streams of the model have a companion.
 func (b *bench) hasCompanion() bool { return !b.model.OfWords() }
 
-// companionChunk measures the cost of a companion for a chunk, on one thread. The minimum work is
-// reading the network's distributions.
+// companionChunk measures the companion's time for a chunk, on one thread. The time for reading the
+// network's distributions is a lower bound. The parameter `static` is the time of a static chunk in
+// seconds.
 func (b *bench) companionChunk(static float64) {
 	c := b.newCounts()
 	t := task{
@@ -63,15 +62,14 @@ func (b *bench) companionChunk(static float64) {
 	}
 }
 
-// staticBeside measures the cost of the static model beside the adaptive one in a chunk, as a
-// companion with two networks needs it. The parameter `adaptive` is the time of the adaptive chunk
-// alone.
+// staticBeside measures a chunk of the static model beside the adaptive model, for a companion that
+// mixes both. The parameter `adaptive` is the time of the adaptive chunk alone, in seconds.
 func (b *bench) staticBeside(threads int, t *text, adaptive float64) {
 	if b.ctx.Err() != nil {
 		return
 	}
 	a := newAdaptive(t, b.model)
-	a.score() // the static segment reuses rows of the adaptive one
+	a.score() // the static segment reuses results of the adaptive segment
 	static := t.Step
 	static.Segment = txl.NewBeside(t.Segment)
 	static.Segment.SetReuse(txl.Reuse{FixedWeights: true})
@@ -90,7 +88,8 @@ func (b *bench) staticBeside(threads int, t *text, adaptive float64) {
 	}
 }
 
-// companionToken measures the mixture over all bytes, from which a sampled byte is drawn.
+// companionToken measures the companion's distribution over all bytes, from which a completion
+// samples a byte.
 func (b *bench) companionToken() {
 	c, logProbs := b.newCounts(), make([]float32, 256)
 	t := task{
@@ -100,5 +99,5 @@ func (b *bench) companionToken() {
 	b.measure(1, t, func() { c.scratch.Distribution(c.state, c.of, logProbs) })
 }
 
-// distributionBytes is the size of a distribution over all bytes.
+// distributionBytes is the size of a float32 distribution over all bytes.
 const distributionBytes = 4 * 256

@@ -10,9 +10,10 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// decodeBytes returns the bytes that one token of a completion must read: every matrix of the slow
-// weights and the fast weights added to them, once. It adds the keys, the values and the position
-// keys r of each layer, at the mean length within a chunk.
+// decodeBytes returns the number of bytes that the computer must read to sample one token. It
+// counts each matrix of the slow weights, all fast weights, and the keys and values of each layer.
+// It also counts the position keys r (the keys of relative positions). Half of the chunk is assumed
+// to be sampled.
 func (b *bench) decodeBytes() float64 {
 	s := b.segment()
 	elements := s.NLayer * 3 * s.heads() * (s.memory + (s.rows+1)/2)
@@ -24,8 +25,8 @@ func (b *bench) decodeBytes() float64 {
 	return 4 * float64(elements+b.model.ArenaSize())
 }
 
-// decode samples whole chunks after an adapted stream. It reports the median time per token, and
-// the mean, which includes the token's share of the cost of a new chunk.
+// decode samples whole chunks after an adapted stream. It reports the median time of a token, and
+// the mean time. The mean includes the cost of starting a new chunk.
 func (b *bench) decode() {
 	if b.hasCompanion() {
 		b.companionToken()
@@ -53,7 +54,6 @@ func (b *bench) decode() {
 	}
 }
 
-// generate samples chunks of tokens and returns the time of each token.
 func (b *bench) generate(threads int) (times []float64) {
 	w := stream.NewWorker(b.model, threads)
 	defer w.Close()

@@ -8,22 +8,22 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// segment is the size of the counted work: for each of several streams (the batch), some rows of
-// text that attend to some rows of memory.
+// segment holds the sizes from which operations are counted. In each of `batch` streams, `rows`
+// tokens attend to `memory` earlier tokens.
 type segment struct {
 	txl.Config
 	batch, rows, memory int
-	// shares are the fractions of the text's tokens in each cluster of the vocabulary, which
-	// determine the use of tails and projections; nil: one cluster.
+	// shares are the fractions of the text's tokens in each cluster of an adaptive softmax. They
+	// determine how often tails and projections are used; nil: one cluster.
 	shares []float64
-	// staleKeys is true if the memory's keys and values are constants, see txl.Reuse.
+	// staleKeys is true if the memory's keys and values are constants (see txl.Reuse).
 	staleKeys bool
 }
 
-// heads returns the width of all heads together.
+// heads returns the total width of all heads.
 func (s segment) heads() int { return s.NHead * s.DHead }
 
-// inner returns the number of rows of CoreNet.0.
+// inner returns the number of rows of the weight CoreNet.0, the first of the feed-forward layer.
 func (s segment) inner() int {
 	if s.Activation == txl.SwiGLU || s.Activation == txl.GeGLU {
 		return 2 * s.DInner
@@ -31,12 +31,12 @@ func (s segment) inner() int {
 	return s.DInner
 }
 
-// product returns the operations of a product of an m x k and a k x n matrix: m*n*k multiplications
-// and as many additions.
+// product returns the number of operations of an m x k matrix times a k x n matrix: m*n*k
+// multiplications and m*n*k additions.
 func product(m, n, k int) float64 { return 2 * float64(m) * float64(n) * float64(k) }
 
-// pairs returns the number of unmasked (query, key) pairs in the attention of one stream and
-// head. first is the first counted key: 0, or memory for the keys of the segment alone.
+// pairs returns the number of unmasked pairs of query and key in one attention head of one stream.
+// The parameter `first` is the first counted key: 0, or s.memory to skip the memory's keys.
 func (s segment) pairs(first int) (n int) {
 	for i := range s.rows {
 		hi := s.memory + i + 1
@@ -49,10 +49,19 @@ func (s segment) pairs(first int) (n int) {
 	return n
 }
 
-// forward counts the operations of a segment's matrix products. The letters are n rows of text, m
-// of memory, B streams, and the widths D (model) and hd (all heads). F1 and F are the number of
-// rows of CoreNet.0 and the columns of CoreNet.3. V is the vocabulary and P the number of unmasked
-// pairs of query and key. Each layer needs
+// forward counts the operations of a segment's matrix products. The symbols are:
+//
+//	n        rows of text
+//	m        rows of memory
+//	B        streams
+//	D        width of the model
+//	hd       width of all heads
+//	F1       rows of CoreNet.0
+//	F        columns of CoreNet.3
+//	V        vocabulary
+//	P        unmasked pairs of query and key
+//
+// Each layer needs
 //
 //	q, k, v of the text      2 nB 3hd D
 //	k, v of the memory       2 mB 2hd D
@@ -61,13 +70,13 @@ func (s segment) pairs(first int) (n int) {
 //	o                        2 nB D hd
 //	feed-forward             2 nB F1 D + 2 nB D F
 //
-// and the softmax layer 2 nB V D; for an adaptive softmax see vocabularyForward. Work other than
-// products (softmax, normalization, activation, bias) does not count, nor does repeated work of
-// an implementation.
+// The softmax layer needs 2 nB V D; for an adaptive softmax see vocabularyForward. Softmax,
+// normalization, activation and bias do not count. Repeated work of an implementation does not
+// count.
 func (s segment) forward() float64 { return s.forwardAfter(func(string) bool { return true }) }
 
-// forwardAfter counts like forward, for a segment that continues an earlier one. Layers whose
-// weights have not changed since then reuse r and the keys and values of the memory.
+// forwardAfter counts like forward, for a segment that continues an earlier one. A layer reuses r,
+// and the keys and values of the memory, unless `moved` reports that their weights have changed.
 func (s segment) forwardAfter(moved func(tensor string) bool) float64 {
 	D, hd := s.DModel, s.heads()
 	attention, feedForward := s.halves()
@@ -83,16 +92,16 @@ func (s segment) forwardAfter(moved func(tensor string) bool) float64 {
 	return flops
 }
 
-// halves counts the operations of forward in the two halves of a layer. It assumes that r and the
-// keys and values of the memory are given.
+// halves counts the forward operations of a layer's halves: attention and feed-forward layer. It
+// excludes the computation of r, and of the memory's keys and values.
 func (s segment) halves() (attention, feedForward float64) {
 	D, hd, rows := s.DModel, s.heads(), s.rows*s.batch
 	attention = product(rows, 3*hd, D) + 3*product(s.pairs(0)*s.batch, hd, 1) + product(rows, D, hd)
 	return attention, product(rows, s.inner(), D) + product(rows, D, s.DInner)
 }
 
-// forwardBeside counts the operations of a static segment beside an adaptive one. It counts only
-// the part above the lowest fast weights, since below them both segments have equal results.
+// forwardBeside counts the operations of a static segment beside an adaptive segment. It skips the
+// layers below the lowest fast weights, because both segments have equal results there.
 func (s segment) forwardBeside(adapted wanted) float64 {
 	attention, feedForward := s.halves()
 	flops, differs := s.vocabularyForward(), s.inputWanted(adapted)
@@ -100,7 +109,8 @@ func (s segment) forwardBeside(adapted wanted) float64 {
 		for _, name := range layerTensors {
 			in := fmt.Sprintf("layers.%d.%s", i, name)
 			if !differs && strings.HasPrefix(name, "pos_ff") && adapted(in) {
-				flops -= attention // the adaptive segment has computed the same attention
+				// the adaptive segment has the same attention, since only pos_ff has fast weights
+				flops -= attention
 			}
 			differs = differs || adapted(in)
 		}
@@ -111,17 +121,17 @@ func (s segment) forwardBeside(adapted wanted) float64 {
 	return flops
 }
 
-// wanted reports whether the gradient of a weight, by name, is wanted.
+// wanted reports whether the gradient of a weight, given by name, is needed.
 type wanted func(tensor string) bool
 
-// backward counts the operations of the products for the wanted gradients. In principle there are
-// twice as many as in forward. Every product has one of equal size for the gradient of its input,
-// and one for the gradient of its weight. Not needed are
+// backward counts the operations of the matrix products that compute the wanted gradients. Each
+// product in forward has two products of equal size in backward: for the gradient of the input and
+// for the gradient of the weight. Some gradients are not needed:
 //
-//   - the gradients of weights that are not wanted;
-//   - anything below the lowest layer with a wanted weight;
+//   - gradients of weights that are not wanted;
+//   - all gradients below the lowest layer with a wanted weight;
 //   - the gradient of the memory's rows;
-//   - the gradients of the memory's keys and values, unless the gradient of qkv_net is wanted;
+//   - gradients of the memory's keys and values, unless the gradient of qkv_net is wanted;
 //   - the gradient of the position encoding;
 //   - the gradient of r, unless the gradient of r_net is wanted.
 func (s segment) backward(want wanted) (flops float64) {
@@ -144,21 +154,22 @@ var layerTensors = []string{
 	"pos_ff.layer_norm.weight", "pos_ff.layer_norm.bias",
 }
 
-// layerBackward counts the operations of one layer. The parameter `below` is true if the layer's
-// input needs a gradient.
+// layerBackward counts the backward operations of one layer. The parameter `below` is true if the
+// layer's input needs a gradient.
 func (s segment) layerBackward(want wanted, below bool) float64 {
 	D, hd, rows, distances := s.DModel, s.heads(), s.rows*s.batch, s.memory+s.rows
-	// pair is one product of queries with keys, values or r.
+	// pair is the cost of one product of queries with keys, values or r.
 	pair := product(s.pairs(0)*s.batch, hd, 1)
 	first, second, o := product(rows, s.inner(), D), product(rows, D, s.DInner),
 		product(rows, D, hd)
 
-	flops := first + second + o + 3*pair // 3 pairs: gradients of probabilities and of both queries
+	// gradients of the probabilities, and of the queries for keys and for r
+	flops := first + second + o + 3*pair
 	if below {
 		flops += product(rows, 3*hd, D)
 	}
 	qkv, keys, pairs := want("dec_attn.qkv_net.weight"), rows, s.pairs(s.memory)
-	if qkv && !s.staleKeys { // the memory's keys and values need gradients, too
+	if qkv && !s.staleKeys { // The memory's keys and values need gradients, too.
 		keys, pairs = distances*s.batch, s.pairs(0)
 	}
 	flops += 2 * product(pairs*s.batch, hd, 1)

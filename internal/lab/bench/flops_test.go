@@ -12,13 +12,13 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// counter counts a segment multiply-add by multiply-add.
+// counter counts the operations of a segment, one multiply-add at a time.
 type counter struct {
 	forward, backward float64
 }
 
-// mac is one multiply-add out += a*b and, in backward, one for the gradient of each factor that
-// needs it.
+// mac counts one multiply-add out += a*b. For backward it counts one more for each factor whose
+// gradient is needed.
 func (c *counter) mac(a, b bool) {
 	c.forward += 2
 	if a {
@@ -29,7 +29,8 @@ func (c *counter) mac(a, b bool) {
 	}
 }
 
-// matrix counts a product of rows with a weight (out, in).
+// matrix counts a product of rows with a weight of shape (out, in). The parameters `input` and
+// `weight` tell whose gradients are needed.
 func (c *counter) matrix(rows, out, in int, input, weight bool) {
 	for range rows {
 		for range out {
@@ -40,7 +41,7 @@ func (c *counter) matrix(rows, out, in int, input, weight bool) {
 	}
 }
 
-// naive counts a segment by the definition of the model.
+// naive counts the operations of a segment directly from the definition of the model.
 func naive(s segment, want wanted) (forward, backward float64) {
 	c := &counter{}
 	width := s.NHead * s.DHead
@@ -64,12 +65,12 @@ func naive(s segment, want wanted) (forward, backward float64) {
 			for i := range s.rows {
 				for j := range s.memory + s.rows {
 					if j > i+s.memory || s.SameLength && i+s.memory-j >= s.MemLen {
-						continue // masked
+						continue
 					}
 					key := qkv && !s.staleKeys || j >= s.memory
-					c.mac(true, key) // query times key
-					c.mac(true, r)   // query times r
-					c.mac(true, key) // probability times value
+					c.mac(true, key) // the query times the key
+					c.mac(true, r)   // the query times r
+					c.mac(true, key) // the probability times the value
 				}
 			}
 		}
@@ -85,7 +86,7 @@ func naive(s segment, want wanted) (forward, backward float64) {
 	return c.forward, c.backward
 }
 
-// vocabulary counts the operations of input and softmax, token by token. Each cluster gets its
+// vocabulary counts the operations of the input embedding and the softmax. Each cluster gets its
 // share of the tokens.
 func (c *counter) vocabulary(s segment, want wanted, below bool) {
 	clusters, rows := txl.NewLayout(s.Config).Clusters(), s.batch*s.rows
@@ -111,7 +112,6 @@ func (c *counter) vocabulary(s segment, want wanted, below bool) {
 	}
 }
 
-// layersOf lists the names of each layer's weights, in txl's layout.
 func layersOf(c txl.Config) [][]string {
 	layers := make([][]string, c.NLayer)
 	for _, t := range txl.NewLayout(c).Tensors {
@@ -156,7 +156,6 @@ func drawSegment(t *rapid.T) segment {
 	return s
 }
 
-// drawClusters divides the vocabulary, and distributes the rows over its parts.
 func drawClusters(t *rapid.T, s *segment) {
 	s.Cutoffs = []int{1, 2}
 	s.DEmbed = rapid.IntRange(4, 5).Draw(t, "d_embed")
@@ -188,8 +187,9 @@ func TestOperationsAreThoseOfTheDefinition(t *testing.T) {
 	})
 }
 
-// Beside fast weights, a static model computes only the part above the lowest fast weights. If no
-// layer has fast weights, the part is the softmax. If the input has some, it is all layers.
+// A static model beside an adaptive model computes only the layers above the lowest fast weights.
+// If only the softmax has fast weights, no layer is computed again. If the input embedding has fast
+// weights, all layers are.
 func TestOperationsBesideFastWeights(t *testing.T) {
 	s := segment{Config: txl.Config{
 		NLayer: 3, DModel: 4, NHead: 2, DHead: 3, DInner: 5, Vocab: 7, MemLen: 8,
@@ -211,9 +211,10 @@ func TestOperationsOfNamedModels(t *testing.T) {
 	c, err := txl.Named("enwik8-12l")
 	require.NoError(t, err)
 	s := segment{Config: c, batch: 1, rows: 128, memory: 512}
-	// Each of 12 layers has products of 128x1536x512, 512x1024x512, 640x512x512 and 128x512x512,
-	// and two of 128x2048x512. Its attention has 3 times 512 for each of 128*512 + 128*129/2
-	// pairs. The softmax has 128x256x512.
+	// Products in each of 12 layers: q, k, v of the text (128x1536x512), k, v of the memory
+	// (512x1024x512), r (640x512x512), output (128x512x512), feed-forward (two of 128x2048x512).
+	// Attention needs 3 times 512 multiply-adds for each of 128*512 + 128*129/2 pairs. The softmax
+	// has one product, 128x256x512.
 	macs := 12*(128*1536*512+512*1024*512+640*512*512+3*512*(128*512+128*129/2)+128*512*512+
 		2*128*2048*512) + 128*256*512
 	require.EqualValues(t, 2*macs, s.forward())
@@ -234,7 +235,7 @@ func TestOperationsOfNamedModels(t *testing.T) {
 		return false
 	}
 	all := func(string) bool { return true }
-	// Neither the memory's rows nor the position encoding need a gradient.
+	// Gradients of the memory's rows and of the position encoding are not needed.
 	none := 2. * 12 * (512*1024*512 + 640*512*512)
 	require.Equal(t, 2*s.forward()-none, s.backward(all))
 	require.Equal(t, s.backward(all)-12*2*128*512*2048, s.backward(paper), "without CoreNet.3")

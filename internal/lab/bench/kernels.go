@@ -16,7 +16,7 @@ type weight struct {
 	name          string
 	rows, out, in int
 	inner         bool // whether backward needs the gradient of x
-	few           bool // few rows: reading the matrix takes longer than multiplying
+	few           bool // with few rows, reading the matrix takes longer than multiplying
 }
 
 func (b *bench) weights() []weight {
@@ -43,7 +43,6 @@ func (b *bench) weights() []weight {
 	return all
 }
 
-// kernels measures the products of a chunk one by one, and the other kernels.
 func (b *bench) kernels() {
 	for _, threads := range b.threadCounts() {
 		for _, w := range b.weights() {
@@ -59,7 +58,6 @@ func (b *bench) kernels() {
 	b.attention()
 }
 
-// multiply measures one product of (m,k) and (k,n), transposed or not.
 func (b *bench) multiply(threads int, what string, m, n, k int, do func()) {
 	b.measure(threads, productTask(what, m, n, k), do)
 }
@@ -69,7 +67,7 @@ func productTask(what string, m, n, k int) task {
 	return t.ofFlops(product(m, n, k))
 }
 
-// weigh measures a matrix product with a weight, or the product for the weight's gradient.
+// weigh measures the function `do`, a product with the weight w or a product for the gradient of w.
 func (b *bench) weigh(threads int, w weight, how string, m, n, k int, do func()) {
 	t := productTask(w.name+"  "+how, m, n, k)
 	if w.few {
@@ -78,7 +76,7 @@ func (b *bench) weigh(threads int, w weight, how string, m, n, k int, do func())
 	b.measure(threads, t, do)
 }
 
-// forwardProducts measures y = x Wᵀ, and x (W+M)ᵀ of the adapted model.
+// forwardProducts measures y = x Wᵀ, and y = x (W+M)ᵀ with fast weights M.
 func (b *bench) forwardProducts(threads int, w weight) {
 	x, mat := random(w.rows, w.in), random(w.out, w.in)
 	y := zeros(w.rows, w.out)
@@ -100,14 +98,14 @@ func (b *bench) backwardProducts(threads int, w weight) {
 	b.weigh(threads, w, "dyᵀ x", w.out, w.in, w.rows, func() { b.x.MulTN(dw, dy, x, false) })
 }
 
-// headProducts is the number of measurements of attention.
 const headProducts = 4
 
-// attention measures one head, the work of one thread.
+// attention measures the products and the softmax of one attention head, on one thread.
 func (b *bench) attention() {
 	s := b.segment()
 	d, hd, n, keys := s.DHead, s.heads(), s.rows, s.rows+s.memory
-	q := random(n, hd).ColRange(0, d) // heads are side by side, and values beside keys
+	// each row holds all heads, and keys and values share their rows
+	q := random(n, hd).ColRange(0, d)
 	k, v := random(keys, 2*hd).ColRange(0, d), random(keys, 2*hd).ColRange(hd, hd+d)
 	prob, dk := random(n, keys), zeros(keys, 2*hd).ColRange(0, d)
 	out := zeros(n, hd).ColRange(0, d)
@@ -123,16 +121,17 @@ func (b *bench) attention() {
 	})
 }
 
-// servingRule returns the rule by which a session with the model's settings stores and writes its
-// fast weights.
+// servingRule returns the update rule of a session with the model's settings. It has the precision
+// of a server's fast weights.
 func servingRule(m *model.Model) stream.Rule {
 	return stream.Rule{Learner: m.Learner, Tables: m.Tables, Settings: m.Learner.Settings,
 		Precision: stream.ServingPrecision}
 }
 
-// updateBytes returns the bytes that an update of the fast weights must move. It reads G. For each
-// bank it reads and writes I and M, of two bytes each. It also writes the sum of the banks, and a
-// write loads the old bytes first.
+// updateBytes returns the number of bytes that an update of the fast weights moves. For each
+// element it reads the gradient, and the scale if there is one. For each bank it reads and writes I
+// and M, two bytes each. It also writes the sum of the banks, for which the cache first loads the
+// old bytes.
 func updateBytes(l *sparsemeta.Learner) float64 {
 	element := 4 + 8*len(l.Settings.Gammas) + 8
 	if l.Scale != nil {
@@ -141,7 +140,8 @@ func updateBytes(l *sparsemeta.Learner) float64 {
 	return float64(element * l.Size())
 }
 
-// update measures the update with gradients distributed like a trained model's.
+// update measures an update of the fast weights. The sizes of the gradients are log-normal, like
+// those of a trained model.
 func (b *bench) update(threads int) {
 	l := b.model.Learner
 	rule := servingRule(b.model)

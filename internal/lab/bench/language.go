@@ -9,18 +9,17 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// language is an endless constant text of letters or words. The word with id i has a probability
-// proportional to (i+1)^-zipfExponent (Zipf's law).
+// language is an endless pseudo-random text of letters or words, the same in every run. The word
+// with id i has a probability proportional to (i+1)^-zipfExponent (Zipf's law).
 type language struct {
 	tokenizer tokenizer.Tokenizer
-	upTo      []float64 // cumulative probability up to each id; nil: letters
+	upTo      []float64 // cumulative probability of the ids up to each id; nil: letters
 }
 
-// zipfExponent makes words as rare as in long texts. With a vocabulary of 267,735 words, 89 % of
+// zipfExponent gives rare words a realistic frequency. With a vocabulary of 267,735 words, 89 % of
 // the text's words are among the 20,000 most frequent.
 const zipfExponent = 1.1
 
-// newLanguage returns a text in the tokens of a model.
 func newLanguage(t tokenizer.Tokenizer) language {
 	l := language{tokenizer: t}
 	if _, words := t.(*tokenizer.Words); !words {
@@ -38,7 +37,6 @@ func newLanguage(t tokenizer.Tokenizer) language {
 	return l
 }
 
-// token returns token i of the text.
 func (l language) token(i uint64) int32 {
 	bits := kernel.Bits(1, i)
 	if l.upTo == nil {
@@ -48,7 +46,7 @@ func (l language) token(i uint64) int32 {
 	return int32(sort.Search(len(l.upTo)-1, func(id int) bool { return at < l.upTo[id] }))
 }
 
-// shares returns the fractions of the text's tokens in each of the clusters; nil for letters.
+// shares returns the fraction of the text's tokens in each cluster, or nil for letters.
 func (l language) shares(clusters []txl.Cluster) (shares []float64) {
 	if l.upTo == nil {
 		return nil
@@ -62,11 +60,11 @@ func (l language) shares(clusters []txl.Cluster) (shares []float64) {
 	return shares
 }
 
-// text returns n tokens from the beginning of the text. Token n is replaced by the tokenizer's
-// start token, so that no word is pending after the text.
+// text returns the bytes of the first n tokens of the language. The last of them is replaced by the
+// tokenizer's start token, so that no word is incomplete.
 func (l language) text(n int) []byte { return l.textFrom(0, n) }
 
-// textFrom is like text, but begins with the token at index `begin`.
+// textFrom is like text, but starts at the token with index `begin`.
 func (l language) textFrom(begin, n int) (text []byte) {
 	last := l.tokenizer.Start()
 	for i := range n {
@@ -80,7 +78,6 @@ func (l language) textFrom(begin, n int) (text []byte) {
 	return text
 }
 
-// unit returns the unit of text speeds.
 func (l language) unit() string {
 	if l.upTo == nil {
 		return bytes

@@ -12,29 +12,28 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// rates are the machine's limits with some number of threads, per second.
+// rates are the computer's speed limits per second, for some number of threads.
 type rates struct {
-	flops    float64 // operations in registers; a multiply-add is two
-	products float64 // operations of a matrix product with operands in the cache
-	// streams is the speed of y += a x in bytes per second, over arrays far larger than the caches.
+	flops    float64 // operations on registers; a multiply-add is two operations
+	products float64 // operations of matrix products whose operands are in the cache
+	// streams is the speed of y += a x in bytes per second, over arrays that exceed the caches.
 	// Each step reads x and y, and writes y.
 	streams float64
-	reads   float64 // speed of a scalar product of x and y, in bytes per second
+	reads   float64 // speed of the scalar product of x and y, in bytes per second
 }
 
 const (
 	rateSamples = 5
-	ratePieces  = 32      // pieces per thread in a sample
-	productRate = 8       // matrix products per thread in a sample
-	peakSeconds = 1e-3    // seconds of a sample of the peak
-	streamPiece = 1 << 15 // elements of each array in a piece
+	ratePieces  = 32
+	productRate = 8
+	peakSeconds = 1e-3 // seconds for one sample of the peak speed
+	streamPiece = 1 << 15
 
-	arrayLeast  = 64 << 20 // minimum bytes of an array
+	arrayLeast  = 64 << 20 // bytes of an array
 	arrayMost   = 1 << 30
-	cachesLarge = 2 // minimum size of an array, in multiples of the L3 cache
+	cachesLarge = 2 // size of an array, in multiples of the L3 cache
 )
 
-// mean returns the mean rates of two measurements.
 func (r rates) mean(s rates) rates {
 	return rates{
 		flops: (r.flops + s.flops) / 2, products: (r.products + s.products) / 2,
@@ -42,26 +41,26 @@ func (r rates) mean(s rates) rates {
 	}
 }
 
-// memory is two arrays far larger than any cache.
+// memory is a pair of arrays that exceed every cache.
 type memory struct{ y, x []float32 }
 
 func newMemory() memory {
 	n := min(max(arrayLeast, cachesLarge*cpuid.CPU.Cache.L3), arrayMost) / 4
 	m := memory{y: make([]float32, n), x: make([]float32, n)}
-	for i := range m.y { // unwritten pages would share one page of zeros
+	// Unwritten pages would all map to one page of zeros, which stays in the cache.
+	for i := range m.y {
 		m.y[i], m.x[i] = 1, 1
 	}
 	return m
 }
 
-// piece returns piece i of both arrays, cyclically.
 func (m memory) piece(i int) (y, x []float32) {
 	at := i % (len(m.y) / streamPiece) * streamPiece
 	return m.y[at : at+streamPiece], m.x[at : at+streamPiece]
 }
 
-// factors are the operands of a product, 178 KiB: they stay in the cache of a core. The rows are
-// whole tiles of every instruction set, and k is the length of one chain of additions.
+// factors are the operands of one matrix product, 184 KiB, which fit the L2 cache of a core. Their
+// sizes are multiples of the kernels' tiles, so that no partial tile slows the product.
 type factors struct{ c, a, b kernel.Matrix }
 
 func (b *bench) rates(threads int) rates {
@@ -74,7 +73,7 @@ func (b *bench) rates(threads int) rates {
 	return r
 }
 
-// peak returns the operations per second of all threads together.
+// peak returns the number of operations on registers per second, for all threads together.
 func (b *bench) peak(threads int) float64 {
 	if b.rounds == 0 {
 		const rounds = 1 << 12
@@ -87,8 +86,9 @@ func (b *bench) peak(threads int) float64 {
 	})
 }
 
-// products returns the operations per second of all threads together, in matrix products from the
-// cache. On some processors no matrix product is as fast as operations in registers.
+// products returns the number of operations per second in matrix products from the cache, for all
+// threads together. This limit is measured because on some processors no matrix product is as fast
+// as operations on registers.
 func (b *bench) products(threads int) float64 {
 	const m, n, k = 96, 64, 256
 	for len(b.factors) < threads {
@@ -100,8 +100,9 @@ func (b *bench) products(threads int) float64 {
 	})
 }
 
-// stream returns the bytes per second of passes over the arrays that move `elements` numbers at
-// each index. A pass continues where the last one ended, so that it finds nothing in a cache.
+// stream returns the bytes per second that `pass` reads and writes in the arrays. For each index, a
+// pass reads or writes `elements` numbers. It continues where the last pass ended, so that its
+// numbers are not in a cache.
 func (b *bench) stream(threads, elements int, pass func(y, x []float32)) float64 {
 	first := b.pieces
 	b.pieces += rateSamples * ratePieces * threads
@@ -111,8 +112,9 @@ func (b *bench) stream(threads, elements int, pass func(y, x []float32)) float64
 	})
 }
 
-// rate returns the combined rate of the threads per second: the median of a few samples, with
-// `each` pieces per thread. The function `do` processes piece i, which counts as `amount` of work.
+// rate returns the work per second of all threads together, as the median of rateSamples samples. A
+// sample has `each` pieces per thread. The function `do` processes piece i, which is `amount` of
+// work.
 func (b *bench) rate(
 	threads, each int, amount float64, do func(w *kernel.Exec, thread, i int),
 ) float64 {
@@ -128,18 +130,19 @@ func (b *bench) rate(
 	return median(samples[:])
 }
 
-// race starts all threads at the same time, so that a sample does not include the time to wake
-// them. It is a kernel.Task whose index is the thread.
+// race is a kernel.Task that starts all threads at the same time. Therefore a sample does not
+// include the time to wake threads.
 type race struct {
 	n       int
 	do      func(w *kernel.Exec, thread, i int)
-	missing atomic.Int64 // threads not started yet
-	next    atomic.Int64 // index of the next piece
+	missing atomic.Int64
+	next    atomic.Int64
 	begin   time.Time
-	ends    []time.Time // when each thread ended
+	ends    []time.Time
 }
 
-// Do waits for the other threads and processes pieces until none is left.
+// Do waits until all threads have started, and processes pieces until none is left. The index of
+// the task is the thread.
 func (r *race) Do(w *kernel.Exec, thread int) {
 	if r.missing.Add(-1) == 0 {
 		r.begin = time.Now()
@@ -153,7 +156,6 @@ func (r *race) Do(w *kernel.Exec, thread int) {
 	r.ends[thread] = time.Now()
 }
 
-// seconds returns the time from the start to the last end.
 func (r *race) seconds() float64 {
 	return max(slices.MaxFunc(r.ends, time.Time.Compare).Sub(r.begin), 1).Seconds()
 }
@@ -166,8 +168,8 @@ func (b *bench) dot(y, x []float32) {
 	}
 }
 
-// limits adds the rows of the limits themselves. Each is its own limit, with the time of 10^9
-// operations or bytes.
+// limits adds the rows of the section Limits. Each row has the time of 10^9 operations or bytes,
+// and its own speed as the limit.
 func (b *bench) limits() {
 	for _, threads := range b.threadCounts() {
 		b.beside(threads, "the machine's limits", func() {
@@ -192,7 +194,6 @@ var limitNames = []struct {
 	{"memory, read", "x·y", gbytes, func(r rates) float64 { return r.reads }},
 }
 
-// all returns the measurements of one limit so far.
 func (b *bench) all(threads int, of func(rates) float64) (values []float64) {
 	for _, r := range b.seen[threads] {
 		values = append(values, of(r))
@@ -200,7 +201,6 @@ func (b *bench) all(threads int, of func(rates) float64) (values []float64) {
 	return values
 }
 
-// noteRange adds to each limit its range during the run.
 func (b *bench) noteRange() {
 	for i := range b.report.Rows {
 		row := &b.report.Rows[i]

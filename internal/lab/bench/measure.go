@@ -7,24 +7,23 @@ import (
 
 const (
 	samplesMin    = 3
-	sampleSeconds = 500e-6 // minimum length of a sample; short work is repeated
+	sampleSeconds = 500e-6 // minimum seconds of a sample; shorter work is repeated
 )
 
-// work is the minimum work of a row.
+// work is the minimum work of a row, as the computer's limits count it.
 type work struct {
-	flops    float64 // multiplications and additions, limited by the registers' speed
-	products float64 // operations of matrix products, limited by products from the cache
+	flops float64 // multiplications and additions, limited by the speed of registers
+	// operations of matrix products, limited by the speed of products from the cache
+	products float64
 	streams  float64 // bytes read and written in place
 	reads    float64 // bytes only read
 }
 
-// seconds returns the time of the work at the machine's limits.
 func (w work) seconds(r rates) float64 {
 	return w.flops/r.flops + w.products/r.products + w.streams/r.streams + w.reads/r.reads
 }
 
-// task is a row to measure. Its speed is the field amount divided by the seconds, in the field
-// unit.
+// task is a row to measure. The row's speed is the field `amount` per second, in the field `unit`.
 type task struct {
 	section, what, shape string
 	work                 work
@@ -33,31 +32,28 @@ type task struct {
 	note                 string
 }
 
-// ofFlops returns the task with arithmetic as its work.
 func (t task) ofFlops(n float64) task {
 	t.work, t.amount, t.unit = work{flops: n}, n/1e9, gflops
 	return t
 }
 
-// ofProducts returns the task with the products of a chunk as its work.
 func (t task) ofProducts(n float64) task {
 	t.work, t.amount, t.unit = work{products: n}, n/1e9, gflops
 	return t
 }
 
-// reading returns the task with additional bytes to read.
 func (t task) reading(bytes float64) task {
 	t.work.reads += bytes
 	return t
 }
 
-// ofStream returns the task with bytes, read and written in place, as its work.
 func (t task) ofStream(bytes float64) task {
 	t.work, t.amount, t.unit = work{streams: bytes}, bytes/1e9, gbytes
 	return t
 }
 
-// measure runs a task with do, adds its row, and returns its time.
+// measure measures the function `do`, adds the row of task t, and returns the median time in
+// seconds.
 func (b *bench) measure(threads int, t task, do func()) (seconds float64) {
 	r := b.beside(threads, t.what, func() { seconds = b.time(do) })
 	if b.ctx.Err() == nil {
@@ -66,7 +62,6 @@ func (b *bench) measure(threads int, t task, do func()) (seconds float64) {
 	return seconds
 }
 
-// add adds the row of a task, given its time and the limits measured around it.
 func (b *bench) add(t task, threads int, seconds float64, r rates) {
 	limit := t.work.seconds(r)
 	b.report.Rows = append(b.report.Rows, Row{
@@ -83,8 +78,8 @@ func (b *bench) next(what string) {
 	b.begun++
 }
 
-// beside runs f on a number of threads and returns the mean of the machine's limits before and
-// after.
+// beside sets the number of threads and calls f. It returns the mean of the computer's limits
+// before and after the call.
 func (b *bench) beside(threads int, what string, f func()) rates {
 	b.next(what)
 	before := b.rates(threads)
@@ -94,7 +89,7 @@ func (b *bench) beside(threads int, what string, f func()) rates {
 	return before.mean(after)
 }
 
-// time returns the median time of a warm f in seconds.
+// time returns the median time of f in seconds. A first call warms the caches.
 func (b *bench) time(f func()) float64 {
 	f()
 	first := seconds(f)
@@ -113,7 +108,8 @@ func (b *bench) time(f func()) float64 {
 	return median(samples)
 }
 
-// sample calls f for the time of a row, at least a few times, unless the run is canceled.
+// sample calls f repeatedly during b.Seconds, and at least samplesMin times. A canceled context
+// stops the calls.
 func (b *bench) sample(f func()) {
 	start := time.Now()
 	for n := 0; b.ctx.Err() == nil &&
@@ -125,7 +121,7 @@ func (b *bench) sample(f func()) {
 func seconds(f func()) float64 {
 	start := time.Now()
 	f()
-	return max(time.Since(start), 1).Seconds() // a coarse clock may show no time
+	return max(time.Since(start), 1).Seconds() // a coarse clock may measure 0
 }
 
 func median(samples []float64) float64 {

@@ -9,18 +9,17 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// The paper's settings at evaluation. paperChunk and paperChunkWords are the tokens of a chunk for
-// a model of characters and of words. For words, paperWordsP is the probability that an update
-// writes an element of the fast weights.
+// Settings of the paper's evaluation. A chunk has paperChunk characters or paperChunkWords words.
+// For words, an update writes each element of the fast weights with probability paperWordsP.
 const (
 	paperChunk      = 128
 	paperChunkWords = 50
 	paperWordsP     = 0.3
 )
 
-// RandomModel returns a model with random weights and meta-learners, with the paper's branches and
-// one bank. It is as fast as a trained model, and needs no file. If the vocabulary does not have
-// 256 tokens, the tokens are words.
+// RandomModel returns a model with random weights, with the paper's branches and one bank. It needs
+// no file, and computes as fast as a trained model. If the vocabulary does not have 256 tokens, the
+// tokens are words.
 func RandomModel(name string, c txl.Config) (*model.Model, error) {
 	lm, err := txl.NewModel(c)
 	if err != nil {
@@ -28,7 +27,8 @@ func RandomModel(name string, c txl.Config) (*model.Model, error) {
 	}
 	lm.Init(1)
 	l := &sparsemeta.Learner{Settings: sparsemeta.PaperSettings()}
-	l.Settings.Out = sparsemeta.TwoBankSettings().Out // fast weights as large as a trained model's
+	// makes fast weights as small as those of a trained model
+	l.Settings.Out = sparsemeta.TwoBankSettings().Out
 	if l.Branches, err = model.Branches(lm.Layout, []string{"paper"}); err != nil {
 		return nil, err
 	}
@@ -43,8 +43,8 @@ func RandomModel(name string, c txl.Config) (*model.Model, error) {
 	return model.NewOf(tok, name, lm, l, chunk, nil)
 }
 
-// madeUpWords returns a vocabulary with symbols for the end of a line and for unknown words, and
-// the words w2, w3 and so on.
+// madeUpWords returns a vocabulary of invented words, with symbols for the end of a line and for
+// unknown words.
 func madeUpWords(vocab int) (*tokenizer.Words, error) {
 	symbols := []string{tokenizer.LineEnd, tokenizer.Unknown}
 	for i := len(symbols); i < vocab; i++ {

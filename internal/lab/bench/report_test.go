@@ -22,7 +22,7 @@ func tiny(t *testing.T) *model.Model {
 	return m
 }
 
-// reported runs the bench and encodes and decodes the report as JSON.
+// reported runs the benchmark, and checks that its report survives JSON.
 func reported(t *testing.T, m *model.Model, o Options) (r Report) {
 	report, err := Run(context.Background(), m, o)
 	require.NoError(t, err)
@@ -45,7 +45,6 @@ func requireSound(t *testing.T, r Report) {
 	}
 }
 
-// find returns the row of a section, name and number of threads.
 func (r Report) find(t *testing.T, section, what string, threads int) Row {
 	for _, row := range r.Rows {
 		if row.Section == section && row.What == what && row.Threads == threads {
@@ -151,8 +150,6 @@ func TestCanceledRunEndsEarly(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// Progress counts every measurement, up to the announced total. TestReportHasEverything checks
-// the progress of a whole report.
 func TestProgressCountsTheMeasurements(t *testing.T) {
 	m := tiny(t)
 	static, err := model.New("static", m.LM, nil, m.Chunk, nil)
@@ -164,7 +161,8 @@ func TestProgressCountsTheMeasurements(t *testing.T) {
 	}{
 		"one thread":       {m, 1, nil},
 		"without learners": {static, 2, []string{Kernels, Chunks, Decode}},
-		"two sessions":     {m, 2, []string{Sessions}}, // parallel, for the race detector
+		// parallel sessions, so that the race detector can find races
+		"two sessions": {m, 2, []string{Sessions}},
 	} {
 		o := quick()
 		o.Threads, o.Only = c.threads, c.only
@@ -175,8 +173,8 @@ func TestProgressCountsTheMeasurements(t *testing.T) {
 	}
 }
 
-// countProgress checks the form of a run's progress. The returned function compares the total
-// with the count.
+// countProgress checks that the progress of a run counts 0, 1, 2 and so on. The returned function
+// compares the count with the announced total.
 func countProgress(t *testing.T, o *Options) (counted func()) {
 	told, of := 0, 0
 	o.Progress = func(what string, done, total int) {

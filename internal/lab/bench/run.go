@@ -8,7 +8,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model"
 )
 
-// Run measures the model and its machine.
+// Run measures the speed of a model on this computer.
 func Run(ctx context.Context, m *model.Model, o Options) (Report, error) {
 	if err := o.Validate(); err != nil {
 		return Report{}, err
@@ -40,7 +40,7 @@ func Run(ctx context.Context, m *model.Model, o Options) (Report, error) {
 type stage struct {
 	name    string
 	measure func()
-	planned int // measurements
+	planned int
 }
 
 func (b *bench) sections() []stage {
@@ -60,7 +60,6 @@ func (b *bench) sections() []stage {
 	}
 }
 
-// one returns 1 if a conditional measurement is made, else 0.
 func one(made bool) int {
 	if made {
 		return 1

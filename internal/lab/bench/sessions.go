@@ -20,7 +20,7 @@ func (b *bench) newSession(threads int, seed uint64) session {
 	return session{w, b.startedStream(w, seed)}
 }
 
-// feed scores chunks for the duration `enough` and returns the tokens per second.
+// feed scores chunks for the duration `enough`, and returns tokens per second.
 func (s session) feed(b *bench, text []byte, enough time.Duration) float64 {
 	start := time.Now()
 	chunks := 0
@@ -32,7 +32,7 @@ func (s session) feed(b *bench, text []byte, enough time.Duration) float64 {
 	return float64(chunks*b.Chunk) / time.Since(start).Seconds()
 }
 
-// sessionCounts returns 1, 2, 4 ... and the number of threads.
+// sessionCounts returns the powers of two below b.Threads, and b.Threads.
 func (b *bench) sessionCounts() (counts []int) {
 	for n := 1; n < b.Threads; n *= 2 {
 		counts = append(counts, n)
@@ -40,7 +40,7 @@ func (b *bench) sessionCounts() (counts []int) {
 	return append(counts, b.Threads)
 }
 
-// sessions measures the throughput of n sessions side by side, with one thread each. The limit is n
+// sessions measures the throughput of n parallel sessions with one thread each. The limit is n
 // times the throughput of a single session. It also measures one session on all threads.
 func (b *bench) sessions() {
 	b.next("sessions")
@@ -54,7 +54,8 @@ func (b *bench) sessions() {
 
 	counts := b.sessionCounts()
 	speeds := make([][]float64, len(counts)+1)
-	b.sample(func() { // alternating, so that measurements are compared under the same conditions
+	// Measurements alternate, so that changes in the computer's speed affect all of them.
+	b.sample(func() {
 		for i, n := range counts {
 			speeds[i] = append(speeds[i], b.together(all[:n]))
 		}
@@ -83,7 +84,8 @@ func (b *bench) addSessions(shape string, threads int, speed, limit, one float64
 		Note:    fmt.Sprintf("%.2f x one on one thread", speed/one)})
 }
 
-// together feeds all sessions at once and returns the sum of their speeds.
+// together feeds all sessions in parallel, and returns the sum of their speeds in tokens per
+// second.
 func (b *bench) together(sessions []session) (sum float64) {
 	text := b.text(b.Chunk)
 	enough := time.Duration(b.Seconds / samplesMin * float64(time.Second))
@@ -99,9 +101,9 @@ func (b *bench) together(sessions []session) (sum float64) {
 	return sum
 }
 
-// Speed measures the bytes per second that one session with the model's defaults scores and learns,
-// on a number of threads, with a full memory. The text is the same on every machine and never
-// repeats, so that there is always something to learn.
+// Speed returns the bytes per second that one session scores and learns, with the model's default
+// settings and a full memory. The text is the same on every computer. It does not repeat, so that
+// the session always has something to learn.
 func Speed(
 	ctx context.Context, m *model.Model, threads int, enough time.Duration,
 ) (bytesPerSecond float64, err error) {

@@ -7,18 +7,17 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// text runs a step over segments of text, one after the other, phase by phase, like a stream's
-// worker or a step of training.
+// text computes segments of a text in the phases of a stream's worker or of a training step.
 type text struct {
 	stream.Step
 	language
 	size     segment
-	at       uint64  // tokens read
+	at       uint64
 	in, next []int32 // inputs and targets [rows,batch]
 	nll      []float32
 }
 
-// newText returns a text that the static network scores, with a full memory.
+// newText returns a text for the static model, and fills the memory with its beginning.
 func (b *bench) newText(size segment) *text {
 	n := size.batch * size.rows
 	lm := b.model.LM
@@ -39,17 +38,16 @@ func (b *bench) newText(size segment) *text {
 	return t
 }
 
-// score scores the next segment, which must have begun.
+// score scores the next segment. The caller must have called Begin or Continue.
 func (t *text) score() {
 	for i := range t.next {
 		t.next[i] = t.token(t.at)
 		t.at++
 	}
-	copy(t.in[t.size.batch:], t.next) // the first row's inputs are arbitrary
+	copy(t.in[t.size.batch:], t.next) // The inputs of the first row are arbitrary.
 	t.Score(t.in, t.next, t.nll)
 }
 
-// task returns a row whose speed counts bytes, or tokens of a model of words.
 func (t *text) task(section, what string, w work) task {
 	s := t.size
 	shape := fmt.Sprintf("%d after %d", s.rows, s.memory)

@@ -8,15 +8,16 @@ import (
 )
 
 const (
-	trainBatch = 8    // streams in a step of training
-	trainMost  = 1e11 // maximum operations of a step: the batch is halved for larger models
+	trainBatch = 8 // streams in a training step
+	// maximum operations of a training step; larger models get smaller batches
+	trainMost = 1e11
 
-	// adamBytes is the number of bytes that Adam must move for a weight. It reads the gradient
-	// twice, first for its norm. It reads and writes the weight and both moments.
+	// adamBytes is the number of bytes that Adam moves for a weight. Adam reads the gradient twice,
+	// first for the norm of all gradients. It reads and writes the weight and both moments.
 	adamBytes = 32
 )
 
-// train measures a step of pretraining: forward, the gradients of all weights, Adam.
+// train measures a pretraining step: forward, the gradients of all weights, and Adam.
 func (b *bench) train() {
 	all := func(string) bool { return true }
 	size := b.segmentOf(trainBatch, b.model.LM.Config.SegLen)
@@ -25,7 +26,7 @@ func (b *bench) train() {
 	}
 	t := b.newText(size)
 	t.All = stream.NewArenaOfAll(t.Network.Layout)
-	weights := slices.Clone(t.Network.W) // Adam changes a copy of the model's weights
+	weights := slices.Clone(t.Network.W) // Adam changes this copy, not the model's weights
 	adam := optim.NewAdam(len(weights), optim.Beta1, optim.Beta2, optim.Epsilon, 0.25)
 	w := work{
 		products: size.forward() + size.backward(all),

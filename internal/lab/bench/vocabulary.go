@@ -6,17 +6,17 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// part is a cluster's work in a segment.
+// part is the work of a cluster of the vocabulary in a segment.
 type part struct {
 	txl.Cluster
-	inputs  float64 // rows with inputs in the cluster
-	targets float64 // rows that need the cluster's logits
-	columns int     // logits: the cluster's tokens and, in the head, one column for each tail
+	inputs  float64 // rows whose input token is in the cluster
+	targets float64 // rows that need the logits of the cluster
+	columns int     // number of logits: the cluster's tokens and, in the head, one for each tail
 }
 
-// parts returns the work of each cluster of the vocabulary. All rows need the head's logits. Only
-// rows with targets in a tail need that tail's logits. Inputs and targets come from the same
-// text.
+// parts returns the work of each cluster of the vocabulary. All rows need the logits of the head,
+// the first cluster. Only rows with a target in a tail need the tail's logits. Inputs and targets
+// come from the same text.
 func (s segment) parts() []part {
 	clusters, rows := txl.NewLayout(s.Config).Clusters(), float64(s.rows*s.batch)
 	parts := make([]part, len(clusters))
@@ -31,13 +31,14 @@ func (s segment) parts() []part {
 	return parts
 }
 
-// projection returns the operations of a projection of a number of rows.
+// projection returns the operations of a projection of `rows` rows between the widths of the model
+// and the cluster.
 func (s segment) projection(p part, rows float64) float64 {
 	return rows * product(1, s.DModel, p.Width)
 }
 
-// vocabularyForward counts the operations of the products of input and softmax. For a cluster of V'
-// tokens with embeddings of width E, n' inputs and n targets, these are
+// vocabularyForward counts the operations of the matrix products in the input and the softmax. A
+// cluster of V' tokens with embeddings of width E, n' inputs and n targets needs
 //
 //	input, if there are projections     2 n' D E
 //	hidden states to width E            2 n D E
@@ -52,9 +53,9 @@ func (s segment) vocabularyForward() (flops float64) {
 	return flops
 }
 
-// tailReads returns the bytes of the tails' tables that one pass over a segment must read. A tail
-// has far more tokens than a segment has rows that need them, so reading takes longer than
-// multiplying. A tail is read if the segment has a target in it.
+// tailReads returns the expected number of bytes that one pass over a segment reads from the tails'
+// tables. A tail is read if a target of the segment is in the tail. A tail has many tokens and few
+// such targets, so reading takes longer than multiplying.
 func (s segment) tailReads() (bytes float64) {
 	rows := float64(s.rows * s.batch)
 	for _, p := range s.parts()[1:] {
@@ -64,7 +65,7 @@ func (s segment) tailReads() (bytes float64) {
 	return bytes
 }
 
-// inputWanted reports whether the gradient of a weight of the input is wanted.
+// inputWanted reports whether any weight of the input embedding needs a gradient.
 func (s segment) inputWanted(want wanted) bool {
 	for _, p := range s.parts() {
 		if want(p.Embedding) || p.Input != "" && want(p.Input) {
@@ -74,8 +75,8 @@ func (s segment) inputWanted(want wanted) bool {
 	return false
 }
 
-// vocabularyBackward counts the operations of backward's products of input and softmax. The
-// parameter `below` is true if the gradient of the hidden states is needed.
+// vocabularyBackward counts the backward operations of the input and the softmax. The parameter
+// `below` is true if the hidden states need a gradient.
 func (s segment) vocabularyBackward(want wanted, below bool) (flops float64) {
 	for i, p := range s.parts() {
 		narrow := below // whether the projected hidden states need a gradient

@@ -11,7 +11,7 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// wordConfig is a small configuration with every kind of cluster.
+// wordConfig is a small configuration with clusters of every kind.
 var wordConfig = txl.Config{
 	NLayer: 2, DModel: 16, NHead: 2, DHead: 8, DInner: 32, Vocab: 3000, SegLen: 16, MemLen: 24,
 	Cutoffs: []int{100, 1000}, DivVal: 2, TieProjs: []bool{false, true},
@@ -42,7 +42,7 @@ func TestModelOfWordsIsMeasuredInWords(t *testing.T) {
 	require.EqualValues(t, 4*r.Weights, r.Bytes.Weights)
 }
 
-// The frequency of words falls with their ids, and each cluster has its share.
+// The language's ids follow Zipf's law, which determines each cluster's share of the tokens.
 func TestWordsFollowZipfsLaw(t *testing.T) {
 	m := words(t)
 	l := newLanguage(m.Tokenizer)
@@ -62,7 +62,6 @@ func TestWordsFollowZipfsLaw(t *testing.T) {
 	require.Greater(t, shares[0], 0.6)
 }
 
-// A text has the requested number of tokens, and nothing is pending after it.
 func TestTextHasRequestedTokens(t *testing.T) {
 	m := words(t)
 	tok := m.Tokenizer
@@ -79,14 +78,14 @@ func TestTextHasRequestedTokens(t *testing.T) {
 func TestOperationsOfTheModelOfWords(t *testing.T) {
 	c, err := txl.Named("wt103-16l")
 	require.NoError(t, err)
-	// 100 rows: 90 targets in the head, 5 in the second tail, the others in the last.
+	// Of 100 rows, 90 have targets in the head, 5 in the second tail, and 5 in the last tail.
 	s := segment{Config: c, batch: 1, rows: 100, memory: 0, shares: []float64{0.9, 0, 0.05, 0.05}}
 	head, tails := 100*20003*410, 5*160000*410+5*67735*410
 	require.EqualValues(t, 2*(head+tails), s.vocabularyForward())
 	require.InDelta(t, 4*(160000+67735)*410, s.tailReads(), 0.01*4*227735*410)
 
-	// If only the softmax's tables have fast weights, backward needs one more product. It needs
-	// nothing below the softmax if the input has separate tables.
+	// Only the softmax's tables need a gradient. If the input has separate tables, backward skips
+	// everything below the softmax.
 	table := func(name string) bool { return strings.HasSuffix(name, "ers.0.weight") }
 	softmax := func(name string) bool { return name == "crit.out_layers.0.weight" }
 	tied := s.backward(table)

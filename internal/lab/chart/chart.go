@@ -1,5 +1,5 @@
-// Package chart draws lines over a common axis as SVG or PNG. Lines differ in color and in
-// dashes, so that the chart is readable in gray and for the color-blind.
+// Package chart draws lines over a common axis as SVG or PNG. Lines differ in color and in dashes,
+// so that charts are readable in gray and with color blindness.
 package chart
 
 import (
@@ -13,27 +13,27 @@ import (
 	"strings"
 )
 
-// Chart describes a chart. It may have at most MaxLines lines, since more would look alike.
+// Chart describes a chart of at most MaxLines lines.
 type Chart struct {
 	Title string
 	X, Y  Axis
 	Lines []Line
 }
 
-// Axis is one axis of a chart. Its range is the range of the lines' points.
+// Axis is one axis of a chart. The points of the lines determine its range.
 type Axis struct {
 	Label string
-	Log   bool   // logarithmic; needs Ticks
-	Ticks []Tick // marks of the axis; nil means round numbers
+	Log   bool   // logarithmic scale; needs Ticks
+	Ticks []Tick // marks of the axis; nil: round numbers
 }
 
-// Tick is a mark on an axis and its label.
+// Tick is a mark on an axis, with its label.
 type Tick struct {
 	Value float64
 	Label string
 }
 
-// Line joins points from left to right.
+// Line is a named line through points, in the order of X.
 type Line struct {
 	Name   string
 	Points []Point
@@ -42,11 +42,11 @@ type Line struct {
 // Point is a point of a line. Both numbers must be finite, and above 0 on a logarithmic axis.
 type Point struct{ X, Y float64 }
 
-// MaxLines is the number of styles, and so of distinguishable lines.
+// MaxLines is the maximum number of lines in a chart: the number of distinguishable styles.
 const MaxLines = len(styles)
 
-// styles have the colors of Okabe and Ito (2008), which the color-blind can distinguish.
-// Neighbors also differ in gray.
+// styles have the colors of Okabe and Ito (2008), which color-blind people can distinguish.
+// Adjacent styles also differ in gray.
 var styles = [...]struct {
 	color  color.RGBA
 	dashes []float64
@@ -59,7 +59,7 @@ var styles = [...]struct {
 	{color.RGBA{R: 0xcc, G: 0x79, B: 0xa7, A: 0xff}, []float64{4, 2, 1, 2, 1, 2}},
 }
 
-// CheckFile returns an error if Write cannot write a file of that name.
+// CheckFile returns an error if Write cannot write a file with this path.
 func CheckFile(path string) error {
 	if ext := strings.ToLower(filepath.Ext(path)); ext != ".svg" && ext != ".png" {
 		return fmt.Errorf("chart: %s: extension is %q, expected .svg or .png", path, ext)
@@ -102,7 +102,7 @@ func (c Chart) SVG() ([]byte, error) {
 	return p.svg(), nil
 }
 
-// PNG returns the chart as a PNG.
+// PNG returns the chart as a PNG image.
 func (c Chart) PNG() ([]byte, error) {
 	p, err := c.picture()
 	if err != nil {
@@ -115,7 +115,7 @@ func (c Chart) PNG() ([]byte, error) {
 	return text, nil
 }
 
-// at returns the place of a value on the axis: the value, or its binary logarithm.
+// at returns the position of a value on the axis: the value, or its binary logarithm.
 func (a Axis) at(v float64) float64 {
 	if a.Log {
 		return math.Log2(v)
@@ -123,8 +123,8 @@ func (a Axis) at(v float64) float64 {
 	return v
 }
 
-// scaled returns an axis's ticks and range, as places on the axis. The parameter `places` contains
-// the places of the points.
+// scaled returns an axis's ticks and range in positions on the axis. The parameter `places` holds
+// the positions of the points.
 func (a Axis) scaled(places []float64) (ticks []Tick, lo, hi float64) {
 	lo, hi = slices.Min(places), slices.Max(places)
 	if a.Ticks == nil {
@@ -141,8 +141,8 @@ func (a Axis) scaled(places []float64) (ticks []Tick, lo, hi float64) {
 	return ticks, lo, hi
 }
 
-// round returns four to nine round ticks for a range, and the range widened to the outermost
-// ticks.
+// round returns at least four ticks at round numbers, and the range from the first to the last
+// tick.
 func round(from, to float64) (ticks []Tick, lo, hi float64) {
 	if to <= from {
 		from, to = from-0.5, to+0.5

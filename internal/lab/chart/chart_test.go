@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// example has one line for each style; line i has 10+i points.
 func example() Chart {
 	c := Chart{Title: "a title", X: Axis{Label: "bytes seen", Log: true,
 		Ticks: []Tick{{128, "128 B"}, {1024, "1 KB"}}}, Y: Axis{Label: "bits per byte"}}
@@ -30,8 +29,6 @@ func example() Chart {
 	return c
 }
 
-// elements returns the texts of an SVG, and its paths by stroke color. The test fails if the SVG
-// is not well formed.
 func elements(t *testing.T, svg []byte) (texts []string, paths map[string][]string) {
 	paths = map[string][]string{}
 	inText := false

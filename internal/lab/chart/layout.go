@@ -7,7 +7,8 @@ import (
 	"slices"
 )
 
-// picture is the drawable form of a chart. Lengths are in points of 1/72 inch, from the top left.
+// picture is a chart with coordinates. Lengths are in points of 1/72 inch, measured from the top
+// left.
 type picture struct {
 	paths []path
 	texts []text
@@ -17,19 +18,19 @@ type path struct {
 	points []Point
 	color  color.RGBA
 	width  float64
-	dashes []float64 // lengths of dashes and gaps, alternating; nil: none
+	dashes []float64 // alternating lengths of dashes and gaps; nil: a solid line
 }
 
-// text is a line of text; x and y are the place of its anchor on the base line.
+// text is a line of text. The point (x, y) is the text's anchor on the base line.
 type text struct {
 	said   string
 	x, y   float64
 	size   float64
 	anchor anchor
-	upward bool // whether the text runs upwards
+	upward bool
 }
 
-// anchor is the fraction of a text's width that lies before the text's place.
+// anchor is the fraction of a text's width that is left of the point (x, y).
 type anchor float64
 
 const (
@@ -38,20 +39,20 @@ const (
 	end    anchor = 1
 )
 
-// The size of a chart on paper, legible at the width of a page, and the places of its parts.
+// Sizes and vertical positions of a chart, in points. The chart is legible at the width of a page.
 const (
 	width, height = 576.0, 324.0
 	margin        = 10.0
 
 	titleSize, labelSize, tickSize = 14.0, 13.0, 12.0
 
-	titleAt  = 21.5  // base line
-	legendAt = 40.0  // middle of the names of the lines
-	top      = 58.5  // top edge of the area with the lines
-	bottom   = 274.0 // bottom edge of the area with the lines
-	ticksAt  = 292.0 // base line of the marks of the x axis
-	labelAt  = 310.0 // base line of the label of the x axis
-	sideAt   = 20.5  // base line of the label of the y axis
+	titleAt  = 21.5 // base line of the title
+	legendAt = 40.0 // middle of the legend
+	top      = 58.5
+	bottom   = 274.0
+	ticksAt  = 292.0 // base line of the x axis's tick labels
+	labelAt  = 310.0 // base line of the x axis's label
+	sideAt   = 20.5  // horizontal position of the y axis's label
 
 	tickLength, textGap = 8.0, 3.5
 	sample              = 28.0 // length of a line's sample in the legend
@@ -112,13 +113,13 @@ func (c Chart) picture() (*picture, error) {
 	return p, nil
 }
 
-// span maps a range of values to a range of places.
+// span is a linear map from the values lo..hi to the positions a..b.
 type span struct{ lo, hi, a, b float64 }
 
 func (s span) at(v float64) float64 { return s.a + (v-s.lo)/(s.hi-s.lo)*(s.b-s.a) }
 
-// rightEdge returns the right end of the lines, so that the labels below them stay within the
-// margin.
+// rightEdge returns the right end of the plot area. The labels of the x axis must stay within the
+// page's margin.
 func rightEdge(ticks []Tick, lo, hi, left float64) float64 {
 	right := width - margin - lineWidth/2
 	for _, t := range ticks {
@@ -150,7 +151,6 @@ func (p *picture) axes(xTicks, yTicks []Tick, x, y span) {
 	line(axisColor, axisWidth, x.a, y.a, x.a, y.b)
 }
 
-// legend puts samples of the lines and their names side by side along the top.
 func (p *picture) legend(lines []Line) {
 	x := margin
 	for i, l := range lines {

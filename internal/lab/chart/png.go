@@ -12,7 +12,7 @@ import (
 	"golang.org/x/image/font/opentype"
 )
 
-// Pixels of a PNG per inch, and per point.
+// Pixels of a PNG per inch and per point.
 const (
 	dpi   = 192
 	pixel = dpi / 72.0
@@ -21,12 +21,12 @@ const (
 var sans = sync.OnceValue(func() *opentype.Font {
 	f, err := opentype.Parse(liberationsansregular.TTF)
 	if err != nil {
-		panic(err) // the font is part of the program
+		panic(err) // the embedded font is always valid
 	}
 	return f
 })
 
-// face returns the font in a size, in points, for a number of pixels per inch.
+// face returns the font in a size in points, for `dpi` pixels per inch.
 func face(size, dpi float64) font.Face {
 	f, err := opentype.NewFace(sans(), &opentype.FaceOptions{Size: size, DPI: dpi})
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// family names the font in which widths are measured. A viewer without it uses another font of
-// the same widths, or at least one without serifs.
+// family names the font in which the package measures text widths. The alternatives have the same
+// widths, except the last.
 const family = "Liberation Sans,Arial,Helvetica,sans-serif"
 
 var anchorNames = map[anchor]string{start: "start", middle: "middle", end: "end"}
@@ -40,7 +40,7 @@ func (p *picture) svg() []byte {
 			fmt.Fprintf(&b, ` transform="rotate(-90,%.5g,%.5g)"`, t.x, t.y)
 		}
 		b.WriteString(">")
-		_ = xml.EscapeText(&b, []byte(t.said)) // a buffer never fails
+		_ = xml.EscapeText(&b, []byte(t.said)) // a bytes.Buffer never fails
 		b.WriteString("</text>\n")
 	}
 	b.WriteString("</g>\n</svg>\n")

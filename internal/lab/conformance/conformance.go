@@ -1,6 +1,6 @@
-// Package conformance replays files of reference numbers through the production code and reports
-// the error of each tensor. The files are safetensors whose metadata key "kind" names their
-// content: txl, adasoftmax, sparsemeta, metatrain or metaonline (see docs/conformance.md).
+// Package conformance replays files of reference numbers through the production code, and reports
+// the error of each tensor. The files are safetensors. Their metadata key "kind" is txl,
+// adasoftmax, sparsemeta, metatrain or metaonline (see docs/conformance.md).
 package conformance
 
 import (
@@ -10,8 +10,8 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Run replays a file. It returns an error if the file could not be replayed: malformed,
-// incomplete, or of an unknown kind.
+// Run replays a file. It returns an error if the file is malformed, incomplete, or of an unknown
+// kind.
 func Run(f *weights.File, x *kernel.Exec) (Report, error) {
 	r := &replay{file: f, exec: x}
 	kind := f.Metadata["kind"]

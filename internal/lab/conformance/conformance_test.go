@@ -24,7 +24,6 @@ func replayFile(t *testing.T, f *weights.File, threads int) (Report, error) {
 	return Run(f, x)
 }
 
-// Every shipped file is within the tolerances of its kind.
 func TestShippedFilesAreWithinTolerance(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.safetensors")
 	require.NoError(t, err)
@@ -45,7 +44,6 @@ func TestShippedFilesAreWithinTolerance(t *testing.T) {
 	}, kinds)
 }
 
-// Results have the same bits on any number of threads.
 func TestThreadsChangeNoError(t *testing.T) {
 	for _, name := range []string{"txl_clamp", "adasoftmax_small"} {
 		path := "testdata/" + name + ".safetensors"
@@ -59,7 +57,8 @@ func TestThreadsChangeNoError(t *testing.T) {
 	}
 }
 
-// Every tensor with a result is compared: spoiling any of them fails the file.
+// The replay compares every tensor of results: after a change in any of them the file is out of
+// tolerance.
 func TestAnySpoiledResultIsFound(t *testing.T) {
 	for _, name := range []string{
 		"txl_small", "adasoftmax_small", "adasoftmax_own_tables", "metatrain_small",

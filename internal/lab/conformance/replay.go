@@ -12,20 +12,21 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Tolerances for float32 against float64: absolute for values of order 1, relative to the
-// tensor's largest entry for gradients, I and M.
+// Tolerances of float32 results against float64 references. The absolute tolerance is for values of
+// order 1. For gradients, gradient averages I and fast weights M the tolerance is relative to the
+// tensor's largest entry.
 const (
 	absoluteTolerance = 1e-4
 	relativeTolerance = 1e-3
 )
 
-// Limits of the chunks of a file: rows, including those of the memory, and bytes of activations.
+// Limits of a file's chunks: rows of text and memory, and bytes of activations.
 const (
 	maxRows         = 1 << 16
 	maxSegmentBytes = 1 << 30
 )
 
-// replay is the common part of all kinds. The first error stops the replay.
+// replay holds what all kinds of files need. The first error stops the replay.
 type replay struct {
 	file   *weights.File
 	exec   *kernel.Exec
@@ -40,7 +41,6 @@ func (r *replay) fail(format string, args ...any) {
 	}
 }
 
-// meta decodes a metadata value: numbers, lists or booleans in JSON.
 func (r *replay) meta(key string, into any) {
 	text, ok := r.file.Metadata[key]
 	if !ok {
@@ -52,8 +52,8 @@ func (r *replay) meta(key string, into any) {
 	}
 }
 
-// int reads a number from 1 to 65536. The bound limits the memory that a file can make the replay
-// allocate.
+// int reads a number from 1 to 65536. The upper bound limits the memory that a replay allocates for
+// a malicious file.
 func (r *replay) int(key string) int {
 	var n int
 	r.meta(key, &n)
@@ -68,7 +68,7 @@ func (r *replay) float(key string) (v float64) {
 	return v
 }
 
-// constant checks a value that is fixed in this implementation.
+// constant checks a value that this implementation cannot change. The file may omit the value.
 func (r *replay) constant(key string, want float64) {
 	if _, ok := r.file.Metadata[key]; !ok {
 		return
@@ -96,7 +96,7 @@ func (r *replay) tokens(name string, size int) []int32 {
 	return v
 }
 
-// elements returns the elements of a tensor of the file, or zeros after an error.
+// elements returns the elements of a tensor of the file. After an error it returns zeros.
 func elements[T any](
 	r *replay, name string, size int, read func(*weights.Tensor) ([]T, error),
 ) []T {
@@ -118,10 +118,11 @@ func elements[T any](
 	return v
 }
 
-// near compares numbers with a tensor of the file, by absolute difference.
+// near compares numbers with a tensor of the file, with an absolute tolerance.
 func (r *replay) near(name string, got []float32) { r.compare(name, got, absoluteTolerance, 0) }
 
-// close compares numbers with a tensor of the file, relative to its largest entry.
+// close compares numbers with a tensor of the file. The tolerance is relative to the tensor's
+// largest entry.
 func (r *replay) close(name string, got []float32) { r.compare(name, got, 0, relativeTolerance) }
 
 func (r *replay) compare(name string, got []float32, absolute, relative float64) {
@@ -142,7 +143,6 @@ func (r *replay) compare(name string, got []float32, absolute, relative float64)
 	r.checks = append(r.checks, c)
 }
 
-// loadModel builds the model from the metadata and the slow weights.
 func (r *replay) loadModel() {
 	c := txl.Config{NLayer: r.int("n_layer"), DModel: r.int("d_model"), NHead: r.int("n_head"),
 		DHead:  r.int("d_head"),
@@ -176,8 +176,8 @@ func (r *replay) loadModel() {
 	}
 }
 
-// holds checks that the file has all tensors of a model. The check comes before the model's memory
-// is allocated.
+// holds checks that the file has all tensors of a model. It is called before the model's memory is
+// allocated.
 func (r *replay) holds(l *txl.Layout) {
 	for _, t := range l.Tensors {
 		stored, ok := r.file.Tensor(t.Name)
@@ -189,7 +189,7 @@ func (r *replay) holds(l *txl.Layout) {
 	}
 }
 
-// roomFor checks that chunks of a number of rows take a reasonable amount of memory.
+// roomFor checks that chunks of `length` rows in `batch` streams do not need too much memory.
 func (r *replay) roomFor(batch, length int) {
 	if r.err != nil {
 		return
@@ -206,10 +206,10 @@ func (r *replay) roomFor(batch, length int) {
 	}
 }
 
-// vocabulary reads a file's adaptive input and softmax; all fields are optional. With div_val 1
-// the reference implementation has one table of embeddings for all clusters, and projections only
-// if d_embed differs from d_model. If a file's tensors show separate tables and projections for
-// its clusters, these are used.
+// vocabulary reads a file's settings of the adaptive input and softmax, which are all optional.
+// With div_val 1 the reference implementation has one table of embeddings for all clusters. It then
+// has projections only if d_embed differs from d_model. If the file has tables or projections for
+// each cluster, the model gets them, too.
 func (r *replay) vocabulary(c *txl.Config) {
 	for key, into := range map[string]any{
 		"d_embed": &c.DEmbed, "cutoffs": &c.Cutoffs, "div_val": &c.DivVal, "tie_projs": &c.TieProjs,
@@ -224,10 +224,10 @@ func (r *replay) vocabulary(c *txl.Config) {
 		r.has("word_emb.emb_projs.1") || width == c.DModel && r.has("word_emb.emb_projs.0"))
 }
 
-// adopt replaces a compared result by the one in the file, so that each step starts from the
-// reference's state. In one step, the loop gradient -> fast weights -> gradient multiplies a
-// difference by up to ten. The reason is that g has slopes of several hundred near zero. Without
-// adopt, one unit in the last place of the slow weights exceeds the tolerance within five steps.
+// adopt replaces a compared result by the file's, so that each step starts from the reference's
+// state. In one step, the loop gradient -> fast weights -> gradient multiplies a difference by up
+// to ten. The reason is that the meta-learner has slopes of several hundred near zero. Without
+// adopt, an error of one unit in the last place exceeds the tolerance within five steps.
 func (r *replay) adopt(name string, state []float32) { copy(state, r.floats(name, len(state))) }
 
 func (r *replay) has(name string) bool {

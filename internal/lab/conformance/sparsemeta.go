@@ -10,14 +10,14 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta/metatrain"
 )
 
-// adaptation is a file's description of the fast weights: a learner and its rule.
+// adaptation is the part of a file that describes fast weights: the model with its meta-learners,
+// and the update rule.
 type adaptation struct {
-	names []string // names of the branches in the file: weights without ".weight"
+	names []string // branch names in the file: names of weights without ".weight"
 	model *model.Model
 	rule  stream.Rule
 }
 
-// adaptation reads the meta-learners of a file and their settings.
 func (r *replay) adaptation() *adaptation {
 	r.constant("preprocess_p", 7)
 	r.constant("leaky_slope", 0.01)
@@ -55,7 +55,6 @@ func (r *replay) adaptation() *adaptation {
 	return a
 }
 
-// newAdaptiveStep returns an adaptive step before its first chunk.
 func (r *replay) newAdaptiveStep(a *adaptation, batch, length int) stream.Step {
 	step := r.newStep(batch, length)
 	step.Fast, step.Grads = stream.NewArena(a.model), stream.NewArena(a.model)
@@ -63,7 +62,7 @@ func (r *replay) newAdaptiveStep(a *adaptation, batch, length int) stream.Step {
 	return step
 }
 
-// eachBranch calls do with each branch's name in the file and its part of an arena.
+// eachBranch calls do for each branch, with its name in the file and its range lo:hi in an arena.
 func (a *adaptation) eachBranch(do func(name string, lo, hi int)) {
 	off := 0
 	for k, b := range a.model.Learner.Branches {
@@ -72,8 +71,8 @@ func (a *adaptation) eachBranch(do func(name string, lo, hi int)) {
 	}
 }
 
-// online replays the kinds sparsemeta and metaonline: the serving loop with given masks and, for
-// metaonline, the meta-gradient of every step before its write.
+// online replays the kinds sparsemeta and metaonline: the updates of a serving stream, with the
+// file's masks. For metaonline it also checks the meta-gradient of every step before the update.
 func (r *replay) online() {
 	steps, length, batch := r.int("steps"), r.int("chunk_len"), r.int("batch")
 	if r.err == nil && batch != 1 {
@@ -87,7 +86,7 @@ func (r *replay) online() {
 	meta := r.file.Metadata["kind"] == "metaonline"
 	if meta {
 		l := a.model.Learner
-		l.Scale = make([]float32, l.Size()) // factors of the inputs of g
+		l.Scale = make([]float32, l.Size())
 		a.eachBranch(func(name string, lo, hi int) {
 			copy(l.Scale[lo:hi], r.floats("scale."+name,
 				hi-lo))
@@ -120,7 +119,7 @@ func (r *replay) online() {
 	}
 }
 
-// window replays the kind metatrain. The first k-1 chunks write fast weights. The last chunk yields
+// window replays the kind metatrain. The first k-1 chunks write fast weights. The last chunk gives
 // the gradients of the slow weights and of the meta-learners.
 func (r *replay) window() {
 	k, length, last, batch := r.int("k"), r.int("chunk_len"), r.int("gradient_chunk_len"),
@@ -164,7 +163,7 @@ func (r *replay) branchGradients(prefix string, a *adaptation, step *stream.Step
 }
 
 // write updates the fast weights with the file's masks, and compares I and M with the file's
-// values. The replay then continues with the file's values.
+// values. The replay continues with the file's values.
 func (r *replay) write(prefix string, a *adaptation, step *stream.Step, withI bool) {
 	masks := make([]uint8, len(step.Grads.Values))
 	a.eachBranch(func(name string, lo, hi int) {
@@ -192,8 +191,8 @@ func (r *replay) write(prefix string, a *adaptation, step *stream.Step, withI bo
 	step.State.Sum(step.Exec.Vectors, step.Fast.Values)
 }
 
-// metaGradients compares dL/dphi, the gradients of the meta-learners. It sums node gradients over
-// all written elements, and runs the networks' backward at the nodes.
+// metaGradients compares dL/dphi, the gradients of the meta-learners' weights. It computes the
+// gradients at the nodes of the tables, and backpropagates them through the networks.
 func (r *replay) metaGradients(prefix string, a *adaptation, step *stream.Step) {
 	trainer, err := metatrain.New(step.Learner, metatrain.Options{})
 	if err != nil {
@@ -215,7 +214,8 @@ func (r *replay) metaGradients(prefix string, a *adaptation, step *stream.Step) 
 	}
 }
 
-// probe compares preprocessing and meta-learners on the file's list of inputs.
+// probe compares preprocessed inputs and outputs of the meta-learners, for the file's list of
+// inputs.
 func (r *replay) probe(a *adaptation) {
 	t, ok := r.file.Tensor("probe.x")
 	if !ok {
@@ -232,7 +232,7 @@ func (r *replay) probe(a *adaptation) {
 	g := make([]float32, n)
 	for k, name := range a.names {
 		if !r.has("probe.g." + name) {
-			continue // a file may probe some of its meta-learners
+			continue // a file may contain only some meta-learners
 		}
 		for i, v := range x {
 			g[i] = a.rule.Tables[0][k].At(v)

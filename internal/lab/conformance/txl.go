@@ -8,9 +8,9 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// memories compares memories 0 to L with the file's, and then replaces them by the file's. No layer
-// reads memory L, so the parameter `top` contains it instead of the step's memory. A file may omit
-// empty memories.
+// memories compares memories 0 to L with the file's memories, and replaces them by the file's.
+// Memory L is the output of the last layer, in the parameter `top`, because no layer reads memory
+// L. A file may omit empty memories.
 func (r *replay) memories(prefix string, mem *txl.Memory, top *topMemory) {
 	for l, rows := range append(slices.Clone(mem.Layers), top.rows) {
 		name := fmt.Sprintf("%s.mem.%d", prefix, l)
@@ -22,10 +22,10 @@ func (r *replay) memories(prefix string, mem *txl.Memory, top *topMemory) {
 	}
 }
 
-// topMemory is the memory of the last layer's output.
+// topMemory holds the output of the last layer for the tokens in memory.
 type topMemory struct {
 	rows  []float32
-	width int // width of a row: B*D
+	width int // numbers in a row: streams times width of the model
 }
 
 func (r *replay) newTop(batch int) *topMemory {
@@ -37,16 +37,14 @@ func (t *topMemory) remember(s *stream.Step) {
 	t.rows = t.rows[len(t.rows)-s.Memory.Len*t.width:]
 }
 
-// newStep returns a step of a static network. The parameter `length` is the number of rows of a
-// chunk.
 func (r *replay) newStep(batch, length int) stream.Step {
 	c := r.model.Config
 	return stream.Step{Exec: r.exec, Network: r.model, Segment: txl.NewSegment(c, batch, length),
 		Memory: txl.NewMemory(c, batch)}
 }
 
-// score runs the step up to the losses of a chunk, compares them, and returns the targets. It
-// runs nothing if the chunk's tokens are not in the file.
+// score computes the losses of a chunk, compares them with the file, and returns the targets. It
+// does nothing if the file lacks the chunk's tokens.
 func (r *replay) score(prefix string, step *stream.Step) (target []int32) {
 	n := step.Segment.T * step.Segment.B
 	target = r.tokens(prefix+".target", n)
@@ -60,7 +58,6 @@ func (r *replay) score(prefix string, step *stream.Step) (target []int32) {
 	return target
 }
 
-// slowGradients runs the step's backward and compares the gradients of all weights.
 func (r *replay) slowGradients(step *stream.Step, target []int32) {
 	step.All = stream.NewArenaOfAll(r.model.Layout)
 	step.Backward(target)
@@ -69,7 +66,6 @@ func (r *replay) slowGradients(step *stream.Step, target []int32) {
 	}
 }
 
-// txl replays segments, then the gradient of the last one.
 func (r *replay) txl() {
 	segments, length, batch := r.int("segments"), r.int("segment_len"), r.int("batch")
 	r.roomFor(batch, length)

@@ -12,11 +12,11 @@ import (
 	"github.com/lmserve/lmserve/api/client"
 )
 
-// strange is the rating up to which the demo prints a line as strange.
+// strange is the maximum rating of the lines that the demo prints.
 const strange = 1.0 / 50
 
-// feed feeds all streams, side by side if watched, else one after the other, and prints the costs
-// of their text.
+// feed feeds the texts of all streams, and prints the bits per byte of each model. The parameter
+// `watched` selects whether streams are fed in parallel.
 func feed(ctx context.Context, c *client.Client, all []*stream, watched bool) error {
 	fmt.Printf(
 		"\nBits per byte of the texts: the static model alone (.) and with a companion that "+
@@ -37,7 +37,8 @@ func feed(ctx context.Context, c *client.Client, all []*stream, watched bool) er
 					return err
 				}
 				t.all.add(row)
-				if row.bytes >= rowBytes { // the rest of a text counts only in the total
+				// the shorter rest of a text counts only in the total
+				if row.bytes >= rowBytes {
 					t.print(fmt.Sprint(t.all.bytes), row)
 				}
 			}
@@ -48,11 +49,12 @@ func feed(ctx context.Context, c *client.Client, all []*stream, watched bool) er
 	return group.Wait()
 }
 
-// costs are the bytes of some text, and their costs in bits.
+// costs are the bytes of a text, and the bits that each model needs for them.
 type costs struct {
-	bytes                   int64
-	static, staticMixed     float64 // the static model, without and with a companion
-	adaptive, adaptiveMixed float64 // the adapting model, without and with its companion
+	bytes               int64
+	static, staticMixed float64 // bits of the static model, without and with a companion
+	// bits of the adapting model, without and with its companion
+	adaptive, adaptiveMixed float64
 }
 
 func (c *costs) add(more costs) {
@@ -63,11 +65,10 @@ func (c *costs) add(more costs) {
 
 type table struct {
 	stream   *stream
-	printing *sync.Mutex // serializes the rows of all streams
+	printing *sync.Mutex // serializes the output of all streams
 	all      costs
 }
 
-// feed feeds the text of a row, and returns its costs.
 func (t *table) feed(
 	ctx context.Context, c *client.Client, text string, watched bool,
 ) (row costs, err error) {
@@ -100,8 +101,8 @@ func (t *table) tell(line *client.LineEvent) {
 		excerpt(line.TextBytes(), int(line.Span.From), int(line.Span.To)))
 }
 
-// excerpt returns the beginning of a line. If the strangest part is not in the beginning, the
-// excerpt starts after the last space some bytes before that part.
+// excerpt returns up to 76 bytes of a line that show the strangest part, from:to. If this part is
+// not in the first 76 bytes, the excerpt begins at a word before the part.
 func excerpt(text []byte, from, to int) []byte {
 	const before, most = 16, 76
 	begin := 0
@@ -111,8 +112,8 @@ func excerpt(text []byte, from, to int) []byte {
 	return text[begin:min(len(text), begin+most)]
 }
 
-// print draws the costs as a bar of # for the adapting model with its companion. Marks show the
-// costs of the other models.
+// print draws a bar of # with the bits per byte of the adapting model with its companion. Marks
+// show the bits per byte of the other models.
 func (t *table) print(at string, c costs) {
 	const perBit = 10
 	place := func(bits float64) int { return int(perBit * bits / float64(c.bytes)) }

@@ -1,9 +1,11 @@
-// Command demo shows lmserve at work, over HTTP like any client. It starts a server on a free
-// port, opens its page, and feeds three texts to sessions at a readable pace: a server's log with
-// an incident, a novel, and source code. The terminal shows the costs of the texts under the
-// static and the adapting model, each with and without a companion of counts. It also shows the
-// strange lines of the log. On a terminal the server runs until Ctrl-C. Elsewhere the texts come
-// at full speed, and the program ends after them.
+// Command demo shows lmserve as a client sees it, over HTTP. It starts a server on a free port and
+// opens the server's web page. It feeds three texts to sessions: a server's log with an incident, a
+// novel, and source code.
+//
+// The terminal shows the bits per byte of a static and an adapting model, each with and without a
+// companion. It also shows the strange lines of the log. On a terminal the texts are fed slowly,
+// and the server runs until Ctrl-C. Elsewhere the texts are fed at full speed, and the program ends
+// after them.
 package main
 
 import (
@@ -38,8 +40,8 @@ func main() {
 	}
 }
 
-// run runs the demo. If watched, it opens the page, limits the pace, and runs until it is
-// interrupted.
+// run runs the demo. If the parameter `watched` is true, run opens the web page, limits the speed,
+// and runs until an interrupt.
 func run(ctx context.Context, binary string, watched bool) error {
 	all, err := streams()
 	if err != nil {
@@ -50,7 +52,7 @@ func run(ctx context.Context, binary string, watched bool) error {
 		return err
 	}
 	err = cmp.Or(show(ctx, s.url, all, watched), s.stop())
-	if ctx.Err() != nil { // Ctrl-C is the normal end
+	if ctx.Err() != nil { // Ctrl-C is the normal end of the demo.
 		return nil
 	}
 	return err
@@ -70,7 +72,8 @@ func show(ctx context.Context, url string, all []*stream, watched bool) error {
 	}
 	if watched {
 		browser.Stdout, browser.Stderr = io.Discard, io.Discard
-		_ = browser.OpenURL(address(url, all[0])) // the user can also open the printed address
+		// Errors are ignored, because the user can open the printed address.
+		_ = browser.OpenURL(address(url, all[0]))
 	}
 	if err := feed(ctx, c, all, watched); err != nil {
 		return err
@@ -83,10 +86,10 @@ func show(ctx context.Context, url string, all []*stream, watched bool) error {
 	return nil
 }
 
-// address returns the address of the page that shows a stream.
 func address(url string, s *stream) string { return url + "/#/read/" + s.name }
 
-// continuations completes the same prompt with and without the stream's text before it.
+// continuations prints completions of one prompt by two sessions: a new session, and the session
+// that has read the stream's text.
 func continuations(ctx context.Context, c *client.Client, s *stream) error {
 	fresh, err := c.CreateSession(ctx, client.SessionRequest{})
 	if err != nil {
@@ -107,13 +110,11 @@ func continuations(ctx context.Context, c *client.Client, s *stream) error {
 	return nil
 }
 
-// server is an `lmserve serve` that the demo has started.
 type server struct {
 	url     string
 	command *exec.Cmd
 }
 
-// start runs `lmserve serve` on a free port, and waits until the server prints its address.
 func start(ctx context.Context, binary string) (server, error) {
 	cmd := exec.CommandContext(ctx, binary, "serve",
 		"--listen", "127.0.0.1:0", "--log-format", "none", "--data-dir", "none")
@@ -138,6 +139,7 @@ func start(ctx context.Context, binary string) (server, error) {
 }
 
 func (s server) stop() error {
-	_ = s.command.Process.Signal(syscall.SIGTERM) // Wait returns the reason of an earlier end
+	// Errors are ignored, because Wait returns the reason if the server has already ended.
+	_ = s.command.Process.Signal(syscall.SIGTERM)
 	return s.command.Wait()
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/lmserve/lmserve/api/client"
 )
 
-// This test makes the pictures of the documentation, from a running server and its page in a
-// headless Chromium. `make pictures` names the folder.
+// TestPicturesOfThePage makes the pictures of the documentation, with a headless Chromium. `make
+// pictures` sets LMSERVE_PICTURES to the folder for the pictures.
 func TestPicturesOfThePage(t *testing.T) {
 	folder := os.Getenv("LMSERVE_PICTURES")
 	if folder == "" {
@@ -41,10 +41,8 @@ func TestPicturesOfThePage(t *testing.T) {
 		chromedp.Sleep(2*time.Second), picture(folder, "learn.webp"))
 }
 
-// step is an action in the browser.
 type step = chromedp.Action[chromedp.Void]
 
-// newTab opens a tab of a headless Chromium.
 func newTab(t *testing.T) context.Context {
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox)
 	browser, stop := chromedp.NewExecAllocator(context.Background(), options...)
@@ -54,7 +52,6 @@ func newTab(t *testing.T) context.Context {
 	return tab
 }
 
-// waitUntilRead waits until the page has fed the log to its session.
 func waitUntilRead(ctx context.Context, t *testing.T, url string) {
 	c, err := client.New(url)
 	require.NoError(t, err)
@@ -62,17 +59,17 @@ func waitUntilRead(ctx context.Context, t *testing.T, url string) {
 		require.NoError(t, ctx.Err())
 		for session, err := range c.Sessions(ctx, "") {
 			require.NoError(t, err)
-			if session.Settings.Method != "counts" { // that session only rates lines
+			// the session of the method counts only rates lines
+			if session.Settings.Method != "counts" {
 				read = session.Offset
 			}
 		}
 	}
 }
 
-// picture writes a screenshot of the tab to a file.
 func picture(folder, name string) step {
 	return chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
-		quality := int64(80) // of 100
+		quality := int64(80) // quality in percent
 		shot, err := cdp.Call(ctx, tab, page.CaptureScreenshot, page.CaptureScreenshotParams{
 			Format: page.CaptureScreenshotFormatWebp, Quality: &quality,
 		})

@@ -27,18 +27,19 @@ var incident string
 //go:embed novel.txt
 var novel string
 
-// code matches the files of the third text: the first files of a package of this repository.
+// code matches the Go files of the demo's third text.
 const code = "sparsemeta/*.go"
 
-// codeBytes is the approximate length of the third text: files are used whole.
+// codeBytes is the approximate length of the third text. Files are not cut.
 const codeBytes = 14 << 10
 
 // stream is a text, and the name of its session.
 type stream struct {
 	name, title, text string
-	lines             bool // whether the text has lines, some of which may be strange
+	lines             bool
 
-	shadow string // id of the session that reads the same text and learns only by its companion
+	// id of a shadow session, which reads the same text and learns only by its companion
+	shadow string
 }
 
 func streams() ([]*stream, error) {
@@ -53,7 +54,6 @@ func streams() ([]*stream, error) {
 	}, err
 }
 
-// sources returns the first files that match code, without tests.
 func sources() (string, error) {
 	files, err := filepath.Glob(code)
 	if err == nil && len(files) == 0 {
@@ -72,13 +72,12 @@ func sources() (string, error) {
 	return text.String(), err
 }
 
-// prepare makes the session of a stream, and its shadow. Labels describe the session.
 func (s *stream) prepare(ctx context.Context, c *client.Client) error {
 	yes, seed, static := true, uint64(1), client.MethodStatic
 	_, _, err := c.EnsureSession(ctx, s.name, client.SessionRequest{
 		Seed:     &seed,
 		Settings: &client.SettingsRequest{Baseline: &yes},
-		// The page offers sessions with the label demo.
+		// The server's web page lists sessions with the label demo.
 		Labels: &client.Labels{"title": s.title, "demo": "text"},
 	})
 	if err != nil {
@@ -92,8 +91,8 @@ func (s *stream) prepare(ctx context.Context, c *client.Client) error {
 	return err
 }
 
-// shadowBits returns the shadow's cost of the text up to an offset. The shadow reaches the offset
-// slightly later than its session.
+// shadowBits returns the bits of the text up to the offset `end` in the shadow session. The shadow
+// may reach this offset later than the stream's session, so shadowBits waits.
 func (s *stream) shadowBits(ctx context.Context, c *client.Client, end int64) (float64, error) {
 	for {
 		shadow, err := c.GetSession(ctx, s.shadow)
@@ -114,7 +113,7 @@ func (s *stream) shadowBits(ctx context.Context, c *client.Client, end int64) (f
 	}
 }
 
-// rowBytes is the number of bytes of text in a row of the table.
+// rowBytes is the minimum number of bytes in a row of the table, except the last row.
 const rowBytes = 2048
 
 // rows returns the text in pieces of whole lines, one for each row of the table.
@@ -135,7 +134,7 @@ func (s *stream) rows() iter.Seq[string] {
 	}
 }
 
-// pace is the speed of a watched text in bytes per second.
+// pace is the speed of a text that a user watches, in bytes per second.
 const pace = 300
 
 type paced struct {
@@ -144,7 +143,7 @@ type paced struct {
 }
 
 func (p paced) Read(b []byte) (int, error) {
-	const parts = 10 // reads per second
+	const parts = 10
 	select {
 	case <-p.ctx.Done():
 		return 0, p.ctx.Err()

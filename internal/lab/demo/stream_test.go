@@ -28,8 +28,7 @@ func TestRowsAreWholeLinesThatMakeUpTheText(t *testing.T) {
 	}
 }
 
-// The shadow uses the static model and a companion of counts. The demo's table shows its costs
-// beside the static model's.
+// The demo's table shows the bits of the static model with a companion, from the shadow session.
 func TestShadowHasCompanion(t *testing.T) {
 	var asked map[string]any
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -49,7 +48,6 @@ func TestShadowHasCompanion(t *testing.T) {
 	require.Equal(t, map[string]any{"method": "static", "companion": true}, asked["settings"])
 }
 
-// An excerpt begins with the line or with a word, and contains the strangest part.
 func TestExcerptBeginsWithAWord(t *testing.T) {
 	line := "2026-11-22T14:39:07.676Z\tERROR\t" + strings.Repeat("a word ", 20) + "strange end"
 	for _, c := range []struct{ part, begins string }{

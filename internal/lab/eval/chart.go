@@ -10,10 +10,10 @@ import (
 	"github.com/lmserve/lmserve/internal/lab/chart"
 )
 
-// Chart draws bits per byte, or the perplexity of words, against bytes or tokens seen, one line
-// for each method. A point is the mean over an octave of a document's tokens around it, averaged
-// over the documents that are long enough. For a stream that is never reset, a point is the mean
-// over a moving window.
+// Chart draws bits per byte, or the perplexity of words, against bytes or tokens. It has one line
+// for each method. With ResetDocument, a point is the mean over one octave of tokens, such as 1024
+// to 2048. This mean includes all documents of this length. With ResetNever, a point is the mean
+// over a moving window of the stream.
 func (r Result) Chart() chart.Chart {
 	points := r.drawn()
 	c := chart.Chart{Title: fmt.Sprintf("%s on %s", r.Model, r.extent()),
@@ -37,8 +37,8 @@ func (r Result) Chart() chart.Chart {
 	return c
 }
 
-// place returns the position of a window on the axis: the middle of its octave, or its end in a
-// stream that is never reset.
+// place returns the position of a window on the axis. The position is the middle of an octave or,
+// with ResetNever, the end of the window.
 func (r Result) place(p Point) float64 {
 	if r.Reset == ResetDocument {
 		return math.Sqrt(float64(p.From) * float64(p.To))
@@ -46,7 +46,6 @@ func (r Result) place(p Point) float64 {
 	return float64(p.To)
 }
 
-// height returns the drawn value for a number of bits per token.
 func (r Result) height(bits float64) float64 {
 	if r.Words {
 		return math.Exp2(bits)
@@ -97,7 +96,6 @@ func (r Result) extent() string {
 	return s
 }
 
-// label formats a number of tokens compactly.
 func (r Result) label(n int64) string {
 	if r.Words {
 		return humanize.Comma(n)
@@ -105,7 +103,7 @@ func (r Result) label(n int64) string {
 	return byteLabel(n)
 }
 
-// byteLabel formats a number of bytes compactly; 1 KB = 1024 bytes.
+// byteLabel formats a number of bytes compactly, with 1 KB = 1024 bytes.
 func byteLabel(n int64) string {
 	switch {
 	case n >= 10*kb*kb || n >= kb*kb && n%(kb*kb) == 0:
@@ -116,8 +114,8 @@ func byteLabel(n int64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// ticks marks an axis of tokens at powers of two (logarithmic) or at multiples of a power of two
-// (linear).
+// ticks returns the marks of an axis of tokens. On a logarithmic axis they are at powers of two. On
+// a linear axis they are at multiples of a power of two.
 func (r Result) ticks(from, to float64, log bool) (ticks []chart.Tick) {
 	add := func(v float64) {
 		if v >= from && v <= to {

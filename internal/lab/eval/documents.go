@@ -6,7 +6,6 @@ import (
 	"github.com/lmserve/lmserve/internal/documents"
 )
 
-// list returns the documents below dir, in path order.
 func list(dir string, maxBytes int64) ([]documents.File, error) {
 	files, err := documents.List(dir, maxBytes)
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package eval scores the same documents with several methods of adaptation on the same weights.
+// Package eval scores the same documents with several methods of adaptation, and with the same
+// weights.
 package eval
 
 import (
@@ -16,44 +17,47 @@ import (
 	"github.com/lmserve/lmserve/internal/documents"
 )
 
-// Values of Options.Reset: when a stream's state is reset.
+// Values of Options.Reset select when a stream's state is reset.
 const (
 	ResetDocument = "document" // every document is a separate stream
 	ResetNever    = "never"    // all documents are one stream
 )
 
-// Values of Options.KV: how keys and values of the memory follow changes of their fast weights.
+// Values of Options.KV select whether the memory's keys and values follow changes of the fast
+// weights.
 const (
 	KVExact  = "exact"  // keys and values are recomputed, as in sessions
-	KVCached = "cached" // keys and values are kept, see txl.Reuse
+	KVCached = "cached" // keys and values are not recomputed (see txl.Reuse)
 )
 
-// WithCompanion after the name of a method adds a companion, see stream.Settings. Without
-// WithCompanion the method has no companion. Method counts is a companion alone, with and without
-// WithCompanion.
+// WithCompanion is a suffix of a method's name that adds a companion (see stream.Settings). Without
+// this suffix the method has no companion. The method counts is a companion alone, with and without
+// the suffix.
 const WithCompanion = "+companion"
 
-// Options say what to score and how. The zero value scores every byte of each document as a
-// separate stream. Its methods are static and, if the model has meta-learners, sparse-meta, each
-// with and without a companion.
+// Options say what to score and how. With the zero value, every document is a separate stream and
+// is scored completely. The default methods are static and, if the model has meta-learners,
+// sparse-meta. Each method runs with and without a companion.
 type Options struct {
-	Methods  []string // optionally with WithCompanion; gain and cost are relative to the first
-	Reset    string   // ResetDocument (also "") or ResetNever
-	Shuffle  *uint64  // seed of the documents' order; nil: path order
-	MaxBytes int64    // scored bytes of each document, from its beginning; 0: all
-	Seed     uint64   // seed of the random masks of sparse-meta
-	Threads  int      // threads that compute; 0: one
-	// Settings replace the model's settings in every method that uses them. They cannot replace the
-	// method itself.
+	// names, optionally with the suffix WithCompanion; the first method is the reference for gain
+	// and cost
+	Methods  []string
+	Reset    string  // ResetDocument or ResetNever; "" means ResetDocument
+	Shuffle  *uint64 // seed of the documents' random order; nil: path order
+	MaxBytes int64   // maximum scored bytes of each document; 0: all
+	Seed     uint64  // seed of the random masks of sparse-meta
+	Threads  int     // number of threads; 0: one
+	// Settings replace the model's settings in every method that uses them. The settings method and
+	// companion have no effect, because the field Methods determines them.
 	Settings setting.Values
-	KV       string // KVExact (also "") or KVCached
-	// Progress, if set, receives the scored bytes and the total, over all documents and methods,
-	// after each chunk.
+	KV       string // KVExact or KVCached; "" means KVExact
+	// Progress, if not nil, is called after each chunk. It receives the scored bytes and the total,
+	// over all documents and methods.
 	Progress func(done, total int64)
 }
 
-// settings returns the model and the settings of a stream with the method. Method counts uses a
-// separate model of bytes, even if the other methods use a different model.
+// settings returns the model and the stream settings for a method. The method counts uses a model
+// of bytes without a network.
 func (o Options) settings(
 	m *model.Model, method string,
 ) (*model.Model, stream.Settings, error) {
@@ -66,7 +70,7 @@ func (o Options) settings(
 	}
 	asked := o.Settings.Clone()
 	asked["method"], asked["companion"] = name, companion || name == stream.Counts
-	if name == stream.Counts { // gammas belong to the banks of the network's model
+	if name == stream.Counts { // The setting gammas is for the banks of the network's model.
 		delete(asked, "gammas")
 	}
 	set, err := stream.With(m, asked)
@@ -74,7 +78,7 @@ func (o Options) settings(
 	return m, set, err
 }
 
-// complete replaces zero values by defaults and returns an error for the first wrong option.
+// complete replaces zero values by defaults, and returns an error for the first wrong option.
 func (o Options) complete(m *model.Model) (Options, error) {
 	if len(o.Methods) == 0 && m.Uniform {
 		o.Methods = []string{stream.Counts}
@@ -117,8 +121,9 @@ func (o Options) Validate(m *model.Model) error {
 	return err
 }
 
-// Directory evaluates every file below dir. If the context ends early, the result is marked as
-// interrupted. It then has the finished documents and the progress in the next one.
+// Directory evaluates every file below the folder dir. If the context ends early, the result is
+// marked as interrupted. It then has the finished documents, and the progress in the unfinished
+// document.
 func Directory(ctx context.Context, m *model.Model, dir string, o Options) (Result, error) {
 	o, err := o.complete(m)
 	if err != nil {
@@ -128,7 +133,7 @@ func Directory(ctx context.Context, m *model.Model, dir string, o Options) (Resu
 	if err != nil {
 		return Result{}, err
 	}
-	if o.Shuffle != nil { // the order depends only on the number of files and the seed
+	if o.Shuffle != nil { // The order depends only on the number of files and on the seed.
 		rng := rand.New(rand.NewPCG(*o.Shuffle, 0))
 		rng.Shuffle(len(files), func(i, j int) { files[i], files[j] = files[j], files[i] })
 	}
@@ -154,7 +159,8 @@ func Directory(ctx context.Context, m *model.Model, dir string, o Options) (Resu
 	return res, nil
 }
 
-// interrupted returns the result of an evaluation that an error has ended.
+// interrupted returns the result of the documents before an error, or the error if nothing was
+// scored.
 func (e *evaluation) interrupted(dir string, err error) (Result, error) {
 	if len(e.documents) == 0 && e.partial == nil {
 		return Result{}, err
@@ -164,35 +170,33 @@ func (e *evaluation) interrupted(dir string, err error) (Result, error) {
 	return res, err
 }
 
-// evaluation is the state of a call of Directory: the sums over the documents scored so far.
 type evaluation struct {
 	Options
 	model       *model.Model
 	workers     []*stream.Worker
 	tracks      []*track
-	done, total int64 // bytes scored and to score, over all methods
+	done, total int64 // bytes scored, and bytes to score, over all methods
 
-	marks     []int64 // numbers of tokens of a document at which its bits so far are recorded
+	marks     []int64 // numbers of tokens at which a meter records a document's bits
 	documents []Part
-	partial   *Partial // progress in the interrupted document; nil: none
+	partial   *Partial // progress in an unfinished document, or nil
 	curve     *average
 	windows   *average
 	diverged  []Divergence
 }
 
-// track is one method's run through the documents.
 type track struct {
 	name   string
 	model  *model.Model
 	set    stream.Settings
 	worker *stream.Worker
 	stream *stream.Stream
-	whole  *meter // the meter of a stream that is never reset, else nil
-	broken bool   // the stream has diverged
+	whole  *meter // meter of the whole stream with ResetNever, otherwise nil
+	broken bool
 }
 
-// bytesOfWord is the approximate length of a word of prose with its space. It sets the length of
-// windows of a stream of words.
+// bytesOfWord is the approximate number of bytes in an English word with the space. For a model of
+// words it converts the size of the text to tokens.
 const bytesOfWord = 6
 
 func newEvaluation(m *model.Model, files []documents.File, o Options) (*evaluation, error) {
@@ -232,8 +236,8 @@ func newEvaluation(m *model.Model, files []documents.File, o Options) (*evaluati
 	return e, nil
 }
 
-// workerFor returns a worker for a track. Tracks of one model share a worker, unless keys are
-// cached. Then a shared worker would lose the cached keys of one track to the next.
+// workerFor returns a worker for a track. Tracks of the same model share a worker, unless keys and
+// values are cached. A cache belongs to one track, and a shared worker would lose the cache.
 func (e *evaluation) workerFor(m *model.Model) *stream.Worker {
 	for _, t := range e.tracks {
 		if t.model == m && e.KV != KVCached {
@@ -252,8 +256,8 @@ func (e *evaluation) close() {
 	}
 }
 
-// warm runs each method once over two uncounted chunks. Otherwise the first timed method would
-// also pay for common one-time costs, such as pages of memory.
+// warm scores two chunks with each method before the measurements. Otherwise the time of the first
+// method would include one-time costs, such as memory allocation.
 func (e *evaluation) warm(text []byte) {
 	for _, t := range e.tracks {
 		s := stream.New(t.model, t.set)
@@ -266,7 +270,6 @@ func (e *evaluation) warm(text []byte) {
 	}
 }
 
-// document scores one document with all methods, one after the other.
 func (e *evaluation) document(ctx context.Context, name string, text []byte) error {
 	doc := newPart(name, len(e.tracks))
 	doc.Domain, doc.Documents, doc.Bytes = documents.Domain(name), 1, int64(len(text))
@@ -302,8 +305,8 @@ func (e *evaluation) document(ctx context.Context, name string, text []byte) err
 	return nil
 }
 
-// longest returns the number of scored tokens of a text. It is the maximum over the methods, since
-// a diverged method stops early.
+// longest returns the number of tokens of a text. A diverged method stops early, so the maximum
+// over the methods is used.
 func longest(meters []*meter) (n int64) {
 	for _, m := range meters {
 		n = max(n, m.tally.Tokens)
@@ -311,7 +314,6 @@ func longest(meters []*meter) (n int64) {
 	return n
 }
 
-// leave records the progress of the methods in an unfinished document.
 func (e *evaluation) leave(doc Part, meters []*meter) {
 	p := &Partial{Name: doc.Name, Bytes: doc.Bytes}
 	for k, m := range meters {
@@ -328,8 +330,8 @@ func (e *evaluation) leave(doc Part, meters []*meter) {
 	}
 }
 
-// score feeds the text to a track's stream until its end or until the method diverges. The time
-// is that of feeding alone.
+// score feeds the text to a track's stream, until the text ends or the method diverges. The
+// returned time excludes other work, such as counting.
 func (e *evaluation) score(ctx context.Context, t *track, m *meter, name string,
 	text []byte) (took time.Duration, err error) {
 	if t.broken {
@@ -364,7 +366,7 @@ func (e *evaluation) result() Result {
 		Documents: e.documents, Domains: []Part{}, Total: newPart("total", len(e.tracks)),
 		Curve: e.curve.points(words), Divergence: e.diverged,
 	}
-	domains := map[string]int{} // indexes in res.Domains
+	domains := map[string]int{}
 	for _, doc := range e.documents {
 		at, ok := domains[doc.Domain]
 		if !ok {

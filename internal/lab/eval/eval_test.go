@@ -19,8 +19,8 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// small returns a random model. The parameter `out` is a factor of its meta-learners' output; if it
-// is 0, the model has no meta-learners.
+// small returns a model with random weights. The parameter `out` scales the output of its
+// meta-learners; with 0 the model has no meta-learners.
 func small(t *testing.T, out float32) *model.Model {
 	lm, err := txl.NewModel(txl.Config{NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 8,
 		Vocab: 256, SegLen: 8, MemLen: 8})
@@ -53,7 +53,6 @@ func evaluate(t *testing.T, m *model.Model, dir string, o Options) Result {
 	return res
 }
 
-// untimed returns a result without measured times.
 func untimed(r Result) Result {
 	clear := func(p Part) {
 		for _, s := range p.Scores {
@@ -69,7 +68,7 @@ func untimed(r Result) Result {
 	return r
 }
 
-// texts have several lengths and domains, in path order.
+// texts are the documents of the test corpus, in path order. They differ in length and domain.
 var texts = []struct{ name, text string }{
 	{"a/one", "some text that is longer than a chunk"},
 	{"a/two/three", strings.Repeat("another text, another stream; ", 90)}, // 2700 bytes
@@ -88,7 +87,6 @@ func corpus(t *testing.T) (dir string) {
 	return dir
 }
 
-// allMethods returns the methods of streams, each without and with a companion.
 func allMethods() (all []string) {
 	for _, method := range stream.Methods() {
 		all = append(all, method, method+WithCompanion)
@@ -96,8 +94,8 @@ func allMethods() (all []string) {
 	return all
 }
 
-// feed gives a text to a separate stream with a method as named in Options. Method counts is a
-// companion without a network.
+// feed feeds a text to a new stream, and returns the stream and the scores in nats. The method is
+// named as in Options. The method `counts` uses no network, only a companion.
 func feed(m *model.Model, method, text string) (s *stream.Stream, nll []float32) {
 	name, companion := strings.CutSuffix(method, WithCompanion)
 	if name == stream.Counts {
@@ -115,8 +113,8 @@ func feed(m *model.Model, method, text string) (s *stream.Stream, nll []float32)
 	return s, nll
 }
 
-// Each document is a separate stream: its score does not depend on other documents. The bits of a
-// domain, and of all, are the sums over documents.
+// The score of a document does not depend on other documents. The bits of a domain and the total
+// bits are sums over their documents.
 func TestDocumentsAreStreamsOfTheirOwn(t *testing.T) {
 	m := small(t, 1)
 	var last int64
@@ -160,7 +158,7 @@ func TestDocumentsAreStreamsOfTheirOwn(t *testing.T) {
 	require.Equal(t, 2, res.Domains[1].Documents)
 }
 
-// With ResetNever the documents have the same scores as their concatenation, scored as one text.
+// With ResetNever, scoring the documents gives the same scores as scoring their concatenation.
 func TestNeverResetIsOneStream(t *testing.T) {
 	m := small(t, 1)
 	res := evaluate(t, m, corpus(t), Options{Methods: allMethods(), Reset: ResetNever, Seed: 3})
@@ -191,7 +189,7 @@ func TestNeverResetIsOneStream(t *testing.T) {
 	require.NotEqual(t, apart.Documents[1].Scores[1].Bits, res.Documents[1].Scores[1].Bits)
 }
 
-// The curve's score of the first 2 KB equals the total score of documents with exactly 2 KB.
+// The curve's point for the first 2 KB equals the total score of the same documents cut to 2 KB.
 func TestCurveAgreesWithTotal(t *testing.T) {
 	m, dir := small(t, 1), t.TempDir()
 	long := ""
@@ -270,7 +268,7 @@ func TestResultSurvivesJSON(t *testing.T) {
 	}
 }
 
-// The model of counts supports only the method counts, which is the default for this model.
+// model.Counts() supports only the method `counts`, which is therefore its default.
 func TestModelOfCountsIsEvaluatedByItsCounts(t *testing.T) {
 	beside := evaluate(t, small(t, 0), corpus(t),
 		Options{Methods: []string{stream.Static, stream.Counts}})
@@ -297,8 +295,8 @@ func TestThreadsChangeNoScore(t *testing.T) {
 	}
 }
 
-// A method that diverges has no score in the document, in its domain and in total. The other
-// methods keep their scores.
+// A method that diverges in a document has no score there, in the document's domain and in the
+// total. Other methods keep their scores.
 func TestDivergenceIsReportedAndStaysWhereItIs(t *testing.T) {
 	dir := corpus(t)
 	good, bad := small(t, 1), small(t, 3e38)
@@ -311,7 +309,7 @@ func TestDivergenceIsReportedAndStaysWhereItIs(t *testing.T) {
 	static := evaluate(t, good, dir, Options{Methods: []string{stream.Static}})
 	for i, d := range res.Documents {
 		require.Equal(t, static.Documents[i].Scores[0].Bits, d.Scores[0].Bits)
-		if d.Bytes < 8 { // no chunk is ever full
+		if d.Bytes < 8 { // no chunk becomes full, so the weights never change
 			require.NotNil(t, d.Scores[1])
 		} else {
 			require.Nil(t, d.Scores[1], d.Name)
@@ -394,7 +392,6 @@ func TestErrorsNameWhatIsWrong(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// An interrupted evaluation returns the finished documents with their normal results.
 func TestInterruptedEvaluationHasWhatIsDone(t *testing.T) {
 	m, dir, alone := small(t, 0), t.TempDir(), t.TempDir()
 	for _, name := range []string{"a", "b", "c"} {
@@ -423,7 +420,6 @@ func TestInterruptedEvaluationHasWhatIsDone(t *testing.T) {
 	require.Zero(t, res)
 }
 
-// An evaluation interrupted within its first document reports the progress of each method.
 func TestEvaluationInterruptedInItsFirstDocument(t *testing.T) {
 	m, dir := small(t, 0), t.TempDir()
 	write(t, dir, "a", strings.Repeat("a text ", 100))

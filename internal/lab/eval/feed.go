@@ -21,17 +21,17 @@ func newMeter(m *model.Model, marks []int64) *meter {
 	return &meter{unknown: m.Tokenizer.Unknown(), marks: marks}
 }
 
-// feeder feeds texts to streams of a model and measures the time of scoring and adapting alone.
+// feeder feeds texts to streams of a model. It measures the time that scoring and adapting take.
 type feeder struct {
 	model  *model.Model
 	worker *stream.Worker
-	meter  *meter              // sums the bits of the text
-	visit  func(stream.Scores) // receives every scored piece; may be nil
+	meter  *meter
+	visit  func(stream.Scores) // called with the scores of each piece of text; may be nil
 	took   time.Duration
 }
 
-// feed feeds a text to a stream, chunk by chunk. If the method diverges, feed stops and returns
-// the reason in diverged.
+// feed feeds a text to a stream, chunk by chunk. If the method diverges, feed stops and returns the
+// reason as `diverged`.
 func (f *feeder) feed(
 	ctx context.Context, s *stream.Stream, text []byte,
 ) (diverged string, err error) {
@@ -59,7 +59,7 @@ func (f *feeder) feed(
 	return diverged, nil
 }
 
-// divergence returns the reason why a stream's method has diverged, or "".
+// divergence returns the reason why a stream's method has diverged, or "" if it has not.
 func (f *feeder) divergence(s *stream.Stream) string {
 	switch bits := f.meter.tally.Bits; {
 	case math.IsNaN(bits) || math.IsInf(bits, 0):
@@ -78,9 +78,9 @@ func (f *feeder) add(scores stream.Scores) {
 	}
 }
 
-// BitsPerToken scores each text as a separate stream under the settings, which must be valid. It
-// returns the bits of all texts divided by their tokens; for a model of bytes, the bits per byte.
-// The result is infinite if the method diverges in a text.
+// BitsPerToken scores each text as a separate stream with valid settings. It returns the total bits
+// divided by the number of tokens; for a model of bytes, tokens are bytes. The result is +Inf if
+// the method diverges in a text.
 func BitsPerToken(
 	ctx context.Context, w *stream.Worker, m *model.Model, set stream.Settings, texts [][]byte,
 ) (float64, error) {

@@ -10,7 +10,8 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta"
 )
 
-// Cached keys and values change the scores only of methods whose fast weights affect them.
+// Cached keys and values become outdated when fast weights change. So caching affects the scores
+// only of methods that change fast weights.
 func TestCachedKeysMatterWhereWeightsMove(t *testing.T) {
 	m := small(t, 1)
 	dir := corpus(t)
@@ -42,8 +43,8 @@ func TestCachedKeysMatterWhereWeightsMove(t *testing.T) {
 	require.Equal(t, exact.Total.Scores[1].Bits, cached.Total.Scores[1].Bits)
 }
 
-// Methods that share a stream of documents keep their cached keys: the scores of one do not
-// depend on the others.
+// A method's cached keys survive the evaluation of other methods between two documents. So its
+// scores do not depend on other methods.
 func TestMethodsDoNotLoseTheirKeysToEachOther(t *testing.T) {
 	m, dir := small(t, 1), corpus(t)
 	o := Options{Methods: []string{stream.SparseMeta}, Reset: ResetNever, KV: KVCached}

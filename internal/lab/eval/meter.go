@@ -7,15 +7,16 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// meter sums the bits of a text, token by token, and records the sum at its marks.
+// meter sums the bits of a text, token by token. It records the running sum after each number of
+// tokens in `marks`.
 type meter struct {
-	unknown int32           // the token of unknown words, -1 if there is none
-	marks   []int64         // counts of tokens, ascending
-	at      []float64       // bits of the first marks[i] tokens, as far as the text has been read
-	tally   tokenizer.Tally // totals of all tokens so far
+	unknown int32 // the token for unknown words; -1: none
+	marks   []int64
+	at      []float64
+	tally   tokenizer.Tally
 }
 
-// add adds the next tokens with their scores, in nats.
+// add adds the next tokens; nll has their negative log-likelihoods in nats.
 func (m *meter) add(tokens *tokenizer.Tokens, nll []float32) {
 	bits, n := m.tally.Bits, m.tally.Tokens
 	for _, v := range nll {
@@ -28,8 +29,8 @@ func (m *meter) add(tokens *tokenizer.Tokens, nll []float32) {
 	m.tally.Count(tokens, m.unknown, nll)
 }
 
-// upTo returns the bits of the first n tokens, where n is 0 or a mark, or NaN beyond the scored
-// text.
+// upTo returns the bits of the first n tokens, or NaN if the text has fewer so far. Sums are
+// recorded only at marks, so n is 0 or a mark.
 func (m *meter) upTo(n int64) float64 {
 	if n == 0 {
 		return 0
@@ -42,18 +43,18 @@ func (m *meter) upTo(n int64) float64 {
 
 const kb = 1024
 
-// The lengths of the curve: the first 2, 8, 32, 128 KB of a document, or similar lengths in
-// words.
+// Result.Curve has the mean bits of the first 2, 8, 32 and 128 KB of documents. For a model of
+// words, the lengths are in words.
 var (
 	firstBytes = []int64{2 * kb, 8 * kb, 32 * kb, 128 * kb}
 	firstWords = []int64{512, 2048, 8192, 32768}
 )
 
-// perOctave is the number of marks between a length and its double.
+// perOctave is the number of marks for each doubling of the length.
 const perOctave = 4
 
-// octaves returns marks from 64 tokens to n, evenly spaced on a logarithmic scale, including the
-// powers of two.
+// octaves returns the marks for a text of n tokens: numbers from 64 to n, four per doubling, evenly
+// spaced on a logarithmic scale.
 func octaves(n int64) (marks []int64) {
 	for k := 0; ; k++ {
 		mark := int64(math.Round(64 * math.Exp2(float64(k)/perOctave)))
@@ -65,8 +66,8 @@ func octaves(n int64) (marks []int64) {
 }
 
 // running returns the marks of a stream of n tokens, and the size of the window that ends at each
-// mark. The window is a power of two between a 32nd and a 16th of the stream, but at least 1024.
-// The distance between marks is an eighth of the window. The last mark is at most `most`.
+// mark. The window is a power of two: a 32nd to a 16th of the stream, but at least 1024 tokens.
+// Marks are an eighth of a window apart, and reach up to `most` tokens.
 func running(n, most int64) (marks []int64, window int64) {
 	for window = kb; window*32 <= n; window *= 2 {
 	}
@@ -76,10 +77,9 @@ func running(n, most int64) (marks []int64, window int64) {
 	return marks, window
 }
 
-// span is a range of tokens, counted from the beginning.
+// span is a range of tokens, counted from the beginning of the text; `to` is excluded.
 type span struct{ from, to int64 }
 
-// firstSpans returns the spans of the curve for the given lengths.
 func firstSpans(firsts []int64) (spans []span) {
 	for _, n := range firsts {
 		spans = append(spans, span{0, n})
@@ -87,7 +87,7 @@ func firstSpans(firsts []int64) (spans []span) {
 	return spans
 }
 
-// octaveSpans returns a window around each mark, half an octave on either side.
+// octaveSpans returns the spans that begin at a mark and end at the mark of twice its length.
 func octaveSpans(marks []int64) (spans []span) {
 	for i := perOctave; i < len(marks); i++ {
 		spans = append(spans, span{marks[i-perOctave], marks[i]})
@@ -95,8 +95,8 @@ func octaveSpans(marks []int64) (spans []span) {
 	return spans
 }
 
-// runningSpans returns for each mark the span before it. The span has the length of the window, or
-// is shorter at the beginning of the stream.
+// runningSpans returns one span for each mark: the last `window` tokens before the mark, or fewer
+// at the beginning of the stream.
 func runningSpans(marks []int64, window int64) (spans []span) {
 	for _, to := range marks {
 		spans = append(spans, span{max(0, to-window), to})
@@ -104,11 +104,12 @@ func runningSpans(marks []int64, window int64) (spans []span) {
 	return spans
 }
 
-// average is the mean over texts of the bits per token in some spans.
+// average computes the mean over texts of the bits per token, for each span.
 type average struct {
 	spans []span
-	texts []int       // [span] number of texts that are long enough
-	bits  [][]float64 // [span][method] sum over those texts; NaN once a method diverged in one
+	texts []int
+	// bits[span][method] is a sum over texts, NaN if the method diverged in one
+	bits [][]float64
 }
 
 func newAverage(spans []span, methods int) *average {
@@ -119,7 +120,6 @@ func newAverage(spans []span, methods int) *average {
 	return a
 }
 
-// add adds a text of n tokens, metered under every method.
 func (a *average) add(n int64, meters []*meter) {
 	for i, s := range a.spans {
 		if s.to > n {
@@ -132,9 +132,10 @@ func (a *average) add(n int64, meters []*meter) {
 	}
 }
 
-// points returns the spans that at least one text reached, of bytes or of words.
+// points returns a point for each span that at least one text covers. If `words` is true, the
+// points are in bits per token, otherwise in bits per byte.
 func (a *average) points(words bool) []Point {
-	points := []Point{} // never null in JSON
+	points := []Point{} // an empty list in JSON, not null
 	for i, s := range a.spans {
 		if a.texts[i] == 0 {
 			continue

@@ -11,14 +11,13 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// bytesOf returns n tokens of bytes.
 func bytesOf(n int) *tokenizer.Tokens {
 	var tokens tokenizer.Tokens
 	tokenizer.Bytes{}.Next(&tokens, nil, make([]byte, n), n)
 	return &tokens
 }
 
-// A meter has the bits up to each of its marks, whatever the pieces of the scores.
+// The recorded sums do not depend on how the scores are split over calls of add.
 func TestMeterKnowsBitsUpToItsMarks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nll := rapid.SliceOfN(rapid.Float32Range(0, 20), 0, 500).Draw(t, "nll")

@@ -9,46 +9,48 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
 )
 
-// This file contains a rival method without a network: an adaptive n-gram model of words, as in
-// predictive keyboards. It learns from the text that was read and typed, and optionally from a
-// prior text. Tokens are words and the single bytes between them; bytes beyond ASCII count as parts
-// of words. The n-gram model predicts the next byte of the current token. So the same search and
-// choice of candidates work as with a network's distributions.
+// This file contains a baseline method without a network: an adaptive n-gram model of words, as in
+// predictive keyboards. It learns from the text that the session has read and typed, and optionally
+// from a prior text.
+//
+// Tokens are words and the single bytes between them; bytes beyond ASCII are parts of words. The
+// model predicts the next byte of the current token, so suggestions are searched as with a network.
 
-// NGram and NGramPrior are the rival's names among the methods of TypingOptions.
+// NGram and NGramPrior are names for TypingOptions.Methods: the n-gram model without and with a
+// prior text.
 const (
 	NGram      = "ngram"
 	NGramPrior = "ngram+prior"
 
-	ngramTail  = 256 // bytes in which the last tokens are searched
-	ngramCalls = 100 // maximum prefixes of a search; the n-gram reads them quickly
+	ngramTail  = 256 // maximum bytes at the end of the text in which the context is searched
+	ngramCalls = 100 // maximum calls of the model in a search; large, since a call is cheap
 )
 
 // ngram mixes the token counts of a session's text with the counts of a prior text.
 type ngram struct {
-	own, prior *ngramCounts // prior may be nil
+	own, prior *ngramCounts // prior is nil without a prior text
 	text       []byte
-	read       int // bytes of the text whose tokens are counted: up to the present word
+	read       int
 	shares     map[lengths]*share
 
 	tree suggest.Tree
 }
 
-// lengths classifies a position in the text: the lengths of the longest known contexts, and whether
-// a word may follow.
+// lengths classifies a position in the text. It has the lengths of the longest known contexts in
+// the session's and the prior counts, and whether the last token is a word.
 type lengths struct {
 	own, prior int
 	word       bool
 }
 
-// share counts how often the session's counts and the prior counts have explained a token.
+// share has the expected numbers of tokens explained by the session's counts and by the prior
+// counts.
 type share struct{ own, prior float64 }
 
 func newNGram(prior *ngramCounts) *ngram {
 	return &ngram{own: newNGramCounts(), prior: prior, shares: map[lengths]*share{}}
 }
 
-// ask suggests continuations of the text read before and typed so far.
 func (g *ngram) ask(
 	ctx context.Context, before, typed []byte, o suggest.Options,
 ) (suggest.Found, error) {
@@ -59,13 +61,12 @@ func (g *ngram) ask(
 	return g.tree.Search(ctx, g, root, o)
 }
 
-// learn counts the complete tokens.
 func (g *ngram) learn(before, typed []byte) {
 	g.text = append(append(g.text[:0], before...), typed...)
 	for g.read < len(g.text) {
 		n := tokenSize(g.text[g.read:])
 		if g.read+n == len(g.text) && wordByte(g.text[g.read]) {
-			return // the word may continue
+			return // the last word may be incomplete
 		}
 		token := string(g.text[g.read : g.read+n])
 		if g.prior != nil {
@@ -76,7 +77,8 @@ func (g *ngram) learn(before, typed []byte) {
 	}
 }
 
-// weigh learns which counts explain a token, by a step of expectation maximization.
+// weigh updates the mixture weights of the session's and the prior counts after a token, by one
+// step of online expectation maximization.
 func (g *ngram) weigh(context []string, token string) {
 	own, prior := g.own.at(context), g.prior.at(context)
 	of := g.share(context, own, prior)
@@ -94,8 +96,8 @@ func (g *ngram) share(context []string, own, prior []uint64) *share {
 	return g.shares[of]
 }
 
-// begin returns probabilities of tokens that begin with a text: one for each byte that may follow
-// the text, and one for the text itself as a whole token.
+// begin returns the probabilities of the tokens that begin with `text`, after a context. Element b
+// is for tokens that continue with byte b. The last element is for `text` as a complete token.
 func (g *ngram) begin(context []string, text string) (next [tokenEnds + 1]float64) {
 	own := g.own.at(context)
 	next = g.own.begin(own, text)
@@ -113,7 +115,8 @@ func (g *ngram) begin(context []string, text string) (next [tokenEnds + 1]float6
 
 func wordByte(b byte) bool { return b >= utf8.RuneSelf || suggest.OfWord(rune(b)) }
 
-// tokenSize returns the length of the first token of a text.
+// tokenSize returns the length in bytes of the first token of a non-empty text: a word, or a single
+// other byte.
 func tokenSize(text []byte) int {
 	n := 0
 	for n < len(text) && wordByte(text[n]) {
@@ -122,10 +125,12 @@ func tokenSize(text []byte) int {
 	return max(1, n)
 }
 
-// lastTokensOf returns the last tokens of a text, including a word at its end.
+// lastTokensOf returns up to ngramOrder last tokens of a text. A word at the end counts as
+// complete.
 func lastTokensOf(text []byte) []string { return behind(lastTokens(text)) }
 
-// lastTokens returns the last tokens of a text, and the unfinished word at its end.
+// lastTokens splits the end of a text into up to ngramOrder complete tokens, in order, and the
+// unfinished word after them.
 func lastTokens(text []byte) (context []string, word string) {
 	end := len(text)
 	for end > 0 && wordByte(text[end-1]) {
@@ -144,8 +149,8 @@ func lastTokens(text []byte) (context []string, word string) {
 	return context, word
 }
 
-// behind returns the context after a word: the earlier context and the word. If word is "", the
-// context is unchanged.
+// behind returns the context extended by a word, cut to the last ngramOrder tokens. If word is "",
+// the context is unchanged.
 func behind(context []string, word string) []string {
 	if word == "" {
 		return context
@@ -168,7 +173,7 @@ func (g *ngram) Grow(of []suggest.Prefix) {
 		tail := append(slices.Clone(g.text[max(0, len(g.text)-ngramTail):]), path...)
 		context, word := lastTokens(tail)
 		next := g.begin(context, word)
-		if word != "" { // a word ends before one of the bytes between words
+		if word != "" { // the word may be complete: then a byte between words follows
 			after := g.begin(behind(context, word), "")
 			sum := 0.
 			for b, p := range after[:tokenEnds] {

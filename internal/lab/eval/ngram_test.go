@@ -11,8 +11,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
 )
 
-// The rival's distributions sum to one after any typed text, and it proposes text that it has
-// read.
+// The n-gram model proposes text that it has read. Its next-byte distributions sum to one after any
+// typed text.
 func TestNGramProposesWhatItHasRead(t *testing.T) {
 	before := []byte(strings.Repeat("the red house, the blue house.\n", 5))
 	g := newNGram(nil)
@@ -23,7 +23,7 @@ func TestNGramProposesWhatItHasRead(t *testing.T) {
 		found, err := newNGram(nil).ask(t.Context(), before, []byte(typed), o)
 		require.NoError(t, err)
 		if want == "" {
-			continue // no known text has this beginning
+			continue
 		}
 		require.NotEmpty(t, found.Candidates, typed)
 		require.Equal(t, want, found.Candidates[0].Text, typed)
@@ -49,8 +49,6 @@ func TestNGramProposesWhatItHasRead(t *testing.T) {
 	require.True(t, strings.HasPrefix(next, text), text)
 }
 
-// Text that the session lacks comes from the prior text, weighted by how well the prior has
-// explained the session's text.
 func TestNGramWeighsItsPrior(t *testing.T) {
 	prior := counted(strings.Repeat("the green house, the green tree.\n", 50))
 	o := suggest.Options{N: 1, Unit: suggest.Word}
@@ -69,7 +67,7 @@ func TestNGramWeighsItsPrior(t *testing.T) {
 	require.Zero(t, said(unlike, nil))
 	require.Greater(t, said(unlike, prior), 0.01)
 	require.Greater(t, said(like, prior), 0.8)
-	own := func(before string) float64 { // the share of the session's counts
+	own := func(before string) float64 {
 		g, sum := newNGram(prior), share{}
 		g.learn([]byte(before), nil)
 		for _, of := range g.shares {
@@ -100,7 +98,8 @@ func TestTypingComparesWithTheNGram(t *testing.T) {
 	require.NoError(t, err)
 	require.Greater(t, res.Scores[0].Word.Saved, 40.)
 
-	// A prior of similar text saves keystrokes in an unread text.
+	// With a prior of similar text, suggestions save keystrokes even before the session has read
+	// anything.
 	o := TypingOptions{
 		Methods: []string{NGram, NGramPrior}, Read: []int64{0}, Window: 60, Prior: typingFolder(t),
 	}

@@ -7,47 +7,47 @@ import (
 	"strings"
 )
 
-// This file counts tokens by the tokens before them. Probabilities are interpolated by modified
-// Kneser-Ney smoothing (Chen and Goodman, 1998). With h a context of up to four tokens, and h' the
-// same context without its first token,
+// This file counts how often tokens follow contexts. It computes probabilities by interpolated
+// modified Kneser-Ney smoothing (Chen and Goodman, 1998). Let h be a context of up to four tokens,
+// and h' the context without the first token of h. Then
 //
 //	P(w|h) = (c(hw) - D(c(hw))) / c(h) + (D1 N1(h) + D2 N2(h) + D3 N3(h)) / c(h) P(w|h')
 //
-// In the longest contexts c counts occurrences. In shorter ones c counts the different tokens
-// before hw. N1, N2 and N3 are the numbers of tokens that followed h once, twice and more often.
-// The discounts D are computed for each length of h, from the numbers of counts that are one, two,
-// three and four.
+// If h has four tokens, c(hw) is the number of occurrences of hw. For a shorter h, c(hw) is the
+// number of different tokens before hw. N1, N2 and N3 are the numbers of tokens that followed h
+// once, twice and more often. The discount D(c) is D1, D2 or D3 for c = 1, c = 2 and larger c. D1,
+// D2 and D3 are computed for each length of h, from the numbers of counts that are one to four.
 //
-// The shortest context only states whether the last token is a word, since no word follows a word.
-// For the shortest context, P(w|h') is the probability of the token's spelling.
+// The empty context only tells whether the last token is a word, since a word cannot follow a word.
+// For the empty context, P(w|h') is the probability of the spelling of w.
 
-const ngramOrder = 4 // tokens of a context
+const ngramOrder = 4 // maximum number of tokens in a context
 
-// ngramCounts holds the counts of the tokens of a text. Its maps are flat, since they are large.
+// ngramCounts holds the counts of a text's tokens, by context.
 type ngramCounts struct {
 	ids      map[string]int32
 	tokens   []string
-	contexts map[uint64]int32 // the index in places of each context
-	grams    map[uint64]int32 // the index in counts of each context with a token
+	contexts map[uint64]int32 // from the key of a context to an index in `places`
+	grams    map[uint64]int32 // from the key of a context with a token to an index in `counts`
 	places   []ngramPlace
 	counts   []ngramCount
-	met      [ngramOrder + 1][5]float64 // how many counts have each value, by tokens of the context
+	// met[k][n-1] is the number of counts of value n in contexts of k tokens; the last element is
+	// for larger n
+	met      [ngramOrder + 1][5]float64
 	spelling spelling
 	views    map[uint64]*ngramView
-	last     []int32 // ids of the latest tokens, in order
+	last     []int32
 }
 
-// ngramPlace is a context.
 type ngramPlace struct {
-	newest int32 // index of the count of the newest token
+	newest int32 // index of the count added last in this context, or noCount
 	total  int32
-	kinds  [3]int32 // tokens seen once, twice, more often
+	kinds  [3]int32 // numbers of tokens counted once, twice, and more often
 }
 
-// ngramCount is the count of a token in a context.
 type ngramCount struct {
 	token, n int32
-	older    int32 // index of another count in the context, or noCount
+	older    int32 // index of the count added before in the same context, or noCount
 }
 
 const noCount = -1
@@ -59,7 +59,6 @@ func newNGramCounts() *ngramCounts {
 	}
 }
 
-// add counts the next token of the text.
 func (c *ngramCounts) add(token string) {
 	id, ok := c.ids[token]
 	if !ok {
@@ -77,7 +76,8 @@ func (c *ngramCounts) add(token string) {
 	clear(c.views)
 }
 
-// meet counts a token in a context of k tokens, and reports whether it is new there.
+// meet counts a token in a context of k tokens, and reports whether the token is new in this
+// context.
 func (c *ngramCounts) meet(k int, key uint64, token int32) (fresh bool) {
 	at, ok := c.contexts[key]
 	if !ok {
@@ -104,7 +104,8 @@ func (c *ngramCounts) meet(k int, key uint64, token int32) (fresh bool) {
 	return !ok
 }
 
-// contextKeys returns the keys of the contexts at the end of some tokens, shortest first.
+// contextKeys returns the keys of all contexts that end with the last token, from the shortest to
+// the longest.
 func (c *ngramCounts) contextKeys(tokens []int32) []uint64 {
 	keys := []uint64{shortest}
 	if n := len(tokens); n > 0 && wordByte(c.tokens[tokens[n-1]][0]) {
@@ -116,10 +117,11 @@ func (c *ngramCounts) contextKeys(tokens []int32) []uint64 {
 	return keys
 }
 
-// The keys of the empty context: the usual one, and the one after a word.
+// The empty context has two keys: shortestBehindWord if the last token is a word, otherwise
+// shortest.
 const shortest, shortestBehindWord = 1, 2
 
-// mixKey hashes a token into a key (the finalizer of SplitMix64).
+// mixKey hashes a key and a token into a new key, by the finalizer of SplitMix64.
 func mixKey(key uint64, token int32) uint64 {
 	x := key*0x9e3779b97f4a7c15 + uint64(token) + 1
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -127,7 +129,8 @@ func mixKey(key uint64, token int32) uint64 {
 	return x ^ x>>31
 }
 
-// at returns the keys of the known contexts at the end of some tokens, shortest first.
+// at returns the keys of known contexts that end with the last token, from the shortest to the
+// longest. A context is known if the counted text contains it.
 func (c *ngramCounts) at(context []string) (keys []uint64) {
 	keys = []uint64{shortest}
 	if n := len(context); n > 0 && wordByte(context[n-1][0]) {
@@ -144,7 +147,8 @@ func (c *ngramCounts) at(context []string) (keys []uint64) {
 	return keys
 }
 
-// discounts returns the discounts of counts of one, two and more, in contexts of k tokens.
+// discounts returns the discounts D1, D2 and D3 for counts of one, two and more, in contexts of k
+// tokens.
 func (c *ngramCounts) discounts(k int) [3]float64 {
 	// The added constants stabilize the discounts while few tokens are counted.
 	n1, n2, n3, n4 := c.met[k][0]+8, c.met[k][1]+3, c.met[k][2]+1.5, c.met[k][3]+1
@@ -155,7 +159,8 @@ func (c *ngramCounts) discounts(k int) [3]float64 {
 	}
 }
 
-// escape returns the share that a context leaves to shorter ones.
+// escape returns the probability that a context leaves to shorter contexts. The parameter d has the
+// discounts.
 func (of ngramPlace) escape(d [3]float64) float64 {
 	sum := 0.
 	for i, n := range of.kinds {
@@ -164,14 +169,15 @@ func (of ngramPlace) escape(d [3]float64) float64 {
 	return sum / float64(of.total)
 }
 
-// probability returns the probability of a token after known contexts.
+// probability returns the probability of a token after the contexts of `keys`, given from the
+// shortest to the longest.
 func (c *ngramCounts) probability(keys []uint64, token string) float64 {
 	p := c.spelling.probability(token)
 	id, known := c.ids[token]
 	for k, key := range keys {
 		at, ok := c.contexts[key]
 		if !ok {
-			break // no text was read yet
+			break
 		}
 		d := c.discounts(k)
 		p *= c.places[at].escape(d)
@@ -182,19 +188,22 @@ func (c *ngramCounts) probability(keys []uint64, token string) float64 {
 	return p
 }
 
-// share returns the probability of a token in its context, without the share of shorter contexts.
+// share returns the discounted probability of a token in its context, without the part from shorter
+// contexts.
 func (n ngramCount) share(d [3]float64, of ngramPlace) float64 {
 	return (float64(n.n) - d[min(n.n, 3)-1]) / float64(of.total)
 }
 
-// ngramView lists the tokens of a context, in the order of their texts.
+// ngramView lists the tokens counted in a context, sorted by their bytes.
 type ngramView struct {
 	escape float64
 	tokens []string
-	sums   []float64 // cumulative probabilities before each token, without escape
+	// sums[i] is the total probability of tokens[:i], without the part from shorter contexts
+	sums []float64
 }
 
-// view returns the view of a context of k tokens.
+// view returns the sorted tokens of a context of k tokens. The result is cached until the next call
+// of add.
 func (c *ngramCounts) view(k int, key uint64) *ngramView {
 	if v := c.views[key]; v != nil {
 		return v
@@ -202,7 +211,7 @@ func (c *ngramCounts) view(k int, key uint64) *ngramView {
 	v := &ngramView{escape: 1, sums: []float64{0}}
 	at, ok := c.contexts[key]
 	if !ok {
-		return v // no text was read yet
+		return v
 	}
 	place, d := c.places[at], c.discounts(k)
 	var counts []ngramCount
@@ -221,8 +230,9 @@ func (c *ngramCounts) view(k int, key uint64) *ngramView {
 	return v
 }
 
-// begin returns the probabilities of tokens that begin with a text, after the contexts of keys.
-// Element b is for tokens whose next byte is b, the last element for the text itself as a token.
+// begin returns the probabilities of the tokens that begin with `text`, after the contexts of
+// `keys`. Element b is for tokens that continue with byte b. The last element is for `text` as a
+// complete token.
 func (c *ngramCounts) begin(keys []uint64, text string) (next [tokenEnds + 1]float64) {
 	p := c.spelling.begins(text)
 	next = c.spelling.next(text)

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// counted counts the tokens of a text.
 func counted(text string) *ngramCounts {
 	c := newNGramCounts()
 	for b := []byte(text); len(b) > 0; b = b[tokenSize(b):] {
@@ -18,7 +17,8 @@ func counted(text string) *ngramCounts {
 	return c
 }
 
-// listed returns counts by context and token, for contexts of k tokens, from a list of tokens.
+// listed computes the counts c(hw) of ngramcounts.go from a list of tokens, for contexts h of k
+// tokens. The result is indexed by context and token.
 func listed(tokens []string, k int) map[string]map[string]float64 {
 	counts, seen := map[string]map[string]float64{}, map[string]bool{}
 	for i, w := range tokens {
@@ -26,7 +26,7 @@ func listed(tokens []string, k int) map[string]map[string]float64 {
 		if len(h) < k {
 			continue
 		}
-		if len(h) > k { // count each preceding token once
+		if len(h) > k { // in shorter contexts, each different preceding token counts once
 			longer := strings.Join(h[len(h)-k-1:], "|") + "|" + w
 			if seen[longer] {
 				continue
@@ -47,7 +47,8 @@ func contextName(h []string, k int) string {
 	return fmt.Sprint(word, "|", strings.Join(h[len(h)-k:], "|"))
 }
 
-// kneserNey computes the equation of ngramcounts.go from a list of tokens.
+// kneserNey computes P(w|h) directly by the equation in ngramcounts.go. The parameter spelt is the
+// probability of the spelling of w.
 func kneserNey(tokens, h []string, k int, w string, spelt float64) float64 {
 	if k < 0 {
 		return spelt
@@ -85,8 +86,8 @@ func kneserNey(tokens, h []string, k int, w string, spelt float64) float64 {
 }
 
 // The probability of a token satisfies the equation in ngramcounts.go. It also equals the product
-// of the probabilities of the token's bytes. The probability of a beginning is divided among the
-// next bytes and the end of the token.
+// of the probabilities of the token's bytes and of its end. The probabilities of the next bytes and
+// of the end sum to the probability of the beginning.
 func TestNGramProbabilitiesAreKneserNeys(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	words, between := []string{"a", "ab", "abc", "b", "été"}, []string{" ", ", ", ".\n"}

@@ -2,10 +2,10 @@ package eval
 
 import "context"
 
-// PriorBytes is the maximum size of the text of a prior.
+// PriorBytes is the maximum size in bytes of the prior text, from which NGramPrior learns before
+// the session.
 const PriorBytes = 20 << 20
 
-// readPrior counts the tokens of a folder's texts.
 func readPrior(ctx context.Context, dir string) (*ngramCounts, error) {
 	texts, err := priorTexts(dir, PriorBytes)
 	if err != nil {
@@ -16,7 +16,7 @@ func readPrior(ctx context.Context, dir string) (*ngramCounts, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		c.last = c.last[:0] // a context does not extend into the file before
+		c.last = c.last[:0] // contexts do not extend over the border between two files
 		for len(text) > 0 {
 			n := tokenSize(text)
 			c.add(string(text[:n]))
@@ -26,8 +26,8 @@ func readPrior(ctx context.Context, dir string) (*ngramCounts, error) {
 	return c, nil
 }
 
-// priorTexts reads the files below a folder. If they are too large together, each contributes the
-// same share of its bytes, from its beginning.
+// priorTexts reads the files below a folder, at most `most` bytes in total. If the files are
+// larger, it reads the same fraction of each file, from the file's beginning.
 func priorTexts(dir string, most int64) (texts [][]byte, err error) {
 	files, err := list(dir, 0)
 	if err != nil {

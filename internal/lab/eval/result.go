@@ -7,78 +7,82 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// Result is the result of an evaluation. Its JSON has null for numbers of a diverged method.
+// Result is the result of an evaluation. In JSON, the numbers of a method that diverged are null.
 type Result struct {
 	Model string `json:"model"`
-	// Words says that tokens are words and ends of lines, not bytes.
+	// Words is true if tokens are words and ends of lines; otherwise tokens are bytes.
 	Words bool   `json:"words,omitempty"`
-	Data  string `json:"data"` // the directory
-	// Settings are the settings that replaced the model's.
+	Data  string `json:"data"`
+	// Settings are the requested settings, which replace the model's own.
 	Settings setting.Values `json:"settings,omitempty"`
-	// Interrupted says that not all documents of the directory were scored.
+	// Interrupted is true if the evaluation ended before all documents were scored.
 	Interrupted bool `json:"interrupted,omitempty"`
-	// Partial is the document in which the evaluation was interrupted. No other number includes
-	// it.
+	// Partial is the unfinished document of an interrupted evaluation. The other fields exclude
+	// this document.
 	Partial *Partial `json:"partial,omitempty"`
-	// Methods lists the methods. All lists of scores have this order. Gain and cost are relative to
-	// the first method.
+	// Methods lists the evaluated methods. Every list of scores has the order of Methods. Gain and
+	// cost are relative to the first method.
 	Methods   []string `json:"methods"`
 	Reset     string   `json:"reset"`
 	Shuffle   *uint64  `json:"shuffle"`   // seed of the documents' order; null: path order
 	MaxBytes  int64    `json:"max_bytes"` // maximum scored bytes of a document; 0: all
 	Seed      uint64   `json:"seed"`
 	Threads   int      `json:"threads"`
-	KV        string   `json:"kv"`        // KVExact or KVCached
-	Documents []Part   `json:"documents"` // in the order of scoring
-	Domains   []Part   `json:"domains"`   // sorted by name
+	KV        string   `json:"kv"` // KVExact or KVCached
+	Documents []Part   `json:"documents"`
+	Domains   []Part   `json:"domains"`
 	Total     Part     `json:"total"`
-	// Curve has the mean bits of the first 2, 8, 32 and 128 KB of a document, where 1 KB is 1024
-	// bytes. For a model of words the lengths are 512, 2048, 8192 and 32768 words. It omits lengths
-	// that no document has.
-	Curve      []Point      `json:"curve"`
-	Windows    []Point      `json:"windows"` // of a document, or of a stream that is never reset
+	// Curve has the mean bits per token of the first 2, 8, 32 and 128 KB of documents (1 KB is 1024
+	// bytes). For a model of words, the lengths are 512, 2048, 8192 and 32768 words. Lengths that
+	// no document reaches are omitted.
+	Curve []Point `json:"curve"`
+	// mean bits in successive windows of a document or stream
+	Windows    []Point      `json:"windows"`
 	Divergence []Divergence `json:"divergence"`
 }
 
-// Part is a part of the text: a document, a domain or all.
+// Part has the results of a document, of a domain, or of all documents.
 type Part struct {
-	Name string `json:"name"` // path below the directory, or the domain
-	// Domain is the first folder of a document below the directory, or ".".
+	Name string `json:"name"`
+	// Domain is the first folder of a document's path below the directory, or "." without a folder.
 	Domain    string `json:"domain,omitempty"`
 	Documents int    `json:"documents"`
 	Bytes     int64  `json:"bytes"`
-	// Tokens are counted as in published perplexities: words, including unknown ones, and ends of
-	// lines. It is 0 if all methods diverged.
+	// Tokens is the number of tokens: bytes, or words and ends of lines as in published
+	// perplexities. Unknown words count. The number is 0 if all methods diverged.
 	Tokens       int64 `json:"tokens"`
-	Unknown      int64 `json:"unknown,omitempty"`       // tokens of unknown words
-	UnknownBytes int64 `json:"unknown_bytes,omitempty"` // bytes of these words
+	Unknown      int64 `json:"unknown,omitempty"`
+	UnknownBytes int64 `json:"unknown_bytes,omitempty"`
 
 	Scores []*Score `json:"scores"` // one for each method; null if the method diverged in this part
 }
 
-// Score is the result of one method on one part.
+// Score is the result of one method on one part of the text: a document, a domain, or all
+// documents.
 type Score struct {
 	Bits        float64 `json:"bits"`
-	UnknownBits float64 `json:"unknown_bits,omitempty"` // bits of unknown words
-	// BitsPerByte counts only known words, since the bits of unknown words do not identify them.
+	UnknownBits float64 `json:"unknown_bits,omitempty"`
+	// In a model of words, BitsPerByte counts only known words, since the token for unknown words
+	// does not tell which word was read.
 	BitsPerByte float64 `json:"bits_per_byte"`
 	Perplexity  float64 `json:"perplexity"` // 2 to the power of the bits per token
 	// Gain is the reduction of bits per byte relative to the first method. GainPercent is the
-	// reduction of perplexity in percent. Both are null if the first method diverged.
+	// reduction of perplexity in percent. They are null if the first method diverged.
 	Gain           *float64 `json:"gain"`
 	GainPercent    *float64 `json:"gain_percent"`
 	Seconds        float64  `json:"seconds"`
 	MicrosPerByte  float64  `json:"us_per_byte"`
 	MicrosPerToken float64  `json:"us_per_token"`
-	// Cost is the time as a multiple of the first method's; null if the first method diverged.
+	// Cost is Seconds divided by the Seconds of the first method. Cost is null if the first method
+	// diverged or took no measurable time.
 	Cost *float64 `json:"cost"`
 }
 
 // Partial is the progress of each method in an unfinished document. The methods score a document
 // one after the other, so their progress differs.
 type Partial struct {
-	Name   string         `json:"name"`  // path below the directory
-	Bytes  int64          `json:"bytes"` // bytes of the document to score
+	Name   string         `json:"name"`
+	Bytes  int64          `json:"bytes"`
 	Scores []PartialScore `json:"scores"`
 }
 
@@ -86,20 +90,20 @@ type Partial struct {
 type PartialScore struct {
 	Method      string  `json:"method"`
 	Bytes       int64   `json:"bytes"`
-	Tokens      int64   `json:"tokens"` // at least 1
+	Tokens      int64   `json:"tokens"`
 	Bits        float64 `json:"bits"`
 	BitsPerByte float64 `json:"bits_per_byte"`
 	Perplexity  float64 `json:"perplexity"`
 }
 
-// Point is the mean over texts of the bits per token in the range of tokens from From to To.
+// Point is the mean bits per token of the tokens between From and To, averaged over texts.
 type Point struct {
 	From int64 `json:"from"`
 	To   int64 `json:"to"`
-	// Texts is the number of texts that are long enough: documents, or the one stream.
+	// Texts is the number of texts that reach token To. A stream that is never reset is one text.
 	Texts int `json:"texts"`
-	// BitsPerByte, or BitsPerToken for words, has one score for each method; null if the method
-	// diverged in one of the texts.
+	// BitsPerByte has one score for each method, or null if the method diverged in one of the
+	// texts. A model of words has BitsPerToken instead.
 	BitsPerByte  []*float64 `json:"bits_per_byte,omitempty"`
 	BitsPerToken []*float64 `json:"bits_per_token,omitempty"`
 }
@@ -112,8 +116,8 @@ func (p Point) Bits() []*float64 {
 	return p.BitsPerByte
 }
 
-// Divergence says that a method has no scores from about byte Offset of a document on. In a
-// stream that is never reset, it has none in later documents, either.
+// Divergence reports that a method diverged in a document near byte Offset, and has no scores after
+// this byte. In a stream that is never reset, the method also has no scores in later documents.
 type Divergence struct {
 	Method   string `json:"method"`
 	Document string `json:"document"`
@@ -121,7 +125,6 @@ type Divergence struct {
 	Why      string `json:"why"`
 }
 
-// newPart returns a part with an empty score for each method.
 func newPart(name string, methods int) Part {
 	p := Part{Name: name, Scores: make([]*Score, methods)}
 	for k := range p.Scores {
@@ -130,7 +133,7 @@ func newPart(name string, methods int) Part {
 	return p
 }
 
-// count records the number of tokens, from the tally of a method that has not diverged.
+// count sets the numbers of tokens, from the tally of a method that has scored the whole part.
 func (p *Part) count(t tokenizer.Tally) {
 	p.Tokens, p.Unknown, p.UnknownBytes = t.Tokens, t.Unknown, t.UnknownBytes
 }
@@ -159,7 +162,7 @@ func (p *Part) tally(s *Score) tokenizer.Tally {
 	}
 }
 
-// derive computes the numbers that follow from counts, bits and seconds.
+// derive computes ratios such as BitsPerByte from counts, bits and seconds.
 func (p *Part) derive() {
 	if p.Bytes == 0 { // an interrupted evaluation may have no documents
 		return
@@ -176,7 +179,7 @@ func (p *Part) derive() {
 			bits := (first.Bits - s.Bits) / float64(p.Tokens)
 			s.Gain = new(first.BitsPerByte - s.BitsPerByte)
 			s.GainPercent = new(100 * (1 - math.Exp2(-bits)))
-			if first.Seconds > 0 { // a coarse clock may show no time
+			if first.Seconds > 0 { // a coarse clock may measure no time
 				s.Cost = new(s.Seconds / first.Seconds)
 			}
 		}

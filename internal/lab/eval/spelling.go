@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// spelling counts which bytes follow the preceding bytes of a token. Each different token counts
-// once. The probabilities are interpolated over contexts of up to spellingOrder bytes, as in Witten
-// and Bell (1991).
+// spelling counts which bytes follow a context of up to spellingOrder bytes of a token. Each
+// different token counts once. Probabilities are interpolated over contexts as in Witten and Bell
+// (1991).
 type spelling map[string]*letters
 
-// letters counts bytes, or the end of the token, in a context.
+// letters counts the bytes that follow a context. The end of a token counts as tokenEnds.
 type letters struct {
 	total float64
 	of    []letter
@@ -26,8 +26,8 @@ const (
 	spellingOrder = 4
 )
 
-// spellingContexts returns the contexts after the beginning of a token, shortest first. A zero
-// byte precedes a token.
+// spellingContexts returns the last 0 to spellingOrder bytes of the beginning of a token, shortest
+// first. A zero byte marks where the token starts.
 func spellingContexts(text string) (contexts [spellingOrder + 1]string) {
 	text = "\x00" + text
 	for i := range contexts {
@@ -36,7 +36,6 @@ func spellingContexts(text string) (contexts [spellingOrder + 1]string) {
 	return contexts
 }
 
-// letterAt returns byte i of a token, or tokenEnds after the last byte.
 func letterAt(token string, i int) int {
 	if i == len(token) {
 		return tokenEnds
@@ -64,7 +63,8 @@ func (s spelling) learn(token string) {
 	}
 }
 
-// next returns the probabilities of a token's next byte or end.
+// next returns the probability of each next byte of a token that begins with `text`. Element
+// tokenEnds is the probability that the token ends.
 func (s spelling) next(text string) (p [tokenEnds + 1]float64) {
 	for b := range p {
 		p[b] = 1. / (tokenEnds + 1)
@@ -86,13 +86,12 @@ func (s spelling) next(text string) (p [tokenEnds + 1]float64) {
 	return p
 }
 
-// probability returns the probability of a whole token.
 func (s spelling) probability(token string) float64 {
 	return s.begins(token) * s.one(token, tokenEnds)
 }
 
-// begins returns the probability of a token that begins with a text. It is above 0 also for long
-// texts.
+// begins returns the probability that a token begins with `text`. The result is at least 1e-200, so
+// that it stays above 0 for long texts.
 func (s spelling) begins(text string) float64 {
 	p := 1.
 	for i := range len(text) {
@@ -101,7 +100,7 @@ func (s spelling) begins(text string) float64 {
 	return max(p, 1e-200)
 }
 
-// one returns the probability of one byte, or the end, after the beginning of a token.
+// one returns the probability that byte b, or tokenEnds, follows the beginning `text` of a token.
 func (s spelling) one(text string, b int) float64 {
 	p := 1. / (tokenEnds + 1)
 	contexts := spellingContexts(text)

@@ -14,52 +14,54 @@ import (
 	"github.com/lmserve/lmserve/internal/documents"
 )
 
-// TypingOptions select the part of each document that a simulated writer types, and the methods
-// that suggest text. The zero value uses the default methods of Options. The session reads 20 KB,
-// then the writer types 500 characters.
+// TypingOptions selects the part of each document that a simulated writer types, and the methods
+// that suggest text. With the zero value, the session reads 20 KB, the writer types 500 characters,
+// and the methods are those of Options by default.
 type TypingOptions struct {
-	Methods []string // with or without WithCompanion; NGram is a rival without a model
-	// Read lists how many bytes a session has read before the writer begins; nil: TypingRead. The
-	// window is the same for all: it begins after the largest number.
+	Methods []string // stream methods, with or without WithCompanion; or NGram, NGramPrior
+	// Read lists the numbers of bytes that a session reads before the writer begins; nil:
+	// TypingRead. The writer always types the same part of the document, which begins after the
+	// largest number.
 	Read []int64
 	// Window is the number of characters that the writer types in each document; 0: TypingWindow.
 	Window    int
 	Threshold float64 // minimum probability of an inline offer; 0: TypingThreshold
-	Seed      uint64  // seed of the random masks of sparse-meta
-	Threads   int     // threads that compute; 0: one
+	Seed      uint64
+	Threads   int // number of threads for computing; 0: one
 	Settings  setting.Values
-	// Prior is a folder of text for the rival NGramPrior; at most PriorBytes are read.
+	// Prior is a folder of text for the method NGramPrior, which reads at most PriorBytes of the
+	// text.
 	Prior string
-	// Progress, if set, receives after each key the number of typed characters of all documents
-	// and methods, and the total.
+	// Progress, if set, is called after each key. The parameter `done` is the number of characters
+	// typed in all documents with all methods; `total` is its final value.
 	Progress func(done, total int64)
 }
 
-// TypingRead is the default of TypingOptions.Read.
+// TypingRead is the default of TypingOptions.Read, in bytes.
 var TypingRead = []int64{20 << 10}
 
 const (
 	TypingWindow    = 500
 	TypingThreshold = 0.6
 
-	typingCandidates = 5 // maximum number of displayed candidates
+	typingCandidates = 5
 )
 
-// typingModes are the modes in which a window is typed: with five candidates, which end as the mode
-// requires, or with one inline candidate.
+// typingModes are the modes in which the writer types. Three modes show up to five candidates, and
+// differ in where a candidate may end. The last mode shows one inline candidate.
 var typingModes = [...]string{
 	string(suggest.Word), string(suggest.WordPlus), string(suggest.Free), TypingInline,
 }
 
-// TypingInline is the mode with one candidate, which may end anywhere.
+// TypingInline is the mode that shows one candidate, which may end anywhere in the text.
 const TypingInline = "inline"
 
-// calibratedModes are the modes whose probabilities are compared with the text.
+// calibratedModes are the modes in which the probabilities of candidates are compared with how
+// often candidates are right.
 var calibratedModes = []string{string(suggest.Word), string(suggest.Free)}
 
-const calibrationStride = 4 // distance between compared places, in characters
+const calibrationStride = 4 // characters between two calibrated positions
 
-// typingPasses is the number of passes of a method through a window.
 var typingPasses = len(typingModes) + len(calibratedModes)
 
 func (o TypingOptions) complete(m *model.Model) (TypingOptions, error) {
@@ -111,7 +113,6 @@ func (o TypingOptions) complete(m *model.Model) (TypingOptions, error) {
 
 func isNGram(method string) bool { return method == NGram || method == NGramPrior }
 
-// methods returns the options of an evaluation with the same methods, without the rivals.
 func (o TypingOptions) methods() Options {
 	methods := slices.DeleteFunc(slices.Clone(o.Methods), isNGram)
 	return Options{Methods: methods, Seed: o.Seed, Threads: o.Threads, Settings: o.Settings}
@@ -123,9 +124,9 @@ func (o TypingOptions) Validate(m *model.Model) error {
 	return err
 }
 
-// Typing makes a simulated writer type a part of every file below dir that is long enough, and
-// counts the keys. Accepting a candidate takes one key. If the context ends early, the result has
-// the text typed so far, and is marked as interrupted.
+// Typing simulates a writer who types a part of every long enough file below dir. It counts the
+// keys; accepting a candidate takes one key. If ctx ends early, the result covers the text typed so
+// far, and Interrupted is true.
 func Typing(ctx context.Context, m *model.Model, dir string, o TypingOptions) (TypingResult,
 	error) {
 	o, err := o.complete(m)
@@ -165,7 +166,8 @@ func Typing(ctx context.Context, m *model.Model, dir string, o TypingOptions) (T
 	return e.result(), nil
 }
 
-// longest returns an error that says how much the longest of the short documents lacks.
+// longest returns the error for the case that no document is long enough. It names the longest
+// document and the required size.
 func (e *typing) longest() error {
 	most := slices.MaxFunc(e.res.TooShort, func(a, b TooShort) int {
 		return cmp.Compare(a.Bytes,
@@ -175,7 +177,6 @@ func (e *typing) longest() error {
 		"choose less of either", most.Document, most.Bytes, slices.Min(e.Read), e.Window)
 }
 
-// typing is the state of a call of Typing.
 type typing struct {
 	TypingOptions
 	model       *model.Model
@@ -185,8 +186,8 @@ type typing struct {
 	done, total int64
 }
 
-// document types the window of one document in all modes, once for each length in Read. It skips
-// lengths for which the document is too short.
+// document simulates the typing of one document, for each number of bytes in Read, with all methods
+// and modes. It skips numbers that leave too few characters to type.
 func (e *typing) document(ctx context.Context, name string, text []byte) error {
 	begin := min(slices.Max(e.Read), lastCharacters(text, e.Window))
 	for begin > 0 && !utf8.RuneStart(text[begin]) {
@@ -210,7 +211,8 @@ func (e *typing) document(ctx context.Context, name string, text []byte) error {
 	return nil
 }
 
-// lastCharacters returns the offset of the last n characters of a text, or -1 if it has fewer.
+// lastCharacters returns the offset of the last n characters of a text, or -1 if the text has
+// fewer.
 func lastCharacters(text []byte, n int) (at int64) {
 	for at = int64(len(text)); n > 0; n-- {
 		if at == 0 {
@@ -222,13 +224,11 @@ func lastCharacters(text []byte, n int) (at int64) {
 	return at
 }
 
-// asker suggests continuations of all typed text.
 type asker func(typed []byte, o suggest.Options) (suggest.Found, error)
 
-// offers returns an asker's candidates in one mode, without refused ones.
+// offers returns the candidates of one mode after the text typed so far, except the refused texts.
 type offers func(typed []byte, refused []string) (suggest.Found, error)
 
-// score types a text with one method in all modes, and compares probabilities with the text.
 func (e *typing) score(ctx context.Context, score *TypingScore, before, text []byte) error {
 	fresh := func() (asker, error) {
 		g := newNGram(nil)
@@ -284,7 +284,8 @@ func (e *typing) score(ctx context.Context, score *TypingScore, before, text []b
 	return nil
 }
 
-// sessions returns a function that makes sessions that have read a text.
+// sessions reads a text once, and returns a function that creates sessions with this text already
+// read.
 func (e *typing) sessions(
 	ctx context.Context, w *stream.Worker, m *model.Model, set stream.Settings, text []byte,
 ) (fresh func() (asker, error), err error) {
@@ -320,10 +321,11 @@ type session struct {
 	worker    *stream.Worker
 	stream    *stream.Stream
 	suggester stream.Suggester
-	fed       int // bytes of the typed text that the stream has read
+	fed       int
 }
 
-// ask suggests continuations of all typed text.
+// ask suggests continuations of the typed text. First it feeds the full chunks of this text to the
+// stream.
 func (s *session) ask(
 	ctx context.Context, typed []byte, o suggest.Options,
 ) (suggest.Found, error) {

@@ -15,8 +15,9 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
 )
 
-// The writer accepts the longest correct candidate. It keeps a word's separator if that is
-// correct, and types over a wrong one. All other characters take one key each.
+// The writer accepts the longest correct candidate. The writer keeps the separator after a
+// candidate's word if it is correct, and types over a wrong separator. All other characters take
+// one key each.
 func TestWriterAcceptsWhatTakesItFarthest(t *testing.T) {
 	word := func(text, separator string) suggest.Candidate {
 		return suggest.Candidate{Text: text, Separator: separator, Probability: 0.35}
@@ -27,8 +28,8 @@ func TestWriterAcceptsWhatTakesItFarthest(t *testing.T) {
 	}
 	for _, c := range []struct {
 		mode, text string
-		offers     map[string][]suggest.Candidate // by the typed text
-		keys       string                         // the text added by each key
+		offers     map[string][]suggest.Candidate
+		keys       string // the text that each key adds, separated by |
 	}{
 		{"word", "so hallo welt.", nil, "s|o| |h|a|l|l|o| |w|e|l|t|."},
 		{"word", "so hallo welt.", map[string][]suggest.Candidate{
@@ -36,8 +37,9 @@ func TestWriterAcceptsWhatTakesItFarthest(t *testing.T) {
 			"so h": {word("allo", " ")},
 		}, "s|o| |hallo |w|e|l|t|."},
 		{"word", "so hallo welt.", map[string][]suggest.Candidate{
-			"so ":            {word("hallo", ",")},
-			"so hallo":       {free(" welt")}, // nothing is offered after a wrong separator
+			"so ": {word("hallo", ",")},
+			// ignored: after a wrong separator, the writer sees no candidates
+			"so hallo":       {free(" welt")},
 			"so hallo w":     {word("elt", ".")},
 			"so hallo welt.": {word("x", " ")},
 		}, "s|o| |hallo| |w|elt."},
@@ -66,7 +68,8 @@ func TestWriterAcceptsWhatTakesItFarthest(t *testing.T) {
 	}
 }
 
-// The writer refuses an offer that it has typed past, until the typed text differs from the offer.
+// If the writer types on instead of accepting an offer, the offer stays refused while the typed
+// text matches it.
 func TestWriterRefusesWhatItTypedPast(t *testing.T) {
 	e := typing{TypingOptions: TypingOptions{Window: 5}}
 	var got [][]string
@@ -81,7 +84,7 @@ func TestWriterRefusesWhatItTypedPast(t *testing.T) {
 	require.Equal(t, [][]string{nil, {"bcx", "y"}, {"x"}, nil}, got)
 }
 
-// The last candidate of a window counts in full.
+// An accepted candidate may exceed the window; all its characters count.
 func TestWindowEndsBehindItsLastCandidate(t *testing.T) {
 	e := typing{TypingOptions: TypingOptions{Window: 3}}
 	typed, err := e.types([]byte("abcdef"), TypingInline,
@@ -101,8 +104,9 @@ func TestWindowEndsBehindItsLastCandidate(t *testing.T) {
 	require.EqualValues(t, 3, e.done)
 }
 
-// In a random text, "aa" follows a quarter of all places. It follows fewer of the places where
-// the writer stops, since the writer stops after wrong offers.
+// In a random text of a and b, "aa" follows a quarter of all positions. At positions where the
+// writer stops, "aa" is rarer, since the writer stops after wrong offers. So calibration uses all
+// positions.
 func TestCalibrationIsOfAllPlaces(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var text []byte
@@ -139,7 +143,6 @@ func TestCalibrationIsOfAllPlaces(t *testing.T) {
 	require.EqualValues(t, 2, b.Right, "so at 0, o at 4, none at the space of 8")
 }
 
-// typingFolder has one document that repeats itself, and one that is too short.
 func typingFolder(t *testing.T) string {
 	dir := t.TempDir()
 	var text strings.Builder
@@ -188,7 +191,6 @@ func TestTypingCountsTheKeysOfEveryDocument(t *testing.T) {
 	require.Equal(t, res.Scores[5].WordPlus.Keys, again.Scores[2].WordPlus.Keys)
 }
 
-// A document without an offer does not lower the mean share of correct offers.
 func TestMeanOfCorrectOffersSkipsEmptyDocuments(t *testing.T) {
 	e := typing{TypingOptions: TypingOptions{Read: []int64{9}, Methods: []string{"counts"}}}
 	score := func(shown, right, saved float64) TypingScore {
@@ -202,7 +204,6 @@ func TestMeanOfCorrectOffersSkipsEmptyDocuments(t *testing.T) {
 	require.InDelta(t, 30, mean.Inline.Saved, 1e-9)
 }
 
-// If no document is long enough, the error says how much the longest lacks.
 func TestTypingWantsLongDocuments(t *testing.T) {
 	o := TypingOptions{Read: []int64{1000, 3000}, Window: 1000, Methods: []string{stream.Counts}}
 	res, err := Typing(t.Context(), small(t, 0), typingFolder(t), o)

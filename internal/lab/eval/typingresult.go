@@ -8,14 +8,14 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/setting"
 )
 
-// TypingResult holds the counts of Typing. Its JSON form is for programs.
+// TypingResult is the result of Typing, in a form for JSON.
 type TypingResult struct {
 	Model       string         `json:"model"`
 	Data        string         `json:"data"`
 	Methods     []string       `json:"methods"`
 	Settings    setting.Values `json:"settings,omitempty"`
 	Seed        uint64         `json:"seed"`
-	Window      int            `json:"window"` // characters typed in a document
+	Window      int            `json:"window"` // characters to type in each document
 	Threshold   float64        `json:"threshold"`
 	Threads     int            `json:"threads"`
 	Interrupted bool           `json:"interrupted,omitempty"`
@@ -27,18 +27,19 @@ type TypingResult struct {
 	TooShort    []TooShort    `json:"too_short,omitempty"`
 }
 
-// TooShort is a document too short for a window after Read bytes.
+// TooShort is a document that has too few characters after its first Read bytes.
 type TooShort struct {
 	Document string `json:"document"`
-	Bytes    int64  `json:"bytes"` // size of the document
+	Bytes    int64  `json:"bytes"`
 	Read     int64  `json:"read"`
 }
 
-// TypingScore is a window typed with one method, after Read bytes.
+// TypingScore is the score of a method in one document, or a mean over documents. Read is the
+// number of bytes that the session has read before.
 type TypingScore struct {
-	Document  string `json:"document,omitempty"` // path below the directory
+	Document  string `json:"document,omitempty"`
 	Domain    string `json:"domain,omitempty"`
-	Documents int    `json:"documents,omitempty"` // number of documents, if the score is a mean
+	Documents int    `json:"documents,omitempty"`
 	Read      int64  `json:"read"`
 	Method    string `json:"method"`
 	Word      Typed  `json:"word"`
@@ -47,22 +48,25 @@ type TypingScore struct {
 	Inline    Typed  `json:"inline"`
 }
 
-// Typed describes the typing of a window. Shares are in percent.
+// Typed has the counts of keys and offers for a typed part of a document. Shares are in percent.
 type Typed struct {
 	Characters int     `json:"characters,omitempty"`
 	Keys       int     `json:"keys,omitempty"`
 	Saved      float64 `json:"saved_percent"` // keys saved, relative to typing without candidates
-	Shown      float64 `json:"shown_percent"` // share of the keys with an offer
-	Right      float64 `json:"right_percent"` // share of right first offers; 0 without offers
-	P50        float64 `json:"ms_p50"`        // median time of an offer, in milliseconds
-	P99        float64 `json:"ms_p99"`        // 99th percentile of that time
-	Calls      float64 `json:"calls"`         // mean calls of the network for an offer
-	Rows       float64 `json:"rows"`          // mean prefixes read for an offer
+	Shown      float64 `json:"shown_percent"` // share of the keys at which an offer was shown
+	// share of first candidates that were right; 0 if none was shown
+	Right float64 `json:"right_percent"`
+	P50   float64 `json:"ms_p50"` // median time of an offer, in milliseconds
+	// 99th percentile of the time of an offer, in milliseconds
+	P99   float64 `json:"ms_p99"`
+	Calls float64 `json:"calls"`
+	Rows  float64 `json:"rows"`
 
 	shown, right, calls, rows int
 }
 
-// derive computes the numbers that follow from counts, and from the times in ascending order.
+// derive computes shares, means and percentiles. Percentiles are read by index, so the times of the
+// offers must be in ascending order.
 func (t *Typed) derive(took []time.Duration) {
 	asked := float64(len(took))
 	if asked == 0 {
@@ -78,35 +82,32 @@ func (t *Typed) derive(took []time.Duration) {
 	t.P50, t.P99 = at(0.5), at(0.99)
 }
 
-// modes returns a score's windows, in the order of typingModes.
 func (s *TypingScore) modes() [len(typingModes)]*Typed {
 	return [...]*Typed{&s.Word, &s.WordPlus, &s.Free, &s.Inline}
 }
 
-// set sets the window of a mode.
 func (s *TypingScore) set(mode string, t Typed) {
 	*s.modes()[slices.Index(typingModes[:], mode)] =
 		t
 }
 
-// calibrationBuckets divide the probabilities from 0 to 1.
+// calibrationBuckets is the number of equal intervals that divide the probabilities from 0 to 1.
 const calibrationBuckets = 10
 
-// Calibration compares the probabilities of a method's candidates with the share that was right.
+// Calibration tells how often a method's candidates were right, by their predicted probability.
 type Calibration struct {
 	Method  string   `json:"method"`
-	Mode    string   `json:"mode"` // word or free; for free only the first candidate
+	Mode    string   `json:"mode"` // word or free; mode free counts only the first candidate
 	Buckets []Bucket `json:"buckets"`
 }
 
-// Bucket holds the candidates with similar probabilities.
+// Bucket counts candidates with similar probabilities.
 type Bucket struct {
 	Candidates int     `json:"candidates"`
-	Said       float64 `json:"said"`  // mean probability of the bucket's candidates
-	Right      float64 `json:"right"` // the share of right candidates
+	Said       float64 `json:"said"` // mean probability of the bucket's candidates
+	Right      float64 `json:"right"`
 }
 
-// result returns the result so far, with its means.
 func (e *typing) result() TypingResult {
 	res := e.res
 	domains := map[string][]TypingScore{}
@@ -139,13 +140,12 @@ func (e *typing) result() TypingResult {
 	return res
 }
 
-// means returns means over documents, by Read and method.
 func (e *typing) means(domain string, scores []TypingScore) []TypingScore {
 	all := []TypingScore{}
 	for _, read := range e.Read {
 		for _, method := range e.Methods {
 			mean := TypingScore{Domain: domain, Read: read, Method: method}
-			var showing [len(typingModes)]float64 // documents with an offer
+			var showing [len(typingModes)]float64
 			for _, s := range scores {
 				if s.Read != read || s.Method != method {
 					continue

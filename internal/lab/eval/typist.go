@@ -10,16 +10,17 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
 )
 
-// This file is the simulated writer. It sees all candidates at every key, and accepts the longest
-// correct one, if that saves a key. Candidates that it types past are not offered again.
+// This file simulates a writer who sees all candidates at every key. The writer accepts the longest
+// correct candidate if that saves a key. A candidate that the writer ignores is not offered again.
 
-// types types a window of a text; the window may end within a candidate. The parameter `ask`
-// returns the candidates after the typed text.
+// types simulates the typing of the first Window characters of a text, or a few more if the last
+// candidate is longer. The parameter `ask` returns the candidates after the typed text.
 func (e *typing) types(text []byte, mode string, ask offers) (Typed, error) {
 	var typed Typed
 	var took []time.Duration
-	var refused []string // offers that the writer typed past
-	blind := false       // the last word's separator was wrong and is typed over
+	var refused []string
+	// true while the writer types over a wrong separator; then no candidates are shown
+	blind := false
 	for at := 0; typed.Characters < e.Window && at < len(text); typed.Keys++ {
 		_, far := utf8.DecodeRune(text[at:])
 		if !blind {
@@ -47,19 +48,20 @@ func (e *typing) types(text []byte, mode string, ask offers) (Typed, error) {
 		e.progress(int64(characters))
 		at += far
 	}
-	e.progress(int64(e.Window - typed.Characters)) // the last candidate may exceed the window
+	// corrects the progress if the last candidate exceeds the window
+	e.progress(int64(e.Window - typed.Characters))
 	slices.Sort(took)
 	typed.derive(took)
 	return typed, nil
 }
 
-// accepted is the effect of accepting a candidate.
 type accepted struct {
 	bytes int  // length of the text that the candidate adds, in bytes
 	wrong bool // the candidate's separator differs from the text's
 }
 
-// look records whether the first candidate is right, and returns the longest correct one.
+// look returns the effect of accepting the longest correct candidate. It also counts in `typed`
+// whether the first candidate is right.
 func look(rest []byte, candidates []suggest.Candidate, mode string, typed *Typed) (most accepted) {
 	for i, c := range candidates {
 		got, right := accept(rest, c, ofWords(mode))
@@ -80,8 +82,8 @@ func ofWords(mode string) bool {
 	return mode == string(suggest.Word) || mode == string(suggest.WordPlus)
 }
 
-// accept reports whether a candidate is right, and returns the effect of accepting it. If `words`
-// is false, the candidate may end anywhere.
+// accept reports whether a candidate agrees with the rest of the text, and returns the effect of
+// accepting it. If `words` is true, the candidate must end where a word of the text ends.
 func accept(rest []byte, c suggest.Candidate, words bool) (got accepted, right bool) {
 	got.bytes = len(c.Text)
 	switch next, _ := utf8.DecodeRune(rest[min(len(c.Text), len(rest)):]); {
@@ -96,9 +98,9 @@ func accept(rest []byte, c suggest.Candidate, words bool) (got accepted, right b
 	return got, true
 }
 
-// calibrates compares the probabilities of candidates with the text at fixed places. The places
-// where the writer stops would be biased: it stops after wrong offers, where the next ones are
-// wrong more often than their probabilities say.
+// calibrates compares the probabilities of candidates with the text at every fourth character.
+// Positions where the writer stops would be biased. The writer stops after wrong offers, and there
+// the next offers are wrong more often than predicted.
 func (e *typing) calibrates(text []byte, method, mode string, ask offers) error {
 	for at, n := 0, 0; n < e.Window && at < len(text); n++ {
 		_, size := utf8.DecodeRune(text[at:])
@@ -108,7 +110,8 @@ func (e *typing) calibrates(text []byte, method, mode string, ask offers) error 
 				return err
 			}
 			for i, c := range found.Candidates {
-				if ofWords(mode) || i == 0 { // in mode free the candidates have common beginnings
+				// in mode free, candidates may begin alike, so only the first counts
+				if ofWords(mode) || i == 0 {
 					_, right := accept(text[at:], c, ofWords(mode))
 					e.calibrate(method, mode, c.Probability, right)
 				}
@@ -120,7 +123,6 @@ func (e *typing) calibrates(text []byte, method, mode string, ask offers) error 
 	return nil
 }
 
-// calibrate records whether a candidate of some probability was right.
 func (e *typing) calibrate(method, mode string, said float64, right bool) {
 	key := [2]string{method, mode}
 	if e.calibration == nil {
@@ -137,7 +139,8 @@ func (e *typing) calibrate(method, mode string, said float64, right bool) {
 	}
 }
 
-// restsOf returns the rest of each of the texts that begins with `text`.
+// restsOf selects the texts that are longer than `text` and begin with it. It returns the parts
+// after this beginning.
 func restsOf(texts []string, text string) (rests []string) {
 	for _, t := range texts {
 		if rest, ok := strings.CutPrefix(t, text); ok && rest != "" {

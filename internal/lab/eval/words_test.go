@@ -17,7 +17,6 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// smallOfWords returns a random model of eight symbols in three clusters, with meta-learners.
 func smallOfWords(t *testing.T) *model.Model {
 	tok, err := tokenizer.NewWords(strings.Fields("<eos> the a fox <unk> dog hen cat"))
 	require.NoError(t, err)
@@ -38,7 +37,7 @@ func smallOfWords(t *testing.T) *model.Model {
 	return m
 }
 
-// wordTexts have unknown words and, at their ends, words without white space after them.
+// wordTexts contain unknown words. The first text ends without white space after its last word.
 var wordTexts = []struct {
 	name, text      string
 	tokens, unknown int64
@@ -56,7 +55,7 @@ func wordCorpus(t *testing.T) (dir string) {
 }
 
 // The perplexity of a text is 2 to the power of its bits per token. The end of the last line is a
-// token even if the text lacks its newline. Bits per byte count only known words.
+// token even without a newline. Bits per byte count only known words.
 func TestWordsHaveAPerplexity(t *testing.T) {
 	m := smallOfWords(t)
 	w := stream.NewWorker(m, 1)
@@ -95,8 +94,6 @@ func TestWordsHaveAPerplexity(t *testing.T) {
 	require.EqualValues(t, 121, res.Total.Unknown)
 }
 
-// The cache mixes distributions over all words: its probabilities sum to one in all clusters.
-// Words that were read become more probable.
 func TestCacheIsDistributionOverAllClusters(t *testing.T) {
 	m := smallOfWords(t)
 	w := stream.NewWorker(m, 1)
@@ -132,7 +129,8 @@ func TestCacheIsDistributionOverAllClusters(t *testing.T) {
 	require.InDelta(t, nll, s.Tally.Bits, 1e-4, "what is scored is from that distribution")
 }
 
-// A stream that is never reset includes every document's last word. Its windows count tokens.
+// A stream that is never reset scores the last word of every document, even without white space
+// after it. The ranges of Windows are in tokens.
 func TestWordsOfOneStream(t *testing.T) {
 	m := smallOfWords(t)
 	res := evaluate(t, m, wordCorpus(t), Options{Reset: ResetNever, Seed: 3})
@@ -160,7 +158,6 @@ func TestCurveOfWords(t *testing.T) {
 	require.Equal(t, 1, res.Curve[0].Texts)
 }
 
-// Requested settings replace the model's, for the methods that use them.
 func TestSettingsOfRowsTakeThePlaceOfTheModels(t *testing.T) {
 	m, dir := smallOfWords(t), wordCorpus(t)
 	methods := []string{stream.Static, stream.SparseMeta, stream.DynamicSGD}

@@ -7,19 +7,21 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/lines"
 )
 
-// promised are the probabilities whose frequency a calibration counts.
+// promised are probabilities p. If ratings are calibrated, a share p of ordinary lines has a rating
+// of at most p.
 var promised = []float64{
 	1. / 2, 1. / 5, 1. / 10, 1. / 20, 1. / 50, 1. / 100, 1. / 200, 1. / 500, 1. / 1000,
 }
 
-// calibration counts the lines of a text. For each promised probability it also counts the lines
-// whose rating is at most this probability.
+// calibration counts lines and, for each promised probability p, the lines whose rating is at most
+// p.
 type calibration struct {
 	lines int
 	below [9]int
 }
 
-// calibrate rates an unchanged text, and counts the lines after the warm-up.
+// calibrate rates the lines of a log without injected lines. It counts only lines after the
+// warm-up.
 func calibrate(log []string) (c calibration) {
 	rating := lines.NewRating()
 	for i, text := range log {
@@ -44,8 +46,8 @@ func (c *calibration) add(other calibration) {
 	}
 }
 
-// print writes each count divided by the expected count. 1 is exact; 2 means twice as many lines as
-// promised.
+// print writes, for each promised probability, the counted lines divided by the expected number of
+// lines.
 func (c *calibration) print(w io.Writer, name string) {
 	fmt.Fprintf(w, "%-28s %6d", name, c.lines)
 	for i, rate := range promised {

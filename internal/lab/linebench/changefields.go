@@ -20,13 +20,13 @@ var (
 	fieldPattern  = regexp.MustCompile(`([A-Za-z_][\w.-]*)("?[=:] ?)("[^"]*"|[^\s",;&{}()\[\]]+)`)
 )
 
-// stampOf returns the beginning of a line up to the end of its stamp.
+// stampOf returns the beginning of a line up to the end of its time stamp.
 func stampOf(l string) string { return stampPattern.FindString(l) }
 
-// slot is a field that occurs in many lines of a log. It is found by the text before it.
+// slot is a field of many log lines. It is recognized by the text before its value.
 type slot struct {
 	pattern *regexp.Regexp
-	strange string // a value that the field never had
+	strange string
 }
 
 func slotBehind(before, values, strange string) *slot {
@@ -37,7 +37,6 @@ func slotBehind(before, values, strange string) *slot {
 
 func (n *slot) matches(l string) bool { return n.pattern.MatchString(l) }
 
-// set replaces the slot's value in line l by v.
 func (n *slot) set(l, v string) string {
 	if at := n.pattern.FindStringSubmatchIndex(l); at != nil {
 		return l[:at[2]] + v + l[at[3]:]
@@ -45,7 +44,7 @@ func (n *slot) set(l, v string) string {
 	return l
 }
 
-// times multiplies a line's number, and keeps its number of decimals.
+// times multiplies the slot's number in line l by x, and keeps the number of decimals.
 func (n *slot) times(l string, x float64) string {
 	at := n.pattern.FindStringSubmatchIndex(l)
 	if at == nil {
@@ -60,8 +59,8 @@ func (n *slot) times(l string, x float64) string {
 	return l[:at[2]] + strconv.FormatFloat(x*v, 'f', len(decimals), 64) + l[at[3]:]
 }
 
-// valuesOf returns the numbers or words of a log after the lines' stamps, grouped by the five bytes
-// before each of them.
+// valuesOf returns the texts in a log's lines that match the pattern, grouped by the five bytes
+// before each text. Time stamps are skipped.
 func valuesOf(log []string, pattern *regexp.Regexp) map[string][]string {
 	const bytesBefore, numbersMost = 5, 40
 	all := map[string][]string{}
@@ -97,7 +96,8 @@ func distinct(values []string) int {
 	return len(slices.Compact(slices.Sorted(slices.Values(values))))
 }
 
-// valueField returns a field of a log with few values, such as a status or a level.
+// valueField returns a field of the log that has few different values, such as a status or a level,
+// or nil.
 func valueField(log []string) *slot {
 	few := func(values []string) bool {
 		return len(values) > len(log)/20 && 2 <= distinct(values) && distinct(values) <= 12 &&
@@ -112,7 +112,8 @@ func valueField(log []string) *slot {
 	return nil
 }
 
-// numberField returns a numeric field of a log with many different values and without a trend.
+// numberField returns a numeric field of the log that has many different values and no trend, or
+// nil.
 func numberField(log []string) *slot {
 	const wide, high, grows = 20, 3, 1.5
 	key := longest(valuesOf(log, numberPattern), func(values []string) bool {
@@ -137,7 +138,8 @@ func numberField(log []string) *slot {
 	return slotBehind(key, `\d{1,5}(?:\.\d+)?`, "")
 }
 
-// rareLine returns a line of a log whose template occurred at most three times.
+// rareLine returns a line of the log whose template occurs at most three times. The template is the
+// line with masked numbers.
 func rareLine(log []string) (rare string) {
 	count := map[string]int{}
 	masked := func(l string) string { return digitsPattern.ReplaceAllString(l, "0") }
@@ -152,8 +154,8 @@ func rareLine(log []string) (rare string) {
 	return rare
 }
 
-// fieldNames returns the names of fields in at least 90 % of the lines, in the order of the last
-// line. The result json is true if they are members of JSON objects.
+// fieldNames returns the names of the fields that occur in at least 90 % of the lines, in the order
+// of the last line. The result `json` is true if the last line is a JSON object.
 func fieldNames(log []string) (names []string, json bool) {
 	count := map[string]int{}
 	for _, l := range log {
@@ -170,7 +172,8 @@ func fieldNames(log []string) (names []string, json bool) {
 	return names, strings.HasPrefix(last, "{")
 }
 
-// fieldAt returns the bounds of a field of a line, and the beginning of its value.
+// fieldAt returns the bounds of the field `name` in line l, and the beginning of its value. All are
+// 0 if the line lacks the field.
 func fieldAt(l, name string) (from, value, to int) {
 	for _, at := range fieldPattern.FindAllStringSubmatchIndex(l, -1) {
 		if l[at[2]:at[3]] == name {

@@ -15,10 +15,12 @@ import (
 )
 
 const (
-	changedLines = 6000 // maximum lines of a log
-	after        = 20   // lines after the end of an injected change; later reports do not count
-	driftLines   = 1000 // minimum lines of a drift
-	sameReport   = 8    // lines near a report of the unchanged log; reports there do not count
+	changedLines = 6000 // maximum lines read from a log
+	// maximum lines from the end of an injected change to a report that counts
+	after      = 20
+	driftLines = 1000 // minimum length of a drift, in lines
+	// reports within this many lines of a report in the unchanged log do not count
+	sameReport = 8
 )
 
 // readOrdinary reads the first lines of a log. If the log has labels, it skips lines that are not
@@ -44,24 +46,22 @@ func readOrdinary(path string) ([]string, error) {
 	return log[:min(len(log), changedLines)], nil
 }
 
-// found holds the number of injected changes of a kind and strength, and the delays of their
-// reports in lines.
+// found has the number of injected changes of one kind and strength. For each reported change it
+// has the delay in lines.
 type found struct {
 	injected int
 	delays   []int
 }
 
-// changesFound sums the reports of several logs.
 type changesFound struct {
-	order []string // names of the injected changes
+	order []string
 	of    map[string]*found
 	logs  int
 	lines int
-	told  int // incidents that watch prints by default
+	told  int
 	kinds map[changes.Kind]int
 }
 
-// printChanges prints how many injected changes were reported, and how many reports were false.
 func printChanges(w io.Writer, paths []string) error {
 	sum := changesFound{of: map[string]*found{}, kinds: map[changes.Kind]int{}}
 	for _, path := range paths {
@@ -75,7 +75,6 @@ func printChanges(w io.Writer, paths []string) error {
 	return sum.print(w)
 }
 
-// ordinary counts the reports of an unchanged log.
 func (s *changesFound) ordinary(log []string) {
 	s.logs++
 	s.lines += len(log)
@@ -94,7 +93,6 @@ func (s *changesFound) ordinary(log []string) {
 	}
 }
 
-// reports returns the changes reported in a log.
 func reports(log []string) (all []changes.Change) {
 	d := changes.New()
 	for _, l := range log {
@@ -103,7 +101,6 @@ func reports(log []string) (all []changes.Change) {
 	return all
 }
 
-// injected injects changes into a log, one at a time, and counts the reported ones.
 func (s *changesFound) injected(log []string) {
 	usual := reports(log)
 	for _, c := range injectChanges(log) {
@@ -168,8 +165,8 @@ type changed struct {
 // changedAt are the positions of injected changes, as fractions of a log.
 var changedAt = [...]float64{.55, .75}
 
-// injectChanges returns copies of a log, each with one change. The result is a function of the
-// log.
+// injectChanges returns copies of a log, each with one injected change. Random choices have fixed
+// seeds, so the result depends only on the log.
 func injectChanges(log []string) (all []changed) {
 	for seed, part := range changedAt {
 		at := int(part * float64(len(log)))
@@ -188,13 +185,13 @@ func injectChanges(log []string) (all []changed) {
 
 type changer struct {
 	log  []string
-	at   int // line at which the change begins
+	at   int
 	rand *rand.Rand
 	all  []changed
 }
 
-// add adds a log in which the function `change` replaces the lines from g.at up to `to`. For one
-// line it may return two.
+// add adds a copy of the log in which `change` replaces each line from g.at to before `to`. If no
+// line differs, add does nothing.
 func (g *changer) add(kind, strength string, to int, change func(i int, l string) []string) {
 	c := changed{kind: kind, strength: strength, log: slices.Clone(g.log[:g.at]), from: g.at}
 	count := 0
@@ -215,7 +212,8 @@ func (g *changer) add(kind, strength string, to int, change func(i int, l string
 // surgeSizes are pairs: the share of changed lines, in units of 0.5 %, and the duration in lines.
 var surgeSizes = [...][2]int{{5, 500}, {20, 100}, {20, 500}, {100, 20}, {100, 100}, {100, 500}}
 
-// surges injects a new line, a rare line, and a new value of a field with few values.
+// surges makes logs in which a new line, a rare line or a new value of a field suddenly becomes
+// frequent.
 func (g *changer) surges() {
 	rare := rareLine(g.log[:g.at])
 	value := valueField(g.log[:g.at])
@@ -252,7 +250,8 @@ func (g *changer) surges() {
 	}
 }
 
-// floods puts one address into most lines.
+// floods makes logs in which one address suddenly replaces the addresses of 30 or 60 % of the
+// lines.
 func (g *changer) floods() {
 	last, n := "", 0
 	for _, l := range g.log[:g.at] {
@@ -283,7 +282,8 @@ func (g *changer) floods() {
 	}
 }
 
-// silences adds a line about every 20 or 60 lines, and stops adding it at g.at.
+// silences makes logs with a line that recurs about every 20 or 60 lines until g.at, and then
+// stops.
 func (g *changer) silences() {
 	for _, every := range []int{20, 60} {
 		if g.at < 14*every || len(g.log)-g.at < 4*every {
@@ -307,7 +307,6 @@ func (g *changer) silences() {
 	}
 }
 
-// numbers makes numbers larger.
 func (g *changer) numbers() {
 	field := numberField(g.log[:g.at])
 	if field == nil {
@@ -332,7 +331,7 @@ func (g *changer) numbers() {
 	}
 }
 
-// drifts makes a share and a number grow until the end of the log.
+// drifts makes logs in which the share of a value, or a number, grows slowly until the end.
 func (g *changer) drifts() {
 	if len(g.log)-g.at < driftLines {
 		return
@@ -372,7 +371,6 @@ func (g *changer) drifts() {
 	}
 }
 
-// fields makes values empty, and adds and removes fields.
 func (g *changer) fields() {
 	if field := numberField(g.log[:g.at]); field != nil {
 		for _, empty := range []string{"NaN", "-", "null"} {
@@ -402,7 +400,6 @@ func (g *changer) fields() {
 	}
 }
 
-// formats changes the format of all lines.
 func (g *changer) formats() {
 	g.add("new format", "logfmt", len(g.log), func(i int, l string) []string {
 		return []string{"app=worker stamp=\"" + stampOf(l) + "\" text=\"" + l[len(stampOf(l)):] +

@@ -8,21 +8,21 @@ import (
 // rates are the shares of a log's ordinary lines that a method may flag.
 var rates = [...]float64{1. / 1000, 1. / 100}
 
-// comparison sums the outcomes of all methods. The logs are variants of one log, with incidents
-// injected from different seeds.
+// comparison sums the outcomes of all methods over variants of one log. Each variant has incidents
+// injected with another random seed.
 type comparison struct {
 	lines, seeds int
-	// hindsight has, for each rate and method, the outcome with the threshold that flags exactly
-	// this share (the rate) of the ordinary lines. ranked has the outcome of flagging the k lines
-	// with the largest ratings, where k is the number of injected lines.
+	// hindsight has an outcome for each rate and method. Its threshold is chosen afterwards, so
+	// that exactly this share of the ordinary lines is flagged. ranked has the outcome of flagging
+	// the k lines with the largest ratings, where k is the number of injected lines.
 	hindsight [len(rates)][methods]outcome
 	ranked    [methods]outcome
-	// online has, for each rate, the outcome of flagging the lines with a probability of at most
-	// the rate. A program can do this while the log is written, since it needs no later line.
+	// online has an outcome for each rate: lines with a probability of at most the rate are
+	// flagged. Flagging by probability needs no later lines, so it also works while the log is
+	// written.
 	online [len(rates)]outcome
 }
 
-// compare makes a log for each seed, and rates it with all methods.
 func compare(log []string, seeds int) *comparison {
 	c := &comparison{lines: len(log), seeds: seeds}
 	for seed := range seeds {
@@ -31,7 +31,7 @@ func compare(log []string, seeds int) *comparison {
 	return c
 }
 
-// add adds the outcomes of a log. It judges only the lines from index `from` to the end.
+// add adds the outcomes of all methods for a log. Only lines from index `from` on count.
 func (c *comparison) add(log []scored, from int) {
 	ordinaries, strangers := 0, 0
 	for _, l := range log[from:] {
@@ -89,9 +89,9 @@ func head(w io.Writer) {
 		"foreign", "field", "time", "found", "lag", "alarms")
 }
 
-// row prints precision and recall as mean and standard deviation over the logs, and the recall of
-// each kind. Then it prints the share of incidents found, their mean delay in lines, and the share
-// of ordinary lines flagged.
+// row prints mean and standard deviation of precision and recall over the logs, and the recall of
+// each kind of injected line. Then it prints the share of incidents found, their mean delay in
+// lines, and the share of ordinary lines flagged.
 func row(w io.Writer, name string, o outcome) {
 	precision, precisionSpread := spread(o.precisions)
 	recall, recallSpread := spread(o.recalls)
@@ -102,5 +102,4 @@ func row(w io.Writer, name string, o outcome) {
 		100*alarms)
 }
 
-// recall returns the share of the lines of a kind that were flagged.
 func (o *outcome) recall(k kind) float64 { return float64(o.flagged[k]) / float64(o.lines[k]) }

@@ -11,13 +11,13 @@ import (
 // place is a field of a line: the bytes line[from:to].
 type place struct {
 	from, to int
-	sort     int    // index in sorts
-	value    string // text of the field
+	sort     int
+	value    string
 	format   string // the line with the field and all numbers masked
 }
 
-// sorts has a pattern for each sort of field that can be changed. The field is the pattern's first
-// group.
+// sorts has a pattern for each sort of field that can be changed. The field is the first group of
+// the pattern that matches.
 var sorts = []*regexp.Regexp{
 	regexp.MustCompile(`(?:^|[\s"'(=:])(/[\w./%+-]{2,})`),
 	regexp.MustCompile(
@@ -44,10 +44,8 @@ var statuses = []string{
 
 var number = regexp.MustCompile(`[0-9]+`)
 
-// masked returns the text with the digit 0 in place of every number.
 func masked(text string) string { return number.ReplaceAllString(text, "0") }
 
-// fields returns the fields of a line that can be changed.
 func fields(text string) (found []place) {
 	for sort, re := range sorts {
 		for _, m := range re.FindAllStringSubmatchIndex(text, -1) {

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 )
 
-// foreignLine returns a line in another system's format, with random names and numbers.
 func foreignLine(r *rand.Rand) string { return foreigners[r.IntN(len(foreigners))](r) }
 
 var foreigners = []func(r *rand.Rand) string{

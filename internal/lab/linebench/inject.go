@@ -6,25 +6,24 @@ import "math/rand/v2"
 type kind int
 
 const (
-	ordinary kind = iota // not injected
-	foreign              // a line of another system's format
-	field                // a line of a known format with another path, user or status
-	wrong                // a line at the wrong time: a copy of an earlier line
+	ordinary kind = iota
+	foreign       // a line of another system's format
+	field         // a line of a known format with another path, user or status
+	wrong         // a line at the wrong time: a copy of an earlier line
 )
 
 var kindNames = [...]string{"ordinary", "foreign", "field", "time"}
 
-// line is a line of a log with injected lines.
 type line struct {
-	text     string // without its newline
+	text     string
 	kind     kind
-	incident int    // number of the line's incident, from 0; -1 if it has none
-	label    string // empty in a log without labels
+	incident int // index of the line's incident; -1: none
+	label    string
 }
 
 const (
-	// quiet is the fraction of a log that is left unchanged, so that every method can learn the
-	// log's habits.
+	// quiet is the fraction at the beginning of a log that stays unchanged, so that every method
+	// can first learn the log's usual lines.
 	quiet = 1. / 4
 	// apart is the number of lines between the starts of two incidents, on average.
 	apart = 80
@@ -32,15 +31,14 @@ const (
 	linesMax = 3
 	// old is the minimum age, in lines, of a line that is copied to a later, wrong time.
 	old = 50
-	// known is the minimum number of earlier lines of a format before inject changes a line of it.
+	// known is how often a line format must have occurred before inject changes a field in a line
+	// of this format.
 	known = 2
 )
 
-// inject injects incidents into a log. An incident is one to three strange lines of one kind, with
-// up to two ordinary lines between two strange ones. The first quarter of the log is unchanged.
-// Each later group of 80 lines gets one incident at a random place. The kinds take turns. The
-// result is a function of the log and the seed. A log of less than a few hundred lines gets few
-// incidents, or none.
+// inject adds incidents to a log. An incident is one to three strange lines of one kind, close
+// together. The first quarter of the log stays unchanged. Each later group of 80 lines gets at most
+// one incident, at a random position. The kinds alternate. Equal logs and seeds give equal results.
 func inject(log []string, seed uint64) []line {
 	g := &injector{log: log, rand: rand.New(rand.NewPCG(seed, 0)), seen: map[string]int{}}
 	start := start(len(log))
@@ -65,18 +63,17 @@ func inject(log []string, seed uint64) []line {
 	return g.lines
 }
 
-// start returns the index of the first line that is judged. Nothing is injected before it.
+// start returns the index of the first evaluated line. Earlier lines stay unchanged.
 func start(lines int) int { return min(lines, max(old, int(quiet*float64(lines)))) }
 
 type injector struct {
 	log       []string
 	rand      *rand.Rand
-	seen      map[string]int // number of occurrences of each format
+	seen      map[string]int
 	lines     []line
 	incidents int
 }
 
-// pass copies line `at` of the log unchanged.
 func (g *injector) pass(at int) {
 	for _, f := range fields(g.log[at]) {
 		g.seen[f.format]++
@@ -84,8 +81,8 @@ func (g *injector) pass(at int) {
 	g.lines = append(g.lines, line{text: g.log[at], incident: -1})
 }
 
-// incident writes an incident of kind k among the log's lines with indexes from `at` to end-1. It
-// returns the index of the first line that it has not copied or replaced.
+// incident writes an incident of kind k. Log lines with indexes from `at` to end-1 may lie between
+// its strange lines. incident returns the index of the next log line to copy.
 func (g *injector) incident(at, end int, k kind) int {
 	wanted := 1 + g.rand.IntN(linesMax)
 	written := 0
@@ -109,8 +106,8 @@ func (g *injector) incident(at, end int, k kind) int {
 	return at
 }
 
-// strange makes a strange line of kind k for position `at` of the log. The result ok is false if
-// the kind is `field`, and the line at this position has no field that can be changed.
+// strange returns a strange line of kind k to insert at index `at` of the log. For kind `field`,
+// the result ok is false if the line at this index has no field to change.
 func (g *injector) strange(at int, k kind) (text string, ok bool) {
 	switch k {
 	case foreign:

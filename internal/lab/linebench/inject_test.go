@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// weblog returns lines with a path, a user and a status.
 func weblog(n int) (log []string) {
 	for i := range n {
 		log = append(

@@ -15,19 +15,19 @@ import (
 
 const (
 	ordinaryLabel = "-"
-	unjudged      = 100 // number of lines at the beginning of a log that are not judged
-	incidentGap   = 30  // maximum distance of successive lines of an incident
-	incidentFirst = 5   // number of first lines in which an incident must be found
+	unjudged      = 100 // number of lines at the beginning of a log that are not evaluated
+	incidentGap   = 30  // maximum distance between successive lines of an incident, in lines
+	incidentFirst = 5   // number of first lines of an incident by which it must be found
 	shareOfLines  = 100 // one line in 100 is flagged
 )
 
-// finding measures how well the ratings of a method find the anomalous lines of a log.
 type finding struct {
-	ap float64 // average precision, with lines of equal rating as one group
-	// hits is the number of anomalous lines among the 1/shareOfLines of lines with the highest
-	// ratings, as a fraction of the largest possible number.
-	hits       float64
-	incidentAP float64 // ap of incidents, rated by their first incidentFirst lines
+	ap float64 // average precision; lines of equal rating form one group
+	// hits counts the anomalous lines among the 1 % of lines with the highest ratings. The count is
+	// divided by its maximum, so that a perfect method has 1.
+	hits float64
+	// average precision of incidents, rated by their first incidentFirst lines
+	incidentAP float64
 	incidents  float64 // share of incidents rated above 99 % of the ordinary lines
 }
 
@@ -51,7 +51,6 @@ func ratingsOf(log []scored, m method) []float64 {
 	return ratings
 }
 
-// find evaluates the ratings of a log with labels.
 func find(log []scored, ratings []float64) (f finding) {
 	var order []int
 	var ordinaries []float64
@@ -95,7 +94,7 @@ func find(log []scored, ratings []float64) (f finding) {
 	return f
 }
 
-// above counts the sorted numbers above x, and half of those equal to x.
+// above counts the numbers greater than x in a sorted list. Numbers equal to x count half.
 func above(sorted []float64, x float64) float64 {
 	from, found := slices.BinarySearch(sorted, x)
 	to := from
@@ -105,8 +104,8 @@ func above(sorted []float64, x float64) float64 {
 	return float64(2*len(sorted)-from-to) / 2
 }
 
-// incidentsOf returns for each incident the highest rating of its first lines. An incident consists
-// of nearby lines with one label.
+// incidentsOf returns, for each incident, the highest rating of its first incidentFirst lines. An
+// incident consists of nearby lines with equal labels.
 func incidentsOf(log []scored, ratings []float64) (best []float64) {
 	type incident struct{ at, last, lines int }
 	open := map[string]*incident{}
@@ -128,16 +127,14 @@ func incidentsOf(log []scored, ratings []float64) (best []float64) {
 	return best
 }
 
-// labeled sums the findings of the methods in several logs.
 type labeled struct {
 	sets              int
 	found             [methods]finding
 	lines, ordinaries int
-	told, alarms      int             // numbers of printed incidents, and of false ones among them
-	flagged           [len(rates)]int // ordinary lines flagged at each rate
+	told, alarms      int
+	flagged           [len(rates)]int
 }
 
-// labeledPaths returns the paths of the logs in a folder's subfolders.
 func labeledPaths(dir string) ([]string, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*", "log.txt"))
 	if err == nil && len(paths) == 0 {
@@ -146,8 +143,8 @@ func labeledPaths(dir string) ([]string, error) {
 	return paths, err
 }
 
-// printLabeled evaluates the logs of a folder. The parameter `words` is the name of a file with
-// words of trouble (such as "error"), or of the default list; "" means no list.
+// printLabeled evaluates the labeled logs below dir. The parameter `words` names a file with words
+// of trouble, such as "error". The value "default" means the default list, "" no list.
 func printLabeled(w io.Writer, dir, words string) error {
 	paths, err := labeledPaths(dir)
 	if err != nil {
@@ -179,8 +176,8 @@ func printLabeled(w io.Writer, dir, words string) error {
 	return t.Flush()
 }
 
-// row prints the findings of the method P, which rates lines by their probability. It prints
-// flagged lines and printed incidents as numbers per 1,000 lines.
+// row prints the results of method P, which rates a line by its probability. Flagged lines and
+// printed incidents are numbers per 1,000 lines.
 func (l *labeled) row(w io.Writer, name string) {
 	f := l.found[ratingP].over(l.sets)
 	share := func(n, of int) float64 { return 1000 * float64(n) / float64(of) }
@@ -190,7 +187,8 @@ func (l *labeled) row(w io.Writer, name string) {
 		share(l.told, l.lines), share(l.alarms, l.lines))
 }
 
-// readTrouble reads the words of trouble of a file.
+// readTrouble returns the words of trouble in the file with this name. The name "default" means the
+// default list, "" no words.
 func readTrouble(name string) (list string, err error) {
 	switch name {
 	case "", "default":
@@ -247,7 +245,7 @@ func (l *labeled) add(other *labeled) {
 	l.alarms += other.alarms
 }
 
-// readLabeled reads a log and its labels.
+// readLabeled reads a log, and its labels from the file labels.txt in the same folder.
 func readLabeled(path string) ([]line, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -1,16 +1,17 @@
 // Command linebench compares methods that find strange lines in logs. It injects incidents of one
-// to three strange lines into a log. A strange line has another format, or a known format with
-// another path, user or status, or comes at the wrong time. Then linebench compares the flagged
-// lines with the injected ones. The same seeds make the same logs.
+// to three strange lines into each log, and compares the lines that a method flags with the
+// injected lines. A strange line has the format of another system, or a changed path, user or
+// status, or comes at the wrong time. Equal seeds give equal logs.
 //
 //	go run ./internal/lab/linebench [-seeds 10] [-max-bytes N] LOG...
 //
-// With -labels DIR linebench injects nothing. Each folder below DIR must then have a log.txt, and a
-// labels.txt with a label for each line; the label of an ordinary line is "-". With -trouble-words
-// the ratings also use words of trouble, such as "error". With -calibration linebench counts, for
-// each file, the lines with a probability of at most 1/2, 1/10 and so on. It divides each count by
-// the expected count, which follows from the probability. With -changes linebench injects changes
-// of frequency and value into the logs, and prints the changes that were reported.
+// With -labels DIR, linebench injects nothing and reads labeled logs. Each folder below DIR has a
+// log.txt, and a labels.txt with one label for each line; "-" marks an ordinary line. With
+// -trouble-words, ratings also use words of trouble, such as "error".
+//
+// With -calibration, linebench counts the lines with a probability of at most 1/2, 1/5, 1/10 and so
+// on. It divides each count by the expected count. With -changes, linebench injects changes of
+// frequency and value, and prints which changes were reported.
 package main
 
 import (
@@ -66,7 +67,8 @@ func main() {
 	}
 }
 
-// eachLog reads the files, and calls f with the lines of each.
+// eachLog calls f with the name and the lines of each file. It reads at most maxBytes of a file, in
+// whole lines.
 func eachLog(paths []string, maxBytes int, f func(name string, log []string)) error {
 	for _, path := range paths {
 		text, err := os.ReadFile(path)

@@ -6,18 +6,18 @@ import (
 	"slices"
 )
 
-// outcome holds a method's results in one log, or in several.
 type outcome struct {
-	lines, flagged  [len(kindNames)]int // numbers of lines by kind
-	incidents       int
-	found           int // incidents with at least one flagged line
-	lag             int // lines from the first line of a found incident to its first flagged one
+	lines, flagged [len(kindNames)]int
+	incidents      int
+	found          int
+	// sum over found incidents of the lines from the first line to the first flagged line
+	lag             int
 	precisions      []float64
 	recalls         []float64
 	falseAlarmShare []float64
 }
 
-// measure compares the flagged lines of a log with the injected ones. It begins at line `from`.
+// measure compares flagged lines with injected lines, from index `from` to the end of the log.
 func measure(log []scored, from int, flagged func(i int) bool) (o outcome) {
 	first, found := map[int]int{}, map[int]bool{}
 	for i := from; i < len(log); i++ {
@@ -47,7 +47,7 @@ func measure(log []scored, from int, flagged func(i int) bool) (o outcome) {
 	return o
 }
 
-// hits counts the injected lines, and the flagged ones among them.
+// hits returns how many injected lines were flagged, and how many lines were injected.
 func (o *outcome) hits() (flagged, injected int) {
 	for k := foreign; k <= wrong; k++ {
 		flagged, injected = flagged+o.flagged[k], injected+o.lines[k]
@@ -82,8 +82,8 @@ func spread(values []float64) (mean, deviation float64) {
 	return mean, math.Sqrt(deviation)
 }
 
-// threshold returns a rating that `alarms` of the log's ordinary lines exceed, or fewer if ratings
-// are equal. The threshold is known only in hindsight, after the log has ended.
+// threshold returns the rating that exactly `alarms` ordinary lines from index `from` on exceed, or
+// fewer if ratings are equal. The threshold needs the whole log.
 func threshold(log []scored, from int, ratings []float64, alarms int) float64 {
 	var all []float64
 	for i := from; i < len(log); i++ {

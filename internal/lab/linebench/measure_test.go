@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// threeIncidents has an incident of each kind; the second one has two lines, one line apart.
+// threeIncidents returns a log with one incident of each kind. The second incident has two lines
+// with an ordinary line between them.
 func threeIncidents() []scored {
 	log := make([]scored, 12)
 	for i := range log {
@@ -34,7 +35,6 @@ func TestMeasuresAreThoseOfWhatWasFlagged(t *testing.T) {
 	require.Equal(t, .5, o.recall(field))
 }
 
-// With the threshold for n alarms, exactly n ordinary lines are flagged.
 func TestThresholdPassesAllowedOrdinaryLines(t *testing.T) {
 	log := threeIncidents()
 	ratings := []float64{99, 1, 50, 2, 3, 50, 4, 50, 5, 50, 6, 7}
@@ -64,7 +64,8 @@ func TestWordsAreRareByTheLinesThatHaveThem(t *testing.T) {
 	require.InDelta(t, 2-2*math.Log2(.75), sum, 1e-12)
 }
 
-// Of the evaluated lines, 1, 3 and 5 are anomalous, with ratings 5 > 2 > 1 = 4 > 3.
+// The six evaluated lines have the ratings 0, 5, 7, 1, 5 and 9. Counted from 0, lines 1, 3 and 5
+// are anomalous.
 func TestLabelledLinesAreFoundByRating(t *testing.T) {
 	log := make([]scored, unjudged+6)
 	ratings := make([]float64, len(log))

@@ -31,19 +31,20 @@ var methodNames = [methods]string{
 	"counts of bytes, bits a byte", "line novelty (masked)",
 }
 
-// scored is a line with the rating of each method.
 type scored struct {
 	line
 	ratings [methods]float64
 	p       float64
-	told    bool // whether watch, with its default threshold, prints an incident at the line
+	told    bool
 }
 
-// toldMost is the maximum P of an incident that watch prints by default.
+// toldMost is the default threshold of `lmserve watch`: it prints incidents with at most this
+// probability.
 const toldMost = 1. / 1000
 
-// score rates a log with all methods, in one pass: each line is rated, then learned. If trouble has
-// words of trouble, the ratings take them into account.
+// score rates the lines of a log with all methods. Each method rates a line before learning from
+// the line. The parameter trouble is a list of words, such as "error", that ratings consider, or
+// "".
 func score(log []line, trouble string) []scored {
 	counts := model.Counts()
 	set := stream.DefaultsFor(counts, stream.Counts)
@@ -84,11 +85,10 @@ func score(log []line, trouble string) []scored {
 	return result
 }
 
-// told is the set of the numbers of incidents that watch has printed.
 type told map[int64]bool
 
-// take reports whether watch prints an incident at a line. watch prints an incident once, as soon
-// as the incident is strange enough or has a change.
+// take reports whether `lmserve watch` prints an incident at a line. Each incident is printed once,
+// as soon as it is strange enough or has a change.
 func (t told) take(l *lines.Line) (now bool) {
 	for _, e := range l.Incidents {
 		if !e.Closed && !t[e.Number] && (e.P <= toldMost || len(e.Changes) > 0) {

@@ -9,20 +9,20 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/lines"
 )
 
-// answersGiven are the numbers of answers that the simulated operators give for each log.
 var answersGiven = []int{0, 5, 10, 20}
 
-// operator sees incidents as watch prints them. For the first incidents it answers whether they are
-// true: whether the line at which the incident was printed has a label.
+// operator simulates a user of `lmserve watch`, who judges the first incidents shown. The user
+// judges an incident important if it is shown at an anomalous line, otherwise a false alarm.
 type operator struct {
 	threshold float64
-	answers   int // number of answers still to give
+	answers   int
 
 	matters, falseAlarm []incidents.Like
-	shown               map[int64]bool // for each shown incident, whether a line of it has a label
+	// by incident number: whether a shown incident has an anomalous line
+	shown map[int64]bool
 }
 
-// shows reports whether an incident is shown to the operator, as `lmserve watch` decides it.
+// shows reports whether an incident is shown to the operator, by the rules of `lmserve watch`.
 func (o *operator) shows(i *incidents.Incident) bool {
 	like := func(of []incidents.Like) bool {
 		for _, l := range of {
@@ -39,7 +39,7 @@ func (o *operator) shows(i *incidents.Incident) bool {
 }
 
 // told handles an incident that a line has opened or joined. The parameter `labeled` is true if the
-// line has a label. The result is true if the incident is shown.
+// line is anomalous. The result is true if the incident is shown.
 func (o *operator) told(i *incidents.Incident, labeled bool) bool {
 	truth, known := o.shown[i.Number]
 	if i.Closed || !known && !o.shows(i) {
@@ -57,10 +57,10 @@ func (o *operator) told(i *incidents.Incident, labeled bool) bool {
 	return true
 }
 
-// operated counts an operator's incidents in some logs.
+// operated counts incidents: the shown ones, the true ones among them, the labeled ones that were
+// found, and all labeled ones.
 type operated struct{ shown, true, found, incidents int }
 
-// operate shows a log with labels to an operator.
 func operate(log []line, o operator) (sum operated) {
 	o.shown = map[int64]bool{}
 	m := lines.NewMeter()
@@ -95,7 +95,6 @@ func operate(log []line, o operator) (sum operated) {
 	return sum
 }
 
-// printOperated shows the logs of a folder to operators with different numbers of answers.
 func printOperated(w io.Writer, dir string) error {
 	paths, err := labeledPaths(dir)
 	if err != nil {

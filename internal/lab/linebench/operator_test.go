@@ -7,8 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The operator answers "false alarm" once, for a kind of line. Then it sees no more incidents of
-// this kind.
 func TestOperatorIsNotShownFalseAlarmsAgain(t *testing.T) {
 	var log []line
 	for i := range 1500 {

@@ -7,10 +7,9 @@ import (
 	"unicode"
 )
 
-// The rivals are simpler methods. They rate a line by counts of the earlier lines, in tables that
-// grow with the log.
+// This file contains simple baseline methods. They rate a line by counts of earlier lines, in
+// tables that grow with the log.
 
-// counter counts, for each word, the lines that contain it.
 type counter struct {
 	lines float64
 	count map[string]float64
@@ -39,8 +38,7 @@ const variable = "<*>"
 
 func hasDigit(word string) bool { return strings.IndexFunc(word, unicode.IsDigit) >= 0 }
 
-// spaced returns the words between spaces. It replaces every word that has a digit by the same
-// placeholder.
+// spaced splits a text at spaces. Words with a digit are replaced by a common placeholder.
 func spaced(text string) []string {
 	words := strings.Fields(text)
 	for i, w := range words {
@@ -68,7 +66,7 @@ type drain struct {
 
 const (
 	drainDepth = 4
-	drainWords = drainDepth - 2 // number of first words that select a leaf
+	drainWords = drainDepth - 2
 	drainAlike = .4
 )
 
@@ -84,7 +82,8 @@ type template struct {
 	count float64
 }
 
-// rate returns how rare the line's template is, and counts the line.
+// rate returns -log2 of the smoothed share of lines with the line's template. Then it counts the
+// line.
 func (d *drain) rate(text string) float64 {
 	t := d.find(strings.Fields(withoutVariables(text)))
 	rarity := -math.Log2((t.count + .5) / (d.lines + 1))
@@ -93,7 +92,8 @@ func (d *drain) rate(text string) float64 {
 	return rarity
 }
 
-// find returns the template of a line, adapted to the line.
+// find returns the template of a line. Words of the template that differ from the line become
+// variables. If no template is similar enough, find makes a new template.
 func (d *drain) find(words []string) *template {
 	group := drainGroup{words: len(words)}
 	for i, w := range words[:min(drainWords, len(words))] {
@@ -127,7 +127,7 @@ func (d *drain) find(words []string) *template {
 	return best
 }
 
-// agree counts the words of a line that equal the template's, and the template's variables.
+// agree counts the positions where a line has the template's word, and the template's variables.
 func (t *template) agree(words []string) (alike, variables int) {
 	for i, w := range t.words {
 		switch w {

@@ -15,17 +15,18 @@ import (
 // Methods returns the methods that can be tuned.
 func Methods() []string { return []string{stream.DynamicSGD, stream.DynamicRMS, stream.Cache} }
 
-// The constant `step` is the ratio of two neighbors on the coarse grid. On the fine grid the ratio
-// is the square root of `step`. The tolerances are in bits per byte and, for models of words, in
-// bits per word. A smaller improvement is noise: another choice of texts could undo it.
+// The constant `step` is the ratio of neighboring values on the coarse grid. On the fine grid the
+// ratio is the square root of `step`. The tolerances are in bits per byte and, for models of words,
+// in bits per token. An improvement below the tolerance is noise: another choice of texts could
+// undo the improvement.
 const (
 	step          = 2
 	tolerance     = 2e-4
 	wordTolerance = 1e-3
 )
 
-// Parameters returns the settings of a method to search: the rows of stream.Table with a search
-// range. The search begins at the model's values.
+// Parameters returns the settings of a method that a search varies: the rows of stream.Table with a
+// search range. The search begins at the model's values, or at the default for a value of 0.
 func Parameters(m *model.Model, method string) ([]Parameter, error) {
 	rows, err := searched(method)
 	if err != nil {
@@ -40,7 +41,7 @@ func Parameters(m *model.Model, method string) ([]Parameter, error) {
 			start = r.Number(&usual)
 		}
 		params[i] = Parameter{
-			// The name without the prefix of its method: size for cache_size.
+			// The name lacks the method's prefix: cache_size becomes size.
 			Name:  strings.TrimPrefix(r.Name, method+"_"),
 			Start: min(max(digits(start), r.Search.Min), r.Search.Max),
 			Step:  step, Min: r.Search.Min, Max: r.Search.Max, Whole: r.Whole(),
@@ -49,8 +50,8 @@ func Parameters(m *model.Model, method string) ([]Parameter, error) {
 	return params, nil
 }
 
-// searched returns the rows to tune for a method. Integers come last, since a step of an integer
-// changes the score most.
+// searched returns the rows of stream.Table to tune for a method. Integers come last, since a step
+// of an integer changes the score most.
 func searched(method string) (setting.Table[stream.Settings], error) {
 	if !slices.Contains(Methods(), method) {
 		return nil, fmt.Errorf("tune: method is %q, expected one of %v", method, Methods())
@@ -70,7 +71,6 @@ func searched(method string) (setting.Table[stream.Settings], error) {
 	return rows, nil
 }
 
-// withValues returns the model with the parameters of a method set to values.
 func withValues(m *model.Model, method string, values []float64) (*model.Model, error) {
 	rows, err := searched(method)
 	if err != nil {
@@ -83,8 +83,9 @@ func withValues(m *model.Model, method string, values []float64) (*model.Model, 
 	return m.WithRivals(stream.RivalsOf(set))
 }
 
-// Method searches for the settings of a method that need the fewest bits per token on the texts,
-// each a separate stream. It returns the model with these settings as its default.
+// Method searches for the settings of a method that minimize the bits per token of the texts. Each
+// text is a separate stream. Method returns a model with these settings as its defaults, and the
+// best trial.
 func Method(ctx context.Context, m *model.Model, method string, texts [][]byte, threads int,
 	visit func(Trial)) (*model.Model, Trial, error) {
 	params, err := Parameters(m, method)
@@ -106,7 +107,7 @@ func Method(ctx context.Context, m *model.Model, method string, texts [][]byte, 
 			return 0, err
 		}
 		set := stream.DefaultsFor(candidate, method)
-		set.Companion = false // only the method is tuned
+		set.Companion = false // only the method itself is tuned
 		return eval.BitsPerToken(ctx, w, m, set, texts)
 	})
 	if err != nil {

@@ -29,8 +29,6 @@ func small(t *testing.T) *model.Model {
 	return m
 }
 
-// Tuning returns a model whose default settings have the score that the search reports. This score
-// is better than the score of the model before the search.
 func TestTuningMakesTheModelsDefaultsBetter(t *testing.T) {
 	m := small(t)
 	texts := [][]byte{[]byte(strings.Repeat("all work and no play ", 20)),

@@ -1,5 +1,5 @@
-// Package tune finds settings by search on a logarithmic grid. It tunes the methods that
-// sparse-meta is compared with.
+// Package tune optimizes settings by search on a logarithmic grid. It tunes the baseline methods
+// with which the method sparse-meta is compared.
 package tune
 
 import (
@@ -10,50 +10,51 @@ import (
 	"strconv"
 )
 
-// Parameter is a positive number to search. Its candidates are Start times integer powers of
-// Step, rounded to three digits, from Min to Max.
+// Parameter is a positive number to optimize. The search tries Start times powers of Step, rounded
+// to three digits, from Min to Max.
 type Parameter struct {
 	Name     string
 	Start    float64
 	Step     float64 // above 1
 	Min, Max float64
-	Whole    bool // an integer
+	Whole    bool
 }
 
-// Trial is a tried point: values of all parameters, and their score. The score is infinite if the
-// objective returned NaN or an infinity.
+// Trial is a tried point of the grid, with its score. The score is +Inf if the objective returned
+// NaN or +Inf.
 type Trial struct {
-	Values []float64 // one for each parameter
+	Values []float64
 	Score  float64
-	Best   bool // better than all earlier trials
-	// Left is the number of trials until the search ends if no later trial is better.
+	Best   bool
+	// Left is the number of remaining trials, if no later trial is better.
 	Left int
 }
 
 // Search configures a search.
 type Search struct {
-	// Refine is the number of times that the grid is refined. Each time the step becomes its
-	// square root.
+	// Refine is how often the grid is refined. Each refinement replaces the step by its square
+	// root.
 	Refine int
 	// Tolerance is the minimum improvement for which the search makes a step. Without a tolerance
 	// the search would follow a flat objective to its bounds.
 	Tolerance float64
-	// Visit, if set, receives every trial.
+	// Visit, if set, is called with every trial.
 	Visit func(Trial)
 }
 
-// ErrNoScore means that the objective returned no finite number at any point where the search could
-// begin. These are the start, its neighbors, and points with a smaller first parameter.
+// ErrNoScore means that no tried point had a finite score, so the search could not begin. The tried
+// points are the start, its neighbors, and points with a smaller first parameter.
 var ErrNoScore = errors.New("none of the tried settings has a finite score")
 
-// Minimize searches for the values with the least f. It calls f once for each point; an error of
-// f ends the search.
+// Minimize searches for the values with the smallest f. It calls f once for each tried point. An
+// error of f ends the search.
 //
-// From the start the search walks along one parameter after the other as long as a step lowers f;
-// only Min and Max bound the walk. If no step along one parameter helps, it tries steps along two
-// at once. If f gives no number at the start, the search begins at the largest smaller value of the
-// first parameter that gives one. This helps if the first parameter is a rate that is too large,
-// since then the neighbors of the start may give no number either.
+// From the start, the search changes one parameter at a time, as long as a step lowers f. Min and
+// Max bound each parameter. If no such step helps, the search changes two parameters at once.
+//
+// If f is not finite at the start, the search lowers the first parameter until f is finite. This
+// helps if the first parameter is a learning rate that is too large: then f may be infinite at all
+// neighbors of the start.
 func (s Search) Minimize(params []Parameter, f func(values []float64) (float64, error)) (Trial,
 	error) {
 	if err := check(params); err != nil {
@@ -125,16 +126,16 @@ func moves(n int) (moves [][]int) {
 	return moves
 }
 
-// walk is a running search. A point of the grid is given by its exponents, in units of the finest
-// step.
+// walk is the state of a search. A point has one exponent for each parameter: the number of finest
+// steps from the start.
 type walk struct {
 	Search
 	params []Parameter
 	f      func([]float64) (float64, error)
-	tried  map[string]float64 // scores by values
+	tried  map[string]float64
 	moves  [][]int
 	at     []int
-	best   Trial // the trial at the current point
+	best   Trial
 	stride int
 }
 
@@ -177,8 +178,8 @@ func (w *walk) left() int {
 	return len(points)
 }
 
-// values returns the values of a point, with a unique key. The result inside is false if a value is
-// below Min or above Max.
+// values returns the parameter values at a point, and a key that identifies these values. The
+// result `inside` is false if a value is below Min or above Max.
 func (w *walk) values(point []int) (values []float64, key string, inside bool) {
 	values = make([]float64, len(point))
 	for i, p := range w.params {
@@ -220,8 +221,8 @@ func (w *walk) try(point []int) (better bool, err error) {
 	return t.Best && len(w.tried) > 1, nil
 }
 
-// value returns the parameter at exponent/fine steps from the start. The result ok is false beyond
-// the bounds.
+// value returns Start * Step^(exponent/fine), rounded. The result ok is false if the value is below
+// Min or above Max.
 func (p Parameter) value(exponent, fine int) (v float64, ok bool) {
 	if exponent == 0 {
 		return p.Start, true

@@ -10,12 +10,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// param returns a parameter with a step of 2 and bounds too wide to matter.
 func param(name string, start float64) Parameter {
 	return Parameter{Name: name, Start: start, Step: 2, Min: 1e-9, Max: 1e9}
 }
 
-// octavesApart returns the distance of two numbers in steps of a factor of 2.
 func octavesApart(a, b float64) float64 { return math.Abs(math.Log2(a / b)) }
 
 // The objective is bowl-shaped in the logarithms of the parameters. From any start, the search
@@ -45,13 +43,13 @@ func TestSearchFindsBottomOfBowl(t *testing.T) {
 		best, err := Search{Refine: 1}.Minimize(params, f)
 		require.NoError(t, err)
 		for i, v := range best.Values {
-			// Half a fine step is a quarter of an octave; values are rounded to three digits.
+			// Half a fine step is a quarter of an octave, where an octave is a factor of 2. The
+			// remaining 0.01 allows for the rounding to three digits.
 			require.LessOrEqual(t, octavesApart(v, bottom[i]), 0.26)
 		}
 	})
 }
 
-// A trial's Left counts the trials that follow it, if none of them is better.
 func TestTrialKnowsHowManyAreLeft(t *testing.T) {
 	var trials []Trial
 	s := Search{Refine: 1, Visit: func(t Trial) { trials = append(trials, t) }}
@@ -73,9 +71,9 @@ func TestTrialKnowsHowManyAreLeft(t *testing.T) {
 	}
 }
 
-// The best value of one parameter may depend on the other, as with rate and decay. Then the
-// objective has a diagonal valley, and a search by steps along one parameter would stop on its
-// slope.
+// If the best value of one parameter depends on another parameter, the objective has a diagonal
+// valley. A search that changes only one parameter at a time would stop in the valley before the
+// minimum.
 func TestSearchFollowsDiagonalValley(t *testing.T) {
 	f := func(v []float64) (float64, error) {
 		x, y := math.Log2(v[0]), math.Log2(v[1])

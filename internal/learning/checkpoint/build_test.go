@@ -41,19 +41,18 @@ func (p *pickler) numbers(list []int) *pickler {
 	return p.op("t")
 }
 
-// emptyDict writes the result of collections.OrderedDict().
 func (p *pickler) emptyDict() *pickler { return p.global("collections", "OrderedDict").op(")R") }
 
-// array is a storage to be written.
+// array is a PyTorch storage for a test checkpoint.
 type array struct {
 	key, class string
-	size       int // bytes of an element
+	size       int
 	data       []byte
 }
 
 func (a array) count() int { return len(a.data) / a.size }
 
-// shown is a tensor to be written.
+// shown is a tensor for a test checkpoint: a part of a storage.
 type shown struct {
 	name          string
 	of            *array
@@ -73,7 +72,6 @@ func (p *pickler) tensor(t shown, legacy bool) *pickler {
 	return p.emptyDict().op("tR")
 }
 
-// stateDict writes a state dict.
 func stateDict(tensors []shown, legacy bool) []byte {
 	p := newPickler().emptyDict().op("(")
 	for _, t := range tensors {
@@ -82,7 +80,6 @@ func stateDict(tensors []shown, legacy bool) []byte {
 	return p.op("u.").Bytes()
 }
 
-// arraysOf lists the storages of tensors, each once.
 func arraysOf(tensors []shown) (list []*array) {
 	seen := map[*array]bool{}
 	for _, t := range tensors {
@@ -94,7 +91,7 @@ func arraysOf(tensors []shown) (list []*array) {
 	return list
 }
 
-// archiveOf writes a zip archive as torch.save does.
+// archiveOf returns a zip archive in the form of torch.save since PyTorch 1.6.
 func archiveOf(t testing.TB, pickle []byte, arrays []*array) []byte {
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
@@ -116,7 +113,7 @@ func archiveOf(t testing.TB, pickle []byte, arrays []*array) []byte {
 	return b.Bytes()
 }
 
-// legacyOf writes a file as torch.save did before version 1.6.
+// legacyOf returns a file in the form of torch.save before PyTorch 1.6.
 func legacyOf(pickle []byte, arrays []*array) []byte {
 	var b bytes.Buffer
 	b.WriteString("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.")
@@ -135,7 +132,6 @@ func legacyOf(pickle []byte, arrays []*array) []byte {
 	return b.Bytes()
 }
 
-// plain returns the tensors of a small byte model with one layer, with values from a fixed seed.
 func plain(vocab int) []shown {
 	const d, hd, inner = 4, 4, 6
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -148,7 +144,7 @@ func plain(vocab int) []shown {
 		a := &array{key: strconv.Itoa(len(tensors)), class: "FloatStorage", size: 4}
 		for range n {
 			a.data = binary.LittleEndian.AppendUint32(a.data,
-				uint32(0x3d000000+rng.IntN(1<<23))) // 0.03 to 0.06
+				uint32(0x3d000000+rng.IntN(1<<23))) // float32 values from 0.03 to 0.06
 		}
 		tensors = append(tensors, shown{name, a, 0, shape, stride})
 		return a
@@ -172,18 +168,16 @@ func plain(vocab int) []shown {
 		shown{"crit.out_layers.0.weight", embeddings, 0, []int{vocab, d}, []int{d, 1}})
 }
 
-// readBytes reads a checkpoint in memory.
 func readBytes(data []byte) (*Checkpoint, error) {
 	return openReader(bytes.NewReader(data), int64(len(data)))
 }
 
-// known returns settings for checkpoints that have none.
+// known returns the settings that the shapes of tensors do not determine.
 func known() Settings {
 	memory, off := 8, false
 	return Settings{MemLen: &memory, PreLNorm: &off}
 }
 
-// dataOf reads a converted tensor.
 func dataOf(t testing.TB, m *Converted, name string) []byte {
 	for _, tensor := range m.Tensors {
 		if tensor.Name == name {
@@ -196,15 +190,14 @@ func dataOf(t testing.TB, m *Converted, name string) []byte {
 	return nil
 }
 
-// branch is a module to be written: its tensors, its submodules, and other attributes.
+// branch is a PyTorch module for a test checkpoint: tensors, submodules, and other attributes.
 type branch struct {
 	tensors    []shown
-	names      []string // names of the submodules, in order
+	names      []string
 	below      map[string]*branch
 	attributes func(p *pickler)
 }
 
-// treeOf makes modules from the names of tensors.
 func treeOf(tensors []shown) *branch {
 	root := &branch{below: map[string]*branch{}}
 	for _, t := range tensors {
@@ -223,7 +216,7 @@ func treeOf(tensors []shown) *branch {
 	return root
 }
 
-// module writes a module in the form of a pickled whole model.
+// module writes a module as torch.save(model) does.
 func (p *pickler) module(b *branch, legacy bool) *pickler {
 	if legacy { // the old form includes the source text of the class
 		p.op("(").text("module").global("mem_transformer", "MemTransformerLM")

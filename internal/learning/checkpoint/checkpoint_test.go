@@ -16,8 +16,8 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Both forms of torch.save give the saved tensors in the order of the model's layout. A tied
-// weight, which the file has twice, becomes one tensor.
+// State dicts in both file forms of torch.save give the saved tensors, in the order of the model's
+// layout. A tied weight, which the file has twice, becomes one tensor.
 func TestStateDictBecomesModelsTensors(t *testing.T) {
 	tensors := plain(256)
 	for form, file := range map[Form][]byte{
@@ -45,7 +45,6 @@ func TestStateDictBecomesModelsTensors(t *testing.T) {
 	}
 }
 
-// A model that was pickled whole gives the same tensors, and has its own configuration.
 func TestPickledModelSaysItsConfiguration(t *testing.T) {
 	tensors := plain(12)
 	root := treeOf(tensors)
@@ -82,7 +81,6 @@ func TestPickledModelSaysItsConfiguration(t *testing.T) {
 	}
 }
 
-// Transposed tensors, and tensors that begin inside a shared storage, are read in order.
 func TestViewsOfAStorageArePutInOrder(t *testing.T) {
 	tensors := plain(256)
 	i := slices.IndexFunc(tensors,
@@ -164,7 +162,6 @@ func TestElementTypes(t *testing.T) {
 	}
 }
 
-// All tensors that do not fit are named at once, with what was found and expected.
 func TestAllTensorsThatDoNotFitAreNamed(t *testing.T) {
 	tensors := plain(256)
 	tensors[1].name = "r_x_bias"
@@ -187,8 +184,8 @@ func TestAllTensorsThatDoNotFitAreNamed(t *testing.T) {
 		"layers.0.pos_ff.CoreNet.0.weight [24], expected [6,4]")
 }
 
-// All tensors that do not fit are named. This holds even if no configuration can be inferred,
-// because r_w_bias is missing, or if a requested configuration does not fit.
+// The error names all tensors that do not fit, even if no configuration can be inferred because
+// r_w_bias is missing. The same holds if a requested configuration does not fit.
 func TestTensorsAreNamedWhereNoConfigurationCanBeRead(t *testing.T) {
 	tensors := plain(256)
 	tensors[0].name = "r"
@@ -210,7 +207,6 @@ func TestTensorsAreNamedWhereNoConfigurationCanBeRead(t *testing.T) {
 	require.Len(t, m.Misshapen, 3, "two uses of the embeddings, and the bias")
 }
 
-// The error names all settings that cannot be inferred from shapes.
 func TestSettingsThatNothingTellsAreAskedFor(t *testing.T) {
 	tensors := plain(256)
 	c, err := readBytes(archiveOf(t, stateDict(tensors, false), arraysOf(tensors)))
@@ -252,8 +248,6 @@ func TestClustersOfOneTable(t *testing.T) {
 	require.Len(t, m.Tensors, 17)
 }
 
-// A checkpoint whose position frequencies differ from this program's belongs to an unsupported
-// model.
 func TestOtherFrequenciesAreRefused(t *testing.T) {
 	tensors := plain(256)
 	tensors[0].name = "pos_emb.inv_freq"
@@ -352,11 +346,12 @@ func TestProjectionsOfASharedTable(t *testing.T) {
 	require.ErrorContains(t, err, "1 missing: word_emb.emb_projs.0 [4,2]")
 }
 
-// Attention biases that are equal in every layer become one pair. Different biases stay separate. A
-// model with a shared pair and different biases is refused.
+// Attention biases (r_w_bias and r_r_bias) that are equal in all layers become one shared pair.
+// Different biases stay separate. A checkpoint with a shared pair and different biases in layers is
+// refused.
 func TestAttentionBiasesOfLayers(t *testing.T) {
 	own := func(name string) string { return "layers.0.dec_attn." + name }
-	second := func(tensors []shown) []shown { // adds a copy of the first layer
+	second := func(tensors []shown) []shown {
 		for _, s := range tensors {
 			if rest, ok := strings.CutPrefix(s.name, "layers.0."); ok {
 				s.name = "layers.1." + rest
@@ -397,7 +392,8 @@ func TestAttentionBiasesOfLayers(t *testing.T) {
 	require.ErrorContains(t, err, "4 unexpected: layers.0.dec_attn.r_r_bias [2,2], ")
 }
 
-// vocabularyPickle returns a pickle of the reference's Vocab or Hugging Face's dictionary.
+// vocabularyPickle returns a pickled vocabulary: a Vocab object of the reference implementation, or
+// Hugging Face's dictionary.
 func vocabularyPickle(head, symbols string, tail string) []byte {
 	p := newPickler().op(head).op("}(")
 	p.text("counter").global("collections", "Counter").op("}(").text("the").number(3).op("u\x85R")

@@ -11,7 +11,7 @@ import (
 
 // allowed reports whether a pickle may name a class or function. Allowed are the classes and
 // functions that make tensors, the reference implementation's modules and vocabulary, and plain
-// containers. findClass returns the replacement for each of them.
+// containers. findClass returns the Go replacement for each class or function.
 func allowed(module, name string) bool {
 	if module == "collections" && name == "OrderedDict" {
 		return true // the pickle library makes OrderedDicts itself
@@ -32,8 +32,8 @@ var (
 	className   = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
 )
 
-// findClass returns the replacement for a Python class or function, or an error if the class is not
-// allowed.
+// findClass returns the Go replacement for a Python class or function, or an error if a pickle may
+// not name it.
 func findClass(module, name string) (any, error) {
 	switch full := module + "." + name; full {
 	case "torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v2":
@@ -42,7 +42,7 @@ func findClass(module, name string) (any, error) {
 		return function(rebuildParameter), nil
 	case "torch.Size", "builtins.set", "__builtin__.set", "collections.Counter":
 		return function(sameObject), nil
-	// used by modules that PyTorch 1.1 wrote
+	// modules saved by PyTorch 1.1 name this function
 	case "torch.nn.backends.thnn._get_thnn_function_backend":
 		return function(func([]any) (any, error) { return nil, nil }), nil
 	}
@@ -62,19 +62,19 @@ func findClass(module, name string) (any, error) {
 		Kind: ErrClass}
 }
 
-// function replaces a Python function.
+// function is a Go replacement for a Python function.
 type function func(args []any) (any, error)
 
 // Call implements types.Callable.
 func (f function) Call(args ...any) (any, error) { return f(args) }
 
-// moduleClass replaces a class of modules; it is the class's full name.
+// moduleClass replaces a PyTorch module class. Its value is the full name of the class.
 type moduleClass string
 
 // PyNew implements types.PyNewable.
 func (c moduleClass) PyNew(args ...any) (any, error) { return &module{class: string(c)}, nil }
 
-// module replaces a Python object; only the attributes are kept.
+// module replaces a Python object. It keeps only the object's class name and attributes.
 type module struct {
 	class      string
 	attributes map[string]any
@@ -89,8 +89,8 @@ func (m *module) PySetState(o any) error {
 
 var errArguments = errors.New("arguments of an unsupported type or number")
 
-// sameObject replaces the constructor of a container. It returns the constructor's only argument,
-// since the content suffices.
+// sameObject replaces the constructor of a container. Only the content matters, so sameObject
+// returns the constructor's argument, or an empty list without argument.
 func sameObject(args []any) (any, error) {
 	switch len(args) {
 	case 0:
@@ -101,7 +101,7 @@ func sameObject(args []any) (any, error) {
 	return nil, errArguments
 }
 
-// rebuildTensor makes a tensor from (storage, offset, shape, strides, ...).
+// rebuildTensor makes a tensor from the arguments (storage, offset, shape, strides, ...).
 func rebuildTensor(args []any) (any, error) {
 	if len(args) < 4 || len(args) > 7 {
 		return nil, errArguments
@@ -117,7 +117,7 @@ func rebuildTensor(args []any) (any, error) {
 	return v, v.check()
 }
 
-// rebuildParameter returns the tensor of (tensor, requires_grad, hooks).
+// rebuildParameter returns the first of the arguments (tensor, requires_grad, hooks).
 func rebuildParameter(args []any) (any, error) {
 	if len(args) == 3 {
 		if v, ok := args[0].(view); ok {
@@ -152,7 +152,8 @@ type entry struct {
 	value any
 }
 
-// entries returns the entries of a dictionary with string keys, each once, in order.
+// entries returns the entries of a dictionary in order. Keys that are not strings, or that occur
+// twice, are errors.
 func entries(o any) ([]entry, error) {
 	var list []entry
 	seen := map[string]bool{}
@@ -177,7 +178,8 @@ func entries(o any) ([]entry, error) {
 		}
 	case *types.OrderedDict:
 		for e := d.List.Front(); e != nil; e = e.Next() {
-			o := e.Value.(*types.OrderedDictEntry) // the type of the elements of the library's list
+			// the pickle library stores only this type in List
+			o := e.Value.(*types.OrderedDictEntry)
 			if err := add(o.Key, o.Value); err != nil {
 				return nil, err
 			}
@@ -188,7 +190,6 @@ func entries(o any) ([]entry, error) {
 	return list, nil
 }
 
-// stringKeys returns a dictionary with string keys as a map.
 func stringKeys(o any) (map[string]any, error) {
 	list, err := entries(o)
 	if err != nil {
@@ -201,7 +202,7 @@ func stringKeys(o any) (map[string]any, error) {
 	return m, nil
 }
 
-// describe names the kind of an object, never its content, which may be large.
+// describe names the kind of an object for an error. The content may be large, so it is left out.
 func describe(o any) string {
 	switch o := o.(type) {
 	case nil:

@@ -13,13 +13,13 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// Settings are the part of a configuration that the shapes of the tensors do not tell. A nil field
-// is not known.
+// Settings is the part of a configuration that cannot be inferred from the shapes of the tensors. A
+// nil field is unknown.
 type Settings struct {
 	MemLen, SegLen, ClampLen *int
 	SameLength, PreLNorm     *bool
-	// UntieSoftmax says whether the softmax has separate tables. If UntieSoftmax is nil, the
-	// softmax has separate tables if their values differ from the embeddings'.
+	// UntieSoftmax says whether the softmax has tables separate from the embeddings. If
+	// UntieSoftmax is nil, the values decide: tables that differ from the embeddings are separate.
 	UntieSoftmax *bool
 	Cutoffs      []int
 }
@@ -38,7 +38,6 @@ func (s Settings) over(others Settings) Settings {
 	return s
 }
 
-// untied reports whether the softmax is known to have separate tables.
 func (s Settings) untied() bool { return s.UntieSoftmax != nil && *s.UntieSoftmax }
 
 // Missing lists settings that must be given because they cannot be inferred from the checkpoint.
@@ -49,11 +48,13 @@ func (m *Missing) Error() string {
 		strings.Join(m.Names, ", ")
 }
 
-// defaultSegLen is the length of a segment if the settings have none and the model has no memory.
+// defaultSegLen is the segment length in tokens if the settings have no segment length and the
+// model has no memory.
 const defaultSegLen = 128
 
-// configOf uses the configuration want or, if it is nil, infers one from the shapes. It adds the
-// settings. Tensors that do not fit are found later, all at once.
+// configOf returns `want`, or a configuration inferred from the shapes if `want` is nil, with the
+// settings added. It does not check whether the tensors fit: `fit` later reports all misfits in one
+// error.
 func configOf(shapes map[string][]int, s Settings, want *txl.Config) (txl.Config, error) {
 	c := configOfShapes(shapes)
 	var missing Missing
@@ -79,7 +80,7 @@ func configOf(shapes map[string][]int, s Settings, want *txl.Config) (txl.Config
 	c.SegLen = *cmp.Or(s.SegLen, &c.MemLen)
 	c.SegLen = cmp.Or(c.SegLen, defaultSegLen)
 	if s.ClampLen != nil {
-		c.ClampLen = max(0, *s.ClampLen) // in checkpoints, numbers below 0 also mean no clamp
+		c.ClampLen = max(0, *s.ClampLen) // in checkpoints, 0 and negative numbers mean no clamp
 	}
 	if s.SameLength != nil {
 		c.SameLength = *s.SameLength
@@ -118,13 +119,13 @@ func configOfShapes(shapes map[string][]int) (c txl.Config) {
 	}
 	_, projected := shapes[inputProjection+"0"]
 	if len(tables) == 1 && projected && c.DEmbed == 0 && shapes["crit.cluster_bias"] == nil {
-		c.DivVal = 2 // any number above 1: otherwise there would be no projection
+		c.DivVal = 2 // any number above 1 means that the table has a projection
 	}
 	return c
 }
 
-// checkConfig checks the configuration against the limits of a model. This check comes before the
-// list of expected tensors is made from the configuration.
+// checkConfig checks that the configuration is valid and supported. Its limits also bound the list
+// of expected tensors, which is made afterwards.
 func checkConfig(c txl.Config) error {
 	if err := c.Validate(); err != nil {
 		return unsupported("configuration", err.Error(), "a configuration that lmserve supports")
@@ -136,7 +137,7 @@ func checkConfig(c txl.Config) error {
 	return nil
 }
 
-// layersOf counts layers 0, 1, ... that have any tensor.
+// layersOf counts the consecutive layers from 0 that have at least one tensor.
 func layersOf(shapes map[string][]int) (n int) {
 	layer := regexp.MustCompile(`^layers\.(\d{1,4})\.`)
 	seen := map[string]bool{}
@@ -151,7 +152,6 @@ func layersOf(shapes map[string][]int) (n int) {
 	return n
 }
 
-// tablesOf returns the shapes of the embedding tables, one for each cluster.
 func tablesOf(shapes map[string][]int) (tables [][]int) {
 	for i := 0; ; i++ {
 		shape := shapes[inputTable+strconv.Itoa(i)+weightSuffix]
@@ -166,8 +166,8 @@ func tablesOf(shapes map[string][]int) (tables [][]int) {
 // table without rows may claim any width, so the search for a divisor needs a limit.
 const maxDivisor = 1 << 16
 
-// divisorOf returns the div_val by which the widths of tables decrease. It returns 0 for a single
-// table. It also returns 0 if no div_val fits; then the later check of shapes names the tables.
+// divisorOf returns the div_val by which the widths of successive tables shrink. It returns 0 for a
+// single table, or if no div_val fits; in this case the later check of shapes reports the tables.
 func divisorOf(tables [][]int) int {
 	if len(tables) < 2 {
 		return 0
@@ -194,7 +194,6 @@ func shapeOr(shape []int, dimensions int) []int {
 	return shape
 }
 
-// settingsOf reads the attributes of a pickled module.
 func settingsOf(a map[string]any) (Settings, error) {
 	var s Settings
 	for name, to := range map[string]**int{
@@ -234,8 +233,6 @@ func settingsOf(a map[string]any) (Settings, error) {
 	return s, nil
 }
 
-// checkEps returns an error if a checkpoint's epsilon of the layer normalization differs from this
-// program's.
 func checkEps(eps float64) error {
 	if math.Abs(eps-txl.LayerNormEps) > 1e-9 {
 		return unsupported("epsilon of the layer normalization", strconv.FormatFloat(eps, 'g', -1,
@@ -258,11 +255,11 @@ type huggingConfig struct {
 	Cutoffs    []int   `json:"cutoffs"`
 	Eps        float64 `json:"layer_norm_epsilon"`
 	TieWords   *bool   `json:"tie_word_embeddings"`
-	TieWeight  *bool   `json:"tie_weight"` // the field's name in files of old versions
+	TieWeight  *bool   `json:"tie_weight"` // old name of tie_word_embeddings
 }
 
-// readHuggingConfig reads a config.json. The result hugging is true if the file names Hugging
-// Face's Transformer-XL.
+// readHuggingConfig reads a config.json. The result `hugging` is true if the file describes a
+// Transformer-XL of Hugging Face's library.
 func readHuggingConfig(path string) (s Settings, hugging bool, err error) {
 	f, err := reload.Open(path)
 	if err != nil {

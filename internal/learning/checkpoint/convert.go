@@ -15,29 +15,30 @@ import (
 
 // Options say how a checkpoint is converted.
 type Options struct {
-	// Settings override those in the checkpoint.
+	// Settings override the settings in the checkpoint.
 	Settings Settings
-	// Config, if set, is the configuration that the tensors must fit. Otherwise it is inferred from
-	// them.
+	// Config is the configuration that the tensors must fit. If Config is nil, the configuration is
+	// inferred from the tensors.
 	Config *txl.Config
-	// Order is the order of the clusters' columns in the checkpoint. "" means the order of the
-	// checkpoint's layout: Ascending in Hugging Face's layout, Descending in others.
+	// Order is the order of the clusters' columns in the checkpoint's adaptive softmax. "" means
+	// Ascending in Hugging Face's layout, Descending in other layouts.
 	Order Order
 }
 
-// Converted is a model converted from a checkpoint. Its tensors are read while they are written.
+// Converted is a model converted from a checkpoint. To save memory, the data of a tensor is loaded
+// only when it is read.
 type Converted struct {
 	Config  txl.Config
 	Tensors []weights.StoredTensor
-	// Order is the order of the clusters' columns in the checkpoint. Why describes how the order
-	// was found; it is "" if Options named the order. Both are "" if fewer than two clusters follow
-	// the head.
+	// Order is the order of the clusters' columns in the checkpoint's adaptive softmax. Why
+	// describes how the order was found, or is "" if Options named the order. With fewer than two
+	// clusters after the head, Order and Why are "".
 	Order Order
 	Why   string
 }
 
-// Convert returns the checkpoint's model. Its error, a *Mismatch, names all tensors that are
-// missing, left over or of a wrong shape.
+// Convert returns the checkpoint's model. If tensors are missing, unexpected or of a wrong shape,
+// the error is a *Mismatch that names all of them.
 func (c *Checkpoint) Convert(o Options) (*Converted, error) {
 	byName, err := rename(c.tensors)
 	if err != nil {
@@ -85,12 +86,13 @@ func (c *Checkpoint) Convert(o Options) (*Converted, error) {
 	return converted, nil
 }
 
-// untwin replaces a missing weight of the input by the softmax's copy. Safetensors files keep tied
-// weights once, under any of their names; PyTorch's files keep all names.
+// untwin adds missing weights of the input embeddings, as copies of the softmax's weights.
+// Safetensors files keep a tied weight once, under any of its names; PyTorch's files keep all
+// names.
 //
-// Two kinds of weights are not replaced: tables, if the softmax has separate ones, and the
-// projection of a table that several clusters share. For that projection the softmax has one matrix
-// per cluster, and any of them could be the copy or a separate matrix.
+// Two kinds of weights are not added. The first kind is tables, if the softmax has separate tables.
+// The second kind is the projection of a table that several clusters share. The softmax then has
+// one projection per cluster, and any of these projections could be the copy.
 func untwin(byName map[string]Tensor, untied bool) {
 	_, clusters := byName["crit.cluster_bias"]
 	_, second := byName[inputTable+"1"+weightSuffix]
@@ -106,7 +108,7 @@ func untwin(byName map[string]Tensor, untied bool) {
 	}
 }
 
-// retwin replaces missing copies of a tied weight by the weight itself.
+// retwin adds the softmax's missing weights, as copies of the input's tied weights.
 func retwin(c txl.Config, byName map[string]Tensor) {
 	for _, p := range slotsOf(c) {
 		if t, ok := byName[p.twin]; ok && !(c.UntieSoftmax && p.ofTable()) {
@@ -132,8 +134,8 @@ func (m *Mismatch) Error() string {
 	return "checkpoint: the tensors do not fit the configuration: " + strings.Join(parts, "; ")
 }
 
-// fit lists the tensors that are missing, left over or of a different shape from the slots'. If
-// shapes is false, the slots' shapes are unknown and are ignored.
+// fit returns a *Mismatch with the tensors that are missing, unexpected or of a wrong shape, or
+// nil. If `shapes` is false, the slots' shapes are unknown and not compared.
 func fit(slots []slot, byName map[string]Tensor, shapes bool) error {
 	var m Mismatch
 	used := map[string]bool{}
@@ -148,7 +150,7 @@ func fit(slots []slot, byName map[string]Tensor, shapes bool) error {
 		case shapes && !slices.Equal(t.Shape, p.shape):
 			wrong := fmt.Sprintf("%s %s, expected %s", t.Name, shapeText(t.Shape),
 				shapeText(p.shape))
-			// a tied weight that the file has once may be listed already
+			// several slots may use one tied weight, which is listed once
 			if !slices.Contains(m.Misshapen, wrong) {
 				m.Misshapen = append(m.Misshapen, wrong)
 			}
@@ -180,11 +182,10 @@ func unreadable(c txl.Config, byName map[string]Tensor) error {
 		"configuration")
 }
 
-// choose returns the tensors that fit the configuration, in its order and under its names. It
-// leaves out the copies of tied weights. It records in c which projections are tied, and whether
-// the softmax's tables are separate.
+// choose returns the tensors of the configuration's layout, in the order and with the names of the
+// layout. Copies of tied weights are left out. choose sets c.TieProjs and c.UntieSoftmax.
 func choose(c *txl.Config, s Settings, byName map[string]Tensor) ([]Tensor, error) {
-	var own []string // softmax tables with separate values
+	var own []string
 	c.TieProjs = nil
 	for _, p := range slotsOf(*c) {
 		twin, ok := byName[p.twin]
@@ -217,8 +218,8 @@ func choose(c *txl.Config, s Settings, byName map[string]Tensor) ([]Tensor, erro
 	return chosen, nil
 }
 
-// stored converts the tensors to a common type. If all tensors have F16 or all have BF16, it keeps
-// this type. Otherwise the common type is F32.
+// stored converts the tensors to a common type: F16 or BF16 if all tensors have this type,
+// otherwise F32.
 func stored(tensors []Tensor) []weights.StoredTensor {
 	common := tensors[0].DType
 	mixed := slices.ContainsFunc(tensors, func(t Tensor) bool { return t.DType != common })
@@ -234,8 +235,8 @@ func stored(tensors []Tensor) []weights.StoredTensor {
 	return out
 }
 
-// finite reads a tensor as the type d, and refuses numbers that are not finite. A tensor that has
-// type d is in memory once, any other tensor twice.
+// finite reads a tensor as type d, and returns an error for infinities and NaN. A conversion from
+// another type holds the old and the new data in memory.
 func finite(t Tensor, d weights.DType) ([]byte, error) {
 	data, err := t.loadFloats()
 	if err == nil && t.DType != d {
@@ -281,7 +282,7 @@ func widened(t Tensor, data []byte, d weights.DType) ([]byte, error) {
 	return out, nil
 }
 
-// lazy is data that is made at its first read, and dropped after its last byte was read.
+// lazy loads data at the first read, and frees the memory once the last byte has been read.
 type lazy struct {
 	bytes int64
 	load  func() ([]byte, error)

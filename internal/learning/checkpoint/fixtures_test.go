@@ -13,12 +13,11 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// fixtures is a folder beside the repository with one model in all the published forms of
-// checkpoints, and as a file of reference numbers. The variable CHECKPOINT_FIXTURES names another
-// folder.
+// fixtures is a folder outside the repository. It has one model in all published forms of
+// checkpoints, and as a file of reference values. The environment variable CHECKPOINT_FIXTURES
+// names another folder.
 var fixtures = cmp.Or(os.Getenv("CHECKPOINT_FIXTURES"), "../../../../shared/fixtures")
 
-// Every form of a checkpoint gives bit-identical weights and the same configuration.
 func TestAllFormsOfOneModelGiveTheSameWeights(t *testing.T) {
 	reference := filepath.Join(fixtures, "adasoftmax_small.safetensors")
 	if _, err := os.Stat(reference); err != nil {
@@ -43,8 +42,8 @@ func TestAllFormsOfOneModelGiveTheSameWeights(t *testing.T) {
 			c, err := Open(filepath.Join(fixtures, "checkpoints", form))
 			require.NoError(t, err)
 			defer c.Close()
-			// In the fixtures the clusters' columns have the reference's order, even under Hugging
-			// Face's names.
+			// The fixtures have the clusters' columns in the order of the reference implementation,
+			// even in the file with Hugging Face's names.
 			m, err := c.Convert(Options{Settings: settings, Order: Descending})
 			require.NoError(t, err)
 			require.Equal(t, []int{12, 28}, m.Config.Cutoffs)

@@ -56,7 +56,6 @@ func FuzzPickle(f *testing.F) {
 	})
 }
 
-// FuzzForeignVocabulary reads any bytes as a vocabulary.
 func FuzzForeignVocabulary(f *testing.F) {
 	f.Add([]byte("<eos> 3\n<unk>\nthe 7\n"))
 	f.Add(vocabularyPickle("", "a b c", ""))

@@ -26,8 +26,8 @@ func refuse(t *testing.T, pickle []byte) error {
 	return err
 }
 
-// Every instruction that can name a class is tried with classes that are not allowed. The error
-// contains the class's name, and comes before anything can be called.
+// Every instruction that can name a class is tried with forbidden classes. The error contains the
+// class name, and comes before any call.
 func TestClassesOutsideTheListAreRefusedByName(t *testing.T) {
 	for _, name := range []string{
 		"os system", "posix system", "nt system", "builtins eval", "builtins exec",
@@ -66,8 +66,6 @@ func TestClassesOutsideTheListAreRefusedByName(t *testing.T) {
 	require.Equal(t, int64(3), e.Offset)
 }
 
-// Instructions that could name or call a class in other ways are refused. So are unknown
-// instructions, and names of classes that are computed.
 func TestInstructionsThatCheckpointsDoNotHaveAreRefused(t *testing.T) {
 	for code, name := range refusedOpcodes {
 		err := refuse(t, newPickler().op("("+string([]byte{code})+"os\nsystem\n.").Bytes())
@@ -80,7 +78,6 @@ func TestInstructionsThatCheckpointsDoNotHaveAreRefused(t *testing.T) {
 	require.ErrorIs(t, refuse(t, computed), ErrClass)
 }
 
-// An allowed class or function can only be called with the arguments that it is meant for.
 func TestWhatIsAllowedKeepsItsArguments(t *testing.T) {
 	deep := strings.Repeat("\x85", 1_000_000)
 	for what, p := range map[string]*pickler{
@@ -123,7 +120,8 @@ func TestWhatIsAllowedKeepsItsArguments(t *testing.T) {
 	}
 }
 
-// Modules may be in several places of the tree of modules, but the number of all places is limited.
+// A module may occur in several places of the module tree. The number of occurrences can grow
+// exponentially, so it is limited.
 func TestModulesThatMultiplyAreRefused(t *testing.T) {
 	p := newPickler().global("torch.nn.modules.container", "Sequential").op("q\x00)\x81q\x01")
 	for level := range byte(14) { // each module contains the preceding module five times
@@ -138,7 +136,8 @@ func TestModulesThatMultiplyAreRefused(t *testing.T) {
 	require.ErrorIs(t, err, ErrTooLarge)
 }
 
-// A module with many entries cannot be in many places: its entries count again in each place.
+// The entries of a module count again in each place that contains the module. So a large module in
+// many places exceeds the limit.
 func TestEntriesOfModulesThatMultiplyAreRefused(t *testing.T) {
 	const many = 1000
 	p := newPickler().global("torch.nn.modules.container", "Sequential").op("q\x00)\x81}(")
@@ -155,7 +154,7 @@ func TestEntriesOfModulesThatMultiplyAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "too many modules and parameters")
 }
 
-// Errors print the names of tensors, so these must be short and must not control a terminal.
+// Errors print the names of tensors. So long names, and names with control characters, are refused.
 func TestNamesThatCannotBePrintedAreRefused(t *testing.T) {
 	for _, name := range []string{"a\x1b[2J", "a\nb", "\xff", strings.Repeat("a", maxNameBytes+1)} {
 		tensors := plain(4)
@@ -183,7 +182,8 @@ func TestTensorsThatReadAStorageOverAndOverAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "at most 8 times as many")
 }
 
-// Tables without rows may claim any width; the search for a common divisor of the widths ends.
+// Tables without rows may claim any width. The search for a common divisor of the widths still ends
+// quickly.
 func TestTablesOfAnyWidthAreReadInTime(t *testing.T) {
 	none := &array{key: "none", class: "FloatStorage", size: 4}
 	var tensors []shown
@@ -198,7 +198,6 @@ func TestTablesOfAnyWidthAreReadInTime(t *testing.T) {
 	require.Zero(t, divisorOf([][]int{{0, 1 << 50}, {0, 1}}))
 }
 
-// A persistent id that does not have the form of a storage's id is refused.
 func TestPersistentIDsOfOtherForms(t *testing.T) {
 	good := func() *pickler {
 		return newPickler().op("(").text("storage").
@@ -224,8 +223,6 @@ func TestPersistentIDsOfOtherForms(t *testing.T) {
 	require.ErrorContains(t, refuse(t, long), "two strings and an integer")
 }
 
-// A pickle claims large lengths, or multiplies objects. It is refused before it makes the reader
-// allocate the memory.
 func TestPicklesThatWantMemoryAreRefused(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads millions of instructions")
@@ -261,8 +258,6 @@ func allocated() uint64 {
 	return m.TotalAlloc
 }
 
-// Shapes, strides and offsets that leave the storage, or repeat it, are refused before any data is
-// read.
 func TestViewsThatLeaveTheirStorageAreRefused(t *testing.T) {
 	s := &storage{key: "0", element: elementTypes[0], count: 12}
 	for _, v := range []view{
@@ -288,13 +283,12 @@ func TestViewsThatLeaveTheirStorageAreRefused(t *testing.T) {
 	}
 }
 
-// Archives with missing, compressed or duplicate records, or with records of the wrong size, are
-// refused.
 func TestArchivesThatTorchDoesNotWriteAreRefused(t *testing.T) {
 	tensors := plain(4)
 	pickle, arrays := stateDict(tensors, false), arraysOf(tensors)
 	good := archiveOf(t, pickle, arrays)
-	of := func(records ...any) []byte { // name, data, method
+	// records are triples of name, data and compression method
+	of := func(records ...any) []byte {
 		var b bytes.Buffer
 		z := zip.NewWriter(&b)
 		for i := 0; i < len(records); i += 3 {
@@ -359,8 +353,6 @@ func TestArchivesOfAnEndlessDirectoryAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "a zip directory of more than 16 MiB")
 }
 
-// Files in the form before PyTorch 1.6 are refused unless they contain exactly the storages that
-// the object uses.
 func TestLegacyFilesThatTorchDoesNotWriteAreRefused(t *testing.T) {
 	tensors := plain(4)
 	pickle, arrays := stateDict(tensors, true), arraysOf(tensors)
@@ -389,7 +381,6 @@ func TestLegacyFilesThatTorchDoesNotWriteAreRefused(t *testing.T) {
 	require.ErrorIs(t, err, ErrFormat)
 }
 
-// A number that is not finite is refused with its tensor's name.
 func TestWeightsThatAreNotFiniteAreRefused(t *testing.T) {
 	tensors := plain(4)
 	binary.LittleEndian.PutUint32(tensors[4].of.data[8:], math.Float32bits(float32(math.NaN())))

@@ -12,15 +12,15 @@ import (
 	"github.com/nlpodyssey/gopickle/types"
 )
 
-// The form of torch.save before version 1.6 is a sequence: pickles of a magic number, a version,
-// facts about the machine, the object, and the keys of all storages. The storages follow in the
-// order of the keys, each as the number of its elements in 8 bytes and the elements.
+// Before version 1.6, torch.save wrote a sequence of pickles: a magic number, a version, facts
+// about the machine, the object, and storage keys. A storage is an array of elements. The storages
+// follow in the order of the keys, each after the number of its elements in 8 bytes.
 const (
 	legacyMagic   = "119547037146038801333356"
 	legacyVersion = 1001
 )
 
-// loadLegacy returns the object of a checkpoint in the form before PyTorch 1.6.
+// loadLegacy returns the object from a file in the format of torch.save before PyTorch 1.6.
 func loadLegacy(file io.ReaderAt, size int64) (any, error) {
 	at := &counting{r: io.NewSectionReader(file, 0, size)}
 	in := bufio.NewReader(at)
@@ -29,7 +29,8 @@ func loadLegacy(file io.ReaderAt, size int64) (any, error) {
 	}
 	storages := map[string]*storage{}
 	object, err := unpickle(in, func(id []any) (any, error) {
-		// the id of a module also has the path and the text of its source file
+		// a module's id has four elements: "module", the class, and the path and the text of the
+		// source file
 		if len(id) == 4 && id[0] == "module" {
 			return id[1], nil
 		}
@@ -86,7 +87,8 @@ func legacyHead(in *bufio.Reader) error {
 	return err
 }
 
-// findStorages records the positions of the storages, from an offset in the file.
+// findStorages finds the data of the storages, which are stored one after the other from offset at
+// of the file.
 func findStorages(
 	file io.ReaderAt, size, at int64, keys []any, storages map[string]*storage,
 ) error {
@@ -122,7 +124,6 @@ func findStorages(
 	return nil
 }
 
-// endOfFile returns the error for a file that ends before a storage does.
 func endOfFile(err error, key string, at int64) error {
 	if !errors.Is(err, io.EOF) {
 		return fmt.Errorf("checkpoint: reading: %w", err)
@@ -131,7 +132,6 @@ func endOfFile(err error, key string, at int64) error {
 		Want: "the elements of the storage", Kind: ErrFormat}
 }
 
-// counting counts the bytes read from a reader.
 type counting struct {
 	r io.Reader
 	n int64

@@ -12,14 +12,18 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Prefixes of names. The first two say nothing about the tensor.
+// Prefixes of the names of tensors. The function rename removes parallelPrefix and huggingPrefix,
+// which say nothing about the tensor.
 const (
-	parallelPrefix = "module."      // prefix in a model that was trained on several devices
-	huggingPrefix  = "transformer." // prefix of Hugging Face's names, except the softmax's
-	softmaxPrefix  = "crit."
+	// prefix of all names in a model that was trained on several devices
+	parallelPrefix = "module."
+	// prefix of all names in Hugging Face's layout, except the softmax's
+	huggingPrefix = "transformer."
+	softmaxPrefix = "crit."
 )
 
-// rename returns tensors by the names of the reference implementation's state dict.
+// rename returns the tensors by name. The names are those in the reference implementation's state
+// dict.
 func rename(tensors []Tensor) (map[string]Tensor, error) {
 	parallel := !slices.ContainsFunc(tensors, func(t Tensor) bool {
 		return !strings.HasPrefix(t.Name, parallelPrefix)
@@ -45,7 +49,7 @@ func rename(tensors []Tensor) (map[string]Tensor, error) {
 	return byName, dropFrequencies(byName)
 }
 
-// checkName refuses names of tensors that would make errors unreadable, or a tree of modules large.
+// checkName refuses long and unprintable names, which would be unreadable in errors.
 func checkName(name string) error {
 	if len(name) > maxNameBytes || strconv.Quote(name) != `"`+name+`"` {
 		return malformed("name of a tensor", quote(name),
@@ -54,8 +58,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// shareBiases makes one tensor from an attention bias that is equal in every layer, because Hugging
-// Face's layout repeats a shared bias. It leaves different biases as they are.
+// shareBiases keeps one copy of the attention biases if all layers have equal ones. Hugging Face's
+// layout repeats shared biases in every layer.
 func shareBiases(byName map[string]Tensor) error {
 	for _, name := range attentionBiases {
 		if same, err := sameInLayers(byName, name); err != nil || !same {
@@ -75,7 +79,6 @@ func shareBiases(byName map[string]Tensor) error {
 	return nil
 }
 
-// sameInLayers reports whether a bias is equal in all layers that have it.
 func sameInLayers(byName map[string]Tensor, name string) (bool, error) {
 	shared, found := byName[name]
 	for i := 0; ; i++ {
@@ -101,8 +104,8 @@ func putIfAbsent(byName map[string]Tensor, name string, t Tensor) {
 	}
 }
 
-// dropFrequencies removes the frequencies of the position encoding, which are not weights. It
-// returns an error if they differ from the paper's.
+// dropFrequencies removes the tensor with the frequencies of the position encoding, because
+// frequencies are not weights. Frequencies that differ from the paper's are an error.
 func dropFrequencies(byName map[string]Tensor) error {
 	const name = "pos_emb.inv_freq"
 	t, ok := byName[name]
@@ -116,7 +119,8 @@ func dropFrequencies(byName map[string]Tensor) error {
 	}
 	for i, v := range f {
 		want := math.Pow(10000, -float64(i)/float64(len(f)))
-		if math.Abs(float64(v)-want) > 0.01*want { // bfloat16 has a precision of 1/256
+		// the tolerance covers bfloat16, which is precise to 1/256
+		if math.Abs(float64(v)-want) > 0.01*want {
 			return unsupported("tensor "+quote(t.Name)+", element "+strconv.Itoa(i),
 				strconv.FormatFloat(float64(v), 'g', -1, 32), strconv.FormatFloat(want, 'g', 7, 64))
 		}
@@ -124,7 +128,6 @@ func dropFrequencies(byName map[string]Tensor) error {
 	return nil
 }
 
-// floats reads the tensor as float32.
 func (t Tensor) floats() ([]float32, error) {
 	data, err := t.loadFloats()
 	if err != nil {
@@ -134,7 +137,6 @@ func (t Tensor) floats() ([]float32, error) {
 	return w.Float32s()
 }
 
-// loadFloats reads the data of a tensor whose elements must be floating-point numbers.
 func (t Tensor) loadFloats() ([]byte, error) {
 	switch t.DType {
 	case weights.F64, weights.F32, weights.F16, weights.BF16:
@@ -144,9 +146,9 @@ func (t Tensor) loadFloats() ([]byte, error) {
 		"floating-point numbers")
 }
 
-// Beginnings of the names of tables and projections, for the input and for the softmax. A number
-// follows and, for a table, weightSuffix. With tied weights, a state dict has the same weight under
-// the input's and the softmax's name.
+// Prefixes in the names of the input's and the softmax's tables and projections. A number follows
+// the prefix; a table's name ends with weightSuffix. A state dict contains tied weights twice,
+// under an input name and a softmax name.
 const (
 	inputTable       = "word_emb.emb_layers."
 	inputProjection  = "word_emb.emb_projs."
@@ -155,25 +157,25 @@ const (
 	weightSuffix     = ".weight"
 )
 
-// attentionBiases are the names of the biases that all layers share. If each layer has its own,
-// layerBias returns their names.
+// attentionBiases names the attention biases that all layers share. For biases of a single layer,
+// layerBias returns the name.
 var attentionBiases = []string{"r_w_bias", "r_r_bias"}
 
 func layerBias(layer int, name string) string {
 	return fmt.Sprintf("layers.%d.dec_attn.%s", layer, name)
 }
 
-// slot is a tensor of the reference implementation's state dict.
 type slot struct {
 	name  string
 	shape []int
-	// twin names the tensor that this slot's tensor equals in a model with tied weights, or is "".
+	// twin names the input's tensor to which this softmax tensor may be tied; "" for all other
+	// tensors.
 	twin string
 }
 
-// slotsOf lists the tensors in the reference implementation's state dict for a configuration, in
-// the order of txl.Layout. It lists them as for a model without ties: with the softmax's tables and
-// projections, even those that the model shares with its input.
+// slotsOf lists the tensors of the reference implementation's state dict for a configuration, in
+// the order of txl.Layout. The list contains all tables and projections of the softmax, even those
+// tied to the input's.
 func slotsOf(c txl.Config) []slot {
 	c.TieProjs, c.UntieSoftmax = nil, true
 	layout := txl.NewLayout(c)
@@ -182,7 +184,7 @@ func slotsOf(c txl.Config) []slot {
 		s := slot{name: t.Name, shape: t.Shape}
 		if number, ok := strings.CutPrefix(t.Name, outputProjection); ok {
 			if s.twin = inputProjection + number; layout.Index(s.twin) < 0 {
-				// the projection of the table that all clusters share
+				// the input has one projection, which all clusters share
 				s.twin = inputProjection + "0"
 			}
 		}
@@ -194,13 +196,11 @@ func slotsOf(c txl.Config) []slot {
 	return slots
 }
 
-// ofTable reports whether the slot is a table of the softmax.
 func (s slot) ofTable() bool {
 	_, ok := cutAffixes(s.name, outputTable, weightSuffix)
 	return ok
 }
 
-// cutAffixes returns the text between prefix and suffix of a name.
 func cutAffixes(name, prefix, suffix string) (between string, ok bool) {
 	if name, ok = strings.CutPrefix(name, prefix); !ok {
 		return "", false

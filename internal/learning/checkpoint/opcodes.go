@@ -1,8 +1,8 @@
 package checkpoint
 
 // argument is the form of an opcode's argument in a pickle. A positive value is the argument's size
-// in bytes. A negative value -n means a little-endian length of n bytes, followed by that many
-// bytes.
+// in bytes. With a negative value -n, the argument begins with its length, a little-endian number
+// of n bytes.
 type argument int
 
 const (
@@ -14,36 +14,35 @@ const (
 	counted1 argument = -1
 	counted4 argument = -4
 	counted8 argument = -8
-	lines2   argument = 1 << 10 // two lines, each with its newline
+	lines2   argument = 1 << 10 // two lines, each ending in a newline
 )
 
-// effect is an opcode's effect, as far as the scanner follows it.
+// effect is what an opcode does, as far as the scanner needs to know.
 type effect int
 
 const (
-	other       effect = iota // changes the stack in a way that is not followed
-	text                      // pushes a string
-	number                    // pushes an integer of any length
-	put                       // stores the top of the stack under a number
-	memoize                   // stores the top of the stack under the next number
-	get                       // pushes the object stored under a number
-	global                    // pushes the class named by two lines
-	stackGlobal               // pushes the class named by the two strings on the stack
-	aside                     // leaves stack and memo unchanged
-	stop                      // ends the pickle
+	other effect = iota // has an effect on the stack that the scanner does not follow
+	text
+	number
+	put
+	memoize
+	get
+	global
+	stackGlobal
+	aside // has no effect on the stack or the memo
+	stop
 )
 
-// opcode describes one of the instructions that a checkpoint may use.
+// opcode describes a pickle instruction that a checkpoint may contain.
 type opcode struct {
 	name     string
 	argument argument
 	effect   effect
-	memory   int // upper estimate of the bytes that the instruction makes the reader allocate
+	memory   int // upper estimate of the memory that the instruction needs, in bytes
 }
 
-// Estimates of the bytes that an instruction may need: for an object on the stack, which may later
-// be an entry of a dictionary; for a new container; for a mark, which begins a new stack; and for
-// an entry of the memo.
+// Upper estimates, in bytes, of the memory for an object, a container, a mark and an entry of the
+// memo. An object may also need an entry of a dictionary. A mark begins a new stack.
 const (
 	objectMemory    = 200
 	containerMemory = 400
@@ -51,11 +50,11 @@ const (
 	noteMemory      = 200
 )
 
-// opcodes are the supported instructions: those that torch.save and Python's pickle write in
-// protocols 2 to 5 (https://docs.python.org/3/library/pickletools.html). Several instructions are
-// left out: those of protocols 0 and 1; INST, OBJ and NEWOBJ_EX, which call a class without REDUCE;
-// the registry of extensions; buffers outside the pickle; and instructions that remove objects from
-// the stack.
+// opcodes are the supported instructions. torch.save and Python's pickle write them in protocols 2
+// to 5 (https://docs.python.org/3/library/pickletools.html). Protocols 0 and 1, the registry of
+// extensions, and buffers outside the pickle are not supported. INST, OBJ and NEWOBJ_EX are not
+// supported, because they call a class without REDUCE. Instructions that remove objects from the
+// stack are not supported.
 var opcodes = [256]opcode{
 	0x80: {"PROTO", fixed1, aside, 0},
 	0x95: {"FRAME", fixed8, aside, 0},
@@ -109,8 +108,7 @@ var opcodes = [256]opcode{
 	'Q':  {"BINPERSID", none, other, objectMemory},
 }
 
-// refusedOpcodes has the names, for error messages, of the pickle instructions that checkpoints do
-// not contain.
+// refusedOpcodes has the names of unsupported pickle instructions, for error messages.
 var refusedOpcodes = map[byte]string{
 	'0': "POP", '1': "POP_MARK", '2': "DUP", 'F': "FLOAT", 'I': "INT", 'L': "LONG", 'P': "PERSID",
 	'S': "STRING", 'V': "UNICODE", 'd': "DICT", 'g': "GET", 'i': "INST", 'l': "LIST", 'o': "OBJ",

@@ -14,32 +14,33 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Form is the form of a checkpoint.
+// Form is the file format of a checkpoint.
 type Form string
 
-// The supported forms.
+// The supported file formats.
 const (
 	FormZip         Form = "PyTorch, zip"
 	FormLegacy      Form = "PyTorch, before 1.6"
 	FormSafetensors Form = "safetensors"
 )
 
-// Checkpoint is an open checkpoint. Its tensors are read while they are converted.
+// Checkpoint is an open checkpoint. Except for safetensors, the data of tensors is read only during
+// the conversion.
 type Checkpoint struct {
 	Form Form
-	// Vocabulary is the path of the vocabulary beside the weights, "" if there is none.
+	// Vocabulary is the path of the vocabulary file in the folder; "" if there is none.
 	Vocabulary string
 
 	tensors  []Tensor
 	settings Settings
-	hugging  bool // the config.json beside the weights names Hugging Face's model
+	hugging  bool
 	file     io.Closer
 }
 
 // Close closes the file of the checkpoint.
 func (c *Checkpoint) Close() error { return c.file.Close() }
 
-// Names of files in a folder, in order of preference.
+// Names of a checkpoint's files in a folder, preferred names first.
 var (
 	weightFiles     = []string{"model.safetensors", "pytorch_model.bin", "model.pt"}
 	vocabularyFiles = []string{"vocab.txt", "vocab.bin", "vocab.pkl"}
@@ -47,8 +48,9 @@ var (
 
 const huggingConfigFile = "config.json"
 
-// Open opens a checkpoint: a file, or a folder with Hugging Face's config.json or the reference's
-// model.pt. For a file in such a folder it also reads the config.json.
+// Open opens a checkpoint. The path is a file of weights, or a folder with model.safetensors,
+// pytorch_model.bin or model.pt. If the folder of the weights has Hugging Face's config.json, Open
+// also reads the settings in it.
 func Open(path string) (*Checkpoint, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -79,12 +81,11 @@ func Open(path string) (*Checkpoint, error) {
 	return c, nil
 }
 
-// firstOf returns the path of the first of the files that is in a folder, "" if none is.
 func firstOf(dir string, names []string) string {
 	for _, name := range names {
 		path := filepath.Join(dir, name)
 		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-			return path // opening the file will return any other error
+			return path // if Stat failed for another reason, opening the file returns the error
 		}
 	}
 	return ""
@@ -97,7 +98,7 @@ func openFile(path string) (*Checkpoint, error) {
 	}
 	c, err := readFile(f)
 	if err != nil {
-		_ = f.Close() // the error of readFile is returned
+		_ = f.Close()
 		return nil, err
 	}
 	c.file = f
@@ -112,7 +113,8 @@ func readFile(f *os.File) (*Checkpoint, error) {
 	return openReader(f, info.Size())
 }
 
-// openReader detects the form of a file and reads it without the data of tensors.
+// openReader detects the file format and reads the checkpoint. Only from safetensors files does it
+// also read the data of the tensors.
 func openReader(f io.ReaderAt, size int64) (*Checkpoint, error) {
 	head := make([]byte, 16)
 	n, err := f.ReadAt(head, 0)
@@ -120,7 +122,8 @@ func openReader(f io.ReaderAt, size int64) (*Checkpoint, error) {
 		return nil, fmt.Errorf("checkpoint: reading: %w", err)
 	}
 	head = head[:n]
-	// A safetensors file begins with the length of its header and the header's brace.
+	// A safetensors file begins with the header's length in 8 bytes. The header begins with a
+	// brace.
 	if n > 8 && head[8] == '{' && binary.LittleEndian.Uint64(head) <= weights.MaxHeaderBytes {
 		return readSafetensors(io.NewSectionReader(f, 0, size))
 	}
@@ -143,7 +146,6 @@ func openReader(f io.ReaderAt, size int64) (*Checkpoint, error) {
 	return &Checkpoint{Form: form, tensors: s.tensors, settings: settings}, err
 }
 
-// loadObject returns the object in a file written by torch.save.
 func loadObject(f io.ReaderAt, size int64, head []byte) (Form, any, error) {
 	if isArchive(head) {
 		a, err := openArchive(f, size)
@@ -157,7 +159,6 @@ func loadObject(f io.ReaderAt, size int64, head []byte) (Form, any, error) {
 	return FormLegacy, object, err
 }
 
-// readSafetensors reads a safetensors file, with its tensors, into memory.
 func readSafetensors(r io.Reader) (*Checkpoint, error) {
 	f, err := weights.Read(r, weights.Limits{})
 	if err != nil {

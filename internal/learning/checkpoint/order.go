@@ -5,11 +5,12 @@ import (
 	"strings"
 )
 
-// Order is the order of the clusters' columns after the head's tokens in an adaptive softmax.
+// Order is the order of the cluster columns in an adaptive softmax. The softmax's head has a column
+// for each frequent token, followed by a column for each cluster of rare tokens.
 type Order string
 
-// The orders. In the reference implementation for PyTorch, and in this program, the columns are in
-// descending order. In the reference for TensorFlow and Hugging Face's library they are ascending.
+// The reference implementation for PyTorch and this program use Descending. The reference
+// implementation for TensorFlow and Hugging Face's library use Ascending.
 const (
 	Descending Order = "descending"
 	Ascending  Order = "ascending"
@@ -23,10 +24,10 @@ func (o Order) Other() Order {
 	return Ascending
 }
 
-// huggingModelType is the model type of a Transformer-XL in Hugging Face's config.json.
 const huggingModelType = "transfo-xl"
 
-// orderOf returns the order of a checkpoint's layout, and how the layout was recognized.
+// orderOf returns the order of the cluster columns, judged by the checkpoint's layout, and a text
+// with the evidence.
 func (c *Checkpoint) orderOf() (Order, string) {
 	if c.hugging {
 		return Ascending, huggingConfigFile + " has Hugging Face's model type, " + huggingModelType
@@ -38,7 +39,6 @@ func (c *Checkpoint) orderOf() (Order, string) {
 	return Descending, "the names are not those of Hugging Face's layout"
 }
 
-// firstWith returns the name of the first tensor with a prefix, "" if there is none.
 func (c *Checkpoint) firstWith(prefix string) string {
 	i := slices.IndexFunc(c.tensors, func(t Tensor) bool {
 		return strings.HasPrefix(strings.TrimPrefix(t.Name, parallelPrefix), prefix)
@@ -49,10 +49,12 @@ func (c *Checkpoint) firstWith(prefix string) string {
 	return c.tensors[i].Name
 }
 
-// clusterTensors are the tensors whose rows are the clusters' columns of the head.
+// clusterTensors names the weights and biases of the clusters in the softmax's head. Each row of
+// these tensors belongs to one cluster.
 var clusterTensors = []string{"crit.cluster_weight", "crit.cluster_bias"}
 
-// ordered reverses the clusters' columns if they do not have this program's order.
+// ordered reverses the rows of the cluster tensors if they are in ascending order. This program
+// needs descending order.
 func ordered(tensors []Tensor, have Order) {
 	for i, t := range tensors {
 		if have == Ascending && slices.Contains(clusterTensors, t.Name) {
@@ -73,7 +75,6 @@ func reversed(t Tensor) Tensor {
 	return t
 }
 
-// reverseRows returns a copy of rows of equal length, the last first.
 func reverseRows[T any](data []T, rows int) []T {
 	out := make([]T, 0, len(data))
 	row := len(data) / rows

@@ -9,13 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Hugging Face's layout is recognized by its names or its config.json. A requested order overrides
-// the layout's.
 func TestLayoutsTellTheClustersOrder(t *testing.T) {
 	const config = `{"model_type":"transfo-xl"}`
 	for _, is := range []struct {
 		name, prefix, config string
-		softmax              bool // the softmax's names have the prefix, too
+		softmax              bool // the names of the softmax's tensors have the prefix, too
 		asked, want          Order
 		why                  string
 	}{
@@ -57,7 +55,7 @@ func TestLayoutsTellTheClustersOrder(t *testing.T) {
 			}
 			for _, name := range clusterTensors {
 				want := columns[name]
-				if half := len(want) / 2; is.want == Ascending { // swap the two columns
+				if half := len(want) / 2; is.want == Ascending {
 					want = append(append([]byte{}, want[half:]...), want[:half]...)
 				}
 				require.Equal(t, want, dataOf(t, m, name), name)
@@ -66,7 +64,6 @@ func TestLayoutsTellTheClustersOrder(t *testing.T) {
 	}
 }
 
-// A model with fewer than two clusters after the head has no order.
 func TestModelsWithoutClustersHaveNoOrder(t *testing.T) {
 	tensors := plain(256)
 	c, err := readBytes(archiveOf(t, stateDict(tensors, false), arraysOf(tensors)))

@@ -14,32 +14,35 @@ import (
 //go:embed sample.txt
 var english []byte
 
-// Limits of the sample: few tokens, so that large models need only seconds.
+// The sample is short, so that even large models score it in seconds. Both constants are numbers of
+// tokens.
 const (
 	sampleTokens  = 512
 	sampleSegment = 64
 )
 
-// Sample is how well a model predicts a sample of plain English.
+// Sample measures how well a model predicts a short English text.
 type Sample struct {
-	Tokens, Unknown int // tokens of the sample; Unknown counts words that are not in the vocabulary
-	// Perplexity is the perplexity of the words in the vocabulary, or of all bytes. A uniform guess
-	// has the perplexity Vocab.
+	// Tokens counts the tokens of the text; Unknown counts those outside the vocabulary
+	Tokens, Unknown int
+	// Perplexity is the perplexity of the text without unknown words. A uniform guess has the
+	// perplexity Vocab.
 	Perplexity float64
-	// Other is the perplexity with the clusters' columns in the opposite order; 0 if the model has
-	// only one order.
+	// Other is the perplexity with the softmax's cluster columns in reverse order; 0 for a model
+	// with fewer than two clusters after the head.
 	Other float64
 	Vocab int
 }
 
-// Applies reports whether the sample is meaningful for the model: the vocabulary has at least half
-// of the sample's words.
+// Applies reports whether the model's vocabulary has at least half of the sample's words. Otherwise
+// Try measures no perplexity.
 func (s Sample) Applies() bool { return 2*s.Unknown <= s.Tokens }
 
 // Sane reports whether the model predicts the sample better than a uniform guess.
 func (s Sample) Sane() bool { return s.Perplexity < float64(s.Vocab) }
 
-// Try scores the sample by a model that nothing else uses, because Try may reorder its weights.
+// Try measures how well a model predicts the sample text. Try may reorder the model's weights, so
+// the caller must not use the model afterwards.
 func Try(lm *txl.Model, tok tokenizer.Tokenizer, threads int) Sample {
 	var tokens tokenizer.Tokens
 	tok.Next(&tokens, &tokenizer.Pending{}, english, sampleTokens)
@@ -56,7 +59,7 @@ func Try(lm *txl.Model, tok tokenizer.Tokenizer, threads int) Sample {
 	defer x.Close()
 	inputs := append([]int32{tok.Start()}, tokens.IDs...)
 	s.Perplexity = perplexity(x, lm, inputs, tok.Unknown())
-	// otherwise the order of the clusters' columns makes no difference
+	// The first cluster is the head. Only two or more further clusters have an order.
 	if len(lm.Layout.Clusters()) > 2 {
 		for _, name := range clusterTensors {
 			i := lm.Layout.Index(name)
@@ -67,10 +70,11 @@ func Try(lm *txl.Model, tok tokenizer.Tokenizer, threads int) Sample {
 	return s
 }
 
-// perplexity returns the perplexity of the known tokens; each is predicted from the tokens before
-// it.
+// perplexity returns the perplexity of the tokens after the first one. Tokens equal to the
+// parameter `unknown` do not count.
 func perplexity(x *txl.Exec, lm *txl.Model, tokens []int32, unknown int32) float64 {
-	memLen := min(lm.Config.MemLen, sampleTokens) // a longer memory would stay empty
+	// the rest of a longer memory would stay empty
+	memLen := min(lm.Config.MemLen, sampleTokens)
 	config := lm.Config.WithLengths(txl.Lengths{MemLen: &memLen})
 	network := *lm
 	network.Config = config

@@ -10,23 +10,22 @@ import (
 	"strings"
 )
 
-// scanner reads a whole pickle before any object is made of it, and checks it against the needs of
-// a checkpoint. It allows only known instructions, lengths within the input, classes on the list,
-// and objects that fit into memory.
+// scanner reads and checks a whole pickle before any object is created. A pickle may have only
+// supported instructions, lengths within the input, allowed classes, and objects that fit into
+// memory.
 type scanner struct {
 	in      *bufio.Reader
-	pickle  []byte // what was read so far
+	pickle  []byte
 	allowed func(module, name string) bool
 	memo    []span
 	top     [2]span // the two objects on top of the stack, the topmost last
-	memory  int64   // estimated memory of the objects
+	memory  int64   // estimated memory of the objects, in bytes
 }
 
-// span is the place of a string in the pickle. The zero value means that the object is not a
-// string: no string begins at byte 0, where its opcode would be.
+// span is the range of a string's bytes in the pickle. The zero value means an object that is not a
+// string. No string begins at byte 0, because an opcode precedes every string.
 type span struct{ from, to int }
 
-// scanPickle reads one pickle from the reader, up to its end, and returns its bytes.
 func scanPickle(in *bufio.Reader, allowed func(module, name string) bool) ([]byte, error) {
 	s := &scanner{in: in, allowed: allowed}
 	for {
@@ -70,7 +69,8 @@ func (s *scanner) instruction() (done bool, err error) {
 	return op.effect == stop, nil
 }
 
-// argument reads the argument of an opcode, and returns where its content begins.
+// argument appends an opcode's argument to s.pickle. The result `from` is the index at which the
+// content begins, after the length if there is one.
 func (s *scanner) argument(op *opcode) (from int, err error) {
 	begin, n := len(s.pickle), int(op.argument)
 	switch {
@@ -85,8 +85,8 @@ func (s *scanner) argument(op *opcode) (from int, err error) {
 	return begin, s.read(n, op.name)
 }
 
-// follow tracks strings on the stack and in the memo: two of them may name a class, and a string
-// may be copied to each place that uses it.
+// follow tracks the strings on the stack and in the memo. Two strings can name a class, which must
+// be allowed. Each use of a string can cost memory.
 func (s *scanner) follow(op *opcode, at int, content span) error {
 	argument := s.pickle[content.from:content.to]
 	switch op.effect {
@@ -128,7 +128,7 @@ func (s *scanner) follow(op *opcode, at int, content span) error {
 	return nil
 }
 
-// aside checks instructions about the pickle that do not affect its objects.
+// aside checks the protocol's version and the size of a frame.
 func (s *scanner) aside(op *opcode, at int, argument []byte) error {
 	if op.name == "PROTO" && (argument[0] < 2 || argument[0] > 5) {
 		return s.fail(at, "protocol "+strconv.Itoa(int(argument[0])), "2 to 5", ErrFormat)
@@ -144,11 +144,11 @@ func (s *scanner) aside(op *opcode, at int, argument []byte) error {
 
 func (s *scanner) push(o span) {
 	s.top = [2]span{s.top[1], o}
-	// The factor 8 covers copies of the string in the library's errors, which quote it.
+	// The factor 8 covers copies of the string in error messages of the pickle library.
 	s.memory += 8 * int64(o.to-o.from)
 }
 
-// note records the top of the stack in the memo, whose numbers count from 0.
+// note stores the top of the stack as entry i of the memo. A new entry must follow the last one.
 func (s *scanner) note(at, i int) error {
 	if i > len(s.memo) {
 		return s.fail(at, "memo "+strconv.Itoa(i), "at most "+strconv.Itoa(len(s.memo)), ErrFormat)
@@ -160,7 +160,6 @@ func (s *scanner) note(at, i int) error {
 	return nil
 }
 
-// class checks the name of a class against the list.
 func (s *scanner) class(at int, module, name string) error {
 	if s.allowed(module, name) {
 		return nil
@@ -172,7 +171,6 @@ func (s *scanner) class(at int, module, name string) error {
 
 func (s *scanner) text(o span) string { return string(s.pickle[o.from:o.to]) }
 
-// index returns a number of the memo, of one or four bytes.
 func index(argument []byte) int {
 	if len(argument) == 1 {
 		return int(argument[0])
@@ -180,7 +178,8 @@ func index(argument []byte) int {
 	return int(binary.LittleEndian.Uint32(argument))
 }
 
-// read reads n bytes; memory grows as they arrive.
+// read appends n bytes to s.pickle, in steps: a short file that states a large length must not
+// allocate much memory.
 func (s *scanner) read(n int, what string) error {
 	if n > maxPickleBytes-len(s.pickle) {
 		most := strconv.Itoa(maxPickleBytes>>20) + " MiB"
@@ -199,7 +198,7 @@ func (s *scanner) read(n int, what string) error {
 	return nil
 }
 
-// counted reads a length of the given size, and then the number of bytes that the length states.
+// counted reads a length, stored in the given number of bytes, and then content of this length.
 func (s *scanner) counted(bytes int, what string) error {
 	at := len(s.pickle)
 	if err := s.read(bytes, what); err != nil {
@@ -232,7 +231,8 @@ func (s *scanner) fail(at int, found, want string, kind error) error {
 	return &Error{Where: "pickle", Offset: int64(at), Found: found, Want: want, Kind: kind}
 }
 
-// short converts the end of input inside a pickle to an error of the format.
+// short returns the error for a failed read. An end of the input within a pickle becomes an error
+// of kind ErrFormat.
 func (s *scanner) short(err error, what string) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return s.fail(len(s.pickle), "the end of the file", "the rest of "+what, ErrFormat)

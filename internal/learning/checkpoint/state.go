@@ -7,18 +7,19 @@ import (
 	"github.com/nlpodyssey/gopickle/types"
 )
 
-// state is the model in a pickle: its tensors by name and, if the pickle has a whole module, the
-// module's attributes by the reference's names.
+// state has the tensors of a model in a pickle. If the pickle contains a whole module, state also
+// has the module's attributes.
 type state struct {
-	tensors    []Tensor
-	attributes map[string]any // attributes of the root and of some submodules; nil for a state dict
+	tensors []Tensor
+	// attributes of the module and of some submodules, by name; nil for a state dict
+	attributes map[string]any
 }
 
-// wrappers are keys under which training programs keep a model beside other data.
+// wrappers are the usual keys of the model in a dictionary that also contains other data.
 var wrappers = []string{"state_dict", "model_state_dict", "model"}
 
-// stateOf reads the object of a checkpoint: a module, a state dict, or a dictionary with one of
-// them under a usual name.
+// stateOf reads a checkpoint's object: a module, a state dict, or a dictionary that has a module or
+// state dict under a key in wrappers.
 func stateOf(object any) (*state, error) {
 	if _, isModule := object.(*module); !isModule {
 		list, err := entries(object)
@@ -56,7 +57,7 @@ func named(v view, name string) Tensor {
 	return t
 }
 
-// walker collects the tensors of a tree of modules as PyTorch's state_dict does.
+// walker collects the tensors of a module and its submodules, as PyTorch's state_dict does.
 type walker struct {
 	state   *state
 	seen    map[string]bool
@@ -98,8 +99,8 @@ func (w *walker) walk(m *module, prefix string, depth int) error {
 	return nil
 }
 
-// entriesOf reads one of the dictionaries of a module, and counts its entries. Without the
-// dictionary it returns none.
+// entriesOf returns the entries of the dictionary in a module's attribute `part`, or nil if the
+// module lacks the attribute. The total number of entries is limited.
 func (w *walker) entriesOf(m *module, part, prefix string) ([]entry, error) {
 	value, ok := m.attributes[part]
 	if !ok {
@@ -125,7 +126,7 @@ func (w *walker) entriesOf(m *module, part, prefix string) ([]entry, error) {
 	return list, nil
 }
 
-// tensor adds a parameter or buffer; a value of None adds nothing.
+// tensor adds a parameter or a buffer. Python's None, which is nil here, adds nothing.
 func (w *walker) tensor(name string, value any) error {
 	if value == nil {
 		return nil
@@ -142,8 +143,8 @@ func (w *walker) tensor(name string, value any) error {
 	return nil
 }
 
-// attributesOf lists by module the attributes that determine the configuration. "" is the root;
-// some attributes are only in a submodule, such as the first layer.
+// attributesOf lists the attributes of each module that determine the configuration. The keys are
+// prefixes of parameter names; the key "" is the whole model.
 var attributesOf = map[string][]string{
 	"": {
 		"tgt_len", "mem_len", "clamp_len", "same_length", "attn_type", "sample_softmax",
@@ -153,7 +154,6 @@ var attributesOf = map[string][]string{
 	"layers.0.dec_attn.layer_norm.": {"eps"},
 }
 
-// note keeps a module's attributes that attributesOf lists.
 func (w *walker) note(m *module, prefix string) {
 	for _, name := range attributesOf[prefix] {
 		value, ok := m.attributes[name]

@@ -9,17 +9,16 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Tensor is one named array of a checkpoint, whose data is read in place.
+// Tensor describes a named array of a checkpoint. Load returns the array's data.
 type Tensor struct {
 	Name  string
-	DType weights.DType // "" for a type that weights cannot have, such as bool
+	DType weights.DType // "" for a type that package weights does not support, such as bool
 	Shape []int
-	// Load reads the data: row-major, little endian, without gaps.
+	// Load returns the elements in row-major order, little endian and without gaps.
 	Load func() ([]byte, error)
-	view view // zero for tensors of safetensors
+	view view // the zero value for a tensor of a safetensors file
 }
 
-// elements returns the product of the shape.
 func elements(shape []int) int {
 	n := 1
 	for _, d := range shape {
@@ -28,8 +27,8 @@ func elements(shape []int) int {
 	return n
 }
 
-// sameData reports whether two tensors have the same bytes. It reads them only if they are not the
-// same part of one storage, as tied weights are.
+// sameData reports whether two tensors have the same bytes. Tied weights, which are the same part
+// of one storage, are not read.
 func sameData(a, b Tensor) (bool, error) {
 	if a.view.storage != nil && a.view.equal(b.view) {
 		return true, nil
@@ -46,12 +45,12 @@ func sameData(a, b Tensor) (bool, error) {
 }
 
 type element struct {
-	class string // class of the storage, such as FloatStorage
+	class string
 	size  int
-	dtype weights.DType // "" if weights cannot have this type
+	dtype weights.DType // "" if package weights does not support the type
 }
 
-// elementTypes are the types of storages that torch.save writes.
+// elementTypes are the element types that torch.save writes.
 var elementTypes = []element{
 	{"FloatStorage", 4, weights.F32}, {"HalfStorage", 2, weights.F16},
 	{"BFloat16Storage", 2, weights.BF16}, {"DoubleStorage", 8, weights.F64},
@@ -59,16 +58,16 @@ var elementTypes = []element{
 	{"ByteStorage", 1, weights.U8}, {"CharStorage", 1, ""}, {"BoolStorage", 1, ""},
 }
 
-// storage is an array of elements in the file. Several tensors may be views of one.
+// storage is an array of elements in the file. Several tensors may share a storage.
 type storage struct {
 	key     string
 	element element
-	count   int64       // elements
+	count   int64
 	data    io.ReaderAt // nil until the storage is found in the file
 }
 
-// view is the part of a storage that a tensor shows: element (i, j, ...) of the tensor is element
-// offset + i*stride[0] + j*stride[1] + ... of the storage.
+// view describes the part of a storage that belongs to a tensor. Element (i, j, ...) of the tensor
+// is element offset + i*stride[0] + j*stride[1] + ... of the storage.
 type view struct {
 	storage       *storage
 	offset        int64
@@ -80,8 +79,8 @@ func (v view) equal(w view) bool {
 		fmt.Sprint(v.shape, v.stride) == fmt.Sprint(w.shape, w.stride)
 }
 
-// check returns an error unless every element of the view is in the storage. The view must have at
-// most as many elements as the storage, because a view that repeats elements could have any size.
+// check returns an error unless the storage contains every element of the view. A view that repeats
+// elements could have any size, so a view larger than the storage is also an error.
 func (v view) check() error {
 	where := "tensor over storage " + quote(v.storage.key)
 	wrong := func(want string) error {
@@ -104,7 +103,8 @@ func (v view) check() error {
 			return wrong(fmt.Sprintf("no more than the storage's %d elements", v.storage.count))
 		}
 		n *= int64(d)
-		last += int64(max(d-1, 0)) * int64(v.stride[i]) // at most (MaxRank+1) * count
+		// no overflow: at most (MaxRank+1) * count
+		last += int64(max(d-1, 0)) * int64(v.stride[i])
 	}
 	if n > 0 && (last < 0 || last >= v.storage.count) {
 		return wrong(inside)
@@ -112,7 +112,8 @@ func (v view) check() error {
 	return nil
 }
 
-// extent returns the number of elements of the storage from the view's first to its last.
+// extent returns the number of storage elements from the view's first element to the view's last,
+// including gaps.
 func (v view) extent() int64 {
 	if elements(v.shape) == 0 {
 		return 0
@@ -124,8 +125,8 @@ func (v view) extent() int64 {
 	return n
 }
 
-// checkReads returns an error if the tensors together read the storages too often, as many sparse
-// views of a large storage would.
+// checkReads limits the bytes that all tensors together read from the storages. Without the limit,
+// many sparse views could read a large storage many times.
 func checkReads(tensors []Tensor) error {
 	var read, total int64
 	seen := map[*storage]bool{}
@@ -135,7 +136,8 @@ func checkReads(tensors []Tensor) error {
 			total += s.count * int64(s.element.size)
 			seen[s] = true
 		}
-		read += t.view.extent() * int64(s.element.size) // at most weights.MaxTensors * weightsMax
+		// no overflow: at most weights.MaxTensors * weightsMax
+		read += t.view.extent() * int64(s.element.size)
 	}
 	if read > maxReads*total {
 		return tooLarge("tensors", fmt.Sprintf("parts of %d bytes in storages of %d bytes", read,
@@ -149,7 +151,6 @@ func (v view) tensor() Tensor {
 	return Tensor{DType: v.storage.element.dtype, Shape: v.shape, Load: v.load, view: v}
 }
 
-// load reads the elements in the order of the shape.
 func (v view) load() ([]byte, error) {
 	if v.storage.data == nil {
 		return nil, malformed("storage "+quote(v.storage.key), "no data in the file",
@@ -159,7 +160,7 @@ func (v view) load() ([]byte, error) {
 	if n == 0 {
 		return []byte{}, nil
 	}
-	part := make([]byte, v.extent()*int64(size)) // no larger than the storage in the file
+	part := make([]byte, v.extent()*int64(size)) // at most the size of the storage in the file
 	if _, err := v.storage.data.ReadAt(part, v.offset*int64(size)); err != nil && err != io.EOF {
 		return nil, fmt.Errorf("checkpoint: storage %s: %w", quote(v.storage.key), err)
 	}
@@ -169,7 +170,6 @@ func (v view) load() ([]byte, error) {
 	return v.gather(make([]byte, 0, n*size), part, 0, 0), nil
 }
 
-// contiguous reports whether the elements are consecutive.
 func (v view) contiguous() bool {
 	next := 1
 	for i := len(v.shape) - 1; i >= 0; i-- {
@@ -181,8 +181,8 @@ func (v view) contiguous() bool {
 	return true
 }
 
-// gather appends elements from part to dst: those of the dimensions from axis to the last. The
-// first element has the index `at`.
+// gather appends the elements of the dimensions `axis` and later to dst, in row-major order. The
+// first of these elements is element `at` of part.
 func (v view) gather(dst, part []byte, axis, at int) []byte {
 	size := v.storage.element.size
 	if axis == len(v.shape) {

@@ -11,8 +11,8 @@ import (
 	"github.com/nlpodyssey/gopickle/types"
 )
 
-// unpickle reads one pickle, and returns its object. storages returns the object for a persistent
-// id. If storages is nil, the pickle must not have persistent ids.
+// unpickle reads one pickle, and returns the pickle's object. The function storages returns the
+// object for a persistent id. If storages is nil, a persistent id is an error.
 func unpickle(in *bufio.Reader, storages func(id []any) (any, error)) (object any, err error) {
 	text, err := scanPickle(in, allowed)
 	if err != nil {
@@ -27,8 +27,8 @@ func unpickle(in *bufio.Reader, storages func(id []any) (any, error)) (object an
 		}
 		return storages(*tuple)
 	}
-	// The library may panic: it indexes without a check in some places, and accepts keys that a map
-	// cannot have.
+	// The pickle library may panic: it indexes slices without checks, and uses unhashable objects
+	// as keys of maps.
 	defer func() {
 		if p := recover(); p != nil {
 			err = malformed("pickle", brief(fmt.Sprint(p)), "a sound pickle")
@@ -42,15 +42,14 @@ func unpickle(in *bufio.Reader, storages func(id []any) (any, error)) (object an
 	return object, err
 }
 
-// brief shortens an error of the library: it removes the objects that the library prints after a
-// colon.
+// brief shortens an error of the pickle library, which prints whole objects after a colon.
 func brief(text string) string {
 	text, _, _ = strings.Cut(text, ": ")
 	return "an invalid pickle (" + strings.Trim(quote(text), `"`) + ")"
 }
 
-// storageID reads the persistent id of a storage, ("storage", class, key, location, elements,
-// view). The location is the device it was on, and only very old files have a view.
+// storageID parses the persistent id of a storage: ("storage", class, key, location, elements,
+// view). The location is a device. Only very old files have the last element, the view.
 func storageID(id []any) (*storage, error) {
 	where := "persistent id"
 	if len(id) < 5 || len(id) > 6 || id[0] != "storage" {

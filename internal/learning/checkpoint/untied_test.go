@@ -14,9 +14,8 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// untied returns a conformance model with separate softmax tables, with the tensors of a reference
-// state dict: tied projections have both names. The keys of ties are the projections that the input
-// shares.
+// untied returns the tensors of a conformance model with separate softmax tables. Each key of ties
+// is a projection of the softmax, which equals the input's projection in the value.
 func untied(t testing.TB, file string, ties map[string]string) (tensors []shown) {
 	f, err := weights.ReadFile("../../lab/conformance/testdata/" + file + ".safetensors")
 	require.NoError(t, err)
@@ -44,8 +43,7 @@ func untied(t testing.TB, file string, ties map[string]string) (tensors []shown)
 	return tensors
 }
 
-// Tables whose values differ from the embeddings' belong to the softmax, in every form of the file,
-// and keep every bit: the model equals the conformance file's.
+// A softmax table that differs from the embeddings is kept, bit for bit, in every file format.
 func TestSoftmaxWithSeparateTables(t *testing.T) {
 	six, eight, on, off := 6, 8, true, false
 	for file, is := range map[string]struct {
@@ -103,7 +101,6 @@ func requireUntied(t *testing.T, c *Checkpoint, s Settings, want txl.Config, ten
 	}
 }
 
-// writeSafetensors writes tensors; those that are not the softmax's get a prefix.
 func writeSafetensors(t *testing.T, path string, tensors []shown, prefix string) {
 	f := &weights.File{}
 	for _, s := range tensors {
@@ -117,8 +114,8 @@ func writeSafetensors(t *testing.T, path string, tensors []shown, prefix string)
 	require.NoError(t, weights.WriteFile(path, f, weights.WriteOptions{}))
 }
 
-// Hugging Face's configuration says whether tables are tied: old versions in the field tie_weight,
-// new ones in tie_word_embeddings. The tensors must match the configuration.
+// Hugging Face's config.json says whether tables are tied. Old versions have the field tie_weight,
+// and new versions tie_word_embeddings.
 func TestHuggingFacesTies(t *testing.T) {
 	const own, equal, once = "own values", "equal values", "one table"
 	for _, is := range []struct {
@@ -146,7 +143,7 @@ func TestHuggingFacesTies(t *testing.T) {
 			table := *last.of
 			table.key, table.data = "own", append([]byte{1}, table.data[1:]...)
 			last.of = &table
-		case once: // the file has the weight only under the softmax's name
+		case once:
 			tensors = slices.DeleteFunc(tensors, func(s shown) bool {
 				return s.name == inputTable+"0"+weightSuffix
 			})
@@ -169,7 +166,6 @@ func TestHuggingFacesTies(t *testing.T) {
 	}
 }
 
-// A requested configuration also says whether tables are tied.
 func TestConfigurationSaysWhatIsUntied(t *testing.T) {
 	config := txl.Config{NLayer: 1, DModel: 4, NHead: 2, DHead: 2, DInner: 6, Vocab: 4, SegLen: 8,
 		MemLen: 8, Cutoffs: []int{}}

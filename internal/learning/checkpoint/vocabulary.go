@@ -14,9 +14,10 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// ReadVocabulary reads the tokenizer of a vocabulary. The file is a text for
-// tokenizer.ReadVocabulary, or a pickle written by pickle.dump or torch.save. The pickle has the
-// reference's class Vocab, a corpus with one, or the dictionary of Hugging Face's library.
+// ReadVocabulary reads a vocabulary file and returns the vocabulary's tokenizer. The file is a text
+// for tokenizer.ReadVocabulary, or a pickle written by pickle.dump or torch.save. The pickled
+// object is the reference implementation's Vocab, a corpus that contains a Vocab, or the dictionary
+// of Hugging Face's library.
 func ReadVocabulary(path string) (*tokenizer.Words, error) {
 	f, err := reload.Open(path)
 	if err != nil {
@@ -34,7 +35,6 @@ func ReadVocabulary(path string) (*tokenizer.Words, error) {
 	return words, inFile(err, path)
 }
 
-// readVocabulary detects the form of a vocabulary and reads it.
 func readVocabulary(f io.ReaderAt, size int64) (*tokenizer.Words, error) {
 	head := make([]byte, 4)
 	n, err := f.ReadAt(head, 0)
@@ -46,7 +46,7 @@ func readVocabulary(f io.ReaderAt, size int64) (*tokenizer.Words, error) {
 	switch {
 	case isArchive(head):
 		_, object, err = loadObject(f, size, head)
-	// every pickle of protocol 2 or later begins with this byte, and no UTF-8 text does
+	// every pickle of protocol 2 or later begins with the byte 0x80, and no UTF-8 text does
 	case bytes.HasPrefix(head, []byte{0x80}):
 		object, err = loadVocabulary(f, size)
 	default:
@@ -81,7 +81,7 @@ func symbolsOf(object any) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if inner, ok := attributes["vocab"]; ok { // the object is a corpus
+	if inner, ok := attributes["vocab"]; ok {
 		if attributes, err = attributesOfAny(inner); err != nil {
 			return nil, err
 		}
@@ -102,7 +102,6 @@ func symbolsOf(object any) ([]string, error) {
 	return symbols, nil
 }
 
-// attributesOfAny returns the attributes of an object, or the entries of a dictionary.
 func attributesOfAny(object any) (map[string]any, error) {
 	if m, ok := object.(*module); ok {
 		return m.attributes, nil

@@ -12,12 +12,12 @@ import (
 	"strings"
 )
 
-// archive is the zip form of a checkpoint, which torch.save writes since version 1.6: the pickle in
-// NAME/data.pkl, and every storage in a record NAME/data/KEY, not compressed.
+// archive is a checkpoint as a zip file, the format of torch.save since version 1.6. The record
+// NAME/data.pkl is the pickle. Each record NAME/data/KEY is a storage, not compressed.
 type archive struct {
 	file    io.ReaderAt
 	records map[string]*zip.File
-	prefix  string // NAME/
+	prefix  string // the folder of all records: "NAME/"
 }
 
 func openArchive(file io.ReaderAt, size int64) (*archive, error) {
@@ -26,7 +26,8 @@ func openArchive(file io.ReaderAt, size int64) (*archive, error) {
 	if err != nil {
 		return nil, malformed("zip archive", err.Error(), "a sound directory")
 	}
-	directory.left = math.MaxInt64 // from here on, the limit on the directory no longer matters
+	// the limit applies only to the directory, which has been read
+	directory.left = math.MaxInt64
 	if len(z.File) > maxRecords {
 		return nil, tooLarge("zip archive", strconv.Itoa(len(z.File))+" records",
 			"at most "+strconv.Itoa(maxRecords))
@@ -53,8 +54,8 @@ func openArchive(file io.ReaderAt, size int64) (*archive, error) {
 	return a, a.checkOrder()
 }
 
-// bounded reads a file up to a limit. A directory is in memory before its records can be counted,
-// so its length is limited while it is read.
+// bounded is a file of which at most `left` bytes can be read. zip.NewReader loads the whole
+// directory into memory, so a hostile directory must not be too long.
 type bounded struct {
 	r    io.ReaderAt
 	left int64
@@ -67,7 +68,6 @@ func (b *bounded) ReadAt(p []byte, off int64) (int, error) {
 	return b.r.ReadAt(p, off)
 }
 
-// checkOrder refuses storages in big-endian byte order.
 func (a *archive) checkOrder() error {
 	if a.records[a.prefix+"byteorder"] == nil {
 		return nil // PyTorch before 2.1 did not record the byte order
@@ -86,7 +86,7 @@ func (a *archive) checkOrder() error {
 	return nil
 }
 
-// open returns the bytes of a record, in the file.
+// open returns a reader for a record, which must be neither compressed nor encrypted.
 func (a *archive) open(name string) (*io.SectionReader, error) {
 	where := "record " + quote(name)
 	f := a.records[name]
@@ -146,7 +146,6 @@ func (a *archive) load() (any, error) {
 	})
 }
 
-// sameStorage checks that a storage is described in the same way everywhere.
 func sameStorage(known, again *storage) error {
 	if known.element != again.element || known.count != again.count {
 		return malformed("storage "+quote(known.key),
@@ -157,7 +156,7 @@ func sameStorage(known, again *storage) error {
 	return nil
 }
 
-// checked reads a record, and verifies its checksum before it returns the first byte.
+// checked reads a record. The first read verifies the checksum of the whole record.
 type checked struct {
 	*io.SectionReader
 	name string
@@ -180,5 +179,4 @@ func (c *checked) ReadAt(p []byte, off int64) (int, error) {
 	return c.SectionReader.ReadAt(p, off)
 }
 
-// isArchive reports whether a file begins as zip archives do.
 func isArchive(head []byte) bool { return strings.HasPrefix(string(head), "PK\x03\x04") }

@@ -15,30 +15,30 @@ import (
 // ErrCheckpoint is wrapped by every error about a checkpoint's content.
 var ErrCheckpoint = errors.New("train: checkpoint")
 
-// A checkpoint is a file of weights. Its metadata has, as JSON, the identity of the run and its
-// position. Its tensors have every array of the current phase.
+// A checkpoint is a weights file. The metadata contains, as JSON, the run's identity and progress.
+// The tensors are all arrays of the current phase.
 const (
 	checkpointKind  = "lmserve.checkpoint"
-	checkpointValue = "1" // version of the layout
+	checkpointValue = "1"
 	keyRun          = "lmserve.run"
 	keyPosition     = "lmserve.position"
-	keyPhase        = "lmserve.phase"    // the phase's own counters
-	keyNumerics     = "lmserve.numerics" // arithmetic of the machine that wrote the checkpoint
+	keyPhase        = "lmserve.phase"
+	keyNumerics     = "lmserve.numerics"
 )
 
 const lastName = "last.safetensors"
 
-// bestName returns the name of the file for the checkpoint with the best validation in a phase.
+// bestName returns the file name of the phase's best checkpoint, judged by validation.
 func bestName(phase string) string { return phase + "-best.safetensors" }
 
-// checkpoint is the resumable state of a run, in memory.
+// checkpoint is the saved state of a run, from which the run can resume.
 type checkpoint struct {
-	path string // path of the file it was read from
+	path string
 	file *weights.File
-	err  error // the first error of reading; later parts are not read
+	err  error // the first error of a get method; later calls of get methods do nothing
 }
 
-// array is a named view of weights or of an optimizer's state.
+// array names a slice of the weights or of an optimizer's state.
 type array struct {
 	name string
 	data []float32
@@ -89,7 +89,7 @@ func (c *checkpoint) putJSON(key string, value any) {
 	c.file.Metadata[key] = string(text)
 }
 
-// get fills dst with a stored array, which must be as long as dst. An error is kept in c.err.
+// get copies a stored array to dst. If the array is missing or has another length, get sets c.err.
 func (c *checkpoint) get(name string, dst []float32) {
 	t := c.tensor(name, weights.F32, len(dst))
 	if t == nil {
@@ -113,7 +113,8 @@ func (c *checkpoint) get64(name string, dst []float64) {
 	}
 }
 
-// getBytes returns stored bytes of the given size, nil after an error, which is kept in c.err.
+// getBytes returns the stored bytes with a name. If there are not exactly `size` bytes, getBytes
+// sets c.err and returns nil.
 func (c *checkpoint) getBytes(name string, size int) []byte {
 	t := c.tensor(name, weights.U8, size)
 	if t == nil {
@@ -122,8 +123,8 @@ func (c *checkpoint) getBytes(name string, size int) []byte {
 	return t.Data
 }
 
-// getCompanion replaces a companion by the stored companion, which must have the same settings.
-// After an error it changes nothing.
+// getCompanion replaces *counts by the stored companion, which must have the same settings. After
+// an error, which is kept in c.err, *counts is unchanged.
 func (c *checkpoint) getCompanion(name string, counts **companion.State) {
 	set := (*counts).Settings()
 	data := c.getBytes(name, int(companion.EncodedBytes(set)))
@@ -136,8 +137,8 @@ func (c *checkpoint) getCompanion(name string, counts **companion.State) {
 	}
 }
 
-// tensor returns an array of the given type and size. If there is none, it sets c.err and returns
-// nil.
+// tensor returns the tensor with the given name, type and number of elements. If the checkpoint has
+// no such tensor, the method sets c.err and returns nil.
 func (c *checkpoint) tensor(name string, d weights.DType, size int) *weights.Tensor {
 	if c.err != nil {
 		return nil
@@ -170,7 +171,6 @@ func (c *checkpoint) fail(format string, args ...any) {
 	}
 }
 
-// failWith records an error in c.err, as fail does; nil is ignored.
 func (c *checkpoint) failWith(err error) {
 	if err != nil {
 		c.fail("%v", err)

@@ -8,22 +8,23 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// A companion in pretraining restarts after countedText bytes, about the length of a session's
-// text. So it has counted as little text as a session's companion. countedTable is the size of its
-// table in bytes, for that much text.
+// In pretraining, a companion (the counts of a stream's text) restarts after countedText bytes. So
+// its counts are as small as those of a typical session. countedTable is the size of the
+// companion's table, in bytes.
 const (
 	countedText  = 1 << 15
 	countedTable = 1 << 19
 )
 
-// counted has a companion for each of a batch of streams of bytes, as in sessions. The slow weights
-// learn from the losses of the mixtures, weighted by share, and from the network's own losses.
+// counted has a companion for each stream of a batch, as each session has. The slow weights learn
+// from a weighted sum of two losses: the loss of the mixture of network and companion, and the
+// network's own loss.
 type counted struct {
-	share   float32 // share of the mixtures' losses; the network's own losses have the rest
+	// weight of the mixture's loss; the network's own loss has the weight 1-share
+	share   float32
 	streams []countedStream
-	logits  []float32 // gradients [T,B,256] of the losses by the logits
+	logits  []float32 // gradients of the losses with respect to the logits, [T,B,256]
 
-	// the chunk that Do reads
 	segment *txl.Segment
 	targets []int32 // [T,B]
 	nll     []float32
@@ -49,8 +50,8 @@ func newCounted(x *kernel.Exec, batch, length int, share float32) *counted {
 	return c
 }
 
-// begin restarts the companions that are due at a step. Their restarts are spread evenly over the
-// steps.
+// begin restarts the companions that have read countedText bytes. The restarts of the streams are
+// spread evenly over the steps.
 func (c *counted) begin(step, length int) {
 	for i := range c.streams {
 		if (step*length+i*countedText/len(c.streams))%countedText < length {
@@ -59,14 +60,14 @@ func (c *counted) begin(step, length int) {
 	}
 }
 
-// score writes the mixtures' losses, in nats, of a segment's targets [T,B], and the gradients for
-// the slow weights.
+// score writes the mixture's losses of the targets [T,B] to nll, in nats. It also computes the
+// losses' gradients with respect to the logits.
 func (c *counted) score(x *kernel.Exec, seg *txl.Segment, targets []int32, nll []float32) {
 	c.segment, c.targets, c.nll = seg, targets, nll
 	x.Parallel(len(c.streams), c)
 }
 
-// Do implements kernel.Task: it scores stream i.
+// Do implements kernel.Task. Task i scores stream i.
 func (c *counted) Do(_ *kernel.Exec, i int) {
 	s := &c.streams[i]
 	s.scratch.Begin(s.counts)

@@ -11,8 +11,8 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// Loss and learning of a stream in a batch equal those of a session that has read the same text
-// since its companion began. They depend neither on the other streams nor on the number of threads.
+// The loss and the gradients of a stream depend on the text since its companion's last restart.
+// They depend neither on other streams nor on the number of threads.
 func TestEveryStreamOfABatchHasACompanionOfItsOwn(t *testing.T) {
 	const batch, length, share, steps = 3, 64, .75, 5
 	lm, err := txl.NewModel(txl.Config{

@@ -11,8 +11,8 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// withDefaults replaces zero fields by their defaults, except those that depend on the model or the
-// text: see complete.
+// withDefaults replaces zero fields by their defaults. The method complete does so for fields whose
+// defaults depend on the model or the text.
 func (o Options) withDefaults() Options {
 	if len(o.Phases) == 0 {
 		o.Phases = []string{PhasePretrain, PhaseMeta}
@@ -69,9 +69,10 @@ func (m *MetaOptions) withDefaults() {
 	fill(&m.Window.P, 0.05)
 }
 
-// The paper's values for models of words. wordP is the probability that an update writes a fast
-// weight, and wordChunk the tokens of a chunk; both are for serving. In training by windows,
-// wordWindow is the number of chunks, and wordGradientChunk the tokens of the last chunk.
+// Values of the paper (Sparse Meta Networks) for models of words. wordP is the probability that an
+// update writes a fast weight. wordChunk is the number of tokens in a chunk. In the window scheme,
+// wordWindow is the number of chunks in a window, and wordGradientChunk the number of tokens in the
+// last chunk.
 const (
 	wordP             = 0.3
 	wordChunk         = 50
@@ -79,15 +80,15 @@ const (
 	wordGradientChunk = 150
 )
 
-// complete replaces the zero fields that depend on the initial model, and on the tokens of text.
-// The model base has meta-learners only if these are trained further.
+// complete replaces zero fields whose defaults depend on the initial model or on the number of
+// tokens. The model base has meta-learners only if training continues them.
 func (o *Options) complete(base *model.Model, tokens int) {
 	m := &o.Meta
 	settings, chunk, window, gradientChunk := sparsemeta.TwoBankSettings(), 64, 5, 512
 	if m.Scheme == SchemeWindow {
 		settings, chunk = sparsemeta.PaperSettings(), 128
 	}
-	if base.OfWords() { // as in the paper
+	if base.OfWords() {
 		settings.P, chunk, window, gradientChunk = wordP, wordChunk, wordWindow, wordGradientChunk
 	}
 	fill(&m.Window.K, window)
@@ -112,7 +113,8 @@ func (o *Options) complete(base *model.Model, tokens int) {
 	fill(&m.Rate, rate)
 
 	fill(&o.Pretrain.Segment, base.LM.Config.SegLen)
-	long := max(min(3*tokens, 20<<20), 1<<20) // the default length of pretraining
+	// number of tokens that pretraining reads by default
+	long := max(min(3*tokens, 20<<20), 1<<20)
 	steps := func(read, perStep int) int { return (read + perStep - 1) / perStep }
 	fill(&o.Pretrain.Steps, steps(long, o.Pretrain.Batch*o.Pretrain.Segment))
 	metaSteps := steps(max(min(tokens, 1<<20), 1<<18), m.Online.Chunks*m.Chunk)
@@ -140,9 +142,9 @@ func settingsOver(asked, others sparsemeta.Settings) sparsemeta.Settings {
 	return asked
 }
 
-// largeOutput reports whether the meta-learners' output is not scaled down, as in the paper's
-// settings. The settings of two banks scale it down. Meta-learners with a large output begin with
-// small weights and take small steps.
+// largeOutput reports whether the output of the meta-learners is not scaled down. The paper's
+// settings do not scale it down. Meta-learners with a large output need small initial weights and
+// small steps.
 func largeOutput(s sparsemeta.Settings) bool { return s.Out > 0.1 }
 
 func fill[T comparable](v *T, by T) { *v = cmp.Or(*v, by) }

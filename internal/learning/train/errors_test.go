@@ -36,13 +36,12 @@ func TestFilesWithoutPermissionAreNamed(t *testing.T) {
 	require.ErrorContains(t, err, o.Out+" cannot be written")
 }
 
-// A checkpoint that cannot be written leaves the one before it unchanged.
 func TestFailedCheckpointLeavesTheOldOne(t *testing.T) {
 	o := TinyPretraining(t)
 	o.Dir, o.Valid, o.Validation = filepath.Join(t.TempDir(), "run"), WriteText(t, 100),
 		ValidationOptions{Every: 4, Bytes: 50}
-	// A folder at the path of the best checkpoint makes its write fail, after the last checkpoint
-	// has been written.
+	// A folder at the path of the best checkpoint makes the write of that checkpoint fail. The last
+	// checkpoint is written before.
 	require.NoError(t, os.MkdirAll(filepath.Join(o.Dir, bestName(PhasePretrain)), 0o777))
 	_, err := Run(context.Background(), o)
 	require.ErrorIs(t, err, ErrCheckpoint)
@@ -54,8 +53,6 @@ func TestFailedCheckpointLeavesTheOldOne(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// If the disk is full, the run ends with an error that says so. The last checkpoint is intact, and
-// the resumed run writes the same model as an uninterrupted one.
 func TestFullDiskLosesNothing(t *testing.T) {
 	whole := TinyPretraining(t)
 	whole.Out = filepath.Join(t.TempDir(), "m")
@@ -64,7 +61,9 @@ func TestFullDiskLosesNothing(t *testing.T) {
 	want, err := os.ReadFile(whole.Out)
 	require.NoError(t, err)
 
-	for room := range 4 { // space for 0 to 3 of four files: three checkpoints, then the model
+	// room is the number of files that fit on the disk; the run writes three checkpoints and the
+	// model
+	for room := range 4 {
 		o := whole
 		o.Dir, o.Out = filepath.Join(t.TempDir(), "run"), filepath.Join(t.TempDir(), "m")
 		r, _, err := open(o)
@@ -140,9 +139,8 @@ func (p poisoned) step() (Outcome, error) {
 	return p.pretraining.step()
 }
 
-// A NaN in the weights is found in the first step that meets it, and is never in a checkpoint.
 func TestDivergenceLeavesTheLastCheckpoint(t *testing.T) {
-	o := TinyPretraining(t) // a checkpoint every 5 steps
+	o := TinyPretraining(t) // TinyPretraining writes a checkpoint every 5 steps
 	o.Dir = filepath.Join(t.TempDir(), "run")
 	r, _, err := open(o)
 	require.NoError(t, err)

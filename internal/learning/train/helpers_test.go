@@ -22,18 +22,14 @@ import (
 var tinyModel = txl.Config{NLayer: 1, DModel: 24, NHead: 2, DHead: 8, DInner: 32, Vocab: 256,
 	SegLen: 16, MemLen: 16}
 
-// Card is the description of the training in a model's file.
 type Card = card
 
-// tinyClusters is a model of words about as small as tinyModel. It has adaptive input and adaptive
-// softmax.
+// tinyClusters is a tiny model of words, with adaptive input and adaptive softmax.
 var tinyClusters = txl.Config{
 	NLayer: 1, DModel: 24, NHead: 2, DHead: 8, DInner: 32, SegLen: 16, MemLen: 16, PreLNorm: true,
 	Cutoffs: []int{6, 12}, DivVal: 2, TieProjs: []bool{false, true, true},
 }
 
-// WriteTree writes files to a new folder and returns its path. The keys of files are paths in the
-// folder, with slashes.
 func WriteTree(t *testing.T, files map[string]string) string {
 	t.Helper()
 	tree := fstest.MapFS{}
@@ -45,7 +41,6 @@ func WriteTree(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// recorder is an observer that keeps all events.
 type recorder struct{ events []Event }
 
 func (r *recorder) Observe(e Event) error {
@@ -53,7 +48,6 @@ func (r *recorder) Observe(e Event) error {
 	return nil
 }
 
-// notes returns the texts of all Noted events, one per line.
 func (r *recorder) notes() string {
 	var b strings.Builder
 	for _, e := range r.events {
@@ -64,7 +58,8 @@ func (r *recorder) notes() string {
 	return b.String()
 }
 
-// WriteText makes a folder of easy text: lines of a few words. Each domain has different words.
+// WriteText writes text that is easy to predict, and returns the folder. Each of four domains has a
+// few words, which no other domain has.
 func WriteText(t *testing.T, bytesPerFile int) string {
 	t.Helper()
 	files := map[string]string{}
@@ -84,7 +79,6 @@ func WriteText(t *testing.T, bytesPerFile int) string {
 	return WriteTree(t, files)
 }
 
-// TinyPretraining trains the tiny model for a few steps.
 func TinyPretraining(t *testing.T) Options {
 	return Options{
 		Phases: []string{PhasePretrain}, Valid: ValidNone, Model: tinyModel,
@@ -96,7 +90,7 @@ func TinyPretraining(t *testing.T) Options {
 	}
 }
 
-// TinyMeta meta-trains the tiny model, after a short pretraining, for a few steps.
+// TinyMeta returns options for a few steps of each phase: pretraining, meta and joint.
 func TinyMeta(t *testing.T, scheme string) Options {
 	t.Helper()
 	if testing.Short() {
@@ -117,8 +111,7 @@ func TinyMeta(t *testing.T, scheme string) Options {
 	return o
 }
 
-// Pretrained writes the file of a tiny model that was pretrained a little on the first three
-// domains.
+// Pretrained pretrains a tiny model on three domains, and returns the path of the model's file.
 func Pretrained(t *testing.T) string {
 	o := TinyPretraining(t)
 	o.Pretrain.Steps, o.HoldOut = 40, []string{"domain3"}
@@ -129,7 +122,8 @@ func Pretrained(t *testing.T) string {
 	return o.Out
 }
 
-// Resumed runs the options with interruptions after the given steps, counted over all phases.
+// Resumed runs a training that is interrupted after the given numbers of steps and resumed. Steps
+// are counted over all phases.
 func Resumed(t *testing.T, o Options, stops ...int) {
 	t.Helper()
 	for i, stop := range stops {
@@ -169,7 +163,6 @@ func (c *stopAt) Err() error {
 	return c.Context.Err()
 }
 
-// steps returns the number of steps made in all phases.
 func (r *runner) steps() int {
 	n := r.at.Step
 	for _, done := range r.at.Done {
@@ -178,8 +171,6 @@ func (r *runner) steps() int {
 	return n
 }
 
-// requireSameResult runs the options uninterrupted and with interruptions, and compares the models
-// and the last checkpoints byte for byte.
 func requireSameResult(t *testing.T, o Options, stops ...int) {
 	t.Helper()
 	read := func(stops ...int) (model, last []byte) {

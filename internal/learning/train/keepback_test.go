@@ -13,7 +13,6 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// Without validation text a part of the training text is kept back, and the model's card says so.
 func TestRunKeepsTextBack(t *testing.T) {
 	o := TinyPretraining(t)
 	o.Valid = ""
@@ -36,8 +35,8 @@ func TestRunKeepsTextBack(t *testing.T) {
 }
 
 func TestDefaultStepsFollowFromTheText(t *testing.T) {
-	// A step of pretraining has 16 x 128 tokens, an online step 4 x 128, a window 8 x (4 x 128 +
-	// 512)
+	// A step of pretraining has 16*128 tokens, an online step 8*64, and a window step 8*(4*128 +
+	// 512).
 	for bytes, want := range map[int][3]int{
 		1000:      {512, 512, 128},
 		1 << 20:   {1536, 2048, 384},

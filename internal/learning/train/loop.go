@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// validationsDefault is the number of validations of a phase without a given interval.
+// validationsDefault is the number of validations in a phase if the options give no interval.
 const validationsDefault = 10
 
-// loop makes the remaining steps of a phase. Between two steps it does, in this order: validation,
-// checkpoint, interruption.
+// loop makes the remaining steps of a phase. Between steps it validates, writes a checkpoint, and
+// checks for an interruption, in this order.
 func (r *runner) loop(ctx context.Context, p stepper) (err error) {
 	if err := r.tell(Begun{r.standing(p)}); err != nil {
 		return err
@@ -68,7 +68,6 @@ func (r *runner) stepOnce(p stepper) error {
 	return r.tell(Stepped{r.standing(p), out})
 }
 
-// validate measures the current weights and, if they are the best so far, keeps a copy.
 func (r *runner) validate(ctx context.Context, p stepper, static *float64) (v Measurement,
 	err error) {
 	began := time.Now()
@@ -87,7 +86,6 @@ func (r *runner) validate(ctx context.Context, p stepper, static *float64) (v Me
 	return v, r.tell(Validated{r.standing(p), v, best, time.Since(began)})
 }
 
-// validationDue reports whether the current weights must be measured now.
 func (r *runner) validationDue(p stepper) bool {
 	switch {
 	case r.valid == nil || r.at.Validated == r.at.Step:
@@ -100,7 +98,6 @@ func (r *runner) validationDue(p stepper) bool {
 	return r.at.Step%r.validationEvery(p) == 0
 }
 
-// validationEvery returns the number of steps between two validations in a phase.
 func (r *runner) validationEvery(p stepper) int {
 	switch every := r.o.Validation.Every; {
 	case every > 0:

@@ -16,8 +16,9 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta/metatrain"
 )
 
-// metaLearner is the meta-weights phi with their optimizer. It sums gradients of losses at the
-// nodes of the tables, and a step carries the sums back through the networks.
+// metaLearner has the weights phi of the meta-learners, and their optimizer. It sums the gradients
+// of losses at the nodes of the compiled meta-learners. A step propagates the sums back through the
+// networks.
 type metaLearner struct {
 	learner  *sparsemeta.Learner
 	options  metatrain.Options
@@ -26,9 +27,9 @@ type metaLearner struct {
 	sums     sparsemeta.NodeGradients
 }
 
-// newMetaLearner returns a model to train, and the optimizer of its meta-learners with the given
-// number of threads. The meta-learners are copies of base's, or new ones if base has none. Only the
-// optimizer has tables; the model has none. joint is nil in PhaseMeta.
+// newMetaLearner returns a model to train, and the optimizer of the model's meta-learners. The
+// meta-learners are copies of base's, or new if base has none. Only the optimizer has compiled
+// tables; the model has none. joint is nil in PhaseMeta.
 func newMetaLearner(base *model.Model, o MetaOptions, joint *JointOptions, seed uint64,
 	threads int) (*model.Model, *metaLearner, error) {
 	l := &sparsemeta.Learner{Settings: o.Settings}
@@ -78,8 +79,8 @@ func branches(m *model.Model, o MetaOptions) ([]sparsemeta.Branch, error) {
 	return b, nil
 }
 
-// reusable reports whether m's meta-learners fit the options. Options may ask for branches, for
-// input factors and for a number of banks; m's meta-learners must have whatever is asked for.
+// reusable reports whether m's meta-learners have the branches, the input normalization and the
+// number of banks in the options. An option that is not set fits any meta-learners.
 func reusable(m *model.Model, o MetaOptions) (bool, error) {
 	if len(o.Branches) > 0 {
 		asked, err := branches(m, o)
@@ -95,20 +96,17 @@ func reusable(m *model.Model, o MetaOptions) (bool, error) {
 
 func (m *metaLearner) close() error { return m.trainer.Close() }
 
-// tables returns the compiled meta-learners as they are between two steps.
 func (m *metaLearner) tables() sparsemeta.Tables { return m.trainer.Tables() }
 
-// begin sets the sums of a step to zero.
 func (m *metaLearner) begin() { m.sums = m.tables().Gradients(m.sums) }
 
-// gather adds the gradient of a chunk's loss at the tables' nodes to the sums. It uses the gradient
-// that the step's Backward has computed. If the parameter every is n > 1, the gradient is
+// gather adds the gradient of a chunk's loss, at the nodes of the tables, to the sums. s.Backward
+// must have computed the loss gradient. If the parameter `every` is n > 1, the gradient is
 // estimated from one in n fast weights.
 func (m *metaLearner) gather(s *stream.Step, every int) {
 	s.State.NodeGradient(s.Exec, m.tables(), m.learner.Settings.Out, s.Grads.Values, every, m.sums)
 }
 
-// norm returns the norm of the sums over all nodes of all meta-learners.
 func (m *metaLearner) norm() float64 {
 	squares := 0.0
 	for _, bank := range m.sums {
@@ -121,13 +119,15 @@ func (m *metaLearner) norm() float64 {
 	return math.Sqrt(squares)
 }
 
-// step makes step t of the meta-weights and renews the tables. It returns the learning rate.
+// step makes the optimizer's step t for the meta-learners, and compiles the tables again. It
+// returns the learning rate.
 func (m *metaLearner) step(t int) (rate float64, err error) {
 	rate = m.schedule.Rate(t)
 	return rate, m.trainer.Step(m.sums, rate)
 }
 
-// describe describes what is trained; s is nil while the slow weights are frozen.
+// describe returns a text about the trained weights. The parameter s is nil if the slow weights are
+// frozen.
 func (m *metaLearner) describe(s *slow) string {
 	text := fmt.Sprintf("%s fast weights (branches: %d, banks: %d)",
 		humanize.Comma(int64(m.learner.Size())), len(m.learner.Branches), len(m.learner.Phi))
@@ -137,7 +137,6 @@ func (m *metaLearner) describe(s *slow) string {
 	return text
 }
 
-// arrays returns the meta-weights, network by network.
 func (m *metaLearner) arrays() []array {
 	var all []array
 	for bank, networks := range m.learner.Phi {
@@ -156,7 +155,7 @@ func (m *metaLearner) save(c *checkpoint) {
 	c.put64("solver.variance", state.Variance)
 }
 
-// load restores phi, and the optimizer after the given number of steps.
+// load restores phi and the state of the optimizer, which has made the given number of steps.
 func (m *metaLearner) load(c *checkpoint, steps int) {
 	c.getAll(m.arrays())
 	state := metatrain.SolverState{Iteration: steps}
@@ -170,7 +169,6 @@ func (m *metaLearner) load(c *checkpoint, steps int) {
 	if c.err != nil {
 		return
 	}
-	// New compiles the tables of the phi just read.
 	trainer, err := metatrain.New(m.learner, m.options)
 	if err == nil {
 		err = trainer.Restore(state)

@@ -21,8 +21,6 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta"
 )
 
-// A run resumes to the same bits after an interruption in any of the three phases, or between two
-// phases.
 func TestPhasesResumeToTheSameBits(t *testing.T) {
 	for _, scheme := range []string{SchemeOnline, SchemeWindow} {
 		t.Run(scheme, func(t *testing.T) {
@@ -35,8 +33,6 @@ func TestPhasesResumeToTheSameBits(t *testing.T) {
 	}
 }
 
-// A run with a companion also resumes to the same bits, because a checkpoint contains the
-// companion.
 func TestBesideACompanionARunResumesToTheSameBits(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Pretrain.Companion = .25
@@ -54,8 +50,9 @@ func TestOneBankResumesToTheSameBits(t *testing.T) {
 	requireSameResult(t, o, 2)
 }
 
-// goldenRuns are the hashes of a run's last checkpoint by scheme, under the arithmetic float32-fma
-// of amd64. If one changes, an older interrupted run does not resume to the same bits.
+// goldenRuns has, for each scheme, the hash of a run's last checkpoint with the arithmetic
+// float32-fma on amd64. If a hash changes, runs interrupted before the change do not resume to the
+// same bits.
 var goldenRuns = map[string]string{
 	SchemeOnline: "234ad09b5769091815a0622c3f6d736b6b93f0f4b3b0db509f05cb9d4352f0d2",
 	SchemeWindow: "b4c6f20772289ee86ae3bd6c8a49b9a1eb7132f9a820f9bfae22e4edebcfdc73",
@@ -65,8 +62,6 @@ func TestRunHasUnchangedBits(t *testing.T) {
 	requireGoldenRuns(t, goldenRuns, TinyMeta)
 }
 
-// requireGoldenRuns runs each scheme with the options that the function returns, and compares the
-// hash of the last checkpoint with the golden hash.
 func requireGoldenRuns(
 	t *testing.T, golden map[string]string, options func(*testing.T, string) Options,
 ) {
@@ -84,16 +79,14 @@ func requireGoldenRuns(
 	}
 }
 
-// A joint phase from scratch, as in the paper, resumes to the same bits.
 func TestJointFromScratchResumesToTheSameBits(t *testing.T) {
 	o := TinyMeta(t, SchemeWindow)
 	o.Phases = []string{PhaseJoint}
 	requireSameResult(t, o, 1, 3)
 }
 
-// After the online phase, fast weights improve the score of the validation text: adaptive bits per
-// byte are below static. The text includes a domain that pretraining never saw. The slow weights do
-// not change.
+// Fast weights improve the score of the validation text, which includes a domain that pretraining
+// has not seen.
 func TestOnlineMetaTrainingPays(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Phases, o.Init = []string{PhaseMeta}, Pretrained(t)
@@ -119,9 +112,8 @@ func TestOnlineMetaTrainingPays(t *testing.T) {
 	require.Equal(t, report.Phases, c.Results)
 }
 
-// The online phase scores and adapts exactly as a session does. The test trains the meta-learners
-// at a rate of almost zero, and stores the state in 16 bits as a session does. Loss and fast
-// weights then equal those of a stream that is fed the same bytes, with and without a companion.
+// Online training scores and adapts exactly as a session does. To make the results comparable, the
+// test uses a learning rate near zero, and the 16-bit state of a session.
 func TestOnlineIsServing(t *testing.T) {
 	onlineIsServing(t, func(*MetaOptions) {})
 	for _, share := range []float32{0, .4, 1} {
@@ -160,7 +152,8 @@ func onlineIsServing(t *testing.T, change func(*MetaOptions)) {
 		p.meta.begin()
 		for range p.options.Online.Chunks {
 			loss += p.chunk(0) / float64(p.options.Online.Chunks)
-			// A loss before any write has no gradient for the meta-learners.
+			// Before the first update of the fast weights, the loss has no gradient for the
+			// meta-learners.
 			if p.text.State.Step == 1 {
 				require.Zero(t, p.meta.norm())
 			}
@@ -172,7 +165,8 @@ func onlineIsServing(t *testing.T, change func(*MetaOptions)) {
 		require.NoError(t, err)
 		before := s.Tally.Bits
 		w.Feed(s, text, nil)
-		// Training's tables differ by rounding, because gorgonia's graph computes them.
+		// The tables of training and serving differ by rounding, because gorgonia computes the
+		// tables of training.
 		require.InDelta(t, (s.Tally.Bits-before)/float64(len(text)), loss*BitsPerNat, 1e-5)
 		s.Fast.Sum(w.Exec.Vectors, served)
 		require.InDeltaSlice(t, served, p.text.Fast.Values, 1e-7)
@@ -180,7 +174,6 @@ func onlineIsServing(t *testing.T, change func(*MetaOptions)) {
 	}
 }
 
-// newPhaseOf opens a run and makes one of its phases.
 func newPhaseOf(t *testing.T, o Options, name string) stepper {
 	t.Helper()
 	r, _, err := open(o)
@@ -192,8 +185,6 @@ func newPhaseOf(t *testing.T, o Options, name string) stepper {
 	return p
 }
 
-// A window moves the meta-learners and, in a joint phase, the slow weights. It sets M and I to zero
-// and keeps the memory.
 func TestWindowStep(t *testing.T) {
 	for _, name := range []string{PhaseMeta, PhaseJoint} {
 		p := newPhaseOf(t, TinyMeta(t, SchemeWindow), name).(*windowScheme)
@@ -213,17 +204,17 @@ func TestWindowStep(t *testing.T) {
 	}
 }
 
-// In a joint window, one backward pass serves slow weights and meta-learners. The gradient of the
-// meta-learners is computed from the gradient of the slow weights, at the elements that the last
-// writes have set.
+// In a joint phase of windows, one backward pass serves slow weights and meta-learners. The
+// gradient of the meta-learners follows from the gradient of the slow weights, at the elements that
+// updates have written.
 func TestWindowSharesOneBackward(t *testing.T) {
 	p := newPhaseOf(t, TinyMeta(t, SchemeWindow), PhaseJoint).(*windowScheme)
 	var o Outcome
 	p.writeFast(&o)
 	p.learn(&o)
 	sum, want := 0.0, 0.0
-	// Each written element divides its gradient, times Settings.Out, between two neighboring nodes.
-	// So the sum over the nodes equals the sum over the written elements.
+	// The gradient of each written element, times Settings.Out, is divided between two neighboring
+	// nodes of a table. So the sum over the nodes equals the sum over the written elements.
 	for _, branch := range p.meta.sums[0] {
 		for _, v := range branch {
 			sum += v
@@ -240,18 +231,16 @@ func TestWindowSharesOneBackward(t *testing.T) {
 			at++
 		}
 	}
-	require.Greater(t, written, at/3) // two writes, each with probability p = .3
+	// two updates, each of which writes an element with probability .3
+	require.Greater(t, written, at/3)
 	require.InDelta(t, want, sum, 1e-9)
 }
 
-// The test computes a joint online step by hand. For each chunk: forward with W + M, backward with
-// respect to all weights, write of the fast weights. Then Adam moves the slow weights by the mean
-// gradient, and the branches' part of the gradients moves the meta-learners.
 func TestJointOnlineStep(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Joint.Dropout, o.Joint.Clip, o.Meta.Online.Reset = 0, -1, -1
 	p := newPhaseOf(t, o, PhaseJoint).(*onlineScheme)
-	q := newPhaseOf(t, o, PhaseJoint).(*onlineScheme) // the test uses its parts one by one
+	q := newPhaseOf(t, o, PhaseJoint).(*onlineScheme)
 	for i := range 3 {
 		out, err := p.step()
 		require.NoError(t, err)
@@ -297,14 +286,13 @@ func TestJointOnlineStep(t *testing.T) {
 	}
 }
 
-// If the slow weights move along their gradient, the mean loss of a step's chunks changes as the
-// gradient predicts. The test takes a central difference over all slow weights at once, with fast
-// weights that were written before.
+// The test compares the gradient with a central difference of the loss, along the gradient of all
+// slow weights. The fast weights are not zero.
 func TestJointGradientAgainstFiniteDifferences(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Joint.Dropout, o.Joint.Rate, o.Meta.Rate, o.Meta.Online.Chunks = 0, 1e-30, 1e-30, 1
 	p := newPhaseOf(t, o, PhaseJoint).(*onlineScheme)
-	for range 4 { // so that memory and fast weights are filled
+	for range 4 { // fills the memory and the fast weights
 		_, err := p.step()
 		require.NoError(t, err)
 	}
@@ -327,7 +315,7 @@ func TestJointGradientAgainstFiniteDifferences(t *testing.T) {
 	require.InEpsilon(t, norm, (moved(1)-moved(-1))/(2*h), 2e-3)
 }
 
-// Outside gorgonia, warm steps with meta-learners allocate nothing.
+// After the first steps, steps with meta-learners allocate nothing, except in gorgonia.
 func TestMetaStepsAllocateNothing(t *testing.T) {
 	beside := false
 	warm := func(scheme, name string) stepper {
@@ -387,8 +375,6 @@ func TestHeldOutTextIsNotPretrainedOn(t *testing.T) {
 	require.Equal(t, r.seen.Bytes(), p.(*pretraining).tokens)
 }
 
-// A model's meta-learners survive pretraining and are trained further. If the options ask for other
-// meta-learners, new ones are made.
 func TestMetaLearnersContinue(t *testing.T) {
 	first := TinyMeta(t, SchemeOnline)
 	first.Phases, first.Init, first.Valid = []string{PhaseMeta}, Pretrained(t), ValidNone

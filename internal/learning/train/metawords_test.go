@@ -17,8 +17,8 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// tinyWordsMeta trains a tiny model of words through all phases. Fast weights are in
-// the softmax's biases, and in the weights of the layer below the softmax.
+// tinyWordsMeta returns options for all phases of a tiny model of words. The biases of the softmax
+// have fast weights, and so has the layer below the softmax.
 func tinyWordsMeta(t *testing.T, scheme string) Options {
 	o := TinyMeta(t, scheme)
 	o.Tokenizer.Kind, o.Model = tokenizer.KindWords, tinyClusters
@@ -26,7 +26,7 @@ func tinyWordsMeta(t *testing.T, scheme string) Options {
 	return o
 }
 
-// pretrainedWords pretrains a tiny model of words on the first three domains. It returns the path
+// pretrainedWords pretrains a tiny model of words on the first three domains, and returns the path
 // of the model's file. The model does not know the words of the last domain.
 func pretrainedWords(t *testing.T) string {
 	o := TinyPretraining(t)
@@ -47,7 +47,6 @@ func TestPhasesOnWordsResumeToTheSameBits(t *testing.T) {
 	}
 }
 
-// goldenWordRuns are the goldenRuns of models of words.
 var goldenWordRuns = map[string]string{
 	SchemeOnline: "cf399e1e963876c0b458300443b127a0afcc513d2c944746a698bde54972a82a",
 	SchemeWindow: "d965010be6a84e6438af4c8f6359a0f9fe599e7a9d5bcf408fa286a74dcd3f9c",
@@ -76,8 +75,6 @@ func TestThreadsDoNotMatterToMetaTrainingOnWords(t *testing.T) {
 	}
 }
 
-// Meta-training continues from a static model of words, and keeps its vocabulary. The result
-// adapts: text of one domain is read with a lower perplexity.
 func TestMetaTrainingOnWordsPays(t *testing.T) {
 	o := tinyWordsMeta(t, SchemeOnline)
 	o.Tokenizer, o.Model.NLayer = TokenizerOptions{}, 0
@@ -125,7 +122,6 @@ func TestMetaTrainingOnWordsPays(t *testing.T) {
 	require.NotEmpty(t, c.Recipe.Words.Fingerprint)
 }
 
-// Every phase may continue from a model of words, and is resumed with its vocabulary.
 func TestRunsFromAModelOfWordsResume(t *testing.T) {
 	o := tinyWordsMeta(t, SchemeOnline)
 	o.Tokenizer, o.Model.NLayer = TokenizerOptions{}, 0
@@ -133,7 +129,6 @@ func TestRunsFromAModelOfWordsResume(t *testing.T) {
 	requireSameResult(t, o, 2, 5, 9)
 }
 
-// The model to continue from decides what a token is.
 func TestTokensAreThoseOfStartingModel(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Phases, o.Init, o.Model.NLayer = []string{PhaseMeta}, pretrainedWords(t), 0

@@ -7,21 +7,23 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// mixer mixes the network of one stream of bytes with a companion, as sessions do. The reported
-// loss is then the mixture's loss. The fast weights learn from a blend of the mixture's loss and
-// the network's loss. If there are fast weights, the static network is also part of the mixture,
-// unless the model's CompanionAlone is set.
+// mixer mixes the network's predictions with a companion's, as a session does. The reported loss is
+// the mixture's loss. The fast weights learn from a weighted sum of the mixture's loss and the
+// network's loss. If there are fast weights, the mixture also contains the static network, unless
+// the model's CompanionAlone is set.
 type mixer struct {
-	counts   *companion.State
-	scratch  *companion.Scratch
-	share    float32      // weight of the mixture's loss in the loss for the fast weights
+	counts  *companion.State
+	scratch *companion.Scratch
+	// weight of the mixture's loss; the network's own loss has the weight 1-share
+	share    float32
 	static   *stream.Step // nil if the static network is not part of the mixture
 	networks companion.Networks
-	slopes   []float32 // slopes of the chunk; see stream.LogitGradients
-	logits   []float32 // gradients of the chunk's losses [T,256]
+	slopes   []float32
+	logits   []float32 // gradients of the losses with respect to the logits, [T,256]
 }
 
-// newMixer returns a mixer for a step of the model, with a companion of the model's size.
+// newMixer returns a mixer for a training step. m.CompanionBytes is the size of the companion's
+// table.
 func newMixer(t *textStep, m *model.Model, share float32) *mixer {
 	set, vocab := companion.Settings{TableBytes: m.CompanionBytes, Networks: 1}, 256
 	x := &mixer{
@@ -43,8 +45,8 @@ func newMixer(t *textStep, m *model.Model, share float32) *mixer {
 	return x
 }
 
-// score writes the mixture's losses, in nats, of a chunk's targets [n]. The step's segment must
-// have read the inputs [n].
+// score writes the mixture's losses of the targets [n] to nll [n], in nats. s.Segment must have
+// read the inputs [n].
 func (x *mixer) score(s *stream.Step, inputs, targets []int32, nll []float32) {
 	if x.static != nil {
 		x.static.Score(inputs, nil, nil)
@@ -62,8 +64,8 @@ func (x *mixer) score(s *stream.Step, inputs, targets []int32, nll []float32) {
 	}
 }
 
-// learnFrom makes the step's backward pass use a blended loss of the chunk that was scored last.
-// The mixture's loss has the weight share, and the network's loss has the weight 1-share.
+// learnFrom sets the loss from which the step's next backward pass learns. In this loss, the
+// mixture has the weight share, and the network has the weight 1-share.
 func (x *mixer) learnFrom(s *stream.Step, targets []int32, share float32) {
 	if s.Logits = nil; share > 0 {
 		s.Logits = x.logits
@@ -71,7 +73,6 @@ func (x *mixer) learnFrom(s *stream.Step, targets []int32, share float32) {
 	}
 }
 
-// save stores the companion, and the rows in use of the static network's memory.
 func (x *mixer) save(c *checkpoint) {
 	c.putBytes("companion", x.counts.AppendTo(nil))
 	if x.static != nil {
@@ -79,7 +80,7 @@ func (x *mixer) save(c *checkpoint) {
 	}
 }
 
-// load reads what save has stored, with the given number of rows.
+// load restores what save has stored. The parameter rows is the number of rows in the memory.
 func (x *mixer) load(c *checkpoint, rows int) {
 	c.getCompanion("companion", &x.counts)
 	if c.err == nil && x.static != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// withStatistics writes the file of a pretrained model of words with statistics of gradients.
+// withStatistics pretrains a model of words, adds statistics of its gradients, and returns the path
+// of the model's file.
 func withStatistics(t *testing.T) string {
 	m, err := model.Load(pretrainedWords(t))
 	require.NoError(t, err)
@@ -32,7 +33,6 @@ func withStatistics(t *testing.T) string {
 	return path
 }
 
-// normalizedRun meta-trains a model with statistics.
 func normalizedRun(t *testing.T) Options {
 	o := tinyWordsMeta(t, SchemeOnline)
 	o.Tokenizer, o.Model.NLayer = TokenizerOptions{}, 0
@@ -64,8 +64,6 @@ func TestMetaLearnersAreTrainedOnNormalizedGradients(t *testing.T) {
 	require.Nil(t, other.Statistics)
 	require.False(t, reflect.DeepEqual(first.Learner.Phi, other.Learner.Phi))
 
-	// When they are trained further, the meta-learners keep their inputs, unless the options ask
-	// for others.
 	o.Init, o.Meta.Normal, o.Out = o.Out, nil, filepath.Join(t.TempDir(), "further.safetensors")
 	_, err = Run(context.Background(), o)
 	require.NoError(t, err)
@@ -87,7 +85,7 @@ func TestRunOnNormalizedGradientsResumes(t *testing.T) {
 	requireSameResult(t, o, 1, 3)
 }
 
-// Statistics only fit the slow weights with which they were gathered.
+// Gradient statistics only fit the slow weights with which they were measured.
 func TestNormalizingNeedsStatisticsOfTheSameWeights(t *testing.T) {
 	refused := func(change func(*Options)) {
 		o := normalizedRun(t)

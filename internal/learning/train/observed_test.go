@@ -24,7 +24,7 @@ import (
 	"github.com/lmserve/lmserve/internal/learning/train/report"
 )
 
-// sittings observes several consecutive runs, each with a separate report.
+// sittings observes consecutive runs, and starts a new report for each run.
 type sittings struct {
 	report.Options
 	now train.Observer
@@ -39,7 +39,6 @@ func (s *sittings) Observe(e train.Event) (err error) {
 	return s.now.Observe(e)
 }
 
-// reported makes training with options o write the reports that r describes.
 func reported(o *train.Options, r report.Options) { o.Observer = &sittings{Options: r} }
 
 func readMetrics(t *testing.T, path string) []report.Metric {
@@ -88,8 +87,8 @@ func TestPretrainingLearns(t *testing.T) {
 	}
 	require.Equal(t, 90, last.Step)
 	require.EqualValues(t, 90*6*16, last.Tokens)
-	require.Greater(t, first.Loss, 4.0) // near ln 256 = 5.5 at first
-	require.Less(t, last.Loss, 2.5)     // the text has about 16 different letters
+	require.Greater(t, first.Loss, 4.0) // a uniform guess has the loss ln 256 = 5.5
+	require.Less(t, last.Loss, 2.5)     // the text has about 16 different letters; ln 16 = 2.8
 	require.InDelta(t, last.Loss*1.442695, last.Bits, 1e-5)
 
 	require.Len(t, done.Phases, 1)
@@ -111,8 +110,8 @@ func TestPretrainingLearns(t *testing.T) {
 	require.Equal(t, 8, c.Recipe.Data.Files)
 }
 
-// A run that should resume but has no checkpoint starts from the beginning, and says so. So all
-// sittings of a run can have the same command line.
+// Resume is allowed even for the first sitting of a run, so that all sittings can have the same
+// command line.
 func TestResumeWithoutACheckpointStarts(t *testing.T) {
 	o := train.TinyPretraining(t)
 	var log bytes.Buffer
@@ -123,7 +122,6 @@ func TestResumeWithoutACheckpointStarts(t *testing.T) {
 	require.Contains(t, log.String(), o.Dir+
 		" has no checkpoint yet; the run starts from the beginning")
 	log.Reset()
-	// Resuming a run that has ended returns the same result again.
 	again, err := train.Run(context.Background(), o)
 	require.NoError(t, err)
 	require.NotContains(t, log.String(), "has no checkpoint yet")
@@ -147,8 +145,6 @@ func TestJointWindowLearns(t *testing.T) {
 	require.Less(t, last.Loss, first.Loss-1)
 }
 
-// A run of three phases with interruptions gets one page with all results, curves and recipes. The
-// page loads nothing from elsewhere.
 func TestPageShowsTheWholeRun(t *testing.T) {
 	o := train.TinyMeta(t, train.SchemeOnline)
 	o.Dir, o.Name = filepath.Join(t.TempDir(), "run"), "a <b>name</b> & more"
@@ -205,8 +201,8 @@ func TestPageOfAnInterruptedRunSaysSo(t *testing.T) {
 	require.Contains(t, string(text), "Not finished: interrupted in phase pretrain after step 0.")
 }
 
-// At the start a run reports what it will do and how long that will take; the trial steps do not
-// change the model.
+// At the start, a run reports its plan. The trial steps that estimate the time do not change the
+// model.
 func TestPlanIsReportedAtTheStart(t *testing.T) {
 	o := train.TinyMeta(t, train.SchemeOnline)
 	var log bytes.Buffer
@@ -232,7 +228,6 @@ func TestPlanIsReportedAtTheStart(t *testing.T) {
 	require.Equal(t, silent.Model, told.Model)
 }
 
-// Errors in the options of a later phase are reported before the first phase begins.
 func TestLaterPhasesAreCheckedFirst(t *testing.T) {
 	o := train.TinyMeta(t, train.SchemeOnline)
 	metrics := filepath.Join(t.TempDir(), "m")
@@ -266,7 +261,6 @@ func TestMissingThingsAreNamed(t *testing.T) {
 	}
 }
 
-// The error for a folder in place of a file, or for a file in place of a folder, contains the path.
 func TestDirectoriesAndFilesAreToldApart(t *testing.T) {
 	base := train.TinyPretraining(t)
 	dir := t.TempDir()

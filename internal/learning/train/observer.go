@@ -2,8 +2,8 @@ package train
 
 import "time"
 
-// Observer gets the events of a run, in the order of Event and from one goroutine. An error that it
-// returns ends the run.
+// Observer gets the events of a run, in the order that Event describes, from one goroutine. An
+// error of Observe ends the run.
 type Observer interface {
 	Observe(Event) error
 }
@@ -21,14 +21,14 @@ type Event interface{ event() }
 
 // Opened describes the run. Nothing has been written yet.
 type Opened struct {
-	Name   string // name of the model
-	Unit   Unit   // unit of losses and measurements
+	Name   string
+	Unit   Unit
 	Phases []string
-	// Fields are the fields of the recipe, by their JSON names: everything that the run's bits
-	// depend on. Numbers are json.Number.
+	// Fields has the recipe by JSON names. The recipe is everything that determines the run's
+	// results. Numbers are json.Number.
 	Fields map[string]any
 	Dir    string // folder of the checkpoints; "" if there is none
-	Store  string // type of the slow weights in the model's file
+	Store  string
 
 	Numerics string // the arithmetic; see kernel.Arithmetic.Numerics
 }
@@ -39,10 +39,10 @@ type Noted struct{ Text string }
 // Planned says what a remaining phase will do.
 type Planned struct {
 	Phase       string
-	Description string // a sentence for people
+	Description string
 	Steps, Made int
-	// Estimate tries a few steps and returns the time for the rest of the phase. It may be called
-	// while the event is observed, and changes nothing. Its error ends the run.
+	// Estimate makes a few trial steps, and returns the time for the rest of the phase. The trial
+	// steps change nothing. Only Observe may call Estimate. Observe must return Estimate's error.
 	Estimate func() (time.Duration, error)
 }
 
@@ -57,10 +57,10 @@ type Standing struct {
 	Loss        float64
 }
 
-// Begun says that a phase begins, or continues after the steps of an earlier sitting.
+// Begun says that a phase begins, or that it continues after an interruption.
 type Begun struct{ Standing }
 
-// Stepped says that a step has been made; the standing's Loss is a running mean.
+// Stepped reports an optimizer step. Standing.Loss is a running mean.
 type Stepped struct {
 	Standing
 	Outcome Outcome
@@ -70,15 +70,15 @@ type Stepped struct {
 type Validated struct {
 	Standing
 	Measurement Measurement
-	Best        bool // the best measurement so far in the phase
+	Best        bool
 	Took        time.Duration
 }
 
-// Ended says that the phase makes no more steps. If the patience has run out, some steps of the
-// phase were not made.
+// Ended says that the phase makes no more steps. A phase ends before its last step if validations
+// have not improved for long.
 type Ended struct {
 	Standing
-	Stale int   // validations since the best one
+	Stale int   // number of validations since the best validation
 	Err   error // why the phase was stopped; nil if it was completed
 }
 

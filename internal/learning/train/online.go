@@ -10,20 +10,21 @@ import (
 	"github.com/lmserve/lmserve/internal/learning/train/optim"
 )
 
-// onlineScheme trains meta-learners on one stream. I and M are carried with exactly the settings of
-// serving, and the losses of every few chunks move the meta-learners. The slow weights are frozen
-// or, in a joint phase, moved by the same losses.
+// onlineScheme trains meta-learners on one stream. The stream's gradient averages I and fast
+// weights M change exactly as in serving. An optimizer step uses the losses of a few chunks. In a
+// joint phase, the step also moves the slow weights; otherwise the slow weights are frozen.
 type onlineScheme struct {
 	trainee
 	options MetaOptions
 	text    textStep
 	pieces  *corpus.Pieces
-	mean    optim.Mean // the slow weights' gradient, over the chunks of a step
-	going   bool       // the segment contains the last chunk, so the next chunk can continue it
-	resets  uint64     // key of the random resets
+	mean    optim.Mean
+	going   bool // the next chunk can continue the segment, which still contains the last chunk
+	resets  uint64
 }
 
-// newOnline starts the scheme; joint is nil if the slow weights are frozen.
+// newOnline returns the online scheme at its start. The parameter joint is nil if the slow weights
+// are frozen.
 func newOnline(x *kernel.Exec, base *model.Model, c *corpus.Corpus, heldOut []string, o MetaOptions,
 	joint *JointOptions, seed uint64) (*onlineScheme, error) {
 	if err := c.Need(o.Chunk, "one chunk"); err != nil {
@@ -52,7 +53,6 @@ func newOnline(x *kernel.Exec, base *model.Model, c *corpus.Corpus, heldOut []st
 	return p, nil
 }
 
-// step runs the chunks of one step of the optimizers and makes the step.
 func (p *onlineScheme) step() (Outcome, error) {
 	var o Outcome
 	p.meta.begin()
@@ -66,9 +66,10 @@ func (p *onlineScheme) step() (Outcome, error) {
 	return o, p.optimize(&o)
 }
 
-// chunk scores the i'th chunk of a step. It adds the gradients of the loss for the meta-learners
-// and for unfrozen slow weights. Only then does the chunk write the fast weights (eqs. 3 to 6), as
-// in a session, so that no loss sees the write that it causes. It returns the mean loss in nats.
+// chunk scores the i'th chunk of a step and returns the mean loss in nats. It adds the gradients
+// for the meta-learners and, in a joint phase, for the slow weights. Then it updates the fast
+// weights (eqs. 3 to 6). The update comes last, as in a session, so that the chunk's loss does not
+// depend on the update.
 func (p *onlineScheme) chunk(i int) float64 {
 	if p.pieces.Next(p.text.inputs, p.text.targets) && p.resetDue() {
 		p.text.reset()
@@ -94,8 +95,8 @@ func (p *onlineScheme) chunk(i int) float64 {
 	return loss
 }
 
-// resetDue decides at the beginning of a piece of text whether M and I are set to zero. The
-// decision depends on the seed and the piece's number.
+// resetDue decides, at the beginning of a piece of text, whether gradient averages I and fast
+// weights M are set to zero. The decision depends on the seed and the piece's number.
 func (p *onlineScheme) resetDue() bool {
 	random := kernel.Bits(p.resets, p.pieces.State.Piece)
 	return float64(random>>11)/(1<<53) < p.options.Online.Reset
@@ -112,12 +113,11 @@ func (p *onlineScheme) describe() string {
 	return text
 }
 
-// onlineState is the part of the phase's state without arrays.
 type onlineState struct {
 	Steps  int                `json:"steps"`
 	Stream corpus.PiecesState `json:"stream"`
-	Memory int                `json:"memory"` // rows of the memory in use
-	// updates of the fast weights made, which index the masks
+	Memory int                `json:"memory"` // number of memory rows in use
+	// number of updates of the fast weights; it determines the next mask
 	Writes uint64 `json:"writes"`
 }
 

@@ -30,7 +30,7 @@ func open(o Options) (*runner, *checkpoint, error) {
 		return nil, nil, err
 	}
 	r.base.Arithmetic = kernel.Arithmetic{Precision: r.o.Precision}
-	// checks the options again, now completed by text and model
+	// loadModel has completed the options
 	if err := r.o.validate(); err != nil {
 		return nil, nil, err
 	}
@@ -83,8 +83,8 @@ func open(o Options) (*runner, *checkpoint, error) {
 	return r, last, nil
 }
 
-// openFolder makes the folder of the checkpoints and, if the run resumes, reads the last one. A
-// folder with a run can only be used to resume that run.
+// openFolder creates the folder for checkpoints. If the run resumes, openFolder reads the last
+// checkpoint. If the folder already has a checkpoint, Options.Resume is required.
 func (r *runner) openFolder() (last *checkpoint, err error) {
 	dir := r.o.Dir
 	if dir == "" {
@@ -136,8 +136,9 @@ func (r *runner) loadText() (text TextRecord, _ *TextRecord, err error) {
 	return text, new(recordOf(valid)), nil
 }
 
-// loadModel makes the initial model and completes the options that depend on it. If the run
-// continues from a model, init is its hash, and becomes says what happens to its meta-learners.
+// loadModel loads or creates the initial model, and completes the options that depend on the model.
+// For a loaded model, init is the model's hash, and becomes describes what happens to the
+// meta-learners.
 func (r *runner) loadModel() (init, becomes string, err error) {
 	if r.o.Init == "" {
 		err = r.newModel()
@@ -150,7 +151,7 @@ func (r *runner) loadModel() (init, becomes string, err error) {
 	return init, becomes, err
 }
 
-// goOn reads the model to continue from, and converts the text to its tokens.
+// goOn loads the model in Options.Init, and converts the text to the model's tokens.
 func (r *runner) goOn() (init, becomes string, err error) {
 	o := &r.o
 	m, err := model.Load(o.Init)
@@ -180,15 +181,15 @@ func (r *runner) goOn() (init, becomes string, err error) {
 	return init, becomes, r.encode(m.Tokenizer)
 }
 
-// reshape changes a model to a configuration that needs no new weights. The configuration may have
-// other lengths, because no weight depends on them. It may also have separate softmax tables, which
-// begin as copies of the embeddings. The zero configuration changes nothing.
+// reshape changes the configuration of a model. The new configuration may have other lengths,
+// because no weight depends on lengths. It may also separate the softmax's tables from the
+// embeddings; the tables begin as copies. The zero configuration changes nothing.
 func reshape(lm *txl.Model, to txl.Config) (*txl.Model, error) {
 	if to.NLayer == 0 {
 		return lm, nil
 	}
 	c := lm.Config
-	to = to.WithVocab(c.Vocab) // the vocabulary stays, and determines its size
+	to = to.WithVocab(c.Vocab)
 	c.SegLen, c.MemLen, c.ClampLen, c.SameLength = to.SegLen, to.MemLen, to.ClampLen, to.SameLength
 	c.UntieSoftmax = c.UntieSoftmax || to.UntieSoftmax
 	if have, want := showJSON(to), showJSON(c); have != want {
@@ -202,7 +203,8 @@ func reshape(lm *txl.Model, to txl.Config) (*txl.Model, error) {
 	return lm, nil
 }
 
-// What happens to the meta-learners of Options.Init; "" if the model has none.
+// Descriptions of what happens to the meta-learners of the model Options.Init; "" if there are
+// none.
 const (
 	learnerKept    = "are kept unchanged"
 	learnerTrained = "are trained further"
@@ -215,8 +217,8 @@ func noStatistics() error {
 		"statistics (see lmserve tune --statistics) that is not pretrained further"}
 }
 
-// keepLearner decides what happens to the model's meta-learners, and removes those that are no
-// longer useful.
+// keepLearner decides whether the run can use the model's meta-learners, and otherwise removes
+// them. It returns a text about the decision.
 func (r *runner) keepLearner(m *model.Model) (string, error) {
 	if m.Learner == nil {
 		return "", nil

@@ -2,22 +2,22 @@ package train
 
 import "github.com/lmserve/lmserve/sparsemeta"
 
-// stepper is a phase as the loop sees it: pretraining, or one of the two schemes with
+// stepper is a phase for the training loop: pretraining, or one of the two schemes with
 // meta-learners.
 type stepper interface {
-	length() int            // steps in all
-	step() (Outcome, error) // one step of the optimizers
-	save(*checkpoint)       // everything that the next steps depend on
+	length() int
+	step() (Outcome, error)
+	save(*checkpoint)
 	load(*checkpoint) error
-	trained() []array // views of the weights that the steps move
-	// learner is nil in pretraining, which neither trains nor validates meta-learners
+	trained() []array // the weights that the steps change, not copies
+	// learner returns nil in pretraining, which has no meta-learners.
 	learner() *sparsemeta.Learner
-	frozen() bool     // whether the slow weights are frozen
-	describe() string // a sentence for people
-	close() error     // ends the phase's goroutines
+	frozen() bool
+	describe() string
+	close() error // ends the phase's goroutines
 }
 
-// The uses of a run's seed; each has a separate generator.
+// Each use of a run's seed has a separate random generator.
 const (
 	useWeights = iota + 1
 	useOrder

@@ -11,8 +11,8 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// rehearsals and rehearsalTime limit how often, and for how long, a step of a phase is tried. A
-// validation is tried on rehearsalTokens.
+// A rehearsal repeats a training step at most rehearsals times, and starts no repetition after
+// rehearsalTime. It tries a validation on rehearsalTokens tokens.
 const (
 	rehearsals      = 4
 	rehearsalTime   = 500 * time.Millisecond
@@ -54,8 +54,8 @@ func (r *runner) describeText() string {
 	return text + "; validation on " + r.valid.text.String() + " in " + r.o.Valid
 }
 
-// rehearse makes a phase on a copy of the model, and drops the copy. It reports what the phase will
-// do after the given number of steps.
+// rehearse tries a phase on a copy of the model, and reports the phase's plan. The parameter made
+// is the number of steps that are already made.
 func (r *runner) rehearse(ctx context.Context, name string, made int) (err error) {
 	trial := *r
 	base := *r.base
@@ -75,8 +75,8 @@ func (r *runner) rehearse(ctx context.Context, name string, made int) (err error
 	return errors.Join(told, p.close())
 }
 
-// estimate tries a few steps of a phase and returns the time of the steps after the given one, with
-// validations.
+// estimate tries a few steps of a phase. It returns the expected time of the phase's remaining
+// steps and validations, after the number of steps in the parameter from.
 func (r *runner) estimate(ctx context.Context, p stepper, from int) (time.Duration, error) {
 	step, err := timed(func() error { _, err := p.step(); return err })
 	if err != nil {
@@ -106,8 +106,6 @@ func timed(call func() error) (best time.Duration, err error) {
 	return best, nil
 }
 
-// timeValidation estimates the time of one validation from a validation of a small part of the
-// text.
 func (r *runner) timeValidation(ctx context.Context, p stepper) (time.Duration, error) {
 	m, err := r.model(p.learner())
 	if err != nil {
@@ -120,7 +118,7 @@ func (r *runner) timeValidation(ctx context.Context, p stepper) (time.Duration, 
 		_, err := small.measure(ctx, m, nil)
 		return err
 	})
-	if err != nil && ctx.Err() == nil { // the loop handles an interruption
+	if err != nil && ctx.Err() == nil { // the training loop handles interruptions
 		return 0, err
 	}
 	return time.Duration(float64(took) / float64(doc.Len()) * float64(r.valid.text.Tokens())), nil

@@ -1,22 +1,21 @@
 package train
 
-// position is the position of a run, with everything that its loop must remember.
+// position is the position of a run in its phases, with the state of the training loop.
 type position struct {
 	Phase  string  `json:"phase"`
-	Step   int     `json:"step"`   // optimizer steps made in the phase
-	Tokens int64   `json:"tokens"` // tokens scored in the phase
-	Loss   float64 `json:"loss"`   // running mean, nats per token
+	Step   int     `json:"step"`
+	Tokens int64   `json:"tokens"`
+	Loss   float64 `json:"loss"` // running mean, nats per token
 	// Validated is the step of the phase's last validation; -1 before the first.
 	Validated int           `json:"validated"`
-	Stale     int           `json:"stale"` // validations since the best one
+	Stale     int           `json:"stale"` // validations since the best validation
 	Best      *Measurement  `json:"best,omitempty"`
-	Done      []PhaseReport `json:"done,omitempty"` // phases that ended
+	Done      []PhaseReport `json:"done,omitempty"`
 }
 
 // lossMemory is the weight of one step in the running mean of the training loss.
 const lossMemory = 0.02
 
-// stepped advances the position by a step.
 func (p *position) stepped(o Outcome) {
 	if p.Step == 0 {
 		p.Loss = o.Loss
@@ -26,7 +25,6 @@ func (p *position) stepped(o Outcome) {
 	p.Tokens += int64(o.Tokens)
 }
 
-// validated records a measurement and reports whether it is the best so far.
 func (p *position) validated(v Measurement) (best bool) {
 	p.Validated = p.Step
 	p.Stale++
@@ -36,7 +34,6 @@ func (p *position) validated(v Measurement) (best bool) {
 	return best
 }
 
-// report returns the report of the current phase.
 func (p *position) report() PhaseReport {
 	return PhaseReport{Phase: p.Phase, Steps: p.Step, Tokens: p.Tokens, Loss: p.Loss, Best: p.Best}
 }

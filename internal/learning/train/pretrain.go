@@ -11,21 +11,20 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// pretraining is the phase that trains only the slow weights, on a batch of streams.
 type pretraining struct {
 	options PretrainOptions
 	x       *kernel.Exec
 	lm      *txl.Model
 	slow    *slow
 	reader  *corpus.Reader
-	text    textStep // its field All contains the gradient
-	size    string   // size of the text, as a phrase for people
+	text    textStep
+	size    string
 	counted *counted // nil if there are no companions
-	tokens  int      // tokens of the text
-	steps   int      // steps made
+	tokens  int
+	steps   int
 }
 
-// newPretrain starts the phase. The options' Segment must be set.
+// newPretrain starts pretraining. The field Segment of the options must be set.
 func newPretrain(x *kernel.Exec, lm *txl.Model, c *corpus.Corpus, first int32, o PretrainOptions,
 	seed uint64) (*pretraining, error) {
 	reader, err := corpus.NewReader(c, o.Batch, o.Segment, first, o.Balance,
@@ -46,7 +45,6 @@ func newPretrain(x *kernel.Exec, lm *txl.Model, c *corpus.Corpus, first int32, o
 	return p, nil
 }
 
-// step makes one step of the optimizer from the mean loss of the next segment of every stream.
 func (p *pretraining) step() (Outcome, error) {
 	p.reader.Next(p.text.inputs, p.text.targets)
 	p.text.Segment.SetDropout(p.slow.dropout(p.steps, 0))
@@ -58,8 +56,8 @@ func (p *pretraining) step() (Outcome, error) {
 	return o, nil
 }
 
-// forward reads the next segment of every stream, and returns the mean loss in nats: with
-// companions the loss of the mixture, else of the network.
+// forward reads the next segment of every stream, and returns the mean loss in nats. With
+// companions, this is the loss of the mixture.
 func (p *pretraining) forward() float64 {
 	if p.counted == nil {
 		return p.text.forward()
@@ -91,7 +89,7 @@ func (p *pretraining) describe() string {
 	return text
 }
 
-// pretrainState is the part of the phase's state without arrays.
+// pretrainState is the state of pretraining without its arrays.
 type pretrainState struct {
 	Steps  int                `json:"steps"`
 	Reader corpus.ReaderState `json:"reader"`

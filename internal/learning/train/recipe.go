@@ -12,8 +12,8 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// Recipe identifies a run: everything that its bits depend on. Only a run with the same recipe
-// resumes a checkpoint.
+// Recipe identifies a run. It contains everything that the resulting weights depend on. Only a run
+// with the same recipe can resume a checkpoint.
 type Recipe struct {
 	Phases []string   `json:"phases"`
 	Name   string     `json:"name"`
@@ -24,13 +24,13 @@ type Recipe struct {
 	Data    TextRecord   `json:"data"`
 	HoldOut []string     `json:"hold_out,omitempty"`
 	Valid   *TextRecord  `json:"valid,omitempty"`
-	// KeptBack says that Valid is a part of the directory, and Data the rest.
+	// KeptBack says that Valid and Data are two parts of the same directory.
 	KeptBack bool   `json:"kept_back,omitempty"`
 	Seed     uint64 `json:"seed"`
-	// Pretrain is nil if the phase is not part of the run.
+	// Pretrain is nil if the run has no PhasePretrain.
 	Pretrain *PretrainOptions `json:"pretrain,omitempty"`
 	Meta     *MetaOptions     `json:"meta,omitempty"` // nil if the run is only pretraining
-	// Joint is nil if the phase is not part of the run.
+	// Joint is nil if the run has no PhaseJoint.
 	Joint      *JointOptions      `json:"joint,omitempty"`
 	Chunk      int                `json:"chunk"`
 	Validation *ValidationOptions `json:"validation,omitempty"`
@@ -49,12 +49,11 @@ type WordsRecord struct {
 	// Vocabulary is the name of the vocabulary's file. It is empty if the vocabulary was made from
 	// the text, with the options Size and MinCount.
 	Vocabulary  string `json:"vocabulary,omitempty"`
-	Size        int    `json:"size,omitempty"` // Size and MinCount are tokenizer.VocabularyOptions
+	Size        int    `json:"size,omitempty"`
 	MinCount    int64  `json:"min_count,omitempty"`
-	Fingerprint string `json:"fingerprint"` // hash of the symbols
+	Fingerprint string `json:"fingerprint"`
 }
 
-// recordOfWords returns the record of a tokenizer of words, or nil for other tokenizers.
 func recordOfWords(o TokenizerOptions, tok tokenizer.Tokenizer) *WordsRecord {
 	words, ok := tok.(*tokenizer.Words)
 	if !ok {
@@ -72,8 +71,8 @@ func recordOf(c *corpus.Corpus) TextRecord {
 	return TextRecord{len(c.Documents), c.Bytes(), c.Domains(), c.Fingerprint()}
 }
 
-// newRecipe returns the recipe of a run with these options, which must be complete, on a text. The
-// record of the validation text may be nil; init is the hash of the model to continue from.
+// newRecipe returns the recipe of a run. Defaults must be filled in the options. init is the hash
+// of the initial model, or "" if there is none. valid may be nil.
 func newRecipe(
 	o *Options, base *model.Model, init string, text TextRecord, valid *TextRecord,
 ) Recipe {
@@ -98,7 +97,7 @@ func newRecipe(
 	return r
 }
 
-// Fields returns the recipe's fields under their JSON names, numbers as json.Number.
+// Fields returns the recipe's fields under their JSON names. Numbers are of type json.Number.
 func (r Recipe) Fields() (map[string]any, error) {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -107,7 +106,7 @@ func (r Recipe) Fields() (map[string]any, error) {
 	return decodeFields(text)
 }
 
-// decodeFields keeps numbers as text, because a seed does not fit a float64.
+// decodeFields keeps numbers as text, because a float64 cannot represent every seed.
 func decodeFields(text []byte) (fields map[string]any, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -115,13 +114,13 @@ func decodeFields(text []byte) (fields map[string]any, err error) {
 	return fields, err
 }
 
-// card is the description of the training in a model's file. It has only what all runs of the same
-// recipe share. So a resumed run ends with the same file, to the byte, as an uninterrupted one.
+// card describes the training in a model's file. It contains nothing that differs between runs of
+// the same recipe. So a resumed run writes the same file as an uninterrupted run.
 type card struct {
 	Recipe  Recipe        `json:"recipe"`
 	Results []PhaseReport `json:"results"`
 	Store   string        `json:"store"`           // type of the slow weights in the file
-	Stored  *Measurement  `json:"valid,omitempty"` // measurement of the model as stored
+	Stored  *Measurement  `json:"valid,omitempty"` // measurement with the weights as stored
 	// Numerics is the arithmetic of the machine; see kernel.Arithmetic.Numerics.
 	Numerics string `json:"numerics"`
 }

@@ -18,13 +18,13 @@ const BitsPerNat = 1 / math.Ln2
 // Outcome is the result of one step of a phase.
 type Outcome struct {
 	Loss   float64 // mean loss, nats per token
-	Tokens int     // tokens scored
+	Tokens int
 	Rate   float64 // learning rate: of the slow weights in pretraining, else of the meta-learners
-	// Norm is the norm of the gradient, before clipping. If the slow weights are frozen, it is the
-	// norm of the gradient at the nodes of the meta-learners' tables.
+	// Norm is the norm of the gradient, before clipping. If the slow weights are frozen, Norm is
+	// the norm of the gradient at the nodes of the meta-learners' tables.
 	Norm float64
 
-	SlowRate float64 // learning rate of the slow weights in a joint phase
+	SlowRate float64 // learning rate of the slow weights in PhaseJoint
 }
 
 // diverged reports whether loss or norm are not finite, or the mean loss is too large for trained
@@ -35,24 +35,23 @@ func (o Outcome) diverged() bool {
 
 // Measurement is a measurement on the validation text, in bits per token.
 type Measurement struct {
-	Step int `json:"step"` // step of the phase
+	Step int `json:"step"` // optimizer step in the phase
 	// Static is the result of the slow weights alone. If Companion is true, a companion contributes
 	// to both Static and Adaptive.
 	Static   float64    `json:"static"`
 	Adaptive *float64   `json:"adaptive,omitempty"` // nil for a model without meta-learners
 	Words    *WordCount `json:"words,omitempty"`    // nil for a model of bytes
-	// Companion says that the bits are those of the network mixed with a companion.
+	// Companion says that the network was mixed with a companion.
 	Companion bool `json:"companion,omitempty"`
 }
 
-// WordCount counts the tokens of a measurement. Tokens are counted as the literature does for
-// perplexities: words, including unknown words, and ends of lines.
+// WordCount counts the tokens of a measurement. As usual for perplexities, the tokens are words,
+// including unknown words, and ends of lines.
 type WordCount struct {
 	Tokens  int `json:"tokens"`
 	Unknown int `json:"unknown"`
 }
 
-// of returns a phrase with the number of tokens and the percentage of unknown words.
 func (w WordCount) of() string {
 	return fmt.Sprintf("%s tokens, %.2f %% of them unknown words",
 		humanize.Comma(int64(w.Tokens)), 100*float64(w.Unknown)/float64(w.Tokens))
@@ -76,7 +75,7 @@ func (v Measurement) String() string {
 	return text
 }
 
-// score returns the measure that chooses the best checkpoint: the adaptive one if there is one.
+// score returns the measurement that selects the best checkpoint; lower is better.
 func (v Measurement) score() float64 {
 	if v.Adaptive != nil {
 		return *v.Adaptive
@@ -90,18 +89,17 @@ type Unit struct {
 	Short string // "bits/byte" or "perplexity"
 	Bits  string // unit of curves: "bits per byte" or "bits per token"
 
-	power  bool // whether 2 to the power of the bits is shown
+	power  bool // whether to show 2 to the power of the bits
 	digits int
 }
 
-// Units of models of bytes and of words. The literature calls bits per byte of enwik8 bits per
-// character. The perplexity is the literature's: 2 to the power of the bits per token.
+// PerByte and Perplexity are the units for models of bytes and of words. Papers call the bits per
+// byte of enwik8 bits per character. The perplexity is 2 to the power of the bits per token.
 var (
 	PerByte    = Unit{Short: "bits/byte", Bits: "bits per byte", digits: 4}
 	Perplexity = Unit{Short: "perplexity", Bits: "bits per token", power: true, digits: 2}
 )
 
-// unitOf returns the unit of a model of words, or of bytes.
 func unitOf(words bool) Unit {
 	if words {
 		return Perplexity
@@ -109,7 +107,7 @@ func unitOf(words bool) Unit {
 	return PerByte
 }
 
-// Of converts bits per token to the unit.
+// Of converts bits per token to the unit u.
 func (u Unit) Of(bits float64) float64 {
 	if u.power {
 		return math.Exp2(bits)
@@ -117,7 +115,7 @@ func (u Unit) Of(bits float64) float64 {
 	return bits
 }
 
-// Text formats the result of Of, rounded for the unit.
+// Text formats the result of Of with the unit's number of decimals.
 func (u Unit) Text(bits float64) string {
 	return strconv.FormatFloat(u.Of(bits), 'f', u.digits,
 		64)
@@ -125,17 +123,17 @@ func (u Unit) Text(bits float64) string {
 
 // PhaseReport is the result of one phase.
 type PhaseReport struct {
-	Phase string `json:"phase"` // PhasePretrain, PhaseMeta or PhaseJoint
-	Steps int    `json:"steps"` // optimizer steps made
+	Phase string `json:"phase"`
+	Steps int    `json:"steps"`
 	// Tokens is the number of tokens scored for training; in a model of bytes a token is a byte.
 	Tokens int64   `json:"tokens"`
-	Loss   float64 `json:"loss"` // nats per token, running mean at the end
+	Loss   float64 `json:"loss"` // running mean at the end of the phase, in nats per token
 	// Best is the measurement of the weights that the phase ended with; nil without validation
 	// text.
 	Best *Measurement `json:"valid,omitempty"`
 }
 
-// Bits returns the running training loss at the end, in bits per token.
+// Bits returns the running mean of the training loss at the end of the phase, in bits per token.
 func (p PhaseReport) Bits() float64 { return p.Loss * BitsPerNat }
 
 // Report is the result of a run.
@@ -150,7 +148,7 @@ type Report struct {
 	Elapsed time.Duration
 }
 
-// String returns a line for each phase and one for the model.
+// String returns a line for each phase and a line for the model.
 func (r Report) String() string {
 	var b strings.Builder
 	for _, p := range r.Phases {

@@ -12,7 +12,7 @@ import (
 
 // MismatchError says that a checkpoint belongs to a run with other settings.
 type MismatchError struct {
-	Path  string // path of the checkpoint
+	Path  string
 	Field string // the JSON path of the first field that differs, e.g. "model.d_model"
 	Have  string // the value in the checkpoint
 	Want  string // the value in this run
@@ -24,7 +24,6 @@ func (e *MismatchError) Error() string {
 		e.Path, e.Field, e.Have, e.Want)
 }
 
-// readCheckpoint reads a checkpoint and checks that it belongs to the run.
 func readCheckpoint(path string, want Recipe) (*checkpoint, error) {
 	f, err := weights.ReadFile(path)
 	if err != nil {
@@ -46,10 +45,10 @@ func readCheckpoint(path string, want Recipe) (*checkpoint, error) {
 	return c, nil
 }
 
-// shortened makes it possible to prolong a run. It returns the recipe want, but with the number of
-// pretraining steps in the checkpoint's recipe. It does so only if neither number has affected the
-// steps so far. Then the schedule is not a cosine, and the decay has not begun with either number.
-// Otherwise shortened returns want unchanged.
+// shortened allows a run to resume with another number of pretraining steps. It returns the recipe
+// of the run with the number from the checkpoint's recipe, unless the number has already affected
+// the steps. In that case shortened returns the recipe unchanged. The number affects a cosine
+// schedule from the beginning, and other schedules from the start of the decay.
 func shortened(want Recipe, have string, at position) Recipe {
 	var other Recipe
 	if at.Phase != PhasePretrain || json.Unmarshal([]byte(have), &other) != nil ||
@@ -67,7 +66,8 @@ func shortened(want Recipe, have string, at position) Recipe {
 	return want
 }
 
-// sameRun compares a checkpoint's recipe with this run's and names the first field that differs.
+// sameRun compares the recipe in a checkpoint with the recipe of the run. It returns a
+// *MismatchError for the first field that differs.
 func sameRun(path, have string, want Recipe) error {
 	found, err := decodeFields([]byte(have))
 	if err != nil {
@@ -83,7 +83,9 @@ func sameRun(path, have string, want Recipe) error {
 	return nil
 }
 
-// firstDifference compares two decoded JSON values in the order of their keys.
+// firstDifference returns the path of the first field in which two decoded JSON values differ, and
+// the field's two values. Keys are compared in sorted order. The path is "" if the values are
+// equal.
 func firstDifference(at string, a, b any) (field, have, want string) {
 	ma, aok := a.(map[string]any)
 	mb, bok := b.(map[string]any)

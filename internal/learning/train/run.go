@@ -17,25 +17,24 @@ import (
 type runner struct {
 	o      Options
 	x      *kernel.Exec
-	base   *model.Model // slow weights and tokenizer; its LM is trained in place
+	base   *model.Model // model to train; the slow weights base.LM change in place
 	text   *corpus.Corpus
 	seen   *corpus.Corpus // text without the domains that are held out
 	valid  *validator     // nil if there is no validation
 	recipe Recipe
 	at     position
-	best   []array // the trained arrays at position.Best
+	best   []array // copies of the trained weights at the best validation
 
-	// writeFile is weights.WriteFile; tests replace it with a faulty disk.
+	// writeFile is weights.WriteFile; tests replace it to simulate a faulty disk.
 	writeFile func(string, *weights.File, weights.WriteOptions) error
 
-	saved     int // step of the phase in the last checkpoint
-	bestSaved int // step of the phase in the best checkpoint; -1 if this run has written none
+	saved int // step of the phase in the last checkpoint
+	// step of the phase in the best checkpoint; -1 before the first best checkpoint
+	bestSaved int
 }
 
-// file returns the path of a file in the folder of the checkpoints.
 func (r *runner) file(name string) string { return filepath.Join(r.o.Dir, name) }
 
-// tell passes an event to the observer, if there is one.
 func (r *runner) tell(e Event) error {
 	if r.o.Observer == nil {
 		return nil
@@ -52,7 +51,6 @@ func (r *runner) standing(p stepper) Standing {
 		Loss: r.at.Loss}
 }
 
-// newPhase makes a phase of the run, at its first step.
 func (r *runner) newPhase(name string) (stepper, error) {
 	o := &r.o
 	seed := o.Seed
@@ -61,7 +59,7 @@ func (r *runner) newPhase(name string) (stepper, error) {
 	case PhasePretrain:
 		return newPretrain(r.x, r.base.LM, r.seen, r.base.Tokenizer.Start(), o.Pretrain, seed)
 	case PhaseJoint:
-		// Another seed, so that PhaseJoint does not repeat PhaseMeta's order of the text.
+		// With a separate seed, PhaseJoint does not read the text in the order of PhaseMeta.
 		joint, seed = &o.Joint, kernel.Key(seed, useJoint)
 	}
 	if o.Meta.Scheme == SchemeWindow {
@@ -70,7 +68,7 @@ func (r *runner) newPhase(name string) (stepper, error) {
 	return newOnline(r.x, r.base, r.text, o.HoldOut, o.Meta, joint, seed)
 }
 
-// model returns the current model, sharing its weights.
+// model returns the current model, which shares the run's weights.
 func (r *runner) model(learner *sparsemeta.Learner) (*model.Model, error) {
 	m, err := model.NewOf(r.base.Tokenizer, r.o.Name, r.base.LM, learner, r.o.Meta.Chunk, nil)
 	if err != nil {
@@ -95,7 +93,6 @@ func (r *runner) keepBest(p stepper) {
 	}
 }
 
-// takeBest gives the phase the best weights, if there was a validation.
 func (r *runner) takeBest(p stepper) {
 	if r.at.Best == nil {
 		return
@@ -105,7 +102,6 @@ func (r *runner) takeBest(p stepper) {
 	}
 }
 
-// report returns the report of a run that ends here; the current phase is its last.
 func (r *runner) report() Report {
 	phases := slices.Clone(r.at.Done)
 	if r.at.Phase != "" {
@@ -116,8 +112,8 @@ func (r *runner) report() Report {
 
 func (r *runner) unit() Unit { return unitOf(r.base.OfWords()) }
 
-// interrupted returns the error of a run that stopped after a step. If there are checkpoints, the
-// step is in the last one.
+// interrupted returns the error of a run that was interrupted after a step. If the run writes
+// checkpoints, the last checkpoint contains this step.
 func (r *runner) interrupted(ctx context.Context, phase string, step int) *InterruptedError {
 	e := &InterruptedError{Phase: phase, Step: step, Cause: context.Cause(ctx)}
 	if r.o.Dir != "" {
@@ -126,7 +122,8 @@ func (r *runner) interrupted(ctx context.Context, phase string, step int) *Inter
 	return e
 }
 
-// lastCheckpoint says what remains of a run that failed.
+// lastCheckpoint names the last checkpoint, as an addition to an error message. The result is ""
+// without a checkpoint.
 func (r *runner) lastCheckpoint() string {
 	if r.o.Dir == "" || r.saved == 0 {
 		return ""

@@ -71,7 +71,7 @@ func TestCheckpointOfAnotherRunIsRefused(t *testing.T) {
 		_, err := Run(context.Background(), o)
 		var mismatch *MismatchError
 		require.ErrorAs(t, err, &mismatch, field)
-		if field == "phases" { // the meta options also differ, and come first
+		if field == "phases" { // the field meta also differs, and is compared first
 			require.Equal(t, "meta", mismatch.Field)
 			continue
 		}
@@ -80,13 +80,13 @@ func TestCheckpointOfAnotherRunIsRefused(t *testing.T) {
 	}
 }
 
-// With the schedule wsd a run can be prolonged before its learning rate decays. The result equals
-// that of a run that had the larger number of steps from its start.
+// With the schedule WSD, a run can get more steps before its learning rate decays. The result
+// equals the result of a run that had the larger number from its start.
 func TestRunMayBeProlongedBeforeItsDecay(t *testing.T) {
 	interrupted := func(step int) Options {
 		o := TinyPretraining(t)
 		o.Dir, o.Out = filepath.Join(t.TempDir(), "run"), filepath.Join(t.TempDir(), "m")
-		// the rate decays from step 16
+		// the learning rate decays from step 16
 		o.Pretrain.Schedule, o.Pretrain.Steps = optim.ScheduleWSD, 20
 		ctx, cancel := context.WithCancel(context.Background())
 		r, last, err := open(o)
@@ -211,11 +211,11 @@ func TestOptionsAreValidated(t *testing.T) {
 	}
 }
 
-// A resumed run ends with the weights that validated best, although they are neither the last ones
-// nor in the last checkpoint.
+// A resumed run ends with the weights of the best validation. They come from the best checkpoint,
+// because later steps made the weights worse.
 func TestBestWeightsSurvive(t *testing.T) {
 	o := TinyPretraining(t)
-	// The steps are soon far too large.
+	// This rate soon makes the steps far too large.
 	o.Pretrain.SlowOptions = SlowOptions{Rate: 2, Final: 1, Warmup: 8, Clip: -1}
 	o.Valid, o.Validation = WriteText(t, 200), ValidationOptions{Every: 2, Bytes: 100}
 	var told recorder
@@ -231,7 +231,6 @@ func TestBestWeightsSurvive(t *testing.T) {
 	require.Less(t, best, 9)
 }
 
-// The report measures and names the model in the file, with rounded weights.
 func TestReportIsAboutTheStoredModel(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Phases, o.Init = []string{PhaseMeta}, Pretrained(t)
@@ -263,8 +262,8 @@ func TestReportIsAboutTheStoredModel(t *testing.T) {
 	require.ErrorContains(t, err, `option Store is "int8", expected float32, bf16 or f16`)
 }
 
-// A model can be trained further with other lengths of segment and memory: no weight depends on
-// them. Nothing else can change.
+// Further training can use other lengths of segment and memory, because no weight depends on them.
+// Other fields of the configuration cannot change.
 func TestModelContinuesWithOtherLengths(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Init, o.Phases, o.Meta.Steps = Pretrained(t), []string{PhaseMeta}, 1
@@ -286,9 +285,9 @@ func TestModelContinuesWithOtherLengths(t *testing.T) {
 		"lengths and untie_softmax can differ)")
 }
 
-// A model can be trained further with separate tables for the softmax. They begin as the
-// embeddings, so that the static model is unchanged, and then tables of the softmax can have fast
-// weights. The reverse is not possible.
+// Further training can give the softmax separate tables. The tables begin as copies of the
+// embeddings, so the static model is unchanged. Then the softmax's tables can have fast weights.
+// Separate tables cannot become shared again.
 func TestModelContinuesWithSeparateSoftmaxTables(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Init, o.Phases, o.Meta.Steps = Pretrained(t), []string{PhaseMeta}, 1
@@ -321,7 +320,6 @@ func TestModelContinuesWithSeparateSoftmaxTables(t *testing.T) {
 	require.ErrorContains(t, err, "and untie_softmax can differ)")
 }
 
-// If further training makes a model worse, each phase ends with the initial weights.
 func TestTrainingOnNeverMakesWorse(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Init, o.Phases, o.HoldOut = Pretrained(t), []string{PhasePretrain, PhaseJoint}, nil
@@ -340,13 +338,12 @@ func TestTrainingOnNeverMakesWorse(t *testing.T) {
 	require.Equal(t, before.LM.W, after.LM.W)
 }
 
-// A phase ends with the best weights when validation has not improved for a while. An interrupted
-// run ends in the same way.
+// If several validations in a row bring no improvement, a phase ends early, with the best weights.
 func TestPatienceEndsAPhase(t *testing.T) {
 	o := TinyPretraining(t)
 	o.Phases, o.Pretrain.Steps, o.Meta.Steps, o.Meta.Online.Chunks, o.Meta.Branches = nil, 40, 1, 1,
 		[]string{"r_w_bias"}
-	// The steps are soon far too large.
+	// This rate soon makes the steps far too large.
 	o.Pretrain.SlowOptions = SlowOptions{Rate: .5, Final: 1, Warmup: 8, Clip: -1}
 	o.Valid, o.Validation = WriteText(t, 200), ValidationOptions{Every: 2, Bytes: 100, Patience: 3}
 	var told recorder
@@ -382,7 +379,6 @@ func TestPretrainingStepAllocatesNothing(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(5, step))
 }
 
-// A model keeps the settings for other methods and for sessions when it is trained further.
 func TestSettingsOutliveTraining(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	before, err := model.Load(Pretrained(t))

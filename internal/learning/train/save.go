@@ -11,15 +11,13 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// bestUnsaved reports whether the current weights have validated best and are not in the best
-// checkpoint yet.
 func (r *runner) bestUnsaved() bool {
 	return r.at.Best != nil && r.at.Best.Step == r.at.Step && r.bestSaved != r.at.Step
 }
 
 // save writes the state of the run as the last checkpoint. If the state is the best of the phase,
-// save then writes it as the best checkpoint, too. The last checkpoint also contains the best
-// weights, so a run that is killed between the two writes can resume without losing them.
+// save then writes it as the best checkpoint, too. A run that is killed between the two writes
+// finds the best weights in the last checkpoint.
 func (r *runner) save(p stepper) error {
 	if r.o.Dir == "" {
 		r.saved, r.bestSaved = r.at.Step, r.at.Step
@@ -44,8 +42,7 @@ func (r *runner) save(p stepper) error {
 	return nil
 }
 
-// writeCheckpoint stores a checkpoint in a file, all or nothing: after an error the file is
-// unchanged.
+// writeCheckpoint stores a checkpoint in a file. After an error the file is unchanged.
 func (r *runner) writeCheckpoint(c *checkpoint, path string) error {
 	if err := r.writeFile(path, c.file, weights.WriteOptions{}); err != nil {
 		return fmt.Errorf("%w %s could not be written (the previous checkpoint is intact): %w",
@@ -54,7 +51,6 @@ func (r *runner) writeCheckpoint(c *checkpoint, path string) error {
 	return nil
 }
 
-// saveInterrupted saves the run and returns the error that says where it was interrupted.
 func (r *runner) saveInterrupted(ctx context.Context, p stepper) error {
 	e := r.interrupted(ctx, r.at.Phase, r.at.Step)
 	if err := r.save(p); err != nil {
@@ -64,7 +60,6 @@ func (r *runner) saveInterrupted(ctx context.Context, p stepper) error {
 	return e
 }
 
-// restore sets a phase to the position of the last checkpoint.
 func (r *runner) restore(p stepper, last *checkpoint) error {
 	if r.at.Step < 0 || r.at.Step > p.length() {
 		return fmt.Errorf("%w %s: found step %d, expected 0 to %d", ErrCheckpoint, last.path,
@@ -93,8 +88,8 @@ func (r *runner) restore(p stepper, last *checkpoint) error {
 	return best.err
 }
 
-// bestCheckpoint returns the checkpoint with the best weights: the last one, or the best one of the
-// phase.
+// bestCheckpoint returns the checkpoint with the best weights: the last checkpoint, or the best
+// checkpoint of the phase.
 func (r *runner) bestCheckpoint(last *checkpoint) (*checkpoint, error) {
 	if r.at.Best.Step == r.at.Step {
 		return last, nil
@@ -113,8 +108,8 @@ func (r *runner) bestCheckpoint(last *checkpoint) (*checkpoint, error) {
 	return best, best.err
 }
 
-// CanWrite checks, before hours of work, that a file can be written: that its folder exists and
-// accepts new files. The empty path means no file.
+// CanWrite checks that a file can be written: its folder exists and accepts new files. Callers
+// check this before hours of work. An empty path means no file, and no error.
 func CanWrite(path string) error {
 	if path == "" {
 		return nil
@@ -132,5 +127,5 @@ func CanWrite(path string) error {
 	return nil
 }
 
-// cause removes the operation and the path from a file-system error: callers name the path.
+// cause removes the operation and the path from a file-system error, because callers name the path.
 func cause(err error) error { return cmp.Or(errors.Unwrap(err), err) }

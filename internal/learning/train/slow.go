@@ -7,14 +7,14 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// slow is the optimizer of the slow weights and its data.
+// slow is the optimizer of the slow weights, with its options and gradients.
 type slow struct {
 	options  SlowOptions
 	schedule optim.Schedule
-	seed     uint64 // seed of the dropout
+	seed     uint64
 	lm       *txl.Model
 	opt      optim.Optimizer
-	grads    stream.Arena // gradients of all slow weights
+	grads    stream.Arena
 }
 
 func newSlow(lm *txl.Model, o SlowOptions, steps int, seed uint64) *slow {
@@ -40,7 +40,7 @@ func (s *slow) dropout(t, i int) txl.Dropout {
 	}
 }
 
-// step moves the slow weights against grads, as step t.
+// step makes step t of the optimizer, with the gradients in grads.
 func (s *slow) step(x *kernel.Exec, t int) (rate, norm float64) {
 	rate = s.schedule.Rate(t)
 	return rate, s.opt.Step(x, s.lm.W, s.grads.Values, rate)
@@ -57,7 +57,6 @@ func (s *slow) moments() []array {
 
 func (s *slow) save(c *checkpoint) { c.putAll(s.moments()) }
 
-// load restores the optimizer after the given number of steps.
 func (s *slow) load(c *checkpoint, steps int) {
 	c.getAll(s.moments())
 	s.opt.SetSteps(steps)

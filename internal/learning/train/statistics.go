@@ -12,15 +12,14 @@ import (
 )
 
 // GradientRMS returns the root mean square of every weight's gradient, for model.WithStatistics.
-// The result is an arena in the layout of m.LM.W. The gradients are those at the start of
-// dynamic evaluation: of the mean loss of one chunk, after the text before it has filled the
-// memory. The parameter length is the number of tokens in a chunk. The seed draws the chunks from
-// the corpus, all positions equally likely. Files shorter than a chunk are left out. If a token of
-// the model is not a byte, GradientRMS encodes the corpus.
+// The result has the layout of m.LM.W. Each gradient is the gradient of the mean loss of one chunk,
+// after the earlier text has filled the memory. The parameter length is the number of tokens in a
+// chunk. The seed draws the chunks from the corpus; all positions are equally likely. Files shorter
+// than a chunk are left out. For a model of words, GradientRMS encodes the corpus.
 //
 // The error wraps corpus.ErrData if no file is long enough, and ErrDiverged if a gradient is not
-// finite. If ctx ends, GradientRMS returns after the current chunk. progress gets the number of
-// chunks done and the number of all chunks; it may be nil.
+// finite. If ctx ends, GradientRMS returns after the current chunk. The function progress gets the
+// number of chunks done and the number of all chunks; it may be nil.
 func GradientRMS(
 	ctx context.Context, x *kernel.Exec, m *model.Model, c *corpus.Corpus, chunks, length int,
 	seed uint64, progress func(done, total int64),
@@ -52,7 +51,7 @@ func GradientRMS(
 }
 
 type gatherer struct {
-	first   int32 // the token before a document's first
+	first   int32 // the token before a document's first token
 	text    textStep
 	squares []float32
 }

@@ -47,7 +47,8 @@ func TestStatisticsOfOneChunkAreItsGradient(t *testing.T) {
 
 	seg, mem := txl.NewSegment(m.LM.Config, 1, 8), txl.NewMemory(m.LM.Config, 1)
 	want := make([]float32, len(m.LM.W))
-	for at := 8; at < 32; at += 8 { // a memory of 12 needs two chunks before the third
+	// two chunks of 8 tokens fill the memory of 12 tokens before the third chunk
+	for at := 8; at < 32; at += 8 {
 		inputs, targets := make([]int32, 8), make([]int32, 8)
 		for i := range targets {
 			inputs[i], targets[i] = int32(text[at+i-1]), int32(text[at+i])
@@ -63,13 +64,14 @@ func TestStatisticsOfOneChunkAreItsGradient(t *testing.T) {
 	}
 }
 
-// If many chunks are drawn, each position of a small corpus occurs about as often. The result then
-// approaches the definition, a mean over all positions.
+// Many draws choose each position of a small corpus about equally often. The result then approaches
+// the mean over all positions.
 func TestStatisticsApproachTheMeanOverAllPlaces(t *testing.T) {
 	m := statisticsModel(t)
 	x := kernel.NewExec(2)
 	defer x.Close()
-	c := textsOf("abcabcab", "tiny", "0123456789") // possible positions of a chunk: 1, 0 and 3
+	// a chunk has 1, 0 and 3 possible positions in these documents
+	c := textsOf("abcabcab", "tiny", "0123456789")
 	g := newGatherer(x, m, 8)
 	for i := range 4 {
 		g.add(c.Place(i, 8))
@@ -100,7 +102,8 @@ func TestStatisticsApproachTheMeanOverAllPlaces(t *testing.T) {
 	require.NoError(t, err, "what a model takes")
 }
 
-// The chunks of a model of words consist of words: a corpus as long as one chunk has one position.
+// A model of words counts the length of a chunk in words. The corpus has as many words as a chunk,
+// so there is only one position.
 func TestStatisticsOfWordsAreOfTheirTokens(t *testing.T) {
 	tok, err := tokenizer.NewWords([]string{"<eos>", "a", "b", "<unk>"})
 	require.NoError(t, err)

@@ -10,29 +10,27 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// textStep is a step with its chunk of text: training makes the same steps as serving.
+// textStep is a stream.Step with the text of a chunk. Training and serving make the same steps.
 type textStep struct {
 	stream.Step
-	inputs  []int32 // [T,B]
-	targets []int32 // [T,B]
+	inputs  []int32 // [T,B]: T tokens of B streams
+	targets []int32
 	nll     []float32
 	mixer   *mixer // nil if there is no companion
 }
 
-// newText returns a copy of a step for chunks of the given length. The copy has a new segment.
 func newText(s stream.Step, batch, length int) textStep {
 	n := batch * length
 	s.Segment = txl.NewSegment(s.Network.Config, batch, length)
 	return textStep{s, make([]int32, n), make([]int32, n), make([]float32, n), nil}
 }
 
-// newStep returns a step of a batch of streams through the static network.
 func newStep(x *kernel.Exec, lm *txl.Model, batch int) stream.Step {
 	return stream.Step{Exec: x, Network: lm, Memory: txl.NewMemory(lm.Config, batch)}
 }
 
-// newAdaptiveStep returns a step of streams that share fast weights, which are written as the
-// settings say. The fast weights are float32 and traced, because meta-learners are trained on them.
+// newAdaptiveStep returns a step of streams that share fast weights. The fast weights are float32,
+// and the step is traced, because meta-learners are trained on the fast weights.
 func newAdaptiveStep(x *kernel.Exec, m *model.Model, batch int, set sparsemeta.Settings,
 	seed uint64) stream.Step {
 	s := newStep(x, m.LM, batch)
@@ -43,19 +41,19 @@ func newAdaptiveStep(x *kernel.Exec, m *model.Model, batch int, set sparsemeta.S
 	return s
 }
 
-// forward begins a chunk after the memory and returns its mean loss in nats.
+// forward scores a chunk in a new segment, which follows the memory. It returns the chunk's mean
+// loss in nats.
 func (t *textStep) forward() float64 {
 	t.begin()
 	return t.score()
 }
 
-// begin calls Begin of all networks in the mixture; goOn and remember call Continue and Remember.
+// begin calls Begin for all networks of the mixture. goOn and remember call Continue and Remember
+// for these networks.
 func (t *textStep) begin()    { t.each((*stream.Step).Begin) }
 func (t *textStep) goOn()     { t.each((*stream.Step).Continue) }
 func (t *textStep) remember() { t.each((*stream.Step).Remember) }
 
-// each calls the function do with the step. If the static network is part of the mixture, it also
-// calls do with that network's step.
 func (t *textStep) each(do func(*stream.Step)) {
 	do(&t.Step)
 	if t.mixer != nil && t.mixer.static != nil {
@@ -63,13 +61,13 @@ func (t *textStep) each(do func(*stream.Step)) {
 	}
 }
 
-// score scores a chunk that has begun, and returns its mean loss in nats.
+// score returns the chunk's mean loss in nats. The caller must first call begin or goOn.
 func (t *textStep) score() float64 {
 	t.losses(len(t.targets))
 	return t.mean()
 }
 
-// mean returns the mean of the losses written last.
+// mean returns the mean of the last computed losses, in nats.
 func (t *textStep) mean() float64 {
 	sum := 0.0
 	for _, v := range t.nll {
@@ -78,7 +76,7 @@ func (t *textStep) mean() float64 {
 	return sum / float64(len(t.nll))
 }
 
-// losses reads the first n tokens of a chunk that has begun, and scores them.
+// losses computes the losses of a chunk's first n tokens. The caller must first call begin or goOn.
 func (t *textStep) losses(n int) {
 	inputs, targets, nll := t.inputs[:n], t.targets[:n], t.nll[:n]
 	if t.mixer == nil {
@@ -89,8 +87,8 @@ func (t *textStep) losses(n int) {
 	t.mixer.score(&t.Step, inputs, targets, nll)
 }
 
-// backward computes the gradient of the scored loss: of the mixture's loss if there is a companion,
-// else of the network's loss.
+// backward computes the gradient of the mixture's loss or, without a companion, of the network's
+// loss.
 func (t *textStep) backward() {
 	if t.mixer != nil {
 		t.mixer.learnFrom(&t.Step, t.targets, 1)
@@ -98,8 +96,9 @@ func (t *textStep) backward() {
 	t.Backward(t.targets)
 }
 
-// backwardOfInput computes the gradient G that the fast weights learn from. If done is true,
-// backward has already computed a gradient. That gradient is reused if it belongs to the same loss.
+// backwardOfInput computes the gradient G that the fast weights learn from. The parameter done says
+// that backward was called for this chunk. Its gradient is then reused, unless the fast weights
+// learn from another loss.
 func (t *textStep) backwardOfInput(done bool) {
 	switch {
 	case t.mixer != nil && !(done && t.mixer.share == 1):
@@ -110,7 +109,7 @@ func (t *textStep) backwardOfInput(done bool) {
 	t.Backward(t.targets)
 }
 
-// reset sets I and M to zero, and the companion to its initial state.
+// reset sets fast weights and gradient averages to zero, and the companion to its initial state.
 func (t *textStep) reset() {
 	if t.State != nil {
 		t.State.Reset()
@@ -121,7 +120,6 @@ func (t *textStep) reset() {
 	}
 }
 
-// fastArrays returns all arrays of the fast weights' state.
 func (t *textStep) fastArrays() []array {
 	var all []array
 	for bank := range t.State.M {
@@ -133,10 +131,8 @@ func (t *textStep) fastArrays() []array {
 	return all
 }
 
-// saveMemory stores the rows in use of every layer.
 func (t *textStep) saveMemory(c *checkpoint) { saveRows(c, "memory", t.Memory, t.rowSize()) }
 
-// loadMemory reads the given number of rows of every layer.
 func (t *textStep) loadMemory(c *checkpoint, rows int) {
 	if most := t.Network.Config.MemLen; rows < 0 || rows > most {
 		c.fail("memory has %d rows, expected 0 to %d", rows, most)
@@ -145,7 +141,7 @@ func (t *textStep) loadMemory(c *checkpoint, rows int) {
 	loadRows(c, "memory", t.Memory, rows, t.rowSize())
 }
 
-// saveRows stores the rows in use of a memory's layers under a name.
+// saveRows stores the used rows of every layer of a memory. A row has size elements.
 func saveRows(c *checkpoint, name string, m *txl.Memory, size int) {
 	for l, rows := range m.Layers {
 		if rows != nil {
@@ -154,7 +150,7 @@ func saveRows(c *checkpoint, name string, m *txl.Memory, size int) {
 	}
 }
 
-// loadRows reads a memory of the given number of rows, layer by layer, from a checkpoint.
+// loadRows reads a memory with the given number of rows in every layer. A row has size elements.
 func loadRows(c *checkpoint, name string, m *txl.Memory, rows, size int) {
 	m.Len = rows
 	for l, layer := range m.Layers {

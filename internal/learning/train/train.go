@@ -14,7 +14,7 @@ import (
 // Run trains as the options say and returns a report. If ctx ends, Run writes a checkpoint and
 // returns an *InterruptedError, which wraps ErrInterrupted. Errors about the text wrap
 // corpus.ErrData. Errors about checkpoints wrap ErrCheckpoint or are a *MismatchError. ErrDiverged
-// says that training diverged. No error leaves a half-written file.
+// says that training diverged. Files are written completely or not at all.
 func Run(ctx context.Context, o Options) (Report, error) {
 	started := time.Now()
 	r, last, err := open(o)
@@ -30,7 +30,8 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	return report, err
 }
 
-// phases runs the remaining phases, writes the model, and reports. last is nil for a new run.
+// phases runs the remaining phases, writes the model, and returns the report. The parameter last is
+// nil for a new run.
 func (r *runner) phases(ctx context.Context, last *checkpoint) (Report, error) {
 	names := r.o.Phases
 	if last != nil {
@@ -83,8 +84,8 @@ func (r *runner) phase(ctx context.Context, name string, last *checkpoint) (err 
 	return nil
 }
 
-// finish writes the model's file. The report measures and names the model in the file, with rounded
-// weights.
+// finish writes the model's file. The returned measurement and model id are those of the file, with
+// rounded weights.
 func (r *runner) finish(ctx context.Context) (Report, error) {
 	report := Report{Unit: r.unit(), Phases: r.at.Done}
 	m, err := r.model(r.base.Learner)
@@ -123,20 +124,21 @@ func (r *runner) finish(ctx context.Context) (Report, error) {
 }
 
 var (
-	// ErrInterrupted is wrapped by Run's error when Run's context has ended: a checkpoint was
-	// written, and the run can be resumed.
+	// ErrInterrupted is wrapped by the error of Run when the context has ended. If the options name
+	// a folder of checkpoints, the run was saved there and can be resumed.
 	ErrInterrupted = errors.New("train: interrupted")
-	// ErrDiverged means that the loss or a gradient is not finite, or that the loss is larger than
-	// any text can make it.
+	// ErrDiverged means that the loss or a gradient is not finite, or that the loss is too large
+	// for trained weights.
 	ErrDiverged = errors.New("train: diverged")
 )
 
 // InterruptedError says where a run stopped because the context of Run ended.
 type InterruptedError struct {
-	Phase      string
-	Step       int    // optimizer steps made in the phase
-	Checkpoint string // path of the saved run; "" if no checkpoint directory was given
-	Cause      error  // the context's error
+	Phase string
+	Step  int
+	// path of the checkpoint to resume from; "" if the run has no folder of checkpoints
+	Checkpoint string
+	Cause      error // the context's error
 }
 
 func (e *InterruptedError) Error() string {

@@ -13,11 +13,11 @@ type trainee struct {
 	lm    *txl.Model
 	slow  *slow // nil if the slow weights are frozen
 	meta  *metaLearner
-	steps int // steps made
+	steps int
 }
 
-// optimize moves the weights by the gradients of the chunks, and completes the outcome of the step.
-// If the outcome is not finite, it moves nothing, and the loop stops.
+// optimize makes one step of the optimizers with the chunks' gradients, and completes the step's
+// outcome. If the outcome has diverged, optimize changes no weight, and the training loop stops.
 func (t *trainee) optimize(o *Outcome) (err error) {
 	if o.Norm = t.meta.norm(); o.diverged() {
 		return nil
@@ -44,7 +44,7 @@ func (t *trainee) trained() []array {
 	return append([]array{{"slow", t.lm.W}}, t.meta.arrays()...)
 }
 
-// write makes a chunk's gradient write the fast weights, with the current meta-learners.
+// write updates the fast weights from a chunk's gradient, with the current meta-learners.
 func (t *trainee) write(text *textStep) {
 	text.Tables = t.meta.tables()
 	text.Update()
@@ -58,7 +58,6 @@ func (t *trainee) saveWeights(c *checkpoint) {
 	t.meta.save(c)
 }
 
-// loadWeights restores the weights and their optimizers after the given number of steps.
 func (t *trainee) loadWeights(c *checkpoint, steps int) {
 	t.steps = steps
 	c.get("slow", t.lm.W)

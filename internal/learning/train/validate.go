@@ -16,16 +16,15 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// Limits of options.
 const (
 	stepsMax   = 1 << 30
 	batchMax   = 1 << 12
-	lengthMax  = 1 << 16 // largest length of a segment, in tokens; stream.MaxChunk limits a chunk
-	windowMax  = 1 << 10 // most chunks of a window, or of an online step
+	lengthMax  = 1 << 16 // largest segment in tokens; stream.MaxChunk limits chunks
+	windowMax  = 1 << 10 // maximum number of chunks in a window or in an online step
 	threadsMax = 1 << 10
 )
 
-// validate returns an error for the first invalid field, in options with defaults filled in.
+// validate returns an error for the first invalid field. Defaults must already be filled in.
 func (o Options) validate() error {
 	if err := o.validatePhases(); err != nil {
 		return err
@@ -79,7 +78,6 @@ func (o Options) validatePhases() error {
 	return nil
 }
 
-// validateTokenizer checks the options of a new model's tokens.
 func (o Options) validateTokenizer() error {
 	t := o.Tokenizer
 	given := t.Vocabulary != "" || t.VocabularyOptions != (tokenizer.VocabularyOptions{})
@@ -107,19 +105,17 @@ func (o Options) validateTokenizer() error {
 	)
 }
 
-// beside returns the error for an option that cannot be combined with a vocabulary file.
 func beside(option string, value int64) error {
 	return &OptionError{option, fmt.Sprint(value), "no value: the vocabulary file has all words"}
 }
 
-// otherTokenizer returns the error for options that choose a tokenizer although the initial model
-// has one.
 func otherTokenizer(kind string) error {
 	return &OptionError{"Tokenizer.Kind", kind,
 		"no value: the initial model has a tokenizer"}
 }
 
-// validate checks the settings for a number of steps; 0 means that the number is not known yet.
+// validate checks the settings of a phase with the given number of steps; 0 means that the number
+// is unknown.
 func (s SlowOptions) validate(prefix string, steps int) error {
 	return cmp.Or(
 		oneOf(prefix+".Optimizer", s.Optimizer, OptimizerAdam, OptimizerMuon),
@@ -175,10 +171,9 @@ func (m MetaOptions) validate() error {
 	)
 }
 
-// schedules are the kinds of optim.Schedule.
 var schedules = []string{optim.ScheduleCosine, optim.ScheduleWSD, optim.ScheduleConstant}
 
-// oneOf returns an error unless v is one of the words, which must be at least two.
+// oneOf returns an error unless v is one of the words. The caller must give at least two words.
 func oneOf(field, v string, words ...string) error {
 	if !slices.Contains(words, v) {
 		return &OptionError{field, fmt.Sprintf("%q", v), english.WordSeries(words, "or")}
@@ -186,7 +181,6 @@ func oneOf(field, v string, words ...string) error {
 	return nil
 }
 
-// within returns an error unless lo <= v <= hi.
 func within(field string, v, lo, hi int) error {
 	if v < lo || v > hi {
 		return &OptionError{field, fmt.Sprint(v), fmt.Sprintf("%d to %d", lo, hi)}

@@ -10,19 +10,19 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// validator measures models on the validation text as a server would serve them.
+// validator measures models on the validation text, in the same way as a server scores text.
 type validator struct {
 	text    *corpus.Corpus
 	options ValidationOptions
-	seed    uint64 // seed of the masks
+	seed    uint64
 	threads int
-	// companion says that the network is mixed with a companion before it is scored.
+	// companion says whether the network is mixed with a companion.
 	companion bool
 }
 
-// measure scores the validation text, statically and (with meta-learners) adaptively, chunk by
-// chunk as sessions would. static, if not nil, is the known static result. If the context ends,
-// measure returns its error.
+// measure scores the validation text chunk by chunk, as sessions do: without fast weights and, for
+// a model with meta-learners, also with fast weights. The parameter static is the known static
+// result, or nil. If the context ends, measure returns the context's error.
 func (v *validator) measure(
 	ctx context.Context, m *model.Model, static *float64,
 ) (result Measurement, err error) {
@@ -56,7 +56,6 @@ func newServingStep(x *kernel.Exec, m *model.Model, seed uint64) stream.Step {
 	return s
 }
 
-// bits scores the validation text by a step and returns the bits per token.
 func (v *validator) bits(ctx context.Context, m *model.Model, s stream.Step) (float64, error) {
 	text, documents := newText(s, 1, m.Chunk), v.text.Documents
 	if v.companion {
@@ -76,8 +75,8 @@ func (v *validator) bits(ctx context.Context, m *model.Model, s stream.Step) (fl
 	return sum / float64(tokens), nil
 }
 
-// document scores a document as a separate stream, and returns the bits. The stream adapts if the
-// step has a state. first is the token before the document's first token.
+// document scores a document as a separate stream, and returns the sum of bits. The stream adapts
+// if the step has a state. The parameter first is the token before the document's first token.
 func (t *textStep) document(
 	ctx context.Context, doc *corpus.Document, first int32,
 ) (bits float64, err error) {
@@ -98,7 +97,8 @@ func (t *textStep) document(
 		}
 		t.losses(n)
 		bits = stream.AddBits(bits, t.nll[:n])
-		if t.State != nil && n == len(t.targets) { // a chunk that is not full writes nothing
+		// an incomplete chunk does not change the fast weights
+		if t.State != nil && n == len(t.targets) {
 			t.backwardOfInput(false)
 			t.Update()
 		}

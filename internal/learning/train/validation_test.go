@@ -66,7 +66,8 @@ func TestValidationIsServing(t *testing.T) {
 	}
 }
 
-// served returns the tallies of texts as separate streams under seed 5, or as one stream.
+// served scores texts as a server does, with seed 5: as separate streams, or as one stream if the
+// parameter one is true.
 func served(
 	m *model.Model, texts []string, one bool, method string, companion bool,
 ) (adaptive, static tokenizer.Tally) {

@@ -11,10 +11,9 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// textInterval is the time between two notes on the reading of a long text.
 const textInterval = 5 * time.Second
 
-// newTokenizer makes the tokenizer of a new model, and converts the text to its tokens.
+// newTokenizer makes the tokenizer of a new model, and converts the run's text to tokens.
 func (r *runner) newTokenizer() (tokenizer.Tokenizer, error) {
 	if r.o.Tokenizer.Kind != tokenizer.KindWords {
 		return tokenizer.Bytes{}, nil
@@ -26,8 +25,8 @@ func (r *runner) newTokenizer() (tokenizer.Tokenizer, error) {
 	return words, r.encode(words)
 }
 
-// vocabulary reads the vocabulary, or makes it from the pretraining text. That text does not
-// include the held-out text, whose words must stay unknown.
+// vocabulary reads the vocabulary file, or makes a vocabulary from the pretraining text. Words that
+// occur only in held-out domains stay unknown.
 func (r *runner) vocabulary() (*tokenizer.Words, error) {
 	o := r.o.Tokenizer
 	if o.Vocabulary == "" {
@@ -57,7 +56,7 @@ func (r *runner) encode(tok tokenizer.Tokenizer) (err error) {
 	if !ok {
 		return nil
 	}
-	r.seen = nil // so that the bytes are freed as tokens replace them
+	r.seen = nil // lets the garbage collector free text that is already converted to tokens
 	if err := r.text.Encode(words, r.reading("tokenizing text", r.text)); err != nil {
 		return err
 	}
@@ -74,7 +73,8 @@ func (r *runner) encode(tok tokenizer.Tokenizer) (err error) {
 		humanize.Comma(int64(words.Vocab())), countOf(r.text, words).of())
 }
 
-// reading returns a function that notes the progress in reading a text now and then.
+// reading returns a function that reports the progress of reading a text, at most once in
+// textInterval.
 func (r *runner) reading(what string, c *corpus.Corpus) func(bytes int) error {
 	total, noted := c.Bytes(), time.Now()
 	return func(bytes int) error {

@@ -9,19 +9,20 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta"
 )
 
-// windowScheme trains meta-learners by Algorithm 1 of the paper. A batch of streams shares M. In a
-// window of k chunks the first k-1 write M, with gamma 0, beta1 0, beta2 1 and a small p. The loss
-// of the k-th chunk moves the meta-learners and, in a joint phase, the slow weights. Then M and I
-// are set to zero; the memory of the streams stays.
+// windowScheme trains meta-learners by Algorithm 1 of the paper on Sparse Meta Networks. The
+// streams of a batch share fast weights. In a window of k chunks, the first k-1 chunks write the
+// fast weights, with the settings that windowSettings returns. The loss of the last chunk trains
+// the meta-learners and, in PhaseJoint, the slow weights. Then fast weights and gradient averages
+// are set to zero, but the memory of the streams is kept.
 type windowScheme struct {
 	trainee
 	options  MetaOptions
 	reader   *corpus.Reader
-	writing  textStep // the first k-1 chunks
-	learning textStep // the k-th chunk; it shares memory and fast weights with writing
+	writing  textStep // step for the first k-1 chunks
+	learning textStep // step for the last chunk; it shares memory and fast weights with writing
 }
 
-// newWindow starts the scheme; joint is nil if the slow weights are frozen.
+// newWindow starts the window scheme. The parameter joint is nil if the slow weights are frozen.
 func newWindow(x *kernel.Exec, base *model.Model, c *corpus.Corpus, o MetaOptions,
 	joint *JointOptions, seed uint64) (*windowScheme, error) {
 	w := o.Window
@@ -45,8 +46,8 @@ func newWindow(x *kernel.Exec, base *model.Model, c *corpus.Corpus, o MetaOption
 	return p, nil
 }
 
-// windowSettings returns the paper's training settings, with serving's number of banks and output
-// factor.
+// windowSettings returns the training settings of the paper on Sparse Meta Networks. The number of
+// banks and the output factor come from the settings of serving.
 func windowSettings(o MetaOptions) sparsemeta.Settings {
 	s := sparsemeta.WindowSettings()
 	s.Gammas = make([]float32, len(o.Settings.Gammas))
@@ -54,8 +55,8 @@ func windowSettings(o MetaOptions) sparsemeta.Settings {
 	return s
 }
 
-// step makes one window and the step of the optimizers. The reported loss is that of the k-th
-// chunk.
+// step runs one window, and makes one step of the optimizers. The reported loss is the loss of the
+// last chunk.
 func (p *windowScheme) step() (Outcome, error) {
 	var o Outcome
 	p.writeFast(&o)
@@ -65,7 +66,6 @@ func (p *windowScheme) step() (Outcome, error) {
 	return o, err
 }
 
-// writeFast runs the first k-1 chunks, each of which writes M.
 func (p *windowScheme) writeFast(o *Outcome) {
 	for i := range p.options.Window.K - 1 {
 		p.read(&p.writing, i, o)
@@ -75,8 +75,8 @@ func (p *windowScheme) writeFast(o *Outcome) {
 	}
 }
 
-// learn runs the k-th chunk. From its loss it gathers the gradients of the meta-learners and of
-// unfrozen slow weights.
+// learn runs the last chunk, and computes the gradients of the meta-learners and of unfrozen slow
+// weights.
 func (p *windowScheme) learn(o *Outcome) {
 	p.read(&p.learning, p.options.Window.K-1, o)
 	p.learning.Backward(p.learning.targets)
@@ -85,7 +85,6 @@ func (p *windowScheme) learn(o *Outcome) {
 	p.meta.gather(&p.learning.Step, 1)
 }
 
-// read scores the i'th chunk of the window.
 func (p *windowScheme) read(text *textStep, i int, o *Outcome) {
 	p.reader.Next(text.inputs, text.targets)
 	if p.slow != nil {
@@ -101,12 +100,13 @@ func (p *windowScheme) describe() string {
 		p.meta.describe(p.slow), w.K-1, p.options.Chunk, w.GradientChunk, w.Batch)
 }
 
-// windowState is the part of the phase's state without arrays. Between two steps M and I are zero.
+// windowState is the state of the window scheme without its arrays. Fast weights and gradient
+// averages are not saved, because they are zero between two steps.
 type windowState struct {
 	Steps  int                `json:"steps"`
 	Reader corpus.ReaderState `json:"reader"`
 	Memory int                `json:"memory"` // rows of the memory in use
-	// updates of the fast weights made, which index the masks
+	// number of updates of the fast weights so far, which determines the next masks
 	Writes uint64 `json:"writes"`
 }
 

@@ -58,8 +58,6 @@ func TestPretrainingOnWordsResumesToTheSameBits(t *testing.T) {
 	requireSameResult(t, tinyWords(t), 3, 8)
 }
 
-// A softmax with separate tables is pretrained from scratch: the tables are drawn and learn
-// separately.
 func TestPretrainingWithTablesOfTheSoftmaxsOwn(t *testing.T) {
 	o := tinyWords(t)
 	o.Model.Cutoffs, o.Model.DivVal, o.Model.UntieSoftmax = []int{6, 11}, 2, true
@@ -81,7 +79,6 @@ func TestPretrainingWithTablesOfTheSoftmaxsOwn(t *testing.T) {
 	}
 }
 
-// A run is only resumed with its vocabulary.
 func TestVocabularyIsPartOfRecipe(t *testing.T) {
 	o := tinyWords(t)
 	o.Dir = t.TempDir()
@@ -147,7 +144,6 @@ func TestVocabulariesOfRunsAreChecked(t *testing.T) {
 	}
 }
 
-// The words of held-out domains are unknown to pretraining, which does not use their text.
 func TestHeldOutWordsAreNotInTheVocabulary(t *testing.T) {
 	o := tinyWords(t)
 	o.HoldOut = []string{"domain1"}

@@ -1,10 +1,10 @@
-// Package alert sends incidents to receivers outside of a server or a watch, when they open and
-// when they end. A receiver is a web service, Alertmanager, a collector of OTLP logs, or a command.
+// Package alert sends a message to receivers when an incident opens and when it ends. A receiver is
+// a web service, Alertmanager, a collector of OTLP logs, or a command.
 //
-// A Notifier decides which incidents to send, and remembers which it has sent. Each receiver has a
-// queue (queue.go): requests that feed a session never wait for a receiver. A file (store.go) keeps
-// the open incidents and the waiting alerts. So an alert is delivered at least once, also after a
-// crash; repeats have the same ID.
+// A Notifier decides which incidents to send, and remembers the sent incidents. Each receiver has a
+// queue (queue.go), so requests that feed a session never wait for a receiver. A file (store.go)
+// keeps the open incidents and the waiting alerts. So an alert is delivered at least once, also
+// after a crash. Repeats of an alert have the same ID.
 package alert
 
 import (
@@ -20,7 +20,7 @@ import (
 // Alert is a message to a receiver. Webhooks and commands get it as JSON.
 type Alert struct {
 	ID string `json:"id"` // equal in all repeats of the alert
-	// equal for the opening and the end of an incident
+	// equal in the alerts for the opening and the end of an incident
 	IncidentID string     `json:"incident_id"`
 	Kind       Kind       `json:"kind"`
 	Status     Status     `json:"status"`
@@ -32,13 +32,14 @@ type Alert struct {
 	Rank     int64         `json:"rank"`
 	Summary  string        `json:"summary"`
 	Incident *api.Incident `json:"incident,omitempty"` // nil if the alert is about no incident
-	Line     *Line         `json:"line,omitempty"`     // line of the alert; nil if not known
+	// line at which the alert was made; nil if not known
+	Line *Line `json:"line,omitempty"`
 }
 
 // Kind is the subject of an alert.
 type Kind string
 
-// The kinds of alerts.
+// An alert is about an incident, a strange line or a silence.
 const (
 	KindIncident Kind = "incident"
 	// a strange line, if the watch does not group lines into incidents
@@ -49,7 +50,7 @@ const (
 // Status says whether the incident of an alert is open.
 type Status string
 
-// The states have the names that Alertmanager and Prometheus use.
+// Firing and Resolved have the names that Alertmanager and Prometheus use.
 const (
 	Firing   Status = "firing"
 	Resolved Status = "resolved"
@@ -65,7 +66,7 @@ type Session struct {
 // Line is the line at which an alert was made.
 type Line struct {
 	Number int64        `json:"number"`
-	Offset int64        `json:"offset"` // offset in the session's text
+	Offset int64        `json:"offset"` // byte offset in the session's text
 	Rank   int64        `json:"rank"`
 	Text   string       `json:"text"`
 	Span   api.LineSpan `json:"span"`             // byte range of the strangest part
@@ -81,7 +82,7 @@ func NewLine(l *api.LineEvent) *Line {
 	return line
 }
 
-// ids is the namespace of the ids of incidents and alerts.
+// ids is the UUID namespace of the ids of incidents and alerts.
 var ids = uuid.MustParse("5f0c7f0e-6a3c-4d0c-9a53-0b6f7c3d9d2e")
 
 // incidentID returns an id for an incident. A session that does not learn may use an incident's
@@ -98,14 +99,12 @@ func idOf(parts ...any) string {
 	return uuid.NewSHA1(ids, []byte(fmt.Sprintf("%q", parts))).String()
 }
 
-// resolved returns the alert to send when the incident of an alert has ended.
 func (a Alert) resolved(now time.Time) Alert {
 	a.Status, a.Ends, a.Line = Resolved, &now, nil
 	a.ID = idOf(a.ID, Resolved)
 	return a
 }
 
-// ofIncident returns the alert of an open incident.
 func ofIncident(of Session, source string, i *api.Incident, l *Line, now time.Time) Alert {
 	a := Alert{
 		IncidentID: incidentID(of.ID, i), Kind: KindIncident, Status: Firing, Source: source,
@@ -116,7 +115,6 @@ func ofIncident(of Session, source string, i *api.Incident, l *Line, now time.Ti
 	return a
 }
 
-// describe copies the current data of the incident.
 func (a *Alert) describe(i *api.Incident) {
 	a.Incident, a.Rank, a.Summary = i, i.Rank, watch.Reason(i.Why)
 	if len(i.Changes) > 0 {

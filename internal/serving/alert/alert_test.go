@@ -30,10 +30,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type inbox struct {
 	*httptest.Server
 	mu     sync.Mutex
-	status int // status of the answer
+	status int
 	retry  string
 	tries  int
-	got    []Alert // accepted alerts
+	got    []Alert
 }
 
 func newInbox(t *testing.T) *inbox {
@@ -73,7 +73,6 @@ func (b *inbox) tried() int {
 	return b.tries
 }
 
-// alerts waits for n alerts, and returns them.
 func (b *inbox) alerts(t *testing.T, n int) []Alert {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -87,7 +86,6 @@ func (b *inbox) alerts(t *testing.T, n int) []Alert {
 	return b.got
 }
 
-// account records the counts and messages of a Notifier.
 type account struct {
 	mu      sync.Mutex
 	counts  map[string]int
@@ -122,7 +120,6 @@ func (c *account) count(what string) int {
 	return c.counts[what]
 }
 
-// reaches waits until an outcome was counted at least the given number of times.
 func (c *account) reaches(t *testing.T, what string, least int) {
 	t.Helper()
 	enough := func() bool { return c.count(what) >= least }
@@ -148,7 +145,6 @@ var web = Session{
 	ID: "0b6f", Name: "web", Labels: map[string]string{"team": "shop", "no label": "x"},
 }
 
-// incident returns an incident that is strange enough for an alert.
 func incident(number int64) *api.Incident {
 	return &api.Incident{
 		Number: number, State: api.IncidentOpen, First: 40 + number, Last: 40 + number,
@@ -194,7 +190,6 @@ func TestIncidentIsReportedAtItsOpeningAndEnd(t *testing.T) {
 	require.Empty(t, c.notes)
 }
 
-// A receiver that fails and recovers gets everything in order, and its failure is reported once.
 func TestReceiverThatComesBackGetsAll(t *testing.T) {
 	b, c := newInbox(t), &account{}
 	b.answer(http.StatusBadGateway)
@@ -217,7 +212,6 @@ func TestReceiverThatComesBackGetsAll(t *testing.T) {
 	require.Equal(t, 5, c.count("webhook sent"))
 }
 
-// Scoring never waits for a receiver, even if there are more incidents than a queue holds.
 func TestSlowReceiverDelaysNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, begun := &account{}, time.Now()
@@ -239,7 +233,6 @@ func TestSlowReceiverDelaysNobody(t *testing.T) {
 	})
 }
 
-// An alert that was not delivered before a crash is delivered after it, with the same ID.
 func TestRestartDeliversWhatWaits(t *testing.T) {
 	b, c := newInbox(t), &account{}
 	b.answer(http.StatusServiceUnavailable)
@@ -259,8 +252,8 @@ func TestRestartDeliversWhatWaits(t *testing.T) {
 	require.Zero(t, n.Close(time.Minute))
 }
 
-// An incident that is open before and after a restart has one alert. Incidents that opened or ended
-// during the restart are reported after it.
+// An incident that is open before and after a restart causes one alert. Incidents that open or end
+// during the restart are reported afterwards.
 func TestRestartTellsOpenIncidentOnce(t *testing.T) {
 	b, c := newInbox(t), &account{}
 	file := filepath.Join(t.TempDir(), "alerts.json")
@@ -272,7 +265,8 @@ func TestRestartTellsOpenIncidentOnce(t *testing.T) {
 	require.Zero(t, n.Close(time.Minute))
 
 	n = start(t, c, file, receiver(t, b.URL))
-	// Incident 1 is still open, 2 was closed, the session no longer remembers 3, and 4 is new.
+	// Incident 1 is still open, incident 2 was closed, and incident 4 is new. The session no longer
+	// remembers incident 3.
 	n.Incidents(web, "", []api.Incident{*incident(4), *closed(incident(2)), *incident(1)})
 	n.Incidents(Session{ID: "other"}, "", nil)
 	got := map[string]bool{}
@@ -311,7 +305,6 @@ func TestVerdictDecides(t *testing.T) {
 	require.Zero(t, n.Close(time.Minute))
 }
 
-// A refused alert is not tried again, and later alerts are delivered.
 func TestRefusedAlertDoesNotBlock(t *testing.T) {
 	b, c := newInbox(t), &account{}
 	b.answer(http.StatusNotFound)
@@ -363,8 +356,8 @@ func TestIncidentWithoutNewsEnds(t *testing.T) {
 	require.Zero(t, n.Close(time.Minute))
 }
 
-// At the limit of open incidents, a new incident ends the one that has had no news for the longest
-// time. When the ended incident has news again, it gets another alert with another id.
+// At the limit of open incidents, a new incident ends the open incident without news for the
+// longest time. If the ended incident has news later, it gets another alert with another id.
 func TestNewIncidentEndsOldestOne(t *testing.T) {
 	b, c := newInbox(t), &account{}
 	n := start(t, c, "", receiver(t, b.URL))
@@ -517,13 +510,11 @@ func TestReceiversThatCannotBeAreRefused(t *testing.T) {
 	require.NotContains(t, r.key(), "token")
 }
 
-// If the Notifier's file cannot be written, writing is retried, the failure is reported once, and
-// alerts are still sent.
 func TestAlertsGoOutWithoutTheirFile(t *testing.T) {
 	b, c := newInbox(t), &account{}
 	dir := t.TempDir()
 	n := start(t, c, filepath.Join(dir, "alerts", "x.json"), receiver(t, b.URL))
-	// a file where a folder is needed
+	// A file in place of the folder makes writing fail.
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "alerts"), nil, 0o600))
 	n.Incident(web, "", incident(1), nil)
 	n.Kept()
@@ -532,8 +523,8 @@ func TestAlertsGoOutWithoutTheirFile(t *testing.T) {
 	require.Len(t, c.notes, 1)
 }
 
-// A second server cannot start in a folder that a first one uses. Its Notifier must leave the first
-// server's file unchanged.
+// A second server fails to start in the folder of a running server. Its Notifier must leave the
+// first server's file unchanged.
 func TestNotifierWithoutNewsWritesNothing(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "alerts.json")
 	n := start(t, &account{}, file)

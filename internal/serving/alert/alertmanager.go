@@ -13,9 +13,10 @@ import (
 )
 
 const (
-	// remindEvery is how often open alerts are sent again, as Prometheus does.
+	// remindEvery is the time between two reminders of an open alert, as in Prometheus.
 	remindEvery = time.Minute
-	// holds is how long an alert stays open without a reminder: four reminders may be lost.
+	// holds is how long Alertmanager keeps an alert open without a reminder. So four reminders may
+	// be lost.
 	holds = 5 * time.Minute
 )
 
@@ -43,7 +44,7 @@ func (m alertmanager) send(ctx context.Context, alerts []Alert) error {
 	return post(ctx, string(m), "application/json", body, "")
 }
 
-// labelName matches the names that every version of Alertmanager accepts.
+// labelName matches the label names that every version of Alertmanager accepts.
 var labelName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
 func (a *Alert) postable(now time.Time) postable {
@@ -82,7 +83,6 @@ func (a *Alert) labels() map[string]string {
 	}
 }
 
-// lines returns the text of an alert's lines.
 func (a *Alert) lines() string {
 	switch {
 	case a.Incident != nil:

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// alertmanagerAt runs Alertmanager from Debian's package.
 func alertmanagerAt(t *testing.T) (url string) {
 	program := ""
 	for _, name := range []string{"alertmanager", "prometheus-alertmanager"} {
@@ -54,8 +53,6 @@ func alertsAt(t require.TestingT, url string) (all []postable) {
 	return all
 }
 
-// Alertmanager accepts alerts, keeps an alert open while it gets reminders, and has no alert left
-// after the incident has ended.
 func TestAlertmanagerTakesAlerts(t *testing.T) {
 	c := &account{}
 	url := alertmanagerAt(t)
@@ -87,7 +84,6 @@ func TestAlertmanagerTakesAlerts(t *testing.T) {
 	require.Zero(t, c.count("alertmanager refused"))
 }
 
-// The request's body conforms to the schema postableAlerts of Alertmanager's API v2.
 func TestBodyIsThatOfAlertmanagersAPI(t *testing.T) {
 	now := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
 	a := ofIncident(web, "app.log", incident(1), nil, now)

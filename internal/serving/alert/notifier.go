@@ -11,25 +11,26 @@ import (
 )
 
 const (
-	// openMost is the maximum number of open incidents. A further incident ends the one that has
-	// had no news for the longest time.
+	// openMost is the maximum number of open incidents. At this limit, a new incident ends the open
+	// incident without news for the longest time.
 	openMost = 1024
-	// lapse is how long an incident may be without news before it ends. Normally later lines close
-	// an incident; a log that has stopped has no later lines.
-	lapse = 24 * time.Hour
-	// tidyEvery is how often the Notifier looks for lapsed incidents.
+	// lapse is the time without news after which an incident ends. Normally later lines close an
+	// incident, but a stopped log has no later lines.
+	lapse     = 24 * time.Hour
 	tidyEvery = time.Minute
 )
 
 // Options configure a Notifier.
 type Options struct {
 	Receivers []*Receiver
-	Threshold float64 // an incident gets an alert if its p is at most this, or if it has a change
-	// file for open incidents and waiting alerts; if empty, they are only in memory
+	// incidents with a rating p of at most Threshold, or with a change, get an alert
+	Threshold float64
+	// file for open incidents and waiting alerts; if File is empty, both are only in memory
 	File string
-	// Text reads text of a session. If it is nil, alerts lack the lines before the strange line.
+	// Text reads a part of a session's text. If Text is nil, alerts lack the lines before the
+	// strange line.
 	Text func(ctx context.Context, session string, offset, length int64) ([]byte, error)
-	// Note gets messages for the operator: a failure once, not at each try.
+	// Note gets messages for the operator. A failure that repeats is reported only once.
 	Note  func(error)
 	Count Counter // may be nil
 }
@@ -43,12 +44,13 @@ type Counter interface {
 	AlertsWaiting(receiver string, more int)
 }
 
-// Outcomes of an alert. Only failed is not final: another outcome follows.
+// These are the outcomes of an alert. After `failed`, another outcome follows; the others are
+// final.
 const (
 	sent    = "sent"
-	refused = "refused" // refused by the receiver, for good
+	refused = "refused" // the receiver refused the alert, which is not sent again
 	dropped = "dropped" // the queue was full
-	failed  = "failed"  // one try has failed; another follows
+	failed  = "failed"
 )
 
 // Notifier sends incidents to receivers. Its methods are safe for concurrent use. Only Close and
@@ -62,16 +64,15 @@ type Notifier struct {
 
 	mu   sync.Mutex
 	open map[string]*opened // by Alert.IncidentID
-	// again has the incidents that ended last. An incident that opens again, for example after a
-	// revoked verdict, gets an alert with another id. With the same id, receivers would take the
-	// alert for a repeat.
+	// again has the ids of the incidents that ended last. An incident that opens again, for example
+	// after a revoked verdict, gets an alert with another id. With the old id, receivers would take
+	// the new alert for a repeat.
 	again map[string]bool
 }
 
-// opened is an open incident with an alert.
 type opened struct {
-	Alert Alert     `json:"alert"` // the opening alert, with the current data
-	News  time.Time `json:"news"`  // when the incident last had news
+	Alert Alert     `json:"alert"` // alert of the opening, with the incident's current data
+	News  time.Time `json:"news"`  // time of the incident's last news
 }
 
 // Start starts a Notifier, which continues from its file.
@@ -99,8 +100,9 @@ func Start(o Options) (*Notifier, error) {
 	return n, nil
 }
 
-// Close waits up to patience for the delivery of waiting alerts. With a file, the remaining alerts
-// are delivered after the next Start. Without a file they are lost, and Close returns their number.
+// Close waits for the delivery of waiting alerts, at most for the time patience. With a file, the
+// remaining alerts are delivered after the next Start. Without a file they are lost, and Close
+// returns their number.
 func (n *Notifier) Close(patience time.Duration) (lost int) {
 	until := time.Now().Add(patience)
 	for n.waiting() > 0 && time.Now().Before(until) {
@@ -123,8 +125,8 @@ func (n *Notifier) Incident(of Session, source string, i *api.Incident, l *Line)
 }
 
 // Incidents handles all incidents that a session remembers. It is called after the session's state
-// was restored, and after the session was deleted. Open incidents without an alert get an alert,
-// and alerts of incidents that are no longer open end.
+// was restored, and after the session was deleted. Each open incident without alert gets an alert.
+// Alerts of incidents that are no longer open are ended.
 func (n *Notifier) Incidents(of Session, source string, all []api.Incident) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -168,8 +170,8 @@ func (n *Notifier) Silence(of Session, source string, since time.Time, unusual t
 	n.tellLocked(a)
 }
 
-// endSilences ends the silences of the last run, which were read from the file. A log that is
-// watched again can be silent only after its next line.
+// endSilences ends the silences that were open before a restart. After the restart, a log can be
+// silent only after its next line.
 func (n *Notifier) endSilences() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -228,7 +230,6 @@ func (n *Notifier) resolveLocked(id string) {
 	n.tellLocked(a.resolved(time.Now().UTC()))
 }
 
-// tellLocked puts an alert into all queues.
 func (n *Notifier) tellLocked(a Alert) {
 	for _, q := range n.queues {
 		q.put(a)
@@ -236,7 +237,6 @@ func (n *Notifier) tellLocked(a Alert) {
 	n.store.changed()
 }
 
-// oldestLocked returns the id of the incident that has had no news for the longest time.
 func (n *Notifier) oldestLocked() (oldest string) {
 	for id, o := range n.open {
 		if oldest == "" || o.News.Before(n.open[oldest].News) {
@@ -246,7 +246,6 @@ func (n *Notifier) oldestLocked() (oldest string) {
 	return oldest
 }
 
-// tidy ends lapsed incidents.
 func (n *Notifier) tidy(ctx context.Context) {
 	every := time.NewTicker(tidyEvery)
 	defer every.Stop()
@@ -270,7 +269,6 @@ func (n *Notifier) endBefore(at time.Time) {
 	}
 }
 
-// firing returns the alerts of all open incidents.
 func (n *Notifier) firing() (all []Alert) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -287,7 +285,6 @@ func (n *Notifier) waiting() (all int) {
 	return all
 }
 
-// kept returns the content for the file.
 func (n *Notifier) kept() state {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -14,31 +14,32 @@ import (
 )
 
 const (
-	// queueMost is the maximum number of alerts that wait for a receiver. A further alert drops the
-	// oldest.
+	// queueMost is the maximum number of alerts that wait for a receiver. When the queue is full, a
+	// new alert drops the oldest alert.
 	queueMost = 256
-	// pauseMost is about the longest pause between two tries.
+	// pauseMost is the longest pause between two tries, before random variation.
 	pauseMost = time.Minute
-	// sendMost is how long one try may take.
+	// sendMost is the time limit of one try to send alerts.
 	sendMost = 30 * time.Second
-	// textMost is how long reading the text before a line may take.
+	// textMost is the time limit for reading the text before a line.
 	textMost = 5 * time.Second
 
 	beforeBytes = 1 << 10 // number of bytes that are read before the alert's line
 	beforeLines = 3       // maximum number of lines in an alert before the alert's line
 )
 
-// queue is the alerts that wait for a receiver. The receiver gets them in order, one at a time.
+// queue holds the alerts that wait for a receiver. The receiver gets them in order, one at a time.
 type queue struct {
 	*Receiver
 	n     *Notifier
-	ready chan struct{} // holds an element while an alert may wait in the queue
-	// the last try has failed, and the failure was reported; only run uses this field
+	ready chan struct{} // wakes the method run when alerts were added; has a capacity of 1
+	// whether the last try failed, and its failure was reported; only run uses this field, so it
+	// needs no lock
 	trouble bool
 
 	mu      sync.Mutex
 	alerts  []Alert
-	dropped bool // a dropped alert was reported since the last success
+	dropped bool // whether the loss of an alert was reported since the last success
 }
 
 func newQueue(n *Notifier, r *Receiver) *queue {
@@ -85,7 +86,6 @@ func (q *queue) waitingLocked(more int) {
 	}
 }
 
-// first returns the next alert to send; ok is false if the queue is empty.
 func (q *queue) first() (a Alert, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -127,7 +127,8 @@ func (q *queue) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-q.ready:
-		// sent only when no alert waits, so that no reminder follows the end of an incident
+		// Reminders are sent only while no alert waits. So no reminder of an incident follows the
+		// alert of its end.
 		case <-remind:
 			if all := q.n.firing(); len(all) > 0 {
 				if err := q.try(ctx, all); err != nil && ctx.Err() == nil {
@@ -138,8 +139,8 @@ func (q *queue) run(ctx context.Context) {
 	}
 }
 
-// deliver sends an alert repeatedly until the receiver has accepted or refused it. It returns false
-// if ctx has ended before that.
+// deliver sends an alert repeatedly until the receiver accepts or refuses the alert. If ctx ends
+// first, deliver returns false.
 func (q *queue) deliver(ctx context.Context, a Alert) bool {
 	q.n.addText(ctx, &a)
 	pauses := backoff.NewExponentialBackOff()
@@ -189,7 +190,7 @@ func (q *queue) try(ctx context.Context, alerts []Alert) error {
 	return err
 }
 
-// addText adds the lines before an alert's line, and the line's own text if it is missing.
+// addText adds the lines before an alert's line.
 func (n *Notifier) addText(ctx context.Context, a *Alert) {
 	if n.o.Text == nil || a.Line == nil {
 		return
@@ -199,7 +200,7 @@ func (n *Notifier) addText(ctx context.Context, a *Alert) {
 	from := max(0, a.Line.Offset-beforeBytes)
 	text, err := n.o.Text(ctx, a.Session.ID, from, a.Line.Offset-from)
 	if err != nil {
-		return // the session may be deleted, or have trimmed the text
+		return // the session may be deleted, or its text trimmed
 	}
 	if from > 0 { // the first line is incomplete
 		_, text, _ = bytes.Cut(text, []byte{'\n'})
@@ -209,7 +210,6 @@ func (n *Notifier) addText(ctx context.Context, a *Alert) {
 	a.Line = &line
 }
 
-// lastLines returns the last lines of a text that ends with a newline.
 func lastLines(text string) (lines []string) {
 	for line := range strings.Lines(text) {
 		lines = append(lines, strings.ToValidUTF8(strings.TrimRight(line, "\r\n"), "\uFFFD"))

@@ -18,7 +18,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// Receiver takes alerts.
+// Receiver is a destination of alerts.
 type Receiver struct {
 	kind  string // webhook, alertmanager, otlp or exec
 	what  string // the argument of ParseReceiver
@@ -66,7 +66,7 @@ func ParseReceiver(what string) (*Receiver, error) {
 // String returns the receiver's name, without possible secrets.
 func (r *Receiver) String() string { return r.name }
 
-// key identifies the receiver in the file.
+// key identifies the receiver in the Notifier's file.
 func (r *Receiver) key() string {
 	return fmt.Sprintf("%s-%x", r.kind, sha256.Sum256([]byte(r.what)))[:len(r.kind)+17]
 }
@@ -87,14 +87,16 @@ func (w webhook) send(ctx context.Context, alerts []Alert) error {
 	return nil
 }
 
-// httpClient follows no redirect, which would turn a POST into a GET.
+// httpClient does not follow redirects, because a redirect can turn a POST into a GET.
 var httpClient = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error {
 	return http.ErrUseLastResponse
 }}
 
 const (
-	answerMost = 1 << 16 // bytes of an answer to read, so that the connection can be reused
-	quoteMost  = 200     // bytes of the answer to quote in an error
+	// maximum number of bytes to read of an answer; a completely read answer lets the connection be
+	// reused
+	answerMost = 1 << 16
+	quoteMost  = 200
 )
 
 // post sends a body. An error that another try cannot fix is a *backoff.PermanentError.
@@ -132,7 +134,6 @@ func hidden(u *url.URL, said []byte) []byte {
 	return said
 }
 
-// withoutURL returns an error without the URL, which may contain secrets.
 func withoutURL(err error) error {
 	if of := (*url.Error)(nil); errors.As(err, &of) {
 		return of.Err

@@ -71,7 +71,6 @@ func (s *store) read() (had state, err error) {
 	return had, nil
 }
 
-// changed records that the state has changed, so that the file is written soon.
 func (s *store) changed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +87,6 @@ func (s *store) wait() {
 	}
 }
 
-// close writes the last changes, and ends the goroutine.
 func (s *store) close() {
 	s.mu.Lock()
 	s.ended = true
@@ -107,8 +105,8 @@ func (s *store) run() {
 		until, ended := s.told, s.ended
 		unchanged := s.tried == s.told && !s.failed
 		s.mu.Unlock()
-		// Without a change, the file is not written. So a server that fails to start, because
-		// another server runs, does not overwrite the file of the other server.
+		// A server may fail to start because another server uses the folder. Without changes, it
+		// must not overwrite the other server's file.
 		if unchanged {
 			return
 		}

@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// book is a directory in memory, with the test's clock.
+// book is a Directory in memory, with a clock that the test sets.
 type book struct {
 	mu    sync.Mutex
 	now   time.Time
@@ -22,7 +22,7 @@ type book struct {
 	down  bool
 	asked int
 
-	others []Node // other live nodes
+	others []Node
 }
 
 func (b *book) Renew(_ context.Context, self Node, lease time.Duration) (lapsed bool, alive []Node,
@@ -63,8 +63,7 @@ func (b *book) setDown(down bool) {
 	b.down = down
 }
 
-// joined returns a member with a lease of ten hours. During the test only the test renews the
-// lease.
+// joined returns a member whose lease of ten hours is renewed only by the test.
 func joined(t *testing.T, b *book, report func(error)) *Member {
 	m, err := Join(t.Context(), Options{
 		Self: Node{ID: "a-1", Name: "a"}, Directory: b, Lease: 10 * time.Hour, Now: b.clock,
@@ -75,7 +74,6 @@ func joined(t *testing.T, b *book, report func(error)) *Member {
 	return m
 }
 
-// Once a lease is about to end, the member stops. With a new lease it begins a new term.
 func TestMemberStopsBeforeLeaseEndsAndBeginsNewTerm(t *testing.T) {
 	b := &book{now: time.Unix(1e9, 0), until: map[string]time.Time{}}
 	m := joined(t, b, nil)
@@ -99,8 +97,8 @@ func TestMemberStopsBeforeLeaseEndsAndBeginsNewTerm(t *testing.T) {
 	require.Greater(t, m.Term(), first, "although nobody can have taken anything")
 }
 
-// A machine's clock may stop while the machine sleeps, so that only the directory knows that the
-// lease has lapsed.
+// A computer's monotonic clock may stop while the computer sleeps. Then only the directory knows
+// that the lease has lapsed.
 func TestTermEndsWhenDirectorySaysSo(t *testing.T) {
 	b := &book{now: time.Unix(1e9, 0), until: map[string]time.Time{}}
 	m := joined(t, b, nil)
@@ -120,7 +118,6 @@ func TestLeaseCountsFromBeforeItsRenewal(t *testing.T) {
 	require.ErrorIs(t, m.Err(), ErrLapsed)
 }
 
-// slowBook answers late.
 type slowBook struct {
 	*book
 	takes time.Duration
@@ -191,8 +188,8 @@ func TestLeavingNodeTakesOnlyItsKeys(t *testing.T) {
 	}
 }
 
-// A node that drains or lacks the model gets no session. Among the other nodes, one with the same
-// arithmetic is preferred.
+// A draining node and a node without the model get no session. Among the other nodes, nodes with
+// the session's arithmetic are preferred.
 func TestSessionGoesToNodeWithSameArithmetic(t *testing.T) {
 	all := nodes(4)
 	all[1].Numerics, all[2].Models, all[3].Draining = "portable", []string{"other"}, true

@@ -1,11 +1,11 @@
-// Package cluster is what servers that share sessions know of each other: which servers are alive,
-// and how long a server may act for its sessions. It depends neither on sessions nor on databases.
+// Package cluster tells servers that share sessions which servers are alive, and how long a server
+// may act for its sessions. The package depends neither on sessions nor on databases.
 //
-// A server is a member by a lease. A directory grants the lease and keeps its time, and the server
-// renews it regularly. The member measures the lease with its own monotonic clock, from the moment
-// before it sends a renewal. It treats the lease as lapsed earlier than the directory does. So no
-// other server acts for a session while the member still does. The clocks of two machines need not
-// agree; they only need to run at about the same speed.
+// Each server has a lease, which a directory grants and the server renews regularly. The server
+// measures its lease with its own monotonic clock, from the moment before it sends a renewal. The
+// server treats the lease as lapsed earlier than the directory does. So no other server acts for a
+// session while its owner still does. The clocks of two servers need not agree, but must run at
+// about the same speed.
 package cluster
 
 import (
@@ -17,14 +17,15 @@ import (
 	"time"
 )
 
-// LeaseDefault is how long the sessions of a lost server stay blocked for others.
+// LeaseDefault is the default lease. For this time, the sessions of a lost server are blocked for
+// other servers.
 const LeaseDefault = 10 * time.Second
 
 // LeaseMin is the shortest lease: it must leave time for several renewals and their answers.
 const LeaseMin = 100 * time.Millisecond
 
-// beatParts is the number of intervals between renewals in a lease. After stopParts intervals
-// without a renewal, the member treats the lease as lapsed.
+// A member renews its lease beatParts times in the time of a lease. After stopParts of these
+// intervals without a renewal, the member treats the lease as lapsed.
 const (
 	beatParts = 5 // one renewal every 2 s for a lease of 10 s
 	stopParts = 4 // lapsed after 8 s for a lease of 10 s
@@ -37,9 +38,9 @@ var ErrLapsed = errors.New("cluster: the lease of this server has lapsed")
 // Node is one of the servers that share sessions.
 type Node struct {
 	ID       string // id of this run of the server
-	Name     string // name in all runs of the server
-	Addr     string // URL at which other servers reach it
-	Numerics string // the name of its arithmetic
+	Name     string // name of the server, equal in all its runs
+	Addr     string // URL at which other servers reach this server
+	Numerics string // name of the server's arithmetic, such as float32-fma
 	Models   []string
 	Draining bool // the server claims no more sessions
 }
@@ -55,17 +56,17 @@ type Directory interface {
 	Leave(ctx context.Context, id string) error
 }
 
-// Options of a Member.
+// Options configure a Member.
 type Options struct {
 	Self      Node
 	Directory Directory
-	Lease     time.Duration    // usually LeaseDefault
+	Lease     time.Duration    // 0 means LeaseDefault
 	Now       func() time.Time // must have a monotonic reading; nil means time.Now
-	// gets ErrLapsed when the lease lapses, and a message when it is renewed; may be nil
+	// gets ErrLapsed when the lease lapses, and a message when the lease is renewed; may be nil
 	Report func(error)
 }
 
-// Member is this server among those that share sessions.
+// Member holds and renews the lease of this server.
 type Member struct {
 	directory Directory
 	lease     time.Duration
@@ -81,11 +82,11 @@ type Member struct {
 		sent  time.Time // when the last answered renewal was sent
 		term  uint64    // grows each time the lease has lapsed
 		alive []Node
-		told  bool // a lapse of the lease was reported
+		told  bool // whether a lapse of the lease was reported
 	}
 }
 
-// Join makes a server a member. The caller calls Leave.
+// Join makes a server a member of the cluster. The caller must call Leave.
 func Join(ctx context.Context, o Options) (*Member, error) {
 	m := &Member{
 		directory: o.Directory, lease: cmp.Or(o.Lease, LeaseDefault), now: o.Now, report: o.Report,
@@ -152,7 +153,8 @@ func (m *Member) Renew(ctx context.Context) error {
 	return nil
 }
 
-// Look refreshes Alive if it is older than LeaseMin and the directory can be reached.
+// Look renews the lease if the result of Alive is older than LeaseMin. It ignores errors of the
+// directory.
 func (m *Member) Look(ctx context.Context) {
 	m.mu.Lock()
 	fresh := m.now().Sub(m.mu.sent) < LeaseMin
@@ -162,7 +164,7 @@ func (m *Member) Look(ctx context.Context) {
 	}
 }
 
-// tell reports once that the lease has lapsed, and that it is renewed.
+// tell reports each lapse of the lease once, and the first renewal after a lapse.
 func (m *Member) tell(err error) {
 	over := m.Err() != nil
 	m.mu.Lock()

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// Rendezvous chooses a node for a key, among those that take sessions. It prefers nodes with the
-// model and the given arithmetic to those with only the model. All servers that know the same nodes
-// choose the same one. When a node joins or leaves, only the keys of that node move. An empty
-// arithmetic or model matches any. found is false if there is no node.
+// Rendezvous chooses a node for a key by rendezvous hashing. It excludes draining nodes and nodes
+// without the model, and prefers nodes with the arithmetic numerics. An empty model or numerics
+// matches every node. Servers that know the same nodes choose the same node. When a node joins or
+// leaves, only that node's keys move. found is false if no node remains.
 func Rendezvous(nodes []Node, key, model, numerics string) (chosen Node, found bool) {
 	var best uint64
 	var alike bool
@@ -26,8 +26,9 @@ func Rendezvous(nodes []Node, key, model, numerics string) (chosen Node, found b
 	return chosen, found
 }
 
-// weigh returns a pseudo-random number of a node and a key. It uses FNV-1a and the last steps of
-// MurmurHash3; without these, names that differ only at their ends would have similar numbers.
+// weigh hashes a node's name and a key to a pseudo-random number with FNV-1a. The last steps are
+// the finalizer of MurmurHash3: without them, names that differ only in their last bytes would get
+// similar numbers.
 func weigh(node, key string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(node))

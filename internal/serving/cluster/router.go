@@ -13,18 +13,18 @@ type Locator interface {
 	Locate(ctx context.Context, owner, text string) (storage.Place, error)
 }
 
-// Router chooses the server for a request. It asks the store before every request for a session
-// that this server does not have. The Router's answer is a hint: the server that then claims the
-// session in the store owns it.
+// Router chooses the server for a request. For a session that this server does not have, Router
+// asks the store at every request. The answer is only a hint: a server owns a session only after it
+// has claimed the session in the store.
 type Router struct {
 	Member   *Member
 	Sessions Locator
-	Holds    func(id string) bool // whether this server has a session
+	Holds    func(id string) bool
 }
 
-// Session returns the address of the server that has a session, or that should claim it. text is an
-// id or the owner's name for the session. An empty addr means this server. found says whether there
-// is such a session.
+// Session returns the address of the server that has a session or should claim the session. The
+// parameter text is the session's id or the owner's name for the session. An empty addr means this
+// server. found reports whether the session exists.
 func (r *Router) Session(
 	ctx context.Context, owner, text string,
 ) (addr string, found bool, err error) {
@@ -41,7 +41,7 @@ func (r *Router) Session(
 		return r.choose(at.ID, at.Model, at.Numerics), true, nil
 	}
 	n, known := r.node(at.Node)
-	if !known { // The node is a new or a lost server. If it is lost, the claim reports that.
+	if !known { // the server may have joined since the list of nodes was last read
 		r.Member.Look(ctx)
 		n, known = r.node(at.Node)
 	}
@@ -65,8 +65,9 @@ func (r *Router) Alive(addr string) bool {
 	return slices.ContainsFunc(r.Member.Alive(), func(n Node) bool { return n.Addr == addr })
 }
 
-// Fresh returns the address of the server that should create a session, among those with the same
-// models and arithmetic as this one. Equal keys go to the same server.
+// Fresh returns the address of the server that should create a session; an empty address means this
+// server. The chosen server has this server's first model and, if possible, the same arithmetic.
+// Equal keys give the same server.
 func (r *Router) Fresh(key string) (addr string) {
 	self := r.Member.Self()
 	model := ""

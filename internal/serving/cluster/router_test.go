@@ -10,7 +10,6 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// places is a Locator that has the places of sessions by their names.
 type places map[string]storage.Place
 
 func (p places) Locate(_ context.Context, _, text string) (at storage.Place, err error) {
@@ -21,8 +20,6 @@ func (p places) Locate(_ context.Context, _, text string) (at storage.Place, err
 	return at, nil
 }
 
-// A request goes to the server that has its session or should claim it, even if that server joined
-// after the last renewal. If no such server is known, this server tries to claim the session.
 func TestRequestGoesToServerOfItsSession(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	b := &book{now: now, until: map[string]time.Time{}}
@@ -53,7 +50,7 @@ func TestRequestGoesToServerOfItsSession(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, found)
 	b.others = []Node{{ID: "b-1", Name: "b", Addr: "http://b"}}
-	goes("new", "") // the list of live nodes is too new to be refreshed
+	goes("new", "") // the list of nodes was read too recently to be read again
 	now = now.Add(time.Second)
 	goes("new", "http://b")
 	require.True(t, r.Alive("http://b"))

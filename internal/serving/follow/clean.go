@@ -16,20 +16,19 @@ import (
 	"golang.org/x/text/encoding/unicode"
 )
 
-// lineMax is the maximum number of bytes of a line that are returned. The rest of the line is
-// skipped.
+// lineMax is the maximum length of a returned line, in bytes. The rest of a longer line is skipped.
 const lineMax = 16 << 10
 
-// Notes reports each message once, and counts skipped bytes.
+// Notes passes each message to Say once, and counts the skipped bytes of the input.
 type Notes struct {
 	Say func(text string) // if nil, messages are dropped
 
 	told map[string]bool
-	// atomic: the goroutine that reads the journal increments it while others read it
+	// atomic because one goroutine increments the counter while others call Skipped
 	skipped atomic.Int64
 }
 
-// Skipped returns the number of bytes that were read but not returned.
+// Skipped returns the number of input bytes that were dropped.
 func (n *Notes) Skipped() int64 { return n.skipped.Load() }
 
 func (n *Notes) once(text string) {
@@ -48,20 +47,21 @@ func (n *Notes) skip(bytes int, what string) {
 	n.once(what)
 }
 
-// Cleaner makes lines of UTF-8 from the output of programs. It converts other encodings. It drops
-// carriage returns before newlines, terminal control sequences, NULs, binary lines and the rest of
-// long lines. It joins lines that a container runtime has split. The result depends only on the
-// bytes of the line.
+// Cleaner converts log text to clean lines of UTF-8. Cleaner drops carriage returns before
+// newlines, terminal control sequences, NULs, binary lines and the ends of long lines. It joins
+// lines that a container runtime has split. The result for a line depends only on the bytes of the
+// line.
 type Cleaner struct {
 	Notes *Notes
-	// If not nil, Field is the path of a value in a line of JSON, and only this value is returned.
+	// Field is the path of a value in a line of JSON: only this value is returned. If Field is nil
+	// or the line has no such value, the whole line is returned.
 	Field []string
 
 	decoder *encoding.Decoder // nil if the text is not UTF-16
-	line    int               // bytes of the current line so far
-	within  bool              // the position is within a line of the file
-	// If a container runtime has split the line here, split is the line's stream: stdout or stderr.
-	// Else it is empty.
+	line    int
+	within  bool
+	// split names the stream (stdout or stderr) of a line that a container runtime has split and
+	// that is incomplete. Otherwise split is empty.
 	split string
 	text  []byte
 }
@@ -81,7 +81,6 @@ func (c *Cleaner) Clean(raw []byte) []byte {
 	return c.text
 }
 
-// add adds a line, or a part of one.
 func (c *Cleaner) add(line []byte, ended bool) {
 	whole := true
 	if !c.within {
@@ -91,7 +90,7 @@ func (c *Cleaner) add(line []byte, ended bool) {
 	begins := c.line == 0
 	if hole := bytes.LastIndexByte(line, 0); hole >= 0 {
 		whole := len(line)
-		c.line = whole - hole - 1 // what follows NULs counts as the beginning of a line
+		c.line = whole - hole - 1 // the line's length counts only the bytes after its last NUL
 		line = bytes.ReplaceAll(line, []byte{0}, nil)
 		c.Notes.skip(whole-len(line), "NUL bytes are skipped")
 	} else {
@@ -120,10 +119,10 @@ func (c *Cleaner) add(line []byte, ended bool) {
 // marks the last part, and P all other parts.
 var container = regexp.MustCompile(`^\d{4}-\S{15,35} (stdout|stderr) ([PF]) `)
 
-// join handles the beginning of a line of the file, and returns its text. If the line continues a
-// line that a container runtime has split, the text lacks the runtime's prefix. Otherwise join ends
-// the split line, if there is one. If the line is from Docker's json-file and Field is the path of
-// its field log, the text is that field. The field may be only a part of a line, so whole is false.
+// join handles the beginning of a line of the file, and returns the line's text. A line that
+// continues a split line is returned without the container runtime's prefix. Any other line first
+// ends an unfinished split line. If the line is from Docker's json-file and Field selects the
+// member log, join returns that member, and whole is false.
 func (c *Cleaner) join(line []byte, ended bool) (text []byte, whole bool) {
 	was, stream := c.split, ""
 	c.split = ""
@@ -153,11 +152,10 @@ func (c *Cleaner) join(line []byte, ended bool) (text []byte, whole bool) {
 
 var fieldLog = []string{"log"}
 
-// dockerPart is the maximum number of bytes that Docker writes at once. Docker splits longer lines,
-// and only the last part has a newline.
+// dockerPart is the size in bytes at which Docker splits a line. Only the last part of a split line
+// ends with a newline.
 const dockerPart = 16 << 10
 
-// dockerLine is a line of Docker's json-file.
 type dockerLine struct {
 	Log    *string
 	Stream string
@@ -171,11 +169,11 @@ func dockerLog(line []byte) (l dockerLine, ok bool) {
 	return l, err == nil && l.Log != nil && l.Stream != ""
 }
 
-// escapes matches terminal control sequences (ECMA-48): CSI, OSC, and the short ones.
+// escapes matches terminal control sequences (ECMA-48): CSI, OSC and shorter sequences.
 var escapes = regexp.MustCompile(
 	`\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]+[0-~]|[0-Z\\^-~])`)
 
-// tidy converts a part of a line to text. A binary part has no text.
+// tidy converts a part of a line to clean UTF-8. For binary data, it returns no text.
 func (c *Cleaner) tidy(line []byte, begins, whole bool) (text []byte, binary bool) {
 	if begins {
 		line = bytes.TrimPrefix(line, []byte("\ufeff"))
@@ -196,8 +194,8 @@ func (c *Cleaner) tidy(line []byte, begins, whole bool) (text []byte, binary boo
 	return line, false
 }
 
-// isBinary reports whether a line has more control characters than text can have. In valid UTF-8
-// the limit is a third of the line: the text protocol FIX separates short fields by 0x01.
+// isBinary reports whether a line has too many control characters to be text. In valid UTF-8, up to
+// a third is allowed, because the text protocol FIX separates short fields by 0x01.
 func isBinary(line []byte, valid bool) bool {
 	controls := 0
 	for _, b := range line {
@@ -213,9 +211,9 @@ func isBinary(line []byte, valid bool) bool {
 	return controls*share > len(line)
 }
 
-// isLatin reports whether a line that is not UTF-8 looks like Latin-1. Most of its bytes must be
-// ASCII, and no other bytes may form a UTF-8 character. A UTF-8 line that was cut within a
-// character has such characters.
+// isLatin reports whether a line that is not valid UTF-8 looks like Latin-1. Most bytes must be
+// ASCII. The other bytes must not form a UTF-8 character: if they do, the line is UTF-8 that was
+// cut within a character.
 func isLatin(line []byte) bool {
 	high := 0
 	for at := 0; at < len(line); at++ {
@@ -230,8 +228,7 @@ func isLatin(line []byte) bool {
 	return 2*high < len(line)
 }
 
-// fieldOf returns the value at a path of a line in JSON, or the line itself if it has no such
-// value.
+// fieldOf returns the value at a path in a line of JSON, or the whole line if the value is missing.
 func fieldOf(line []byte, path []string) []byte {
 	value := json.RawMessage(line)
 	for _, key := range path {
@@ -254,13 +251,14 @@ func fieldOf(line []byte, path []string) []byte {
 	return []byte(oneLine(text))
 }
 
-// oneLine escapes the line breaks of a text as JSON does.
+// oneLine escapes the line breaks within a text as JSON does, and drops those at the end.
 func oneLine(text string) string {
 	breaks := strings.NewReplacer("\r\n", `\n`, "\n", `\n`, "\r", `\r`)
 	return breaks.Replace(strings.TrimRight(text, "\r\n"))
 }
 
-// ParseField returns the path for a JSON pointer (RFC 6901) or a name.
+// ParseField returns the path that a JSON pointer (RFC 6901) describes. A text without a leading
+// slash is the name of a member.
 func ParseField(text string) []string {
 	pointer, ok := strings.CutPrefix(text, "/")
 	if !ok {
@@ -273,14 +271,12 @@ func ParseField(text string) []string {
 	return path
 }
 
-// The newlines of UTF-8 and of UTF-16 in both byte orders.
 var (
 	newline8  = []byte("\n")
 	newlineLE = []byte("\n\x00")
 	newlineBE = []byte("\x00\n")
 )
 
-// newlineOf returns the newline of a text from its first bytes.
 func newlineOf(head []byte) []byte {
 	switch {
 	case bytes.HasPrefix(head, []byte("\xff\xfe")):
@@ -291,8 +287,6 @@ func newlineOf(head []byte) []byte {
 	return newline8
 }
 
-// decoderOf returns the decoder of a text with these newlines. It returns nil for UTF-8, which
-// needs no decoder.
 func decoderOf(newline []byte) *encoding.Decoder {
 	order := unicode.LittleEndian
 	switch {

@@ -42,7 +42,6 @@ func TestCleanLinesAreUTF8(t *testing.T) {
 	}
 }
 
-// Lines that a container runtime has split are joined, wherever reading stops and resumes.
 func TestCleanJoinsWhatARuntimeHasSplit(t *testing.T) {
 	const at = "2026-11-21T03:25:33.123456789Z "
 	long := strings.Repeat("y", lineMax)
@@ -52,7 +51,7 @@ func TestCleanJoinsWhatARuntimeHasSplit(t *testing.T) {
 	want := at + "stdout F one\n" + at + "stdout P two, three, four\n" + at + "stderr P five\n" +
 		at + "stdout F six\n" + at + "stderr F seven\n" + (at + "stdout P " + long)[:lineMax] +
 		"\nno CRI\n"
-	for _, at := range []int{0, len(raw) / 2, len(raw) - 10} { // the last two are within a line
+	for _, at := range []int{0, len(raw) / 2, len(raw) - 10} {
 		c, _ := cleaner()
 		text := string(c.Clean([]byte(raw[:at])))
 		text += string(c.Clean([]byte(raw[at:])))
@@ -60,7 +59,7 @@ func TestCleanJoinsWhatARuntimeHasSplit(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "log")
 	require.NoError(t, os.WriteFile(path, []byte(raw), 0o600))
-	for from := range len(raw) { // a restart at the end of any line, or within the long one
+	for from := range len(raw) {
 		before := raw[:from]
 		if !strings.HasSuffix(before, "\n") && from%1000 > 0 || from == 0 {
 			continue
@@ -71,7 +70,6 @@ func TestCleanJoinsWhatARuntimeHasSplit(t *testing.T) {
 	}
 }
 
-// resumed returns the text of a file after an offset.
 func resumed(t *testing.T, o Options, from int) string {
 	f, found := Resume(o, Place{Offset: int64(from)})
 	require.True(t, found)
@@ -101,7 +99,7 @@ func TestCleanJoinsWhatDockerHasSplit(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte(raw), 0o600))
 	o := optionsOf(path)
 	o.Field = []string{"log"}
-	for from := 1; from <= len(raw); from++ { // a restart at the end of any line
+	for from := 1; from <= len(raw); from++ {
 		if raw[from-1] != '\n' {
 			continue
 		}
@@ -123,8 +121,6 @@ func TestCleanFieldIsTheValueAlone(t *testing.T) {
 	}
 }
 
-// Only the beginning of a long line is returned, and almost nothing of random bytes and NULs. Each
-// case is reported once.
 func TestCleanSkipsWhatIsNoText(t *testing.T) {
 	c, said := cleaner()
 	long := strings.Repeat("y", 3*lineMax)
@@ -147,7 +143,6 @@ func TestCleanSkipsWhatIsNoText(t *testing.T) {
 	require.Len(t, *said, 4, "each is told once: %v", *said)
 }
 
-// After a restart within a long line the rest of it is skipped, too.
 func TestLongLineIsSkippedAfterARestart(t *testing.T) {
 	path, f := openLog(t, "one\n"+strings.Repeat("y", 2*lineMax))
 	collect(t, f, "one\n"+strings.Repeat("y", lineMax))
@@ -163,8 +158,8 @@ func TestLongLineIsSkippedAfterARestart(t *testing.T) {
 	collect(t, again, "\nnext\n")
 }
 
-// NULs followed by text are skipped. At NULs that reach to the end of the file the follower waits,
-// because a program may have reserved this space for its output.
+// NULs followed by text are skipped. At NULs up to the end of the file, the follower waits: a
+// program may have reserved this space for its output.
 func TestHolesArePassedOver(t *testing.T) {
 	path, f := openLog(t, "one\n")
 	requireNext(t, f, "one\n")
@@ -203,7 +198,6 @@ func TestUTF16IsRead(t *testing.T) {
 	}
 }
 
-// packedBytes compresses a text in the format of a name's ending.
 func packedBytes(t *testing.T, ending, text string) []byte {
 	var out bytes.Buffer
 	if ending == ".gz" {
@@ -226,7 +220,6 @@ func logText(from, n int) string {
 	return text.String()
 }
 
-// collect reads until it has got a text.
 func collect(t *testing.T, f *Follower, want string) {
 	t.Helper()
 	var got strings.Builder
@@ -237,8 +230,6 @@ func collect(t *testing.T, f *Follower, want string) {
 	require.Equal(t, want, got.String())
 }
 
-// A file that was rotated while nobody watched is read to its end, whatever its new name is. Then
-// follows the file that was rotated after it, then the current file.
 func TestRotatedFilesAreFoundByAnyName(t *testing.T) {
 	for _, names := range [][2]string{
 		{"app.log.2", "app.log.1"}, {"app.log-20260101", "app.log-20260102"},
@@ -285,7 +276,6 @@ func TestRotatedFilesAreFoundByAnyName(t *testing.T) {
 	}
 }
 
-// A new file of the folder is not taken for a rotated one only because of its name.
 func TestOtherLogsAreNoRotatedFiles(t *testing.T) {
 	for _, name := range []string{
 		"app-2.log", "app2.log", "my-app.log", "app.log", "app.error.log", "2-app.log",
@@ -295,8 +285,6 @@ func TestOtherLogsAreNoRotatedFiles(t *testing.T) {
 	}
 }
 
-// If the log's current file is shorter than the requested history, the rest of it is read from
-// rotated files.
 func TestHistoryIsReadFromRotatedFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "app.log")
 	require.NoError(t, os.WriteFile(path+".2.gz", packedBytes(t, ".gz", logText(0, 100)), 0o600))
@@ -312,7 +300,7 @@ func TestHistoryIsReadFromRotatedFiles(t *testing.T) {
 	collect(t, f, want)
 }
 
-// The rest of a truncated file is read from a rotated copy, also if the copy is compressed.
+// After a truncation, the unread text is read from a compressed copy of the file.
 func TestCompressedCopiesAreRead(t *testing.T) {
 	path, f := openLog(t, logText(0, 50))
 	collect(t, f, logText(0, 50))
@@ -331,8 +319,6 @@ func BenchmarkClean(b *testing.B) {
 	}
 }
 
-// When a symbolic link gets another target, the log is rotated. The rotated files are those beside
-// the target.
 func TestLinksAreFollowed(t *testing.T) {
 	dir := t.TempDir()
 	pods := filepath.Join(dir, "pods")

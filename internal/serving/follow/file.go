@@ -15,29 +15,29 @@ const pieceBytes = 2 * lineMax
 
 type file struct {
 	f      *os.File
-	r      io.ReaderAt // f, or its unpacked content
+	r      io.ReaderAt // f, or the decompressed content of f
 	info   os.FileInfo
-	offset int64  // offset of the next byte to read
+	offset int64
 	before []byte // the bytes before the offset, at most sampleBytes
-	head   []byte // the first bytes of the file up to the offset, at most sampleBytes
+	head   []byte
 	seen   []byte // the unfinished line after the offset, at most sampleBytes
-	// the line before the offset lacks a newline in the file, and a newline was returned for it
+	// whether a newline was returned for a last line that has none in the file
 	ended  bool
-	number int // number of the file among those of a Follower
-	// when to close a file that was rotated away; zero for the log's current file
+	number int
+	// when to close a rotated file; zero for the log's current file
 	until   time.Time
 	clean   Cleaner
-	newline []byte // newline in the file's encoding; nil: not known yet
-	// all bytes between the offset and hole are NUL; later bytes are not checked yet
+	newline []byte // the newline in the file's encoding; nil while the encoding is unknown
+	// the bytes from offset to hole are NUL; later bytes are not checked yet
 	hole     int64
-	holeEnds bool  // bytes other than NUL follow at hole
-	drop     int64 // bytes of clean text after the offset that were already returned
+	holeEnds bool
+	drop     int64 // number of clean bytes after the offset that were already returned
 
 	buffer []byte
 }
 
-// openFile opens a regular file to read it from the offset. It never blocks: a named pipe, whose
-// opening could block, is refused.
+// openFile opens a regular file and moves to the offset. It refuses other files, because opening a
+// named pipe could block.
 func openFile(path string, offset int64) (*file, error) {
 	info, err := os.Stat(path)
 	if err == nil && !info.Mode().IsRegular() {
@@ -68,7 +68,6 @@ func openFile(path string, offset int64) (*file, error) {
 	return o, nil
 }
 
-// notRegular returns the error for a path whose file cannot be followed.
 func notRegular(path string, info os.FileInfo) error {
 	what := "not a regular file"
 	switch mode := info.Mode(); {
@@ -82,7 +81,6 @@ func notRegular(path string, info os.FileInfo) error {
 	return fmt.Errorf("%s is %s, expected a file", path, what)
 }
 
-// seek sets the offset.
 func (o *file) seek(offset int64) error {
 	o.offset = offset
 	o.head = make([]byte, min(offset, sampleBytes))
@@ -94,8 +92,9 @@ func (o *file) seek(offset int64) error {
 	return err
 }
 
-// cleanAs sets how the file is cleaned. It reads the text before the offset again to find the
-// beginning of the current line. If that text cannot be read, cleaning begins at the offset.
+// cleanAs configures the Cleaner. It cleans the text before the offset again, so that the Cleaner
+// knows whether the offset is within a line. If that text cannot be read, the offset counts as the
+// beginning of a line.
 func (o *file) cleanAs(notes *Notes, field []string) {
 	o.clean.Notes, o.clean.Field = notes, field
 	o.encoding(nil)
@@ -119,7 +118,6 @@ func (o *file) cleanAs(notes *Notes, field []string) {
 	o.clean.line, o.clean.within, o.clean.split = tidy.line, tidy.within, tidy.split
 }
 
-// encoding detects the file's encoding, unless it is known already.
 func (o *file) encoding(text []byte) {
 	if head := append(bytes.Clone(o.head), text...); o.newline == nil && len(head) > 1 {
 		o.newline = newlineOf(head)
@@ -127,13 +125,11 @@ func (o *file) encoding(text []byte) {
 	}
 }
 
-// within reports whether the last read ended within a line.
 func (o *file) within() bool {
 	open := len(o.before) > 0 && !bytes.HasSuffix(o.before, o.newlineKnown())
 	return !o.ended && (open || o.clean.split != "")
 }
 
-// newlineKnown returns the file's newline, or that of UTF-8 if the encoding is not known yet.
 func (o *file) newlineKnown() []byte {
 	if o.newline == nil {
 		return newline8
@@ -141,9 +137,9 @@ func (o *file) newlineKnown() []byte {
 	return o.newline
 }
 
-// peek returns the text after the offset: as many whole lines as fit into a piece, or the first
-// piece of a longer line. If rest is true, it also returns an unfinished line. rewritten says that
-// the file no longer has bytes that were seen before.
+// peek returns the text after the offset: whole lines, or the beginning of a line that is too long
+// for the buffer. If rest is true, peek also returns an unfinished line. rewritten is true if the
+// file no longer has bytes that were read before.
 func (o *file) peek(rest bool) (text []byte, rewritten bool, err error) {
 	n, err := o.r.ReadAt(o.buffer, o.offset-int64(len(o.before)))
 	if err != nil && err != io.EOF {
@@ -161,9 +157,10 @@ func (o *file) peek(rest bool) (text []byte, rewritten bool, err error) {
 	newline := o.newlineKnown()
 	if hole := len(text) - len(bytes.TrimLeft(text, "\x00")); hole > 0 && len(newline) == 1 {
 		if !rest && hole == len(text) && !o.endOfHole() {
-			return nil, false, nil // a program may have reserved this space for its output
+			// a program may have reserved space for its output at the end of the file
+			return nil, false, nil
 		}
-		return text[:hole], false, nil // a line begins after the NULs
+		return text[:hole], false, nil
 	}
 	if end := lastNewline(text, newline); end > 0 {
 		return text[:end], false, nil
@@ -181,12 +178,11 @@ func (o *file) peek(rest bool) (text []byte, rewritten bool, err error) {
 // holeBytes is the maximum number of NULs that one call of endOfHole checks.
 const holeBytes = 64 << 20
 
-// endOfHole reports whether other bytes follow the NULs at the offset.
 func (o *file) endOfHole() bool {
 	if o.hole > o.offset && o.holeEnds {
 		return true
 	}
-	// not larger, because a compressed file's window must contain it
+	// The buffer must fit into the window of a compressed file.
 	text := make([]byte, pieceBytes)
 	o.hole = max(o.hole, o.offset)
 	for range holeBytes / len(text) {
@@ -200,8 +196,9 @@ func (o *file) endOfHole() bool {
 	return o.holeEnds
 }
 
-// lastNewline returns the position after the last newline of a text, or 0 if it has no newline. The
-// text must begin with a whole character.
+// lastNewline returns the position after the last newline of a text, or 0 if the text has no
+// newline. In UTF-16, the text must begin at a character, because newlines are found only at even
+// positions.
 func lastNewline(text, newline []byte) int {
 	for end := len(text); ; end-- {
 		at := bytes.LastIndex(text[:end], newline)
@@ -214,7 +211,6 @@ func lastNewline(text, newline []byte) int {
 	}
 }
 
-// take advances past the text that peek returned.
 func (o *file) take(text []byte) {
 	o.offset += int64(len(text))
 	o.seen, o.ended = o.seen[:0], false
@@ -223,7 +219,6 @@ func (o *file) take(text []byte) {
 	o.before = append(o.before[:0], o.before[max(0, len(o.before)-sampleBytes):]...)
 }
 
-// mark returns what identifies the file at the offset.
 func (o *file) mark() Mark {
 	return Mark{
 		ID:   idOf(o.info),
@@ -232,8 +227,8 @@ func (o *file) mark() Mark {
 	}
 }
 
-// piece advances past raw, and returns its clean text as a piece. It leaves out text that was
-// returned before a restart.
+// piece advances past raw, and returns the clean text of raw. It leaves out text that was returned
+// before a restart.
 func (o *file) piece(raw []byte) Piece {
 	from := o.offset
 	o.take(raw)
@@ -245,7 +240,6 @@ func (o *file) piece(raw []byte) Piece {
 	}
 }
 
-// end returns a newline for the file's last line if the file lacks it, else an empty piece.
 func (o *file) end() Piece {
 	if !o.within() {
 		return Piece{}
@@ -254,14 +248,14 @@ func (o *file) end() Piece {
 	return Piece{Text: []byte{'\n'}, File: o.number, From: o.offset, To: o.offset, Mark: o.mark()}
 }
 
-// endLine records that a newline was returned for the line before the offset, although the file has
-// none there.
+// endLine records that a newline was returned that is not in the file.
 func (o *file) endLine() {
 	o.ended = true
 	o.clean.line, o.clean.within, o.clean.split = 0, false, ""
 }
 
-// unread returns the number of bytes after the offset; 0 for a compressed file.
+// unread returns the number of bytes after the offset. For a compressed file the number is a rough
+// estimate from the compressed size.
 func (o *file) unread() int64 {
 	info, err := o.f.Stat()
 	if err != nil {
@@ -270,7 +264,6 @@ func (o *file) unread() int64 {
 	return max(0, info.Size()-o.offset)
 }
 
-// size returns the number of bytes in the unpacked file.
 func (o *file) size() (int64, error) {
 	if _, ok := o.r.(*packed); ok {
 		return io.Copy(io.Discard, io.NewSectionReader(o.r, 0, 1<<62))
@@ -282,7 +275,8 @@ func (o *file) size() (int64, error) {
 	return info.Size(), nil
 }
 
-// last sets the offset so that whole lines of at most the given number of bytes follow it.
+// last moves the offset to the beginning of a line near the end of the file. At most the given
+// number of bytes follow.
 func (o *file) last(most int64) error {
 	size, err := o.size()
 	if err != nil || size <= most {
@@ -305,8 +299,9 @@ func (o *file) last(most int64) error {
 			return o.seek(from + int64(at) + k)
 		}
 	}
-	return o.seek(from + k) // no newline in this piece: begin within a long line
+	// the line is longer than the buffer, so the text begins within the line
+	return o.seek(from + k)
 }
 
-// close closes the file. Its error does not matter, because the file was only read.
+// close ignores the error, because the file was only read.
 func (o *file) close() { _ = o.f.Close() }

@@ -17,8 +17,8 @@ func (l Log) rotatedPaths() (paths []string) {
 	return paths
 }
 
-// paths returns the paths where the file of a mark may be now: files with the mark's ID under any
-// name, then the log's path, then the log's rotated files.
+// paths returns where the file that a mark identifies may be now. The order is: files with the
+// mark's ID, the log's current file, and the log's rotated files.
 func (l Log) paths(m Mark) (paths []string) {
 	all := l.siblings()
 	for _, s := range all {
@@ -37,8 +37,8 @@ func (l Log) paths(m Mark) (paths []string) {
 	return paths
 }
 
-// find opens the file of the place, or returns nil if no path has it. If several files fit, it
-// prefers the one with the mark's ID, else it takes the first.
+// find opens the file that a place refers to, or returns nil if no path has this file. If several
+// files match, find prefers the file with the mark's ID, else the first file.
 func find(paths []string, p Place) *file {
 	var found *file
 	for _, path := range paths {
@@ -64,8 +64,8 @@ func find(paths []string, p Place) *file {
 	return found
 }
 
-// newer returns the paths of a log's rotated files that were written to later than all the given
-// files. It leaves out the given files.
+// newer returns the paths of rotated files that were modified after all the given files. It leaves
+// out the given files and compressed copies of them.
 func (l Log) newer(files []*file) (paths []string) {
 	var last time.Time
 	for _, f := range files {
@@ -85,7 +85,7 @@ func (l Log) newer(files []*file) (paths []string) {
 	return paths
 }
 
-// isIn reports whether the compressed file at a path has this file's content.
+// isIn reports whether the file at a path is a compressed copy of this file.
 func (o *file) isIn(path string) bool {
 	if _, packed := unpackedName(path); !packed || o.offset == 0 {
 		return false

@@ -21,9 +21,9 @@ type writer struct {
 	path  string
 	file  *os.File
 	lines int
-	turns int       // number of rotations
-	clock time.Time // modification time of the next file, so that all files have different times
-	want  string    // expected text
+	turns int
+	clock time.Time
+	want  string
 }
 
 func newWriter(t require.TestingT, path string) *writer {
@@ -60,14 +60,12 @@ func (w *writer) half() {
 	w.write(fmt.Sprintf("half of line %d, ", w.lines))
 }
 
-// endFile adds a newline to the expected text if its last line lacks one.
 func (w *writer) endFile() {
 	if w.want != "" && !strings.HasSuffix(w.want, "\n") {
 		w.want += "\n"
 	}
 }
 
-// shift increments the numbers of rotated files.
 func (w *writer) shift() {
 	for n := w.turns; n > 0; n-- {
 		from, to := fmt.Sprint(w.path, ".", n), fmt.Sprint(w.path, ".", n+1)
@@ -76,7 +74,8 @@ func (w *writer) shift() {
 	w.turns++
 }
 
-// rename rotates by renaming. The program writes more lines before it opens the new file.
+// rename rotates the log by renaming. The parameter more is the number of lines that the program
+// still writes to the renamed file.
 func (w *writer) rename(more int) {
 	w.shift()
 	require.NoError(w.t, os.Rename(w.path, w.path+".1"))
@@ -89,7 +88,6 @@ func (w *writer) rename(more int) {
 	w.create()
 }
 
-// copyTruncate rotates as logrotate does for programs that never reopen their file.
 func (w *writer) copyTruncate() {
 	w.shift()
 	text, err := os.ReadFile(w.path)
@@ -101,8 +99,6 @@ func (w *writer) copyTruncate() {
 	w.touch()
 }
 
-// A file is written, renamed and truncated at random, and the reader is stopped and started again
-// at random. Every line must be returned once, and in order.
 func TestLinesComeOnceThroughRotationAndRestarts(t *testing.T) {
 	dir, n := t.TempDir(), 0
 	rapid.Check(t, func(r *rapid.T) {
@@ -113,7 +109,7 @@ func TestLinesComeOnceThroughRotationAndRestarts(t *testing.T) {
 		f := Open(optionsOf(path))
 		var got strings.Builder
 		var place Place
-		quiet := func() { // ends the time for which renamed files stay open
+		quiet := func() {
 			for _, o := range f.files {
 				if !o.until.IsZero() {
 					o.until = time.Unix(1, 0)
@@ -125,14 +121,15 @@ func TestLinesComeOnceThroughRotationAndRestarts(t *testing.T) {
 				if p := f.Peek(); len(p.Text) > 0 {
 					got.Write(p.Text)
 					place = Place{Mark: p.Mark, Offset: p.To, Ended: p.From == p.To}
-					// A place can also have the piece's beginning and the bytes to skip.
+					// A place may also be the beginning of the piece, with the number of bytes to
+					// skip.
 					if p.From < p.To && len(p.Text)%2 == 0 {
 						place.Offset, place.Skip = p.From, p.Skip+int64(len(p.Text))
 					}
 				}
 			}
 		}
-		settle := func() { // repeated, because renamed files are closed one after another
+		settle := func() {
 			for range 5 {
 				read(20)
 				quiet()
@@ -155,7 +152,6 @@ func TestLinesComeOnceThroughRotationAndRestarts(t *testing.T) {
 					r.Skip("nothing was read")
 				}
 				quiet()
-				// the place after a closed file's end is known only when the next piece is read
 				read(20)
 				f.Close()
 				for range rapid.IntRange(0, 2).Draw(r, "rotations") {
@@ -179,7 +175,8 @@ func TestLinesComeOnceThroughRotationAndRestarts(t *testing.T) {
 			if name == "restart" && place.Mark.Head.Bytes == 0 {
 				continue
 			}
-			// read everything first: a file that is truncated before it was read leaves no trace
+			// Text that is truncated before the follower has read it is lost, so everything is read
+			// first.
 			if name == "truncate" {
 				settle()
 			}
@@ -201,7 +198,6 @@ func openLog(t *testing.T, text string) (path string, f *Follower) {
 	return path, f
 }
 
-// optionsOf returns options to follow the file at a path from its beginning.
 func optionsOf(path string) Options { return Options{Log: Log{Path: path}, Last: -1} }
 
 func requireNext(t *testing.T, f *Follower, want string) Piece {
@@ -230,8 +226,6 @@ func TestHalfALineWaitsForItsNewline(t *testing.T) {
 	requireNext(t, f, "half a line\n")
 }
 
-// A renamed file lacks its last newline. The rest and a newline are returned when the file is
-// closed, some time after it was renamed.
 func TestLastLineOfLeftFileGetsItsNewline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path, f := openLog(t, "one\ntw")
@@ -248,8 +242,7 @@ func TestLastLineOfLeftFileGetsItsNewline(t *testing.T) {
 	})
 }
 
-// A program may write to a renamed file when the new file already has text. This text is returned,
-// too: at once, or after a restart.
+// A program may still write to a renamed file after the new file has text.
 func TestFollowReadsLateTextOfRenamedFile(t *testing.T) {
 	path, f := openLog(t, "one\n")
 	requireNext(t, f, "one\n")
@@ -274,7 +267,6 @@ func TestFollowReadsLateTextOfRenamedFile(t *testing.T) {
 	requireNext(t, again, "later\n")
 }
 
-// If the file that was read before is gone, the file that now has its path is read.
 func TestMissingFileIsReplacedByFileOfPath(t *testing.T) {
 	path, f := openLog(t, "one\ntwo\n")
 	p := requireNext(t, f, "one\ntwo\n")
@@ -285,7 +277,6 @@ func TestMissingFileIsReplacedByFileOfPath(t *testing.T) {
 	requireNext(t, again, "quite another\n")
 }
 
-// Of files with equal content, the one with the identity of the file that was read before is taken.
 func TestFilesThatAreAlikeAreToldApartByTheirIdentity(t *testing.T) {
 	path, f := openLog(t, "same\nsame\n")
 	p := requireNext(t, f, "same\nsame\n")

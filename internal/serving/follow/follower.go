@@ -1,25 +1,22 @@
-// Package follow reads a growing file, such as a log. It handles rotation, where the file is
-// renamed and a new one replaces it, and truncation, where the file begins again. It also reads the
-// journal of systemd.
+// Package follow reads growing log files and the journal of systemd. It handles rotation (the file
+// is renamed, and a new file replaces it) and truncation (the file is emptied and written again).
 //
-// A Follower returns whole lines, with the file and the position of each piece. With a Mark and an
-// offset, another Follower can continue at that position later, also after a rotation by renaming
-// or by copying. No text that still exists is lost:
+// A Follower returns whole lines, with the file and the position of each piece. Another Follower
+// can resume from a Mark and an offset, even after a rotation. No text that still exists is lost:
 //
-//   - A renamed file is read to its end, and watched for some time longer, because programs write
-//     to it until they open the new one.
-//   - A truncated file is recognized because it no longer has the bytes before the last position,
-//     even if it has grown beyond that position again. Text that was not read is looked for in a
-//     rotated copy.
-//   - A last line without a newline is returned when its file is closed. Then a newline is added.
+//   - A renamed file is read to its end. It is then watched for some seconds, because programs
+//     write to the renamed file until they open the new file.
+//   - A truncated file is recognized, because the bytes before the last position have changed.
+//     Text that was not read yet is read from a rotated copy.
+//   - A last line without a newline is returned with a newline when its file is closed.
 //
-// The common library for this task, nxadm/tail, does none of these three things. In a trial it lost
-// lines written between the renaming and the opening of the new file. It also lost the last line
-// without a newline, and the beginning of a truncated file that grew quickly. This package polls
-// files every 20 milliseconds, which works on every file system.
+// The library nxadm/tail does none of this. In a trial, it lost lines written between the renaming
+// and the opening of the new file. It also lost the last line without a newline, and the beginning
+// of a truncated file that grew quickly.
 //
-// The text is returned as clean lines of UTF-8 (Cleaner). A file that cannot be read, or that is
-// missing for a moment, is reported once and tried again.
+// Files are polled every 20 milliseconds, which works on every file system. The text is returned as
+// clean lines of UTF-8 (see Cleaner). A file that is missing or unreadable is reported once and
+// tried again.
 package follow
 
 import (
@@ -44,12 +41,12 @@ const (
 // Options configure how a log is followed.
 type Options struct {
 	Log   Log
-	Field []string // see Cleaner
-	// Last is the number of bytes of the log's end to return first, from the current file and, if
-	// needed, from rotated files. If negative, the whole current file is returned.
+	Field []string // path of a value in lines of JSON; see Cleaner
+	// Last is the number of past bytes to return first, from the current file and, if needed, from
+	// rotated files. If Last is negative, the current file is returned from its beginning.
 	Last int64
-	Ends bool // Next returns io.EOF when the log has had no file for goneAfter
-	// Note gets each message for the user once; may be nil.
+	Ends bool // Next returns io.EOF when the log's file has been missing for goneAfter
+	// Note is called with messages for the user; it may be nil.
 	Note func(text string)
 }
 
@@ -57,18 +54,18 @@ type Options struct {
 type Follower struct {
 	o     Options
 	notes Notes
-	// the log's earlier files, then its current file; the field until of the current file is zero
+	// the log's rotated files, then its current file
 	files   []*file
-	opened  int       // the number of files opened so far
-	current *file     // the file that was read last
+	opened  int
+	current *file
 	trouble string    // why the log cannot be read; empty if it can be read
 	missing time.Time // since when the log has had no file; zero if it has a file
 
-	reopened time.Time // when a reopening was last tried
-	listed   time.Time // when the folder was last checked for the log's file
+	reopened time.Time
+	listed   time.Time
 }
 
-// Open follows a log. If its file is missing or cannot be read, the Follower waits for it.
+// Open follows a log. If the log's file is missing or unreadable, the Follower waits for the file.
 func Open(o Options) *Follower {
 	w := &Follower{o: o, notes: Notes{Say: o.Note}}
 	if _, err := os.Stat(o.Log.current()); errors.Is(err, fs.ErrNotExist) {
@@ -79,10 +76,10 @@ func Open(o Options) *Follower {
 	return w
 }
 
-// Resume follows a log from a place. If the place's file was rotated since, it continues with the
-// later files. If the place is not found, it begins with the first byte of the log's file, and
-// found is false. others are the places up to which other files were read. Text that was written to
-// them since is also returned.
+// Resume follows a log from a place, even if the place's file was rotated since. If the place is
+// not found, reading begins at the start of the log's current file, and found is false. others are
+// the last places in other files that were read. Text that was written to these files since is also
+// returned.
 func Resume(o Options, place Place, others ...Place) (w *Follower, found bool) {
 	o.Last = -1
 	w = &Follower{o: o, notes: Notes{Say: o.Note}}
@@ -95,7 +92,7 @@ func Resume(o Options, place Place, others ...Place) (w *Follower, found bool) {
 	if w.current = f; place.Ended {
 		f.endLine()
 	}
-	// from the last, because only the last place of each file counts
+	// Only the last place of each file counts, so later places come first.
 	for _, p := range slices.Backward(others) {
 		w.addOther(find(o.Log.paths(p.Mark), p))
 	}
@@ -109,7 +106,7 @@ func Resume(o Options, place Place, others ...Place) (w *Follower, found bool) {
 	return w, true
 }
 
-// Skipped returns the number of bytes that were read but not returned.
+// Skipped returns the number of input bytes that were dropped.
 func (w *Follower) Skipped() int64 { return w.notes.Skipped() }
 
 func (w *Follower) say(format string, args ...any) {
@@ -118,7 +115,6 @@ func (w *Follower) say(format string, args ...any) {
 	}
 }
 
-// addOther adds another file that was read before, so that only its new text is returned.
 func (w *Follower) addOther(f *file) {
 	switch {
 	case f == nil:
@@ -141,7 +137,7 @@ func (w *Follower) Close() {
 	w.files = nil
 }
 
-// Unread returns the number of bytes that were written but not returned yet.
+// Unread returns the number of bytes in the files that were not returned yet.
 func (w *Follower) Unread() (bytes int64) {
 	for _, f := range w.files {
 		bytes += f.unread()
@@ -149,10 +145,11 @@ func (w *Follower) Unread() (bytes int64) {
 	return bytes
 }
 
-// goneAfter is how long a log may have no file. With Options.Ends, Next then returns io.EOF.
+// goneAfter is how long the log's file may be missing before Next returns io.EOF (with
+// Options.Ends).
 const goneAfter = time.Minute
 
-// Next returns the next piece. It waits until there is one or ctx is done.
+// Next waits for the next piece, or until ctx is done.
 func (w *Follower) Next(ctx context.Context) (Piece, error) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -176,31 +173,31 @@ func (w *Follower) Next(ctx context.Context) (Piece, error) {
 	}
 }
 
-// Peek returns the next piece if there is one, without waiting. The piece counts as read. A piece
-// without text means that bytes were skipped, and that more may follow.
+// Peek returns the next piece without waiting, and advances past the piece. Without new bytes, the
+// piece is empty. If all its bytes were skipped, only its text is empty.
 func (w *Follower) Peek() Piece {
 	for _, f := range slices.Clone(w.files) {
 		if w.current != nil && w.current != f && w.current.within() {
-			continue // the current file's line must be finished first
+			continue // the file that was read last has an unfinished line
 		}
 		if p := w.read(f); p.To > p.From || len(p.Text) > 0 {
 			return p
 		}
 		if len(f.seen) > 0 {
-			break // newer files are read only after this file's line, or the file, has ended
+			break // this file has an unfinished line, and newer files wait for its end
 		}
 	}
 	w.look()
 	return Piece{}
 }
 
-// read returns the next piece of a file. It closes a renamed file at its end, once the time in the
-// field until has passed.
+// read returns the next piece of a file. After the time f.until, read closes the file once all text
+// was returned.
 func (w *Follower) read(f *file) Piece {
 	over := !f.until.IsZero() && time.Now().After(f.until)
 	raw, rewritten, err := f.peek(over)
 	switch {
-	case err != nil && over && f.r != f.f: // a damaged or incomplete archive
+	case err != nil && over && f.r != f.f: // a damaged or incomplete compressed file
 		w.say("%v: the rest of the file is missing", err)
 		w.drop(f)
 		return f.end()
@@ -220,7 +217,6 @@ func (w *Follower) read(f *file) Piece {
 	return Piece{}
 }
 
-// tryAgain reports an error once: that the log cannot be read, and that reading is retried.
 func (w *Follower) tryAgain(err error) {
 	if text := err.Error(); text != w.trouble {
 		w.trouble = text
@@ -244,11 +240,11 @@ func (w *Follower) reopen(f *file) {
 	f.f, f.r, f.info = again.f, again.r, again.info
 }
 
-// rewritten continues after a truncation. If a rotated copy has the unread rest, that rest is read
+// rewritten handles a truncated file. If a rotated copy has the unread text, the copy is read
 // first. Then the file is read from its beginning.
 func (w *Follower) rewritten(f *file) Piece {
 	end, offset := f.end(), f.offset
-	f.take(f.seen) // the copy also has this unfinished line, so it becomes part of the mark
+	f.take(f.seen) // the copy also contains the unfinished line, so the mark includes the line
 	place := Place{Mark: f.mark(), Offset: offset, Skip: f.drop}
 	if copied := find(w.o.Log.rotatedPaths(), place); copied != nil {
 		copied.until = time.Now() // nobody writes to a copy
@@ -257,12 +253,12 @@ func (w *Follower) rewritten(f *file) Piece {
 	}
 	w.drop(f)
 	if f.until.IsZero() {
-		w.look() // this opens the log's file again, from its beginning
+		w.look()
 	}
 	return end
 }
 
-// look adds the log's new file, if it exists. While the file is being rotated, it may not exist.
+// look adds the log's new file. During a rotation, the file may be missing for a moment.
 func (w *Follower) look() {
 	if w.o.Log.Dated && time.Since(w.listed) < listEvery {
 		return
@@ -302,8 +298,8 @@ func (w *Follower) look() {
 	w.add(f)
 }
 
-// begin sets the offset in the first file so that the last Options.Last bytes of the log are
-// returned. If the file has fewer bytes, begin also adds rotated files.
+// begin sets the offset of the first file so that reading begins Options.Last bytes before the
+// log's end. If the file is shorter, begin also adds rotated files.
 func (w *Follower) begin(f *file) error {
 	size, err := f.size()
 	if err != nil || size > w.o.Last {
@@ -332,8 +328,8 @@ func (w *Follower) begin(f *file) error {
 	return nil
 }
 
-// leaveAll sets the time at which the files so far are closed, because a new file replaces them. It
-// adds files that were created and rotated in the meantime.
+// leaveAll schedules the closing of the followed files, because a new file replaces them. It also
+// adds files that were created and rotated since the last check.
 func (w *Follower) leaveAll() {
 	if w.opened == 0 || len(w.files) == 0 {
 		return
@@ -351,8 +347,8 @@ func (w *Follower) leaveAll() {
 	}
 }
 
-// leave sets the time at which to close a file that was rotated before it was opened: leaveAfter
-// after the last write. That time may be in the past.
+// leave schedules the closing of a rotated file: leaveAfter after its last write, perhaps in the
+// past.
 func (w *Follower) leave(f *file) {
 	f.until = f.info.ModTime().Add(leaveAfter)
 }

@@ -14,32 +14,33 @@ import (
 	"time"
 )
 
-// Journal reads the journal of systemd by running journalctl. Each entry is a line with its unit,
-// its identifier and its message.
+// Journal reads the journal of systemd by running journalctl. Each entry becomes a line with the
+// entry's unit, identifier and message.
 type Journal struct {
 	Args []string // additional arguments for journalctl, to select entries
 	All  bool     // begin with the first entry, instead of the last journalLast entries
 	Note func(text string)
 
-	place   Place // where the journal is read from
+	place   Place
 	pieces  chan Piece
 	waiting atomic.Int64
-	err     error // the error that ended the reading
+	err     error
 	notes   Notes
 }
 
 const (
-	// journalLast is the number of past entries that are read first. This is about as much text as
-	// the command watch reads from the end of a file.
+	// journalLast is the number of past entries that are read first. For files, the command watch
+	// reads a similar amount of text.
 	journalLast = 300
-	// journalAhead is the maximum number of entries that wait in memory.
+	// journalAhead is the maximum number of entries that are read ahead.
 	journalAhead = 256
 	// journalAgain is the pause before journalctl is run again.
 	journalAgain = time.Second
 )
 
-// Start begins to read after the place. If the place has no cursor, reading begins with past
-// entries, as selected by All. The reading ends with ctx.
+// Start reads the entries after the place, until ctx is done. If the place has no cursor, reading
+// begins with past entries: with the first entry if All is true, else with the last journalLast
+// entries.
 func (j *Journal) Start(ctx context.Context, place Place) {
 	j.place, j.pieces, j.notes = place, make(chan Piece, journalAhead), Notes{Say: j.Note}
 	go func() {
@@ -65,7 +66,7 @@ func (j *Journal) Next(ctx context.Context) (Piece, error) {
 	}
 	for len(p.Text) < pieceBytes {
 		select {
-		case more := <-j.pieces: // nil if the channel is closed
+		case more := <-j.pieces: // a zero Piece if the channel is closed
 			if len(more.Text) > 0 {
 				p.Text = append(p.Text, more.Text...)
 				continue
@@ -96,7 +97,7 @@ func (j *Journal) run(ctx context.Context) error {
 		if err == nil {
 			return io.EOF
 		}
-		select { // Ctrl-C also ends journalctl, perhaps before ctx ends
+		select { // Ctrl-C may end journalctl shortly before ctx is canceled
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(journalAgain):
@@ -108,7 +109,6 @@ func (j *Journal) run(ctx context.Context) error {
 	}
 }
 
-// follow runs journalctl once.
 func (j *Journal) follow(ctx context.Context) error {
 	args := []string{"--follow"}
 	switch {
@@ -188,7 +188,7 @@ func (j *Journal) entries(out io.Reader, give func(Piece) error) error {
 	for first := true; ; first = false {
 		raw, err := in.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return nil // an incomplete entry is read again by the next journalctl
+			return nil // the next run of journalctl repeats an incomplete entry
 		}
 		if err != nil {
 			return err
@@ -212,7 +212,7 @@ func (j *Journal) entries(out io.Reader, give func(Piece) error) error {
 	}
 }
 
-// entryOf returns the cursor of an entry, as journalctl prints it in JSON, and its line.
+// entryOf parses an entry of journalctl's JSON output, and returns the entry's cursor and line.
 func entryOf(raw []byte) (cursor, line string) {
 	var e map[string]json.RawMessage
 	if json.Unmarshal(raw, &e) != nil {
@@ -232,9 +232,9 @@ func entryOf(raw []byte) (cursor, line string) {
 	return fieldText(e["__CURSOR"]), line
 }
 
-// fieldText returns the text of a field of the journal. A field is a string, or an array of bytes
-// as numbers if it is not UTF-8 or contains control characters. Of an array of several values,
-// fieldText returns the first.
+// fieldText returns the text of a journal field. In journalctl's JSON, a field is a string, or an
+// array of byte values if the text is not printable UTF-8. If a field has several values, fieldText
+// returns the first value.
 func fieldText(raw json.RawMessage) string {
 	var text string
 	var numbers []byte

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Skipped may be called while another goroutine reads the journal.
 func TestSkippedIsKnownWhileJournalIsRead(t *testing.T) {
 	out, journalctl := io.Pipe()
 	j := Journal{notes: Notes{Say: func(string) {}}}

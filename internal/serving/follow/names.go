@@ -22,13 +22,13 @@ var (
 	// dates matches the dates in names, year first, with or without a time.
 	dates = regexp.MustCompile(`(?:19|20)\d\d[-._]?[01]\d` +
 		`(?:[-._]?[0-3]\d(?:[-._T]?[0-2]\d(?:[-._:]?[0-5]\d)*)?)?`)
-	// inserted matches what rotation inserts before an extension: a number, or a date and a number.
+	// inserted matches the text that rotation inserts before an extension: a number, or a date,
+	// with or without a number. An asterisk replaces the date.
 	inserted = regexp.MustCompile(`^(?:[-._]\*(?:[-._]\d{1,4})?|\.\d{1,4})$`)
-	// prefixed matches what rotation puts before a name: a date.
+	// prefixed matches the date that rotation puts before a name. An asterisk replaces the date.
 	prefixed = regexp.MustCompile(`^\*[-._]$`)
 )
 
-// undated returns a name with an asterisk in place of each date.
 func undated(name string) string { return dates.ReplaceAllLiteralString(name, "*") }
 
 // wasNamed reports whether rotation may have changed the name of a file from base to name.
@@ -38,7 +38,7 @@ func wasNamed(base, name string) bool {
 		return packed
 	}
 	if key := undated(base); strings.Contains(key, "*") && undated(name) == key {
-		return true // the log's current file also has a date in its name
+		return true // the names differ only in the date
 	}
 	if ending, ok := strings.CutPrefix(name, base); ok && rotated.MatchString(ending) {
 		return true
@@ -53,7 +53,7 @@ func wasNamed(base, name string) bool {
 	return ok && has && ext != "" && inserted.MatchString(middle)
 }
 
-// current returns the path of the log's current file. It is empty if the log is Dated and no file
+// current returns the path of the log's current file, or "" if the log is Dated and no file
 // matches.
 func (l Log) current() string {
 	if !l.Dated {
@@ -63,23 +63,23 @@ func (l Log) current() string {
 	entries, _ := os.ReadDir(cmp.Or(dir, ".")) // a folder that cannot be read counts as empty
 	for _, e := range slices.Backward(entries) {
 		if _, packed := unpackedName(e.Name()); !packed && undated(e.Name()) == base && !e.IsDir() {
-			return filepath.Join(dir, e.Name()) // entries are sorted: this one has the last date
+			// the entries are sorted, so this file has the latest date
+			return filepath.Join(dir, e.Name())
 		}
 	}
 	return ""
 }
 
-// sibling is a file that may have been the log's before.
+// sibling is another file in the log's folder, perhaps a rotated file.
 type sibling struct {
 	path     string
 	modified time.Time
 	id       string
-	named    bool // its name has the form that rotation gives
+	named    bool
 }
 
-// siblings returns the files in the log's folder and in its subfolders, sorted by last write, the
-// oldest first. If the log's path is a symbolic link, it also returns the files beside the link's
-// target.
+// siblings returns the other files in the log's folder and its subfolders, the oldest first. If the
+// log's path is a symbolic link, siblings also returns the files beside the link's target.
 func (l Log) siblings() (all []sibling) {
 	folders := map[string]bool{}
 	now := l.current()
@@ -126,7 +126,7 @@ func addSibling(all []sibling, dir, base, now string, e os.DirEntry) []sibling {
 	return append(all, sibling{path, info.ModTime(), idOf(info), named})
 }
 
-// linked returns the target of a symbolic link, even if the target does not exist. It is empty if
+// linked returns the target of a symbolic link, even if the target does not exist. It returns "" if
 // the path is not a link.
 func linked(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
@@ -165,9 +165,9 @@ func Match(pattern string) (logs []Log, err error) {
 	return logs, err
 }
 
-// rotatedMatch reports whether path is a rotated file of a log that the pattern matches. Without
-// the ending that rotation gives, the path must match the pattern. It must also be an existing file
-// or have an extension, as access.log has.
+// rotatedMatch reports whether path is a rotated file of a log that the pattern also matches. The
+// log's name is the name in path without the ending of rotated files. The log must exist, or its
+// name must have an extension, such as access.log.
 func rotatedMatch(pattern, path string) bool {
 	for at := len(path) - 1; at > 0 && path[at] != filepath.Separator; at-- {
 		if !rotated.MatchString(path[at:]) {

@@ -11,7 +11,6 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// unpackers are the decompressors by the endings of file names.
 var unpackers = map[string]func(io.Reader) (io.Reader, error){
 	".gz": func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) },
 	".zst": func(r io.Reader) (io.Reader, error) {
@@ -19,8 +18,8 @@ var unpackers = map[string]func(io.Reader) (io.Reader, error){
 	},
 }
 
-// unpackedName returns the name that a file had before it was compressed. ok says whether the name
-// is that of a compressed file.
+// unpackedName returns the name of a compressed file without its extension. ok is false if the name
+// is not that of a compressed file.
 func unpackedName(name string) (plain string, ok bool) {
 	ext := filepath.Ext(name)
 	_, ok = unpackers[ext]
@@ -30,18 +29,18 @@ func unpackedName(name string) (plain string, ok bool) {
 	return strings.TrimSuffix(name, ext), true
 }
 
-// packed reads a compressed file at any position. To read before its window, it unpacks the file
-// from the beginning again.
+// packed reads a compressed file at any position. For a position before the window, it decompresses
+// the file again from the beginning.
 type packed struct {
 	f      *os.File
 	unpack func(io.Reader) (io.Reader, error)
 	r      io.Reader
-	window []byte // the bytes that were read last
-	end    int64  // offset of the byte after the window
+	window []byte
+	end    int64 // offset of the byte after the window
 }
 
-// windowBytes is the maximum number of unpacked bytes that are kept. The window must be longer than
-// two pieces.
+// windowBytes is the maximum number of decompressed bytes in memory. It must exceed two pieces,
+// because one read may touch three pieces.
 const windowBytes = 4 * pieceBytes
 
 func (p *packed) ReadAt(b []byte, at int64) (n int, err error) {
@@ -73,7 +72,6 @@ func (p *packed) ReadAt(b []byte, at int64) (n int, err error) {
 	return n, err
 }
 
-// more reads the next piece.
 func (p *packed) more() error {
 	if len(p.window) > windowBytes-pieceBytes {
 		p.window = append(p.window[:0], p.window[pieceBytes:]...)

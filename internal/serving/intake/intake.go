@@ -1,5 +1,5 @@
-// Package intake parses the bodies that log shippers send. It returns their lines by stream; a
-// stream is the source of lines, such as a service. It depends neither on sessions nor on HTTP.
+// Package intake parses the HTTP bodies that log shippers send, and groups their lines by stream. A
+// stream is a source of lines, such as a service.
 package intake
 
 import (
@@ -14,17 +14,16 @@ import (
 
 // Limits on a body.
 const (
-	RecordBytesMax = 1 << 20 // bytes of a JSON record, or of an OTLP resource, that is decoded
-	// LinesBytesMax is the maximum number of bytes in all lines of a body with records. Lines are
-	// longer than their body only with MessagePack, control characters or fields that are named
-	// repeatedly.
+	RecordBytesMax = 1 << 20 // maximum bytes of a JSON record or an OTLP resource
+	// LinesBytesMax is the maximum size of all lines of a body, in bytes. Lines can be longer than
+	// their body, for example because control characters are escaped.
 	LinesBytesMax = 16 << 20
-	DepthMax      = 32      // depth of nested values
-	ValuesMax     = 1 << 13 // objects and arrays in an OTLP record in JSON
-	StreamsMax    = 1 << 10 // streams of one body
+	DepthMax      = 32      // maximum depth of nested values
+	ValuesMax     = 1 << 13 // maximum number of objects and arrays in an OTLP record in JSON
+	StreamsMax    = 1 << 10 // maximum number of streams in a body
 )
 
-// Error is a fault in a body, and its place.
+// Error describes a fault in a body and its position.
 type Error struct {
 	Byte  int    // approximate position of the fault in the decompressed body
 	Where string // e.g. "record 3"; empty for the whole body
@@ -41,10 +40,10 @@ func (e *Error) Error() string {
 
 // Batch is the content of a body, grouped by stream.
 type Batch struct {
-	Streams []*Stream // streams in the order of the body
+	Streams []*Stream // in the order of their first records
 	Records int
-	Refused int    // number of records that gave no line
-	Why     string // why the first record was refused; empty if none was
+	Refused int    // number of refused records, which are in no stream
+	Why     string // why the first refused record was refused; empty if no record was refused
 
 	byName map[string]*Stream
 }
@@ -55,12 +54,12 @@ type Stream struct {
 	Text    []byte // each line with its newline
 	Records int
 
-	origins hash.Hash // hash of the records and their sources
-	untimed bool      // at least one record has no time
+	origins hash.Hash
+	untimed bool
 }
 
-// Key returns a hash of the records, their times and their sources. A repeated request has the same
-// key; other records with the same text have another key. Key is empty if a record has no time.
+// Key returns a hash of the records, with their times and sources. Repeated requests have equal
+// keys, and different records have different keys. Key is empty if a record has no time.
 func (s *Stream) Key() string {
 	if s.untimed {
 		return ""
@@ -76,8 +75,8 @@ func (b *Batch) Bytes() (n int64) {
 	return n
 }
 
-// add adds a record. Its time is in nanoseconds, or 0 if the record has no time. origin is
-// everything else that distinguishes the record from other records.
+// add adds a record. The parameter time is in nanoseconds; 0 means unknown. origin is all other
+// data that distinguishes the record; it becomes part of the stream's key.
 func (b *Batch) add(name string, time uint64, line []byte, origin ...[]byte) error {
 	s := b.byName[name]
 	if s == nil {
@@ -104,7 +103,6 @@ func (b *Batch) add(name string, time uint64, line []byte, origin ...[]byte) err
 	return nil
 }
 
-// refuse counts a record that gives no line.
 func (b *Batch) refuse(why string) {
 	b.Records++
 	if b.Refused++; b.Refused == 1 {
@@ -125,7 +123,6 @@ func appendLineOf(text, line []byte, record value) ([]byte, error) {
 // breaks escapes line breaks as JSON does, so that a record is one line.
 var breaks = strings.NewReplacer("\r\n", `\n`, "\n", `\n`, "\r", `\r`)
 
-// appendLine appends a record as one line.
 func appendLine(text, record []byte) []byte {
 	record = bytes.TrimRight(record, "\r\n")
 	if bytes.ContainsAny(record, "\r\n") {

@@ -26,7 +26,6 @@ func template(t require.TestingT, text string) *Template {
 	return made
 }
 
-// texts returns the lines of a batch by the names of their streams.
 func texts(b *Batch) map[string]string {
 	all := map[string]string{}
 	for _, s := range b.Streams {
@@ -43,7 +42,6 @@ func attr(key string, v *common.AnyValue) *common.KeyValue {
 	return &common.KeyValue{Key: key, Value: v}
 }
 
-// request returns records of two services, with bodies of all types.
 func request() *logs.LogsData {
 	list := &common.AnyValue{Value: &common.AnyValue_KvlistValue{KvlistValue: &common.KeyValueList{
 		Values: []*common.KeyValue{
@@ -115,7 +113,7 @@ func TestOTLPGivesLinesByService(t *testing.T) {
 	}
 }
 
-// The same lines with other times, or from another host, have another key.
+// Equal lines with other times, or from another host, get a different key.
 func TestKeyIsThatOfTheRecords(t *testing.T) {
 	key := func(change func(*logs.LogsData)) string {
 		r := request()
@@ -151,7 +149,7 @@ func TestKeyIsThatOfTheRecords(t *testing.T) {
 	require.Len(t, keys, 4)
 }
 
-// Many records of a body may share a very long attribute. It must not be copied for each record.
+// Copying a long attribute for each record of a body would need too much memory.
 func TestLongAttributesCostLittle(t *testing.T) {
 	long := strings.Repeat("x", 900<<10)
 	rest := template(t, "{app}")
@@ -215,8 +213,7 @@ func TestFaultsOfOTLPAreLocated(t *testing.T) {
 	}
 }
 
-// A record that would need much more memory than its text is refused. The other records of the body
-// are accepted.
+// A record that would need much more memory than its text is refused. Other records are accepted.
 func TestLargeRecordsAreRefused(t *testing.T) {
 	record := func(body string) string { return `{"body":` + body + `},` }
 	many := `{"arrayValue":{"values":[` + strings.Repeat("{},", ValuesMax) + `{}]}}`
@@ -262,7 +259,6 @@ func TestNamesAreThoseOfSessions(t *testing.T) {
 	require.NotEqual(t, Name("web shop"), Name("web-shop"))
 }
 
-// pushRequest returns a PushRequest of Loki.
 func pushRequest(labels string, lines ...string) []byte {
 	message := func(number protowire.Number, inner []byte) []byte {
 		return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), inner)
@@ -386,8 +382,8 @@ func TestMessagePackIsReadAsJSONIs(t *testing.T) {
 	}
 }
 
-// A control character has six bytes as JSON, and a field may be named repeatedly. Even then the
-// lines must not need more memory than LinesBytesMax.
+// Lines can be longer than their body: a control character takes six bytes in JSON, and a field may
+// be named repeatedly. LinesBytesMax limits the lines in any case.
 func TestLinesAreBoundedByLimitOfBody(t *testing.T) {
 	controls := strings.Repeat("\x01", RecordBytesMax/8)
 	record := func(text string) string {
@@ -462,7 +458,6 @@ func TestBodyHasFewStreams(t *testing.T) {
 	require.ErrorContains(t, err, "more than 1024 streams")
 }
 
-// Each parser returns whole lines of a body, or the place of the fault in the body.
 func FuzzBodies(f *testing.F) {
 	binary, err := proto.Marshal(request())
 	require.NoError(f, err)
@@ -521,7 +516,8 @@ func checkFault(t *testing.T, form string, body []byte, err error) {
 	require.True(t, json.Valid(appendText(nil, e.Error())), form)
 }
 
-// captured returns bodies that shippers have sent; testdata/README.md lists them.
+// captured returns the names of files with requests of real log shippers. testdata/README.md
+// describes these files.
 func captured(t require.TestingT) []string {
 	entries, err := os.ReadDir("testdata/captured")
 	require.NoError(t, err)

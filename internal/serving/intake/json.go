@@ -16,11 +16,10 @@ import (
 // value is a part of a JSON body; the zero value is a missing part.
 type value struct {
 	text  json.RawMessage
-	at    int    // position of its first byte in the body
-	where string // e.g. "resourceLogs[0].resource" or "record 3"; empty for the whole body
+	at    int    // position in the body, in bytes
+	where string // path in the body, such as "record 3"; empty for the whole body
 }
 
-// join returns the path of an object's member, from the path of the object and the member's name.
 func join(where, name string) string {
 	if where == "" || name == "" {
 		return where + name
@@ -30,7 +29,7 @@ func join(where, name string) string {
 
 func where(what string, n int) string { return fmt.Sprintf("%s %d", what, n+1) }
 
-// fault adds the place in the body to an error of package json.
+// fault converts an error of package json to an *Error with the position in the body.
 func (v *value) fault(err error) error {
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError
@@ -44,7 +43,8 @@ func (v *value) fault(err error) error {
 	return &Error{v.at, v.where, err.Error()}
 }
 
-// validJSON returns nil if a body is a single JSON value, else an error with the fault's place.
+// validJSON returns nil if a body is a single JSON value, else an error with the position of the
+// fault.
 func validJSON(body []byte) error {
 	var any struct{}
 	err := json.Unmarshal(body, &any)
@@ -57,8 +57,8 @@ func validJSON(body []byte) error {
 	return nil
 }
 
-// large returns an error text if a value exceeds a limit on decoding, else "". It counts objects
-// and arrays by their opening brackets, also those within strings.
+// large returns an error text if a value is too large to decode, else "". It counts objects and
+// arrays by their opening brackets, including brackets within strings.
 func (v *value) large() string {
 	switch n := bytes.Count(v.text, []byte{'{'}) + bytes.Count(v.text, []byte{'['}); {
 	case len(v.text) > RecordBytesMax:
@@ -71,8 +71,8 @@ func (v *value) large() string {
 	return ""
 }
 
-// into decodes a value by json.Unmarshal. It refuses values of more than RecordBytesMax bytes. A
-// missing value or null changes nothing.
+// into decodes a value by json.Unmarshal. It refuses values of more than RecordBytesMax bytes. If
+// the value is missing or null, the target stays unchanged.
 func (v *value) into(to any) error {
 	if len(v.text) == 0 {
 		return nil
@@ -118,8 +118,8 @@ func elements(v value, visit func(v value) error) error {
 	})
 }
 
-// inside calls visit before each element or member of a value. The value must be null or begin with
-// the delimiter open.
+// inside calls visit for each element or member of a value; visit must read it from the decoder.
+// The value must be null or begin with the delimiter open.
 func inside(v value, open json.Delim, visit func(dec *json.Decoder, v value) error) error {
 	dec := json.NewDecoder(bytes.NewReader(v.text))
 	token, err := dec.Token()
@@ -141,7 +141,7 @@ func inside(v value, open json.Delim, visit func(dec *json.Decoder, v value) err
 	return nil
 }
 
-// next reads the decoder's next value, which is a part of another value, into v.
+// next reads the decoder's next value into v. The parameter of is the value that contains v.
 func (v *value) next(dec *json.Decoder, of value) error {
 	if err := dec.Decode(&v.text); err != nil {
 		return of.fault(err)
@@ -163,7 +163,6 @@ func (c *count) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// anyValue is an AnyValue of OTLP in JSON.
 type anyValue struct {
 	String *string         `json:"stringValue"`
 	Bool   *bool           `json:"boolValue"`

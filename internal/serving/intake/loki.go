@@ -84,7 +84,8 @@ func lokiEntry(b *Batch, entry field, t *Template, of source, place string) erro
 		case f.isMessage(2):
 			line = f.bytes
 		case f.isMessage(3):
-			name, value, _, err := keyValue(f.bytes, f.at) // a LabelPair has the same form
+			// Loki's LabelPair has the same form as OTLP's KeyValue
+			name, value, _, err := keyValue(f.bytes, f.at)
 			if t.reads(name) {
 				own[name] = named(value)
 			}
@@ -133,7 +134,7 @@ func parseLabels(text string, t *Template) (map[string]string, error) {
 	return nil, fmt.Errorf(`found the labels %.80q, expected {name="value", ...}`, text)
 }
 
-// LokiJSON is Loki for a JSON body.
+// LokiJSON parses a push request of Loki in JSON, with the same result as Loki.
 func LokiJSON(body []byte, t *Template) (*Batch, error) {
 	b := new(Batch)
 	if err := validJSON(body); err != nil {
@@ -160,7 +161,6 @@ func LokiJSON(body []byte, t *Template) (*Batch, error) {
 	})
 }
 
-// lokiValue reads an entry in JSON: time, line and, perhaps, structured metadata.
 func lokiValue(b *Batch, v value, t *Template, of source) error {
 	var entry []json.RawMessage
 	var time count

@@ -8,8 +8,9 @@ import (
 	"strconv"
 )
 
-// MessagePack parses records in MessagePack, as Fluent Bit sends them. Each is an array of a time
-// and a record, or the record alone (https://github.com/msgpack/msgpack/blob/master/spec.md).
+// MessagePack parses records in MessagePack
+// (https://github.com/msgpack/msgpack/blob/master/spec.md), as Fluent Bit sends them. Each value of
+// the body is a record, or an array of a time and a record.
 func MessagePack(body []byte, f Fields) (text []byte, records int, err error) {
 	p := packed{body: body}
 	for p.at < len(body) {
@@ -35,17 +36,15 @@ func MessagePack(body []byte, f Fields) (text []byte, records int, err error) {
 	return text, records, nil
 }
 
-// packed converts MessagePack to JSON.
 type packed struct {
 	body  []byte
 	at    int
 	json  []byte
-	fault string // the fault at position at; empty if there is none
+	fault string
 
-	record, end int // the record is json[record:end]; if record is -1, it is all of json
+	record, end int // the record is json[record:end], or all of json if record is -1
 }
 
-// take returns the next n bytes.
 func (p *packed) take(n int) []byte {
 	if p.fault == "" && n > len(p.body)-p.at {
 		p.fault = fmt.Sprintf("the body ends within a value that needs %d more bytes",
@@ -58,14 +57,12 @@ func (p *packed) take(n int) []byte {
 	return p.body[p.at-n : p.at]
 }
 
-// number reads an unsigned number of the given size in bytes.
 func (p *packed) number(bytes int) (n uint64) {
 	var raw [8]byte
 	copy(raw[8-bytes:], p.take(bytes))
 	return binary.BigEndian.Uint64(raw[:])
 }
 
-// value converts the next value.
 func (p *packed) value(depth int) {
 	if depth > DepthMax {
 		p.fault = errDepth.Error()
@@ -117,8 +114,8 @@ func (p *packed) value(depth int) {
 	}
 }
 
-// length reads a length that is stored in the given number of bytes. A length beyond the end of the
-// body is a fault, because each counted byte or value needs at least one byte.
+// length reads a length that is stored in the given number of bytes. A length that exceeds the rest
+// of the body is a fault, because each counted value needs at least one byte.
 func (p *packed) length(bytes int) int {
 	n := p.number(bytes)
 	if left := uint64(len(p.body) - p.at); p.fault == "" && n > left {
@@ -130,22 +127,21 @@ func (p *packed) length(bytes int) int {
 	return int(n)
 }
 
-// text converts a string. Its JSON form is never shorter, and at most six times as long.
+// text converts a string of the given length in bytes. Its JSON form can be six times as long.
 func (p *packed) text(bytes int) {
 	if p.room(bytes) {
 		p.json = appendText(p.json, string(p.take(bytes)))
 	}
 }
 
-// binary converts bytes to a text in base64.
 func (p *packed) binary(bytes int) {
 	if p.room(base64.StdEncoding.EncodedLen(bytes)) {
 		p.json = appendText(p.json, base64.StdEncoding.EncodeToString(p.take(bytes)))
 	}
 }
 
-// room reports whether a record may grow by this many bytes without exceeding RecordBytesMax.
-// Without that limit, a body could need many times its length in memory.
+// room reports whether the record's JSON can grow by the given number of bytes. Beyond
+// RecordBytesMax, room sets the fault: a body could otherwise need many times its length in memory.
 func (p *packed) room(bytes int) bool {
 	if p.fault == "" && len(p.json)+bytes > RecordBytesMax {
 		p.fault = fmt.Sprintf("a record of more than %d bytes as JSON", RecordBytesMax)
@@ -160,7 +156,6 @@ func (p *packed) extension(bytes int) {
 	p.binary(bytes)
 }
 
-// many converts an array or a map. The names in a map become strings.
 func (p *packed) many(n int, isMap bool, depth int) {
 	open, end := byte('['), byte(']')
 	if isMap {
@@ -184,7 +179,7 @@ func (p *packed) many(n int, isMap bool, depth int) {
 	p.json = append(p.json, end)
 }
 
-// name converts the name of a member of a map, whatever its type.
+// name converts the key of a map to a JSON string. In MessagePack, a key may have any type.
 func (p *packed) name(depth int) {
 	begin := len(p.json)
 	p.value(depth)

@@ -8,18 +8,17 @@ import (
 	"strings"
 )
 
-// NameDefault names a stream by the first of these attributes or labels that exists.
+// NameDefault is the default template: the first of these attributes or labels that exists, else
+// the text unknown.
 const NameDefault = "{service.name|service_name|job|app|container|unknown}"
 
-// nameMax is the longest name of a stream, in bytes; session names have the same limit.
+// nameMax is the maximum length of a stream's name, in bytes. Session names have the same limit.
 const nameMax = 64
 
-// attributeMax is the length, in bytes, above which an attribute's value is replaced by its hash in
-// names. A million records of a body may share one long value, and each would copy it.
+// attributeMax is the length in bytes above which names contain an attribute's hash instead of its
+// value. Otherwise a million records could each copy the same long value.
 const attributeMax = 256
 
-// named returns the value of an attribute as it appears in names: unchanged, or as a hash if it is
-// long.
 func named(value []byte) string {
 	if len(value) <= attributeMax {
 		return string(value)
@@ -28,23 +27,22 @@ func named(value []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// source is a common source of records: a resource, a scope or a stream.
+// source describes where records come from: an OTLP resource or scope, or a Loki stream.
 type source struct {
-	attributes map[string]string // only the attributes that the template uses
-	sum        [sha256.Size]byte // hash of all its attributes
+	attributes map[string]string
+	sum        [sha256.Size]byte // hash of the source, with all attributes
 }
 
 // Template makes the name of a stream from the attributes of its records.
 type Template struct {
 	parts []part
-	keys  []string // attributes that the template uses
+	keys  []string
 }
 
-// part is a part of a template: a fixed text, or a list of attributes of which the first that
-// exists is used.
+// part is a part of a template: a fixed text, or a list of alternative attributes.
 type part struct {
 	text string
-	// attributes, and as last element a text for the case that none exists; nil for a fixed text
+	// attributes in order of preference, then a default text; nil for a fixed text
 	keys []string
 }
 
@@ -80,11 +78,10 @@ func ParseTemplate(text string) (*Template, error) {
 	return t, nil
 }
 
-// reads reports whether the template uses an attribute.
 func (t *Template) reads(key string) bool { return slices.Contains(t.keys, key) }
 
-// name returns the name of the stream of a record with attributes in these sets. If several sets
-// have an attribute, the first set counts.
+// name returns the name of the stream for a record with these attributes. Earlier sets of
+// attributes take precedence.
 func (t *Template) name(sets ...map[string]string) string {
 	var name strings.Builder
 	for _, p := range t.parts {
@@ -107,10 +104,9 @@ func (p *part) value(sets []map[string]string) string {
 	return p.keys[len(p.keys)-1]
 }
 
-// Name converts any text to the name of a session. It keeps lowercase letters, digits and the
-// characters . _ - and converts capitals to lowercase. Other characters become -. If Name changes
-// more than capitals, or the name is too long, it appends 8 digits of a hash. Without them, two
-// texts could get the same name.
+// Name converts a text to a valid session name. Capitals become lowercase. Characters other than
+// letters, digits and . _ - become -. If more than capitals changed, Name appends 8 digits of a
+// hash, so that different texts get different names.
 func Name(text string) string {
 	small := strings.ToLower(text)
 	name := []byte(small)

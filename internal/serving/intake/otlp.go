@@ -8,9 +8,9 @@ import (
 )
 
 // OTLP parses an ExportLogsServiceRequest of OpenTelemetry's protocol in protobuf
-// (opentelemetry/proto/collector/logs/v1). The template makes the name of a record's stream from
-// attributes. It searches those of the record, then those of its scope, then those of its resource.
-// A record without a body is refused.
+// (opentelemetry/proto/collector/logs/v1). The template names a record's stream by attributes of
+// the record, its scope and its resource, in this order of preference. A record without a body is
+// refused.
 func OTLP(body []byte, t *Template) (*Batch, error) {
 	b := new(Batch)
 	err := each(body, 0, 1, func(f field) error { return resourceLogs(b, f, t) })
@@ -47,7 +47,7 @@ func scopeLogs(b *Batch, logs field, resource source, t *Template) error {
 	})
 }
 
-// read reads the message of a source, in which the attributes have the given field number.
+// read reads a source from its message. The parameter number is the field number of the attributes.
 func (s *source) read(f field, number protowire.Number, t *Template) error {
 	s.sum = sha256.Sum256(f.bytes)
 	return each(f.bytes, f.at, number, func(f field) error {
@@ -98,7 +98,6 @@ func logRecord(b *Batch, record field, t *Template, scope, resource source) erro
 	return nil
 }
 
-// jsonAttribute is a KeyValue of OTLP in JSON.
 type jsonAttribute struct {
 	Key   string   `json:"key"`
 	Value anyValue `json:"value"`
@@ -114,7 +113,7 @@ func jsonAttributes(all []jsonAttribute, t *Template) map[string]string {
 	return set
 }
 
-// OTLPJSON is OTLP for a body in OTLP's JSON encoding.
+// OTLPJSON parses the same request as OTLP, in OTLP's JSON encoding.
 func OTLPJSON(body []byte, t *Template) (*Batch, error) {
 	b := new(Batch)
 	if err := validJSON(body); err != nil {
@@ -128,10 +127,11 @@ func OTLPJSON(body []byte, t *Template) (*Batch, error) {
 	})
 }
 
-// group is a resource or a scope, with the list of its scopes or records.
+// group is a source of records and its content: a resource with scopes, a scope with records, or a
+// Loki stream with entries.
 type group struct{ of, list value }
 
-// groupOf finds the members of a group, in any order.
+// groupOf reads a group from a JSON object, whose members may be in any order.
 func groupOf(v value, of, list string) (g group, err error) {
 	err = members(v.text, v.at, v.where, func(name string, v value) error {
 		switch name {
@@ -145,7 +145,6 @@ func groupOf(v value, of, list string) (g group, err error) {
 	return g, err
 }
 
-// source decodes the resource or scope of a group.
 func (g *group) source(t *Template) (source, error) {
 	var has struct {
 		Attributes []jsonAttribute `json:"attributes"`

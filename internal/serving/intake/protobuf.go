@@ -10,16 +10,15 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// A message is parsed in place, and no objects are made for its fields: a few bytes of a message
-// can describe an object that needs a hundred times as much memory.
+// Messages are parsed in place, without an object for each field. Otherwise a message could need a
+// hundred times its own size in memory.
 
-// field is one field of a message.
 type field struct {
 	number protowire.Number
 	kind   protowire.Type
 	bytes  []byte // content of a field of BytesType
 	value  uint64 // content of the other types
-	at     int    // position of its first byte in the body
+	at     int    // position in the body, in bytes
 }
 
 var errDepth = errors.New("values are nested too deeply")
@@ -64,7 +63,6 @@ func (f *field) isMessage(number protowire.Number) bool {
 	return f.number == number && f.kind == protowire.BytesType
 }
 
-// keyValue parses a KeyValue of OTLP.
 func keyValue(message []byte, at int) (key string, value []byte, valueAt int, err error) {
 	err = fields(message, at, func(f field) error {
 		switch {
@@ -78,8 +76,8 @@ func keyValue(message []byte, at int) (key string, value []byte, valueAt int, er
 	return key, value, valueAt, err
 }
 
-// appendValue appends an AnyValue of OTLP. A text at depth 0 is appended unchanged, and everything
-// else as JSON.
+// appendValue appends an AnyValue of OTLP. Text and bytes at depth 0 are appended unchanged, and
+// everything else as JSON.
 func appendValue(to, message []byte, at, depth int) (_ []byte, err error) {
 	err = fields(message, at, func(f field) (err error) {
 		switch {
@@ -105,7 +103,6 @@ func appendValue(to, message []byte, at, depth int) (_ []byte, err error) {
 	return to, err
 }
 
-// appendValues appends an ArrayValue or a KeyValueList of OTLP as JSON.
 func appendValues(to []byte, list field, depth int) (_ []byte, err error) {
 	if depth > DepthMax {
 		return to, &Error{Byte: list.at, What: errDepth.Error()}
@@ -139,7 +136,6 @@ func appendValues(to []byte, list field, depth int) (_ []byte, err error) {
 	return append(to, end), err
 }
 
-// appendText appends a text as a JSON string.
 func appendText(to []byte, text string) []byte {
 	quoted, err := json.Marshal(text)
 	if err != nil {
@@ -148,7 +144,8 @@ func appendText(to []byte, text string) []byte {
 	return append(to, quoted...)
 }
 
-// appendFloat appends a number as JSON, which has neither infinities nor NaN.
+// appendFloat appends a number as JSON. Infinities and NaN become strings, because JSON has no such
+// numbers.
 func appendFloat(to []byte, x float64) []byte {
 	if math.IsInf(x, 0) || math.IsNaN(x) {
 		return appendText(to, strconv.FormatFloat(x, 'g', -1, 64))

@@ -16,7 +16,6 @@ import (
 // line.
 type Fields [][]string
 
-// messageFields are the names that shippers use for a record's line.
 var messageFields = []string{"message", "log", "msg", "MESSAGE", "body"}
 
 // ParseFields parses a list of JSON pointers (RFC 6901) or names, separated by commas.
@@ -27,10 +26,10 @@ func ParseFields(text string) (f Fields) {
 	return f
 }
 
-// Records parses consecutive JSON values, with or without line breaks between them. A value is a
-// record; of an array, each element is a record. The line of a record has the values of the fields
-// f. If f is empty, it has the first text in one of messageFields. If these fields are missing, the
-// line is the whole record. On an error Records returns no lines.
+// Records parses consecutive JSON values, with or without line breaks between them. Each value is a
+// record; if the value is an array, each element is a record. A record's line contains the values
+// of the fields f. If f is empty, the line is the first string among messageFields. If the record
+// has none of these fields, the line is the whole record. On an error, Records returns no lines.
 func Records(body []byte, f Fields) (text []byte, records int, err error) {
 	add := func(v value) error {
 		line, err := f.line(v)
@@ -68,7 +67,6 @@ func Records(body []byte, f Fields) (text []byte, records int, err error) {
 	}
 }
 
-// lineFault adds to an error the number of the body's line.
 func lineFault(body []byte, err error) error {
 	e, ok := err.(*Error)
 	if ok {
@@ -78,7 +76,6 @@ func lineFault(body []byte, err error) error {
 	return err
 }
 
-// line returns the line of a record.
 func (f Fields) line(v value) ([]byte, error) {
 	if text, ok := textOf(v.text); ok {
 		return text, nil
@@ -116,7 +113,6 @@ func (f Fields) line(v value) ([]byte, error) {
 	return bytes.Join(parts, []byte{' '}), nil
 }
 
-// textOf returns the text of a JSON string.
 func textOf(raw json.RawMessage) (text []byte, ok bool) {
 	if len(raw) == 0 || raw[0] != '"' {
 		return nil, false
@@ -157,7 +153,8 @@ func lookUp(v json.RawMessage, path []string) json.RawMessage {
 	return v
 }
 
-// Lines adds a newline to a text that does not end with one.
+// Lines adds a newline to a non-empty body that does not end with a newline. It also returns the
+// number of lines.
 func Lines(body []byte) (text []byte, lines int) {
 	if len(body) > 0 && body[len(body)-1] != '\n' {
 		body = append(body, '\n')

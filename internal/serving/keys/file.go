@@ -13,9 +13,8 @@ import (
 )
 
 const (
-	lockPatience = 5 * time.Second // how long a writer waits for another writer
-	// pause between two checks whether the other writer has finished
-	lockRetry = 10 * time.Millisecond
+	lockPatience = 5 * time.Second
+	lockRetry    = 10 * time.Millisecond
 )
 
 // ReadFile reads a keys file. Its errors are *FormatError, reload.ErrNotFile, or those of package
@@ -28,9 +27,9 @@ func ReadFile(path string) ([]Key, error) {
 	return Parse(path, text)
 }
 
-// UpdateFile atomically replaces the keys in a file by the result of change. If the file does not
-// exist, change gets an empty list, and the file and its folder are created. Concurrent writers
-// wait for each other, with the temporary file as their lock.
+// UpdateFile atomically replaces the keys in a file with the result of change. If the file is
+// missing, change gets an empty list, and the file and its folder are created. The temporary file
+// serves as a lock between concurrent writers.
 func UpdateFile(path string, change func([]Key) ([]Key, error)) (err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("keys: %w", err)

@@ -13,7 +13,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/reload"
 )
 
-// A keys file must be a regular file. A named pipe is refused, without waiting for a writer.
+// A named pipe must be refused at once, because opening a pipe can wait for a writer.
 func TestKeysFileIsFile(t *testing.T) {
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "keys.json")

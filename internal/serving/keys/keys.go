@@ -1,5 +1,5 @@
-// Package keys decides who may use a server. It has the bearer keys, the file that lists them
-// (docs/formats.md), and the check of a request's token. It does not depend on HTTP.
+// Package keys authenticates clients by bearer keys. It reads and writes the keys file
+// (docs/formats.md), and checks the tokens of requests. It does not depend on HTTP.
 package keys
 
 import (
@@ -26,9 +26,9 @@ const (
 
 const (
 	tokenPrefix = "lms_"
-	idBytes     = 8  // random bytes in an id, which is not secret and only has to be unique
-	idChars     = 16 // hexadecimal digits of an id
-	secretBytes = 32 // random bytes in a secret
+	idBytes     = 8 // random bytes in an id, which is not secret and only has to be unique
+	idChars     = 16
+	secretBytes = 32
 	secretChars = 43 // characters of a secret: URL-safe base64 without padding
 	tokenChars  = len(tokenPrefix) + idChars + 1 + secretChars
 
@@ -37,11 +37,11 @@ const (
 	hexAlphabet    = "0123456789abcdef"
 )
 
-// Key is one key, without its secret.
+// Key is an access key, without its secret.
 type Key struct {
 	ID      string
 	Name    string
-	Hash    [sha256.Size]byte // hash of the secret's characters
+	Hash    [sha256.Size]byte // SHA-256 of the secret's characters
 	Created time.Time         // UTC, like Expires and Revoked
 	Expires time.Time         // the key is refused from this time on; zero if it never expires
 	Revoked time.Time         // when the key was revoked; zero if it was not
@@ -61,8 +61,8 @@ type Limits struct {
 	Disk int64 `json:"disk,omitempty"`
 }
 
-// New makes a key with a random id and secret. The token contains both, and clients send it. The
-// key has only a hash of the secret.
+// New makes a key with a random id and a random secret. Clients send the token, which contains id
+// and secret. The key contains only a hash of the secret.
 func New(name string, now time.Time) (k Key, token string) {
 	var id [idBytes]byte
 	var secret [secretBytes]byte
@@ -85,8 +85,6 @@ func (k Key) Status(now time.Time) string {
 	return "active"
 }
 
-// splitToken splits a token into id and secret; ok reports whether the text has the form of a
-// token.
 func splitToken(token string) (id, secret string, ok bool) {
 	if len(token) != tokenChars || !strings.HasPrefix(token, tokenPrefix) {
 		return "", "", false

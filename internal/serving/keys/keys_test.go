@@ -42,7 +42,6 @@ func TestTokenHasIDAndSecretAndFileHasNeither(t *testing.T) {
 	}
 }
 
-// drawKeys draws keys that are valid together in one file.
 func drawKeys(t *rapid.T) (list []Key) {
 	for i := range rapid.IntRange(0, 5).Draw(t, "keys") {
 		at := func(name string) time.Time {
@@ -184,7 +183,7 @@ func TestWhatIsWrongIsLocated(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Whatever Parse accepts, Format can write, and Parse reads it back unchanged.
+// Formatting and parsing accepted keys again must not change them.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(good))
 	f.Add(Format(nil))
@@ -203,7 +202,6 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// Authenticate accepts only the exact bytes of a token.
 func FuzzToken(f *testing.F) {
 	k, token := New("k", day)
 	f.Add(token)
@@ -284,8 +282,8 @@ func TestKeyExpiresOnTime(t *testing.T) {
 	})
 }
 
-// First no keys file exists, then it has keys, then an error, then it is valid again. Once the file
-// has existed, a server never again accepts requests without a key.
+// Once a keys file has existed, a server must not accept requests without a key. The file may
+// become invalid or be removed.
 func TestRingFollowsFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "folder", "keys.json")

@@ -13,10 +13,9 @@ import (
 	"github.com/lmserve/lmserve/internal/strictjson"
 )
 
-// version of the file that this package reads and writes.
 const version = 1
 
-// FormatError is a fault in a keys file, and its place.
+// FormatError describes a fault in a keys file and its position.
 type FormatError struct {
 	File  string
 	Line  int    // from 1
@@ -33,8 +32,8 @@ func (e *FormatError) Error() string {
 	return fmt.Sprintf("%s:%d: %sfound %s, expected %s", e.File, e.Line, field, e.Found, e.Want)
 }
 
-// Parse parses the text of a keys file; name is the file's name in errors. Its errors are
-// *FormatError.
+// Parse parses the text of a keys file. The parameter name is the file's name in errors, which are
+// of type *FormatError.
 func Parse(name string, text []byte) ([]Key, error) {
 	p := &parser{file: name, text: text, in: strictjson.NewReader("file", text)}
 	list, err := p.keys()
@@ -44,7 +43,7 @@ func Parse(name string, text []byte) ([]Key, error) {
 	return list, nil
 }
 
-// parser reads JSON exactly as the format prescribes it. Everything else is an error with a
+// parser reads the JSON of a keys file strictly: every deviation from the format is an error with a
 // position.
 type parser struct {
 	file string
@@ -56,11 +55,11 @@ func (p *parser) keys() (list []Key, err error) {
 	if len(p.text) > FileBytesMax {
 		return nil, p.fail(0, "", fmt.Sprintf("more than %d bytes", FileBytesMax), "no more")
 	}
-	// so that the parser only sees well-formed JSON
+	// The code below expects well-formed JSON.
 	if err := strictjson.Check(p.text); err != nil {
 		return nil, err
 	}
-	taken := map[string]string{} // paths of keys, by their ids and names
+	taken := map[string]string{} // paths of earlier keys, by id and by name
 	err = p.in.Fields([]string{"version", "keys"}, nil, func(field string) error {
 		if field == "version" {
 			_, err := p.integer(version, version)
@@ -75,13 +74,11 @@ func (p *parser) keys() (list []Key, err error) {
 	return list, err
 }
 
-// fail returns an error at an offset of the text.
 func (p *parser) fail(offset int, field, found, want string) error {
 	line := 1 + bytes.Count(p.text[:min(offset, len(p.text))], []byte("\n"))
 	return &FormatError{File: p.file, Line: line, Field: field, Found: found, Want: want}
 }
 
-// located converts an error of strictjson to a *FormatError, and returns other errors unchanged.
 func (p *parser) located(err error) error {
 	var e *strictjson.Error
 	if !errors.As(err, &e) {
@@ -139,7 +136,7 @@ func (p *parser) time() (t time.Time, err error) {
 		if t, bad = time.Parse(time.RFC3339, s); bad != nil || t.IsZero() {
 			return "a time such as 2026-01-31T00:00:00Z"
 		}
-		// the range of RFC 3339, which the time must also be in after conversion to UTC
+		// In UTC, the year must also be in the range of RFC 3339.
 		if year := t.UTC().Year(); year < 1 || year > 9999 {
 			return "a year from 1 to 9999"
 		}
@@ -148,15 +145,15 @@ func (p *parser) time() (t time.Time, err error) {
 	return t.UTC(), err
 }
 
-// key reads one key. taken maps the ids and the names of earlier keys to their paths in the file; a
-// revoked key's name is free again. Ids and names can share a map, because a name cannot equal an
+// key reads one key. The map taken contains the paths of earlier keys, by id and by name. A revoked
+// key's name may be used again. Ids and names can share the map, because a name cannot look like an
 // id.
 func (p *parser) key(taken map[string]string) (k Key, err error) {
 	times := map[string]*time.Time{
 		"created": &k.Created, "expires": &k.Expires, "revoked": &k.Revoked,
 	}
-	var path string        // path of the key
-	at := map[string]int{} // offsets of the fields' names
+	var path string
+	at := map[string]int{}
 	required, optional := []string{"id", "name", "sha256", "created"},
 		[]string{"expires", "revoked", "admin", "limits"}
 	err = p.in.Fields(required, optional, func(field string) (err error) {
@@ -225,7 +222,7 @@ func (p *parser) limits() (_ Limits, err error) {
 	}, err
 }
 
-// Format returns the text of a keys file. Parse returns the same keys.
+// Format returns the text of a keys file with the given keys. Parse returns the same keys again.
 func Format(list []Key) []byte {
 	file := struct {
 		Version int       `json:"version"`
@@ -237,7 +234,8 @@ func Format(list []Key) []byte {
 			Revoked: k.Revoked, Admin: k.Admin, Limits: k.Limits}
 	}
 	text, err := json.MarshalIndent(file, "", "  ")
-	if err != nil { // JSON can always represent strings, integers and times of four-digit years
+	// impossible: keys contain only strings, integers, booleans and times with four-digit years
+	if err != nil {
 		panic(err)
 	}
 	return append(text, '\n')

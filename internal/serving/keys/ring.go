@@ -20,15 +20,15 @@ var (
 	ErrRevoked   = errors.New("keys: the key was revoked")
 )
 
-// Ring is the keys of a running server. It follows changes of the keys file. Its methods are safe
+// Ring has the keys of a running server, and follows changes of the keys file. Its methods are safe
 // for concurrent use.
 type Ring struct {
 	file *reload.Value[map[string]Key] // keys by id; the map is nil until the file first exists
 }
 
-// OpenRing reads a keys file. Without a file there are no keys until one appears. OpenRing calls
-// report after later changes of the file: with nil if the changes are in force, else with the error
-// that prevents that. report must not call the Ring.
+// OpenRing reads a keys file. If the file is missing, the Ring has no keys until the file is
+// created. After each change of the file, the Ring calls report with nil, or with the error that
+// prevents the change. report must not call the Ring, which is locked then.
 func OpenRing(path string, report func(error)) (*Ring, error) {
 	known := false
 	read := func() (map[string]Key, error) {
@@ -53,14 +53,15 @@ func OpenRing(path string, report func(error)) (*Ring, error) {
 	return &Ring{file}, nil
 }
 
-// Required reports whether requests need a key, because there is a keys file. Once it is true, it
-// stays true, even if the file is removed.
+// Required reports whether requests need a key. It stays true once a keys file has been read, even
+// if the file is removed.
 func (r *Ring) Required() bool {
 	byID, _ := r.file.Get()
 	return byID != nil
 }
 
-// Stale returns why the keys in force are not those of the file, or nil if they are.
+// Stale returns the error that prevents reading the current keys file, or nil if the keys are
+// current.
 func (r *Ring) Stale() error {
 	_, err := r.file.Get()
 	return err
@@ -92,11 +93,10 @@ func (r *Ring) Check(id string) error {
 	return refusal(k)
 }
 
-// holdEvery is the time between two checks of a key by Hold.
 const holdEvery = 500 * time.Millisecond
 
-// Hold returns a context that ends within two seconds after an authenticated key has become
-// invalid. Its cause is then the result of Check. release ends the checks.
+// Hold returns a context that is canceled within two seconds after an authenticated key becomes
+// invalid. The context's cause is then the error of Check. release stops the checks.
 func (r *Ring) Hold(ctx context.Context, id string) (held context.Context, release func()) {
 	held, cancel := context.WithCancelCause(ctx)
 	go func() {

@@ -14,7 +14,6 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Files outside this package that name metrics.
 const (
 	operationsPage = "../../../docs/operations.md"
 	dashboards     = "../../../deploy/grafana/*.json"
@@ -22,11 +21,8 @@ const (
 	alertTests     = "../../../deploy/prometheus/alerts_test.yaml"
 )
 
-// metric matches the names of metrics in an expression, such as lmserve_phase_seconds_bucket for a
-// part of a histogram.
 var metric = regexp.MustCompile(`\b(lmserve|go|process)_[a-z_]+\b`)
 
-// families returns the types of all metrics by their names.
 func families(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -39,7 +35,6 @@ func families(t *testing.T) map[string]string {
 	return all
 }
 
-// requireKnown checks that an expression names at least one metric, and only known ones.
 func requireKnown(t *testing.T, known map[string]string, where, expression string) {
 	t.Helper()
 	found := metric.FindAllString(expression, -1)
@@ -58,7 +53,6 @@ func requireKnown(t *testing.T, known map[string]string, where, expression strin
 	}
 }
 
-// panel is a panel of a dashboard, also if it is within a row.
 type panel struct {
 	ID      int    `json:"id"`
 	Title   string `json:"title"`
@@ -99,7 +93,6 @@ func TestDashboardPanelsAskForExistingMetrics(t *testing.T) {
 	}
 }
 
-// rules are the rules in a file of Prometheus.
 type rules struct {
 	Groups []struct {
 		Name  string `yaml:"name"`
@@ -112,8 +105,6 @@ type rules struct {
 	} `yaml:"groups"`
 }
 
-// Every alert uses existing metrics, says what to do, and is in the page on operations. Its test
-// has values at which it fires, and values at which it does not.
 func TestEveryAlertIsDocumentedAndTried(t *testing.T) {
 	known := families(t)
 	raw, err := os.ReadFile(alertsFile)
@@ -166,8 +157,7 @@ func TestPromtoolEvaluatesTheAlerts(t *testing.T) {
 	}
 }
 
-// The table in the page on operations has all our metrics, with types, labels and help, and no
-// others. After the help, a cell may refer to a section.
+// After the help text, a cell of the table may refer to a section of the page.
 func TestTableListsAllMetrics(t *testing.T) {
 	page, err := os.ReadFile(operationsPage)
 	require.NoError(t, err)
@@ -188,7 +178,6 @@ func TestTableListsAllMetrics(t *testing.T) {
 	require.Equal(t, strings.Join(described(t), "\n"), strings.Join(rows, "\n"))
 }
 
-// described returns our metrics with types, labels and help, in alphabetical order.
 func described(t *testing.T) (all []string) {
 	t.Helper()
 	gathered, err := used().registry.Gather()

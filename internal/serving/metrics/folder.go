@@ -13,8 +13,8 @@ type Source interface{ Stats() session.Stats }
 
 var _ Source = (*session.Manager)(nil)
 
-// folder reports the number of sessions and the memory and disk space that they use at the moment
-// of the request. It also counts damage that was found.
+// folder exports the number of sessions and their current use of memory and disk. It also counts
+// damage found in the data folder.
 type folder struct {
 	source atomic.Pointer[Source]
 
@@ -60,7 +60,7 @@ func newFolder(mk maker) folder {
 	}
 }
 
-// Follow sets the sessions that the metrics describe.
+// Follow sets the Source that Collect reads.
 func (f *folder) Follow(source Source) { f.source.Store(&source) }
 
 // ScrubFinding counts damage to the data folder.
@@ -86,7 +86,8 @@ func (f *folder) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
 	s := (*source).Stats()
-	hot := min(s.Hot, s.Sessions) // both numbers change while they are counted
+	// Hot and Sessions are not read at the same moment, so Hot may be larger
+	hot := min(s.Hot, s.Sessions)
 	tell(f.sessions, float64(hot), "hot")
 	tell(f.sessions, float64(s.Sessions-hot), "cold")
 	tell(f.queue, float64(s.Waiting))

@@ -1,8 +1,8 @@
-// Package metrics counts what a server does, for Prometheus. The server reports requests, and the
-// manager of sessions reports their work (session.Observer). Neither depends on Prometheus.
+// Package metrics counts a server's work for Prometheus. The HTTP server reports requests, and the
+// session manager reports work through session.Observer. Neither of them depends on Prometheus.
 //
-// Every label has few values, known in advance. Routes are those of the contract, never paths, and
-// no label names a session, a key or a client. docs/operations.md has a table of the metrics.
+// Labels have few values, all known in advance. The label route is a route of the API contract,
+// never a path. No label names a session, a key or a client. docs/operations.md lists all metrics.
 package metrics
 
 import (
@@ -20,10 +20,11 @@ const namespace = "lmserve"
 
 // Options are the properties of a server that do not change while it runs.
 type Options struct {
-	Version  string   // version of the program
+	Version  string
 	Models   []string // model names with the beginnings of their hashes; the first is the default
-	Numerics string   // the name of the arithmetic
-	// values of the label problem for refused requests; the counter of each starts with 0
+	Numerics string   // name of the arithmetic, such as "float32-fma"
+	// Problems are the possible values of the label problem. Their counters are exported from the
+	// start, as 0.
 	Problems []string
 }
 
@@ -82,7 +83,6 @@ func (m *Metrics) Scored(model, learn string, t session.Tally) {
 	}
 }
 
-// maker makes metrics, and registers them.
 type maker struct{ promauto.Factory }
 
 func (m maker) counter(name, help string) prometheus.Counter {

@@ -19,7 +19,6 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// tallied returns a tally with the bits of the static model, unless baseline is nil.
 func tallied(t tokenizer.Tally, baseline *float64) session.Tally {
 	return session.Tally{Tally: t, BaselineBits: baseline}
 }
@@ -28,7 +27,6 @@ type source session.Stats
 
 func (s source) Stats() session.Stats { return session.Stats(s) }
 
-// used returns metrics after every event has happened once.
 func used() *Metrics {
 	m := New(Options{
 		Version: "v1", Models: []string{"small-1", "words-2"}, Numerics: "float32",
@@ -90,7 +88,6 @@ func text(t *testing.T, m *Metrics) string {
 	return answer(t, m).Body.String()
 }
 
-// answer returns the response to a client with these headers.
 func answer(t *testing.T, m *Metrics, headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequest("GET", "/metrics", nil)
@@ -103,7 +100,6 @@ func answer(t *testing.T, m *Metrics, headers ...string) *httptest.ResponseRecor
 	return w
 }
 
-// Prometheus asks for OpenMetrics and for gzip; other clients get uncompressed text.
 func TestClientChoosesFormat(t *testing.T) {
 	m := used()
 	plain := answer(t, m)
@@ -188,7 +184,6 @@ lmserve_disk_alarm 1`), "\n") {
 	require.Contains(t, got, "\ngo_goroutines ")
 }
 
-// Labels have only a few values, whatever clients send.
 func TestLabelsAreBounded(t *testing.T) {
 	m := New(Options{Models: []string{"small-1"}})
 	for _, method := range []string{"BREW", "", "get", "TRACE"} {
@@ -200,7 +195,7 @@ func TestLabelsAreBounded(t *testing.T) {
 	require.Equal(t, 1, strings.Count(text(t, m), "\nlmserve_http_requests_total{"))
 }
 
-// Counting a chunk must not allocate memory, because it happens for every chunk.
+// Counting must not allocate memory, because it runs for every chunk.
 func TestTellingOfAChunkAllocatesNothing(t *testing.T) {
 	m, bits, now, ctx := New(Options{Models: []string{"small-1"}}), 3.0, time.Now(),
 		context.Background()
@@ -214,7 +209,6 @@ func TestTellingOfAChunkAllocatesNothing(t *testing.T) {
 	}))
 }
 
-// BenchmarkChunk measures the cost of counting one full chunk.
 func BenchmarkChunk(b *testing.B) {
 	m, bits, ctx := New(Options{Models: []string{"small-1"}}), 3.0, context.Background()
 	var observer session.Observer = m
@@ -228,7 +222,6 @@ func BenchmarkChunk(b *testing.B) {
 	}
 }
 
-// promtool returns the path of Prometheus's checker.
 func promtool(t *testing.T) string {
 	t.Helper()
 	path, err := exec.LookPath("promtool")

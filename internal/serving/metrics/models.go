@@ -6,9 +6,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// byModel counts by model. All models are known when the server starts.
+// byModel has counters for each model. The set of models is fixed when the server starts.
 type byModel struct {
-	of map[string]*onModel // by model id
+	of map[string]*onModel
 }
 
 type onModel struct{ bytes, bits, loads, failures, drops prometheus.Counter }

@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// requests counts requests by the route in the contract.
 type requests struct {
 	ended    *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
@@ -17,8 +16,8 @@ type requests struct {
 	refused  *prometheus.CounterVec
 }
 
-// requestSeconds are the bounds of buckets, in seconds. The last bounds are long, because a request
-// that streams lasts as long as its client stays connected.
+// requestSeconds are the bounds of histogram buckets, in seconds. The last bounds are large,
+// because a streaming request lasts as long as its client is connected.
 var requestSeconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60,
 	300}
 

@@ -8,7 +8,6 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// watched counts incidents and their alerts.
 type watched struct {
 	incidents *prometheus.CounterVec
 	openNow   prometheus.Gauge
@@ -18,7 +17,8 @@ type watched struct {
 	open *openIncidents
 }
 
-// openIncidents has the number of open incidents of each session, except sessions without any.
+// openIncidents counts the open incidents of each session. A session without open incidents has no
+// entry.
 type openIncidents struct {
 	mu sync.Mutex
 	of map[string]int
@@ -98,8 +98,8 @@ func (w *watched) Alert(receiver, outcome string) {
 	w.alerts.WithLabelValues(receiver, outcome).Inc()
 }
 
-// AlertsWaiting adds more, which may be negative, to the number of waiting alerts for a kind of
-// receiver.
+// AlertsWaiting changes the number of waiting alerts for a kind of receiver by the parameter more,
+// which may be negative. If more is 0, AlertsWaiting creates the receiver's metrics.
 func (w *watched) AlertsWaiting(receiver string, more int) {
 	if more == 0 {
 		for _, outcome := range []string{"sent", "refused", "dropped", "failed"} {

@@ -10,12 +10,11 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// work counts the work for sessions.
 type work struct {
 	phases  *prometheus.HistogramVec
 	byPhase [session.Phases]prometheus.Observer
 
-	// indexed by the value of the label learn, then 0 without a baseline and 1 with a baseline
+	// by the value of the label learn; index 0 is without a baseline, index 1 with a baseline
 	scored           map[string]*[2]scored
 	followed, shadow compared
 
@@ -30,24 +29,23 @@ type work struct {
 	replayed         prometheus.Counter
 }
 
-// scored counts text of one kind.
 type scored struct{ bytes, tokens, bits, baseline prometheus.Counter }
 
 // compared counts text that a session and its shadow have both scored.
 type compared struct{ bytes, bits prometheus.Counter }
 
-// add adds text. It leaves out unknown words, so that models of bytes and of words can be compared.
+// add counts text without its unknown words, so that byte models and word models are comparable.
 func (c compared) add(t session.Tally) {
 	c.bytes.Add(float64(t.Bytes - t.UnknownBytes))
 	c.bits.Add(max(0, t.Bits-t.UnknownBits)) // rounding may make the difference negative
 }
 
-// phaseSeconds are the bounds of buckets, in seconds, from the time for a token of a small model to
-// that for a long recovery.
+// phaseSeconds are the bounds of histogram buckets, in seconds. They range from a token of a small
+// model to a long recovery.
 var phaseSeconds = prometheus.ExponentialBuckets(.0001, 2, 20)
 
-// strangenessBounds are the bounds of buckets for -log10 of a line's P: 3 means that one line in a
-// thousand is at least this strange.
+// strangenessBounds are the bounds of histogram buckets for -log10(P). The value 3 means that one
+// line in a thousand is at least this strange.
 var strangenessBounds = []float64{.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6}
 
 func newWork(mk maker) work {
@@ -151,12 +149,12 @@ func (w *work) scoredText(learn string, t session.Tally) {
 	}
 }
 
-// strange is the largest P of a line that counts as strange. It is also the default of the command
-// watch.
+// strange is the largest rating P of a line that counts as strange. The command watch has the same
+// default.
 const strange = 1. / 1000
 
-// Line implements session.Observer. It leaves out the strangeness of a session's first lines,
-// because that means little.
+// Line implements session.Observer. The ratings of a session's first lines are not counted, because
+// they are unreliable.
 func (w *work) Line(method string, l *session.Line) {
 	w.lines.Inc()
 	if l.Unlearnt {

@@ -29,7 +29,8 @@ func Open(path string) (*os.File, error) {
 	return f, nil
 }
 
-// ReadFile reads a regular file. If it is longer than most, ReadFile returns most + 1 bytes.
+// ReadFile reads a regular file. If the file has more bytes than the parameter most, ReadFile
+// returns most+1 bytes.
 func ReadFile(path string, most int64) ([]byte, error) {
 	f, err := Open(path)
 	if err != nil {
@@ -39,7 +40,6 @@ func ReadFile(path string, most int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, most+1))
 }
 
-// describeMode returns in words what kind of file it is.
 func describeMode(mode fs.FileMode) string {
 	switch {
 	case mode.IsDir():

@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	checkEvery  = time.Second // time between two checks of the files
+	checkEvery  = time.Second
 	reportEvery = time.Minute // time between two reports of a lasting error
-	// racyFor is the time within which a second change may leave a file's modification time as it
-	// is. The times of some file systems are this coarse.
+	// racyFor is the coarsest resolution of modification times. Two changes within this time may
+	// leave the same modification time.
 	racyFor = 2 * time.Second
 )
 
-// Value is a T that is read from files. Its methods are safe for concurrent use. A Value has no
-// goroutine: Get checks the files, at most once a second.
+// Value is a value of type T that is read from files. Its methods are safe for concurrent use. Get
+// checks the files at most once a second, without a goroutine.
 type Value[T any] struct {
 	read   func() (T, error)
 	report func(error)
@@ -24,16 +24,16 @@ type Value[T any] struct {
 
 	mu       sync.Mutex // guards the following fields
 	value    T
-	err      error // why the current files could not be read
+	err      error
 	seen     []os.FileInfo
 	checked  time.Time
 	reported time.Time
 }
 
-// New reads the value for the first time, and fails if read fails. Later, when the files have
-// changed, report is called with nil if the value is new, else with the reason why the old value
-// stays. While an error lasts, report is called every minute. report must not call the Value, which
-// is locked then.
+// New reads the value, and fails if read fails. After a change of the files, Get reads the value
+// again. Get then calls report with nil, or with the error because of which the old value stays.
+// While an error lasts, report is called every minute. report must not call the Value, which is
+// locked then.
 func New[T any](read func() (T, error), report func(error), paths ...string) (*Value[T], error) {
 	v := &Value[T]{read: read, report: report, paths: paths, checked: time.Now()}
 	v.seen = v.look() // before read, so that a change during read is noticed at the next check
@@ -53,7 +53,6 @@ func (v *Value[T]) Get() (T, error) {
 	return v.value, v.err
 }
 
-// checkLocked checks the files, and reads the value again if they have changed.
 func (v *Value[T]) checkLocked(now time.Time) {
 	seen := v.look()
 	changed := !same(seen, v.seen)
@@ -74,7 +73,6 @@ func (v *Value[T]) checkLocked(now time.Time) {
 	}
 }
 
-// look returns the metadata of the files, and nil for a missing file.
 func (v *Value[T]) look() []os.FileInfo {
 	seen := make([]os.FileInfo, len(v.paths))
 	for i, path := range v.paths {
@@ -85,8 +83,8 @@ func (v *Value[T]) look() []os.FileInfo {
 	return seen
 }
 
-// racyLocked reports whether a file was so new at the last check that a later change may leave its
-// modification time as it is.
+// racyLocked reports whether a file was modified shortly before the last check. A further change
+// might then have the same modification time.
 func (v *Value[T]) racyLocked() bool {
 	for _, info := range v.seen {
 		if info != nil && v.checked.Sub(info.ModTime()) < racyFor {

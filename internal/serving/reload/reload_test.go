@@ -13,7 +13,6 @@ import (
 
 var errBad = errors.New("bad")
 
-// watched returns a Value of a file's text that refuses the text "bad", and its reports.
 func watched(t *testing.T, path string) (v *Value[string], reports *[]error) {
 	reports = new([]error)
 	v, err := New(func() (string, error) {
@@ -38,7 +37,6 @@ func requireValue(t *testing.T, v *Value[string], want string, bad bool) {
 	require.Equal(t, bad, err != nil, err)
 }
 
-// A value looks at its file once a second, not at every call.
 func TestChangeIsSeenAfterOneSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "f")
@@ -46,7 +44,7 @@ func TestChangeIsSeenAfterOneSecond(t *testing.T) {
 		v, reports := watched(t, path)
 		before, err := os.Stat(path)
 		require.NoError(t, err)
-		// a change that shows neither in the length nor in the modification time
+		// the change alters neither the length nor the modification time
 		write(t, path, "two")
 		require.NoError(t, os.Chtimes(path, time.Time{}, before.ModTime()))
 		time.Sleep(checkEvery - 1)
@@ -63,7 +61,6 @@ func TestChangeIsSeenAfterOneSecond(t *testing.T) {
 	})
 }
 
-// While a file is unreadable, its last good value stays, and the fault is reported every minute.
 func TestLastGoodValueStaysAndFaultIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "f")
@@ -94,7 +91,6 @@ func TestLastGoodValueStaysAndFaultIsReported(t *testing.T) {
 	})
 }
 
-// A file that does not change is checked but not read again.
 func TestOldFileIsReadOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "f")

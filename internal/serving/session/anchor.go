@@ -2,17 +2,16 @@ package session
 
 import "hash/fnv"
 
-// An editor sends the text before the cursor, and cuts off the beginning of a long text. The cut
-// moves with every key press. No state is cached for a text with a new beginning. So a long prompt
-// that has a suffix is read from a line that stays the same while the cut moves.
+// Editors send the text before the cursor, and cut off the beginning of a long text. The cut moves
+// with every key press, so no cached state would match. Therefore a long prompt with a suffix is
+// read from a line that stays the same while the cut moves.
 const (
 	anchorBytes = 4096 // shorter prompts are read from their beginning
-	anchorLine  = 64   // bytes of a line that are hashed
+	anchorLine  = 64   // number of bytes hashed at the beginning of a line
 )
 
-// anchored drops the front of a prompt, at most a quarter of it. The prompt then begins with the
-// line in that quarter whose hash is the smallest (winnowing; Schleimer, Wilkerson and Aiken,
-// 2003). The choice depends on the prompt alone.
+// anchored drops at most the first quarter of a prompt. The rest begins with the line in this
+// quarter that has the smallest hash (winnowing; Schleimer, Wilkerson and Aiken, 2003).
 func anchored(prompt []byte) []byte {
 	if len(prompt) <= anchorBytes {
 		return prompt

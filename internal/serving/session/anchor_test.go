@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// numbered returns a text of different lines.
 func numbered(bytes int) []byte {
 	var b strings.Builder
 	for i := 0; b.Len() < bytes; i++ {
@@ -35,8 +34,6 @@ func TestAnchorsStayWhileTheFrontMovesOn(t *testing.T) {
 	require.Equal(t, one, anchored(one), "a single line has no other beginning")
 }
 
-// A window that slides over a text is read from its anchor, and text that was read before is not
-// read again.
 func TestSlidingPromptBeforeSuffixIsNotReadAgain(t *testing.T) {
 	mg, text := newManager(t, Options{}), numbered(3*anchorBytes)
 	const window = 2 * anchorBytes

@@ -11,11 +11,11 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// How long a backup stays open, so that its reader can resume. Text that is deleted meanwhile stays
-// in the backup, on the disk.
+// How long a backup stays open so that its reader can resume. Until then, text that clients delete
+// still takes disk space.
 const (
 	BackupIdleMax = 2 * time.Minute // time without a reader
-	BackupLifeMax = 6 * time.Hour   // time with a reader
+	BackupLifeMax = 6 * time.Hour   // total time, even with a reader
 )
 
 // backups holds the one backup that a Manager may have at a time.
@@ -25,14 +25,14 @@ type backups struct {
 
 	mu      sync.Mutex
 	closed  bool
-	making  bool // a backup is being made
+	making  bool
 	readers int
-	current storage.Backup // nil if there is no backup
-	idle    *time.Timer    // ends current if nobody reads it; nil while somebody reads it
-	life    *time.Timer    // ends current even if somebody reads it
+	current storage.Backup
+	idle    *time.Timer // timer that ends a backup without readers; nil while there are readers
+	life    *time.Timer // timer that ends the backup in any case
 }
 
-// Backup is a backup that is being read. Its reader closes it, and may reopen it by its ID.
+// Backup is a backup that is being read. The reader must close it, and may open it again by its ID.
 type Backup struct {
 	io.ReadSeekCloser
 	ID   string
@@ -41,14 +41,14 @@ type Backup struct {
 	leave func()
 }
 
-// Close ends the reading. The backup stays open for BackupIdleMax.
+// Close ends the reading. The backup itself stays available for BackupIdleMax.
 func (b *Backup) Close() error {
 	defer b.leave()
 	return b.ReadSeekCloser.Close()
 }
 
-// open returns the backup with an id to another reader. If the id is "", it makes a new backup,
-// which replaces a backup that nobody reads.
+// open returns the backup with the given id. If the id is empty, open makes a new backup and ends
+// an old backup that nobody reads.
 func (bs *backups) open(ctx context.Context, id string) (*Backup, error) {
 	if id != "" {
 		bs.mu.Lock()
@@ -127,7 +127,8 @@ func (bs *backups) leave(b storage.Backup) {
 	}
 }
 
-// expire ends a backup after its time limit. With evenRead it also ends one that is being read.
+// expire ends a backup after its time limit. If evenRead is false, expire spares a backup with
+// readers.
 func (bs *backups) expire(b storage.Backup, evenRead bool) {
 	bs.mu.Lock()
 	defer bs.mu.Unlock()
@@ -136,7 +137,6 @@ func (bs *backups) expire(b storage.Backup, evenRead bool) {
 	}
 }
 
-// logEndLocked calls endLocked and logs the error.
 func (bs *backups) logEndLocked() {
 	if err := bs.endLocked(); err != nil {
 		bs.logError(fmt.Errorf("session: finishing a backup: %w", err))
@@ -156,7 +156,6 @@ func (bs *backups) endLocked() error {
 	return b.Close()
 }
 
-// close ends the current backup and refuses new ones.
 func (bs *backups) close() {
 	bs.mu.Lock()
 	defer bs.mu.Unlock()

@@ -43,7 +43,8 @@ func checkBatch(tok tokenizer.Tokenizer, r BatchRequest) error {
 	return cmp.Or(checkSeed(r.Seed), checkStops(r.Stop))
 }
 
-// batch runs a checked batch. blank says that the session is not in the store.
+// batch runs a request that checkBatch has accepted. The parameter blank means that the session is
+// not in the store.
 func (e *engine) batch(
 	ctx context.Context, s *session, blank bool, r BatchRequest, emit func(Piece) error,
 ) error {

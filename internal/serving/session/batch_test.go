@@ -16,7 +16,6 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// batch returns the pieces that a batch emits, grouped by text.
 func batch(t fatal, mg *Manager, id string, r BatchRequest) [][]Piece {
 	t.Helper()
 	texts := make([][]Piece, len(r.Prompts)*r.N)
@@ -38,8 +37,6 @@ func batch(t fatal, mg *Manager, id string, r BatchRequest) [][]Piece {
 	return texts
 }
 
-// A text of a batch equals the text of a single completion, whatever else is in the batch. This
-// holds with a session, and with the static model if there is no session.
 func TestBatchedTextEqualsSingleCompletion(t *testing.T) {
 	m := testModel(t)
 	w := stream.NewWorker(m, 1)
@@ -78,7 +75,8 @@ func TestBatchedTextEqualsSingleCompletion(t *testing.T) {
 			var wantLogProbs []float64
 			if r.MaxTokens > 0 {
 				sampled, logProbs := inOneGo(base, w, string(prompt), sampling, r.MaxTokens)
-				sampled = new(tokenizer.UTF8).Append(nil, sampled) // whole characters
+				// drops an incomplete character at the end
+				sampled = new(tokenizer.UTF8).Append(nil, sampled)
 				want, wantLogProbs = string(sampled),
 					append(wantLogProbs, logProbs[:len(sampled)]...)
 			}
@@ -110,7 +108,6 @@ func TestBatchedTextEqualsSingleCompletion(t *testing.T) {
 	})
 }
 
-// requireTop checks the likeliest tokens against the tokens of a text.
 func requireTop(t fatal, pieces []Piece, top int) {
 	for _, p := range pieces {
 		if top == 0 {
@@ -202,8 +199,6 @@ func TestBatchesAreHeldToTheirLimits(t *testing.T) {
 	)
 }
 
-// If the context ends or the client disconnects, a batch stops before the next chunk and releases
-// its memory. A batch that begins during a drain is refused.
 func TestBatchEndsWithItsClient(t *testing.T) {
 	mg := newManager(t, Options{})
 	r := BatchRequest{
@@ -226,8 +221,6 @@ func TestBatchEndsWithItsClient(t *testing.T) {
 	require.ErrorIs(t, mg.CompleteBatch(t.Context(), Caller{}, "", r, noPieces), ErrDraining)
 }
 
-// The state of a batch without a session counts in the memory for states. The state of an idle
-// session is dropped for it. If no state can be dropped, the batch is refused.
 func TestBatchWithoutSessionTakesMemoryLikeSession(t *testing.T) {
 	m := testModel(t)
 	r := BatchRequest{Prompts: [][]byte{[]byte("x")}, N: 1, MaxTokens: 1}

@@ -7,11 +7,11 @@ import (
 	"strconv"
 )
 
-// Commits reports whether the batch feeds its session.
+// Commits reports whether text of the batch is appended to the session.
 func (r *BatchRequest) Commits() bool { return r.Commit == CommitPrompt || r.Commit == CommitAll }
 
-// checkBatchCommit returns why a batch cannot commit as requested. id is the session that the batch
-// continues, "" for none.
+// checkBatchCommit returns an error if the batch's fields about the commit are invalid. id is the
+// session that the batch continues, or "" if it continues none.
 func checkBatchCommit(id string, r BatchRequest) error {
 	if err := checkCommit(r.Commit); err != nil {
 		return err
@@ -32,9 +32,9 @@ func checkBatchCommit(id string, r BatchRequest) error {
 	return nil
 }
 
-// batchCommit runs a batch that commits; only this request feeds its session. Clients of OpenAI's
-// API repeat requests that fail. So nothing is committed until all texts are complete. Then all of
-// it is committed, even if the client has left.
+// batchCommit runs a batch whose text is appended to the session. Meanwhile no other request can
+// feed the session. Clients of OpenAI's API repeat failed requests. So batchCommit appends nothing
+// until all texts are complete. Then it appends all text, even if the client has disconnected.
 func (e *engine) batchCommit(
 	ctx context.Context, s *session, r BatchRequest, emit func(Piece) error,
 ) error {
@@ -76,14 +76,14 @@ func (e *engine) batchCommit(
 	return emit(w.last)
 }
 
-// wholeTexts passes on the pieces of a batch that commits. It holds back the end of the last text
-// until the batch has committed.
+// wholeTexts emits the pieces of a batch whose text is appended to the session. It holds back the
+// finish reason of the last text until the session has the text.
 type wholeTexts struct {
 	request *BatchRequest
 	emit    func(Piece) error
-	text    []byte // text of all pieces
-	ended   int    // texts that have ended
-	last    Piece  // the last piece, held back; its text was emitted
+	text    []byte
+	ended   int
+	last    Piece
 }
 
 func (w *wholeTexts) piece(p Piece) error {
@@ -103,10 +103,9 @@ func (w *wholeTexts) piece(p Piece) error {
 	return w.emit(p)
 }
 
-// committed returns the text to append to the session.
 func (w *wholeTexts) committed() []byte {
 	if w.request.Commit == CommitAll && w.request.Echo {
-		return w.text // the text begins with the prompt
+		return w.text // an echoed text begins with the prompt
 	}
 	return slices.Concat(w.request.Prompts[0], w.text)
 }

@@ -11,7 +11,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawCommit draws a batch that commits, and the text before its prompt.
 func drawCommit(t *rapid.T) (r BatchRequest, fed string) {
 	fed = logText(rapid.IntRange(0, 60).Draw(t, "fed"))
 	r = BatchRequest{
@@ -32,8 +31,8 @@ func drawCommit(t *rapid.T) (r BatchRequest, fed string) {
 	return r, fed
 }
 
-// A batch that commits returns the same texts as a batch that does not. Its session is then
-// bit-identical to a session that was fed the prompt, or prompt and text.
+// A batch that commits returns the same texts as the same batch without a commit. Then its session
+// is bit-identical to a session that was fed the committed text.
 func TestCommittedBatchIsFedToItsSession(t *testing.T) {
 	mg := newManager(t, Options{Threads: 2})
 	rapid.Check(t, func(t *rapid.T) {
@@ -75,8 +74,7 @@ func TestCommittedBatchIsFedToItsSession(t *testing.T) {
 	})
 }
 
-// A batch commits nothing if its client leaves before all was sent, or if the session is not at the
-// expected offset.
+// A batch commits nothing if its client disconnects early, or if it names a wrong offset.
 func TestBatchCommitsNothingUnlessWhole(t *testing.T) {
 	mg := newManager(t, Options{Threads: 2})
 	gone := errors.New("the client is gone")
@@ -106,7 +104,7 @@ func TestBatchCommitsNothingUnlessWhole(t *testing.T) {
 			}
 			return gone
 		})
-		if err != nil { // no error if all pieces before the commit were received
+		if err != nil { // err is nil if the client received all pieces before the commit
 			refused++
 			require.Equal(t, before, hash(t, mg, id))
 			require.EqualValues(t, len(fed), get(t, mg, id).Offset)
@@ -130,7 +128,6 @@ func plainOf(r BatchRequest) BatchRequest {
 	return r
 }
 
-// leaver cancels a request when the first of its chunks is durable.
 type leaver struct {
 	unobserved
 	leave func()
@@ -142,7 +139,7 @@ func (l leaver) Phase(_ context.Context, p Phase, _, _ time.Time) {
 	}
 }
 
-// Text that was sent whole is committed whole, even if the client leaves during the commit.
+// The client disconnects during the commit. The session still gets the whole text.
 func TestCommitContinuesWithoutItsClient(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	mg := newManager(t, Options{Threads: 2, Observer: leaver{leave: leave}})
@@ -156,7 +153,7 @@ func TestCommitContinuesWithoutItsClient(t *testing.T) {
 	require.EqualValues(t, len(prompt), get(t, mg, id).Offset)
 }
 
-// Batches that commit take turns: no text comes between a prompt and the text sampled after it.
+// Concurrent batches on one session do not mix: each prompt is followed by its sampled text.
 func TestCommittingBatchesTakeTurns(t *testing.T) {
 	mg := newManager(t, Options{Threads: 2})
 	id := create(t, mg, CreateRequest{})

@@ -14,8 +14,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
-// BenchmarkScore feeds a stream without a session, one session, and eight at once. The difference
-// is the cost of sessions and their scheduling.
+// BenchmarkScore compares a stream without a session, one session, and eight concurrent sessions.
+// The difference is the cost of sessions and their scheduling.
 func BenchmarkScore(b *testing.B) {
 	text := logText(64 * testChunk)
 	b.Run("no session", func(b *testing.B) {
@@ -52,8 +52,8 @@ func BenchmarkScore(b *testing.B) {
 	}
 }
 
-// BenchmarkAShortScoreBesideGreedyKeys measures the wait of a key that now and then scores 64
-// bytes, one chunk, while other keys have 60 uploads each under way.
+// BenchmarkAShortScoreBesideGreedyKeys measures how long a request with one chunk of 64 bytes
+// waits. Meanwhile, other API keys have 60 uploads each in progress.
 func BenchmarkAShortScoreBesideGreedyKeys(b *testing.B) {
 	const uploads, chunk = 60, 64
 	for _, keys := range []int{0, 1, 5, 20} {

@@ -44,7 +44,7 @@ func (c ownCatalog) load(ctx context.Context) error {
 	discardAll(halves)
 	for _, s := range shadows {
 		if e := c.registry.Find(s.ShadowOf, c.clock.now()); e != nil {
-			_ = s.follow(e.Value) // an error means too many shadows; this one is then not fed
+			_ = s.follow(e.Value) // ignored: there are too many shadows, and s is not fed
 		}
 	}
 	c.sweep()
@@ -64,8 +64,8 @@ func (c ownCatalog) find(who Caller, id string) (*session, error) {
 	return e.Value, nil
 }
 
-// named returns the caller's session with a name, or nil if there is none. If the session is being
-// made, it waits until that is done or the context ends.
+// named returns the caller's session with the given name, or nil if there is none. If another
+// request is creating the session, named waits until the creation or the context ends.
 func (c ownCatalog) named(ctx context.Context, who Caller, name string) (*session, error) {
 	for {
 		e, making := c.registry.Named(who.Key, name, c.clock.now())
@@ -83,7 +83,6 @@ func (c ownCatalog) named(ctx context.Context, who Caller, name string) (*sessio
 	}
 }
 
-// list describes a page of the sessions that the caller may see and that have all of the labels.
 func (c ownCatalog) list(
 	who Caller, after string, limit int, labels []Label,
 ) (page []Info, next string, err error) {
@@ -101,7 +100,6 @@ func (c ownCatalog) list(
 	return page, next, nil
 }
 
-// page returns the next sessions that the caller may see, in order, and whether there are more.
 func (c ownCatalog) page(
 	who Caller, after string, limit int,
 ) (found []*registry.Entry[*session], more bool) {
@@ -112,10 +110,10 @@ func (c ownCatalog) page(
 	return c.registry.PageOf(who.Key, after, limit, now)
 }
 
-// choose returns the next sessions that the caller may see and that have all of the labels. It also
-// returns where the next page starts. There is no index of labels. So one page looks at up to
-// lookedMax sessions, and locks the registry for a few of them at a time. A page may therefore be
-// short or empty although more pages follow.
+// choose returns up to limit sessions that the caller may see and that have all of the labels. It
+// also returns where the next page starts. Without an index of labels, it must look at each
+// session. So it looks at up to lookedMax sessions, and locks the registry for a few of them at a
+// time. A page may therefore be short or empty although more pages follow.
 func (c ownCatalog) choose(
 	who Caller, after string, limit int, labels []Label,
 ) (found []*registry.Entry[*session], next string) {
@@ -163,8 +161,8 @@ func (c ownCatalog) end() {}
 
 func (c ownCatalog) handOver(context.Context) {}
 
-// claimed updates the session's registry entry from its head. If another session of the same owner
-// already has the name, the entry gets no name.
+// claimed copies the TTL and the name of the session to its registry entry. If another session of
+// the same owner already has the name, the entry gets no name.
 func (c ownCatalog) claimed(s *session) {
 	c.registry.SetTTL(s.entry, s.TTL)
 	if named, err := c.registry.Rename(s.entry, s.Name); err == nil {

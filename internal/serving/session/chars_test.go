@@ -14,8 +14,8 @@ import (
 
 const cyrillic = "Съешь же ещё этих мягких\nфранцузских булок, да выпей чаю.\n"
 
-// Every report counts UTF-8 characters, wherever the text is split between requests. This also
-// holds after a restart, in a fork, and on another server.
+// Every report counts UTF-8 characters correctly, wherever requests split the text. The counts are
+// also right after a restart, in a fork, and on another server.
 func TestCharsMeanTheSameEverywhere(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
@@ -68,7 +68,8 @@ func TestCharsMeanTheSameEverywhere(t *testing.T) {
 	require.Empty(t, sv.told())
 }
 
-// Older programs counted every byte as a character. Their stored counts stay as they are.
+// Older versions of the server counted every byte as a character. The counts that they stored are
+// not corrected.
 func TestCharsOfAnOlderProgramStay(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
@@ -90,7 +91,6 @@ func TestCharsOfAnOlderProgramStay(t *testing.T) {
 	require.EqualValues(t, 7, get(t, sv.mg, id).Chars)
 }
 
-// A stored count of characters that does not fit the text is detected before a client sees it.
 func TestRecordWithWrongCountIsRefused(t *testing.T) {
 	h := &head{Settings: stream.DefaultsFor(testModel(t), stream.Static)}
 	for _, r := range []storage.Record{

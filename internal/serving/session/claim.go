@@ -11,8 +11,8 @@ import (
 // This file has the functions for a session's claim. The claim gives this Manager the right to
 // write to the session.
 
-// err returns an error if the lease of this server has lapsed: it must then not act for any
-// session.
+// err returns an error if the lease of this server has lapsed. Then other servers may write to its
+// sessions.
 func (l *lease) err() error {
 	if err := l.Err(); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -20,7 +20,6 @@ func (l *lease) err() error {
 	return nil
 }
 
-// mayClaim returns an error if this server must not claim sessions now.
 func (l *lease) mayClaim() error {
 	if l.leaving.Load() {
 		return fmt.Errorf("%w: this server is handing over its sessions", ErrElsewhere)
@@ -36,12 +35,12 @@ func (s *session) claimLocked(ctx context.Context) error {
 	if err := s.host.lease.mayClaim(); err != nil {
 		return err
 	}
-	// If a claim is left here, it is from an earlier term of the lease. Another server may have
-	// changed the session since.
+	// This claim is from an earlier term of the lease. Since then, another server may have changed
+	// the session.
 	if s.isClaimed() {
 		s.loseClaimLocked()
 	}
-	term := s.host.lease.Term() // read before the claim, because a new term may begin during it
+	term := s.host.lease.Term() // read first, because a new term may begin during the claim
 	found, err := s.host.store.Claim(ctx, s.ID)
 	if err != nil {
 		s.missed(err)
@@ -62,8 +61,8 @@ func (s *session) claimLocked(ctx context.Context) error {
 	return nil
 }
 
-// holds reports whether this Manager has the claim. If so, no other server can have changed the
-// session.
+// holds reports whether this Manager has a valid claim on the session. Then no other server can
+// have changed the session.
 func (s *session) holds() bool {
 	term := s.host.lease.Term()
 	s.mu.Lock()
@@ -75,8 +74,8 @@ func (s *session) holds() bool {
 // isKnown reports whether the session in memory matches the store.
 func (s *session) isKnown() bool { return s.holds() || s.host.lease.own && !s.isStale() }
 
-// stillHolds returns an error if another server may have changed the session. A description of the
-// session may then be out of date.
+// stillHolds returns an error if the claim was lost. Then another server may have changed the
+// session, and a description of the session may be out of date.
 func (s *session) stillHolds() error {
 	switch err := s.host.lease.err(); {
 	case err != nil:
@@ -101,15 +100,15 @@ func (s *session) isStale() bool {
 	return s.mu.stale
 }
 
-// epoch returns the epoch of the last claim that this Manager has seen, or 0 if it has seen none.
+// epoch returns the number of the last claim that this Manager has seen, or 0 if it has seen none.
 func (s *session) epoch() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.epoch
 }
 
-// noteClaim records that this Manager claimed the session in the given term of its lease. It also
-// records the session's progress, which the store returned.
+// noteClaim records a claim of this Manager in the given term of its lease. seen is the session's
+// progress in the store.
 func (s *session) noteClaim(epoch, term uint64, seen progress) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +116,7 @@ func (s *session) noteClaim(epoch, term uint64, seen progress) {
 	s.mu.stale, s.mu.seen = false, seen
 }
 
-// noteHeadLocked copies the fields of a head that can change.
+// noteHeadLocked copies the changeable fields of a stored head to the session.
 func (s *session) noteHeadLocked(h *head) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +126,6 @@ func (s *session) noteHeadLocked(h *head) {
 	s.Feedback, s.Deliveries = h.Feedback, h.Deliveries
 }
 
-// renewClaim records that the claim is also valid in a new term of the lease.
 func (s *session) renewClaim(term uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,7 +140,7 @@ func (s *session) found(epoch uint64, bad error) {
 	s.mu.epoch, s.mu.bad = epoch, bad
 }
 
-// saw records the session's progress in the store, read without a claim.
+// saw records the stored progress of a session that another server may have changed.
 func (s *session) saw(found storage.Session) {
 	seen := s.progressAt(found)
 	s.mu.Lock()
@@ -152,22 +150,22 @@ func (s *session) saw(found storage.Session) {
 	}
 }
 
-// loseClaimLocked forgets the session's state, because another server may have written to it. The
-// next request claims the session again and reads it from the store.
+// loseClaimLocked drops the session's state from memory, because another server may have changed
+// the session. The next request claims the session again and reads it from the store.
 func (s *session) loseClaimLocked() {
 	s.dropLocked()
 	s.loseClaim()
 	s.host.observer.Left(s.ID)
 }
 
-// loseClaim does the part of loseClaimLocked that does not need the lock on the state.
+// loseClaim is the part of loseClaimLocked that does not need the lock on the state.
 func (s *session) loseClaim() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.claimed, s.mu.stale = false, true
 }
 
-// missed removes the session from memory if the error means that the store no longer has it.
+// missed removes the session from memory if err says that the store does not have the session.
 func (s *session) missed(err error) {
 	if errors.Is(err, storage.ErrNotFound) {
 		s.host.gone(s)
@@ -183,7 +181,7 @@ func (s *session) look(ctx context.Context) error {
 	return err
 }
 
-// lookLocked reads the session's progress from the store, while another request feeds the session.
+// lookLocked reads the session's progress from the store and records it.
 func (s *session) lookLocked(ctx context.Context) error {
 	found, err := s.get(ctx)
 	if err != nil {

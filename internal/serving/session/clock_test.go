@@ -37,7 +37,7 @@ func TestTimesThatAreStoredCanBeRead(t *testing.T) {
 }
 
 // Sessions were last used while the clock was wrong. After a restart, the server does not delete
-// these sessions at once: they get their whole TTL again.
+// these sessions at once: each gets its whole TTL again.
 func TestWrongClockExpiresNothingAtStart(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
@@ -49,7 +49,7 @@ func TestWrongClockExpiresNothingAtStart(t *testing.T) {
 		id := create(t, sv.mg, CreateRequest{TTL: time.Hour})
 		score(t, sv.mg, id, logText(testChunk))
 		require.Equal(t, year, get(t, sv.mg, id).LastUsed.Year())
-		sv.restart() // the clock is now right
+		sv.restart() // after the restart, the clock is right
 		get(t, sv.mg, id)
 		now = time.Now().Add(time.Hour + time.Minute)
 		sv.mg.engine.clock.read = read

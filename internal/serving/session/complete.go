@@ -7,14 +7,13 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// commits reports whether the completion feeds its text to the session.
 func (r *CompleteRequest) commits() bool {
 	return r.Commit == CommitPrompt ||
 		r.Commit == CommitAll
 }
 
-// beginCommit reserves the right to feed a session for a completion that commits, until the caller
-// calls end. It also reserves space for the text to commit.
+// beginCommit gives a completion that commits the exclusive right to feed the session. The caller
+// must call end if err is nil. beginCommit also checks that there is space for the text to commit.
 func (e *engine) beginCommit(
 	ctx context.Context, s *session, r CompleteRequest,
 ) (end func(), err error) {
@@ -38,9 +37,9 @@ func (e *engine) beginCommit(
 	return end, nil
 }
 
-// complete runs a completion whose request was checked. A completion that commits first feeds the
-// prompt, so that the model learns from the prompt before it samples. With CommitAll, it feeds the
-// sampled text last.
+// complete runs a checked completion. If r.Commit is CommitPrompt or CommitAll, it first feeds the
+// prompt to the session. So the model learns from the prompt before it samples. With CommitAll, it
+// also feeds the sampled text, after sampling.
 func (e *engine) complete(
 	ctx context.Context, s *session, r CompleteRequest, emit func(Piece) error,
 ) (Completion, error) {
@@ -76,16 +75,15 @@ func (e *engine) complete(
 	return done, err
 }
 
-// roomFor returns an error if the session, the disk or the memory has too little room for the text
-// to commit. Parameter prompt is the length of the prompt in bytes, and sampled is the number of
-// tokens.
+// roomFor returns an error if the session, the disk or the memory has too little space for the text
+// to commit. prompt is the length of the prompt in bytes; sampled is the number of sampled tokens.
 func (e *engine) roomFor(s *session, prompt, sampled int) error {
 	bytes := int64(prompt) + int64(sampled)*int64(s.model.Tokenizer.SpellMax())
 	tokens := prompt + sampled
 	if have := s.seen().offset; have+bytes > e.textMax {
 		return &LimitError{Offset: have, Max: e.textMax}
 	}
-	// four more, because the first and last records of prompt and sampled text are short
+	// + 4: the first and the last record of the prompt and of the sampled text may be short
 	records := tokens/s.Settings.Chunk + 4
 	if s.model.OfWords() {
 		bytes += int64(records) * storage.WordsBytes

@@ -20,7 +20,6 @@ import (
 
 func noPieces(Piece) error { return nil }
 
-// complete returns the result and the pieces that a completion emits.
 func complete(t fatal, mg *Manager, id string, r CompleteRequest) (Completion, []Piece) {
 	t.Helper()
 	var pieces []Piece
@@ -30,7 +29,7 @@ func complete(t fatal, mg *Manager, id string, r CompleteRequest) (Completion, [
 	return done, pieces
 }
 
-// inOneGo samples n tokens after a prompt with the stream alone, without the server.
+// inOneGo samples n tokens after a prompt, directly from a stream without a server.
 func inOneGo(s *stream.Stream, w *stream.Worker, prompt string, p txl.Sampling, n int) (text []byte,
 	logProbs []float64) {
 	s = s.Frozen()
@@ -81,7 +80,7 @@ func TestCompletionInTurnsEqualsOneInOneGo(t *testing.T) {
 			want = new(tokenizer.UTF8).Append(nil, want) // drops an incomplete last character
 			require.Equal(t, string(want), text)
 			if len(want) == 0 {
-				want = nil // the sampled text has no complete character
+				want = nil
 			}
 			require.Equal(t, append([]float64(nil), wantLogProbs[:len(want)]...), logProbs)
 			require.Equal(t, Completion{Text: want, FinishReason: FinishLength,
@@ -199,8 +198,8 @@ func TestSamplingFollowsTheRequest(t *testing.T) {
 	require.Equal(t, first, second, "the reported seed gives the text again")
 }
 
-// A completion avoids loops by default, also in a batch. Without the penalty on loops it copies the
-// session's text.
+// By default, a completion does not repeat the loop in the session's text, also in a batch. Without
+// the penalty on loops (Dry is 0), it copies the text.
 func TestCompletionAvoidsLoops(t *testing.T) {
 	mg := newManager(t, Options{})
 	loop := strings.Repeat("GET /index.html 304\n", 12)
@@ -314,8 +313,6 @@ func TestCompletionFieldsOutOfRangeAreNamed(t *testing.T) {
 	require.Zero(t, get(t, mg, id).Offset)
 }
 
-// A completion reports the likeliest tokens at each sampled token. The report does not change the
-// text.
 func TestCompletionReportsLikeliestTokens(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{Seed: ptr(uint64(1))})

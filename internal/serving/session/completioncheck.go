@@ -41,8 +41,6 @@ func checkCommit(commit string) error {
 		CommitNone + ", " + CommitPrompt + " or " + CommitAll}
 }
 
-// checkFrom returns an error if the request's field From names a model that cannot continue the
-// session.
 func checkFrom(s *session, r CompleteRequest) error {
 	switch r.From {
 	case "", FromAdapted:
@@ -73,14 +71,12 @@ func checkStops(stops []string) error {
 	return nil
 }
 
-// sampling returns the sampling settings of the request, without its seed.
 func (r CompleteRequest) sampling() Sampling {
 	s := samplingOf(r.Temperature, r.TopP, r.Dry)
 	s.MaxTokens, s.TopK, s.MinP = r.MaxTokens, r.TopK, r.MinP
 	return s
 }
 
-// sampling returns the sampling settings of the request, without its seed.
 func (r BatchRequest) sampling() Sampling {
 	s := samplingOf(r.Temperature, r.TopP, r.Dry)
 	s.MaxTokens, s.TopK, s.MinP = r.MaxTokens, r.TopK, r.MinP

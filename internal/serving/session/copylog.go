@@ -7,11 +7,12 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// copyBytes is the number of bytes of text that copyLog appends per call of appendAt.
+// copyBytes is the size, in bytes, at which copyLog passes the collected records to appendAt.
 const copyBytes = 256 << 10
 
-// copyLog copies the records of a log from an offset on. Each call of appendAt gets several
-// records, the sum of their sizes (see recordSize), and the number of bytes of their text.
+// copyLog passes the records of a log from an offset on to appendAt, several per call. The
+// parameter bytes of appendAt is the sum of their sizes (see recordSize). The parameter text is the
+// number of bytes of their text.
 func copyLog(
 	ctx context.Context, log logReader, id string, from int64,
 	appendAt func(at int64, records []storage.Record, bytes, text int) error,

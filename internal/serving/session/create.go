@@ -15,8 +15,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
-// Create makes a session for the caller. Its errors are a *FieldError for invalid settings, a
-// *QuotaError, a *DiskLimitError, a *DiskAlarmError, and ErrFull if there is no memory.
+// Create creates a session for the caller. The error is a *FieldError for invalid settings, a
+// *QuotaError, a *DiskLimitError, a *DiskAlarmError, or ErrFull if there is too little memory.
 func (mg *Manager) Create(ctx context.Context, who Caller, r CreateRequest) (Info, error) {
 	if err := ctx.Err(); err != nil {
 		return Info{}, err
@@ -29,15 +29,16 @@ func (mg *Manager) Create(ctx context.Context, who Caller, r CreateRequest) (Inf
 	return mg.createNamed(ctx, who, "", p, r)
 }
 
-// sessionPlan is the model and the settings, without the seed, of a session to be made.
+// sessionPlan is the model and the settings, without the seed, of a session to be created.
 type sessionPlan struct {
 	model *servedModel
 	set   stream.Settings
-	of    *session // the session to follow; nil if there is none
-	done  func()   // releases the session to follow
+	of    *session // the session whose text the new session also gets; nil if there is none
+	done  func()
 }
 
-// planOf checks a request and returns its plan. The caller must call the plan's done.
+// planOf checks a request and returns the plan of its session. The caller must call p.done if err
+// is nil.
 func (mg *Manager) planOf(
 	ctx context.Context, who Caller, r CreateRequest,
 ) (p sessionPlan, err error) {
@@ -63,7 +64,7 @@ func (mg *Manager) planOf(
 	return p, err
 }
 
-// createNamed makes a session for a checked request. The name may be empty.
+// createNamed creates a session for a checked request. The name may be empty.
 func (mg *Manager) createNamed(
 	ctx context.Context, who Caller, name string, p sessionPlan, r CreateRequest,
 ) (Info, error) {
@@ -90,14 +91,14 @@ func (mg *Manager) createNamed(
 	return info, err
 }
 
-// madeElsewhere is the interval at which a server looks for a session that another server is
-// making.
+// madeElsewhere is the time to wait before looking again for a session that another server is
+// creating.
 const madeElsewhere = 20 * time.Millisecond
 
-// Put returns the caller's session with a name. If there is none, it makes the session as Create
-// does, and made is true. Of several concurrent calls, only one makes the session. The error is a
-// *DifferError if the session has different settings, seed or history than the request. It is a
-// *FieldError for an invalid name. Labels and TTL apply only to a new session.
+// Put returns the caller's session with the given name. If there is none, Put creates it as Create
+// does, and made is true. Concurrent calls create only one session. The error is a *DifferError if
+// the settings, seed or history of the existing session differ from the request. It is a
+// *FieldError for an invalid name. Labels and TTL of the request apply only to a new session.
 func (mg *Manager) Put(
 	ctx context.Context, who Caller, name string, r CreateRequest,
 ) (info Info, made bool, err error) {
@@ -123,16 +124,18 @@ func (mg *Manager) Put(
 		if !errors.As(err, &taken) {
 			return info, err == nil, err
 		}
-		if err := ctx.Err(); err != nil { // another request made the session first
+		// the name is taken: another request created the session first
+		if err := ctx.Err(); err != nil {
 			return Info{}, false, err
 		}
-		if !mg.index.lease.own { // another server may still be making the session
+		if !mg.index.lease.own { // another server may still be creating the session
 			time.Sleep(madeElsewhere)
 		}
 	}
 }
 
-// match describes the session if its properties equal those in the request.
+// match describes the session if it has the properties that the request asks for. Otherwise the
+// error is a *DifferError.
 func (mg *Manager) match(
 	ctx context.Context, who Caller, s *session, p sessionPlan, r CreateRequest,
 ) (Info, error) {
@@ -157,7 +160,7 @@ func (s *session) differences(r CreateRequest, asked sessionPlan) (all []FieldEr
 	}
 	if r.Model != "" && asked.model != s.model {
 		note("model", s.Model.id(), asked.model.ID())
-		return all // their settings cannot be compared
+		return all
 	}
 	have, want := reported(s.Settings), reported(asked.set)
 	for _, name := range slices.Sorted(maps.Keys(r.Settings)) {

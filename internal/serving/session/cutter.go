@@ -11,32 +11,32 @@ import (
 // also has the scores of the token.
 type cutter struct {
 	stops    []string
-	logProbs bool // pieces include log-probabilities
-	top      bool // pieces include the likeliest tokens
-	words    bool // a token is a word, not a byte
+	logProbs bool
+	top      bool
+	words    bool // tokens are words, not bytes
 
-	held    string         // text that may be the beginning of a stop string
-	half    tokenizer.UTF8 // bytes that may be the beginning of a character
-	waiting tokenScores    // scores of the text held back
-	told    int64          // bytes of the first word in waiting that were already returned
+	held    string
+	half    tokenizer.UTF8 // bytes of an incomplete character
+	waiting tokenScores    // scores of tokens that no piece contains yet
+	told    int64          // bytes already returned of the first word in waiting
 	// tail is the number of bytes of the echoed text after its last word. The next word begins with
 	// these bytes.
 	tail    int
 	sampled int // bytes of sampled text, without stop strings
 }
 
-// tokenScores contains the requested scores of some tokens.
 type tokenScores struct {
 	logProbs []float64
 	top      [][]Candidate
-	words    tokenizer.Tokens // if tokens are words: their ids and sizes
+	words    tokenizer.Tokens // ids and sizes of the tokens; empty if tokens are bytes
 }
 
 func (s *tokenScores) addWord(id int32, size int) {
 	s.words.IDs, s.words.Sizes = append(s.words.IDs, id), append(s.words.Sizes, int64(size))
 }
 
-// echo appends text that was not sampled, such as the prompt. Stop strings do not apply to it.
+// echo appends text that was not sampled, such as the prompt. Stop strings do not apply to this
+// text.
 func (c *cutter) echo(text []byte, scores tokenScores) Piece {
 	c.waiting.logProbs = append(c.waiting.logProbs, scores.logProbs...)
 	c.waiting.top = append(c.waiting.top, scores.top...)
@@ -47,7 +47,7 @@ func (c *cutter) echo(text []byte, scores tokenScores) Piece {
 	return c.piece(c.half.Append(nil, text))
 }
 
-// note records the likeliest tokens at the next position, before push appends the token there.
+// note records the likeliest tokens for the next position. It must be called before push.
 func (c *cutter) note(top []Candidate) {
 	if c.top {
 		c.waiting.top = append(c.waiting.top, top)
@@ -85,7 +85,7 @@ func (c *cutter) push(id int32, text []byte, logProb float64) (p Piece, stopped 
 	return p, false
 }
 
-// stopBegun returns the length of the longest suffix of held that is the beginning of a stop
+// stopBegun returns the length of the longest suffix of c.held that is the beginning of a stop
 // string.
 func (c *cutter) stopBegun() int {
 	for i := range len(c.held) {
@@ -98,8 +98,9 @@ func (c *cutter) stopBegun() int {
 	return 0
 }
 
-// end returns the text that was held back. It drops sampled bytes that do not complete a character.
-// Only an echoed prompt can end within a character. The last word may be incomplete.
+// end returns the text that was held back, without the sampled bytes of an incomplete last
+// character. Bytes of an echoed prompt are never dropped. If the text ends within a word, the size
+// of this word is shortened.
 func (c *cutter) end() Piece {
 	text := c.half.Append(nil, []byte(c.held))
 	half := c.half.Flush(nil)
@@ -141,7 +142,8 @@ func (c *cutter) piece(text []byte) Piece {
 	return p
 }
 
-// wordsIn returns how many words in waiting end within the next bytes of the text.
+// wordsIn advances by the given number of bytes and returns how many waiting words end in these
+// bytes.
 func (c *cutter) wordsIn(bytes int64) (n int) {
 	c.told += bytes
 	for sizes := c.waiting.words.Sizes; n < len(sizes) && sizes[n] <= c.told; n++ {

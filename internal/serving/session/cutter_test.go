@@ -9,7 +9,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// cutAll runs a text through a cutter, byte by byte.
 func cutAll(text string, stops []string) (pieces []Piece, tokens int, stopped bool) {
 	c := cutter{stops: stops, logProbs: true}
 	for i := range len(text) {
@@ -31,8 +30,8 @@ func joined(pieces []Piece) (text string, logProbs []float64) {
 	return text, logProbs
 }
 
-// stopAt returns where a text ends if it is sampled byte by byte. It ends at the first byte that
-// completes a stop string, and before the longest of the strings completed there.
+// stopAt returns where sampling of a text, byte by byte, ends. The first byte that completes a stop
+// string ends sampling. The text then ends before the longest stop string that this byte completes.
 func stopAt(text string, stops []string) (end, tokens int, stopped bool) {
 	for n := 1; n <= len(text); n++ {
 		longest := 0
@@ -93,8 +92,8 @@ func TestPiecesAreHeldBackWhileTheyMayBeginAStopString(t *testing.T) {
 	}
 }
 
-// Sampled text ends with a whole character, even if max_tokens or a stop string would end it within
-// one. No byte of an echoed prompt is dropped.
+// Sampled text ends with a whole character, even if max_tokens or a stop string cuts a character.
+// No byte of an echoed prompt is dropped.
 func TestNoTextEndsWithinACharacter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		prompt := rapid.StringMatching(`[aжЖ語🎄]{0,3}`).Draw(t, "prompt")

@@ -14,21 +14,22 @@ import (
 
 // These constants limit what a session stores about its deliveries.
 const (
-	DeliveriesMax    = 256 // keys of deliveries that were fed completely
-	cutDeliveriesMax = 16  // keys of deliveries that were fed in part
-	deliveryKeySize  = 8   // number of bytes that are stored of a key's hash
+	DeliveriesMax    = 256 // limit on the stored keys of complete deliveries
+	cutDeliveriesMax = 16  // limit on the stored keys of interrupted deliveries
+	deliveryKeySize  = 8   // bytes stored of each key's hash
 
-	// deliveryWhole is a size in bytes: a shutdown waits for a delivery without a key of at most
-	// this size. A delivery with a key is cut, because it can be resumed.
+	// deliveryWhole is a size in bytes. A shutdown waits for a delivery of at most this size that
+	// has no key. A delivery with a key is interrupted, because the client can resume it.
 	deliveryWhole = 1 << 20
 )
 
 // ErrQueueFull means that the session's queue of deliveries is full, or that this delivery waited
-// there for its maximum time. No text of the delivery was accepted.
+// too long in the queue. No text of the delivery was accepted.
 var ErrQueueFull = errors.New("session: the queue of the session is full")
 
-// Delivery is a text of whole lines. The first line begins a new line of the session. The delivery
-// is fed even if its client disconnects. A shutdown waits for a short delivery without a key.
+// Delivery is a text of whole lines, fed in one request. It begins a new line of the session's
+// text. It is fed even if the client disconnects. A shutdown waits for a short delivery without a
+// key.
 type Delivery struct {
 	// Key identifies a delivery that may be repeated. Text that was fed under this key is not fed
 	// again. If Key is "", every delivery is new.
@@ -83,7 +84,7 @@ func (mg *Manager) Deliver(
 }
 
 // deliver feeds the part of a delivery that the session does not have yet. duplicate is true if the
-// session has all of it.
+// session already has the whole delivery.
 func (f *feeder) deliver(
 	ctx context.Context, d Delivery, feed feeding,
 ) (duplicate bool, err error) {
@@ -99,8 +100,8 @@ func (f *feeder) deliver(
 	if err != nil {
 		return false, err
 	}
-	// The session's text may end with a part of another delivery. That part may lack only the
-	// newline of its last line; this newline is fed below and completes the line.
+	// The session's text may end with an interrupted part of another delivery. If the last line of
+	// that part lacks only the newline, the newline fed below completes this line.
 	if err := s.cutDelivery(ctx, len(newline)); err != nil {
 		return false, err
 	}
@@ -120,10 +121,10 @@ func (f *feeder) deliver(
 	return false, f.lines(ctx, d.Text[fed:], feed)
 }
 
-// feeding feeds the beginning of a text, up to the end of the chunk, and returns its length.
+// feeding is a function that feeds text up to the end of the chunk. It returns the number of bytes
+// fed.
 type feeding func(ctx context.Context, text []byte) (n int, err error)
 
-// lines feeds text that ends with a newline.
 func (f *feeder) lines(ctx context.Context, text []byte, feed feeding) error {
 	for len(text) > 0 {
 		n, err := feed(ctx, text)
@@ -136,8 +137,8 @@ func (f *feeder) lines(ctx context.Context, text []byte, feed feeding) error {
 	return nil
 }
 
-// missingNewline returns a newline if the session's last line has none, else nothing. It also
-// returns nothing if the session does not keep its text.
+// missingNewline returns a newline if the session's last line lacks a newline, else nil. It also
+// returns nil if the session does not keep its text.
 func (s *session) missingNewline(ctx context.Context) ([]byte, error) {
 	at := s.seen().offset
 	if at == 0 || at == s.wholeTo {
@@ -151,7 +152,7 @@ func (s *session) missingNewline(ctx context.Context) ([]byte, error) {
 		return nil
 	})
 	switch {
-	case errors.Is(err, storage.ErrRange): // the session does not keep its text
+	case errors.Is(err, storage.ErrRange):
 		return nil, nil
 	case err != nil:
 		return nil, storeError("reading the log of session "+s.ID, err)
@@ -163,24 +164,25 @@ func (s *session) missingNewline(ctx context.Context) ([]byte, error) {
 
 // deliveries is the part of a session's head that records deliveries with keys. It is immutable.
 type deliveries struct {
-	Whole []byte         `json:"whole,omitempty"` // keys of deliveries fed completely, oldest first
-	Cut   []cutDelivery  `json:"cut,omitempty"`   // deliveries fed in part, oldest first
-	Last  []lastDelivery `json:"last,omitempty"`  // at most one
+	// hashes of the keys of complete deliveries, oldest first
+	Whole []byte         `json:"whole,omitempty"`
+	Cut   []cutDelivery  `json:"cut,omitempty"`  // interrupted deliveries, oldest first
+	Last  []lastDelivery `json:"last,omitempty"` // at most one element
 }
 
 // cutDelivery is a delivery that was interrupted by other text.
 type cutDelivery struct {
 	Key []byte `json:"key"`
-	Fed int    `json:"fed"` // bytes fed before the interruption
+	Fed int    `json:"fed"`
 }
 
-// lastDelivery is a delivery that may be in progress. The session's offset shows how much of its
-// text was fed.
+// lastDelivery is a delivery that may be in progress. The session's offset shows how many bytes of
+// the delivery were fed.
 type lastDelivery struct {
 	Key    []byte `json:"key"`
-	From   int64  `json:"from"`   // offset in the session at which its text begins
-	Before int    `json:"before"` // bytes fed earlier, before an interruption
-	Bytes  int    `json:"bytes"`  // bytes of its text from offset From on
+	From   int64  `json:"from"`   // the session's offset at which the delivery's text begins
+	Before int    `json:"before"` // bytes fed before an earlier interruption
+	Bytes  int    `json:"bytes"`  // bytes to feed from offset From on
 }
 
 // fed returns how many bytes of the delivery are in a session that ends at offset.
@@ -188,7 +190,6 @@ func (d *lastDelivery) fed(offset int64) int {
 	return d.Before + int(min(max(0, offset-d.From), int64(d.Bytes)))
 }
 
-// whole reports whether all of the delivery is in a session that ends at offset.
 func (d *lastDelivery) whole(offset int64) bool { return d.fed(offset) == d.Before+d.Bytes }
 
 // hash returns a hash of the key and the text, which identifies the delivery; nil without a key. A
@@ -202,9 +203,9 @@ func (d *Delivery) hash() []byte {
 	return sum[:deliveryKeySize]
 }
 
-// delivered returns how many bytes of a delivery were fed to the session. last is true if they are
-// the end of the session's text. If other text interrupted the delivery, only whole lines count,
-// because the interrupted line is fed again.
+// delivered returns how many bytes of a delivery were fed. last is true if the session's text ends
+// with these bytes. After an interruption, only whole lines count, because the interrupted line is
+// fed again.
 func (s *session) delivered(key, text []byte) (fed int, last bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,8 +231,8 @@ func (s *session) delivered(key, text []byte) (fed int, last bool) {
 	return 0, false
 }
 
-// end returns the deliveries to store when the last delivery ends, complete or not. offset is the
-// end of the session's text.
+// end returns the deliveries to store when the delivery in progress ends or is interrupted. offset
+// is the end of the session's text.
 func (d *deliveries) end(offset int64) *deliveries {
 	next := &deliveries{Whole: d.Whole, Cut: slices.Clone(d.Cut)}
 	for _, l := range d.Last {
@@ -260,7 +261,6 @@ func (d *deliveries) begin(l lastDelivery, offset int64) *deliveries {
 	return next
 }
 
-// wrong returns an error if the deliveries, read from a store, are inconsistent.
 func (d *deliveries) wrong() error {
 	bad := len(d.Whole)%deliveryKeySize != 0 || len(d.Whole) > DeliveriesMax*deliveryKeySize ||
 		len(d.Cut) > cutDeliveriesMax || len(d.Last) > 1
@@ -280,8 +280,9 @@ func (d *deliveries) wrong() error {
 	return nil
 }
 
-// cutDelivery records that other text interrupts the delivery in progress. It records how much of
-// the delivery was fed: all text up to the offset, and newline more bytes, which are fed next.
+// cutDelivery records that other text interrupts the delivery in progress, and how much of the
+// delivery was fed. newline is 1 if the caller next feeds the newline of the delivery's last line,
+// else 0.
 func (s *session) cutDelivery(ctx context.Context, newline int) error {
 	s.mu.Lock()
 	d, offset := s.Deliveries, s.mu.seen.offset+int64(newline)
@@ -292,7 +293,8 @@ func (s *session) cutDelivery(ctx context.Context, newline int) error {
 	return s.changeHead(ctx, func(h *head) { h.Deliveries = d.end(offset) })
 }
 
-// changeHead changes the session's head. The caller must be the one that feeds the session.
+// changeHead changes the session's head. The caller must have the exclusive right to feed the
+// session.
 func (s *session) changeHead(ctx context.Context, change func(*head)) error {
 	if err := s.lock(ctx); err != nil {
 		return err

@@ -150,9 +150,9 @@ func TestLineThatLackedOnlyItsNewlineIsNotRepeated(t *testing.T) {
 	}
 }
 
-// Deliveries are cut, the server is killed, and a client repeats the lines that were not
-// acknowledged. Then the session has every line exactly once. If other deliveries came in between,
-// it also has parts of lines.
+// Deliveries are interrupted, the server is killed, and a client repeats the lines that were not
+// acknowledged. Then the session has every line exactly once. After interruptions by other
+// deliveries, the session also has incomplete lines.
 func TestEveryDeliveredLineIsThereOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")

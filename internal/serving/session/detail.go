@@ -2,7 +2,7 @@ package session
 
 import "slices"
 
-// detail is what a caller wants to have reported besides the totals of a text.
+// detail says what a caller wants reported besides the totals of a text.
 type detail struct {
 	logProbs  bool
 	top       int // number of likeliest tokens to report per token
@@ -10,7 +10,7 @@ type detail struct {
 	lines     bool
 	records   bool
 	incidents bool // only lines that open, join or end incidents
-	first     bool // also the first line that ends in the text
+	first     bool // also report the first line that ends in the text
 	lineText  bool
 	tokenBits bool
 	updates   bool
@@ -25,23 +25,22 @@ func (o *ScoreOptions) detail() detail {
 	}
 }
 
-// and returns the details that include what both callers need.
+// and returns a detail that includes all that d and e ask for.
 func (d detail) and(e detail) detail {
 	return detail{
 		logProbs: d.logProbs || e.logProbs, top: max(d.top, e.top),
 		chunkText: d.chunkText || e.chunkText, lines: d.lines || e.lines,
 		lineText: d.lineText || e.lineText, tokenBits: d.tokenBits || e.tokenBits,
 		updates: d.updates || e.updates, first: d.first || e.first, records: d.records || e.records,
-		// A caller without lines does not care whether the lines are filtered by incidents.
+		// Lines are filtered by incidents only if every caller that wants lines wants this filter.
 		incidents: (d.incidents || !d.lines) && (e.incidents || !e.lines) && (d.lines || e.lines),
 	}
 }
 
-// covers reports whether d includes everything that e asks for.
 func (d detail) covers(e detail) bool { return d.and(e) == d }
 
-// only returns the part of a chunk that the details d select. The result shares memory with the
-// chunk, but only of the selected parts.
+// only is a filter: it returns the parts of a chunk that d selects. These parts share memory with
+// the chunk.
 func (c Chunk) only(d detail) Chunk {
 	if !d.logProbs {
 		c.LogProbs, c.BaselineLogProbs, c.Words = nil, nil, nil

@@ -5,8 +5,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// newGuard returns the guard of the store's disk. If the store does not report its disk usage, no
-// disk is guarded.
+// newGuard returns a guard for the store's disk. If the store does not report its disk usage, the
+// guard has no limits.
 func newGuard(o Options) *disk.Guard {
 	guarding := disk.Options{Budget: o.DiskBudget, Told: o.DiskAlarm}
 	if m, ok := o.Store.(storage.Metered); ok {

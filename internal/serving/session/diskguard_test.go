@@ -14,7 +14,6 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// untouched is a request body that fails the test when it is read.
 type untouched struct{ t *testing.T }
 
 func (u untouched) Read([]byte) (int, error) {
@@ -22,7 +21,6 @@ func (u untouched) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// feedAs scores a text in the name of a caller.
 func feedAs(mg *Manager, who Caller, id, text string) (Summary, error) {
 	return mg.Score(background, who, id, strings.NewReader(text), ScoreOptions{}, noChunks)
 }
@@ -147,7 +145,7 @@ func TestImportBeyondLimitIsRefusedBeforeItIsWritten(t *testing.T) {
 	require.Empty(t, found)
 	require.Zero(t, sv.mg.engine.disk.Used("a"))
 
-	// The limit has room for only one of these imports. One of four concurrent imports succeeds.
+	// The limit allows only one of these imports. So one of four concurrent imports succeeds.
 	who.MaxDisk = 200_000
 	var wait sync.WaitGroup
 	var mu sync.Mutex
@@ -190,7 +188,7 @@ func TestDiskLimitHoldsForForks(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A snapshot may exceed the limit. After that no more snapshots are taken.
+// A snapshot may exceed the key's disk limit. After that, the key's sessions get no more snapshots.
 func TestKeyAtItsLimitGetsNoMoreSnapshots(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: 1})
 	defer func() { sv.stop() }()
@@ -221,7 +219,6 @@ func TestKeyAtItsLimitGetsNoMoreSnapshots(t *testing.T) {
 	require.Empty(t, sv.told(), "that a snapshot is left out is no failure")
 }
 
-// tightStore is a store whose free disk space is set by a test.
 type tightStore struct {
 	*folder.Folder
 	mu   sync.Mutex
@@ -242,7 +239,8 @@ func (s *tightStore) Usage() storage.Usage {
 	return u
 }
 
-// While less than the reserve is free, requests that need space are refused. Deletions still work.
+// While the free disk space is below the reserve, requests that need space are refused. Deletions
+// still work.
 func TestNearlyFullDiskTakesOnlyDeletions(t *testing.T) {
 	var told []error
 	tight := &tightStore{left: 1 << 39}
@@ -259,7 +257,6 @@ func TestNearlyFullDiskTakesOnlyDeletions(t *testing.T) {
 	score(t, sv.mg, id, logText(100))
 	file := export(t, sv.mg, id)
 
-	// The upload fails between two chunks. The chunk reported before is kept.
 	pieces := reads{logText(testChunk), logText(testChunk)}
 	_, err := sv.mg.Score(background, who, other, &pieces, ScoreOptions{}, func(Chunk) error {
 		tight.set(1 << 20)

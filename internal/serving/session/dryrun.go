@@ -12,14 +12,14 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/spool"
 )
 
-// dryRun is a request that scores a text as if it followed the session's text, but learns nothing.
-// It uses a frozen copy of the stream, which shares the fast weights. So the session accepts no
-// other text during the dry run. To keep the run short, it first receives the whole text, whose
-// length is limited.
+// dryRun is a request that scores a text as a continuation of the session's text, but learns
+// nothing. It uses a frozen copy of the stream, which shares the fast weights. So the session
+// accepts no other text during the dry run. To keep this time short, the dry run first receives the
+// whole text, whose length is limited.
 type dryRun struct {
 	reports
-	admitted bool // the request has already waited in the queue
-	blank    bool // the session is from index.blank, and not in the store
+	admitted bool
+	blank    bool // the session exists only for this request and is not in the store
 }
 
 // receive writes a text of at most UnlearntBytesMax bytes to a temporary file. The error is a
@@ -43,8 +43,8 @@ func (r *dryRun) receive(body io.Reader) (*spool.Spool, error) {
 	return text, nil
 }
 
-// run scores the text. If parameter offset is not nil, it fails unless the session is at this
-// offset.
+// run scores the text. The error is an *OffsetError if offset is not nil and differs from the
+// session's offset.
 func (r *dryRun) run(ctx context.Context, text io.Reader, offset *int64) error {
 	maxWait := r.engine.maxWaitOf(r.options.Wait)
 	open := func() error { return r.s.openCurrent(ctx, maxWait) }
@@ -65,13 +65,12 @@ func (r *dryRun) run(ctx context.Context, text io.Reader, offset *int64) error {
 	return r.readLocked(ctx, st, text)
 }
 
-// readLocked reads a text piece by piece, scores the pieces with a stream, and reports the scores.
 func (r *dryRun) readLocked(ctx context.Context, st *stream.Stream, text io.Reader) error {
 	piece, have := make([]byte, r.engine.pieceMax(r.s)), 0
 	for {
 		limit := len(piece)
 		if !r.s.model.OfWords() {
-			limit = st.Room() // so that each piece is a whole chunk
+			limit = st.Room() // so that each piece ends at the border of a chunk
 		}
 		n, err := io.ReadFull(text, piece[have:limit])
 		if have += n; have > 0 {
@@ -92,9 +91,9 @@ func (r *dryRun) readLocked(ctx context.Context, st *stream.Stream, text io.Read
 	}
 }
 
-// pieceLocked scores the part of the text that fits the current chunk. It releases the worker, and
-// then reports the scores. It returns how many bytes it has scored. A shutdown waits for this
-// request, as for a completion.
+// pieceLocked scores the part of the text that fits into the current chunk, and returns the length
+// of this part. It releases the worker before it reports the scores. A shutdown waits for the
+// request.
 func (r *dryRun) pieceLocked(
 	ctx context.Context, st *stream.Stream, text []byte,
 ) (read int, err error) {
@@ -114,7 +113,8 @@ func (r *dryRun) pieceLocked(
 	return int(st.Offset() - before), r.emit(c)
 }
 
-// workerLocked waits for a worker. It fails if the session was deleted or moved to another server.
+// workerLocked waits for a worker. The error says that the session was deleted or has moved to
+// another server.
 func (r *dryRun) workerLocked(ctx context.Context) (*scheduler.Lease, error) {
 	if err := r.s.alive(); err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (r *dryRun) scoreLocked(
 	if !finite(st.Tally.Bits, st.Baseline.Bits) {
 		why := fmt.Errorf("scoring from offset %d on gives a total of bits that is not a finite "+
 			"number", at)
-		if r.blank { // then the model is broken, not the session
+		if r.blank { // a blank session: the model is broken, not the session
 			return c, fmt.Errorf("session: %w", why)
 		}
 		return c, r.s.markUnusableLocked(why)

@@ -11,7 +11,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// readText scores a text without learning, and returns the reported chunks and the summary.
 func readText(t fatal, mg *Manager, id string, body ...string) (chunks []Chunk, sum Summary) {
 	t.Helper()
 	o := ScoreOptions{LogProbs: true, Learn: LearnFalse}

@@ -28,8 +28,8 @@ type server struct {
 	t       fatal
 	dir     string
 	options Options
-	model   *model.Model                      // nil means the model modeltest.Small
-	wrap    func(storage.Store) storage.Store // wraps the store; may be nil
+	model   *model.Model // nil means the model modeltest.Small
+	wrap    func(storage.Store) storage.Store
 	mg      *Manager
 	store   *datafolder.Folder
 
@@ -66,8 +66,8 @@ func (sv *server) start() {
 	require.NoError(sv.t, err)
 }
 
-// stop leaves the data folder as a killed process would. It first drops the states in memory,
-// because draining the server would write their snapshots.
+// stop leaves the data folder in the state after a kill of the server. It first drops the states in
+// memory, because draining the server would write snapshots of them.
 func (sv *server) stop() {
 	for s, ok := sv.mg.index.budget.Victim(); ok; s, ok = sv.mg.index.budget.Victim() {
 		require.NoError(sv.t, s.lock(background))
@@ -99,12 +99,10 @@ func (sv *server) keep(id string) {
 	})
 }
 
-// evict drops the session's state from memory.
 func (sv *server) evict(id string) {
 	withSession(sv.t, sv.mg, id, func(s *session) { s.dropLocked() })
 }
 
-// stateFiles returns the paths of all snapshots in a data folder.
 func stateFiles(t require.TestingT, dir string) []string {
 	files, err := filepath.Glob(filepath.Join(dir, "sessions", "*", "state.*"))
 	require.NoError(t, err)
@@ -127,7 +125,8 @@ func tempDir(t *testing.T, rt *rapid.T) string {
 	return dir
 }
 
-// A session computes the same bits, wherever it is stopped, dropped from memory or saved.
+// A session's results are bit-identical, wherever in the text the session is stopped, evicted or
+// saved.
 func TestReloadedSessionHasSameBits(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		sv := newServer(rt, tempDir(t, rt), Options{ReplayMax: time.Hour})
@@ -174,7 +173,6 @@ func TestReloadedSessionHasSameBits(t *testing.T) {
 	})
 }
 
-// watched is a Store that checks at every append how much memory the Manager uses.
 type watched struct {
 	storage.Store
 	look func()
@@ -245,7 +243,7 @@ func TestRequestWaitsForMemoryOrGivesUp(t *testing.T) {
 	defer func() { sv.stop() }()
 	a, b := create(t, sv.mg, CreateRequest{}), create(t, sv.mg, CreateRequest{})
 	done := make(chan error, 1)
-	withSession(t, sv.mg, a, func(*session) { // the session is in use
+	withSession(t, sv.mg, a, func(*session) { // session a is in use
 		ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
 		defer cancel()
 		_, err := sv.mg.Score(ctx, Caller{}, b, strings.NewReader("x"), ScoreOptions{}, nil)
@@ -446,7 +444,6 @@ func TestWhatCannotBeUsedIsListedAndCanBeDeleted(t *testing.T) {
 	require.Len(t, page, 1)
 }
 
-// slowStore delays the first append to a session.
 type slowStore struct {
 	storage.Store
 	id      string

@@ -8,7 +8,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// engine contains what all requests that compute on a session share, such as the queue for workers.
+// engine contains what requests share when they compute on sessions, such as the queue for workers.
 type engine struct {
 	*host
 	models  models // the first is the default
@@ -17,12 +17,12 @@ type engine struct {
 	packing chan struct{} // semaphore: one token per file being packed or parsed
 	imports Progress
 
-	// Limits on the time that a request waits for a recovery. The initial values are the constants
-	// of the same names; tests set other values.
+	// Limits on the time that a request waits for a recovery. The default values are the constants
+	// with these names; tests set other values.
 	scoreRecovery, forkRecovery time.Duration
 }
 
-// maxWaitOf returns how long a request waits at most for the recovery of a state. This is the time
+// maxWaitOf returns how long a request may wait for the recovery of a state. The result is the time
 // that the request sets, but at least scoreRecovery. The value 0 means no limit, in the request and
 // in the result.
 func (e *engine) maxWaitOf(wait time.Duration) time.Duration {
@@ -45,8 +45,8 @@ func (e *engine) packs(ctx context.Context, f func() error) error {
 	}
 }
 
-// leaseLocked waits for a worker for a session. admitted is true if the request has already passed
-// the queue of requests, and is set when it does.
+// leaseLocked waits for a worker for a session. If *admitted is false, the request first waits in
+// the queue of requests, and *admitted becomes true.
 func (e *engine) leaseLocked(
 	ctx context.Context, s *session, admitted *bool,
 ) (l *scheduler.Lease, err error) {
@@ -58,8 +58,8 @@ func (e *engine) leaseLocked(
 	return l, err
 }
 
-// workerFor waits for a worker for a session whose request has passed the queue. first is true for
-// the request's first worker.
+// workerFor waits for a worker for a session. The request must have passed the queue. first is true
+// for the request's first worker.
 func (e *engine) workerFor(
 	ctx context.Context, s *session, first bool,
 ) (*scheduler.Lease, error) {
@@ -70,8 +70,8 @@ func (e *engine) workerFor(
 	return l, err
 }
 
-// openWithWorker opens and locks a session's stream, and waits for a worker. If the stream must be
-// recovered, that may take at most limit; see session.open.
+// openWithWorker opens and locks a session's stream, and waits for a worker. limit is the longest
+// time for a recovery of the stream; see session.open.
 func (e *engine) openWithWorker(
 	ctx context.Context, s *session, admitted *bool, limit time.Duration,
 ) (l *scheduler.Lease, err error) {
@@ -88,8 +88,8 @@ func (e *engine) openWithWorker(
 	return l, err
 }
 
-// fit returns the beginning of a text that fits into the session. It fails if the session is full
-// or was deleted.
+// fit returns the first part of a text, as far as the session has space for it. It returns an error
+// if the session is full or was deleted.
 func (e *engine) fit(s *session, text []byte) ([]byte, error) {
 	have := s.seen().offset
 	left := e.textMax - have
@@ -111,23 +111,22 @@ func (e *engine) pieceMax(s *session) int {
 	return s.Settings.Chunk
 }
 
-// chargeRecords reserves memory for records of the given total size; see recordSize.
 func (e *engine) chargeRecords(s *session, bytes, records int) error {
 	return memoryError(s.memory.Charge(textBytes(e.store, bytes, records)))
 }
 
-// diskFor returns an error if the disk has no room for the given records of a session.
+// diskFor returns an error if the disk has too little space for the records of a session. bytes is
+// the total size of the records.
 func (e *engine) diskFor(s *session, bytes, records int) error {
 	return e.disk.Room(s.Owner, int64(records)*storage.RecordCharge+int64(bytes))
 }
 
-// refund releases the memory of a record of the given size.
 func (e *engine) refund(s *session, bytes int) {
 	s.memory.Refund(textBytes(e.store, bytes, 1))
 }
 
-// saveAll writes snapshots of all sessions in memory. The server calls it after all other work. If
-// the context ends it early, a restart recomputes the states that were not saved.
+// saveAll writes snapshots of all sessions in memory. The server calls saveAll after all other
+// work. If the context ends early, a restart recomputes the states that were not saved.
 func (e *engine) saveAll(ctx context.Context) {
 	for {
 		s, ok := e.budget.Victim()

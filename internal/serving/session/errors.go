@@ -25,8 +25,8 @@ var (
 	ErrFull = errors.New("session: no room for another session")
 	// ErrOverloaded means that the queue for workers is full. No text of this request was accepted.
 	ErrOverloaded = errors.New("session: the queue for workers is full")
-	// ErrImport means that a file cannot be imported. The file is damaged, of another kind or, with
-	// a *ModelError, from a model that this server does not have. No session was made.
+	// ErrImport means that a file cannot be imported. The file is damaged or of another kind. With
+	// a *ModelError, this server does not have the model of the file. No session was created.
 	ErrImport = errors.New("session: the file cannot be imported")
 	// ErrNoSpace means that the disk is full. Acknowledged text is kept; the rest of the request's
 	// text is not.
@@ -41,7 +41,8 @@ var (
 	// ErrElsewhere means that another server has claimed the session, perhaps during the request.
 	// Only the acknowledged text was accepted.
 	ErrElsewhere = errors.New("session: another server holds this session")
-	// ErrAdminOnly is the error for callers without an admin key, who may not access all sessions.
+	// ErrAdminOnly means that the operation accesses the sessions of all owners, and that the
+	// caller has no admin key.
 	ErrAdminOnly = errors.New("session: the operation needs an admin key")
 	// ErrNoBackup means that the store cannot be backed up as one file.
 	ErrNoBackup = errors.New("session: the store has no backups")
@@ -58,7 +59,7 @@ var (
 // served. The session can still be deleted.
 type UnusableError struct {
 	ID  string
-	Err error // why the session is unusable
+	Err error
 }
 
 func (e *UnusableError) Error() string {
@@ -67,8 +68,8 @@ func (e *UnusableError) Error() string {
 
 func (e *UnusableError) Unwrap() error { return e.Err }
 
-// Damage returns where the data folder is damaged. It returns nil if the session is unusable for
-// another reason, or if the damaged place is unknown.
+// Damage returns the damaged place in the data folder. It returns nil if the session is unusable
+// for another reason, or if the place is unknown.
 func (e *UnusableError) Damage() *storage.CorruptError {
 	var damage *storage.CorruptError
 	errors.As(e.Err, &damage)
@@ -88,8 +89,8 @@ func (e *ModelError) Error() string {
 // ModelLoadError means that the weights of a served model cannot be loaded now. Nothing was
 // changed. The next request that needs the weights tries again.
 type ModelLoadError struct {
-	ID  string // ModelInfo.ID
-	Err error  // why the weights cannot be loaded
+	ID  string
+	Err error
 }
 
 func (e *ModelLoadError) Error() string {
@@ -98,11 +99,11 @@ func (e *ModelLoadError) Error() string {
 
 func (e *ModelLoadError) Unwrap() error { return e.Err }
 
-// OffsetError means that a Score call expected a different offset than the session's. No text was
+// OffsetError means that the offset in the request is not the session's offset. No text was
 // accepted.
 type OffsetError struct {
-	Have int64 // the session's offset
-	Want int64 // the offset the caller expected
+	Have int64
+	Want int64
 }
 
 func (e *OffsetError) Error() string {
@@ -125,7 +126,7 @@ func (e *FieldError) Error() string {
 // field contains the session's value (Found) and the requested value (Want). Nothing was changed.
 type DifferError struct {
 	ID     string
-	Fields []FieldError // at least one
+	Fields []FieldError // at least one element
 }
 
 func (e *DifferError) Error() string {
@@ -139,16 +140,16 @@ func (e *DifferError) Error() string {
 	return fmt.Sprintf("session: session %s has this name, but differs: %s", e.ID, text.String())
 }
 
-// NameTakenError means that another session of the owner already has this name. Nothing was made or
-// changed.
+// NameTakenError means that another session of the owner already has this name. Nothing was created
+// or changed.
 type NameTakenError struct{ Name string }
 
 func (e *NameTakenError) Error() string {
 	return fmt.Sprintf("session: another session has the name %q", e.Name)
 }
 
-// TrimmedError is the FieldError if a fork begins at an offset whose text was trimmed from the
-// session's log. Nothing was changed.
+// TrimmedError means that a fork cannot begin at the given offset: the text there was trimmed from
+// the session's log. Nothing was changed.
 type TrimmedError struct{ FieldError }
 
 func (e *TrimmedError) Unwrap() error { return &e.FieldError }
@@ -156,7 +157,7 @@ func (e *TrimmedError) Unwrap() error { return &e.FieldError }
 // LimitError means that a session has, or would get, more text than allowed. Text that was reported
 // before the error is kept.
 type LimitError struct {
-	Offset int64 // the session's offset
+	Offset int64
 	Max    int64 // limit on the bytes of a session's text
 }
 
@@ -178,12 +179,12 @@ func (e *TooLongError) Error() string {
 
 // Recovery is the progress of recomputing a session's state from its text.
 type Recovery struct {
-	Done, Of int64 // bytes of text after the snapshot at which the recovery began
+	Done, Of int64 // bytes of text, both counted from the snapshot at which the recovery began
 }
 
-// RecoveringError means that a session's state could not be recovered in the time that the request
-// waits. The progress is kept, and the next request continues it. errors.Is treats this error as
-// ErrOverloaded.
+// RecoveringError means that a session's state could not be recovered within the time that the
+// request can wait. The progress is kept, and the next request continues the recovery. errors.Is
+// treats this error as ErrOverloaded.
 type RecoveringError struct{ Recovery }
 
 func (e *RecoveringError) Error() string {
@@ -194,9 +195,9 @@ func (e *RecoveringError) Error() string {
 
 func (e *RecoveringError) Is(target error) bool { return target == ErrOverloaded }
 
-// QuotaError means that a key has reached its limit on live sessions. No session was made.
+// QuotaError means that a key has reached its limit on live sessions. No session was created.
 type QuotaError struct {
-	Max int // limit on the number of the key's sessions
+	Max int
 }
 
 func (e *QuotaError) Error() string {

@@ -19,7 +19,6 @@ import (
 	"github.com/lmserve/lmserve/sparsemeta"
 )
 
-// fullStore accepts text up to an offset, and then returns errors because it is full.
 type fullStore struct {
 	storage.Store
 	from int64
@@ -118,8 +117,9 @@ func TestImportErrorsSeparateFileReaderAndModel(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// An import trusts neither the size nor the settings in its file. The state that it checks counts
-// toward the memory limit of all states. Imports and exports keep nothing else in memory.
+// An import does not trust the size and the settings in its file. The state of the file counts
+// toward the memory limit of all states before it is checked. Imports and exports keep nothing else
+// in memory.
 func TestImportsLookAtTheirStateWithinTheBudget(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{Settings: Settings{"method": MethodCache,
@@ -188,7 +188,8 @@ func TestSlowReadersOfExportsKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// Only a few files are packed or parsed at once, however many imports and exports are requested.
+// Only a few exports and imports are packed or parsed at once, so that processors remain for the
+// workers.
 func TestFilesLeaveTheProcessorsToTheWorkers(t *testing.T) {
 	mg := newManager(t, Options{Threads: 4})
 	id := create(t, mg, CreateRequest{})

@@ -42,7 +42,7 @@ func (x *exported) write(ctx context.Context, w io.Writer) error {
 	}
 	own, end := x.head, x.state.Offset()
 	own.Deliveries = nil
-	own.ShadowOf = "" // an imported session is independent
+	own.ShadowOf = "" // an imported session follows no other session
 	a := folder.NewExporter(w, own.ID, own.Created)
 	if err := a.Head(x.start, own.encode()); err != nil {
 		return fmt.Errorf("session: export: %w", err)
@@ -62,8 +62,8 @@ func (x *exported) write(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// export writes a session's archive to w. It first makes the whole archive in a temporary file, so
-// that nothing is written if that fails.
+// export writes a session's archive to w. It first makes the whole archive in a temporary file. So
+// nothing is written to w if making the archive fails.
 func (e *engine) export(w io.Writer, make func(archive io.Writer) error) error {
 	made, err := spool.New()
 	if err != nil {
@@ -76,8 +76,8 @@ func (e *engine) export(w io.Writer, make func(archive io.Writer) error) error {
 	return made.CopyTo(w)
 }
 
-// exportWhole writes the session's current archive to a temporary file. A shutdown waits for this,
-// but not until the client has received the file.
+// exportWhole writes the session's current archive to a temporary file. A shutdown waits until the
+// file is complete, but not until the client has received it.
 func (e *engine) exportWhole(
 	ctx context.Context, s *session, wait time.Duration, archive io.Writer,
 ) error {

@@ -18,10 +18,10 @@ import (
 // record, and the state after this text.
 type Part struct {
 	Start, End int64 // offsets at which the exported text starts and ends
-	// Known is the offset up to which the session is known to have had text. The text from End to
-	// Known is lost, and perhaps more.
+	// Known is an offset that the session's text is known to have reached. The text from End to
+	// Known is lost, and perhaps later text.
 	Known int64
-	Err   error // why the rest cannot be exported; nil for a whole session
+	Err   error // why later text cannot be exported; nil for a whole session
 }
 
 func (p Part) String() string {
@@ -29,19 +29,20 @@ func (p Part) String() string {
 		"offset %d or later; later text is lost: %v", p.Start, p.End, p.Known, p.Err)
 }
 
-// partMaker finds the part of a session that can be exported, and computes the state at its end. It
-// does not claim the session, write to the store, or use the session's stream in memory.
+// partMaker finds the part of a damaged session that can be exported, and computes the state after
+// this part. It does not claim the session, write to the store, or use the session's stream in
+// memory.
 type partMaker struct {
 	models    models
 	store     storage.Store
 	scheduler *scheduler.Scheduler
-	goesOn    func() error // returns an error if the work should stop
+	goesOn    func() error // returns an error if the export should stop
 	report    func(error)
 	// weights reserves memory for a state of a model, and returns the model with its weights.
 	weights func(of *servedModel, bytes int64) (*model.Model, error)
 }
 
-// find returns the content of the export and its description. Part.Err is set if the session is
+// find returns the content and the description of the export. Part.Err is set if the session is
 // damaged.
 func (m *partMaker) find(ctx context.Context, id string) (*exported, Part, error) {
 	found, err := m.store.Get(ctx, id)
@@ -79,8 +80,8 @@ func notEvenPart(id string, why error) error {
 		"try 'lmserve sessions rescue' on the data folder", why)}
 }
 
-// reach finds the end of the readable text. It reads the records from the first on. It stops before
-// a record that is damaged, or whose totals an import would refuse.
+// reach finds the end of the readable text. It reads the records in order, and stops before a
+// record that is damaged or whose totals an import would refuse.
 func (m *partMaker) reach(
 	ctx context.Context, h *head, found storage.Session,
 ) (p Part, err error) {
@@ -109,7 +110,7 @@ func (m *partMaker) reach(
 	return p, nil
 }
 
-// cutTo changes the head to the head that the session had at an earlier offset.
+// cutTo changes the head to its value when the session's text ended at offset end.
 func (h *head) cutTo(end int64) {
 	h.cutAt(end)
 	if h.Parent != nil && h.Parent.Offset > end { // the part ends before the offset of the fork
@@ -117,8 +118,8 @@ func (h *head) cutTo(end int64) {
 	}
 }
 
-// state computes the state at the end of the part. If its arithmetic differs from the session's at
-// this offset, state records that in the head.
+// state computes the state at the end of the part. If the computation uses another arithmetic than
+// the session used at this offset, state records that in the head.
 func (m *partMaker) state(
 	ctx context.Context, h *head, p Part, of *model.Model,
 ) (*stream.Stream, error) {
@@ -144,7 +145,8 @@ func (m *partMaker) state(
 	return r.stream, nil
 }
 
-// partStore is a store that shows only a part of a session: the text between two ends of records.
+// partStore is a store that contains only a part of a session: the whole records from part.Start to
+// part.End.
 type partStore struct {
 	storage.Store
 	part Part
@@ -165,7 +167,8 @@ func (s partStore) Read(
 	}
 	err := s.Store.Read(ctx, id, from, func(at int64, r storage.Record) error {
 		err := visit(at, r)
-		if err == nil && at+int64(len(r.Text)) >= s.part.End { // the rest may be damaged
+		// stop, because later records may be damaged
+		if err == nil && at+int64(len(r.Text)) >= s.part.End {
 			err = errFound
 		}
 		return err
@@ -176,8 +179,8 @@ func (s partStore) Read(
 	return err
 }
 
-// exportPart writes the readable part of a damaged session. Before that, it calls parameter part
-// with a description.
+// exportPart writes the readable part of a damaged session to archive. Before it writes, it calls
+// the function part with a description of this part.
 func (e *engine) exportPart(
 	ctx context.Context, s *session, archive io.Writer, part func(Part),
 ) error {
@@ -204,7 +207,8 @@ func (e *engine) exportPart(
 	return e.packs(ctx, func() error { return x.write(ctx, archive) })
 }
 
-// touched reports whether an export failed because of damage. If so, a part may still be exported.
+// touched reports whether an export failed because the session is damaged. Then a part of the
+// session may still be exported.
 func touched(err error) bool {
 	var unusable *UnusableError
 	return errors.As(err, &unusable) && unusable.Damage() != nil

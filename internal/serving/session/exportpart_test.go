@@ -20,7 +20,6 @@ import (
 // within a chunk.
 const pieceBytes = testChunk / 2
 
-// pieces returns a text of n different pieces.
 func pieces(n int) (text string) {
 	for i := range n {
 		text += fmt.Sprintf("%*d,", pieceBytes-1, i)
@@ -28,7 +27,8 @@ func pieces(n int) (text string) {
 	return text
 }
 
-// inPieces makes a session whose log has one record per piece of a text.
+// inPieces creates a session whose log has one record per piece of a text. It calls each with the
+// offset after every piece.
 func inPieces(
 	t testing.TB, sv *server, r CreateRequest, text string, each func(at int),
 ) (id string) {
@@ -40,8 +40,8 @@ func inPieces(
 	return id
 }
 
-// inLog damages the logs of a stopped server: it calls change at each place where they contain
-// text.
+// inLog damages the log files of a stopped server. It calls change for each occurrence of text in
+// the files.
 func inLog(t testing.TB, dir, text string, change func(content []byte, at int)) {
 	files, err := filepath.Glob(filepath.Join(dir, "sessions", "*", "log.*"))
 	require.NoError(t, err)
@@ -68,11 +68,11 @@ func inLog(t testing.TB, dir, text string, change func(content []byte, at int)) 
 
 func flip(content []byte, at int) { content[at] ^= 1 }
 
-// zeroPage overwrites the page that contains a byte with zeros.
+// zeroPage sets the page of 4096 bytes around the given index to zero.
 func zeroPage(content []byte, at int) { clear(content[at/4096*4096:][:4096]) }
 
-// exportedPart exports the readable part of a session twice: with the running Manager and, after it
-// has stopped, from the data folder. It checks that both exports are equal.
+// exportedPart exports the readable part of a session twice: from the running Manager and, after a
+// stop, from the data folder. It checks that both exports are equal.
 func exportedPart(t testing.TB, sv *server, id string) (file []byte, p Part) {
 	var b, again bytes.Buffer
 	parts := 0
@@ -98,8 +98,8 @@ func exportedPart(t testing.TB, sv *server, id string) (file []byte, p Part) {
 	return b.Bytes(), p
 }
 
-// An import, and an export from the data folder, report their progress. Each step is reported up to
-// its end.
+// An import, and an export from the data folder, report their progress. The progress of each step
+// ends at its total.
 func TestExportAndImportTellHowFarTheyAre(t *testing.T) {
 	type far struct{ done, total int64 }
 	var parts []string
@@ -206,8 +206,8 @@ func id0(sv *server) string {
 	return page[0].ID
 }
 
-// A page with records is lost. The session is exported up to the last good record, and it still
-// belongs to the key that owns it.
+// A page of the log is lost. The session's owner can still export the session, up to the last good
+// record.
 func TestSessionThatLostPageIsExportedByItsOwner(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	defer func() { sv.stop() }()

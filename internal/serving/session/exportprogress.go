@@ -7,11 +7,11 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Progress reports the current step, and how many of its bytes are done.
+// Progress is a function that reports the current step, and the done and total bytes of this step.
 type Progress func(what string, done, total int64)
 
-// part begins a step that processes total bytes. The returned function reports more bytes of the
-// step as done. With a nil Progress the function does nothing.
+// part begins a step of total bytes. The returned function adds to the bytes of the step that are
+// done. If p is nil, the function does nothing.
 func (p Progress) part(what string, total int64) (add func(bytes int)) {
 	if p == nil {
 		return func(int) {}
@@ -21,7 +21,6 @@ func (p Progress) part(what string, total int64) (add func(bytes int)) {
 	return func(bytes int) { p(what, min(done.Add(int64(bytes)), total), total) }
 }
 
-// toldLog is a store that reports how many bytes of text are read from it.
 type toldLog struct {
 	storage.Store
 	add func(bytes int)

@@ -15,19 +15,18 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// faultyStore is a store in which a test can make single calls fail.
 type faultyStore struct {
 	storage.Store
 
 	mu   sync.Mutex
 	call string // name of the call that fails next; "" if no call fails
-	err  error  // error returned by the failing call
-	done bool   // the failing call still has its effect
-	hit  int    // number of calls that have failed
+	err  error
+	done bool
+	hit  int
 }
 
-// fail makes the next call with the given name fail. If made is true, the call still has its
-// effect.
+// fail makes the next call with the given name fail. If made is true, the call returns the error
+// but still has its effect.
 func (f *faultyStore) fail(call string, err error, made bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -130,7 +129,6 @@ func (f *faultyStore) DropSnapshot(ctx context.Context, id string, epoch uint64,
 	return f.do("DropSnapshot", func() error { return f.Store.DropSnapshot(ctx, id, epoch, at) })
 }
 
-// faulty returns a server, and its store, whose calls can be made to fail.
 func faulty(t *testing.T, o Options) (*server, *faultyStore) {
 	store := new(faultyStore)
 	sv := &server{t: t, dir: t.TempDir(), options: o}
@@ -154,8 +152,8 @@ func requireText(t *testing.T, sv *server, id, text string) {
 	require.Equal(t, int64(len(text)), get(t, sv.mg, id).Offset)
 }
 
-// An append fails, and it is unknown whether the record was written. Whether it was or not, the
-// session continues from the store's state.
+// An append fails, and it is unknown whether the store has the record. The session then continues
+// from what the store contains.
 func TestAppendOfUnknownOutcomeIsLookedUp(t *testing.T) {
 	for _, made := range []bool{false, true} {
 		sv, store := faulty(t, Options{ReplayMax: time.Hour})
@@ -275,7 +273,7 @@ func TestDeletionDuringSnapshotIsNoError(t *testing.T) {
 	}
 }
 
-// If dropping a snapshot fails, the snapshot stays until a later snapshot is dropped.
+// A snapshot that could not be dropped is dropped together with the next snapshot.
 func TestUndroppedSnapshotIsDroppedLater(t *testing.T) {
 	for _, err := range []error{storage.ErrUnavailable, storage.ErrUnknown} {
 		sv, store := faulty(t, Options{ReplayMax: 1, ForkSnapshots: 1})
@@ -301,7 +299,8 @@ func TestSessionOfUnknownOutcomeIsDeleted(t *testing.T) {
 		score(t, sv.mg, id, logText(20))
 		for _, call := range []string{"Fork", "SetHead", "Append"} {
 			store.fail(call, storage.ErrUnknown, made)
-			within := ForkRequest{AtOffset: ptr(int64(testChunk + 1))} // an offset within a record
+			// the offset is within a record
+			within := ForkRequest{AtOffset: ptr(int64(testChunk + 1))}
 			_, err := sv.mg.Fork(background, Caller{}, id, within)
 			require.ErrorIs(t, err, ErrUnknown, call)
 		}
@@ -316,8 +315,8 @@ func TestSessionOfUnknownOutcomeIsDeleted(t *testing.T) {
 	}
 }
 
-// If another server has claimed a session, every write is refused. The state in memory is then
-// dropped. The next request claims the session and continues the other server's text.
+// Another server has claimed the session. So the store refuses every write, and the state in memory
+// is dropped. The next request claims the session again and continues the other server's text.
 func TestEveryWriteReactsToBeingFenced(t *testing.T) {
 	text := logText(4 * testChunk)
 	for name, request := range map[string]func(sv *server, id string) error{
@@ -359,7 +358,6 @@ func TestEveryWriteReactsToBeingFenced(t *testing.T) {
 	}
 }
 
-// write returns a request that does a single write.
 func write(do func(*session) error) func(sv *server, id string) error {
 	return func(sv *server, id string) error {
 		s, err := sv.mg.index.catalog.find(Caller{}, id)
@@ -385,8 +383,8 @@ func takeOver(t *testing.T, sv *server, id, text string) storage.Session {
 	return found
 }
 
-// Completions and exports write nothing to the store, so it cannot refuse them. They check the
-// claim themselves.
+// Completions and exports write nothing to the store, so the store cannot refuse them after another
+// server's claim. They check the claim themselves.
 func TestCompletionContinuesTextOfAnotherServer(t *testing.T) {
 	sv, _ := faulty(t, Options{ReplayMax: time.Hour})
 	id, text := create(t, sv.mg, CreateRequest{}), logText(3*testChunk)

@@ -15,21 +15,21 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// feeder is a request that feeds a session. No other request can feed the session meanwhile.
+// feeder is a request with the exclusive right to feed a session.
 type feeder struct {
 	reports
-	admitted bool // the request has already passed the queue for workers
+	admitted bool
 	// maxWait limits how long the first chunk waits for the recovery of the session's state; 0
 	// means no limit.
 	maxWait time.Duration
-	given   *stream.Lesson // how to learn the rest of the text; nil: see the options
-	update  *Update        // update still to be reported to the caller; nil if there is none
+	given   *stream.Lesson // how to learn the rest of the text; if nil, the options say how
+	update  *Update        // an update that the caller still gets; nil if there is none
 }
 
 func noChunks(Chunk) error { return nil }
 
-// beginFeeding makes a request the only one that feeds a session, until the caller calls end. The
-// request waits for its turn for at most wait; after that, the error is ErrBusy. If other servers
+// beginFeeding gives a request the exclusive right to feed a session, until the caller calls end.
+// The request waits for this right for at most wait; then the error is ErrBusy. If other servers
 // may have written to the session, beginFeeding reads the session's offset from the store.
 func (e *engine) beginFeeding(
 	ctx context.Context, s *session, wait time.Duration,
@@ -48,8 +48,8 @@ func (e *engine) beginFeeding(
 	return end, nil
 }
 
-// body scores bytes as they arrive. It does not wait until a chunk is full, but scores a whole
-// chunk at once if the bytes are there.
+// body feeds the bytes of a request body as they arrive. It does not wait until a chunk is full. If
+// the bytes of a whole chunk have arrived, it feeds them at once.
 func (f *feeder) body(ctx context.Context, body io.Reader) error {
 	r := bufio.NewReaderSize(body, readBufferBytes)
 	for {
@@ -97,13 +97,13 @@ func (f *feeder) all(ctx context.Context, text []byte) error {
 	return nil
 }
 
-// chunk feeds the beginning of the text, up to the end of the current chunk. It scores the text
-// with the old state, appends it to the log, and reports the scores. If the chunk is full, the
-// backward pass and the update of the fast weights follow. The state does not change before the
-// text is in the log. After that, all other steps are done even if the report fails.
+// chunk feeds the first part of the text, up to the end of the current chunk. It scores this part
+// with the old state, appends it to the log, and reports the scores. If the chunk is full, chunk
+// then updates the fast weights, even if the report fails. The state does not change before the
+// text is in the log.
 //
-// It returns the number of bytes fed. The result 0 without an error means that the session must be
-// opened again.
+// chunk returns the number of bytes fed. The result 0 without an error means that the session must
+// be opened again.
 func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	begun, e, s := time.Now(), f.engine, f.s
 	f.want = f.options.detail().and(s.watchers.want())
@@ -117,7 +117,7 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 		return 0, err
 	}
 	defer s.unlock()
-	defer s.keepIfDueLocked() // between two chunks, without a worker
+	defer s.keepIfDueLocked() // writes a snapshot if one is due, after the worker was released
 	defer func() {
 		if n < all && err == nil {
 			l.ReleaseSoon()
@@ -160,8 +160,8 @@ func (f *feeder) chunk(ctx context.Context, text []byte) (n int, err error) {
 	return len(scores.Text), err
 }
 
-// open opens the session and waits for a worker. Only its first call stops if the client
-// disconnects, because text that was accepted is fed in any case.
+// open opens the session and waits for a worker. Only the request's first call ends when the client
+// disconnects. Later, the accepted text is fed in any case.
 func (f *feeder) open(ctx context.Context) (*scheduler.Lease, error) {
 	if !f.admitted {
 		defer f.options.attend()()
@@ -169,7 +169,8 @@ func (f *feeder) open(ctx context.Context) (*scheduler.Lease, error) {
 	return f.engine.openWithWorker(ctx, f.s, &f.admitted, f.maxWait)
 }
 
-// settleLocked learns from the chunk if it is full, and keeps the update to be reported.
+// settleLocked learns from the chunk if the chunk is full, and stores the update for the next
+// report.
 func (f *feeder) settleLocked(ctx context.Context, w *stream.Worker) {
 	s := f.s
 	if s.stream.Room() > 0 {
@@ -191,10 +192,9 @@ func (f *feeder) settleLocked(ctx context.Context, w *stream.Worker) {
 }
 
 // watchLinesLocked makes the session report lines or records if the request needs them. It does
-// nothing if the session already reports what the request needs. Before more text is accepted, it
-// stores in the head at which offset the lines begin. So a recovery begins the lines at that
-// offset. The head also contains whether text may be learned by lines. During the write, other
-// sessions can use the worker.
+// nothing if the session already reports what the request needs. Otherwise it first stores in the
+// head at which offset the lines begin. A recovery begins the lines at that offset. The head also
+// says whether text may be learned by lines. During the write, other sessions can use the worker.
 //
 // If too little memory is free, the session's state is dropped and ready is false. Otherwise the
 // state would keep memory that other sessions wait for.
@@ -248,9 +248,10 @@ func (f *feeder) recordSizeMax(text []byte) int {
 	return recordSize(&r)
 }
 
-// acceptLocked scores the text that fits the chunk, reserves memory for its record, and appends the
-// record. During the append, the worker computes the gradient of a full chunk, and is then
-// released. If a score is not a finite number, the session is marked as unusable.
+// acceptLocked scores the text that fits into the chunk, and appends a record of this text to the
+// log. It reserves memory for the record first. During the append, the worker computes the gradient
+// of a full chunk. Then other sessions can use the worker. If a score is not a finite number, the
+// session is marked as unusable.
 func (f *feeder) acceptLocked(
 	ctx context.Context, l *scheduler.Lease, text []byte,
 ) (scores stream.Scores, err error) {
@@ -280,8 +281,8 @@ func (f *feeder) acceptLocked(
 	if err := f.engine.chargeRecords(s, recordSize(&r), 1); err != nil {
 		return scores, err
 	}
-	// These copies are needed because the append may drop s.stream, if another server has claimed
-	// the session.
+	// These copies are needed because the append may drop s.stream, after a claim by another
+	// server.
 	st, at := s.stream, s.stream.Offset()
 	appended := make(chan error, 1)
 	go func() {
@@ -296,13 +297,14 @@ func (f *feeder) acceptLocked(
 	case err != nil:
 		f.engine.refund(s, recordSize(&r))
 	case l.Lost():
-		scores = l.Worker().ScoreAs(s.stream, text, how) // computes the same bits again
+		// another session has used the worker, so the same scores are computed again
+		scores = l.Worker().ScoreAs(s.stream, text, how)
 	}
 	return scores, err
 }
 
-// foresee computes the first part of the update early, if the text fills the chunk. It returns the
-// time that this took. If the text is not accepted, the result is dropped.
+// foresee computes the gradient early if the text fills the chunk. It returns the time of this
+// computation. If the text is not accepted, the gradient is dropped.
 func (f *feeder) foresee(
 	ctx context.Context, w *stream.Worker, st *stream.Stream, scores stream.Scores,
 ) time.Duration {
@@ -313,8 +315,8 @@ func (f *feeder) foresee(
 	return phaseSince(ctx, f.engine.observer, PhaseBackward, begun).Sub(begun)
 }
 
-// score scores a text to be learned as the request demands. When learning by lines, it skips lines
-// that are strange by the request's threshold, and lines that are too long.
+// score scores a text to be learned. If the request learns by lines, score excludes strange lines
+// and too long lines from learning; see skips.
 func (f *feeder) score(w *stream.Worker, text []byte) stream.Scores {
 	switch {
 	case f.given != nil:

@@ -10,8 +10,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/incidents"
 )
 
-// A user's verdict on an incident applies to similar incidents: they are not worth showing, or are
-// always worth showing.
+// These are a user's verdicts on an incident: not worth showing, or always worth showing. A verdict
+// also applies to similar incidents.
 const (
 	VerdictFalseAlarm = "false_alarm"
 	VerdictMatters    = "matters"
@@ -22,14 +22,14 @@ const FeedbackMax = 64
 
 // Feedback is a user's verdict on an incident, with the data to recognize similar incidents.
 type Feedback struct {
-	Incident int64          `json:"incident"` // number of the incident
+	Incident int64          `json:"incident"`
 	Verdict  string         `json:"verdict"`
 	Like     incidents.Like `json:"like"`
 	Sample   string         `json:"sample"` // beginning of the incident's first line
 	Offset   int64          `json:"offset"` // offset of the incident's first line
 }
 
-// wrong reports whether the verdict is invalid, so that no session can have stored it.
+// wrong reports whether a verdict that was read from a store is invalid.
 func (f Feedback) wrong() bool {
 	return f.Incident < 1 || f.Offset < 0 || len(f.Sample) > incidents.SampleBytes ||
 		f.Verdict != VerdictFalseAlarm && f.Verdict != VerdictMatters
@@ -51,15 +51,15 @@ func (h *head) verdictOn(i *Incident) string {
 	return ""
 }
 
-// FeedbackRequest sets the verdict on an incident. An empty verdict removes the existing one.
+// FeedbackRequest sets the verdict on an incident. An empty verdict removes the existing verdict.
 type FeedbackRequest struct {
 	Incident int64
 	Verdict  string
 }
 
-// withFeedback returns a copy of a list of verdicts in which the requested verdict replaces the old
-// one. An empty verdict only removes the old one. known lists the incidents that the session still
-// has.
+// withFeedback returns a copy of the list have with the requested verdict. The requested verdict
+// replaces the earlier verdict on the incident. An empty verdict only removes the earlier verdict.
+// known lists the incidents that the session still has.
 func withFeedback(have []Feedback, r FeedbackRequest, known []Incident) ([]Feedback, error) {
 	list := slices.DeleteFunc(slices.Clone(have),
 		func(f Feedback) bool { return f.Incident == r.Incident })
@@ -87,10 +87,10 @@ func withFeedback(have []Feedback, r FeedbackRequest, known []Incident) ([]Feedb
 
 // IncidentList contains the latest incidents of a session and the verdicts on them.
 type IncidentList struct {
-	Incidents []IncidentReport // newest first
+	Incidents []IncidentReport // newest incident first
 	Feedback  []Feedback       // oldest verdict first
-	// SilentAfter is the length from which a gap between two lines is unusual, by the timestamps of
-	// the lines. It is 0 if the lines do not allow an estimate.
+	// SilentAfter is the length of the shortest unusual gap between the timestamps of two lines. It
+	// is 0 if the lines do not allow an estimate.
 	SilentAfter time.Duration
 }
 

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// incidentText returns a log in which, after 100 lines, every 60th line is of a different kind.
 func incidentText() string {
 	var b strings.Builder
 	for i := range 400 {
@@ -28,13 +27,12 @@ func feedback1(t *testing.T, mg *Manager, id string, r FeedbackRequest) error {
 	return err
 }
 
-// A verdict is kept with the session, applies to similar incidents, and can be removed.
 func TestFeedbackIsDurableAndRevocable(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	defer func() { sv.stop() }()
 	id := create(t, sv.mg, CreateRequest{Settings: Settings{"method": MethodStatic}})
 	text := incidentText()
-	half := strings.Index(text, "\n0 ") // any offset within the text
+	half := strings.Index(text, "\n0 ")
 	_, err := feedLines(sv.mg, id, text[:half+1], ScoreOptions{Lines: true})
 	require.NoError(t, err)
 	_, err = feedLines(sv.mg, id, text[half+1:], ScoreOptions{Lines: true})

@@ -13,20 +13,21 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
 )
 
-// The functions here choose a text that fills the gap between a prompt and a suffix. They sample
-// several texts after the prompt, and cut each at several possible ends. They rank the cut texts by
-// cost. The cost is -log of P(text | prompt) P(suffix | prompt, text), for the first bytes of the
-// suffix. A byte model computes this exactly.
+// This file chooses a text that fills the gap between a prompt and a suffix. It samples several
+// texts after the prompt, and cuts each text at several possible ends. It ranks the cut texts by
+// cost. The cost is -log(P(text | prompt) P(suffix | prompt, text)), for the first bytes of the
+// suffix. A byte model computes the cost exactly.
 
-// These constants limit the work to find a text before a suffix.
 const (
-	fillTexts       = 3       // sampled texts, or more if the request asks for more
-	fillFirstBytes  = 128     // maximum length of the first text
-	fillOtherBytes  = 48      // maximum length of each other text, which also ends with its line
-	fillEnds        = 4       // possible ends of a text that are ranked
-	fillSuffixBytes = 32      // bytes of the suffix that are scored
+	fillTexts      = 3   // sampled texts, or more if the request asks for more
+	fillFirstBytes = 128 // maximum length of the first text, in bytes
+	// maximum length of each later text, in bytes; a later text also ends after its first line that
+	// is not blank
+	fillOtherBytes  = 48
+	fillEnds        = 4       // maximum number of ranked ends per text
+	fillSuffixBytes = 32      // number of bytes of the suffix that are scored
 	fillCandidates  = 10      // ranked suggestions, or more if the request asks for more
-	fillTreeBytes   = 4 << 20 // bytes of cached prefixes, for all texts together
+	fillTreeBytes   = 4 << 20 // limit on the bytes of cached prefixes of all texts
 	// fillTemperature is the minimum temperature for the second and later texts. At temperature 0
 	// all texts would be equal.
 	fillTemperature = 0.6
@@ -37,11 +38,10 @@ func (g *generation) ranks() bool {
 	return !g.echo && !g.s.model.OfWords() && g.s.Settings.Method != MethodCache
 }
 
-// fills reports whether texts are ranked by the cost of a suffix.
 func (g *generation) fills() bool { return len(g.suffix) > 0 && g.maxTokens > 0 && g.ranks() }
 
 // prepareFill shortens long prompts if the request has a suffix. If texts cannot be ranked by the
-// cost of the suffix, the beginning of the suffix becomes a stop string instead.
+// cost of the suffix, prepareFill adds a stop string: the beginning of the suffix.
 func (g *generation) prepareFill() {
 	if g.suffix == nil {
 		return
@@ -76,7 +76,7 @@ func (g *generation) fillLocked(
 		if err := g.writeLocked(ctx, read.Frozen(), d); err != nil {
 			return err
 		}
-		if tree.Bytes() > fillTreeBytes { // limits the memory for prefixes
+		if tree.Bytes() > fillTreeBytes {
 			tree = new(stream.Suggester)
 		}
 		ends, err := g.endsLocked(ctx, read, tree, d)
@@ -92,14 +92,13 @@ func (g *generation) fillLocked(
 	return g.catchUp(ctx)
 }
 
-// fillDraft returns the settings and the buffer for the i-th text to be sampled.
 func (g *generation) fillDraft(i int) *draft {
 	one := g.plan
 	one.n = 1
 	if one.maxTokens = min(one.maxTokens, fillFirstBytes); i > 0 {
 		one.maxTokens = min(one.maxTokens, fillOtherBytes)
 		if g.sampling.Temperature == 0 && g.seed == nil {
-			one.seed = new(uint64) // at temperature 0, equal requests get equal texts
+			one.seed = new(uint64) // at temperature 0, equal requests must get equal texts
 		}
 		one.sampling.Temperature = max(one.sampling.Temperature, fillTemperature)
 	}
@@ -113,7 +112,8 @@ func (g *generation) fillDraft(i int) *draft {
 	return d
 }
 
-// endsLocked returns the draft's text, cut at each of its possible ends, with the costs.
+// endsLocked cuts the draft's text at each possible end, and returns the cut texts with their
+// costs.
 func (g *generation) endsLocked(
 	ctx context.Context, read *stream.Stream, tree *stream.Suggester, d *draft,
 ) (all []filling, err error) {
@@ -136,13 +136,14 @@ func (g *generation) endsLocked(
 	return all, g.endTurnLocked(ctx, d)
 }
 
-// before returns a text followed by the beginning of the suffix, as far as it is scored.
+// before returns a text followed by the first fillSuffixBytes bytes of the suffix. Only these bytes
+// of the suffix are scored.
 func before(suffix []byte, text ...[]byte) []byte {
 	return append(slices.Concat(text...), suffix[:min(len(suffix), fillSuffixBytes)]...)
 }
 
-// rankBefore sorts candidates by the cost of the candidate and the suffix after it. Each candidate
-// follows the stream's text and the typed text. The stream is unchanged.
+// rankBefore sorts candidates by their cost together with the suffix. Each candidate follows the
+// stream's text and the typed text. The stream is unchanged.
 func rankBefore(
 	ctx context.Context, w *stream.Worker, s *stream.Stream, k *stream.Suggester,
 	typed, suffix []byte, all []suggest.Candidate,
@@ -165,7 +166,6 @@ func rankBefore(
 	return rows, nil
 }
 
-// tell emits the chosen text.
 func (g *generation) tell(d *draft, f filling) {
 	p := *f.of.kept
 	if f.end < len(p.Text) {
@@ -177,8 +177,8 @@ func (g *generation) tell(d *draft, f filling) {
 	g.queue(d, p)
 }
 
-// fillingEnds returns the offsets at which a text may end before a suffix. These are where the text
-// repeats the beginning of the suffix, the ends of lines, and the end of the text.
+// fillingEnds returns offsets at which a text may end before a suffix. The text may end where it
+// repeats the beginning of the suffix, where a line ends, and at the end of the text.
 func fillingEnds(text, suffix []byte) []int {
 	ends := repeats(text, suffix)
 	for at := 1; at < len(text); at++ {
@@ -191,7 +191,6 @@ func fillingEnds(text, suffix []byte) []int {
 	return append(ends[:min(len(ends), fillEnds-1)], len(text))
 }
 
-// repeats returns the offsets at which a text contains the beginning of a suffix.
 func repeats(text, suffix []byte) (at []int) {
 	begin := []byte(beginning(string(suffix)))
 	if len(begin) == 0 {
@@ -209,8 +208,9 @@ func repeats(text, suffix []byte) (at []int) {
 // beginningMax is the maximum length of the result of beginning, in characters.
 const beginningMax = 64
 
-// beginning returns the part of a suffix that the text before it should not repeat. This part ends
-// with the first line that is not blank. If all lines are blank, it is empty.
+// beginning returns the first part of a suffix, up to the end of the first line that is not blank.
+// The text before the suffix should not repeat this part. If all lines are blank, the result is
+// empty.
 func beginning(suffix string) string {
 	text := strings.TrimLeftFunc(suffix, unicode.IsSpace)
 	line, _, _ := strings.Cut(text, "\n")

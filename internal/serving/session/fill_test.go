@@ -35,8 +35,8 @@ func TestTextMayEndWhereItRepeatsSuffix(t *testing.T) {
 // rounding is the allowed difference, in nats, between two ways of computing the cost of a text.
 const rounding = 1e-3
 
-// Of the sampled texts, the answer is the one with the lowest cost together with the suffix. Equal
-// seeds give equal answers, whatever was requested before.
+// The response is the sampled text with the lowest cost together with the suffix. Equal seeds give
+// equal responses, whatever was requested before.
 func TestTextBeforeSuffixCostsLeastWithIt(t *testing.T) {
 	m := testModel(t)
 	w := stream.NewWorker(m, 1)
@@ -44,7 +44,7 @@ func TestTextBeforeSuffixCostsLeastWithIt(t *testing.T) {
 	mg, other := newManager(t, Options{Threads: 2}), newManager(t, Options{Threads: 1})
 	rapid.Check(t, func(t *rapid.T) {
 		request, fed := drawRequest(t), logText(rapid.IntRange(0, 60).Draw(t, "fed"))
-		if request.Settings["method"] == MethodCache { // this method does not rank texts
+		if request.Settings["method"] == MethodCache { // the method cache does not rank texts
 			request.Settings["method"] = MethodStatic
 		}
 		base, _ := alone(t, m, request, fed)

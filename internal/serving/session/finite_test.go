@@ -88,8 +88,8 @@ func TestImportOfNonFiniteNumbersIsRefused(t *testing.T) {
 	require.Len(t, page, 1)
 }
 
-// A state of finite numbers may still compute numbers that are not finite. The fast weights are
-// then reset.
+// The model may compute numbers that are not finite, although all numbers in the session's state
+// are finite. Then the fast weights are reset.
 func TestSessionResetsFastWeightsThatDiverge(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	defer func() { sv.stop() }()
@@ -99,7 +99,7 @@ func TestSessionResetsFastWeightsThatDiverge(t *testing.T) {
 	withSession(t, sv.mg, id, func(s *session) {
 		for _, m := range s.stream.Fast.M {
 			for i := range m.BF16 {
-				m.BF16[i] = 0x7f7f // the largest finite number
+				m.BF16[i] = 0x7f7f // the largest finite bfloat16
 			}
 		}
 		f, err := s.stream.Snapshot()
@@ -135,7 +135,8 @@ func TestSessionResetsFastWeightsThatDiverge(t *testing.T) {
 	})
 }
 
-// If an older version has stored totals that are not finite, the session is listed with an error.
+// An older version may have stored totals that are not finite. The session is then listed with an
+// error.
 func TestStoredTotalsThatAreNotFiniteAreListedAsAnError(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()

@@ -11,14 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// These constants limit the heap that sessions use in addition to Options.MaxMemoryBytes.
+// These constants limit the heap memory that sessions use in addition to Options.MaxMemoryBytes.
 const (
-	idleSessionBytes = 3 << 10 // per session that is only on disk: head and registry entry
+	// for each session that is not in memory: head and registry entry
+	idleSessionBytes = 3 << 10
 	workingBytes     = 8 << 20 // for the server: workers, copies of snapshots, the store
 )
 
-// With any number of sessions, memory stays within the budget plus the constants above. If
-// LMSERVE_TEST_LONG is set, the test uses 10,000 sessions.
+// With any number of sessions, memory stays within the budget plus idleSessionBytes per session
+// plus workingBytes. If LMSERVE_TEST_LONG is set, the test uses 10,000 sessions.
 func TestMemoryIsFlatAtTheBudget(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -27,7 +28,7 @@ func TestMemoryIsFlatAtTheBudget(t *testing.T) {
 	if os.Getenv("LMSERVE_TEST_LONG") != "" {
 		sessions, clients = 10_000, 64
 	}
-	// The state is so large that it is visible in the size of the heap.
+	// The states are large, so that the size of the heap shows how many states are in memory.
 	request := CreateRequest{Seed: ptr(uint64(3)), Settings: Settings{"method": MethodCache,
 		"cache_size": 4096}}
 	probe := newManager(t, Options{})
@@ -89,7 +90,6 @@ func TestMemoryIsFlatAtTheBudget(t *testing.T) {
 		sessions, size, most, budget)
 }
 
-// heap returns the size of the live heap in bytes.
 func heap() int64 {
 	runtime.GC()
 	runtime.GC() // frees objects whose finalizers ran in the first call

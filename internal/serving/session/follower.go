@@ -13,20 +13,19 @@ import (
 // followed session causes an immediate retry.
 const stallTime = 5 * time.Second
 
-// errLeft stops the reading of a log when the session is no longer a shadow.
 var errLeft = errors.New("the session is no longer a shadow")
 
 // follower feeds shadows from the logs of the sessions that they follow. It runs a goroutine for a
-// shadow while there is text to feed. Also after a restart, a shadow continues where its log ends.
-// A shadow is fed whole records, so that the totals of both sessions can be compared at the end of
-// each record.
+// shadow while there is text to feed. After a restart, a shadow continues where its own log ends. A
+// shadow is fed whole records, so that the totals of both sessions can be compared after each
+// record.
 type follower struct {
 	engine *engine
 	index  *index
 	turns  chan struct{}   // semaphore: one token per shadow that is being fed
-	ctx    context.Context // canceled when the first shutdown begins
+	ctx    context.Context // canceled when a shutdown begins
 	stop   context.CancelFunc
-	rest   time.Duration // stallTime, except in tests
+	rest   time.Duration // the delay before a retry: stallTime, except in tests
 }
 
 func newFollower(e *engine, ro *index, turns int) *follower {
@@ -37,22 +36,21 @@ func newFollower(e *engine, ro *index, turns int) *follower {
 	}
 }
 
-// grown wakes the shadows of a session that has new text.
 func (fo *follower) grown(of *session) {
 	for _, s := range of.shadows() {
 		fo.wake(s)
 	}
 }
 
-// wake starts feeding a shadow the text that it does not have yet. It does not wait for the
-// feeding.
+// wake starts to feed a shadow the text that the shadow lacks. It does not wait for the feeding.
 func (fo *follower) wake(s *session) {
 	if s.wake() {
 		go fo.run(s)
 	}
 }
 
-// begin wakes the shadows that have less text than their sessions when the server starts.
+// begin runs when the server starts. It wakes each shadow that has less text than the session that
+// it follows.
 func (fo *follower) begin() {
 	for after := ""; ; {
 		page, more := fo.index.registry.Page(after, listPage, fo.engine.clock.now())
@@ -69,14 +67,15 @@ func (fo *follower) begin() {
 }
 
 // detach makes a shadow an independent session. It calls amend, which removes the link from the
-// session's head. From the call of amend on, the shadow is not fed.
+// session's head. Once amend is called, the shadow is no longer fed.
 func (fo *follower) detach(ctx context.Context, s *session, amend func() error) error {
 	of := s.leave()
 	err := s.takeTurn(ctx, WaitMax)
 	if err == nil {
 		err = amend()
 		<-s.feeding
-		s.awaitFollower() // a waiting follower stops once it gets the turn
+		// a follower that waits for the right to feed stops when it gets this right
+		s.awaitFollower()
 	}
 	if err != nil && of != nil && s.follow(of) == nil {
 		fo.wake(s)
@@ -97,8 +96,8 @@ func (fo *follower) run(s *session) {
 }
 
 // catchUp feeds a shadow up to the offset of the session that it follows. A shutdown waits only for
-// the current chunk. The error says why the shadow lacks text. It is nil if the shadow was deleted,
-// or is no longer a shadow.
+// the current chunk. The error says why the shadow lacks text. The error is nil if the session was
+// deleted or is no longer a shadow.
 func (fo *follower) catchUp(s *session) error {
 	select {
 	case fo.turns <- struct{}{}:

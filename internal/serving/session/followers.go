@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// A shadow is a session that follows another session: the server feeds it with the text of that
-// session. A shadow serves to compare two models or settings on the same text. It has its own log,
-// state and owner. It computes the same bits as if a client fed the text. The text is read from the
-// log of the followed session (follower.go).
+// A shadow is a session that the server feeds with the text of another session, the followed
+// session. Shadows serve to compare two models or settings on the same text. A shadow has its own
+// log, state and owner. Its results are bit-identical to those of a session that a client fed with
+// the same text. The server reads the text from the log of the followed session (follower.go).
 
-// feedable returns an error if the session is a shadow, which requests cannot feed.
+// feedable returns an error if the session is a shadow, because only the server feeds shadows.
 func (s *session) feedable() error {
 	if of := s.shadowOf(); of != "" {
 		return &ShadowError{ID: s.ID, Of: of}
@@ -19,14 +19,13 @@ func (s *session) feedable() error {
 	return nil
 }
 
-// followed returns the session that this session follows, or nil.
 func (s *session) followed() *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.following.of
 }
 
-// follow makes the session a shadow of another session. It fails if that session was deleted, or
+// follow makes session s a shadow of another session. It fails if the other session was deleted, or
 // already has ShadowsMax shadows.
 func (s *session) follow(of *session) error {
 	of.mu.Lock()
@@ -45,8 +44,8 @@ func (s *session) follow(of *session) error {
 	return nil
 }
 
-// leave makes the session follow no session any more. It returns the session that was followed, or
-// nil.
+// leave ends the following of another session. It returns the session that was followed, or nil if
+// there was none.
 func (s *session) leave() (of *session) {
 	s.mu.Lock()
 	of = s.mu.following.of
@@ -62,8 +61,8 @@ func (s *session) leave() (of *session) {
 	return of
 }
 
-// takenUp reports whether the session is still a shadow. If so, the follower may feed it until it
-// calls leftAlone.
+// takenUp reports whether the session is still a shadow. If so, the caller may feed the session,
+// and must call leftAlone afterwards.
 func (s *session) takenUp() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,11 +75,11 @@ func (s *session) takenUp() bool {
 
 func (s *session) leftAlone() { s.mu.following.turn.Done() }
 
-// awaitFollower waits until the follower is neither feeding the shadow nor waiting for its turn.
+// awaitFollower waits until the server's current feeding of the shadow has ended.
 func (s *session) awaitFollower() { s.mu.following.turn.Wait() }
 
-// wake records that there is text for the shadow. It reports whether the caller must start a
-// goroutine to feed it.
+// wake records that new text waits for the shadow. It reports whether the caller must start the
+// goroutine that feeds the shadow.
 func (s *session) wake() (idle bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,8 +94,8 @@ func (s *session) beginFollowing() {
 	s.mu.following.more = false
 }
 
-// endFollowing records the error with which the feeding stopped, or nil. It reports whether more
-// text has arrived meanwhile.
+// endFollowing records the error that ended the feeding of the shadow, or nil. It returns true if
+// err is nil and new text has arrived meanwhile.
 func (s *session) endFollowing(err error) (more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,8 +104,8 @@ func (s *session) endFollowing(err error) (more bool) {
 	return s.mu.following.running
 }
 
-// wakeAfter calls wake after a pause, to retry a failed feeding of the shadow. Another call of
-// wakeAfter during the pause restarts the pause. New text wakes the shadow earlier.
+// wakeAfter calls wake after a pause, to retry a failed feeding of the shadow. A further call of
+// wakeAfter restarts the pause.
 func (s *session) wakeAfter(pause time.Duration, wake func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,8 +116,8 @@ func (s *session) wakeAfter(pause time.Duration, wake func()) {
 	s.mu.following.rest = time.AfterFunc(pause, wake)
 }
 
-// compare records the totals of both sessions at an offset. It returns the totals recorded before,
-// or nil.
+// compare stores a comparison of the totals of the shadow and the followed session. It returns the
+// comparison stored before, or nil.
 func (s *session) compare(c Comparison) (before *Comparison) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,8 +125,8 @@ func (s *session) compare(c Comparison) (before *Comparison) {
 	return before
 }
 
-// linkTo describes a shadow in the Info of the followed session, or the followed session in the
-// Info of a shadow. Parameter other is the session that is described.
+// linkTo describes one of two linked sessions for the Info of its counterpart. Parameter other is
+// the described session: either followed or shadow.
 func linkTo(other, followed, shadow *session) Shadow {
 	at, has := followed.seen(), shadow.seen()
 	other.mu.Lock()
@@ -151,10 +150,10 @@ func linkTo(other, followed, shadow *session) Shadow {
 	}
 }
 
-// addLinks adds the shadows that the caller may see to the description of a session.
+// addLinks adds the links between shadows and followed sessions to a session's description. It
+// leaves out shadows that the caller may not see.
 func (s *session) addLinks(who Caller, i *Info) {
 	if id := s.shadowOf(); id != "" {
-		// used if the followed session is not found
 		link := Shadow{ID: id, Offset: i.Offset, Err: ErrNotFound}
 		if of := s.followed(); of != nil && of.alive() == nil {
 			link = linkTo(of, of, s)

@@ -15,21 +15,20 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model/modeltest"
 )
 
-// otherModel returns a byte model like testModel, but with different weights.
 func otherModel(t fatal) *model.Model {
 	m, err := modeltest.New(8)
 	require.NoError(t, err)
 	return m
 }
 
-// shadow makes a shadow of a session.
 func shadow(t fatal, mg *Manager, of string, r CreateRequest) string {
 	t.Helper()
 	r.ShadowOf = of
 	return create(t, mg, r)
 }
 
-// caughtUp waits until a shadow has all text of its session, and returns the comparison there.
+// caughtUp waits until a shadow has read all text of the followed session. It returns the
+// comparison of their totals.
 func caughtUp(t fatal, mg *Manager, id string) Comparison {
 	t.Helper()
 	for begun := time.Now(); time.Since(begun) < time.Minute; time.Sleep(time.Millisecond) {
@@ -45,8 +44,6 @@ func caughtUp(t fatal, mg *Manager, id string) Comparison {
 	return Comparison{}
 }
 
-// A shadow has the same state as a session that was fed the same text by requests. That holds
-// however the text is split, and after restarts of the server.
 func TestShadowEqualsSessionFedSameText(t *testing.T) {
 	words := wordModel(t)
 	other := otherModel(t)
@@ -89,8 +86,8 @@ func TestShadowEqualsSessionFedSameText(t *testing.T) {
 	})
 }
 
-// A shadow with the settings of its session detects the same lines and skips the same lines in
-// learning. So both have the same state.
+// A shadow with the settings of the followed session skips the same lines in learning. So both
+// sessions have the same state.
 func TestShadowLearnsWhatItsSessionLearns(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
@@ -115,7 +112,7 @@ func TestShadowLearnsWhatItsSessionLearns(t *testing.T) {
 	require.Equal(t, hash(t, sv.mg, of), hash(t, sv.mg, id))
 	require.Equal(t, get(t, sv.mg, of).Tally, get(t, sv.mg, id).Tally)
 	withSession(t, sv.mg, id, func(s *session) { require.True(t, s.ByLine) })
-	// This method learns from all text, also from the skipped lines.
+	// MethodCache learns from all text, including the skipped lines.
 	cache := shadow(t, sv.mg, of, CreateRequest{Settings: Settings{"method": MethodCache}})
 	caughtUp(t, sv.mg, cache)
 }
@@ -146,8 +143,8 @@ func TestShadowIsFedByItsSessionAlone(t *testing.T) {
 	require.Nil(t, info.ShadowOf)
 }
 
-// A request to a shadow has normal priority, although the server's own feeding of shadows has the
-// lowest.
+// A client's request to a shadow has normal priority. Only the server's own feeding of shadows has
+// low priority.
 func TestRequestToShadowIsNotBehindOthers(t *testing.T) {
 	mg := newManager(t, Options{})
 	of := create(t, mg, CreateRequest{})
@@ -199,7 +196,6 @@ func TestWhatCanBeFollowed(t *testing.T) {
 	require.ErrorAs(t, err, new(*FieldError), "of a session that does not exist for the caller")
 }
 
-// If an admin makes a shadow of another owner's session, the admin owns the shadow.
 func TestShadowIsSeenByItsOwner(t *testing.T) {
 	mg := newManager(t, Options{})
 	alice, admin := Caller{Key: "alice"}, Caller{Key: "boss", Admin: true, MaxSessions: 1}
@@ -221,8 +217,8 @@ func TestShadowIsSeenByItsOwner(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotFound, "it has the text that was deleted")
 }
 
-// If feeding a shadow fails, it is retried after pauses, however much text its session gets. The
-// shadow continues when feeding works again.
+// A failed feeding of a shadow is retried after pauses. The shadow continues when feeding works
+// again.
 func TestFeedingShadowIsRetried(t *testing.T) {
 	told := &recorded{}
 	sv := newServer(t, t.TempDir(), Options{Observer: told})
@@ -234,7 +230,7 @@ func TestFeedingShadowIsRetried(t *testing.T) {
 	made, err := mg.Create(background, boss, CreateRequest{ShadowOf: of})
 	require.NoError(t, err)
 	mg.engine.disk.Limit(boss.Key, 1)
-	tries := func() int { // number of attempts to feed
+	tries := func() int {
 		told.mu.Lock()
 		defer told.mu.Unlock()
 		return told.has(PhaseTurn)
@@ -262,7 +258,7 @@ func TestShadowEndsWithItsSession(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
 	text := logText(100 * testChunk)
-	var ahead atomic.Int64 // time added to the clock; atomic, because the follower reads it
+	var ahead atomic.Int64
 	sv.mg.index.clock.read = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 	for what, end := range map[string]func(of string){
 		"deleted": func(of string) { require.NoError(t, sv.mg.Delete(Caller{}, of)) },
@@ -275,9 +271,9 @@ func TestShadowEndsWithItsSession(t *testing.T) {
 	} {
 		of := create(t, sv.mg, CreateRequest{TTL: time.Hour})
 		id := shadow(t, sv.mg, of, CreateRequest{})
-		score(t, sv.mg, of, text) // the shadow reads this text
+		score(t, sv.mg, of, text)
 		if what == "expired" {
-			caughtUp(t, sv.mg, id) // a session does not expire while it is in use
+			caughtUp(t, sv.mg, id)
 		}
 		end(of)
 		for _, gone := range []string{of, id} {
@@ -314,7 +310,6 @@ func TestDetachedShadowIsOrdinarySession(t *testing.T) {
 	require.Nil(t, get(t, sv.mg, id).ShadowOf)
 }
 
-// A fork of a shadow is no shadow. Neither is the import of a shadow's export.
 func TestWhatIsMadeOfAShadowIsNone(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
@@ -338,7 +333,8 @@ func TestWhatIsMadeOfAShadowIsNone(t *testing.T) {
 	require.EqualValues(t, 50, get(t, sv.mg, id).Offset)
 }
 
-// Text that a shadow has not read yet is kept, even if its session has HistoryTail.
+// Text that a shadow has not read yet is kept, even if the followed session keeps only the end of
+// its text (HistoryTail).
 func TestTailIsKeptUntilShadowHasReadIt(t *testing.T) {
 	for _, durable := range []bool{true, false} {
 		o := Options{ReplayMax: time.Nanosecond} // causes a snapshot after every chunk
@@ -382,7 +378,7 @@ func TestSessionRunsOnRequestedModel(t *testing.T) {
 	for _, m := range []*model.Model{small, other} {
 		ids[create(t, sv.mg, CreateRequest{Model: m.ID()})] = m
 	}
-	for n := range 3 { // both models use the same workers in turn
+	for n := range 3 {
 		for id, m := range ids {
 			_, sum := score(t, sv.mg, id, logText(20))
 			require.EqualValues(t, 20*(n+1), sum.Offset)

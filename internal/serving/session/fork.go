@@ -11,19 +11,19 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// fork makes a new session that shares the log and snapshots of another session. The store shares
-// them at once, without copying. The new session's state is recovered as after a restart: from the
-// last snapshot before the fork's offset, and the log after this snapshot.
+// fork makes a new session that shares the log and snapshots of another session, without copying.
+// The state of the new session is recovered as after a restart: from the last snapshot before the
+// fork's offset and the text after this snapshot.
 type fork struct {
 	engine   *engine
 	index    *index
 	from, to *session
 	history  string
-	at       int64         // offset of the original session at which the fork begins
-	cut      storage.Cut   // part of the log that is shared
-	kept     []int64       // offsets of the shared snapshots
-	rest     []byte        // text from cut.End to the fork's offset: part of one record
-	lesson   stream.Lesson // how the field rest is learned
+	at       int64
+	cut      storage.Cut
+	kept     []int64
+	rest     []byte // text from cut.End to the fork's offset
+	lesson   stream.Lesson
 }
 
 // run makes the fork. Until the store has made it, run keeps the original session's state locked.
@@ -54,14 +54,14 @@ func (f *fork) run(ctx context.Context, who Caller, r ForkRequest) (Info, error)
 	}
 	m := creation{who: who, s: f.to, disk: f.takes()}
 	m.store = func() error {
-		defer unlock() // then the fork's state can replace the original state in memory
+		// After unlock, the original state may be evicted from memory in favor of the fork's state.
+		defer unlock()
 		return f.shareLocked(ctx)
 	}
 	m.fill = func() error { return f.finish(ctx) }
 	return f.index.build(ctx, m)
 }
 
-// takes returns the disk space that the fork will use, in bytes.
 func (f *fork) takes() (bytes int64) {
 	bytes = storage.SessionCharge
 	if len(f.rest) > 0 {
@@ -85,8 +85,9 @@ func (f *fork) shareLocked(ctx context.Context) error {
 	return f.index.fork(ctx, f.from, f.to, f.cut)
 }
 
-// sharedText returns the size of the shared text if the store is in memory. The fork is charged for
-// this text, because the text must stay in memory when the original session is deleted.
+// sharedText returns the bytes and the number of the shared records if the store is in memory, else
+// 0. The fork is charged for these records, because they stay in memory even if the original
+// session is deleted.
 func (f *fork) sharedText(ctx context.Context) (bytes, records int, err error) {
 	store := f.engine.store
 	if store.Durable() || f.cut.Start == f.cut.End {
@@ -101,8 +102,8 @@ func (f *fork) sharedText(ctx context.Context) (bytes, records int, err error) {
 	return bytes, records, f.readError(err)
 }
 
-// tidyLocked drops a snapshot that was taken only for the fork. This happens only if the store is
-// in memory.
+// tidyLocked drops the original session's snapshot that was taken for the fork. It keeps snapshots
+// in a durable store, because they also serve recovery.
 func (f *fork) tidyLocked() {
 	if !f.engine.store.Durable() {
 		// The only possible error is that the session was deleted, with its snapshots.
@@ -110,7 +111,6 @@ func (f *fork) tidyLocked() {
 	}
 }
 
-// planLocked decides which part of the log and which snapshots the fork shares.
 func (f *fork) planLocked(ctx context.Context, asked *int64) error {
 	s, e := f.from, f.engine
 	if err := s.currentLocked(ctx); err != nil {
@@ -151,9 +151,8 @@ func (f *fork) planLocked(ctx context.Context, asked *int64) error {
 	return nil
 }
 
-// snapshotLocked takes a snapshot of the original session if the fork begins at its end. It does so
-// only if recovery would otherwise be impossible or take too long. It returns the session as it is
-// in the store afterwards.
+// snapshotLocked prepares a fork at the end of the original session's text. If recovery without a
+// new snapshot is impossible or takes too long, it takes a snapshot. It returns the stored session.
 func (f *fork) snapshotLocked(ctx context.Context, end int64) (storage.Session, error) {
 	s := f.from
 	found, err := s.get(ctx)
@@ -167,16 +166,17 @@ func (f *fork) snapshotLocked(ctx context.Context, end int64) (storage.Session, 
 	if err != nil || !taken {
 		return found, err
 	}
-	return s.get(ctx) // the log may have been trimmed
+	return s.get(ctx) // taking the snapshot may have trimmed the log
 }
 
-// checkOffset returns an error if a fork at the requested offset could not be recovered.
+// checkOffset returns an error if the state at the requested offset cannot be recovered.
 func (f *fork) checkOffset(found storage.Session, kept []storage.Snapshot, end int64) error {
 	first := int64(0)
 	if found.Start > 0 {
 		first = end
 		if len(kept) > 0 {
-			first = max(kept[0].Offset, found.Start+1) // the fork needs at least one record
+			// a fork shares at least one record of the log
+			first = max(kept[0].Offset, found.Start+1)
 		}
 	}
 	if f.at >= first && f.at <= end {
@@ -192,8 +192,8 @@ func (f *fork) checkOffset(found storage.Session, kept []storage.Snapshot, end i
 // errFound stops the reading of a log after the wanted record.
 var errFound = errors.New("found")
 
-// endAtRecord ends the shared log with the last whole record before the fork's offset. It keeps the
-// text from there to the offset.
+// endAtRecord ends the shared log with the last whole record before the fork's offset. It stores
+// the text between this record and the offset in the field rest.
 func (f *fork) endAtRecord(ctx context.Context, end int64) error {
 	if f.at == end {
 		return nil
@@ -206,15 +206,15 @@ func (f *fork) endAtRecord(ctx context.Context, end int64) error {
 	return f.readError(err)
 }
 
-// beginTail makes the shared log begin with the record before the last snapshot, so that the fork
-// has at least one record. Few or no earlier snapshots are then shared.
+// beginTail shares the log only from the record before the last snapshot on. So the fork has at
+// least one record.
 func (f *fork) beginTail(ctx context.Context) error {
 	last := f.kept[len(f.kept)-1]
 	err := f.engine.store.Read(ctx, f.from.ID, last-1, func(at int64, _ storage.Record) error {
 		f.cut.Start = at
 		return errFound
 	})
-	// The log begins at the snapshot, so there is no record before the snapshot.
+	// ErrRange means that the log begins at the snapshot.
 	if errors.Is(err, storage.ErrRange) {
 		return nil
 	}
@@ -228,7 +228,6 @@ func (f *fork) readError(err error) error {
 	return storeError("reading the log of session "+f.from.ID, err)
 }
 
-// fresh returns the new session, marked as incomplete.
 func (f *fork) fresh(who Caller, r ForkRequest) (*session, error) {
 	like := CreateRequest{Labels: r.Labels, TTL: r.TTL, History: f.history}
 	to, err := f.index.fresh(who, r.Name, f.from.model, f.from.Settings, like)
@@ -244,8 +243,8 @@ func (f *fork) fresh(who Caller, r ForkRequest) (*session, error) {
 	return to, nil
 }
 
-// finish feeds the text from the last shared record to the fork's offset, because the totals there
-// must be computed. If the state is not to be recovered later, finish computes it now.
+// finish feeds the fork the text between the last shared record and the fork's offset, to compute
+// the totals there. If the store is not durable, finish also computes the state now.
 func (f *fork) finish(ctx context.Context) error {
 	e, to := f.engine, f.to
 	if err := to.lookLocked(ctx); err != nil {
@@ -254,7 +253,8 @@ func (f *fork) finish(ctx context.Context) error {
 	feed := feeder{
 		reports: reports{engine: e, s: to, emit: noChunks}, admitted: true, given: &f.lesson,
 	}
-	// If a record is shared, or the text begins at 0, the totals at the cut are known.
+	// The totals at the end of the shared log are known if the fork shares a record or begins at
+	// offset 0.
 	recorded := f.cut.Start == 0 || to.seen().offset > f.cut.Start
 	if e.store.Durable() && recorded {
 		feed.maxWait = e.forkRecovery
@@ -269,8 +269,8 @@ func (f *fork) finish(ctx context.Context) error {
 	return to.settleIn(ctx)
 }
 
-// appendUncounted appends the rest of a cut record without its totals. It is for a fork whose state
-// takes long to recover; the totals are computed at the first use of the fork.
+// appendUncounted appends the text before the fork's offset to the log without its totals. The
+// fork's first use computes the totals, because the recovery of the state takes long.
 func (f *fork) appendUncounted(ctx context.Context) error {
 	to := f.to
 	if err := to.lock(ctx); err != nil {

@@ -159,7 +159,6 @@ func TestImportEqualsExportedSession(t *testing.T) {
 	})
 }
 
-// changeable is the content of an export, which a test can change before the import.
 type changeable struct {
 	head    head
 	start   int64
@@ -168,7 +167,6 @@ type changeable struct {
 	end     int64
 }
 
-// takeApart exports a session and reads the parts of the export.
 func takeApart(t testing.TB, mg *Manager, id string) *changeable {
 	b := export(t.(fatal), mg, id)
 	store, err := folder.OpenExport(io.NewSectionReader(bytes.NewReader(b), 0, int64(len(b))))
@@ -192,7 +190,6 @@ func takeApart(t testing.TB, mg *Manager, id string) *changeable {
 	return x
 }
 
-// archive makes an export from the changed parts.
 func (x *changeable) archive(t require.TestingT) *bytes.Reader {
 	var b, state bytes.Buffer
 	a := folder.NewExporter(&b, x.head.ID, x.head.Created)
@@ -214,14 +211,12 @@ func (x *changeable) archive(t require.TestingT) *bytes.Reader {
 
 func (x *changeable) last() *storage.Record { return &x.records[len(x.records)-1] }
 
-// tensor returns a tensor of the exported state by its name.
 func (x *changeable) tensor(t require.TestingT, name string) *weights.Tensor {
 	found, ok := x.state.Tensor(name)
 	require.True(t, ok, name)
 	return found
 }
 
-// refused checks that an export is refused after a change.
 func refused(
 	t testing.TB, mg *Manager, id string, change func(x *changeable), says ...string,
 ) {
@@ -331,7 +326,8 @@ func FuzzImport(f *testing.F) {
 		require.NoError(f, err)
 		f.Add(export(f, mg, info.ID))
 	}
-	require.NoError(f, mg.Drain(background)) // the fuzzing needs no workers
+	// ends the manager's threads, because fuzzing needs none
+	require.NoError(f, mg.Drain(background))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		file := io.NewSectionReader(bytes.NewReader(b), 0, int64(len(b)))
 		a, err := readArchive(background, models{residentModel(m)}, file)

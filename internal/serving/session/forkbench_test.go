@@ -18,8 +18,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// longSession makes a session with text and a snapshot of the given sizes. The content is
-// arbitrary, because the benchmark does not use the state.
+// longSession makes a session with text and a snapshot of the given sizes. The content of the
+// snapshot is random, because the benchmark does not read it.
 func longSession(b *testing.B, sv *server, textBytes, snapshotBytes int) (id string) {
 	id = create(b, sv.mg, CreateRequest{Settings: Settings{"method": MethodStatic}})
 	found, err := sv.store.Claim(background, id)
@@ -63,7 +63,7 @@ func heapBytes() float64 {
 	return float64(m.HeapInuse)
 }
 
-// together calls parameter do for all ids, with the concurrency that expiry uses for deletions.
+// together calls parameter do for all ids, from deletesAtOnce goroutines.
 func together(ids []string, do func(id string)) {
 	next := make(chan string)
 	var wait sync.WaitGroup

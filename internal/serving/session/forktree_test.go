@@ -17,7 +17,6 @@ import (
 	datafolder "github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// checkFolder stops the server, checks its data folder, and starts the server again.
 func checkFolder(t fatal, sv *server) {
 	t.Helper()
 	sv.stop()
@@ -27,8 +26,8 @@ func checkFolder(t fatal, sv *server) {
 	sv.start()
 }
 
-// Sessions, forks, and forks of forks are fed, saved, dropped from memory, exported and deleted in
-// any order. Each always equals a session that was fed the same text.
+// Sessions, forks, and forks of forks are used and deleted in any order. Each of them always equals
+// a session that was fed the same text.
 func TestForksOfForksAreIndependent(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		sv := newServer(rt, tempDir(t, rt), Options{
@@ -99,7 +98,6 @@ func TestForksOfForksAreIndependent(t *testing.T) {
 	})
 }
 
-// A fork uses disk space only for its new text. It stays usable when the original is deleted.
 func TestForkTakesNoDiskForWhatItShares(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")

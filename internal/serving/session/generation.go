@@ -11,32 +11,32 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// generation samples the texts of a plan in turns of at most a chunk. For each turn it queues for a
-// worker, so a long completion does not delay short requests. A frozen stream carries the text from
-// turn to turn, and the result is bit-identical to that of one long turn. A separate goroutine
-// computes while the caller emits pieces, so no worker waits for a client.
+// generation samples completions in turns of at most one chunk of tokens. It waits for a free
+// worker before each turn, so a long completion does not delay short requests. The result is
+// bit-identical to that of one long turn. A separate goroutine computes while the caller sends the
+// pieces of text, so no worker waits for a client.
 type generation struct {
 	engine *engine
 	s      *session
-	blank  bool // the session is from index.blank, and not in the store
+	blank  bool // the session is empty and not in the store
 	plan
-	admitted bool // the request has already passed the queue
-	// maxWait limits how long the request waits for the recovery of the state; see openWithin.
+	admitted bool
+	// maxWait limits how long the request waits for the recovery of the session's state.
 	maxWait time.Duration
 	within  time.Duration // limit on the field took; 0 means no limit
-	took    time.Duration // time spent reading the prompt, without waits for workers
+	took    time.Duration
 
-	broken   bool    // a token's log-probability is not finite
-	late     []Piece // pieces to send when the channel out has room
+	broken   bool
+	late     []Piece
 	out      chan Piece
 	err      error  // error of the goroutine; read only after out is closed
 	panicked string // panic of the goroutine with its stack; read after out is closed
 }
 
-// run starts the goroutine and emits the pieces that it generates.
+// run generates the texts in a separate goroutine, and calls emit with each piece of text.
 func (g *generation) run(ctx context.Context, emit func(Piece) error) error {
 	queue := pieceQueue
-	if g.echo { // an echoed piece is as long as a chunk, so few are buffered
+	if g.echo { // An echoed piece of the prompt is as long as a chunk, so the buffer is small.
 		queue = 1
 	}
 	g.out = make(chan Piece, queue)
@@ -58,7 +58,6 @@ func (g *generation) run(ctx context.Context, emit func(Piece) error) error {
 	return g.err
 }
 
-// generate runs in its own goroutine. It records a panic, which run raises again.
 func (g *generation) generate(ctx context.Context) {
 	defer close(g.out)
 	defer func() {
@@ -69,8 +68,8 @@ func (g *generation) generate(ctx context.Context) {
 	g.err = g.turns(ctx)
 }
 
-// turns generates the texts of all prompts. It keeps the session's state locked, and does not
-// change it.
+// turns generates the texts of all prompts. Meanwhile it locks the session's state, but does not
+// change the state.
 func (g *generation) turns(ctx context.Context) error {
 	if err := g.open(ctx); err != nil {
 		return err
@@ -94,7 +93,6 @@ func (g *generation) open(ctx context.Context) error {
 	})
 }
 
-// continueLocked reads one prompt, and then generates all texts that continue it.
 func (g *generation) continueLocked(ctx context.Context, prompt int) error {
 	drafts := g.drafts(prompt, g.s.model.OfWords())
 	read, err := g.readLocked(ctx, g.prompts[prompt], drafts)
@@ -119,16 +117,17 @@ func (g *generation) continueLocked(ctx context.Context, prompt int) error {
 // errUnread means that the time limit was reached before the prompt was read.
 var errUnread = errors.New("the prompt was not read in time")
 
-// reading is the progress in reading a prompt.
 type reading struct {
 	prompt []byte
-	read   int // bytes read so far
-	words  int // offset in the prompt at which the last token ends; may be negative
+	read   int
+	// offset in the prompt at which the last token ends; negative if it ends before the prompt
+	words int
 }
 
-// readLocked returns a frozen stream that has read the prompt, one chunk per turn. A word at the
-// end of the prompt counts as complete. If echo is set, each draft begins with the prompt. At the
-// time limit, readLocked caches the stream for the next request and returns errUnread.
+// readLocked feeds the prompt to a copy of the session's stream that does not learn, one chunk per
+// turn. A word at the end of the prompt counts as complete. If echo is set, each draft begins with
+// the prompt. At the time limit, readLocked caches the copy for the next request and returns
+// errUnread.
 func (g *generation) readLocked(
 	ctx context.Context, prompt []byte, drafts []*draft,
 ) (*stream.Stream, error) {
@@ -155,7 +154,6 @@ func (g *generation) readLocked(
 	return frozen, nil
 }
 
-// writeLocked samples one text, at most a chunk per turn.
 func (g *generation) writeLocked(ctx context.Context, frozen *stream.Stream, d *draft) error {
 	if d.maxTokens == 0 {
 		g.end(d, FinishLength, d.cut.end())
@@ -176,8 +174,8 @@ func (g *generation) writeLocked(ctx context.Context, frozen *stream.Stream, d *
 	return g.catchUp(ctx)
 }
 
-// turnLocked waits for a worker and calls parameter do with it. It fails if the session was deleted
-// or moved to another server.
+// turnLocked waits for a worker, and then calls parameter do with this worker. It fails if the
+// session was deleted or moved to another server.
 func (g *generation) turnLocked(ctx context.Context, do func(*stream.Worker)) error {
 	if err := g.s.alive(); err != nil {
 		return err
@@ -198,8 +196,8 @@ func (g *generation) turnLocked(ctx context.Context, do func(*stream.Worker)) er
 	return nil
 }
 
-// endTurnLocked ends a turn. It waits if the client is slow to receive the turn's pieces. If a
-// log-probability is not a finite number, it marks the session as unusable.
+// endTurnLocked waits until the client can receive the turn's pieces. If a log-probability is not a
+// finite number, it marks the session as unusable.
 func (g *generation) endTurnLocked(ctx context.Context, d *draft) error {
 	if !g.blank {
 		if err := g.s.stillHolds(); err != nil {
@@ -211,14 +209,12 @@ func (g *generation) endTurnLocked(ctx context.Context, d *draft) error {
 	}
 	why := fmt.Errorf("the log-probability of token %d of a completion at offset %d is not a "+
 		"finite number", d.tokens, g.s.seen().offset)
-	if g.blank { // then the model is broken, not the session
+	if g.blank { // an empty session cannot be the cause, so the model is broken
 		return fmt.Errorf("session: %w", why)
 	}
 	return g.s.markUnusableLocked(why)
 }
 
-// read feeds the next part of the prompt, up to the end of the chunk. After the whole prompt, it
-// ends the prompt's last word.
 func (g *generation) read(
 	w *stream.Worker, frozen *stream.Stream, r *reading, drafts []*draft,
 ) {
@@ -243,8 +239,8 @@ func (g *generation) read(
 	}
 }
 
-// scored records the scores of a token of the prompt. A word may begin in the session's text and
-// end in the prompt; if so, it is not recorded.
+// scored records the scores of a token of the prompt. It leaves out a token that ends in the
+// session's text, before the prompt.
 func (g *generation) scored(scores *tokenScores, r *reading, t stream.Token) {
 	logProb := float64(t.LogProbs[t.ID])
 	g.broken = g.broken || !finite(logProb)
@@ -260,7 +256,7 @@ func (g *generation) scored(scores *tokenScores, r *reading, t stream.Token) {
 	}
 }
 
-// sample samples tokens up to the end of the chunk or of the turn's time.
+// sample samples tokens until the chunk ends or turnMax has passed.
 func (g *generation) sample(
 	ctx context.Context, w *stream.Worker, frozen *stream.Stream, d *draft, sampler *txl.Sampler,
 ) {
@@ -310,7 +306,7 @@ func (g *generation) queue(d *draft, p Piece) {
 		return
 	}
 	if len(p.Text) == 0 && len(p.LogProbs) == 0 && p.FinishReason == "" {
-		return // empty, which can happen at the end of a prompt's last word
+		return // the end of a prompt's last word may yield an empty piece
 	}
 	p.Index = d.index
 	if len(g.late) == 0 {
@@ -323,7 +319,6 @@ func (g *generation) queue(d *draft, p Piece) {
 	g.late = append(g.late, p)
 }
 
-// catchUp sends all late pieces to run, and waits while the channel is full.
 func (g *generation) catchUp(ctx context.Context) error {
 	for _, p := range g.late {
 		select {

@@ -18,12 +18,11 @@ import (
 // headVersion is the version of the head's format (docs/formats.md, "The head of a session").
 const headVersion = 1
 
-// head is the stored metadata of a session, besides its text and snapshots.
 type head struct {
 	Version  int               `json:"version"`
 	ID       string            `json:"id"`
-	Complete bool              `json:"complete"` // false while the session is being made
-	Owner    string            `json:"owner"`    // Caller.Key of the creator
+	Complete bool              `json:"complete"`
+	Owner    string            `json:"owner"`
 	Created  time.Time         `json:"created"`
 	Model    modelName         `json:"model"`
 	Settings stream.Settings   `json:"settings"`
@@ -32,21 +31,23 @@ type head struct {
 	History  string            `json:"history"`
 	Parent   *Parent           `json:"parent"` // null unless the session is a fork
 	Numerics []numerics        `json:"numerics"`
-	// LinesFrom is the offset at which the session's lines begin; nil if it has no lines.
+	// LinesFrom is the offset from which the text is divided into lines; nil if no request asked
+	// for lines.
 	LinesFrom *int64 `json:"lines_from,omitempty"`
-	// Records is the rule by which lines form records; nil if there are no records.
+	// Records is the rule that groups lines into records, such as a message with its stack trace;
+	// nil if there is none.
 	Records *recordRule `json:"records,omitempty"`
-	// ByLine is true if some of the text may have been learned line by line.
+	// ByLine is true if a request used LearnUnflagged, which learns line by line.
 	ByLine bool `json:"by_line,omitempty"`
-	// TroubleWords is the list of words that also affect the rating of lines; "" if there is no
-	// list.
+	// TroubleWords lists the words that indicate trouble in a line, such as "error"; "" if there is
+	// no list.
 	TroubleWords string `json:"trouble_words,omitempty"`
-	Name         string `json:"name,omitempty"` // "" if the session has no name
+	Name         string `json:"name,omitempty"`
 	// ShadowOf is the id of the session that this session follows; "" if this is no shadow.
 	ShadowOf string `json:"shadow_of,omitempty"`
 	// Feedback lists users' verdicts on incidents.
 	Feedback []Feedback `json:"feedback,omitempty"`
-	// Deliveries has what is needed to detect repeated deliveries; nil if no delivery had a key.
+	// Deliveries detects requests that a client repeats; nil if no request had a delivery key.
 	Deliveries *deliveries `json:"deliveries,omitempty"`
 }
 
@@ -55,7 +56,6 @@ type modelName struct {
 	Hash string `json:"hash"`
 }
 
-// id returns the model's id, as in ModelInfo.ID.
 func (m modelName) id() string {
 	if len(m.Hash) < 12 {
 		return m.Name
@@ -63,8 +63,8 @@ func (m modelName) id() string {
 	return m.Name + "-" + m.Hash[:12]
 }
 
-// cutAt removes what refers to text after an offset. It also removes the deliveries, because
-// clients do not repeat them to a fork or to a partial session.
+// cutAt removes the fields of the head that refer to text after an offset. It also removes the
+// deliveries, because no client repeats a delivery to a copy of the session.
 func (h *head) cutAt(end int64) {
 	h.Deliveries = nil
 	for n := len(h.Numerics) - 1; n > 0 && h.Numerics[n].From > end; n-- {
@@ -77,7 +77,7 @@ func (h *head) cutAt(end int64) {
 		h.Records = nil
 	}
 	h.Feedback = slices.DeleteFunc(slices.Clone(h.Feedback), func(f Feedback) bool {
-		return f.Offset >= end // because a later incident may reuse the number
+		return f.Offset >= end // a new incident may reuse the number of a removed incident
 	})
 }
 
@@ -95,8 +95,8 @@ func (h *head) encode() []byte {
 	return text
 }
 
-// decodeHead accepts only what encode writes. It refuses unknown fields, because they may change
-// the meaning of others, and missing fields, because they have no default.
+// decodeHead accepts only what encode writes. Unknown fields may change the meaning of other
+// fields, and missing fields have no default.
 func decodeHead(id string, text []byte) (h head, err error) {
 	if err := json.Unmarshal(text, &h); err != nil {
 		return h, fmt.Errorf("head: %w", err)
@@ -117,7 +117,8 @@ func decodeHead(id string, text []byte) (h head, err error) {
 	return h, nil
 }
 
-// check returns an error if a field that does not depend on the model is outside its limits.
+// check returns an error if a field is outside its limits. It skips limits that depend on the
+// model.
 func (h *head) check(id string) error {
 	switch {
 	case h.ID != id:
@@ -220,17 +221,14 @@ func (h *head) checkOffsets(end int64) error {
 	return nil
 }
 
-// numerics returns the session's current arithmetic.
 func (h *head) numerics() numerics { return h.Numerics[len(h.Numerics)-1] }
 
-// checkKept checks seed, labels, TTL and history, as in a request to create a session.
 func (h *head) checkKept() error {
 	return checkRequest(CreateRequest{
 		Seed: &h.Settings.Seed, Labels: h.Labels, TTL: h.TTL, History: h.History,
 	})
 }
 
-// patched returns the head with the requested changes. It does not modify the labels of h.
 func (h head) patched(r PatchRequest) head {
 	labels := maps.Clone(h.Labels)
 	if r.Unlabel {

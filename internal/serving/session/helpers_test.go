@@ -35,7 +35,6 @@ func testModel(t testing.TB) *model.Model {
 	return m
 }
 
-// staticModel returns testModel without its meta-learners and statistics.
 func staticModel(t testing.TB) *model.Model {
 	m, err := model.New("static", testModel(t).LM, nil, testChunk, nil)
 	require.NoError(t, err)
@@ -82,7 +81,6 @@ func get(t fatal, mg *Manager, id string) Info {
 	return info
 }
 
-// score feeds text and returns the reported chunks and the summary.
 func score(t fatal, mg *Manager, id, text string) ([]Chunk, Summary) {
 	t.Helper()
 	return scoreBody(t, mg, id, strings.NewReader(text))
@@ -106,7 +104,6 @@ func logProbs(chunks []Chunk) (all []float64) {
 	return all
 }
 
-// withSession locks a session as a request does, and calls f with it.
 func withSession(t fatal, mg *Manager, id string, f func(s *session)) {
 	t.Helper()
 	s, err := mg.index.catalog.find(Caller{}, id)
@@ -116,7 +113,6 @@ func withSession(t fatal, mg *Manager, id string, f func(s *session)) {
 	f(s)
 }
 
-// logged returns the session's text from the store.
 func logged(t fatal, mg *Manager, id string) string {
 	t.Helper()
 	var text []byte
@@ -164,7 +160,6 @@ func logText(bytes int) string {
 	return b.String()[:bytes]
 }
 
-// reads is a request body that returns one of the given pieces per call of Read.
 type reads []string
 
 func (r *reads) Read(p []byte) (int, error) {
@@ -178,7 +173,8 @@ func (r *reads) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// cut splits a text at random into pieces of 1 to most bytes.
+// cut splits a text at random into pieces. Parameter most is the maximum length of a piece in
+// bytes.
 func cut(t *rapid.T, text string, most int) (pieces []string) {
 	for len(text) > 0 {
 		n := min(len(text), rapid.IntRange(1, most).Draw(t, "piece"))
@@ -187,7 +183,6 @@ func cut(t *rapid.T, text string, most int) (pieces []string) {
 	return pieces
 }
 
-// drawRequest returns a random request to make a session.
 func drawRequest(t *rapid.T) CreateRequest {
 	return CreateRequest{Seed: ptr(rapid.Uint64Range(0, SeedMax).Draw(t, "seed")),
 		Settings: Settings{
@@ -199,7 +194,6 @@ func drawRequest(t *rapid.T) CreateRequest {
 		}}
 }
 
-// soon waits until ok returns true, and fails if that takes too long.
 func soon(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	require.Eventually(t, ok, 30*time.Second, time.Millisecond, what)

@@ -10,7 +10,7 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// The functions here read the past of a session from its log, and compute nothing.
+// The functions here read a session's old text and scores from its log. They do not run the model.
 
 // TextPart is a part of a session's text.
 type TextPart struct {
@@ -19,9 +19,9 @@ type TextPart struct {
 	End  int64
 }
 
-// Text returns length bytes of a session's text from an offset on, at most TextBytesMax. It returns
-// fewer bytes at the end of the text. The error is an *OffsetError if the offset is beyond the end,
-// and a *TrimmedError if the text was trimmed from the log.
+// Text returns up to length bytes of a session's text from an offset on, but at most TextBytesMax.
+// The error is an *OffsetError if the offset is beyond the end of the text. It is a *TrimmedError
+// if the text at the offset was trimmed from the log.
 func (mg *Manager) Text(
 	ctx context.Context, who Caller, id string, offset, length int64,
 ) (TextPart, error) {
@@ -47,24 +47,24 @@ func (mg *Manager) Text(
 
 // PastScore is the score that a part of a session's text got when it was fed.
 type PastScore struct {
-	Tally            // totals of the part's tokens
-	Offset int64     // offset of the part's first token
-	Time   time.Time // time at which the last token was accepted, UTC
+	Tally
+	Offset int64 // offset of the part's first token
+	Time   time.Time
 }
 
 // History contains the scores of a part of a session's text.
 type History struct {
-	Scores []PastScore // adjacent parts, in order
+	Scores []PastScore // scores of adjacent parts of the text, in order
 	From   int64       // offset at which the stored scores begin
-	Next   int64       // end of Scores, where the next call can continue
+	Next   int64       // offset at which the scored parts end and the next call can continue
 	End    int64
 }
 
-// Scores returns the past scores of length bytes of a session's text from an offset on, at most
-// PastBytesMax. It divides the bytes into parts of similar length; parameter points is their
-// approximate number. Parts begin and end at the ends of records, because only records have totals.
-// A fork within a record has no totals for its last record until the fork is used. Next is then
-// before this record. The errors are those of Text.
+// Scores returns the past scores of up to length bytes of a session's text from an offset on, but
+// at most PastBytesMax. It divides these bytes into parts of similar length; parameter points is
+// their approximate number. Each part consists of whole records, because only records have totals.
+// A new fork may have no totals for its last record until its first use; Next is then before this
+// record. The errors are those of Text.
 func (mg *Manager) Scores(
 	ctx context.Context, who Caller, id string, offset, length int64, points int,
 ) (History, error) {
@@ -86,14 +86,13 @@ func (mg *Manager) Scores(
 	return h, err
 }
 
-// past gives access to a session's log, to read old text and scores.
 type past struct {
 	s          *session
-	start, end int64 // offsets of the stored text
+	start, end int64
 	seen       progress
 }
 
-// past returns access to a session's log. It fails if the log does not include the offset.
+// past gives access to a session's log. It fails if the log does not contain the offset.
 func (mg *Manager) past(
 	ctx context.Context, who Caller, id string, offset int64,
 ) (p past, err error) {
@@ -125,7 +124,8 @@ func (p *past) trimmed(offset int64) error {
 		p.start, p.end)}}
 }
 
-// read calls visit for each record, from the record at the offset on, until visit returns errFound.
+// read calls visit for each record of the log, beginning with the record that contains the offset.
+// It stops when visit returns errFound.
 func (p *past) read(
 	ctx context.Context, offset int64, visit func(at int64, r storage.Record) error,
 ) error {
@@ -140,39 +140,39 @@ func (p *past) read(
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case errors.Is(err, storage.ErrRange): // the log was trimmed during this request
+	case errors.Is(err, storage.ErrRange):
 		return p.trimmed(offset)
 	}
 	return storeError("reading the log of session "+p.s.ID, err)
 }
 
-// adder computes a History from the records of a log.
 type adder struct {
 	s       *session
 	seen    progress
 	history *History
 	points  int64
-	end     int64 // offset at which the history ends
+	end     int64
 
-	begun bool  // whether the totals before the next record are known
-	size  int64 // minimum length of a part in bytes
-	part  int64 // offset at which the current part begins
+	begun bool
+	size  int64
+	part  int64
 
-	before, baseline tokenizer.Tally // totals at which the current part begins
+	before, baseline tokenizer.Tally // totals at the beginning of the current part
 	last             storage.Record
-	lastEnd          int64 // end of the record in the field last; 0 after each finished part
+	// offset at which the record in the field last ends; 0 after each finished part
+	lastEnd int64
 }
 
-// begin starts the history at the end of a record, given as offset. The record's totals include the
-// record's text.
+// begin starts the history at an offset, the end of record r. The totals in r include the text of
+// r.
 func (a *adder) begin(offset int64, r *storage.Record) {
 	a.begun, a.part, a.history.Next = true, offset, offset
 	a.before, a.baseline = totalsOf(r, offset)
 	a.size = max(1, (a.end-offset+a.points-1)/a.points)
 }
 
-// count reports whether a record has totals. The last record of a fork may have none. If the
-// session has computed them since, count first sets them.
+// count reports whether a record has totals. The last record of a new fork has no totals until the
+// session computes them. count then copies these totals to the record.
 func (a *adder) count(r *storage.Record, end int64) bool {
 	if r.UnixMS == uncounted && end == a.seen.offset && !a.seen.blind {
 		a.s.count(r, a.s.model.OfWords(), a.seen.tally, a.seen.baseline)
@@ -183,7 +183,7 @@ func (a *adder) count(r *storage.Record, end int64) bool {
 func (a *adder) add(at int64, r storage.Record) error {
 	end := at + int64(len(r.Text))
 	switch {
-	case !a.count(&r, end): // the record has no totals for its text yet
+	case !a.count(&r, end):
 		return nil
 	case !a.begun:
 		if a.begin(end, &r); end >= a.end {
@@ -225,7 +225,6 @@ func (a *adder) cut() {
 	a.part, a.history.Next, a.lastEnd = a.lastEnd, a.lastEnd, 0
 }
 
-// less returns t - before.
 func less(t, before tokenizer.Tally) tokenizer.Tally {
 	return tokenizer.Tally{
 		Bytes: t.Bytes - before.Bytes, Chars: t.Chars - before.Chars,

@@ -76,7 +76,7 @@ func checkPast(t *rapid.T, mg *Manager) {
 	length := rapid.Int64Range(1, 100).Draw(t, "length")
 	h, err = mg.Scores(background, Caller{}, id, offset, length, 4096)
 	require.NoError(t, err)
-	at := total.Offset // first end of a piece at or after the offset
+	at := total.Offset
 	for _, end := range append([]int64{0}, ends...) {
 		if end >= offset {
 			at = min(at, end)
@@ -92,7 +92,8 @@ func checkPast(t *rapid.T, mg *Manager) {
 	require.True(t, h.Next >= min(total.Offset, at) && h.Next > offset)
 }
 
-// A fork begins within a piece of old text. It has no totals for its last record until it is used.
+// A fork begins within a record of the original session. The fork has no totals for its last record
+// until its first use.
 func TestPastOfForkCutWithinPiece(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	defer func() { sv.stop() }()
@@ -121,7 +122,6 @@ func TestPastOfForkCutWithinPiece(t *testing.T) {
 	require.False(t, h.Scores[0].Time.Before(fork.Created.Truncate(time.Millisecond)))
 }
 
-// A session that keeps only the end of its text reports the offset at which this text begins.
 func TestTrimmedPastIsReported(t *testing.T) {
 	store, err := folder.Open(t.TempDir(), folder.Options{})
 	require.NoError(t, err)
@@ -180,8 +180,8 @@ func TestForkRepeatsPast(t *testing.T) {
 	require.Equal(t, updates[2:], updatesAgain)
 }
 
-// The static model continues a session's text as if nothing had been learned. So the cost of the
-// sampled text equals the baseline.
+// The static model, without adaptation, continues a session's text. The log-probabilities of the
+// sampled text equal the baseline's log-probabilities.
 func TestCompletionFromStaticModel(t *testing.T) {
 	mg := newManager(t, Options{})
 	for _, method := range []string{MethodSparseMeta, MethodDynamicRMS, MethodCache} {

@@ -53,7 +53,6 @@ func (mg *Manager) importArchive(
 	})
 }
 
-// fill writes the archive's log and state to the session in the store.
 func (e *engine) fill(ctx context.Context, s *session, a *archive) error {
 	log := toldLog{a.store, e.imports.part("storing", a.found.End-a.found.Start)}
 	err := copyLog(ctx, log, a.found.ID, a.found.Start,
@@ -77,16 +76,15 @@ func (e *engine) fill(ctx context.Context, s *session, a *archive) error {
 	return s.settleIn(ctx)
 }
 
-// archive is the opened archive of a session.
 type archive struct {
-	store *folder.Folder // contains only this session
+	store *folder.Folder
 	found storage.Session
 	head  head
 	model *servedModel
 }
 
-// openArchive opens an archive, and checks everything that can be checked without recomputing. The
-// checks need memory for one state.
+// openArchive opens and checks an archive, but does not recompute scores. The checks need memory
+// for one session's state.
 func (e *engine) openArchive(ctx context.Context, received *spool.Spool) (a *archive, err error) {
 	file, err := received.Reader()
 	if err != nil {
@@ -109,8 +107,7 @@ func (e *engine) openArchive(ctx context.Context, received *spool.Spool) (a *arc
 	return a, e.packs(ctx, func() error { return importError(a.check(ctx, m, log)) })
 }
 
-// importError returns the error for a file that is not a valid archive, or ErrNoSpace if the disk
-// is full.
+// importError wraps an error of reading an archive in ErrImport. It returns ErrNoSpace unchanged.
 func importError(err error) error {
 	if err == nil || errors.Is(err, spool.ErrNoSpace) {
 		return err
@@ -118,7 +115,6 @@ func importError(err error) error {
 	return fmt.Errorf("%w: %w", ErrImport, err)
 }
 
-// readArchive opens an archive, and checks its head.
 func readArchive(ctx context.Context, served models, file *io.SectionReader) (*archive, error) {
 	if err := checkForm(file); err != nil {
 		return nil, err
@@ -147,8 +143,7 @@ func readArchive(ctx context.Context, served models, file *io.SectionReader) (*a
 	return a, a.head.Settings.Validate(a.model.Model)
 }
 
-// checkForm returns an error if a file has the old format of exports, from before exports were tar
-// files.
+// checkForm returns an error if a file has the old format of exports, which was not a tar file.
 func checkForm(file *io.SectionReader) error {
 	begin := make([]byte, 9)
 	if _, err := file.ReadAt(begin, 0); err != nil && !errors.Is(err, io.EOF) {
@@ -162,8 +157,8 @@ func checkForm(file *io.SectionReader) error {
 	return nil
 }
 
-// check checks that the state, the head and the log belong together and that the session can be
-// continued. It decodes the state for the check, and then drops it.
+// check returns an error if the archive's state, head and log contradict each other, or if the
+// session cannot be continued. It decodes the state only for this check.
 func (a *archive) check(ctx context.Context, m *model.Model, log logReader) error {
 	end := a.found.End
 	st, err := readSnapshot(ctx, m, a.store, &a.head, end)
@@ -211,7 +206,6 @@ func (a *archive) checkLog(
 	return last, err
 }
 
-// compareTotals compares the totals in a state, bit by bit, with those in the last record.
 func compareTotals(st *stream.Stream, last *storage.Record) error {
 	switch {
 	case math.Float64bits(st.Tally.Bits) != math.Float64bits(last.Bits):

@@ -23,44 +23,43 @@ type index struct {
 	models   models
 	registry *registry.Registry[*session]
 	catalog  catalog
-	max      int // limit on the number of sessions
+	max      int
 }
 
-// catalog is the list of all sessions, also of those that only the store has.
+// catalog lists all sessions, including sessions that this server has not loaded.
 type catalog interface {
-	// load registers the sessions in the store. It computes no states.
+	// load enters the stored sessions in the registry, without computing their states.
 	load(ctx context.Context) error
 	// find returns the session that a request names, by its id or by the caller's name for it.
 	find(who Caller, text string) (*session, error)
-	// named returns the caller's session with a name, or nil. If the session is being made, it may
-	// wait until that is done or the context ends.
+	// named returns the caller's session with the given name, or nil. While another request makes
+	// this session, named may wait.
 	named(ctx context.Context, who Caller, name string) (*session, error)
-	// list describes a page of the sessions that the caller may see and that have all of the
-	// labels.
+	// list describes one page of the sessions that have all the labels and that the caller may see.
 	list(who Caller, after string, limit int, labels []Label) (page []Info, next string, err error)
-	// entry returns the registry entry for a session.
 	entry(s *session, lastUsed time.Time) *registry.Entry[*session]
 	// reserves returns the name to reserve in the registry, and the limit on sessions to check
-	// there. They are "" and 0 if the store does both itself.
+	// there. It returns "" and 0 if the store reserves names and checks the limit.
 	reserves(name string, max int) (string, int)
-	// make calls parameter do to make a session in the store. The caller may have at most max
-	// sessions.
+	// make creates a session in the store by a call of parameter do, and returns the result of do.
+	// Parameter max limits the number of the owner's sessions.
 	make(max int, do func(storage.Store) (uint64, error)) (uint64, error)
-	// claimed updates the session's registry entry after a claim.
+	// claimed updates the session's registry entry after this server has claimed the session.
 	claimed(s *session)
-	// has reports whether this server may serve the session, because it has claimed it.
+	// has reports whether this server has claimed the session and so may serve it.
 	has(id string) bool
-	// begin starts background work, which method end stops. If other servers may have claimed
-	// sessions of this server, begin's work calls cut.
+	// begin starts background work, which method end stops. This work calls cut when other servers
+	// may have claimed sessions of this server.
 	begin(cut func(error))
 	end()
 	// handOver releases this server's sessions, so that other servers can claim them.
 	handOver(ctx context.Context)
-	// deletes reports whether this server must delete the session when it has expired.
+	// deletes reports whether this server must delete the session after its expiry.
 	deletes(s *session) bool
 }
 
-// known returns the session with this id if it is in the registry, expired or not, else nil.
+// known returns the session with this id, even if the session has expired. It returns nil if the
+// registry lacks the id.
 func (ix *index) known(id string) *session {
 	if e := ix.registry.Find(id, time.Time{}); e != nil {
 		return e.Value
@@ -78,7 +77,7 @@ func (ix *index) use(who Caller, id string) (s *session, done func(), err error)
 		used()
 		return nil, nil, err
 	}
-	if who.Key == s.Owner { // otherwise who.MaxDisk is not the owner's limit
+	if who.Key == s.Owner { // an admin's MaxDisk is not the owner's limit
 		ix.disk.Limit(s.Owner, who.MaxDisk)
 	}
 	s.asked.Add(1)
@@ -88,7 +87,7 @@ func (ix *index) use(who Caller, id string) (s *session, done func(), err error)
 	}, nil
 }
 
-// useAny does the same as use, but also returns an unusable session.
+// useAny is like use, but also returns an unusable session.
 func (ix *index) useAny(who Caller, id string) (s *session, done func(), err error) {
 	if err := ix.life.Check(); err != nil {
 		return nil, nil, err
@@ -99,11 +98,10 @@ func (ix *index) useAny(who Caller, id string) (s *session, done func(), err err
 		}
 		if ix.registry.Use(s.entry, ix.clock.now()) {
 			return s, func() { ix.registry.Done(s.entry) }, nil
-		} // removed meanwhile; look again
+		} // another request removed the session meanwhile
 	}
 }
 
-// touch records that a request fed a session or sampled from it.
 func (ix *index) touch(s *session) { ix.registry.Touch(s.entry, ix.clock.now().UTC()) }
 
 func (ix *index) info(who Caller, s *session) Info {
@@ -139,7 +137,7 @@ func (ix *index) delete(who Caller, id string) error {
 	if err := ix.deleteOne(s); err != nil {
 		return err
 	}
-	return ix.deleteShadows(s) // a shadow may have been made since
+	return ix.deleteShadows(s)
 }
 
 func (ix *index) deleteShadows(of *session) error {
@@ -160,14 +158,13 @@ func (ix *index) deleteOne(s *session) error {
 		}
 	}
 	ix.remove(s)
-	_ = ix.disk.Alarm() // updates and reports the alarm, which may end now
+	_ = ix.disk.Alarm() // updates the disk alarm, which the freed space may end
 	if err != nil {
 		return storeError("deleting session "+id, err)
 	}
 	return nil
 }
 
-// remove removes a session from memory after the store has deleted it.
 func (ix *index) remove(s *session) {
 	if ix.registry.Remove(s.entry) {
 		s.end()
@@ -197,29 +194,27 @@ func (ix *index) sweep() {
 		for _, s := range shadows {
 			ix.remove(s)
 		}
-		discardAll(shadows) // first, so that no shadow outlives its session
+		discardAll(shadows) // so that no shadow outlives the followed session
 		discardAll(doomed)
 	}
 }
 
-// sweepBatch is the number of sessions that expire under one lock of the registry. The limit is
-// small because a chunk may have to wait for the lock.
+// sweepBatch is the number of sessions that expire during one locking of the registry. It is small,
+// because requests wait for this lock.
 const sweepBatch = 64
 
-// creation contains what is needed to make a session.
 type creation struct {
 	who   Caller
 	s     *session
-	store func() error // makes the session in the store
-	fill  func() error // runs after store, before the session is visible
-	disk  int64        // maximum disk space for its data, without the head, in bytes
+	store func() error
+	fill  func() error
+	disk  int64 // maximum disk space for its data, without the head, in bytes
 }
 
-// fresh returns a session that is not in the store yet.
 func (ix *index) fresh(
 	who Caller, name string, m *servedModel, set stream.Settings, r CreateRequest,
 ) (*session, error) {
-	id, err := uuid.NewV7() // sorts by time of creation
+	id, err := uuid.NewV7() // version 7 ids sort by time of creation
 	if err != nil {
 		return nil, fmt.Errorf("session: id: %w", err)
 	}
@@ -239,14 +234,14 @@ func (ix *index) fresh(
 	return s, nil
 }
 
-// blank returns an empty session, which is neither in the store nor in the registry. A request that
-// names no session continues this one. Its method is static, which learns nothing. Methods with
-// fast weights give the same scores before they have learned.
+// blank returns an empty session for a request that names no session. The session is neither in the
+// store nor in the registry. Its method is static, which learns nothing.
 func (ix *index) blank(who Caller, m *servedModel) (*session, error) {
 	return ix.fresh(who, "", m, stream.DefaultsFor(m.Model, stream.Static), CreateRequest{})
 }
 
-// build makes a session in the store and then fills it. If that fails, it removes everything again.
+// build makes a session in the store and then fills the session. On an error, build removes the
+// session again.
 func (ix *index) build(ctx context.Context, m creation) (Info, error) {
 	s := m.s
 	if err := ix.admit(m); err != nil {
@@ -264,14 +259,12 @@ func (ix *index) build(ctx context.Context, m creation) (Info, error) {
 	return ix.info(m.who, s), nil
 }
 
-// mayMake returns an error if the caller has no disk space for another session. Requests call it
-// early.
+// mayMake returns an error if the caller has no disk space for another session.
 func (ix *index) mayMake(who Caller) error {
 	ix.disk.Limit(who.Key, who.MaxDisk)
 	return ix.disk.Room(who.Key, emptyBytes)
 }
 
-// admit reserves the name, a place in the registry, and disk space for a new session.
 func (ix *index) admit(m creation) error {
 	who, s := m.who, m.s
 	ix.sweep()
@@ -322,7 +315,8 @@ func (ix *index) storeCreation(ctx context.Context, m creation) error {
 	return err
 }
 
-// create makes a session in the store, with a log that begins at start.
+// create makes a session in the store. Parameter start is the offset at which the session's log
+// begins.
 func (ix *index) create(ctx context.Context, s *session, start int64) error {
 	term := ix.lease.Term()
 	epoch, err := ix.catalog.make(s.maxOwned, func(store storage.Store) (uint64, error) {
@@ -331,7 +325,8 @@ func (ix *index) create(ctx context.Context, s *session, start int64) error {
 	return s.noteMade(epoch, term, err)
 }
 
-// fork makes a session in the store that shares the log and snapshots of another session.
+// fork makes a new session in the store. The new session shares the log and snapshots of another
+// session.
 func (ix *index) fork(ctx context.Context, from, to *session, cut storage.Cut) error {
 	term := ix.lease.Term()
 	epoch, err := ix.catalog.make(to.maxOwned, func(store storage.Store) (uint64, error) {
@@ -392,7 +387,7 @@ func (ix *index) amend(ctx context.Context, s *session, r PatchRequest) error {
 	return nil
 }
 
-// checkHead returns an error if a session cannot have the new head.
+// checkHead returns an error if the new head is invalid or needs too much disk space.
 func (ix *index) checkHead(s *session, next *head) error {
 	if err := cmp.Or(checkNameOrNone(next.Name), next.checkKept()); err != nil {
 		return err

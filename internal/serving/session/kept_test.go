@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// keptOffsets returns the offsets of a session's snapshots.
 func keptOffsets(t *testing.T, sv *server, id string) (all []int64) {
 	kept, err := sv.store.Snapshots(background, id)
 	require.NoError(t, err)
@@ -21,8 +20,8 @@ func keptOffsets(t *testing.T, sv *server, id string) (all []int64) {
 	return all
 }
 
-// spread returns a server and a session of the given number of chunks. After each chunk, the server
-// takes a snapshot. Of the snapshots for forks, it keeps the given number, most.
+// spread returns a server and a session of the given number of chunks, with a snapshot after each
+// chunk. Parameter most is the maximum number of snapshots kept for forks.
 func spread(t *testing.T, chunks, most int) (sv *server, id, text string) {
 	sv = newServer(t, t.TempDir(), Options{ReplayMax: 1, ForkSnapshots: most})
 	t.Cleanup(func() { sv.stop() })
@@ -31,7 +30,6 @@ func spread(t *testing.T, chunks, most int) (sv *server, id, text string) {
 	return sv, id, text
 }
 
-// stateAt returns the hash of the state after a text, computed without snapshots.
 func stateAt(t *testing.T, sv *server, text string) string {
 	want, _ := alone(t, sv.mg.engine.models[0].Model, CreateRequest{Seed: ptr(uint64(3))}, text)
 	return want.Hash()
@@ -58,8 +56,8 @@ func TestForkFarBackBeginsAtNearestKeptSnapshot(t *testing.T) {
 	require.Empty(t, sv.told())
 }
 
-// A fork that begins at a snapshot needs no recomputation. So a score succeeds although it may not
-// wait for a recovery.
+// A fork that begins at a snapshot needs no recomputation. So a score request succeeds, although it
+// may wait only 1 ns for a recovery.
 func TestForkAtKeptSnapshotComputesNothing(t *testing.T) {
 	sv, id, text := spread(t, 40, 4)
 	kept := keptOffsets(t, sv, id)
@@ -73,8 +71,6 @@ func TestForkAtKeptSnapshotComputesNothing(t *testing.T) {
 	}
 }
 
-// If a snapshot is damaged, recovery uses the snapshot before it. This holds for forks and for the
-// session.
 func TestForkUsesSnapshotBeforeDamagedOne(t *testing.T) {
 	sv, id, text := spread(t, 40, 4)
 	kept := keptOffsets(t, sv, id)
@@ -116,8 +112,8 @@ func TestSnapshotsForForksTakeHalfOfTheDiskAtMost(t *testing.T) {
 	require.Len(t, keptOffsets(t, sv, id), 2+recoverySnapshots)
 }
 
-// A session with HistoryTail has no snapshots for forks. If the limit on them is lowered, a restart
-// drops the surplus.
+// A session with HistoryTail has no snapshots for forks. After the limit on such snapshots was
+// lowered, the surplus is dropped.
 func TestSurplusSnapshotsForForksAreDropped(t *testing.T) {
 	sv, id, text := spread(t, 12, 8)
 	tail := create(t, sv.mg, CreateRequest{History: HistoryTail})
@@ -136,8 +132,6 @@ func TestSurplusSnapshotsForForksAreDropped(t *testing.T) {
 	require.Empty(t, sv.told())
 }
 
-// When a session has the maximum number of snapshots for forks, new snapshots are taken only as
-// often as recovery needs.
 func TestSnapshotsForForksAreRareAtTheirLimit(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour, ForkSnapshots: 2})
 	defer func() { sv.stop() }()
@@ -148,8 +142,8 @@ func TestSnapshotsForForksAreRareAtTheirLimit(t *testing.T) {
 		keptOffsets(t, sv, id))
 }
 
-// If a request limits its wait for the state of a fork, it fails at this limit with the progress of
-// the recovery. Any kind of request that waits long enough succeeds.
+// A request may limit its wait for the state of a fork. At this limit the request fails, and its
+// error contains the progress of the recovery. A request with a longer wait succeeds.
 func TestRequestWaitsForForkAsLongAsItSays(t *testing.T) {
 	text := logText(30*testChunk + 5)
 	at := int64(20*testChunk + 3)

@@ -83,8 +83,8 @@ func (k *killedStore) Delete(ctx context.Context, id string, epoch uint64) error
 	return k.Store.Delete(ctx, id, epoch)
 }
 
-// After a kill, the next start removes a fork or import that is not complete. This also holds for a
-// session with HistoryTail, whose log begins above offset 0 before it has a record.
+// After the process was killed, the next start removes incomplete forks and imports. A special case
+// is a session with HistoryTail: its log may begin above offset 0 and be empty.
 func TestRestartRemovesHalfMadeSessions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -137,8 +137,8 @@ func TestRestartRemovesHalfMadeSessions(t *testing.T) {
 	}
 }
 
-// The server is killed after it has written a snapshot, and before it drops an older one. The
-// surplus snapshot is dropped when the next snapshot is written.
+// The server is killed after it has written a snapshot, and before it has dropped an older
+// snapshot. The surplus snapshot is dropped when the next snapshot is written.
 func TestKillWhileSnapshotsAreSpreadLeavesSession(t *testing.T) {
 	text := logText(12*testChunk + 2)
 	for killed, done := 0, false; !done; killed++ {
@@ -174,14 +174,13 @@ func TestKillWhileSnapshotsAreSpreadLeavesSession(t *testing.T) {
 	}
 }
 
-// requireClean runs the checks of 'sessions check'. It requires no error and the given number of
-// sessions.
 func requireClean(t *testing.T, sv *server, sessions int) {
 	t.Helper()
 	require.Equal(t, sessions, verifySessions(t, sv))
 }
 
-// verifySessions runs the checks of 'sessions check', and returns the number of sessions.
+// verifySessions runs the checks of the command 'lmserve sessions check', and returns the number of
+// sessions.
 func verifySessions(t *testing.T, sv *server) (sessions int) {
 	t.Helper()
 	err := storage.Each(background, sv.store, func(s storage.Session) error {

@@ -81,8 +81,8 @@ func TestPatchedTTLIsInForce(t *testing.T) {
 	require.Equal(t, lasting, page[0].ID)
 }
 
-// A patch changes the head in the store, not the one in memory. Another server with the same store
-// may have patched it.
+// A patch changes the stored head of a session, not the copy in memory. Another server with the
+// same store may have changed the stored head.
 func TestPatchBuildsOnWhatStoreHas(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()

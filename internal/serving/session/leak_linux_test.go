@@ -8,8 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Work on sessions leaves no file descriptor open. Leaked goroutines are found by goleak in
-// TestMain.
 func TestNoDescriptorIsLeftBehind(t *testing.T) {
 	count := func() int {
 		names, err := os.ReadDir("/proc/self/fd")
@@ -30,7 +28,7 @@ func TestNoDescriptorIsLeftBehind(t *testing.T) {
 		export(t, sv.mg, info.ID)
 		require.NoError(t, sv.mg.Delete(Caller{}, id))
 		sv.stop()
-		if n == 0 { // the runtime also opens descriptors in the first round
+		if n == 0 { // In the first round, the runtime also opens descriptors.
 			before = count()
 		}
 	}

@@ -20,12 +20,12 @@ import (
 	datafolder "github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// unflagged contains options for learning by lines. They flag about a third of the lines in the
-// text of the function whole.
+// unflagged contains options that skip flagged lines in learning. With this threshold, about a
+// third of the lines of function whole are flagged.
 var unflagged = ScoreOptions{Lines: true, Learn: LearnUnflagged, Threshold: .3}
 
-// strangeText returns a text in which some lines consist of new words. The options unflagged flag
-// these lines.
+// strangeText returns a text in which some lines consist of new words. With the options in variable
+// unflagged, these lines are flagged as strange.
 func strangeText() string {
 	var b strings.Builder
 	for i := range lines.WarmUp + 20 {
@@ -42,7 +42,6 @@ func feedLines(mg *Manager, id, text string, o ScoreOptions) (Summary, error) {
 	return mg.Score(background, Caller{}, id, strings.NewReader(text), o, noChunks)
 }
 
-// linesBegun returns the fields LinesFrom and ByLine of the session's head.
 func linesBegun(t testing.TB, mg *Manager, id string) (from *int64, byLine bool) {
 	s, err := mg.index.catalog.find(Caller{}, id)
 	require.NoError(t, err)
@@ -51,7 +50,8 @@ func linesBegun(t testing.TB, mg *Manager, id string) (from *int64, byLine bool)
 	return s.LinesFrom, s.ByLine
 }
 
-// undisturbed returns the hash of a session that learned a text by lines without any interruption.
+// undisturbed feeds a text with the options in variable unflagged, without interruption. It returns
+// the hash of the session's state.
 func undisturbed(t testing.TB, r CreateRequest, text string) string {
 	mg := newManager(t, Options{Threads: 1})
 	id := create(t, mg, r)
@@ -60,8 +60,8 @@ func undisturbed(t testing.TB, r CreateRequest, text string) string {
 	return hash(t, mg, id)
 }
 
-// A request for lines waits for a session that is not in memory, as a request for text does. It
-// fails if the queue is full, and gets a RecoveringError if the recovery takes too long.
+// A score request with lines waits until the session's state is in memory. It fails if the queue is
+// full or the recovery takes too long.
 func TestRequestForLinesWaitsLikeOneForText(t *testing.T) {
 	sv, id := coldServer(t, logText(9*testChunk), Options{ReplayMax: time.Hour, MaxQueue: 2})
 	defer func() { sv.stop() }()
@@ -90,8 +90,8 @@ func TestRequestForLinesWaitsLikeOneForText(t *testing.T) {
 	require.Zero(t, queue.length())
 }
 
-// To report lines, a session needs more memory, which others use. While the session waits for this
-// memory, it gives up its own, so that no other session waits for it.
+// A session needs extra memory to report lines, but other sessions use this memory. While the
+// session waits, it releases its own memory, so that sessions never wait for each other.
 func TestLinesWaitForMemory(t *testing.T) {
 	small := stream.StateBytes(testModel(t), stream.Defaults(testModel(t)))
 	sv := newServer(t, t.TempDir(), Options{
@@ -125,7 +125,6 @@ func TestLinesWaitForMemory(t *testing.T) {
 	require.Nil(t, from)
 }
 
-// An empty text does not begin the lines of a session.
 func TestEmptyTextBeginsNoLines(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	id := create(t, mg, CreateRequest{})
@@ -136,7 +135,8 @@ func TestEmptyTextBeginsNoLines(t *testing.T) {
 	require.False(t, byLine)
 }
 
-// If writing the head fails, lines do not begin. The session and its memory are unchanged.
+// If a session's head cannot be written, the request for lines fails. The session's text and memory
+// use are unchanged.
 func TestLinesThatCannotBeginTakeNothing(t *testing.T) {
 	for _, made := range []bool{false, true} {
 		sv, store := faulty(t, Options{ReplayMax: time.Hour})
@@ -160,8 +160,8 @@ func TestLinesThatCannotBeginTakeNothing(t *testing.T) {
 	}
 }
 
-// A line is not learned if it is too long or too strange, even if its first part was fed with
-// learn=true. The log and the report name the same unlearned lines.
+// A line that is too long is not learned, even if its first part was fed with learn=true. The log
+// and the report name the same unlearned lines.
 func TestOverlongLineIsAmongUnlearnedOnes(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	defer func() { sv.stop() }()
@@ -181,8 +181,8 @@ func TestOverlongLineIsAmongUnlearnedOnes(t *testing.T) {
 	require.Equal(t, []uint16{0}, skipped)
 }
 
-// The process may be killed at any time while lines are fed. If the client then continues from the
-// session's offset, the session equals one without interruption.
+// The process may be killed at any time while a session is fed line by line. If the client then
+// continues from the session's offset, the result equals that of an uninterrupted session.
 func TestLinesSurviveAKillBeforeAnyWrite(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -218,8 +218,8 @@ func TestLinesSurviveAKillBeforeAnyWrite(t *testing.T) {
 	}
 }
 
-// A fork has the state that the original session had at the offset. The offset may be anywhere in
-// lines, chunks and records. Records may be longer than chunks.
+// A fork has the state that the original session had at the fork's offset. The offset may be
+// anywhere within a line, a chunk or a record. Records may be longer than chunks.
 func TestForkOfLinesAtEveryKindOfOffset(t *testing.T) {
 	text := strangeText()
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
@@ -234,7 +234,7 @@ func TestForkOfLinesAtEveryKindOfOffset(t *testing.T) {
 	long, err := sv.mg.Import(background, Caller{}, x.archive(t), "")
 	require.NoError(t, err)
 
-	step := int64(37) // coprime to the chunk size
+	step := int64(37)
 	if testing.Short() {
 		step = 101
 	}
@@ -254,7 +254,7 @@ func TestForkOfLinesAtEveryKindOfOffset(t *testing.T) {
 	require.Empty(t, sv.told())
 }
 
-// inOneRecord joins all records of an exported log into one record. The log is learned by lines.
+// inOneRecord joins all records of an exported log into one record.
 func inOneRecord(x *changeable) {
 	one := *x.last()
 	one.Text, one.Skipped = nil, nil
@@ -268,7 +268,7 @@ func inOneRecord(x *changeable) {
 	x.records = []storage.Record{one}
 }
 
-// The labels of a session change while lines are fed. The head's fields about lines are not lost.
+// A change of labels must not overwrite the head's fields about lines.
 func TestLabelsChangeWhileLinesAreFed(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	defer func() { sv.stop() }()
@@ -294,8 +294,8 @@ func TestLabelsChangeWhileLinesAreFed(t *testing.T) {
 	require.True(t, byLine)
 }
 
-// The first part of a line is fed with learning by lines, the second part without. The third part
-// follows after a restart. The line is learned as recorded in the log.
+// The parts of one line are fed with different learning options. Restarts between the parts do not
+// change the state.
 func TestLearningChangesInTheMidstOfALine(t *testing.T) {
 	r := CreateRequest{Settings: Settings{"method": MethodDynamicSGD}}
 	pieces := []struct {
@@ -324,8 +324,8 @@ func TestLearningChangesInTheMidstOfALine(t *testing.T) {
 	require.Len(t, hashes, 1)
 }
 
-// Two readers score texts without learning while a session is fed. Each reader uses one state of
-// the session, and does not change it.
+// Score requests without learning run while another request feeds the session. They change nothing
+// in the session, and each scores its text from a single state.
 func TestReadersBesideAFeeder(t *testing.T) {
 	mg := newManager(t, Options{Threads: 2})
 	id, text := create(t, mg, CreateRequest{}), strangeText()
@@ -357,9 +357,9 @@ func TestReadersBesideAFeeder(t *testing.T) {
 	require.Equal(t, undisturbed(t, CreateRequest{}, text), hash(t, mg, id))
 }
 
-// A request that scores a text without learning is canceled, for instance because its key is
-// revoked. It ends between two chunks, and then the session can be fed at once. It also ends when
-// the session is deleted.
+// A request that scores without learning ends between two chunks when it is canceled, for instance
+// because its key was revoked. After that, the session can be fed at once. The request also ends
+// when the session is deleted.
 func TestReaderEndsWithItsRequestAndWithItsSession(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	id := create(t, mg, CreateRequest{})
@@ -382,8 +382,8 @@ func TestReaderEndsWithItsRequestAndWithItsSession(t *testing.T) {
 	require.Zero(t, mg.engine.budget.Used())
 }
 
-// A session with HistoryTail learns a text by lines. The text that it keeps is enough to continue,
-// also after a compaction and in a folder restored from a backup.
+// A session with HistoryTail keeps only the end of its text. This text is enough to continue
+// learning line by line, even after a compaction or a restore from a backup.
 func TestTailOfLinesSurvivesCompactionAndBackup(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -425,8 +425,9 @@ func TestTailOfLinesSurvivesCompactionAndBackup(t *testing.T) {
 	}
 }
 
-// The log lists which lines were not learned. This list is charged like text: to the key's disk
-// limit or, if the store is in memory, to the memory budget. Trimming the text frees this memory.
+// The log lists the lines that were not learned. This list counts toward the disk limit of the API
+// key or, with a store in memory, toward the memory limit. Trimming the text frees the memory of
+// the list.
 func TestUnlearnedTextIsCharged(t *testing.T) {
 	all := ScoreOptions{Lines: true, Learn: LearnUnflagged, Threshold: 1}
 	text := strings.Repeat("\n", 20_000)

@@ -10,12 +10,13 @@ import (
 
 // These are the default values of Options.
 const (
-	// The default is the maximum, because the disk limits the number of sessions. If the store is
-	// in memory, the memory limits it.
+	// SessionsDefault is the maximum, because disk space or memory already limits the number of
+	// sessions.
 	SessionsDefault = SessionsMax
 	// MemoryShareDefault is the default divisor: states may use 1/4 of the machine's memory.
-	MemoryShareDefault      = 4
-	MemoryBytesDefault      = 2 << 30 // if the machine's memory is unknown
+	MemoryShareDefault = 4
+	// in bytes, if the size of the machine's memory is unknown
+	MemoryBytesDefault      = 2 << 30
 	SessionTextBytesDefault = 1 << 30 // limit on the text of one session
 	// QueueDefault limits the requests that wait for a session, for memory or for a worker.
 	QueueDefault     = 256
@@ -29,10 +30,10 @@ const FileBytes = 32 << 20
 // These constants limit the values of Options.
 const (
 	SessionsMax = 1 << 20
-	ThreadsMax  = 1 << 8 // also the limit of every command that computes
+	ThreadsMax  = 1 << 8
 	QueueMax    = 1 << 16
-	// ForkSnapshotsMax is half of the store's limit. The other half is for snapshots for recovery,
-	// and for snapshots that will be dropped.
+	// ForkSnapshotsMax is half of the store's limit on snapshots of a session. The other half is
+	// for snapshots that recovery needs, and for snapshots that will be dropped.
 	ForkSnapshotsMax = storage.SnapshotsMax / 2
 )
 
@@ -44,7 +45,7 @@ const (
 	LabelKeyCharsMax   = 64
 	LabelValueCharsMax = 256
 	TTLMax             = 365 * 24 * time.Hour
-	ListDefault        = 100 // sessions per page
+	ListDefault        = 100
 	ListMax            = 1000
 	WaitMax            = 10 * time.Minute // wait while other requests feed the session
 	WaitingMax         = 64               // waiting requests per session
@@ -55,40 +56,40 @@ const (
 	BatchTextsMax      = 128     // texts per batch, for all prompts together
 	BatchPromptTokens  = 1 << 16 // tokens of all prompts of a batch together
 	BatchSampledTokens = 1 << 16 // sampled tokens of all texts of a batch together
-	CandidatesMax      = 20      // likeliest tokens reported per token
+	CandidatesMax      = 20      // likeliest tokens reported at each position
 	TokenIDMax         = tokenizer.MaxVocab - 1
 	TextBytesMax       = 1 << 20  // bytes of text returned per call
 	PastBytesMax       = 16 << 20 // bytes of text whose scores are returned per call
-	PastPointsMax      = 4096     // parts for which scores are returned per call
+	PastPointsMax      = 4096     // scores returned per call
 )
 
 // WatchIdle is the time without events after which Watch reports that nothing happened.
 const WatchIdle = 15 * time.Second
 
 const (
-	readBufferBytes = 16 << 10 // buffer for a request body, many chunks long
-	recordBytes     = 128      // memory of a record, without its text
-	listPage        = 1000     // sessions read from the store per call
-	emptyBytes      = 1 << 10  // approximate disk space of an empty session
-	deletesAtOnce   = 256      // deletions per write to the store
-	// lookedAtOnce is how many sessions a listing by label checks under one lock. The limit is
-	// small because a chunk may have to wait for the lock.
+	readBufferBytes = 16 << 10
+	recordBytes     = 128 // memory of a record, without its text
+	listPage        = 1000
+	emptyBytes      = 1 << 10 // approximate disk space of an empty session
+	deletesAtOnce   = 256     // expired sessions that are deleted concurrently
+	// lookedAtOnce is the number of sessions that a listing by label checks during one locking of
+	// the registry. It is small, because requests wait for this lock.
 	lookedAtOnce = 256
-	lookedMax    = 1 << 16 // sessions checked per page of a listing by label
-	// frozenMax is how many frozen streams a completion needs: one at the end of the prompt, one at
-	// the end of the text.
+	lookedMax    = 1 << 16
+	// frozenMax is the number of copies of a session's stream that a completion needs: one at the
+	// end of the prompt, and one at the end of the text.
 	frozenMax  = 2
 	pieceQueue = 64 // pieces of a completion buffered for a slow client
 
-	// replayWorth is the computing time from which a snapshot is written when a session is dropped
-	// from memory. Writing a snapshot takes about this time, so for less it is not worth it.
+	// replayWorth is the minimum recovery time for which the server writes a snapshot of a session
+	// that it drops from memory. Writing a snapshot takes about as long.
 	replayWorth = 50 * time.Millisecond
 
-	// scoreRecovery and forkRecovery limit how long a request waits for the recovery of a session's
-	// state; a request can ask for a longer wait. After this time, a score fails and the client
-	// repeats it, while the recovery continues. A fork is made without its state. scoreRecovery is
-	// longer than a recovery after a restart (ReplayMaxDefault), and shorter than the timeouts of
-	// clients.
+	// scoreRecovery and forkRecovery are the default limits on a request's wait for the recovery of
+	// a session's state. After scoreRecovery, a score request fails, and the recovery continues for
+	// the client's next try. After forkRecovery, a fork is made without its state. scoreRecovery is
+	// longer than a recovery after a restart (ReplayMaxDefault), and shorter than usual client
+	// timeouts.
 	scoreRecovery = 30 * time.Second
 	forkRecovery  = time.Second
 

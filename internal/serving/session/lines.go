@@ -7,8 +7,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
-// watching returns a copy of the head with the options' rules for lines, which apply from the
-// offset on.
+// watching returns a copy of the head with the rules for lines from a request. New rules apply from
+// the given offset on.
 func (h head) watching(o ScoreOptions, at int64) head {
 	if o.Lines && h.LinesFrom == nil {
 		h.LinesFrom, h.TroubleWords = &at, o.TroubleWords
@@ -24,8 +24,8 @@ func (h head) watching(o ScoreOptions, at int64) head {
 	return h
 }
 
-// checkTrouble returns an error if the request has a different list of trouble words than the
-// session. The list is fixed when the session's lines begin.
+// checkTrouble returns an error if the request and the session have different lists of trouble
+// words. The session's first request for lines fixes the list.
 func (h *head) checkTrouble(o ScoreOptions) error {
 	if h.LinesFrom == nil || o.TroubleWords == "" || o.TroubleWords == h.TroubleWords {
 		return nil
@@ -47,16 +47,16 @@ func isTroubleList(list string) bool {
 // TroubleWords parses a list of words that indicate trouble, for ScoreOptions.
 func TroubleWords(text string) (list string, err error) { return lines.TroubleWords(text) }
 
-// recordRule defines how a session's lines form records. It is immutable.
+// recordRule defines how a session's lines are grouped into records. It is immutable.
 type recordRule struct {
-	From  int64  `json:"from"`            // offset from which the rule applies
+	From  int64  `json:"from"`
 	Start string `json:"start,omitempty"` // pattern of a record's first line; "" means the default
 }
 
 // CheckRecordStart returns an error if a pattern for the beginning of records is invalid.
 func CheckRecordStart(pattern string) error { return lines.CheckPattern(pattern) }
 
-// watch makes a stream report lines and records, as recorded in the head.
+// watch makes a stream report lines and records by the rules in the head.
 func (h *head) watch(st *stream.Stream) {
 	if h.LinesFrom != nil {
 		st.TroubleBy(h.TroubleWords)
@@ -69,7 +69,8 @@ func (h *head) watch(st *stream.Stream) {
 	}
 }
 
-// checkLearn returns an error if a request asks to learn by lines and the session cannot.
+// checkLearn checks that the session can learn line by line, if the request asks for
+// LearnUnflagged.
 func checkLearn(s *session, o ScoreOptions) error {
 	switch {
 	case o.Learn != LearnUnflagged:

@@ -30,7 +30,8 @@ func watch(
 	return ended, sum.Rest
 }
 
-// linesOf computes the expected lines of a text from its log-probabilities, without this package.
+// linesOf computes the expected lines of a text from the log-probabilities of the text's bytes,
+// without a Manager.
 func linesOf(trouble, text string, from int64, logProbs []float64) (all []Line) {
 	m := lines.NewMeter()
 	m.Trouble(trouble)
@@ -55,7 +56,6 @@ func incidentsOf(events []incidents.Incident) (all []IncidentReport) {
 	return all
 }
 
-// whole returns a text of count different lines, each with a newline.
 func whole(first, count int) string {
 	var b strings.Builder
 	for i := first; i < first+count; i++ {
@@ -89,8 +89,8 @@ func happens(rt *rapid.T, sv *server, id string) string {
 	return id
 }
 
-// The lines of a session depend only on the text and on where the lines begin. It does not matter
-// how the text is split, and what happens to the session in between.
+// The reported lines of a session depend only on its text and on the offset of the first line.
+// Neither the split of the text nor restarts or forks change the lines.
 func TestLinesAreAFunctionOfTheTextAndOfWhereTheyBegin(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		sv := newServer(rt, tempDir(t, rt), Options{ReplayMax: time.Hour, Threads: 2})
@@ -108,7 +108,8 @@ func TestLinesAreAFunctionOfTheTextAndOfWhereTheyBegin(t *testing.T) {
 		options := ScoreOptions{Text: true, TokenBits: true, TroubleWords: trouble}
 		for n, body := range cut(rt, text, 60) {
 			if n > 0 && rapid.IntRange(0, 3).Draw(rt, "without lines") == 0 {
-				score(rt, sv.mg, id, body) // a request without lines does not end the lines
+				// after a request without lines, the session still computes its lines
+				score(rt, sv.mg, id, body)
 				end := get(rt, sv.mg, id).Offset
 				for _, l := range want[len(found):] {
 					if l.Offset+l.Bytes <= end {
@@ -118,7 +119,7 @@ func TestLinesAreAFunctionOfTheTextAndOfWhereTheyBegin(t *testing.T) {
 			} else {
 				ended, rest := watch(rt, sv.mg, id, options, cut(rt, body, 30)...)
 				found = append(found, ended...)
-				options.TroubleWords = "" // later requests need not repeat the list
+				options.TroubleWords = ""
 				require.Equal(rt, strings.HasSuffix(body, "\n"), rest == nil)
 				if rest != nil {
 					require.False(rt, rest.Ended)
@@ -164,8 +165,8 @@ func TestWordsOfTroubleAreThoseOfTheFirstLines(t *testing.T) {
 	}
 }
 
-// A fork has the lines of its text. If lines had begun in the original session before the fork's
-// offset, the fork has the same lines.
+// If the original session began to report lines before the fork's offset, the fork reports the same
+// lines.
 func TestForkHasLinesOfItsText(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
@@ -189,7 +190,6 @@ func TestForkHasLinesOfItsText(t *testing.T) {
 	require.Equal(t, began-2, earlier[0].Offset)
 }
 
-// Reporting lines changes nothing in a session except its statistics of lines.
 func TestLinesChangeNoScore(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	a, b := create(t, mg, CreateRequest{}), create(t, mg, CreateRequest{})
@@ -216,8 +216,6 @@ func TestLinesOfReadAndLearnedTextAreEqualUpToUpdate(t *testing.T) {
 	require.NotNil(t, rest.BaselineBits)
 }
 
-// The state of a session that learns by lines depends only on its text and on the lines that it did
-// not learn. Interruptions of any kind do not change a bit.
 func TestUnlearnedTextIsPartOfLog(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		sv := newServer(rt, tempDir(t, rt), Options{ReplayMax: time.Hour, Threads: 2})

@@ -67,7 +67,7 @@ func TestMisfitImportOfLinesIsRefused(t *testing.T) {
 }
 
 // The export of a damaged session contains the readable text, and records which lines were learned.
-// The session can be continued.
+// The imported session can be continued.
 func TestTouchedSessionOfLinesIsExportedAsFarAsItGoes(t *testing.T) {
 	text := strangeText()
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
@@ -77,7 +77,7 @@ func TestTouchedSessionOfLinesIsExportedAsFarAsItGoes(t *testing.T) {
 	for _, part := range []string{text[:bad/2], text[bad/2:]} {
 		_, err := feedLines(sv.mg, id, part, unflagged)
 		require.NoError(t, err)
-		sv.keep(id) // after the damage, so the export uses the first snapshot
+		sv.keep(id) // The first snapshot is before the damage, so the export can use it.
 	}
 	sv.stop()
 	inLog(t, sv.dir, text[bad:bad+testChunk], flip)
@@ -94,7 +94,6 @@ func TestTouchedSessionOfLinesIsExportedAsFarAsItGoes(t *testing.T) {
 	require.Equal(t, undisturbed(t, r, text), hash(t, mg, info.ID))
 }
 
-// A check of the data folder reports lines in the log that contradict the head.
 func TestCheckFindsLinesThatHeadDoesNotKnow(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	defer func() { sv.stop() }()

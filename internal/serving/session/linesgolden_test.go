@@ -15,7 +15,6 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/*.jsonl instead of comparing with it")
 
-// goldenLine contains the computed fields of a line's report.
 type goldenLine struct {
 	Number   int64   `json:"number"`
 	Offset   int64   `json:"offset"`
@@ -28,8 +27,6 @@ type goldenLine struct {
 	Learnt   bool    `json:"learnt"`
 }
 
-// goldenText returns a log in which some lines are different from the rest. One of these lines is
-// longer than several chunks.
 func goldenText() string {
 	log := func(lines int) string { return whole(0, lines) }
 	return log(40) + "kernel: out of memory: killed process 4711 (postgres), of which nothing is " +
@@ -48,8 +45,6 @@ func TestGoldenLinesUnderOneAndManyThreads(t *testing.T) {
 	})
 }
 
-// requireGolden calls run with different numbers of threads. It compares each result with a file in
-// testdata.
 func requireGolden(t *testing.T, name string, run func(threads int) []byte) {
 	path := filepath.Join("testdata", name+"."+kernel.Arithmetic{}.Numerics()+".jsonl")
 	for i, threads := range []int{1, 2, 5} {
@@ -63,8 +58,8 @@ func requireGolden(t *testing.T, name string, run func(threads int) []byte) {
 	}
 }
 
-// goldenRun feeds a text with each method that learns by lines. It returns the method's name, the
-// lines, and the final state.
+// goldenRun feeds a text with each method that learns line by line. It returns the names of the
+// methods, their lines and their final states.
 func goldenRun(t *testing.T, mg *Manager, text string) []byte {
 	var b bytes.Buffer
 	out := json.NewEncoder(&b)

@@ -38,7 +38,6 @@ func TestReplayedLogArrivesAtSameState(t *testing.T) {
 	})
 }
 
-// brokenStore fails while a test has set an error.
 type brokenStore struct {
 	storage.Store
 	err error

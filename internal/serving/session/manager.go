@@ -24,16 +24,16 @@ import (
 // Its parts have separate locks: the index finds sessions, the engine computes, and the lifecycle
 // decides whether work may begin.
 type Manager struct {
-	about       []ModelInfo // descriptions of the models, the default model first
+	about       []ModelInfo
 	index       *index
 	engine      *engine
 	follower    *follower
 	life        *lifecycle.Lifecycle
 	backups     *backups
 	subscribers subscribers
-	last        sync.Once // runs the last steps of a shutdown once
+	last        sync.Once
 
-	watchIdle time.Duration // WatchIdle, except in tests
+	watchIdle time.Duration
 }
 
 // NewManager returns a Manager for the sessions in the store. Parameter m is the default model.
@@ -70,7 +70,6 @@ func NewManager(m *model.Model, o Options) (*Manager, error) {
 	return mg, nil
 }
 
-// assemble makes the parts of a Manager and connects them.
 func assemble(served models, o Options) (*Manager, error) {
 	h := &host{
 		store: o.Store, lease: &lease{Lease: o.Lease, own: o.Lease == nil},
@@ -123,13 +122,13 @@ func assemble(served models, o Options) (*Manager, error) {
 // must then go to this server.
 func (mg *Manager) Holds(id string) bool { return mg.index.catalog.has(id) }
 
-// HandOver gives this server's sessions to other servers. From then on, this server claims and
-// makes no sessions (ErrElsewhere). It releases its sessions one by one. It first writes a snapshot
-// if another server would have to recompute much.
+// HandOver releases this server's sessions, so that other servers can claim them. From then on,
+// this server claims and makes no sessions; requests that need this fail with ErrElsewhere.
+// HandOver first writes a snapshot of a session whose recovery would take long.
 //
-// A request that feeds a session ends after its chunk, and a Watch ends with ErrDraining. HandOver
-// waits for completions. If the context ends early, the remaining sessions become free when this
-// server has left.
+// A request that feeds a session ends after its current chunk, and a Watch ends with ErrDraining.
+// HandOver waits for completions. If the context ends early, the remaining sessions become free
+// when this server leaves the cluster.
 func (mg *Manager) HandOver(ctx context.Context) { mg.index.catalog.handOver(ctx) }
 
 // Models describes the served models, the default model first.
@@ -144,7 +143,6 @@ func (mg *Manager) Models() []ModelInfo {
 // Model describes the default model.
 func (mg *Manager) Model() ModelInfo { return mg.describe(0) }
 
-// describe returns the current description of a model.
 func (mg *Manager) describe(at int) ModelInfo {
 	m := mg.about[at].clone()
 	m.Loaded = mg.engine.models[at].current() != nil
@@ -202,9 +200,9 @@ func (mg *Manager) Get(who Caller, id string) (Info, error) {
 
 // List describes up to limit sessions that the caller may see, ordered by id and so by time of
 // creation. The limit is at most ListMax; 0 means ListDefault. With labels, List returns only
-// sessions that have all of them, and a page may be shorter than the limit. Parameter after is the
-// id after which the page starts. Result next is its value for the next page, or "" after the last
-// page.
+// sessions that have all these labels, and a page may be shorter than the limit. The page starts
+// after the id in parameter after. Result next is the value of after for the next page, or "" after
+// the last page.
 func (mg *Manager) List(
 	who Caller, after string, limit int, labels ...Label,
 ) (page []Info, next string, err error) {
@@ -219,23 +217,24 @@ func (mg *Manager) List(
 // ErrNotFound after their current chunk.
 func (mg *Manager) Delete(who Caller, id string) error { return mg.index.delete(who, id) }
 
-// Score feeds text to a session as it arrives. It scores the available bytes at once, up to the end
-// of the chunk. It calls emit with each report in order, before the model learns from that text.
-// Text that was passed to emit is stored in the session, whatever happens later.
+// Score feeds text to a session as it arrives. It scores available bytes at once, at most up to the
+// end of the chunk. It calls emit with each report in order, before the model learns from the
+// reported text. Text that was passed to emit is stored in the session, even if Score then fails.
 //
-// Only one request at a time feeds a session. Others queue in order of arrival for at most their
-// wait, and then get ErrBusy. Score returns when the body ends or emit fails. Between two chunks it
-// may also return the context's error, ErrNotFound, ErrDraining, a *BodyError, a *LimitError,
-// ErrFull, a *DiskLimitError, a *DiskAlarmError, ErrUnavailable or ErrUnknown.
+// Only one request at a time feeds a session. Other requests wait in order of arrival; a request
+// whose maximum wait has passed gets ErrBusy. Score returns when the body ends or emit fails.
+// Between two chunks, Score may also return the context's error, ErrNotFound, ErrDraining, a
+// *BodyError, a *LimitError, ErrFull, a *DiskLimitError, a *DiskAlarmError, ErrUnavailable or
+// ErrUnknown.
 //
-// After an *OffsetError or ErrBusy, nothing of the body was read. After ErrOverloaded, no text was
-// accepted. A *RecoveringError, which is also an ErrOverloaded, means that the recovery of the
-// state takes long; the next call continues it. The Summary describes the accepted text, also after
-// an error.
+// After an *OffsetError or ErrBusy, Score has read nothing of the body. After ErrOverloaded, Score
+// has accepted no text. A *RecoveringError, which is also an ErrOverloaded, means that the recovery
+// of the state takes long; the next call continues the recovery. The Summary describes the accepted
+// text, also after an error.
 //
-// With LearnFalse the session is unchanged. The whole text is received first, at most
-// UnlearntBytesMax, or the error is a *TooLongError. While this text is scored, the session accepts
-// no other text.
+// With LearnFalse, the session is unchanged. Score first receives the whole text; if the text
+// exceeds UnlearntBytesMax, the error is a *TooLongError. While Score scores this text, the session
+// accepts no other text.
 func (mg *Manager) Score(
 	ctx context.Context, who Caller, id string, body io.Reader, o ScoreOptions,
 	emit func(Chunk) error,
@@ -279,12 +278,10 @@ func (mg *Manager) Score(
 	return f.sum, err
 }
 
-// reporting returns the object that makes and sends the reports of a score request.
 func (mg *Manager) reporting(s *session, o ScoreOptions, emit func(Chunk) error) reports {
 	return reports{engine: mg.engine, s: s, options: o, want: o.detail(), emit: emit}
 }
 
-// dryRun runs a score request with LearnFalse.
 func (mg *Manager) dryRun(
 	ctx context.Context, s *session, body io.Reader, o ScoreOptions, emit func(Chunk) error,
 ) (Summary, error) {
@@ -367,13 +364,15 @@ func (mg *Manager) Suggest(
 	return mg.engine.suggest(ctx, s, r)
 }
 
-// CompleteBatch samples texts as Complete does, several for each of several prompts. Without an id,
-// it continues an empty text. It calls emit with one text after another. With Echo, all texts of a
-// prompt first get the prompt. The errors are those of Complete, ErrFull and *OffsetError.
+// CompleteBatch samples texts as Complete does, several texts for each of several prompts. Without
+// an id, the texts continue an empty session. CompleteBatch calls emit with one text after another.
+// If Echo is set, each text begins with its prompt; emit gets these beginnings before the sampled
+// text. The errors are those of Complete, ErrFull and *OffsetError.
 //
-// The session is unchanged unless the request commits. If it commits, the session is fed the
-// prompt, or the prompt and the text, after emit got all texts. If emit fails or the context ends
-// before that, nothing is fed. A last piece contains the session's new offset.
+// The session is unchanged unless the request commits. If the request commits, CompleteBatch feeds
+// the prompt, or the prompt and the text, to the session after emit got all texts. If emit fails or
+// the context ends earlier, the session is unchanged. The last piece contains the session's new
+// offset.
 func (mg *Manager) CompleteBatch(
 	ctx context.Context, who Caller, id string, r BatchRequest, emit func(Piece) error,
 ) error {
@@ -416,10 +415,10 @@ func (mg *Manager) grounds(
 	return mg.index.use(who, id)
 }
 
-// Fork makes a new session of the caller. It has the text of another session up to an offset, and
-// is independent from there on. The error is a *FieldError for an offset beyond that session's
-// text, and a *TrimmedError for an offset whose text was trimmed. Other errors are a
-// *NameTakenError, and those of Create.
+// Fork makes a new session, which belongs to the caller. The new session has the text of another
+// session up to an offset, and is independent afterwards. The error is a *FieldError for an offset
+// beyond the other session's text, and a *TrimmedError for an offset whose text was trimmed. Other
+// errors are a *NameTakenError, and those of Create.
 func (mg *Manager) Fork(ctx context.Context, who Caller, id string, r ForkRequest) (Info, error) {
 	s, done, err := mg.index.use(who, id)
 	if err != nil {
@@ -441,14 +440,15 @@ func (mg *Manager) Fork(ctx context.Context, who Caller, id string, r ForkReques
 	return f.run(ctx, who, r)
 }
 
-// Export writes a session as an archive, which Import reads. An archive is a tar file as written by
-// package folder. Export first makes the archive in a temporary file, so that a slow w does not
-// block the session. It writes to w only after all other steps have succeeded. The error is
+// Export writes a session as an archive, which Import reads. An archive is a tar file in the format
+// of package folder. Export first makes the archive in a temporary file, so that a slow writer does
+// not block the session. It writes to w only after all other steps have succeeded. The error is
 // ErrNoSpace if the disk has no room for the temporary file.
 //
-// The archive of a damaged session contains the readable text. Export then calls part before it
-// writes to w. If part is nil, or no text is readable, the error is an *UnusableError. The wait is
-// limited as in engine.maxWaitOf.
+// The archive of a damaged session contains only the readable text. Export calls part with a
+// description of this text before it writes to w. If part is nil, or no text is readable, the error
+// is an *UnusableError. Parameter wait limits the wait for the recovery of the session's state, but
+// not below 30 seconds; 0 means no limit.
 func (mg *Manager) Export(
 	ctx context.Context, who Caller, id string, wait time.Duration, w io.Writer, part func(Part),
 ) error {

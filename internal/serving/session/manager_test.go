@@ -305,7 +305,7 @@ func TestSessionsExpireWhenTheyAreNotUsed(t *testing.T) {
 	now = now.Add(59 * time.Second)
 	complete(t, mg, id, CompleteRequest{MaxTokens: 1})
 	now = now.Add(59 * time.Second)
-	get(t, mg, id) // Get does not count as a use
+	get(t, mg, id)
 	now = now.Add(time.Second)
 	_, err := mg.Get(Caller{}, id)
 	require.ErrorIs(t, err, ErrNotFound)
@@ -315,7 +315,7 @@ func TestSessionsExpireWhenTheyAreNotUsed(t *testing.T) {
 	_, err = mg.Create(context.Background(), Caller{}, CreateRequest{})
 	require.ErrorIs(t, err, ErrFull)
 	now = now.Add(time.Hour)
-	create(t, mg, CreateRequest{}) // Create first deletes expired sessions
+	create(t, mg, CreateRequest{})
 	page, _, _ := mg.List(Caller{}, "", 0)
 	require.Len(t, page, 2)
 	require.Equal(t, lasting, page[0].ID)

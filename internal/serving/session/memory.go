@@ -25,8 +25,8 @@ func (h *head) stateBytes(m *model.Model) int64 {
 }
 
 // reserveState reserves memory for a state, and returns the state's model with its weights. If too
-// little memory is free and all other states are in use, it waits until the context ends. On an
-// error, nothing is reserved.
+// little memory is free, reserveState waits until memory is freed or the context ends. On an error,
+// nothing is reserved.
 func reserveState(
 	ctx context.Context, account *budget.Account[*session], of *servedModel, need int64,
 ) (m *model.Model, err error) {
@@ -39,7 +39,6 @@ func reserveState(
 	return m, err
 }
 
-// memoryError converts an error of the memory budget to an error of a request.
 func memoryError(err error) error {
 	var full *budget.FullError
 	switch {

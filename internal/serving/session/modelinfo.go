@@ -11,8 +11,6 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// modelInfo returns the description of a model for Manager.Models. Parameter weightsBytes is the
-// memory that the weights use.
 func modelInfo(m *model.Model, weightsBytes int64) (ModelInfo, error) {
 	defaults, err := effective(m, Settings{"chunk": m.Chunk})
 	if err != nil {
@@ -42,7 +40,6 @@ func modelInfo(m *model.Model, weightsBytes int64) (ModelInfo, error) {
 	}, nil
 }
 
-// clone returns a copy that the caller may change.
 func (m ModelInfo) clone() ModelInfo {
 	m.Card, m.Config, m.Defaults = slices.Clone(m.Card), slices.Clone(m.Config), m.Defaults.Clone()
 	return m
@@ -80,7 +77,6 @@ func (m *ModelInfo) tokenizer() tokenizer.Tokenizer {
 	return m.text
 }
 
-// tokensAtOnce is the number of tokens that ModelInfo.Tokens computes at a time.
 const tokensAtOnce = 512
 
 // Tokens returns the tokens of a text, as at the beginning of a session. A word at the end of the
@@ -95,7 +91,8 @@ func (m *ModelInfo) Tokens(text []byte) iter.Seq[int32] {
 			rest = t.Next(&some, &pending, rest, tokensAtOnce)
 			if more = len(some.IDs) == tokensAtOnce; !more && pending.Size() > 0 {
 				t.End(&some, &pending)
-				some.IDs = some.IDs[:len(some.IDs)-1] // drop the line end: it is not in the text
+				// drops the token of the line end, which is not in the text
+				some.IDs = some.IDs[:len(some.IDs)-1]
 			}
 			for _, id := range some.IDs {
 				if !yield(id) {

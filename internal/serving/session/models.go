@@ -12,7 +12,6 @@ import (
 // models lists the models that a Manager serves, without duplicates. The first is the default.
 type models []*servedModel
 
-// withHash returns the model with the given content hash, or nil if it is not served.
 func (ms models) withHash(hash string) *servedModel {
 	i := slices.IndexFunc(ms, func(m *servedModel) bool { return m.Hash() == hash })
 	if i < 0 {
@@ -51,8 +50,8 @@ func SharedName(name string, models int) string {
 	return fmt.Sprintf("%q, a name that %d models share", name, models)
 }
 
-// check returns an error if the same model is served twice. Its sessions would not have a unique
-// model.
+// check returns an error if the same model is served twice. A session refers to its model by the
+// content hash, which must be unique.
 func (ms models) check() error {
 	for i, m := range ms {
 		if ms[:i].withHash(m.Hash()) != nil {
@@ -72,7 +71,6 @@ func (ms models) ids() []string {
 
 func (ms models) names() string { return strings.Join(ms.ids(), ", ") }
 
-// live reports whether the weights of model m are in memory.
 func (ms models) live(m *model.Model) bool {
 	return slices.ContainsFunc(ms, func(s *servedModel) bool { return s.current() == m })
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model/modeltest"
 )
 
-// sources returns sources that load a new copy of a model at each call, as a file would.
+// sources returns a source for each model. Each call of a source loads a new copy of the model.
 func sources(t fatal, all ...*model.Model) (list []*model.Source) {
 	t.Helper()
 	for _, m := range all {
@@ -33,15 +33,14 @@ func sources(t fatal, all ...*model.Model) (list []*model.Source) {
 	return list
 }
 
-// newDurable does the same as newManager, but with a store on disk. There, sessions need memory
-// only while they are in use.
+// newDurable is like newManager, but stores sessions on disk. With such a store, sessions need
+// memory only while they are in use.
 func newDurable(t *testing.T, o Options) *Manager {
 	sv := newServer(t, t.TempDir(), o)
 	t.Cleanup(sv.stop)
 	return sv.mg
 }
 
-// manyModels returns small models with different weights.
 func manyModels(t testing.TB, n int) (all []*model.Model) {
 	t.Helper()
 	for i := range n {
@@ -52,16 +51,14 @@ func manyModels(t testing.TB, n int) (all []*model.Model) {
 	return all
 }
 
-// requireSame checks that a session has the same state as a stream of the model that was fed the
-// text.
+// requireSame feeds the text to a new stream of the model. It requires that the session has the
+// same state.
 func requireSame(t fatal, mg *Manager, id string, m *model.Model, text string) {
 	t.Helper()
 	want, _ := alone(t, m, CreateRequest{Seed: ptr(uint64(3))}, text)
 	require.Equal(t, want.Hash(), hash(t, mg, id))
 }
 
-// Several requests need a model at the same time for the first time. Its weights are loaded only
-// once.
 func TestModelIsLoadedOnceWhenItIsFirstNeeded(t *testing.T) {
 	other := otherModel(t)
 	var loads atomic.Int32
@@ -97,7 +94,6 @@ func TestModelIsLoadedOnceWhenItIsFirstNeeded(t *testing.T) {
 	}
 }
 
-// A model that cannot be loaded fails only the requests that need it.
 func TestUnloadableModelLeavesServerServing(t *testing.T) {
 	other, broken := otherModel(t), errors.New("the file is gone")
 	var fails atomic.Bool
@@ -134,8 +130,6 @@ func TestUnloadableModelLeavesServerServing(t *testing.T) {
 	requireSame(t, mg, id, other, logText(40))
 }
 
-// If the file of a served model is replaced by the file of a different model, the new file is
-// refused.
 func TestChangedFileIsNotLoaded(t *testing.T) {
 	now := otherModel(t)
 	from, _, err := model.NewSource(func() (*model.Model, error) { return now, nil })
@@ -148,15 +142,14 @@ func TestChangedFileIsNotLoaded(t *testing.T) {
 	require.ErrorContains(t, err, now.ID())
 }
 
-// roomFor returns the memory for the weights of one model and the given number of states.
 func roomFor(t testing.TB, m *model.Model, states int64) int64 {
 	t.Helper()
 	probe := newManager(t, Options{})
 	return m.WeightsBytes() + states*get(t, probe, create(t, probe, CreateRequest{})).MemoryBytes
 }
 
-// There is memory for only one model besides the default model. The models are loaded and dropped
-// in turn. A session that is used again continues to the same bits.
+// There is memory for only one model besides the default model, so the server loads and drops the
+// models in turn. After its model was loaded again, a session gives bit-identical results.
 func TestModelsShareMemoryInTurns(t *testing.T) {
 	all := manyModels(t, 2)
 	most := roomFor(t, all[0], 1)
@@ -193,8 +186,8 @@ func TestModelsShareMemoryInTurns(t *testing.T) {
 	require.ErrorIs(t, err, ErrFull, "it would never fit beside the weights")
 }
 
-// Sessions of three models are used at the same time. There is memory for one model and little
-// more. All requests complete, because a session that waits for memory has none itself.
+// Sessions of three models are used at the same time, with memory for only one model and two
+// states. All requests complete, because a session that waits for memory holds no memory.
 func TestRequestsOfManyModelsDoNotWaitForEachOther(t *testing.T) {
 	all := manyModels(t, 3)
 	most := roomFor(t, all[0], 2)
@@ -226,7 +219,6 @@ func TestRequestsOfManyModelsDoNotWaitForEachOther(t *testing.T) {
 	}
 }
 
-// When memory is needed, idle states and unused weights are dropped, the least recently used first.
 func TestUnusedModelStaysUntilMemoryIsNeeded(t *testing.T) {
 	other := otherModel(t)
 	state := roomFor(t, other, 1) - other.WeightsBytes()
@@ -251,8 +243,6 @@ func TestUnusedModelStaysUntilMemoryIsNeeded(t *testing.T) {
 	require.False(t, sv.mg.Models()[1].Loaded)
 }
 
-// Forks, exports and completions load the weights that they need, even if these were dropped
-// before.
 func TestForksExportsAndCompletionsLoadTheModelTheyNeed(t *testing.T) {
 	other := otherModel(t)
 	sv := newServer(t, t.TempDir(), Options{Others: sources(t, other)})
@@ -314,7 +304,7 @@ func TestRequestWaitsForWeightsOnlyAsLongAsItMay(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Zero(t, mg.engine.models[1].memory.Users())
 	here := create(t, mg, CreateRequest{})
-	score(t, mg, here, logText(40)) // a session of a loaded model does not wait
+	score(t, mg, here, logText(40))
 	close(gate)
 	score(t, mg, id, logText(40))
 	requireSame(t, mg, id, other, logText(40))
@@ -332,8 +322,6 @@ func TestModelIsFoundByIDNameOrShortName(t *testing.T) {
 	}
 }
 
-// Two versions of a model may have the same name. A request with this name is refused, and the
-// error lists both IDs.
 func TestSharedModelNameIsRefused(t *testing.T) {
 	version, other := otherModel(t), manyModels(t, 1)[0]
 	version.Name, other.Name = testModel(t).Name, "another"

@@ -12,19 +12,18 @@ import (
 // Moved is the result of copying one session to another store.
 type Moved struct {
 	ID, Name string
-	Bytes    int64 // bytes of the session's text
-	There    bool  // an equal session was already in the target
+	Bytes    int64
+	There    bool
 	Err      error // why the session was not copied
 }
 
 // Move copies all sessions from one store to another, with ids, names, text and states. No server
-// may use the target meanwhile. If the target already has a session, Move compares both. If an
-// earlier call left it incomplete, Move copies it again. Forks no longer share text with their
-// originals.
+// may use the target meanwhile. If the target already has a session, Move compares both copies. If
+// an earlier call left an incomplete copy, Move makes the copy again. In the target, forks do not
+// share text with their originals.
 //
-// Move calls visit with the result for each session. It calls progress with the bytes of text
-// copied so far, and those of all sessions. The error is about a whole store, not about one
-// session.
+// Move calls visit with the result for each session. It calls progress with the bytes copied so
+// far, and with the bytes of all sessions. Move returns only errors that concern a whole store.
 func Move(
 	ctx context.Context, from, to storage.Store, visit func(Moved), progress func(done, all int64),
 ) error {
@@ -54,7 +53,7 @@ func Move(
 		case err != nil:
 			moved.Err = err
 		case !h.Complete:
-			return nil // incomplete: the next start of a server deletes it
+			return nil // The next start of a server deletes this incomplete session.
 		default:
 			moved.Name = h.Name
 			moved.There, moved.Err = m.move(ctx, found, h)
@@ -68,10 +67,9 @@ func Move(
 	})
 }
 
-// mover copies sessions from one store to another.
 type mover struct {
 	from, to  storage.Store
-	names     map[[2]string]string // ids of the target's sessions, by owner and name
+	names     map[[2]string]string
 	done, all int64
 	progress  func(done, all int64)
 }
@@ -108,7 +106,8 @@ func (m *mover) move(ctx context.Context, found storage.Session, h head) (there 
 	return false, nil
 }
 
-// compare reports whether the target has an equal session. It deletes an incomplete session there.
+// compare reports whether the target has an equal session. It deletes an incomplete copy in the
+// target.
 func (m *mover) compare(ctx context.Context, found storage.Session) (same bool, err error) {
 	there, err := m.to.Get(ctx, found.ID)
 	if errors.Is(err, storage.ErrNotFound) {
@@ -137,7 +136,6 @@ func (m *mover) compare(ctx context.Context, found storage.Session) (same bool, 
 	return true, nil
 }
 
-// fill copies the text and the states of a session.
 func (m *mover) fill(ctx context.Context, found storage.Session, epoch uint64) error {
 	err := copyLog(ctx, m.from, found.ID, found.Start,
 		func(at int64, records []storage.Record, _, text int) error {

@@ -10,7 +10,8 @@ import (
 	datafolder "github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// moveAll copies all sessions of one folder to another. The target's store may return errors.
+// moveAll copies all sessions of one folder to another. Parameter wrap may replace the target's
+// store, for example by a store that fails.
 func moveAll(t *testing.T, from, to string,
 	wrap func(storage.Store) storage.Store) map[string]Moved {
 	t.Helper()
@@ -33,8 +34,8 @@ func moveAll(t *testing.T, from, to string,
 
 func asItIs(s storage.Store) storage.Store { return s }
 
-// A copied session computes the same bits as the original. Incomplete copies are made again,
-// existing sessions are kept, and differences are reported.
+// A copied session gives the same bits as the original. Incomplete copies are made again, existing
+// sessions are kept, and differences are reported.
 func TestMovedSessionsContinueToSameBits(t *testing.T) {
 	here, there := t.TempDir(), t.TempDir()
 	sv := newServer(t, here, Options{})

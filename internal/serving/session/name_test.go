@@ -15,7 +15,6 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// put calls Manager.Put and requires that it succeeds.
 func put(t fatal, mg *Manager, who Caller, name string, r CreateRequest) (id string, made bool) {
 	t.Helper()
 	info, made, err := mg.Put(background, who, name, r)
@@ -232,7 +231,6 @@ func TestSessionIsFoundByItsLastName(t *testing.T) {
 	require.Empty(t, sv.told())
 }
 
-// If an admin names a session, the name belongs to the session's owner.
 func TestAdminNamesSessionForItsOwner(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
@@ -246,8 +244,6 @@ func TestAdminNamesSessionForItsOwner(t *testing.T) {
 	require.ErrorIs(t, rename(sv, Caller{Key: "b"}, id, "mine"), ErrNotFound)
 }
 
-// Concurrent requests give the same name to existing sessions and to new ones. Exactly one session
-// gets the name.
 func TestConcurrentRenamesGiveNameOnce(t *testing.T) {
 	sv := newServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
@@ -278,8 +274,8 @@ func TestConcurrentRenamesGiveNameOnce(t *testing.T) {
 	require.Equal(t, id, get(t, sv.mg, "web").ID)
 }
 
-// If writing a name fails, the session does not have the name. If it is unknown whether the write
-// happened, the store decides.
+// If writing a new name fails, the session keeps its old name. If the outcome of the write is
+// unknown, the server reads the name from the store again.
 func TestUnwrittenNameIsNotTheSessions(t *testing.T) {
 	sv, store := faulty(t, Options{})
 	id, _ := put(t, sv.mg, Caller{}, "web", CreateRequest{})
@@ -289,7 +285,7 @@ func TestUnwrittenNameIsNotTheSessions(t *testing.T) {
 	for _, made := range []bool{false, true} {
 		store.fail("SetHead", storage.ErrUnknown, made)
 		require.ErrorIs(t, rename(sv, Caller{}, id, "log"), ErrUnknown)
-		score(t, sv.mg, id, "text") // claims the session again
+		score(t, sv.mg, id, "text")
 		name := map[bool]string{false: "web", true: "log"}[made]
 		require.Equal(t, name, get(t, sv.mg, id).Name)
 		require.Equal(t, id, get(t, sv.mg, name).ID)

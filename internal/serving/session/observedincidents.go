@@ -16,14 +16,12 @@ func (h *head) ref() SessionRef {
 	return SessionRef{ID: h.ID, Name: h.Name, Method: h.Settings.Method, Labels: h.Labels}
 }
 
-// inherited reports whether an incident is in text that was copied from another session. That
-// session reports the incident.
+// inherited reports whether an incident is in text that was copied from another session. Only the
+// other session reports such an incident.
 func (h *head) inherited(i *Incident) bool {
 	return h.ShadowOf != "" || h.Parent != nil && i.Offset < h.Parent.Offset
 }
 
-// observedLines returns a function that calls take, and then reports the incidents of the line to
-// the observer.
 func (f *feeder) observedLines(take func(*lines.Line)) func(*lines.Line) {
 	if f.given != nil || f.s.LinesFrom == nil {
 		return take
@@ -44,7 +42,8 @@ func (f *feeder) observedLines(take func(*lines.Line)) func(*lines.Line) {
 	}
 }
 
-// tellIncidentsLocked reports all incidents that the session still has to the observer.
+// tellIncidentsLocked passes the session's current incidents to the observer, except incidents in
+// text copied from another session.
 func (s *session) tellIncidentsLocked() {
 	var all []IncidentReport
 	for _, i := range s.stream.Incidents() {

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// told returns the last report of each incident of a session, by the incident's number.
 func (r *recorded) told(session string) map[int64]IncidentReport {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -22,8 +21,7 @@ func (r *recorded) told(session string) map[int64]IncidentReport {
 }
 
 // An observer gets all incidents of a session, even if no request asks for lines. It gets no
-// incidents of text that was only scored. For a fork, it gets no incidents of the original
-// session's text.
+// incidents of text that was fed without learning, or that a fork copied from the original session.
 func TestObserverGetsIncidents(t *testing.T) {
 	told := &recorded{}
 	sv := newServer(t, t.TempDir(), Options{Observer: told, ReplayMax: time.Hour})

@@ -12,8 +12,8 @@ import (
 type Observer interface {
 	// Phase is called when a phase of a request has ended. ctx is the context of the request.
 	Phase(ctx context.Context, p Phase, began, ended time.Time)
-	// Scored is called for each scored text. Parameter model is its ModelInfo.ID. Parameter learn
-	// is LearnTrue, LearnFalse or LearnUnflagged.
+	// Scored is called for each scored text. Parameter model is the model's ModelInfo.ID. Parameter
+	// learn is LearnTrue, LearnFalse or LearnUnflagged.
 	Scored(model, learn string, t Tally)
 	// Line is called when a line has ended in a request that asks for lines. Parameter method is
 	// the session's method. Neither Line nor Scored is called for text that a fork or a shadow
@@ -28,7 +28,7 @@ type Observer interface {
 	Incidents(of SessionRef, all []IncidentReport)
 	// Left is called with the id of a session that another server may have claimed.
 	Left(session string)
-	// Compared is called with the totals of a piece of text, in a session and in its shadow.
+	// Compared is called with the totals of the same piece of text in a session and in its shadow.
 	Compared(followed, shadow Tally)
 	// Completed is called when a completion ends, with the reason and the number of sampled tokens.
 	Completed(reason string, tokens int)
@@ -78,15 +78,14 @@ func (p Phase) String() string {
 	}[p]
 }
 
-// phaseSince reports to an observer that a phase ends now. It returns the current time.
 func phaseSince(ctx context.Context, o Observer, p Phase, began time.Time) (now time.Time) {
 	now = time.Now()
 	o.Phase(ctx, p, began, now)
 	return now
 }
 
-// tellSettled reports the phases at the end of a full chunk. It reports nothing if at is the zero
-// value, because no chunk was full.
+// tellSettled reports the phases at the end of a full chunk. It reports nothing if parameter at is
+// the zero value, which means that no chunk was full.
 func tellSettled(ctx context.Context, o Observer, at stream.Settled) {
 	from := at.Begun
 	for _, part := range []struct {
@@ -102,7 +101,6 @@ func tellSettled(ctx context.Context, o Observer, at stream.Settled) {
 	}
 }
 
-// unobserved is the Observer that does nothing. It is used if Options.Observer is nil.
 type unobserved struct{}
 
 func (unobserved) Phase(context.Context, Phase, time.Time, time.Time) {}

@@ -21,7 +21,6 @@ type observedList struct {
 	all     []IncidentReport
 }
 
-// recorded is an Observer that records its calls.
 type recorded struct {
 	mu         sync.Mutex
 	phases     []Phase
@@ -31,13 +30,13 @@ type recorded struct {
 	lines      []Line
 	incidents  []observedIncident
 	remembered []observedList
-	compared   [2]Tally // sums of the sessions' totals, and of the shadows' totals
+	compared   [2]Tally // totals of the followed sessions, totals of the shadows
 	reasons    []string
 	tokens     int
 	snapshots  int
 	replayed   int64
 
-	loads, drops []string // names of the models that were loaded, and of those dropped
+	loads, drops []string // names of loaded models, names of dropped models
 	loadErrors   int
 
 	snapshotErrors []error
@@ -149,7 +148,7 @@ func TestObserverGetsWhatCallersGet(t *testing.T) {
 	told := &recorded{}
 	mg := newManager(t, Options{Observer: told})
 	id := create(t, mg, CreateRequest{Settings: Settings{"baseline": true}})
-	told.phases = nil // forgets the phases of making the session
+	told.phases = nil // drops the phases of the request that made the session
 	_, sum := score(t, mg, id, logText(2*testChunk))
 	require.Equal(t, sum.Bytes, told.scored.Bytes)
 	require.Equal(t, sum.Tokens, told.scored.Tokens)
@@ -207,9 +206,6 @@ func TestObserverGetsLinesAndUnlearnedText(t *testing.T) {
 	require.Equal(t, LearnUnflagged, told.learn[len(told.learn)-1])
 }
 
-// Text that a shadow copies from its session is reported only once, without details that only a
-// watcher asks for. The observer's totals for session and shadow cover the text since the shadow
-// was made.
 func TestObserverGetsBothEndsOfShadow(t *testing.T) {
 	told := &recorded{}
 	sv := newServer(t, t.TempDir(), Options{Observer: told})

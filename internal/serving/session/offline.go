@@ -27,8 +27,8 @@ func Describe(found storage.Session) Info {
 }
 
 // Verify checks that a session's head, records and snapshots are valid and consistent. It calls
-// visit with each error. It neither recomputes scores nor verifies checksums, which storage.Check
-// does. It skips the states of sessions of other models.
+// visit with each error. It does not recompute scores (see Replay), and does not verify checksums
+// (see storage.Check). It skips the states of sessions of other models.
 func Verify(
 	ctx context.Context, m *model.Model, store storage.Store, found storage.Session,
 	visit func(error),
@@ -37,7 +37,7 @@ func Verify(
 	if s.bad != nil {
 		visit(&UnusableError{ID: s.ID, Err: s.bad})
 	}
-	if found.Err != nil || s.Version == 0 { // the head is unreadable
+	if found.Err != nil || s.Version == 0 {
 		return nil
 	}
 	// An incomplete fork may still lack some of its parent's text.
@@ -59,7 +59,6 @@ func Verify(
 	return nil
 }
 
-// damageOr calls visit if the error is about damaged data. It returns any other error.
 func damageOr(err error, visit func(error)) error {
 	if errors.Is(err, storage.ErrCorrupt) {
 		visit(err)
@@ -86,17 +85,18 @@ func verifyLog(
 type Replayed struct {
 	From    int64 // offset at which the replay began; not 0 if text was trimmed
 	To      int64
-	Records int   // number of compared records
+	Records int
 	Wrong   int   // number of records whose totals differ from the recomputed ones
 	First   error // first difference, a *MismatchError; or nil
-	// Numerics names the arithmetics, different from this machine's, in which parts of the text
-	// were scored. Totals of these parts may differ by rounding.
+	// Numerics lists the arithmetics, other than this machine's, that scored parts of the text. The
+	// totals of these parts may differ by rounding.
 	Numerics []string
 }
 
-// Replay recomputes a session from the beginning of its log. If the beginning was trimmed, it
-// starts from the oldest snapshot. It compares the recomputed totals of every record with the
-// stored ones. It calls progress with the bytes done so far, and all bytes.
+// Replay recomputes the scores of a session from the beginning of its log. If the beginning was
+// trimmed, Replay starts from the oldest snapshot. It compares the recomputed totals of every
+// record with the stored totals. It calls progress with the bytes recomputed so far and the total
+// number of bytes.
 func Replay(
 	ctx context.Context, m *model.Model, store storage.Store, id string, threads int,
 	progress func(done, all int64),
@@ -147,7 +147,7 @@ func ExportStored(
 	ctx context.Context, m *model.Model, store storage.Store, id string, threads int, w io.Writer,
 	part func(Part), progress Progress,
 ) error {
-	if found, err := store.Get(ctx, id); err == nil { // if Get fails, find returns the error
+	if found, err := store.Get(ctx, id); err == nil {
 		store = toldLog{store, progress.part("reading the text",
 			exportReadings*(found.End-found.Start))}
 	}
@@ -170,8 +170,6 @@ func ExportStored(
 // once to write it.
 const exportReadings = 2
 
-// otherNumerics returns the names of the arithmetics of the text after an offset. It leaves out the
-// arithmetic of model m on this machine.
 func otherNumerics(m *model.Model, h *head, from int64) (names []string) {
 	for n, x := range h.Numerics {
 		ends := n == len(h.Numerics)-1 || h.Numerics[n+1].From > from

@@ -13,54 +13,53 @@ import (
 
 // Options configure a Manager. A field that is zero has its default value.
 type Options struct {
-	// Store contains the sessions. The caller closes it after Drain. Nil means a new
-	// storage.Memory. If the store is not durable, states are never dropped from memory. Sessions
-	// that would exceed MaxMemoryBytes are then refused.
+	// Store contains the sessions; nil means a new storage.Memory. The caller closes Store after
+	// Drain. If Store is not durable, states always stay in memory, and the Manager refuses
+	// sessions that would exceed MaxMemoryBytes.
 	Store storage.Store
-	// Lease allows the Manager to share the store with other servers; the store is then a
-	// storage.Shared. It is nil if no other server uses the store.
+	// Lease tells whether this server may serve its sessions in a store that other servers share.
+	// Store is then a storage.Shared. Lease is nil if no other server uses Store.
 	Lease Lease
-	// Others are the models besides the default that requests may name. Their weights are in memory
-	// while states need them, and count toward MaxMemoryBytes.
+	// Others are the models that requests may name, besides the default model. A model's weights
+	// are in memory while a state needs them, and count toward MaxMemoryBytes.
 	Others []*model.Source
-	// Report gets errors that concern the operator but no single request, such as repaired damage
-	// and failed snapshots or deletions. It may be called at any time, and must not call the
-	// Manager. If it is nil, these errors are dropped.
+	// Report receives errors that concern the operator but no single request, such as repaired
+	// damage and failed snapshots. The Manager may call Report at any time, and Report must not
+	// call the Manager. Nil drops these errors.
 	Report func(error)
 	// Observer gets the Manager's events, for metrics and traces. It may be nil.
 	Observer Observer
-	// Importing gets the progress of imports. An import reports progress once its file has arrived.
-	// Concurrent imports are not distinguished. Importing may be nil.
+	// Importing receives the progress of imports whose files have arrived. It cannot distinguish
+	// concurrent imports. Importing may be nil.
 	Importing Progress
 
-	// DiskBudget limits the size of the data folder, in bytes; 0 means no limit. DiskAlarm is
-	// called with the reason when too little space is left, and with nil when enough is free again
-	// (see package disk). It must not call the Manager. Both fields are ignored unless the store is
-	// a folder.
+	// DiskBudget limits the size of the data folder, in bytes; 0 means no limit. The Manager calls
+	// DiskAlarm with the reason when too little disk space is free, and with nil when enough is
+	// free again. DiskAlarm must not call the Manager. Both fields have no effect unless Store is a
+	// folder.
 	DiskBudget int64
 	DiskAlarm  func(why error)
 
 	MaxSessions int // default: SessionsDefault
-	// MaxMemoryBytes limits the memory of all states, also during imports. If the store is not
-	// durable, it includes the text. The default is the machine's memory divided by
-	// MemoryShareDefault.
+	// MaxMemoryBytes limits the memory of all states and, if Store is not durable, of all text. The
+	// default is the machine's memory divided by MemoryShareDefault.
 	//
-	// Not included are stream.WorkerBytes per worker, and FileBytes per file that is being packed
-	// or parsed. At most Threads files are packed or parsed at the same time.
+	// The limit excludes stream.WorkerBytes for each worker, and FileBytes for each file that is
+	// being packed or parsed. At most Threads files are packed or parsed at the same time.
 	MaxMemoryBytes int64
-	// ReplayMax limits the computing time to recover a session after a restart. When a recovery
-	// would take this time, a snapshot is taken. The default is ReplayMaxDefault.
+	// ReplayMax limits the computing time to recover a session after a restart. The Manager takes a
+	// snapshot when a recovery would take this time. The default is ReplayMaxDefault.
 	ReplayMax time.Duration
-	// ForkSnapshots is the number of snapshots for forks that a session keeps, besides the last
-	// two; 0 means none. They are spread over the text, so that a fork at an old offset starts
-	// quickly. The text between two of them takes 4 seconds to compute, or ReplayMax if that is
-	// less. None are kept with HistoryTail, in a store that is not durable, or while half of the
-	// disk is used.
+	// ForkSnapshots is the number of snapshots that a session keeps for forks, besides the last two
+	// snapshots; 0 means none. They are spread over the text, so that a fork at an old offset
+	// starts quickly. The text between two of these snapshots takes 4 seconds to compute, or
+	// ReplayMax if that is less. A session keeps none with HistoryTail, if Store is not durable, or
+	// while half of the disk is used.
 	ForkSnapshots   int
 	MaxSessionBytes int64 // limit on the text of one session; default: SessionTextBytesDefault
 	MaxQueue        int   // limit on waiting requests; default: QueueDefault
-	// Threads is the number of workers. It is also the number of threads that one worker may use;
-	// see package scheduler. The default is the number of processors.
+	// Threads is the number of workers, and also the number of threads that a worker may use; see
+	// package scheduler. The default is the number of processors.
 	Threads int
 }
 
@@ -106,8 +105,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// apart returns the computing time between two snapshots of a session that does not have
-// ForkSnapshots snapshots yet.
+// apart returns the computing time between two snapshots of a session, until the session has
+// ForkSnapshots snapshots.
 func (o Options) apart() time.Duration {
 	if o.ForkSnapshots > 0 {
 		return min(o.ReplayMax, forkReplay)
@@ -123,9 +122,9 @@ func DefaultMemoryBytes() int64 {
 	return MemoryBytesDefault
 }
 
-// MemoryMin returns the smallest useful MaxMemoryBytes. It is enough for one session with default
-// settings that learns by lines, and for its copy during a completion. For a model of
-// Options.Others, its weights must be added.
+// MemoryMin returns the smallest useful MaxMemoryBytes. It is enough for a session with default
+// settings that learns line by line, and for copies of its state during a completion. Each model in
+// Options.Others also needs memory for its weights.
 func MemoryMin(m *model.Model) (int64, error) {
 	set, err := effective(m, nil)
 	if err != nil {

@@ -16,8 +16,6 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session/scheduler"
 )
 
-// Each list of sessions contains only the sessions of the caller's key; an admin's list contains
-// all. No method finds a session of another key.
 func TestSessionExistsForItsKeyAndForAdminsOnly(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		mg, err := NewManager(testModel(t), Options{})
@@ -118,7 +116,6 @@ func TestFullQueueRefusesOnlyNewRequests(t *testing.T) {
 	require.Zero(t, q.length())
 }
 
-// If the queue is full, new requests are refused. Requests that have already begun are not.
 func TestFullQueueRefusesRequestsNotYetBegun(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1, MaxQueue: 2})
 	ids := make([]string, 4)
@@ -139,7 +136,6 @@ func TestFullQueueRefusesRequestsNotYetBegun(t *testing.T) {
 		done <- err
 	}()
 	<-reached
-	// The slow client holds the worker for a while; then this call gets the worker.
 	held, err := mg.engine.scheduler.Lease(context.Background(), scheduler.Job{Session: "another",
 		Chunk: testChunk})
 	require.NoError(t, err)
@@ -170,7 +166,6 @@ func TestFullQueueRefusesRequestsNotYetBegun(t *testing.T) {
 	score(t, mg, ids[3], "there is room again")
 }
 
-// The first chunk of a short request does not wait until a long text of the same key is fed.
 func TestShortRequestPassesLongText(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	long, short := create(t, mg, CreateRequest{}), create(t, mg, CreateRequest{})
@@ -208,10 +203,10 @@ func TestShortRequestPassesLongText(t *testing.T) {
 	all.Wait()
 }
 
-// If one key fills the queue, other keys can still enter it.
+// If requests of one key fill the queue, requests of other keys can still enter the queue.
 func TestFullQueueHasPartForEachKey(t *testing.T) {
 	q := queue{max: 6}
-	var wait func(keys []string) error // recursive, so that all requests wait at the same time
+	var wait func(keys []string) error
 	wait = func(keys []string) error {
 		if len(keys) == 0 {
 			return nil

@@ -11,43 +11,41 @@ import (
 type plan struct {
 	prompts   [][]byte
 	n         int
-	maxTokens int          // limit on the sampled tokens of a text; may be 0
-	sampling  txl.Sampling // without the seed
-	// seed is the seed of the first text of each prompt; see drafts. If it is nil, it is random.
+	maxTokens int
+	sampling  txl.Sampling
+	// seed is the seed of the first text of each prompt; nil means a random seed. See drafts.
 	seed     *uint64
 	stops    []string
 	suffix   []byte // text that follows each sampled text
-	echo     bool   // each text begins with its prompt
-	logProbs bool   // pieces include log-probabilities
-	top      int    // number of likeliest tokens to report per token
-	static   bool   // sample from the static model
+	echo     bool
+	logProbs bool
+	top      int
+	static   bool
 }
 
-// draft is a text that is being sampled.
 type draft struct {
-	index     int // index of the text among all texts of the plan
+	index     int
 	sampling  txl.Sampling
 	maxTokens int
 	cut       cutter
-	tokens    int    // number of sampled tokens
-	reason    string // why the text has ended; "" if it has not
+	tokens    int
+	reason    string // reason for the end of the text; "" if the text has not ended
 
-	// If the best of several drafts will be chosen, kept and enough are set. The field kept
+	// kept and enough are set if only the best of several drafts is returned. The field kept
 	// collects the pieces, which are not emitted yet. The function enough reports whether the draft
 	// may end.
 	kept   *Piece
 	enough func(text []byte) bool
 }
 
-// add appends a later piece of the same text.
 func (p *Piece) add(next Piece) {
 	p.Text = append(p.Text, next.Text...)
 	p.LogProbs, p.Top = append(p.LogProbs, next.LogProbs...), append(p.Top, next.Top...)
 	p.FinishReason, p.Tokens = next.FinishReason, next.Tokens
 }
 
-// drafts returns empty drafts for the texts of one prompt. The seed of the i-th text is the first
-// seed plus i. So a text does not depend on other prompts or on their order.
+// drafts returns empty drafts for the texts of one prompt. The i-th text has the first seed plus i.
+// So a text does not depend on other prompts or on their order.
 func (p *plan) drafts(prompt int, words bool) []*draft {
 	drafts := make([]*draft, p.n)
 	first := seedOr(p.seed)

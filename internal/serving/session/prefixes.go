@@ -8,11 +8,10 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session/budget"
 )
 
-// prefixes caches known prefixes: streams that have read the beginning of a prompt, up to the end
-// of a chunk. An editor sends nearly the same prompt after every key. So the next prompt with the
-// same beginning continues from the cached stream. This does not change the answer, because a
-// stream depends only on the text that it has read. In the budget, each cached stream is a
-// budget.Extra.
+// prefixes caches streams that have read the beginning of a prompt, up to the end of a chunk. An
+// editor sends nearly the same prompt after every key. A prompt with the same beginning continues
+// from the cached stream. The answer does not change, because a stream depends only on the text
+// that it has read. Each cached stream uses a budget.Extra.
 type prefixes struct {
 	budget *budget.Budget[*session]
 	mu     struct {
@@ -21,16 +20,17 @@ type prefixes struct {
 	}
 }
 
-// prefixKey identifies the beginning of a prompt and the session before it. Empty sessions of one
-// model and one owner have equal keys, because their settings are the model's defaults.
+// prefixKey identifies a session, and the beginning of a prompt that follows the session's text.
+// Empty sessions of one model and owner have equal keys, because their settings are the model's
+// defaults.
 type prefixKey struct {
 	owner, model string
-	session      string        // id of the session; "" if the session is empty
-	ground       stream.Ground // identifies the state of the session
+	session      string // id of the session; "" if the session is empty
+	ground       stream.Ground
 	text         [sha256.Size]byte
 }
 
-// keptPrefix is guarded by prefixes.mu.
+// The mutex prefixes.mu guards the fields of keptPrefix.
 type keptPrefix struct {
 	stream  *stream.Stream // without the fast weights; see stream.Stream.Shelved
 	extra   *budget.Extra
@@ -38,8 +38,8 @@ type keptPrefix struct {
 }
 
 // sparsely is the distance in chunks between cached streams along a prompt. They serve later
-// prompts that differ from this prompt before its end. The stream at the last end of a chunk is
-// also cached.
+// prompts that differ from this prompt before its end. The stream at the end of the last complete
+// chunk is also cached.
 const sparsely = 16
 
 func newPrefixes(b *budget.Budget[*session]) *prefixes {
@@ -48,7 +48,6 @@ func newPrefixes(b *budget.Budget[*session]) *prefixes {
 	return p
 }
 
-// find returns the stream cached under a key, or nil.
 func (p *prefixes) find(key prefixKey) *stream.Stream {
 	p.mu.Lock()
 	k := p.mu.kept[key]
@@ -60,7 +59,7 @@ func (p *prefixes) find(key prefixKey) *stream.Stream {
 	return k.stream
 }
 
-// keep caches a copy of a stream if there is memory for the copy, and reports whether it did.
+// keep caches a copy of a stream, and reports whether there was memory for the copy.
 func (p *prefixes) keep(key prefixKey, s *stream.Stream) bool {
 	if p.find(key) != nil {
 		return true
@@ -86,7 +85,7 @@ func (p *prefixes) enter(key prefixKey, k *keptPrefix, extra *budget.Extra) bool
 	return true
 }
 
-// drop removes a stream from the cache. The budget calls drop while it holds its lock.
+// drop removes a stream from the cache. The budget calls drop while the budget holds its own lock.
 func (p *prefixes) drop(key prefixKey, k *keptPrefix) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,7 +94,6 @@ func (p *prefixes) drop(key prefixKey, k *keptPrefix) {
 	}
 }
 
-// forget removes all streams of a session from the cache.
 func (p *prefixes) forget(session string) {
 	var extras []*budget.Extra
 	p.mu.Lock()
@@ -111,14 +109,13 @@ func (p *prefixes) forget(session string) {
 	}
 }
 
-// promptEnd is a place in a prompt where a chunk ends.
 type promptEnd struct {
-	at  int // offset in the prompt
+	at  int
 	key prefixKey
 }
 
-// promptEnds returns the places in a prompt where chunks end, if the prompt follows the session's
-// text. It returns nil if streams for this prompt are not cached, for example if tokens are words.
+// promptEnds returns the places where chunks end if the prompt follows the session's text. It
+// returns nil if the cache is not used for this prompt, for example if tokens are words.
 func (g *generation) promptEnds(prompt []byte) (ends []promptEnd) {
 	s := g.s
 	if g.static || g.echo || s.model.OfWords() {
@@ -137,8 +134,8 @@ func (g *generation) promptEnds(prompt []byte) (ends []promptEnd) {
 	return ends
 }
 
-// beginReading returns a frozen stream that has read the longest cached beginning of a prompt. The
-// result read is the length of this beginning.
+// beginReading returns a frozen stream that has read the longest cached beginning of a prompt, and
+// the length of this beginning.
 func (g *generation) beginReading(ends []promptEnd) (frozen *stream.Stream, read int) {
 	for i := len(ends) - 1; i >= 0; i-- {
 		if kept := g.engine.prefixes.find(ends[i].key); kept != nil {
@@ -152,8 +149,8 @@ func (g *generation) beginReading(ends []promptEnd) (frozen *stream.Stream, read
 }
 
 // keepReading caches a stream that has read a prompt up to the offset read, if a chunk ends there.
-// It caches the last end of a chunk in the prompt, and one of 16 earlier ends (see sparsely). If
-// always is true, it caches every end. It reports whether the stream is cached.
+// It caches the last end of a chunk in the prompt, and every 16th end (see sparsely). If always is
+// true, it caches every end. It reports whether it cached the stream.
 func (g *generation) keepReading(
 	ends []promptEnd, frozen *stream.Stream, read int, always bool,
 ) (kept bool) {
@@ -163,7 +160,8 @@ func (g *generation) keepReading(
 	i := (read - ends[0].at) / g.s.Settings.Chunk
 	if ends[i].at == read && (always || i == len(ends)-1 || i%sparsely == sparsely-1) {
 		kept = g.engine.prefixes.keep(ends[i].key, frozen)
-		if g.s.alive() != nil { // deletion has already removed the session's other streams
+		// The session was deleted, perhaps before keep added this stream to the cache.
+		if g.s.alive() != nil {
 			g.engine.prefixes.forget(g.s.ID)
 		}
 	}

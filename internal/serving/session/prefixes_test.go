@@ -38,8 +38,7 @@ func oneByte(t fatal, mg *Manager, who Caller, id, prompt string) {
 	require.NoError(t, mg.CompleteBatch(background, who, id, r, noPieces))
 }
 
-// Prompts grow, shrink and change key by key, as in an editor. The answers are the same as without
-// the cache.
+// Prompts grow, shrink and change as in an editor. The answers equal those without the cache.
 func TestKnownPrefixChangesNoBit(t *testing.T) {
 	m := testModel(t)
 	w := stream.NewWorker(m, 1)
@@ -96,8 +95,7 @@ func TestKnownPrefixChangesNoBit(t *testing.T) {
 	})
 }
 
-// The beginning of a prompt that it shares with an earlier prompt is not read again. Reading starts
-// at the last end of a chunk in this beginning, or at a cached place before it.
+// Reading starts at the last cached end of a chunk in the beginning that two prompts share.
 func TestKnownPrefixIsNotReadAgain(t *testing.T) {
 	mg := newManager(t, Options{})
 	long := logText(100*testChunk + 3)
@@ -133,8 +131,7 @@ func TestKnownPrefixBelongsToOwnerAndSession(t *testing.T) {
 	}
 }
 
-// When sessions need memory for states, known prefixes are dropped. States are not dropped for
-// known prefixes.
+// When states need memory, cached prefixes are dropped. States are not dropped for cached prefixes.
 func TestKnownPrefixesGoFirst(t *testing.T) {
 	m := testModel(t)
 	blank := stream.StateBytes(m, stream.DefaultsFor(m, stream.Static))
@@ -157,9 +154,8 @@ func TestKnownPrefixesGoFirst(t *testing.T) {
 	require.Equal(t, holders+1, mg.engine.budget.Holders(), "no state had to go")
 }
 
-// Many prompts are sent concurrently to sessions, and some sessions are deleted meanwhile.
-// Afterwards no cached prefix belongs to a deleted session, and the memory in use is that of the
-// cached prefixes.
+// Sessions are deleted while others read prompts. Afterwards no prefix of a deleted session is
+// cached, and only cached prefixes use memory.
 func TestKnownPrefixesOfGoneSessionsGo(t *testing.T) {
 	m := testModel(t)
 	mg := newManager(t, Options{Threads: 2,

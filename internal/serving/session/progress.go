@@ -19,8 +19,8 @@ type progress struct {
 	updates         uint64
 	pending         int
 	tally, baseline tokenizer.Tally
-	// blind is true if the total of bits is unknown. Either no record ends at the end of the log,
-	// as in an unfinished fork, or the last record is uncounted.
+	// blind is true if the total number of bits is unknown: no record ends at the end of the log,
+	// or the last record is uncounted.
 	blind bool
 }
 
@@ -42,7 +42,7 @@ func (h *head) progressAt(found storage.Session) progress {
 	if last != nil && finite(last.Bits, last.Baseline) {
 		counted := n
 		if last.UnixMS == uncounted {
-			counted = found.LastAt // the totals are those at the end of the record before
+			counted = found.LastAt // An uncounted record contains the totals at its beginning.
 		}
 		if p.tally, baseline = totalsOf(last, counted); last.Words != nil {
 			tokens = p.tally.Tokens
@@ -69,8 +69,8 @@ type storedSession struct {
 	bad      error // why the session is unusable, or nil
 }
 
-// readStored decodes a stored session. If served is empty, it does not check whether a model can
-// continue the session.
+// readStored decodes a stored session. If served is empty, readStored does not check whether a
+// model can continue the session.
 func readStored(served models, found storage.Session) storedSession {
 	k := storedSession{head: head{ID: found.ID}, epoch: found.Epoch}
 	h, err := decodeHead(found.ID, found.Head)
@@ -85,11 +85,11 @@ func readStored(served models, found storage.Session) storedSession {
 		}
 	}
 	if found.Err != nil {
-		k.TTL = 0 // unusable sessions do not expire, because nobody can use them
+		k.TTL = 0 // Nobody can use an unusable session, so it does not expire.
 		return k
 	}
-	// An incomplete session is not checked, because the next start deletes it. Its log may be
-	// without a record although it begins above offset 0.
+	// An incomplete session is not checked, because the next start of the server deletes the
+	// session.
 	if h.Complete {
 		k.bad = h.suits(served, found)
 	}
@@ -136,8 +136,8 @@ func (h *head) checkEnd(found storage.Session) error {
 	return nil
 }
 
-// checkRecord returns an error if record r, at an offset, contradicts the head or the record
-// before.
+// checkRecord returns an error if record r, at an offset, contradicts the head or the previous
+// record.
 func (h *head) checkRecord(before storage.Record, at int64, r storage.Record) error {
 	switch {
 	case r.HasBaseline != h.Settings.Baseline:
@@ -152,12 +152,13 @@ func (h *head) checkRecord(before storage.Record, at int64, r storage.Record) er
 	return checkCounts(&before, &r, at+int64(len(r.Text)))
 }
 
-// uncounted marks a record whose totals were not computed; it is stored as the record's time. A
-// fork within a record writes such a record if recovery would take too long. Its totals are those
-// of the record before. The first use of the session computes the right totals.
+// uncounted is the time of a record whose totals are not computed yet. A fork within a record
+// writes such a record if recovery would take too long. The record has the totals of the previous
+// record, until the first use of the session computes its own.
 const uncounted = -1
 
-// timeMaxMS is the end of the year 9999, after which RFC 3339 cannot represent times.
+// timeMaxMS is the end of the year 9999 in Unix milliseconds. RFC 3339 cannot represent later
+// times.
 const timeMaxMS = 253402300799999
 
 func checkTime(unixMS int64) error {
@@ -168,7 +169,7 @@ func checkTime(unixMS int64) error {
 	return nil
 }
 
-// info describes a session to a caller, as far as the head and the progress determine the result.
+// info returns the part of a session's Info that follows from its head and its progress.
 func (h *head) info(who Caller, p progress) Info {
 	i := Info{
 		ID:      h.ID,
@@ -191,7 +192,7 @@ func (h *head) info(who Caller, p progress) Info {
 	if h.ShadowOf != "" {
 		i.ShadowOf = &Shadow{ID: h.ShadowOf, Offset: p.offset}
 	}
-	if len(h.Numerics) > 0 { // empty only in a damaged head
+	if len(h.Numerics) > 0 { // Numerics is empty only in a damaged head.
 		i.Numerics = h.numerics().Name
 	}
 	if who.Admin {
@@ -216,15 +217,15 @@ func setTotals(r *storage.Record, words bool, tally, baseline tokenizer.Tally) {
 	}
 }
 
-// count sets the totals of an uncounted record. The record's time becomes the creation time of the
-// session, because no client sent this text.
+// count sets the totals of an uncounted record. The record's time becomes the session's creation
+// time, because no client sent the record's text.
 func (h *head) count(r *storage.Record, words bool, tally, baseline tokenizer.Tally) {
 	setTotals(r, words, tally, baseline)
 	r.UnixMS = h.Created.UnixMilli()
 }
 
-// totalsOf returns the totals of a record as tallies. Parameter end is the record's end. If the
-// record has no counts of words, each byte up to its end is a token.
+// totalsOf returns the totals of a record as tallies. Parameter end is the offset at the end of the
+// record. Without word counts, each byte of the log up to end is a token.
 func totalsOf(r *storage.Record, end int64) (tally, baseline tokenizer.Tally) {
 	tally = bytesTally(end, r.Continued)
 	if w := r.Words; w != nil {
@@ -241,13 +242,13 @@ func totalsOf(r *storage.Record, end int64) (tally, baseline tokenizer.Tally) {
 	return tally, baseline
 }
 
-// bytesTally returns the tally of n bytes that are tokens. Parameter continued is the number of
-// them that do not begin a character.
+// bytesTally returns the tally of n bytes if each byte is a token. Parameter continued is the
+// number of bytes that do not begin a character.
 func bytesTally(n, continued int64) tokenizer.Tally {
 	return tokenizer.Tally{Bytes: n, Chars: n - continued, Tokens: n}
 }
 
-// account combines a tally with the baseline's bits, if the session has a baseline.
+// account returns a tally, with the baseline's bits if the session has a baseline.
 func (h *head) account(t, baseline tokenizer.Tally) Tally {
 	told := Tally{Tally: t}
 	if h.Settings.Baseline {
@@ -256,8 +257,8 @@ func (h *head) account(t, baseline tokenizer.Tally) Tally {
 	return told
 }
 
-// checkCounts returns an error if the counts in record r are impossible after those in the record
-// before. Parameter end is the end of record r.
+// checkCounts returns an error if the counts in record r are impossible after the previous record.
+// Parameter end is the offset at the end of record r.
 func checkCounts(before, r *storage.Record, end int64) error {
 	limit := end
 	if r.Words != nil {
@@ -270,7 +271,7 @@ func checkCounts(before, r *storage.Record, end int64) error {
 	return checkWords(before.Words, r.Words, end)
 }
 
-// checkWords does the part of checkCounts for counts of words. A nil parameter means no counts.
+// checkWords is the part of checkCounts for word counts. Nil means a record without word counts.
 func checkWords(before, w *storage.Words, end int64) error {
 	if w == nil {
 		if before != nil {
@@ -296,7 +297,6 @@ func checkWords(before, w *storage.Words, end int64) error {
 	return nil
 }
 
-// sameCounts reports whether a stream and a record that ends at its offset have the same counts.
 func sameCounts(st *stream.Stream, r *storage.Record) bool {
 	var own storage.Record
 	setTotals(&own, r.Words != nil, st.Tally, st.Baseline)
@@ -306,7 +306,7 @@ func sameCounts(st *stream.Stream, r *storage.Record) bool {
 // finite reports whether all values are finite. JSON can represent neither NaN nor infinity.
 func finite(values ...float64) bool {
 	for _, v := range values {
-		if math.IsNaN(v - v) { // NaN unless v is finite
+		if math.IsNaN(v - v) { // v - v is 0 for finite v, else NaN.
 			return false
 		}
 	}

@@ -5,20 +5,20 @@ import "sync"
 // queue limits how many requests wait for a session's stream or for a worker. A request that was
 // admitted once is never refused later, so that work in progress is completed.
 //
-// When the queue is full, a key is still admitted if it has less than its equal share of the
-// places.
+// A full queue still admits a request if the request's key has less than an equal share of the
+// queue.
 type queue struct {
 	max int
 
 	mu struct {
 		sync.Mutex
-		waiting int            // waiting requests of all keys
-		of      map[string]int // waiting requests per key
+		waiting int
+		of      map[string]int // number of waiting requests of each key
 	}
 }
 
-// wait calls f, which may block, and counts the request as waiting meanwhile. If the queue is full
-// and the request was not admitted before, the error is ErrOverloaded.
+// wait calls f, which may block, and counts the request as waiting meanwhile. It sets *admitted to
+// true. If the queue is full and *admitted was false, the error is ErrOverloaded.
 func (q *queue) wait(key string, admitted *bool, f func() error) error {
 	if !q.enter(key, *admitted) {
 		return ErrOverloaded

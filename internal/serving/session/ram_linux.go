@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// machineMemory returns the memory that this process may use, or 0 if it is unknown. This is the
-// machine's memory or, if smaller, the limit of the process's control group (version 2).
+// machineMemory returns the bytes of memory that this process may use, or 0 if unknown. These are
+// the machine's memory or, if smaller, the limit of the control group (version 2).
 func machineMemory() int64 {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
@@ -21,7 +21,7 @@ func machineMemory() int64 {
 		return total
 	}
 	limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-	if err != nil { // no limit: the file contains "max"
+	if err != nil { // Without a limit, the file contains "max".
 		return total
 	}
 	return min(total, limit)

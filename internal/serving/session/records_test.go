@@ -13,8 +13,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/lines"
 )
 
-// records feeds a text and asks for records. It returns the finished records, and the unfinished
-// last record.
+// records feeds a text to a session, and returns the finished line records and the unfinished last
+// record.
 func records(
 	t fatal, mg *Manager, id string, o ScoreOptions, body ...string,
 ) (ended, rest []Line) {
@@ -34,8 +34,7 @@ func records(
 	return ended, rest
 }
 
-// recordsOf computes the expected records of a text from its log-probabilities, without this
-// package.
+// recordsOf computes the expected line records of a text with package lines alone.
 func recordsOf(start, text string, from int64, logProbs []float64) (all []Line) {
 	m, r := lines.NewMeter(), lines.NewRecords(from, start)
 	for i := range len(text) {
@@ -56,8 +55,8 @@ func recordsOf(start, text string, from int64, logProbs []float64) (all []Line) 
 	return all
 }
 
-// The records of a session depend only on the text and on where the records begin. It does not
-// matter how the text is split, and what happens to the session in between.
+// Only the text and the offset where records begin determine a session's records, not how requests
+// split the text.
 func TestRecordsAreFunctionOfTextAndStart(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		sv := newServer(rt, tempDir(t, rt), Options{ReplayMax: time.Hour, Threads: 2})

@@ -8,13 +8,11 @@ import (
 	"time"
 )
 
-// The functions here recover a session's stream, and the fields of the session that depend on it.
-
-// errSnapshotDue pauses a restoration until a snapshot is taken. Then the restoration continues.
+// errSnapshotDue pauses a restoration until a snapshot is taken.
 var errSnapshotDue = errors.New("a snapshot is due")
 
-// restoreLocked recovers the session's stream. If that takes longer than limit, it fails. During a
-// long recovery, it takes snapshots, so that the progress is not lost.
+// restoreLocked recovers the session's stream. If limit is not 0 and the recovery takes longer, it
+// fails. A long recovery takes snapshots, so that its progress is not lost.
 func (s *session) restoreLocked(ctx context.Context, limit time.Duration) error {
 	from, until := s.restorableLocked(), time.Now().Add(limit)
 	from.more = func(r *restoration) error {
@@ -33,7 +31,7 @@ func (s *session) restoreLocked(ctx context.Context, limit time.Duration) error 
 	}
 	for {
 		if s.paused != nil {
-			s.paused.cost = s.replayCost // the snapshot has set replayCost to 0
+			s.paused.cost = s.replayCost // Taking the snapshot set replayCost to 0.
 		}
 		r, err := restore(ctx, from, s.paused)
 		s.paused = nil
@@ -51,7 +49,9 @@ func (s *session) restoreLocked(ctx context.Context, limit time.Duration) error 
 				return fmt.Errorf("%w: that server claimed the session while this server was "+
 					"restoring the state", ErrElsewhere)
 			}
-			from.job = s.job() // a request for a shadow may have raised its priority
+			// A request may have begun to use this shadow meanwhile, which raises the job's
+			// priority.
+			from.job = s.job()
 			continue
 		}
 		if err != nil {
@@ -61,7 +61,6 @@ func (s *session) restoreLocked(ctx context.Context, limit time.Duration) error 
 	}
 }
 
-// restorableLocked returns the inputs of the session's recovery.
 func (s *session) restorableLocked() *restorable {
 	h := s.host
 	return &restorable{
@@ -72,9 +71,9 @@ func (s *session) restorableLocked() *restorable {
 	}
 }
 
-// restoredLocked sets the session's stream to the restored one. If this machine has a different
-// arithmetic than the log, it first takes a snapshot. Here the log cannot be replayed to the same
-// bits, so every later recovery must start from this snapshot.
+// restoredLocked sets the session's stream to the restored stream. If this machine's arithmetic
+// differs from the log's, it first takes a snapshot. Replaying the log on this machine would not
+// reproduce the same bits, so later recoveries start from this snapshot.
 func (s *session) restoredLocked(ctx context.Context, r *restoration) error {
 	s.replayCost, s.snapshotAt = r.cost, 0
 	if h := r.changed; h != nil {

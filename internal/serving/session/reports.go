@@ -12,20 +12,20 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// reports sends the reports of a score request to its caller, and sums them up.
+// reports sends the reports of a score request to the caller, and adds up their totals.
 type reports struct {
 	engine  *engine
 	s       *session
 	options ScoreOptions
-	want    detail // details that the caller or a watcher asks for
+	want    detail
 	emit    func(Chunk) error
 	sum     Summary
 
-	tally, baseline tokenizer.Tally // totals that become part of sum
-	network         float64         // bits of the network without the companion
-	accepted        int64           // bytes of accepted text
-	lines           bool            // whether a line was reported
-	// joined contains the incidents of lines that were not reported, since the last reported line.
+	tally, baseline tokenizer.Tally
+	network         float64 // bits of the network without the companion
+	accepted        int64
+	lines           bool
+	// joined contains the incidents of the unreported lines after the last reported line.
 	joined []IncidentReport
 }
 
@@ -76,8 +76,8 @@ func (r *reports) report(w *stream.Worker, st *stream.Stream, scores stream.Scor
 	return c
 }
 
-// tell reports a scored text to the observer. It includes the text's lines if the caller asked for
-// lines, but not lines that only a watcher asked for.
+// tell reports a scored text to the observer. It includes lines only if the caller asked for lines,
+// not if only a watcher did.
 func (r *reports) tell(c *Chunk) {
 	r.engine.observer.Scored(r.s.model.id, cmp.Or(r.options.Learn, LearnTrue), c.Tally)
 	if r.options.Lines {
@@ -108,7 +108,6 @@ func (r *reports) tellTokens(
 	})
 }
 
-// logProbsOf converts negative log-likelihoods to log-probabilities. It returns nil for nil.
 func logProbsOf(nll []float32) []float64 {
 	if nll == nil {
 		return nil
@@ -165,7 +164,8 @@ func (r *reports) takeLines(c *Chunk, how stream.Lesson) func(*lines.Line) {
 		}
 		if silent && r.want.incidents || !r.want.lines {
 			if r.options.Lines {
-				r.engine.observer.Line(r.s.Settings.Method, &line) // tell cannot report this line
+				// The line is not in c.Lines, so tell does not report it.
+				r.engine.observer.Line(r.s.Settings.Method, &line)
 			}
 			return
 		}
@@ -173,8 +173,9 @@ func (r *reports) takeLines(c *Chunk, how stream.Lesson) func(*lines.Line) {
 	}
 }
 
-// join collects the incidents of lines that are not reported. It adds them to the next reported
-// line, or to the last line of the text. Watchers get the unchanged incidents of each line.
+// join collects the incidents of unreported lines, and adds them to the next reported line. If no
+// line follows, they are in sum.Last, the last line of the text. Watchers get each line with only
+// its own incidents.
 func (r *reports) join(line *Line, silent bool) {
 	all := slices.Clone(line.Incidents)
 	for _, i := range r.joined {
@@ -190,7 +191,8 @@ func (r *reports) join(line *Line, silent bool) {
 	r.sum.Last.Incidents = all
 }
 
-// lineReport returns the report of a line or a record; ended is false if it is unfinished.
+// lineReport returns the report of a line or a record. Parameter ended is false if the line or
+// record is unfinished.
 func (r *reports) lineReport(l *lines.Line, ended bool) Line {
 	line := Line{
 		Number: l.Number, Offset: l.Offset, Bytes: l.Bytes, Chars: l.Chars, Bits: l.Bits,
@@ -216,7 +218,6 @@ func (r *reports) lineReport(l *lines.Line, ended bool) Line {
 	return line
 }
 
-// lineUnderWay reports the unfinished line or record at the end of a text.
 func (r *reports) lineUnderWay(st *stream.Stream) {
 	rest := st.RestOfLines
 	if r.options.Records {

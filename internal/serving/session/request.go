@@ -14,9 +14,6 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/setting"
 )
 
-// The functions here check the fields of requests that are not settings: name, labels, TTL, history
-// and seed.
-
 // NameCharsMax is the maximum length of a name, in characters.
 const NameCharsMax = 64
 
@@ -37,7 +34,6 @@ func CheckName(name string) error {
 	return &FieldError{"name", strconv.Quote(name), nameWanted}
 }
 
-// checkNameOrNone does the same as CheckName, but also accepts "" for no name.
 func checkNameOrNone(name string) error {
 	if name == "" {
 		return nil
@@ -45,7 +41,6 @@ func checkNameOrNone(name string) error {
 	return CheckName(name)
 }
 
-// isID reports whether a text has the form of a session id.
 func isID(text string) bool {
 	const chars = 36 // uuid.Validate also accepts longer forms
 	return len(text) == chars && uuid.Validate(text) == nil
@@ -70,7 +65,7 @@ func hasLabels(has map[string]string, labels []Label) bool {
 // PatchRequest changes the metadata of a session. Nil and false fields change nothing.
 type PatchRequest struct {
 	Name *string // new name, as in a ForkRequest; "" removes the name
-	// Unlabel removes all labels, before the labels in Labels are set.
+	// Unlabel removes all labels before Labels sets new ones.
 	Unlabel bool
 	// Labels maps labels to their new values; nil removes the label.
 	Labels   map[string]*string
@@ -80,7 +75,7 @@ type PatchRequest struct {
 	Detach bool
 }
 
-// checkRequest checks that a request's fields are within their limits, except the settings.
+// checkRequest checks the limits of a request's fields, except the settings.
 func checkRequest(r CreateRequest) error {
 	if r.TTL < 0 || r.TTL > TTLMax {
 		return &FieldError{"ttl_seconds", strconv.FormatFloat(r.TTL.Seconds(), 'g', -1, 64),

@@ -28,42 +28,42 @@ type restorable struct {
 	end       progress // offset and totals at the end of the log
 	scheduler *scheduler.Scheduler
 	job       scheduler.Job
-	more      func(*restoration) error // called before each chunk; an error pauses the restoration
-	replayed  func(bytes int64)        // called with the number of recomputed bytes
+	more      func(*restoration) error
+	replayed  func(bytes int64)
 	logError  func(error)
 }
 
 // restoration is the progress of a recovery: a stream between a snapshot and the end of the log.
 type restoration struct {
 	stream     *stream.Stream
-	from       int64         // offset of the snapshot
-	damaged    []int64       // offsets of newer, unreadable snapshots
-	cause      error         // why the newest snapshot, or the list of snapshots, is unreadable
-	exact      bool          // computed with the log's arithmetic, so totals must be equal
-	changed    *head         // at the end: the new head, if the arithmetic has changed
-	mismatched bool          // a difference of totals was already reported
-	cost       time.Duration // computing time since the last snapshot
+	from       int64   // offset of the snapshot
+	damaged    []int64 // offsets of newer, unreadable snapshots
+	cause      error
+	exact      bool  // whether the arithmetic is the log's, so that totals must be equal
+	changed    *head // new head at the end of the log; nil if the arithmetic has not changed
+	mismatched bool
+	cost       time.Duration
 }
 
-// snapshotReader reads the snapshots of sessions; a storage.Store is one.
+// snapshotReader reads the snapshots of sessions; storage.Store implements it.
 type snapshotReader interface {
 	Snapshots(ctx context.Context, id string) ([]storage.Snapshot, error)
 	ReadSnapshot(ctx context.Context, id string, at int64, read func(io.Reader) error) error
 }
 
-// logReader reads the logs of sessions; a storage.Store is one.
+// logReader reads the logs of sessions; storage.Store implements it.
 type logReader interface {
 	Read(
 		ctx context.Context, id string, from int64, visit func(at int64, r storage.Record) error,
 	) error
 }
 
-// restore returns the stream at the end of a log. It reads the newest readable snapshot and replays
-// the log after it. The result is bit-identical to the original stream. restore needs no session
-// and no lock.
+// restore returns the stream at the end of a log. It reads the newest readable snapshot, and
+// replays the log after the snapshot. With the log's arithmetic, the result is bit-identical to the
+// original stream. restore needs no session and no lock.
 //
 // If the context ends or from.more returns an error, restore returns this error and the paused
-// restoration. To continue the restoration, pass it to another call as parameter paused.
+// restoration. Another call with the parameter paused continues this restoration.
 func restore(ctx context.Context, from *restorable, paused *restoration) (*restoration, error) {
 	r, err := paused, error(nil)
 	if r == nil {
@@ -136,10 +136,9 @@ func (from *restorable) newest(ctx context.Context) (*restoration, error) {
 }
 
 // snapshotLimits limit the memory for reading a snapshot, which may come from an uploaded archive.
-// They are enough for a model of hundreds of layers and for eight banks.
+// The limits allow a model with hundreds of layers and eight banks.
 var snapshotLimits = weights.Limits{HeaderBytes: 4 << 20, Window: 8 << 20}
 
-// readSnapshot reads the state of a snapshot.
 func readSnapshot(
 	ctx context.Context, m *model.Model, kept snapshotReader, h *head, at int64,
 ) (st *stream.Stream, err error) {
@@ -165,7 +164,6 @@ func (h *head) emptyStream(m *model.Model) *stream.Stream {
 	return st
 }
 
-// restoreStream returns the stream that a snapshot contains.
 func (h *head) restoreStream(m *model.Model, f *weights.Stored) (*stream.Stream, error) {
 	st, _, err := stream.Restore(m, h.Settings, f)
 	if err != nil {
@@ -178,7 +176,7 @@ func (h *head) restoreStream(m *model.Model, f *weights.Stored) (*stream.Stream,
 	return st, nil
 }
 
-// checkLines checks that the state and the head are consistent about lines.
+// checkLines returns an error if a state and the head disagree about line ratings.
 func (h *head) checkLines(st *stream.Stream) error {
 	from, lines := st.LinesFrom()
 	switch {
@@ -200,7 +198,7 @@ func (h *head) checkLines(st *stream.Stream) error {
 	return nil
 }
 
-// damaged reports whether reading a snapshot failed because the snapshot is damaged. If so, the
+// damaged reports whether a snapshot was not read because the snapshot is damaged. If so, the
 // session continues without it. Otherwise the store failed, and reading can be tried again.
 func damaged(err error) bool {
 	return !slices.ContainsFunc([]error{
@@ -209,8 +207,8 @@ func damaged(err error) bool {
 }
 
 // replay recomputes the log from the stream's offset on. It releases the worker after each chunk,
-// as requests do, so that nobody waits long for a worker. It calls compare at the end of every
-// record. The error is an interrupted if computing was stopped; otherwise it is the store's error.
+// so that requests do not wait long for a worker. It calls compare at the end of every record. The
+// error has type interrupted if the computation was stopped; otherwise it is the store's error.
 func (from *restorable) replay(
 	ctx context.Context, r *restoration, compare func(storage.Record),
 ) error {
@@ -230,12 +228,14 @@ func (from *restorable) replay(
 	})
 }
 
-// interrupted marks an error that stopped the computing, to tell it from errors of the store.
+// interrupted marks an error that stopped the computation, to distinguish it from errors of the
+// store.
 type interrupted struct{ error }
 
 func (e interrupted) Unwrap() error { return e.error }
 
-// feed computes the beginning of the text, at most a chunk, and returns how many bytes it computed.
+// feed computes the beginning of a text, at most one chunk, and returns the number of computed
+// bytes.
 func (from *restorable) feed(
 	ctx context.Context, r *restoration, text []byte, how stream.Lesson,
 ) (int, error) {
@@ -254,12 +254,10 @@ func (from *restorable) feed(
 	return n, nil
 }
 
-// lessonOf returns how a session has learned from a record's text.
 func lessonOf(r storage.Record) stream.Lesson {
 	return stream.Lesson{ByLine: r.ByLine, Skipped: r.Skipped}
 }
 
-// compare calls adopt with the totals of a record, unless the record is uncounted.
 func (from *restorable) compare(r *restoration, rec *storage.Record) {
 	if rec.UnixMS != uncounted {
 		tally, baseline := totalsOf(rec, r.stream.Offset())
@@ -268,7 +266,7 @@ func (from *restorable) compare(r *restoration, rec *storage.Record) {
 }
 
 // adopt replaces the stream's totals with the totals that clients got. It reports the first
-// difference between them.
+// difference between recomputed and original totals.
 func (from *restorable) adopt(r *restoration, tally, baseline tokenizer.Tally) {
 	st := r.stream
 	wrong := mismatch(from.head.ID, st, tally.Bits, baseline.Bits)
@@ -277,7 +275,7 @@ func (from *restorable) adopt(r *restoration, tally, baseline tokenizer.Tally) {
 		from.logError(wrong)
 	}
 	st.Tally.Bits, st.Tally.UnknownBits = tally.Bits, tally.UnknownBits
-	st.Tally.Chars = tally.Chars // older programs counted bytes as characters
+	st.Tally.Chars = tally.Chars // Older versions of lmserve counted every byte as a character.
 	if st.Settings.Baseline {
 		st.Baseline.Chars = tally.Chars
 		st.Baseline.Bits, st.Baseline.UnknownBits = baseline.Bits, baseline.UnknownBits
@@ -298,9 +296,9 @@ func mismatch(id string, st *stream.Stream, bits, baseline float64) *MismatchErr
 	return nil
 }
 
-// MismatchError means that the totals recomputed from a session's log differ from the totals
-// reported when the text was accepted. The arithmetic is the same, so the state or the weights have
-// changed. The session continues with the reported totals.
+// MismatchError means that the totals recomputed from a session's log differ from the totals that
+// clients got. Both computations used the same arithmetic, so the state or the weights have
+// changed. The session continues with the clients' totals.
 type MismatchError struct {
 	ID       string
 	Offset   int64 // end of the first record whose totals differ
@@ -318,10 +316,11 @@ func (e *MismatchError) Error() string {
 		"%v, the reported total", e.ID, e.Offset, e.Have, what, e.Want)
 }
 
-// noteNumerics records the arithmetic that computes the session from an offset on.
+// noteNumerics records the arithmetic that computes the session from offset n.From on.
 func (h *head) noteNumerics(n numerics) {
 	all := slices.Clone(h.Numerics)
-	for len(all) > 0 && all[len(all)-1].From >= n.From { // drop arithmetics without any text
+	// No text was computed with the last arithmetic.
+	for len(all) > 0 && all[len(all)-1].From >= n.From {
 		all = all[:len(all)-1]
 	}
 	h.Numerics = append(all, n)

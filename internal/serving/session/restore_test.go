@@ -9,8 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fading is a context that ends after a number of checks. Computing a chunk checks the context
-// once.
+// fading is a context that ends after a number of calls of Err. Computing a chunk calls Err once.
 type fading struct {
 	context.Context
 	asks int
@@ -23,8 +22,7 @@ func (f *fading) Err() error {
 	return nil
 }
 
-// coldServer returns a server that was just started. It has one session, with the given text and
-// without a snapshot.
+// coldServer returns a server that was just started, with one session that has no snapshot.
 func coldServer(t *testing.T, text string, o Options) (sv *server, id string) {
 	sv = newServer(t, t.TempDir(), Options{ReplayMax: time.Hour})
 	id = create(t, sv.mg, CreateRequest{})
@@ -48,8 +46,8 @@ func begunAt(t *testing.T, sv *server, id string) int64 {
 	return s.paused.stream.Tally.Bytes
 }
 
-// A request is canceled while the state of its session is being recovered. The recovery pauses
-// within a chunk, and the next request continues it.
+// A recovery pauses within a chunk when its request is canceled. The next request continues the
+// recovery.
 func TestRecoveryOutlivesItsRequest(t *testing.T) {
 	text := logText(60*testChunk + 5)
 	sv, id := coldServer(t, text, Options{ReplayMax: time.Hour})
@@ -90,15 +88,15 @@ func TestLongRecoveryAsksScoreToRetry(t *testing.T) {
 	requireText(t, sv, id, text+"on")
 }
 
-// A recovery that was interrupted takes a snapshot of its progress. So the progress survives
-// eviction and the end of the process.
+// An interrupted recovery takes a snapshot, so that eviction or the end of the process does not
+// lose its progress.
 func TestLongRecoveryTakesSnapshotsOnItsWay(t *testing.T) {
 	text := logText(20*testChunk + 5)
 	for name, lose := range map[string]func(sv *server, id string){
 		"evicted": func(sv *server, id string) {
 			s, err := sv.mg.index.catalog.find(Caller{}, id)
 			require.NoError(t, err)
-			s.replayCost = time.Minute // makes a snapshot worthwhile
+			s.replayCost = time.Minute
 			s.evict()
 			require.Zero(t, get(t, sv.mg, id).MemoryBytes)
 		},
@@ -135,8 +133,8 @@ func TestLongRecoveryTakesSnapshotsOnItsWay(t *testing.T) {
 	}
 }
 
-// A fork that begins within a record of old text is made without computing its state. Until the
-// fork is used, its totals are those at the end of the record before.
+// A fork that begins within a record of old text is made without computing its state. Until its
+// first use, the fork has the totals at the beginning of this record.
 func TestForkFarBackIsMadeAtOnce(t *testing.T) {
 	text := logText(20*testChunk + 9)
 	for _, at := range []int64{testChunk + 1, 10*testChunk + 7, int64(len(text)) - 1} {
@@ -150,7 +148,7 @@ func TestForkFarBackIsMadeAtOnce(t *testing.T) {
 			text[:border])
 		require.Equal(t, []any{border, border, border, want.Tally.Bits},
 			[]any{fork.Bytes, fork.Chars, fork.Tokens, fork.Bits}, "of the same text")
-		// A fork of this fork also has an uncounted last record.
+		// A fork of an unused fork also has an uncounted last record.
 		again, err := sv.mg.Fork(background, Caller{}, fork.ID, ForkRequest{})
 		require.NoError(t, err)
 		requireClean(t, sv, 3)

@@ -11,14 +11,14 @@ import (
 // CompletionTokensDefault is the default of max_tokens in a completion.
 const CompletionTokensDefault = 128
 
-// Sampling contains the settings with which the tokens of a completion are sampled.
+// Sampling contains the settings for sampling the tokens of a completion.
 type Sampling struct {
 	MaxTokens int
 	txl.Sampling
 }
 
-// SamplingTable contains the range and the default of every sampling setting. Checks of requests,
-// flags of commands, the API contract and docs/settings.md are generated from it.
+// SamplingTable contains the range and the default of every sampling setting. The checks of
+// requests, the commands' flags, the API contract and docs/settings.md are derived from it.
 var SamplingTable = setting.Table[Sampling]{
 	{
 		Name: "max_tokens", Field: func(s *Sampling) any { return &s.MaxTokens },
@@ -59,5 +59,5 @@ var SamplingTable = setting.Table[Sampling]{
 	},
 }
 
-// wordSize is the assumed number of bytes per word token, with a space, when loops are detected.
+// wordSize is the assumed size in bytes of a word and its space, for the detection of loops.
 const wordSize = 5

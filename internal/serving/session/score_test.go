@@ -28,7 +28,7 @@ func TestSessionIsFunctionOfItsBytesAlone(t *testing.T) {
 		type one struct {
 			request CreateRequest
 			text    string
-			calls   [][]string // per call: the pieces in which the body arrives
+			calls   [][]string
 			id      string
 			chunks  []Chunk
 		}
@@ -185,8 +185,7 @@ func TestEventComesAfterItsLogAndBeforeItsUpdate(t *testing.T) {
 	updates := uint64(0)
 	_, err = mg.Score(context.Background(), Caller{}, id, strings.NewReader(logText(5*testChunk)),
 		ScoreOptions{}, func(c Chunk) error {
-			// The feeder holds the stream and waits for this function, so nothing changes
-			// meanwhile.
+			// Feeding the session waits for this function, so nothing changes meanwhile.
 			require.Len(t, logged(t, mg, id), int(c.Total.Bytes), "the text is in the log")
 			require.Equal(t, c.Total.Bytes, get(t, mg, id).Offset,
 				"what was acknowledged is what a client finds")
@@ -215,7 +214,7 @@ func TestWhatTheBodyHasIsScoredAtOnce(t *testing.T) {
 	text := logText(40)
 	_, err := io.WriteString(client, text[:5])
 	require.NoError(t, err)
-	c := <-events // arrives before the client writes more
+	c := <-events // The chunk arrives before the client writes more text.
 	require.EqualValues(t, 5, c.Bytes)
 	require.False(t, c.Complete)
 	go func() { _, _ = io.WriteString(client, text[5:]); client.Close() }()
@@ -249,7 +248,6 @@ func TestEmptyBodyChangesNothing(t *testing.T) {
 	require.Equal(t, 0., *sum.BaselineBits)
 }
 
-// unread is a request body that fails the test when it is read.
 type unread struct{ t fatal }
 
 func (u unread) Read([]byte) (int, error) {
@@ -323,7 +321,7 @@ func TestLeavingClientLeavesSessionSettled(t *testing.T) {
 type cutOff struct {
 	text string
 	err  error
-	with bool // the error is returned together with the last bytes
+	with bool // whether Read returns the error together with the last bytes
 }
 
 func (c *cutOff) Read(p []byte) (int, error) {
@@ -365,11 +363,12 @@ func TestMemoryStaysFlatWhileMegabytesAreFed(t *testing.T) {
 	m, err := model.New("fast", lm, nil, 32, nil)
 	require.NoError(t, err)
 	mg := newManagerOf(t, m, Options{Threads: 1})
-	id := create(t, mg, CreateRequest{Settings: Settings{"companion": false}}) // has a small state
+	// A session without a companion has a small state.
+	id := create(t, mg, CreateRequest{Settings: Settings{"companion": false}})
 	heap := func() int64 {
 		var stats runtime.MemStats
 		runtime.GC()
-		runtime.GC() // empties the pools, which the first call does not
+		runtime.GC() // The first call does not empty each sync.Pool completely.
 		runtime.ReadMemStats(&stats)
 		return int64(stats.HeapAlloc)
 	}
@@ -389,7 +388,6 @@ func TestMemoryStaysFlatWhileMegabytesAreFed(t *testing.T) {
 		"else that grows with the text")
 }
 
-// endless is a request body that never ends.
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) {

@@ -15,8 +15,8 @@ import (
 
 // ScoreTextsRequest asks for the scores of several texts, each scored independently.
 type ScoreTextsRequest struct {
-	Model    string   // as in a CreateRequest
-	Settings Settings // as in a CreateRequest
+	Model    string
+	Settings Settings
 	Seed     *uint64  // seed of the update masks, the same for every text; nil means 0
 	Texts    [][]byte // at most TextsMax, at least one
 }
@@ -24,9 +24,9 @@ type ScoreTextsRequest struct {
 // TextsMax is the maximum number of texts per call of ScoreTexts.
 const TextsMax = 1024
 
-// ScoreTexts scores each text as a new session would, bit-identically, and keeps no session. It
-// scores several texts at once, one per thread. It calls emit with the model and the summaries, in
-// the order of the texts. The first call of emit does not wait until all texts are scored, and
+// ScoreTexts scores each text as a new session would, with bit-identical results, and keeps no
+// session. It scores several texts at once, one per thread. It calls emit with the model and each
+// summary, in the order of the texts. It does so while other texts are still being scored, and
 // scoring does not wait for emit. The errors are those of Create and of Score.
 func (mg *Manager) ScoreTexts(
 	ctx context.Context, who Caller, r ScoreTextsRequest, emit func(ModelInfo, Summary) error,
@@ -46,7 +46,7 @@ func (mg *Manager) ScoreTexts(
 		return err
 	}
 	defer mg.life.Leave()
-	admitted := false // once admitted, no text of this request is refused
+	admitted := false
 	if err := mg.engine.waiting.wait(who.Key, &admitted, ctx.Err); err != nil {
 		return err
 	}
@@ -55,7 +55,6 @@ func (mg *Manager) ScoreTexts(
 	return scores.run(ctx, func(sum Summary) error { return emit(of, sum) })
 }
 
-// textScores is one call of ScoreTexts in progress.
 type textScores struct {
 	mg    *Manager
 	who   Caller
@@ -89,17 +88,15 @@ func (t *textScores) run(ctx context.Context, emit func(Summary) error) error {
 	}
 	err := inOrder(ctx, done, emit)
 	if err != nil {
-		cancel() // stops the scoring of the other texts
+		cancel()
 	}
 	failed := group.Wait()
-	if failed != nil && errors.Is(err, context.Canceled) { // failed is the cause of err
+	if failed != nil && errors.Is(err, context.Canceled) {
 		return failed
 	}
 	return err
 }
 
-// inOrder calls emit with the summaries from the channels, in the order of the channels. It stops
-// when the context ends.
 func inOrder(ctx context.Context, done []chan Summary, emit func(Summary) error) error {
 	for _, ready := range done {
 		select {
@@ -114,7 +111,7 @@ func inOrder(ctx context.Context, done []chan Summary, emit func(Summary) error)
 	return nil
 }
 
-// score scores a text with a new session that is neither in the store nor in the registry.
+// score scores a text with a temporary session, which is neither in the store nor in the registry.
 func (t *textScores) score(ctx context.Context, text []byte) (Summary, error) {
 	begun := time.Now()
 	s, err := t.mg.index.fresh(t.who, "", t.plan.model, t.plan.set, CreateRequest{})

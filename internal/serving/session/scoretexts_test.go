@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// textsOf returns n texts of many lengths: empty, shorter than a chunk, and longer.
 func textsOf(n int) (texts [][]byte) {
 	all := strings.Repeat("the cat sat on the mat, and the dog on the log. ", 40)
 	for i := range n {
@@ -21,7 +20,6 @@ func textsOf(n int) (texts [][]byte) {
 	return texts
 }
 
-// The score of each text is bit-identical to that of a new session, on any number of threads.
 func TestScoreTextsEqualsSessions(t *testing.T) {
 	for _, threads := range []int{1, 3} {
 		methods := []string{MethodStatic, MethodSparseMeta, MethodDynamicSGD, MethodCache}
@@ -77,7 +75,7 @@ func TestScoreTextsStopsWithItsCaller(t *testing.T) {
 	require.Zero(t, mg.Stats().MemoryBytes)
 }
 
-// The client disconnects while emit gets the last summary, after all texts were scored. The call
+// The client disconnects while emit gets the last summary, after all texts were scored. ScoreTexts
 // still returns an error.
 func TestScoreTextsTellsThatItWasCutShort(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})

@@ -12,15 +12,15 @@ import (
 )
 
 // servedModel is a model that sessions may use. The weights of the default model stay in memory.
-// The weights of another model are loaded when a state needs them, and may be dropped when no state
-// needs them. Its description stays in memory.
+// The weights of another model are in memory while a state needs them, and perhaps longer. The
+// description of every model stays in memory.
 type servedModel struct {
-	*model.Model // without weights unless this is the default model
+	*model.Model // without weights, except for the default model
 
-	id       string        // ModelInfo.ID
+	id       string
 	source   *model.Source // nil for the default model
 	memory   *budget.Base
-	forget   func(*model.Model) // called with dropped weights
+	forget   func(*model.Model)
 	observer Observer
 
 	flight singleflight.Group
@@ -28,24 +28,22 @@ type servedModel struct {
 	mu struct {
 		sync.Mutex
 		loaded *model.Model // nil while the weights are not in memory
-		drops  int          // number of calls of drop
+		drops  int
 	}
 }
 
-// residentModel returns a served model whose weights stay in memory.
 func residentModel(m *model.Model) *servedModel {
 	s := &servedModel{Model: m, id: m.ID()}
 	s.mu.loaded = m
 	return s
 }
 
-// sourcedModel returns a served model whose weights are loaded when they are needed.
 func sourcedModel(from *model.Source) *servedModel {
 	return &servedModel{Model: from.Outline, id: from.Outline.ID(), source: from}
 }
 
-// base returns the weights' account in the memory budget, which all states of the model share. It
-// returns nil if the weights are not in the budget.
+// base returns the account of the weights in the memory budget, which all states of the model
+// share. It returns nil if the weights are not in the budget.
 func (s *servedModel) base() *budget.Base {
 	if s == nil {
 		return nil
@@ -60,7 +58,7 @@ func (s *servedModel) size() int64 {
 	return s.source.Bytes
 }
 
-// comes returns the memory that loading the weights takes from the budget.
+// comes returns how many bytes of the memory budget the loaded weights use.
 func (s *servedModel) comes() int64 {
 	if s.source == nil {
 		return 0
@@ -75,9 +73,9 @@ func (s *servedModel) current() *model.Model {
 	return s.mu.loaded
 }
 
-// weights returns the model with its weights. The caller must have reserved memory for a state. If
-// the weights are not in memory, they are loaded, once for all concurrent callers. The context ends
-// the wait for them. If loading fails, the error is a *ModelLoadError.
+// weights returns the model with its weights. If the weights are not in memory, they are loaded,
+// once for all concurrent callers. The caller must have reserved memory for a state. If the context
+// ends, the caller stops waiting. If loading fails, the error is a *ModelLoadError.
 func (s *servedModel) weights(ctx context.Context) (*model.Model, error) {
 	if m := s.current(); m != nil {
 		return m, nil
@@ -94,7 +92,8 @@ func (s *servedModel) weights(ctx context.Context) (*model.Model, error) {
 	}
 }
 
-// load loads the weights. If drop is called meanwhile, they are returned but not kept.
+// load loads the weights. If drop is called meanwhile, load returns the weights but does not keep
+// them.
 func (s *servedModel) load() (*model.Model, error) {
 	s.mu.Lock()
 	loaded, drops := s.mu.loaded, s.mu.drops
@@ -116,8 +115,8 @@ func (s *servedModel) load() (*model.Model, error) {
 	return m, nil
 }
 
-// drop releases the weights, so that others can use their memory. The budget calls drop while it
-// holds its lock.
+// drop releases the weights, so that others can use their memory. The budget calls drop while the
+// budget holds its own lock.
 func (s *servedModel) drop() {
 	s.mu.Lock()
 	dropped := s.mu.loaded
@@ -126,7 +125,7 @@ func (s *servedModel) drop() {
 	s.mu.Unlock()
 	if dropped != nil {
 		s.observer.Dropped(s.id)
-		// This is a goroutine because forget may block, and the budget must not be blocked.
+		// forget runs in a goroutine because it may block, and would then block the budget.
 		go s.forget(dropped)
 	}
 }

@@ -17,13 +17,12 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Lease says whether this server may serve the sessions that it has claimed in a store that several
-// servers share.
+// Lease tells whether this server may serve the sessions that it has claimed in a shared store.
 type Lease interface {
 	// Err returns nil while this server may serve its claimed sessions, else the reason why not.
 	Err() error
 	// Term returns a number that grows each time the lease has lapsed. Another server may have
-	// claimed a session since this server claimed it in an earlier term.
+	// claimed a session that this server claimed in an earlier term.
 	Term() uint64
 }
 
@@ -33,37 +32,38 @@ type ownLease struct{}
 func (ownLease) Err() error   { return nil }
 func (ownLease) Term() uint64 { return 0 }
 
-// lease is the Lease of a Manager. It also records whether the server is handing over its sessions.
+// lease is the Lease of a Manager, and records whether the server is handing over its sessions.
 type lease struct {
 	Lease
-	own     bool        // no other server uses the store
-	leaving atomic.Bool // the server is handing its sessions over; it claims and creates none
+	own     bool
+	leaving atomic.Bool
 }
 
 // snapshotRules decide when snapshots of a session are taken, and how many are kept.
 type snapshotRules struct {
-	max    int           // snapshots that a session keeps for forks, besides those for recovery
-	apart  time.Duration // computing time between two snapshots for forks
+	max    int
+	apart  time.Duration
 	rarest time.Duration // computing time between snapshots of a session that has max snapshots
-	// slots holds a token for every snapshot being written or read, because each needs the memory
-	// of a compressor.
+	// slots limits how many snapshots are written or read at the same time, because each needs the
+	// memory of a compressor.
 	slots chan struct{}
 }
 
 // following links a session to its shadows, or a shadow to the session that it follows. The lock of
-// the followed session is taken before the shadow's.
+// the followed session is taken before the lock of the shadow.
 type following struct {
-	shadows []*session     // the shadows of the session
-	of      *session       // the session that this one follows; nil if none, or if it is gone
-	running bool           // the follower feeds the shadow, or will soon
-	turn    sync.WaitGroup // done when the follower neither feeds the shadow nor waits to feed it
-	more    bool           // there is more text to feed
-	stalled error          // why the follower has stopped for now
-	rest    *time.Timer    // starts the next try to feed the shadow; nil if no try has failed
+	shadows []*session
+	of      *session // session that this shadow follows; nil if there is none, or if it is gone
+	running bool
+	turn    sync.WaitGroup
+	more    bool
+	stalled error
+	rest    *time.Timer
 	last    *Comparison
 }
 
-// clock returns the time that sessions store and that decides their expiry. Tests replace read.
+// clock returns the time for the times that sessions store, and for the expiry of sessions. Tests
+// replace the field read.
 type clock struct{ read func() time.Time }
 
 // now returns the time, limited to the years 1970 to 9999, because exports and JSON responses
@@ -79,7 +79,7 @@ func (c *clock) now() time.Time {
 	return now
 }
 
-// host is what the sessions of a Manager share.
+// host contains what all sessions of a Manager share.
 type host struct {
 	store     storage.Store
 	lease     *lease
@@ -102,59 +102,61 @@ type host struct {
 	grown func(*session)
 }
 
-// session is a session in this process, hot (its stream is in memory) or cold. Its parts are its
-// claim (claim.go, write.go), its stream (state.go, recovery.go), its snapshots (snapshots.go), and
-// its readers (followers.go, watchers.go). Three locks guard them, always taken in this order:
-// feeding, state, mu.
+// session is a session in this process. It is hot if its stream is in memory, else cold. Files
+// contain its parts: its claim (claim.go, write.go), its stream (state.go, recovery.go), its
+// snapshots (snapshots.go), and its readers (followers.go, watchers.go). Three locks guard the
+// fields, always taken in this order: feeding, state, mu.
 type session struct {
 	host    *host
-	model   *servedModel // nil if the model is not served, or not known
+	model   *servedModel // nil if the server does not serve the model, or the model is unknown
 	head                 // state and mu guard the fields that noteHeadLocked copies
 	entry   *registry.Entry[*session]
 	memory  *budget.Account[*session]
 	deleted atomic.Bool
 
-	maxOwned int      // limit on the owner's sessions when this one is created; 0 if none
-	watchers watchers // requests that read the session's events
+	maxOwned int // limit on the owner's sessions when this session is created; 0 means no limit
+	watchers watchers
 
-	asked atomic.Int32 // requests that use the session, except feeding of a shadow by the server
+	// number of requests that use the session; the server's feeding of a shadow does not count
+	asked atomic.Int32
 
-	// feeding holds one token while a request feeds the session, from its beginning to its end.
-	// Only that request moves the offset. Waiting requests get the token in order of arrival.
+	// feeding contains one token while a request feeds the session. Only this request moves the
+	// offset. Waiting requests get the token in order of arrival.
 	feeding chan struct{}
-	queued  atomic.Int32 // requests that wait for feeding
-	// offset of the end of the last delivery, where a line ends; guarded by feeding
+	queued  atomic.Int32
+	// offset of the end of the last delivery, where a line ends; feeding guards this field
 	wholeTo int64
 
-	// state holds one token while a chunk or a completion uses the stream. It is a channel so that
-	// a caller can stop waiting. Waiting requests get the token in order of arrival.
+	// state contains one token while a chunk or a completion uses the stream. It is a channel so
+	// that a caller can stop waiting. Waiting requests get the token in order of arrival.
 	state chan struct{}
-	// weights of model while memory is reserved for a state, else nil
+	// weights of model while memory is reserved for a state; else nil
 	weights        *model.Model
 	stream         *stream.Stream    // nil if the session is cold
 	paused         *restoration      // unfinished recovery of a cold session; else nil
-	suggester      *stream.Suggester // suggester of stream; nil before the first suggestion
-	suggesterBytes int64             // bytes of suggester; the state's bytes do not include them
+	suggester      *stream.Suggester // nil before the first suggestion
+	suggesterBytes int64             // memory of suggester in bytes, without the state's memory
 	rms            float64           // root mean square of the fast weights
 	// computing time since the last snapshot, which a recovery would repeat
 	replayCost time.Duration
-	snapshotAt time.Duration // the replayCost at which a snapshot is taken; 0 if the rules decide
+	// value of replayCost at which a snapshot is taken; 0 if the rules decide
+	snapshotAt time.Duration
 
 	mu struct {
 		sync.Mutex
-		seen     progress
-		epoch    uint64   // the epoch for writes to the store; 0 if not known
-		claimed  bool     // the epoch is from this Manager's claim; changes with state locked
-		term     uint64   // term of the lease at the claim
-		stale    bool     // seen may differ from the store
-		bad      error    // why the session cannot be used, or nil
-		recovery Recovery // progress of paused, for callers; Of is 0 if there is none
+		seen    progress
+		epoch   uint64
+		claimed bool
+		term    uint64
+		stale   bool
+		bad     error
+		// progress of the unfinished recovery, for callers; Of is 0 if there is none
+		recovery Recovery
 
 		following following
 	}
 }
 
-// newSession returns a cold session that is in no registry yet.
 func newSession(h *host, k storedSession) *session {
 	s := &session{
 		host: h, model: k.model, head: k.head,
@@ -166,9 +168,9 @@ func newSession(h *host, k storedSession) *session {
 	return s
 }
 
-// takeTurn waits until no other request feeds the session. It returns ErrBusy after the duration
-// wait, or an error when the context ends. The turn ends when the caller takes the token out of
-// feeding.
+// takeTurn waits for the right to feed the session. The error is ErrBusy after the duration wait,
+// or if too many requests wait. It is another error if the context ends. To end its turn, the
+// caller takes the token out of feeding.
 func (s *session) takeTurn(ctx context.Context, wait time.Duration) error {
 	select {
 	case s.feeding <- struct{}{}:
@@ -214,14 +216,13 @@ func (s *session) troubleWords() string {
 	return s.TroubleWords
 }
 
-// linesFrom returns the offset at which the session's lines begin; nil if it has none.
+// linesFrom returns the offset at which the session's lines begin; nil if the session has no lines.
 func (s *session) linesFrom() *int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.LinesFrom
 }
 
-// shadowOf returns the id of the session that this shadow follows; "" if it is no shadow.
 func (s *session) shadowOf() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,8 +241,8 @@ func (s *session) hasLabels(labels []Label) bool {
 	return hasLabels(s.Labels, labels)
 }
 
-// checkOffset compares the session's offset with the one that a caller expects. If want is nil, it
-// accepts any offset.
+// checkOffset returns an *OffsetError if the session's offset is not *want. A nil want accepts any
+// offset.
 func checkOffset(s *session, want *int64) error {
 	if have := s.seen().offset; want != nil && *want != have {
 		return &OffsetError{Have: have, Want: *want}
@@ -249,7 +250,6 @@ func checkOffset(s *session, want *int64) error {
 	return nil
 }
 
-// info describes the session to a caller. memory is the memory charged to the session.
 func (s *session) info(who Caller, lastUsed time.Time, memory int64) Info {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -262,7 +262,6 @@ func (s *session) info(who Caller, lastUsed time.Time, memory int64) Info {
 	return i
 }
 
-// unusable returns why the session cannot be used, or nil.
 func (s *session) unusable() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -280,15 +279,13 @@ func (s *session) alive() error {
 	return nil
 }
 
-// noteRecovery publishes the progress of a recovery. A progress of 0 bytes means that there is no
-// recovery.
+// noteRecovery publishes the progress of a recovery. The zero Recovery means that there is none.
 func (s *session) noteRecovery(r Recovery) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.recovery = r
 }
 
-// dropLocked makes the session cold.
 func (s *session) dropLocked() {
 	s.weights, s.stream, s.paused = nil, nil, nil
 	s.suggester, s.suggesterBytes = nil, 0
@@ -296,7 +293,7 @@ func (s *session) dropLocked() {
 	s.memory.Release()
 }
 
-// end releases the session in memory; the store is untouched.
+// end releases the session in memory, and leaves the store unchanged.
 func (s *session) end() {
 	s.deleted.Store(true)
 	s.watchers.end(ErrNotFound)
@@ -305,8 +302,8 @@ func (s *session) end() {
 	s.host.prefixes.forget(s.ID)
 }
 
-// job describes the session to the scheduler. Feeding a shadow has the lowest priority, unless a
-// request uses the shadow: the request then waits for that feeding.
+// job returns the session's job for the scheduler. Feeding a shadow has the lowest priority, unless
+// a request for the shadow waits.
 func (s *session) job() scheduler.Job {
 	return scheduler.Job{
 		Key: s.Owner, Session: s.ID, Model: s.weights, Chunk: s.Settings.Chunk,
@@ -314,5 +311,4 @@ func (s *session) job() scheduler.Job {
 	}
 }
 
-// publishLocked shows callers the stream's progress.
 func (s *session) publishLocked() { s.noteSeen(progressOf(s.stream)) }

@@ -12,7 +12,7 @@ import (
 )
 
 // effective returns the requested settings, completed by the model's defaults. A *FieldError names
-// the first value that is out of range or that the model cannot serve.
+// the first wrong value.
 func effective(m *model.Model, asked Settings) (stream.Settings, error) {
 	set, err := stream.With(m, asked)
 	if err != nil {
@@ -21,8 +21,8 @@ func effective(m *model.Model, asked Settings) (stream.Settings, error) {
 	return set, nil
 }
 
-// fieldError makes a *FieldError from a *setting.Error; prefix is the path of the settings in the
-// request. Any other error says that the model cannot serve a setting, although the setting is
+// fieldError converts a *setting.Error to a *FieldError; prefix is the path of the settings in the
+// request. Another error means that the model cannot serve a setting, although the setting is
 // within its range.
 func fieldError(prefix string, err error) error {
 	if wrong, ok := errors.AsType[*setting.Error](err); ok {
@@ -31,8 +31,8 @@ func fieldError(prefix string, err error) error {
 	return fmt.Errorf("session: settings: %w", err)
 }
 
-// reported returns the settings in the form for callers, or nil if the settings are not known
-// because the session's head could not be read.
+// reported returns the settings in the form for callers. It returns nil if the settings are unknown
+// because the session's head is unreadable.
 func reported(s stream.Settings) Settings {
 	if s.Method == "" {
 		return nil
@@ -40,12 +40,12 @@ func reported(s stream.Settings) Settings {
 	return stream.Table.Values(&s)
 }
 
-// seedOr returns the seed, or a random one if it is nil.
+// seedOr returns *seed, or a random seed if seed is nil.
 func seedOr(seed *uint64) uint64 {
 	if seed != nil {
 		return *seed
 	}
 	var b [8]byte
-	rand.Read(b[:]) // never fails
+	rand.Read(b[:])
 	return binary.LittleEndian.Uint64(b[:]) & SeedMax
 }

@@ -15,20 +15,20 @@ import (
 )
 
 // This file is the catalog of a store that servers share. The registry has the sessions that this
-// server has seen. The server holds a session while its claim from the current term of its lease is
-// in force. While it holds the session, the registry's entry is current. Otherwise the server asks
-// the store first.
+// server has seen. A server holds a session while its claim from the current term of its lease is
+// in force. For a session that this server holds, the registry is current. For other sessions, the
+// server asks the store first.
 
 const (
-	tendTime    = 2 * time.Second // time between two searches for expired sessions
-	tendBatch   = 100             // sessions deleted in one search
-	handOverMax = 16              // sessions handed over at once
-	// limit on the time for a snapshot; without the snapshot, the next server only recomputes more
+	tendTime    = 2 * time.Second
+	tendBatch   = 100
+	handOverMax = 16
+	// limit on the time for a snapshot; without the snapshot, the next server recomputes more text
 	handOverKeep = time.Second
 )
 
-// sharedCatalog is the catalog of a store that servers share. The store itself finds sessions by id
-// or name. The registry has the sessions that this server has seen.
+// sharedCatalog is the catalog of a store that servers share. The store finds sessions by id or
+// name. The registry has the sessions that this server has seen.
 type sharedCatalog struct {
 	*index
 	shared storage.Shared
@@ -63,7 +63,7 @@ func (c *sharedCatalog) has(id string) bool {
 }
 
 // entry returns the registry entry for a session. The entry has no name, because the store finds
-// sessions by name. The session expires in this registry only while this server has claimed it.
+// sessions by name. The entry does not expire until this server claims the session.
 func (c *sharedCatalog) entry(s *session, lastUsed time.Time) *registry.Entry[*session] {
 	return registry.NewEntry(s.ID, s.Owner, "", 0, lastUsed, s)
 }
@@ -72,7 +72,6 @@ func (c *sharedCatalog) reserves(string, int) (string, int) { return "", 0 }
 
 func (c *sharedCatalog) deletes(s *session) bool { return s.holds() }
 
-// claimed records a claim as a use of the session, and begins to apply the session's expiry.
 func (c *sharedCatalog) claimed(s *session) {
 	c.registry.Touch(s.entry, c.clock.now().UTC())
 	c.registry.SetTTL(s.entry, s.TTL)
@@ -127,8 +126,7 @@ func (c *sharedCatalog) find(who Caller, text string) (*session, error) {
 	return c.adopt(found, term), nil
 }
 
-// adopt registers or refreshes a session that was read from the store during the given term of the
-// lease.
+// adopt registers or updates a session that was read from the store in the given term of the lease.
 func (c *sharedCatalog) adopt(found storage.Session, term uint64) *session {
 	k := readStored(c.models, found)
 	for {
@@ -141,12 +139,12 @@ func (c *sharedCatalog) adopt(found storage.Session, term uint64) *session {
 		if c.registry.Add(s.entry, c.clock.now()) {
 			return s
 		}
-		s.memory.Close() // another request was quicker
+		s.memory.Close()
 	}
 }
 
-// renew updates a session in memory that this server does not hold, with data read from the store.
-// It skips a session that a request uses, because that request claims the session first.
+// renew updates a session that this server does not hold, with data from the store. It skips a
+// session in use, because the request that uses the session claims it first.
 func (c *sharedCatalog) renew(s *session, k storedSession, found storage.Session, term uint64) {
 	if !s.tryLock() {
 		return
@@ -154,7 +152,8 @@ func (c *sharedCatalog) renew(s *session, k storedSession, found storage.Session
 	defer s.unlock()
 	switch {
 	case s.holds():
-	case s.isClaimed() && s.epoch() == found.Epoch: // no other server has claimed it since
+	// No other server has claimed the session since.
+	case s.isClaimed() && s.epoch() == found.Epoch:
 		s.renewClaim(term)
 	default:
 		s.loseClaimLocked()
@@ -167,8 +166,8 @@ func (c *sharedCatalog) renew(s *session, k storedSession, found storage.Session
 	}
 }
 
-// list returns a page of a caller's sessions from the store. For a session that this server holds,
-// the description in memory is used, because it is more current.
+// list returns a page of a caller's sessions from the store. Sessions that this server holds are
+// described from memory, which is more current.
 func (c *sharedCatalog) list(
 	who Caller, after string, limit int, labels []Label,
 ) (page []Info, next string, err error) {
@@ -207,8 +206,8 @@ func (c *sharedCatalog) infoOf(who Caller, found storage.Session) Info {
 	return i
 }
 
-// make makes a session in the store. If the limit is reached, it deletes expired sessions and tries
-// again.
+// make makes a session in the store. If the name is taken or the limit is reached, it deletes
+// expired sessions and tries again.
 func (c *sharedCatalog) make(max int, do func(storage.Store) (uint64, error)) (uint64, error) {
 	if err := c.lease.mayClaim(); err != nil {
 		return 0, err
@@ -223,8 +222,8 @@ func (c *sharedCatalog) make(max int, do func(storage.Store) (uint64, error)) (u
 	return epoch, err
 }
 
-// begin starts the background work, until end. It calls cut when other servers may have claimed
-// this server's sessions.
+// begin starts the background work, which the method end stops. This work calls cut when other
+// servers may have claimed this server's sessions.
 func (c *sharedCatalog) begin(cut func(error)) {
 	c.stop = make(chan struct{})
 	c.ended.Go(func() {
@@ -246,8 +245,8 @@ func (c *sharedCatalog) end() {
 	c.ended.Wait()
 }
 
-// tend deletes expired sessions. It also drops from the registry the sessions that this server has
-// not claimed. It returns the term of the lease.
+// tend deletes expired sessions, and drops unclaimed sessions from the registry. It calls cut if
+// the lease has lapsed, and returns the term of the lease.
 func (c *sharedCatalog) tend(before uint64, cut func(error)) (term uint64) {
 	term = c.lease.Term()
 	if err := c.lease.Err(); err != nil || term != before {
@@ -265,7 +264,8 @@ func (c *sharedCatalog) tend(before uint64, cut func(error)) (term uint64) {
 	return term
 }
 
-// forget removes sessions that this server has only read, or has handed over.
+// forget drops unclaimed sessions from the registry: this server has only read them, or has handed
+// them over.
 func (c *sharedCatalog) forget() {
 	for after, more := "", true; more; {
 		var page []*registry.Entry[*session]
@@ -279,7 +279,8 @@ func (c *sharedCatalog) forget() {
 	}
 }
 
-// handOver releases this server's sessions. The sessions that requests use come last.
+// handOver releases this server's sessions, first the idle sessions, then the sessions that
+// requests use.
 func (c *sharedCatalog) handOver(ctx context.Context) {
 	c.lease.leaving.Store(true)
 	for _, wait := range []bool{false, true} {

@@ -21,7 +21,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/postgres/pgtest"
 )
 
-// database is a database that servers share. Leases last an hour, by clocks that the test sets.
+// database is a database that servers share. Leases last an hour by the servers' clocks, which the
+// test sets.
 type database struct {
 	server  *pgtest.Server
 	name    string
@@ -45,7 +46,6 @@ func newDatabase(t *testing.T) *database {
 	return d
 }
 
-// peer is one of the servers that share a database.
 type peer struct {
 	*Manager
 	name   string
@@ -65,7 +65,6 @@ func (s *peer) clock() time.Time {
 	return s.now
 }
 
-// join starts a server.
 func (d *database) join(t *testing.T, name string, told Observer) *peer {
 	s := &peer{name: name, on: d, now: time.Unix(1e9, 0)}
 	o := d.options
@@ -93,8 +92,8 @@ func (d *database) join(t *testing.T, name string, told Observer) *peer {
 	return s
 }
 
-// lose ends the lease of the server, as if its heartbeat had stopped. The server itself sees the
-// end first, then the others do.
+// lose ends the lease of the server, as if its heartbeat had stopped. The server itself notices the
+// end before the other servers.
 func (s *peer) lose(t testing.TB) {
 	s.mu.Lock()
 	s.now = s.now.Add(leaseOfTests)
@@ -113,7 +112,6 @@ func (s *peer) score(id, text string, at *int64) (Summary, error) {
 	return sum, err
 }
 
-// feed feeds a text, and returns the session's offset.
 func (s *peer) feed(id, text string, at *int64) (sum Summary, end int64, err error) {
 	if at != nil {
 		end = *at
@@ -127,7 +125,6 @@ func (s *peer) feed(id, text string, at *int64) (sum Summary, end int64, err err
 	return sum, end, err
 }
 
-// bitsAlone returns the bits of a text, as scored by a single server with a store in memory.
 func bitsAlone(t *testing.T, r CreateRequest, text string) float64 {
 	mg := newManager(t, Options{Threads: 1})
 	id := create(t, mg, r)
@@ -148,7 +145,6 @@ func TestServersShareTheirSessions(t *testing.T) {
 	require.True(t, a.Holds(info.ID))
 	require.False(t, b.Holds(info.ID))
 
-	// Another server finds and describes the session, but refuses to work on it.
 	for _, name := range []string{"news", info.ID} {
 		seen, err := b.Get(who, name)
 		require.NoError(t, err)
@@ -211,7 +207,7 @@ func TestLimitsAndExpiryHoldOnAllServersTogether(t *testing.T) {
 	a, b := d.join(t, "a", nil), d.join(t, "b", nil)
 	who := Caller{Key: "k", MaxSessions: 2}
 	begun := time.Now()
-	// this clock does not move, unlike the database's
+	// This server's clock does not advance, unlike the database's clock.
 	a.engine.clock.read = func() time.Time { return begun }
 	first, err := a.Create(t.Context(), who, CreateRequest{TTL: time.Millisecond})
 	require.NoError(t, err)
@@ -261,7 +257,6 @@ func TestHalfMadeSessionOfLiveServerStays(t *testing.T) {
 	require.ErrorIs(t, err, storage.ErrNotFound)
 }
 
-// replays counts the text that is recomputed.
 type replays struct {
 	unobserved
 	mu           sync.Mutex
@@ -285,7 +280,6 @@ func (r *replays) note(do func()) {
 	do()
 }
 
-// A server whose lease has ended refuses every request, and serves again with a new lease.
 func TestServerServesOnlyWithItsLease(t *testing.T) {
 	d := newDatabase(t)
 	var told replays
@@ -355,7 +349,7 @@ func TestSessionOfLostServerContinuesToSameBits(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, second.taken)
 
-	// withStale makes a write that began before the lease ended. The store refuses the write.
+	// withStale makes a write that began before the lease ended, which the store refuses.
 	withStale := func() error {
 		s := a.index.known(id)
 		require.NoError(t, s.lock(t.Context()))
@@ -431,9 +425,9 @@ func TestServerHandsItsSessionsOver(t *testing.T) {
 	}
 }
 
-// Writers feed their sessions through any server, while servers lose their leases and get them
-// back. Then the sessions have all confirmed text, once and in order. No epoch was used by two
-// servers. The bits equal those of a single server that keeps its lease.
+// Writers feed sessions through any server, while servers lose and regain their leases. Afterwards
+// each session has all confirmed text, once and in order. No two servers used the same epoch, and
+// the bits equal those of a single server.
 func TestHistoriesOfServersThatLoseTheirLeases(t *testing.T) {
 	d := newDatabase(t)
 	seed := uint64(time.Now().UnixNano())
@@ -444,7 +438,7 @@ func TestHistoriesOfServersThatLoseTheirLeases(t *testing.T) {
 	}
 	const writers, rounds, roundsMost = 4, 25, 2500
 	var mu sync.Mutex
-	epochs := map[string]map[uint64]string{} // the server that wrote, by session and epoch
+	epochs := map[string]map[uint64]string{}
 	taken := func() (n int) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -480,7 +474,7 @@ func TestHistoriesOfServersThatLoseTheirLeases(t *testing.T) {
 		all.Go(func() {
 			random := rand.New(rand.NewPCG(seed, uint64(n+1)))
 			id, at := ids[n], int64(0)
-			// The writers continue until some session has changed servers. That depends on chance.
+			// The writers continue until some session has changed servers, which depends on chance.
 			for round := 0; round < rounds || taken() <= writers && round < roundsMost; {
 				s := servers[random.IntN(len(servers))]
 				piece := logText(200)[random.IntN(50):][:1+random.IntN(2*testChunk)]

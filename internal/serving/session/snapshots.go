@@ -16,19 +16,19 @@ import (
 // This file decides when snapshots of a session are taken, and which snapshots are kept.
 
 const (
-	// recoverySnapshots is how many snapshots a session keeps for recovery. A recovery starts at
-	// the last one, or at the one before if the last is damaged.
+	// recoverySnapshots is how many snapshots a session keeps for recovery: the last snapshot, and
+	// the previous snapshot in case the last is damaged.
 	recoverySnapshots = 2
-	// forkReplay is the longest computing time between two snapshots for forks. A fork reads a
-	// state and recomputes the text after it: at most 5 seconds in all, if there are enough
-	// snapshots.
+	// forkReplay is the longest computing time between two snapshots for forks. With enough
+	// snapshots, a fork takes at most 5 seconds: it reads a state and recomputes the text after the
+	// state.
 	forkReplay = 4 * time.Second
-	// dropsAtOnce limits how many snapshots are dropped when one is taken. Usually one is dropped,
-	// and many only if the server's limit was lowered.
+	// dropsAtOnce limits how many snapshots are dropped when a snapshot is taken. More than one is
+	// superfluous only if the server's limit was lowered.
 	dropsAtOnce = 8
 )
 
-// limitedSnapshots is a store whose snapshots are read by at most cap(slots) readers at once.
+// limitedSnapshots is a store that reads at most cap(slots) snapshots at the same time.
 type limitedSnapshots struct {
 	storage.Store
 	slots chan struct{}
@@ -52,14 +52,12 @@ func (s *session) snapshotDueLocked() bool {
 	return s.replayCost >= cmp.Or(s.snapshotAt, s.host.snapshots.apart)
 }
 
-// keepIfDueLocked takes a snapshot if a recovery would repeat too much computing.
 func (s *session) keepIfDueLocked() {
 	if s.stream != nil && s.snapshotDueLocked() {
 		s.snapshotLocked(context.Background())
 	}
 }
 
-// saveLocked takes a snapshot of the state in memory if that saves enough computing.
 func (s *session) saveLocked(ctx context.Context) {
 	if s.stateLocked() != nil && s.replayCost >= replayWorth {
 		s.snapshotLocked(ctx)
@@ -67,9 +65,8 @@ func (s *session) saveLocked(ctx context.Context) {
 }
 
 // snapshotLocked takes a snapshot if there is disk space, so that recovery of the session's state
-// is cheap. If the store is not durable, it only trims text. An error affects no request, so it
-// goes to the Manager's Report. After an error, the snapshot is tried again after some more
-// computing.
+// is fast. If the store is not durable, it only trims text. An error affects no request, so it goes
+// to Options.Report. After an error, the next attempt follows after some more computing.
 func (s *session) snapshotLocked(ctx context.Context) {
 	state := s.stateLocked()
 	at := state.Offset()
@@ -90,15 +87,15 @@ func (s *session) snapshotLocked(ctx context.Context) {
 		s.ID, at, err))
 }
 
-// isGone reports whether a write has failed because the session was deleted. The store may have
-// deleted the session although the session in memory is not marked as deleted yet.
+// isGone reports whether a write failed because the session was deleted. The store may have deleted
+// the session before the session in memory is marked as deleted.
 func (s *session) isGone(err error) bool {
 	return errors.Is(err, ErrNotFound) || errors.Is(err, storage.ErrNotFound) || s.alive() != nil
 }
 
-// stateLocked returns the stream to take a snapshot of, or nil if there is none. The stream may be
-// that of an unfinished recovery. A recovery in another arithmetic does not count, because its
-// intermediate states differ from the session's.
+// stateLocked returns the stream for a snapshot, or nil if there is none. The stream of an
+// unfinished recovery is used only if its arithmetic is the log's. Otherwise its intermediate
+// states differ from the session's.
 func (s *session) stateLocked() *stream.Stream {
 	if s.stream == nil && s.paused != nil && s.paused.exact {
 		return s.paused.stream
@@ -106,21 +103,21 @@ func (s *session) stateLocked() *stream.Stream {
 	return s.stream
 }
 
-// mayTakeSnapshot reports whether there is disk space for another snapshot of a session. It allows
-// a snapshot while the owner's disk usage is below the limit, even if the snapshot then exceeds the
-// limit. At the limit the session accepts no more text, so a missing snapshot does not make
-// recovery slower.
+// mayTakeSnapshot reports whether there is disk space for another snapshot of a session. A snapshot
+// may exceed the owner's limit if the usage before is below the limit. At the limit, the session
+// accepts no more text, so a missing snapshot does not make recovery slower.
 func (s *session) mayTakeSnapshot() bool {
 	return s.host.disk.Room(s.Owner, 1) == nil &&
 		s.host.disk.Fits(s.stateBytes(s.model.Model)) == nil
 }
 
-// snapshotForForkLocked takes a snapshot for a fork of all of the text; the log begins at start. It
-// takes none if the fork can use an older snapshot and recompute the text after it quickly. taken
-// reports whether it took a snapshot.
+// snapshotForForkLocked takes a snapshot at the end of the text for a fork, and reports whether it
+// did. It takes none if the fork can quickly recompute the text after an older snapshot. Parameter
+// start is the offset at which the log begins.
 func (s *session) snapshotForForkLocked(ctx context.Context, start int64) (taken bool, err error) {
 	cost, volatile := s.replayCost, !s.host.store.Durable()
-	must := volatile && start > 0 // there is no other snapshot
+	// Without the beginning of the log, a fork needs a snapshot, and there is no other.
+	must := volatile && start > 0
 	if s.stream == nil || cost < replayWorth && !must ||
 		s.host.disk.Room(s.Owner, s.stateBytes(s.model.Model)) != nil {
 		return false, nil
@@ -128,15 +125,16 @@ func (s *session) snapshotForForkLocked(ctx context.Context, start int64) (taken
 	if err := s.writeStateLocked(ctx, s.stream); err != nil {
 		return false, err
 	}
-	if volatile { // the snapshot is dropped after the fork has shared it
+	// The snapshot is dropped after the fork, so it does not shorten later replays.
+	if volatile {
 		s.replayCost = cost
 	}
 	return true, nil
 }
 
-// writeStateLocked writes a state to the store, and drops snapshots that are no longer needed. If
-// the session has HistoryTail, it also trims the text before the oldest kept snapshot, except text
-// that a shadow has not read. It needs no worker.
+// writeStateLocked writes a state to the store, and drops snapshots that are no longer needed. With
+// HistoryTail, it also trims the text before the oldest kept snapshot, except text that a shadow
+// has not read. It needs no worker.
 func (s *session) writeStateLocked(ctx context.Context, st *stream.Stream) error {
 	s.host.snapshots.slots <- struct{}{}
 	defer func() { <-s.host.snapshots.slots }()
@@ -157,7 +155,6 @@ func (s *session) writeStateLocked(ctx context.Context, st *stream.Stream) error
 	return s.trimLocked(ctx, min(kept[0], s.unread()))
 }
 
-// storeLocked writes a state to the store, unless the store has it already.
 func (s *session) storeLocked(ctx context.Context, st *stream.Stream) error {
 	f, err := st.Stored()
 	if err != nil {
@@ -170,10 +167,10 @@ func (s *session) storeLocked(ctx context.Context, st *stream.Stream) error {
 	return err
 }
 
-// thinLocked drops superfluous snapshots after a new snapshot was taken at an offset. took is the
-// computing time since the snapshot before the new one. It returns the offsets of the remaining
-// snapshots. If the limit is reached, the next snapshot is taken later, because it serves only
-// recovery.
+// thinLocked drops superfluous snapshots after a new snapshot at an offset, and returns the offsets
+// of the remaining snapshots. Parameter took is the computing time between the new snapshot and the
+// previous one. If the session has all its snapshots for forks, the next snapshot is taken later,
+// because it serves only recovery.
 func (s *session) thinLocked(
 	ctx context.Context, at int64, took time.Duration,
 ) (kept []int64, err error) {
@@ -211,8 +208,8 @@ func (s *session) snapshotsMax() int {
 	return s.host.snapshots.max
 }
 
-// spacing returns how many bytes of text can be computed in the time apart, given that the
-// parameter bytes took the time took. It returns 0 if took is not known.
+// spacing returns how many bytes of text can be computed in the time apart. Computing n bytes took
+// the time took, where n is the parameter bytes. It returns 0 if took is unknown.
 func spacing(bytes int64, took, apart time.Duration) int64 {
 	if took <= 0 {
 		return 0
@@ -221,10 +218,10 @@ func spacing(bytes int64, took, apart time.Duration) int64 {
 }
 
 // superfluous returns the snapshots to drop, given the offsets of all snapshots in ascending order.
-// The newest snapshots stay for recovery. At most max of the older snapshots stay for forks, more
-// than spacing apart. Each step drops the snapshot that leaves the smallest gap, so that gaps grow
-// evenly with the text. The start of the text counts as a neighbor. If snapshots were taken evenly,
-// no gap is more than twice the length of the text divided by max.
+// The newest snapshots stay for recovery. Each step drops the older snapshot whose removal leaves
+// the smallest gap, counting the start of the text as a neighbor. The steps end when at most max
+// older snapshots remain, and each removal would leave a gap larger than spacing. If snapshots were
+// taken at equal distances, no gap is more than twice the length of the text divided by max.
 func superfluous(kept []int64, spacing int64, max int) (drop []int64) {
 	kept = slices.Clone(kept)
 	for older := len(kept) - recoverySnapshots; older > 0; older-- {
@@ -244,8 +241,8 @@ func superfluous(kept []int64, spacing int64, max int) (drop []int64) {
 	return drop
 }
 
-// dropDamagedLocked drops snapshots that a restoration could not read. They would otherwise be kept
-// in place of good ones.
+// dropDamagedLocked drops snapshots that a restoration could not read. Otherwise they would be kept
+// in place of readable snapshots.
 func (s *session) dropDamagedLocked(ctx context.Context, r *restoration) error {
 	for ; len(r.damaged) > 0; r.damaged = r.damaged[1:] {
 		if err := s.dropSnapshotLocked(ctx, r.damaged[0]); err != nil {
@@ -255,8 +252,8 @@ func (s *session) dropDamagedLocked(ctx context.Context, r *restoration) error {
 	return nil
 }
 
-// dropSnapshotsLocked drops the snapshots of a session whose store is not durable: the session is
-// never recovered from them.
+// dropSnapshotsLocked drops the snapshots of a session whose store is not durable, because the
+// session is never recovered from snapshots.
 func (s *session) dropSnapshotsLocked(ctx context.Context) error {
 	kept, err := s.host.store.Snapshots(ctx, s.ID)
 	if err != nil {
@@ -268,8 +265,8 @@ func (s *session) dropSnapshotsLocked(ctx context.Context) error {
 	return err
 }
 
-// trimTailLocked is snapshotLocked for a store that is not durable. It takes no snapshot, and only
-// trims text that is no longer needed.
+// trimTailLocked replaces snapshotLocked for a store that is not durable. It takes no snapshot, and
+// only trims text that is no longer needed.
 func (s *session) trimTailLocked(at int64) {
 	if s.History != HistoryTail {
 		return
@@ -279,12 +276,12 @@ func (s *session) trimTailLocked(at int64) {
 			"deleted: %w",
 			s.ID, at, err))
 	}
-	// No snapshot was taken, so a fork still computes as much as before: replayCost stays.
+	// replayCost stays unchanged, because no snapshot was taken.
 	s.snapshotAt = s.replayCost + s.host.snapshots.apart
 }
 
 // trimVolatileLocked trims the log of a session whose store is not durable, and releases the memory
-// of the text. The state stays in memory. So a session with HistoryTail needs only the last record
+// of the text. The state stays in memory, so a session with HistoryTail needs only the last record
 // of its log, for the totals.
 func (s *session) trimVolatileLocked(ctx context.Context) error {
 	store := s.host.store
@@ -292,7 +289,7 @@ func (s *session) trimVolatileLocked(ctx context.Context) error {
 	if err != nil || found.Last == nil {
 		return err
 	}
-	var last int64 // offset of the last record
+	var last int64
 	var size, bytes, records int
 	err = store.Read(ctx, s.ID, found.Start, func(at int64, r storage.Record) error {
 		last, size = at, recordSize(&r)
@@ -303,8 +300,8 @@ func (s *session) trimVolatileLocked(ctx context.Context) error {
 	if err != nil || records < 2 || s.unread() < last {
 		return err
 	}
-	// A store trims only text before a snapshot. With the state in memory no snapshot is needed. So
-	// an empty snapshot is written, and dropped at once.
+	// A store trims only text before a snapshot. A real snapshot is unnecessary while the state is
+	// in memory, so an empty snapshot is written and dropped at once.
 	nothing := func(io.Writer) error { return nil }
 	if err := s.writeSnapshotLocked(ctx, found.End, nothing); err != nil {
 		return err
@@ -316,7 +313,7 @@ func (s *session) trimVolatileLocked(ctx context.Context) error {
 	return nil
 }
 
-// recordSize returns the part of a record's size that varies: its text, the numbers of the lines
+// recordSize returns the variable part of a record's size in bytes: the text, the numbers of lines
 // that are not learned, and the word counts.
 func recordSize(r *storage.Record) int {
 	size := len(r.Text) + storage.SkippedBytes*len(r.Skipped)
@@ -326,7 +323,8 @@ func recordSize(r *storage.Record) int {
 	return size
 }
 
-// textBytes returns the memory of records with these total sizes: none if the store is durable.
+// textBytes returns the memory of records with the given total size and number, or 0 if the store
+// is durable.
 func textBytes(store storage.Store, bytes, records int) int64 {
 	if store.Durable() {
 		return 0
@@ -334,8 +332,8 @@ func textBytes(store storage.Store, bytes, records int) int64 {
 	return int64(bytes) + int64(records)*recordBytes
 }
 
-// unread returns the first offset of the session's text that some shadow has not read. Without
-// shadows it returns the session's offset.
+// unread returns the smallest offset up to which all shadows have read the session's text. Without
+// shadows, it returns the session's offset.
 func (s *session) unread() int64 {
 	from := s.seen().offset
 	for _, shadow := range s.shadows() {

@@ -9,7 +9,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// gaps returns the distances between the start of a text and its snapshots.
 func gaps(kept []int64) (all []int64) {
 	before := int64(0)
 	for _, at := range kept {
@@ -19,7 +18,6 @@ func gaps(kept []int64) (all []int64) {
 	return all
 }
 
-// As a text grows, the snapshots stay spread over all of it, as many as the limit allows.
 func TestSnapshotsForForksAreSpreadOverTheText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		most := rapid.IntRange(0, 20).Draw(t, "most")
@@ -44,8 +42,8 @@ func TestSnapshotsForForksAreSpreadOverTheText(t *testing.T) {
 	})
 }
 
-// A session that is often used and dropped from memory takes snapshots closer than the spacing.
-// They do not pile up, and no gap grows larger than the spacing.
+// A session that is often dropped from memory takes snapshots closer than the spacing. These
+// snapshots do not pile up, and no gap grows larger than the spacing.
 func TestSnapshotsThatSaveLittleDoNotStay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const spacing, many = 1000, 1000

@@ -7,9 +7,6 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/stream"
 )
 
-// This file loads a session's stream into memory and drops it.
-
-// lock waits for the session's state; the context ends the wait.
 func (s *session) lock(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -22,7 +19,6 @@ func (s *session) lock(ctx context.Context) error {
 	}
 }
 
-// tryLock locks the state if it is free, and reports whether it did.
 func (s *session) tryLock() bool {
 	select {
 	case s.state <- struct{}{}:
@@ -38,7 +34,6 @@ func (s *session) unlock() {
 	s.memory.Rest()
 }
 
-// unlockOn unlocks the session if err is not nil, and returns err.
 func (s *session) unlockOn(err error) error {
 	if err != nil {
 		s.unlock()
@@ -46,9 +41,9 @@ func (s *session) unlockOn(err error) error {
 	return err
 }
 
-// open waits for the session's state, and recovers its stream if it is not in memory. The context
-// ends both waits. A recovery longer than limit (0 means no limit) returns a *RecoveringError. On
-// success the session is locked until its unlock.
+// open locks the session, and recovers its stream if the stream is not in memory. The context ends
+// the waits. If the recovery takes longer than limit, the error is a *RecoveringError; limit 0
+// means no limit. On success the caller must call unlock.
 func (s *session) open(ctx context.Context, limit time.Duration) error {
 	begun := time.Now()
 	if err := s.lock(ctx); err != nil {
@@ -57,8 +52,8 @@ func (s *session) open(ctx context.Context, limit time.Duration) error {
 	return s.unlockOn(s.warmLocked(ctx, limit, begun))
 }
 
-// openCurrent is open for a request that only reads the state. It checks the claim: without a
-// write, the store would not notice that another server has claimed the session.
+// openCurrent is open for a request that only reads the state. It checks the claim, because only
+// writes fail if another server has claimed the session.
 func (s *session) openCurrent(ctx context.Context, limit time.Duration) error {
 	begun := time.Now()
 	if err := s.lock(ctx); err != nil {
@@ -71,9 +66,8 @@ func (s *session) openCurrent(ctx context.Context, limit time.Duration) error {
 	return s.unlockOn(err)
 }
 
-// openBlank makes the stream of a session without text, which has no log. It may wait for memory
-// for the stream and for copies of the stream. The context ends the wait. The session is locked
-// until its unlock.
+// openBlank locks a session without text, and makes its stream. It waits for memory for the stream
+// and for copies of the stream, until the context ends. On success the caller must call unlock.
 func (s *session) openBlank(ctx context.Context, copies int64) error {
 	if err := s.lock(ctx); err != nil {
 		return err
@@ -99,8 +93,9 @@ func (s *session) hold(ctx context.Context) error {
 	return s.claimLocked(ctx)
 }
 
-// settleIn completes the making of a session. If the store is not durable, it makes the state now,
-// and drops the snapshots from which it was made. It fails if there is no memory for the state.
+// settleIn completes the making of a session. If the store is not durable, it makes the state,
+// which stays in memory, and drops the session's snapshots. It fails if there is no memory for the
+// state.
 func (s *session) settleIn(ctx context.Context) error {
 	if s.host.store.Durable() {
 		return nil
@@ -112,9 +107,9 @@ func (s *session) settleIn(ctx context.Context) error {
 	return s.dropSnapshotsLocked(ctx)
 }
 
-// warmLocked makes a cold session hot. When a recovery is stopped, its progress stays in memory
-// like any state, and the next request continues it. The request has been waiting since the time
-// begun.
+// warmLocked recovers the session's stream if the stream is not in memory. If the recovery stops,
+// its progress stays in memory like any state, and the next request continues it. The request has
+// waited since the time begun.
 func (s *session) warmLocked(ctx context.Context, limit time.Duration, begun time.Time) error {
 	s.memory.Work()
 	observer := s.host.observer
@@ -159,7 +154,6 @@ func (s *session) settleLocked(
 	return settled, norms, took
 }
 
-// computedLocked adds to the computing time that a recovery would repeat.
 func (s *session) computedLocked(took time.Duration) { s.replayCost += took }
 
 // markUnusableLocked ends the use of a session whose state gives numbers that are not finite. A
@@ -174,14 +168,15 @@ func (s *session) markUnusableLocked(why error) error {
 	return s.unusable()
 }
 
-// giveUpLocked drops the session from memory.
+// giveUpLocked drops the session's state from memory, after a snapshot if that saves enough
+// computing.
 func (s *session) giveUpLocked() {
 	s.saveLocked(context.Background())
 	s.dropLocked()
 }
 
-// evict drops the session from memory, unless a request uses it. If its snapshot fails, the next
-// recovery only takes longer.
+// evict drops the session's state from memory, unless a request uses the session. If the snapshot
+// fails, the next recovery only takes longer.
 func (s *session) evict() {
 	if !s.tryLock() {
 		return

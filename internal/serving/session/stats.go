@@ -6,21 +6,21 @@ import "github.com/lmserve/lmserve/internal/serving/storage"
 type Stats struct {
 	Sessions int // all sessions, including those being created
 	Hot      int // sessions whose states are in memory, or are being recovered
-	Waiting  int // requests that wait for a session's state or a worker
-	// memory of states, of models other than the default, and of text in memory
+	Waiting  int // number of requests that wait for a session's state or for a worker
+	// memory of states, of models except the default model, and of text in memory
 	MemoryBytes    int64
-	MemoryBytesMax int64 // the limit on MemoryBytes: Options.MaxMemoryBytes
-	// Disk is how much of the disk the store uses, and what is left; nil if the store is not on a
+	MemoryBytesMax int64 // the value of Options.MaxMemoryBytes
+	// Disk is the disk space that the store uses, and the free space; nil if the store is not on a
 	// disk.
 	Disk      *storage.Usage
-	DiskAlarm bool // too little of the disk is left; see DiskAlarm
+	DiskAlarm bool // whether too little disk space is free; see Manager.DiskAlarm
 	Models    []ModelStats
 }
 
 // ModelStats is the state of a model at one moment.
 type ModelStats struct {
 	ID           string
-	States       int   // states in memory of sessions on the model
+	States       int   // number of the model's states in memory
 	WeightsBytes int64 // memory of the weights; 0 if they are not in memory
 }
 

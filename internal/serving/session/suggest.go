@@ -25,19 +25,19 @@ type SuggestRequest struct {
 	Typed   []byte        // text typed after the session's text, at most stream.TypedMax bytes
 	Suffix  []byte        // text after the candidates, used to rank them; may be empty
 	N       int           // number of candidates, 1 to OfferedMax
-	Unit    string        // where candidates end, a suggest.Unit; "" is suggest.Line
-	Least   float64       // the least probability of a candidate, 0 to 1
-	Within  time.Duration // limit on the time of the search, not counting waits; 0 if none
+	Unit    string        // where candidates end, as a suggest.Unit; "" means suggest.Line
+	Least   float64       // minimum probability of a candidate, 0 to 1
+	Within  time.Duration // limit on the search time without waits; 0 means no limit
 	Refused []string      // suggestions that the user has declined, at most RefusedMax
-	Wait    time.Duration // as in ScoreOptions
+	Wait    time.Duration
 }
 
 // Suggested has likely continuations.
 type Suggested struct {
-	Offset     int64 // offset of the session
+	Offset     int64
 	Candidates []suggest.Candidate
-	Complete   bool // the search was not cut short by Within or a full queue
-	Rows       int  // prefixes that the network has computed for the search; also set on an error
+	Complete   bool // false if Within or a full queue has cut the search short
+	Rows       int  // number of prefixes that the network has computed; also set on an error
 }
 
 func checkSuggest(s *session, r SuggestRequest) error {
@@ -68,7 +68,7 @@ func checkSuggest(s *session, r SuggestRequest) error {
 		suggest.Word, suggest.WordPlus, suggest.Line, suggest.Free, suggest.Auto)}
 }
 
-// options returns the options of the search. The search is short if the server is busy.
+// options returns the options of the search. If the server is busy, the search is short.
 func (r SuggestRequest) options(busy bool) suggest.Options {
 	return suggest.Options{
 		N: r.N, Unit: cmp.Or(suggest.Unit(r.Unit), suggest.Line), Least: r.Least, Within: r.Within,
@@ -76,7 +76,6 @@ func (r SuggestRequest) options(busy bool) suggest.Options {
 	}
 }
 
-// suggest returns likely continuations. It does not change the session's stream.
 func (e *engine) suggest(
 	ctx context.Context, s *session, r SuggestRequest,
 ) (found Suggested, err error) {
@@ -103,7 +102,6 @@ func (e *engine) suggest(
 	return found, nil
 }
 
-// searchLocked waits for a worker, and searches.
 func (e *engine) searchLocked(
 	ctx context.Context, s *session, r SuggestRequest, admitted *bool,
 ) (what suggest.Found, err error) {
@@ -132,9 +130,9 @@ func (e *engine) searchLocked(
 }
 
 // keepSuggesterLocked charges the suggester to the memory of the state, and both are dropped
-// together. Without memory for the suggester it drops the suggester, which the next suggestion
-// computes again. It also drops the suggester if the store is in memory: states then stay in
-// memory, so the memory of their suggesters could never be freed for text.
+// together. If the memory does not suffice, it drops the suggester, and the next suggestion
+// computes it again. It also drops the suggester if the store is in memory. States then stay in
+// memory, so the memory of suggesters could never be freed for text.
 func (s *session) keepSuggesterLocked() {
 	if !s.host.store.Durable() {
 		s.suggester = nil

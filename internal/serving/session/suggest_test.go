@@ -16,8 +16,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
 )
 
-// A session that many requests ask for suggestions scores bit-identically to a session that nobody
-// asks. Sessions with the same text suggest the same.
+// Suggestions do not change a session: it scores bit-identically to a session without suggestions.
+// Sessions with the same text suggest the same.
 func TestSuggestionsLeaveTheSessionAsItIs(t *testing.T) {
 	mg := newManager(t, Options{Threads: 2})
 	rapid.Check(t, func(t *rapid.T) {
@@ -52,8 +52,8 @@ func TestSuggestionsLeaveTheSessionAsItIs(t *testing.T) {
 	})
 }
 
-// Computed suggestions count in the memory of their state, also when other states must be dropped
-// for them. They are dropped with their state.
+// Suggestions count in the memory of their state and are dropped with the state. Other states may
+// be dropped for them.
 func TestSuggestionsCountInTheMemory(t *testing.T) {
 	probe := newServer(t, t.TempDir(), Options{Threads: 1})
 	defer func() { probe.stop() }()
@@ -81,13 +81,15 @@ func TestSuggestionsCountInTheMemory(t *testing.T) {
 	score(t, full.mg, a, "more")
 	require.Zero(t, get(t, full.mg, b).MemoryBytes, "and gets it back")
 
-	withSession(t, full.mg, a, func(*session) { // the memory of a session in use cannot be freed
+	// The memory of a session in use cannot be freed.
+	withSession(t, full.mg, a, func(*session) {
 		require.Equal(t, state, suggested(full.mg, b))
 		withSession(t, full.mg, b, func(s *session) { require.Nil(t, s.suggester) })
 	})
 }
 
-// In a memory store states are never dropped. Their suggesters must not use memory that text needs.
+// States in a memory store are never dropped, so their suggesters must not use memory that text
+// needs.
 func TestSuggestionsKeepNothingInAMemoryStore(t *testing.T) {
 	mg := newManager(t, Options{Threads: 1})
 	id := create(t, mg, CreateRequest{})
@@ -99,7 +101,6 @@ func TestSuggestionsKeepNothingInAMemoryStore(t *testing.T) {
 	withSession(t, mg, id, func(s *session) { require.Nil(t, s.suggester) })
 }
 
-// queueObserver calls its function when a request has waited for its worker.
 type queueObserver struct {
 	unobserved
 	then func()
@@ -111,7 +112,7 @@ func (o *queueObserver) Phase(_ context.Context, p Phase, _, _ time.Time) {
 	}
 }
 
-// A search has all of its time, however long its request has waited before.
+// Waits of a request do not shorten the time of its search.
 func TestSuggestDoesNotCountWaits(t *testing.T) {
 	var queue queueObserver
 	mg := newManager(t, Options{Threads: 1, Observer: &queue})
@@ -127,7 +128,6 @@ func TestSuggestDoesNotCountWaits(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// endingLease is a lease that a test can end.
 type endingLease struct {
 	ownLease
 	over atomic.Bool
@@ -140,8 +140,8 @@ func (l *endingLease) Err() error {
 	return nil
 }
 
-// The lease of a server ends while a request waits for a worker. The server does not answer the
-// request, but reports what was computed.
+// If the lease ends while a request waits for a worker, the server does not answer the request, but
+// reports what was computed.
 func TestSuggestAnswersNothingBehindItsLease(t *testing.T) {
 	var queue queueObserver
 	mg := newManager(t, Options{Threads: 1, Observer: &queue})
@@ -176,8 +176,8 @@ func TestSuggestRefusesWhatItCannotDo(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotFound)
 }
 
-// With a suffix, the candidates are the same. They are sorted by their cost together with the
-// suffix.
+// A suffix does not change the candidates, but sorts them by the cost of candidate and suffix
+// together.
 func TestSuffixRanksSuggestions(t *testing.T) {
 	m := testModel(t)
 	w := stream.NewWorker(m, 1)
@@ -229,8 +229,8 @@ func TestSuggestDoesNotOfferWhatIsRefused(t *testing.T) {
 	}
 }
 
-// If as many requests wait as there are workers, a search is short, and its result says that it is
-// not complete.
+// While one request waits per worker, a search is short, and its result says that the search is
+// incomplete.
 func TestSuggestIsQuickUnderLoad(t *testing.T) {
 	var queue queueObserver
 	mg := newManager(t, Options{Threads: 1, Observer: &queue})
@@ -238,7 +238,7 @@ func TestSuggestIsQuickUnderLoad(t *testing.T) {
 	score(t, mg, id, logText(100))
 	r := SuggestRequest{N: 5, Unit: string(suggest.Free)}
 	var waits sync.WaitGroup
-	queue.then = func() { // the suggestion has the worker: another request must wait
+	queue.then = func() { // The suggestion uses the only worker, so another request must wait.
 		queue.then = nil
 		waits.Go(func() { score(t, mg, other, "more") })
 		require.Eventually(t, mg.engine.scheduler.Busy, time.Minute, time.Millisecond)

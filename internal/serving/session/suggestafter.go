@@ -9,10 +9,10 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
 )
 
-// SuggestAfter is Suggest after the session's text and a prompt, which may be as long as the prompt
-// of a completion. Without an id there is no session, and r names the model. If the prompt is
-// longer than TypedMax, a copy of the state first reads it without learning. It returns the errors
-// of Suggest and CompleteBatch.
+// SuggestAfter suggests continuations of a prompt after the session's text. The prompt may be as
+// long as the prompt of a completion. If id is "", there is no session, and modelName names the
+// model. If the prompt is longer than stream.TypedMax, a copy of the state first reads the prompt
+// without learning. The errors are those of Suggest and CompleteBatch.
 func (mg *Manager) SuggestAfter(
 	ctx context.Context, who Caller, id, modelName string, prompt []byte, r SuggestRequest,
 ) (Suggested, error) {
@@ -42,8 +42,8 @@ func (mg *Manager) SuggestAfter(
 	return g.suggest(ctx, prompt, r)
 }
 
-// suggest returns likely continuations of a prompt, which a copy of the state reads. If the time is
-// over before the prompt is read, it returns none, and the next request continues the reading.
+// suggest returns likely continuations of a prompt, which a copy of the state reads. If the time
+// ends before the prompt is read, suggest returns none, and the next request continues the reading.
 func (g *generation) suggest(
 	ctx context.Context, prompt []byte, r SuggestRequest,
 ) (found Suggested, err error) {

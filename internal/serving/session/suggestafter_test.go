@@ -9,8 +9,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/suggest"
 )
 
-// Suggestions after a prompt equal those of a session that was fed the prompt without learning. The
-// prompt may be short or long, with a session or without.
+// Suggestions after a prompt equal those of a session that was fed the prompt without learning.
 func TestPromptIsReadBeforeSuggestions(t *testing.T) {
 	mg := newManager(t, Options{Threads: 2})
 	static := CreateRequest{Settings: Settings{"method": MethodStatic, "companion": true}}
@@ -40,8 +39,8 @@ func TestPromptIsReadBeforeSuggestions(t *testing.T) {
 	}
 }
 
-// A request with little time reads a part of a long prompt, and the next one continues. Without
-// memory for the part, a request reads the whole prompt.
+// A request with little time reads a part of a long prompt, and the next request continues. Without
+// memory to keep the part, a request reads the whole prompt.
 func TestLittleTimeReadsALongPromptInParts(t *testing.T) {
 	prompt := []byte(logText(3 * stream.TypedMax))
 	whole := SuggestRequest{N: 5, Unit: string(suggest.Free)}

@@ -14,15 +14,15 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model"
 )
 
-// typed are the keys of a writer, as they were pressed; \b deletes the last character.
+// typed is a sequence of key presses of a person who writes code; \b deletes the last character.
 const typed = "// count tells how mnay\b\b\b\bany sessions of a caler\b\bler there are, the\n" +
 	"// shadows among them.\nfunc (mg *Manager) count(who Caller) (n itn\b\bnt, err error) {\n" +
 	"\tfor after := \"\"; ; {\n\t\tpage, next, err := mg.List(who, after, ListMax)\n" +
 	"\t\tif err != nil {\n\t\t\treturn 0, errr\b\n\t\t}\n\t\tn += len(page)\n" +
 	"\t\tif next == \"\" {\n\t\t\tretunr\b\brn n, nil\n\t\t}\n\t\tafter = next\n\t}\n}\n"
 
-// BenchmarkKeys measures the cost of a key for an editor that sends the text before and after the
-// cursor with each key. It compares the cache (known) with no cache (new).
+// BenchmarkKeys measures the cost of a completion per key press. An editor sends the text before
+// and after the cursor with each key. known uses the cache; new does not.
 func BenchmarkKeys(b *testing.B) {
 	const before = 12000
 	text, err := os.ReadFile("manager.go")
@@ -76,7 +76,6 @@ func BenchmarkKeys(b *testing.B) {
 	}
 }
 
-// cpu returns the processor time of the process.
 func cpu(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// feedSlowly feeds a session until finish is called.
 func feedSlowly(t *testing.T, mg *Manager, id string) (finish func()) {
 	body, client := io.Pipe()
 	done := make(chan error, 1)
@@ -29,7 +28,6 @@ func feedSlowly(t *testing.T, mg *Manager, id string) (finish func()) {
 	}
 }
 
-// waiting returns how many requests wait for their turn to feed a session.
 func waiting(t *testing.T, mg *Manager, id string) int32 {
 	s, err := mg.index.catalog.find(Caller{}, id)
 	require.NoError(t, err)
@@ -138,7 +136,8 @@ func TestDrainEndsWaits(t *testing.T) {
 	require.EqualValues(t, 4, get(t, mg, id).Offset)
 }
 
-// attendedBody fails a test if it is read between a call of ScoreOptions.Attend and its end.
+// attendedBody fails a test if its body is read during a wait: between a call of
+// ScoreOptions.Attend and its end.
 type attendedBody struct {
 	io.Reader
 	t        *testing.T
@@ -150,8 +149,8 @@ func (b attendedBody) Read(p []byte) (int, error) {
 	return b.Reader.Read(p)
 }
 
-// Attend is called while a score waits for its turn and for its first worker, and the context may
-// end both waits. Text accepted later is fed, even if the client has left.
+// A Score call runs Attend while it waits for its turn and its first worker, and the context may
+// end both waits. Text accepted after the waits is fed, even if the client has left.
 func TestScoresAreAttendedWhileTheyWait(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})

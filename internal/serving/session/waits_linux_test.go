@@ -19,11 +19,12 @@ import (
 )
 
 // BenchmarkWaitsBesideManySessions measures how long a chunk waits for the locks of the registry,
-// the budget and the lifecycle. Meanwhile 100,000 sessions are listed, expire, and take memory from
-// each other without a pause. For comparison, the same load runs among sessions that share no lock
-// with the chunks. Chunks then wait only for the processor, which is most of the wait on a busy
-// machine. hold-ms is the longest processor time of a call that holds a lock: the longest that a
-// chunk can wait for that lock.
+// the budget and the lifecycle. Meanwhile 100,000 sessions are listed, expire, or take memory from
+// each other without a pause.
+//
+// The "elsewhere" cases run the same load on sessions that share no lock with the chunks. There,
+// chunks wait only for the processor, which is most of the wait on a busy machine. hold-ms is the
+// longest processor time of a call that holds a lock.
 func BenchmarkWaitsBesideManySessions(b *testing.B) {
 	const sessions, chunks = 100_000, 200_000
 	here, elsewhere := newCrowd(b, sessions), newCrowd(b, sessions)
@@ -50,14 +51,14 @@ func BenchmarkWaitsBesideManySessions(b *testing.B) {
 	}
 }
 
-// crowd is an index of many sessions without a model, because the calls that a chunk makes to the
-// index need no model.
+// crowd is an index of many sessions without a model. The index calls that a chunk makes need no
+// model.
 type crowd struct {
 	index  *index
 	all    []*session
 	serial int
 	done   chan struct{}
-	held   time.Duration // the longest call that takes a lock, except those of chunks
+	held   time.Duration
 }
 
 func newCrowd(t testing.TB, n int) *crowd {
@@ -84,7 +85,6 @@ func newCrowd(t testing.TB, n int) *crowd {
 	return c
 }
 
-// add makes a session of one of a hundred owners.
 func (c *crowd) add(ttl time.Duration) *session {
 	c.serial++
 	h := head{
@@ -98,7 +98,7 @@ func (c *crowd) add(ttl time.Duration) *session {
 }
 
 // waits measures how long each of a number of chunks of the crowd c waits, and returns the times in
-// ascending order. Meanwhile it runs others, a function that works on the crowd in parameter at.
+// ascending order. Meanwhile it runs others, a function that loads the crowd passed as at.
 func (c *crowd) waits(chunks int, others func(), at *crowd) []time.Duration {
 	at.done = make(chan struct{})
 	var wait sync.WaitGroup
@@ -120,7 +120,6 @@ func (c *crowd) waits(chunks int, others func(), at *crowd) []time.Duration {
 	return waits
 }
 
-// chunk makes the calls to the index that a request for one chunk makes.
 func (c *crowd) chunk(s *session) {
 	r := c.index
 	if r.life.Enter() != nil || !r.registry.Use(s.entry, time.Now()) {
@@ -143,14 +142,12 @@ func (c *crowd) over() bool {
 	}
 }
 
-// hold makes a call that takes a lock once, and measures its processor time.
 func (c *crowd) hold(call func()) {
 	begun := processorTime()
 	call()
 	c.held = max(c.held, processorTime()-begun)
 }
 
-// processorTime returns the processor time of this thread.
 func processorTime() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
@@ -159,7 +156,7 @@ func processorTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// list lists all sessions, and those of one owner, page by page, as ownCatalog.list does.
+// list lists all sessions, then the sessions of one owner, page by page, as ownCatalog.list does.
 func (c *crowd) list() {
 	r := c.index
 	for !c.over() {
@@ -186,7 +183,7 @@ func (c *crowd) list() {
 	}
 }
 
-// expire makes sessions and lets them expire, a thousand at once, as index.sweep does.
+// expire makes sessions and lets them expire, 1000 at a time, as index.sweep does.
 func (c *crowd) expire() {
 	for !c.over() {
 		for range 1000 {
@@ -201,7 +198,7 @@ func (c *crowd) expire() {
 	}
 }
 
-// evict takes memory for a session, and drops the state of the session that was idle longest.
+// evict reserves memory for a session, and evicts the state of the session that was idle longest.
 func (c *crowd) evict() {
 	late := c.index.budget.OpenOn(nil, nil)
 	for !c.over() {

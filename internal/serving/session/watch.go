@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// WatchOptions select what Watch reports of the text that others feed. The zero value asks for
-// chunks.
+// WatchOptions select what Watch reports of the text that requests feed to a session. The zero
+// value asks for chunks.
 type WatchOptions struct {
 	// Offset is the end of the text whose events the caller already has. If it is nil, Watch
-	// reports only new events. The error is an *OffsetError if the session's text ends before
-	// Offset.
+	// reports only new events. If the session's text ends before Offset, the error is an
+	// *OffsetError.
 	Offset    *int64
 	LogProbs  bool // LogProbs, Top and TokenBits are as in ScoreOptions
 	Top       int
-	Lines     bool // report lines instead of chunks, if the session has lines
+	Lines     bool // report lines instead of chunks; needs a session with lines
 	TokenBits bool
 	Incidents bool // report only lines that open, close or notably change an incident
-	Records   bool // report records instead of lines, with Lines, if the session has records
-	Text      bool // report the text of chunks, or of lines
+	Records   bool // report records instead of lines; needs Lines and a session with records
+	Text      bool
 	Updates   bool
 }
 
@@ -30,10 +30,11 @@ func (o *WatchOptions) detail() detail {
 	}
 }
 
-// Watch calls emit with the events of text that others feed to a session. It ends when emit fails,
-// when the context ends, when the session is deleted or expires (ErrNotFound), or when the Manager
-// drains (ErrDraining). It does not count as a use of the session, and needs no turn and no worker.
-// Nobody waits for emit: events that do not fit the queue are dropped, and reported as a Gap.
+// Watch calls emit with an event for each text that requests feed to a session. Watch ends in any
+// of these cases: emit fails, the context ends, the session is deleted or expires (ErrNotFound), or
+// the Manager drains (ErrDraining). A Watch does not use the session, and needs no turn and no
+// worker. Feeding does not wait for emit. Events that do not fit the queue are dropped, and
+// reported as a Gap.
 func (mg *Manager) Watch(
 	ctx context.Context, who Caller, id string, o WatchOptions, emit func(Event) error,
 ) error {
@@ -49,12 +50,13 @@ func (mg *Manager) Watch(
 	}
 	w, leave := mg.subscribers.join(&s.watchers, o.detail())
 	defer leave()
-	// After the claim, requests that feed the session reach this server, even through other
-	// servers.
+	// The claim makes this server the owner of the session. Other servers then forward requests
+	// that feed the session to this server.
 	if err := s.hold(ctx); err != nil {
 		return err
 	}
-	info, err := mg.index.get(ctx, who, s.ID) // after join, so that no event in between is missed
+	// get is called after join, so that no event is missed between the two calls
+	info, err := mg.index.get(ctx, who, s.ID)
 	if err != nil {
 		return err
 	}
@@ -72,7 +74,6 @@ func (mg *Manager) Watch(
 	return mg.follow(ctx, w, info.Offset, emit)
 }
 
-// follow reports the events after an offset.
 func (mg *Manager) follow(
 	ctx context.Context, w *watcher, offset int64, emit func(Event) error,
 ) error {

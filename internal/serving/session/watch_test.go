@@ -14,16 +14,17 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/folder"
 )
 
-// reader is a Watch under way, and the events that it got.
+// reader is a running Watch and the events that it has reported.
 type reader struct {
 	mu    sync.Mutex
 	told  []Event
-	hold  chan struct{} // if not nil, emit waits for it after the first event
+	hold  chan struct{} // if not nil, emit waits for this channel after the first event
 	ended chan error
 	stop  context.CancelFunc
 }
 
-// startWatch begins to watch a session, and waits for the first event.
+// startWatch starts to watch a session, and waits for the first event. If held is true, emit waits
+// before every later event until reader.hold is closed.
 func startWatch(t testing.TB, mg *Manager, who Caller, id string, o WatchOptions,
 	held bool) *reader {
 	t.Helper()
@@ -61,7 +62,8 @@ func (r *reader) events() []Event {
 	return append([]Event(nil), r.told...)
 }
 
-// upTo waits until a reader has the text up to an offset, and returns the events after start.
+// upTo waits until the reader has received all events up to an offset of the text. It returns the
+// events after the start event.
 func (r *reader) upTo(t testing.TB, offset int64) []Event {
 	t.Helper()
 	soon(t, "the events of all text", func() bool {
@@ -76,14 +78,13 @@ func (r *reader) upTo(t testing.TB, offset int64) []Event {
 	return r.events()[1:]
 }
 
-// timeless returns the fields of a chunk that do not depend on time.
 func timeless(c Chunk) Chunk {
 	c.Elapsed = 0
 	return c
 }
 
-// A watcher gets the same reports as the feeder, and also the text, whichever details each of them
-// asks for.
+// A watcher gets the same reports as the feeder, whichever details each of them asks for. The
+// watcher can also get the text.
 func TestWatcherGetsWhatFeederGets(t *testing.T) {
 	mg := newManager(t, Options{Threads: 2})
 	id := create(t, mg, CreateRequest{Settings: Settings{"baseline": true}})
@@ -149,8 +150,6 @@ func TestWatcherGetsWhatFeederGets(t *testing.T) {
 	}
 }
 
-// Reports of tokens do not depend on the pieces in which the text arrived. The session does not
-// depend on whether it is watched.
 func TestReportedTokensDoNotDependOnPieces(t *testing.T) {
 	mg := newManager(t, Options{})
 	text := logText(3*testChunk + 5)
@@ -187,14 +186,14 @@ func TestReportedTokensDoNotDependOnPieces(t *testing.T) {
 	})
 }
 
-// A reader that takes no events delays nobody. Later it gets the range of bytes whose events it has
-// missed, and the events after that range.
+// A reader that takes no events does not delay the feeder. It later gets a Gap with the range of
+// bytes of the missed events, and then the events after that range.
 func TestSlowReaderGetsRangeOfMissedEvents(t *testing.T) {
 	mg := newManager(t, Options{})
 	id := create(t, mg, CreateRequest{})
 	slow := startWatch(t, mg, Caller{}, id, WatchOptions{LogProbs: true, Top: 20, Text: true}, true)
 	text := logText(8 << 10)
-	score(t, mg, id, text) // returns although the reader takes no events
+	score(t, mg, id, text)
 	require.Greater(t, mg.subscribers.taken.Load(), int64(WatcherBytes/2))
 	require.LessOrEqual(t, mg.subscribers.taken.Load(), int64(WatcherBytes))
 	close(slow.hold)
@@ -251,11 +250,13 @@ func TestWatchedSessionExpires(t *testing.T) {
 	require.ErrorIs(t, <-r.ended, ErrNotFound)
 }
 
-// Events continue when the state is dropped and recovered; a fork has its own events.
+// A watch continues when the session's state is evicted and later recovered. A fork has its own
+// watchers.
 func TestWatchOutlivesStateInMemory(t *testing.T) {
 	store, err := folder.Open(t.TempDir(), folder.Options{})
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, store.Close()) }) // runs after the manager's cleanup
+	// this cleanup runs after the manager's cleanup
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
 	mg := newManager(t, Options{Store: store, Report: func(err error) { t.Error(err) }})
 	id := create(t, mg, CreateRequest{})
 	text := logText(4 * testChunk)
@@ -327,7 +328,8 @@ func TestIdleWatchSaysSo(t *testing.T) {
 		func(Event) error { return bad }), bad)
 }
 
-// Readers join and leave while others feed: each gets all text after its start, without a gap.
+// Readers join and leave while text is fed. Each reader gets all text after its start, without a
+// gap.
 func TestReadersComeAndGo(t *testing.T) {
 	mg := newManager(t, Options{Threads: 2})
 	id := create(t, mg, CreateRequest{})

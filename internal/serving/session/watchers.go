@@ -6,37 +6,39 @@ import (
 	"sync/atomic"
 )
 
-// Event is what Watch reports. One field is set, or none if nothing has happened for a while.
+// Event is a report of Watch. One field is set; no field is set if nothing has happened for a
+// while.
 type Event struct {
-	Start  *WatchStart // only in the first event
-	Chunk  *Chunk      // may have no lines, if WatchOptions ask for Incidents
+	Start  *WatchStart
+	Chunk  *Chunk // Lines may be empty if WatchOptions.Incidents is set
 	Update *Update
 	Gap    *Gap
 }
 
-// WatchStart is the session's position when the watch begins.
+// WatchStart describes the session at the beginning of a watch.
 type WatchStart struct {
 	Info
-	LinesFrom *int64 // the offset at which the session's lines begin; nil if it has no lines
+	// the offset at which the session's lines begin; nil if the session has no lines
+	LinesFrom *int64
 }
 
-// Gap is text whose events the caller missed, because it read too slowly or started too late.
+// Gap is a range of text whose events the caller missed, because the caller read too slowly or
+// started too late.
 type Gap struct {
-	From, To int64 // offsets of the text
-	Events   int   // number of dropped events; 0 if it is not known
+	From, To int64
+	Events   int // the number of dropped events; 0 if the number is not known
 }
 
-// end returns the session's offset after a chunk.
 func (c *Chunk) end() int64 { return c.Total.Bytes + c.PendingBytes }
 
-// watchers are the readers of the events of one session. The zero value has none.
+// watchers are the readers of one session's events. The zero value has no readers.
 type watchers struct {
 	mu    sync.Mutex
 	all   []*watcher
-	ended error // why no reader can be added; nil if readers can be added
+	ended error // the reason why no reader can be added; nil if readers can be added
 }
 
-// add adds a reader, or ends it if the session has ended.
+// add adds a reader. If the session has ended, add ends the reader instead.
 func (ws *watchers) add(w *watcher) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -55,7 +57,6 @@ func (ws *watchers) remove(w *watcher) {
 	}
 }
 
-// want returns the details that any of the readers asks for.
 func (ws *watchers) want() (d detail) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -65,9 +66,9 @@ func (ws *watchers) want() (d detail) {
 	return d
 }
 
-// tellChunk sends the readers a chunk that was accepted at an offset. asked are the details that
-// were wanted when the chunk was scored. A reader that has joined since then and asks for more
-// details misses the chunk.
+// tellChunk sends a chunk to the readers. The chunk's text was accepted at offset from. asked are
+// the details that were wanted when the chunk was scored. A reader that asks for more details,
+// because it joined later, misses the chunk.
 func (ws *watchers) tellChunk(c *Chunk, asked detail, from int64) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -83,7 +84,6 @@ func (ws *watchers) tellChunk(c *Chunk, asked detail, from int64) {
 	}
 }
 
-// tellUpdate sends an update at an offset to the readers that ask for updates.
 func (ws *watchers) tellUpdate(u *Update, offset int64) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -94,7 +94,7 @@ func (ws *watchers) tellUpdate(u *Update, offset int64) {
 	}
 }
 
-// end ends all readers. Readers that are added later end at once.
+// end ends all readers, and every reader that is added later.
 func (ws *watchers) end(err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -106,7 +106,7 @@ func (ws *watchers) end(err error) {
 	}
 }
 
-// cut ends all readers. The readers may join again.
+// cut ends all readers, but new readers may join.
 func (ws *watchers) cut(err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -115,14 +115,14 @@ func (ws *watchers) cut(err error) {
 	}
 }
 
-// subscribers are the readers of the events of all sessions. They end together, and share a limit
-// on memory.
+// subscribers are the readers of all sessions' events. They share a memory limit, and end together
+// when the Manager drains.
 type subscribers struct {
 	watchers
-	taken atomic.Int64 // bytes of the queues of all readers
+	taken atomic.Int64 // the bytes in the queues of all readers
 }
 
-// join adds a reader of a session's events. The caller must call leave.
+// join adds a reader of a session's events. The caller must call leave when it stops reading.
 func (a *subscribers) join(ws *watchers, d detail) (w *watcher, leave func()) {
 	w = newWatcher(d, &a.taken)
 	a.add(w)
@@ -134,32 +134,33 @@ func (a *subscribers) join(ws *watchers, d detail) (w *watcher, leave func()) {
 	}
 }
 
-// The memory of events in queues. An event that does not fit is dropped, and its reader gets a Gap:
-// nobody who feeds a session ever waits for a reader.
+// Limits on the memory of events in queues. An event that does not fit is dropped, and its reader
+// gets a Gap. Requests that feed a session never wait for a reader.
 const (
 	WatcherBytes  = 1 << 20  // limit for one reader
 	WatchersBytes = 16 << 20 // limit for all readers
 )
 
-// watcher is one reader of a session's events: a queue that never makes its writer wait.
+// watcher is one reader of a session's events. Its queue never makes the sender wait.
 type watcher struct {
 	detail detail
-	taken  *atomic.Int64 // bytes of the queues of all readers
+	taken  *atomic.Int64 // the bytes in the queues of all readers
 
-	ready chan struct{} // holds a token while the queue may have an event
+	ready chan struct{} // has an element while the queue may have an event
 
 	mu    sync.Mutex
 	queue []Event
-	bytes int64 // bytes of the queue
-	gap   *Gap  // events dropped since the queue was full; reported after the queue
-	ended error // reported last
+	bytes int64
+	gap   *Gap
+	ended error
 }
 
 func newWatcher(d detail, taken *atomic.Int64) *watcher {
 	return &watcher{detail: d, taken: taken, ready: make(chan struct{}, 1)}
 }
 
-// add appends an event about the text between two offsets, or records that it was dropped.
+// add appends an event about the text between two offsets. If the event does not fit, add records
+// it as dropped.
 func (w *watcher) add(e Event, from, to int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -177,13 +178,12 @@ func (w *watcher) add(e Event, from, to int64) {
 	w.signal()
 }
 
-// fits reports whether there is room for an event. An empty queue has room for any event.
+// fits reports whether an event fits the memory limits. An empty queue accepts any event.
 func (w *watcher) fits(bytes int64) bool {
 	return len(w.queue) == 0 ||
 		w.bytes+bytes <= WatcherBytes && w.taken.Load()+bytes <= WatchersBytes
 }
 
-// miss records that an event was dropped.
 func (w *watcher) miss(from, to int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -201,7 +201,7 @@ func (w *watcher) missLocked(from, to int64) {
 	w.gap.Events++
 }
 
-// end makes an error the last report of the queue.
+// end stores an error that take returns after the queued events.
 func (w *watcher) end(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -218,7 +218,8 @@ func (w *watcher) signal() {
 	}
 }
 
-// take returns the next event. more is false if there is none yet; the error ends the queue.
+// take returns the next event. more is false if the queue is empty. An error means that no further
+// event follows.
 func (w *watcher) take() (e Event, more bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -237,16 +238,15 @@ func (w *watcher) take() (e Event, more bool, err error) {
 	return e, false, w.ended
 }
 
-// close releases the queue's memory.
 func (w *watcher) close() {
-	w.end(ErrNotFound) // from here on, no event is added
+	w.end(ErrNotFound)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.taken.Add(-w.bytes)
 	w.queue, w.bytes = nil, 0
 }
 
-// bytes returns approximately the memory that an event needs in the queue.
+// bytes returns the approximate memory of an event in the queue.
 func (e *Event) bytes() (n int64) {
 	n = 1 << 9
 	if c := e.Chunk; c != nil {
@@ -275,7 +275,8 @@ func (e *Event) bytes() (n int64) {
 	return n
 }
 
-// isBefore reports whether all text of an event is before an offset.
+// isBefore reports whether all text of an event is before an offset. If a Gap only begins before
+// the offset, isBefore moves the beginning of the Gap to the offset.
 func (e *Event) isBefore(offset int64) bool {
 	switch {
 	case e.Chunk != nil:

@@ -32,7 +32,7 @@ func newWordServer(t fatal, dir string, o Options) *server {
 	return sv
 }
 
-// wordText returns a text of the given number of bytes, which may end anywhere.
+// wordText returns a text of the given number of bytes. The text may end within a word.
 func wordText(bytes int) string { return modeltest.WordText(bytes)[:bytes] }
 
 // twin returns the state of a session that was fed the whole text in one request and was not used
@@ -48,7 +48,7 @@ func twin(t fatal, r CreateRequest, o ScoreOptions, text string) (state string, 
 	return hash(t, mg, id), get(t, mg, id)
 }
 
-// requireTwin compares a session with its twin.
+// requireTwin requires that a session equals a session that was fed the same text in one request.
 func requireTwin(t fatal, mg *Manager, id string, r CreateRequest, o ScoreOptions, text string) {
 	t.Helper()
 	want, info := twin(t, r, o, text)
@@ -61,7 +61,6 @@ func requireTwin(t fatal, mg *Manager, id string, r CreateRequest, o ScoreOption
 	require.Equal(t, want, hash(t, mg, id))
 }
 
-// drawWay draws random options for scoring the text of a session.
 func drawWay(t *rapid.T, r CreateRequest) ScoreOptions {
 	if r.Settings["method"] == MethodCache || rapid.Bool().Draw(t, "plain") {
 		return ScoreOptions{Lines: rapid.Bool().Draw(t, "lines")}
@@ -69,8 +68,8 @@ func drawWay(t *rapid.T, r CreateRequest) ScoreOptions {
 	return ScoreOptions{Lines: true, Learn: LearnUnflagged, Threshold: 0.9}
 }
 
-// Whatever happens to a session of words, and in whatever pieces its text arrives, it equals the
-// session that was fed its text at once. So do its forks at any offset, and its imports.
+// A session of words equals a session that was fed the same text in one request. This holds after
+// any operation, for any split of the text into requests, for forks at any offset and for imports.
 func TestSessionOfWordsIsFunctionOfItsText(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		sv := newWordServer(rt, tempDir(t, rt), Options{
@@ -80,7 +79,7 @@ func TestSessionOfWordsIsFunctionOfItsText(t *testing.T) {
 		defer func() { sv.stop() }()
 		r := drawRequest(rt)
 		if r.Settings["chunk"] == 1 {
-			r.Settings["chunk"] = 2 // the least chunk for words
+			r.Settings["chunk"] = 2 // the smallest chunk allowed for words
 		}
 		r.History = rapid.SampledFrom([]string{HistoryFull, HistoryTail}).Draw(rt, "history")
 		way := drawWay(rt, r)
@@ -117,7 +116,8 @@ func TestSessionOfWordsIsFunctionOfItsText(t *testing.T) {
 				}
 			case "fork":
 				if r.History == HistoryTail {
-					break // the session may no longer have the offset
+					// with HistoryTail the session may no longer have the text at this offset
+					break
 				}
 				at := rapid.Int64Range(0, int64(fed)).Draw(rt, "at")
 				info, err := sv.mg.Fork(background, Caller{}, id, ForkRequest{AtOffset: &at})
@@ -138,8 +138,8 @@ func TestSessionOfWordsIsFunctionOfItsText(t *testing.T) {
 	})
 }
 
-// The totals of a session of words, its lines and its state are bit-identical to the golden file of
-// each arithmetic; see TestGoldenLinesUnderOneAndManyThreads.
+// The totals, lines and state of a session of words must be bit-identical to a golden file. There
+// is one golden file for each kind of arithmetic; see TestGoldenLinesUnderOneAndManyThreads.
 func TestGoldenWordsUnderOneAndManyThreads(t *testing.T) {
 	requireGolden(t, "words", func(threads int) []byte {
 		mg := newManagerOf(t, wordModel(t), Options{Threads: threads})
@@ -147,7 +147,6 @@ func TestGoldenWordsUnderOneAndManyThreads(t *testing.T) {
 	})
 }
 
-// sampled completes a prompt, and returns the completion and the ids of its words.
 func sampled(t fatal, mg *Manager, id string, r CompleteRequest) (done Completion, words []int32) {
 	t.Helper()
 	done, pieces := complete(t, mg, id, r)
@@ -159,7 +158,7 @@ func sampled(t fatal, mg *Manager, id string, r CompleteRequest) (done Completio
 	return done, words
 }
 
-// requireTiled checks that the reported words cover a text.
+// requireTiled requires that the words of the pieces cover their text without gaps or overlaps.
 func requireTiled(t fatal, pieces []Piece) {
 	t.Helper()
 	text, words := 0, int64(0)
@@ -171,8 +170,8 @@ func requireTiled(t fatal, pieces []Piece) {
 	require.EqualValues(t, text, words)
 }
 
-// A completion is a function of the session's text and the prompt. The committed text has the
-// sampled words, with one space between two words.
+// A completion is a function of the session's text and the prompt. The committed text consists of
+// the sampled words, separated by single spaces.
 func TestCompletionOfWordsIsFedAsItIsPrinted(t *testing.T) {
 	m := wordModel(t)
 	mg := newManagerOf(t, m, Options{Threads: 2})
@@ -216,8 +215,8 @@ func TestCompletionOfWordsIsFedAsItIsPrinted(t *testing.T) {
 	})
 }
 
-// An echoed prompt comes with the scores of its words, also of the last, which counts as complete.
-// The words of all pieces make up the text.
+// An echoed prompt has a score for each of its words, including the last word, which is taken as
+// complete. The words of all pieces cover the text.
 func TestBatchOfWordsEchoesItsPrompts(t *testing.T) {
 	m := wordModel(t)
 	mg := newManagerOf(t, m, Options{})
@@ -255,7 +254,6 @@ func TestBatchOfWordsEchoesItsPrompts(t *testing.T) {
 	})
 }
 
-// A text ends before a stop string, which may begin or end within a word.
 func TestWordsEndBeforeAStopString(t *testing.T) {
 	mg := newManagerOf(t, wordModel(t), Options{})
 	id := create(t, mg, CreateRequest{})
@@ -283,13 +281,13 @@ func TestTokensOfPromptsOfWordsAreCounted(t *testing.T) {
 	require.Equal(t, tokenizer.KindWords, mg.Model().Tokenizer)
 }
 
-// A completion that commits must have disk space for all of its records. Otherwise it is refused
-// before it begins. The test tries many limits.
+// A completion that commits is refused before it begins unless the disk has space for all of its
+// records. The test tries many disk limits.
 func TestCompletionOfWordsIsCommittedWholeOrNotAtAll(t *testing.T) {
 	sv := newWordServer(t, t.TempDir(), Options{})
 	defer func() { sv.stop() }()
 	request := CompleteRequest{
-		// Each newline is a token, so this prompt has many tokens for its size.
+		// Each newline is a token, so this prompt has as many tokens as bytes.
 		Prompt: []byte(strings.Repeat("\n", 400)), MaxTokens: 1, Commit: CommitPrompt,
 	}
 	refused := 0
@@ -313,8 +311,8 @@ func TestCompletionOfWordsIsCommittedWholeOrNotAtAll(t *testing.T) {
 	require.Greater(t, refused, 3)
 }
 
-// A session whose stored word counts are impossible for its text is refused before its numbers
-// reach a client, because JSON cannot represent NaN.
+// A session whose stored word counts are impossible for its text is refused when it is loaded.
+// Otherwise NaN could reach a client, and JSON cannot represent NaN.
 func TestSessionWithBrokenAccountOfWordsIsRefused(t *testing.T) {
 	for _, w := range []storage.Words{
 		{UnknownBits: math.NaN()}, {UnknownBaseline: math.Inf(1)}, {Bytes: 11},

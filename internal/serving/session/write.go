@@ -10,12 +10,13 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// This file has every write to a session, under the session's epoch. All of them go through
-// writeLocked, except deletions, which do not wait for the requests that use the session.
+// All writes to a session are in this file. They go through writeLocked, which checks the session's
+// epoch. Only deletions do not, because they do not wait for requests that use the session.
 
 // writeLocked runs a write under the session's epoch. If another server has written, or the outcome
-// of the write is unknown, it drops the stream and the claim: the next request claims the session
-// again. Any other error leaves the session unchanged. what names the write in errors.
+// of the write is unknown, writeLocked drops the session's state and its claim. The next request
+// then claims the session again. Any other error leaves the session unchanged. what names the write
+// in errors.
 func (s *session) writeLocked(what string, do func(epoch uint64) error) error {
 	err := do(s.epoch())
 	if err == nil {
@@ -29,15 +30,16 @@ func (s *session) writeLocked(what string, do func(epoch uint64) error) error {
 	return storeError(what+" session "+s.ID, err)
 }
 
-// moved reports whether an error means that the session may differ from what this Manager has in
-// memory. Another server has claimed it or written to it, or the outcome of a write is unknown.
+// moved reports whether an error means that the stored session may differ from this Manager's
+// state. Then another server has claimed or written the session, or the outcome of a write is
+// unknown.
 func moved(err error) bool {
 	return errors.Is(err, storage.ErrFenced) || errors.Is(err, storage.ErrSequence) ||
 		errors.Is(err, storage.ErrUnknown)
 }
 
-// currentLocked makes sure that the session's claim is in force. If another server has claimed the
-// session, it drops the state in memory and claims the session again.
+// currentLocked makes sure that this server holds the session's claim. If another server has
+// claimed the session, currentLocked drops the state in memory and claims the session again.
 func (s *session) currentLocked(ctx context.Context) error {
 	if s.holds() {
 		if err := s.heldLocked(ctx); err != nil && !moved(err) {
@@ -47,8 +49,8 @@ func (s *session) currentLocked(ctx context.Context) error {
 	return s.claimLocked(ctx)
 }
 
-// heldLocked checks that the claim is still in force, for requests that write nothing. Without the
-// check a completion could continue from an outdated state.
+// heldLocked checks that the session's claim is still in force, for requests that write nothing.
+// Without this check, a completion could continue from an outdated state.
 func (s *session) heldLocked(ctx context.Context) error {
 	return s.writeLocked("looking for", func(epoch uint64) error {
 		found, err := s.host.store.Get(ctx, s.ID)
@@ -77,8 +79,8 @@ func (s *session) setHeadLocked(ctx context.Context, h *head) error {
 }
 
 // delete deletes a session for a caller, without waiting for requests that use the session. If
-// another server has claimed the session, delete claims it: the caller wants the deletion,
-// whichever server has the session. A damaged session without an epoch is deleted under any epoch.
+// another server has claimed the session, delete first claims it, because a deletion applies
+// whichever server owns the session. A damaged session is deleted under any epoch.
 func (s *session) delete(ctx context.Context) error {
 	epoch := s.epoch()
 	if s.unusable() != nil {
@@ -96,8 +98,8 @@ func (s *session) delete(ctx context.Context) error {
 	return s.deleteUnder(ctx, found.Epoch)
 }
 
-// deleteUnder deletes a session under an epoch, or under any epoch if the session is so damaged
-// that it has none.
+// deleteUnder deletes a session under an epoch. A session so damaged that it has no epoch is
+// deleted under any epoch.
 func (s *session) deleteUnder(ctx context.Context, epoch uint64) error {
 	err := s.host.store.Delete(ctx, s.ID, epoch)
 	if errors.Is(err, storage.ErrCorrupt) {
@@ -106,12 +108,12 @@ func (s *session) deleteUnder(ctx context.Context, epoch uint64) error {
 	return err
 }
 
-// discard deletes a session that has expired or was never completed. It uses the epoch that was
-// seen last: if another server has claimed the session since, the session is in use there, and the
-// store refuses the deletion.
+// discard deletes a session that has expired or was never completed. discard uses the last epoch
+// that this server has seen. If another server has claimed the session since, the session is in use
+// there, and the store refuses the deletion.
 func (s *session) discard() {
 	ctx, epoch, err := context.Background(), s.epoch(), error(nil)
-	if epoch == 0 { // the write that made the session had an unknown outcome
+	if epoch == 0 { // the outcome of the write that created the session is unknown
 		var found storage.Session
 		found, err = s.host.store.Get(ctx, s.ID)
 		epoch = found.Epoch
@@ -126,7 +128,7 @@ func (s *session) discard() {
 	}
 }
 
-// discardAll discards many sessions at once, so that they share the store's cost of a deletion.
+// discardAll discards many sessions at once, so that their deletions share disk syncs.
 func discardAll(all []*session) {
 	for some := range slices.Chunk(all, deletesAtOnce) {
 		var wait sync.WaitGroup
@@ -137,8 +139,8 @@ func discardAll(all []*session) {
 	}
 }
 
-// noteMade records the claim on a new session in a term of the lease. If the outcome is unknown, it
-// deletes the session.
+// noteMade records the claim on a new session. The claim belongs to a term of the server's lease.
+// If the outcome of the creation is unknown, noteMade deletes the session.
 func (s *session) noteMade(epoch, term uint64, err error) error {
 	if err != nil {
 		if errors.Is(err, storage.ErrUnknown) {

@@ -1,4 +1,5 @@
-// Package spool keeps bytes in a temporary file, so that slow clients use disk space and no memory.
+// Package spool keeps bytes in a temporary file, so that a response to a slow client uses disk
+// space instead of memory.
 package spool
 
 import (
@@ -10,35 +11,36 @@ import (
 	"syscall"
 )
 
-// BufferBytes is the number of bytes that are read from or written to a spool at once.
+// BufferBytes is the size of the buffer for reads and writes of a spool, in bytes.
 const BufferBytes = 32 << 10
 
-// ErrNoSpace says that there is no room for a temporary file: the disk is full, or the folder is
-// missing.
+// ErrNoSpace says that a temporary file cannot be created or written: the disk is full, or the
+// folder is missing.
 var ErrNoSpace = errors.New("no room for a temporary file")
 
 // Spool is a temporary file in the system's folder for temporary files (os.TempDir). Only the
-// server's user can read it. On systems that allow it, the file has no name, so that nothing
-// remains when the process is killed.
+// server's user can read it. On systems that allow it, the file has no name and disappears when the
+// process is killed.
 type Spool struct{ file *os.File }
 
-// New returns an empty spool. Its error is always an ErrNoSpace.
+// New returns an empty spool. Every error of New is an ErrNoSpace.
 func New() (*Spool, error) {
 	file, err := os.CreateTemp("", "lmserve-spool-")
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoSpace, err)
 	}
-	_ = os.Remove(file.Name()) // Close removes the file on systems that cannot remove an open file
+	// an error does not matter: where an open file cannot be removed, Close removes it
+	_ = os.Remove(file.Name())
 	return &Spool{file}, nil
 }
 
-// Close ends the spool, and removes the file.
+// Close closes and removes the temporary file.
 func (s *Spool) Close() {
 	_ = s.file.Close()
-	_ = os.Remove(s.file.Name()) // has no effect if New has removed the file
+	_ = os.Remove(s.file.Name()) // has no effect if New has already removed the file
 }
 
-// Write implements io.Writer. It appends to earlier writes by Write.
+// Write implements io.Writer. It appends to the bytes of earlier Write calls.
 func (s *Spool) Write(p []byte) (int, error) {
 	n, err := s.file.Write(p)
 	return n, noSpace(err)
@@ -53,7 +55,7 @@ func (s *Spool) WriteAt(p []byte, at int64) (int, error) {
 // ReadAt implements io.ReaderAt.
 func (s *Spool) ReadAt(p []byte, at int64) (int, error) { return s.file.ReadAt(p, at) }
 
-// noSpace converts an error of a full disk, or of a used-up quota, to ErrNoSpace.
+// noSpace wraps an error of a full disk or an exceeded quota in ErrNoSpace.
 func noSpace(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return fmt.Errorf("%w: %w", ErrNoSpace, err)
@@ -70,7 +72,7 @@ func (s *Spool) Bytes() (int64, error) {
 	return info.Size(), nil
 }
 
-// Fill calls the function write with a buffered writer to the spool.
+// Fill calls the function write with a buffered writer that appends to the spool.
 func (s *Spool) Fill(write func(io.Writer) error) error {
 	out := bufio.NewWriterSize(s, BufferBytes)
 	if err := write(out); err != nil {
@@ -79,7 +81,7 @@ func (s *Spool) Fill(write func(io.Writer) error) error {
 	return out.Flush()
 }
 
-// Reader returns a reader from the spool's beginning.
+// Reader returns a reader of the spool's whole content.
 func (s *Spool) Reader() (*io.SectionReader, error) {
 	n, err := s.Bytes()
 	if err != nil {
@@ -94,20 +96,20 @@ func (s *Spool) CopyTo(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	// The type hides w's method ReadFrom, which CopyBuffer would call instead of Write.
+	// CopyBuffer would call the method ReadFrom of w, which would ignore the buffer. The struct
+	// hides this method.
 	_, err = io.CopyBuffer(struct{ io.Writer }{w}, r, make([]byte, BufferBytes))
 	return err
 }
 
-// Receive reads r to its end into a new spool. An error of r is returned as a *ReadError.
+// Receive copies all of r into a new spool. An error of r is returned as a *ReadError.
 func Receive(r io.Reader) (*Spool, error) {
 	s, err := New()
 	if err != nil {
 		return nil, err
 	}
 	in := &remembering{r: r}
-	// The type makes sure that CopyBuffer uses Write and the buffer, whatever other methods a Spool
-	// has.
+	// The struct hides all methods of Spool except Write, so that CopyBuffer uses the buffer.
 	_, err = io.CopyBuffer(struct{ io.Writer }{s}, in, make([]byte, BufferBytes))
 	if in.err != nil && in.err != io.EOF {
 		err = &ReadError{in.err}
@@ -119,7 +121,7 @@ func Receive(r io.Reader) (*Spool, error) {
 	return s, nil
 }
 
-// ReadError is an error of the reader in Receive.
+// ReadError is an error of the reader that was passed to Receive.
 type ReadError struct{ Err error }
 
 func (e *ReadError) Error() string { return e.Err.Error() }
@@ -127,13 +129,12 @@ func (e *ReadError) Error() string { return e.Err.Error() }
 // Unwrap returns the reader's error.
 func (e *ReadError) Unwrap() error { return e.Err }
 
-// remembering keeps the error of its reader.
+// remembering is a reader that keeps the last error of the reader r.
 type remembering struct {
 	r   io.Reader
 	err error
 }
 
-// Read implements io.Reader.
 func (r *remembering) Read(p []byte) (int, error) {
 	n, err := r.r.Read(p)
 	r.err = err

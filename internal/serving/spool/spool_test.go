@@ -48,7 +48,7 @@ func TestSpoolSeparatesReaderErrorsFromItsOwn(t *testing.T) {
 	require.ErrorIs(t, err, cut)
 	require.ErrorAs(t, err, new(*ReadError))
 	if runtime.GOOS == "windows" {
-		return // on this system the variable TMPDIR has another name
+		return // Windows does not use the variable TMPDIR for the temporary folder
 	}
 	s, err := New()
 	require.NoError(t, err)

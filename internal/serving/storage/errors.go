@@ -5,36 +5,38 @@ import (
 	"fmt"
 )
 
-// Errors of a Store, for errors.Is.
+// These errors of a Store are for use with errors.Is.
 var (
 	ErrInvalid  = errors.New("invalid argument")
 	ErrNotFound = errors.New("not found")
 	ErrExists   = errors.New("exists already")
-	ErrSequence = errors.New("wrong sequence number")        // errors.Is matches a *SequenceError
-	ErrRange    = errors.New("offset out of range")          // errors.Is matches a *RangeError
-	ErrFenced   = errors.New("fenced off by another server") // errors.Is matches a *FencedError
-	ErrCorrupt  = errors.New("corrupt")                      // errors.Is matches a *CorruptError
-	// the call has written nothing
+	// also matches a *SequenceError in errors.Is
+	ErrSequence = errors.New("wrong sequence number")
+	ErrRange    = errors.New("offset out of range") // also matches a *RangeError in errors.Is
+	// also matches a *FencedError in errors.Is
+	ErrFenced  = errors.New("fenced off by another server")
+	ErrCorrupt = errors.New("corrupt") // also matches a *CorruptError in errors.Is
+	// ErrNoSpace says that the disk is full. The call has written nothing.
 	ErrNoSpace  = errors.New("no space left")
 	ErrInUse    = errors.New("in use by another process")
 	ErrReadOnly = errors.New("open read-only")
 	ErrClosed   = errors.New("closed")
 
 	// ErrUnavailable says that the store cannot be reached now. The call has written nothing, and
-	// earlier writes are not lost. The same call may succeed later.
+	// earlier writes are not lost. The caller may retry later.
 	ErrUnavailable = errors.New("unavailable")
-	// ErrUnknown says that it is not known whether a write was made, because the connection was
-	// lost during the write. It was made as a whole or not at all. The caller must drop its state
-	// of the session and claim the session again. If the write reaches the store after that claim,
-	// the store refuses it.
+	// ErrUnknown says that the outcome of a write is unknown, because the connection was lost
+	// during the write. The write was made as a whole or not at all. The caller must drop its state
+	// of the session and claim the session again. If the write reaches the store after this new
+	// claim, the store refuses the write.
 	ErrUnknown = errors.New("outcome unknown")
 )
 
 // SequenceError says that an append was refused, because its offset is not the end of the log.
 type SequenceError struct {
 	Session string
-	Have    int64 // the end of the log
-	Want    int64 // the end that the call expected
+	Have    int64
+	Want    int64
 }
 
 func (e *SequenceError) Error() string {
@@ -49,7 +51,7 @@ func (e *SequenceError) Is(target error) bool { return target == ErrSequence }
 type RangeError struct {
 	Session    string
 	Offset     int64
-	Start, End int64 // offsets that would have been accepted
+	Start, End int64 // the range of valid offsets
 }
 
 func (e *RangeError) Error() string {
@@ -59,12 +61,12 @@ func (e *RangeError) Error() string {
 
 func (e *RangeError) Is(target error) bool { return target == ErrRange }
 
-// FencedError says that a write was refused, because the session has been claimed again since the
-// write's epoch.
+// FencedError says that a write was refused, because the session has a newer claim than the write's
+// epoch.
 type FencedError struct {
 	Session string
-	Have    uint64 // the current epoch
-	Want    uint64 // the epoch of the call
+	Have    uint64
+	Want    uint64
 }
 
 func (e *FencedError) Error() string {
@@ -75,15 +77,17 @@ func (e *FencedError) Error() string {
 
 func (e *FencedError) Is(target error) bool { return target == ErrFenced }
 
-// CorruptError reports damage in a store and where it was found.
+// CorruptError reports damage in a store, with its location.
 type CorruptError struct {
-	File    string // path within the folder
-	Byte    int64  // position in the file; -1: not known
-	Session string // empty if not known, or if the file belongs to no session
-	// offset of the record or snapshot; -1 if not known, or if there is no such offset
+	File    string // the path within the data folder
+	Byte    int64  // the position in the file; -1 if not known
+	Session string // the session's id; empty if not known, or if the file belongs to no session
+	// Offset is the offset of the record or snapshot in the session's log. It is -1 if there is
+	// none, or if the offset is not known.
 	Offset int64
-	What   string // what was found, and what was expected
-	Stray  bool   // the file is not damaged but superfluous: a leftover, or not the store's
+	What   string
+	// the file is not damaged but superfluous: a leftover, or a file that the store did not write
+	Stray bool
 }
 
 func (e *CorruptError) Error() string {
@@ -102,15 +106,15 @@ func (e *CorruptError) Error() string {
 
 func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
 
-// NotFound returns the error for a session that the store does not have.
+// NotFound returns the error for a session that is not in the store.
 func NotFound(id string) error { return fmt.Errorf("storage: session %.80q: %w", id, ErrNotFound) }
 
-// SnapshotNotFound returns the error for a snapshot that the session does not have.
+// SnapshotNotFound returns the error for a missing snapshot of a session.
 func SnapshotNotFound(id string, at int64) error {
 	return fmt.Errorf("storage: session %.80q: snapshot at offset %d: %w", id, at, ErrNotFound)
 }
 
-// SnapshotExists returns the error for a second snapshot at an offset.
+// SnapshotExists returns the error for a second snapshot at the same offset.
 func SnapshotExists(id string, at int64) error {
 	return fmt.Errorf("storage: session %.80q: snapshot at offset %d: %w", id, at, ErrExists)
 }
@@ -120,7 +124,8 @@ func WithinRecord(id string, at int64) error {
 	return Invalid("session %s: offset %d, expected the beginning of a record", id, at)
 }
 
-// Invalid returns an ErrInvalid with what was found and what was expected.
+// Invalid returns an error that wraps ErrInvalid. The format should say what was found and what was
+// expected.
 func Invalid(format string, args ...any) error {
 	return fmt.Errorf("storage: %w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }

@@ -24,7 +24,7 @@ type memorySession struct {
 	epoch     uint64
 	start     int64
 	head      []byte
-	records   []*memoryRecord // immutable: forks share them
+	records   []*memoryRecord // immutable, because forks share the records
 	snapshots []memorySnapshot
 }
 
@@ -37,7 +37,7 @@ func (r *memoryRecord) end() int64 { return r.at + int64(len(r.Text)) }
 
 type memorySnapshot struct {
 	Snapshot
-	data []byte // compressed, as in a file
+	data []byte // the output of CompressSnapshot
 }
 
 // NewMemory returns an empty Memory.
@@ -60,7 +60,7 @@ func (s *memorySession) session(id string) Session {
 	return d
 }
 
-// enter takes the lock for a call. If it returns no error, the caller must release the lock.
+// enter locks m.mu. If enter returns no error, the caller must unlock m.mu.
 func (m *Memory) enter(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -73,7 +73,6 @@ func (m *Memory) enter(ctx context.Context) error {
 	return nil
 }
 
-// with calls the function do with a session, while it holds the lock of the store.
 func (m *Memory) with(ctx context.Context, id string, do func(s *memorySession) error) error {
 	if err := m.enter(ctx); err != nil {
 		return err
@@ -86,8 +85,8 @@ func (m *Memory) with(ctx context.Context, id string, do func(s *memorySession) 
 	return do(s)
 }
 
-// owned is like the method with, for calls that write to the session: it also refuses a caller
-// whose epoch is not that of the last claim.
+// owned calls the function do with a session that do may change. It returns a FencedError if epoch
+// is not that of the session's last claim.
 func (m *Memory) owned(ctx context.Context, id string, epoch uint64,
 	do func(s *memorySession) error) error {
 	return m.with(ctx, id, func(s *memorySession) error {
@@ -142,7 +141,7 @@ func (m *Memory) Fork(
 
 // fork returns a session with the records and the snapshots of s that lie in the cut c.
 func (s *memorySession) fork(id string, c Cut) (*memorySession, error) {
-	var edges [2]int // numbers of records before the cut's start and before its end
+	var edges [2]int // the numbers of records before c.Start and before c.End
 	for n, at := range []int64{c.Start, c.End} {
 		if at < s.start || at > s.end() {
 			return nil, &RangeError{Session: id, Offset: at, Start: s.start, End: s.end()}

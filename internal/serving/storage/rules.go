@@ -105,8 +105,8 @@ func (r *Record) CheckSkipped() error {
 }
 
 // CheckSnapshot returns an ErrRange or ErrInvalid if a session cannot have another snapshot at a
-// given offset, parameter at. The session's log has the offsets from start to end, and has is the
-// number of the session's snapshots.
+// given offset, parameter at. The session's log has the offsets from start to end. Parameter has is
+// the number of the session's snapshots.
 func CheckSnapshot(id string, at, start, end int64, has int) error {
 	if at < start || at > end {
 		return &RangeError{Session: id, Offset: at, Start: start, End: end}
@@ -117,15 +117,14 @@ func CheckSnapshot(id string, at, start, end int64, has int) error {
 	return nil
 }
 
-// withoutText returns a copy of the record without its text.
 func (r Record) withoutText() *Record {
 	r.Text = nil
 	return &r
 }
 
 const (
-	// snapshotLevel is the fastest level: states are floats, which a higher level hardly makes
-	// smaller.
+	// snapshotLevel is the fastest compression level: states are floats, which a higher level
+	// hardly makes smaller.
 	snapshotLevel  = zstd.SpeedFastest
 	snapshotWindow = 1 << 20
 )
@@ -145,7 +144,6 @@ func CompressSnapshot(ctx context.Context, to io.Writer, write func(io.Writer) e
 	return z.Close()
 }
 
-// contextWriter is a writer that fails once its context has ended.
 type contextWriter struct {
 	ctx context.Context
 	w   io.Writer
@@ -158,7 +156,8 @@ func (c *contextWriter) Write(p []byte) (int, error) {
 	return c.w.Write(p)
 }
 
-// DecompressSnapshot decompresses what CompressSnapshot wrote, and calls read with the result.
+// DecompressSnapshot decompresses the output of CompressSnapshot, and calls the function read with
+// the result.
 func DecompressSnapshot(from io.Reader, read func(io.Reader) error) error {
 	z, err := zstd.NewReader(from, zstd.WithDecoderConcurrency(1),
 		zstd.WithDecoderMaxWindow(snapshotWindow))
@@ -169,9 +168,9 @@ func DecompressSnapshot(from io.Reader, read func(io.Reader) error) error {
 	return read(z)
 }
 
-// Charges for disk space in a data folder, in bytes: the estimated sizes of the parts of a session.
+// The charges estimate the disk space that the parts of a session use in a data folder, in bytes.
 const (
-	// SessionCharge is the charge of a session besides its head, its log and its snapshots.
+	// SessionCharge is the charge of a session without its head, log and snapshots.
 	SessionCharge = 12 << 10
 	// RecordCharge is the largest charge of a record without its text. Lines that are not learned
 	// (SkippedBytes each) and Record.Words (WordsBytes) are charged separately.
@@ -180,10 +179,10 @@ const (
 
 // Metered is a Store that reports the disk usage of its sessions.
 type Metered interface {
-	// Meter calls charged with the charge of every session, in bytes. Then the store calls charged
-	// after each change of a charge, before the method that made the change returns. bytes is 0 if
-	// the session was deleted. A later call of Meter replaces charged. charged must return soon and
-	// must not call the store, because locks are held.
+	// Meter calls the function charged with the charge of every session, in bytes. From then on the
+	// store calls charged after each change of a charge, before the method that made the change
+	// returns. bytes is 0 if the session was deleted. A later call of Meter replaces the function.
+	// charged must return soon and must not call the store, because the store holds locks.
 	Meter(charged func(id string, bytes int64))
 	// Usage returns the disk usage of the store, and the free space.
 	Usage() Usage
@@ -191,8 +190,8 @@ type Metered interface {
 
 // Usage is the disk usage of a data folder, in bytes.
 type Usage struct {
-	Sessions  int64 // files of sessions, each counted once
-	Temporary int64 // files of snapshots that are being made
+	Sessions  int64 // files of sessions; a shared file counts once
+	Temporary int64 // files of unfinished snapshots
 	// Left is the free space of the folder's file system, whose size is All. Both are 0 if they are
 	// not known.
 	Left, All int64

@@ -23,17 +23,18 @@ type Store interface {
 	// this process.
 	Durable() bool
 
-	// Create makes a session with an empty log that starts at the offset start. start is 0 unless
-	// the text before it exists only as a snapshot. The caller has the first claim. The error is
-	// ErrExists if the session exists. It may also be ErrExists if the session was deleted, but
-	// forks share its data, or some of its data is not erased yet.
+	// Create makes a session with an empty log that starts at the offset start. start is 0, unless
+	// the earlier text exists only as a snapshot. The caller has the first claim. The error is
+	// ErrExists if the session exists. It may also be ErrExists if a session with this id was
+	// deleted, but some of its data remains, for example in forks.
 	Create(ctx context.Context, id string, head []byte, start int64) (epoch uint64, err error)
 	// Fork makes a session as Create does. Its log is a part of another session's log, and its
 	// snapshots are those of that part. The part begins and ends at borders of records. The two
 	// sessions share the data, but a change to one does not affect the other. The error is ErrRange
 	// if the part is not within the log, and ErrInvalid if it begins or ends within a record.
 	Fork(ctx context.Context, from, id string, head []byte, cut Cut) (epoch uint64, err error)
-	// Claim gives the caller the right to write, and takes it from the previous caller.
+	// Claim gives the caller the right to write to a session, and takes that right from the
+	// previous caller.
 	Claim(ctx context.Context, id string) (Session, error)
 	// Get returns the same description as Claim, without a claim. For a damaged session it returns
 	// what can be read, and sets Err to the damage. Claim refuses a damaged session.
@@ -45,8 +46,8 @@ type Store interface {
 	SetHead(ctx context.Context, id string, epoch uint64, head []byte) error
 	// Delete removes the session with all of its data. Data that forks share is removed with the
 	// last session that shares it. Epoch 0 matches every epoch, so that a damaged session can be
-	// deleted. After an error the session may be gone, but some of its data not erased: then the
-	// next Delete or Open erases that data.
+	// deleted. After an error the session may be gone although some of its data is not erased. The
+	// next Delete or Open then erases that data.
 	Delete(ctx context.Context, id string, epoch uint64) error
 
 	// Append adds records, at least one, to a log that ends at the offset at. It returns when the
@@ -54,9 +55,9 @@ type Store interface {
 	// SequenceError if the log ends at another offset.
 	Append(ctx context.Context, id string, epoch uint64, at int64, records ...Record) error
 	// Read visits the records that the log has when Read begins. The first visited record contains
-	// the byte at offset from. A record's text is valid until visit returns. visit may call the
-	// store. If a record is damaged or missing, Read visits the records before it and returns a
-	// CorruptError.
+	// the byte at the offset given by the parameter from. A record's text is valid until visit
+	// returns. visit may call the store. If a record is damaged or missing, Read visits the records
+	// before it and returns a CorruptError.
 	Read(ctx context.Context, id string, from int64, visit func(at int64, r Record) error) error
 	// Trim drops the records that end at or before an offset. The offset is at most that of the
 	// newest snapshot.
@@ -74,14 +75,14 @@ type Store interface {
 	// ReadSnapshot verifies the checksum of a snapshot, and then calls read with its bytes. If the
 	// snapshot is damaged, the error is a CorruptError.
 	ReadSnapshot(ctx context.Context, id string, at int64, read func(io.Reader) error) error
-	// DropSnapshot removes a snapshot that newer ones replace, or that is damaged.
+	// DropSnapshot removes a snapshot that is damaged, or that newer snapshots replace.
 	DropSnapshot(ctx context.Context, id string, epoch uint64, at int64) error
 
 	// Close waits for writes that have begun. Every later call returns ErrClosed.
 	Close() error
 }
 
-// pageSessions is how many sessions Each reads from a store at once.
+// pageSessions is the number of sessions that the function Each reads from a store at once.
 const pageSessions = 1000
 
 // Each visits all sessions of a store in the order of their ids.
@@ -135,7 +136,7 @@ type Record struct {
 	UnixMS int64 // when the text was accepted
 	// Bits is the sum of -log2 p over the session's text up to the end of this record.
 	Bits        float64
-	Baseline    float64 // like Bits, but of the static model; set if HasBaseline
+	Baseline    float64 // like Bits, of the static model; valid if HasBaseline is true
 	HasBaseline bool
 	// ByLine says that the session learns from the text by lines. Skipped has the lines that the
 	// session does not learn, in ascending order. The number n means the line that ends with
@@ -166,7 +167,7 @@ type Snapshot struct {
 	SHA256 [32]byte // hash of the compressed bytes
 }
 
-// Cut is the part of a session that a fork shares: offsets of the log.
+// Cut is the part of a session that a fork shares, from offset Start to offset End of the log.
 type Cut struct{ Start, End int64 }
 
 // Limits and sizes.

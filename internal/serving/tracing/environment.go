@@ -11,9 +11,8 @@ import (
 )
 
 // FromEnvironment returns the Tracer that OpenTelemetry's environment variables configure, or nil
-// if they enable no traces. The only supported protocol is OTLP over HTTP. The exporter, the
-// sampler and the resource read their own variables; see docs/operations.md. The callback report
-// receives an error for traces that could not be sent.
+// if they enable no traces. The only supported protocol is OTLP over HTTP. docs/operations.md lists
+// the variables. The callback report receives an error if traces cannot be sent.
 func FromEnvironment(ctx context.Context, version string, report func(error)) (*Tracer, error) {
 	asked, err := asked(os.Getenv)
 	if err != nil || !asked {
@@ -27,9 +26,8 @@ func FromEnvironment(ctx context.Context, version string, report func(error)) (*
 	return New(ctx, exporter, version)
 }
 
-// asked reports whether the environment variables enable traces. Either OTEL_TRACES_EXPORTER is
-// otlp, or it is unset and an endpoint is set, because otlp is its default. An unsupported value is
-// an error.
+// asked reports whether the environment variables enable traces. OTEL_TRACES_EXPORTER must be otlp,
+// or it must be unset while an endpoint is set. An unsupported value is an error.
 func asked(getenv func(string) string) (bool, error) {
 	endpoint := getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") + getenv("OTEL_EXPORTER_OTLP_ENDPOINT")
 	switch exporter := getenv("OTEL_TRACES_EXPORTER"); {

@@ -1,6 +1,6 @@
-// Package tracing shows where requests spend their time, as OpenTelemetry spans: one for each
-// request, and one for each phase of its work. It makes no spans unless environment variables ask
-// for them.
+// Package tracing shows where requests spend their time. It makes an OpenTelemetry span for each
+// request, and for each phase of the request's work. It makes spans only if environment variables
+// enable them.
 package tracing
 
 import (
@@ -21,21 +21,21 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/session"
 )
 
-// PhasesMax is the largest number of phases of a request that get a span. About a hundred chunks of
-// text already have that many phases. A request may have a hundred thousand chunks, more than a
-// viewer of traces can show.
+// PhasesMax is the maximum number of phases of one request that get a span. A request may have a
+// hundred thousand chunks of text, each with several phases. A viewer of traces cannot show that
+// many spans.
 const PhasesMax = 1024
 
-// unTraced are paths that are polled and need no traces.
 var unTraced = []string{"/healthz", "/readyz", "/metrics"}
 
-// Tracer makes the spans. A nil *Tracer makes none. All methods are safe for concurrent use.
+// Tracer makes spans for requests and their phases. A nil *Tracer makes none. All methods are safe
+// for concurrent use.
 type Tracer struct {
 	provider *sdk.TracerProvider
 	tracer   trace.Tracer
 }
 
-// New makes a Tracer that sends to an exporter.
+// New makes a Tracer that sends its spans to an exporter.
 func New(ctx context.Context, to sdk.SpanExporter, version string) (*Tracer, error) {
 	of, err := resource.New(ctx,
 		resource.WithAttributes(
@@ -64,8 +64,8 @@ func (t *Tracer) Close(ctx context.Context) error {
 // phases that may still get a span.
 type phasesKey struct{}
 
-// Around makes a span for each request. The span belongs to the trace in the W3C headers of the
-// request.
+// Around makes a span for each request. If the request's W3C headers name a trace, the span belongs
+// to that trace.
 func (t *Tracer) Around(next http.Handler) http.Handler {
 	counted := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		left := new(atomic.Int64)

@@ -60,7 +60,6 @@ func TestNoTracerDoesNothing(t *testing.T) {
 	require.NoError(t, none.Close(context.Background()))
 }
 
-// receiver is a collector of traces over HTTP.
 type receiver struct {
 	*httptest.Server
 	mu  sync.Mutex
@@ -84,7 +83,6 @@ func newReceiver(t *testing.T) *receiver {
 	return r
 }
 
-// spans returns all received spans, by their names.
 func (r *receiver) spans() map[string]*spans.Span {
 	all := map[string]*spans.Span{}
 	for _, resource := range r.got {
@@ -105,12 +103,8 @@ func attributes(of []*common.KeyValue) map[string]string {
 	return all
 }
 
-// A client sends a request with the headers of a trace. A collector must get, over HTTP:
-//   - one span in that trace, with the name of the request's route
-//   - a child span for each phase of the request
-//   - the name of the service that an environment variable sets
-//
-// No span may contain an API key.
+// The request has the headers of a trace, so its spans must belong to that trace. No span may
+// contain an API key.
 func TestCollectorGetsSpansOfRequest(t *testing.T) {
 	to := newReceiver(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", to.URL)
@@ -168,7 +162,6 @@ func TestRequestOfManyChunksHasBoundedNumberOfSpans(t *testing.T) {
 	require.Fail(t, "the span of the request does not tell of phases that were left out")
 }
 
-// traced returns the spans of a request with the given number of phases.
 func traced(t *testing.T, phases int) tracetest.SpanStubs {
 	t.Helper()
 	memory := tracetest.NewInMemoryExporter()

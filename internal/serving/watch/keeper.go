@@ -7,28 +7,30 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/follow"
 )
 
-// reportEvery is the minimum time between two writes of a position if only lines that were not
-// shown have been reported since. After a shown line, the position is written at once.
+// reportEvery is the minimum time between two writes of a position if no line was shown to the user
+// in between. After a shown line, the position is written at once.
 const reportEvery = time.Second
 
-// knownMax is how many parts of a position one file may have besides its first part. With more
-// parts, a restart reads less text again to find its place in the file.
+// knownMax is the maximum number of parts of a position that belong to one file, besides the file's
+// first part. With more parts, a restart would read less text again, but the position would be
+// larger.
 const knownMax = 2
 
-// keeper keeps the position of a stream that a session is fed from, and writes it to a file.
+// keeper keeps the position of a watched stream: the part of the stream that its session has
+// received. It writes the position to a file.
 type keeper struct {
-	file     string // path of the file with the position
+	file     string
 	position Position
-	next     int64     // offset of the session after the text of all announced pieces
-	number   int       // Piece.File of the last part; 0 if this run has added no part
-	known    int       // number of parts of that file besides its first part
-	written  time.Time // when the position was written
-	stale    bool      // lines were reported after the position was written
+	next     int64 // the session's offset after all announced pieces
+	number   int   // Piece.File of the last part; 0 if this run has added no part
+	known    int   // the number of parts of the last file, without its first part
+	written  time.Time
+	stale    bool
 }
 
-// announce adds a piece of text to the position before the piece is sent, and writes the position
-// to its file. It skips the write if the position already covers the piece. All text before the
-// piece must have been announced.
+// announce adds a piece of text to the position, and writes the position to its file. It does not
+// write if the position already covers the piece. The caller announces all pieces in order, each
+// before it is sent.
 func (k *keeper) announce(piece follow.Piece) error {
 	p, from := &k.position, k.next-piece.Skip
 	k.next += int64(len(piece.Text))
@@ -38,8 +40,8 @@ func (k *keeper) announce(piece follow.Piece) error {
 			p.Parts[n-1].Mark = piece.Mark
 			return nil
 		}
-		// Drop the oldest part of this file except the first. The part before it then also covers
-		// its text.
+		// Drop the second part of this file. The file's first part then also covers the text of the
+		// dropped part.
 		if k.known++; k.known > knownMax {
 			p.Parts = slices.Delete(p.Parts, n-knownMax, n-knownMax+1)
 		}
@@ -55,8 +57,8 @@ func (k *keeper) announce(piece follow.Piece) error {
 	return k.write(k.next + aheadBytes)
 }
 
-// add adds a part. It first removes parts that begin at the same offset or later, because none of
-// their text was sent.
+// add appends a part to the position. It first removes all parts that begin at the new part's
+// offset or later, because their text was never sent.
 func (k *keeper) add(part Part) {
 	p := &k.position
 	for n := len(p.Parts); n > 0 && p.Parts[n-1].From >= part.From; n-- {
@@ -69,8 +71,8 @@ func (k *keeper) add(part Part) {
 	}
 }
 
-// reported records that all lines up to an offset of the session have been reported. It writes the
-// position if the parameter matters is set or the last write is at least reportEvery ago.
+// reported records that all lines before an offset of the session have been reported. It writes the
+// position if the parameter matters is true, or if the last write is at least reportEvery ago.
 func (k *keeper) reported(offset int64, matters bool) error {
 	k.position.Reported = max(k.position.Reported, offset)
 	k.stale = true
@@ -89,7 +91,8 @@ func (k *keeper) idle() error {
 	return k.write(k.position.Until)
 }
 
-// end writes the position with the session's offset as its end, when the watch ends normally.
+// end writes the position when the watch ends normally. No text beyond the session's offset has
+// then been sent.
 func (k *keeper) end(offset int64) error {
 	if len(k.position.Parts) == 0 {
 		return nil

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// lookEvery is the time between two samples of a lag.
+	// lookEvery is the minimum time between two measurements of how far scoring is behind.
 	lookEvery = 250 * time.Millisecond
 	// rateOver is the time over which the rates of arriving and scored bytes are measured.
 	rateOver = 15 * time.Second
@@ -17,23 +17,22 @@ const (
 	samplesMax = 2048
 )
 
-// sample has two totals at a moment: the bytes that had arrived, and the bytes that had been
-// scored.
+// sample holds two numbers at one moment: the bytes that had arrived so far, and the bytes that had
+// been scored.
 type sample struct {
 	at         time.Time
-	come, done int64 // bytes
+	come, done int64
 }
 
-// lag measures how far scoring is behind the text that arrives from a source.
 type lag struct {
-	samples []sample // the first is at least as old as the oldest unscored byte
+	samples []sample
 }
 
 // Behind says how far scoring is behind the text that arrives from a source.
 type Behind struct {
 	Source string
 	Bytes  int64         // number of bytes that have arrived but are not scored
-	Age    time.Duration // time since the first of these bytes arrived
+	Age    time.Duration // how long the oldest unscored byte has waited
 	In     float64       // bytes arriving per second
 	Out    float64       // bytes scored per second
 }
@@ -53,7 +52,6 @@ func (b Behind) String() string {
 
 func bytesText(n float64) string { return humanize.IBytes(uint64(max(0, n))) }
 
-// seconds formats a duration, rounded to whole seconds.
 func seconds(d time.Duration) string { return d.Round(time.Second).String() }
 
 func (l *lag) due(now time.Time) bool {

@@ -9,16 +9,16 @@ import (
 	"github.com/lmserve/lmserve/api/client"
 )
 
-// Mark returns the part of a line that makes it strange, as a range of bytes of its text. ok is
-// false if no part is known.
+// Mark returns the part of a line's text that makes the line strange, as a range of bytes. The
+// result ok is false if no part is known.
 func Mark(l *client.LineEvent) (span client.LineSpan, ok bool) {
 	size := int64(len(l.TextBytes()))
 	span = client.LineSpan{From: min(max(l.Span.From, 0), size), To: min(l.Span.To, size)}
 	return span, span.From < span.To
 }
 
-// usualBytes is the length in bytes to which the server cuts a usual word in its explanation of a
-// line.
+// usualBytes is the maximum length in bytes of a usual word in the server's explanation of a line.
+// The server cuts longer words.
 const usualBytes = 12
 
 // Reason returns in words why a line is strange: "502 after HTTP/1.1; usually 200, 304". It returns
@@ -45,7 +45,6 @@ func Reason(why *client.LineWhy) string {
 	return strings.Map(plainRune, text)
 }
 
-// plainRune replaces a character that controls a terminal by a space.
 func plainRune(r rune) rune {
 	if unicode.IsControl(r) {
 		return ' '

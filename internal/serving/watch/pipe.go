@@ -15,12 +15,13 @@ const (
 	pipeBytes = 4 << 20
 )
 
-// pipe reads ahead from a stream that is not a file, so that the number of waiting bytes is known.
+// pipe reads ahead from a stream that is not a file. So the number of bytes that wait to be sent is
+// known.
 type pipe struct {
 	mu    sync.Mutex
 	text  []byte // text[taken:] has not been sent
 	taken int
-	err   error // the error that ended the stream
+	err   error
 	room  chan struct{}
 	there chan struct{}
 }
@@ -37,7 +38,9 @@ func (p *pipe) read(r io.Reader) {
 	for {
 		n, err := r.Read(buffer)
 		p.mu.Lock()
-		if p.taken > len(p.text)/2 { // only now, so that each byte is moved at most once
+		// Sent text is removed only when it is more than half, so that fewer bytes are moved than
+		// sent.
+		if p.taken > len(p.text)/2 {
 			p.text, p.taken = append(p.text[:0], p.text[p.taken:]...), 0
 		}
 		p.text = append(p.text, buffer[:n]...)
@@ -62,8 +65,9 @@ func wake(c chan struct{}) {
 	}
 }
 
-// next waits for text and returns its whole lines, at most pieceBytes. It returns a longer line in
-// parts. At the end of the stream it also returns a last line without a newline, and then io.EOF.
+// next waits for text, and returns whole lines of at most pieceBytes together. It returns a longer
+// line in parts. At the end of the stream it returns the last line even without a newline, and then
+// io.EOF.
 func (p *pipe) next(ctx context.Context) ([]byte, error) {
 	for {
 		if text, err := p.take(); len(text) > 0 || err != nil {

@@ -17,36 +17,38 @@ import (
 
 const (
 	positionVersion = 2
-	// partsMax is the largest number of parts of a position. If there are more, the first are
-	// dropped.
+	// partsMax is the maximum number of parts of a position. If there are more, the oldest parts
+	// are dropped.
 	partsMax = 64
 	// aheadBytes is the number of bytes that may be sent after a piece before the position must be
 	// written again.
 	aheadBytes = 64 << 10
 )
 
-// Position says which part of which file each part of a session's text comes from. It is written
-// before the text is sent. It stays valid if only some of that text arrives, because the session's
-// offset is the number of bytes that the session received.
+// Position says from which part of which file each part of a session's text comes. It is written
+// before the text is sent. It stays valid if only a part of the text arrives: the session's offset
+// is the number of bytes that arrived.
 type Position struct {
 	Version int    `json:"version"`
-	Session string `json:"session"` // the session's id
-	Path    string `json:"path"`    // path of the stream
+	Session string `json:"session"`
+	Path    string `json:"path"`
 	// Until is an upper bound of the session's offset after all text sent so far.
 	Until int64 `json:"until"`
-	// Reported is an offset of the session: all lines before it have been reported.
+	// Reported is an offset in the session's text. All lines before this offset have been reported.
 	Reported int64  `json:"reported"`
 	Parts    []Part `json:"parts"` // sorted by From
 }
 
-// Part says which file a part of a session's text comes from. The part begins at the offset From
-// and ends where the next Part begins. Its text comes from the file, beginning at Start. Because
-// follow.Cleaner removed bytes, a byte of the text is found only by reading the file from Start.
+// Part says which file a part of a session's text comes from. The part begins at the session's
+// offset From, and ends where the next Part begins. In the file, it begins at the offset Start.
+// follow.Cleaner removes bytes, so a byte of the text is found only by reading the file again from
+// Start.
 type Part struct {
 	From   int64  `json:"from"`             // offset in the session
 	Start  int64  `json:"start"`            // offset in the file
 	Cursor string `json:"cursor,omitempty"` // position in the systemd journal, in place of Start
-	// Ended says that the byte before From is a newline that the file lacks.
+	// Ended reports whether the byte before From is a newline that was added, and is not in the
+	// file.
 	Ended bool        `json:"ended,omitempty"`
 	Mark  follow.Mark `json:"mark"`
 }
@@ -89,8 +91,8 @@ func (p *Part) place(offset int64) follow.Place {
 	}
 }
 
-// others returns the place in its file where each part ends, for parts that end at or before the
-// offset.
+// others returns the ends of all parts that end at or before the offset. Each end is a place in the
+// part's file.
 func (p *Position) others(offset int64) (places []follow.Place) {
 	for i := range p.Parts {
 		if i+1 == len(p.Parts) || p.Parts[i+1].From > offset {
@@ -108,8 +110,9 @@ func (p *Position) others(offset int64) (places []follow.Place) {
 	return places
 }
 
-// upgrade converts a position of version 1, whose text was not cleaned. The text after the given
-// offset will be cleaned, so the new position has one part, which begins at that offset.
+// upgrade converts a position of version 1, in which a session's text has all bytes of the file.
+// After the given offset, bytes of the file may be left out. So the new position has one part,
+// which begins at that offset.
 func (p *Position) upgrade(offset int64) {
 	part := p.at(offset)
 	if p.Version == positionVersion || part == nil || offset > p.Until {
@@ -122,7 +125,6 @@ func (p *Position) upgrade(offset int64) {
 	}}
 }
 
-// reader reads the given number of bytes of a stream's text again, beginning at a place.
 type reader func(place follow.Place, bytes int64) ([]byte, error)
 
 // text reads the session's text between two offsets again from the files that it came from.
@@ -157,7 +159,6 @@ func (p *Position) text(from, to int64, read reader) ([]byte, error) {
 	return text, nil
 }
 
-// check returns an error if a field of the position has an impossible value.
 func (p *Position) check() error {
 	wrong := func(what string, found, expected any) error {
 		return fmt.Errorf("%s is %v, expected %v", what, found, expected)

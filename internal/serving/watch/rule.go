@@ -11,7 +11,8 @@ import (
 	"github.com/lmserve/lmserve/api/client"
 )
 
-// RateDefault is the default threshold: a line is shown if its rating is at most this probability.
+// RateDefault is the default threshold. A line is shown if an ordinary line is at least as strange
+// with at most this probability.
 const RateDefault = "1/1000"
 
 // ParseRate parses a probability: a fraction such as 1/1000, or a decimal number.
@@ -31,15 +32,16 @@ func ParseRate(text string) (float64, error) {
 	return p, nil
 }
 
-// StandsOut reports whether a line is strange: its rating is at most the threshold. It returns
-// false for blank lines, and for all lines before the session has seen enough lines to rate them.
+// StandsOut reports whether a line is strange: whether its probability P is at most the threshold.
+// It returns false for blank lines, and for all lines before the session has seen enough lines to
+// rate them.
 func StandsOut(l *client.LineEvent, threshold float64) bool {
 	return l.Warm && l.P <= threshold && !blank(l)
 }
 
-// Worth reports whether an incident is worth reporting. A user's verdict on it or on similar
-// incidents decides. Without a verdict, it is worth reporting if it has a change, or if its rating
-// is at most the threshold.
+// Worth reports whether an incident is worth showing. A user's verdict on this incident or on
+// similar incidents decides. Without a verdict, an incident with a change is worth showing. An
+// incident whose probability P is at most the threshold is worth showing, too.
 func Worth(i *client.Incident, threshold float64) bool {
 	if i.Verdict != nil {
 		return *i.Verdict == client.VerdictMatters
@@ -53,9 +55,9 @@ func blank(l *client.LineEvent) bool {
 	return whole && l.Text != nil && len(bytes.TrimSpace(l.TextBytes())) == 0
 }
 
-// Found is a line with the source that it comes from.
+// Found is a line and its source.
 type Found struct {
-	Source string // the name of the source
+	Source string
 	Line   client.LineEvent
 }
 
@@ -65,14 +67,14 @@ type Top struct {
 	lines []Found // sorted by P; lines with equal P are in order of arrival
 }
 
-// Add adds a line if it is among the strangest.
+// Add adds a line if it is among the Size strangest lines so far.
 func (t *Top) Add(f Found) {
 	if t.Size == 0 || !f.Line.Warm || blank(&f.Line) || len(t.lines) == t.Size &&
 		f.Line.P >= t.lines[t.Size-1].Line.P {
 		return
 	}
 	at, _ := slices.BinarySearchFunc(t.lines, f, func(have, f Found) int {
-		// The line comes after lines that are equally strange.
+		// The new line comes after older lines that are equally strange.
 		return cmp.Or(cmp.Compare(have.Line.P, f.Line.P), -1)
 	})
 	t.lines = slices.Insert(t.lines, at, f)

@@ -12,12 +12,12 @@ import (
 
 // Style says how lines are shown in a terminal.
 type Style struct {
-	Color bool // marked parts are red; if false, carets are below them
+	Color bool // true: marked parts are red; false: carets below mark them
 	Width int  // columns of a row; 0 means unlimited
 }
 
 const (
-	markOn  = "\x1b[1;31m" // bold and red
+	markOn  = "\x1b[1;31m"
 	markOff = "\x1b[0m"
 	faintOn = "\x1b[2m"
 	cut     = "…"
@@ -27,13 +27,14 @@ const (
 	// reasonGap is the number of columns between the carets and the reason. The reason is left out
 	// if fewer than reasonLeast columns remain for it.
 	reasonGap, reasonLeast = 2, 12
-	// before sets where the mark begins in a window: after 1/before of the window's width.
+	// before determines where the mark begins in a window: after a third of the window's width.
 	before = 3
 )
 
-// Show returns a prefix and a text with marked parts, and ends with a newline. A reason that is not
-// empty follows below. If the text does not fit, Show returns the part around the first mark, with
-// an ellipsis where text was left out. It writes terminal control characters as escapes.
+// Show formats a text with marked parts after a prefix, and ends with a newline. It shows the
+// reason below the text, unless the reason is empty. Of a text that does not fit, Show keeps the
+// part around the first mark. An ellipsis marks omitted text. Show writes terminal control
+// characters as escapes.
 func (s Style) Show(prefix string, text []byte, marks []client.LineSpan, reason string) string {
 	cells := layout(text, marks)
 	indent := runewidth.StringWidth(prefix)
@@ -74,7 +75,6 @@ func (s Style) Show(prefix string, text []byte, marks []client.LineSpan, reason 
 	return out.String()
 }
 
-// reasoned returns a row with the reason after it, or the row alone if the reason does not fit.
 func (s Style) reasoned(row string, indent int, reason string) string {
 	if reason == "" {
 		return row
@@ -95,14 +95,13 @@ func (s Style) reasoned(row string, indent int, reason string) string {
 	return row + strings.Repeat(" ", reasonGap) + reason
 }
 
-// cell is a character of the text in the form in which it is shown.
 type cell struct {
 	text   string
-	width  int // columns
+	width  int
 	marked bool
 }
 
-// layout returns the cells of a text. The marks must be sorted.
+// layout returns a cell for each character of a text. The marks must be sorted.
 func layout(text []byte, marks []client.LineSpan) (cells []cell) {
 	column := 0
 	for at := 0; at < len(text); {
@@ -122,7 +121,6 @@ func layout(text []byte, marks []client.LineSpan) (cells []cell) {
 
 const tabWidth = 8
 
-// shown returns the text that a terminal shows for a character at a column.
 func shown(r rune, bytes []byte, column int) string {
 	const digits = "0123456789abcdef"
 	switch {
@@ -136,8 +134,8 @@ func shown(r rune, bytes []byte, column int) string {
 	return string(r)
 }
 
-// window returns cells that fit into width columns, with an ellipsis where cells were left out. The
-// beginning of the first mark is among them.
+// window returns the cells around the beginning of the first mark that fit into width columns. An
+// ellipsis marks omitted cells.
 func window(cells []cell, width int) []cell {
 	total, first := 0, -1
 	for i, c := range cells {

@@ -82,8 +82,6 @@ func TestLineIsShownWithItsMarks(t *testing.T) {
 		Style{Color: true}.Show("p> ", []byte("one"), []client.LineSpan{{From: 0, To: 3}}, "why"))
 }
 
-// For every text, mark and width, a row must not be wider than the terminal, and must contain the
-// beginning of the mark.
 func TestRowFitsAndHasMark(t *testing.T) {
 	text := []byte(strings.Repeat("abc déf 日本 ", 12))
 	for width := 12; width < 120; width++ {
@@ -134,7 +132,7 @@ func TestLagSaysHowMuchHowLongAndHowFast(t *testing.T) {
 	var l lag
 	now := time.Unix(1000, 0)
 	var b Behind
-	for second := range 40 { // in each second 100 bytes arrive, and 60 are scored
+	for second := range 40 {
 		b = l.look(now.Add(time.Duration(second)*time.Second), int64(100*second), int64(60*second))
 	}
 	require.EqualValues(t, 39*40, b.Bytes)
@@ -241,8 +239,6 @@ func TestImpossiblePositionIsRefused(t *testing.T) {
 	}
 }
 
-// A position of version 1 has parts whose text was not cleaned. After the upgrade the session
-// continues at its old place in the file.
 func TestPositionOfVersion1ContinuesAtItsPlace(t *testing.T) {
 	p := testPosition()
 	p.Version = 1
@@ -256,14 +252,13 @@ func TestPositionOfVersion1ContinuesAtItsPlace(t *testing.T) {
 	require.Equal(t, follow.Place{Offset: 90}, place)
 }
 
-// A position must keep few parts even if much of a file is read. Its first part must still begin
-// where the text begins.
 func TestPositionStaysSmall(t *testing.T) {
 	k := keeper{file: filepath.Join(t.TempDir(), "p.json"), position: Position{
 		Version: positionVersion, Session: "s", Path: "/log",
 	}}
 	text := make([]byte, 10<<10)
-	// Each piece has 2*len(text) bytes in the file. Cleaning has removed half of them.
+	// Each piece takes 2*len(text) bytes of the file, and half of these bytes were removed before
+	// sending.
 	for i := range int64(100) {
 		at := i * 2 * int64(len(text))
 		require.NoError(t, k.announce(follow.Piece{
@@ -279,13 +274,14 @@ func TestPositionStaysSmall(t *testing.T) {
 	require.Greater(t, parts[knownMax].From, k.next-2*aheadBytes)
 }
 
-// If the position cannot be written, the text must not be sent, and the user must get exactly one
-// message.
+// If the watch cannot write its position to the file, it must not send the text. The user must get
+// exactly one message.
 func TestTextWaitsForItsPosition(t *testing.T) {
 	cl, err := client.New("http://127.0.0.1:1")
 	require.NoError(t, err)
 	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "watch"), nil, 0o600)) // not a folder
+	// a file where a folder is expected
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "watch"), nil, 0o600))
 	var said []string
 	ctx, cancel := context.WithTimeout(t.Context(), 2*reportEvery+reportEvery/2)
 	defer cancel()
@@ -318,7 +314,6 @@ func FuzzPosition(f *testing.F) {
 	})
 }
 
-// StandsOut and Top leave out blank lines, however low the rating is.
 func TestBlankLinesNeverStandOut(t *testing.T) {
 	var top Top
 	top.Size = 9
@@ -335,8 +330,8 @@ func TestBlankLinesNeverStandOut(t *testing.T) {
 	require.True(t, StandsOut(&client.LineEvent{Warm: true}, 1e-3), "the text was left out")
 }
 
-// A file is read, and does not grow. When its text moves from unread to sent, it must not count as
-// newly arrived.
+// A file that does not grow is read. When text of the file moves from unread to sent, this text
+// must not count as newly arrived.
 func TestReadTextIsNotReportedAsArriving(t *testing.T) {
 	cl, err := client.New("http://127.0.0.1:1")
 	require.NoError(t, err)

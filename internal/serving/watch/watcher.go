@@ -1,13 +1,13 @@
 // Package watch feeds streams to sessions line by line, continues after a restart, and shows the
-// strangest lines. A stream is a log that package follow reads, the journal of systemd, or a pipe.
-// The sessions are on a server (api/client).
+// strangest lines. A stream is a log that package follow reads, the systemd journal, or a pipe. The
+// sessions are on a server, which is called by package api/client.
 //
-// A position is a small file that says which file the text of the session comes from. The session's
-// offset says how much of the file was fed. So a restart feeds no line twice and leaves none out.
+// A position is a small file that says which file a session's text comes from. The session's offset
+// says how much of this text the session has received. So a restart feeds no line twice and leaves
+// none out.
 //
-// The position also says up to which line the session's lines were reported. After a restart, the
-// later lines are reported, too: a fork of the session at the end of the reported lines scores them
-// again.
+// The position also says which lines of the session were reported to the user. After a restart, a
+// fork of the session scores the later lines again, so that they can be reported.
 package watch
 
 import (
@@ -26,19 +26,21 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/follow"
 )
 
-// Watcher feeds streams to sessions. If it watches several streams, its functions may be called
-// from several goroutines at once.
+// Watcher feeds streams to sessions. If several streams are watched, several goroutines may call
+// the Watcher's callbacks at once.
 type Watcher struct {
 	Client *client.Client
 	Score  client.ScoreOptions // options for scoring lines; Offset must be nil
-	// Line gets each line, in order, and returns whether it has shown the line. After a line was
-	// shown, the position is written at once, so that no restart shows the line again.
+	// Line receives each scored line, in order, and reports whether it showed the line to the user.
+	// After a line was shown, the position is written at once, so that no restart shows the line
+	// again.
 	Line func(Found) (shown bool, err error)
-	// Before is called before the first call of Line. It gets the incidents that the session had
-	// when its last line was reported. It is not called with LearnFalse, or if no line was reported
-	// yet. It may be nil.
+	// Before is called before the first call of Line. It receives the incidents that the session
+	// had when its last line was reported. It is not called if the session does not learn
+	// (LearnFalse), or if no line was reported yet. It may be nil.
 	Before func(source string, list client.IncidentList)
-	// Behind is called several times a second while a stream is fed.
+	// Behind is called several times a second while a stream is fed. Its argument says how far
+	// scoring is behind.
 	Behind func(Behind)
 	// Note gets messages for the user.
 	Note func(text string)
@@ -49,17 +51,17 @@ type Watcher struct {
 
 // Stream is what is watched: a log, or the journal of systemd.
 type Stream struct {
-	Name     string // the name that messages show
-	Session  client.Session
-	Position string // path of the position; "" for no position, as with LearnFalse
+	Name    string
+	Session client.Session
+	// path of the file with the position; "" for no position, as with LearnFalse
+	Position string
 
 	Log     follow.Log
-	Last    int64           // see follow.Options
-	Ends    bool            // see follow.Options
+	Last    int64           // bytes to read from the log's end; see follow.Options
+	Ends    bool            // whether reading stops when the log's file is gone; see follow.Options
 	Journal *follow.Journal // nil for a log
 }
 
-// path returns the path that the stored position has for the stream.
 func (in *Stream) path() string {
 	if in.Journal != nil {
 		return "journalctl"
@@ -67,7 +69,6 @@ func (in *Stream) path() string {
 	return in.Log.Path
 }
 
-// source is what a stream is read from.
 type source interface {
 	Next(context.Context) (follow.Piece, error)
 	Unread() int64
@@ -75,12 +76,10 @@ type source interface {
 	Close()
 }
 
-// options returns the options to follow the stream's log.
 func (in *Stream) options(field []string, note func(string)) follow.Options {
 	return follow.Options{Log: in.Log, Last: in.Last, Ends: in.Ends, Field: field, Note: note}
 }
 
-// feeding is a stream that is fed to its session.
 type feeding struct {
 	*Watcher
 	name    string
@@ -90,18 +89,18 @@ type feeding struct {
 	unread  func() int64
 
 	lag    lag
-	sent   int64 // bytes that were sent to the feeder
-	done   int64 // the part of these bytes that is in scored lines
+	sent   int64
+	done   int64 // sent bytes that are in scored lines
 	waited time.Time
 
-	unwritten bool // the last write of the position failed, and the user knows it
+	unwritten bool // the last write of the position failed, and the user was informed
 
-	told   int64 // lines or records up to this offset of the session have been reported
-	untold bool  // the current record has not been reported
+	told   int64 // all lines before this offset of the session have been reported
+	untold bool  // the current record of lines has not been reported
 }
 
-// begin makes a feeder of a session. It first asks the server whether the session's text ends
-// within a line, which makes the server load the session's state.
+// begin makes a feeder for a session. It first asks the server whether the session's text ends
+// within a line. This request also makes the server load the session's state.
 func (w *Watcher) begin(
 	ctx context.Context, name string, s client.Session,
 ) (f *feeding, within bool, err error) {
@@ -139,7 +138,7 @@ func (f *feeding) note(format string, args ...any) {
 	f.Note(f.name + ": " + fmt.Sprintf(format, args...))
 }
 
-// noteEvery is the time between two messages that the watch is waiting for the server.
+// noteEvery is the minimum time between two messages to the user about waiting for the server.
 const noteEvery = 10 * time.Second
 
 func (f *feeding) waiting(cause error, pause time.Duration) {
@@ -149,13 +148,14 @@ func (f *feeding) waiting(cause error, pause time.Duration) {
 	}
 }
 
-// event passes a line that the server has scored to Line, and records that it was reported.
+// event passes a scored line to the function Line, and records that the line was reported.
 func (f *feeding) event(e client.Event) error {
 	if e.Line == nil {
 		return nil
 	}
 	end, record := e.Line.Offset+e.Line.Bytes, f.records()
-	if record && end <= f.told { // already reported: by the method end, or before a restart
+	// The line was already reported, by the method end or before a restart.
+	if record && end <= f.told {
 		return nil
 	}
 	shown, err := f.Line(Found{f.name, *e.Line})
@@ -163,7 +163,8 @@ func (f *feeding) event(e client.Event) error {
 		return err
 	}
 	f.told = end
-	// With LearnFalse the session's offset does not change, so the variable end cannot count bytes.
+	// With LearnFalse the session's offset does not change, so the variable end says nothing about
+	// the number of scored bytes.
 	if f.Score.Learn != client.LearnFalse {
 		f.done = max(f.done, end-f.session.Offset)
 	}
@@ -174,13 +175,12 @@ func (f *feeding) event(e client.Event) error {
 	return nil
 }
 
-// records reports whether the server reports records of several lines in place of single lines.
 func (f *feeding) records() bool {
 	return f.Score.Records && f.Score.Learn != client.LearnFalse
 }
 
-// look calls Behind with how far scoring is behind the arriving text. If less than lookEvery has
-// passed since the last call, it does so only if the parameter must is set.
+// look tells the function Behind how far scoring is behind the arriving text. It does so if the
+// parameter must is true, or if the time lookEvery has passed since the last call.
 func (f *feeding) look(must bool) {
 	if now := time.Now(); must || f.lag.due(now) {
 		b := f.lag.look(now, f.sent+f.unread(), f.done)
@@ -190,7 +190,8 @@ func (f *feeding) look(must bool) {
 }
 
 func (f *feeding) feed(ctx context.Context, text []byte) error {
-	f.sent += int64(len(text)) // first, because f.unread no longer counts this text
+	// This text is counted first, because f.unread no longer counts it.
+	f.sent += int64(len(text))
 	f.look(false)
 	feed := f.feeder.Feed
 	if f.Score.Learn == client.LearnFalse {
@@ -204,7 +205,7 @@ func (f *feeding) feed(ctx context.Context, text []byte) error {
 	return nil
 }
 
-// read scores a piece without feeding it to the session.
+// read scores a text without adding it to the session.
 func (f *feeding) read(ctx context.Context, text []byte) error {
 	for e, err := range f.Client.Score(ctx, f.session.ID, bytes.NewReader(text), f.Score) {
 		if err == nil {
@@ -220,7 +221,7 @@ func (f *feeding) read(ctx context.Context, text []byte) error {
 // Stream feeds a log or the journal to its session. It returns when ctx ends, or at the end of the
 // source.
 func (w *Watcher) Stream(ctx context.Context, in Stream) error {
-	ctx, cancel := context.WithCancel(ctx) // cancel ends the reading of the journal
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	f, within, err := w.begin(ctx, in.Name, in.Session)
 	if err != nil {
@@ -256,7 +257,6 @@ func (w *Watcher) Stream(ctx context.Context, in Stream) error {
 	}
 }
 
-// skipped tells the user how many bytes of the stream were not read.
 func (f *feeding) skipped(bytes int64) {
 	if bytes > 0 {
 		f.note("%s skipped", humanize.IBytes(uint64(bytes)))
@@ -275,8 +275,8 @@ func (f *feeding) endLine(ctx context.Context) error {
 	return f.feed(ctx, []byte{'\n'})
 }
 
-// ended is called when the stream has ended with an error. It reports a last line or record, and
-// returns the error.
+// ended reports the last line or record of a stream that ended with the error err. It returns an
+// error of that report, or else err. Instead of io.EOF it returns nil.
 func (f *feeding) ended(err error) error {
 	if err == io.EOF {
 		return f.end()
@@ -288,12 +288,12 @@ func (f *feeding) ended(err error) error {
 func (f *feeding) end() error {
 	f.untold = false
 	if f.Score.Learn == client.LearnFalse {
-		return nil // the method read has already reported the line
+		return nil
 	}
 	return f.feeder.End()
 }
 
-// await returns the next piece. If none arrives within reportEvery, it first reports the current
+// await returns the next piece. If none arrives within reportEvery, await first reports the current
 // record, and writes the position if that is out of date.
 func await[T any](
 	ctx context.Context, f *feeding, next func(context.Context) (T, error),
@@ -326,7 +326,8 @@ func (f *feeding) tryLater(err error) {
 	f.unwritten = err != nil
 }
 
-// piece feeds a piece, after it has written a position that covers the piece.
+// piece feeds a piece of text. It first writes a position that covers the piece, and repeats a
+// failed write until ctx ends.
 func (f *feeding) piece(ctx context.Context, p follow.Piece) error {
 	if f.keeper != nil {
 		err := f.keeper.announce(p)
@@ -342,8 +343,8 @@ func (f *feeding) piece(ctx context.Context, p follow.Piece) error {
 	return f.feed(ctx, p.Text)
 }
 
-// open opens a stream where the session's text ends. Without a saved position, it opens the stream
-// where the stream's options say.
+// open opens a stream at the place where the session's text ends. Without a saved position, the
+// stream's options determine the place.
 func (f *feeding) open(ctx context.Context, in Stream) (from source, resumed bool, err error) {
 	note := func(text string) { f.note("%s", text) }
 	options := in.options(f.Field, note)
@@ -393,8 +394,8 @@ func (f *feeding) open(ctx context.Context, in Stream) (from source, resumed boo
 	return w, resumed, nil
 }
 
-// before calls Before with the incidents that the session had when its offset was the parameter at.
-// Lines before that offset were already reported.
+// before calls the function Before with the incidents that the session had at an offset. Lines
+// before that offset were already reported.
 func (f *feeding) before(ctx context.Context, at int64) error {
 	if f.Before == nil || at == 0 || f.Score.Learn == client.LearnFalse {
 		return nil
@@ -417,11 +418,12 @@ func (f *feeding) before(ctx context.Context, at int64) error {
 	return err
 }
 
-// forkTTLSeconds is the lifetime in seconds of the fork that the method before creates. The server
-// then deletes the fork, if that method could not.
+// forkTTLSeconds is the lifetime of the fork that the method before creates. If that method fails
+// to delete the fork, the server deletes the fork after this time.
 const forkTTLSeconds = 3600
 
-// again reports the session's lines that were scored but not reported, for instance before a crash.
+// again reports the session's lines that were scored but not reported, for instance because of a
+// crash.
 func (f *feeding) again(ctx context.Context, p *Position, read reader) error {
 	from, to := p.Reported, f.session.Offset
 	f.told = from

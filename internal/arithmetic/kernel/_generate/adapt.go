@@ -24,37 +24,36 @@ const (
 	mix2      = 0x94D049BB133111EB
 )
 
-// adaptAhead is the distance in bytes at which I, M and G are prefetched.
+// adaptAhead is the prefetch distance in bytes for gradient averages, fast weights and gradients.
 const adaptAhead = 1024
 
-// adaptPlaces are the constants of the grid that the stage locate needs.
+// adaptPlaces are the grid's constants for the method locate.
 var adaptPlaces = []uint32{
 	1<<31 - 1, math.Float32bits(gridScale), math.Float32bits(1), octaves<<23 - 1,
 	cells + 1, 1<<cellShift - 1, math.Float32bits(1. / (1 << cellShift)),
 }
 
-// adapt emits the functions of Adaptation. They look up g only for the elements that the mask
-// selects. The other elements cost no arithmetic and load no grid points into the cache.
+// adapt emits the assembly functions of the type Adaptation. They look up the function g only for
+// the elements that the mask selects, since each lookup costs time.
 func adapt() {
 	adapt256()
 	adapt512()
 }
 
-// adaptation contains the registers and stack slots of an adapt function.
 type adaptation struct {
 	isa
-	strip                    int  // number of elements in a strip
-	half                     bool // true if I and M are bfloat16
+	strip                    int
+	half                     bool // true if gradient averages and fast weights are bfloat16
 	gamma, beta1, beta2, out reg.VecVirtual
-	state                    reg.VecVirtual // state of the random generator
+	state                    reg.VecVirtual
 	most                     reg.VecVirtual // largest grid index in a strip
-	place                    []Mem          // constants of the grid
-	odd, below               Op             // constants for rounding to bfloat16
+	place                    []Mem
+	odd, below               Op
 
-	bits  Mem           // mask of a strip, one bit per element
-	dense Mem           // x of the selected elements, without gaps; later out g(x)
-	count reg.GPVirtual // number of elements in dense
-	cell  Mem           // grid cell of each element in dense
+	bits  Mem // mask of a strip, one bit per element
+	dense Mem // inputs x of the selected elements, without gaps; later the results out*g(x)
+	count reg.GPVirtual
+	cell  Mem
 }
 
 // stages are the parts of adapt that differ between instruction sets. Each stage has its own loop.
@@ -69,7 +68,8 @@ type stages interface {
 	write() func(at, mask reg.GPVirtual)
 }
 
-// beginAdapt begins an adapt function. I and M are bfloat16 if half is true, else float32.
+// beginAdapt emits the header of an adapt function. If half is true, gradient averages and fast
+// weights are bfloat16, else float32.
 func beginAdapt(name string, half bool, doc ...string) {
 	held := "float32"
 	if half {
@@ -92,7 +92,6 @@ func newAdaptation(s isa, strip int, half bool, place []Mem) adaptation {
 	}
 }
 
-// emit emits the body of the function, a loop over strips.
 func (a *adaptation) emit(s stages) {
 	written, outside := AllocLocal(8), AllocLocal(8)
 	MOVQ(U32(0), written)
@@ -139,8 +138,8 @@ func (a *adaptation) endOfStrip(start reg.GPVirtual) reg.GPVirtual {
 	return end
 }
 
-// stage emits a loop from start to end over groups of two vectors. The function body receives the
-// offset of a group and the byte offset of the group's mask.
+// stage emits a loop from start to end over groups of two vectors. The parameter body emits the
+// code for a group, given the group's offset and the byte offset of the group's mask.
 func (a *adaptation) stage(
 	name string, start, end reg.GPVirtual, body func(at, mask reg.GPVirtual),
 ) {
@@ -153,7 +152,7 @@ func (a *adaptation) stage(
 	})
 }
 
-// eachDense emits a loop over the elements in dense, one vector per iteration.
+// eachDense emits a loop over the selected elements, one vector per iteration.
 func (a *adaptation) eachDense(name string, body func(at reg.GPVirtual)) {
 	upTo(name, a.bytes/4, a.count, body)
 }
@@ -178,7 +177,8 @@ func (a *adaptation) pad() {
 	}
 }
 
-// held converts an element's offset in a float32 array to its offset in I and M.
+// held converts an element's byte offset among float32 numbers to its byte offset in the arrays of
+// gradient averages and fast weights. These arrays may be bfloat16.
 func (a *adaptation) held(at reg.GPVirtual) reg.GPVirtual {
 	if !a.half {
 		return at
@@ -197,21 +197,22 @@ func (a *adaptation) ahead(at, p reg.Register, bytes int) {
 	}
 }
 
-// average emits x = gamma I + beta1 g, and t = beta1 g.
+// average emits x = gamma I + beta1 g, and t = beta1 g, for the gradient average I and the gradient
+// g.
 func (a *adaptation) average(i Op, g, x, t reg.VecVirtual) {
 	VMULPS(i, a.gamma, x)
 	VMULPS(g, a.beta1, t)
 	VADDPS(t, x, x)
 }
 
-// averageHalves does the same as average for I in bfloat16.
+// averageHalves emits the code of the method average for a gradient average I in bfloat16.
 func (a *adaptation) averageHalves(i Mem, g, x, t reg.VecVirtual) {
 	VPMOVZXWD(i, x)
 	VPSLLD(Imm(16), x, x)
 	a.average(x, g, x, t)
 }
 
-// note emits code that sets a bit in `outside` for the strip that begins at start.
+// note emits code that marks the strip that begins at start by a bit in `outside`.
 func (a *adaptation) note(outside Mem, start reg.GPVirtual) {
 	strip, strips := GP64(), GP64()
 	MOVQ(start, strip)
@@ -256,8 +257,8 @@ func (a *adaptation) keepNaN(x, rounded reg.VecVirtual) {
 	VBLENDVPS(nan, x, rounded, rounded)
 }
 
-// lookUp emits code that replaces positions in the grid by out g(x). If M is bfloat16, it also
-// rounds the results like the method round.
+// lookUp emits code that replaces each position in the grid by the interpolated out*g(x). If fast
+// weights are bfloat16, the code also rounds the results to bfloat16.
 func (a *adaptation) lookUp(s stages) {
 	grid := param("grid")
 	a.eachDense("look", func(at reg.GPVirtual) {
@@ -273,8 +274,8 @@ func (a *adaptation) lookUp(s stages) {
 	})
 }
 
-// parted splits pairs of neighboring elements: v gets the first element of each pair, next the
-// second.
+// parted splits pairs of neighboring elements into a vector v of first elements and a vector `next`
+// of second elements.
 func (a *adaptation) parted(even, odd reg.VecVirtual) (v, next reg.VecVirtual) {
 	v, next = a.vector(), a.vector()
 	VSHUFPS(Imm(0x88), odd, even, v)

@@ -12,15 +12,13 @@ import (
 // adapt_simd.go.
 const adaptStrip = 128
 
-// adaptation256 contains the registers and stack slots of adaptAVX2 and adaptBF16AVX2.
 type adaptation256 struct {
 	adaptation
 	adaptTables
-	last    Mem // a lane up to this value selects its element
-	rounded Mem // random numbers that round I in a strip
+	last    Mem // maximum random lane that selects an element
+	rounded Mem
 }
 
-// adaptTables are the constants of adaptAVX2 and adaptBF16AVX2.
 type adaptTables struct {
 	first, words, places, rounding []Mem
 	// pack and unpack are tables of permutations, indexed by eight bits of the mask. pack moves
@@ -43,7 +41,8 @@ func adapt256() {
 	t.adapt("adaptBF16AVX2", true)
 }
 
-// adapt emits the AVX2 function. I and M are bfloat16 if half is true, else float32.
+// adapt emits the AVX2 function. If half is true, gradient averages and fast weights are bfloat16,
+// else float32.
 func (t adaptTables) adapt(name string, half bool) {
 	beginAdapt(name, half,
 		name+" is the portable stages of Adaptation, but for what lies outside of the grid.",
@@ -60,8 +59,7 @@ func (t adaptTables) adapt(name string, half bool) {
 	a.emit(a)
 }
 
-// seed emits code that loads the random generator's state, and adds the offsets of the next four
-// words.
+// seed emits code that loads the states of the random generator for the next four words.
 func (a *adaptation256) seed() {
 	x, all := XMM(), YMM()
 	VMOVQ(Load(Param("last"), GP64()), x)
@@ -73,7 +71,6 @@ func (a *adaptation256) seed() {
 	VPADDQ(a.first[0], a.state, a.state)
 }
 
-// draw emits code that draws the masks of 16 elements from four random 64-bit words.
 func (a *adaptation256) draw(start, end reg.GPVirtual) {
 	c, avg := a.words, param("avg")
 	a.stage("draw", start, end, func(at, mask reg.GPVirtual) {
@@ -110,7 +107,8 @@ func lanesOf(mask reg.GPVirtual) reg.GPVirtual {
 	return lane
 }
 
-// input emits the stage that updates I, computes x, and stores the x of selected elements in dense.
+// input emits the stage that updates the gradient averages, computes x, and stores the x of
+// selected elements in dense.
 func (a *adaptation256) input() func(at, mask reg.GPVirtual) {
 	packs := GP64()
 	LEAQ(a.pack, packs)
@@ -163,8 +161,8 @@ func (a *adaptation256) input() func(at, mask reg.GPVirtual) {
 	}
 }
 
-// averageBF16 emits the update of eight bfloat16 elements of I. It returns the new elements in the
-// form that storeHalves needs, and leaves them as float32 in x.
+// averageBF16 emits the update of eight gradient averages in bfloat16. It returns the results in
+// the lower halves of 32-bit lanes, and as float32 in x.
 func (a *adaptation256) averageBF16(avg, round Mem, g, x reg.VecVirtual) (halves reg.VecVirtual) {
 	t := YMM()
 	a.averageHalves(avg, g, x, t)
@@ -186,7 +184,7 @@ func storeHalves(x [2]reg.VecVirtual, m Mem) {
 }
 
 // locate emits the stage that finds the grid cell of each x in dense, and replaces x by its
-// position in the cell. For an x outside the grid, the cell is the last one.
+// position in the cell. An x outside the grid gets the last cell.
 func (a *adaptation256) locate() {
 	c := a.place
 	magnitude, toZ, one, last, below, inCell, perCell := c[0], c[1], c[2], c[3], c[4], c[5], c[6]
@@ -240,7 +238,7 @@ func (a *adaptation256) points(grid reg.Register, at reg.GPVirtual) (v, next reg
 	return a.parted(even, odd)
 }
 
-// write emits the stage that replaces the selected elements of M.
+// write emits the stage that replaces the selected fast weights.
 func (a *adaptation256) write() func(at, mask reg.GPVirtual) {
 	unpacks := GP64()
 	LEAQ(a.unpack, unpacks)
@@ -274,8 +272,8 @@ func (a *adaptation256) write() func(at, mask reg.GPVirtual) {
 }
 
 // packings emits the tables pack and unpack, which have eight bytes for every mask of eight
-// elements. pack lists the indexes of the selected elements in order. unpack has, for each selected
-// element, its index in that list, and a negative number for each other element.
+// elements. A row of pack lists the indexes of the selected elements in order. A row of unpack has
+// the index of each selected element in that list, and negative numbers for the other elements.
 func packings() (pack, unpack Mem) {
 	var tables [2]Mem
 	for t, name := range []string{"adaptPack", "adaptUnpack"} {
@@ -313,7 +311,6 @@ func times(z reg.VecVirtual, lo, hi Mem) {
 	VPADDQ(upper, z, z)
 }
 
-// words emits constant vectors of four words and returns the memory operand of each.
 func words(name string, vectors ...[4]uint64) []Mem {
 	g := GLOBL(name, RODATA|NOPTR)
 	m := make([]Mem, len(vectors))

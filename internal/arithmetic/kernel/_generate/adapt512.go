@@ -12,16 +12,15 @@ import (
 const adaptStrip512 = 256
 
 // adaptation512 contains the registers and stack slots of adaptAVX512 and adaptBF16AVX512. The
-// stage that computes x also draws the mask.
+// method input also draws the mask.
 type adaptation512 struct {
 	adaptation
-	step, mix1, mix2 reg.VecVirtual // constants of the random generator
-	last             reg.VecVirtual // a lane up to this value selects its element
+	step, mix1, mix2 reg.VecVirtual
+	last             reg.VecVirtual // maximum random lane that selects an element
 	rounding         []reg.VecVirtual
 	upper            reg.VecVirtual // permutation that extracts the upper half of each 32-bit lane
 }
 
-// tables512 are the constants of adaptAVX512 and adaptBF16AVX512.
 type tables512 struct{ first, upper, words, place, rounding Mem }
 
 func adapt512() {
@@ -53,7 +52,6 @@ func scalars(name string, bits ...uint32) Mem {
 	return g
 }
 
-// spread emits code that broadcasts each of the first n constants of a table to its own register.
 func spread(table Mem, n int) (all []reg.VecVirtual) {
 	for i := range n {
 		v := ZMM()
@@ -63,7 +61,8 @@ func spread(table Mem, n int) (all []reg.VecVirtual) {
 	return all
 }
 
-// adapt emits the AVX-512 function. I and M are bfloat16 if half is true, else float32.
+// adapt emits the AVX-512 function. If half is true, gradient averages and fast weights are
+// bfloat16, else float32.
 func (t tables512) adapt(name, narrow string, half bool) {
 	beginAdapt(name, half, name+" is "+narrow+", but that n is a multiple of 32,",
 		"and that strips are adaptStrip512 long.")
@@ -81,8 +80,7 @@ func (t tables512) adapt(name, narrow string, half bool) {
 	a.emit(a)
 }
 
-// seed emits code that loads the random generator's state, and adds the offsets of the next eight
-// words.
+// seed emits code that loads the states of the random generator for the next eight words.
 func (a *adaptation512) seed(t tables512) {
 	VPBROADCASTW(Load(Param("last"), GP64()).(reg.GPVirtual).As32(), a.last)
 	VPBROADCASTQ(Load(Param("state"), GP64()), a.state)
@@ -93,7 +91,7 @@ func (a *adaptation512) seed(t tables512) {
 	VMOVDQU64(t.upper, a.upper)
 }
 
-// heldBytes returns the size in bytes of an element of I or M.
+// heldBytes returns the size in bytes of a gradient average or of a fast weight.
 func (a *adaptation512) heldBytes() int {
 	if a.half {
 		return 2
@@ -119,8 +117,8 @@ func (a *adaptation512) lanes() (lanes reg.VecVirtual) {
 	return z
 }
 
-// input emits the stage that draws the mask, updates I, computes x, and stores the x of selected
-// elements in dense.
+// input emits the stage that draws the mask, updates the gradient averages, computes x, and stores
+// the x of selected elements in dense.
 func (a *adaptation512) input() func(at, mask reg.GPVirtual) {
 	avg, grad, scale, trace := param("avg"), param("grad"), param("scale"), param("x")
 	return func(at, mask reg.GPVirtual) {
@@ -161,7 +159,7 @@ func (a *adaptation512) input() func(at, mask reg.GPVirtual) {
 				const ordered = 7
 				number := K()
 				VCMPPS(Imm(ordered), x, x, number)
-				VMOVUPS_Z(x, number, t) // the mask number replaces NaN by 0
+				VMOVUPS_Z(x, number, t) // `number` is 0 for NaN, so that a NaN becomes 0
 				VMOVUPS(t, on[k], here(trace))
 			})
 			a.counted(bits, k)
@@ -186,8 +184,8 @@ func (a *adaptation512) counted(bits reg.GPVirtual, k int) {
 	ADDQ(n.As64(), a.count)
 }
 
-// roundings emits code that computes the random numbers for rounding two vectors of 16 elements of
-// I.
+// roundings emits code that computes the random numbers for rounding two vectors of 16 gradient
+// averages.
 func (a *adaptation512) roundings(lanes reg.VecVirtual) [2]reg.VecVirtual {
 	all, above, lo, hi := ZMM(), YMM(), ZMM(), ZMM()
 	VPMULLW(a.rounding[0], lanes, all)
@@ -197,8 +195,8 @@ func (a *adaptation512) roundings(lanes reg.VecVirtual) [2]reg.VecVirtual {
 	return [2]reg.VecVirtual{lo, hi}
 }
 
-// averageBF16 emits the update of 16 bfloat16 elements of I. It returns the new elements in the
-// upper halves of 32-bit lanes, and leaves them as float32 in x.
+// averageBF16 emits the update of 16 gradient averages in bfloat16. It returns the results in the
+// upper halves of 32-bit lanes, and as float32 in x.
 func (a *adaptation512) averageBF16(avg Mem, round, g, x reg.VecVirtual) (sum reg.VecVirtual) {
 	t := ZMM()
 	a.averageHalves(avg, g, x, t)
@@ -209,7 +207,7 @@ func (a *adaptation512) averageBF16(avg Mem, round, g, x reg.VecVirtual) (sum re
 }
 
 // locate emits the stage that finds the grid cell of each x in dense, and replaces x by its
-// position in the cell. For an x outside the grid, the cell is the last one.
+// position in the cell. An x outside the grid gets the last cell.
 func (a *adaptation512) locate() {
 	c := a.place
 	magnitude, toZ, one, last, below, inCell, perCell := c[0], c[1], c[2], c[3], c[4], c[5], c[6]
@@ -250,7 +248,6 @@ func (a *adaptation512) points(grid reg.Register, at reg.GPVirtual) (v, next reg
 	return a.parted(even, odd)
 }
 
-// joined emits code that assembles a vector from four quarters.
 func joined(a, b, c, d reg.VecVirtual) reg.VecVirtual {
 	lo, hi, all := YMM(), YMM(), ZMM()
 	VINSERTF32X4(Imm(1), b, a.AsY(), lo)
@@ -267,7 +264,7 @@ func (a *adaptation512) inside() {
 	JZ(LabelRef("inside"))
 }
 
-// write emits the stage that replaces the selected elements of M.
+// write emits the stage that replaces the selected fast weights.
 func (a *adaptation512) write() func(at, mask reg.GPVirtual) {
 	fast := param("m")
 	return func(at, mask reg.GPVirtual) {

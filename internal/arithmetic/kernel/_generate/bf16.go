@@ -14,7 +14,8 @@ func bf16() {
 	regroupRight()
 }
 
-// transposeTile emits transposeTileGo in assembly, for blocks of eight rows and four columns.
+// transposeTile emits transposeTileGo in assembly. It transposes blocks of eight rows and four
+// columns.
 func transposeTile() {
 	const row = 4 * bf16Pairs
 	function("transposeTileAVX2", "func(dst, src *uint32)", "is transposeTileGo.")
@@ -34,8 +35,8 @@ func transposeTile() {
 	leave()
 }
 
-// regroupLeft emits regroupGo in assembly for a tile of A. It reorders four 16-bit elements 0 1 2 3
-// as 2 0 3 1.
+// regroupLeft emits regroupGo in assembly for a tile of the matrix A. It reorders every four 16-bit
+// elements 0 1 2 3 as 2 0 3 1.
 func regroupLeft() {
 	function("regroupLeftAVX2", "func(tile *uint32)", "is regroupGo for a tile of A.")
 	tile := param("tile")
@@ -49,8 +50,8 @@ func regroupLeft() {
 	leave()
 }
 
-// regroupRight emits regroupGo in assembly for a tile of B, in which a row contains the pairs of
-// two k.
+// regroupRight emits regroupGo in assembly for a tile of the matrix B. The function exchanges
+// halves of words between two neighboring rows.
 func regroupRight() {
 	function("regroupRightAVX2", "func(tile *uint32)", "is regroupGo for a tile of B.")
 	tile := param("tile")

@@ -57,7 +57,7 @@ func dotRows() {
 	VEXTRACTF128(Imm(1), sum, four)
 	VADDPS(four, sum.AsX(), four) // adds lanes 0 and 4, 1 and 5, 2 and 6, 3 and 7
 	VMOVHLPS(four, four, two)
-	VADDPS(two, four, four) // adds lanes 0 and 2, and lanes 1 and 3, of these sums
+	VADDPS(two, four, four) // adds lanes 0 and 2, and lanes 1 and 3, of the four sums
 	VMOVSHDUP(four, two)
 	VADDSS(two, four, four)
 	VMOVSS(four, Mem{Base: dst})

@@ -9,8 +9,7 @@ import (
 )
 
 // fewRows emits C = A Bᵀ for a few rows of A and 16 rows of B, without packing. It transposes
-// blocks of B in registers, so that every element of C is a chain of multiply-adds over k. Each row
-// of A has two chains of 8 elements. They use the same cache lines of B in turn.
+// blocks of B in registers, so that every element of C is a chain of multiply-adds over k.
 func fewRows(rows int) {
 	name := fmt.Sprintf("few%dAVX2", rows)
 	function(name,
@@ -60,7 +59,7 @@ func sumRows() {
 	p := beginPack("sumRowsAVX2", "sets dst[j*width+p] = src[j*stride+p] + add[j*stride+p] for j "+
 		"< 16, p < k; k > 0 a multiple of 4.", true)
 	left, at := GP64(), GP64()
-	ahead, addAhead := GP64(), GP64() // pointers two rows ahead, for prefetching
+	ahead, addAhead := GP64(), GP64()
 	LEAQ(Mem{Base: p.src, Index: p.stride, Scale: 2}, ahead)
 	LEAQ(Mem{Base: p.add, Index: p.stride, Scale: 2}, addAhead)
 	MOVQ(U32(rows), left)

@@ -16,7 +16,6 @@ func doubles(v reg.VecVirtual) (lo, hi reg.VecVirtual) {
 	return lo, hi
 }
 
-// lanes8 is eight float64 sums in two registers.
 type lanes8 struct {
 	at     Mem
 	lo, hi reg.VecVirtual

@@ -57,8 +57,8 @@ func (r eightRows) row(i, disp int) Mem {
 	return m
 }
 
-// pair emits loads of four elements of row i and four of row i+4 into the halves of v. The caller
-// reuses v: in avo, loading the lower half is a partial write, so v counts as live before.
+// pair emits loads of four elements of row i and of row i+4 into the halves of v. The load of one
+// half is a partial write, so avo keeps v live before the load. To save registers, callers reuse v.
 func (r eightRows) pair(i, disp int, v reg.VecVirtual) {
 	VMOVUPS(r.row(i, disp), v.AsX())
 	VINSERTF128(Imm(1), r.row(i+4, disp), v, v)
@@ -82,7 +82,6 @@ func packRows(add bool) {
 		false)
 }
 
-// addTransposed emits addTransposedGo in assembly for 8 rows.
 func addTransposed() {
 	doc := "is addTransposedGo for 8 rows; k > 0 a multiple of 4."
 	transposeRows(beginPack("addTransposedAVX2", doc, false), false, true)
@@ -149,7 +148,6 @@ func transpose(r [4]reg.VecVirtual) [4]reg.VecVirtual {
 	return [4]reg.VecVirtual{r[1], lo01, r[3], r[0]}
 }
 
-// packCols emits packColsGo in assembly for 16 columns.
 func packCols(add bool) {
 	name := "packColsAVX2"
 	if add {
@@ -193,7 +191,6 @@ func packLeft(vectors int) {
 	leave()
 }
 
-// prefetch emits a prefetch of consecutive cache lines.
 func prefetch() {
 	function("prefetchAVX2", "func(src *float32, lines int)",
 		"asks for lines > 0 cache lines from src on.")

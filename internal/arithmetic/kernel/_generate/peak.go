@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	peakChains = 12 // a multiply-add has a latency of 4 cycles, and 2 start per cycle
-	peakSteps  = 4  // multiply-adds per chain in one iteration
+	// At least 8 are needed: the latency is 4 cycles, and 2 multiply-adds start per cycle.
+	peakChains = 12
+	peakSteps  = 4 // multiply-adds per chain in one iteration
 )
 
 func peak() {

@@ -8,7 +8,8 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// isa describes the instruction set of a tile kernel. A row of a tile of C consists of two vectors.
+// isa describes the instruction set of a tile kernel. A row of a tile of the product C consists of
+// two vectors.
 type isa struct {
 	name string
 	// rows is the maximum number of rows of a tile. With more rows, the accumulators, two vectors
@@ -28,7 +29,6 @@ const (
 	lineBytes = 64
 )
 
-// zero emits two zeroed accumulators per row.
 func (s isa) zero(rows int) [][2]reg.VecVirtual {
 	acc := make([][2]reg.VecVirtual, rows)
 	for i := range acc {
@@ -107,7 +107,6 @@ func prefetchTile(rows, bytes int) {
 	}
 }
 
-// storeTile emits code that stores the accumulators in C, or adds them to C.
 func storeTile(acc [][2]reg.VecVirtual, bytes int) {
 	c, stride := param("c"), param("stride")
 	SHLQ(Imm(2), stride)
@@ -130,7 +129,7 @@ func storeTile(acc [][2]reg.VecVirtual, bytes int) {
 	leave()
 }
 
-// left addresses the rows of A. One pointer serves three rows.
+// left addresses the rows of the matrix A. One pointer serves three rows.
 type left struct {
 	base   []reg.GPVirtual
 	stride reg.GPVirtual

@@ -8,15 +8,15 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// The vector functions compute the same as the portable Go functions, eight elements at a time.
-// They do not fuse operations, so that results are bit-identical. Their length n is a positive
-// multiple of 8. The portable functions compute the remaining elements of a slice.
+// The vector functions give bit-identical results to the portable Go functions, since they do not
+// fuse operations. They process eight elements at a time, so the length n is a positive multiple of
+// 8. The portable functions compute the remaining elements of a slice.
 
-// eights emits a loop over n elements, eight per iteration. The function body receives the byte
-// offset.
+// eights emits a loop over n elements, eight per iteration. The parameter body emits the code for
+// an iteration, given the byte offset.
 func eights(body func(at reg.GPVirtual)) { eightsThen(body, func() {}) }
 
-// eightsThen emits the same loop as eights, followed by the code that the function after emits.
+// eightsThen emits the loop of eights, followed by the code that the function `after` emits.
 func eightsThen(body func(at reg.GPVirtual), after func()) {
 	n := param("n")
 	SHLQ(Imm(2), n)
@@ -45,7 +45,6 @@ func begin(name, signature string, pointers ...string) []reg.GPVirtual {
 	return p
 }
 
-// param emits a load of a pointer or int parameter into a register.
 func param(name string) reg.GPVirtual { return Load(Param(name), GP64()).(reg.GPVirtual) }
 
 // leave emits the return from a function that used wide registers.
@@ -62,16 +61,15 @@ func countdown(label string, n reg.GPVirtual, body func()) {
 	JNZ(LabelRef(label))
 }
 
-// upTo emits a loop over the multiples of step below n, where n > 0. The function body receives the
-// current multiple.
+// upTo emits a loop over the multiples of step below n, where n > 0. The parameter body emits the
+// code for an iteration, given the multiple.
 func upTo(label string, step int, n reg.GPVirtual, body func(at reg.GPVirtual)) {
 	at := GP64()
 	XORQ(at, at)
 	upFrom(at, label, step, n, body)
 }
 
-// upFrom emits the same loop as upTo, but the loop starts at the value of `at`, which must be below
-// n.
+// upFrom emits the loop of upTo, starting at the value of the register `at`, which must be below n.
 func upFrom(
 	at reg.GPVirtual, label string, step int, n reg.GPVirtual, body func(at reg.GPVirtual),
 ) {
@@ -82,7 +80,6 @@ func upFrom(
 	JL(LabelRef(label))
 }
 
-// index returns the memory operand for eight elements at byte offset at.
 func index(base reg.Register, at reg.GPVirtual) Mem { return Mem{Base: base, Index: at, Scale: 1} }
 
 func (s isa) broadcast(param string) reg.VecVirtual {
@@ -248,8 +245,8 @@ func addWiden() {
 	})
 }
 
-// widened emits a load of eight bfloat16 numbers as float32. The offset at is the byte offset of
-// the same elements in a float32 array.
+// widened emits a load of eight bfloat16 numbers as float32. The register `at` contains the byte
+// offset of the same elements in a float32 array.
 func widened(base reg.Register, at reg.GPVirtual) reg.VecVirtual {
 	v, half := YMM(), GP64()
 	MOVQ(at, half)

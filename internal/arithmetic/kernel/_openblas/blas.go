@@ -10,7 +10,6 @@ import "github.com/lmserve/lmserve/internal/arithmetic/kernel"
 
 func setThreads(n int) { C.openblas_set_num_threads(C.int(n)) }
 
-// version returns the version of OpenBLAS and the processor kernels that it uses.
 func version() string { return C.GoString(C.openblas_get_config()) }
 
 // gemm sets c = op(a) op(b). op(a) is the transpose of a if transA is set, else a. The same holds

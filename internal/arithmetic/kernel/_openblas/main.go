@@ -1,6 +1,7 @@
 // Command _openblas compares the speed of matrix products in internal/arithmetic/kernel and in
-// OpenBLAS, at the shapes of our models. Both get the same operands in turn. The command prints
-// medians. It is a separate module because it needs a C compiler and libopenblas-dev.
+// OpenBLAS, for matrix shapes of our models. It measures both in turn on the same operands, and
+// prints medians. The command is a separate module because it needs a C compiler and
+// libopenblas-dev.
 package main
 
 import (
@@ -83,7 +84,7 @@ func main() {
 }
 
 // product is a shape with its operands and three functions to measure: our product with Matrix.Add,
-// our product without it, and OpenBLAS's product.
+// our product alone, and OpenBLAS's product.
 type product struct {
 	shape
 	run          [3]func()
@@ -135,7 +136,6 @@ func compare(products []*product, threads int) {
 	}
 }
 
-// measure measures the functions with the indexes `which`, in turn.
 func (p *product) measure(which ...int) {
 	var f []func()
 	for _, i := range which {
@@ -165,7 +165,6 @@ func medians(flops float64, f ...func()) []float64 {
 	return m
 }
 
-// rate returns the GFLOP/s of f in one measurement.
 func rate(flops float64, f func()) float64 {
 	f()
 	n, start := 0, time.Now()

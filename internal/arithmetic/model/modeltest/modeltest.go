@@ -14,22 +14,22 @@ import (
 	"github.com/lmserve/lmserve/weights"
 )
 
-// Chunk is the number of tokens in a chunk of the model.
+// Chunk is the number of tokens between two updates of the fast weights in the test models.
 const Chunk = 16
 
-// Small returns the model New(7). The model is made only once.
+// Small returns New(7), which it builds once: all callers share the model.
 var Small = sync.OnceValues(func() (*model.Model, error) { return New(7) })
 
-// SmallOfWords returns the model NewOfWords(7). The model is made only once.
+// SmallOfWords returns NewOfWords(7), which it builds once: all callers share the model.
 var SmallOfWords = sync.OnceValues(func() (*model.Model, error) { return NewOfWords(7) })
 
-// SmallOfProse is like SmallOfWords, with further tokens for punctuation. The model is made only
-// once.
+// SmallOfProse returns a model like SmallOfWords, with more tokens for punctuation. All callers
+// share the model.
 var SmallOfProse = sync.OnceValues(func() (*model.Model, error) {
 	return NewOfWords(7, "@-@", "@,@", "@.@", "?", "\"", "(", ")", "'s", "n't", "%")
 })
 
-// SmallFile writes Small to a file in a folder.
+// SmallFile writes the model of Small to a file in a folder and returns the file's path.
 func SmallFile(folder string) (file string, err error) {
 	m, err := Small()
 	if err != nil {
@@ -39,15 +39,16 @@ func SmallFile(folder string) (file string, err error) {
 	return file, weights.WriteFile(file, m.File(), weights.WriteOptions{})
 }
 
-// Vocabulary is the vocabulary of NewOfWords. WordText also uses words that are not in it.
+// Vocabulary lists the words of the model that NewOfWords returns. WordText also uses words outside
+// Vocabulary.
 var Vocabulary = []string{
 	tokenizer.LineEnd, "the", "of", tokenizer.Unknown, "a", "cat", "dog", "sat", "on", "mat", ",",
 	".",
 	"house", "every", "night", "The", "é", "and", "with", "extraordinarily",
 }
 
-// WordText returns a text with the given number of lines for a model of words. It has white space
-// of many kinds, unknown words, and empty lines.
+// WordText returns a test text with the given number of lines. The text has many kinds of white
+// space, unknown words, and empty lines.
 func WordText(lines int) string {
 	kinds := []string{
 		"The cat sat on the mat .", "", "the  dog\tand a cat,", "every night ,\u00a0the " +
@@ -63,13 +64,14 @@ func WordText(lines int) string {
 	return text.String()
 }
 
-// Prose is a text with punctuation, whose words SmallOfProse cuts into several tokens.
+// Prose is a text with punctuation. The tokenizer of SmallOfProse splits words of this text into
+// several tokens.
 const Prose = "\"The cat-house?\" a dog said; it (the mat) isn't the cat's, and 35,000.5% of a " +
 	"night\n" +
 	"(the-cat-and-a-dog-on-the-mat) a-b-c-d-e-f-g-h U.S. \"\"\u00a0\"(the)\".\n\n"
 
-// NewOfWords returns a model like New, but of words: with adaptive softmax, and with Vocabulary and
-// the words in `more` as its vocabulary.
+// NewOfWords returns a random word model with adaptive softmax. The vocabulary consists of
+// Vocabulary and the words in parameter more.
 func NewOfWords(seed uint64, more ...string) (*model.Model, error) {
 	tok, err := tokenizer.NewWords(slices.Concat(Vocabulary, more))
 	if err != nil {
@@ -81,9 +83,9 @@ func NewOfWords(seed uint64, more ...string) (*model.Model, error) {
 	})
 }
 
-// New returns a model with a few random weights, which depend on the seed. It can serve every
-// method of adaptation: it has two banks and statistics of gradients. Its fast weights are large
-// enough to change every score after the first chunk.
+// New returns a small byte model with random weights that depend on the seed. The model has two
+// banks and gradient statistics, so every method of adaptation works with it. The fast weights are
+// large enough to change every score after the first chunk.
 func New(seed uint64) (*model.Model, error) {
 	return newOf(tokenizer.Bytes{}, seed, txl.Config{
 		NLayer: 1, DModel: 8, NHead: 2, DHead: 4, DInner: 12, Vocab: 256, SegLen: Chunk, MemLen: 20,
@@ -114,7 +116,8 @@ func newOf(tok tokenizer.Tokenizer, seed uint64, config txl.Config) (*model.Mode
 		return nil, err
 	}
 	if !m.OfWords() {
-		m.CompanionBytes = 1 << 16 // the minimum, because the table is most of a session's memory
+		// the minimum, because the companion's table takes most of a session's memory
+		m.CompanionBytes = 1 << 16
 	}
 	return m.WithStatistics(rms)
 }

@@ -1,8 +1,9 @@
-// Package corpus is the text that a model is trained on: a directory of files, the part of it that
-// is kept back for validation, and the orders in which training reads the rest.
+// Package corpus reads the text on which a model is trained, from a directory of files. It keeps
+// back a part of the text for validation, and determines the order in which training reads the
+// rest.
 //
-// All orders are functions of a seed. The state of a Reader or a Pieces is small and can be saved.
-// A restored one continues with the same tokens.
+// The order depends only on the text and a seed. The state of a Reader or of a Pieces is small and
+// can be saved. After a restoration, reading continues with the same tokens.
 package corpus
 
 import (
@@ -21,13 +22,13 @@ import (
 	"github.com/lmserve/lmserve/internal/documents"
 )
 
-// bytesMax limits the text of one directory, which is held in memory as a whole.
+// bytesMax is the largest text of a directory, in bytes. The whole text is held in memory.
 const bytesMax = 16 << 30
 
-// ErrData is wrapped by every error about the text: missing, unreadable, empty or too little.
+// ErrData is wrapped by every error about missing, unreadable, empty or too little text.
 var ErrData = errors.New("train: data")
 
-// Corpus is the text of a directory: its documents in the order of their names, none of them empty.
+// Corpus is the text of a directory. The documents are sorted by name, and no document is empty.
 type Corpus struct {
 	Dir       string
 	Documents []Document
@@ -81,7 +82,7 @@ func (c *Corpus) Tokens() int {
 	return n
 }
 
-// Unit names what Tokens counts, for messages: bytes, or tokens after encoding.
+// Unit returns the unit of Tokens, for messages: "bytes", or "tokens" after encoding.
 func (c *Corpus) Unit() string {
 	if len(c.Documents) > 0 && c.Documents[0].ids != nil {
 		return "tokens"
@@ -112,7 +113,7 @@ func (c *Corpus) Domains() []string {
 	return domains
 }
 
-// String says how much text there is.
+// String describes the size of the corpus: the numbers of bytes, files and domains.
 func (c *Corpus) String() string {
 	return fmt.Sprintf("%s bytes in %s and %s", humanize.Comma(int64(c.Bytes())),
 		plural(len(c.Documents), "file"), plural(len(c.Domains()), "domain"))
@@ -122,8 +123,8 @@ func plural(n int, what string) string {
 	return humanize.Comma(int64(n)) + " " + english.PluralWord(n, what, "")
 }
 
-// Without returns the corpus without the documents of the named domains. It fails if one of the
-// domains does not exist or nothing is left.
+// Without returns a corpus that lacks the documents of the given domains. An unknown domain, or an
+// empty result, is an error.
 func (c *Corpus) Without(domains []string) (*Corpus, error) {
 	known := c.Domains()
 	for _, d := range domains {
@@ -158,8 +159,8 @@ func (c *Corpus) Need(size int, what string) error {
 	return nil
 }
 
-// Fingerprint returns a hash over the names and texts of all documents: a run can only be resumed
-// on the same text. It must be called before the documents are encoded.
+// Fingerprint returns a hash of the names and texts of all documents. A resumed run compares
+// hashes, because it needs the same text. Call Fingerprint before Encode, which removes the text.
 func (c *Corpus) Fingerprint() string {
 	h := sha256.New()
 	var size [16]byte

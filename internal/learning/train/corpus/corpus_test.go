@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// writeTree makes a folder with the given files, by path with slashes.
 func writeTree(t *testing.T, files map[string]string) string {
 	t.Helper()
 	tree := fstest.MapFS{}
@@ -89,7 +88,7 @@ func TestUnreadableFileIsNamed(t *testing.T) {
 		t.Skip("links need rights there")
 	}
 	dir := writeTree(t, map[string]string{"a.txt": "x"})
-	// Not even root can read a dangling link.
+	// A dangling link is unreadable even for root, who may run the tests.
 	require.NoError(t, os.Symlink(filepath.Join(dir, "gone"), filepath.Join(dir, "b.txt")))
 	_, err := Load(dir, 0)
 	require.ErrorIs(t, err, ErrData)

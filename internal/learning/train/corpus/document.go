@@ -8,12 +8,12 @@ import (
 
 // Document is one file of text, read as one stream.
 type Document struct {
-	Name   string // path in the directory, with slashes
-	Domain string // the first folder of Name; "." for a file directly in the directory
-	Text   []byte // nil after encoding; until then a token is a byte
+	Name   string
+	Domain string // the first folder in Name; "." if Name has no folder
+	Text   []byte // nil after encoding; before, each byte is a token
 
-	ids  []int32 // tokens, after encoding
-	size int     // bytes of the text that was encoded
+	ids  []int32
+	size int // number of bytes of the encoded text; 0 before encoding
 }
 
 // NewDocument returns a document with a name and a text.
@@ -35,16 +35,16 @@ func (d *Document) Token(i int) int32 {
 	return int32(d.Text[i])
 }
 
-// Head returns the document's first n tokens, or all if there are fewer, as a document.
+// Head returns a document of the first n tokens, or of all tokens if there are fewer.
 func (d *Document) Head(n int) Document {
 	head := *d
 	head.Text, head.ids = d.Text[:min(n, len(d.Text))], d.ids[:min(n, len(d.ids))]
 	return head
 }
 
-// Read fills targets [T] with the tokens that begin at a position, and inputs [T] with the token
-// before each target. It returns the number of targets. The parameter `first` is the input for the
-// document's first token.
+// Read fills targets [T] with the tokens from index `at`, and inputs [T] with the token before each
+// target. The input for the document's first token is `first`. Read returns the number of targets,
+// which is less than T at the document's end.
 func (d *Document) Read(at int, first int32, inputs, targets []int32) (n int) {
 	for ; n < len(targets) && at+n < d.Len(); n++ {
 		inputs[n] = first
@@ -59,8 +59,8 @@ func (d *Document) Read(at int, first int32, inputs, targets []int32) (n int) {
 // lineSearch is the maximum number of tokens by which lineStart moves a position.
 const lineSearch = 256
 
-// lineStart moves a position forward to the next start of a line, if one is near and text follows
-// it. The parameter `end` is the token that ends a line.
+// lineStart returns the first start of a line at or after pos, or pos if none is within lineSearch
+// tokens. The parameter `end` is the token that ends a line.
 func (d *Document) lineStart(pos int, end int32) int {
 	if pos == 0 || d.Token(pos-1) == end {
 		return pos
@@ -79,7 +79,7 @@ func below(random uint64, n int) int {
 	return int(hi)
 }
 
-// StateError says that the saved state of a Reader or a Pieces does not fit its text.
+// StateError reports that the saved state of a Reader or a Pieces does not fit the text.
 type StateError struct{ text string }
 
 func (e *StateError) Error() string { return e.text }

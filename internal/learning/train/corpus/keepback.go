@@ -7,17 +7,18 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// The size of the text kept back for validation.
+// These constants determine how much text is kept back for validation.
 const (
-	keepBackPart  = 25        // about 1/25 of the text
+	keepBackPart  = 25        // about 1/25 of the text is kept back
 	keepBackMost  = 256 << 10 // largest number of bytes kept back, approximately
 	keepBackFew   = 3         // smallest number of documents, if whole documents are kept back
-	keepBackPiece = 4 << 10   // approximate minimum of bytes to cut off a document
+	keepBackPiece = 4 << 10   // approximate minimum of bytes cut off from a document
 )
 
-// KeepBack splits a corpus into the text to train on and the text to validate on. If there is
-// hardly any text, kept is nil. If there are small documents, it keeps back whole ones, drawn by
-// the seed, but never the last one of a domain. Otherwise it keeps back the ends of some documents.
+// KeepBack splits a corpus: rest is for training, kept for validation. If there are enough small
+// documents, KeepBack keeps back whole documents, chosen by the seed, but never all of a domain.
+// Otherwise KeepBack keeps back the ends of some documents. If there is too little text to split,
+// kept is nil.
 func (c *Corpus) KeepBack(seed uint64) (rest, kept *Corpus) {
 	want := min(c.Bytes()/keepBackPart, keepBackMost)
 	order := c.shuffled(seed)
@@ -31,7 +32,6 @@ func (c *Corpus) KeepBack(seed uint64) (rest, kept *Corpus) {
 	return rest, kept
 }
 
-// shuffled returns the indexes of the documents in an order that depends on the seed.
 func (c *Corpus) shuffled(seed uint64) []int {
 	order := make([]int, len(c.Documents))
 	for i := range order {
@@ -44,11 +44,12 @@ func (c *Corpus) shuffled(seed uint64) []int {
 	return order
 }
 
-// someWhole chooses whole documents of about want bytes in all. It returns where each document is
-// to be cut: 0 or its length.
+// someWhole chooses whole documents with about `want` bytes in total. It returns for each document
+// where the kept-back text begins: 0 for a chosen document, else the document's length.
 func (c *Corpus) someWhole(order []int, want int) []int {
 	cuts := c.uncut()
-	missing, left := want, map[string]int{} // bytes still to choose; documents left per domain
+	// missing is in bytes; left counts the documents not chosen in each domain
+	missing, left := want, map[string]int{}
 	for _, d := range c.Documents {
 		left[d.Domain]++
 	}
@@ -63,9 +64,9 @@ func (c *Corpus) someWhole(order []int, want int) []int {
 	return cuts
 }
 
-// someEnds chooses the ends of documents, each in proportion to the document's size. An end has
-// about keepBackPiece bytes or more, but at most half of the document. It begins at the start of a
-// line if one is near.
+// someEnds chooses the ends of documents. An end's size is in proportion to the document's size,
+// but at least about keepBackPiece bytes. No end is larger than half of the document. An end begins
+// at the start of a line if one is near.
 func (c *Corpus) someEnds(order []int, want int) []int {
 	cuts := c.uncut()
 	total, missing := c.Bytes(), want
@@ -88,7 +89,6 @@ func (c *Corpus) uncut() []int {
 	return cuts
 }
 
-// split cuts every document at its position.
 func (c *Corpus) split(cuts []int) (before, after *Corpus) {
 	before, after = &Corpus{Dir: c.Dir}, &Corpus{Dir: c.Dir}
 	for i, d := range c.Documents {

@@ -10,8 +10,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// For random documents, KeepBack loses no text, and its two parts do not overlap. Every domain
-// stays in the training text, and about 1/25 of the text is kept back.
 func TestKeepBackSplitsTheText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sizes := rapid.SliceOfN(rapid.OneOf(rapid.IntRange(1, 300), rapid.IntRange(1, 20000)), 1,
@@ -28,7 +26,7 @@ func TestKeepBackSplitsTheText(t *testing.T) {
 		}
 		require.Equal(t, c.Domains(), rest.Domains())
 		parts := map[string][]byte{}
-		// The order matters: the end of a cut document is kept back.
+		// rest comes first, because KeepBack keeps back the end of a cut document.
 		for _, part := range []*Corpus{rest, kept} {
 			for _, d := range part.Documents {
 				require.NotEmpty(t, d.Text)
@@ -45,13 +43,14 @@ func TestKeepBackSplitsTheText(t *testing.T) {
 }
 
 func TestKeepBackTakesWholeDocumentsWhereItCan(t *testing.T) {
-	sizes := make([]int, 90) // sizes of documents in three domains
+	sizes := make([]int, 90)
 	for i := range sizes {
 		sizes[i] = 1000
 	}
 	c := corpusOf(sizes...)
 	rest, kept := c.KeepBack(1)
-	require.Len(t, kept.Documents, 4) // 3600 bytes are wanted
+	// a 25th of the text is 3600 bytes, and a document has 1000
+	require.Len(t, kept.Documents, 4)
 	require.Len(t, rest.Documents, 86)
 	_, other := c.KeepBack(2)
 	require.NotEqual(t, kept, other)
@@ -74,8 +73,8 @@ func TestKeepBackOfLargeDocumentsIsTheirEnds(t *testing.T) {
 	require.InEpsilon(t, 2*len(kept.Documents[1].Text), len(kept.Documents[0].Text), .25,
 		"in proportion")
 
-	// The documents' shares of 2400 bytes are too small to cut off. So some documents give more,
-	// and others nothing.
+	// A 25th of a document is 2400 bytes, less than keepBackPiece. So some documents give
+	// keepBackPiece bytes, and others none.
 	many := &Corpus{}
 	for i := range 35 {
 		many.Documents = append(many.Documents, NewDocument(fmt.Sprint("a/", i), text[:60000]))

@@ -10,29 +10,31 @@ import (
 
 // PiecesState is the complete state of a Pieces.
 type PiecesState struct {
-	Piece  uint64 `json:"piece"`  // pieces begun so far
-	Domain int    `json:"domain"` // domain of the current piece
-	Doc    int    `json:"doc"`
-	Pos    int    `json:"pos"` // index of the next token in the document
-	End    int    `json:"end"` // end of the piece in the document
-	Last   int32  `json:"last"`
+	Piece uint64 `json:"piece"`
+	// index of the current piece's domain; -1 before the first piece
+	Domain int   `json:"domain"`
+	Doc    int   `json:"doc"`
+	Pos    int   `json:"pos"` // index of the next token in the document
+	End    int   `json:"end"` // index after the piece's last token in the document
+	Last   int32 `json:"last"`
 }
 
-// Pieces is the text of online meta-training: an endless stream of pieces of documents. Consecutive
-// pieces are from different domains where possible, so that the fast weights must adapt again and
-// again. If some domains are held out from pretraining, half of the pieces, on average, come from
-// these.
+// Pieces is an endless stream of pieces of documents, for online meta-training. Consecutive pieces
+// are from different domains if possible, so that the fast weights must adapt often. If some
+// domains are held out from pretraining, about half of the pieces come from held-out domains.
 type Pieces struct {
-	docs     []Document
-	domains  [][]int // documents of each domain
-	groups   [][]int // domains seen in pretraining and, if there are any, those held out
+	docs    []Document
+	domains [][]int
+	// indexes of the domains seen in pretraining, then of the held-out domains; empty groups are
+	// omitted
+	groups   [][]int
 	seed     uint64
-	min, max int   // tokens of a piece
+	min, max int   // smallest and largest number of tokens in a piece
 	first    int32 // the token that ends a line
 	State    PiecesState
 }
 
-// NewPieces returns a stream at its start. Pieces have min to max tokens, or all tokens of a
+// NewPieces returns a stream at its start. A piece has min to max tokens, or all tokens of a
 // shorter document. The parameter `first` is the token that ends a line. It is also the input for
 // the stream's first token.
 func NewPieces(c *Corpus, heldOut []string, min, max int, first int32, seed uint64) *Pieces {
@@ -61,9 +63,9 @@ func NewPieces(c *Corpus, heldOut []string, min, max int, first int32, seed uint
 	return s
 }
 
-// Next fills inputs and targets [T] with the next tokens of the stream, in the order in which a
-// session would receive them. The input of a target is the token before it in the stream, also
-// across pieces. The result begins is true if a piece begins among the targets.
+// Next fills targets [T] with the next tokens of the stream, and inputs [T] with the token before
+// each target, also across pieces. The result `begins` is true if one of the targets begins a
+// piece.
 func (s *Pieces) Next(inputs, targets []int32) (begins bool) {
 	st := &s.State
 	for i := range targets {
@@ -96,8 +98,8 @@ func (s *Pieces) begin() {
 	st.Piece++
 }
 
-// other picks a domain of a group at random. It avoids the domain `last`, unless that is the
-// group's only domain.
+// other returns a random domain of a group. It avoids the domain `last` if the group has another
+// domain.
 func other(group []int, last int, random uint64) int {
 	at := slices.Index(group, last)
 	if at < 0 || len(group) == 1 {

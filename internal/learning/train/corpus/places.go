@@ -1,6 +1,7 @@
 package corpus
 
-// Places returns the number of positions in all documents where length tokens begin.
+// Places returns the number of positions, in all documents, that are followed by at least `length`
+// tokens.
 func (c *Corpus) Places(length int) (n int) {
 	for _, d := range c.Documents {
 		n += max(0, d.Len()-length+1)
@@ -22,8 +23,8 @@ func (c *Corpus) Place(i, length int) (d *Document, at int) {
 	panic("corpus: Place: the place lies beyond the text")
 }
 
-// Draw returns one of the positions that Places counts. With 64 random bits, each position is
-// equally likely.
+// Draw returns a position from those that Places counts. If `random` is 64 random bits, all
+// positions are equally likely.
 func (c *Corpus) Draw(random uint64, length int) (d *Document, at int) {
 	return c.Place(below(random, c.Places(length)), length)
 }

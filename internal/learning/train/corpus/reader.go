@@ -8,10 +8,9 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// spanSegments is the longest run of segments that a lane reads from one document before it
-// switches. It is large compared with a model's memory, so that the memory nearly always has the
-// text just before the segment. It is small enough for the optimizer's steps to see well mixed
-// text.
+// spanSegments is the largest number of consecutive segments that a stream reads from a document. A
+// span is long compared with a model's memory, so that the memory nearly always holds the text just
+// before the segment. A span is short enough to mix the text of the optimizer's steps well.
 const spanSegments = 64
 
 type span struct{ doc, start, end int }
@@ -24,18 +23,18 @@ type Lane struct {
 
 // ReaderState is the complete state of a Reader.
 type ReaderState struct {
-	Epoch int    `json:"epoch"` // counted from 0
-	Taken int    `json:"taken"` // spans dealt in this epoch
+	Epoch int    `json:"epoch"`
+	Taken int    `json:"taken"`
 	Lanes []Lane `json:"lanes"`
 }
 
-// Reader reads a corpus as a batch of streams. It cuts documents into spans of about equal length.
-// Each epoch deals about as many spans as there are, in an order drawn from the seed and the
-// epoch's number. A lane that has read its span continues with the next span dealt.
+// Reader reads a corpus as a batch of streams, called lanes. It cuts documents into spans of about
+// equal length. A lane that has read a span takes the next span of the epoch. The order of an
+// epoch's spans depends on the seed and the epoch's number.
 //
-// With balance 0, an epoch deals every span once. With a larger balance, a domain's part of an
-// epoch is in proportion to tokens^(1-balance), and the domain's spans take turns across epochs.
-// There is no padding.
+// With balance 0, every span occurs once in an epoch. With a larger balance, an epoch has about as
+// many spans, but a domain's part is in proportion to tokens^(1-balance). Successive epochs then
+// take the domain's spans in turn. There is no padding.
 type Reader struct {
 	docs    []Document
 	spans   []span
@@ -43,19 +42,19 @@ type Reader struct {
 	seed    uint64
 	first   int32 // the input for a document's first token
 	State   ReaderState
-	order   []int // spans, as they are dealt in State.Epoch
+	order   []int // indexes of spans, in the order of the epoch State.Epoch
 }
 
-// dealt is a domain: its spans, and the number of spans that an epoch deals from it.
+// dealt is a domain: the indexes of the domain's spans, and the number of spans that an epoch
+// takes.
 type dealt struct {
 	spans []int
 	share int
 }
 
-// NewReader returns a reader at its start. A lane reads segment tokens at a time, so the corpus
-// must have at least one segment for each lane. The parameter `first` is the input for a document's
-// first token. The parameter `balance` is from 0 (all tokens count equally) to 1 (all domains count
-// equally).
+// NewReader returns a reader at its start. The corpus must have at least `segment` tokens for each
+// of the `batch` lanes. The parameter `first` is the input for a document's first token. The
+// parameter `balance` is from 0 (all tokens count equally) to 1 (all domains count equally).
 func NewReader(c *Corpus, batch, segment int, first int32, balance float64, seed uint64) (*Reader,
 	error) {
 	purpose := fmt.Sprintf("%d streams of %d %s; fewer or shorter ones need less", batch, segment,
@@ -85,7 +84,6 @@ func NewReader(c *Corpus, batch, segment int, first int32, balance float64, seed
 	return r, nil
 }
 
-// share sets how many spans of each domain an epoch deals: at least one.
 func (r *Reader) share(balance float64) {
 	weights, total := make([]float64, len(r.domains)), 0.
 	for i, d := range r.domains {
@@ -104,8 +102,9 @@ func (r *Reader) share(balance float64) {
 	}
 }
 
-// deal sets the order of the state's epoch. Epochs take a domain's spans from an endless sequence:
-// all spans of the domain shuffled, then all of them shuffled again, and so on.
+// deal sets r.order for the epoch r.State.Epoch. A domain's spans come from an endless sequence, in
+// which all spans are shuffled again and again. Each epoch continues the sequence where the epoch
+// before it ended.
 func (r *Reader) deal() {
 	r.order = r.order[:0]
 	for i, d := range r.domains {
@@ -123,7 +122,6 @@ func (r *Reader) deal() {
 	shuffle(r.order, kernel.Key(r.seed, uint64(r.State.Epoch)))
 }
 
-// shuffle is the Fisher-Yates shuffle.
 func shuffle(values []int, key uint64) {
 	for i := len(values) - 1; i > 0; i-- {
 		j := below(kernel.Bits(key, uint64(i)), i+1)
@@ -131,7 +129,6 @@ func shuffle(values []int, key uint64) {
 	}
 }
 
-// take sets a lane to the start of the next span.
 func (r *Reader) take(l *Lane) {
 	if r.State.Taken == len(r.order) {
 		r.State.Epoch++
@@ -143,9 +140,9 @@ func (r *Reader) take(l *Lane) {
 	r.State.Taken++
 }
 
-// Next fills inputs and targets, time-major [T,B], with the next T tokens of every lane. The input
-// of a target is the token before it in its document. The first target of a document has the start
-// token as its input.
+// Next fills targets, time-major [T,B], with the next T tokens of each of B lanes. It fills inputs
+// with the token before each target in the document. The input for a document's first token is
+// NewReader's parameter `first`.
 func (r *Reader) Next(inputs, targets []int32) {
 	batch := len(r.State.Lanes)
 	for i := 0; i < len(targets); i += batch {

@@ -13,8 +13,7 @@ import (
 
 const startToken = '\n'
 
-// corpusOf returns a corpus of documents of the given sizes. The value of a byte depends on the
-// number of its document and its position.
+// corpusOf returns a corpus of documents with the given sizes, in three domains.
 func corpusOf(sizes ...int) *Corpus {
 	c := &Corpus{Dir: "memory"}
 	for d, size := range sizes {
@@ -27,8 +26,6 @@ func corpusOf(sizes ...int) *Corpus {
 	return c
 }
 
-// In one epoch the lanes together read every byte of every document exactly once, each after the
-// byte before it in its document.
 func TestReaderCoversEverythingOnceAnEpoch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sizes := rapid.SliceOfN(rapid.IntRange(1, 200), 1, 8).Draw(t, "sizes")
@@ -41,8 +38,8 @@ func TestReaderCoversEverythingOnceAnEpoch(t *testing.T) {
 		require.NoError(t, err)
 		type place struct{ doc, pos int }
 		seen := map[place]int{}
-		epochs := make([]int, batch) // epoch in which each lane's span was dealt
-		taken := batch               // spans dealt so far
+		epochs := make([]int, batch)
+		taken := batch
 		in, out := make([]int32, batch), make([]int32, batch)
 		for slices.Min(epochs) == 0 {
 			before := slices.Clone(r.State.Lanes)
@@ -72,10 +69,10 @@ func TestReaderCoversEverythingOnceAnEpoch(t *testing.T) {
 	})
 }
 
-// With balance, domains are read in proportion to bytes^(1-balance). The spans of a domain take
-// turns: the numbers of times that they are read differ by at most two.
+// Domains are read in proportion to bytes^(1-balance). The numbers of times that the spans of a
+// domain are read differ by at most two.
 func TestReaderBalancesDomains(t *testing.T) {
-	c := corpusOf(6400, 64, 1600) // one document in each domain
+	c := corpusOf(6400, 64, 1600)
 	read := func(balance float64, bytes int) (parts [3]float64, seen map[span]int) {
 		r, err := NewReader(c, 1, 1, startToken, balance, 3)
 		require.NoError(t, err)
@@ -107,7 +104,6 @@ func TestReaderBalancesDomains(t *testing.T) {
 	}
 }
 
-// A reader restored from its state, through JSON, continues with the same tokens.
 func TestReaderResumes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := corpusOf(300, 20, 1, 77, 500)
@@ -171,8 +167,6 @@ func TestReaderRefusesForeignStates(t *testing.T) {
 	}
 }
 
-// The stream's tokens are pieces of documents, and consecutive pieces are from different domains.
-// Input and target form one unbroken stream.
 func TestPiecesChangeDomain(t *testing.T) {
 	c := corpusOf(400, 300, 500, 20, 1, 350)
 	s := NewPieces(c, nil, 30, 200, startToken, 5)

@@ -6,11 +6,12 @@ import (
 	"github.com/lmserve/lmserve/tokenizer"
 )
 
-// pieceBytes is how much text is counted or encoded between two reports of progress.
+// pieceBytes is the number of bytes that are counted or encoded between two reports of progress.
 const pieceBytes = 1 << 20
 
-// Count counts the words of all documents, each as a separate text. After each piece it calls the
-// function `told` with the bytes read so far. If it returns an error, Count stops.
+// Count counts the words of all documents; no word continues in the next document. After each piece
+// of text, Count calls `told` with the number of bytes read so far. If told returns an error, Count
+// returns the error.
 func (c *Corpus) Count(told func(bytes int) error) (*tokenizer.Counts, error) {
 	counts, read := new(tokenizer.Counts), 0
 	for _, d := range c.Documents {
@@ -31,13 +32,14 @@ func (c *Corpus) Count(told func(bytes int) error) (*tokenizer.Counts, error) {
 	return counts, nil
 }
 
-// bytesOfToken is about the length of a word of prose, with the space before it.
+// bytesOfToken is the approximate length of a word of prose with a space, in bytes.
 const bytesOfToken = 5
 
-// Encode converts the documents to tokens, each as a separate text. One document after another, the
-// tokens, in 4 bytes each, replace the text. So text and tokens of all documents are never in
-// memory together. Documents that are already encoded do not change. Encode reports progress
-// through the function `told`, as Count does. After an error only some documents are encoded.
+// Encode replaces the text of each document by its tokens, with 4 bytes per token. Encode converts
+// one document after the other, so that memory never holds both forms of all documents. Documents
+// that are already encoded do not change. After each piece of text, Encode calls `told` with the
+// number of bytes encoded so far. If told returns an error, Encode returns the error; some
+// documents are then not encoded.
 func (c *Corpus) Encode(tok tokenizer.Tokenizer, told func(bytes int) error) error {
 	var tokens tokenizer.Tokens
 	read := 0
@@ -51,7 +53,7 @@ func (c *Corpus) Encode(tok tokenizer.Tokenizer, told func(bytes int) error) err
 		for text := d.Text; len(text) > 0; {
 			n := min(len(text), pieceBytes)
 			tokens.Reset()
-			// the rest becomes tokens with the next piece
+			// pending keeps an incomplete word for the next piece
 			tok.Next(&tokens, &pending, text[:n], n+1+tok.DueMax())
 			ids = append(ids, tokens.IDs...)
 			text, read = text[n:], read+n

@@ -14,7 +14,6 @@ import (
 
 func quiet(int) error { return nil }
 
-// prose returns documents of lines of words, each longer than a piece.
 func prose() *Corpus {
 	c := &Corpus{Dir: "memory"}
 	for d, words := range []string{"a b a", "b  cc \n", "ünder é\u00a0a"} {
@@ -25,8 +24,7 @@ func prose() *Corpus {
 	return c
 }
 
-// Text that is encoded piece by piece has the tokens of the whole text, and the corpus still has as
-// many bytes.
+// Encoding a document piece by piece gives the same tokens as encoding the whole document.
 func TestEncodedTextIsItsTokens(t *testing.T) {
 	c, text := prose(), prose()
 	counts, err := c.Count(quiet)
@@ -55,7 +53,6 @@ func TestEncodedTextIsItsTokens(t *testing.T) {
 	}
 }
 
-// Bytes encoded by the byte tokenizer are read like bytes that are not encoded.
 func TestEncodedBytesAreReadAsBytes(t *testing.T) {
 	plain, encoded := corpusOf(300, 20, 111), corpusOf(300, 20, 111)
 	require.NoError(t, encoded.Encode(tokenizer.Bytes{}, quiet))
@@ -80,7 +77,6 @@ func TestEncodedBytesAreReadAsBytes(t *testing.T) {
 	require.Equal(t, [2][48]int32{in, out}, [2][48]int32{in2, out2})
 }
 
-// A piece of words begins where a line begins, if one is near.
 func TestPiecesOfWordsBeginLines(t *testing.T) {
 	c := &Corpus{Documents: []Document{NewDocument("x", bytes.Repeat([]byte("a b c d e f g\n"),
 		100))}}

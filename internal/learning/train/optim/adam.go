@@ -13,15 +13,15 @@ const (
 	Epsilon = 1e-8
 )
 
-// Adam is the optimizer of Kingma and Ba over one flat arena of float32, with bias-corrected
-// moments and clipping of the gradient's norm. M, V and Steps are its whole state. A learning rate
-// of zero changes only the moments.
+// Adam is the optimizer of Kingma and Ba (2015), with clipping of the gradient's norm. All weights
+// are in one slice of float32. M, V and Steps are the whole state. With a learning rate of zero,
+// Step changes the moments but not the weights.
 type Adam struct {
 	Beta1, Beta2, Eps float64
 	Clip              float64 // largest norm of the whole gradient; 0 means no clipping
 
 	M, V  []float32 // first and second moments, one element for each weight
-	Steps int       // steps made so far
+	Steps int
 
 	norm   norm
 	update updateTask
@@ -61,7 +61,7 @@ type updateTask struct {
 	w, m, v, g []float32
 }
 
-// Do updates block i.
+// Do updates the weights and moments of block i.
 func (t *updateTask) Do(w *kernel.Exec, i int) {
 	lo, hi := i*block, min((i+1)*block, len(t.w))
 	w.Adam(&t.Adam, t.w[lo:hi], t.m[lo:hi], t.v[lo:hi], t.g[lo:hi])

@@ -19,8 +19,8 @@ func normals(rng *rand.Rand, n int, scale float64) []float32 {
 	return v
 }
 
-// referenceAdam is Algorithm 1 of Kingma and Ba in float64; the gradient is first scaled to the
-// norm clip.
+// referenceAdam is Algorithm 1 of Kingma and Ba in float64. A gradient whose norm exceeds clip is
+// first scaled down.
 type referenceAdam struct{ w, m, v []float64 }
 
 func (a *referenceAdam) step(t int, g []float32, rate, clip float64) {
@@ -151,7 +151,6 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// The mean of gradients is the same on any number of threads, and allocates nothing.
 func TestMeanOfGradients(t *testing.T) {
 	const n = 3*block + 5
 	mean := func(threads int) []float32 {

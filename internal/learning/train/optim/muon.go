@@ -8,9 +8,9 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// Muon's constants: the momentum, the coefficients of the iteration that makes a matrix orthogonal,
-// and the root mean square of an update's elements. muonRMS is about the root mean square of
-// Adam's updates, so that one learning rate serves both optimizers.
+// Muon's constants. The constants muonRounds and muonA to muonC belong to the iteration that makes
+// a matrix orthogonal. muonRMS is the root mean square of an update's elements. Adam's updates have
+// about the same root mean square, so that one learning rate serves both optimizers.
 const (
 	muonMomentum = 0.95
 	muonRounds   = 5
@@ -21,26 +21,27 @@ const (
 )
 
 // Muon is the optimizer of Jordan et al. (2024) for the matrices of the layers. A step is along the
-// semi-orthogonal matrix nearest to the gradient's Nesterov momentum, so that every direction of a
-// matrix moves equally. A few rounds of a Newton-Schulz iteration compute this matrix. The tensors
-// of the vocabulary, biases and gains take steps of Adam at the same rate.
+// semi-orthogonal matrix nearest to the gradient's Nesterov momentum, so that all singular
+// directions move equally. A Newton-Schulz iteration approximates this matrix. Adam updates the
+// embeddings, the softmax, biases and gains, with the same learning rate.
 type Muon struct {
 	M []float32 // momentum of the matrices, in the layout of the weights
 
 	parts []matrixPart
 	rest  []txl.Tensor
-	adam  *Adam     // optimizer of the tensors in the field rest
+	adam  *Adam
 	w, g  []float32 // weights and gradients of the tensors in the field rest, concatenated
-	x, y  []float32 // [rows, cols] of the largest part
-	a, b  []float32 // [side, side], the smaller side of the largest part
+	x, y  []float32 // scratch for the largest part, [rows, cols]
+	a, b  []float32 // scratch [side, side]; side is the largest min(rows, cols) of the parts
 	norm  norm
 }
 
-// matrixPart is one linear map; qkv_net has three of them.
+// matrixPart is the part of a weight tensor that is one linear map. The tensor qkv_net has three
+// parts: queries, keys and values.
 type matrixPart struct{ off, rows, cols int }
 
-// NewMuon returns an optimizer with zero moments for the weights of a layout. The layout tells
-// matrices from vectors. clip limits the norm of the gradient for Adam; 0 means no limit.
+// NewMuon returns an optimizer with zero moments for the weights of a layout. The parameter clip
+// limits the norm of the gradient of the weights that Adam updates; 0 means no limit.
 func NewMuon(l *txl.Layout, clip float64) *Muon {
 	o := &Muon{M: make([]float32, l.Size), norm: newNorm(l.Size)}
 	size, side, rest := 0, 0, 0
@@ -94,7 +95,6 @@ func (o *Muon) Step(x *kernel.Exec, w, g []float32, rate float64) (norm float64)
 	return norm
 }
 
-// gather concatenates the weights that Adam moves.
 func (o *Muon) gather(dst, arena []float32) {
 	at := 0
 	for _, t := range o.rest {
@@ -102,8 +102,8 @@ func (o *Muon) gather(dst, arena []float32) {
 	}
 }
 
-// momentum updates a matrix's momentum, m <- momentum m + (1-momentum) g, and leaves Nesterov's
-// look-ahead, momentum m + (1-momentum) g, in o.x.
+// momentum updates the momentum m of a matrix: m <- µ m + (1-µ) g, with µ = muonMomentum. Then it
+// writes Nesterov's look-ahead, µ m + (1-µ) g with the new m, to o.x.
 func (o *Muon) momentum(x *kernel.Exec, m, g []float32) {
 	u := o.x[:len(m)]
 	x.Scale(m, muonMomentum)
@@ -113,10 +113,10 @@ func (o *Muon) momentum(x *kernel.Exec, m, g []float32) {
 	x.Axpy(u, 1-muonMomentum, g)
 }
 
-// orthogonal makes o.x, [rows, cols], nearly semi-orthogonal. First it divides o.x by its norm, so
-// that no singular value exceeds 1. Each round maps a singular value s to a s + b s³ + c s⁵.
-// The singular values end between about 0.7 and 1.2, unless they were tiny. A zero matrix stays
-// zero.
+// orthogonal returns a nearly semi-orthogonal matrix [rows, cols] with the singular vectors of o.x.
+// First, division by the norm makes all singular values at most 1. Each round then maps a singular
+// value s to muonA s + muonB s³ + muonC s⁵. The singular values end between about 0.7 and 1.2,
+// unless they were tiny. A zero matrix stays zero. The method overwrites o.x and o.y.
 func (o *Muon) orthogonal(e *kernel.Exec, rows, cols int) []float32 {
 	n := rows * cols
 	x, y := o.x[:n], o.y[:n]
@@ -134,7 +134,7 @@ func (o *Muon) orthogonal(e *kernel.Exec, rows, cols int) []float32 {
 		} else {
 			e.MulTN(a, xm, xm, false) // Xᵀ X
 		}
-		e.MulNT(b, a, a, false) // symmetric: A Aᵀ = A²
+		e.MulNT(b, a, a, false) // A is symmetric, so A Aᵀ = A²
 		e.Scale(b.Data, muonC)
 		e.Axpy(b.Data, muonB, a.Data)
 		if rows <= cols {

@@ -1,9 +1,9 @@
-// Package optim moves the weights of a network against their gradients. It has Adam and Muon, the
-// gradient's norm and mean, and the schedules of the learning rate. It depends on the arrays of the
-// weights and on their layout, but not on the network's computation.
+// Package optim contains optimizers of a network's weights, Adam and Muon, and schedules of the
+// learning rate. The package depends on the arrays and the layout of the weights, but not on the
+// network's computation.
 //
-// The results do not depend on the number of threads. An optimizer with restored moments and steps
-// continues to the same bits.
+// Results do not depend on the number of threads. With restored moments and steps, an optimizer
+// continues with bit-identical results.
 package optim
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/kernel"
 )
 
-// Optimizer moves all weights at once.
+// Optimizer updates the weights of a network.
 type Optimizer interface {
 	// Step moves the weights w against the gradient g with a learning rate, and returns the norm of
 	// the whole gradient before clipping. If the norm is not finite, Step changes nothing and the
@@ -24,7 +24,8 @@ type Optimizer interface {
 	SetSteps(n int)
 }
 
-// Moment is an array that an optimizer keeps from step to step. Name is its name in checkpoints.
+// Moment is an array that an optimizer keeps from step to step. Name is the array's name in
+// checkpoints.
 type Moment struct {
 	Name   string
 	Values []float32
@@ -41,7 +42,7 @@ func blocks(size int) int { return (size + block - 1) / block }
 
 type norm struct {
 	g       []float32
-	squares []float64 // sums of the squares of g, one for each block
+	squares []float64
 }
 
 func newNorm(size int) norm { return norm{squares: make([]float64, blocks(size))} }
@@ -74,13 +75,13 @@ type Mean struct {
 	g []float32
 }
 
-// Add adds Factor times a gradient of Sum's length to Sum.
+// Add adds Factor*g to Sum. The gradient g must have Sum's length.
 func (m *Mean) Add(x *kernel.Exec, g []float32) {
 	m.g = g
 	x.Parallel(blocks(len(g)), m)
 }
 
-// Do adds block i.
+// Do adds block i of the gradient to Sum.
 func (m *Mean) Do(w *kernel.Exec, i int) {
 	lo, hi := i*block, min((i+1)*block, len(m.g))
 	w.Axpy(m.Sum[lo:hi], m.Factor, m.g[lo:hi])

@@ -9,12 +9,12 @@ const (
 	ScheduleConstant = "constant"
 )
 
-// decayPart is the fraction of a phase's steps, at its end, in which ScheduleWSD decays.
+// decayPart is the last fraction of a phase's steps, in which ScheduleWSD lowers the rate.
 const decayPart = 0.2
 
-// Schedule is the learning rate of every step of a phase. A linear warm-up leads to Peak. Then,
-// depending on Kind, the rate decays to Peak*Final at the last step. The rate depends only on the
-// number of the step, never on time, so that a resumed run has exactly the same rates.
+// Schedule gives the learning rate of every step of a phase. A linear warm-up leads to Peak. Kind
+// says how the rate then decays to Peak*Final. The rate depends only on the number of the step, so
+// that a resumed run has the same rates.
 type Schedule struct {
 	// Kind is one of
 	//   - ScheduleCosine, also "": a cosine from the warm-up to the end;
@@ -23,14 +23,14 @@ type Schedule struct {
 	//   - ScheduleConstant: Peak to the end, for a run that another run continues with a decay.
 	// With ScheduleWSD and ScheduleConstant, the rates before the decay do not depend on Steps.
 	Kind   string
-	Peak   float64 // largest learning rate
+	Peak   float64
 	Final  float64 // fraction of Peak at the last step, 0 to 1
 	Warmup int     // steps of the warm-up; 0 means no warm-up
-	Steps  int     // steps of the whole phase
+	Steps  int
 }
 
-// Rate returns the learning rate of step t, 0 <= t < Steps. The first step of the warm-up already
-// has Peak/Warmup.
+// Rate returns the learning rate of step t, 0 <= t < Steps. The first step of the warm-up has the
+// rate Peak/Warmup.
 func (s Schedule) Rate(t int) float64 {
 	if t < s.Warmup {
 		return s.Peak * float64(t+1) / float64(s.Warmup)

@@ -7,8 +7,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The rate rises to the peak, and not above it. It then never rises again, and ends at the fraction
-// Final of the peak.
 func TestSchedulesRiseOnceAndFallOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := Schedule{

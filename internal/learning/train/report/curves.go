@@ -10,12 +10,10 @@ import (
 	"github.com/lmserve/lmserve/internal/learning/train"
 )
 
-// curvePoints is the maximum number of points of a curve. More points are reduced by averaging.
 const curvePoints = 100
 
-// curves are the metrics of one phase by step.
 type curves struct {
-	train, static, adaptive []chart.Point // losses in the unit of the run
+	train, static, adaptive []chart.Point // losses in bits per token
 	rate, slowRate          []chart.Point
 	speed                   []chart.Point // tokens per second
 }
@@ -78,13 +76,12 @@ func (c curves) charts(unit train.Unit) ([]template.HTML, error) {
 		if err != nil {
 			return nil, err
 		}
-		// The first lines are for XML files and do not belong in a page.
+		// An HTML page needs only the svg element, without the header of the XML file.
 		all = append(all, template.HTML(svg[bytes.Index(svg, []byte("<svg")):]))
 	}
 	return all, nil
 }
 
-// thinned returns the points, or averages of neighbors if there are too many for a curve.
 func thinned(points []chart.Point) []chart.Point {
 	if len(points) <= curvePoints {
 		return points
@@ -100,8 +97,8 @@ func thinned(points []chart.Point) []chart.Point {
 	return means
 }
 
-// ofRun returns the lines since the last start of a run's first phase. A metrics file may have
-// lines of earlier runs before them.
+// ofRun returns the lines of the last run, which begins with the phase first. A metrics file may
+// also have lines of earlier runs.
 func ofRun(lines []Metric, first string) []Metric {
 	for i := len(lines) - 1; i >= 0; i-- {
 		if lines[i].Event == eventStart && lines[i].Phase == first {
@@ -111,9 +108,9 @@ func ofRun(lines []Metric, first string) []Metric {
 	return lines
 }
 
-// current returns the lines that count, of a run with the given phases. If a sitting resumes a
-// phase at some step, its lines replace all lines that earlier sittings wrote for later steps and
-// phases.
+// current returns the lines of a run that later lines have not replaced. The parameter phases lists
+// the run's phases in order. A run that resumes a phase at a step writes the later steps and phases
+// again. The new lines then replace the old lines.
 func current(lines []Metric, phases []string) []Metric {
 	var now []Metric
 	for _, line := range lines {
@@ -133,8 +130,8 @@ func current(lines []Metric, phases []string) []Metric {
 	return now
 }
 
-// elapsed returns the time of each phase: the sum of the times between neighboring lines of a
-// sitting. Steps that a later sitting has replaced also count.
+// elapsed returns the time spent in each phase. The time between an interruption and the resumption
+// does not count. Steps that were repeated after a resumption count twice.
 func elapsed(lines []Metric) map[string]time.Duration {
 	spent := map[string]time.Duration{}
 	for i := 1; i < len(lines); i++ {

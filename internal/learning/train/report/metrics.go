@@ -14,53 +14,52 @@ import (
 	"github.com/lmserve/lmserve/internal/learning/train"
 )
 
-// Events of Metric.
 const (
-	eventStart  = "start" // a phase begins
+	eventStart  = "start"
 	eventResume = "resume"
-	eventStep   = "step" // one step, or all steps since the last such line
+	eventStep   = "step"
 	eventValid  = "valid"
 	eventEnd    = "end"
 )
 
-// Metric is one line of the metrics file: what has happened since the line before it. Fields that
-// do not apply are left out.
+// Metric is one line of the metrics file. Fields that do not apply are left out.
 type Metric struct {
 	Time  time.Time `json:"time"`
-	Event string    `json:"event"` // start, resume, step, valid or end
+	Event string    `json:"event"`
 	Phase string    `json:"phase"`
-	Step  int       `json:"step"` // optimizer steps made in the phase
+	Step  int       `json:"step"`
 
 	// Tokens is the number of tokens scored for training in the phase so far.
 	Tokens int64 `json:"tokens"`
-	// Loss is in nats per token, the mean over the steps since the last line.
+	// Loss is in nats per token, the mean over the steps since the previous line.
 	Loss float64 `json:"loss,omitempty"`
 	Bits float64 `json:"bits_per_token,omitempty"` // Loss in bits per token
 	// Perplexity is 2 to the power of Bits, for a model of words.
 	Perplexity float64 `json:"perplexity,omitempty"`
-	// Rate is the learning rate of the last step: in pretraining of the slow weights, else of the
-	// meta-learners.
+	// Rate is the learning rate of the last step. In pretraining it belongs to the slow weights, in
+	// other phases to the meta-learners.
 	Rate float64 `json:"lr,omitempty"`
-	// SlowRate is the learning rate of the slow weights in the phase joint.
+	// SlowRate is the learning rate of the slow weights in train.PhaseJoint.
 	SlowRate float64 `json:"slow_lr,omitempty"`
-	// GradNorm is the norm of the last step's gradient, before clipping. In the phase meta, it is
-	// the norm of the gradient at the tables' nodes.
+	// GradNorm is the norm of the last step's gradient, before clipping. In train.PhaseMeta, it is
+	// the norm of the gradient at the nodes of the meta-learners' tables.
 	GradNorm     float64 `json:"grad_norm,omitempty"`
-	TokensPerSec float64 `json:"tokens_per_s,omitempty"` // speed since the last line
-	// Static is the validation without fast weights, in bits per token.
-	Static   float64 `json:"valid_static,omitempty"`
-	Adaptive float64 `json:"valid_adaptive,omitempty"` // the validation with fast weights
-	// Perplexities of Static and Adaptive, for a model of words.
+	TokensPerSec float64 `json:"tokens_per_s,omitempty"` // speed since the previous line
+	// Static is the validation loss without fast weights, in bits per token.
+	Static float64 `json:"valid_static,omitempty"`
+	// validation loss with fast weights, in bits per token
+	Adaptive float64 `json:"valid_adaptive,omitempty"`
+	// StaticPerplexity and AdaptivePerplexity are 2 to the power of Static and Adaptive, for a
+	// model of words.
 	StaticPerplexity   float64 `json:"valid_perplexity_static,omitempty"`
 	AdaptivePerplexity float64 `json:"valid_perplexity_adaptive,omitempty"`
-	Best               bool    `json:"best,omitempty"` // the validation is the best so far
+	Best               bool    `json:"best,omitempty"`
 }
 
-// metricsName is the metrics file in the folder of the checkpoints.
 const metricsName = "metrics.jsonl"
 
-// metrics are the lines of a run so far, over all its sittings, in memory and at the end of a file.
-// A resumed run appends: see current. Without a file the lines are only in memory.
+// metrics keeps the metrics of a run in memory and, if there is a file, appends them to the file. A
+// resumed run continues the file of the interrupted run; see current.
 type metrics struct {
 	path  string // "" means a file in the folder of the checkpoints
 	file  *os.File
@@ -69,7 +68,7 @@ type metrics struct {
 	unit  train.Unit
 }
 
-// Observe writes the line of an event, if it has one.
+// Observe writes the metrics line of an event. Some events have no line.
 func (m *metrics) Observe(e train.Event) error {
 	switch e := e.(type) {
 	case train.Opened:
@@ -204,17 +203,15 @@ func (m *metrics) failed(err error) error {
 
 // pace sums up the steps since the last line of metrics.
 type pace struct {
-	every   int // steps between two lines
+	every   int
 	started time.Time
 	steps   int
 	tokens  int64
-	loss    float64 // sum of the losses of the steps
+	loss    float64 // sum of the steps' losses, nats per token
 }
 
-// start resets the pace at the time now.
 func (p *pace) start(now time.Time) { *p = pace{every: p.every, started: now} }
 
-// add adds a step and reports whether a line of metrics is due after it.
 func (p *pace) add(s train.Stepped) (due bool) {
 	p.steps++
 	p.tokens += int64(s.Outcome.Tokens)
@@ -222,13 +219,12 @@ func (p *pace) add(s train.Stepped) (due bool) {
 	return s.Step%p.every == 0
 }
 
-// pause leaves out a time without steps, so that the speed is that of training.
+// pause excludes time without steps from the measured speed.
 func (p *pace) pause(took time.Duration) { p.started = p.started.Add(took) }
 
 // meanLoss returns the mean loss of the steps, in nats per token.
 func (p *pace) meanLoss() float64 { return p.loss / float64(p.steps) }
 
-// tokensPerSec returns the speed up to now.
 func (p *pace) tokensPerSec(now time.Time) float64 {
 	return float64(p.tokens) / now.Sub(p.started).Seconds()
 }

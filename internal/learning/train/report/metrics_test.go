@@ -14,8 +14,8 @@ import (
 	"github.com/lmserve/lmserve/internal/learning/train"
 )
 
-// lines returns metrics for shorthand such as "start:pretrain:0"; line i is written i*i seconds
-// after the first.
+// lines parses shorthand such as "start:pretrain:0": event, phase and step. The time of line i is
+// i*i seconds after line 0.
 func lines(shorthand ...string) (all []Metric) {
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for i, s := range shorthand {
@@ -37,8 +37,8 @@ func shorthand(all []Metric) (out []string) {
 	return out
 }
 
-// A sitting resumes from a checkpoint. The lines that an earlier sitting wrote after this
-// checkpoint do not count.
+// When a run resumes from a checkpoint, lines that were written after the checkpoint no longer
+// count.
 func TestLaterSittingSupersedes(t *testing.T) {
 	all := lines("start:pretrain:0", "step:pretrain:10", "step:pretrain:20", "valid:pretrain:20",
 		"step:pretrain:30", "start:meta:0", "step:meta:10",
@@ -54,14 +54,14 @@ func TestLaterSittingSupersedes(t *testing.T) {
 		shorthand(current(all, []string{train.PhaseMeta})), "of the phases of this run")
 }
 
-// A file may have the lines of other runs before those of this one.
 func TestLinesOfTheLastRun(t *testing.T) {
 	all := lines("start:pretrain:0", "step:pretrain:10", "start:pretrain:0", "step:pretrain:5",
 		"start:meta:0")
 	require.Equal(t, shorthand(all[2:]), shorthand(ofRun(all, train.PhasePretrain)))
 }
 
-// The pause between two sittings does not count as time; steps that were made twice do.
+// The time before a resumption does not count. Steps that were repeated after a resumption count
+// twice.
 func TestElapsedTimeIsThatOfTheSittings(t *testing.T) {
 	all := lines("start:pretrain:0", "step:pretrain:10", "step:pretrain:20", "resume:pretrain:10",
 		"step:pretrain:20", "start:meta:0", "step:meta:10")
@@ -70,7 +70,6 @@ func TestElapsedTimeIsThatOfTheSittings(t *testing.T) {
 	require.Equal(t, 11*time.Second, spent[train.PhaseMeta])
 }
 
-// A line that was cut off does not spoil the next.
 func TestMetricsContinueAfterACutOffLine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m")
 	require.NoError(t, os.WriteFile(path, []byte(`{"event":"start","phase":"pretrain"}`+"\n"+
@@ -88,8 +87,6 @@ func TestMetricsContinueAfterACutOffLine(t *testing.T) {
 	}
 }
 
-// Lines of a model of words have perplexities beside the bits: 2 to the power of the bits per
-// token.
 func TestMetricsOfWordsHavePerplexities(t *testing.T) {
 	adaptive := 6.
 	for unit, want := range map[train.Unit]float64{train.Perplexity: 1, train.PerByte: 0} {

@@ -27,7 +27,6 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"time":     roundly,
 }).Parse(pageText))
 
-// countText formats an integer of any size with commas between the thousands.
 func countText(v any) string {
 	switch v := v.(type) {
 	case int:
@@ -45,7 +44,7 @@ func adaptiveText(u train.Unit, v *train.Measurement) string {
 	return u.Text(*v.Adaptive)
 }
 
-// page writes the page of a run after the run has ended or was interrupted.
+// page writes the HTML page of a run when the run has ended or was interrupted.
 type page struct {
 	path    string // "" if no page is written
 	metrics *metrics
@@ -65,11 +64,12 @@ type pageContent struct {
 
 type pagePhase struct {
 	train.PhaseReport
-	Elapsed time.Duration // over all sittings
+	Elapsed time.Duration // time spent in the phase, including interrupted attempts
 	Charts  []template.HTML
 }
 
-// Observe checks, before the run, that the page can be written, and writes it after the run.
+// Observe checks, before the run, that the page can be written. After the run, Observe writes the
+// page.
 func (p *page) Observe(e train.Event) error {
 	if p.path == "" {
 		return nil
@@ -121,7 +121,6 @@ func (p *page) render(report train.Report, interrupted *train.InterruptedError) 
 	return out.Bytes(), err
 }
 
-// recipeSection is a part of the run's recipe, flattened.
 type recipeSection struct {
 	Title string
 	Rows  []recipeRow
@@ -129,8 +128,8 @@ type recipeSection struct {
 
 type recipeRow struct{ Field, Value string }
 
-// recipe returns the run's recipe as tables: one of the plain fields, then one for each field that
-// contains fields.
+// recipe returns the run's recipe as tables. The first table has the plain fields. Each field that
+// contains fields gets another table.
 func recipe(fields map[string]any) []recipeSection {
 	sections := []recipeSection{{Title: "run"}}
 	for _, key := range slices.Sorted(maps.Keys(fields)) {
@@ -156,7 +155,6 @@ func (s *recipeSection) add(prefix string, fields map[string]any) {
 	}
 }
 
-// showPlain formats a plain value, or a list of them, for people.
 func showPlain(v any) string {
 	if list, ok := v.([]any); ok {
 		words := make([]string, len(list))

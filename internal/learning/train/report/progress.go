@@ -15,25 +15,27 @@ import (
 )
 
 const (
-	barInterval  = 200 * time.Millisecond // time between two updates of the bar
-	lineInterval = 15 * time.Second       // time between two lines without a terminal
-	// The first line comes earlier: it has the first estimate of the remaining time.
+	barInterval  = 200 * time.Millisecond
+	lineInterval = 15 * time.Second // time between two lines if there is no terminal
+	// lineFirst is the time before the first line, which shows the first estimate of the remaining
+	// time.
 	lineFirst = 3 * time.Second
 )
 
-// progress shows the progress of a run: a live bar on a terminal, elsewhere a line now and then.
+// progress shows the progress of a run: a live bar on a terminal, otherwise a line every few
+// seconds.
 type progress struct {
 	w    io.Writer
-	plan []plannedPhase // the planned phases, before the first begins
+	plan []plannedPhase
 	pace pace
-	unit train.Unit // unit of the run's losses
+	unit train.Unit
 
-	// Of the current phase:
+	// The following fields describe the current phase.
 	bar     *progressbar.ProgressBar // nil if w is not a terminal
-	from    int                      // step at which this sitting began
-	started time.Time                // time at which this sitting began
+	from    int                      // step at which this process began the phase
+	started time.Time
 	shown   time.Time
-	wait    time.Duration // time until the next output
+	wait    time.Duration
 }
 
 type plannedPhase struct {
@@ -76,7 +78,7 @@ func (p *progress) Observe(e train.Event) error {
 // say prints a line, above the bar if there is one.
 func (p *progress) say(format string, args ...any) {
 	if p.bar != nil {
-		_ = p.bar.Clear() // an error of the drawing is no reason to stop
+		_ = p.bar.Clear() // an error in the display must not stop the training
 	}
 	fmt.Fprintf(p.w, format+"\n", args...)
 	if p.bar != nil {
@@ -84,7 +86,6 @@ func (p *progress) say(format string, args ...any) {
 	}
 }
 
-// planned prints what a phase will do, and estimates its time.
 func (p *progress) planned(e train.Planned) error {
 	p.say("%s: %s; %s steps, %s done", e.Phase, e.Description, humanize.Comma(int64(e.Steps)),
 		humanize.Comma(int64(e.Made)))
@@ -136,8 +137,8 @@ func (p *progress) stepped(e train.Stepped, now time.Time) {
 	}
 }
 
-// show prints the phase's progress. The remaining time is the mean time of this sitting's steps
-// times the remaining steps.
+// show prints the phase's progress. The remaining time is estimated from the mean time of the steps
+// that this process has made.
 func (p *progress) show(at train.Standing, now time.Time) {
 	p.shown, p.wait = now, lineInterval
 	left := time.Duration(float64(now.Sub(p.started)) / float64(at.Step-p.from) * float64(
@@ -154,7 +155,6 @@ func (p *progress) show(at train.Standing, now time.Time) {
 	_ = p.bar.Set(at.Step)
 }
 
-// end shows the last step and ends the line of the bar.
 func (p *progress) end(step int) {
 	if p.bar != nil {
 		_ = p.bar.Set(step)

@@ -10,8 +10,7 @@ import (
 	"github.com/lmserve/lmserve/internal/learning/train"
 )
 
-// Without a terminal the first line comes early, with the first estimate of the remaining time;
-// later lines come now and then.
+// The first line comes early, because it shows the first estimate of the remaining time.
 func TestProgressWithoutATerminal(t *testing.T) {
 	var out bytes.Buffer
 	p := &progress{w: &out, pace: pace{every: 1000}, unit: train.PerByte}
@@ -22,7 +21,7 @@ func TestProgressWithoutATerminal(t *testing.T) {
 			Outcome:  train.Outcome{Tokens: 10000},
 		}
 	}
-	p.begin(at(100).Standing, start) // resumed at step 100
+	p.begin(at(100).Standing, start)
 	require.Equal(t, "pretrain continues after step 100\n", out.String())
 	out.Reset()
 	p.stepped(at(119), start.Add(lineFirst-1))

@@ -1,6 +1,6 @@
 // Package report shows a training run to people: a live bar or lines on a terminal, a file of
-// metrics, and a page with the recipe, the results and the curves. Each is an observer of the run
-// (see train.Observer), which depends on none of them.
+// metrics, and a page with the recipe, the results and the curves. All of them observe the run
+// through train.Observer. The run does not depend on them.
 package report
 
 import (
@@ -14,12 +14,14 @@ import (
 
 // Options select the reports of a run. Zero fields mean the given defaults.
 type Options struct {
-	Progress io.Writer // live bar on a terminal, else a line now and then; nil means no progress
-	// Metrics is a file to which metrics are appended as JSON lines. "" means metricsName in the
-	// folder of the checkpoints, if there is one.
-	Metrics  string
-	Page     string // file of a page with the recipe, the results and the curves; "" means no page
-	LogEvery int    // steps between two lines of metrics; 0 means 10
+	// gets a live bar on a terminal, otherwise a line every few seconds; nil means no progress
+	Progress io.Writer
+	// Metrics is a file to which metrics are appended as JSON lines. "" means "metrics.jsonl" in
+	// the folder of the checkpoints, if there is one.
+	Metrics string
+	// path of an HTML page with the recipe, the results and the curves; "" means no page
+	Page     string
+	LogEvery int // steps between two lines of metrics; 0 means 10
 }
 
 const (
@@ -59,7 +61,6 @@ func (all observers) Observe(e train.Event) (first error) {
 	return first
 }
 
-// roundly formats a time rounded for people.
 func roundly(d time.Duration) string {
 	switch {
 	case d < time.Second:

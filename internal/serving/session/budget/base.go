@@ -5,35 +5,36 @@ import (
 	"sync"
 )
 
-// pool is the memory that accounts and bases share.
+// pool counts the memory of a budget's accounts, bases and extras.
 type pool struct {
 	sync.Mutex
-	used   int64     // bytes of all accounts and bases
-	spare  list.List // the *Base values that no state needs, least recently used first
+	used   int64     // bytes of all accounts, bases and extras
+	spare  list.List // the *Base values that no state uses, least recently used first
 	extras list.List // every *Extra, least recently used first
-	extra  int64     // bytes of all extras
-	listed uint64    // number of values ever put in the list spare or in the list of idle states
+	extra  int64
+	listed uint64 // number of additions to the list spare and to the list of idle accounts
 }
 
-// stampLocked returns the number for the next value that is put in a list. The numbers increase.
+// stampLocked returns a larger number at each call. The numbers order the elements of two lists by
+// age.
 func (p *pool) stampLocked() uint64 {
 	p.listed++
 	return p.listed
 }
 
-// Base is the memory that several states share: the weights of their model. It is counted in full
-// with the first state that needs it. A base without states stays until its memory is needed. Idle
-// states and bases without states are dropped in the order of their last use.
+// Base is memory that several states share: the weights of their model. The budget counts a base
+// when memory for its first state is reserved. A base without states stays until its memory is
+// needed. Idle states and unused bases are dropped in the order of their last use.
 type Base struct {
 	pool  *pool
 	bytes int64
 	drop  func()
 
-	// Guarded by pool.
+	// pool guards the fields below.
 	held  bool
-	users int           // accounts that have memory for a state
-	place *list.Element // place in pool.spare; nil if the base is not there
-	since uint64        // pool.listed when the base was put in pool.spare
+	users int
+	place *list.Element // element of pool.spare; nil if the base is not in the list
+	since uint64        // value of pool.listed when the base was added to pool.spare
 }
 
 // Users returns the number of accounts whose state needs the base and has memory.
@@ -43,7 +44,6 @@ func (s *Base) Users() int {
 	return s.users
 }
 
-// size returns the memory of a base; 0 for nil.
 func (s *Base) size() int64 {
 	if s == nil {
 		return 0
@@ -51,7 +51,8 @@ func (s *Base) size() int64 {
 	return s.bytes
 }
 
-// needLocked returns the memory that one more state needs for the base.
+// needLocked returns the bytes that a new state must add for its base: 0 if the base is already
+// counted.
 func (s *Base) needLocked() int64 {
 	if s == nil || s.held {
 		return 0
@@ -59,7 +60,8 @@ func (s *Base) needLocked() int64 {
 	return s.bytes
 }
 
-// useLocked counts an account that has got memory for a state.
+// useLocked counts one more state that uses the base. It also counts the bytes of the base if they
+// are not counted yet.
 func (s *Base) useLocked() {
 	if s == nil {
 		return
@@ -73,7 +75,8 @@ func (s *Base) useLocked() {
 	}
 }
 
-// leaveLocked uncounts an account that no longer has memory for a state.
+// leaveLocked counts one state less that uses the base. Without states, the base is added to the
+// list spare.
 func (s *Base) leaveLocked() {
 	if s == nil {
 		return
@@ -83,9 +86,9 @@ func (s *Base) leaveLocked() {
 	}
 }
 
-// dropSpareLocked drops the least recently used base that no state needs. It never drops the
-// parameter kept, nor a base whose field since is above the parameter before. It reports whether it
-// dropped a base.
+// dropSpareLocked drops the least recently used base of the list spare, except the base kept. It
+// drops nothing if the field since of this base is above the parameter before. It reports whether
+// it dropped a base.
 func (p *pool) dropSpareLocked(kept *Base, before uint64) bool {
 	place := p.spare.Front()
 	if place != nil && place.Value.(*Base) == kept {

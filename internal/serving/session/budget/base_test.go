@@ -7,8 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A base is memory that several states share, and the budget counts it once. The base stays in
-// memory when its last state is released.
+// The budget counts a shared base once. The base stays in memory after its last state is released.
 func TestBaseIsPaidOnceAndStaysUntilMemoryIsNeeded(t *testing.T) {
 	b := New[string](Options{Max: 30})
 	drops := 0
@@ -58,7 +57,6 @@ func TestBaseGoesInItsTurn(t *testing.T) {
 	require.Equal(t, 1, drops)
 }
 
-// A budget that never drops states still drops bases that no state uses.
 func TestBaseMakesRoomWhereStatesStay(t *testing.T) {
 	b := New[string](Options{Max: 30, Keeps: true})
 	base := b.NewBase(10, func() {})
@@ -72,8 +70,8 @@ func TestBaseMakesRoomWhereStatesStay(t *testing.T) {
 	require.EqualValues(t, 25, b.Used())
 }
 
-// After any sequence of operations, the used bytes of the budget are the sum over its accounts and
-// bases, and within its limit.
+// The used bytes of the budget always equal the sum over its accounts and bases, and stay within
+// the limit.
 func TestBasesAddUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const most = 40

@@ -1,8 +1,8 @@
 // Package budget limits the memory of sessions: their states, the memory that states share, and
 // their text if the store is in memory. It records which states are idle and can be dropped, and
-// which callers wait for memory. The type of the states does not matter to it.
+// which callers wait for memory. It works with states of any type.
 //
-// Every method that is called once per chunk takes O(1) time under the lock.
+// Every method that is called once per chunk of text holds the lock for O(1) time.
 package budget
 
 import (
@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 )
 
-// FullError is the error if there is not enough memory.
+// FullError reports that the budget has too little free memory.
 type FullError struct{ reason string }
 
 func (e *FullError) Error() string { return e.reason }
@@ -25,7 +25,8 @@ var ErrClosed = errors.New("budget: the account is closed")
 // Budget limits the total memory of its accounts, in bytes. All methods are safe for concurrent
 // use.
 type Budget[H any] struct {
-	// GiveUp asks a holder to give up its state. Wait and Try call GiveUp, which must not block.
+	// GiveUp asks a holder to release its state. The methods Wait and Try call GiveUp, so it must
+	// not block.
 	GiveUp func(H)
 
 	max   int64
@@ -33,21 +34,22 @@ type Budget[H any] struct {
 
 	mu struct {
 		pool
-		holders int // accounts that have memory for a state
-		// idle lists the accounts (*Account[H]) whose state can be given up, least recently used
+		holders int
+		// idle lists the accounts (*Account[H]) whose state can be released, least recently used
 		// first.
-		idle    list.List
-		changed chan struct{} // closed when waiting callers should try again; nil if nobody waits
+		idle list.List
+		// closed when waiting callers should retry; nil if no caller waits
+		changed chan struct{}
 	}
 }
 
 // Options configure a Budget.
 type Options struct {
-	Max   int64 // limit on the bytes of all accounts
-	Keeps bool  // states are never given up; Reserve fails when all bytes are taken
+	Max   int64 // the limit in bytes
+	Keeps bool  // if true, states are never evicted, and Reserve fails when the budget is full
 }
 
-// New returns an unused budget.
+// New returns a budget without accounts.
 func New[H any](o Options) *Budget[H] {
 	return &Budget[H]{max: o.Max, keeps: o.Keeps}
 }
@@ -56,39 +58,40 @@ func New[H any](o Options) *Budget[H] {
 type Account[H any] struct {
 	budget *Budget[H]
 	holder H
-	base   *Base        // memory that the state shares with others; may be nil
-	bytes  atomic.Int64 // written under budget.mu
+	base   *Base        // memory shared with other accounts; may be nil
+	bytes  atomic.Int64 // changed only while budget.mu is locked
 
-	// The fields from here on are guarded by budget.mu.
-	state  int64         // bytes of the state; included in the field bytes
-	place  *list.Element // element of the list budget.mu.idle; nil if the account is not in it
-	since  uint64        // value of pool.listed when the account was added to that list
+	// budget.mu guards the fields below.
+	state int64 // bytes of the state, which the field bytes also counts
+	// element of the list budget.mu.idle; nil if the account is not in the list
+	place  *list.Element
+	since  uint64 // value of pool.listed when the account was added to budget.mu.idle
 	closed bool
 }
 
-// NewBase returns a base of the given size that is not charged to the budget yet. To free the
-// memory of a base, the budget calls drop while it holds its lock. So drop must return soon, and
-// must not call the budget.
+// NewBase returns a base of the given size. The budget counts the base when the first state needs
+// it. To free the base, the budget calls drop under its lock. So drop must return soon, and must
+// not call the budget.
 func (b *Budget[H]) NewBase(bytes int64, drop func()) *Base {
 	return &Base{pool: &b.mu.pool, bytes: bytes, drop: drop, held: bytes == 0}
 }
 
-// OpenOn opens an empty account for a holder, whose state needs the base; base may be nil.
+// OpenOn opens an empty account for a holder. The holder's state needs the base, which may be nil.
 func (b *Budget[H]) OpenOn(base *Base, holder H) *Account[H] {
 	return &Account[H]{budget: b, holder: holder, base: base}
 }
 
-// Used returns the number of bytes in all accounts.
+// Used returns the bytes of all accounts, bases and extras.
 func (b *Budget[H]) Used() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.mu.used
 }
 
-// Max returns the limit on the bytes of all accounts.
+// Max returns the limit of the budget in bytes.
 func (b *Budget[H]) Max() int64 { return b.max }
 
-// Holders returns the number of accounts with memory for a state.
+// Holders returns the number of accounts whose state has memory.
 func (b *Budget[H]) Holders() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -102,7 +105,8 @@ func (b *Budget[H]) Waiting() bool {
 	return b.mu.changed != nil
 }
 
-// Fits returns a *FullError if a state of this size can never be reserved.
+// Fits returns a *FullError if a state of this size, with its base, exceeds the limit of the whole
+// budget.
 func (a *Account[H]) Fits(bytes int64) error {
 	if bytes += a.base.size(); bytes > a.budget.max {
 		return &FullError{fmt.Sprintf("the state needs %d bytes, but the budget for all "+
@@ -120,8 +124,8 @@ func (b *Budget[H]) Check(bytes int64) error {
 }
 
 // Victim removes the least recently used holder from the list of idle holders and returns it. The
-// holder's next Rest adds it again. Another goroutine may use the state by now, so the caller must
-// check. ok is false if no holder is idle.
+// holder's next Rest adds the holder again. Another goroutine may use the state by now. So the
+// caller must check this before it drops the state. ok is false if no holder is idle.
 func (b *Budget[H]) Victim() (holder H, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -137,13 +141,13 @@ func (b *Budget[H]) Victim() (holder H, ok bool) {
 // is closed.
 type Want[H any] struct {
 	Victim  H
-	Asked   bool // whether Victim is set
+	Asked   bool
 	Changed <-chan struct{}
 }
 
-// Reserve takes memory for the holder's state, and for its base if the base has no memory yet. It
-// takes all of this memory or none, so that a waiting holder keeps none from others. It drops bases
-// that no state needs. The error is ErrClosed, or a *FullError if waiting cannot help.
+// Reserve reserves memory for the holder's state, and for its base if the base is not counted yet.
+// It reserves all of this memory or none, so a waiting holder blocks no memory. To free memory, it
+// drops extras and unused bases. The error is ErrClosed, or a *FullError if waiting cannot help.
 func (a *Account[H]) Reserve(bytes int64) (want Want[H], err error) {
 	b := a.budget
 	if err := a.Fits(bytes); err != nil {
@@ -200,7 +204,8 @@ func (a *Account[H]) Try(bytes int64) (changed <-chan struct{}, err error) {
 	}
 }
 
-// Return releases the given number of bytes of the state's memory, at most all of it.
+// Return releases the given number of bytes of the state's memory. If the state has fewer bytes, it
+// releases all of them.
 func (a *Account[H]) Return(bytes int64) {
 	a.budget.free(func() { a.addStateLocked(-min(bytes, a.state)) })
 }
@@ -213,7 +218,8 @@ func (a *Account[H]) Release() {
 	})
 }
 
-// Charge takes memory for text, without waiting. The error is ErrClosed or a *FullError.
+// Charge counts memory for text. It does not wait for free memory. The error is ErrClosed or a
+// *FullError.
 func (a *Account[H]) Charge(bytes int64) error {
 	b := a.budget
 	b.mu.Lock()
@@ -241,7 +247,7 @@ func (a *Account[H]) Refund(bytes int64) {
 	}
 }
 
-// Work marks the state as in use, so that it is not given up.
+// Work marks the state as in use, so that it is not evicted.
 func (a *Account[H]) Work() {
 	b := a.budget
 	b.mu.Lock()
@@ -249,7 +255,7 @@ func (a *Account[H]) Work() {
 	b.unlistLocked(a)
 }
 
-// Rest marks the state as idle: from now on it can be given up.
+// Rest marks the state as idle, so that it can be evicted.
 func (a *Account[H]) Rest() {
 	b := a.budget
 	b.free(func() {
@@ -270,11 +276,11 @@ func (a *Account[H]) Close() {
 	})
 }
 
-// Bytes returns the account's memory, without waiting for the lock.
+// Bytes returns the bytes of the account. It takes no lock.
 func (a *Account[H]) Bytes() int64 { return a.bytes.Load() }
 
-// BytesOf returns the memory of each account. The sum is within the budget, because all values are
-// read under one lock.
+// BytesOf returns the bytes of each account. It reads all values under one lock, so their sum is
+// within the budget.
 func (b *Budget[H]) BytesOf(accounts []*Account[H]) []int64 {
 	all := make([]int64, len(accounts))
 	b.mu.Lock()
@@ -285,8 +291,8 @@ func (b *Budget[H]) BytesOf(accounts []*Account[H]) []int64 {
 	return all
 }
 
-// addStateLocked adds bytes to the memory of the state. An account whose state has memory counts as
-// a holder.
+// addStateLocked adds bytes to the memory of the state; bytes may be negative. It updates the
+// number of holders and the use of the base.
 func (a *Account[H]) addStateLocked(bytes int64) {
 	had := a.state > 0
 	a.state += bytes
@@ -312,9 +318,8 @@ func (b *Budget[H]) roomLocked(bytes int64) error {
 	return nil
 }
 
-// makeRoomLocked drops extras and then unused bases until the given number of bytes is free. It
-// never drops the base kept. It drops a base only if the base was last used before every idle
-// state.
+// makeRoomLocked drops extras, then unused bases, until the given number of bytes is free. It never
+// drops the base kept. It drops a base only if every idle state was used later.
 func (b *Budget[H]) makeRoomLocked(bytes int64, kept *Base) error {
 	before := uint64(math.MaxUint64)
 	if first := b.mu.idle.Front(); first != nil && !b.keeps {

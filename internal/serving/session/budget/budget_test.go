@@ -126,7 +126,7 @@ func TestClosedAccountTakesNothingAndGivesBackOnce(t *testing.T) {
 func TestBudgetServesAllHoldersInTurn(t *testing.T) {
 	type holder struct {
 		account *Account[*holder]
-		state   chan struct{} // contains a token while the state is in use
+		state   chan struct{} // a lock: full while the state is in use
 		hot     bool
 	}
 	rapid.Check(t, func(t *rapid.T) {

@@ -2,21 +2,22 @@ package budget
 
 import "container/list"
 
-// extraShare limits the extras to 1/extraShare of a budget.
+// extraShare limits the memory of cached results to 1/extraShare of the budget.
 const extraShare = 4
 
-// Extra is the memory of a cached result, which can be computed again. When others need memory,
-// extras are dropped first.
+// Extra is the memory of a cached result that can be computed again. The budget drops extras before
+// bases and states.
 type Extra struct {
 	pool  *pool
 	bytes int64
 	drop  func()
-	place *list.Element // place in pool.extras; nil if it was dropped. Guarded by pool.
+	// element of pool.extras, nil after the extra was dropped; pool guards the field
+	place *list.Element
 }
 
-// Keep takes memory for an extra. To make room, it drops the least recently used extras, but no
-// state and no base. It returns nil if there is not enough room. To free the memory later, the
-// budget calls drop while it holds its lock. So drop must return soon, and must not call the
+// Keep reserves memory for an extra. To free memory, it drops the least recently used extras, but
+// no state and no base. It returns nil if there is still too little memory. To free the extra
+// later, the budget calls drop under its lock. So drop must return soon, and must not call the
 // budget.
 func (b *Budget[H]) Keep(bytes int64, drop func()) *Extra {
 	b.mu.Lock()
@@ -44,8 +45,8 @@ func (e *Extra) Use() {
 	}
 }
 
-// Release releases the memory, without calling drop. It wakes no waiting callers, because they have
-// already dropped all extras.
+// Release releases the memory of the extra, without calling drop. It wakes no waiting callers,
+// because these dropped all extras before they began to wait.
 func (e *Extra) Release() {
 	e.pool.Lock()
 	defer e.pool.Unlock()
@@ -54,7 +55,6 @@ func (e *Extra) Release() {
 	}
 }
 
-// dropExtraLocked drops the least recently used extra. It returns false if there is no extra.
 func (p *pool) dropExtraLocked() bool {
 	place := p.extras.Front()
 	if place == nil {

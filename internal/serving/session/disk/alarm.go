@@ -5,18 +5,18 @@ import (
 	"sync"
 )
 
-// An alarm begins when less space than the reserve is free. The reserve is for writes that cannot
-// be refused: a deletion writes a few pages before it frees any, and snapshots in progress are
-// finished.
+// The reserve is free disk space for writes that cannot be refused. For example, a deletion writes
+// a few pages before it frees any, and snapshots in progress are finished. An alarm begins when
+// less than the reserve is free.
 const (
 	ReserveMost = 256 << 20
-	ReservePart = 20 // the reserve is at most this part of the disk or budget: 1/20
+	ReservePart = 20 // the reserve is at most 1/ReservePart of the disk or of the budget
 )
 
-// AlarmError is the error for all callers while the disk is nearly full.
+// AlarmError is the error of every write while the disk or the disk budget is nearly full.
 type AlarmError struct {
 	Left int64 // free bytes
-	Of   int64 // all bytes of the file system or of the budget
+	Of   int64 // size of the file system or of the budget, in bytes
 	What string
 }
 
@@ -25,7 +25,6 @@ func (e *AlarmError) Error() string {
 		e.What)
 }
 
-// These are the values of AlarmError.What.
 const (
 	theBudget     = "the disk budget"
 	theFileSystem = "the file system of the data folder"
@@ -41,24 +40,25 @@ type Space struct {
 
 // Options configure a Guard.
 type Options struct {
-	Space  func() Space // nil means that there is no disk, and never an alarm
+	Space  func() Space // nil if there is no disk; then there is never an alarm
 	Budget int64        // limit on the size of the data folder; 0 means no limit
-	// Told is called with the reason when an alarm begins, and with nil when it ends. It must not
-	// call the Guard. It may be nil.
+	// Told is called with the reason when an alarm begins, and with nil when the alarm ends. Told
+	// must not call the Guard. Told may be nil.
 	Told func(why error)
 }
 
 // alarm begins when the free part of the file system or of the budget is less than the reserve. It
-// ends when twice the reserve is free. The state changes only in calls of its methods.
+// ends when twice the reserve is free. The alarm begins and ends only in calls of its methods; no
+// goroutine watches the disk.
 type alarm struct {
 	Options
 	mu sync.Mutex
 	on bool
 }
 
-// ample reports whether much space is still free after the given number of bytes is used. The
-// folder must then use at most half of its budget, and at most as much space as the file system has
-// free.
+// ample reports whether there is much space for the given number of bytes. With these bytes, the
+// folder must use at most half of its budget. It must also use at most as much space as the file
+// system has free now.
 func (a *alarm) ample(bytes int64) bool {
 	if a.Space == nil {
 		return true
@@ -69,7 +69,7 @@ func (a *alarm) ample(bytes int64) bool {
 }
 
 // fits returns an error if a request for the given number of bytes must be refused. A request may
-// use up to half of the reserve, so that small writes are refused only during an alarm.
+// use up to half of the reserve. So small writes are refused only during an alarm.
 func (a *alarm) fits(bytes int64) error {
 	if a.Space == nil {
 		return nil

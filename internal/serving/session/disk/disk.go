@@ -1,8 +1,8 @@
-// Package disk decides whether sessions may use more disk space. It checks the limits of their
-// owners and the free space. It counts the bytes that a store reports for each session, and writes
-// nothing.
+// Package disk decides whether sessions may use more disk space. It checks the limits of the
+// sessions' owners and the free space. It counts the bytes that a store reports for each session.
+// The package itself writes nothing to the disk.
 //
-// Every method that is called once per chunk takes O(1) time under the lock.
+// Every method that is called once per chunk of text takes O(1) time under the lock.
 package disk
 
 import (
@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// LimitError is the error if an owner's sessions have reached their limit of disk space, or if a
+// LimitError means that an owner's sessions have reached their limit of disk space, or that a
 // request would exceed the limit.
 type LimitError struct {
 	Used  int64 // bytes charged to the owner's sessions
@@ -37,12 +37,12 @@ type Guard struct {
 // account is the disk space of one session.
 type account struct {
 	owner *owner
-	bytes int64 // bytes that the store reported
-	held  int64 // bytes reserved while the session is being made
+	bytes int64
+	held  int64 // bytes reserved while the session is being created
 }
 
 type owner struct {
-	bytes int64 // sum over the accounts, each with the larger of bytes and held
+	bytes int64 // sum of max(bytes, held) over the owner's accounts
 	limit int64 // 0 means no limit
 }
 
@@ -71,8 +71,8 @@ func (g *Guard) Open(id, owner string) {
 	g.openLocked(id, owner)
 }
 
-// Reserve opens the account of a session that will be made, and reserves bytes for it. It returns
-// the same errors as Room.
+// Reserve opens the account of a session to be created, and reserves bytes for this session. It
+// returns the same errors as Room.
 func (g *Guard) Reserve(id, owner string, bytes int64) error {
 	if err := g.hold(id, owner, bytes); err != nil {
 		return err
@@ -96,8 +96,8 @@ func (g *Guard) hold(id, owner string, bytes int64) error {
 	return nil
 }
 
-// Made is called when a session was made or could not be made. It releases the bytes reserved for
-// the session.
+// Made releases the bytes reserved for a session. It must be called after the session was created
+// or its creation failed.
 func (g *Guard) Made(id string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -159,9 +159,9 @@ func (g *Guard) Room(owner string, bytes int64) error {
 	return g.Fits(bytes)
 }
 
-// Ample reports whether much space is still free after an owner uses additional bytes. The owner
-// must then use at most half of its limit. The folder must use at most half of its budget, and at
-// most as much space as is free. Optional work, such as a snapshot, checks this first.
+// Ample reports whether there is much space for additional bytes of an owner. With these bytes, the
+// owner must use at most half of its limit. The folder must use at most half of its budget, and no
+// more space than is free now. Optional work, such as a snapshot, calls Ample first.
 func (g *Guard) Ample(owner string, bytes int64) bool {
 	g.mu.Lock()
 	o := g.ownerLocked(owner)
@@ -170,7 +170,8 @@ func (g *Guard) Ample(owner string, bytes int64) bool {
 	return ample && g.alarm.ample(bytes)
 }
 
-// Fits returns an *AlarmError if the disk has no room for the given number of additional bytes.
+// Fits returns an *AlarmError if the disk has too little space for the given number of additional
+// bytes.
 func (g *Guard) Fits(bytes int64) error { return g.alarm.fits(bytes) }
 
 // Alarm returns an *AlarmError while the disk is nearly full, else nil.
@@ -194,7 +195,6 @@ func (g *Guard) openLocked(id, owner string) *account {
 // takes returns the bytes that count toward the owner's limit.
 func (a *account) takes() int64 { return max(a.bytes, a.held) }
 
-// room returns a *LimitError if additional bytes would exceed the owner's limit.
 func (o *owner) room(bytes int64) error {
 	if o.limit > 0 && bytes > o.limit-o.bytes {
 		return &LimitError{Used: o.bytes, Limit: o.limit}

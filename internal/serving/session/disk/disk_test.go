@@ -13,7 +13,7 @@ import (
 
 func plenty() Space { return Space{Left: 1 << 40, All: 1 << 41} }
 
-// session is part of a simple model of the guard, with which the test compares the guard.
+// session is part of a simple model of the Guard. The test compares the Guard with this model.
 type session struct {
 	owner       string
 	bytes, held int64
@@ -163,7 +163,6 @@ func TestGuardWithoutDiskRefusesNothing(t *testing.T) {
 	require.NoError(t, unknown.Room("a", 1<<40))
 }
 
-// Optional work leaves half of an owner's limit, of the budget and of the file system free.
 func TestAmpleLeavesHalfOfEachLimit(t *testing.T) {
 	space := Space{Used: 10, Left: 100, All: 1000}
 	g := New(Options{Budget: 60, Space: func() Space { return space }})

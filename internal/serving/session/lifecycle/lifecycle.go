@@ -33,13 +33,13 @@ type Lifecycle struct {
 	mu struct {
 		sync.Mutex
 		phase   phase
-		working int // operations in progress
+		working int
 	}
 }
 
-// New returns a Lifecycle in the state loading. While lease returns an error, for example because a
-// lease has lapsed, no operation may begin. After Drain, when the last operation has ended, end is
-// called once. Neither function may call the Lifecycle.
+// New returns a Lifecycle in the state loading. No operation may begin while parameter lease
+// returns an error. The Lifecycle calls parameter end once, when the last operation after Drain has
+// ended. Neither function may call the Lifecycle, because its mutex is locked during the call.
 func New(lease func() error, end func()) *Lifecycle {
 	return &Lifecycle{lease: lease, end: end, drained: make(chan struct{})}
 }
@@ -61,8 +61,8 @@ func (l *Lifecycle) Check() error {
 	return l.checkLocked()
 }
 
-// Enter begins an operation, whose end Drain waits for. If no operation may begin, it returns the
-// error of Check.
+// Enter begins an operation, which the caller must end with Leave. If no operation may begin, Enter
+// returns the error of Check.
 func (l *Lifecycle) Enter() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -17,7 +17,6 @@ func over(drained <-chan struct{}) bool {
 	}
 }
 
-// leased is for New: a lease that never lapses.
 func leased() error { return nil }
 
 func TestOperationsBeginOnlyWhileItServes(t *testing.T) {

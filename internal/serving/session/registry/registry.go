@@ -1,11 +1,11 @@
-// Package registry is the ordered index of live sessions. It contains their ids, owners and names,
-// the number of sessions of each owner, and the time at which each session expires. It does not
-// depend on the type of sessions.
+// Package registry is the ordered index of live sessions. It contains their ids, owners, names and
+// times of expiry, and the number of sessions of each owner. It does not depend on the type of
+// sessions.
 //
-// To make a session, call Reserve, and then Enter to add it or Cancel to release its place. Add
-// adds an existing session without checking limits.
+// To make a session, call Reserve, and then Enter to add the session or Cancel to release its
+// place. Add adds an existing session without checking limits.
 //
-// Every operation takes O(log n), and a page takes O(page + log n).
+// Every operation takes O(log n) for n sessions, and a page of p sessions takes O(p + log n).
 package registry
 
 import (
@@ -24,7 +24,7 @@ var (
 	ErrName  = errors.New("registry: another session of the same owner already has this name")
 )
 
-// degree is the degree of the B-trees. A node has up to twice as many entries.
+// degree is the degree of the B-trees: a node has at most 2*degree-1 entries.
 const degree = 32
 
 // Entry is a session in the index. Its exported fields are immutable after Enter or Add.
@@ -34,14 +34,14 @@ type Entry[S any] struct {
 	Value S
 
 	// The fields below are guarded by Registry.mu.
-	name     string        // the owner's name for the session, or ""
-	becomes  string        // the name reserved by Rename, or ""
-	ttl      time.Duration // the session expires after this time without use; 0: never
+	name     string
+	becomes  string
+	ttl      time.Duration // time without use after which the session expires; 0 means never
 	lastUsed time.Time
-	idle     time.Time // lastUsed or the start of the server, whichever is later
-	users    int       // requests in progress; the session does not expire while there are any
-	present  bool      // whether the entry is in the index
-	deadline time.Time // key in Registry.mu.deadlines; zero if not there
+	idle     time.Time
+	users    int
+	present  bool
+	deadline time.Time
 }
 
 // NewEntry returns an entry that was last used at lastUsed. Parameter name may be "".
@@ -61,16 +61,15 @@ func (e *Entry[S]) expired(now time.Time) bool {
 type owner[S any] struct {
 	places int
 	byID   *btree.BTreeG[*Entry[S]]
-	byName map[string]*naming[S] // nil if no session of the owner ever had a name
+	byName map[string]*naming[S]
 }
 
-// naming records who uses a name of an owner.
+// naming records which session uses a name of an owner.
 type naming[S any] struct {
-	entry *Entry[S]     // nil while the session is being made or renamed
-	made  chan struct{} // closed when making or renaming ends, also on failure
+	entry *Entry[S]
+	made  chan struct{} // closed when the session is made or renamed, or when that fails
 }
 
-// reserve reserves a name for a session that is being made or renamed. It ignores the name "".
 func (o *owner[S]) reserve(name string) {
 	if name == "" {
 		return
@@ -81,7 +80,6 @@ func (o *owner[S]) reserve(name string) {
 	o.byName[name] = &naming[S]{made: make(chan struct{})}
 }
 
-// enter assigns the reserved name to the session.
 func (o *owner[S]) enter(e *Entry[S]) {
 	if n := o.byName[e.name]; n != nil {
 		n.entry = e
@@ -89,7 +87,6 @@ func (o *owner[S]) enter(e *Entry[S]) {
 	}
 }
 
-// cancel releases a reserved name.
 func (o *owner[S]) cancel(name string) {
 	if n := o.byName[name]; n != nil {
 		close(n.made)
@@ -97,14 +94,13 @@ func (o *owner[S]) cancel(name string) {
 	}
 }
 
-// finds reports whether the session can be found by its name. If two sessions of an owner have the
-// same name, only one can.
+// finds reports whether the session can be found by its name. If several sessions of an owner have
+// the same name, only one of them can.
 func (o *owner[S]) finds(e *Entry[S]) bool {
 	n := o.byName[e.name]
 	return n != nil && n.entry == e
 }
 
-// forget releases the name of a session.
 func (o *owner[S]) forget(e *Entry[S]) {
 	if o.finds(e) {
 		delete(o.byName, e.name)
@@ -114,12 +110,12 @@ func (o *owner[S]) forget(e *Entry[S]) {
 // Registry is an index of a limited number of sessions. All methods are safe for concurrent use.
 type Registry[S any] struct {
 	max   int
-	nodes *btree.FreeListG[*Entry[S]] // shared by the trees of all owners
+	nodes *btree.FreeListG[*Entry[S]]
 
 	mu struct {
 		sync.Mutex
 		byID      *btree.BTreeG[*Entry[S]]
-		deadlines *btree.BTreeG[*Entry[S]] // unused entries that can expire
+		deadlines *btree.BTreeG[*Entry[S]]
 		owners    map[string]*owner[S]
 		places    int // sessions in the index, and sessions that are being made
 	}
@@ -140,10 +136,10 @@ func byDeadline[S any](a, b *Entry[S]) bool {
 	return cmp.Or(a.deadline.Compare(b.deadline), cmp.Compare(a.ID, b.ID)) < 0
 }
 
-// Reserve reserves a place for a session to be made, and its name unless that is "". The error is
-// ErrName if another session of the owner has the name or is being made with it. It is ErrQuota if
-// the owner's number of sessions is at least parameter most, where 0 means no limit. It is ErrFull
-// if all places are taken.
+// Reserve reserves a place for a new session, and its name unless the name is "". The error is
+// ErrName if another session of the owner has the name or is being made with it. The error is
+// ErrQuota if the owner has at least parameter most sessions, where 0 means no limit. The error is
+// ErrFull if all places are taken.
 func (r *Registry[S]) Reserve(owner, name string, most int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -177,9 +173,9 @@ func (r *Registry[S]) Enter(e *Entry[S]) {
 }
 
 // Add adds an existing session without checking limits. It returns false if the id is already in
-// the index. If another session of the owner already has the name, the added session can be found
-// only by its id. The session's time without use begins now, because the clock may have been wrong
-// at its last use.
+// the index. If another session of the owner has the same name, the added session can be found only
+// by its id. The session's time without use begins now, because the clock may have been wrong at
+// its last use.
 func (r *Registry[S]) Add(e *Entry[S], now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -196,10 +192,10 @@ func (r *Registry[S]) Add(e *Entry[S], now time.Time) bool {
 	return true
 }
 
-// Rename reserves a new name for a session, or "" to remove its name. The caller must then call
-// settle: with true, the session gets the new name; with false, it keeps the old name. The error is
-// ErrName if another session of the owner has the name or is being made with it. If the session is
-// removed meanwhile, the reserved name is released.
+// Rename reserves a new name for a session; "" removes the old name. The caller must then call
+// settle: settle(true) gives the session the new name, and settle(false) releases the new name. The
+// error is ErrName if another session of the owner has the name or is being made with it. Removing
+// the session also releases the new name.
 func (r *Registry[S]) Rename(e *Entry[S], name string) (settle func(renamed bool), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -253,9 +249,9 @@ func (r *Registry[S]) Find(id string, now time.Time) *Entry[S] {
 	return e
 }
 
-// Named returns the entry that has an owner's name, or nil if there is none or it has expired.
-// While such a session is being made or renamed, the entry is nil, and the channel making is not.
-// The channel is closed when that has ended.
+// Named returns the entry with an owner's name, or nil if there is none or it has expired. While a
+// session with this name is being made or renamed, the entry is nil and making is not nil. The
+// channel making is closed when the session is made or renamed, or when that fails.
 func (r *Registry[S]) Named(
 	owner, name string, now time.Time,
 ) (e *Entry[S], making <-chan struct{}) {
@@ -288,7 +284,7 @@ func (r *Registry[S]) Use(e *Entry[S], now time.Time) bool {
 	return true
 }
 
-// Done marks the end of a use that Use began.
+// Done ends a use of a session that Use began.
 func (r *Registry[S]) Done(e *Entry[S]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -319,9 +315,9 @@ func (r *Registry[S]) LastUsed(e *Entry[S]) time.Time {
 	return e.lastUsed
 }
 
-// Page returns up to limit sessions in the order of their ids, and whether there are more. It
-// starts after the given id, or with the first session if the id is "". It skips expired sessions.
-// If Expire was called before, it has few to skip.
+// Page returns up to limit sessions in the order of their ids, and whether more sessions follow.
+// The page starts after the given id, or with the first session if the id is "". Page skips expired
+// sessions; a call of Expire removes most of them before.
 func (r *Registry[S]) Page(after string, limit int, now time.Time) (page []*Entry[S], more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -419,7 +415,6 @@ func (r *Registry[S]) removeLocked(e *Entry[S]) bool {
 	return true
 }
 
-// scheduleLocked records when a session will expire if it is unused.
 func (r *Registry[S]) scheduleLocked(e *Entry[S]) {
 	if e.present && e.ttl > 0 && e.users == 0 {
 		e.deadline = e.idle.Add(e.ttl)

@@ -21,7 +21,6 @@ func ids(page []*Entry[int]) (all []string) {
 	return all
 }
 
-// pages calls page until the last page, and returns the ids on all pages.
 func pages(page func(after string) ([]*Entry[int], bool)) (all []string) {
 	for after := ""; ; {
 		found, more := page(after)
@@ -33,31 +32,29 @@ func pages(page func(after string) ([]*Entry[int], bool)) (all []string) {
 	}
 }
 
-// model is a simple implementation of a registry, with which the test compares the real one.
+// model is a simple registry. The test compares the real registry with model.
 type model struct {
 	entries map[string]*Entry[int]
-	pending map[string][]string    // by owner: the names of reserved places
-	named   map[string]*Entry[int] // by key(owner, name); nil while being made or renamed
+	pending map[string][]string
+	// entries by key(owner, name); nil while a session is being made or renamed
+	named   map[string]*Entry[int]
 	renamed map[*Entry[int]]*renaming
 }
 
-// renaming is a renaming that is not settled yet.
 type renaming struct {
 	name   string
 	settle func(bool)
 }
 
-// key returns the key of an owner's name in model.named.
 func key(owner, name string) string { return owner + "/" + name }
 
-// name assigns the entry's name to it, unless the name is taken.
+// name registers an entry's name, unless another entry has the name.
 func (m *model) name(e *Entry[int]) {
 	if _, taken := m.named[key(e.Owner, e.name)]; e.name != "" && !taken {
 		m.named[key(e.Owner, e.name)] = e
 	}
 }
 
-// forget removes an entry.
 func (m *model) forget(e *Entry[int]) {
 	delete(m.entries, e.ID)
 	if m.named[key(e.Owner, e.name)] == e {
@@ -208,7 +205,7 @@ func TestAnySequenceOfCallsDoesWhatAMapDoes(t *testing.T) {
 					to.settle(renamed)
 					delete(m.renamed, e)
 					if m.entries[e.ID] != e {
-						continue // removed meanwhile
+						continue
 					}
 					if making != nil {
 						<-making
@@ -335,8 +332,8 @@ func TestSessionInUseExpiresOnlyAfterwards(t *testing.T) {
 	require.Empty(t, r.Expire(late, 10), "what was removed under its user has no deadline")
 }
 
-// The clock may have been wrong at the last use of a session or at the start of the server. This
-// does not delete the session: its time without use counts from the start.
+// A wrong clock does not expire sessions, because their time without use counts from the start of
+// the server.
 func TestIdleTimeCountsFromTheStart(t *testing.T) {
 	year := 365 * 24 * time.Hour
 	for _, off := range []time.Duration{-50 * year, 0, 50 * year} {
@@ -349,7 +346,6 @@ func TestIdleTimeCountsFromTheStart(t *testing.T) {
 	}
 }
 
-// placesOf returns the number of places of one owner.
 func placesOf[S any](r *Registry[S], owner string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

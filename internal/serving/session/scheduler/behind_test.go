@@ -29,7 +29,7 @@ func TestJobBehindWaitsForPauseOfAllOthers(t *testing.T) {
 	})
 	require.Equal(t, 2, s.worker.Exec.Threads())
 	sc.release(s)
-	s = mustAcquire(t, sc, upload) // the foreground job needs no pause before it
+	s = mustAcquire(t, sc, upload)
 	require.Equal(t, 2, s.worker.Exec.Threads(), "who is behind takes no threads of others")
 	require.Empty(t, got)
 	sc.release(s)
@@ -41,7 +41,7 @@ func TestJobBehindDoesNotStarve(t *testing.T) {
 	upload := Job{Session: "upload", Chunk: 16}
 	got := make(chan time.Duration, 1)
 	s := mustAcquire(t, sc, upload)
-	// This counts another active session, so that there is never a pause.
+	// This simulates another session that is always active.
 	sc.mu.behind.ahead++
 	begun := time.Now()
 	go func() {
@@ -57,7 +57,7 @@ func TestJobBehindDoesNotStarve(t *testing.T) {
 			require.GreaterOrEqual(t, waited, starving)
 			sc.release(s)
 			return
-		default: // feeds the next chunk of an endless text
+		default:
 			sc.release(s)
 			s = mustAcquire(t, sc, upload)
 		}

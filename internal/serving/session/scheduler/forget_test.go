@@ -9,8 +9,8 @@ import (
 	"github.com/lmserve/lmserve/internal/arithmetic/model/modeltest"
 )
 
-// When a model leaves memory, all of its workers end. These are idle workers, and workers in slots
-// that now serve other models. A worker that a job still uses ends after the job.
+// When a model leaves memory, its idle workers end, also in slots that now serve other models. A
+// worker that a job still uses ends after the job.
 func TestWorkersOfForgottenModelEnd(t *testing.T) {
 	sc := newTestScheduler(t, 3)
 	m, err := modeltest.New(9)

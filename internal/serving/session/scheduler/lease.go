@@ -15,13 +15,13 @@ type Lease struct {
 
 	mu struct {
 		sync.Mutex
-		slot     *slot // nil after the worker was taken away
-		yielding bool  // the function passed to Yield is running
-		lost     bool  // the worker was taken away during the last Yield
+		slot     *slot // nil after Yield took the worker away
+		yielding bool
+		lost     bool
 	}
 }
 
-// Lease waits for a worker, until the context ends.
+// Lease waits for a worker until the context ends, and leases the worker to the caller.
 func (sc *Scheduler) Lease(ctx context.Context, j Job) (*Lease, error) {
 	s, err := sc.acquire(ctx, j)
 	if err != nil {
@@ -32,8 +32,8 @@ func (sc *Scheduler) Lease(ctx context.Context, j Job) (*Lease, error) {
 	return l, nil
 }
 
-// Worker returns the leased worker. If it was taken away during Yield, Worker waits for another
-// worker without a time limit, because the chunk was acknowledged and must be completed.
+// Worker returns the leased worker. If the worker was taken away during Yield, Worker waits for
+// another worker without a time limit. The chunk was already acknowledged, so it must be completed.
 func (l *Lease) Worker() *stream.Worker {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -44,8 +44,8 @@ func (l *Lease) Worker() *stream.Worker {
 	return l.mu.slot.worker
 }
 
-// Yield calls f, which may wait for a client or a disk, and must not use the worker. If f takes
-// longer than patience, other jobs get the worker, and Lost returns true.
+// Yield calls f, which may wait for a client or a disk. If f takes longer than patience, another
+// job gets the worker, and Lost returns true. So f must not use the worker.
 func (l *Lease) Yield(f func() error, patience time.Duration) error {
 	l.setYielding(true)
 	defer l.setYielding(false)
@@ -69,8 +69,8 @@ func (l *Lease) setYielding(yielding bool) {
 	}
 }
 
-// Lost reports whether the worker was taken away during the last Yield. If so, the scores in the
-// worker are lost.
+// Lost reports whether the worker was taken away during the last Yield, and the scores in it were
+// lost.
 func (l *Lease) Lost() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,8 +80,8 @@ func (l *Lease) Lost() bool {
 // Release returns the worker to the scheduler.
 func (l *Lease) Release() { l.end((*Scheduler).release) }
 
-// ReleaseSoon returns the worker of a session that has more text. The session will ask for a worker
-// again at once, and may get the same one.
+// ReleaseSoon returns the worker of a session that will soon need a worker again. The scheduler may
+// reserve this worker for the session.
 func (l *Lease) ReleaseSoon() { l.end((*Scheduler).releaseSoon) }
 
 func (l *Lease) end(release func(*Scheduler, *slot)) {

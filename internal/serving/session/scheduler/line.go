@@ -5,40 +5,38 @@ import "slices"
 // ticket is a job's place in the queue.
 type ticket struct {
 	job     Job
-	ready   chan *slot // has a buffer for the slot, so that sending never blocks
-	arrived uint64     // order of arrival
+	ready   chan *slot // buffered, so that sending the slot does not block
+	arrived uint64
 }
 
-// line is the queue for workers. The next worker goes to the key that has waited longest since its
-// last worker. Within the key, the oldest ticket gets it. So while a key waits, each other key gets
-// at most one worker, however many sessions it has in the queue.
+// line is the queue for workers. A free worker goes to the key that has waited longest since its
+// last worker, and to the key's oldest ticket. So while a key waits, each other key gets at most
+// one worker.
 //
-// Within a key, requests that have not had a worker yet come first, so that a short request does
-// not wait for long ones. After firstsInRow such requests, another request of the key gets a
+// Within a key, requests that have not had a worker yet come first. So a short request does not
+// wait for long ones. After firstsInRow of these requests, another request of the key gets a
 // worker, so that no request starves.
 type line struct {
-	// keys contains the keys in the queue, and keys that got a worker since the queue was last
+	// keys contains the keys in the queue, and the keys that got a worker since the queue was last
 	// empty.
 	keys   map[string]turns
-	length int    // number of tickets
-	first  int    // number of tickets whose request has not had a worker
-	now    uint64 // logical time: number of arrivals and grants
+	length int
+	first  int
+	now    uint64
 }
 
-// firstsInRow is how many requests of a key that have not had a worker may pass its other requests
-// in succession.
+// firstsInRow limits how many requests of a key in succession may get their first worker while its
+// other requests wait.
 const firstsInRow = 3
 
-// turns contains the tickets of a key, and its past grants.
 type turns struct {
-	// tickets begins with requests that have not had a worker, followed by the others. Both parts
-	// are in order of arrival.
+	// tickets contains the requests that have not had a worker yet, followed by the other requests.
+	// Each part is in order of arrival.
 	tickets []*ticket
-	granted uint64 // logical time of the last grant; 0 if the queue was empty since
-	firsts  int    // requests without a worker that passed others in succession
+	granted uint64 // logical time of the key's last worker; 0 if the queue was empty after that
+	firsts  int
 }
 
-// head returns the index of the ticket that gets the key's next worker.
 func (k *turns) head() int {
 	if k.firsts < firstsInRow {
 		return 0
@@ -48,7 +46,6 @@ func (k *turns) head() int {
 
 func goesOn(t *ticket) bool { return !t.job.First }
 
-// join adds a ticket to the queue.
 func (l *line) join(t *ticket) {
 	if l.keys == nil {
 		l.keys = map[string]turns{}
@@ -68,7 +65,6 @@ func (l *line) join(t *ticket) {
 	l.length++
 }
 
-// leave removes a ticket, and reports whether the ticket was in the queue.
 func (l *line) leave(t *ticket) bool {
 	k := l.keys[t.job.Key]
 	i := slices.Index(k.tickets, t)
@@ -84,12 +80,10 @@ func (l *line) leave(t *ticket) bool {
 	return true
 }
 
-// next removes and returns the ticket that gets the next worker. It returns nil if the queue is
-// empty.
 func (l *line) next() *ticket {
 	var first *ticket
 	var granted uint64
-	for _, k := range l.keys { // the result does not depend on the order of iteration
+	for _, k := range l.keys { // The result does not depend on the order of iteration.
 		if len(k.tickets) == 0 {
 			continue
 		}
@@ -107,8 +101,8 @@ func (l *line) next() *ticket {
 	return first
 }
 
-// count counts how often in succession requests that had no worker yet passed other requests of
-// their key.
+// count counts how many requests without a worker so far have passed other requests of their key in
+// succession.
 func (l *line) count(t *ticket) {
 	k := l.keys[t.job.Key]
 	if t.job.First && slices.ContainsFunc(k.tickets, goesOn) {
@@ -119,8 +113,8 @@ func (l *line) count(t *ticket) {
 	l.keys[t.job.Key] = k
 }
 
-// grant records that a key got a worker. If the queue is empty, it first forgets all earlier
-// grants.
+// grant records that a key got a worker. If the queue is empty, grant first deletes all earlier
+// records.
 func (l *line) grant(key string) {
 	if l.length == 0 {
 		clear(l.keys)

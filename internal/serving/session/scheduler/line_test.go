@@ -9,13 +9,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The test compares the queue with a simple rule: while a key waits, each other key gets at most
-// one worker. It checks the rule with the history of all grants.
 func TestWaitingKeySeesOtherKeysGrantedAtMostOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var l line
-		inLine := map[string][]*ticket{} // tickets by key, in order of arrival
-		// number of grants by waiting key and granted key, since the waiting key's last worker
+		inLine := map[string][]*ticket{}
+		// grants[a][b] counts the workers that key b got while key a waited.
 		grants := map[string]map[string]int{}
 		keys := rapid.IntRange(1, 6).Draw(t, "keys")
 		drawKey := func() string {
@@ -91,13 +89,11 @@ func TestWaitingKeySeesOtherKeysGrantedAtMostOnce(t *testing.T) {
 	})
 }
 
-// Requests that have not had a worker come before the other requests of their key. After
-// firstsInRow such requests in succession, the next worker goes to one of the key's other requests.
 func TestRequestsWithoutWorkerGoFirst(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var l line
-		var first, others []*ticket // tickets in order of arrival
-		row := 0                    // grants in succession to tickets in first, while others waited
+		var first, others []*ticket
+		row := 0
 		t.Repeat(map[string]func(*rapid.T){
 			"join": func(t *rapid.T) {
 				new := &ticket{job: Job{First: rapid.Bool().Draw(t, "first")}}
@@ -125,7 +121,7 @@ func TestRequestsWithoutWorkerGoFirst(t *testing.T) {
 					require.Nil(t, next)
 				}
 				if l.length == 0 && next != nil {
-					row = 0 // an empty queue forgets earlier grants
+					row = 0
 				}
 			},
 			"": func(t *rapid.T) {
@@ -151,7 +147,7 @@ func TestShortRequestOvertakesUploadsOfAnotherKey(t *testing.T) {
 	}
 	short := Job{Key: "other", Session: "short", Chunk: 16}
 	inLine(t, sc, context.Background(), short, got)
-	sc.release(one) // the first chunk in progress ends
+	sc.release(one)
 	require.Equal(t, "short", <-got)
 	for range 60 {
 		require.Contains(t, <-got, "upload ")

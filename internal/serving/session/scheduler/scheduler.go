@@ -1,10 +1,11 @@
 // Package scheduler shares workers fairly among API keys, and among the sessions of each key. There
 // is one worker per thread, and a job gets a worker for one chunk. A free worker goes to the key
-// that has waited longest, and there to the oldest job.
+// that has waited longest, and to the oldest job of this key.
 //
-// After each turn (turn.go), a session with a long upload queues behind the other sessions of its
-// key, and behind all other keys. The first chunk of a request does not wait for long uploads of
-// the same key (line.go). Background jobs come last (behind.go).
+// A session with a long upload keeps a worker for several chunks, called a turn (turn.go). After
+// each turn, the session queues behind all other keys and the other sessions of its key. The first
+// chunk of a request does not wait for long uploads of the same key (line.go). Background jobs come
+// last (behind.go).
 //
 // A single active session computes on all threads. If there are as many sessions as threads, each
 // session computes on one thread. Results do not depend on the number of threads.
@@ -27,15 +28,15 @@ type Scheduler struct {
 	// model. A nil Live means that every model stays. Live must be set before the first job.
 	Live func(*model.Model) bool
 
-	model   *model.Model // default for jobs without a model
+	model   *model.Model
 	threads int
 
 	mu struct {
 		sync.Mutex
-		all    []*slot // idle slots and slots in use
-		idle   []*slot // least recently used first
+		all    []*slot
+		idle   []*slot // The least recently used slot comes first.
 		line   line
-		active int // sessions that have a worker or wait for one
+		active int
 		behind behind
 	}
 }
@@ -43,35 +44,35 @@ type Scheduler struct {
 // Job describes a request for a worker. It contains only the session's id, because a pointer would
 // keep the session in memory.
 type Job struct {
-	Key     string       // owner of the session
-	Session string       // id of the session
+	Key     string
+	Session string
 	Model   *model.Model // nil means the scheduler's default model
-	Chunk   int          // size of a chunk in tokens
-	Behind  bool         // background job, which runs only while no other job runs
-	First   bool         // the request has not had a worker yet
+	Chunk   int          // tokens in a chunk
+	Behind  bool         // The job runs only while no foreground job runs.
+	First   bool
 }
 
-// goesOn reports whether job j continues the session of the earlier job had. If so, it can reuse
-// what that job has computed in its slot.
+// goesOn reports whether job j continues the session of an earlier job. If so, job j can reuse what
+// the earlier job has computed in its slot.
 func (j Job) goesOn(had Job) bool {
 	return j.Session == had.Session && j.Model == had.Model && j.Chunk == had.Chunk
 }
 
-// slot is the place of one running job. It has a worker for each model that it has served. Workers
-// are kept because making one is slow, and sessions of two models may alternate after every chunk.
+// slot runs one job at a time. It keeps a worker for each model that it has served, because making
+// a worker is slow. Sessions of two models may alternate after every chunk.
 type slot struct {
 	worker *stream.Worker // worker for the model of the field job
 	of     map[*model.Model]*stream.Worker
 	job    Job
-	turn   time.Time // time at which the session's turn began
+	turn   time.Time
 	// kept is set while the slot is reserved for the session's next chunk. The timer ends the
 	// reservation.
 	kept *time.Timer
 }
 
-// New returns a scheduler that runs up to threads jobs at the same time, each on up to threads
-// threads. Slots and workers are made when they are first needed. Parameter m is the default for
-// jobs without a model.
+// New returns a scheduler that runs up to n jobs at the same time, where n is the parameter
+// threads. Each job may use up to n threads. Slots and workers are made when they are first needed.
+// Parameter m is the model of jobs that name no model.
 func New(m *model.Model, threads int) *Scheduler {
 	return &Scheduler{model: m, threads: threads}
 }
@@ -79,7 +80,6 @@ func New(m *model.Model, threads int) *Scheduler {
 // Threads returns how many jobs can run at the same time.
 func (sc *Scheduler) Threads() int { return sc.threads }
 
-// acquire waits for a worker, until the context ends.
 func (sc *Scheduler) acquire(ctx context.Context, j Job) (*slot, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func (sc *Scheduler) acquire(ctx context.Context, j Job) (*slot, error) {
 	case j.Behind:
 		sc.mu.behind.join(t)
 		sc.watchLocked()
-	case sc.freeLocked(): // then no foreground job waits
+	case sc.freeLocked(): // If a slot is free, no foreground job waits.
 		defer sc.mu.Unlock()
 		sc.mu.behind.ahead++
 		sc.mu.line.grant(j.Key)
@@ -115,14 +115,13 @@ func (sc *Scheduler) acquire(ctx context.Context, j Job) (*slot, error) {
 	}
 }
 
-// freeLocked reports whether a slot is idle or another slot can be made.
 func (sc *Scheduler) freeLocked() bool {
 	return len(sc.mu.idle) > 0 || len(sc.mu.all) < sc.threads
 }
 
 // pickLocked removes a slot from the idle slots, or makes one. It prefers the slot whose last job
-// the new job continues. The second choice is a slot with the same model and chunk size, the least
-// recently used first.
+// the new job continues, then a slot with the same model and chunk size. Of several such slots, it
+// takes the least recently used.
 func (sc *Scheduler) pickLocked(j Job) *slot {
 	for _, fits := range []func(*slot) bool{
 		func(s *slot) bool { return j.goesOn(s.job) },
@@ -140,7 +139,6 @@ func (sc *Scheduler) pickLocked(j Job) *slot {
 	return s
 }
 
-// beginLocked prepares a slot for a job and begins the turn of the job's session.
 func (sc *Scheduler) beginLocked(s *slot, j Job) *slot {
 	s.turn = time.Now()
 	return sc.prepareLocked(s, j)
@@ -160,7 +158,7 @@ func (sc *Scheduler) prepareLocked(s *slot, j Job) *slot {
 	return s
 }
 
-// leave removes a ticket from the queue. If the ticket got a worker meanwhile, it releases the
+// leave removes a ticket from the queue. If the ticket has already got a worker, leave releases the
 // worker.
 func (sc *Scheduler) leave(t *ticket) {
 	sc.mu.Lock()
@@ -178,7 +176,6 @@ func (sc *Scheduler) leave(t *ticket) {
 	}
 }
 
-// release ends a job and gives its slot to the next job.
 func (sc *Scheduler) release(s *slot) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
@@ -186,7 +183,6 @@ func (sc *Scheduler) release(s *slot) {
 	sc.passLocked(s)
 }
 
-// passLocked gives a slot to the next job, or adds it to the idle slots.
 func (sc *Scheduler) passLocked(s *slot) {
 	if m := s.job.Model; m != nil && sc.Live != nil && !sc.Live(m) {
 		s.forget(m)
@@ -203,7 +199,6 @@ func (sc *Scheduler) passLocked(s *slot) {
 	t.ready <- sc.beginLocked(s, t.job)
 }
 
-// endLocked counts a job as ended.
 func (sc *Scheduler) endLocked(j Job) {
 	sc.mu.active--
 	if !j.Behind {
@@ -239,8 +234,8 @@ func (sc *Scheduler) Close() {
 	sc.mu.idle = nil
 }
 
-// Forget ends the workers of a model that is no longer live, so that they do not keep it in memory.
-// A worker that a job uses ends after the job.
+// Forget ends the workers of a model that is no longer live, so that they do not keep the model in
+// memory. A worker that a job uses ends after the job.
 func (sc *Scheduler) Forget(m *model.Model) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
@@ -251,7 +246,7 @@ func (sc *Scheduler) Forget(m *model.Model) {
 	}
 }
 
-// forget ends the slot's worker for a model. No job may be using it.
+// forget ends the slot's worker for a model. No job may use this worker.
 func (s *slot) forget(m *model.Model) {
 	if w := s.of[m]; w != nil {
 		w.Close()

@@ -21,7 +21,6 @@ func testModel(t testing.TB) *model.Model {
 	return m
 }
 
-// soon waits until ok returns true, and fails if that takes too long.
 func soon(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	require.Eventually(t, ok, 30*time.Second, time.Millisecond, what)
@@ -39,7 +38,6 @@ func mustAcquire(t *testing.T, sc *Scheduler, j Job) *slot {
 	return s
 }
 
-// inLine requests a worker in a goroutine, and returns when the request is in the queue.
 func inLine(t *testing.T, sc *Scheduler, ctx context.Context, j Job, got chan<- string) {
 	before := lineLength(sc)
 	go func() {
@@ -67,7 +65,6 @@ func TestWorkersGoToTheHeadOfTheLine(t *testing.T) {
 	for _, who := range []string{"a", "b", "c"} {
 		inLine(t, sc, context.Background(), Job{Session: who, Chunk: 16}, got)
 	}
-	// This is the next chunk of the long upload.
 	inLine(t, sc, context.Background(), Job{Session: "long upload", Chunk: 16}, got)
 	sc.release(s)
 	for _, who := range []string{"a", "b", "c", "long upload"} {
@@ -154,8 +151,8 @@ func TestUnwantedWorkerIsPassedOn(t *testing.T) {
 	sc.mu.active++
 	got := make(chan string, 1)
 	inLine(t, sc, context.Background(), Job{Session: "b", Chunk: 16}, got)
-	sc.release(s)  // gives the worker to the ticket late
-	sc.leave(late) // passes the worker on to b
+	sc.release(s)
+	sc.leave(late)
 	require.Equal(t, "b", <-got)
 	soon(t, "all are back",
 		func() bool {

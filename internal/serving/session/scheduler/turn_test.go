@@ -11,7 +11,6 @@ import (
 
 func upload(session string) Job { return Job{Session: session, Chunk: 16} }
 
-// chunks acquires and releases a worker for n chunks of a session, one after another.
 func chunks(t *testing.T, sc *Scheduler, session string, n int, each func(*slot)) {
 	for range n {
 		s := mustAcquire(t, sc, upload(session))
@@ -48,8 +47,6 @@ func TestTurnEnds(t *testing.T) {
 	require.Equal(t, "b", <-got)
 }
 
-// If no other session waits, each chunk begins a new turn. So it does not matter how long the
-// session has had the worker.
 func TestTurnBeginsAnewWhereNobodyWaited(t *testing.T) {
 	sc := newTestScheduler(t, 1)
 	chunks(t, sc, "a", 1, func(s *slot) { s.turn = s.turn.Add(-turn) })
@@ -83,7 +80,7 @@ func TestClosingEndsWorkersThatAreKept(t *testing.T) {
 	leave()
 	require.Equal(t, context.Canceled.Error(), <-got)
 	sc.release(two)
-	sc.Close() // TestMain checks that no goroutine is left
+	sc.Close()
 	require.Empty(t, sc.mu.all)
 	require.Nil(t, one.kept)
 }

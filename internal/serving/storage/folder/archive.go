@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// An archive is a tar file of a data folder: of all of its sessions (a backup) or of one (an
-// export). The file version comes after the files of the sessions. So an archive that was cut short
-// is refused, both as an archive and, after `tar -x`, as a data folder. A file that several
-// sessions share is in the archive once; its other occurrences are links to it. Every header is one
-// block long, so that the position of every byte follows from the sizes of the files.
+// An archive is a tar file of a data folder. A backup has all sessions; an export has one session.
+// The file "version" comes after the files of the sessions, so that a truncated archive is refused.
+// The same holds for a folder that tar has extracted from it. A file that several sessions share is
+// stored once; its other occurrences are links. Every tar header is one block long, so that the
+// position of every byte follows from the file sizes.
 const (
 	tarBlock      = 512
 	tarTrailBytes = 2 * tarBlock
@@ -20,13 +20,14 @@ const (
 
 // member is a file of an archive.
 type member struct {
-	name  string // path in the data folder
-	size  int64
-	link  string // name of the member with the content; empty if this member has it
-	start int64  // position of the member's header in the archive
+	name string
+	size int64
+	// the name of the member that has the content; empty if this member has the content
+	link  string
+	start int64
 }
 
-// content returns the size of the content after a member's header.
+// content returns the number of bytes that follow the member's header.
 func (m *member) content() int64 {
 	if m.link != "" {
 		return 0
@@ -34,10 +35,9 @@ func (m *member) content() int64 {
 	return m.size
 }
 
-// padded returns the content's size, rounded up to whole blocks.
+// padded returns the size of the content rounded up to whole tar blocks.
 func (m *member) padded() int64 { return (m.content() + tarBlock - 1) / tarBlock * tarBlock }
 
-// header returns the tar header, which is the block before a member's content.
 func (m *member) header(made time.Time) ([]byte, error) {
 	h := tar.Header{
 		Format: tar.FormatGNU, Typeflag: tar.TypeReg, Name: m.name, Size: m.size, Mode: 0o600,
@@ -57,14 +57,15 @@ func (m *member) header(made time.Time) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// archive is the layout of a backup. It is immutable.
+// archive is the immutable layout of a backup.
 type archive struct {
 	made    time.Time
 	members []member
 	size    int64
 }
 
-// newArchive lays out an archive of the files of sessions, and sets their positions.
+// newArchive lays out an archive: it adds the file "version" after the given files and sets the
+// position of each file.
 func newArchive(made time.Time, files []member) *archive {
 	version := member{name: versionName, size: int64(len(versionText))}
 	a := &archive{made: made, members: append(files, version)}

@@ -16,19 +16,20 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Backup is the storage.Backup of a data folder, a tar archive. When it begins, it makes hard links
-// to all files. The links keep the files until the backup is closed, even if their sessions are
-// deleted.
+// Backup is the storage.Backup of a data folder, as a tar archive. A backup begins by making hard
+// links to all files. The links keep the files until the backup is closed, even if their sessions
+// are deleted.
 type Backup struct {
 	f       *Folder
-	dir     string // folder of the links
+	dir     string
 	archive *archive
 	ended   atomic.Bool
 	end     sync.Once
-	err     error // result of Close
+	err     error
 }
 
-// Backup implements storage.Backuper. Writes to the folder wait while it links the files.
+// Backup implements storage.Backuper. Writes to the folder wait while Backup makes hard links to
+// the files.
 func (f *Folder) Backup(ctx context.Context) (_ storage.Backup, err error) {
 	if err := f.usable(); err != nil {
 		return nil, err
@@ -51,12 +52,11 @@ func (f *Folder) Backup(ctx context.Context) (_ storage.Backup, err error) {
 	return b, nil
 }
 
-// link links all files of all sessions, and lists them.
 func (b *Backup) link(ctx context.Context) (files []member, err error) {
 	f := b.f
 	f.writing.Lock()
 	defer f.writing.Unlock()
-	// checked again, because the folder may have been closed in the meantime
+	// usable is called again, because the folder may have been closed before the lock was taken
 	if err := f.usable(); err != nil {
 		return nil, err
 	}
@@ -110,19 +110,19 @@ func (b *Backup) linkSession(s *session, first map[inode]string) (files []member
 			err = add(name, bytes)
 		}
 	})
-	// The claim file says where the log ends, so that damage at the end is not taken for a torn
-	// append.
+	// The name of the claim file says where the log ends. A restored backup can thus tell damage at
+	// the log's end from a torn append, the partial write of a killed process.
 	if s.damage == nil {
 		files = append(files,
 			member{name: path.Join(sessionsName, s.id, claimName(s.epoch, s.end))})
 	} else if errors.Is(err, os.ErrNotExist) {
-		return files, nil // Damage to a session, here a missing file, does not prevent a backup.
+		return files, nil // a backup continues despite damage to a session, here a missing file
 	}
 	return files, err
 }
 
-// linker returns a function that links a file of a session into the backup. If the folder is open
-// read-only, the function links nothing, because no file changes then.
+// linker returns a function that makes a hard link of a session's file for the backup. If the
+// folder is open read-only, no file can change, so the function makes no link.
 func (b *Backup) linker(s *session) (func(name string) (links, error), error) {
 	from, to := b.f.sessionPath(s.id), b.sessionPath(s.id)
 	if b.f.readOnly {
@@ -139,7 +139,6 @@ func (b *Backup) linker(s *session) (func(name string) (links, error), error) {
 	return link, b.f.files.Mkdir(to, 0o700)
 }
 
-// sessionPath returns where the backup finds the files of a session.
 func (b *Backup) sessionPath(id string) string {
 	if b.f.readOnly {
 		return b.f.sessionPath(id)
@@ -153,10 +152,10 @@ func (b *Backup) Size() int64 { return b.archive.size }
 // ID returns the backup's id, which is unique.
 func (b *Backup) ID() string { return filepath.Base(b.dir) }
 
-// Open returns a reader of the archive. A backup may have several readers.
+// Open returns a reader of the archive. Several readers may be open at once.
 func (b *Backup) Open() io.ReadSeekCloser { return &reader{b: b} }
 
-// Close ends the backup and removes the links. Its readers then fail.
+// Close ends the backup and removes the links. Reads from its readers then fail.
 func (b *Backup) Close() error {
 	b.end.Do(func() {
 		b.ended.Store(true)
@@ -168,12 +167,12 @@ func (b *Backup) Close() error {
 	return b.err
 }
 
-// reader reads a backup. Only one goroutine may use it.
+// reader reads the archive of a backup. Only one goroutine may use it.
 type reader struct {
 	b    *Backup
 	at   int64
-	open file // the file of the member that was read last
-	n    int  // index of the member whose file is open
+	open file
+	n    int
 }
 
 func (r *reader) Seek(offset int64, whence int) (int64, error) {
@@ -190,7 +189,7 @@ func (r *reader) Seek(offset int64, whence int) (int64, error) {
 	return offset, nil
 }
 
-// Read implements io.Reader. The error is storage.ErrClosed after the backup has ended.
+// Read implements io.Reader. After the backup is closed, the error is storage.ErrClosed.
 func (r *reader) Read(p []byte) (int, error) {
 	a := r.b.archive
 	if r.at >= a.size {
@@ -198,7 +197,7 @@ func (r *reader) Read(p []byte) (int, error) {
 	}
 	n := a.at(r.at)
 	m := &a.members[n]
-	in := r.at - m.start // position within the member
+	in := r.at - m.start
 	end := tarBlock + m.padded()
 	if n == len(a.members)-1 {
 		end += tarTrailBytes
@@ -219,7 +218,8 @@ func (r *reader) Read(p []byte) (int, error) {
 		clear(p)
 		got = len(p)
 	}
-	// After Close of the backup, its files may be overwritten, so that the bytes read may be wrong.
+	// Close of the backup may overwrite its files during this read, so the bytes in p could be
+	// wrong.
 	if r.b.ended.Load() {
 		return 0, fmt.Errorf("storage: backup: %w", storage.ErrClosed)
 	}
@@ -253,7 +253,7 @@ func (r *reader) content(n int, p []byte, at int64) (int, error) {
 	return 0, fmt.Errorf("storage: backup: %s, byte %d: %w", m.name, at, err)
 }
 
-// Close closes the file that Read has opened. It does not close the backup.
+// Close closes the file that the reader has opened. It does not close the backup.
 func (r *reader) Close() error {
 	if r.open == nil {
 		return nil

@@ -46,7 +46,7 @@ func TestBackupIsTheFolderOfOneMoment(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.Backup(background)
 	require.ErrorIs(t, err, storage.ErrBackup)
-	// The backup must not contain these writes, because they come after its beginning.
+	// The backup must not contain the following writes, because it began before them.
 	a, err := s.Claim(background, "a")
 	require.NoError(t, err)
 	require.NoError(t, s.Append(background, "a", a.Epoch, a.End, record{Text: []byte("later")}))
@@ -143,8 +143,8 @@ func TestDamagedBackupIsRefused(t *testing.T) {
 	}
 }
 
-// After every call, the disk space charged to each session equals the space that is counted when
-// the folder is opened again.
+// The disk space charged to each session must stay correct after every call. The reference is the
+// space counted when the folder is opened again.
 func TestChargesAreThoseThatOpeningCounts(t *testing.T) {
 	for _, way := range []string{"index", "no index"} {
 		t.Run(way, func(t *testing.T) {
@@ -174,8 +174,8 @@ func TestChargesAreThoseThatOpeningCounts(t *testing.T) {
 	}
 }
 
-// tar can store a sparse file without its holes. Such a file would be misread, so it must be
-// refused.
+// tar can store a sparse file without its holes. An archive with such a file must be refused,
+// because the store would misread it.
 func TestSparseMembersAreRefused(t *testing.T) {
 	name := sessionsName + "/a/" + hexName(segmentPrefix, 0)
 	for _, records := range []string{
@@ -192,7 +192,7 @@ func TestSparseMembersAreRefused(t *testing.T) {
 			require.NoError(t, w.Flush())
 		}
 		write("records", records)
-		// this header is changed to the type TypeXHeader, which describes the next file
+		// TypeXHeader marks a header that describes the next file
 		header := b.Bytes()[:tarBlock]
 		header[156] = tar.TypeXHeader
 		sum := 0
@@ -220,8 +220,8 @@ func TestSparseMembersAreRefused(t *testing.T) {
 	}
 }
 
-// A backup records the end of every log. So damage at the end of a log is reported, and is not
-// taken for a torn append.
+// A backup records the end of every log. Damage at the end of a log is therefore reported, and not
+// taken for a torn append, the partial write of a killed process.
 func TestDamageAtTheEndOfABackupIsFound(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	_, b, begins := framed(t, dir, 'x', 2000, 2000)

@@ -15,9 +15,9 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// BenchmarkAppend measures acknowledged appends of a chunk per second, for one session and for many
-// at once. Between these measurements it measures the disk: writes of a page, each followed by an
-// fdatasync.
+// BenchmarkAppend measures durable appends of one chunk per second, for one session and for many
+// sessions at once. For comparison, it also measures the disk alone: writes of a page, each
+// followed by an fdatasync.
 func BenchmarkAppend(b *testing.B) {
 	for _, writers := range []int{1, 8, 64, 512} {
 		b.Run(fmt.Sprint("sessions=", writers), func(b *testing.B) {
@@ -59,7 +59,6 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// rush makes every session append until the time is over, and returns the number of appends.
 func rush(b *testing.B, s storage.Store, epochs []uint64, ends []int64, d time.Duration) int {
 	var total atomic.Int64
 	var wait sync.WaitGroup
@@ -83,8 +82,8 @@ func rush(b *testing.B, s storage.Store, epochs []uint64, ends []int64, d time.D
 	return int(total.Load())
 }
 
-// BenchmarkStart measures the opening of a folder of 100,000 sessions with one record each. It
-// compares opening with and without the index that Close writes.
+// BenchmarkStart measures how long it takes to open a folder of 100,000 sessions with one record
+// each. It compares opening with and without the index that Close writes.
 func BenchmarkStart(b *testing.B) {
 	const sessions, writers = 100_000, 100
 	dir := filepath.Join(b.TempDir(), "data")

@@ -16,15 +16,15 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Check reads a whole data folder without changing it, and calls visit for each damage, with the
-// file and, if known, position, session and offset. It returns an error if something could not be
-// checked. If Check finds no damage, everything can be read as it was written.
+// Check reads a whole data folder without changing it, and calls visit for each damage. The damage
+// has the file and, if known, position, session and offset. Check returns an error if something
+// could not be checked. If Check finds no damage, everything can be read as it was written.
 func Check(ctx context.Context, dir string, visit func(*storage.CorruptError)) error {
 	return CheckWithProgress(ctx, dir, visit, nil)
 }
 
-// CheckWithProgress is Check with reports of progress. progress, if not nil, gets the number of
-// bytes read so far and the number of all bytes.
+// CheckWithProgress does what Check does, and reports progress. It calls progress, if not nil, with
+// the number of bytes read so far and the total number of bytes.
 func CheckWithProgress(
 	ctx context.Context, dir string, visit func(*storage.CorruptError),
 	progress func(done, total int64),
@@ -34,8 +34,8 @@ func CheckWithProgress(
 			visit(damage)
 		}
 	}
-	// Opening the folder reports sessions that cannot be loaded. The checker does not read these
-	// sessions again.
+	// Opening the folder already reports sessions that cannot be loaded, so the checker skips these
+	// sessions.
 	f, err := open(dir, Options{ReadOnly: true, Report: report}, osFiles{})
 	if err != nil {
 		return err
@@ -53,8 +53,8 @@ func CheckWithProgress(
 	return c.all(ctx)
 }
 
-// bytes returns the length of all files of sessions. A file that several sessions share counts for
-// each of them.
+// bytes returns the total length of all files of sessions. A file that several sessions share is
+// counted for each of these sessions.
 func (f *Folder) bytes() (sum int64) {
 	for _, s := range f.sessions {
 		s.files(func(_ string, _ links, bytes int64) { sum += bytes })
@@ -62,8 +62,8 @@ func (f *Folder) bytes() (sum int64) {
 	return sum
 }
 
-// strays returns an error for each leftover of a killed process, and for each file with a name that
-// the store does not use.
+// strays returns an error for each leftover of a killed process, and for each file whose name the
+// store does not use.
 func (f *Folder) strays() (found []*storage.CorruptError) {
 	note := func(name, what string) {
 		found = append(found, &storage.CorruptError{File: filepath.ToSlash(name), Byte: -1,
@@ -98,7 +98,6 @@ func (f *Folder) strays() (found []*storage.CorruptError) {
 	return found
 }
 
-// known reports whether a session's folder may contain a file with this name.
 func known(name string) bool {
 	for _, prefix := range []string{segmentPrefix, statePrefix} {
 		if _, ok := parseName(name, prefix); ok {
@@ -109,11 +108,10 @@ func known(name string) bool {
 	return claim || name == headName || strings.HasSuffix(name, temporary)
 }
 
-// checker reads all files of sessions and reports damage.
 type checker struct {
 	f     *Folder
 	visit func(*storage.CorruptError)
-	pace  func(context.Context) error // called before every file
+	pace  func(context.Context) error // called before each file is read, to limit the rate
 	read  func(bytes int64)
 	done  int64
 }
@@ -127,11 +125,12 @@ func (c *checker) all(ctx context.Context) error {
 	return nil
 }
 
-// session reads the files of a session. It calls visit for damage, and returns only other errors.
+// session checks the files of a session. It passes damage to visit, and returns only other errors.
 func (c *checker) session(ctx context.Context, id string) error {
 	found, err := c.f.Get(ctx, id)
 	if errors.Is(err, storage.ErrNotFound) || found.Err != nil {
-		return nil // The session was deleted, or it is damaged and was already reported at opening.
+		// the session was deleted, or its damage was already reported when the folder was opened
+		return nil
 	}
 	if err == nil {
 		err = c.head(ctx, id)
@@ -143,12 +142,13 @@ func (c *checker) session(ctx context.Context, id string) error {
 		err = c.states(ctx, id)
 	}
 	if errors.Is(err, storage.ErrNotFound) {
-		return nil // deleted in the meantime
+		return nil // the session was deleted during the check
 	}
 	return err
 }
 
-// head checks the file of the head. Opening a folder does not read this file if there is an index.
+// head checks the file "head" of a session. When an index exists, opening the folder does not read
+// this file.
 func (c *checker) head(ctx context.Context, id string) error {
 	return c.found(c.f.with(ctx, id, func(s *session) error {
 		now := newSession(id)
@@ -178,7 +178,7 @@ func (c *checker) log(ctx context.Context, id string, from int64) error {
 	})
 	c.read(read)
 	if errors.Is(err, storage.ErrRange) {
-		return nil // trimmed in the meantime
+		return nil // the log was trimmed during the check
 	}
 	return c.found(err)
 }
@@ -194,7 +194,7 @@ func (c *checker) states(ctx context.Context, id string) error {
 		}
 		err := c.f.ReadSnapshot(ctx, id, k.Offset, func(io.Reader) error { return nil })
 		if errors.Is(err, storage.ErrNotFound) {
-			continue // dropped in the meantime
+			continue // the snapshot was removed during the check
 		}
 		if err := c.found(err); err != nil {
 			return err
@@ -204,7 +204,7 @@ func (c *checker) states(ctx context.Context, id string) error {
 	return nil
 }
 
-// found calls visit if err is damage, and returns any other error.
+// found passes err to visit if it is damage, and otherwise returns err.
 func (c *checker) found(err error) error {
 	if damage, ok := errors.AsType[*storage.CorruptError](err); ok {
 		c.visit(damage)
@@ -215,12 +215,13 @@ func (c *checker) found(err error) error {
 
 // ScrubOptions are the options of Scrub.
 type ScrubOptions struct {
-	FilesPerSecond int // a file is a snapshot or a segment of a log
+	// limit on the files read per second; a file is a snapshot or a segment of a log
+	FilesPerSecond int
 	Report         func(*storage.CorruptError)
-	Rest           time.Duration // ScrubForever waits this long between two rounds
+	Rest           time.Duration
 }
 
-// Scrub reads all sessions once, slowly, and reports damage. It changes nothing.
+// Scrub reads all sessions once, at a limited rate, and reports damage. It changes nothing.
 func (f *Folder) Scrub(ctx context.Context, o ScrubOptions) error {
 	pause := time.Second / time.Duration(max(1, o.FilesPerSecond))
 	pace := func(ctx context.Context) error { return f.wait(ctx, pause) }
@@ -228,13 +229,12 @@ func (f *Folder) Scrub(ctx context.Context, o ScrubOptions) error {
 	return c.all(ctx)
 }
 
-// ScrubForever scrubs again and again, until the context ends or the folder is closed.
+// ScrubForever repeats Scrub until the context ends or the folder is closed.
 func (f *Folder) ScrubForever(ctx context.Context, o ScrubOptions) {
 	for f.Scrub(ctx, o) == nil && f.wait(ctx, o.Rest) == nil {
 	}
 }
 
-// wait waits, unless the context ends or the folder is closed.
 func (f *Folder) wait(ctx context.Context, pause time.Duration) error {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -248,20 +248,20 @@ func (f *Folder) wait(ctx context.Context, pause time.Duration) error {
 	}
 }
 
-// Rescued is the result of rescuing a session.
+// Rescued is the result of rescuing one session.
 type Rescued struct {
 	ID         string
-	Start, End int64 // offsets of the log in the new folder
-	Snapshots  int   // snapshots that were copied
-	Kept       bool  // the session is in the new folder
-	// Lost lists the damage because of which something may be missing. It is empty if nothing is
-	// missing.
+	Start, End int64 // the first and last offset of the log in the new folder
+	Snapshots  int
+	Kept       bool
+	// Lost lists the damage that may have lost data. It is empty if nothing is missing.
 	Lost []*storage.CorruptError
 }
 
-// Rescue writes the readable part of a folder into a new one, and changes nothing in the old one.
-// If a session has lost records, its new log ends at the last good record before the gap. But if a
-// good snapshot follows the gap, the new log begins after the gap.
+// Rescue writes the readable part of each session into a new folder, and does not change the old
+// folder. If a session has lost records, its new log ends at the last good record before the gap.
+// But if a good snapshot follows the gap, the new log begins after the gap. Rescue calls each with
+// the result for every session.
 func Rescue(ctx context.Context, dir, out string, each func(Rescued)) (err error) {
 	if err := absent(out); err != nil {
 		return fmt.Errorf("storage: %s: %w", out, err)

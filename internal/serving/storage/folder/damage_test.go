@@ -18,8 +18,6 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// damageable makes a folder with a fork and all kinds of files, and returns the content of each
-// session.
 func damageable(t require.TestingT, dir string) map[string]string {
 	s, err := open(dir, Options{}, unsynced{})
 	require.NoError(t, err)
@@ -44,7 +42,6 @@ func damageable(t require.TestingT, dir string) map[string]string {
 	return contents
 }
 
-// eachDump returns the readable content of each session, or the error of a damaged one.
 func eachDump(t require.TestingT, s *Folder) map[string]string {
 	contents := map[string]string{}
 	for _, id := range s.completeIDs() {
@@ -58,7 +55,6 @@ func eachDump(t require.TestingT, s *Folder) map[string]string {
 	return contents
 }
 
-// only is a store whose list has one session.
 type only struct {
 	*Folder
 	id string
@@ -69,7 +65,6 @@ func (o only) List(ctx ctx, _ string, _ int) ([]storage.Session, error) {
 	return []storage.Session{x}, err
 }
 
-// sessionFiles returns the paths of all files of sessions, except the empty claim files.
 func sessionFiles(t require.TestingT, dir string) (paths []string) {
 	require.NoError(t, filepath.WalkDir(filepath.Join(dir, sessionsName),
 		func(path string, e fs.DirEntry, err error) error {
@@ -81,8 +76,8 @@ func sessionFiles(t require.TestingT, dir string) (paths []string) {
 	return paths
 }
 
-// flipped changes bits of a byte in a file. It checks that Check finds the damage, and that
-// sessions that do not use the file can be read unchanged.
+// flipped flips bits of one byte in a file. It requires that Check finds the damage, and that
+// sessions that do not use the file are still readable.
 func flipped(t require.TestingT, dir, path string, at int64, bits byte, want map[string]string) {
 	b, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -138,8 +133,8 @@ func TestEveryFlippedBitIsFound(t *testing.T) {
 	}
 }
 
-// If there is an index, opening a folder does not read the files named head. A check must also find
-// damage in these files.
+// With an index, opening a folder does not read the files "head". Check must find damage in these
+// files, too.
 func TestAnyFlippedBitIsFoundWithIndex(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	want := damageable(t, dir)
@@ -191,8 +186,8 @@ func TestTornFrameIsCutOff(t *testing.T) {
 	})
 }
 
-// zeroSector clears a random sector at or after the byte begin, as if the sector had not been
-// written.
+// zeroSector clears a random disk sector at or after byte begin, as if the disk had not written
+// that sector.
 func zeroSector(t *rapid.T, b []byte, begin int) {
 	sectors := (len(b)-1)/sectorBytes - begin/sectorBytes + 1
 	k := begin/sectorBytes + rapid.IntRange(0, sectors-1).Draw(t, "sector")
@@ -244,7 +239,6 @@ func TestRescueTakesWhatReads(t *testing.T) {
 	}
 }
 
-// Damage to the folder's file epoch is reported, and does not prevent the use of sessions.
 func TestDamagedEpochStopsNoSession(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s, err := open(dir, Options{}, unsynced{})
@@ -269,9 +263,9 @@ func TestDamagedEpochStopsNoSession(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// framed makes a session of records with these sizes, as a killed process leaves it. Each record is
-// a frame of the same segment. framed returns the path and content of the segment, and the
-// positions of its frames.
+// framed creates a session with one record of each given size, as a killed process leaves it. Each
+// record is one frame, and all frames are in the same segment. framed returns the path and content
+// of the segment, and the positions of its frames.
 func framed(t require.TestingT, dir string, text byte, sizes ...int) (path string, b []byte,
 	begins []int) {
 	s, err := open(dir, Options{}, unsynced{})
@@ -294,7 +288,6 @@ func framed(t require.TestingT, dir string, text byte, sizes ...int) (path strin
 	return path, b, begins
 }
 
-// If one frame of a segment is damaged, a rescue finds all other frames.
 func TestRescueFindsFramesBehindDamage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		root, err := os.MkdirTemp("", "frames-*")
@@ -343,7 +336,7 @@ func TestRescueFindsFramesBehindDamage(t *testing.T) {
 	})
 }
 
-// The text of a record may look like a frame. When that record's frame is damaged, a rescue must
+// The text of a record may look like a frame. If the frame of that record is damaged, a rescue must
 // not take the text for a frame.
 func TestRescueFindsNoFrameInText(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
@@ -357,13 +350,13 @@ func TestRescueFindsNoFrameInText(t *testing.T) {
 	require.Equal(t, []piece{{0, 10}, {510, 520}}, f.pieces(f.sessions["a"], new(Rescued)))
 }
 
-// A torn append is the incomplete record of a server that was killed while it wrote. Damage to a
-// complete record is not taken for a torn append, if the remaining bytes show the difference.
+// A torn append is the incomplete record of a server that was killed during a write. Damage to a
+// complete record must not be taken for a torn append, if the remaining bytes show the difference.
 func TestDamageIsNotTakenForTornAppend(t *testing.T) {
 	for name, c := range map[string]struct {
 		text   byte
 		damage func(b []byte, begins []int) []byte
-		torn   bool // the damage must be taken for a torn append
+		torn   bool
 	}{
 		"a sector of a frame that others follow": {'x', func(b []byte, begins []int) []byte {
 			clear(b[sectorBytes : 2*sectorBytes])
@@ -413,7 +406,7 @@ func TestDamageIsNotTakenForTornAppend(t *testing.T) {
 	}
 }
 
-// A segment that is wholly before the log's start may be overwritten: it is not read, and not
+// A segment that lies before the start of the log may be overwritten. It is neither read nor
 // reported as damage.
 func TestTrimmedSegmentIsNotRead(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")

@@ -16,15 +16,15 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// disk is the file system of a real folder. It records all writes and syncs, to compute what a
-// power cut would have left. It can also return errors.
+// disk is the file system of a real folder. It records all writes and syncs, so that a test can
+// compute what a power cut would leave. It can also return errors.
 type disk struct {
 	osFiles
 	root string
 
 	mu     sync.Mutex
 	events []powercut.Event
-	node   map[string]int // numbers of files by their current names
+	node   map[string]int
 	nodes  int
 
 	// fault, if not nil, is called before every operation. If it returns an error, the operation
@@ -33,11 +33,10 @@ type disk struct {
 	operations []operation
 }
 
-// operation is one call that could fail.
 type operation struct {
-	n    int // number of operations before it
+	n    int
 	kind string
-	name string // path in the folder
+	name string
 }
 
 func newDisk(root string) *disk { return &disk{root: root, node: map[string]int{}} }
@@ -50,7 +49,8 @@ func (d *disk) rel(name string) string {
 	return filepath.ToSlash(rel)
 }
 
-// begin records an operation, and returns an error if the operation must fail.
+// begin records an operation. If fault returns an error, the operation must fail with the error
+// that begin returns.
 func (d *disk) begin(kind, name string) error {
 	o := operation{n: len(d.operations), kind: kind, name: d.rel(name)}
 	d.operations = append(d.operations, o)
@@ -67,7 +67,6 @@ func (d *disk) note(e powercut.Event) {
 	d.events = append(d.events, e)
 }
 
-// nodeOf returns the number of the file with a name.
 func (d *disk) nodeOf(name string) int {
 	rel := d.rel(name)
 	if _, ok := d.node[rel]; !ok {
@@ -198,7 +197,7 @@ func (f *diskFile) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// WriteAt writes p. If it must fail, it first writes half of p.
+// WriteAt writes p. When a test makes the call fail, WriteAt first writes half of p.
 func (f *diskFile) WriteAt(p []byte, off int64) (int, error) {
 	f.d.mu.Lock()
 	defer f.d.mu.Unlock()
@@ -234,7 +233,6 @@ func (f *diskFile) Sync() error {
 	return nil
 }
 
-// dump returns everything that can be read from a store, as text.
 func dump(s storage.Store) (string, error) {
 	var b strings.Builder
 	sessions, err := s.List(background, "", 1000)

@@ -23,16 +23,17 @@ type Exporter struct {
 	tar   *tar.Writer
 	id    string
 	made  time.Time
-	begin int64  // offset of the current segment
-	open  []byte // the current segment
+	begin int64
+	open  []byte
 }
 
-// NewExporter begins an archive of a session; made is the time of its files.
+// NewExporter begins an archive of a session. The files in the archive get the modification time
+// made.
 func NewExporter(w io.Writer, id string, made time.Time) *Exporter {
 	return &Exporter{tar: tar.NewWriter(w), id: id, made: made.Truncate(time.Second)}
 }
 
-// Head writes the head of a session whose log begins at an offset.
+// Head writes the head of a session. start is the offset at which the session's log begins.
 func (e *Exporter) Head(start int64, head []byte) error {
 	e.begin = start
 	b := encodeHead(headData{ID: e.id, Start: start}, head)
@@ -60,7 +61,7 @@ func (e *Exporter) flush(next int64) error {
 	return err
 }
 
-// State writes the state at an offset, in the form of storage.CompressSnapshot.
+// State writes the state at an offset, in the format of storage.CompressSnapshot.
 func (e *Exporter) State(at int64, compressed *io.SectionReader) error {
 	if err := e.flush(at); err != nil {
 		return err
@@ -72,13 +73,13 @@ func (e *Exporter) State(at int64, compressed *io.SectionReader) error {
 	return e.file(hexName(statePrefix, uint64(at)), size, content)
 }
 
-// readerFunc is an io.Reader that calls the function. The function has no position, so it must
-// return all data together with io.EOF.
+// readerFunc is an io.Reader that calls the function. A call must return all data together with
+// io.EOF, because the function keeps no position.
 type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// Close ends the archive.
+// Close completes the archive. It does not close the writer.
 func (e *Exporter) Close() error {
 	if err := e.flush(0); err != nil {
 		return err
@@ -105,14 +106,14 @@ func (e *Exporter) write(name string, size int64, content io.Reader) error {
 	return err
 }
 
-// exportFiles is the maximum number of files in an archive of one session, enough for 64 GiB of
-// text.
+// exportFiles is the maximum number of files in an archive of one session. It suffices for 64 GiB
+// of text.
 const exportFiles = 1 << 16
 
-// OpenExport opens an archive of one session for reading. The archive is from an Exporter, or from
-// the command tar with a session's files and the file version. For anything else the error is
-// storage.ErrNoBackup. Damage to the session is not an error here: it is reported by the session's
-// Err, or by a later read.
+// OpenExport opens an archive of one session for reading. Either an Exporter or the command tar has
+// written the archive, with the session's files and the file "version". For other content the error
+// is storage.ErrNoBackup. Damage to the session is reported by the session's Err or by a later
+// read, not by OpenExport.
 func OpenExport(file *io.SectionReader) (*Folder, error) {
 	a := &archived{file: file, members: map[string]member{}}
 	if err := a.list(); err != nil {
@@ -132,9 +133,10 @@ func OpenExport(file *io.SectionReader) (*Folder, error) {
 // read-only folder calls.
 type archived struct {
 	fileSystem
-	file    *io.SectionReader
-	id      string
-	members map[string]member // start is the position of the content here, not of the header
+	file *io.SectionReader
+	id   string
+	// by name; member.start is the position of the content, not of the header
+	members map[string]member
 }
 
 func (a *archived) list() error {
@@ -164,7 +166,7 @@ func (a *archived) list() error {
 	}
 }
 
-// ends checks that the archive has the end that tar writes: at least two blocks of zeros, and
+// ends checks that the archive ends as tar writes it: with at least two blocks of zeros, and
 // nothing after them.
 func (a *archived) ends() error {
 	end := make([]byte, tarTrailBytes)
@@ -194,7 +196,7 @@ func (a *archived) ends() error {
 	}
 }
 
-// add records a file of the archive. Its content begins at the current position.
+// add records a file of the archive. The file's content begins at the current position.
 func (a *archived) add(h *tar.Header) error {
 	at, err := a.file.Seek(0, io.SeekCurrent)
 	if err == nil {
@@ -222,7 +224,7 @@ func (a *archived) add(h *tar.Header) error {
 	return nil
 }
 
-// ReadDir implements fileSystem for the folder of the session.
+// ReadDir implements fileSystem. It lists the files of the archive's session.
 func (a *archived) ReadDir(string) (entries []fs.DirEntry, _ error) {
 	for _, m := range a.members {
 		entries = append(entries, fs.FileInfoToDirEntry(m.info()))
@@ -238,7 +240,7 @@ func (a *archived) OpenFile(name string, _ int, _ fs.FileMode) (file, error) {
 	return &archivedFile{SectionReader: io.NewSectionReader(a.file, m.start, m.size), m: m}, nil
 }
 
-// Space implements fileSystem: the space is not known.
+// Space implements fileSystem. It returns 0, 0: the space is not known.
 func (a *archived) Space(string) (left, all int64, err error) { return 0, 0, nil }
 
 func (m member) info() fs.FileInfo {
@@ -247,7 +249,7 @@ func (m member) info() fs.FileInfo {
 
 type archivedFile struct {
 	*io.SectionReader
-	file // nil: a read-only folder calls only the methods below
+	file // nil: a read-only folder calls only the methods that archivedFile implements
 	m    member
 }
 

@@ -25,8 +25,8 @@ type (
 	store  = storage.Store
 )
 
-// script has steps that together call all methods of a store. Each step is one call. If the call
-// fails or is interrupted, the step must be done as a whole or not at all.
+// script has steps that together call all methods of a store. Each step is one call. A step that
+// fails or is interrupted must be done as a whole or not at all.
 type script struct {
 	epoch map[string]uint64
 	at    map[string]int64
@@ -34,8 +34,9 @@ type script struct {
 
 func newScript() *script { return &script{epoch: map[string]uint64{}, at: map[string]int64{}} }
 
-// learned returns a record that is learned as usual (how is 0) or by lines (1 or 2). If how is 2,
-// its first two lines are skipped.
+// learned prepares a record for how the session learns its text. If how is 0, the session learns
+// the text as a whole. If how is 1 or 2, it learns by lines. If how is 2, the first two lines are
+// skipped.
 func learned(r record, how int) record {
 	if r.ByLine = how > 0; how < 2 || len(r.Text) < 2 {
 		return r
@@ -84,7 +85,7 @@ func (c *script) steps() []step {
 		return step{"snapshot of " + id, func(s store) error {
 			return s.WriteSnapshot(background, id, c.epoch[id], c.at[id], func(w io.Writer) error {
 				r := rand.New(rand.NewPCG(uint64(c.at[id]), 0))
-				for range 500 { // random bytes, which do not compress
+				for range 500 {
 					if _, err := fmt.Fprint(w, r.Uint64()); err != nil {
 						return err
 					}
@@ -105,7 +106,7 @@ func (c *script) steps() []step {
 		}}
 	}
 	call := func(name string, do func(s store) error) step { return step{name, do} }
-	drop := func(id string) step { // drops the oldest snapshot
+	drop := func(id string) step {
 		return step{"drop a snapshot of " + id, func(s store) error {
 			kept, err := s.Snapshots(background, id)
 			if err != nil || len(kept) == 0 {
@@ -153,14 +154,13 @@ func mustDump(t require.TestingT, s store) string {
 	return text
 }
 
-// mark is the state of a store at the end of a step, and the number of disk events until then.
+// mark is the state of a store after a step, and the number of disk events up to then.
 type mark struct {
 	step   string
 	events int
 	state  string
 }
 
-// recorded runs the script on a disk, and returns that disk with a mark for each step.
 func recorded(t *testing.T) (*disk, []mark) {
 	d := newDisk(filepath.Join(t.TempDir(), "data"))
 	s, err := open(d.root, Options{}, d)
@@ -180,7 +180,7 @@ func checked(t require.TestingT, dir, what string, strays bool) {
 	}), what)
 }
 
-// recovered opens the folder that a power cut leaves, and checks that its state is one of the
+// recovered opens the folder that a power cut leaves, and requires that its state equals one of the
 // states in the parameter may.
 func recovered(
 	t require.TestingT, i *powercut.Image, dir, what string, s powercut.Survivor, may ...mark,
@@ -197,7 +197,6 @@ func recovered(
 		states = append(states, m.state)
 	}
 	require.Contains(t, states, mustDump(t, f), "%s, in or after %s", what, may[0].step)
-	// The folder can be written to again.
 	epoch, err := f.Create(background, "new", nil, 0)
 	require.NoError(t, err)
 	require.NoError(t, f.Append(background, "new", epoch, 0, record{Text: make([]byte, 10_000)}))
@@ -213,8 +212,8 @@ func recovered(
 	checked(t, dir, what, false)
 }
 
-// at returns the states that a power cut after the given number of events may leave: the state
-// after the last complete step and, if a further step had begun, the state after that step.
+// at returns the states that a power cut after the given number of events may leave. These are the
+// state after the last complete step and, if a further step had begun, the state after that step.
 func at(marks []mark, events int) []mark {
 	for n := range marks {
 		if events == marks[n].events {
@@ -233,7 +232,8 @@ func TestPowerCutLosesNothingAcknowledged(t *testing.T) {
 	}
 	d, marks := recorded(t)
 	r := rand.New(rand.NewPCG(3, 4))
-	every, first := 5, rand.IntN(5) // tests every fifth power cut; make test-attack tests all
+	// the test takes every fifth power cut; `make test-attack` takes all
+	every, first := 5, rand.IntN(5)
 	if os.Getenv("LMSERVE_POWER_CUTS") != "" {
 		every, first = 1, 0
 	}
@@ -256,7 +256,8 @@ func TestPowerCutLosesNothingAcknowledged(t *testing.T) {
 	}
 }
 
-// survivesBy makes the given percentage of unsynced writes survive.
+// survivesBy returns a powercut.Survivor that keeps about the given percentage of unsynced writes
+// and names.
 func survivesBy(r *rand.Rand, percent int) powercut.Survivor {
 	some := func() bool { return r.IntN(100) < percent }
 	return powercut.Survivor{Write: some, Name: some}
@@ -274,7 +275,6 @@ func TestAnyPartOfUnsyncedMaySurvive(t *testing.T) {
 	})
 }
 
-// faults are the errors with which an operation of the file system may fail.
 var faults = map[string]error{"disk full": errNoSpace, "input/output error": errIO}
 
 func TestAnyOperationMayFail(t *testing.T) {
@@ -298,8 +298,9 @@ func TestAnyOperationMayFail(t *testing.T) {
 	}
 }
 
-// After a failed sync, a power cut may bring back removed files or remove new data. So the folder
-// is synced again before a removed file is overwritten, and before a caller sees new data.
+// After a failed sync of a folder, a power cut may bring back removed files or remove new files.
+// The store must therefore repeat the sync in two cases: before it overwrites a removed file, and
+// before a caller sees new data.
 func TestFailedSyncOfFolderLosesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -309,7 +310,7 @@ func TestFailedSyncOfFolderLosesNothing(t *testing.T) {
 	for _, m := range marks[1:] {
 		states = append(states, m.state)
 	}
-	const cuts = 40 // largest number of events after a failure at which power cuts are tested
+	const cuts = 40
 	someNames := survivesBy(rand.New(rand.NewPCG(rand.Uint64(), 0)), 50)
 	someNames.Write = powercut.OnlySynced.Write
 	for n, o := range d.operations {
@@ -322,9 +323,11 @@ func TestFailedSyncOfFolderLosesNothing(t *testing.T) {
 		for k := from; k < min(from+cuts, len(d.events)); k++ {
 			may := at(marks, k)
 			if strings.HasPrefix(may[0].step, "delete") {
-				break // the delete returned an error: a power cut may bring the session back
+				// the failed delete may leave the session: a power cut may bring the session back
+				break
 			}
-			// Otherwise this power cut would leave the same synced content as the previous one.
+			// Without a sync since the last tested power cut, this power cut would leave the same
+			// synced content.
 			if settled || len(may) == 1 {
 				dir := filepath.Join(t.TempDir(), "left")
 				cut := fmt.Sprintf("%s, cut after event %d", what, k)
@@ -337,14 +340,14 @@ func TestFailedSyncOfFolderLosesNothing(t *testing.T) {
 	}
 }
 
-// attacked reports whether to test a case: with the probability 1/every, or always in
-// make test-attack.
+// attacked reports whether to run a test case: with probability 1/every, or always under `make
+// test-attack`.
 func attacked(every int) bool {
 	return os.Getenv("LMSERVE_POWER_CUTS") != "" || rand.IntN(every) == 0
 }
 
-// A process is killed, and another one opens its folder. All that the second process then reports
-// survives a power cut.
+// After a process is killed, another process opens the folder. Everything that the second process
+// reports must survive a power cut.
 func TestPowerCutAfterKillLosesNothingTold(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
@@ -362,7 +365,7 @@ func TestPowerCutAfterKillLosesNothingTold(t *testing.T) {
 			}
 			return nil
 		}
-		var last int // index of a step
+		var last int
 		s, err := open(d.root, Options{}, d)
 		if err == nil {
 			for _, x := range newScript().steps() {
@@ -384,10 +387,10 @@ func TestPowerCutAfterKillLosesNothingTold(t *testing.T) {
 	}
 }
 
-// failing runs the whole script on a disk whose operation n fails with fault. states are the states
-// after each step without the fault. The step that fails must leave the state before it or the
-// state after it; if it leaves the state before it, repeating it must succeed. from is the number
-// of events before the failure.
+// failing runs the whole script on a disk, and makes operation n fail with fault. states are the
+// states after each step without the fault. The failed step must leave the state before or after
+// the step. If it leaves the state before, repeating the step must succeed. from is the number of
+// disk events before the failure.
 func failing(
 	t *testing.T, what string, n int, fault error, states []string,
 ) (d *disk, from int, marks []mark) {

@@ -14,7 +14,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// fileSystem is the part of the operating system that the store uses. Tests make its calls fail.
+// fileSystem is the part of the operating system that the store uses. Tests replace it to make
+// calls fail.
 type fileSystem interface {
 	OpenFile(name string, flag int, perm fs.FileMode) (file, error)
 	ReadDir(name string) ([]fs.DirEntry, error)
@@ -22,10 +23,10 @@ type fileSystem interface {
 	Link(from, to string) error
 	Rename(from, to string) error
 	Remove(name string) error
-	// SyncDir makes new and removed names of a folder durable.
+	// SyncDir makes the folder's new and removed names durable.
 	SyncDir(name string) error
 	// Space returns the free space and the size of a folder's file system, in bytes. Both are 0 if
-	// they are not known.
+	// unknown.
 	Space(dir string) (left, all int64, err error)
 }
 
@@ -40,8 +41,8 @@ type file interface {
 	Close() error
 }
 
-// osFiles is the fileSystem of the operating system. If no file descriptor is free, a call waits up
-// to descriptorWait for one, and then returns storage.ErrUnavailable.
+// osFiles is the fileSystem of the operating system. If no file descriptor is free, a call retries
+// for up to descriptorWait. Then it returns storage.ErrUnavailable.
 type osFiles struct{}
 
 const (
@@ -64,7 +65,7 @@ func patiently(call func() error) error {
 func (osFiles) OpenFile(name string, flag int, perm fs.FileMode) (f file, err error) {
 	err = patiently(func() error {
 		opened, err := os.OpenFile(name, flag, perm)
-		if err == nil { // assigning a nil *os.File would make f non-nil
+		if err == nil { // a nil *os.File assigned to the interface f would make f non-nil
 			f = opened
 		}
 		return err
@@ -88,7 +89,6 @@ func (osFiles) Remove(name string) error                  { return os.Remove(nam
 
 func (osFiles) Space(dir string) (left, all int64, err error) { return spaceOf(dir) }
 
-// open opens a regular file for reading.
 func (f *Folder) open(path string) (file, fs.FileInfo, error) {
 	in, err := f.files.OpenFile(path, os.O_RDONLY|nonblock, 0)
 	if err != nil {
@@ -104,7 +104,8 @@ func (f *Folder) open(path string) (file, fs.FileInfo, error) {
 	return in, info, nil
 }
 
-// read reads the first size bytes of a regular file, or the whole file if size is negative.
+// read reads the first size bytes of a regular file, or the whole file if size is negative. A
+// shorter file is no error.
 func (f *Folder) read(path string, size int64) (b []byte, err error) {
 	in, info, err := f.open(path)
 	if err != nil {
@@ -122,7 +123,7 @@ func (f *Folder) read(path string, size int64) (b []byte, err error) {
 	return b, err
 }
 
-// write makes or replaces a file, as a whole and durably. If the file system has hard links, the
+// write creates or replaces a file, as a whole and durably. If the file system has hard links, the
 // old file keeps a temporary name until it is overwritten with zeros. storage.ErrUnknown says that
 // the file is replaced, but a power cut may undo the replacement. Then left is the temporary name
 // of the old file. The caller must sync the folder before it overwrites the old file.
@@ -146,8 +147,8 @@ func (f *Folder) write(path string, content []byte) (left string, err error) {
 	return "", nil
 }
 
-// rewrite is write for a file of a session. It adds an old file that could not be overwritten to
-// the session's leftovers.
+// rewrite replaces a file of a session as write does. If the old file could not be overwritten,
+// rewrite adds it to the session's leftovers.
 func (f *Folder) rewrite(s *session, name string, content []byte) error {
 	left, err := f.write(filepath.Join(f.sessionPath(s.id), name), content)
 	if left != "" {
@@ -159,7 +160,6 @@ func (f *Folder) rewrite(s *session, name string, content []byte) error {
 // written reports whether a write that returned err has replaced the file.
 func written(err error) bool { return err == nil || errors.Is(err, storage.ErrUnknown) }
 
-// fill writes a new file and syncs it.
 func (f *Folder) fill(path string, content []byte) error {
 	out, err := f.files.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -172,18 +172,18 @@ func (f *Folder) fill(path string, content []byte) error {
 	return errors.Join(err, out.Close())
 }
 
-// links identifies a file in the file system, and counts its links.
+// links identifies a file by device and inode, and counts its hard links.
 type links struct {
 	device, inode uint64
 	links         uint64
 }
 
-// shred overwrites a file with zeros, unless it has other links, and removes the name. A missing
-// file is no error. The file is removed even if it cannot be overwritten.
+// shred overwrites a file with zeros, unless the file has other hard links, and removes the name. A
+// missing file is no error. The file is removed even if it cannot be overwritten.
 //
-// The overwriting reaches the file's own blocks only if the file system writes in place (ext4
-// without data journaling, XFS, NTFS; not btrfs, ZFS or APFS). The device must do so, too (a
-// magnetic disk; not an SSD, which remaps blocks).
+// Zeros replace the old bytes on the device only if both file system and device write in place.
+// ext4 without data journaling, XFS and NTFS write in place; btrfs, ZFS and APFS do not. A magnetic
+// disk writes in place; an SSD does not, because it remaps blocks.
 func (f *Folder) shred(path string) error {
 	last, err := f.unlinkShared(path)
 	if err != nil || !last {
@@ -203,9 +203,10 @@ func (f *Folder) shred(path string) error {
 	return errors.Join(err, f.remove(path))
 }
 
-// unlinkShared removes the name at path if the file has further names, or is not regular. If path
-// is the last name of a regular file, unlinkShared leaves it and returns true. The lock prevents
-// two calls from removing the last two names at once, which would leave the content on the disk.
+// unlinkShared removes the name at path if the file has other hard links, or is not regular. If
+// path is the last name of a regular file, unlinkShared keeps it and returns true. The lock
+// prevents two calls from removing the last two names at once, which would leave the content on the
+// disk.
 func (f *Folder) unlinkShared(path string) (last bool, err error) {
 	f.unlinking.Lock()
 	defer f.unlinking.Unlock()
@@ -230,7 +231,6 @@ func (f *Folder) remove(path string) error {
 
 const zeroBlock = 1 << 20
 
-// zero overwrites a file and syncs it.
 func zero(out file, size int64) error {
 	zeros := make([]byte, min(zeroBlock, size))
 	for at := int64(0); at < size; at += int64(len(zeros)) {
@@ -241,7 +241,6 @@ func zero(out file, size int64) error {
 	return out.Sync()
 }
 
-// shredTree shreds the files of a folder, and removes it.
 func (f *Folder) shredTree(dir string) error {
 	entries, err := f.files.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -258,7 +257,6 @@ func (f *Folder) shredTree(dir string) error {
 	return errors.Join(err, f.remove(dir))
 }
 
-// firstError runs steps until one fails.
 func firstError(steps ...func() error) error {
 	for _, do := range steps {
 		if err := do(); err != nil {

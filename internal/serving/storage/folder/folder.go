@@ -17,7 +17,7 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// Names in a data folder.
+// Names of files and folders in a data folder.
 const (
 	sessionsName = "sessions"
 	makingName   = "making"
@@ -31,41 +31,43 @@ const (
 	oldDatabase = "lmserve.db"
 )
 
-// Folder is the storage.Store in a data folder.
+// Folder is a storage.Store that keeps sessions in the files of a data folder.
 type Folder struct {
-	dir      string
-	place    fs.FileInfo // identity of dir when it was opened; nil if the store is an archive
+	dir string
+	// the identity of dir when it was opened; nil if the store is an archive
+	place    fs.FileInfo
 	readOnly bool
-	report   func(error) // called with errors that do not make a call fail
+	report   func(error) // receives errors that do not make a call fail
 	files    fileSystem
 	lock     *os.File
 
-	// writing is read-locked by calls that change files. It is write-locked by calls during which
-	// no file may change: a backup while it makes links, and Close.
+	// writing is read-locked by calls that change files. It is write-locked while no file may
+	// change: while a backup makes links, and during Close.
 	writing   sync.RWMutex
-	unlinking sync.Mutex // held by unlinkShared
+	unlinking sync.Mutex
 
 	mu       sync.Mutex
 	closed   bool
 	sessions map[string]*session
-	ids      []string // sorted ids of the complete sessions; nil if they must be sorted anew
+	// the sorted ids of the complete sessions; nil if they must be sorted again
+	ids      []string
 	complete map[string]bool
-	epoch    uint64   // the last epoch given out
-	bound    uint64   // epochs below bound are reserved, and may be given out
-	undone   []string // folders that erase could not overwrite yet
+	epoch    uint64
+	bound    uint64 // epochs below bound are reserved, and may be given out
+	undone   []string
 
 	usage     usage
-	temporary atomic.Int64 // bytes of unfinished files
+	temporary atomic.Int64 // the bytes of unfinished files
 	backingUp atomic.Bool
-	closing   chan struct{} // closed by Close
+	closing   chan struct{}
 }
 
 func (f *Folder) path(name string) string { return filepath.Join(f.dir, name) }
 
-// epochsReserved is the number of epochs that one write of the file epoch reserves.
+// epochsReserved is the number of epochs that one write of the file "epoch" reserves.
 const epochsReserved = 1 << 16
 
-// nextEpoch returns an epoch that was never given out.
+// nextEpoch returns an epoch that was never given out, even before a crash.
 func (f *Folder) nextEpoch() (uint64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -80,9 +82,10 @@ func (f *Folder) nextEpoch() (uint64, error) {
 	return f.epoch, nil
 }
 
-// inPlace checks that the folder that was opened is still at its path, and not unmounted or moved.
+// inPlace checks that the opened data folder is still at its path. The folder may have been
+// unmounted or moved.
 func (f *Folder) inPlace() error {
-	if f.place == nil { // the store is an archive
+	if f.place == nil {
 		return nil
 	}
 	now, err := os.Stat(f.dir)
@@ -97,9 +100,10 @@ func (f *Folder) inPlace() error {
 		"that folder back, or mount it again", storage.ErrUnavailable, f.dir, found)
 }
 
-// fault wraps an error of the file system: a full disk as storage.ErrNoSpace, every other error as
-// storage.ErrUnavailable, because the next call may succeed. It keeps storage.ErrUnknown, which
-// says that the outcome of the write is not known. The error affects only the session of the call.
+// fault wraps an error of the file system. A full disk becomes storage.ErrNoSpace. Every other
+// error becomes storage.ErrUnavailable, because the next call may succeed. storage.ErrUnknown is
+// kept, because it says that the outcome of the write is unknown. The error affects only the
+// session of the call.
 func (f *Folder) fault(doing string, err error) error {
 	switch {
 	case err == nil:
@@ -116,8 +120,8 @@ func (f *Folder) fault(doing string, err error) error {
 	return fmt.Errorf("storage: %s: %w: %w", doing, storage.ErrUnavailable, err)
 }
 
-// enter begins a call that changes files. If enter returns no error, the caller must call
-// f.writing.RUnlock at its end.
+// enter begins a call that changes files. If enter returns nil, the caller must call
+// f.writing.RUnlock when it is done.
 func (f *Folder) enter() error {
 	if f.readOnly {
 		return fmt.Errorf("storage: %s: %w", f.dir, storage.ErrReadOnly)
@@ -142,7 +146,7 @@ func (f *Folder) usable() error {
 	return nil
 }
 
-// with calls the function do with a session whose lock it holds.
+// with locks a session and calls the function do with it.
 func (f *Folder) with(ctx context.Context, id string, do func(s *session) error) error {
 	if err := f.usable(); err != nil {
 		return err
@@ -166,8 +170,8 @@ func (f *Folder) with(ctx context.Context, id string, do func(s *session) error)
 	return do(s)
 }
 
-// change calls the function do with a session whose lock it holds. It refuses a caller whose epoch
-// is not that of the session's last claim.
+// change locks a session and calls the function do, which may change the session's files. It
+// refuses a caller whose epoch is not the epoch of the session's last claim.
 func (f *Folder) change(
 	ctx context.Context, id string, epoch uint64, do func(s *session) error,
 ) error {
@@ -184,7 +188,7 @@ func (f *Folder) change(
 	})
 }
 
-// Durable implements storage.Store; it returns true.
+// Durable implements storage.Store. It returns true.
 func (f *Folder) Durable() bool { return true }
 
 // Create implements storage.Store.
@@ -206,7 +210,7 @@ func (f *Folder) Create(
 	return f.make(s, func(string) error { return nil })
 }
 
-// make makes a session. It calls fill to add the log and the snapshots to the session's folder.
+// make creates a session. It calls fill to add the log and the snapshots to the session's folder.
 func (f *Folder) make(s *session, fill func(dir string) error) (epoch uint64, err error) {
 	if s.epoch, err = f.nextEpoch(); err != nil {
 		return 0, err
@@ -260,7 +264,7 @@ func (f *Folder) makeFolder(s *session, made string, fill func(dir string) error
 	return nil
 }
 
-// fillEmpty makes an empty file, and does not sync it.
+// fillEmpty creates an empty file without a sync.
 func (f *Folder) fillEmpty(path string) error {
 	out, err := f.files.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
@@ -270,8 +274,8 @@ func (f *Folder) fillEmpty(path string) error {
 }
 
 // Claim implements storage.Store. The name of a file records the claim. Claim does not wait until
-// the name is on the disk. A power cut may lose the name, but it also ends every process with an
-// older epoch, and no epoch is given out twice.
+// the name is on the disk, so a power cut may lose the name. That is safe: the power cut also ends
+// every process with an older epoch, and no epoch is given out twice.
 func (f *Folder) Claim(ctx context.Context, id string) (found storage.Session, err error) {
 	if err := f.enter(); err != nil {
 		return found, err
@@ -298,7 +302,7 @@ func (f *Folder) Claim(ctx context.Context, id string) (found storage.Session, e
 	return found, err
 }
 
-// noteClaim renames the claim's file: its new name contains the epoch and the end of the log.
+// noteClaim renames the claim file. The new name contains the epoch and the end of the log.
 func (f *Folder) noteClaim(s *session, epoch uint64) error {
 	dir := f.sessionPath(s.id)
 	to := filepath.Join(dir, claimName(epoch, s.end))
@@ -314,14 +318,14 @@ func (f *Folder) noteClaim(s *session, epoch uint64) error {
 }
 
 // settle syncs the files of a session if a killed process or a failed sync may have left them
-// unsynced. Only then may a caller see them, because a power cut could still remove them. It leaves
-// damaged sessions as they are.
+// unsynced. A caller may see the files only after settle, because a power cut could remove unsynced
+// files. settle does not change damaged sessions.
 func (f *Folder) settle(s *session) error {
 	if !s.unsynced || f.readOnly || s.damage != nil {
 		return nil
 	}
 	err := f.files.SyncDir(f.sessionPath(s.id))
-	// Segments before the last one, and text before s.claimed, were synced.
+	// Only the last segment can have unsynced text: the text after s.claimed.
 	if n := len(s.segments); err == nil && n > 0 && s.end > s.claimed {
 		var out file
 		last := f.file(s, segmentPrefix, s.segments[n-1].offset)
@@ -402,8 +406,8 @@ func (f *Folder) List(
 	return found, nil
 }
 
-// completeIDs returns the ids of all complete sessions, in order. Callers must not change the
-// slice, because the store keeps it.
+// completeIDs returns the sorted ids of all complete sessions. Callers must not change the slice,
+// because the store keeps it.
 func (f *Folder) completeIDs() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -461,9 +465,9 @@ func (f *Folder) Delete(ctx context.Context, id string, epoch uint64) error {
 	return f.fault("erasing session "+id, f.erase(removed))
 }
 
-// erase overwrites and removes a deleted session's folder, which was moved to the given path, and
-// all folders that earlier calls could not erase. It first makes the move durable: otherwise a
-// power cut might bring back the session with zeros in its files.
+// erase overwrites and removes the folder of a deleted session, which was moved to the path
+// removed. It also retries folders that earlier calls could not erase. It first syncs the move.
+// Otherwise a power cut might bring back the session with zeros in its files.
 func (f *Folder) erase(removed string) error {
 	if err := f.files.SyncDir(f.path(sessionsName)); err != nil {
 		f.mu.Lock()

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// unsynced is a file system that does not sync. Tests without power cuts use it to be faster.
+// unsynced is a file system without syncs. Tests without power cuts use it because it is faster.
 type unsynced struct{ osFiles }
 
 type unsyncedFile struct{ file }
@@ -41,7 +41,7 @@ func TestFolderIsAStore(t *testing.T) {
 		return storetest.Backend{
 			Open: func() (storage.Store, error) { return open(dir, Options{}, unsynced{}) },
 			Crash: func(s storage.Store) error {
-				left, err := os.MkdirTemp(t.TempDir(), "") // a copy, made while the store is open
+				left, err := os.MkdirTemp(t.TempDir(), "")
 				if err == nil {
 					err = copyLinked(dir, left)
 				}
@@ -52,7 +52,6 @@ func TestFolderIsAStore(t *testing.T) {
 	})
 }
 
-// copyLinked copies a folder: files that are hard links of each other stay so in the copy.
 func copyLinked(from, to string) error {
 	copies := map[links]string{}
 	return filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
@@ -84,8 +83,6 @@ func copyLinked(from, to string) error {
 	})
 }
 
-// Opening removes the temporary files that a killed process has left. It keeps files whose names
-// are not those of the store.
 func TestOpeningRemovesOnlyItsOwnLeftovers(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s, err := open(dir, Options{}, unsynced{})
@@ -104,8 +101,8 @@ func TestOpeningRemovesOnlyItsOwnLeftovers(t *testing.T) {
 	require.Equal(t, "text", string(content))
 }
 
-// A power cut during a segment's first append may leave an empty file. Then the session is forked.
-// A later append to the session or to the fork must not appear in the other session's log.
+// A power cut during a segment's first append may leave an empty file. If the session is then
+// forked, its later appends must not appear in the fork's log, or the fork's in the session's log.
 func TestEmptySegmentIsNotShared(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s, err := open(dir, Options{}, unsynced{})
@@ -143,8 +140,8 @@ func TestEmptySegmentIsNotShared(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// An operator has put a file into a folder of the store, such as backup. Opening the store keeps
-// and reports that file.
+// An operator may put a file into a folder of the store, such as the folder "backup". Opening the
+// store keeps and reports the file.
 func TestOpeningKeepsForeignFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s, err := open(dir, Options{}, unsynced{})
@@ -164,7 +161,8 @@ func TestOpeningKeepsForeignFiles(t *testing.T) {
 	require.Equal(t, "archive", string(content))
 }
 
-// noted records which folders were synced. The first syncs of session a's folder fail.
+// noted is a file system that records which folders were synced. The first syncs of session a's
+// folder fail, in the number given by fails.
 type noted struct {
 	osFiles
 	dirs  *[]string
@@ -180,8 +178,8 @@ func (n *noted) SyncDir(path string) error {
 	return n.osFiles.SyncDir(path)
 }
 
-// The files of a killed process may not be on the disk. Opening the store syncs each session. If
-// the sync of a session fails, the first use of that session syncs it.
+// A killed process may leave unsynced files. Opening the store syncs each session. If the sync of a
+// session fails, the next use of the session repeats the sync.
 func TestWhatWasLeftIsSyncedBeforeItIsReported(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s, err := open(dir, Options{}, unsynced{})
@@ -219,7 +217,6 @@ func TestWhatWasLeftIsSyncedBeforeItIsReported(t *testing.T) {
 	}
 }
 
-// A fork splits a segment while a read is under way. The read must still visit all records.
 func TestReadContinuesWhereForkCuts(t *testing.T) {
 	s, err := open(filepath.Join(t.TempDir(), "data"), Options{}, unsynced{})
 	require.NoError(t, err)
@@ -233,11 +230,11 @@ func TestReadContinuesWhereForkCuts(t *testing.T) {
 		_, err := s.Fork(background, "a", id, []byte("{}"), storage.Cut{End: end})
 		require.NoError(t, err)
 	}
-	fork("b", 8) // the cut is between two segments
+	fork("b", 8) // offset 8 is within the only segment, which the fork splits in two
 	text := ""
 	require.NoError(t, s.Read(background, "a", 0, func(at int64, r record) error {
 		if text += string(r.Text); at == 0 {
-			fork("c", 16) // the cut splits the second segment
+			fork("c", 16) // offset 16 is within the second segment, which the fork splits
 		}
 		return nil
 	}))

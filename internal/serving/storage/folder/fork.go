@@ -13,7 +13,7 @@ import (
 )
 
 // Fork implements storage.Store. The new session's folder gets hard links to the origin's files. If
-// an end of the cut is within a segment, that segment is first split there.
+// the cut begins or ends within a segment, that segment is first split there.
 func (f *Folder) Fork(
 	ctx context.Context, from, id string, head []byte, c storage.Cut,
 ) (epoch uint64, err error) {
@@ -59,8 +59,8 @@ func (f *Folder) cut(s *session, c storage.Cut) error {
 		func() error { return f.split(s, c.End) }, func() error { return f.cutAt(s, c.End) })
 }
 
-// share links the segments and snapshots of the origin that lie in the cut into dir, the folder of
-// s.
+// share makes hard links to the origin's segments and snapshots within the cut. The links are in
+// dir, which becomes the folder of s.
 func (f *Folder) share(origin, s *session, c storage.Cut, dir string) error {
 	for n := range origin.segments {
 		seg := &origin.segments[n]
@@ -96,8 +96,8 @@ func (f *Folder) share(origin, s *session, c storage.Cut, dir string) error {
 		return nil
 	}
 	if n := len(s.segments); n > 0 {
-		// The end of the log is read from the origin's files: the fork's folder has no final path
-		// yet.
+		// The end of the log is read from the origin's files, because the fork's folder is not at
+		// its final path yet.
 		reader := &session{id: origin.id, segments: slices.Clone(s.segments)}
 		if _, err := f.endOf(reader, n-1); err != nil {
 			return err

@@ -15,18 +15,18 @@ const (
 	frameHead   = 8 + 4 + 4 + 4
 	frameTail   = 4
 	lengthBytes = 4
-	recordMin   = 1 + 8 + 8 // bytes of the flags, the time and the bits
+	recordMin   = 1 + 8 + 8 // the bytes of the flags, the time and the bits
 	sectorBytes = 512       // the unit in which disks write
 
-	// segmentBytes is the length at which a segment is full: it gets no more frames.
+	// segmentBytes is the length from which a segment is full: a full segment gets no more frames.
 	segmentBytes = 1 << 20
-	// fileBytes limits the size of a head and of a segment in an archive, because both are read
-	// into memory as a whole.
+	// fileBytes limits the size of a head or a segment in an archive, because each is read into
+	// memory as a whole.
 	fileBytes = 32 << 20
 )
 
-// Flags of a record say which optional parts it has. These parts follow time and bits, in the order
-// of the flags.
+// The flags of a record say which optional parts it has. These parts follow the time and the bits,
+// in the order of the flags.
 const (
 	hasBaseline = 1 << iota
 	hasWords
@@ -37,7 +37,6 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// appendRecord appends a record to the body of a frame.
 func appendRecord(b []byte, r *storage.Record) []byte {
 	from := len(b)
 	b = append(b, make([]byte, lengthBytes+1)...)
@@ -51,7 +50,8 @@ func appendRecord(b []byte, r *storage.Record) []byte {
 	}
 	if r.Words != nil {
 		flags |= hasWords
-		b, _ = binary.Append(b, binary.LittleEndian, r.Words) // cannot fail: fixed size
+		// the write cannot fail, because Words has a fixed size
+		b, _ = binary.Append(b, binary.LittleEndian, r.Words)
 	}
 	if r.Continued != 0 {
 		flags |= hasContinued
@@ -70,7 +70,8 @@ func appendRecord(b []byte, r *storage.Record) []byte {
 	return b
 }
 
-// frameOf encodes the records of one call of Append as a frame. at is their offset in the log.
+// frameOf encodes the records of one call of Append as a frame. at is the offset of the first
+// record in the log.
 func frameOf(at int64, records []storage.Record) []byte {
 	b := make([]byte, frameHead)
 	for i := range records {
@@ -89,11 +90,11 @@ func frameOf(at int64, records []storage.Record) []byte {
 type frame struct {
 	at   int64
 	body []byte
-	size int64 // bytes in the file
+	size int64 // the length in the file, in bytes
 }
 
 // frameBegins reads the head of the frame at the beginning of b. at is the frame's offset in the
-// log, all is its length in bytes, and verifies reports whether the head's checksum is right.
+// log. all is the frame's length in bytes. verifies reports whether the head's checksum is right.
 func frameBegins(b []byte) (at, all int64, verifies bool) {
 	if len(b) < frameHead {
 		return 0, 0, false
@@ -103,8 +104,8 @@ func frameBegins(b []byte) (at, all int64, verifies bool) {
 	return at, frameHead + all + frameTail, verifies
 }
 
-// nextFrame returns the index in b of the first valid frame whose offset in the log is at least
-// offset. It returns len(b) if b has no such frame.
+// nextFrame returns the index in b of the first valid frame whose log offset is at least offset. If
+// b has no such frame, nextFrame returns len(b).
 func nextFrame(b []byte, offset int64) int {
 	for n := range b {
 		if at, _, begins := frameBegins(b[n:]); begins && at >= offset {
@@ -116,7 +117,6 @@ func nextFrame(b []byte, offset int64) int {
 	return len(b)
 }
 
-// readFrame reads the frame at the beginning of b.
 func readFrame(b []byte) (frame, error) {
 	if len(b) < frameHead {
 		return frame{}, fmt.Errorf("the file ends within a frame: %d bytes, expected %d or more",
@@ -145,7 +145,8 @@ func readFrame(b []byte) (frame, error) {
 	return frame{at, b[frameHead : all-frameTail], all}, nil
 }
 
-// each visits the records of a frame. The texts of the records are slices of the frame.
+// each calls visit for the records of a frame. The texts of the records share memory with the
+// frame.
 func (f frame) each(visit func(at int64, r storage.Record) error) error {
 	at, rest := f.at, f.body
 	for len(rest) > 0 {
@@ -170,7 +171,7 @@ func (f frame) each(visit func(at int64, r storage.Record) error) error {
 	return nil
 }
 
-// decodeRecord decodes a record. The text of the record is a slice of b.
+// decodeRecord decodes a record. The record's text shares memory with b.
 func decodeRecord(b []byte) (r storage.Record, err error) {
 	flags, rest := b[0], b[1:]
 	if flags&^knownFlags != 0 {
@@ -220,13 +221,13 @@ func decodeRecord(b []byte) (r storage.Record, err error) {
 	return r, err
 }
 
-// torn reports whether a power cut may explain an invalid frame at the end of the last segment.
-// Such a frame was never acknowledged, so it may be dropped. rest is the segment from the frame on.
-// The frame begins at byte begin of the file and at the given offset of the log. A power cut
-// explains it if no valid frame follows, and one of these holds:
-//   - the file ends within the frame
-//   - a sector of the frame was never written, and reads as zeros; if the head is invalid, a sector
-//     of the head
+// torn reports whether a power cut can explain an invalid frame at the end of the last segment.
+// If so, the frame was never acknowledged and may be dropped. rest is the segment from the frame
+// on. The frame begins at byte begin of the file, and at the given offset of the log. A power cut
+// can explain the frame if no valid frame follows, and one of these conditions holds:
+//   - The file ends within the frame.
+//   - A sector of the frame reads as zeros, because it was never written. If the head of the frame
+//     is invalid, the sector must be in the head.
 func torn(rest []byte, begin, offset int64) bool {
 	at, all, verifies := frameBegins(rest)
 	size := int64(len(rest))
@@ -241,9 +242,9 @@ func torn(rest []byte, begin, offset int64) bool {
 	return size < all || unwritten(rest, begin, size)
 }
 
-// unwritten reports whether the first bytes of a frame contain a disk sector that reads as zeros.
-// The frame is at the beginning of rest and at byte begin of the file. Bytes of a sector before or
-// after the frame are ignored.
+// unwritten reports whether a disk sector in the first bytes of a frame reads as zeros, as if the
+// disk had not written it. rest begins with the frame, which is at byte begin of the file. first is
+// the number of bytes to examine. Bytes of a sector outside the frame are ignored.
 func unwritten(rest []byte, begin, first int64) bool {
 	for at := int64(0); at < first; {
 		n := min(int64(len(rest))-at, sectorBytes-(begin+at)%sectorBytes)

@@ -15,23 +15,24 @@ import (
 )
 
 // The index spares Open from reading the files of every session. It has one line of JSON for each
-// session, and a last line with the checksum of the lines before. Close writes the index, and Open
-// removes it unless the folder is opened only for reading. Open reads the files of a session whose
-// folder has another modification time than in the index. If the index is invalid, Open reads the
+// session, and a last line with the checksum of the lines before. Close writes the index. Open
+// removes it unless the folder is open read-only. If the modification time of a session's folder
+// differs from the index, Open reads the session's files. If the index is invalid, Open reads the
 // files of all sessions.
 
 const indexName = "index"
 
 type indexed struct {
-	ID       string
-	Changed  int64 // modification time of the session's folder, in nanoseconds
-	Epoch    uint64
-	Claimed  int64
-	Head     []byte
-	Start    int64
-	End      int64
-	LastAt   int64
-	Last     []byte        `json:",omitempty"` // last record as in a frame; its text is newlines
+	ID      string
+	Changed int64 // the modification time of the session's folder, in Unix nanoseconds
+	Epoch   uint64
+	Claimed int64
+	Head    []byte
+	Start   int64
+	End     int64
+	LastAt  int64
+	// the last record as encoded in a frame, with newlines as its text
+	Last     []byte        `json:",omitempty"`
 	Segments []indexedFile `json:",omitempty"`
 	States   []indexedFile `json:",omitempty"`
 }
@@ -41,7 +42,8 @@ type indexedFile struct {
 	Shared        bool `json:",omitempty"`
 }
 
-// writeIndex writes the index, without sessions that are damaged or have leftovers.
+// writeIndex writes the index. It omits sessions that are damaged, unsynced or have leftovers, so
+// that Open reads their files.
 func (f *Folder) writeIndex() error {
 	var b bytes.Buffer
 	out := json.NewEncoder(&b)
@@ -71,7 +73,7 @@ func (s *session) indexed(info fs.FileInfo) indexed {
 	}
 	if s.last != nil {
 		last := *s.last
-		last.Text = []byte{'\n'} // decoding needs a line for each index in Skipped
+		last.Text = []byte{'\n'} // decoding requires a line for each index in Skipped
 		if n := len(last.Skipped); n > 0 {
 			last.Text = bytes.Repeat(last.Text, 1+int(last.Skipped[n-1]))
 		}
@@ -86,7 +88,7 @@ func (s *session) indexed(info fs.FileInfo) indexed {
 	return x
 }
 
-// readIndex reads the index. It returns an empty map if the file is missing or invalid.
+// readIndex reads the index by session id. It returns nil if the file is missing or invalid.
 func (f *Folder) readIndex() map[string]indexed {
 	b, err := f.read(f.path(indexName), -1)
 	if err != nil {
@@ -109,8 +111,8 @@ func (f *Folder) readIndex() map[string]indexed {
 	return found
 }
 
-// removeIndex removes the index, which no longer describes the sessions after the next change. The
-// removal is durable only after the caller has synced the folder.
+// removeIndex removes the index, because the next change of a session makes it wrong. The caller
+// must sync the folder to make the removal durable.
 func (f *Folder) removeIndex() error {
 	if _, err := os.Lstat(f.path(indexName)); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -118,8 +120,8 @@ func (f *Folder) removeIndex() error {
 	return f.shred(f.path(indexName))
 }
 
-// fromIndex makes a session from its entry in the index. It returns nil if the session's folder has
-// changed since the entry was written.
+// fromIndex makes a session from its entry in the index. It returns nil if the entry is invalid, or
+// if the session's folder has changed since the entry was written.
 func (f *Folder) fromIndex(x indexed) *session {
 	dir := f.sessionPath(x.ID)
 	info, err := os.Stat(dir)

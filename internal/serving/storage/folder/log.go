@@ -13,7 +13,7 @@ import (
 )
 
 // Append implements storage.Store. It writes all records in one frame, so that a power cut keeps
-// either all of them or none.
+// either all or none.
 func (f *Folder) Append(
 	ctx context.Context, id string, epoch uint64, at int64, records ...storage.Record,
 ) error {
@@ -44,8 +44,8 @@ func (f *Folder) Append(
 	})
 }
 
-// appendFrame writes a frame at the end of the last segment. It begins another segment if the last
-// one is full or shared with another session.
+// appendFrame writes a frame at the end of the last segment. It begins a new segment if the last
+// segment is full or shared with another session.
 func (f *Folder) appendFrame(s *session, b []byte) error {
 	if n := len(s.segments); n > 0 && s.segments[n-1].bytes < segmentBytes {
 		seg := &s.segments[n-1]
@@ -68,14 +68,14 @@ func (f *Folder) appendFrame(s *session, b []byte) error {
 	return f.beginSegment(s, b)
 }
 
-// writeFrame writes a frame at a segment's end.
 func (f *Folder) writeFrame(s *session, seg *segment, out file, b []byte) error {
 	_, err := out.WriteAt(b, seg.bytes)
 	if err == nil {
 		err = out.Sync()
 	}
 	if err != nil {
-		// After a failed write or sync, the disk may contain a part of the frame: cut it off.
+		// After a failed write or sync, the disk may contain a part of the frame. Truncate removes
+		// that part.
 		s.suspect = firstError(func() error { return out.Truncate(seg.bytes) }, out.Sync) != nil
 		if s.suspect {
 			err = fmt.Errorf("%w: %w", storage.ErrUnknown, err)
@@ -83,12 +83,13 @@ func (f *Folder) writeFrame(s *session, seg *segment, out file, b []byte) error 
 		return errors.Join(err, out.Close())
 	}
 	seg.bytes += int64(len(b))
-	_ = out.Close() // an error does not matter: the frame is on the disk
+	_ = out.Close() // an error does not matter, because the frame is already on the disk
 	return nil
 }
 
-// beginSegment begins a segment with a frame. If a file of that name exists, it is removed and not
-// written to: a power cut may have left it empty, and a fork may share it.
+// beginSegment begins a new segment with a frame. If a file of the segment's name exists,
+// beginSegment first removes the name. A power cut may have left the file empty, and a fork may
+// share the file.
 func (f *Folder) beginSegment(s *session, b []byte) error {
 	path := f.file(s, segmentPrefix, s.end)
 	if err := f.remove(path); err != nil {
@@ -99,10 +100,11 @@ func (f *Folder) beginSegment(s *session, b []byte) error {
 		return err
 	}
 	if n := len(s.segments); n > 0 && s.segments[n-1].offset == s.end {
-		s.segments = s.segments[:n-1] // an empty segment
+		// the last segment is empty, and the new segment replaces it
+		s.segments = s.segments[:n-1]
 	}
-	// The name must be durable before the segment has content. Otherwise a power cut could bring
-	// back an older file of that name, and hide the new records.
+	// The new name must be durable before the segment has content. Otherwise a power cut could
+	// bring back an older file of the same name, which would hide the new records.
 	s.segments, s.unsynced = append(s.segments, segment{offset: s.end}), true
 	if err := f.files.SyncDir(f.sessionPath(s.id)); err != nil {
 		return errors.Join(err, out.Close())
@@ -116,7 +118,7 @@ func (f *Folder) Read(
 	ctx context.Context, id string, from int64,
 	visit func(at int64, r storage.Record) error,
 ) error {
-	var s session // the session at the beginning of the read
+	var s session
 	err := f.with(ctx, id, func(now *session) error {
 		if from < now.start || from > now.end {
 			return &storage.RangeError{Session: id, Offset: from, Start: now.start, End: now.end}
@@ -138,8 +140,8 @@ func (f *Folder) Read(
 	if refused || !errors.Is(err, storage.ErrCorrupt) {
 		return err
 	}
-	// The damage may only be apparent: during the read, the session may have been deleted or
-	// trimmed, which overwrites files, or a fork may have split one of its segments.
+	// The damage may only be apparent. During the read, another call may have deleted or trimmed
+	// the session, which overwrites its files. A fork may also have split one of its segments.
 	cut := false
 	gone := f.with(ctx, id, func(now *session) error {
 		if now.start > from {
@@ -158,13 +160,13 @@ func (f *Folder) Read(
 	return f.readLog(ctx, &s, next, visit)
 }
 
-// errVisit marks an error that the visitor returned, as opposed to an error of reading.
+// errVisit marks an error that the function visit returned, in contrast to an error of reading.
 type errVisit struct{ error }
 
 func (e errVisit) Unwrap() error { return e.error }
 
-// readLog visits the records of the log from an offset on, including the record that contains the
-// offset.
+// readLog visits the records of the log from an offset on, beginning with the record that contains
+// the offset.
 func (f *Folder) readLog(
 	ctx context.Context, s *session, from int64, visit func(int64, storage.Record) error,
 ) error {
@@ -203,8 +205,8 @@ func (f *Folder) readLog(
 	return nil
 }
 
-// readSegment visits the records of a segment that begin before an offset, the parameter before. It
-// returns the offset at which the last of these records ends.
+// readSegment visits the records of a segment that begin before the offset in the parameter before.
+// end is the offset at which the last of these records ends.
 func (f *Folder) readSegment(
 	s *session, seg *segment, before int64,
 	visit func(int64, storage.Record) error,
@@ -245,7 +247,8 @@ func (f *Folder) readSegment(
 	return min(end, before), nil
 }
 
-// ofVisit returns an error of the visitor unchanged, and reports every other error as damage.
+// ofVisit returns an error of the function visit unchanged, and reports every other error as
+// damage.
 func ofVisit(s *session, name string, at int64, err error) error {
 	if errors.As(err, new(errVisit)) {
 		return err
@@ -253,8 +256,8 @@ func ofVisit(s *session, name string, at int64, err error) error {
 	return corrupt(s, name, at, err)
 }
 
-// border returns the start of the record that contains an offset, or the end of the log if the
-// offset is after all records.
+// border returns the offset of the beginning of the record that contains the given offset. It
+// returns the end of the log if the offset is after all records.
 func (f *Folder) border(s *session, offset int64) (at int64, err error) {
 	if offset >= s.end {
 		return s.end, nil
@@ -274,7 +277,8 @@ func (f *Folder) border(s *session, offset int64) (at int64, err error) {
 	return at, err
 }
 
-// segmentOf returns the index of the segment that contains an offset, or -1 if none does.
+// segmentOf returns the index of the segment that contains an offset. It returns -1 if the offset
+// is before all segments.
 func (s *session) segmentOf(offset int64) int {
 	n, same := slices.BinarySearchFunc(s.segments, offset, func(seg segment, offset int64) int {
 		return cmp.Compare(seg.offset, offset)
@@ -285,7 +289,6 @@ func (s *session) segmentOf(offset int64) int {
 	return n - 1
 }
 
-// endOf returns the offset at which the records of segment n end.
 func (s *session) endOf(n int) int64 {
 	if n+1 < len(s.segments) {
 		return s.segments[n+1].offset
@@ -293,8 +296,9 @@ func (s *session) endOf(n int) int64 {
 	return s.end
 }
 
-// split begins a segment at the offset, which is the beginning of a record. It copies the records
-// from the offset on to the new segment. The old segment keeps them, but they are no longer read.
+// split begins a new segment at the offset, which must be the beginning of a record. It copies the
+// records from the offset on to the new segment. The old segment keeps these records, but they are
+// no longer read.
 func (f *Folder) split(s *session, offset int64) error {
 	n := s.segmentOf(offset)
 	if n < 0 || s.segments[n].offset == offset || offset >= s.end {
@@ -312,8 +316,8 @@ func (f *Folder) split(s *session, offset int64) error {
 	return f.fault("splitting the log of session "+s.id, err)
 }
 
-// halves returns the frames of segment n whose records begin before the offset, and its other
-// frames.
+// halves encodes the records of segment n as frames, one for each record. first has the records
+// that begin before the offset; second has the rest.
 func (f *Folder) halves(s *session, n int, offset int64) (first, second []byte, err error) {
 	_, err = f.readSegment(s, &s.segments[n], s.endOf(n),
 		func(at int64, r storage.Record) error {
@@ -327,8 +331,8 @@ func (f *Folder) halves(s *session, n int, offset int64) (first, second []byte, 
 	return first, second, err
 }
 
-// cutAt removes the records after an offset from a segment. split has copied these records to the
-// next segment. The offset must be the end of the log or the beginning of the next segment.
+// cutAt removes the records after an offset from a segment, after split has copied them to the next
+// segment. The offset must be the end of the log or the beginning of the next segment.
 func (f *Folder) cutAt(s *session, offset int64) error {
 	n := s.segmentOf(offset - 1)
 	if n < 0 || s.segments[n].offset >= offset {

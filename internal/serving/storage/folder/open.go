@@ -15,18 +15,18 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Options of Open.
+// Options are the options of Open.
 type Options struct {
-	ReadOnly bool // writes are refused; for tools that only read
-	Existing bool // the folder must exist; otherwise Open makes one
-	// Report gets what is wrong with the folder, but does not prevent its opening: damage, and
-	// files that are not the store's. It may be nil.
+	ReadOnly bool
+	Existing bool // the folder must exist; if false, Open creates a missing folder
+	// Report receives problems of the folder that do not prevent its opening: damage, and files
+	// that the store did not write. It may be nil.
 	Report func(error)
 }
 
-// Open opens a data folder, or makes one. It verifies only the head and the last frame of a
-// session. Read and ReadSnapshot verify what they read, and Check verifies everything. The error is
-// storage.ErrInUse if another process has the folder open for writing.
+// Open opens a data folder, or creates it. Open verifies only the head and the last frame of each
+// session. Read and ReadSnapshot verify the data that they return, and Check verifies everything.
+// The error is storage.ErrInUse if another process has the folder open for writing.
 func Open(dir string, o Options) (*Folder, error) { return open(dir, o, osFiles{}) }
 
 func open(dir string, o Options, files fileSystem) (_ *Folder, err error) {
@@ -47,8 +47,8 @@ func open(dir string, o Options, files fileSystem) (_ *Folder, err error) {
 	}
 	index := f.readIndex()
 	if !f.readOnly {
-		// A killed process may have changed names: they must be durable before anyone relies on
-		// them.
+		// A killed process may have changed names without a sync. The names must be durable before
+		// a caller relies on them.
 		err := firstError(f.removeIndex, func() error { return f.files.SyncDir(f.dir) },
 			func() error { return f.files.SyncDir(f.path(sessionsName)) })
 		if err != nil {
@@ -76,7 +76,7 @@ func newFolder(dir string, o Options, files fileSystem) *Folder {
 	return f
 }
 
-// openDir makes the folder if it does not exist, locks it, and checks its version.
+// openDir creates the folder if it does not exist, locks the folder, and checks its version.
 func (f *Folder) openDir(o Options) error {
 	version, err := f.read(f.path(versionName), 256)
 	switch {
@@ -85,7 +85,8 @@ func (f *Folder) openDir(o Options) error {
 			"version of lmserve",
 			f.path(versionName), version, versionText)
 	case err == nil:
-		// Without its folder of sessions the store is damaged or not mounted, rather than empty.
+		// If the folder of sessions is missing, the store is damaged or not mounted. It must not be
+		// taken for an empty store.
 		if _, err := os.Stat(f.path(sessionsName)); err != nil {
 			return fmt.Errorf("storage: %s: expected a folder that contains all sessions: %w",
 				f.path(sessionsName), err)
@@ -123,7 +124,7 @@ func (f *Folder) makeDir() error {
 		func() error { _, err := f.write(f.path(versionName), []byte(versionText)); return err }))
 }
 
-// makeFolders makes missing folders. Empty folders are missing if an archive left them out.
+// makeFolders creates missing folders. An archive may have left out empty folders.
 func (f *Folder) makeFolders(names ...string) error {
 	for _, name := range names {
 		if err := f.files.Mkdir(f.path(name), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -133,7 +134,8 @@ func (f *Folder) makeFolders(names ...string) error {
 	return nil
 }
 
-// takeLock locks the folder: exclusively for a store that writes, else together with other readers.
+// takeLock locks the folder. The lock is exclusive for a store that writes, and shared among
+// readers.
 func (f *Folder) takeLock() (err error) {
 	flag := os.O_RDWR | os.O_CREATE
 	if f.readOnly {
@@ -159,8 +161,8 @@ func (f *Folder) unlock() error {
 	return f.lock.Close()
 }
 
-// loadEpoch reads the bound of the reserved epochs: all epochs given out so far are smaller. If the
-// file is damaged, loadEpoch uses epochLost, so that the damage stops no session.
+// loadEpoch reads a bound that is greater than all epochs given out so far. If the file is damaged,
+// loadEpoch uses epochLost, so that the damage makes no session unusable.
 func (f *Folder) loadEpoch() error {
 	b, err := f.read(f.path(epochName), 64)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -179,14 +181,13 @@ func (f *Folder) loadEpoch() error {
 	return nil
 }
 
-// epochLost is greater than all epochs that a data folder reserves in practice.
+// epochLost is greater than every epoch that a data folder reserves in practice.
 const epochLost = 1 << 48
 
-// loadersMax is the number of sessions that Open reads at once.
 const loadersMax = 16
 
-// loadAll loads all sessions. It reads the files of a session only if the index lacks it, or if it
-// has changed since the index was written.
+// loadAll loads all sessions. It reads the files of a session only if the index has no entry, or an
+// outdated entry, for the session.
 func (f *Folder) loadAll(index map[string]indexed) error {
 	entries, err := f.files.ReadDir(f.path(sessionsName))
 	if err != nil {
@@ -213,7 +214,8 @@ func (f *Folder) loadAll(index map[string]indexed) error {
 				}
 				s = loaded
 				s.unsynced = true
-				// Now many sessions are synced at once, which is faster than each at its first use.
+				// Open syncs many sessions at once, which is faster than a sync at the first use of
+				// each session.
 				if err := f.settle(s); err != nil {
 					f.report(err)
 				}
@@ -237,10 +239,11 @@ func (f *Folder) loadAll(index map[string]indexed) error {
 	return nil
 }
 
-// ownFolder matches the names of folders that this program makes temporarily.
+// ownFolder matches the names of the store's temporary folders.
 var ownFolder = regexp.MustCompile(`^[0-9a-f]{16}([0-9a-f]{16})?$`)
 
-// tidy removes the temporary files and folders of a killed process, and reports files of others.
+// tidy removes the temporary files and folders of a killed process, and reports foreign files in
+// their place.
 func (f *Folder) tidy() {
 	for _, name := range []string{makingName, removedName, backupName} {
 		entries, err := f.files.ReadDir(f.path(name))

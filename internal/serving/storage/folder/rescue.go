@@ -13,7 +13,6 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// absent returns an error if the path exists.
 func absent(path string) error {
 	_, err := os.Lstat(path)
 	if err == nil {
@@ -25,7 +24,7 @@ func absent(path string) error {
 	return err
 }
 
-// piece is a part of a log without a gap, between two offsets.
+// piece is a part of a log without gaps, between two offsets.
 type piece struct {
 	from, to int64
 }
@@ -37,7 +36,7 @@ func rescue(ctx context.Context, from, to *Folder, s *session) (r Rescued, err e
 		r.Lost = append(r.Lost, damage)
 	}
 	if s.head == nil {
-		return r, nil // nothing can be rescued without a head
+		return r, nil
 	}
 	pieces := from.pieces(s, &r)
 	good := from.goodStates(ctx, s, &r)
@@ -66,7 +65,7 @@ func rescue(ctx context.Context, from, to *Folder, s *session) (r Rescued, err e
 	return r, nil
 }
 
-// pieces returns the readable parts of the segments of a log.
+// pieces returns the readable parts of a log, and adds damage to r.Lost.
 func (f *Folder) pieces(s *session, r *Rescued) (found []piece) {
 	for n := range s.segments {
 		before := int64(math.MaxInt64)
@@ -87,8 +86,9 @@ func (f *Folder) pieces(s *session, r *Rescued) (found []piece) {
 	return found
 }
 
-// salvage visits the records in the valid frames of segment n, also after invalid frames. It skips
-// records that begin at or after an offset, the parameter before. The error is the first damage.
+// salvage visits the records in the valid frames of segment n, including frames after invalid ones.
+// It skips records that begin at or after the offset in the parameter before. The error is the
+// first damage.
 func (f *Folder) salvage(
 	s *session, n int, before int64, visit func(at int64, r storage.Record),
 ) (damage error) {
@@ -121,8 +121,8 @@ func (f *Folder) salvage(
 			continue
 		}
 		found(at, err)
-		// A user's text may contain bytes that look like a frame. So if the head of the invalid
-		// frame is valid, the search for the next frame begins after its text.
+		// A user's text may contain bytes that look like a frame. If the invalid frame has a valid
+		// head, the search for the next frame therefore begins after the invalid frame's text.
 		_, all, begins := frameBegins(b[at:])
 		if at++; begins {
 			at = int(min(int64(at)-1+all, int64(len(b))))
@@ -135,7 +135,8 @@ func (f *Folder) salvage(
 	return damage
 }
 
-// goodStates returns the valid snapshots of a session, and adds the damage of the others to r.Lost.
+// goodStates returns the valid snapshots of a session, and adds the damage of invalid snapshots to
+// r.Lost.
 func (f *Folder) goodStates(ctx context.Context, s *session, r *Rescued) (good []state) {
 	for _, k := range s.states {
 		err := f.readState(ctx, f.file(s, statePrefix, k.Offset), s.id, k.Offset,
@@ -151,9 +152,9 @@ func (f *Folder) goodStates(ctx context.Context, s *session, r *Rescued) (good [
 	return good
 }
 
-// choose returns the piece to keep of a log that begins at the offset start. It is the piece that
-// contains the newest valid snapshot. If no piece contains a snapshot, it is the first piece; but
-// if the beginning of the log is lost, it is the last piece.
+// choose returns the piece of the log to keep. start is the offset at which the log begins. The
+// result is the piece that contains the newest valid snapshot. If no piece contains a snapshot, the
+// result is the first piece. But if the beginning of the log is lost, it is the last piece.
 func choose(pieces []piece, good []state, start int64) piece {
 	if len(pieces) == 0 {
 		return piece{from: start, to: start}
@@ -171,8 +172,8 @@ func choose(pieces []piece, good []state, start int64) piece {
 	return pieces[0]
 }
 
-// takeSegment copies records of segment n to the store f. It copies only records within the piece
-// of the log to keep. The parameter from is the store that has the segment.
+// takeSegment copies the records of segment n that lie within the piece keep to the store f. from
+// is the store that has the segment.
 func (f *Folder) takeSegment(
 	ctx context.Context, from *Folder, s *session, n int, keep piece, epoch uint64,
 ) error {
@@ -182,7 +183,7 @@ func (f *Folder) takeSegment(
 	if n+1 < len(s.segments) {
 		before = min(before, s.segments[n+1].offset)
 	}
-	// The damage that salvage returns was already reported by pieces.
+	// pieces has already reported the damage that salvage returns.
 	_ = from.salvage(s, n, before, func(begin int64, r storage.Record) {
 		if begin >= keep.from {
 			if at < 0 {

@@ -56,7 +56,8 @@ func noBackup(format string, args ...any) error {
 	return fmt.Errorf("storage: %w: %w", storage.ErrNoBackup, fmt.Errorf(format, args...))
 }
 
-// readArchive reads an archive to its end, and calls take with each file of a session.
+// readArchive reads a tar archive to its end, and calls the function take for each file of a
+// session.
 func readArchive(r io.Reader, take func(in io.Reader, h *tar.Header) error) error {
 	in := tar.NewReader(r)
 	for {
@@ -78,7 +79,6 @@ func readArchive(r io.Reader, take func(in io.Reader, h *tar.Header) error) erro
 	}
 }
 
-// checkMember refuses a member of the archive that is not a valid file of a session.
 func checkMember(h *tar.Header) error {
 	switch {
 	case !sessionFile(h.Name):
@@ -95,7 +95,6 @@ func checkMember(h *tar.Header) error {
 	return nil
 }
 
-// isSparse reports whether a file is stored as a sparse file: its holes are not in the archive.
 func isSparse(h *tar.Header) bool {
 	for record := range h.PAXRecords {
 		if strings.HasPrefix(record, "GNU.sparse.") {
@@ -114,7 +113,8 @@ func memberMax(name string) int64 {
 	return fileBytes
 }
 
-// readEnd reads the last file of an archive, and checks the end of the archive.
+// readEnd reads the last file of an archive, which has the format version. It checks that only the
+// zero bytes of the tar format follow.
 func readEnd(r io.Reader, in *tar.Reader) error {
 	if err := readVersion(in); err != nil {
 		return noBackup("%w", err)
@@ -148,7 +148,7 @@ func readVersion(in io.Reader) error {
 	return nil
 }
 
-// extract reads a backup into the folder, which is empty.
+// extract restores a backup into the folder, which must be empty.
 func (f *Folder) extract(r io.Reader) error {
 	dirs := map[string]bool{}
 	err := readArchive(r, func(in io.Reader, h *tar.Header) error {
@@ -211,8 +211,8 @@ func CheckBackup(ctx context.Context, r io.Reader, report func(*storage.CorruptE
 	})
 }
 
-// verifyFile reads a file of a session. what says how the file is damaged; err is an error of
-// reading.
+// verifyFile checks the content of a session's file. Result what describes the damage, or is nil;
+// result err is an error of reading.
 func verifyFile(in io.Reader, name string, size int64) (what, err error) {
 	if strings.HasPrefix(name, statePrefix) {
 		hash := sha256.New()
@@ -243,7 +243,6 @@ func verifyFile(in io.Reader, name string, size int64) (what, err error) {
 	return what, nil
 }
 
-// sessionFile reports whether a name in an archive is that of a session's file.
 func sessionFile(name string) bool {
 	dir, base := path.Split(name)
 	id, ok := strings.CutPrefix(strings.TrimSuffix(dir, "/"), sessionsName+"/")

@@ -18,36 +18,38 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// session is what the store keeps in memory about a session. lock guards the other fields.
+// session has the data that the store keeps in memory about a session. The channel lock guards the
+// other fields.
 type session struct {
 	id   string
-	lock chan struct{} // of capacity 1; full while the lock is held
+	lock chan struct{} // a channel of capacity 1, full while the lock is held
 
-	gone   bool  // the session was deleted, or its creation failed
-	damage error // damage of the session; nil if none is known
+	gone   bool
+	damage error // nil if no damage is known
 
 	epoch      uint64
-	claimed    int64 // end of the log at the last claim
+	claimed    int64 // the end of the log at the last claim, as an offset
 	head       []byte
 	start, end int64
 	last       *storage.Record // the last record, without its text
 	lastAt     int64
-	segments   []segment // in order; only the last segment gets frames
-	states     []state   // the snapshots, in order of offset
-	leftovers  []string  // names of files that mend removes
-	// suspect says that the file of the last segment may have bytes after the end of the log, left
-	// by a write that failed. mend cuts them off.
+	segments   []segment // in order of offset; new frames go into the last segment
+	states     []state
+	leftovers  []string // names of files that the method mend removes
+	// suspect says that a failed write may have left bytes after the end of the log, in the file of
+	// the last segment. The method mend removes these bytes.
 	suspect bool
-	// unsynced says that content or names of files may not be on the disk yet, because a process
-	// was killed or a sync has failed. No caller may see them before settle has synced them.
+	// unsynced says that files or their names may not be on the disk yet, because a process was
+	// killed or a sync failed. The method settle syncs them before a caller sees them, because a
+	// power cut could still remove them.
 	unsynced bool
 }
 
-// segment is a part of the log. It may have records at or after the offset of the next segment,
-// which a split has copied there; these records are not read.
+// segment is a file with a part of the log. Its last records may also be in the next segment, to
+// which a split copied them. They are then read only from the next segment.
 type segment struct {
 	offset, bytes int64
-	shared        links // links.links > 1: other sessions share the file
+	shared        links // the file's hard links; more than 1 if other sessions share the file
 }
 
 type state struct {
@@ -69,7 +71,8 @@ func temporaryName(path string) string {
 	return fmt.Sprintf("%s.%016x%s", path, rand.Uint64(), temporary)
 }
 
-// parseName returns the number in a name that hexName made with the prefix.
+// parseName returns the number n for which hexName(prefix, n) is name. ok is false if there is no
+// such number.
 func parseName(name, prefix string) (n uint64, ok bool) {
 	digits, found := strings.CutPrefix(name, prefix)
 	n, err := strconv.ParseUint(digits, 16, 64)
@@ -96,14 +99,14 @@ func (f *Folder) file(s *session, prefix string, offset int64) string {
 	return filepath.Join(f.sessionPath(s.id), hexName(prefix, uint64(offset)))
 }
 
-// headLine is the beginning of the first line of a head's file. The line ends with the checksum of
-// all that follows the line.
+// headLine begins the first line of a head's file. The first line ends with the checksum of the
+// rest of the file.
 const headLine = "lmserve session 1 "
 
-// headData is the second line of a head's file.
+// headData is the JSON in the second line of a head's file.
 type headData struct {
 	ID    string `json:"id"`
-	Start int64  `json:"start"` // offset at which the log begins
+	Start int64  `json:"start"`
 	Lost  string `json:"lost,omitempty"`
 }
 
@@ -133,16 +136,17 @@ func decodeHead(b []byte) (d headData, head []byte, err error) {
 	return d, head, nil
 }
 
-// corrupt returns a storage.CorruptError for a session's file. at is the damaged byte; -1 means
-// that the damage is not at one byte.
+// corrupt returns a storage.CorruptError for a session's file. Parameter at is the position of the
+// damaged byte, or -1 if the damage is not at a single byte.
 func corrupt(s *session, name string, at int64, what error) error {
 	path := filepath.ToSlash(filepath.Join(sessionsName, s.id, name))
 	return &storage.CorruptError{File: path, Byte: at, Session: s.id, Offset: -1,
 		What: what.Error()}
 }
 
-// load reads the names of a session's files, its head, and the last frame of its log. Damage is
-// noted in the session's field damage. An error says that the folder cannot be read.
+// load reads the names of a session's files, the session's head, and the last frame of its log. It
+// stores damage in the session's field damage, and returns an error only if the folder cannot be
+// read.
 func (f *Folder) load(id string) (*session, error) {
 	s := newSession(id)
 	dir := f.sessionPath(id)
@@ -175,7 +179,6 @@ func (f *Folder) load(id string) (*session, error) {
 
 func newSession(id string) *session { return &session{id: id, lock: make(chan struct{}, 1)} }
 
-// takeName adds a file of the session's folder to the session, by the file's name.
 func (s *session) takeName(path string, info fs.FileInfo) {
 	name := info.Name()
 	if n, ok := parseName(name, segmentPrefix); ok && int64(n) >= 0 {
@@ -215,7 +218,8 @@ func (f *Folder) loadHead(s *session) error {
 			"more", d.Start))
 	}
 	s.head, s.start, s.end = head, d.Start, d.Start
-	for len(s.segments) > 0 && s.segments[0].offset < s.start { // left by an interrupted Trim
+	// an interrupted Trim did not remove these segments
+	for len(s.segments) > 0 && s.segments[0].offset < s.start {
 		s.leftovers = append(s.leftovers, hexName(segmentPrefix, uint64(s.segments[0].offset)))
 		s.segments = s.segments[1:]
 	}
@@ -262,7 +266,7 @@ func (f *Folder) endOf(s *session, n int) (end int64, err error) {
 	if end, found, err := f.lastFrame(s, seg); found || err != nil {
 		return end, err
 	}
-	// The file does not end with a valid frame: read it from the beginning.
+	// The file does not end with a valid frame, so endOf reads the whole file.
 	b, err := f.read(f.file(s, segmentPrefix, seg.offset), seg.bytes)
 	if err != nil {
 		return 0, corrupt(s, hexName(segmentPrefix, uint64(seg.offset)), -1, err)
@@ -285,8 +289,8 @@ func (f *Folder) endOf(s *session, n int) (end int64, err error) {
 	return end, nil
 }
 
-// noteLast stores the last record of a frame in s, and sets end to the frame's end. The frame must
-// begin at end, where the frame before it ends.
+// noteLast stores a frame's last record in s. The frame must begin at the offset *end, where the
+// previous frame ends. noteLast sets *end to the offset at which this frame ends.
 func (s *session) noteLast(fr frame, end *int64) error {
 	if fr.at != *end {
 		return fmt.Errorf("found a frame with offset %d, expected offset %d", fr.at, *end)
@@ -335,7 +339,6 @@ func (f *Folder) lastFrame(s *session, seg *segment) (end int64, found bool, err
 	return end, true, nil
 }
 
-// describe returns the session's current description.
 func (s *session) describe() storage.Session {
 	d := storage.Session{
 		ID: s.id, Epoch: s.epoch, Head: bytes.Clone(s.head), Start: s.start, End: s.end,
@@ -351,7 +354,6 @@ func (s *session) describe() storage.Session {
 	return d
 }
 
-// acquire takes the lock of a session.
 func (s *session) acquire(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -23,7 +23,8 @@ func (f *Folder) WriteSnapshot(
 	ctx context.Context, id string, epoch uint64, at int64, write func(io.Writer) error,
 ) error {
 	admit := func(s *session) error { return s.admit(at) }
-	// admit is called before the file is written, and again when the snapshot is added.
+	// This early check avoids writing a file in vain. The check is repeated later, because the
+	// session may change while the file is written.
 	if err := f.change(ctx, id, epoch, admit); err != nil {
 		return err
 	}
@@ -53,15 +54,15 @@ func (f *Folder) WriteSnapshot(
 			return nil
 		})
 	}
-	// A file whose renaming was not synced is not overwritten: after a power cut it may have its
-	// snapshot's name again.
+	// A file that already had the snapshot's name is not overwritten. After a power cut it may have
+	// that name again, and overwritten content would look like damage.
 	if err != nil && !renamed {
-		_ = f.shred(unfinished) // err matters more; the next opening removes the file
+		// if shred fails, the next opening of the folder removes the file
+		_ = f.shred(unfinished)
 	}
 	return err
 }
 
-// admit returns an error if no snapshot may be written at the offset.
 func (s *session) admit(at int64) error {
 	if slices.ContainsFunc(s.states, func(kept state) bool { return kept.Offset == at }) {
 		return storage.SnapshotExists(s.id, at)
@@ -95,7 +96,8 @@ func (f *Folder) writeState(
 	return kept, err
 }
 
-// counter counts the bytes written to an unfinished file, in n and in a sum over all such files.
+// counter counts the bytes that are written to an unfinished file. n is the count of this file, and
+// sum is the total of all unfinished files.
 type counter struct {
 	sum *atomic.Int64
 	w   io.Writer
@@ -157,8 +159,8 @@ func (f *Folder) ReadSnapshot(
 		if err := f.inPlace(); err != nil {
 			return err
 		}
-		// The damage may only be apparent: a snapshot that is dropped during the read is
-		// overwritten.
+		// Check that the snapshot still exists. A snapshot that is dropped during the read is
+		// overwritten, and then looks damaged.
 		if err := f.with(ctx, id, find); err != nil {
 			return err
 		}
@@ -166,7 +168,7 @@ func (f *Folder) ReadSnapshot(
 	return err
 }
 
-// readState verifies a snapshot's file, and then calls read with its content.
+// readState verifies a snapshot's file, and then calls the function read with the file's content.
 func (f *Folder) readState(
 	ctx context.Context, path, id string, at int64, read func(io.Reader) error,
 ) error {
@@ -205,7 +207,6 @@ func (f *Folder) readState(
 	return storage.DecompressSnapshot(io.NewSectionReader(in, 0, size), read)
 }
 
-// contextReader is a reader that fails once its context has ended.
 type contextReader struct {
 	ctx context.Context
 	r   io.Reader
@@ -225,8 +226,8 @@ func (f *Folder) DropSnapshot(ctx context.Context, id string, epoch uint64, at i
 		if n < 0 {
 			return storage.SnapshotNotFound(id, at)
 		}
-		// The file loses its name before it is overwritten. Otherwise a crash in between could
-		// leave a half overwritten file that looks like a damaged snapshot.
+		// Rename the file before overwriting it. Otherwise a crash could leave a partly overwritten
+		// file under the snapshot's name, which would look like damage.
 		path := f.file(s, statePrefix, at)
 		dropped := temporaryName(path)
 		if err := f.files.Rename(path, dropped); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nonblock is an open flag: with it, opening a named pipe does not wait for the other end.
+// nonblock is the flag with which the opening of a named pipe does not wait for a process at the
+// pipe's other end.
 const nonblock = syscall.O_NONBLOCK
 
 func linksOf(_ string, info fs.FileInfo) links {

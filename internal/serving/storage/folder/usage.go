@@ -13,7 +13,7 @@ import (
 type usage struct {
 	mu      sync.Mutex
 	charges map[string]int64
-	holders map[inode][]string // for each shared file, the sorted ids of its sessions
+	holders map[inode][]string // the sorted ids of the sessions that share a file
 	sum     int64
 	charged func(id string, bytes int64)
 }
@@ -26,7 +26,6 @@ func (u *usage) init() {
 	u.charges, u.holders = map[string]int64{}, map[inode][]string{}
 }
 
-// files visits the segments and the states of a session.
 func (s *session) files(visit func(name string, l links, bytes int64)) {
 	for _, seg := range s.segments {
 		visit(hexName(segmentPrefix, uint64(seg.offset)), seg.shared, seg.bytes)
@@ -36,7 +35,6 @@ func (s *session) files(visit func(name string, l links, bytes int64)) {
 	}
 }
 
-// add begins to charge a session that was just made, or found when the folder was opened.
 func (u *usage) add(s *session) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -50,7 +48,7 @@ func (u *usage) add(s *session) {
 			return
 		}
 		u.holders[l.file()] = slices.Insert(slices.Clone(before), n, s.id)
-		if n == 0 && len(before) > 0 { // s now has the smallest id of the sharers
+		if n == 0 && len(before) > 0 { // s now has the smallest id, so the file is charged to s
 			u.chargeLocked(before[0], -bytes)
 		}
 	})
@@ -72,7 +70,6 @@ func (u *usage) ownLocked(s *session) int64 {
 	return sum
 }
 
-// update sets the charges of a session to its current files.
 func (u *usage) update(s *session) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -81,7 +78,6 @@ func (u *usage) update(s *session) {
 	}
 }
 
-// share records that a file of a session now has a link in the folder of another session.
 func (u *usage) share(s *session, now links) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -90,8 +86,8 @@ func (u *usage) share(s *session, now links) {
 	}
 }
 
-// drop records that a session no longer has a file. A shared file is then charged to the next
-// sharer.
+// drop records that a session no longer uses a file. If other sessions share the file, it is then
+// charged to the oldest of them.
 func (u *usage) drop(s *session, l links, bytes int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -113,7 +109,6 @@ func (u *usage) dropLocked(id string, l links, bytes int64) {
 	}
 }
 
-// remove stops charging a session that was deleted.
 func (u *usage) remove(s *session) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

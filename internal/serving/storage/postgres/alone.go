@@ -23,17 +23,17 @@ const (
 	aloneTry  = 100 * time.Millisecond
 )
 
-// Statements that take the advisory lock: alone takes an exclusive lock, beside takes a shared
-// lock.
+// The SQL statement alone tries to take an exclusive advisory lock, and the statement beside a
+// shared advisory lock.
 const (
 	alone  = "select pg_try_advisory_lock($1)"
 	beside = "select pg_try_advisory_lock_shared($1)"
 )
 
-// keepLock takes the lock of a store, exclusively or together with other servers that share the
-// database. It keeps the lock until the background work ends. The lock belongs to a separate
-// connection. If that connection breaks, keepLock takes the lock again, and reports if another
-// store has taken it meanwhile. Correctness does not depend on the lock: epochs fence writes.
+// keepLock takes the advisory lock of the database, and keeps it until the background work ends.
+// Parameter how is the statement alone or beside. A separate connection holds the lock. If that
+// connection breaks, keepLock takes the lock again, and reports if another program has taken the
+// lock meanwhile. Correctness does not depend on the lock: epochs fence writes.
 func (s *Store) keepLock(
 	ctx, background context.Context, config *pgx.ConnConfig, how string, wait time.Duration,
 ) error {
@@ -68,8 +68,8 @@ func takeLock(ctx context.Context, conn *pgx.Conn, how string) (taken bool, err 
 	return taken, nil
 }
 
-// retakeLock takes the lock on a new connection. If that fails, conn is nil, and others reports
-// whether another store has the lock.
+// retakeLock takes the lock on a new connection. If that fails, conn is nil, and result others says
+// whether another program has the lock.
 func retakeLock(
 	ctx context.Context, config *pgx.ConnConfig, how string,
 ) (conn *pgx.Conn, others bool) {
@@ -85,8 +85,8 @@ func retakeLock(
 	return nil, err == nil
 }
 
-// look checks the connection that has the lock. For a store without a node it also checks the
-// settings of the database. A store with a node checks them whenever it renews its lease.
+// look reports whether the connection that holds the lock is broken. For a store without a node,
+// look also checks the settings of the database. A store with a node checks the settings in Renew.
 func (s *Store) look(ctx context.Context, holder *pgx.Conn) (broken bool) {
 	if s.node == "" {
 		return s.watchPromises(ctx, holder)

@@ -15,7 +15,6 @@ import (
 
 func init() { openers["s3"] = openCloud }
 
-// cloud is a bucket of an object store on the network.
 type cloud struct{ bucket *blob.Bucket }
 
 func openCloud(ctx context.Context, at string) (bucket, error) {

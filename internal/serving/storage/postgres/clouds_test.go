@@ -11,8 +11,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// A bucket's URL with the scheme of another service is opened by the client of that service. The
-// test has no credentials, so the client's complaint shows that it was called.
+// The test has no credentials. So an error of a cloud's client, instead of ErrInvalid, shows that
+// openObjects chose that client.
 func TestBucketsOfOtherClouds(t *testing.T) {
 	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", "none")
 	t.Setenv("AZURE_STORAGE_ACCOUNT", "")

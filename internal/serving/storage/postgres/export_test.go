@@ -9,38 +9,31 @@ import (
 	"time"
 )
 
-// AloneLock is the key of the advisory lock that a store holds while it has a database open.
 const AloneLock = aloneLock
 
-// Sweep removes the objects that belong to no snapshot and are older than age.
 func (s *Store) Sweep(ctx context.Context, age time.Duration) error { return s.sweep(ctx, age) }
 
-// ForgetNodes removes nodes that this store has watched for the duration age without seeing a
-// renewal of their leases.
 func (s *Store) ForgetNodes(ctx context.Context, age time.Duration) error {
 	return s.forgetNodes(ctx, age)
 }
 
-// Nodes returns how many nodes the database lists.
 func (s *Store) Nodes(ctx context.Context) (n int, err error) {
 	err = s.pool.QueryRow(ctx, `select count(*) from nodes`).Scan(&n)
 	return n, err
 }
 
-// Objects returns how many objects the database lists, with and without snapshots.
 func (s *Store) Objects(ctx context.Context) (n int, err error) {
 	err = s.pool.QueryRow(ctx, `select count(*) from objects`).Scan(&n)
 	return n, err
 }
 
-// Exec runs a statement in the database.
 func (s *Store) Exec(ctx context.Context, sql string) error {
 	_, err := s.pool.Exec(ctx, sql)
 	return err
 }
 
-// LeaveHalf leaves an object without a snapshot, like a process that is killed while it writes a
-// snapshot.
+// LeaveHalf creates an object without a snapshot. A process that is killed while it writes a
+// snapshot leaves such an object.
 func (s *Store) LeaveHalf(ctx context.Context) error {
 	name := objectName("half", 0, 1)
 	if err := s.overwrite(ctx, name, []byte("half")); err != nil {
@@ -49,10 +42,8 @@ func (s *Store) LeaveHalf(ctx context.Context) error {
 	return s.Exec(ctx, `insert into objects (object, refs) values ('`+name+`', 0)`)
 }
 
-// MarkerName is the name of the marker object.
 const MarkerName = markerName
 
-// ObjectNames returns the names of all objects in the object store, except the marker.
 func (s *Store) ObjectNames(ctx context.Context) ([]string, error) {
 	names, err := s.objects.bucket.(interface {
 		names(context.Context) ([]string, error)
@@ -60,7 +51,6 @@ func (s *Store) ObjectNames(ctx context.Context) ([]string, error) {
 	return slices.DeleteFunc(names, func(name string) bool { return name == markerName }), err
 }
 
-// names returns the files of a folder.
 func (f folder) names(context.Context) (names []string, err error) {
 	err = fs.WalkDir(os.DirFS(string(f)), ".", func(name string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {

@@ -8,7 +8,6 @@ import (
 	"io"
 )
 
-// names returns the objects of a bucket.
 func (c cloud) names(ctx context.Context) (names []string, err error) {
 	for all := c.bucket.List(nil); ; {
 		o, err := all.Next(ctx)

@@ -28,8 +28,9 @@ func textOf(t *testing.T, s storage.Store, id string) string {
 	return b.String()
 }
 
-// single opens a store with only one connection, and runs the tests' statements on it once, which
-// prepares them. The next message on the connection is then a statement, not a preparation.
+// single opens a store with only one connection, and runs each statement of the tests once. The
+// database has then prepared the statements. So the next request on the connection runs a
+// statement, and does not prepare one.
 func (p *place) single(t *testing.T) (s *postgres.Store, epoch uint64) {
 	o := p.options()
 	o.Database += "&pool_max_conns=1"
@@ -75,7 +76,7 @@ func TestAppendOfUnknownOutcomeIsReported(t *testing.T) {
 	rival := p.started(t, postgres.Options{Database: p.server.URL(p.database), Objects: p.objects})
 	p.proxy.Next(pgtest.LoseAnswer, 0)
 	claimed := make(chan error)
-	go func() { // claims the session before the append is repeated
+	go func() { // tries to claim the session before Append repeats its statement
 		for {
 			found, err := rival.Get(context.Background(), "a")
 			if err == nil && found.End > 4 {
@@ -87,7 +88,7 @@ func TestAppendOfUnknownOutcomeIsReported(t *testing.T) {
 	}()
 	err := s.Append(t.Context(), "a", epoch, 4, record("two "))
 	require.NoError(t, <-claimed)
-	if err != nil { // nil: the append was repeated before the claim
+	if err != nil { // err is nil if the append was repeated before the claim
 		require.ErrorIs(t, err, storage.ErrUnknown)
 	}
 	require.Equal(t, "one two ", textOf(t, s, "a"))
@@ -112,7 +113,8 @@ func TestLateHeadIsFencedByNextClaim(t *testing.T) {
 func TestCommitWithLostAnswerIsReportedAsUnknown(t *testing.T) {
 	p := newPlace(t, pgtest.Shared(t), folder(t))
 	s, epoch := p.single(t)
-	p.proxy.Next(pgtest.LoseAnswer, 3) // the fourth request: begin, select, update, commit
+	// the fourth request is the commit, after begin, select and update
+	p.proxy.Next(pgtest.LoseAnswer, 3)
 	require.ErrorIs(t, s.SetHead(t.Context(), "a", epoch, []byte("new")), storage.ErrUnknown)
 	found, err := s.Get(t.Context(), "a")
 	require.NoError(t, err)
@@ -239,7 +241,8 @@ func TestDamagedObjectIsReportedBeforeReading(t *testing.T) {
 	require.Len(t, names, 1)
 	for _, spoil := range []func() error{
 		func() error { return s.Overwrite(t.Context(), names[0], []byte("something else")) },
-		func() error { return s.Overwrite(t.Context(), names[0], nil) }, // removes the object
+		// nil removes the object
+		func() error { return s.Overwrite(t.Context(), names[0], nil) },
 	} {
 		require.NoError(t, spoil())
 		err := s.ReadSnapshot(t.Context(), "a", 0, func(io.Reader) error {

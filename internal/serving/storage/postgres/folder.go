@@ -15,7 +15,8 @@ import (
 // folder is a bucket whose objects are files.
 type folder string
 
-// openFolder opens the folder of a URL's path, and makes it if create is set.
+// openFolder opens the folder at the path of a file URL. If create is true, it creates a missing
+// folder.
 func openFolder(path string, create bool) (folder, error) {
 	if runtime.GOOS == "windows" {
 		path = path[1:] // removes the first slash of /C:/folder
@@ -42,7 +43,8 @@ func (f folder) path(name string) string {
 
 func (f folder) write(_ context.Context, name string, fill func(io.Writer) error) error {
 	path := f.path(name)
-	// The folder itself is not made: it may be a mount point whose file system is missing.
+	// Mkdir does not create the folder f itself: f may be a mount point whose file system is not
+	// mounted.
 	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
@@ -57,7 +59,7 @@ func (f folder) write(_ context.Context, name string, fill func(io.Writer) error
 	if err := file.Commit(); err != nil {
 		return err
 	}
-	return atomicfile.SyncFolder(string(f)) // the object's folder may be new
+	return atomicfile.SyncFolder(string(f)) // makes the name of a new subfolder durable
 }
 
 func (f folder) read(_ context.Context, name string) (io.ReadCloser, error) {

@@ -10,11 +10,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// keysLock is the advisory lock that a change of the keys takes. A lock of the row of the keys
-// would not do, because that row may not exist yet.
+// keysLock is the key of the advisory lock for changes of the access keys. A lock of their row
+// would not work, because the row may not exist yet.
 const keysLock = 0x6c6d6b657973
 
-// ReadKeys returns the text of the keys in the database at a URL, or nil if it has no keys.
+// ReadKeys returns the text of the access keys in the database at a URL. The text is nil if the
+// database has no keys.
 func ReadKeys(ctx context.Context, url string) (text []byte, err error) {
 	err = withKeys(ctx, url, func(conn *pgx.Conn) error {
 		text, err = readKeys(ctx, conn)
@@ -23,8 +24,9 @@ func ReadKeys(ctx context.Context, url string) (text []byte, err error) {
 	return text, err
 }
 
-// UpdateKeys replaces the text of the keys in a database by the result of change, in one
-// transaction. change gets nil if the database has no keys. Concurrent calls wait for each other.
+// UpdateKeys calls the function change with the text of a database's access keys, and stores the
+// result, in one transaction. The text is nil if the database has no keys. Concurrent calls wait
+// for each other.
 func UpdateKeys(ctx context.Context, url string, change func(text []byte) ([]byte, error)) error {
 	return withKeys(ctx, url, func(conn *pgx.Conn) error {
 		var mine error // the error of change, which UpdateKeys returns unwrapped
@@ -51,9 +53,10 @@ func UpdateKeys(ctx context.Context, url string, change func(text []byte) ([]byt
 	})
 }
 
-// FollowKeys reads the keys of a database again and again until the context ends, with pauses of
-// the duration every. It calls tell with each text that differs from the previous text, which at
-// first is the parameter text. While the database cannot be reached, FollowKeys reports nothing.
+// FollowKeys reads the access keys of a database until the context ends, and waits for the duration
+// every before each reading. It calls the function tell with each text that differs from the
+// previous text. It compares the first reading with the parameter text. While the database cannot
+// be reached, FollowKeys reports nothing.
 func FollowKeys(
 	ctx context.Context, url string, every time.Duration, text []byte, tell func(text []byte),
 ) {
@@ -77,7 +80,6 @@ func FollowKeys(
 	}
 }
 
-// withKeys connects to a database, and calls the function do with the connection.
 func withKeys(ctx context.Context, url string, do func(conn *pgx.Conn) error) error {
 	config, err := parse(url)
 	if err != nil {

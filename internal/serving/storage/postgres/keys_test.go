@@ -36,7 +36,7 @@ func TestKeysAreInTheDatabase(t *testing.T) {
 			func(text []byte) { told <- string(text) })
 	})
 	var all sync.WaitGroup
-	for n := range 5 { // no change is lost
+	for n := range 5 { // Concurrent updates must not lose a change.
 		all.Go(func() {
 			err := postgres.UpdateKeys(t.Context(), url, func(text []byte) ([]byte, error) {
 				return fmt.Append(text, n), nil

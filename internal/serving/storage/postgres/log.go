@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// pageBytes is how many bytes of a log's text one query reads at most, not counting the last
-	// record of the page.
+	// pageBytes limits the text that one query reads from a log, in bytes. The last record of a
+	// page may exceed the limit.
 	pageBytes = 1 << 20
 	// resolveTime is the longest time for which an append of unknown outcome is repeated. The
 	// repetitions cannot add the records twice, because an append names the expected end of the
@@ -39,10 +39,10 @@ func (s *Store) Append(
 	return s.resolve(context.WithoutCancel(ctx), id, epoch, b, err)
 }
 
-// resolve finds out whether an append whose connection broke has taken place. Reading the session
-// would not tell, because the statement may still be on its way to the database. So resolve repeats
-// the append. If the repetition succeeds, the first append can no longer take place. If the log
-// already has the records at their offsets, the first append has taken place.
+// resolve finds out whether an append succeeded although its connection broke. Reading the session
+// is not enough, because the database may still run the statement later. So resolve repeats the
+// append. If the repetition succeeds, the first append can no longer succeed. If the log already
+// has the records at their offsets, the first append has succeeded.
 func (s *Store) resolve(ctx context.Context, id string, epoch uint64, b *batch, lost error) error {
 	deadline := time.Now().Add(resolveTime)
 	for wait := resolveWaitMin; time.Now().Before(deadline); wait = min(2*wait, resolveWaitMost) {
@@ -64,14 +64,15 @@ func (s *Store) resolve(ctx context.Context, id string, epoch uint64, b *batch, 
 			return wrong
 		case errors.Is(err, storage.ErrUnknown), errors.Is(err, storage.ErrUnavailable):
 			lost = err
-		default: // claimed again or deleted; the first append may have succeeded before
+		// the session was claimed again or deleted, perhaps after the first append succeeded
+		default:
 			return fmt.Errorf("%w; then: %v", unknown(lost), err)
 		}
 	}
 	return unknown(lost)
 }
 
-// has reports whether the log has all records of a batch, by their offsets and checksums.
+// has reports whether the log has all records of a batch. It compares offsets and checksums.
 func (s *Store) has(ctx context.Context, id string, b *batch) (all bool, err error) {
 	err = s.read(ctx, func(ctx context.Context, q *pgxpool.Conn) error {
 		return q.QueryRow(ctx, `
@@ -82,7 +83,7 @@ func (s *Store) has(ctx context.Context, id string, b *batch) (all bool, err err
 	return all, err
 }
 
-// append adds a batch of records to the log of a session, without repetition.
+// append tries once to add a batch of records to the log of a session.
 func (s *Store) append(ctx context.Context, id string, epoch uint64, b *batch) error {
 	return s.once(ctx, func(ctx context.Context, q *pgxpool.Conn) error {
 		if storage.CheckID(id) != nil {
@@ -108,7 +109,7 @@ func (s *Store) append(ctx context.Context, id string, epoch uint64, b *batch) e
 	})
 }
 
-// whyNot returns why nothing was appended.
+// whyNot returns the error for an append that added nothing.
 func whyNot(ctx context.Context, q *pgxpool.Conn, id string, epoch uint64, at int64) error {
 	var e extent
 	err := q.QueryRow(ctx, `select epoch, "end" from sessions where id = $1`, id).
@@ -177,13 +178,11 @@ func (s *Store) Read(
 	return nil
 }
 
-// placed is a record as it was read from the database, with its offset and checksum.
 type placed struct {
 	columns
 	at, crc int64
 }
 
-// page reads the records of a part of a log.
 func (s *Store) page(ctx context.Context, id string, at, end int64) (page []placed, err error) {
 	err = s.read(ctx, func(ctx context.Context, q *pgxpool.Conn) error {
 		rows, _ := q.Query(ctx, `
@@ -200,7 +199,7 @@ func (s *Store) page(ctx context.Context, id string, at, end int64) (page []plac
 	return page, err
 }
 
-// whole returns an error if the record that was read at an offset is damaged.
+// whole returns an error if the record at an offset is damaged or missing.
 func (s *Store) whole(ctx context.Context, id string, at int64, p placed) error {
 	if p.at != at {
 		return s.missing(ctx, id, at)

@@ -15,23 +15,23 @@ import (
 )
 
 // An object store that is not mounted, or a wrong bucket, looks like an empty object store. So the
-// object store of a database has a marker, an object with the id of the database. If an object is
-// missing, but the marker is there, the object is lost. If the marker is missing, too, the objects
-// may come back; until then nothing is written, trimmed or deleted.
+// object store of a database has a marker: an object with the id of the database. If an object is
+// missing but the marker exists, the object is lost. If the marker is missing, too, the objects may
+// come back. Until then nothing is written, trimmed or deleted.
 
 const (
-	// markerName has a dot. The names of all other objects begin with the id of a session, which
-	// has no dot.
+	// markerName has a dot, so that no other object has this name. All other names begin with the
+	// id of a session, which has no dot.
 	markerName     = "lmserve.marker"
 	markerBytesMax = 256
 	markerTime     = 10 * time.Second // longest time for reading the marker
-	// adoptLook is how many of the database's snapshots adopt looks for in an object store without
-	// a marker, before it writes the marker.
+	// adoptLook is the largest number of objects for which recognize looks in an object store
+	// without a marker.
 	adoptLook = 16
 )
 
-// away returns the error for an object store without the right marker. found describes what was
-// found instead of the marker.
+// away returns the error for an object store without the right marker. Parameter found describes
+// what was found instead of the marker.
 func (o *objects) away(found string) error {
 	return unavailable(fmt.Errorf("the object store %s does not belong to database %s: found %s, "+
 		"expected the object %s with the id %s; mount the folder, or name the bucket, that has "+
@@ -53,7 +53,7 @@ func (o *objects) marker(ctx context.Context) (id string, err error) {
 	}
 	switch {
 	case err == nil && id == "":
-		return "none", nil // an empty marker: no database has this id
+		return "none", nil // the marker is empty; no database has the id "none"
 	case err == nil, ctx.Err() != nil:
 		return id, ctx.Err()
 	case errors.Is(err, fs.ErrNotExist):
@@ -62,8 +62,6 @@ func (o *objects) marker(ctx context.Context) (id string, err error) {
 	return "", unavailable(fmt.Errorf("reading object %s of %s: %w", markerName, o.where, err))
 }
 
-// is compares an id from the marker with the id of the database, and returns an error if they
-// differ.
 func (o *objects) is(id string) error {
 	switch id {
 	case o.id:
@@ -95,8 +93,8 @@ func (o *objects) present(ctx context.Context) error {
 	return err
 }
 
-// holds returns an error if the object store is not that of the database. It also returns an error
-// if the object is missing, or has another size than bytes.
+// holds returns an error if the object store does not have the marker of the database. It also
+// returns an error if the object is missing, or if its size is not the parameter bytes.
 func (o *objects) holds(ctx context.Context, name string, bytes int64) error {
 	found, err := o.bucket.size(ctx, name)
 	if err := o.present(ctx); err != nil {
@@ -119,7 +117,6 @@ func (o *objects) mark(ctx context.Context) error {
 	return o.present(ctx)
 }
 
-// present is objects.present for an open store.
 func (s *Store) present(ctx context.Context) error {
 	if s.closed.Load() {
 		return storage.ErrClosed
@@ -127,10 +124,10 @@ func (s *Store) present(ctx context.Context) error {
 	return s.objects.present(ctx)
 }
 
-// openMarked opens the object store, and checks that it is that of the database. For a database
-// that has not used any object store yet, openMarked makes a missing folder, and writes the marker.
-// adopt is an operator's request: it also marks an object store without a marker if that has
-// snapshots of the database.
+// openMarked opens the object store, and checks that it has the marker of the database. If the
+// database has not used any object store yet, openMarked creates a missing folder, and writes the
+// marker. If adopt is true, it also writes a missing marker to an object store that has snapshots
+// of the database.
 func (s *Store) openMarked(ctx context.Context, database, url string, adopt bool) error {
 	var id string
 	var marked, first bool
@@ -156,8 +153,8 @@ func (s *Store) openMarked(ctx context.Context, database, url string, adopt bool
 	return nil
 }
 
-// find checks the marker of an object store that was marked before. An object store that cannot be
-// reached is no error: the marker is checked again at each use.
+// find checks the marker of an object store that had the marker before. It returns no error if the
+// object store cannot be reached, because each use checks the marker again.
 func (s *Store) find(ctx context.Context) error {
 	found, err := s.objects.marker(ctx)
 	switch {
@@ -171,13 +168,13 @@ func (s *Store) find(ctx context.Context) error {
 	return nil
 }
 
-// markedRow reads the id of the database, whether its object store was marked, and whether the
-// database has not used any object store yet.
+// markedRow is the SQL query for three values: the id of the database, whether its object store was
+// marked, and whether the database has not used any object store yet.
 const markedRow = `
 	select id, marked, not marked and not exists (select from objects) from object_store`
 
-// adopt writes the marker, unless the object store has it. If servers start at the same time with
-// different object stores, only the first one is marked, because adopt locks the database's row.
+// adopt writes the marker if the object store has none. It locks the database's row. So if servers
+// start at once with different object stores, only the first object store is marked.
 func (s *Store) adopt(ctx context.Context, asked bool) error {
 	return s.transact(ctx, statementTime, func(ctx context.Context, tx pgx.Tx) error {
 		var id string

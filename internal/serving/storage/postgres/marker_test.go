@@ -218,7 +218,7 @@ func TestLostMarkerIsWrittenWhenAskedFor(t *testing.T) {
 }
 
 // A database of an older version has objects, but its object store has no marker. Then Open must
-// not take it for a new database: only Adopt may write the marker.
+// not treat the database as new: only Adopt may write the marker.
 func TestUnmarkedStoreWithObjectsIsNoFirstUse(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "objects")
 	p := newPlace(t, pgtest.Shared(t), "file://"+filepath.ToSlash(dir))
@@ -261,8 +261,8 @@ func TestStoreIsOpenedWhileItsObjectsAreUnreachable(t *testing.T) {
 	require.NoError(t, writeState(t.Context(), s, "a", epoch, 0))
 }
 
-// Two servers start at once with a new database, but with different object stores. Only one of the
-// object stores may become that of the database.
+// Several servers start at once with a new database, but with different object stores. Exactly one
+// object store must get the marker of the database.
 func TestNewDatabaseKeepsFirstOfTwoStores(t *testing.T) {
 	p := newPlace(t, pgtest.Shared(t), folder(t))
 	errs := make(chan error)
@@ -292,12 +292,10 @@ func TestNewDatabaseKeepsFirstOfTwoStores(t *testing.T) {
 	require.Equal(t, 3, refused)
 }
 
-// handler is an http.Handler that passes requests to the current S3 server.
 type handler func() *gofakes3.GoFakeS3
 
 func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h().Server().ServeHTTP(w, r) }
 
-// reports collects the errors that a store reports.
 type reports struct {
 	mu   sync.Mutex
 	told []string

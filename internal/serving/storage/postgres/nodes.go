@@ -92,8 +92,8 @@ func (s *Store) Leave(ctx context.Context, id string) error {
 	})
 }
 
-// forgetNodes removes other nodes that this server has watched for the duration age without seeing
-// a renewal of their leases. A store that is open alone trusts the clock of the database.
+// forgetNodes removes the rows of other servers whose leases were not renewed while this server
+// watched them for the duration age. A store without a node uses the clock of the database instead.
 func (s *Store) forgetNodes(ctx context.Context, age time.Duration) error {
 	ids, untils := s.sightings.unrenewed(age)
 	err := s.once(ctx, func(ctx context.Context, q *pgxpool.Conn) error {

@@ -17,7 +17,6 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// objects is the object store of a database.
 type objects struct {
 	bucket bucket
 	where  string // the URL of the bucket, without parameters
@@ -27,7 +26,8 @@ type objects struct {
 	report       func(error) // called when the object store disappears or comes back; may be nil
 }
 
-// bucket is a folder or a bucket of a cloud. Its error for a missing object is fs.ErrNotExist.
+// bucket stores objects, in a folder or in a cloud. The error for a missing object is
+// fs.ErrNotExist.
 type bucket interface {
 	// write makes a durable object from the output of the function fill. After an error there is no
 	// object, or the outcome is unknown. The error is fs.ErrExist if an object has the name
@@ -39,12 +39,12 @@ type bucket interface {
 	close() error
 }
 
-// openers has a function for each scheme of a URL that opens a bucket. Build tags select the
-// clients of object stores, because they need a quarter of all modules that a build fetches: see
-// cloud.go.
+// openers has the functions that open a bucket, by the scheme of its URL. Build tags select the
+// clients of object stores, because these clients need a quarter of all modules that a build
+// downloads.
 var openers = map[string]func(ctx context.Context, url string) (bucket, error){}
 
-// tags has the build tag that includes the client for each scheme.
+// tags has the build tags that include the clients of object stores, by the scheme of a URL.
 var tags = map[string]string{"s3": "s3", "gs": "clouds", "azblob": "clouds"}
 
 // openObjects opens the object store at a URL. It makes a missing folder if create is set.
@@ -80,17 +80,18 @@ func openObjects(ctx context.Context, at string, create bool) (*objects, error) 
 
 func (o *objects) close() error { return o.bucket.close() }
 
-// objectName returns a unique name for an object.
 func objectName(id string, at int64, epoch uint64) string {
 	return fmt.Sprintf("%s/%016x-%d-%s.safetensors.zst", id, at, epoch, rand.Text())
 }
 
-// put writes a compressed object, checks that the object store of the database has it, and returns
-// its size in bytes and its SHA-256. After an error there is no object, or the outcome is unknown.
+// put writes a compressed object, and checks that the object store has the object. It returns the
+// compressed size in bytes and the SHA-256. After an error there is no object, or the outcome is
+// unknown.
 func (o *objects) put(
 	ctx context.Context, name string, write func(io.Writer) error,
 ) (bytes int64, sum [sha256.Size]byte, err error) {
-	if err := o.present(ctx); err != nil { // otherwise bucket.write would create a missing folder
+	// if the object store is not mounted, write would put the object into the mount point
+	if err := o.present(ctx); err != nil {
 		return 0, sum, err
 	}
 	to := &measured{hash: sha256.New()}
@@ -113,7 +114,7 @@ func (o *objects) put(
 	return 0, sum, err // an error of the function write, not of the object store
 }
 
-// measured counts and hashes the bytes that are written, and keeps an error of the object store.
+// measured is a writer that counts and hashes the bytes, and keeps an error of the object store.
 type measured struct {
 	to     io.Writer
 	hash   hash.Hash
@@ -131,8 +132,8 @@ func (m *measured) Write(p []byte) (n int, err error) {
 }
 
 // get copies an object to a temporary file, and returns the object's size in bytes and its SHA-256.
-// The error is ErrNotFound if the object store at the URL, which may be a wrong one, lacks the
-// object.
+// If the object is missing, the error is ErrNotFound. The object store may then be a wrong one, so
+// the caller must check the marker.
 func (o *objects) get(
 	ctx context.Context, name string,
 ) (_ *spool.Spool, bytes int64, sum [sha256.Size]byte, err error) {
@@ -158,7 +159,7 @@ func (o *objects) get(
 	return sp, bytes, [sha256.Size]byte(read.Sum(nil)), nil
 }
 
-// remove removes an object, if it exists.
+// remove removes an object. It returns no error if the object is missing.
 func (o *objects) remove(ctx context.Context, name string) error {
 	err := o.bucket.remove(ctx, name)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
@@ -167,7 +168,6 @@ func (o *objects) remove(ctx context.Context, name string) error {
 	return objectError("removing object "+name, err)
 }
 
-// objectError converts an error of the object store.
 func objectError(what string, err error) error {
 	switch {
 	case err == nil:

@@ -11,7 +11,6 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/postgres/pgtest"
 )
 
-// reload changes a setting of the running server.
 func (p *place) reload(t *testing.T, sql string) {
 	p.server.Exec(t, p.database, "alter system "+sql)
 	p.server.Exec(t, p.database, "select pg_reload_conf()")
@@ -54,8 +53,8 @@ func TestReloadedSettingStopsWrites(t *testing.T) {
 	require.Contains(t, told.all(), "writes are refused until the setting is on again")
 }
 
-// A store that has the database alone has no lease to renew. It must check the settings of the
-// database nevertheless, and refuse writes after a setting was turned off.
+// A store that was opened with Alone has no lease to renew. It must still check the settings of the
+// database, and refuse writes after fsync was turned off.
 func TestReloadedSettingStopsLoneStore(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")

@@ -31,7 +31,8 @@ func columnsOf(r *storage.Record) columns {
 		c.skipped = binary.LittleEndian.AppendUint16(c.skipped, line)
 	}
 	if r.Words != nil {
-		c.words, _ = binary.Append(nil, binary.LittleEndian, r.Words) // cannot fail: fixed size
+		// cannot fail, because Words has a fixed size
+		c.words, _ = binary.Append(nil, binary.LittleEndian, r.Words)
 	}
 	if r.Continued != 0 {
 		c.continued = &r.Continued
@@ -69,8 +70,8 @@ func (c *columns) record() (r storage.Record, err error) {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// checksum returns the checksum of a record at an offset. Lengths come before variable parts, so
-// that no two records have the same bytes.
+// checksum returns the checksum of a record at an offset. It includes the length before each part
+// of variable size, so that different records give different bytes.
 func (c *columns) checksum(at int64) int64 {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(at))
 	b = binary.LittleEndian.AppendUint64(b, uint64(c.ms))
@@ -90,8 +91,8 @@ func (c *columns) checksum(at int64) int64 {
 	return int64(crc32.Update(crc32.Checksum(b, castagnoli), castagnoli, c.text))
 }
 
-// batch has the columns of several records, one slice per column. A statement turns them into rows
-// (unnest).
+// batch has the columns of several records, one slice per column. The SQL function unnest turns the
+// slices into rows.
 type batch struct {
 	at, ms               []int64
 	bits                 []float64
@@ -100,7 +101,7 @@ type batch struct {
 	skipped, words, text [][]byte
 	crc                  []int64
 	continued            []*int64
-	end                  int64 // the offset after the last record
+	end                  int64
 }
 
 func newBatch(at int64, records []storage.Record) *batch {

@@ -15,10 +15,10 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// schemaVersion is the number of the last migration, and of the schema that this package needs.
+// schemaVersion is the version of the schema that this package needs. It is the number of the last
+// migration.
 const schemaVersion = 5
 
-// versionTable has the version of the schema, in one row.
 const versionTable = "lmserve_schema"
 
 // undefinedTable is PostgreSQL's error code for a missing table.
@@ -101,7 +101,6 @@ func Migrate(ctx context.Context, url string) (before, now int32, err error) {
 	return before, now, err
 }
 
-// queryer is a connection or a pool of connections.
 type queryer interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
@@ -122,7 +121,6 @@ func version(ctx context.Context, q queryer) (v int32, err error) {
 // promises are the settings of PostgreSQL without which a crash may undo confirmed writes.
 var promises = []string{"synchronous_commit", "fsync", "full_page_writes"}
 
-// keepsPromises returns an error if one of the settings in promises is off.
 func keepsPromises(ctx context.Context, q queryer, database string) error {
 	var off []string
 	err := q.QueryRow(ctx, `
@@ -140,7 +138,6 @@ func keepsPromises(ctx context.Context, q queryer, database string) error {
 	return nil
 }
 
-// check returns an error if a database has another schema version, or a setting in promises is off.
 func check(ctx context.Context, q queryer, name string) error {
 	have, err := version(ctx, q)
 	if err != nil {
@@ -173,12 +170,12 @@ func (s *Store) watchPromises(ctx context.Context, conn *pgx.Conn) (broken bool)
 	return false
 }
 
-// carelessKey is the key under which a connection keeps the error that keepsPromises returned for
-// it.
+// carelessKey is the key in a connection's custom data under which noteCareless stores an error of
+// keepsPromises.
 const carelessKey = "careless"
 
-// noteCareless checks the settings of a new connection. The settings of its role or of its database
-// may have changed since the store was opened.
+// noteCareless checks the settings of a new connection, because the settings of the connection's
+// role or database may have changed since the store was opened.
 func noteCareless(ctx context.Context, conn *pgx.Conn) error {
 	err := keepsPromises(ctx, conn, conn.Config().Database)
 	if errors.Is(err, storage.ErrInvalid) {

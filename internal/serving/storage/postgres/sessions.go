@@ -19,7 +19,6 @@ const described = `
 	from sessions s left join lateral
 		(select * from records where session = s.id order by at desc limit 1) r on true `
 
-// scanSession reads a row that the statement described returns.
 func scanSession(row pgx.CollectableRow) (found storage.Session, err error) {
 	var c columns
 	var at, ms *int64
@@ -60,8 +59,8 @@ func (s *Store) Get(ctx context.Context, id string) (found storage.Session, err 
 	return found, err
 }
 
-// asker is a connection or a transaction. Callers may ignore the error of Query: the function that
-// collects the rows returns it.
+// asker is a connection or a transaction. Callers may ignore the error of Query, because the
+// function that collects the rows returns the same error.
 type asker interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
@@ -98,8 +97,8 @@ func (s *Store) Create(ctx context.Context, id string, head []byte, start int64)
 	return s.create(ctx, id, head, start, 0)
 }
 
-// create makes a session. It returns ErrQuota if the owner has reached the limit on sessions,
-// parameter most; 0 means no limit.
+// create makes a session. Parameter most limits the number of the owner's sessions; 0 means no
+// limit. If the owner has reached the limit, the error is ErrQuota.
 func (s *Store) create(
 	ctx context.Context, id string, head []byte, start int64, most int,
 ) (epoch uint64, err error) {
@@ -123,7 +122,8 @@ func (s *Store) create(
 	return epoch, err
 }
 
-// insert adds the row of a session that this server owns, and returns its epoch.
+// insert adds the row of a new session, which belongs to this server, and returns the session's
+// epoch.
 func (s *Store) insert(
 	ctx context.Context, q queryer, id string, head []byte, start, end int64,
 ) (epoch uint64, err error) {
@@ -173,14 +173,14 @@ func (s *Store) Claim(ctx context.Context, id string) (found storage.Session, er
 	return found, err
 }
 
-// extent describes a session whose row is locked.
+// extent has the epoch of a session, and the offsets at which its log starts and ends.
 type extent struct {
 	epoch      uint64
 	start, end int64
 }
 
-// lock locks the row of a session until the transaction ends. how is the strength of the lock:
-// "update", or "key share", which prevents deletion but not writes.
+// lock locks the row of a session until the transaction ends. Parameter how is the strength of the
+// lock: "update", or "key share", which prevents deletion but not writes.
 func lock(ctx context.Context, tx pgx.Tx, id, how string) (e extent, err error) {
 	if storage.CheckID(id) != nil {
 		return e, storage.NotFound(id)
@@ -193,8 +193,8 @@ func lock(ctx context.Context, tx pgx.Tx, id, how string) (e extent, err error) 
 	return e, err
 }
 
-// owned runs statements as one transaction on a session, whose row it locks. It refuses a caller
-// whose epoch is not that of the session's last claim.
+// owned locks the row of a session, and calls the function do within the transaction. It returns a
+// FencedError if epoch is not that of the session's last claim.
 func (s *Store) owned(
 	ctx context.Context, id string, epoch uint64,
 	do func(ctx context.Context, tx pgx.Tx, e extent) error,
@@ -236,9 +236,9 @@ func (s *Store) Delete(ctx context.Context, id string, epoch uint64) error {
 	})
 }
 
-// erase deletes a session. It first locks the session's row and calls the function may, whose error
-// prevents the deletion. It also returns an error if the object store lacks the marker, because it
-// must remove the objects, too.
+// erase deletes a session and its objects. It first locks the session's row and calls the function
+// may; an error of may prevents the deletion. erase also returns an error if the object store lacks
+// the marker of the database.
 func (s *Store) erase(
 	ctx context.Context, id string, may func(ctx context.Context, tx pgx.Tx, e extent) error,
 ) error {
@@ -279,8 +279,8 @@ func (s *Store) Fork(
 	return s.fork(ctx, from, id, head, c, 0)
 }
 
-// fork makes a fork. It returns ErrQuota if the owner has reached the limit on sessions, parameter
-// most; 0 means no limit.
+// fork makes a fork of a session. Parameter most limits the number of the owner's sessions; 0 means
+// no limit. If the owner has reached the limit, the error is ErrQuota.
 func (s *Store) fork(
 	ctx context.Context, from, id string, head []byte, c storage.Cut, most int,
 ) (epoch uint64, err error) {
@@ -306,7 +306,8 @@ func (s *Store) fork(
 	return epoch, err
 }
 
-// checkCut returns an error if an end of the cut is outside of the log, or within a record.
+// checkCut returns an error if the start or the end of the cut is outside of the log, or within a
+// record.
 func (e extent) checkCut(ctx context.Context, tx pgx.Tx, id string, c storage.Cut) error {
 	for _, at := range []int64{c.Start, c.End} {
 		if at < e.start || at > e.end {
@@ -329,8 +330,8 @@ func (e extent) checkCut(ctx context.Context, tx pgx.Tx, id string, c storage.Cu
 	return nil
 }
 
-// copyTo copies the part c of a session to another session. The owner of the first session may trim
-// the log or drop snapshots meanwhile. So copyTo returns an error if records are missing, and
+// copyTo copies the part c of a source session to another session. The owner of the source may trim
+// its log or drop its snapshots meanwhile. So copyTo returns an error if records are missing, and
 // copies only the snapshots that still exist.
 func copyTo(ctx context.Context, tx pgx.Tx, from, id string, c storage.Cut) error {
 	_, err := tx.Exec(ctx, `

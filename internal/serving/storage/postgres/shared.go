@@ -12,13 +12,13 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// ownersLock is the first key of the advisory locks, one for each owner, under which a limit on the
-// owner's sessions is checked. The second key is a hash of the owner.
+// ownersLock is the first key of the advisory locks for the limit on an owner's sessions. The
+// second key is a hash of the owner.
 const ownersLock = 0x6c6d
 
-// SQL conditions on a session s and its node n, which withNode joins. free is true if no server has
-// the session. unused is true if the session has expired. visible is true if callers may see the
-// session.
+// These are SQL conditions on a session s and its server's row n in the table nodes. The condition
+// free says that no server has the session. The condition unused says that the session has expired.
+// The condition visible says that callers may see the session. The clause withNode joins n to s.
 const (
 	free     = `(n.id is null or not ` + lives + `)`
 	unused   = `(s.ttl > 0 and s.used + s.ttl * interval '1 microsecond' <= clock_timestamp())`
@@ -74,10 +74,10 @@ func (s *Store) ListOf(
 	return found, err
 }
 
-// mayClaim locks a session's row. It returns the server that had the session, "" for none, or an
-// error if that server's lease has not lapsed. A separate statement reads the lease, so that it
-// sees the state after the row was locked. A store that is open alone trusts the clock of the
-// database, because no server runs beside it.
+// mayClaim locks a session's row, and returns the id of the server that had the session, or "" if
+// there is none. If that server's lease has not lapsed, the error is an OwnedError. A separate
+// statement reads the lease after the row is locked, so that it sees the latest state. A store that
+// is open alone trusts the clock of the database, because no server runs beside it.
 func (s *Store) mayClaim(ctx context.Context, tx pgx.Tx, id string) (before string, err error) {
 	err = tx.QueryRow(ctx, `select coalesce(node, '') from sessions where id = $1 for update`, id).
 		Scan(&before)
@@ -140,7 +140,8 @@ func (s *Store) Expire(ctx context.Context, limit int) (deleted int, err error) 
 	}
 	for _, id := range ids {
 		err := s.erase(ctx, id, func(ctx context.Context, tx pgx.Tx, _ extent) error {
-			var still bool // the session is still expired, now that its row is locked
+			// whether the session must still be deleted, now that its row is locked
+			var still bool
 			err := tx.QueryRow(ctx, `select `+doomed+` from sessions s`+withNode+`where s.id = $1`,
 				id).
 				Scan(&still)

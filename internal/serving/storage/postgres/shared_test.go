@@ -17,7 +17,6 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage/postgres/pgtest"
 )
 
-// termsOf decodes the terms of a session from its head: in these tests the head has nothing else.
 func termsOf(head []byte) (t storage.Terms) {
 	if err := json.Unmarshal(head, &t); err != nil {
 		panic(err)
@@ -33,7 +32,6 @@ func headOf(t storage.Terms) []byte {
 	return head
 }
 
-// node opens a store for a server with this name.
 func (p *place) node(t *testing.T, name string) *postgres.Store {
 	o := p.options()
 	o.Node, o.Terms = name, termsOf
@@ -51,7 +49,7 @@ func renew(t *testing.T, s *postgres.Store, name string, lease time.Duration) (l
 	return lapsed, alive
 }
 
-// end sets the end of a server's lease in the database to a time long ago.
+// end removes a server from the database, which ends the server's lease.
 func end(t *testing.T, s *postgres.Store, name string) {
 	require.NoError(t, s.Exec(t.Context(), `delete from nodes where id = '`+name+`'`))
 }
@@ -129,8 +127,8 @@ func TestOnlyGoneServersSessionIsClaimed(t *testing.T) {
 }
 
 // The clock of the database is set ahead while a server runs, so the server's lease looks lapsed
-// until its next renewal. A new server that has not seen the lease before must not take the
-// sessions, because the first server still serves them.
+// until its next renewal. A new server that has not seen the lease before must not claim the first
+// server's sessions, because the first server still serves them.
 func TestNewServerDoesNotTrustTheClock(t *testing.T) {
 	database, clocked := pgtest.NewClocked(t)
 	if !clocked {
@@ -328,8 +326,8 @@ func TestSharedServerWaitsForLoneServer(t *testing.T) {
 	require.ErrorIs(t, err, storage.ErrInUse)
 }
 
-// A database has tables of the first version, which had no columns for terms. After the migration
-// its sessions must have the terms of their heads.
+// Tables of the first version have no columns for the terms of sessions, such as the owner and the
+// name. The migration must fill the new columns from the sessions' heads.
 func TestTablesOfFirstVersionAreMigrated(t *testing.T) {
 	p := newPlace(t, pgtest.Shared(t), folder(t))
 	conn, err := pgx.Connect(t.Context(), p.server.URL(p.database))

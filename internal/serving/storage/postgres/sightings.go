@@ -13,18 +13,18 @@ type sightings struct {
 	now func() time.Time // nil means time.Now
 
 	mu sync.Mutex
-	of map[string]sighting // sightings by server id
+	of map[string]sighting
 }
 
 // sighting is the last renewal of a lease that this server has seen: the new end of the lease by
 // the database's clock, and the time at which this server first saw that end.
 type sighting struct {
 	until, at time.Time
-	renewed   bool // an earlier renewal was seen, too
+	renewed   bool // this server has seen at least one renewal
 }
 
-// over reports whether the lease of a server has lapsed. lease is the duration of the lease, until
-// is its end by the database's clock, and asked is a time before the end was read.
+// over reports whether a server's lease has lapsed. lease is its duration. Parameter until is the
+// end of the lease by the database's clock. Parameter asked is a time before that end was read.
 func (s *sightings) over(id string, until time.Time, lease time.Duration, asked time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,7 +39,6 @@ func (s *sightings) over(id string, until time.Time, lease time.Duration, asked 
 	return asked.Sub(last.at) >= lease
 }
 
-// renews reports whether this server has seen a server renew its lease.
 func (s *sightings) renews(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +65,6 @@ func (s *sightings) clock() time.Time {
 	return time.Now()
 }
 
-// forget drops the sightings of servers that are no longer in the database.
 func (s *sightings) forget(known func(id string) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

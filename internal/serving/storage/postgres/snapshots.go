@@ -62,7 +62,6 @@ func (s *Store) WriteSnapshot(
 	return err
 }
 
-// putSnapshot uploads the object of a snapshot, then inserts its row.
 func (s *Store) putSnapshot(
 	ctx context.Context, id string, epoch uint64, at int64, name string,
 	write func(io.Writer) error,
@@ -101,8 +100,8 @@ func (s *Store) putSnapshot(
 	return err
 }
 
-// isSnapshot reports whether an object belongs to a snapshot. It returns false if that is not
-// known.
+// isSnapshot reports whether an object belongs to a snapshot. It also returns false if the query
+// fails.
 func (s *Store) isSnapshot(ctx context.Context, name string) (is bool) {
 	err := s.read(ctx, func(ctx context.Context, q *pgxpool.Conn) error {
 		return q.QueryRow(ctx, `select exists (select from snapshots where object = $1)`,
@@ -111,7 +110,6 @@ func (s *Store) isSnapshot(ctx context.Context, name string) (is bool) {
 	return err == nil && is
 }
 
-// admit returns an error if a session cannot have another snapshot at the given offset.
 func admit(ctx context.Context, tx pgx.Tx, id string, at int64, e extent) error {
 	var has int
 	var there bool
@@ -147,7 +145,8 @@ func (s *Store) Snapshots(ctx context.Context, id string) (found []storage.Snaps
 	return found, err
 }
 
-// scanSnapshot reads a row of the table snapshots, beginning with at, bytes and sha256.
+// scanSnapshot reads a row that begins with the columns at, bytes and sha256. It stores the other
+// columns in the variables to which more points.
 func scanSnapshot(row pgx.Row, id string, more ...any) (k storage.Snapshot, err error) {
 	var sum []byte
 	if err := row.Scan(append([]any{&k.Offset, &k.Bytes, &sum}, more...)...); err != nil {
@@ -173,7 +172,7 @@ func exists(ctx context.Context, q queryer, id string) (err error) {
 }
 
 // ReadSnapshot implements storage.Store. It copies the object to a temporary file and verifies the
-// checksum before it calls read.
+// checksum before it calls the function read.
 func (s *Store) ReadSnapshot(
 	ctx context.Context, id string, at int64, read func(io.Reader) error,
 ) error {
@@ -183,7 +182,8 @@ func (s *Store) ReadSnapshot(
 	}
 	in, bytes, sum, err := s.get(ctx, name)
 	if errors.Is(err, storage.ErrNotFound) {
-		// No damage if the snapshot was dropped meanwhile: then findSnapshot returns an error.
+		// If the snapshot was dropped meanwhile, the missing object is no damage. Then findSnapshot
+		// returns an error.
 		if _, _, err := s.findSnapshot(ctx, id, at); err != nil {
 			return err
 		}
@@ -208,8 +208,8 @@ func (s *Store) ReadSnapshot(
 	return storage.DecompressSnapshot(from, read)
 }
 
-// get is objects.get, but its ErrNotFound says that the object is lost. To be sure, get looks for
-// the object twice, and checks after each look that the object store is that of the database.
+// get is objects.get with a check of the marker, so that ErrNotFound means that the object is lost.
+// It tries twice, because the object store may be mounted between the try and the check.
 func (s *Store) get(
 	ctx context.Context, name string,
 ) (in *spool.Spool, bytes int64, sum [sha256.Size]byte, err error) {
@@ -225,7 +225,6 @@ func (s *Store) get(
 	return in, bytes, sum, err
 }
 
-// findSnapshot returns a snapshot, and the name of its object.
 func (s *Store) findSnapshot(
 	ctx context.Context, id string, at int64,
 ) (name string, found storage.Snapshot, err error) {
@@ -263,13 +262,15 @@ func (s *Store) DropSnapshot(ctx context.Context, id string, epoch uint64, at in
 	if err != nil {
 		return err
 	}
-	_ = s.remove(context.WithoutCancel(ctx), left) // after an error, a sweep removes them
+	// after an error, a sweep removes the objects
+	_ = s.remove(context.WithoutCancel(ctx), left)
 	return nil
 }
 
-// release removes the references to objects from a session's snapshot at an offset, or from all its
-// snapshots if at is nil. It returns the objects that then have no references. It locks the rows of
-// objects in the order of their names, so that two sessions that share objects do not deadlock.
+// release removes the reference from a session's snapshot at an offset to its object, or those of
+// all snapshots if at is nil. It returns the objects that then have no references. It locks the
+// rows of objects in the order of their names, so that two sessions that share objects do not
+// deadlock.
 func release(ctx context.Context, tx pgx.Tx, id string, at *int64) (left []string, err error) {
 	rows, _ := tx.Query(ctx, `
 		with held as (
@@ -286,9 +287,9 @@ func release(ctx context.Context, tx pgx.Tx, id string, at *int64) (left []strin
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// remove removes objects that belong to no snapshot, and then their rows. It first checks that the
-// object store is that of the database: in another one the objects are missing, and would count as
-// removed.
+// remove removes objects that belong to no snapshot, and then their rows. It first checks the
+// marker of the object store. In a wrong object store the objects are missing, and remove would
+// treat them as removed.
 func (s *Store) remove(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		return nil

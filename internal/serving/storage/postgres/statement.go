@@ -15,8 +15,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// This file runs statements. It converts their errors, which then tell whether nothing was written
-// or the outcome is unknown.
+// The functions of this file run SQL statements, and convert errors. A converted error says whether
+// nothing was written or the outcome is unknown.
 
 const (
 	// statementTime is the longest time for a write after it has begun. If a write takes longer,
@@ -26,8 +26,9 @@ const (
 	copyTime = 10 * time.Minute
 	// readTime is the longest time for a read of at most one page (pageBytes).
 	readTime = time.Minute
-	// readTries is how often a read is tried if its connection breaks. It is larger than the number
-	// of connections in the pool, all of which are broken after a restart of the database.
+	// readTries is the largest number of tries for a read whose connections break. It is larger
+	// than the number of connections in the pool, because a restart of the database breaks all of
+	// them.
 	readTries = connectionsMax + 2
 )
 
@@ -51,8 +52,8 @@ func (s *Store) connection(ctx context.Context) (*pgxpool.Conn, error) {
 	return nil, unavailable(err)
 }
 
-// release returns a connection to the pool, and reports whether it is broken. If it is broken, the
-// idle connections usually are, too. Then release closes them, so that no later call fails on one.
+// release returns a connection to the pool, and reports whether the connection is broken. If so,
+// release also closes the idle connections, which are usually broken, too.
 func (s *Store) release(conn *pgxpool.Conn) (broken bool) {
 	broken = conn.Conn().IsClosed()
 	conn.Release()
@@ -66,8 +67,8 @@ func unavailable(err error) error {
 	return fmt.Errorf("postgres: %w: %w", storage.ErrUnavailable, err)
 }
 
-// unknown returns an ErrUnknown with the text of err. It does not wrap err, which may be the
-// ErrUnavailable of a later try, and would say that nothing was written.
+// unknown returns an ErrUnknown with the text of err. It does not wrap err: a wrapped
+// ErrUnavailable would say that nothing was written.
 func unknown(err error) error { return fmt.Errorf("postgres: %w: %v", storage.ErrUnknown, err) }
 
 // read runs statements that write nothing, and runs them again if their connection breaks.
@@ -127,7 +128,7 @@ func (s *Store) transact(
 	tx, err := conn.Begin(ctx)
 	if err == nil {
 		if err = do(ctx, tx); err != nil {
-			_ = tx.Rollback(ctx) // an error closes the connection
+			_ = tx.Rollback(ctx) // an error of Rollback closes the connection
 		}
 	}
 	if err != nil {
@@ -153,7 +154,7 @@ func outcome(conn *pgxpool.Conn, err error) error {
 	return unknown(err)
 }
 
-// ours reports whether err is already an error of package storage, and needs no conversion.
+// ours reports whether err already is an error of package storage.
 func ours(err error) bool {
 	return slices.ContainsFunc([]error{
 		storage.ErrInvalid, storage.ErrNotFound, storage.ErrExists, storage.ErrSequence,
@@ -163,8 +164,8 @@ func ours(err error) bool {
 	}, func(known error) bool { return errors.Is(err, known) })
 }
 
-// meaning converts an error of a statement that the database has refused, so that nothing was
-// written. The codes are in appendix A of PostgreSQL's manual.
+// meaning converts the error of a statement that the database refused. Such a statement has written
+// nothing. The error codes are in appendix A of PostgreSQL's manual.
 func meaning(err error) error {
 	if ours(err) {
 		return err
@@ -182,8 +183,9 @@ func meaning(err error) error {
 	case in("XX001", "XX002"): // data_corrupted, index_corrupted
 		return &storage.CorruptError{File: "the database", Byte: -1, Offset: -1,
 			What: refused.Error()}
-	// Temporary failures: of resources (53), by an operator (57), and of locks and deadlocks (40,
-	// 55P03). A database server that another has replaced is read-only (25006).
+	// These errors are temporary: rolled back transactions and deadlocks (40), missing resources
+	// (53), unavailable locks (55P03), and interventions of an operator (57). A database server is
+	// read-only (25006) if another has replaced it.
 	case in("40", "53", "55P03", "57", "25006"):
 		return unavailable(err)
 	}

@@ -1,12 +1,12 @@
 // Package postgres keeps sessions in a PostgreSQL database, and their snapshots in an object store
-// (S3, or a folder). It is a storage.Store that survives the loss of its server's machine.
+// (S3, or a folder). Its storage.Store survives the loss of the server's machine.
 //
-// Only the database decides which sessions exist. It has each session with the epoch of its last
-// claim, its records, and the names of its snapshots' objects. A claim raises the epoch. Every
-// write is conditional on the epoch, in the statement that writes or in its transaction. So a
-// former owner is fenced off however late its writes arrive. The database's clock decides when
-// sessions expire. But each server decides by its own clock whether another server's lease has
-// lapsed; see sightings.go.
+// Only the database decides which sessions exist. For each session it has the epoch of the last
+// claim, the records, and the names of the snapshots' objects. A claim raises the epoch. Each write
+// checks the epoch, in the statement that writes or in its transaction. So the database refuses
+// writes of a former owner, however late they arrive. The database's clock decides when sessions
+// expire. But each server decides by its own clock whether another server's lease has lapsed; see
+// sightings.go.
 package postgres
 
 import (
@@ -38,29 +38,32 @@ var parameters = map[string]string{
 	"tcp_keepalives_count":                "3",
 }
 
-// Options of a Store.
+// Options are the settings of a Store.
 type Options struct {
 	// Database is the URL of the database, postgres://user@host/name, with the parameters of libpq
 	// and of pgxpool. Objects is the URL of the object store: s3://bucket, or file:///folder.
 	Database, Objects string
-	// Adopt marks an object store without a marker as the database's, if it has some of the
-	// database's snapshots. Without Adopt, Open refuses such a store (ErrUnavailable), unless it is
-	// the database's first. Open always refuses the store of another database.
+	// Adopt makes Open write the marker to an object store that has snapshots of the database but
+	// no marker. Without Adopt, Open writes the marker only to the first object store of a
+	// database, and otherwise returns ErrUnavailable if there is no marker. Open always refuses the
+	// object store of another database.
 	Adopt bool
-	// Alone makes Open return ErrInUse if another store has opened the database with Alone and does
-	// not close it within the time Wait. It prevents the accidental start of a second server.
-	// Epochs, not Alone, keep two servers from writing to the same session.
+	// Alone makes Open wait while another store with Alone or with Node has the database open. If
+	// that takes longer than the time Wait, Open returns ErrInUse. Alone prevents the accidental
+	// start of a second server. Epochs, not Alone, keep two servers from writing to the same
+	// session.
 	Alone bool
 	Wait  time.Duration
-	// Node is the id of this server among those that share the database; see cluster.Node. Sessions
-	// that the store makes or claims belong to this server while its lease lasts (Renew). Several
-	// such stores may be open at once, but they wait for a store that is open with Alone. If Node
-	// is "", the sessions that the store claims belong to no server.
+	// Node is the id of this server among the servers that share the database; see cluster.Node.
+	// Sessions that the store makes or claims belong to this server while its lease lasts (Renew).
+	// Several stores with a Node may be open at once, but they wait for a store that is open with
+	// Alone. If Node is "", the sessions that the store claims belong to no server.
 	Node string
-	// Terms extracts from a head what the database needs. If Terms is nil, sessions have no terms.
+	// Terms extracts from a head the fields that the database needs. If Terms is nil, sessions have
+	// no terms.
 	Terms func(head []byte) storage.Terms
-	// Report gets the errors that concern the operator and no single call. It may be called at any
-	// time. It may be nil.
+	// Report gets the errors that concern the operator and belong to no single call. The store may
+	// call Report at any time. Report may be nil.
 	Report func(error)
 }
 
@@ -75,18 +78,17 @@ type Store struct {
 	sightings sightings
 	closed    atomic.Bool
 	careless  atomic.Pointer[error] // the error for a setting that is off; nil if all are on
-	stop      context.CancelFunc    // ends the background work
-	running   sync.WaitGroup        // the background work
+	stop      context.CancelFunc
+	running   sync.WaitGroup
 }
 
 // scheme is the scheme of a database's URL. The longer form, postgresql://, is accepted, too.
 const scheme = "postgres://"
 
-// parse reads the URL of a database.
 func parse(url string) (*pgxpool.Config, error) {
 	if !strings.HasPrefix(url, scheme) && !strings.HasPrefix(url, "postgresql://") {
 		return nil, storage.Invalid("the URL of the database does not begin with %s, as in "+
-			// the URL may have a password, so the error does not show it
+			// the URL may contain a password, so the error does not show the URL
 			"%suser@host/name", scheme, scheme)
 	}
 	config, err := pgxpool.ParseConfig(url)

@@ -23,7 +23,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Few checks, because each check of the random test opens the store several times over a
+	// Rapid makes only a few checks, because each check opens the store several times over a
 	// network.
 	_ = flag.Set("rapid.checks", "25")
 	for name, value := range map[string]string{
@@ -34,7 +34,6 @@ func TestMain(m *testing.M) {
 	os.Exit(pgtest.Main(m.Run))
 }
 
-// bucket starts an S3 server with an empty bucket, and returns the bucket's URL.
 func bucket(t testing.TB) string {
 	memory := s3mem.New()
 	require.NoError(t, memory.CreateBucket("states"))
@@ -44,12 +43,11 @@ func bucket(t testing.TB) string {
 	return "s3://states?" + query.Encode()
 }
 
-// folder returns the URL of an empty folder.
 func folder(t testing.TB) string {
 	return "file://" + filepath.ToSlash(filepath.Join(t.TempDir(), "objects"))
 }
 
-// place is a database behind a proxy, with an object store. A test opens stores in a place.
+// place is a database behind a proxy, and an object store. Tests open stores that use both.
 type place struct {
 	server   *pgtest.Server
 	proxy    *pgtest.Proxy
@@ -57,7 +55,6 @@ type place struct {
 	objects  string
 }
 
-// newPlace makes a migrated database on a server, behind a proxy.
 func newPlace(t testing.TB, server *pgtest.Server, objects string) *place {
 	p := &place{server, pgtest.NewProxy(t, server), server.Database(t), objects}
 	_, now, err := postgres.Migrate(t.Context(), server.URL(p.database))
@@ -89,7 +86,6 @@ func (p *place) backend() storetest.Backend {
 	}
 }
 
-// started opens a store that is closed when the test ends.
 func (p *place) started(t testing.TB, o postgres.Options) *postgres.Store {
 	s, err := postgres.Open(t.Context(), o)
 	require.NoError(t, err)
@@ -176,7 +172,7 @@ func TestLoneStoreWaitsForOtherStore(t *testing.T) {
 	require.NoError(t, err)
 	_, err = postgres.Open(t.Context(), o)
 	require.ErrorIs(t, err, storage.ErrInUse)
-	p.started(t, p.options()) // this store was opened without Alone
+	p.started(t, p.options()) // a store without Alone and Node takes no lock
 	o.Wait = time.Minute
 	opened := make(chan error)
 	go func() {

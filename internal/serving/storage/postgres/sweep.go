@@ -10,15 +10,16 @@ import (
 
 const (
 	// sweepAge is how long an object without a snapshot stays, by the clock of the database. It is
-	// longer than writing the object may take (putTime).
+	// longer than putTime, the longest time for writing the object.
 	sweepAge = time.Hour
-	// sweepPause is the time between two sweeps, and sweepBatch is the largest number of objects
-	// that one transaction of a sweep condemns.
+	// sweepPause is the time between two sweeps. sweepBatch is the largest number of objects that
+	// one transaction of a sweep marks for removal.
 	sweepPause = 10 * time.Minute
 	sweepBatch = 100
 )
 
-// sweepAgainAndAgain removes the remains of incomplete snapshots, until the context ends.
+// sweepAgainAndAgain removes the objects of incomplete snapshots and the rows of stopped servers,
+// with pauses, until the context ends.
 func (s *Store) sweepAgainAndAgain(ctx context.Context) {
 	for sleep(ctx, sweepPause) {
 		if err := s.sweep(ctx, sweepAge); err != nil && ctx.Err() == nil {
@@ -30,7 +31,6 @@ func (s *Store) sweepAgainAndAgain(ctx context.Context) {
 	}
 }
 
-// sweep removes the objects that have belonged to no snapshot for the duration age.
 func (s *Store) sweep(ctx context.Context, age time.Duration) error {
 	for {
 		names, err := s.condemn(ctx, age)
@@ -43,9 +43,9 @@ func (s *Store) sweep(ctx context.Context, age time.Duration) error {
 	}
 }
 
-// condemn marks old objects without a snapshot, and returns their names. A marked object cannot
-// become a snapshot any more, even if its writer is only slow. Only one store at a time does this:
-// it returns no names while another store condemns objects.
+// condemn marks the objects that have belonged to no snapshot for the duration age, and returns
+// their names. A marked object cannot become a snapshot any more, even if a slow writer still
+// finishes it. While another store marks objects, condemn returns no names.
 func (s *Store) condemn(ctx context.Context, age time.Duration) (names []string, err error) {
 	err = s.transact(ctx, statementTime, func(ctx context.Context, tx pgx.Tx) error {
 		var first bool

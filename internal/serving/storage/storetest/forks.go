@@ -8,7 +8,6 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// origin makes a session of three records and two snapshots.
 func origin(t *testing.T, s storage.Store) (epoch uint64) {
 	epoch = create(t, s, "a")
 	require.NoError(t, s.Append(background, "a", epoch, 0, record("abc"), record("def"),
@@ -24,7 +23,7 @@ func forked(t *testing.T, b Backend) {
 	for _, fork := range []struct {
 		id   string
 		cut  storage.Cut
-		kept []int64 // offsets of snapshots
+		kept []int64
 		text string
 		last *storage.Record
 

@@ -177,8 +177,8 @@ func concurrent(t *testing.T, b Backend) {
 	}
 }
 
-// rivals makes several writers claim the same session from each other, and append to it. At the end
-// the log must have exactly the records whose appends were confirmed.
+// rivals makes several writers compete: each claims the same session from the others, and appends
+// to it. At the end the log must have exactly the records whose appends were confirmed.
 func rivals(t *testing.T, b Backend) {
 	s := started(t, b)
 	stores := []storage.Store{s, b.other(t, s)}

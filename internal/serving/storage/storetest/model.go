@@ -13,14 +13,14 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// modelSession is a session in the model, which is a plain map.
+// modelSession is a session in the reference model, with which the tests compare a store.
 type modelSession struct {
 	epoch     uint64
 	head      string
 	start     int64
 	records   []logged
 	snapshots map[int64]string
-	// origins has the ids under which records or snapshots of this fork may be stored.
+	// origins has the ids of the sessions whose records or snapshots this fork may share.
 	origins map[string]bool
 }
 
@@ -33,15 +33,15 @@ func (m *modelSession) end() int64 {
 
 func (m *modelSession) offsets() []int64 { return slices.Sorted(maps.Keys(m.snapshots)) }
 
-// machine drives a store and the model side by side.
+// machine makes the same calls to a store and to the reference model.
 type machine struct {
 	b        Backend
 	s        storage.Store
 	sessions map[string]*modelSession
 }
 
-// model makes random sequences of calls to a store and to the model, and checks that both agree.
-// All sequences use the same store, and each begins by deleting all sessions.
+// model makes random calls to a store and to the reference model, and checks that both agree. All
+// sequences of calls use the same store, and each sequence begins by deleting all sessions.
 func model(t *testing.T, b Backend) {
 	s := open(t, b)
 	rapid.Check(t, func(t *rapid.T) {
@@ -75,8 +75,8 @@ func model(t *testing.T, b Backend) {
 
 var ids = []string{"a", "a-", "a0", "b"}
 
-// one draws the id of a session, which may not exist, and its epoch. In one case of ten the epoch
-// is wrong.
+// one draws the id of an existing or a missing session, and the session's epoch. In one of ten
+// cases the epoch is wrong.
 func (m *machine) one(t *rapid.T) (id string, s *modelSession, epoch uint64) {
 	id = rapid.SampledFrom(ids).Draw(t, "id")
 	s = m.sessions[id]
@@ -89,8 +89,8 @@ func (m *machine) one(t *rapid.T) (id string, s *modelSession, epoch uint64) {
 	return id, s, epoch
 }
 
-// refused returns the error of a call that writes, if the session does not exist or the epoch is
-// wrong.
+// refused returns the error that a write must return if the session does not exist or the epoch is
+// wrong. Otherwise it returns nil.
 func refused(s *modelSession, epoch uint64) error {
 	switch {
 	case s == nil:
@@ -101,7 +101,6 @@ func refused(s *modelSession, epoch uint64) error {
 	return nil
 }
 
-// expect checks that the error got is of the kind want, and reports whether want is nil.
 func expect(t *rapid.T, want, got error) bool {
 	if want == nil {
 		require.NoError(t, got)
@@ -338,7 +337,6 @@ func (m *machine) again(t *rapid.T, stop func(storage.Store) error) {
 	m.s = open(t, m.b)
 }
 
-// agree checks that all that can be read from the store is as in the model.
 func (m *machine) agree(t *rapid.T) { agree(t, m.s, m.sessions) }
 
 func agree(t require.TestingT, s storage.Store, want map[string]*modelSession) {

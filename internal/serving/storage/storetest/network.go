@@ -17,7 +17,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// other opens a second store at the same place if that is possible, else it returns the first.
+// other opens a second store over the same sessions if the backend is shared. Otherwise it returns
+// s.
 func (b Backend) other(t *testing.T, s storage.Store) storage.Store {
 	if !b.Shared {
 		return s
@@ -25,12 +26,12 @@ func (b Backend) other(t *testing.T, s storage.Store) storage.Store {
 	return started(t, b)
 }
 
-// Stops runs a script, and stops the store or its server after each step. Everything that was
-// confirmed must be there when the store is opened again.
+// Stops makes a fixed series of writes. After each write it calls stop, which stops the store or
+// its server, and opens the store again. All confirmed writes must still be there.
 func Stops(t *testing.T, b Backend, stop func(storage.Store) error) { restarts(t, b, stop) }
 
-// instances uses two stores on the same sessions. Each sees the other's writes, and a claim through
-// one fences the other.
+// instances opens two stores over the same sessions. Each store must read what the other store
+// wrote. After a claim through one store, the other store must refuse writes with the old epoch.
 func instances(t *testing.T, b Backend) {
 	one, two := started(t, b), started(t, b)
 	first := create(t, one, "a")
@@ -58,7 +59,8 @@ func instances(t *testing.T, b Backend) {
 	} {
 		require.ErrorIs(t, write(), storage.ErrFenced, name)
 	}
-	// The other store claims the session while a snapshot is written.
+	// While one store writes a snapshot, the second store claims the session. So the snapshot must
+	// be refused.
 	require.ErrorIs(t, two.WriteSnapshot(background, "a", claimed.Epoch, 0,
 		func(w io.Writer) error {
 			_, err := one.Claim(background, "a")
@@ -77,8 +79,8 @@ func instances(t *testing.T, b Backend) {
 	require.NoError(t, one.Delete(background, "fork", fork))
 }
 
-// idleCuts makes many concurrent reads, and then breaks all connections, which are idle. The next
-// read must succeed, on a new connection, however many broken connections the pool has.
+// idleCuts makes many concurrent reads, and then breaks all connections while they are idle. The
+// next read must still succeed, on a new connection.
 func idleCuts(t *testing.T, b Backend) {
 	s := started(t, b)
 	create(t, s, "a")
@@ -97,20 +99,19 @@ func idleCuts(t *testing.T, b Backend) {
 	}
 }
 
-// cuts breaks connections while statements run on them.
 func cuts(t *testing.T, b Backend) {
 	broken := 0
 	Histories(t, b, 4, 200, func() { broken += b.Cut() })
 	require.Positive(t, broken, "no connection was there to be cut")
 }
 
-// Histories makes writers work while disturb is called repeatedly. disturb may cut connections or
-// kill the store's server, and must repair that before it returns. Afterwards the sessions must
-// have all confirmed writes, and no write that was refused or not tried. A write of unknown outcome
-// must be there as a whole or not at all.
+// Histories lets several writers write while it repeatedly calls the function disturb. disturb may
+// cut connections or kill the store's server, and must repair the damage before it returns.
+// Afterwards the sessions must contain every confirmed write, and no write that was refused or not
+// tried. A write of unknown outcome must be there as a whole or not at all.
 //
-// The pause between two calls of disturb must be long enough to connect again, which depends on the
-// machine. So the pause doubles while no write succeeds between two calls.
+// The pause between two calls of disturb must be long enough to connect again. A slow computer
+// needs a longer pause. So the pause doubles while no write succeeds between two calls.
 func Histories(t *testing.T, b Backend, writers, rounds int, disturb func()) {
 	s := started(t, b)
 	stop, wait := make(chan struct{}), sync.WaitGroup{}
@@ -163,7 +164,7 @@ func Histories(t *testing.T, b Backend, writers, rounds int, disturb func()) {
 	t.Logf("%d of %d writes were disturbed so that their callers were told", failed, writers*rounds)
 }
 
-// history is what a writer knows about the session to which it alone writes.
+// history is what one writer knows about its session. No other writer writes to this session.
 type history struct {
 	t     *testing.T
 	s     storage.Store
@@ -174,7 +175,7 @@ type history struct {
 	kept   []int64 // offsets of snapshots
 	head   string
 	failed int
-	done   *atomic.Int64 // number of writes of all writers
+	done   *atomic.Int64
 	err    error
 }
 
@@ -184,8 +185,8 @@ const patience = time.Minute
 // slowest is how often the pause between two calls of disturb can double.
 const slowest = 6
 
-// again repeats a call while it returns ErrUnavailable or ErrUnknown, for at most the time
-// patience. It returns the last error.
+// again calls the function do until do returns neither ErrUnavailable nor ErrUnknown, or the time
+// patience has passed. It returns the last error.
 func (h *history) again(do func() error) error {
 	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		err := do()
@@ -200,14 +201,15 @@ func (h *history) again(do func() error) error {
 	}
 }
 
-// claim makes the session if there is none, claims it, and returns it.
+// claim claims the session, and returns it. Before the first claim, it creates the session.
 func (h *history) claim() (found storage.Session) {
 	if h.epoch == 0 {
 		err := h.again(func() error {
 			_, err := h.s.Create(background, h.id, nil, 0)
 			return err
 		})
-		if err != nil && !errors.Is(err, storage.ErrExists) { // ErrExists: an earlier try made it
+		// ErrExists means that an earlier attempt created the session
+		if err != nil && !errors.Is(err, storage.ErrExists) {
 			h.err = err
 			return found
 		}
@@ -220,8 +222,8 @@ func (h *history) claim() (found storage.Session) {
 	return found
 }
 
-// round makes one write of a kind that depends on n. After an error it finds out whether the write
-// took place.
+// round makes write number n: an append, a snapshot or a new head. After an error it finds out
+// whether the write took place.
 func (h *history) round(n int) {
 	at := int64(h.text.Len())
 	switch n % 4 {
@@ -265,8 +267,8 @@ func (h *history) round(n int) {
 }
 
 // wrote records a write that returned err, and calls the function note if the write took place.
-// After an error it claims the session again; the function made then reports whether the write took
-// place. Only a write of unknown outcome may have taken place.
+// After a temporary error it claims the session again. The function made then reports whether the
+// write took place, which is possible only if the outcome was unknown.
 func (h *history) wrote(
 	what string, err error, made func(storage.Session) (bool, error), note func(),
 ) {

@@ -1,4 +1,5 @@
-// Package storetest specifies storage.Store as tests that every implementation must pass.
+// Package storetest tests implementations of storage.Store. Every implementation must pass these
+// tests.
 package storetest
 
 import (
@@ -21,20 +22,21 @@ type Backend struct {
 	// Open opens a store. A store opened after Close or Crash has the sessions of the earlier
 	// store.
 	Open func() (storage.Store, error)
-	// Crash closes a store like a crash of its process, and leaves a partial write on the disk. It
-	// is nil for a store that keeps sessions only in memory.
+	// Crash closes a store as if its process had crashed, and leaves an incomplete write on the
+	// disk. Crash is nil for a store that keeps sessions only in memory.
 	Crash func(storage.Store) error
-	// Shared says that several stores can be open at the same place at once, as for several
-	// servers.
+	// Shared reports whether several stores can use the same sessions at once, as the stores of
+	// several servers do.
 	Shared bool
-	// Cut breaks all connections of the stores, even while statements run on them, and returns
-	// their number. It is nil for a store without connections.
+	// Cut breaks all connections of the stores to their database, and returns the number of broken
+	// connections. Statements may be running on these connections. Cut is nil for a store without
+	// connections.
 	Cut func() int
 }
 
 func (b Backend) durable() bool { return b.Crash != nil }
 
-// Run runs the whole suite; fresh returns an empty backend.
+// Run runs all tests of a store. The function fresh returns a backend without sessions.
 func Run(t *testing.T, fresh func(t *testing.T) Backend) {
 	for _, test := range []struct {
 		name string
@@ -98,7 +100,6 @@ func open(t require.TestingT, b Backend) storage.Store {
 	return s
 }
 
-// started opens a store that is closed at the end of the test.
 func started(t *testing.T, b Backend) storage.Store {
 	s := open(t, b)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
@@ -112,13 +113,12 @@ func record(text string) storage.Record {
 		Text: []byte(text)}
 }
 
-// last returns a pointer to a copy of the record without its text, like the field Session.Last.
+// last returns the value of Session.Last after the record r: a copy of r without its text.
 func last(r storage.Record) *storage.Record {
 	r.Text = nil
 	return &r
 }
 
-// logged is a record and its offset.
 type logged struct {
 	at int64
 	r  storage.Record
@@ -219,7 +219,7 @@ func appended(t *testing.T, b Backend) {
 		want = append(want, logged{at, r})
 		at += int64(len(r.Text))
 	}
-	require.NoError(t, s.Append(background, "a", epoch, at, records...)) // all records at once
+	require.NoError(t, s.Append(background, "a", epoch, at, records...))
 	for _, r := range records {
 		want = append(want, logged{at, r})
 		at += int64(len(r.Text))
@@ -329,7 +329,8 @@ func heads(t *testing.T, b Backend) {
 func readFrom(t *testing.T, b Backend) {
 	s := started(t, b)
 	epoch := create(t, s, "b")
-	// Other sessions whose ids are similar to b: a store may keep their records next to those of b.
+	// The other sessions have ids similar to b, because a store may keep their records next to
+	// those of b.
 	for _, id := range []string{"a", "b-", "b0", "bb", "c"} {
 		require.NoError(t, s.Append(background, id, create(t, s, id), 0, record("not this")))
 	}

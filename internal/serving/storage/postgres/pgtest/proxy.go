@@ -28,20 +28,20 @@ const (
 
 // Proxy passes data between clients and a PostgreSQL server, and can make the connection fail.
 type Proxy struct {
-	server string // path of the server's socket
+	server string
 	dir    string
 	l      net.Listener
 	wait   sync.WaitGroup
-	next   atomic.Int32 // the Fault that happens next
-	skip   atomic.Int32 // number of requests that pass before the fault
+	next   atomic.Int32
+	skip   atomic.Int32
 	late   chan struct{}
 
 	mu    sync.Mutex
-	conns map[net.Conn]bool // connections of clients
-	held  chan struct{}     // nil unless Hold was called; closed by Release
+	conns map[net.Conn]bool
+	held  chan struct{} // nil unless Hold was called; closed by Release
 }
 
-// NewProxy makes a proxy for a server, on a Unix socket, which ends with the test.
+// NewProxy creates a proxy for a server, on a Unix socket. The proxy ends with the test.
 func NewProxy(t testing.TB, s *Server) *Proxy {
 	dir, err := program.Folder(os.TempDir(), "lmserve-px-")
 	require.NoError(t, err)
@@ -51,7 +51,7 @@ func NewProxy(t testing.TB, s *Server) *Proxy {
 	return newProxy(t, s, l, dir)
 }
 
-// NewProxyOn makes a proxy for a server, on a TCP address, which ends with the test.
+// NewProxyOn creates a proxy for a server, on a TCP address. The proxy ends with the test.
 func NewProxyOn(t testing.TB, s *Server, address string) *Proxy {
 	l, err := net.Listen("tcp", address)
 	require.NoError(t, err)
@@ -73,7 +73,7 @@ func newProxy(t testing.TB, s *Server, l net.Listener, dir string) *Proxy {
 	return p
 }
 
-// URL returns the URL of a database of the server, through the proxy.
+// URL returns the URL under which clients reach a database of the server through the proxy.
 func (p *Proxy) URL(database string) string {
 	if p.dir == "" {
 		return fmt.Sprintf("postgres://%s@%s/%s", role, p.l.Addr(), database)
@@ -81,8 +81,8 @@ func (p *Proxy) URL(database string) string {
 	return urlOf(p.dir, database)
 }
 
-// Hold stops all data in both directions until Release. The connections stay open, as when a
-// network is cut, and data that arrives meanwhile is delayed.
+// Hold delays all data in both directions until Release. The connections stay open, as in a network
+// failure.
 func (p *Proxy) Hold() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,7 +91,7 @@ func (p *Proxy) Hold() {
 	}
 }
 
-// Release ends a Hold.
+// Release lets data pass again after Hold.
 func (p *Proxy) Release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,7 +101,6 @@ func (p *Proxy) Release() {
 	}
 }
 
-// pass waits until Release if Hold was called.
 func (p *Proxy) pass() {
 	p.mu.Lock()
 	held := p.held
@@ -111,7 +110,7 @@ func (p *Proxy) pass() {
 	}
 }
 
-// Cut cuts all connections, even while statements run on them, and returns their number.
+// Cut closes all connections, even while statements run, and returns the number of connections.
 func (p *Proxy) Cut() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -129,10 +128,11 @@ func (p *Proxy) Next(f Fault, after int) {
 	p.next.Store(int32(f))
 }
 
-// Deliver sends the late request to the server.
+// Deliver sends to the server the request that the fault Late holds back.
 func (p *Proxy) Deliver() { p.late <- struct{}{} }
 
-// happens reports whether a fault is to happen now, and clears it.
+// happens reports whether the proxy must simulate the fault f now. It returns true only once for a
+// call of Next.
 func (p *Proxy) happens(f Fault) bool {
 	return p.skip.Load() <= 0 && p.next.CompareAndSwap(int32(f), int32(None))
 }

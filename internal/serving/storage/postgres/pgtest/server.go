@@ -37,7 +37,8 @@ const (
 // systems have them in PATH.
 const binaries = "/usr/lib/postgresql/*/bin"
 
-// faketime is a pattern for the path of libfaketime on Debian, which shows a program another time.
+// faketime is a pattern for the path of libfaketime on Debian. This library gives a program a false
+// time.
 const faketime = "/usr/lib/*/faketime/libfaketime.so.1"
 
 // Server is a PostgreSQL server.
@@ -73,8 +74,9 @@ func Main(run func() int) int {
 	return code
 }
 
-// Shared returns the server that the tests of a package share; the package's TestMain calls Main.
-// Without LMSERVE_TEST_POSTGRES it skips the test.
+// Shared returns the server that the tests of a package share. The package's TestMain must call
+// Main, which ends the server. If the environment variable LMSERVE_TEST_POSTGRES is empty, Shared
+// skips the test.
 func Shared(t testing.TB) *Server {
 	bin := installed(t)
 	shared.once.Do(func() { shared.server, shared.err = start(bin) })
@@ -82,7 +84,7 @@ func Shared(t testing.TB) *Server {
 	return shared.server
 }
 
-// New starts a server for one test, which may kill it.
+// New starts a server for one test. The test may kill the server.
 func New(t testing.TB) *Server {
 	s, err := start(installed(t))
 	require.NoError(t, err)
@@ -90,8 +92,8 @@ func New(t testing.TB) *Server {
 	return s
 }
 
-// NewClocked is New with a clock that SetClock sets; clocked is false if libfaketime is not
-// installed.
+// NewClocked starts a server whose clock the test can set with SetClock. If libfaketime is not
+// installed, clocked is false, and the server uses the real time.
 func NewClocked(t testing.TB) (s *Server, clocked bool) {
 	s = New(t)
 	found, _ := filepath.Glob(faketime)
@@ -99,8 +101,9 @@ func NewClocked(t testing.TB) (s *Server, clocked bool) {
 		return s, false
 	}
 	require.NoError(t, s.SetClock(0))
-	// The variables are set by a separate command, and not for setpriv, which runs as root. With
-	// the library, setpriv would leave semaphores of root that the server cannot use.
+	// The command env sets the variables, so that setpriv does not load the library. setpriv runs
+	// as root, and with the library it would create semaphores of root, which the server cannot
+	// use.
 	s.environment = []string{"env", "LD_PRELOAD=" + found[0], "FAKETIME_TIMESTAMP_FILE=" +
 		s.clock(),
 		"FAKETIME_NO_CACHE=1", "FAKETIME_DISABLE_SHM=1",
@@ -122,7 +125,6 @@ func (s *Server) SetClock(later time.Duration) error {
 
 func (s *Server) clock() string { return filepath.Join(s.dir, "clock") }
 
-// installed returns the folder with the programs of PostgreSQL.
 func installed(t testing.TB) string {
 	if os.Getenv("LMSERVE_TEST_POSTGRES") == "" {
 		t.Skip("make test-postgres starts a PostgreSQL server")
@@ -163,7 +165,8 @@ func start(bin string) (*Server, error) {
 	return s, nil
 }
 
-// unprivileged sets the user that runs the programs: PostgreSQL refuses root.
+// unprivileged makes the programs run as the user postgres if this process runs as root, because
+// PostgreSQL refuses to run as root.
 func (s *Server) unprivileged() error {
 	if os.Getuid() != 0 {
 		return nil
@@ -181,7 +184,6 @@ func (s *Server) unprivileged() error {
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
-// program returns a command that runs a program of PostgreSQL.
 func (s *Server) program(name string, args ...string) *exec.Cmd {
 	all := slices.Concat(s.command, s.environment, []string{filepath.Join(s.bin, name)}, args)
 	c := program.Command(all[0], all[1:]...)
