@@ -123,7 +123,7 @@ type Normal struct {
 	Floor float32 `json:"floor"`
 }
 
-// DefaultNormal returns the best of the values tried on validation text (docs/adaptation.md).
+// DefaultNormal returns the best of the values that were tried on validation text.
 func DefaultNormal() Normal { return Normal{Level: 0.1, Floor: 0.3} }
 
 // Validate returns an error for a number that is out of range.

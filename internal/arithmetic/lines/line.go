@@ -7,7 +7,8 @@
 // lines. The lines do not depend on how the text is divided into pieces.
 //
 // Strangeness depends on the text of the lines alone; see Rating. The costs are summed for each
-// line, but do not affect strangeness. The equations and measurements are in docs/watch.md.
+// line, but do not affect strangeness. The equations are in docs/watch-method.md, and the
+// measurements in docs/detection.md.
 //
 // All arithmetic is addition, multiplication, division and square root of float64, each rounded
 // separately. So results are bit-identical on every machine.
