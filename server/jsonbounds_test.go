@@ -13,8 +13,8 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// The decoded tree of some JSON bodies would take 30 times the memory of the body. The server
-// refuses such a body before decoding. The cost must not grow with the body's size.
+// The decoded tree of some JSON bodies would take at least 30 times the memory of the body. The
+// server refuses such a body before decoding. The cost must not grow with the body's size.
 func TestJSONBodiesAreBoundedBeforeATreeIsMade(t *testing.T) {
 	s, err := New(newFake(), Options{})
 	require.NoError(t, err)

@@ -75,8 +75,8 @@ const dynamicMost = 4
 // pace holds the factors of an update for each code of the statistics: M <- keep M - step G.
 type pace struct{ keep, step [codeMost + 1]float32 }
 
-// NewDynamic returns the state before the first chunk, with M zero. With rms nil, the state has no
-// statistics; otherwise rms must have the given branches.
+// NewDynamic returns the state before the first chunk, with M zero. With rms nil, Update uses one
+// rate and one decay for all weights. Otherwise rms must have the given branches.
 func NewDynamic(branches []Branch, set DynamicSettings, rms *Statistics) *Dynamic {
 	d := &Dynamic{set: set, rms: rms}
 	d.offsets, d.spans = cut(branches)

@@ -86,7 +86,7 @@ type Learner struct {
 	Branches []Branch
 	Settings Settings
 	Phi      [][]Network // [bank][branch]
-	// factors on the inputs of g, one for each element of all branches; nil means 1
+	// factors on the inputs of g, one per element of the branches; nil means 1
 	Scale  []float32
 	Normal *Normal // argument of the Normalize call that made Scale; nil if there was none
 }

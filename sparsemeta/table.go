@@ -180,7 +180,7 @@ func (t *Table) ErrorBound() float64 {
 	return float64(slope/(1<<10)) + float64(value/(1<<21))
 }
 
-// At returns g(x). It interpolates in the grid, with the arithmetic of updates.
+// At returns g(x), interpolated in the grid with the same arithmetic as in updates.
 func (t *Table) At(x float32) float32 {
 	i, w, ok := kernel.Locate(x)
 	if !ok {

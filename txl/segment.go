@@ -240,7 +240,7 @@ func (s *Segment) carveOwn(a *arena) (l own) {
 // rows, most calls of Continue need not copy the memory's rows.
 const slackRows = 256
 
-// keyedRows returns the number of rows for each stream in the buffers of keyed.
+// keyedRows returns the number of rows per stream in the buffers of type keyed.
 func (s *Segment) keyedRows() int {
 	if s.B > 1 {
 		// Segments of several streams start with Begin, which needs no window.

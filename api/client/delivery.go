@@ -78,7 +78,8 @@ func (d *delivery) send(ctx context.Context, b *batch) error {
 	return nil
 }
 
-// take reports an event of a batch. It returns the error of the caller's function.
+// take processes an event of a batch: it reports a chunk or finished line, keeps an unfinished
+// line, and records a summary. It returns the error of the caller's function.
 func (d *delivery) take(b *batch, e Event) error {
 	switch {
 	case e.Summary != nil:

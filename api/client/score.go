@@ -104,9 +104,9 @@ type Event struct {
 }
 
 // Score scores a text and returns events as they arrive, while the text is still being read. The
-// events are a Chunk for each chunk or a Line for each line, and a Summary at the end. An error is
-// the last event. The text of all earlier events is in the session, unless o.Learn is LearnFalse.
-// If the caller stops iterating, the request and the reading end.
+// events are a Chunk for each chunk or a Line for each line, and a Summary at the end. After an
+// error no event follows. The text of the events before the error is in the session, unless o.Learn
+// is LearnFalse. If the caller stops iterating, the request and the reading end.
 func (c *Client) Score(
 	ctx context.Context, session string, text io.Reader, o ScoreOptions,
 ) iter.Seq2[Event, error] {

@@ -39,7 +39,8 @@ type corpus struct {
 // rules defines which words can be the missing word of a task.
 type rules struct {
 	Least, Most int // range of the number of sentences that contain the word
-	// Known is the smallest number of occurrences in the training text of a word in the vocabulary.
+	// Known is a threshold: the vocabulary has the words that occur at least Known times in the
+	// training text.
 	Known   int
 	HeldOut int // largest number of test words
 }

@@ -108,8 +108,8 @@ func (m *slotted) logits(t *tape.Tape, k task) *tape.Var {
 }
 
 // representationGradient returns the preprocessed gradient of the support set's mean loss with
-// respect to the matrix Q. No other loss depends on the head, so the head keeps its random initial
-// weights.
+// respect to the matrix Q. The loss for training does not depend on the head, so the head keeps its
+// random initial weights.
 func (m *slotted) representationGradient(k task, h *tape.Var) *tape.Var {
 	var inner tape.Tape
 	q := copied(m.q)

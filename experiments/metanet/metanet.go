@@ -121,7 +121,8 @@ func (n *Net) Step(solver tape.Solver, others []*tape.Var) error {
 
 // Accumulate adds the gradients of the matrices to sums, and then sets the gradients to zero. The
 // next Learn updates slow weights and meta-weights by these sums. The fast weights do not change.
-// Callers use Accumulate and Learn instead of Step, and call Adapt to update fast weights.
+// Callers use Accumulate and Learn instead of Step. They call Adapt after each Backward whose
+// gradients should write fast weights.
 func (n *Net) Accumulate() {
 	if n.nodes == nil {
 		n.nodes = n.trainer.Tables().Gradients(nil)

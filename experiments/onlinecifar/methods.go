@@ -63,7 +63,7 @@ func roundGradient(n *network, r round, moving bool) []int {
 }
 
 // trainP and testP are the probabilities, in training and in tests, that an update writes a fast
-// weight (table 3 of the paper on Sparse-MetaNet). The table omits the size and the learning rate
+// weight (table 3 of the paper on Sparse-MetaNet). The paper omits the size and the learning rate
 // of the meta-learners, so both are our choice.
 const (
 	trainP = 0.3

@@ -83,10 +83,10 @@ func (f *File) Write(p []byte) (int, error) {
 	return f.out.Write(p)
 }
 
-// Commit puts the content at the path. If a step before the rename fails, the path is unchanged and
-// the temporary file is removed. If only the folder cannot be synced, the new content is in place,
-// but a power failure may undo the change. The new content is also in place if an Exclusive file's
-// temporary file cannot be removed.
+// Commit puts the content at the path. If the rename or an earlier step fails, the path is
+// unchanged and the temporary file is removed. If only the folder cannot be synced, the new content
+// is in place, but a power failure may undo the change. The new content is also in place if an
+// Exclusive file's temporary file cannot be removed.
 func (f *File) Commit() error {
 	if f.out == nil {
 		return f.failed(fs.ErrClosed)

@@ -1,9 +1,10 @@
-// Command generate writes parts of files from the tables of settings: parts of the API contract,
-// the documentation, and the web page's sources. A generated part is between a line with "BEGIN
-// GENERATED name" and a line with "END GENERATED name". The rest of each file is written by hand.
+// Command generate writes parts of files from the tables of settings. These files are the API
+// contract, the overlay for the Go code generator, the documentation, and the web page's sources. A
+// generated part is between a line with "BEGIN GENERATED name" and a line with "END GENERATED
+// name". The rest of each file is written by hand.
 //
 // The command runs in the folder api, as a step of go generate. It also writes a complete contract
-// to bin/openapi.yaml, the input of the Go code generator.
+// to bin/openapi.yaml, the input of the Go code generator. That file is not in the repository.
 package main
 
 import (

@@ -130,8 +130,8 @@ func StreamBytes(r session.BatchRequest) int64 {
 }
 
 // AnswerBytes returns an upper bound of the memory in bytes for an answer that is not streamed. It
-// counts the texts and, if requested, their scores. The scores exist three times: as collected, as
-// JSON lists, and in the encoded answer.
+// counts the texts and, if requested, their scores. The scores exist three times: as collected JSON
+// lists, in the object logprobs, and in the encoded answer.
 func AnswerBytes(m session.ModelInfo, r session.BatchRequest) int64 {
 	const perByte = 16      // bytes of memory per byte of text, which JSON may escape as \u0000
 	const perToken = 3 * 50 // three copies of a token's name, offset and score

@@ -136,7 +136,7 @@ const (
 		WatchersBytesMax + ZstdMemoryMax
 	WatchersBytesMax      = session.WatchersBytes
 	RequestMemoryMax      = 128 << 20 // memory for all reservations above SmallRequestBytes
-	SmallRequestMemoryMax = 32 << 20  // memory for all reservations up to SmallRequestBytes
+	SmallRequestMemoryMax = 32 << 20  // memory for reservations of at most SmallRequestBytes
 	SmallRequestBytes     = 512 << 10 // largest reservation from the pool for small bodies
 	RequestMemoryWaitMax  = 10 * time.Second
 	// JSONHeadBytes is the size of the part of an arriving JSON body that is in memory. The rest

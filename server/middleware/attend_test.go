@@ -63,7 +63,7 @@ func TestBodiesReadAheadAreReadWhole(t *testing.T) {
 					<-sent
 					time.Sleep(2 * limits.AttendAfter)
 					stop()
-					Attend(r.Context())() // too short a wait for reading ahead
+					Attend(r.Context())() // the handler returns before the body is read ahead
 					part, _ := io.ReadAll(io.LimitReader(r.Body, int64(size/3)))
 					all = append(all, part...)
 				}

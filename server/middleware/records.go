@@ -17,8 +17,9 @@ import (
 	"github.com/lmserve/lmserve/server/problem"
 )
 
-// jsonPeek is the number of bytes at the beginning of a JSON body that decide whether the body is a
-// text or log records.
+// jsonPeek is the number of bytes at the beginning of a JSON body in which the server looks for the
+// member "text" or "base64". If the body begins with this member, the body is a text. The server
+// reads every other body completely before it decides.
 const jsonPeek = 64
 
 type body struct {

@@ -15,15 +15,16 @@ type Kind uint8
 
 // The kinds of changes.
 const (
-	Surge    Kind = iota + 1 // a word, template or shape that occurs far more often than before
-	Novelty                  // a frequent template or shape that never occurred before
-	Number                   // a number far above all earlier numbers at its place
-	Silence                  // a word, template or shape that occurred regularly and stopped
-	Drift                    // a slow rise of a word's share, or a slow change of numbers
-	Empty                    // a value that was always present and is now NaN, null, - or missing
-	NewField                 // a field name that never occurred before
-	NoField                  // a field that every line had and that is now missing
-	Format                   // most lines have new separators
+	Surge   Kind = iota + 1 // a word, template or shape that occurs far more often than before
+	Novelty                 // a frequent template or shape that never occurred before
+	Number                  // a number far above all earlier numbers at its place
+	Silence                 // a word, template or shape that occurred regularly and stopped
+	// a slow rise of the share of a word or template, or a slow change in the size of numbers
+	Drift
+	Empty    // a value that was always present and is now NaN, null, - or missing
+	NewField // a field name that never occurred before
+	NoField  // a field that every line had and that is now missing
+	Format   // most lines have new separators
 )
 
 // String returns the kind as a word.

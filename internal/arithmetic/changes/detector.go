@@ -94,7 +94,8 @@ func (d *Detector) Take(text []byte, each func(*Change)) {
 	if l.format {
 		each(d.formatOf(&l))
 	}
-	// After a new format, changes are not reported and do not raise the thresholds.
+	// For formatQuiet lines after a new format, other changes are not reported and do not raise the
+	// thresholds.
 	if d.format.settling(l.n) {
 		each = func(*Change) {}
 		was := d.promises

@@ -56,7 +56,7 @@ const (
 
 // drift is the statistics of a key or of a place's numbers, to detect a slow change.
 type drift struct {
-	Tag       uint32 // 0 if the cell is free; its second bit is 1 for numbers
+	Tag       uint32 // 0 if the cell is free; the second bit is 1 if the cell follows numbers
 	Block     uint32 // index of the current block; for numbers, how many numbers the block has
 	Line      uint32
 	Sum       float32

@@ -115,8 +115,8 @@ func (l *look) refinedAt(s *State, node int, a float32) (r refined, p float32) {
 // bitMost is the maximum probability of a bit. The minimum is 1 - bitMost.
 const bitMost = 1 - 1.0/(1<<20)
 
-// together returns the probability of a 1 bit: the clamped mean of the mixer's and the refined
-// probability.
+// together returns the clamped average of two probabilities of a 1 bit: the mixer's, and the
+// refined one.
 func together(mean, refined float32) float32 {
 	return max(1-bitMost, min(bitMost, (mean+refined)/2))
 }

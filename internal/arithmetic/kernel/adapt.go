@@ -138,8 +138,8 @@ func given(on *[strip]uint8, mask []uint8) (count int) {
 	return count
 }
 
-// trace copies x of the selected elements to the array X, unless X is nil. The parameter `on` lists
-// their indexes.
+// trace copies elements of x to the array X, unless X is nil. The parameter `on` lists the indexes
+// of the elements to copy.
 func (a *Adaptation) trace(x *[strip]float32, on []uint8, lo int) {
 	if a.X == nil {
 		return

@@ -39,7 +39,7 @@ type engine struct {
 	arithmetic Arithmetic
 	vectors    Vectors
 	micro      *microKernel
-	few        int // the maximum number of rows of A for which B is not packed
+	few        int // the maximum number of rows of A that fewTile supports
 }
 
 func (e *engine) set(a Arithmetic) {

@@ -62,8 +62,8 @@ const (
 	frameWear    = 1 << 12
 )
 
-// take returns the probability of a score of at least x among the lines of a frame. It then adds x
-// to the scores of the frame.
+// take returns the probability of a score of at least x among the lines of a frame. It then counts
+// x.
 func (a *amongAlike) take(frame key, x float64) (p float64) {
 	p = (a.All.above(x) + likeAllLines/(likeAllLines+x)) / (float64(a.All.N) + 1)
 	f := &a.Frames[frame%framesMost]

@@ -9,8 +9,8 @@ import (
 )
 
 // placeTable counts the tokens in each place. A place is the word and the separators before a
-// token, or the token's number in the line. The table computes two parts of Rating: W, how unusual
-// the line's tokens are in their places, and V, how unusual the line's values are.
+// token, or the line's frame and the token's number. The table computes two parts of Rating: W, how
+// unusual the line's tokens are in their places, and V, how unusual the line's values are.
 type placeTable struct{ cells [placesMost]standing }
 
 const (

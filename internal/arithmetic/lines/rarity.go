@@ -29,7 +29,7 @@ type counted struct {
 	Lines uint32
 }
 
-// spacedWord is a word of a line; only spaces separate words.
+// spacedWord is a word of a line. White space and control characters separate words.
 type spacedWord struct {
 	key
 	from, to int

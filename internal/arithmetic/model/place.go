@@ -76,9 +76,9 @@ func Find(name string, folders []string) (Place, error) {
 		name, missing, strings.Join(embeddedNames(), ", "), strings.Join(folders, ", "))
 }
 
-// Places returns the places of all models: first the embedded models, then the files in the
-// folders. If several files have the same model name, the first keeps the name, and the others are
-// named by their paths. Unreadable folders are skipped.
+// Places returns the places of all models: first the embedded models, beginning with the default,
+// then the files in the folders. If several files have the same model name, the first keeps the
+// name, and the others are named by their paths. Unreadable folders are skipped.
 func Places(folders []string) (all []Place) {
 	taken := embeddedNames()
 	for _, name := range taken {

@@ -126,7 +126,8 @@ func (w *Worker) takeIn(s *Stream, tokens, bytes int) {
 	}
 }
 
-// skip marks the open line's tokens as not learned and removes them from the cache.
+// skip marks the open line's tokens as not learned and removes them from a.cached, the number of
+// cached tokens after the scored text.
 func (a *along) skip(s *Stream) {
 	a.decide(tokenSkipped)
 	if s.Cache != nil {

@@ -25,8 +25,9 @@ func LogitGradients(
 	}
 }
 
-// ofMixture sets step.Logits to the gradients of the mixture's loss, if the stream learns from this
-// loss. targets [n] and slopes [n,8] belong to the whole chunk.
+// ofMixture sets step.Logits to the gradients, with respect to the logits, of the loss that
+// LogitGradients describes, if the stream learns from the mixture's loss. targets [n] and slopes
+// [n,8] belong to the whole chunk.
 func (w *Worker) ofMixture(s *Stream, step *Step, targets []int32, slopes []float32) {
 	if s.slopes == nil {
 		return

@@ -275,7 +275,7 @@ func (s *Stream) reserveHeld(f *weights.Stored) {
 		s.Cache.Len = min(t.Shape[0], len(s.Cache.Next))
 	}
 	if _, ok := f.Tensor(tensorCarried); ok {
-		// a placeholder that makes parts include the gradient
+		// a placeholder; with it, the function parts includes the gradient
 		s.held.line[lineCarries] = carriesOpen
 	}
 }

@@ -35,7 +35,7 @@ func (w *Worker) Settle(s *Stream) Settled {
 	return w.settled
 }
 
-// adapt makes the stream learn a chunk. A cache learns the chunk's hidden states. Other methods
+// adapt makes the stream learn a chunk. A cache learns the chunk's hidden states. Fast weights
 // learn from the gradient of the chunk's mean loss at the effective weights. The loss is the
 // network's own or the mixture's.
 func (w *Worker) adapt(s *Stream, step *Step) {

@@ -29,8 +29,8 @@ type Step struct {
 	Fast  Arena // fast weights M, summed over the banks; the zero Arena means a static model
 	Grads Arena // receives the gradient G of the weights that have fast weights
 	All   Arena // receives the gradient G of all weights; the zero Arena receives nothing
-	// Logits is the derivative [n,B,V] of the loss with respect to the logits. If Logits is nil,
-	// Backward derives the mean negative log-likelihood.
+	// Logits are the derivatives [n,B,V] of each target's loss with respect to the logits. Backward
+	// uses the mean of these losses. If Logits is nil, the losses are the negative log-likelihoods.
 	Logits []float32
 
 	State *sparsemeta.State // gradient averages I and fast weights M; used only by Update

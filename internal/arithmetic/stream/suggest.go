@@ -80,9 +80,9 @@ func (s *Stream) Suggests() error {
 }
 
 // Suggest searches for texts that may follow a stream's text and a typed text of at most TypedMax
-// bytes. If the typed text ends within a character, Suggest returns no texts. The stream does not
-// change. The suggester keeps computed prefixes for the next call. Do not call Suggest between
-// Score and Commit. If the context ends, Suggest returns the context's error.
+// bytes. If the two texts together end within a character, Suggest returns no texts. The stream
+// does not change. The suggester keeps computed prefixes for the next call. Do not call Suggest
+// between Score and Commit. If the context ends, Suggest returns the context's error.
 func (w *Worker) Suggest(
 	ctx context.Context, s *Stream, k *Suggester, typed []byte, o suggest.Options,
 ) (suggest.Found, error) {

@@ -15,8 +15,8 @@ import (
 // modelDefault is the documented default of settings whose default depends on the model.
 const modelDefault = "the model's"
 
-// skipBelowMax is a limit in bits per token. No token costs more, even if all tokens of a
-// vocabulary are equally likely.
+// skipBelowMax is a limit in bits per token. If all tokens of a vocabulary are equally likely, a
+// token costs less.
 const skipBelowMax = 32
 
 var dynamicMethods = []string{DynamicSGD, DynamicRMS}
@@ -163,9 +163,9 @@ func Asked(m *model.Model, set Settings) setting.Values {
 }
 
 // Recorded returns the settings that a file must contain so that later versions of the program
-// compute the same scores. These are the settings from Asked, and the settings whose default comes
-// from the program instead of the model. The baseline does not change scores, so Recorded omits the
-// baseline.
+// compute the same scores. These are the settings from Asked, and the method's settings whose
+// default comes from the program instead of the model. The baseline does not change scores, so
+// Recorded omits the baseline.
 func Recorded(m *model.Model, set Settings) setting.Values {
 	recorded, all := Asked(m, set), Table.Values(&set)
 	for _, row := range Table {

@@ -9,7 +9,8 @@ type Token struct {
 	Size     int64     // size of the text in bytes, including bytes before the scored text
 	Text     []byte    // text of a sampled token, with the space before a word
 	LogProbs []float32 // log-probabilities [V] of the vocabulary in nats, before truncation
-	Baseline []float32 // static model's log-probabilities of a token that was read, or nil
+	// for a token that was read: the log-probabilities [V] under the static model, or nil
+	Baseline []float32
 }
 
 // Tell calls visit for each token that Score has just scored, in order, with the distribution that

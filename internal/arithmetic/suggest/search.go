@@ -21,8 +21,8 @@ type Options struct {
 	// a prefix whose probability is at least Likely. It then computes one prefix per call, up to
 	// BytesMax calls in total.
 	Calls, Rows int
-	// If Quick is true, the search makes at most one call of the source. If Proposed is true, the
-	// tree already contains likely prefixes, and a quick search makes no call.
+	// If Quick is true, the search makes at most one call of the source. If Proposed is true, an
+	// earlier call already computed likely prefixes. The search may then make no call.
 	Quick, Proposed bool
 	// Within limits the time of the search; 0 means no limit. At the limit, the search returns the
 	// best candidates found so far. Without a limit, the candidates do not depend on the speed of

@@ -152,8 +152,9 @@ type bench struct {
 	memory  memory
 	pieces  int
 	factors []factors
-	rounds  int             // repetitions in one sample of the peak speed; 0: not yet known
-	seen    map[int][]rates // limits measured so far, by number of threads
+	// repetitions in one piece of a sample of the peak speed; 0: not yet known
+	rounds int
+	seen   map[int][]rates // limits measured so far, by number of threads
 
 	begun, planned int
 }

@@ -46,8 +46,7 @@ func (b *bench) chunks() {
 	}
 }
 
-// Functions that report whether the weights of a tensor changed, so that their products with the
-// memory must be recomputed.
+// Functions that report whether the memory's products with a tensor must be recomputed.
 var (
 	none = func(string) bool { return false }
 	keys = func(tensor string) bool { return strings.HasSuffix(tensor, keysSuffix) }

@@ -187,9 +187,9 @@ func TestOperationsAreThoseOfTheDefinition(t *testing.T) {
 	})
 }
 
-// A static model beside an adaptive model computes only the layers above the lowest fast weights.
-// If only the softmax has fast weights, no layer is computed again. If the input embedding has fast
-// weights, all layers are.
+// A static model beside an adaptive model computes the layers from the lowest fast weights upward,
+// and the softmax. If only the softmax has fast weights, no layer is computed again. If the input
+// embedding has fast weights, all layers are.
 func TestOperationsBesideFastWeights(t *testing.T) {
 	s := segment{Config: txl.Config{
 		NLayer: 3, DModel: 4, NHead: 2, DHead: 3, DInner: 5, Vocab: 7, MemLen: 8,

@@ -30,7 +30,8 @@ type text struct {
 	upward bool
 }
 
-// anchor is the fraction of a text's width that is left of the point (x, y).
+// anchor is the fraction of a text's width that lies before the point (x, y), in the direction of
+// reading.
 type anchor float64
 
 const (
@@ -39,7 +40,7 @@ const (
 	end    anchor = 1
 )
 
-// Sizes and vertical positions of a chart, in points. The chart is legible at the width of a page.
+// Sizes and positions in a chart, in points. The chart is legible at the width of a page.
 const (
 	width, height = 576.0, 324.0
 	margin        = 10.0

@@ -12,8 +12,8 @@ import (
 
 // Chart draws bits per byte, or the perplexity of words, against bytes or tokens. It has one line
 // for each method. With ResetDocument, a point is the mean over one octave of tokens, such as 1024
-// to 2048. This mean includes all documents of this length. With ResetNever, a point is the mean
-// over a moving window of the stream.
+// to 2048. This mean includes all documents that reach the end of the octave. With ResetNever, a
+// point is the mean over a moving window of the stream.
 func (r Result) Chart() chart.Chart {
 	points := r.drawn()
 	c := chart.Chart{Title: fmt.Sprintf("%s on %s", r.Model, r.extent()),

@@ -37,7 +37,8 @@ const WithCompanion = "+companion"
 
 // Options say what to score and how. With the zero value, every document is a separate stream and
 // is scored completely. The default methods are static and, if the model has meta-learners,
-// sparse-meta. Each method runs with and without a companion.
+// sparse-meta. Each method runs with and without a companion. For a model of counts, the default
+// method is counts.
 type Options struct {
 	// names, optionally with the suffix WithCompanion; the first method is the reference for gain
 	// and cost
@@ -159,8 +160,8 @@ func Directory(ctx context.Context, m *model.Model, dir string, o Options) (Resu
 	return res, nil
 }
 
-// interrupted returns the result of the documents before an error, or the error if nothing was
-// scored.
+// interrupted returns the error that ended the evaluation, with the result so far. The result is
+// empty if nothing was scored.
 func (e *evaluation) interrupted(dir string, err error) (Result, error) {
 	if len(e.documents) == 0 && e.partial == nil {
 		return Result{}, err
@@ -305,8 +306,8 @@ func (e *evaluation) document(ctx context.Context, name string, text []byte) err
 	return nil
 }
 
-// longest returns the number of tokens of a text. A diverged method stops early, so the maximum
-// over the methods is used.
+// longest returns the number of scored tokens of a text, as the maximum over the methods. A
+// diverged method stops early.
 func longest(meters []*meter) (n int64) {
 	for _, m := range meters {
 		n = max(n, m.tally.Tokens)

@@ -78,9 +78,9 @@ func (f *feeder) add(scores stream.Scores) {
 	}
 }
 
-// BitsPerToken scores each text as a separate stream with valid settings. It returns the total bits
-// divided by the number of tokens; for a model of bytes, tokens are bytes. The result is +Inf if
-// the method diverges in a text.
+// BitsPerToken scores each text as a separate stream. The settings must be valid. It returns the
+// total bits divided by the number of tokens; for a model of bytes, tokens are bytes. The result is
+// +Inf if the method diverges in a text.
 func BitsPerToken(
 	ctx context.Context, w *stream.Worker, m *model.Model, set stream.Settings, texts [][]byte,
 ) (float64, error) {

@@ -43,8 +43,8 @@ func (m *meter) upTo(n int64) float64 {
 
 const kb = 1024
 
-// Result.Curve has the mean bits of the first 2, 8, 32 and 128 KB of documents. For a model of
-// words, the lengths are in words.
+// Result.Curve has the mean bits per token of the first 2, 8, 32 and 128 KB of documents. A model
+// of words has similar lengths, counted in words.
 var (
 	firstBytes = []int64{2 * kb, 8 * kb, 32 * kb, 128 * kb}
 	firstWords = []int64{512, 2048, 8192, 32768}

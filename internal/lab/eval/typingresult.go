@@ -27,7 +27,8 @@ type TypingResult struct {
 	TooShort    []TooShort    `json:"too_short,omitempty"`
 }
 
-// TooShort is a document that has too few characters after its first Read bytes.
+// TooShort is a document that has fewer characters after its first Read bytes than
+// TypingOptions.Window.
 type TooShort struct {
 	Document string `json:"document"`
 	Bytes    int64  `json:"bytes"`

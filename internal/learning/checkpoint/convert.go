@@ -25,8 +25,8 @@ type Options struct {
 	Order Order
 }
 
-// Converted is a model converted from a checkpoint. To save memory, the data of a tensor is loaded
-// only when it is read.
+// Converted is a model converted from a checkpoint. To save memory, the data of a tensor is
+// converted only when a caller reads the data.
 type Converted struct {
 	Config  txl.Config
 	Tensors []weights.StoredTensor

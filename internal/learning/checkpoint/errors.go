@@ -44,7 +44,7 @@ const (
 	// maxNameBytes limits the length of a tensor's name.
 	maxNameBytes = 256
 	// maxReads limits how many bytes all tensors together may read, as a multiple of the total size
-	// of the storages. A valid checkpoint needs more than 1, since tied weights are read several
+	// of the storages. A valid checkpoint may need more than 1, since tied weights are read several
 	// times.
 	maxReads = 8
 	// maxConfigBytes limits the size of Hugging Face's config.json.

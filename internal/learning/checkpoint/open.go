@@ -24,8 +24,7 @@ const (
 	FormSafetensors Form = "safetensors"
 )
 
-// Checkpoint is an open checkpoint. Except for safetensors, the data of tensors is read only during
-// the conversion.
+// Checkpoint is an open checkpoint. Open reads the data of tensors only from safetensors files.
 type Checkpoint struct {
 	Form Form
 	// Vocabulary is the path of the vocabulary file in the folder; "" if there is none.

@@ -50,8 +50,8 @@ func newCounted(x *kernel.Exec, batch, length int, share float32) *counted {
 	return c
 }
 
-// begin restarts the companions that have read countedText bytes. The restarts of the streams are
-// spread evenly over the steps.
+// begin restarts the companions that are due at a step. Each companion restarts about every
+// countedText bytes. The restarts of the streams are spread evenly over the steps.
 func (c *counted) begin(step, length int) {
 	for i := range c.streams {
 		if (step*length+i*countedText/len(c.streams))%countedText < length {
@@ -61,7 +61,7 @@ func (c *counted) begin(step, length int) {
 }
 
 // score writes the mixture's losses of the targets [T,B] to nll, in nats. It also computes the
-// losses' gradients with respect to the logits.
+// gradients from which the slow weights learn, with respect to the logits.
 func (c *counted) score(x *kernel.Exec, seg *txl.Segment, targets []int32, nll []float32) {
 	c.segment, c.targets, c.nll = seg, targets, nll
 	x.Parallel(len(c.streams), c)

@@ -11,8 +11,8 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// The loss and the gradients of a stream depend on the text since its companion's last restart.
-// They depend neither on other streams nor on the number of threads.
+// The loss and the gradients of a stream are those with a separate companion for the stream. They
+// depend neither on other streams nor on the number of threads.
 func TestEveryStreamOfABatchHasACompanionOfItsOwn(t *testing.T) {
 	const batch, length, share, steps = 3, 64, .75, 5
 	lm, err := txl.NewModel(txl.Config{

@@ -9,8 +9,8 @@ import (
 
 // mixer mixes the network's predictions with a companion's, as a session does. The reported loss is
 // the mixture's loss. The fast weights learn from a weighted sum of the mixture's loss and the
-// network's loss. If there are fast weights, the mixture also contains the static network, unless
-// the model's CompanionAlone is set.
+// network's loss. The mixture also contains the static network if the network has fast weights and
+// the model's CompanionAlone is not set.
 type mixer struct {
 	counts  *companion.State
 	scratch *companion.Scratch

@@ -74,8 +74,8 @@ type Validated struct {
 	Took        time.Duration
 }
 
-// Ended says that the phase makes no more steps. A phase ends before its last step if validations
-// have not improved for long.
+// Ended says that the phase makes no more steps. With ValidationOptions.Patience, a phase may end
+// before its last step.
 type Ended struct {
 	Standing
 	Stale int   // number of validations since the best validation

@@ -41,8 +41,9 @@ var storeTypes = map[string]weights.DType{"float32": weights.F32, "bf16": weight
 //
 // A phase continues with the slow weights and meta-learners of the previous phase, the first phase
 // with those of Init. Pretraining drops meta-learners, because they were trained for other slow
-// weights. The other phases train existing meta-learners further. They make new meta-learners only
-// if the options ask for other branches, other inputs or another number of banks.
+// weights. The other phases train existing meta-learners further if these fit the options.
+// Otherwise the phases make new meta-learners. Existing meta-learners do not fit if the options ask
+// for other branches, other inputs or another number of banks.
 type Options struct {
 	// Phases are the phases of the run in their order. A phase occurs at most once, and
 	// PhasePretrain only at the beginning. nil means PhasePretrain and PhaseMeta.
@@ -51,8 +52,9 @@ type Options struct {
 	Init string // path of a model file to continue from; "" means a new model with random weights
 	// Model is the configuration. NLayer 0 means the configuration of the model Init or, without
 	// Init, DefaultConfig. With Init, only seg_len, mem_len, clamp_len, same_length and
-	// untie_softmax may differ from the initial model. If untie_softmax becomes true, the softmax
-	// gets copies of the tables that it shared with the embeddings.
+	// untie_softmax may differ from the initial model. The field untie_softmax can become true, but
+	// not false. If untie_softmax becomes true, the softmax gets copies of the tables that it
+	// shared with the embeddings.
 	Model txl.Config
 
 	// Tokenizer selects the tokens of a new model. It must be empty with Init.
@@ -205,7 +207,7 @@ type MetaOptions struct {
 // OnlineOptions are the settings of the online scheme.
 type OnlineOptions struct {
 	Chunks int `json:"chunks"` // chunks whose gradients are summed for one step; 0 means 8
-	// Sample is the sampling interval: a step's gradient is estimated from one in Sample fast
+	// Sample is the sampling interval: a step estimates the gradient from 1/Sample of the fast
 	// weights. 0 means 8.
 	Sample int `json:"sample"`
 	// Reset is the probability that fast weights and gradient averages become zero at the start of

@@ -13,7 +13,8 @@ import (
 )
 
 // Recipe identifies a run. It contains everything that the resulting weights depend on. Only a run
-// with the same recipe can resume a checkpoint.
+// with the same recipe can resume a checkpoint. The number of pretraining steps may differ; see
+// shortened.
 type Recipe struct {
 	Phases []string   `json:"phases"`
 	Name   string     `json:"name"`

@@ -45,10 +45,11 @@ func readCheckpoint(path string, want Recipe) (*checkpoint, error) {
 	return c, nil
 }
 
-// shortened allows a run to resume with another number of pretraining steps. It returns the recipe
-// of the run with the number from the checkpoint's recipe, unless the number has already affected
-// the steps. In that case shortened returns the recipe unchanged. The number affects a cosine
-// schedule from the beginning, and other schedules from the start of the decay.
+// shortened lets a run resume with another number of pretraining steps. During pretraining,
+// shortened puts the number of the checkpoint's recipe into the run's recipe, unless one of the two
+// numbers has already affected the steps. In all other cases shortened returns the recipe
+// unchanged. A number affects a cosine schedule from the beginning, and other schedules from the
+// start of their decay.
 func shortened(want Recipe, have string, at position) Recipe {
 	var other Recipe
 	if at.Phase != PhasePretrain || json.Unmarshal([]byte(have), &other) != nil ||

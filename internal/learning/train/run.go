@@ -29,7 +29,8 @@ type runner struct {
 	writeFile func(string, *weights.File, weights.WriteOptions) error
 
 	saved int // step of the phase in the last checkpoint
-	// step of the phase in the best checkpoint; -1 before the first best checkpoint
+	// step of the phase in the best checkpoint; -1 until this process writes a best checkpoint in
+	// the phase
 	bestSaved int
 }
 

@@ -263,7 +263,7 @@ func TestReportIsAboutTheStoredModel(t *testing.T) {
 }
 
 // Further training can use other lengths of segment and memory, because no weight depends on them.
-// Other fields of the configuration cannot change.
+// Other fields of the configuration cannot change, except untie_softmax.
 func TestModelContinuesWithOtherLengths(t *testing.T) {
 	o := TinyMeta(t, SchemeOnline)
 	o.Init, o.Phases, o.Meta.Steps = Pretrained(t), []string{PhaseMeta}, 1

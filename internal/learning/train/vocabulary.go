@@ -25,8 +25,8 @@ func (r *runner) newTokenizer() (tokenizer.Tokenizer, error) {
 	return words, r.encode(words)
 }
 
-// vocabulary reads the vocabulary file, or makes a vocabulary from the pretraining text. Words that
-// occur only in held-out domains stay unknown.
+// vocabulary reads the vocabulary file, or makes a vocabulary from the pretraining text. A made
+// vocabulary lacks words that occur only in held-out domains.
 func (r *runner) vocabulary() (*tokenizer.Words, error) {
 	o := r.o.Tokenizer
 	if o.Vocabulary == "" {

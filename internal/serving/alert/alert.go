@@ -4,7 +4,8 @@
 // A Notifier decides which incidents to send, and remembers the sent incidents. Each receiver has a
 // queue (queue.go), so requests that feed a session never wait for a receiver. A file (store.go)
 // keeps the open incidents and the waiting alerts. So an alert is delivered at least once, also
-// after a crash. Repeats of an alert have the same ID.
+// after a crash. Exceptions are refused alerts, and alerts dropped from a full queue. Repeats of an
+// alert have the same ID.
 package alert
 
 import (

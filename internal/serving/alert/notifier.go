@@ -23,7 +23,7 @@ const (
 // Options configure a Notifier.
 type Options struct {
 	Receivers []*Receiver
-	// incidents with a rating p of at most Threshold, or with a change, get an alert
+	// limit of the rating p in watch.Worth, which decides which incidents get an alert
 	Threshold float64
 	// file for open incidents and waiting alerts; if File is empty, both are only in memory
 	File string

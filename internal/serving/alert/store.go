@@ -105,8 +105,8 @@ func (s *store) run() {
 		until, ended := s.told, s.ended
 		unchanged := s.tried == s.told && !s.failed
 		s.mu.Unlock()
-		// A server may fail to start because another server uses the folder. Without changes, it
-		// must not overwrite the other server's file.
+		// A server that failed to start, because another server uses the folder, has changed
+		// nothing. It must not overwrite the other server's file.
 		if unchanged {
 			return
 		}

@@ -6,9 +6,9 @@ import (
 )
 
 // Rendezvous chooses a node for a key by rendezvous hashing. It excludes draining nodes and nodes
-// without the model, and prefers nodes with the arithmetic numerics. An empty model or numerics
-// matches every node. Servers that know the same nodes choose the same node. When a node joins or
-// leaves, only that node's keys move. found is false if no node remains.
+// without the model, and prefers nodes whose arithmetic is the parameter numerics. An empty model
+// or numerics matches every node. Servers that know the same nodes choose the same node. When a
+// node joins or leaves, only that node's keys move. found is false if no node remains.
 func Rendezvous(nodes []Node, key, model, numerics string) (chosen Node, found bool) {
 	var best uint64
 	var alike bool

@@ -47,10 +47,10 @@ func (n *Notes) skip(bytes int, what string) {
 	n.once(what)
 }
 
-// Cleaner converts log text to clean lines of UTF-8. Cleaner drops carriage returns before
-// newlines, terminal control sequences, NULs, binary lines and the ends of long lines. It joins
-// lines that a container runtime has split. The result for a line depends only on the bytes of the
-// line.
+// Cleaner converts log text to clean lines of UTF-8, also from other encodings. Cleaner drops
+// carriage returns before newlines, terminal control sequences, NULs, binary lines and the ends of
+// long lines. It joins lines that a container runtime has split. The result for a line depends only
+// on the bytes of the line.
 type Cleaner struct {
 	Notes *Notes
 	// Field is the path of a value in a line of JSON: only this value is returned. If Field is nil

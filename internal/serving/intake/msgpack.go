@@ -127,7 +127,8 @@ func (p *packed) length(bytes int) int {
 	return int(n)
 }
 
-// text converts a string of the given length in bytes. Its JSON form can be six times as long.
+// text converts a string of the given length in bytes. Its JSON form is at least as long, and at
+// most six times as long plus the quotes.
 func (p *packed) text(bytes int) {
 	if p.room(bytes) {
 		p.json = appendText(p.json, string(p.take(bytes)))

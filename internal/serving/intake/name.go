@@ -105,8 +105,8 @@ func (p *part) value(sets []map[string]string) string {
 }
 
 // Name converts a text to a valid session name. Capitals become lowercase. Characters other than
-// letters, digits and . _ - become -. If more than capitals changed, Name appends 8 digits of a
-// hash, so that different texts get different names.
+// a-z, digits and . _ - become -. If more than capitals changed, or the name is too long, Name
+// appends 8 digits of a hash. Otherwise two texts could get the same name.
 func Name(text string) string {
 	small := strings.ToLower(text)
 	name := []byte(small)

@@ -127,8 +127,7 @@ func OTLPJSON(body []byte, t *Template) (*Batch, error) {
 	})
 }
 
-// group is a source of records and its content: a resource with scopes, a scope with records, or a
-// Loki stream with entries.
+// group is a resource with its scopes, a scope with its records, or a Loki stream with its entries.
 type group struct{ of, list value }
 
 // groupOf reads a group from a JSON object, whose members may be in any order.

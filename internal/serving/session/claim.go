@@ -35,8 +35,8 @@ func (s *session) claimLocked(ctx context.Context) error {
 	if err := s.host.lease.mayClaim(); err != nil {
 		return err
 	}
-	// This claim is from an earlier term of the lease. Since then, another server may have changed
-	// the session.
+	// A claim that is left here is from an earlier term of the lease. Since then, another server
+	// may have changed the session.
 	if s.isClaimed() {
 		s.loseClaimLocked()
 	}

@@ -182,7 +182,7 @@ type lastDelivery struct {
 	Key    []byte `json:"key"`
 	From   int64  `json:"from"`   // the session's offset at which the delivery's text begins
 	Before int    `json:"before"` // bytes fed before an earlier interruption
-	Bytes  int    `json:"bytes"`  // bytes to feed from offset From on
+	Bytes  int    `json:"bytes"`  // bytes to feed, beginning at offset From
 }
 
 // fed returns how many bytes of the delivery are in a session that ends at offset.
@@ -204,8 +204,8 @@ func (d *Delivery) hash() []byte {
 }
 
 // delivered returns how many bytes of a delivery were fed. last is true if the session's text ends
-// with these bytes. After an interruption, only whole lines count, because the interrupted line is
-// fed again.
+// with these bytes. If other text interrupted the delivery, only whole lines count, because the
+// interrupted line is fed again.
 func (s *session) delivered(key, text []byte) (fed int, last bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -281,8 +281,8 @@ func (d *deliveries) wrong() error {
 }
 
 // cutDelivery records that other text interrupts the delivery in progress, and how much of the
-// delivery was fed. newline is 1 if the caller next feeds the newline of the delivery's last line,
-// else 0.
+// delivery was fed. newline is 1 if the caller next feeds a newline that ends the session's last
+// line, else 0.
 func (s *session) cutDelivery(ctx context.Context, newline int) error {
 	s.mu.Lock()
 	d, offset := s.Deliveries, s.mu.seen.offset+int64(newline)

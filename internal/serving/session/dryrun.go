@@ -113,8 +113,7 @@ func (r *dryRun) pieceLocked(
 	return int(st.Offset() - before), r.emit(c)
 }
 
-// workerLocked waits for a worker. The error says that the session was deleted or has moved to
-// another server.
+// workerLocked waits for a worker. It fails if the session was deleted or moved to another server.
 func (r *dryRun) workerLocked(ctx context.Context) (*scheduler.Lease, error) {
 	if err := r.s.alive(); err != nil {
 		return nil, err

@@ -248,10 +248,10 @@ func (f *feeder) recordSizeMax(text []byte) int {
 	return recordSize(&r)
 }
 
-// acceptLocked scores the text that fits into the chunk, and appends a record of this text to the
-// log. It reserves memory for the record first. During the append, the worker computes the gradient
-// of a full chunk. Then other sessions can use the worker. If a score is not a finite number, the
-// session is marked as unusable.
+// acceptLocked scores the text that fits into the chunk, reserves memory for the text's record, and
+// appends the record to the log. During the append, the worker computes the gradient of a full
+// chunk. Then other sessions can use the worker. If a score is not a finite number, the session is
+// marked as unusable.
 func (f *feeder) acceptLocked(
 	ctx context.Context, l *scheduler.Lease, text []byte,
 ) (scores stream.Scores, err error) {

@@ -96,7 +96,7 @@ func (fo *follower) run(s *session) {
 }
 
 // catchUp feeds a shadow up to the offset of the session that it follows. A shutdown waits only for
-// the current chunk. The error says why the shadow lacks text. The error is nil if the session was
+// the current chunk. The error says why the shadow lacks text. The error is nil if the shadow was
 // deleted or is no longer a shadow.
 func (fo *follower) catchUp(s *session) error {
 	select {

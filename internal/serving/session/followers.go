@@ -75,7 +75,8 @@ func (s *session) takenUp() bool {
 
 func (s *session) leftAlone() { s.mu.following.turn.Done() }
 
-// awaitFollower waits until the server's current feeding of the shadow has ended.
+// awaitFollower waits until the server neither feeds the shadow nor waits for the right to feed the
+// shadow.
 func (s *session) awaitFollower() { s.mu.following.turn.Wait() }
 
 // wake records that new text waits for the shadow. It reports whether the caller must start the

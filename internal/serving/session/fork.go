@@ -151,8 +151,8 @@ func (f *fork) planLocked(ctx context.Context, asked *int64) error {
 	return nil
 }
 
-// snapshotLocked prepares a fork at the end of the original session's text. If recovery without a
-// new snapshot is impossible or takes too long, it takes a snapshot. It returns the stored session.
+// snapshotLocked prepares a fork at the end of the original session's text. It takes a snapshot
+// only if recovery would otherwise be impossible or take too long. It returns the stored session.
 func (f *fork) snapshotLocked(ctx context.Context, end int64) (storage.Session, error) {
 	s := f.from
 	found, err := s.get(ctx)

@@ -195,7 +195,7 @@ func (h *head) checkOrigin() error {
 	return nil
 }
 
-// These are the patterns of session ids, as in package storage, and of names of arithmetics.
+// These are the patterns of session ids (as in package storage) and of the names of arithmetics.
 var (
 	sessionID    = regexp.MustCompile(`^[0-9a-z][0-9a-z-]{0,63}$`)
 	numericsName = regexp.MustCompile(`^[0-9A-Za-z+-]{1,64}$`)

@@ -17,8 +17,9 @@ type queue struct {
 	}
 }
 
-// wait calls f, which may block, and counts the request as waiting meanwhile. It sets *admitted to
-// true. If the queue is full and *admitted was false, the error is ErrOverloaded.
+// wait calls f, which may block, and counts the request as waiting meanwhile. If the queue is full
+// for the key and *admitted is false, wait returns ErrOverloaded. Otherwise wait sets *admitted to
+// true.
 func (q *queue) wait(key string, admitted *bool, f func() error) error {
 	if !q.enter(key, *admitted) {
 		return ErrOverloaded

@@ -164,7 +164,7 @@ func (r *reports) takeLines(c *Chunk, how stream.Lesson) func(*lines.Line) {
 		}
 		if silent && r.want.incidents || !r.want.lines {
 			if r.options.Lines {
-				// The line is not in c.Lines, so tell does not report it.
+				// The line is not in c.Lines, so the function tell does not report the line.
 				r.engine.observer.Line(r.s.Settings.Method, &line)
 			}
 			return

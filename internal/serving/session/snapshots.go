@@ -23,8 +23,8 @@ const (
 	// snapshots, a fork takes at most 5 seconds: it reads a state and recomputes the text after the
 	// state.
 	forkReplay = 4 * time.Second
-	// dropsAtOnce limits how many snapshots are dropped when a snapshot is taken. More than one is
-	// superfluous only if the server's limit was lowered.
+	// dropsAtOnce limits how many snapshots are dropped when a snapshot is taken. Usually at most
+	// one is superfluous. Many are superfluous if the server's limit was lowered.
 	dropsAtOnce = 8
 )
 
@@ -332,8 +332,8 @@ func textBytes(store storage.Store, bytes, records int) int64 {
 	return int64(bytes) + int64(records)*recordBytes
 }
 
-// unread returns the smallest offset up to which all shadows have read the session's text. Without
-// shadows, it returns the session's offset.
+// unread returns the first offset of the session's text that some shadow has not read. Without
+// shadows, unread returns the session's offset.
 func (s *session) unread() int64 {
 	from := s.seen().offset
 	for _, shadow := range s.shadows() {

@@ -229,8 +229,8 @@ func TestSuggestDoesNotOfferWhatIsRefused(t *testing.T) {
 	}
 }
 
-// While one request waits per worker, a search is short, and its result says that the search is
-// incomplete.
+// If as many requests wait as there are workers, a search is cut short. The result then says that
+// the search is incomplete.
 func TestSuggestIsQuickUnderLoad(t *testing.T) {
 	var queue queueObserver
 	mg := newManager(t, Options{Threads: 1, Observer: &queue})

@@ -35,7 +35,7 @@ const (
 
 // Values of CompleteRequest.From: the model that a completion is sampled from.
 const (
-	FromAdapted = "adapted" // the model with the session's fast weights
+	FromAdapted = "adapted" // the model as the session has adapted it
 	FromStatic  = "static"  // the model without adaptation, after the same text
 )
 
@@ -147,7 +147,7 @@ type Info struct {
 	// PendingBytes is the number of bytes at the end of the text that belong to an unfinished token
 	// and have no bits yet. Offset is the sum of Tally.Bytes and PendingBytes.
 	PendingBytes int64
-	// the memory of the session's state; 0 while the session is only in the store
+	// the memory of the session in bytes; 0 while the session is only in the store
 	MemoryBytes int64
 	// the disk space charged to the session; 0 if the store is not a data folder
 	DiskBytes int64
@@ -184,8 +184,8 @@ type ScoreOptions struct {
 	// Lines. With LearnFalse, offsets and totals in the Chunks are computed as if the text had been
 	// added to the session.
 	Learn string
-	// Threshold is the largest rating p at which a line is flagged, in (0, 1]. LearnUnflagged does
-	// not learn from flagged lines. No line is flagged until the session has seen enough lines.
+	// Threshold is the largest rating p at which a line is flagged. With LearnUnflagged, Threshold
+	// must be above 0 and at most 1. No line is flagged until the session has seen enough lines.
 	Threshold float64
 	// Lines asks for reports of lines. If the session has no lines yet, its first line begins with
 	// this text. From then on the session keeps statistics of its lines.
@@ -474,7 +474,7 @@ type ModelInfo struct {
 	Tokenizer  string // tokenizer.KindBytes or tokenizer.KindWords
 	Vocab      int    // the number of tokens; ids are 0 to Vocab-1
 	Start      int32  // the id of the token before the first token of a text
-	TokenBytes int    // the length in bytes of the longest token
+	TokenBytes int    // the maximum length of a spelled token in bytes, including a word's space
 	// the number of banks of fast weights; the setting "gammas" has a decay for each bank
 	Banks int
 	// the settings of a session created without settings, with no setting missing

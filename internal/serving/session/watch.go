@@ -30,10 +30,10 @@ func (o *WatchOptions) detail() detail {
 	}
 }
 
-// Watch calls emit with an event for each text that requests feed to a session. Watch ends in any
+// Watch calls emit with the events of the text that requests feed to a session. Watch ends in any
 // of these cases: emit fails, the context ends, the session is deleted or expires (ErrNotFound), or
-// the Manager drains (ErrDraining). A Watch does not use the session, and needs no turn and no
-// worker. Feeding does not wait for emit. Events that do not fit the queue are dropped, and
+// the Manager drains (ErrDraining). Watch does not count as a use of the session, and needs no turn
+// and no worker. Feeding does not wait for emit. Events that do not fit the queue are dropped, and
 // reported as a Gap.
 func (mg *Manager) Watch(
 	ctx context.Context, who Caller, id string, o WatchOptions, emit func(Event) error,

@@ -128,7 +128,7 @@ func (s *session) discard() {
 	}
 }
 
-// discardAll discards many sessions at once, so that their deletions share disk syncs.
+// discardAll discards many sessions at once, so that they share the store's cost of a deletion.
 func discardAll(all []*session) {
 	for some := range slices.Chunk(all, deletesAtOnce) {
 		var wait sync.WaitGroup

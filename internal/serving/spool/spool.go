@@ -1,5 +1,5 @@
-// Package spool keeps bytes in a temporary file, so that a response to a slow client uses disk
-// space instead of memory.
+// Package spool keeps bytes in a temporary file, so that slow clients use disk space instead of
+// memory.
 package spool
 
 import (

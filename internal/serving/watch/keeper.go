@@ -11,13 +11,13 @@ import (
 // in between. After a shown line, the position is written at once.
 const reportEvery = time.Second
 
-// knownMax is the maximum number of parts of a position that belong to one file, besides the file's
-// first part. With more parts, a restart would read less text again, but the position would be
-// larger.
+// knownMax limits the parts of a position that belong to one file; the file's first part does not
+// count. With more parts, a restart would have to read less text, but the position would be larger.
 const knownMax = 2
 
-// keeper keeps the position of a watched stream: the part of the stream that its session has
-// received. It writes the position to a file.
+// keeper keeps the position of the stream from which a session is fed. It writes the position to a
+// file before it sends the text. So the position may include text that the session has not
+// received.
 type keeper struct {
 	file     string
 	position Position

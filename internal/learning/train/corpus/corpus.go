@@ -2,8 +2,8 @@
 // back a part of the text for validation, and determines the order in which training reads the
 // rest.
 //
-// The order depends only on the text and a seed. The state of a Reader or of a Pieces is small and
-// can be saved. After a restoration, reading continues with the same tokens.
+// A seed determines all random choices. The state of a Reader or of a Pieces is small and can be
+// saved. After a restoration, reading continues with the same tokens.
 package corpus
 
 import (

@@ -73,7 +73,7 @@ func TestKeepBackOfLargeDocumentsIsTheirEnds(t *testing.T) {
 	require.InEpsilon(t, 2*len(kept.Documents[1].Text), len(kept.Documents[0].Text), .25,
 		"in proportion")
 
-	// A 25th of a document is 2400 bytes, less than keepBackPiece. So some documents give
+	// A 25th of a document is 2400 bytes, less than keepBackPiece. So some documents give about
 	// keepBackPiece bytes, and others none.
 	many := &Corpus{}
 	for i := range 35 {

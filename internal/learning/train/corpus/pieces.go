@@ -20,8 +20,8 @@ type PiecesState struct {
 }
 
 // Pieces is an endless stream of pieces of documents, for online meta-training. Consecutive pieces
-// are from different domains if possible, so that the fast weights must adapt often. If some
-// domains are held out from pretraining, about half of the pieces come from held-out domains.
+// are usually from different domains, so that the fast weights must adapt often. If some domains
+// are held out from pretraining, about half of the pieces come from held-out domains.
 type Pieces struct {
 	docs    []Document
 	domains [][]int
@@ -34,9 +34,9 @@ type Pieces struct {
 	State    PiecesState
 }
 
-// NewPieces returns a stream at its start. A piece has min to max tokens, or all tokens of a
-// shorter document. The parameter `first` is the token that ends a line. It is also the input for
-// the stream's first token.
+// NewPieces returns a stream at its start. A piece has min to max tokens, or fewer at the end of a
+// document. The parameter `first` is the token that ends a line. The token `first` is also the
+// input for the stream's first token.
 func NewPieces(c *Corpus, heldOut []string, min, max int, first int32, seed uint64) *Pieces {
 	s := &Pieces{docs: c.Documents, seed: seed, min: min, max: max, first: first}
 	var seen, unseen []int

@@ -13,7 +13,7 @@ import (
 
 const startToken = '\n'
 
-// corpusOf returns a corpus of documents with the given sizes, in three domains.
+// corpusOf returns a corpus of documents with the given sizes, in at most three domains.
 func corpusOf(sizes ...int) *Corpus {
 	c := &Corpus{Dir: "memory"}
 	for d, size := range sizes {

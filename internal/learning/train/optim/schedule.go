@@ -13,8 +13,8 @@ const (
 const decayPart = 0.2
 
 // Schedule gives the learning rate of every step of a phase. A linear warm-up leads to Peak. Kind
-// says how the rate then decays to Peak*Final. The rate depends only on the number of the step, so
-// that a resumed run has the same rates.
+// says whether and how the rate then decays. A decay reaches Peak*Final at the last step. The rate
+// depends only on the number of the step, so that a resumed run has the same rates.
 type Schedule struct {
 	// Kind is one of
 	//   - ScheduleCosine, also "": a cosine from the warm-up to the end;

@@ -22,8 +22,8 @@ const (
 	lineFirst = 3 * time.Second
 )
 
-// progress shows the progress of a run: a live bar on a terminal, otherwise a line every few
-// seconds.
+// progress shows the progress of a run: a live bar on a terminal, otherwise a line from time to
+// time.
 type progress struct {
 	w    io.Writer
 	plan []plannedPhase

@@ -14,7 +14,7 @@ import (
 
 // Options select the reports of a run. Zero fields mean the given defaults.
 type Options struct {
-	// gets a live bar on a terminal, otherwise a line every few seconds; nil means no progress
+	// gets a live bar on a terminal, otherwise a line from time to time; nil means no progress
 	Progress io.Writer
 	// Metrics is a file to which metrics are appended as JSON lines. "" means "metrics.jsonl" in
 	// the folder of the checkpoints, if there is one.

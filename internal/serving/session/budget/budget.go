@@ -81,7 +81,7 @@ func (b *Budget[H]) OpenOn(base *Base, holder H) *Account[H] {
 	return &Account[H]{budget: b, holder: holder, base: base}
 }
 
-// Used returns the bytes of all accounts, bases and extras.
+// Used returns the bytes in use: the sum over all accounts, all bases and all extras.
 func (b *Budget[H]) Used() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

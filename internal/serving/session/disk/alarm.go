@@ -13,7 +13,8 @@ const (
 	ReservePart = 20 // the reserve is at most 1/ReservePart of the disk or of the budget
 )
 
-// AlarmError is the error of every write while the disk or the disk budget is nearly full.
+// AlarmError is the error of requests that need disk space while the disk or the disk budget is
+// nearly full. It affects all callers.
 type AlarmError struct {
 	Left int64 // free bytes
 	Of   int64 // size of the file system or of the budget, in bytes

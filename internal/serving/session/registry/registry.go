@@ -317,7 +317,7 @@ func (r *Registry[S]) LastUsed(e *Entry[S]) time.Time {
 
 // Page returns up to limit sessions in the order of their ids, and whether more sessions follow.
 // The page starts after the given id, or with the first session if the id is "". Page skips expired
-// sessions; a call of Expire removes most of them before.
+// sessions; after a call of Expire few of them are left.
 func (r *Registry[S]) Page(after string, limit int, now time.Time) (page []*Entry[S], more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

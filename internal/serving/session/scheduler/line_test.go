@@ -13,7 +13,8 @@ func TestWaitingKeySeesOtherKeysGrantedAtMostOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var l line
 		inLine := map[string][]*ticket{}
-		// grants[a][b] counts the workers that key b got while key a waited.
+		// grants[a][b] counts the workers that key b got while key a waited, since key a last got a
+		// worker.
 		grants := map[string]map[string]int{}
 		keys := rapid.IntRange(1, 6).Draw(t, "keys")
 		drawKey := func() string {

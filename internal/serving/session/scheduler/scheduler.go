@@ -48,8 +48,10 @@ type Job struct {
 	Session string
 	Model   *model.Model // nil means the scheduler's default model
 	Chunk   int          // tokens in a chunk
-	Behind  bool         // The job runs only while no foreground job runs.
-	First   bool
+	// whether this is a background job, which may run only when other sessions are idle or after
+	// the wait starving
+	Behind bool
+	First  bool
 }
 
 // goesOn reports whether job j continues the session of an earlier job. If so, job j can reuse what

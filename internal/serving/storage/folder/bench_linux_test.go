@@ -15,9 +15,9 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// BenchmarkAppend measures durable appends of one chunk per second, for one session and for many
-// sessions at once. For comparison, it also measures the disk alone: writes of a page, each
-// followed by an fdatasync.
+// BenchmarkAppend measures how many durable appends of a chunk are made per second, for one session
+// and for many sessions. For comparison, the benchmark also measures the disk alone: writes of a
+// page, each followed by an fdatasync.
 func BenchmarkAppend(b *testing.B) {
 	for _, writers := range []int{1, 8, 64, 512} {
 		b.Run(fmt.Sprint("sessions=", writers), func(b *testing.B) {

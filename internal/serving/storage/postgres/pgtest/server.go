@@ -101,9 +101,8 @@ func NewClocked(t testing.TB) (s *Server, clocked bool) {
 		return s, false
 	}
 	require.NoError(t, s.SetClock(0))
-	// The command env sets the variables, so that setpriv does not load the library. setpriv runs
-	// as root, and with the library it would create semaphores of root, which the server cannot
-	// use.
+	// The command env sets the variables only for the server. If setpriv loaded the library, it
+	// would create semaphores as root, and the server could not use them.
 	s.environment = []string{"env", "LD_PRELOAD=" + found[0], "FAKETIME_TIMESTAMP_FILE=" +
 		s.clock(),
 		"FAKETIME_NO_CACHE=1", "FAKETIME_DISABLE_SHM=1",
