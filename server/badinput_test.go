@@ -271,7 +271,7 @@ func TestBadInputIsLocatedAndChangesNothing(t *testing.T) {
 
 func (g *rig) refuse(b badInput) {
 	g.t.Helper()
-	// The server refuses the media type of forms only from curl.
+	// The server refuses forms from curl, even where it accepts forms from other clients.
 	headers := []string{"User-Agent", "curl/8.5.0"}
 	for name, value := range map[string]string{"Content-Type": b.media, "Accept": b.accept} {
 		if value != "" {

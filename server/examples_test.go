@@ -40,8 +40,8 @@ func newStoryRig(t *testing.T, open func() (*model.Model, error)) *rig {
 	return newRigOn(t, sessions, o, l, &http.Transport{})
 }
 
-// Every example in the contract is a real answer of the server, except for values that depend on
-// time or rounding.
+// Each example in the contract, except the examples of problem documents, is made by a request to a
+// real server. Values that depend on time or rounding may differ.
 func TestExamplesAreWhatAServerAnswers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")

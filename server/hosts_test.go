@@ -147,8 +147,8 @@ func TestKeysTakeThePlaceOfHosts(t *testing.T) {
 		bearer[:2]...).StatusCode)
 }
 
-// foreignPage is a page that sends all requests that browsers allow without CORS permission. It
-// requests /done at the end.
+// foreignPage is a page that sends requests to the server as a foreign page could: it tries to
+// write, to delete and to read. At the end, foreignPage requests /done.
 const foreignPage = `<!doctype html><title>page</title><script>
 (async () => {
   const at = %q, tries = [

@@ -327,7 +327,7 @@ func TestEveryOperationNeedsAKeyButForTheShortList(t *testing.T) {
 					continue
 				}
 				detail := ""
-				// The OTLP route answers with problems in Protobuf.
+				// The OTLP route answers a Protobuf request with a problem in Protobuf.
 				if resp.Header.Get("Content-Type") == contract.MediaProtobuf {
 					raw, err := io.ReadAll(resp.Body)
 					require.NoError(t, err)

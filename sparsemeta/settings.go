@@ -17,7 +17,7 @@ type Settings struct {
 	// decay of the gradient average I, one for each bank, 0 to 1
 	Gammas []float32 `json:"gammas"`
 	Beta1  float32   `json:"beta1"` // weight of the gradient G in the gradient average I
-	// weight of the gradient G in the input of g, which is I + Beta2 G
+	// weight of the gradient G in the input of g, which is I + Beta2 G, times Learner.Scale
 	Beta2 float32 `json:"beta2"`
 	// P is the probability that an update writes an element of M, rounded to a multiple of 1/65536.
 	P   float64 `json:"p"`

@@ -150,7 +150,7 @@ func TestBF16StateIsRoundedFloat32State(t *testing.T) {
 				size += math.Abs(float64(whole.I[bank].At(e)))
 			}
 		}
-		// In each step, rounding changes an element of I by at most 2^-8 of its value, up or down.
+		// In each step, rounding changes an element of I by about 2^-8 of its value, up or down.
 		// 100 random roundings add up to about sqrt(100)/2^8 of the value. The mean over thousands
 		// of elements changes far less.
 		require.InDelta(t, 0, drift/size, 5*10./256/math.Sqrt(float64(banks*l.Size())))

@@ -37,9 +37,10 @@ var ErrVocabulary = errors.New("tokenizer: vocabulary")
 // like LineEnd is an unknown word.
 //
 // Some vocabularies come from texts with separate punctuation, like WikiText. They contain "@-@"
-// and ",", but hardly any words that end with a comma. With such a vocabulary, Words cuts each
-// unknown word into at most 12 parts, and each part is a token. It cuts "Really?" into "Really" and
-// "?", and "well-known" into "well", "@-@" and "known". Known words are not cut.
+// and ",", but hardly any words that end with a comma. With such a vocabulary, Words cuts unknown
+// words into parts, and each part is a token. A word of more than 12 parts is not cut. Words cuts
+// "Really?" into "Really" and "?", and "well-known" into "well", "@-@" and "known". Known words are
+// not cut.
 //
 // Words is immutable and safe for concurrent use.
 type Words struct {

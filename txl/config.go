@@ -104,7 +104,7 @@ const (
 )
 
 var named = map[string]Config{
-	// These are the two models of the Transformer-XL paper.
+	// These are two configurations of the Transformer-XL paper.
 	"enwik8-12l": {NLayer: 12, DModel: 512, NHead: 8, DHead: 64, DInner: 2048, Vocab: 256,
 		SegLen: 512, MemLen: 512},
 	"wt103-16l": {NLayer: 16, DModel: 410, NHead: 10, DHead: 41, DInner: 2100, Vocab: 267735,

@@ -3,8 +3,8 @@ package txl
 import "fmt"
 
 // Begin starts a segment with the given weights and memory. The segment only reads them, and keeps
-// references to both until the next Begin. An empty fast means a static model. Until Continue, the
-// segment uses the values that fast has at the time of Begin.
+// references to both until the next Begin. An empty fast means a static model. Changed values of
+// fast take full effect only at Continue or the next Begin.
 func (s *Segment) Begin(x *Exec, m *Model, fast Fast, mem *Memory) {
 	forget := !s.reuse.FixedWeights || s.model != m
 	s.model, s.fast, s.mlen, s.n = m, fast, mem.Len, 0

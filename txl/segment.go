@@ -100,7 +100,7 @@ type own struct {
 	// empty, or scores and then probabilities [B,H] of [T,MemLen+T]; see keptSize
 	prob  []float32
 	norms []softmaxNorm // [B,H,T]
-	av    []float32     // attention outputs, heads side by side [T*B,H*d]
+	av    []float32     // attention vectors before o_net, heads side by side [T*B,H*d]
 	y1    []float32     // h + o, the input plus the output of attention [T*B,D]
 	x     []float32     // input of feed-forward, LN(y1) [T*B,D]
 	norm2 norm          // post-norm: norm of y2; pre-norm: norm of y1
@@ -124,7 +124,8 @@ type passes struct {
 	sum              sumPass
 }
 
-// softmaxNorm holds the maximum and the sum of a row, from which its softmax can be recomputed.
+// softmaxNorm holds the maximum of a row and the sum of its exponentials. From these numbers, the
+// row's softmax can be recomputed.
 type softmaxNorm struct{ most, sum float32 }
 
 // attention is the parallel task of one layer, forward or backward. It is stored in the segment to
@@ -243,7 +244,8 @@ const slackRows = 256
 // keyedRows returns the number of rows per stream in the buffers of type keyed.
 func (s *Segment) keyedRows() int {
 	if s.B > 1 {
-		// Segments of several streams start with Begin, which needs no window.
+		// Segments of several streams have no slack rows, so Continue copies the memory's rows more
+		// often.
 		return s.cfg.maxKeys(s.T)
 	}
 	return s.cfg.maxKeys(s.T) + min(s.cfg.MemLen, slackRows)
@@ -332,7 +334,8 @@ func (s *Segment) fillPositions() {
 	}
 }
 
-// SetReuse sets which results the segment keeps, from the next Begin on. By default, it keeps none.
+// SetReuse sets which additional results the segment keeps, from the next Begin on. By default, the
+// segment keeps nothing extra.
 func (s *Segment) SetReuse(r Reuse) { s.reuse = r }
 
 // SetDropout sets the dropout from the next Begin on. The zero value disables dropout.

@@ -22,7 +22,7 @@ func float16Bits(f float32) uint16 {
 	case abs >= halfOverflow:
 		return sign | 0x7c00
 	case abs >= halfNormalMin:
-		// The formats differ only in the exponent's bias, 127 or 15, and in the mantissa's length.
+		// For normal numbers, the exponents of the two formats differ only in the bias, 127 or 15.
 		// A carry out of the mantissa correctly increments the exponent.
 		return sign | uint16(roundOff(abs-(127-15)<<23, 13))
 	}

@@ -78,8 +78,9 @@ func Read(r io.Reader, l Limits) (*File, error) {
 }
 
 // Scan reads a file like Read, but without keeping the data in memory. It calls use after reading
-// the header. The function use may read each tensor once, from its beginning and in the order of
-// the file. Afterwards Scan reads r to the end. If use returns an error, Scan returns this error.
+// the header. Before use returns, the function may read each tensor once, from its beginning and in
+// the order of the file. Afterwards Scan reads r to the end. If use returns an error, Scan returns
+// this error.
 func Scan(r io.Reader, l Limits, use func(*Stored) error) error {
 	return decompressed(r, l.withDefaults(), func(r io.Reader, l Limits) error {
 		o, err := open(r, l)

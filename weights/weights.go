@@ -68,7 +68,7 @@ type Tensor struct {
 	Name  string
 	DType DType
 	Shape []int  // empty for a scalar; dimensions may be 0
-	Data  []byte // elements in little endian, as in the file
+	Data  []byte // little endian, as in the file; the length is Elements * DType.Size
 }
 
 // Elements returns the number of elements, which is 1 for a scalar.

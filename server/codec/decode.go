@@ -109,8 +109,8 @@ func DecodeName(parameter, name string) (string, error) {
 	return name, nil
 }
 
-// DecodeWait returns how long a request may wait for a busy session and for memory. Without the
-// parameter, the time is 0.
+// DecodeWait returns how long a request may wait for a busy session and for the recovery of a
+// session's state. Without the parameter, the time is 0.
 func DecodeWait(wait *api.Wait) (time.Duration, error) {
 	if wait == nil {
 		return 0, nil

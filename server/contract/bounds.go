@@ -8,7 +8,8 @@ import (
 )
 
 // boundsOf returns the bounds of an operation's JSON body. If the schema has an array with a larger
-// limit than usual, such as a list of tokens, the bounds are raised by that limit.
+// limit than usual, such as a list of tokens, that limit replaces Members. It is also added to
+// Tokens.
 func boundsOf(op *openapi3.Operation) strictjson.Bounds {
 	bounds := strictjson.Bounds{
 		Depth:   limits.JSONDepthMax,

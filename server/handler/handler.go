@@ -80,8 +80,8 @@ type Handlers struct {
 	Counted   http.Handler // serves the metrics
 	Version   string       // version of the server for the web page; "": none
 
-	// If UserSessions is set, a completion in OpenAI's form that names a user creates a session for
-	// that user.
+	// If UserSessions is set, a completion in OpenAI's form creates a session for a user who has
+	// none.
 	UserSessions bool
 	users        users
 

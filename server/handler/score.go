@@ -154,7 +154,7 @@ type scoreCall struct {
 	delivery *session.Delivery // nil for an ordinary text
 }
 
-// learns reports whether the session keeps and learns the text.
+// learns reports whether the session keeps the text.
 func (c scoreCall) learns() bool { return c.options.Learn != session.LearnFalse }
 
 // run feeds or scores the text. An error after the first chunk carries the session's new offset,

@@ -21,7 +21,7 @@ const (
 	ImportBodyBytesMax = 4 << 30
 	HeaderBytesMax     = 64 << 10        // size of the request line and headers
 	BodyIdleMax        = 5 * time.Minute // longest wait for the next byte of a request body
-	// AnswerIdleMax is the longest time in which a client may receive no byte of an answer.
+	// AnswerIdleMax is the longest wait for a client to take the next byte of an answer.
 	AnswerIdleMax = time.Minute
 	HeaderTimeMax = 10 * time.Second // time for the request line and headers to arrive
 	ConnIdleMax   = 2 * time.Minute  // time after which an idle connection is closed
@@ -102,8 +102,8 @@ const (
 	OpenAIModelCharsMax    = 256
 	OpenAIAnswerBytesMax   = 64 << 20 // bytes of memory for an unstreamed answer
 
-	// FillTokensMax is both the default and the largest number of tokens that a fill-in-the-middle
-	// request samples.
+	// FillTokensMax is the largest number of tokens that a fill-in-the-middle request samples. The
+	// default is also FillTokensMax, or half of FillTokensMax in Tabby's form.
 	FillTokensMax    = 256
 	TokenizeCharsMax = 1 << 20
 	TokenIDMax       = session.TokenIDMax
@@ -127,9 +127,9 @@ const (
 	// pause after each slow read of 32 KiB, for at most 1 MiB/s
 	AheadPause = 31 * time.Millisecond
 
-	// Memory for data that a request holds whole, such as a page of sessions or a JSON body. Each
-	// kind of data has its own pool, so that a request never waits for another kind. Small and
-	// large bodies also have separate pools.
+	// Memory for data that a request holds whole, such as a page of sessions or a JSON body. Pages
+	// of sessions, decompressors, small reservations and large reservations have separate pools. A
+	// request waits only for memory of the same pool.
 	ListMemoryMax    = 32 << 20 // memory for all pages of sessions together
 	ListSessionBytes = 4 << 10  // memory of one session on a page
 	MemoryMax        = ListMemoryMax + RequestMemoryMax + SmallRequestMemoryMax +

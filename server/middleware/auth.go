@@ -32,12 +32,12 @@ type callerKey struct{}
 func CallerOf(ctx context.Context) session.Caller { return ctx.Value(callerKey{}).(caller).Caller }
 
 // Authenticate admits requests with a valid key and requests to public operations of the contract.
-// It admits all requests if ring is nil or has no keys file. Unknown operations are not public.
-// Authenticate runs before all code that inspects a request, so that strangers learn nothing. It
-// also runs before the router, so it looks up the operation in routes.
+// Authenticate admits all requests if ring is nil or has no keys file. Unknown operations are not
+// public. Authenticate runs before all code that inspects a request, so that strangers learn
+// nothing. Authenticate also runs before the router, so it looks up the operation in routes.
 //
-// If the key expires or is revoked during a request, Authenticate cancels the request's context and
-// stops its body. The cause is the reason, which package answer reports.
+// If the key becomes invalid during a request, Authenticate cancels the request's context and stops
+// the request's body. The cause is the reason, which package answer reports.
 func Authenticate(
 	ring *keys.Ring, c *contract.Contract, routes chi.Routes, problems *answer.Problems,
 ) func(http.Handler) http.Handler {

@@ -38,9 +38,9 @@ func Hosts(
 	})
 }
 
-// checkHosts checks a request's Host and Origin headers, and returns nil if they are allowed. A
-// missing header is allowed: clients other than browsers send no Origin, and HTTP/1.0 clients may
-// send no Host. A page cannot make a browser omit the headers.
+// checkHosts checks a request's headers Host, Origin and Sec-Fetch-Site, and returns nil if they
+// are allowed. A missing header is allowed: clients other than browsers send no Origin, and
+// HTTP/1.0 clients may send no Host.
 func checkHosts(r *http.Request, allowed, origins []string) *problem.Problem {
 	host := hostName(r.Host)
 	if host != "" && !isLoopback(host) && !isLocalAddress(r, host) && !isAllowed(host, allowed) &&

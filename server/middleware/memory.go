@@ -9,8 +9,9 @@ import (
 	"github.com/lmserve/lmserve/server/limits"
 )
 
-// Memory limits the memory for data that requests hold whole. Each kind of data has its own pool,
-// so that a request never waits for memory of another kind.
+// Memory limits the memory for data that requests hold whole. Pages of sessions, decompressors,
+// small reservations and large reservations have separate pools. A request waits only for memory of
+// the same pool.
 type Memory struct {
 	Lists *Pool // for pages of sessions
 	Zstd  *Pool // for decompressors, which a slow body holds for long

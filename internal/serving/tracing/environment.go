@@ -11,8 +11,9 @@ import (
 )
 
 // FromEnvironment returns the Tracer that OpenTelemetry's environment variables configure, or nil
-// if they enable no traces. The only supported protocol is OTLP over HTTP. docs/operations.md lists
-// the variables. The callback report receives an error if traces cannot be sent.
+// if they enable no traces. The only supported protocol is OTLP over HTTP. The exporter, the
+// sampler and the resource read their own variables. The callback report receives an error if
+// traces cannot be sent.
 func FromEnvironment(ctx context.Context, version string, report func(error)) (*Tracer, error) {
 	asked, err := asked(os.Getenv)
 	if err != nil || !asked {

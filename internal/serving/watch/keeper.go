@@ -7,8 +7,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/follow"
 )
 
-// reportEvery is the minimum time between two writes of a position if no line was shown to the user
-// in between. After a shown line, the position is written at once.
+// reportEvery is the minimum time between a write of a position and a write for reported lines that
+// were not shown to the user. After a shown line, the position is written at once.
 const reportEvery = time.Second
 
 // knownMax limits the parts of a position that belong to one file; the file's first part does not

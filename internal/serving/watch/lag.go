@@ -8,7 +8,8 @@ import (
 )
 
 const (
-	// lookEvery is the minimum time between two measurements of how far scoring is behind.
+	// lookEvery is the minimum time between two measurements of how far scoring is behind while
+	// text waits to be sent.
 	lookEvery = 250 * time.Millisecond
 	// rateOver is the time over which the rates of arriving and scored bytes are measured.
 	rateOver = 15 * time.Second

@@ -11,8 +11,8 @@ import (
 	"github.com/lmserve/lmserve/internal/serving/storage"
 )
 
-// The test has no credentials. So an error of a cloud's client, instead of ErrInvalid, shows that
-// openObjects chose that client.
+// The test has no credentials. So an error of a cloud's client, or no error, shows that openObjects
+// chose that client. Without a client the error would be ErrInvalid.
 func TestBucketsOfOtherClouds(t *testing.T) {
 	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", "none")
 	t.Setenv("AZURE_STORAGE_ACCOUNT", "")

@@ -173,8 +173,10 @@ func (s *Store) find(ctx context.Context) error {
 const markedRow = `
 	select id, marked, not marked and not exists (select from objects) from object_store`
 
-// adopt writes the marker if the object store has none. It locks the database's row. So if servers
-// start at once with different object stores, only the first object store is marked.
+// adopt writes a missing marker if the database has not used any object store yet, or if the
+// parameter asked is true. Otherwise it returns an error for a missing marker. adopt locks the
+// database's row. So if servers start at once with different object stores, only the first object
+// store is marked.
 func (s *Store) adopt(ctx context.Context, asked bool) error {
 	return s.transact(ctx, statementTime, func(ctx context.Context, tx pgx.Tx) error {
 		var id string

@@ -236,9 +236,9 @@ func (s *Store) Delete(ctx context.Context, id string, epoch uint64) error {
 	})
 }
 
-// erase deletes a session and its objects. It first locks the session's row and calls the function
-// may; an error of may prevents the deletion. erase also returns an error if the object store lacks
-// the marker of the database.
+// erase deletes a session, and the objects that no other session shares. It first locks the
+// session's row and calls the function may; an error of may prevents the deletion. erase also
+// returns an error if the object store lacks the marker of the database.
 func (s *Store) erase(
 	ctx context.Context, id string, may func(ctx context.Context, tx pgx.Tx, e extent) error,
 ) error {

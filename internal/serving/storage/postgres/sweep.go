@@ -43,9 +43,9 @@ func (s *Store) sweep(ctx context.Context, age time.Duration) error {
 	}
 }
 
-// condemn marks the objects that have belonged to no snapshot for the duration age, and returns
-// their names. A marked object cannot become a snapshot any more, even if a slow writer still
-// finishes it. While another store marks objects, condemn returns no names.
+// condemn marks up to sweepBatch objects that have belonged to no snapshot for the duration age,
+// and returns their names. A marked object cannot become a snapshot any more, even if a slow writer
+// still finishes it. While another store marks objects, condemn returns no names.
 func (s *Store) condemn(ctx context.Context, age time.Duration) (names []string, err error) {
 	err = s.transact(ctx, statementTime, func(ctx context.Context, tx pgx.Tx) error {
 		var first bool
