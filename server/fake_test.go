@@ -551,8 +551,8 @@ func (f *fakeSessions) Complete(ctx context.Context, who session.Caller, id stri
 	return done, nil
 }
 
-// Suggest suggests the typed text with a period. It reports one row, a unit of work, for each typed
-// byte, even with an error.
+// Suggest suggests one text: the typed text and a period. It reports one row (a unit of work) for
+// each typed byte, even if it returns an error.
 func (f *fakeSessions) Suggest(_ context.Context, who session.Caller, id string,
 	r session.SuggestRequest) (session.Suggested, error) {
 	f.waits(r.Wait)

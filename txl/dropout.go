@@ -28,8 +28,9 @@ const (
 	siteOutput
 )
 
-// rows applies dropout to rows from to to-1 of buf [*,width], and scales the remaining elements by
-// 1/(1-p). Applied to the gradients, rows is the backward pass of dropout.
+// rows applies dropout to the rows of buf [*,width] with index at least `from` and below `to`. It
+// scales the remaining elements by 1/(1-p). Applied to the gradients, rows is the backward pass of
+// dropout.
 func (d *Dropout) rows(site, layer int, buf []float32, width, from, to int) {
 	if d.Hidden <= 0 {
 		return

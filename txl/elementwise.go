@@ -1,7 +1,7 @@
 package txl
 
-// eachRow applies t to rows from to to-1 in parallel. It stores the task in the segment, because
-// this avoids an allocation.
+// eachRow applies t in parallel to the rows with index at least `from` and below `to`. It stores
+// the task in the segment, because this avoids an allocation.
 func (s *Segment) eachRow(x *Exec, t rowTask, from, to int) {
 	s.rows = rowPass{t, from, to}
 	x.Parallel((to-from+rowBlock-1)/rowBlock, &s.rows)
@@ -37,8 +37,8 @@ func (s *Segment) sumColumns(x *Exec, sum, dy []float32, width, rows int, acc bo
 	s.eachCol(x, &s.pass.sum, len(sum))
 }
 
-// layerNorm normalizes rows from to to-1 of in and writes them to y. gain and bias are indices of
-// tensors.
+// layerNorm normalizes the rows of `in` with index at least `from` and below `to`, and writes them
+// to y. gain and bias are indices of tensors.
 func (s *Segment) layerNorm(x *Exec, n norm, y, in []float32, gain, bias, from, to int) {
 	s.pass.norm = normPass{n, y, in, s.effective[gain], s.effective[bias]}
 	s.eachRow(x, &s.pass.norm, from, to)

@@ -68,8 +68,8 @@ func (s *Segment) projectPositions(x *Exec, i int) {
 	s.reachDistances(x, i, r, s.mlen+s.T)
 }
 
-// reachDistances computes r of layer i for at least `want` distances, if it has fewer. t is the
-// tensor of r_net's weights.
+// reachDistances computes r of layer i for at least `want` distances, unless these are already
+// computed. t is the tensor of r_net's weights.
 func (s *Segment) reachDistances(x *Exec, i, t, want int) {
 	l := &s.layers[i]
 	D, hd := s.cfg.DModel, s.cfg.NHead*s.cfg.DHead

@@ -125,8 +125,8 @@ func scoreText(r routes.ScoreRequestObject) (io.Reader, error) {
 	return bytes.NewReader(body.Base64), nil
 }
 
-// deliveryOf returns the body of a log shipper as a delivery, or nil if the body is an ordinary
-// text. A body with an offset, or with learn=false, is an ordinary text.
+// deliveryOf returns the delivery for a body that a log shipper sent, or nil for an ordinary text.
+// A body with an offset, or with learn=false, is an ordinary text.
 func deliveryOf(
 	ctx context.Context, text io.Reader, o session.ScoreOptions,
 ) (*session.Delivery, error) {

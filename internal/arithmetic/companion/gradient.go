@@ -44,7 +44,7 @@ func (x *Scratch) Slopes() (slopes Slopes) {
 			p <= 1-bitMost || p >= bitMost {
 			continue
 		}
-		pull := float32(0) // accumulates setCount times ds/dx
+		pull := float32(0) // sum over the sets; the mean over the setCount sets is ds/dx
 		for j, w := range of.weights {
 			if j == setNode {
 				w = x.weights[at]

@@ -82,7 +82,7 @@ type trouble struct {
 	seen  histogram
 }
 
-// begin sets the list, which TroubleWords returned; "" means no list.
+// begin sets the list of words, in the form that TroubleWords returns; "" means no list.
 func (t *trouble) begin(list string) {
 	*t = trouble{list: list}
 	for word := range strings.FieldsSeq(list) {

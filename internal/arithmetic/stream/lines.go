@@ -39,8 +39,8 @@ func (s *Stream) beginLines() {
 
 // WatchRecords groups the stream's lines into records, from offset `from` on. The offset may lie
 // before or after the stream's offset. Call WatchRecords between two pieces of text. Parameter
-// start is the pattern of a record's first line; "" means the default pattern. If an earlier call
-// gave another offset, its open record is discarded.
+// start is the pattern of a record's first line; "" means the default pattern. A call with another
+// offset than the earlier call discards the open record.
 func (s *Stream) WatchRecords(from int64, start string) {
 	if s.records != nil && s.records.From() == from {
 		s.records.StartAt(start)

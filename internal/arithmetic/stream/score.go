@@ -68,8 +68,8 @@ func (w *Worker) together() bool {
 	return n == 0 || w.falls[0] == w.falls[n-1]
 }
 
-// scores returns the scores of w.tokens, which text completes. The segments must already contain
-// these tokens.
+// scores returns the scores of w.tokens. The parameter `text` completes these tokens. The segments
+// must already contain these tokens.
 func (w *Worker) scores(
 	s *Stream, text []byte, how Lesson, skip func(*lines.Line) bool,
 ) Scores {

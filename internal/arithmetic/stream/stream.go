@@ -53,7 +53,7 @@ type Stream struct {
 	slopes    []float32
 
 	lines       *lines.Meter
-	linesFrom   *int64 // offset at which lines begin; nil means never
+	linesFrom   *int64 // offset from which lines are scored; nil: no lines
 	trouble     string
 	records     *lines.Records
 	recordsNext *lines.Records

@@ -75,8 +75,8 @@ func (r *runner) rehearse(ctx context.Context, name string, made int) (err error
 	return errors.Join(told, p.close())
 }
 
-// estimate tries a few steps of a phase. It returns the expected time of the phase's remaining
-// steps and validations, after the number of steps in the parameter from.
+// estimate tries a few steps of a phase. It returns the expected time of the phase's steps and
+// validations that remain after step number `from`.
 func (r *runner) estimate(ctx context.Context, p stepper, from int) (time.Duration, error) {
 	step, err := timed(func() error { _, err := p.step(); return err })
 	if err != nil {

@@ -64,9 +64,9 @@ type Notifier struct {
 
 	mu   sync.Mutex
 	open map[string]*opened // by Alert.IncidentID
-	// again has the ids of the incidents that ended last. An incident that opens again, for example
-	// after a revoked verdict, gets an alert with another id. With the old id, receivers would take
-	// the new alert for a repeat.
+	// again has the ids of the most recently ended incidents. An incident that opens again, for
+	// example after a revoked verdict, gets an alert with another id. With the old id, receivers
+	// would take the new alert for a repeat.
 	again map[string]bool
 }
 

@@ -491,8 +491,9 @@ type ModelInfo struct {
 // ShadowsMax is the maximum number of shadows of a session.
 const ShadowsMax = 4
 
-// Shadow describes the other session of a shadowing pair. The Info of a session describes its
-// shadow; the Info of a shadow describes the session that the shadow follows.
+// Shadow describes the other session of a shadowing pair. In the Info of a session with a shadow,
+// Shadow describes the shadow. In the Info of a shadow, Shadow describes the session that the
+// shadow follows.
 type Shadow struct {
 	ID     string
 	Name   string

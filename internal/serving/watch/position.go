@@ -20,14 +20,14 @@ const (
 	// partsMax is the maximum number of parts of a position. If there are more, the oldest parts
 	// are dropped.
 	partsMax = 64
-	// aheadBytes is the number of bytes that may be sent after a piece before the position must be
-	// written again.
+	// aheadBytes is the number of bytes that may be sent after a write of the position. Then the
+	// position must be written again.
 	aheadBytes = 64 << 10
 )
 
-// Position says from which part of which file each part of a session's text comes. It is written
-// before the text is sent. It stays valid if only a part of the text arrives: the session's offset
-// is the number of bytes that arrived.
+// Position gives, for each part of a session's text, the file and the part of the file. It is
+// written before the text is sent. If only a part of the text arrives, Position stays valid,
+// because the session's offset is the number of bytes that arrived.
 type Position struct {
 	Version int    `json:"version"`
 	Session string `json:"session"`
