@@ -30,7 +30,7 @@ func newBackup() *cobra.Command {
 		Long: `Write a consistent backup of all sessions to one file, for 'lmserve restore'. The
 source is a running server (--server), which continues its work, or a data folder that
 no server uses. The file must not exist, and appears when it is complete and its
-checksums are verified. A name that ends in` + zstdSuffix + ` compresses it.
+checksums are verified. A name with the ending ` + zstdSuffix + ` compresses it.
 
 After a lost connection, the backup reconnects and continues. If the server requires keys,
 give an admin's key by --key-file, the variable LMSERVE_KEY or --key. The backup does not

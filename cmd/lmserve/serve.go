@@ -50,7 +50,8 @@ Other addresses require keys and TLS, unless --insecure is given.
   lmserve serve --listen :8443 --tls-cert cert.pem --tls-key key.pem
   lmserve serve --store postgres://lmserve@db/lmserve --objects s3://states
   lmserve serve --store postgres://lmserve@db/lmserve --objects s3://states \
-    --listen 10.0.0.1:8080 --advertise https://10.0.0.1:8080`,
+    --listen 10.0.0.1:8080 --advertise https://10.0.0.1:8080 \
+    --tls-cert cert.pem --tls-key key.pem`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return serve(c, f) },
 	}

@@ -69,8 +69,8 @@ func (f *serveFlags) register(c *cobra.Command) {
 		"permission to listen on addresses that other machines can reach, without keys or "+
 			"without TLS")
 	flags.BoolVar(&f.openToAll, "open-to-anyone", false,
-		"start without a keys file although stored sessions belong to keys; anyone can then use "+
-			"these sessions")
+		"start without a keys file although stored sessions belong to keys; nobody can then use "+
+			"these sessions, but anyone can create and use others")
 	flags.StringSliceVar(&f.allowHosts, "allow-host", nil,
 		"name or address accepted in the Host and Origin of requests, besides loopback "+
 			"names; may be repeated.\n"+

@@ -186,7 +186,7 @@ func (f *serveFlags) checkOwners(sessions *session.Manager, ring *keys.Ring, whe
 		return err
 	}
 	return usagef("%s has %d sessions that belong to keys (the first is %s, of the key %s), but "+
-		"the keys file %s is missing: without the file everyone could use them; restore the "+
+		"the keys file %s is missing: without the file nobody could use them; restore the "+
 		"file, name another with --keys-file, make a new file with 'lmserve keys add NAME "+
 		"--admin', or give --open-to-anyone",
 		where, owned, example.ID, example.Owner, path)

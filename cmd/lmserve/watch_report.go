@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strings"
 	"sync"
@@ -285,7 +286,8 @@ func (t *lineTotal) String() string {
 		setting.Count(int(t.lines), "line"), fmt.Sprintf("%d printed", t.shown),
 		setting.Count(int(t.bytes), "byte"),
 	}
-	if t.ends != nil {
+	// Without a model each byte counts as 8 bits, which says nothing about the text.
+	if t.ends != nil || math.Abs(t.bits/float64(t.bytes)-8) < 1e-9 {
 		return strings.Join(parts, ", ")
 	}
 	rate := func(bits float64) string { return fmt.Sprintf("%.3f", perUnit(bits, t.chars)) }

@@ -113,6 +113,10 @@ func TestWatchMarksTheLinesOfAPipeThatStandOut(t *testing.T) {
 	require.Regexp(t, `^ +\^{4}  #\d+ WARN is new`, rows[1])
 	require.NotContains(t, stdout, "\x1b")
 	require.Contains(t, stderr, "61 lines, 1 printed, ")
+
+	_, stderr, code = lmserve(strings.Join(lines, ""), "watch", "--lines", "-")
+	require.Zero(t, code, stderr)
+	require.NotContains(t, stderr, "bits", "without a model the bits say nothing")
 }
 
 // Every line is printed once, even if the file is renamed or truncated while watch follows it.
