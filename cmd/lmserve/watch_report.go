@@ -287,7 +287,7 @@ func (t *lineTotal) String() string {
 		setting.Count(int(t.bytes), "byte"),
 	}
 	// Without a model each byte counts as 8 bits, which says nothing about the text.
-	if t.ends != nil || math.Abs(t.bits/float64(t.bytes)-8) < 1e-9 {
+	if t.ends != nil || math.Abs(t.bits/float64(t.bytes)-8) < 1e-6 {
 		return strings.Join(parts, ", ")
 	}
 	rate := func(bits float64) string { return fmt.Sprintf("%.3f", perUnit(bits, t.chars)) }
