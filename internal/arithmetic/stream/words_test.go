@@ -236,7 +236,7 @@ func TestMisfitSnapshotOfWordsIsRefused(t *testing.T) {
 		"and -1 bits for the baseline":           change("baseline_unknown_bits"),
 		"valid only after a full chunk":          replace(`"line":false`, `"line":true`),
 		"text: tokenizer: pending: found -1":     replace(`"space":2`, `"space":-1`),
-		"text: tokenizer: pending: found 9 kept": replace(`"more":0`, `"more":7`),
+		"text: tokenizer: pending: found a word with 9 bytes kept": replace(`"more":0`, `"more":7`),
 		"text is missing": func(f *weights.File) {
 			f.Metadata[keySnapshot] = header[:strings.Index(header, `,"text"`)] + "}"
 		},
