@@ -172,8 +172,8 @@ func (a *archive) check(ctx context.Context, m *model.Model, log logReader) erro
 		return err
 	}
 	if a.head.History == HistoryFull && a.found.Start > 0 {
-		return fmt.Errorf("the log begins at offset %d, expected 0, because history is full in "+
-			"the head",
+		return fmt.Errorf("the log begins at offset %d, expected 0, because history is \"full\" "+
+			"in the head",
 			a.found.Start)
 	}
 	last, err := a.checkLog(ctx, m, log)

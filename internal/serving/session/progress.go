@@ -106,7 +106,7 @@ func (h *head) suits(served models, found storage.Session) error {
 		return &ModelError{Have: h.Model.id(), Want: served.names()}
 	}
 	if last := found.Last; last != nil && (last.Words != nil) != m.OfWords() {
-		return fmt.Errorf("the last record has word counts: %t; expected %t for this model",
+		return fmt.Errorf("the last record has word counts: found %t, expected %t for this model",
 			last.Words != nil, m.OfWords())
 	}
 	return cmp.Or(h.checkEnd(found), h.Settings.Validate(m.Model))

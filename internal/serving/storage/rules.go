@@ -53,7 +53,8 @@ func CheckFork(id string, head []byte, c Cut) error {
 		return err
 	}
 	if c.End < c.Start {
-		return Invalid("a fork from offset %d to %d, expected them in order", c.Start, c.End)
+		return Invalid("a fork from offset %d to %d, expected an end at or after the "+
+			"start", c.Start, c.End)
 	}
 	return nil
 }
