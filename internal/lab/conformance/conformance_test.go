@@ -94,8 +94,8 @@ func TestMalformedFilesAreRefusedWithTheirField(t *testing.T) {
 		"layers.2.dec_attn.qkv_net.weight\" is missing": func(f *weights.File) {
 			f.Metadata["n_layer"] = "1024"
 		},
-		"expected [65536 ": func(f *weights.File) { f.Metadata["d_inner"] = "65536" },
-		"is token 77":      func(f *weights.File) { f.Tensors[index(f, "seg1.input")].Data[0] = 77 },
+		"[65536 16],": func(f *weights.File) { f.Metadata["d_inner"] = "65536" },
+		"is token 77": func(f *weights.File) { f.Tensors[index(f, "seg1.input")].Data[0] = 77 },
 	} {
 		f := open(t, "testdata/txl_small.safetensors")
 		spoil(f)
