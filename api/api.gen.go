@@ -845,7 +845,7 @@ type ChunkEvent struct {
 	// NetworkBits Cost of the text in bits under the adapted network alone, without the companion. Only if the session has a companion.
 	NetworkBits *float64 `json:"network_bits,omitempty"`
 
-	// PendingBytes Number of bytes accepted after the bytes that this event reports. They belong to an unfinished word and are not scored yet. The session's offset is the event's `offset` plus `bytes` plus `pending_bytes`. Only for a model of words.
+	// PendingBytes Number of bytes accepted after the bytes that this event reports. These bytes belong to an unfinished word and are not scored yet. The session's offset is the event's `offset` plus `bytes` plus `pending_bytes`. Only for a model of words.
 	PendingBytes *int64 `json:"pending_bytes,omitempty"`
 
 	// Totals The size of a text, and its cost in bits.
@@ -1262,8 +1262,8 @@ type ForkRequest struct {
 	// fork gets the whole text. Any offset is allowed, not only the end of a chunk or request.
 	// The state at the offset is recomputed from the last snapshot before the offset: at once,
 	// or if this takes long, when the fork is first used. A fork may begin within a piece of
-	// text that was scored together. Until it is used, its totals then end before that piece,
-	// and `bytes` is less than `offset`.
+	// text that was scored together. Until the fork is used, its totals end before that
+	// piece, and `bytes` is less than `offset`.
 	AtOffset *int64 `json:"at_offset,omitempty"`
 
 	// History How much of its text a session keeps. `full` keeps all text, so the session can be forked at
@@ -1310,7 +1310,7 @@ type History string
 // incident. A line with a `p` of 1/100 or less joins an open incident if it directly follows
 // the incident's last line, or shares a rare word or value with its first line. Otherwise it
 // opens an incident. Every line with the incident's strangest word or value in the same place
-// also joins.
+// also joins the incident.
 type Incident struct {
 	// Changes The first changes in the session's lines that belong to the incident, at most four. If the incident has no strange line, its `p` is 1.
 	Changes []IncidentChange `json:"changes,omitempty"`
@@ -1351,7 +1351,7 @@ type Incident struct {
 	Why *LineWhy `json:"why,omitempty"`
 }
 
-// IncidentChange A change in the session's lines, for example of the rate of a word.
+// IncidentChange A change in the session's lines, for example in the rate of a word.
 type IncidentChange struct {
 	// Evidence A sentence with the evidence for the change: it compares counts in the lines before and after the change.
 	Evidence string `json:"evidence"`
@@ -1722,7 +1722,7 @@ type OllamaRequest struct {
 	// Prompt Text before the place to fill.
 	Prompt string `json:"prompt"`
 
-	// Stream Ignored.
+	// Stream Whether the client asks for a stream. The answer is one object in both cases.
 	Stream *bool `json:"stream,omitempty"`
 
 	// Suffix Text after the place to fill.
@@ -1861,13 +1861,13 @@ type OpenAICompletionRequest struct {
 		IncludeUsage *bool `json:"include_usage,omitempty"`
 	} `json:"stream_options,omitempty"`
 
-	// Suffix Text after the place to fill; the text then has at most 128 bytes. Three texts are
-	// sampled, or `n` texts if `n` is larger. The first text is sampled as requested, the
-	// others at a temperature of at least 0.6. They are sampled to the end of their line, at
-	// most 48 bytes. A text may end where it repeats the beginning of the suffix (its first
-	// nonblank line, at most 64 characters), at the end of a line, or at its own end. The
-	// answer is the text with the largest joint probability of the text and the first 32 bytes
-	// of the suffix. So a stream has the whole text in one piece.
+	// Suffix Text after the place to fill. With a suffix, the answer's text has at most 128 bytes.
+	// Three texts are sampled, or `n` texts if `n` is larger. The first text is sampled as
+	// requested, the others at a temperature of at least 0.6. The other texts are sampled to
+	// the end of their line, at most 48 bytes. A text may end where it repeats the beginning
+	// of the suffix (its first nonblank line, at most 64 characters), at the end of a line, or
+	// at its own end. The answer is the text with the largest joint probability of the text
+	// and the first 32 bytes of the suffix. So a stream has the whole text in one piece.
 	//
 	// A prompt of more than 4,096 bytes is read only from a line in its first quarter on; this
 	// line stays the same while the beginning of the prompt moves. With `echo`, and for a
@@ -1977,7 +1977,7 @@ type OpenAIUsage struct {
 
 // Parent The session that was forked. It may no longer exist, or exist only on the server from which the fork was imported.
 type Parent struct {
-	// ID The parent's id.
+	// ID Id of the session that was forked.
 	ID string `json:"id"`
 
 	// Offset Number of bytes of text that the fork shares with its parent.
@@ -2490,7 +2490,7 @@ type StartEvent struct {
 // StartEventType The type of the event.
 type StartEventType string
 
-// StopString A string before whose first occurrence the completion ends. An empty string is ignored.
+// StopString The completion ends before the first occurrence of this string. An empty string is ignored.
 type StopString = string
 
 // SuggestRequest Request for suggestions. All fields are optional.
@@ -2501,10 +2501,11 @@ type SuggestRequest struct {
 	// N Maximum number of candidates. A candidate is left out if it would add less than 0.01 to the average number of saved keystrokes.
 	N *int `json:"n,omitempty"`
 
-	// Refused Texts not to offer again, because they were offered at an earlier key and the writer did
-	// not accept them. They are texts after the current cursor: if `ith` was offered after `w`
-	// and the writer has typed `wi`, the text is `th`. For `word` and `word+` the texts are
-	// words, otherwise beginnings of texts. The probabilities of other texts rise accordingly.
+	// Refused Texts not to offer again, because they were offered after an earlier keystroke and the
+	// writer did not accept them. They are texts after the current cursor: if `ith` was
+	// offered after `w` and the writer has typed `wi`, the text is `th`. For `word` and
+	// `word+` the texts are words, otherwise beginnings of texts. The probabilities of other
+	// texts rise accordingly.
 	Refused []string `json:"refused,omitempty"`
 
 	// Suffix Text after the cursor. Ten candidates (or `n`, if `n` is larger) are then ranked by the

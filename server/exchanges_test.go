@@ -272,7 +272,7 @@ var exchangesOfEditors = []exchange{
 		`{"prompt":"` + marked + `","n_predict":24,"stream":true}`, nil,
 	},
 	{
-		"llamaInfill.filled", "A place to fill, with the text of another file", "POST /infill",
+		"llamaInfill.filled", "A place to fill, and another file as context", "POST /infill",
 		`{"input_extra":[{"text":"GET /index.html 200\n"}],` +
 			`"input_prefix":"GET /about.html 200\n",` +
 			`"prompt":"GET /in","input_suffix":" 200\n","n_predict":24}`, nil,

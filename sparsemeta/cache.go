@@ -160,7 +160,7 @@ func (c *Cache) MixAll(x *Exec, hidden []float32, next []int32, logProbs []float
 
 func (c *Cache) check(who string, hidden []float32, rows int) {
 	if len(hidden) != rows*c.width {
-		panic(fmt.Sprintf("sparsemeta: Cache.%s: %d hidden numbers, want %d rows of %d", who,
+		panic(fmt.Sprintf("sparsemeta: Cache.%s: found %d hidden numbers, want %d rows of %d", who,
 			len(hidden), rows, c.width))
 	}
 }

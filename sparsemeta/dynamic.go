@@ -85,8 +85,8 @@ func NewDynamic(branches []Branch, set DynamicSettings, rms *Statistics) *Dynami
 		return d
 	}
 	if len(rms.Codes) != len(d.M) || len(rms.Scales) != len(branches) {
-		panic(fmt.Sprintf("sparsemeta: NewDynamic: statistics of %d weights in %d branches, want "+
-			"%d in %d",
+		panic(fmt.Sprintf("sparsemeta: NewDynamic: found statistics of %d weights in %d "+
+			"branches, want %d in %d",
 			len(rms.Codes), len(rms.Scales), len(d.M), len(branches)))
 	}
 	sums, total := rms.sums(), 0.
@@ -120,7 +120,8 @@ func (p *pace) fill(values [codeMost + 1]float64, set DynamicSettings, branchMea
 // threads.
 func (d *Dynamic) Update(x *Exec, g []float32) {
 	if len(g) != len(d.M) {
-		panic(fmt.Sprintf("sparsemeta: Dynamic.Update: %d gradients, want %d", len(g), len(d.M)))
+		panic(fmt.Sprintf("sparsemeta: Dynamic.Update: found %d gradients, want %d",
+			len(g), len(d.M)))
 	}
 	d.job = dynamicJob{d, g}
 	x.Parallel(len(d.spans), &d.job)

@@ -116,8 +116,8 @@ func (s *State) Reset() {
 // precision and tracing.
 func (s *State) CopyFrom(from *State) {
 	if len(s.M) != len(from.M) || s.Size() != from.Size() || len(s.X) != len(from.X) {
-		panic(fmt.Sprintf("sparsemeta: CopyFrom: %d banks (%d traced) of %d elements from %d "+
-			"(%d) of %d",
+		panic(fmt.Sprintf("sparsemeta: CopyFrom: the target has %d banks (%d traced) of %d "+
+			"elements, the source %d (%d traced) of %d",
 			len(s.M), len(s.X), s.Size(), len(from.M), len(from.X), from.Size()))
 	}
 	s.Seed, s.Step = from.Seed, from.Step
@@ -137,7 +137,7 @@ const sumBlock = 4096
 // Sum sets fast to the fast weights: the sum of M over the banks. Update computes the same bits.
 func (s *State) Sum(v Vectors, fast []float32) {
 	if len(fast) != s.Size() {
-		panic(fmt.Sprintf("sparsemeta: Sum: %d elements, want %d", len(fast), s.Size()))
+		panic(fmt.Sprintf("sparsemeta: Sum: found %d elements, want %d", len(fast), s.Size()))
 	}
 	for lo := 0; lo < len(fast); lo += sumBlock {
 		s.sum(v, fast[lo:min(lo+sumBlock, len(fast))], lo)

@@ -24,12 +24,12 @@ func (s *State) Update(x *Exec, t Tables, set Settings, scale, g, fast []float32
 func (s *State) UpdateMasked(x *Exec, t Tables, set Settings, scale, g, fast []float32,
 	masks [][]uint8) (written int) {
 	if len(masks) != len(s.M) {
-		panic(fmt.Sprintf("sparsemeta: UpdateMasked: masks for %d banks, want %d", len(masks),
+		panic(fmt.Sprintf("sparsemeta: UpdateMasked: found masks for %d banks, want %d", len(masks),
 			len(s.M)))
 	}
 	for bank, mask := range masks {
 		if len(mask) != s.Size() {
-			panic(fmt.Sprintf("sparsemeta: UpdateMasked: mask %d of %d elements, want %d", bank,
+			panic(fmt.Sprintf("sparsemeta: UpdateMasked: mask %d has %d elements, want %d", bank,
 				len(mask), s.Size()))
 		}
 	}
@@ -40,8 +40,8 @@ func (s *State) update(x *Exec, t Tables, set Settings, scale, g, fast []float32
 	masks [][]uint8) int {
 	s.check("Update", t, g)
 	if len(set.Gammas) != len(s.M) || scale != nil && len(scale) != len(g) || len(fast) != len(g) {
-		panic(fmt.Sprintf("sparsemeta: Update: %d gammas, want %d; %d scale factors, want 0 or "+
-			"%d; %d fast weights, want %d",
+		panic(fmt.Sprintf("sparsemeta: Update: found %d gammas, want %d; %d scale factors, want "+
+			"0 or %d; %d fast weights, want %d",
 			len(set.Gammas), len(s.M), len(scale), len(g), len(fast), len(g)))
 	}
 	s.job = updateJob{s: s, tables: t, set: set, threshold: maskThreshold(set.P), scale: scale,
@@ -55,8 +55,8 @@ func (s *State) update(x *Exec, t Tables, set Settings, scale, g, fast []float32
 
 func (s *State) check(who string, t Tables, g []float32) {
 	if len(t) != len(s.M) || len(t[0]) != len(s.branches) || len(g) != s.Size() {
-		panic(fmt.Sprintf("sparsemeta: %s: tables for %d banks of %d branches and %d gradients, "+
-			"want %d, %d and %d",
+		panic(fmt.Sprintf("sparsemeta: %s: found tables for %d banks of %d branches, and %d "+
+			"gradients; want %d, %d and %d",
 			who, len(t), len(t[0]), len(g), len(s.M), len(s.branches), s.Size()))
 	}
 }

@@ -67,14 +67,15 @@ func (p *Pending) Check() error {
 		return fmt.Errorf("tokenizer: pending: found %d bytes of white space after a word, "+
 			"expected at most %d, or at most 1 at the end of a line", p.Ended, spaceMost)
 	case p.Ended > 0 && (p.Space|p.More != 0 || len(p.Word) == 0 || len(p.Word) > MaxWordBytes):
-		return fmt.Errorf("tokenizer: pending: found a complete word of %d bytes, or text beside "+
-			"it, expected only a word of 1 to %d bytes", len(p.Word), MaxWordBytes)
+		return fmt.Errorf("tokenizer: pending: found a complete word of %d bytes, expected 1 to "+
+			"%d bytes, without white space before it and without dropped bytes",
+			len(p.Word), MaxWordBytes)
 	case p.Line && p.Ended == 0 && (p.Space|p.More != 0 || len(p.Word) > 0):
 		return errors.New("tokenizer: pending: found text and the end of a line, expected " +
 			"only the end of the line")
 	case p.More > 0 && (len(p.Word) != heldTail || p.More <= heldMost-heldTail):
-		return fmt.Errorf("tokenizer: pending: found %d kept and %d dropped bytes of a word, "+
-			"expected %d kept bytes and more than %d bytes in total",
+		return fmt.Errorf("tokenizer: pending: found a word with %d bytes kept and %d bytes "+
+			"dropped, expected %d bytes kept and more than %d bytes in total",
 			len(p.Word), p.More, heldTail, heldMost)
 	case p.Chars < 0 || p.Chars > p.Size() || p.Line && p.Ended == 0 && p.Chars != 1:
 		return fmt.Errorf("tokenizer: pending: found %d characters in %d bytes, which is "+

@@ -173,19 +173,19 @@ func TestPendingIsTheWholeState(t *testing.T) {
 
 func TestPendingThatNoTextLeavesIsRefused(t *testing.T) {
 	for want, p := range map[string]Pending{
-		"expected 0 or more":       {Space: -1},
-		"3 characters in 2 bytes":  {Space: 2, Chars: 3},
-		"0 characters in 1 bytes":  {Line: true},
-		"the end of the line":      {Line: true, Space: 1},
-		"expected 2 kept bytes":    {Word: []byte("x"), More: 5000},
-		"and more than 1026":       {Word: []byte("xy"), More: 1024},
-		"expected at most 1026":    {Word: bytes.Repeat([]byte("x"), 1027)},
-		"4 bytes of white space":   {Word: []byte("x"), Ended: 4, Chars: 2},
-		"at most 1 at the end of":  {Word: []byte("x"), Ended: 2, Line: true, Chars: 2},
-		"or text beside it":        {Word: []byte("x"), Ended: 1, Space: 1, Chars: 3},
-		"1 to 1024 bytes":          {Ended: 1, Chars: 1},
-		"white space at byte 1 of": {Word: []byte("x y")},
-		"white space at byte 2 of": {Word: []byte("\u2003")},
+		"expected 0 or more":            {Space: -1},
+		"3 characters in 2 bytes":       {Space: 2, Chars: 3},
+		"0 characters in 1 bytes":       {Line: true},
+		"the end of the line":           {Line: true, Space: 1},
+		"expected 2 bytes kept":         {Word: []byte("x"), More: 5000},
+		"and more than 1026":            {Word: []byte("xy"), More: 1024},
+		"expected at most 1026":         {Word: bytes.Repeat([]byte("x"), 1027)},
+		"4 bytes of white space":        {Word: []byte("x"), Ended: 4, Chars: 2},
+		"at most 1 at the end of":       {Word: []byte("x"), Ended: 2, Line: true, Chars: 2},
+		"without white space before it": {Word: []byte("x"), Ended: 1, Space: 1, Chars: 3},
+		"1 to 1024 bytes":               {Ended: 1, Chars: 1},
+		"white space at byte 1 of":      {Word: []byte("x y")},
+		"white space at byte 2 of":      {Word: []byte("\u2003")},
 	} {
 		require.ErrorContains(t, p.Check(), want)
 	}

@@ -19,7 +19,8 @@ func (s *Segment) Backward(x *Exec, targets []int32, grads Grads) {
 func (s *Segment) BackwardOf(x *Exec, targets []int32, dlogits []float32, grads Grads) {
 	lay := s.model.Layout
 	if want := len(targets) * lay.headWidth(); len(dlogits) != want || lay.tails() > 0 {
-		panic(fmt.Sprintf("txl: backward of %d gradients of logits, expected %d, and no tails (%d)",
+		panic(fmt.Sprintf("txl: BackwardOf: found %d gradients of logits, expected %d, in a "+
+			"model without tails (found %d)",
 			len(dlogits), want, lay.tails()))
 	}
 	s.backward(x, targets, dlogits, grads)
@@ -28,10 +29,10 @@ func (s *Segment) BackwardOf(x *Exec, targets []int32, dlogits []float32, grads 
 // backward is Backward, or BackwardOf if dlogits is not nil.
 func (s *Segment) backward(x *Exec, targets []int32, dlogits []float32, grads Grads) {
 	if s.of != nil {
-		panic("txl: backward of a segment beside another, which only scores")
+		panic("txl: backward: the segment runs beside another segment, and so can only score")
 	}
 	if len(targets) != s.n*s.B || s.n == 0 {
-		panic(fmt.Sprintf("txl: backward with %d targets, expected %d (and at least a row)",
+		panic(fmt.Sprintf("txl: backward: found %d targets, expected %d, and at least one row",
 			len(targets), s.n*s.B))
 	}
 	lay := s.model.Layout

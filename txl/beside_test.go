@@ -142,7 +142,8 @@ func TestSegmentBesideAnotherFollowsIt(t *testing.T) {
 		func() {
 			beside.Extend(x, []int32{1})
 		})
-	require.PanicsWithValue(t, "txl: backward of a segment beside another, which only scores",
+	require.PanicsWithValue(t, "txl: backward: the segment runs beside another segment, and so "+
+		"can only score",
 		func() {
 			beside.Backward(x, nil, fast)
 		})

@@ -54,8 +54,8 @@ func (s *Segment) Len() int { return s.n }
 func (s *Segment) Extend(x *Exec, tokens []int32) {
 	n0, n1 := s.n, s.n+len(tokens)/s.B
 	if len(tokens)%s.B != 0 || n1 > s.T {
-		panic(fmt.Sprintf("txl: %d tokens extend a segment of %d rows, batch %d, expected whole "+
-			"rows and at most %d", len(tokens), n0, s.B, s.T))
+		panic(fmt.Sprintf("txl: Extend: found %d tokens after %d rows of batch %d, expected "+
+			"whole rows, and at most %d rows in all", len(tokens), n0, s.B, s.T))
 	}
 	if n0 == n1 {
 		return

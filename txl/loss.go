@@ -28,8 +28,8 @@ func (s *Segment) project(x *Exec, n0, n1 int) {
 // and only for the rows of these targets.
 func (s *Segment) NLL(from int, targets []int32, nll []float32) {
 	if len(targets) > len(nll) || from*s.B+len(targets) > s.n*s.B {
-		panic(fmt.Sprintf("txl: nll of %d targets from row %d into %d, segment has %d rows of "+
-			"batch %d", len(targets), from, len(nll), s.n, s.B))
+		panic(fmt.Sprintf("txl: NLL: %d targets from row %d on do not fit into %d results, or "+
+			"into a segment of %d rows with batch %d", len(targets), from, len(nll), s.n, s.B))
 	}
 	lay, first := s.model.Layout, from*s.B
 	for r, target := range targets {

@@ -310,10 +310,10 @@ type History = api.History
 // incident. A line with a `p` of 1/100 or less joins an open incident if it directly follows
 // the incident's last line, or shares a rare word or value with its first line. Otherwise it
 // opens an incident. Every line with the incident's strangest word or value in the same place
-// also joins.
+// also joins the incident.
 type Incident = api.Incident
 
-// IncidentChange A change in the session's lines, for example of the rate of a word.
+// IncidentChange A change in the session's lines, for example in the rate of a word.
 type IncidentChange = api.IncidentChange
 
 // IncidentChangeKind `surge`: a word, value or kind of line is far more frequent than before. `novelty`: a
@@ -453,7 +453,7 @@ type StartEvent = api.StartEvent
 // StartEventType The type of the event.
 type StartEventType = api.StartEventType
 
-// StopString A string before whose first occurrence the completion ends. An empty string is ignored.
+// StopString The completion ends before the first occurrence of this string. An empty string is ignored.
 type StopString = api.StopString
 
 // SuggestRequest Request for suggestions. All fields are optional.

@@ -71,7 +71,7 @@ func readConfiguration(ctx context.Context, root *cobra.Command) (*configuration
 	}
 	conf.file = path
 	if err := conf.values.Load(rawbytes.Provider(text), yaml.Parser()); err != nil {
-		return nil, usagef("%s: expected YAML, flags and their values: %w", path, err)
+		return nil, usagef("%s: expected YAML with flags and their values: %w", path, err)
 	}
 	return conf, conf.check(root, nil, conf.values.Raw())
 }

@@ -118,7 +118,7 @@ func TestWrongConfiguration(t *testing.T) {
 			"from FILE: serve.threads)",
 		"threads: x":                         `threads: found "x", expected a whole number`,
 		"serve:\n  threads: 1\n  threads: 2": "mapping key \"threads\" already defined",
-		"- serve":                            "expected YAML, flags and their values",
+		"- serve":                            "expected YAML with flags and their values",
 		"serve: [":                           "expected YAML",
 		"config: x":                          "config: found an unknown key",
 	} {

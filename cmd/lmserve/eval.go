@@ -34,9 +34,9 @@ token. A token is a word, an unknown word or the end of a line. Bits per byte co
 known words alone.
 
 With --typing, a simulated writer types a part of each document and accepts suggestions.
-The tables show how many keys are saved by five candidates (words, or texts of any
+The tables show how many keystrokes are saved by five candidates (words, or texts of any
 length) and by one inline suggestion; the calibration of probabilities; and time and
-work per key.
+work per keystroke.
 
 Defaults of settings are the model's. A flag for a setting applies to every method that
 has the setting.`,

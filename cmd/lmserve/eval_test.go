@@ -233,8 +233,10 @@ func TestEvalInterrupted(t *testing.T) {
 			run(ctx, args, nil, &out, &interruptAt{&log, " % of ", interrupt}))
 		require.NoFileExists(t, filepath.Join(dir, "x.svg"))
 		if format == nil {
-			require.Contains(t, out.String(), "0 documents (interrupted; there are more)")
-			require.Contains(t, out.String(), "in part, and in no total: a.txt, of 200000 bytes\n")
+			require.Contains(t, out.String(), "0 documents (interrupted; not all documents were "+
+				"scored)")
+			require.Contains(t, out.String(),
+				"scored in part, and not included in the totals: a.txt, of 200000 bytes\n")
 			require.Regexp(t, `static: \d+\.\d{3} over the first \d+ bytes\n$`, out.String())
 			continue
 		}

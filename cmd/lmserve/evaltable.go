@@ -47,7 +47,8 @@ func printPartial(text *bytes.Buffer, res eval.Result) {
 		fmt.Fprintln(text)
 	}
 	p := res.Partial
-	fmt.Fprintf(text, "in part, and in no total: %s, of %d bytes\n", p.Name, p.Bytes)
+	fmt.Fprintf(text, "scored in part, and not included in the totals: %s, of %d "+
+		"bytes\n", p.Name, p.Bytes)
 	for _, s := range p.Scores {
 		if res.Words {
 			fmt.Fprintf(text, "%s: %.2f over the first %d tokens\n", s.Method, s.Perplexity,
@@ -91,7 +92,7 @@ func printDocuments(text *bytes.Buffer, res eval.Result) {
 func describe(res eval.Result) string {
 	s := fmt.Sprintf("%s: %s", res.Data, documents(len(res.Documents)))
 	if res.Interrupted {
-		s += " (interrupted; there are more)"
+		s += " (interrupted; not all documents were scored)"
 	}
 	if res.MaxBytes > 0 {
 		s += fmt.Sprintf(", the first %d bytes of each", res.MaxBytes)

@@ -18,8 +18,8 @@ import (
 
 func typingFlags(c *cobra.Command, typing *bool, o *eval.TypingOptions) {
 	c.Flags().BoolVar(typing, "typing", false,
-		"keys saved by suggestions for a simulated writer, instead of bits; "+
-			"--methods may then include "+eval.NGram+" and "+eval.NGramPrior+
+		"keystrokes that suggestions save for a simulated writer, instead of bits; --methods may "+
+			"then include "+eval.NGram+" and "+eval.NGramPrior+
 			", which use no neural network")
 	c.Flags().StringVar(&o.Prior, "prior", "",
 		"with --typing: directory of text that "+eval.NGramPrior+" reads before the "+
@@ -59,14 +59,15 @@ func printTyping(w io.Writer, res eval.TypingResult) error {
 	var text bytes.Buffer
 	interrupted := ""
 	if res.Interrupted {
-		interrupted = " (interrupted; there are more)"
+		interrupted = " (interrupted; not all documents were scored)"
 	}
 	fmt.Fprintf(&text, `model %s
 %s%s: the writer types %d characters of each document, after the session has read some bytes
 
-Five candidates at every key: percent of the keys saved. Accepting a candidate is one key.
+Five candidates after every keystroke: percent of keystrokes saved. Accepting a candidate
+is one keystroke.
 word: the rest of the word, or the next word; word+: a word behind up to ten separators;
-free: text with any end. For free candidates, per key: milliseconds at the median and the
+free: text with any end. For free candidates, per keystroke: milliseconds at the median and the
 99th percentile, and prefixes that the network reads (rows).
 
 `, res.Model, res.Data, interrupted, res.Window)
@@ -75,8 +76,9 @@ free: text with any end. For free candidates, per key: milliseconds at the media
 			return s.Free, []float64{s.Word.Saved, s.WordPlus.Saved, s.Free.Saved}
 		})
 	fmt.Fprintf(&text, `
-One candidate inline, with any end, shown where its probability is at least %g: percent of
-the keys saved, of the keys at which it is shown, and of these where it is right.
+One candidate inline, with any end, shown if its probability is at least %g: percent of the
+keystrokes saved, of the keystrokes after which a candidate is shown, and of the shown
+candidates that are right.
 
 `, res.Threshold)
 	typingTable(&text, res, []string{"saved", "shown", "right"},

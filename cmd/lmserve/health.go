@@ -26,8 +26,8 @@ func newHealth() *cobra.Command {
 		Use:   "health",
 		Short: "Check whether a server accepts work",
 		Long: `Ask a server whether it accepts work (path /readyz), and print the answer. The exit
-code is 0 if it does, and 1 if it does not or cannot be reached. The check needs no key,
-and suits containers without a shell.
+code is 0 if the server accepts work, and 1 if it does not or cannot be reached. The
+check needs no key, and suits containers without a shell.
 
 For a loopback address, any certificate is accepted, because no secret is sent.`,
 		Example: `  lmserve health

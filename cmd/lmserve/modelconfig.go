@@ -52,8 +52,7 @@ func readBounded(ctx context.Context, name string) ([]byte, error) {
 	in := &patientReader{ctx: ctx, in: f}
 	text, err := io.ReadAll(io.LimitReader(in, configBytesMax+1))
 	if err == nil && len(text) > configBytesMax {
-		err = fmt.Errorf("%s: found more than %d bytes, expected a file of settings, which is "+
-			"smaller",
+		err = fmt.Errorf("%s has more than %d bytes, expected a smaller file, with settings",
 			name, configBytesMax)
 	}
 	return text, err

@@ -139,7 +139,7 @@ func (f *limitFlags) register(c *cobra.Command) {
 		"maximum wait for a client to read more of an answer (answer_idle_seconds_max)")
 	flags.DurationVar(&f.drainDelay, "drain-delay", 0,
 		"time between the first 503 of /readyz and the refusal of new work, so that load "+
-			"balancers can notice")
+			"balancers notice the shutdown")
 }
 
 func (f *limitFlags) check() error {

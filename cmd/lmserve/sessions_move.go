@@ -30,8 +30,8 @@ the session is printed, and the exit code is 1.`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) (err error) {
 			if !f.network.given() {
-				return usagef("--store is not given, expected the database and --objects " +
-					"beside the data folder")
+				return usagef("--store is not given, expected --store and --objects in addition " +
+					"to the data folder")
 			}
 			data := dataFlags{dir: f.dir}
 			dir, err := data.mustFolder()

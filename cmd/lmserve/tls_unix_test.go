@@ -54,7 +54,7 @@ func TestEndlessFilesAreRefusedAtOnce(t *testing.T) {
 	}
 	_, stderr, code := lmserve("", "--config", "/dev/zero", "sessions", "list")
 	require.Equal(t, exitUsage, code)
-	require.Contains(t, stderr, "/dev/zero: found more than 1048576 bytes")
+	require.Contains(t, stderr, "/dev/zero has more than 1048576 bytes")
 	_, stderr, code = lmserve("", "decompress", "/dev/zero", "--out", filepath.Join(t.TempDir(),
 		"out"))
 	require.NotZero(t, code)

@@ -39,8 +39,8 @@ model, then the meta-learners, which write its fast weights. The result is one f
 --model.
 
 Only --data and --out are required. A part of the text is held out for validation.
-Pretraining reads the text three times (1 to 20 million tokens), meta-training once (a
-quarter to one million tokens). Each phase keeps its best weights.
+Pretraining reads the text three times (1 to 20 million tokens), meta-training once
+(0.25 to 1 million tokens). Each phase keeps its best weights.
 
 --phase lists the phases to run, in order:
   pretrain  trains the slow weights
@@ -136,8 +136,8 @@ var trainFlags = []trainFlag{
 	{"attention-dropout", "Pretrain.AttentionDropout", "slow weights: dropout rate of attention"},
 	{"scheme", "Meta.Scheme", "meta, joint: method of meta-training, online or window (Algorithm " +
 		"1 of the paper)"},
-	{"meta-steps", "Meta.Steps", "meta: steps (default: one pass over the text, a quarter to " +
-		"one million tokens; for window, the value of --steps)"},
+	{"meta-steps", "Meta.Steps", "meta: steps (default: one pass over the text, 0.25 to 1 " +
+		"million tokens; for window, the value of --steps)"},
 	{"chunk", "Meta.Chunk", "meta, joint: tokens between two updates of the fast weights " +
 		"(default 64; window: 128; words: 50)"},
 	{"meta-lr", "Meta.Rate", "meta, joint: maximum learning rate of the meta-learners (default " +

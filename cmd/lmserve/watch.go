@@ -96,7 +96,7 @@ end watch with exit code 0.`, lines.WarmUp),
 			"so that the --model does not learn an attack; the tables that rate lines always "+
 			"learn all lines)")
 	flags.Var(&k.history, "history",
-		"number of bytes at the end of each file to read at the start; only whole lines are "+
+		"number of bytes to read from the end of each file at the start; only whole lines are "+
 			"read\n(default: 512KiB, with --model 32KiB)")
 	flags.BoolVar(&k.fromStart, "from-start", false,
 		"start at the beginning of each file or of the journal")
@@ -235,7 +235,8 @@ func (k *watching) checkAnswers(streams []watchStream) error {
 			"these: feedback is about incidents")
 	case slices.ContainsFunc(streams, func(s watchStream) bool { return s.name == standardInput }):
 		return usagef(
-			"--feedback reads answers from standard input: watch a file or --journal instead")
+			"--feedback is given with - (standard input), but itself reads verdicts from " +
+				"standard input: watch a file or --journal instead")
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func main() {
 	flag.StringVar(&o.models, "models", "", "models, separated by commas (default: all)")
 	flag.StringVar(&o.tasks, "tasks", "", "tasks, separated by commas (default: copy and recall)")
 	quick := flag.Bool("quick", false,
-		"one run of 400 sequences for each model: seconds, too few to learn")
+		"one run of 400 sequences for each model: it takes seconds, but the models learn little")
 	flag.Parse()
 	if *quick {
 		o.seeds, o.sequences, o.tests = 1, 400, 10

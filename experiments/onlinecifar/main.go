@@ -18,11 +18,11 @@ func main() {
 	log.SetFlags(log.Ltime)
 	var o options
 	data := flag.String("data", "", "directory of CIFAR-100's files (default: generated images)")
-	quick := flag.Bool("quick", false, "a small run of seconds")
+	quick := flag.Bool("quick", false, "a small run that takes seconds")
 	out := flag.String("out", "", "directory for the figure (default: none)")
 	seed := flag.Uint64("seed", 1, "first seed")
 	seeds := flag.Int("seeds", 2, "number of seeds")
-	workers := flag.Int("workers", 2, "runs at once")
+	workers := flag.Int("workers", 2, "number of concurrent runs")
 	only := flag.String("only", "", "job: meta, online or pretrained (default: all)")
 	flag.IntVar(&o.narrow, "narrow", 0,
 		"divisor for the number of filters (default: 1 with -data, 8 without)")
@@ -36,7 +36,8 @@ func main() {
 	flag.Float64Var(&o.rate, "rate", 1e-3, "Adam's learning rate in training")
 	flag.Float64Var(&o.out, "out-scale", 0.1, "factor that multiplies the meta-learners' outputs")
 	flag.Float64Var(&o.metaRate, "meta-rate", 3e-3, "Adam's learning rate for the meta-weights")
-	estimate := flag.Bool("estimate", false, "time rounds on random images of CIFAR's size instead")
+	estimate := flag.Bool("estimate", false, "only measure the time of a round, on random images "+
+		"of CIFAR's size")
 	flag.Parse()
 	if *quick {
 		o.narrow, o.rounds, o.every, o.devTasks, o.tasks, *seeds = 16, 40, 20, 1, 2, 1

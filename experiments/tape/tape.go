@@ -26,7 +26,8 @@ func New(rows, cols int) *Var {
 // Const returns a constant (rows, cols) matrix that shares the memory of value.
 func Const(rows, cols int, value []float64) *Var {
 	if len(value) != rows*cols {
-		panic(fmt.Sprintf("tape: Const(%d,%d): found %d values", rows, cols, len(value)))
+		panic(fmt.Sprintf("tape: Const(%d,%d): found %d values, want rows times "+
+			"columns", rows, cols, len(value)))
 	}
 	return &Var{rows, cols, value, nil}
 }
@@ -40,7 +41,8 @@ func (v *Var) general(data []float64) blas64.General {
 
 func (v *Var) same(op string, w *Var) {
 	if v.Rows != w.Rows || v.Cols != w.Cols {
-		panic(fmt.Sprintf("tape: %s of (%d,%d) and (%d,%d)", op, v.Rows, v.Cols, w.Rows, w.Cols))
+		panic(fmt.Sprintf("tape: %s of matrices (%d,%d) and (%d,%d), want equal "+
+			"shapes", op, v.Rows, v.Cols, w.Rows, w.Cols))
 	}
 }
 
@@ -75,7 +77,8 @@ func (t *Tape) product(transB blas.Transpose, a, b *Var) *Var {
 		k, n = n, k
 	}
 	if a.Cols != k {
-		panic(fmt.Sprintf("tape: product of (%d,%d) and (%d,%d)", a.Rows, a.Cols, k, n))
+		panic(fmt.Sprintf("tape: product of matrices (%d,%d) and (%d,%d), want as many columns "+
+			"in the first as rows in the second", a.Rows, a.Cols, k, n))
 	}
 	y := New(a.Rows, n)
 	gemm(blas.NoTrans, transB, a, a.Value, b, b.Value, y, y.Value)

@@ -34,7 +34,8 @@ func main() {
 	log.SetFlags(0)
 	seeds := flag.Int("seeds", 10, "runs of each method")
 	tasks := flag.Int("tasks", 30, "rules in a run")
-	gridSeeds := flag.Int("grid-seeds", 3, "runs of a learning rate in the grid, of other seeds")
+	gridSeeds := flag.Int("grid-seeds", 3, "runs of each learning rate in the grid, with other "+
+		"seeds than the main runs")
 	gridTasks := flag.Int("grid-tasks", 30, "rules in a run of the grid")
 	out := flag.String("out", ".", "folder for figure3.svg and figure5.svg")
 	quick := flag.Bool("quick", false, "2 seeds, 6 rules, a grid of 1 seed and 4 rules")

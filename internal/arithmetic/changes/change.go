@@ -197,7 +197,8 @@ func (c *Change) jump() string {
 	if c.Subject == Back {
 		direction = "behind"
 	}
-	return fmt.Sprintf("time %s: %s %s the line before; the most before was %s", c.Text,
+	return fmt.Sprintf("time %s: %s %s the line before; the largest earlier difference was "+
+		"%s", c.Text,
 		seconds(c.Value), direction, seconds(c.Largest))
 }
 

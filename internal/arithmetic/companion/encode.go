@@ -203,8 +203,8 @@ func (p *place) check() error {
 				"positions",
 				i, m.At, textBytes, p.Bytes)
 		case m.Length > matchMost || m.Misses > matchMisses:
-			return fmt.Errorf("match %d has length %d and %d misses, expected at most length %d "+
-				"and %d misses",
+			return fmt.Errorf("match %d has length %d and %d misses, expected a length of at "+
+				"most %d and at most %d misses",
 				i, m.Length, m.Misses, matchMost, matchMisses)
 		}
 	}

@@ -67,7 +67,7 @@ func TestDecodeSaysWhatIsWrong(t *testing.T) {
 		{put(float+8, nan), "estimate 0: the count is NaN"},
 		{put(float+4*weightsAt, nan), "weight 0 is NaN"},
 		{put(float+4*refinesAt, nan), "refinement 0 is NaN"},
-		{put(table-4, 100), "expected at most length 64 and 4 misses"},
+		{put(table-4, 100), "expected a length of at most 64 and at most 4 misses"},
 		{put(table-12, 0), "match 1 has a length but no position"},
 		{put(table-12, 1<<31), "match 1 is at position 2147483648"},
 		{put(table-4*2*3-8, 1<<31), "a line that is longer than the text"},

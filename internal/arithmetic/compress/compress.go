@@ -183,7 +183,7 @@ func Open(file []byte) (*Reader, error) {
 		return nil, fmt.Errorf("header: %w", err)
 	}
 	if r.Bytes < 0 {
-		return nil, fmt.Errorf("header: the field bytes is %d, expected 0 or more", r.Bytes)
+		return nil, fmt.Errorf("header: the field \"bytes\" is %d, expected 0 or more", r.Bytes)
 	}
 	return r, nil
 }

@@ -127,7 +127,7 @@ func TestFilesThatAreWrong(t *testing.T) {
 		"16777216 bytes, expected at most 65536")
 	fails(bytes.Replace(file, []byte(`"bytes"`), []byte(`"bites"`), 1), "header: ")
 	fails(bytes.Replace(file, []byte(`"bytes":60`), []byte(`"bytes":-6`), 1),
-		"header: the field bytes is -6")
+		"header: the field \"bytes\" is -6")
 	fails(bytes.Replace(file, []byte(m.ID()), []byte("some-other-model-012345678")[:len(m.ID())],
 		1), "but the text was compressed with")
 	fails(bytes.Replace(file, []byte(m.Arithmetic.Numerics()),

@@ -16,7 +16,7 @@ func NewArray(n int, held Precision) Array {
 	case BF16:
 		return Array{BF16: make([]uint16, n)}
 	}
-	panic(fmt.Sprintf("kernel: NewArray: precision is %q, must be %s or %s",
+	panic(fmt.Sprintf("kernel: NewArray: precision is %q, expected %s or %s",
 		string(held), Float32, BF16))
 }
 

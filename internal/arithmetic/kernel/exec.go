@@ -34,7 +34,7 @@ func NewExec(maxThreads int) *Exec { return NewExecIn(maxThreads, Arithmetic{}) 
 // arithmetic; see Arithmetic.Validate.
 func NewExecIn(maxThreads int, a Arithmetic) *Exec {
 	if maxThreads < 1 {
-		panic(fmt.Sprintf("kernel: NewExec(%d): at least one thread", maxThreads))
+		panic(fmt.Sprintf("kernel: NewExec(%d): expected at least one thread", maxThreads))
 	}
 	if err := a.Validate(); err != nil {
 		panic("kernel: NewExec: " + err.Error())
@@ -64,7 +64,7 @@ func (x *Exec) SetThreads(n int) {
 		most = len(x.pool.workers)
 	}
 	if n < 1 || n > most {
-		panic(fmt.Sprintf("kernel: SetThreads(%d): this Exec has 1 to %d", n, most))
+		panic(fmt.Sprintf("kernel: SetThreads(%d): expected 1 to %d threads", n, most))
 	}
 	x.threads = n
 }

@@ -126,32 +126,34 @@ func TestShapesThatDoNotFitPanic(t *testing.T) {
 	short := mat(2, 2)
 	short.Data = short.Data[:3]
 	for name, f := range map[string]func(){
-		"kernel: MulNT: c (2, 2), a (2, 3), b (2, 4) do not fit": func() {
+		"kernel: MulNT: the shapes of c (2, 2), a (2, 3) and b (2, 4) do not fit": func() {
 			x.MulNT(mat(2, 2), mat(2, 3), mat(2, 4), false)
 		},
-		"kernel: MulNN: c (2, 2), a (2, 3), b (2, 3) do not fit": func() {
+		"kernel: MulNN: the shapes of c (2, 2), a (2, 3) and b (2, 3) do not fit": func() {
 			x.MulNN(mat(2, 2), mat(2, 3), mat(2, 3), false)
 		},
-		"kernel: MulTN: c (3, 2), a (2, 2), b (2, 2) do not fit": func() {
+		"kernel: MulTN: the shapes of c (3, 2), a (2, 2) and b (2, 2) do not fit": func() {
 			x.MulTN(mat(3, 2), mat(2, 2), mat(2, 2), false)
 		},
-		"kernel: MulNN: only b may have an Add": func() {
+		"kernel: MulNN: c or a has an Add, expected an Add only in b": func() {
 			x.MulNN(mat(2, 2), added, mat(2, 2), false)
 		},
 		"kernel: matrix a (2, 2) with stride 2 needs 4 elements, has 3 (added: 0)": func() {
 			x.MulNN(mat(2, 2), short, mat(2, 2), false)
 		},
-		"kernel: rows 1 to 3 of a matrix with 2 rows": func() {
+		"kernel: rows 1 to 3 are out of range for a matrix with 2 rows": func() {
 			mat(2,
 				2).RowRange(1, 3)
 		},
-		"kernel: columns 1 to 0 of a matrix with 2 columns": func() { mat(2, 2).ColRange(1, 0) },
+		"kernel: columns 1 to 0 are out of range for a matrix with 2 columns": func() {
+			mat(2, 2).ColRange(1, 0)
+		},
 		"kernel: Dot: lengths 1 and 2 differ": func() {
 			x.Dot(make([]float32, 1),
 				make([]float32, 2))
 		},
-		"kernel: SetThreads(2): this Exec has 1 to 1": func() { x.SetThreads(2) },
-		"kernel: Softmax: scale -1, must be >= 0":     func() { x.Softmax(nil, -1) },
+		"kernel: SetThreads(2): expected 1 to 1 threads":   func() { x.SetThreads(2) },
+		"kernel: Softmax: scale is -1, expected 0 or more": func() { x.Softmax(nil, -1) },
 	} {
 		require.PanicsWithValue(t, name, f)
 	}

@@ -19,7 +19,8 @@ func Mat(data []float32, rows, cols int) Matrix {
 // RowRange returns a view of rows i to j-1.
 func (m Matrix) RowRange(i, j int) Matrix {
 	if i < 0 || i > j || j > m.Rows {
-		panic(fmt.Sprintf("kernel: rows %d to %d of a matrix with %d rows", i, j, m.Rows))
+		panic(fmt.Sprintf("kernel: rows %d to %d are out of range for a matrix with %d "+
+			"rows", i, j, m.Rows))
 	}
 	return m.view(i, j, 0, m.Cols)
 }
@@ -27,7 +28,8 @@ func (m Matrix) RowRange(i, j int) Matrix {
 // ColRange returns a view of columns i to j-1.
 func (m Matrix) ColRange(i, j int) Matrix {
 	if i < 0 || i > j || j > m.Cols {
-		panic(fmt.Sprintf("kernel: columns %d to %d of a matrix with %d columns", i, j, m.Cols))
+		panic(fmt.Sprintf("kernel: columns %d to %d are out of range for a matrix with %d "+
+			"columns", i, j, m.Cols))
 	}
 	return m.view(0, m.Rows, i, j)
 }
@@ -49,7 +51,8 @@ func (m Matrix) view(i0, i1, j0, j1 int) Matrix {
 // check bounds.
 func (m *Matrix) check(name string) {
 	if m.Rows < 0 || m.Cols < 0 || m.Stride < m.Cols {
-		panic(fmt.Sprintf("kernel: matrix %s has shape (%d, %d) and stride %d", name, m.Rows,
+		panic(fmt.Sprintf("kernel: matrix %s has shape (%d, %d) and stride %d, expected 0 or "+
+			"more, and a stride of at least the number of columns", name, m.Rows,
 			m.Cols, m.Stride))
 	}
 	if m.Rows == 0 || m.Cols == 0 {

@@ -36,14 +36,15 @@ func (p *product) piece(i int) (i0, i1, j0, j1 int) {
 
 func (p *product) check(name string, rightK int) {
 	if rightK != p.k || p.c.Rows != p.m || p.c.Cols != p.n {
-		panic(fmt.Sprintf("kernel: %s: c (%d, %d), a (%d, %d), b (%d, %d) do not fit", name,
+		panic(fmt.Sprintf("kernel: %s: the shapes of c (%d, %d), a (%d, %d) and b (%d, %d) do "+
+			"not fit", name,
 			p.c.Rows, p.c.Cols, p.a.Rows, p.a.Cols, p.b.Rows, p.b.Cols))
 	}
 	p.c.check("c")
 	p.a.check("a")
 	p.b.check("b")
 	if p.c.Add != nil || p.a.Add != nil {
-		panic(fmt.Sprintf("kernel: %s: only b may have an Add", name))
+		panic(fmt.Sprintf("kernel: %s: c or a has an Add, expected an Add only in b", name))
 	}
 }
 

@@ -40,7 +40,7 @@ func (v Vectors) SoftmaxAgain(row []float32, scale, most, sum float32) {
 
 func checkScale(scale float32) {
 	if !(scale >= 0) {
-		panic(fmt.Sprintf("kernel: Softmax: scale %g, must be >= 0", scale))
+		panic(fmt.Sprintf("kernel: Softmax: scale is %g, expected 0 or more", scale))
 	}
 }
 

@@ -272,8 +272,8 @@ func normalize(l *sparsemeta.Learner, n *sparsemeta.Normal, s *sparsemeta.Statis
 		return fmt.Errorf("metadata %s: the field \"normal\" needs branches, but the model has "+
 			"none", keyAdapt)
 	case s == nil:
-		return fmt.Errorf("metadata %s: the field normal needs statistics of gradients, but the "+
-			"file has none", keyAdapt)
+		return fmt.Errorf("metadata %s: the field \"normal\" needs statistics of gradients, but "+
+			"the file has none", keyAdapt)
 	}
 	if err := l.Normalize(*n, s); err != nil {
 		return fmt.Errorf("metadata %s: %w", keyAdapt, err)

@@ -166,5 +166,5 @@ func TestModelKeepsStatisticsOfItsMetaLearners(t *testing.T) {
 	f.Tensors = slices.DeleteFunc(f.Tensors,
 		func(t weights.Tensor) bool { return strings.HasPrefix(t.Name, "gradient.") })
 	_, err = FromFile(f)
-	require.ErrorContains(t, err, "normal needs statistics of gradients, but the file has none")
+	require.ErrorContains(t, err, "normal\" needs statistics of gradients, but the file has none")
 }

@@ -90,7 +90,7 @@ func (t Table[T]) Limits() string {
 			seen[r.Limit] = most
 			fmt.Fprintf(&b, "%s: %s\n", r.Limit, decimal(most))
 		case before != most:
-			panic(fmt.Sprintf("setting: %s: the limit %s is %s here, and %s in a row before",
+			panic(fmt.Sprintf("setting: %s: the limit %s is %s here, but %s in an earlier row",
 				r.Name, r.Limit, decimal(most), decimal(before)))
 		}
 	}

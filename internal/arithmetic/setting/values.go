@@ -169,7 +169,7 @@ func (r Row[T]) value(of *T) any {
 	case *[]float32:
 		return *p
 	default:
-		panic(fmt.Sprintf("setting: %s is held by a %T, which no row can have", r.Name, p))
+		panic(fmt.Sprintf("setting: %s has the type %T, which rows do not support", r.Name, p))
 	}
 }
 
@@ -190,7 +190,7 @@ func (r Row[T]) set(into *T, value any) error {
 		*p = slices.Clone(*p)
 		return err
 	default:
-		panic(fmt.Sprintf("setting: %s is held by a %T, which no row can have", r.Name, p))
+		panic(fmt.Sprintf("setting: %s has the type %T, which rows do not support", r.Name, p))
 	}
 }
 

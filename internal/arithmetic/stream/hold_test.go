@@ -171,22 +171,22 @@ func TestMisfitSnapshotOfLinesIsRefusedWithItsPlace(t *testing.T) {
 			number(tensorHeld, lineBytes, 5)},
 		{SparseMeta, `"held.line", element 0 is 16385, expected more than 5 (the number of ` +
 			"pending tokens) and at most 16384", number(tensorHeld, lineBytes, HeldMax+1)},
-		{SparseMeta, `"held.line", element 1 is 3, expected 0 if`,
+		{SparseMeta, `"held.line", element 1 is 3, expected 0 without`,
 			number(tensorHeld, lineCarries, 3)},
-		{SparseMeta, `is 1, expected 0 if tensor "held.gradient" is missing`, drop(tensorCarried)},
+		{SparseMeta, `is 1, expected 0 without tensor "held.gradient"`, drop(tensorCarried)},
 		{SparseMeta, `"held.gradient" has type and shape F32[`, short},
 		{SparseMeta, `"held.marks" is missing, expected it with type and shape I32[5]`,
 			drop(tensorMarks)},
 		{SparseMeta, `"held.marks", element 4 is token 3`, number(tensorMarks, 4, 3)},
-		{SparseMeta, `"held.marks", element 2 is 1, expected 2 for the last 5`,
+		{SparseMeta, `"held.marks", element 2 is 1, expected the value 2 for exactly the last 5`,
 			number(tensorMarks, 2, 1)},
 		{SparseMeta, "does not belong to a stream", drop(tensorHeld)},
-		{DynamicSGD, `is 1, expected 0 if tensor "held.gradient" is missing`, drop(tensorCarried)},
-		{DynamicRMS, `"held.line", element 1 is 0, expected 0 if`,
+		{DynamicSGD, `is 1, expected 0 without tensor "held.gradient"`, drop(tensorCarried)},
+		{DynamicRMS, `"held.line", element 1 is 0, expected 0 without`,
 			number(tensorHeld, lineCarries, 0)},
-		{Static, `"held.line", element 1 is 1, expected 0 if`, number(tensorHeld, lineCarries,
+		{Static, `"held.line", element 1 is 1, expected 0 without`, number(tensorHeld, lineCarries,
 			1)},
-		{Static, `"held.marks", element 0 is 2, expected 2 for the last 4`,
+		{Static, `"held.marks", element 0 is 2, expected the value 2 for exactly the last 4`,
 			number(tensorHeld, lineBytes, 4)},
 		{Static, `"lines" has type and shape I32`, tensor(tensorLines, func(t *weights.Tensor) {
 			t.DType, t.Data, t.Shape = weights.I32, t.Data[:8], []int{2}
@@ -195,7 +195,7 @@ func TestMisfitSnapshotOfLinesIsRefusedWithItsPlace(t *testing.T) {
 			t.Data[0] =
 				9
 		})},
-		{Static, "the state of the lines covers more text than the stream",
+		{Static, "the line meter's state covers more text than the stream has read",
 			tensor(tensorLines, func(t *weights.Tensor) {
 				t.Data[1+8] = 200
 			})},

@@ -155,7 +155,7 @@ func (s *Stream) readLines(f *weights.Stored) error {
 	}
 	meter, err := lines.ReadState(state)
 	if err == nil && meter.Bytes() > s.Offset() {
-		err = errors.New("the state of the lines covers more text than the stream")
+		err = errors.New("the line meter's state covers more text than the stream has read")
 	}
 	if err != nil {
 		return fmt.Errorf("tensor %q: %w", tensorLines, err)

@@ -121,8 +121,8 @@ func trailing(marks []int32, mark int32) (n int) {
 func (h *held) check(carries, words bool) error {
 	c, under := h.line[lineCarries], int(h.line[lineBytes])
 	if c > carriesDue || carries != (c != carriesNothing) {
-		return fmt.Errorf("tensor %q, element %d is %d, expected 0 if tensor %q is missing, else "+
-			"1 to %d", tensorHeld, lineCarries, c, tensorCarried, carriesDue)
+		return fmt.Errorf("tensor %q, element %d is %d, expected 0 without tensor %q, and with "+
+			"it 1 to %d", tensorHeld, lineCarries, c, tensorCarried, carriesDue)
 	}
 	if c == carriesOpen && (under <= len(h.marks) || under > HeldMax) {
 		return fmt.Errorf(
@@ -142,8 +142,8 @@ func (h *held) check(carries, words bool) error {
 	for i, mark := range h.marks {
 		if opens := i >= len(h.marks)-open; opens != (mark == tokenOpen) {
 			return fmt.Errorf(
-				"tensor %q, element %d is %d, expected %d for the last %d tokens (the unfinished "+
-					"line) and another value for all others", tensorMarks, i, mark, tokenOpen, open)
+				"tensor %q, element %d is %d, expected the value %d for exactly the last %d "+
+					"tokens, the unfinished line", tensorMarks, i, mark, tokenOpen, open)
 		}
 	}
 	return nil

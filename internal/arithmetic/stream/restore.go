@@ -186,15 +186,15 @@ func (h *header) check(m *model.Model, set Settings) error {
 	chunk, tokens := int64(set.Chunk), h.Tally.Tokens
 	switch {
 	case h.Step > uint64(tokens/chunk) || tokens-int64(h.Step)*chunk > chunk:
-		return fmt.Errorf("tally.tokens is %d, expected the tokens of %d chunks of %d tokens "+
-			"each, and of at most one pending chunk", tokens, h.Step, chunk)
+		return fmt.Errorf("tally.tokens is %d, expected all tokens of %d chunks of %d tokens "+
+			"each, and at most one chunk more", tokens, h.Step, chunk)
 	case !(h.Tally.Bits >= 0):
 		return fmt.Errorf("tally.bits is %v, expected 0 or more", h.Tally.Bits)
 	case !(h.BaselineBits >= 0) || !set.Baseline && h.BaselineBits != 0:
 		return fmt.Errorf("baseline_bits is %v, expected 0 or more with a baseline, and 0 without",
 			h.BaselineBits)
 	case h.Last < 0 || int(h.Last) >= m.Tokenizer.Vocab():
-		return fmt.Errorf("the field last is token %d, expected 0 to %d", h.Last,
+		return fmt.Errorf("the field \"last\" is token %d, expected 0 to %d", h.Last,
 			m.Tokenizer.Vocab()-1)
 	case h.Step == 0 && h.Last != m.Tokenizer.Start():
 		return fmt.Errorf("the field \"last\" is token %d before the first chunk, expected token "+
@@ -202,7 +202,7 @@ func (h *header) check(m *model.Model, set Settings) error {
 			m.Tokenizer.Start())
 	}
 	if most := h.mostWritten(m, set); h.Written < 0 || h.Written > most {
-		return fmt.Errorf("the field written is %d, expected 0 to %d", h.Written, most)
+		return fmt.Errorf("the field \"written\" is %d, expected 0 to %d", h.Written, most)
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ func (h *header) checkWords() error {
 	}
 	switch {
 	case h.Text == nil:
-		return fmt.Errorf("text is missing; a model of words needs it")
+		return fmt.Errorf("found no field \"text\", expected one for a model of words")
 	case (h.Text.Line || h.Text.Ended != 0) &&
 		(t.Tokens == 0 || t.Tokens%int64(h.Settings.Chunk) != 0):
 		return fmt.Errorf("text.line is true or text.ended is above 0, which is valid only after " +

@@ -227,17 +227,17 @@ func TestMisfitSnapshotOfWordsIsRefused(t *testing.T) {
 		return replace(value, `"`+name+`":-1`)
 	}
 	for says, spoil := range map[string]func(*weights.File){
-		"tally.tokens is -1":                     change("tokens"),
-		"tally.chars is -1":                      change("chars"),
-		"tally.unknown is -1":                    change("unknown"),
-		"tally.unknown_bytes is -1":              change("unknown_bytes"),
-		"tally.unknown_chars is -1":              change("unknown_chars"),
-		"the cost of unknown words is -1":        change("unknown_bits"),
-		"and -1 bits for the baseline":           change("baseline_unknown_bits"),
-		"valid only after a full chunk":          replace(`"line":false`, `"line":true`),
-		"text: tokenizer: pending: found -1":     replace(`"space":2`, `"space":-1`),
-		"text: tokenizer: pending: found 9 kept": replace(`"more":0`, `"more":7`),
-		"text is missing": func(f *weights.File) {
+		"tally.tokens is -1":                 change("tokens"),
+		"tally.chars is -1":                  change("chars"),
+		"tally.unknown is -1":                change("unknown"),
+		"tally.unknown_bytes is -1":          change("unknown_bytes"),
+		"tally.unknown_chars is -1":          change("unknown_chars"),
+		"the cost of unknown words is -1":    change("unknown_bits"),
+		"and -1 bits for the baseline":       change("baseline_unknown_bits"),
+		"valid only after a full chunk":      replace(`"line":false`, `"line":true`),
+		"text: tokenizer: pending: found -1": replace(`"space":2`, `"space":-1`),
+		"pending: found a word with 9 bytes": replace(`"more":0`, `"more":7`),
+		"found no field": func(f *weights.File) {
 			f.Metadata[keySnapshot] = header[:strings.Index(header, `,"text"`)] + "}"
 		},
 		`tensor "text.word" is missing`: tensor(tensorWord,

@@ -164,7 +164,8 @@ func (b *bench) addTo(y, x []float32) { b.x.Axpy(y, 1e-9, x) }
 
 func (b *bench) dot(y, x []float32) {
 	if s := b.x.Dot(y, x); s < 0 {
-		panic(fmt.Sprintf("bench: the scalar product of positive numbers is %v", s))
+		panic(fmt.Sprintf("bench: the scalar product of positive numbers is %v, expected 0 or "+
+			"more", s))
 	}
 }
 

@@ -77,7 +77,8 @@ func (c Chart) picture() (*picture, error) {
 		for _, p := range l.Points {
 			at := Point{c.X.at(p.X), c.Y.at(p.Y)}
 			if math.IsNaN(at.X+at.Y) || math.IsInf(at.X+at.Y, 0) {
-				return nil, fmt.Errorf("line %s: the point (%v, %v) cannot be drawn", l.Name, p.X,
+				return nil, fmt.Errorf("line %s: found the point (%v, %v), expected finite "+
+					"numbers, above 0 on a logarithmic axis", l.Name, p.X,
 					p.Y)
 			}
 			lines[i] = append(lines[i], at)

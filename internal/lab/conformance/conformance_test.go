@@ -83,19 +83,19 @@ func TestAnySpoiledResultIsFound(t *testing.T) {
 
 func TestMalformedFilesAreRefusedWithTheirField(t *testing.T) {
 	for want, spoil := range map[string]func(*weights.File){
-		"kind":                      func(f *weights.File) { f.Metadata["kind"] = "other" },
-		"n_layer is missing":        func(f *weights.File) { delete(f.Metadata, "n_layer") },
-		"segments is -1":            func(f *weights.File) { f.Metadata["segments"] = "-1" },
-		"the metadata needs [32 8]": func(f *weights.File) { f.Metadata["d_embed"] = "8" },
-		"layer_norm_eps":            func(f *weights.File) { f.Metadata["layer_norm_eps"] = "0.1" },
-		`"seg0.nll" is missing`:     func(f *weights.File) { rename(f, "seg0.nll") },
-		"has 16 elements":           func(f *weights.File) { f.Metadata["segment_len"] = "9" },
-		"expected at most 65536":    func(f *weights.File) { f.Metadata["batch"] = "65536" },
+		"kind":                   func(f *weights.File) { f.Metadata["kind"] = "other" },
+		"n_layer is missing":     func(f *weights.File) { delete(f.Metadata, "n_layer") },
+		"segments is -1":         func(f *weights.File) { f.Metadata["segments"] = "-1" },
+		"expected [32 8], as in": func(f *weights.File) { f.Metadata["d_embed"] = "8" },
+		"layer_norm_eps":         func(f *weights.File) { f.Metadata["layer_norm_eps"] = "0.1" },
+		`"seg0.nll" is missing`:  func(f *weights.File) { rename(f, "seg0.nll") },
+		"has 16 elements":        func(f *weights.File) { f.Metadata["segment_len"] = "9" },
+		"expected at most 65536": func(f *weights.File) { f.Metadata["batch"] = "65536" },
 		"layers.2.dec_attn.qkv_net.weight\" is missing": func(f *weights.File) {
 			f.Metadata["n_layer"] = "1024"
 		},
-		"needs [65536 ": func(f *weights.File) { f.Metadata["d_inner"] = "65536" },
-		"is token 77":   func(f *weights.File) { f.Tensors[index(f, "seg1.input")].Data[0] = 77 },
+		"[65536 16],": func(f *weights.File) { f.Metadata["d_inner"] = "65536" },
+		"is token 77": func(f *weights.File) { f.Tensors[index(f, "seg1.input")].Data[0] = 77 },
 	} {
 		f := open(t, "testdata/txl_small.safetensors")
 		spoil(f)
@@ -115,12 +115,12 @@ func TestMalformedClustersAreRefusedWithTheirField(t *testing.T) {
 		},
 		"div_val is 5":         func(f *weights.File) { f.Metadata["div_val"] = "5" },
 		"d_embed is -2":        func(f *weights.File) { f.Metadata["d_embed"] = "-2" },
-		"needs [16 4]":         func(f *weights.File) { f.Metadata["div_val"] = "4" },
+		"expected [16 4]":      func(f *weights.File) { f.Metadata["div_val"] = "4" },
 		`out_projs.0" is miss`: func(f *weights.File) { rename(f, "crit.out_projs.0") },
 		`out_layers.0.weight" is missing`: func(f *weights.File) {
 			f.Metadata["untie_softmax"] = "true"
 		},
-		`"word_emb.emb_projs.1" has shape [8 16], the metadata needs [16 8]`: func(
+		`"word_emb.emb_projs.1" has shape [8 16], expected [16 8]`: func(
 			f *weights.File) {
 			f.Tensors[index(f, "word_emb.emb_projs.1")].Shape = []int{8, 16}
 		},

@@ -74,7 +74,7 @@ func (r *replay) constant(key string, want float64) {
 		return
 	}
 	if v := r.float(key); r.err == nil && v != want {
-		r.fail("metadata %s is %v, this implementation has %v", key, v, want)
+		r.fail("metadata %s is %v, expected %v, as in this implementation", key, v, want)
 	}
 }
 
@@ -184,7 +184,8 @@ func (r *replay) holds(l *txl.Layout) {
 		if !ok {
 			r.fail("tensor %q is missing", t.Name)
 		} else if !slices.Equal(stored.Shape, t.Shape) {
-			r.fail("tensor %q has shape %v, the metadata needs %v", t.Name, stored.Shape, t.Shape)
+			r.fail("tensor %q has shape %v, expected %v, as in the "+
+				"metadata", t.Name, stored.Shape, t.Shape)
 		}
 	}
 }

@@ -169,7 +169,8 @@ func (r *replay) write(prefix string, a *adaptation, step *stream.Step, withI bo
 	a.eachBranch(func(name string, lo, hi int) {
 		t, ok := r.file.Tensor(prefix + ".mask." + name)
 		if !ok || len(t.Data) != hi-lo {
-			r.fail("tensor %q is missing or has not %d elements of type U8", prefix+".mask."+name,
+			r.fail("tensor %q is missing, or does not have %d elements of type "+
+				"U8", prefix+".mask."+name,
 				hi-lo)
 			return
 		}

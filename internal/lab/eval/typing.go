@@ -173,8 +173,8 @@ func (e *typing) longest() error {
 		return cmp.Compare(a.Bytes,
 			b.Bytes)
 	})
-	return fmt.Errorf("%s has %d bytes, expected %d bytes to read and %d characters to type; "+
-		"choose less of either", most.Document, most.Bytes, slices.Min(e.Read), e.Window)
+	return fmt.Errorf("%s has %d bytes, expected %d bytes to read and %d characters to type: "+
+		"choose smaller numbers", most.Document, most.Bytes, slices.Min(e.Read), e.Window)
 }
 
 type typing struct {

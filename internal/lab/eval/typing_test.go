@@ -208,7 +208,7 @@ func TestTypingWantsLongDocuments(t *testing.T) {
 	o := TypingOptions{Read: []int64{1000, 3000}, Window: 1000, Methods: []string{stream.Counts}}
 	res, err := Typing(t.Context(), small(t, 0), typingFolder(t), o)
 	require.ErrorContains(t, err, "is long enough: long/a.txt has 1790 bytes, "+
-		"expected 1000 bytes to read and 1000 characters to type; choose less of either")
+		"expected 1000 bytes to read and 1000 characters to type: choose smaller numbers")
 	require.Len(t, res.TooShort, 4)
 }
 

@@ -258,7 +258,7 @@ func readLabeled(path string) ([]line, error) {
 	}
 	texts, marks := split(string(text)), split(string(labels))
 	if len(texts) != len(marks) || len(texts) <= unjudged {
-		return nil, fmt.Errorf("%s has %d labels for %d lines, expected one label per line, for "+
+		return nil, fmt.Errorf("%s has %d labels for %d lines, expected one label per line, and "+
 			"more than %d lines", beside, len(marks), len(texts), unjudged)
 	}
 	log := make([]line, len(texts))

@@ -32,7 +32,8 @@ func main() {
 	answers := flag.Bool("answers", false, "with -labels: incidents shown to a simulated "+
 		"operator who gives verdicts")
 	list := flag.Bool("list", false, "print the injected lines of each log, and score nothing")
-	calibration := flag.Bool("calibration", false, "compare probabilities with counts")
+	calibration := flag.Bool("calibration", false, "for each probability, count the lines with "+
+		"at most this p")
 	changes := flag.Bool("changes", false, "inject changes of rates and values into logs")
 	maxBytes := flag.Int("max-bytes", math.MaxInt, "maximum bytes read from each file, in "+
 		"whole lines")

@@ -216,7 +216,7 @@ func TestPlanIsReportedAtTheStart(t *testing.T) {
 		"meta: online, 6,528 fast weights (branches: 2, banks: 2); a step is 2 chunks of 16 " +
 			"tokens; 4 steps, 0 done",
 		"joint: online, 10,040 slow and 6,528 fast weights (",
-		"no folder for checkpoints is given: an interruption loses the run",
+		"no folder for checkpoints is given: if the run is interrupted, its results are lost",
 	} {
 		require.Contains(t, log.String(), want)
 	}

@@ -37,7 +37,8 @@ func (r *runner) prepare(ctx context.Context, names []string) error {
 	if err := r.tell(Ready{}); err != nil || r.o.Dir != "" {
 		return err
 	}
-	return r.note("no folder for checkpoints is given: an interruption loses the run")
+	return r.note("no folder for checkpoints is given: if the run is interrupted, its results " +
+		"are lost")
 }
 
 func (r *runner) describeText() string {

@@ -101,8 +101,8 @@ func (r *runner) bestCheckpoint(last *checkpoint) (*checkpoint, error) {
 	var at position
 	best.getJSON(keyPosition, &at)
 	if best.err == nil && (at.Phase != r.at.Phase || at.Step != r.at.Best.Step) {
-		best.fail("the checkpoint is from phase %s, step %d, expected %s, step %d (the best so "+
-			"far)",
+		best.fail("the checkpoint is from phase %s, step %d, expected phase %s, step %d (the "+
+			"best so far)",
 			at.Phase, at.Step, r.at.Phase, r.at.Best.Step)
 	}
 	return best, best.err

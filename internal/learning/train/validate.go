@@ -143,7 +143,7 @@ func (m MetaOptions) validate() error {
 	}
 	if m.Companion && m.Scheme == SchemeWindow {
 		return &OptionError{"Meta.Companion", "true", "false with the scheme window, whose " +
-			"streams share M"}
+			"streams share their fast weights"}
 	}
 	if m.Mixture != 0 && !m.Companion {
 		return &OptionError{"Meta.Mixture", fmt.Sprint(m.Mixture), "0 without a companion"}

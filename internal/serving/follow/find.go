@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -110,10 +111,12 @@ func (o Options) Read(place Place, bytes int64) ([]byte, error) {
 	var text []byte
 	for int64(len(text)) < bytes {
 		raw, rewritten, err := f.peek(true)
-		if err != nil || rewritten || len(raw) == 0 {
-			return nil, fmt.Errorf("follow: %s is now shorter than the text that was read from "+
-				"it before (%v)", o.Log.Path,
-				err)
+		if err == nil && (rewritten || len(raw) == 0) {
+			err = errors.New("the file was rewritten or truncated")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("follow: the text that was read from %s before cannot be read "+
+				"again: %w", o.Log.Path, err)
 		}
 		text = append(text, f.piece(raw).Text...)
 	}

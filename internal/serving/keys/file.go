@@ -65,8 +65,8 @@ func createLocked(path string) (*atomicfile.File, error) {
 			return f, err
 		}
 		if time.Now().After(deadline) {
-			return nil, fmt.Errorf("%s exists: another program is writing the keys; if no "+
-				"program is, one was killed while writing: remove this file", lock)
+			return nil, fmt.Errorf("%s exists: another program is writing the keys, or was "+
+				"killed while writing them; in the second case, remove this file", lock)
 		}
 	}
 }

@@ -97,12 +97,12 @@ func TestRecordWithWrongCountIsRefused(t *testing.T) {
 		{Continued: 11}, {Continued: -1}, {Continued: 1, Words: &storage.Words{}},
 	} {
 		err := h.checkEnd(storage.Session{End: 10, Last: &r})
-		require.ErrorContains(t, err, "bytes that continue a character, expected 0 to ")
+		require.ErrorContains(t, err, "continuation bytes of UTF-8 characters, expected 0 to ")
 	}
 	before := storage.Record{Continued: 3}
 	require.ErrorContains(t, h.checkRecord(before, 4, storage.Record{Continued: 2,
 		Text: []byte("é")}),
-		"has a count of 2 bytes that continue a character, expected 3 to 6")
+		"has a count of 2 continuation bytes of UTF-8 characters, expected 3 to 6")
 }
 
 func TestExportWithWrongCountIsRefused(t *testing.T) {
@@ -111,7 +111,7 @@ func TestExportWithWrongCountIsRefused(t *testing.T) {
 	score(t, of, id, cyrillic)
 	ofWords := newManagerOf(t, wordModel(t), Options{})
 	refused(t, of, id, func(x *changeable) { x.records[0].Continued = 255 },
-		"the record at offset 0 has a count of 255 bytes that continue")
+		"the record at offset 0 has a count of 255 continuation bytes")
 	refused(t, of, id, func(x *changeable) { x.last().Continued++ }, "the state has the counts")
 	refused(t, of, id, func(x *changeable) {
 		for i := range x.records {
@@ -121,7 +121,7 @@ func TestExportWithWrongCountIsRefused(t *testing.T) {
 	id = create(t, ofWords, CreateRequest{})
 	score(t, ofWords, id, "a\n")
 	refused(t, ofWords, id, func(x *changeable) { x.last().Continued = 1 },
-		"bytes that continue a character, expected 0 to 0")
+		"continuation bytes of UTF-8 characters, expected 0 to 0")
 	refused(t, ofWords, id, func(x *changeable) { x.last().Words = nil },
-		"has word counts: false, expected true")
+		"has word counts: found false, expected true")
 }

@@ -273,8 +273,8 @@ func (d *deliveries) wrong() error {
 	if bad {
 		return fmt.Errorf(
 			"delivery records: found %d bytes of keys, %d cut deliveries, %d last deliveries; "+
-				"expected keys of %d bytes, and at most %d, %d and "+
-				"1", len(d.Whole), len(d.Cut), len(d.Last),
+				"expected keys of %d bytes each, and at most %d keys, %d cut deliveries and 1 "+
+				"last delivery", len(d.Whole), len(d.Cut), len(d.Last),
 			deliveryKeySize, DeliveriesMax, cutDeliveriesMax)
 	}
 	return nil

@@ -249,8 +249,8 @@ func TestIncompleteExportIsRefused(t *testing.T) {
 			x.records[0].HasBaseline =
 				false
 		},
-		"the record at offset 0 has totals of": func(x *changeable) { x.records[0].Baseline = -1 },
-		"head: version is 2, expected 1":       func(x *changeable) { x.head.Version = 2 },
+		"the record at offset 0 has a total of": func(x *changeable) { x.records[0].Baseline = -1 },
+		"head: version is 2, expected 1":        func(x *changeable) { x.head.Version = 2 },
 		"metadata lmserve.snapshot is mis": func(x *changeable) {
 			delete(x.state.Metadata,
 				"lmserve.snapshot")

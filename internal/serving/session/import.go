@@ -172,8 +172,8 @@ func (a *archive) check(ctx context.Context, m *model.Model, log logReader) erro
 		return err
 	}
 	if a.head.History == HistoryFull && a.found.Start > 0 {
-		return fmt.Errorf("the log begins at offset %d, expected 0, because history is full in "+
-			"the head",
+		return fmt.Errorf("the log begins at offset %d, expected 0, because history is \"full\" "+
+			"in the head",
 			a.found.Start)
 	}
 	last, err := a.checkLog(ctx, m, log)
@@ -193,8 +193,8 @@ func (a *archive) checkLog(
 		err := errors.Join(checkTime(r.UnixMS), storage.CheckRecords(at, []storage.Record{r}),
 			a.head.checkRecord(last, at, r))
 		if has := r.Words != nil; has != m.OfWords() {
-			err = fmt.Errorf("has word counts: %t, expected %t for the tokenizer of this "+
-				"model", has,
+			err = fmt.Errorf("has word counts: found %t, expected %t for this model's "+
+				"tokenizer", has,
 				m.OfWords())
 		}
 		if err != nil {

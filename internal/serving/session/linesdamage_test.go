@@ -38,8 +38,8 @@ func TestMisfitImportOfLinesIsRefused(t *testing.T) {
 		says  string
 		spoil func(x *changeable)
 	}{
-		{"lines of the record in ascending order", skip(65535)},
-		{"lines of the record in ascending order", skip(1, 0)},
+		{"numbers below the number of lines, in ascending order", skip(65535)},
+		{"numbers below the number of lines, in ascending order", skip(1, 0)},
 		{"is learned by lines, but by_line is not true in the head",
 			inHead(func(h *head) { h.ByLine = false })},
 		{"by_line is true, expected false without lines_from",

@@ -106,7 +106,7 @@ func (h *head) suits(served models, found storage.Session) error {
 		return &ModelError{Have: h.Model.id(), Want: served.names()}
 	}
 	if last := found.Last; last != nil && (last.Words != nil) != m.OfWords() {
-		return fmt.Errorf("the last record has word counts: %t; expected %t for this model",
+		return fmt.Errorf("the last record has word counts: found %t, expected %t for this model",
 			last.Words != nil, m.OfWords())
 	}
 	return cmp.Or(h.checkEnd(found), h.Settings.Validate(m.Model))
@@ -146,8 +146,8 @@ func (h *head) checkRecord(before storage.Record, at int64, r storage.Record) er
 	case r.ByLine && !h.ByLine:
 		return errors.New("is learned by lines, but by_line is not true in the head")
 	case r.Bits < before.Bits, r.Baseline < before.Baseline, !finite(r.Bits, r.Baseline):
-		return fmt.Errorf("has totals of %v and %v bits after %v and %v bits, expected finite "+
-			"numbers that do not decrease", r.Bits, r.Baseline, before.Bits, before.Baseline)
+		return fmt.Errorf("has a total of %v bits and a baseline of %v bits, expected finite "+
+			"numbers of at least %v and %v", r.Bits, r.Baseline, before.Bits, before.Baseline)
 	}
 	return checkCounts(&before, &r, at+int64(len(r.Text)))
 }
@@ -265,7 +265,8 @@ func checkCounts(before, r *storage.Record, end int64) error {
 		limit = 0
 	}
 	if r.Continued < before.Continued || r.Continued > limit {
-		return fmt.Errorf("has a count of %d bytes that continue a character, expected %d to %d",
+		return fmt.Errorf("has a count of %d continuation bytes of UTF-8 characters, expected %d "+
+			"to %d",
 			r.Continued, before.Continued, limit)
 	}
 	return checkWords(before.Words, r.Words, end)

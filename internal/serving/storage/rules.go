@@ -53,7 +53,8 @@ func CheckFork(id string, head []byte, c Cut) error {
 		return err
 	}
 	if c.End < c.Start {
-		return Invalid("a fork from offset %d to %d, expected them in order", c.Start, c.End)
+		return Invalid("a fork from offset %d to %d, expected an end at or after the "+
+			"start", c.Start, c.End)
 	}
 	return nil
 }
@@ -97,8 +98,9 @@ func (r *Record) CheckSkipped() error {
 	ends := bytes.Count(r.Text, []byte{'\n'})
 	for i, n := range r.Skipped {
 		if int(n) >= ends || i > 0 && n <= r.Skipped[i-1] {
-			return fmt.Errorf("in a record of %d lines, entry %d of the unlearned lines is line "+
-				"%d, expected lines of the record in ascending order", ends, i, n)
+			return fmt.Errorf("a record has %d lines, and entry %d in its list of unlearned "+
+				"lines is %d, expected numbers below the number of lines, in ascending order",
+				ends, i, n)
 		}
 	}
 	return nil

@@ -60,7 +60,7 @@ var (
 type OwnedError struct{ Session, Node string }
 
 func (e *OwnedError) Error() string {
-	return fmt.Sprintf("storage: session %s: server %s holds it under a valid lease",
+	return fmt.Sprintf("storage: session %s: server %s holds the session under a valid lease",
 		e.Session, e.Node)
 }
 

@@ -19,10 +19,12 @@ import (
 
 var (
 	rounds   = flag.Int("rounds", 15, "measurements of each product")
-	roundMS  = flag.Int("round-ms", 4, "length of one measurement, at least")
-	only     = flag.String("only", "", "only products whose name has this in it")
-	quantile = flag.Float64("quantile", 0.5, "of the measurements: the median, or 1 for the best")
-	threads  = flag.Int("threads", 2, "compare on 1 to this many threads")
+	roundMS  = flag.Int("round-ms", 4, "minimum length of a measurement in milliseconds")
+	only     = flag.String("only", "", "only products whose name contains this text")
+	quantile = flag.Float64("quantile", 0.5, "quantile of the measurements that is reported: 0.5 "+
+		"is the median, 1 the best")
+	threads = flag.Int("threads", 2, "maximum number of threads; the comparison runs on 1 to "+
+		"this number")
 )
 
 // shape is the shape of a product: C is (m,n), and k is the length of the sums. The field form

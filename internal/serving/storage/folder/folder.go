@@ -359,7 +359,7 @@ func (f *Folder) mend(s *session) error {
 			out.Close())
 	}
 	if err != nil {
-		return f.fault("mending the log of session "+s.id, err)
+		return f.fault("repairing the log of session "+s.id, err)
 	}
 	s.suspect = false
 	return nil

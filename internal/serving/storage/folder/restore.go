@@ -128,7 +128,7 @@ func readEnd(r io.Reader, in *tar.Reader) error {
 	}
 	switch n, err := io.ReadFull(r, make([]byte, 1)); {
 	case n > 0:
-		return noBackup("a byte after the end of the archive, expected none")
+		return noBackup("found a byte after the end of the archive, expected none")
 	case !errors.Is(err, io.EOF):
 		return noBackup("%w", err)
 	}

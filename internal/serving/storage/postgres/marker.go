@@ -219,6 +219,6 @@ func (s *Store) recognize(ctx context.Context, tx pgx.Tx) error {
 			return objectError("looking for object "+name, err)
 		}
 	}
-	return s.objects.away(fmt.Sprintf("none of the %d newest states, and no such object",
+	return s.objects.away(fmt.Sprintf("no marker, and none of the %d newest states",
 		len(names)))
 }
