@@ -1968,7 +1968,7 @@ type OpenAIUsage struct {
 	// PromptTokens Number of tokens of all prompts. Each prompt is counted once.
 	PromptTokens int64 `json:"prompt_tokens"`
 
-	// CompletionTokens Number of sampled tokens of all texts, including the tokens of stop strings.
+	// CompletionTokens Number of sampled tokens in all choices, including the tokens of stop strings.
 	CompletionTokens int64 `json:"completion_tokens"`
 
 	// TotalTokens The sum of prompt tokens and sampled tokens.

@@ -351,7 +351,7 @@ var exchangesOfWords = []exchange{
 		[]string{"X-Session-ID", "story"},
 	},
 	{
-		"tokenize.words", "Text converted to tokens of words and line ends", "POST /tokenize",
+		"tokenize.words", "Text as tokens (words and line ends)", "POST /tokenize",
 		`{"prompt":"the cat\nthe zebra"}`, nil,
 	},
 	{

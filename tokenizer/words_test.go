@@ -178,7 +178,7 @@ func TestPendingThatNoTextLeavesIsRefused(t *testing.T) {
 		"0 characters in 1 bytes":       {Line: true},
 		"the end of the line":           {Line: true, Space: 1},
 		"expected 2 bytes kept":         {Word: []byte("x"), More: 5000},
-		"and more than 1026":            {Word: []byte("xy"), More: 1024},
+		"at least 1025 bytes dropped":   {Word: []byte("xy"), More: 1024},
 		"expected at most 1026":         {Word: bytes.Repeat([]byte("x"), 1027)},
 		"4 bytes of white space":        {Word: []byte("x"), Ended: 4, Chars: 2},
 		"at most 1 at the end of":       {Word: []byte("x"), Ended: 2, Line: true, Chars: 2},

@@ -364,8 +364,8 @@ type lineChoice struct {
 // are printed.
 func (f *lineChoice) register(c *cobra.Command, rate string) {
 	c.Flags().StringVar(&f.threshold, "threshold", rate,
-		"a line is printed if at most this share of ordinary lines is as strange as it, such as "+
-			"1/1000 or 0.001")
+		"largest share of ordinary lines that may be at least as strange as a printed line, "+
+			"such as 1/1000 or 0.001")
 	c.Flags().IntVar(&f.top, "top", 0,
 		"number of strangest lines to print at the end, strangest first (default: lines are "+
 			"printed as they arrive)")

@@ -257,8 +257,8 @@ func (s *Stream) shareStatic() error {
 	n := s.Memory.Len * s.model.LM.Config.DModel
 	for l, rows := range s.StaticMemory.Layers[:alike] {
 		if !slices.Equal(rows[:n], s.Memory.Layers[l][:n]) {
-			return fmt.Errorf("tensor %q differs from tensor %q, expected equal tensors, because "+
-				"their values depend on no weight that adapts",
+			return fmt.Errorf("tensor %q differs from tensor %q, expected equal tensors: no "+
+				"adapted weight affects their values",
 				prefixStatic+strconv.Itoa(l), prefixMemory+strconv.Itoa(l))
 		}
 	}
