@@ -37,7 +37,7 @@ type SuggestOptions struct {
 func (o SuggestOptions) Validate() error {
 	switch {
 	case o.N < 0:
-		return fmt.Errorf("lmserve: option n is %d, expected 1 or more, or 0 for one text", o.N)
+		return fmt.Errorf("lmserve: option n is %d, expected at least 0 (default: one text)", o.N)
 	case !slices.Contains([]Unit{"", UnitWord, UnitWordPlus, UnitLine, UnitFree}, o.Unit):
 		return fmt.Errorf("lmserve: option unit is %q, expected word, word+, line or free", o.Unit)
 	case !(o.Least >= 0 && o.Least <= 1):

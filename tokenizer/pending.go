@@ -74,8 +74,8 @@ func (p *Pending) Check() error {
 		return errors.New("tokenizer: pending: found text and the end of a line, expected " +
 			"only the end of the line")
 	case p.More > 0 && (len(p.Word) != heldTail || p.More <= heldMost-heldTail):
-		return fmt.Errorf("tokenizer: pending: found a word with %d bytes kept and %d bytes "+
-			"dropped, expected %d bytes kept and at least %d bytes dropped",
+		return fmt.Errorf("tokenizer: pending: %d bytes of a long word are kept and %d bytes "+
+			"are dropped, expected %d bytes kept and at least %d bytes dropped",
 			len(p.Word), p.More, heldTail, heldMost-heldTail+1)
 	case p.Chars < 0 || p.Chars > p.Size() || p.Line && p.Ended == 0 && p.Chars != 1:
 		return fmt.Errorf("tokenizer: pending: found %d characters in %d bytes, which is "+

@@ -121,8 +121,8 @@ func trailing(marks []int32, mark int32) (n int) {
 func (h *held) check(carries, words bool) error {
 	c, under := h.line[lineCarries], int(h.line[lineBytes])
 	if c > carriesDue || carries != (c != carriesNothing) {
-		return fmt.Errorf("tensor %q, element %d is %d, expected 0 without tensor %q, and with "+
-			"it 1 to %d", tensorHeld, lineCarries, c, tensorCarried, carriesDue)
+		return fmt.Errorf("tensor %q, element %d is %d, expected 0 without tensor %q; with this "+
+			"tensor, expected 1 to %d", tensorHeld, lineCarries, c, tensorCarried, carriesDue)
 	}
 	if c == carriesOpen && (under <= len(h.marks) || under > HeldMax) {
 		return fmt.Errorf(
