@@ -236,7 +236,7 @@ func TestMisfitSnapshotOfWordsIsRefused(t *testing.T) {
 		"and -1 bits for the baseline":       change("baseline_unknown_bits"),
 		"valid only after a full chunk":      replace(`"line":false`, `"line":true`),
 		"text: tokenizer: pending: found -1": replace(`"space":2`, `"space":-1`),
-		"pending: 9 bytes of a long word": replace(`"more":0`, `"more":7`),
+		"pending: 9 bytes of a long word":    replace(`"more":0`, `"more":7`),
 		"found no field": func(f *weights.File) {
 			f.Metadata[keySnapshot] = header[:strings.Index(header, `,"text"`)] + "}"
 		},
