@@ -136,6 +136,16 @@ func (f *modelFlags) finder() (*modelFinder, error) {
 	return &modelFinder{flags: f, places: model.Places(modelFolders())}, nil
 }
 
+// finderOfAll returns a finder for sessions of several models: it knows the named models even if
+// --model is given.
+func (f *modelFlags) finderOfAll() (*modelFinder, error) {
+	x, err := f.finder()
+	if err == nil {
+		x.places = model.Places(modelFolders())
+	}
+	return x, err
+}
+
 // find returns the model with an ID. If no model has the ID, it returns a different model; the
 // caller reports that the IDs differ. It returns an error only if it finds no model at all.
 func (x *modelFinder) find(id string) (*model.Model, error) {

@@ -26,7 +26,7 @@ damage, the exit code is 1. With --store, there are no files to check.`,
 		Example: "  lmserve sessions check --data-dir /var/lib/lmserve",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
-			models, err := flags.finder()
+			models, err := flags.finderOfAll()
 			if err != nil {
 				return err
 			}

@@ -122,6 +122,24 @@ func TestDamagedSessionIsExportedInPart(t *testing.T) {
 	require.Equal(t, http.StatusNoContent, status)
 }
 
+// With --model FILE, check and replay still find the embedded models of the other sessions.
+func TestCheckFindsTheModelsOfAllSessions(t *testing.T) {
+	dir, file := t.TempDir(), smallModel(t)
+	for _, flags := range [][]string{{"--model", "swift"}, {"--model", file}} {
+		url, stop := serving(t, append(flags, "--data-dir", dir)...)
+		status, made := send(t, "POST", url+"/v1/sessions", "", "{}")
+		require.Equal(t, http.StatusCreated, status)
+		status, _ = send(t, "POST", url+"/v1/sessions/"+made["id"].(string)+"/score", "",
+			`{"text":"a text"}`)
+		require.Equal(t, http.StatusOK, status)
+		stop()
+	}
+	out := must(t, "", "sessions", "check", "--data-dir", dir, "--model", file)
+	require.Contains(t, out, "2 sessions, 0 findings")
+	out = must(t, "", "sessions", "replay", "--data-dir", dir, "--model", file)
+	require.Equal(t, 2, strings.Count(out, "all bit-identical"), out)
+}
+
 func TestStoredSessionsNameTheirModel(t *testing.T) {
 	dir := t.TempDir()
 	url, stop := serving(t, "--data-dir", dir, "--model", "swift")

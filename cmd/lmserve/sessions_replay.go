@@ -33,7 +33,7 @@ is bit-identical. Text scored with another arithmetic ('lmserve version') is rep
 because rounding makes a difference there. If a total differs, the exit code is 1.`,
 		Example: "  lmserve sessions replay\n  lmserve sessions replay --json news",
 		RunE: func(c *cobra.Command, args []string) error {
-			models, err := flags.finder()
+			models, err := flags.finderOfAll()
 			if err != nil {
 				return err
 			}
