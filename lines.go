@@ -34,9 +34,9 @@ type Line struct {
 	From, To int64
 }
 
-// FeedLines feeds text like Feed, and calls the function each for every line that ends in the text.
-// Lines are counted from the stream's first call of FeedLines; snapshots and forks keep the count.
-// A line's rating does not depend on later text. The text may end within a line.
+// FeedLines feeds text like Feed, and calls the function `each` for every line that ends in the
+// text. Lines are counted from the stream's first call of FeedLines; snapshots and forks keep the
+// count. A line's rating does not depend on later text. The text may end within a line.
 func (s *Stream) FeedLines(text []byte, each func(Line)) (bits float64) {
 	before := s.state.Tally.Bits
 	if _, begun := s.state.LinesFrom(); !begun {
@@ -63,7 +63,7 @@ func (w lineWriter) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// LastLine calls the function each with the last line, if the text does not end with a newline.
+// LastLine calls the function `each` with the last line, if the text does not end with a newline.
 // This line is rated by its text so far. The stream does not change.
 func (s *Stream) LastLine(each func(Line)) {
 	s.state.RestOfLines(func(l *lines.Line) { each(lineOf(l)) })

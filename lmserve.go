@@ -193,7 +193,7 @@ type Stream struct {
 // is scored only when white space follows.
 func (s *Stream) Feed(text []byte) (bits float64) { return s.FeedEach(text, nil) }
 
-// FeedEach is like Feed, and also calls the function each for every byte, with the byte's
+// FeedEach is like Feed, and also calls the function `each` for every byte, with the byte's
 // information in bits. The argument static is the information under the static model: the slow
 // weights without companion. Without Settings.Baseline, static is 0. In a model of words, the last
 // byte of the white space after a word has the word's information.

@@ -112,7 +112,7 @@ func (s *State) Reset() {
 	}
 }
 
-// CopyFrom sets s to a copy of parameter from. Both states must have the same branches, banks,
+// CopyFrom sets s to a copy of parameter `from`. Both states must have the same branches, banks,
 // precision and tracing.
 func (s *State) CopyFrom(from *State) {
 	if len(s.M) != len(from.M) || s.Size() != from.Size() || len(s.X) != len(from.X) {

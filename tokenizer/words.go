@@ -199,7 +199,7 @@ func (w *Words) addPart(t *Tokens, p *Pending) {
 	p.dropPart(size, n)
 }
 
-// Spell appends the text of token id to dst. Parameter after is the token before id. The text of
+// Spell appends the text of token id to dst. Parameter `after` is the token before id. The text of
 // LineEnd is a line feed. A word has a space before it, unless after is LineEnd. The text of
 // Unknown is its symbol. Next converts the text back into the same tokens. Spell panics if id is
 // not in the vocabulary.

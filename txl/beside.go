@@ -10,7 +10,7 @@ import "slices"
 // wholeNetwork is the value of Segment.first for a segment that computes the whole network.
 const wholeNetwork = -1
 
-// NewBeside allocates a segment that scores the same rows as its partner, parameter of, with
+// NewBeside allocates a segment that scores the same rows as the segment `of`, its partner, with
 // different fast weights. It has no Backward. Each call must follow the same call on the partner,
 // with the same model and rows. The results have the same bits as those of an independent segment.
 // The segment neither reads nor writes the memory of layers whose input is the same in both

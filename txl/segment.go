@@ -53,7 +53,7 @@ type Segment struct {
 	// uses them.
 	ff      []float32
 	low     []float32 // rows in a cluster's width, if a cluster has a projection [T*B,E]
-	tail    []float32 // logits of a block of rows in one tail
+	tail    []float32 // logits of a block of rows in one tail cluster of the vocabulary
 	members []int32   // rows whose tokens are in one cluster [T*B]
 
 	dlow         []float32

@@ -51,7 +51,7 @@ func (s *scanner) found(at int) string {
 }
 
 // object reads an object and calls member at every value. The function member must read the value.
-// Its argument at is the offset of the key. A repeated key is an error.
+// Its argument `at` is the offset of the key. A repeated key is an error.
 func (s *scanner) object(member func(key string, at int) error) error {
 	where := s.where
 	return s.located(s.in.Object(func(key string) error {

@@ -168,7 +168,7 @@ func (s *Stored) Write(w io.Writer) error {
 }
 
 // Keep writes the data of all tensors to w, without gaps. It returns a Stored whose data is read
-// from parameter at. From offset 0, at must contain the bytes that Keep wrote to w.
+// from parameter `at`. From offset 0, at must contain the bytes that Keep wrote to w.
 func (s *Stored) Keep(w io.Writer, at io.ReaderAt) (*Stored, error) {
 	kept := &Stored{Metadata: s.Metadata, Tensors: slices.Clone(s.Tensors)}
 	buffer := make([]byte, storedBufferBytes)

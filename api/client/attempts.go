@@ -13,8 +13,8 @@ type final struct{ error }
 func (f final) Unwrap() error { return f.error }
 
 // persist calls the function attempt until it succeeds, until a retry cannot help, or until the
-// context ends. It calls the function waiting before each pause. The pauses grow with each failure;
-// an attempt that made progress resets them.
+// context ends. It calls the function `waiting` before each pause. The pauses grow with each
+// failure; an attempt that made progress resets them.
 func persist(
 	ctx context.Context, waiting func(cause error, pause time.Duration),
 	attempt func() (forward bool, err error),

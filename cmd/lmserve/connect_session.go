@@ -68,8 +68,8 @@ func openSession(
 	}, err
 }
 
-// withSession calls its parameter do with the session that the flags name. Without a name it uses a
-// new session, which it deletes afterwards.
+// withSession calls its parameter `do` with the session that the flags name. Without a name it uses
+// a new session, which it deletes afterwards.
 func (f *connectFlags) withSession(
 	c *cobra.Command, r client.SessionRequest, do func(*client.Client, client.Session) error,
 ) (err error) {

@@ -6,7 +6,7 @@ import (
 	"os"
 )
 
-// within calls the function do in a new goroutine and returns the result. If the context ends
+// within calls the function `do` in a new goroutine and returns the result. If the context ends
 // first, within returns the context's error, and later closes a file that do returns. The goroutine
 // is necessary because a context cannot interrupt the opening or reading of a named pipe.
 func within[T any](ctx context.Context, do func() (T, error)) (value T, err error) {

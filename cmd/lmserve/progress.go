@@ -161,7 +161,8 @@ func (p *progress) beside(w io.Writer) io.Writer {
 	})
 }
 
-// aside clears the progress bar and then calls the function do, which writes to the same terminal.
+// aside clears the progress bar and then calls the function `do`, which writes to the same
+// terminal.
 func (p *progress) aside(do func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

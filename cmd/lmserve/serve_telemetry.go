@@ -113,7 +113,7 @@ func (h *host) aboutAdmin() string {
 }
 
 // serveAll serves on the listener l and, if the server has one, on the admin listener. The caller
-// either receives the first error from the channel failed or calls wait. The function wait joins
+// either receives the first error from the channel failed or calls wait. The function `wait` joins
 // the errors of all listeners. A drained listener has no error.
 func (h *host) serveAll(l net.Listener) (wait func() error, failed <-chan error) {
 	all := []func() error{func() error { return h.srv.Serve(l) }}

@@ -56,7 +56,7 @@ func newSessionsImport(f *dataFlags) *cobra.Command {
 }
 
 // withManager opens a session manager for the data folder and passes the manager to the function
-// do. The function importing receives the progress of imports.
+// `do`. The function importing receives the progress of imports.
 func (f *dataFlags) withManager(
 	c *cobra.Command, flags modelFlags, importing session.Progress,
 	do func(mg *session.Manager) error,

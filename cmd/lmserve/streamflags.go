@@ -33,7 +33,7 @@ func (f *streamFlags) register(c *cobra.Command) {
 }
 
 // settingFlags registers a flag for every row of the table, except rows with NoFlag. The parameter
-// into receives the values from the command line.
+// `into` receives the values from the command line.
 func settingFlags(c *cobra.Command, rows setting.Table[stream.Settings], into setting.Values) {
 	for _, row := range rows {
 		if row.NoFlag {

@@ -58,8 +58,8 @@ type lineTotal struct {
 
 type lineEnd struct{ number, offset int64 }
 
-// newLineReport returns a report that writes to out. Parameter to is the writer behind out. If this
-// writer is a terminal, the output fits the terminal's width and may have colors.
+// newLineReport returns a report that writes to out. Parameter `to` is the writer behind out. If
+// this writer is a terminal, the output fits the terminal's width and may have colors.
 func newLineReport(out, to io.Writer, sources bool) *lineReport {
 	return &lineReport{out: out, style: styleOf(to), sources: sources}
 }

@@ -32,7 +32,7 @@ func (r *Reader) Offset() int { return r.start }
 // Path returns the path of the last value or name, as in "keys[3].expires".
 func (r *Reader) Path() string { return r.here() }
 
-// Misfit returns an error for the last value. The parameter want describes the value that was
+// Misfit returns an error for the last value. The parameter `want` describes the value that was
 // expected instead.
 func (r *Reader) Misfit(want string) error {
 	found := describe(jsontext.Value(r.text[r.start:r.dec.InputOffset()]))
@@ -101,7 +101,7 @@ func (r *Reader) Fields(required, optional []string, member func(name string) er
 
 func oneOf(known []string) string { return fmt.Sprintf("one of %q", known) }
 
-// Array reads an array. The parameter most is the maximum number of elements. Array calls the
+// Array reads an array. The parameter `most` is the maximum number of elements. Array calls the
 // function element with the index of each element, and element must read that element.
 func (r *Reader) Array(most int, element func(i int) error) error {
 	if _, err := r.read("an array", jsontext.KindBeginArray); err != nil {

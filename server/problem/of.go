@@ -144,7 +144,7 @@ func as[E error](of func(E) *Problem) rule {
 	}
 }
 
-// is returns a rule for errors that wrap target. Its parameter of gets the whole error, not only
+// is returns a rule for errors that wrap target. Its parameter `of` gets the whole error, not only
 // target.
 func is(target error, of rule) rule {
 	return func(err error) *Problem {

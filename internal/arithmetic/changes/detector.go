@@ -78,8 +78,8 @@ type line struct {
 	format   bool
 }
 
-// Take reads a line without its newline, and calls the function each once per change. A line has at
-// most one change of each kind: surge, number, silence, drift, empty value, field and format.
+// Take reads a line without its newline, and calls the function `each` once per change. A line has
+// at most one change of each kind: surge, number, silence, drift, empty value, field and format.
 func (d *Detector) Take(text []byte, each func(*Change)) {
 	d.n++
 	l := line{n: d.n, text: text[:min(len(text), lineMost)]}

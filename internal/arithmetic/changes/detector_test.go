@@ -197,7 +197,7 @@ func TestCounterIsNoDrift(t *testing.T) {
 	}
 }
 
-// jsonLog returns a log of n JSON lines. The function changed receives the usual i-th line and
+// jsonLog returns a log of n JSON lines. The function `changed` receives the usual i-th line and
 // returns the line to use.
 func jsonLog(n int, changed func(i int, l string) string) (log [][]byte) {
 	for i := range n {

@@ -65,8 +65,8 @@ func (c *Compressed) Write(w io.Writer) error {
 }
 
 // Compress compresses a text with a new stream of the model m. After every piece of the text,
-// Compress calls the parameter each with the piece's number of bytes. Compress returns an error if
-// the context is canceled, or if the model's tokens are not bytes.
+// Compress calls the parameter `each` with the piece's number of bytes. Compress returns an error
+// if the context is canceled, or if the model's tokens are not bytes.
 func Compress(
 	ctx context.Context, m *model.Model, set stream.Settings, threads int, text []byte,
 	each func(bytes int),

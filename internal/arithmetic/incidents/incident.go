@@ -85,7 +85,7 @@ type Incident struct {
 	Last    int64   `json:"last"`
 	Offset  int64   `json:"offset"` // byte offset at which the first line begins in the text
 	Lines   int64   `json:"lines"`
-	Strange int64   `json:"strange"` // number of lines with P at most the constant Strange
+	Strange int64   `json:"strange"` // number of lines whose P is at most the constant Strange
 	P       float64 `json:"p"`       // minimum P of the strange lines; 1 without strange lines
 	Closed  bool    `json:"closed,omitzero"`
 	Stays   bool    `json:"stays,omitzero"` // true if closed because the lines became usual

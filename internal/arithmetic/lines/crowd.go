@@ -79,8 +79,8 @@ func (v *vector) of(line []byte) {
 	}
 }
 
-// distance returns the squared distance of two vectors if the distance is below the parameter most.
-// Otherwise it returns any number that is at least most, since the loop may stop early.
+// distance returns the squared distance of two vectors if the distance is below the parameter
+// `most`. Otherwise it returns any number that is at least most, since the loop may stop early.
 func (v *vector) distance(w *vector, most int64) (sum int64) {
 	for i := 0; i < crowdNumbers && sum < most; i += distanceStep {
 		a, b := v[i:i+distanceStep], w[i:i+distanceStep]

@@ -98,7 +98,7 @@ func beforeValue(separator []byte) bool {
 }
 
 // inTime reports whether the colon at i has exactly two digits on both sides, as in a time. The
-// parameter from is the beginning of the token.
+// parameter `from` is the beginning of the token.
 func inTime(line []byte, from, i int) bool {
 	return i-from >= 2 && isDigit(line[i-1]) && isDigit(line[i-2]) &&
 		(i-from == 2 || !isDigit(line[i-3])) &&

@@ -143,7 +143,7 @@ func (r Row[T]) number() []string {
 	return keywords
 }
 
-// wrapped breaks a text at spaces into lines. Parameter most is the maximum length in bytes; a
+// wrapped breaks a text at spaces into lines. Parameter `most` is the maximum length in bytes; a
 // longer word gets its own line.
 func wrapped(text string, most int) []string {
 	var lines []string

@@ -28,7 +28,7 @@ func (w *Worker) Feed(s *Stream, text []byte, visit func(text []byte, scores Sco
 	}
 }
 
-// FeedLines is like Feed, for a stream that divides its text into lines. Function each receives
+// FeedLines is like Feed, for a stream that divides its text into lines. Function `each` receives
 // every line that ends.
 func (w *Worker) FeedLines(s *Stream, text []byte, each func(*lines.Line)) {
 	for len(text) > 0 {

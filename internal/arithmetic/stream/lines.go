@@ -52,7 +52,7 @@ func (s *Stream) WatchRecords(from int64, start string) {
 // DropRecords stops making records of the stream's lines.
 func (s *Stream) DropRecords() { s.records, s.recordsNext = nil, nil }
 
-// withRecords wraps function each, so that each also receives the records of the lines.
+// withRecords wraps function `each`, so that each also receives the records of the lines.
 func (s *Stream) withRecords(each func(*lines.Line)) func(*lines.Line) {
 	if s.recordsNext != nil && s.Offset() >= s.recordsNext.From() {
 		s.records, s.recordsNext = s.recordsNext, nil
@@ -68,7 +68,7 @@ func (s *Stream) withRecords(each func(*lines.Line)) func(*lines.Line) {
 	}
 }
 
-// RestOfRecords calls function each with the open record, as if the text ended here. If the open
+// RestOfRecords calls function `each` with the open record, as if the text ended here. If the open
 // line begins a new record, RestOfRecords also passes that record. The stream does not change.
 // Records are valid during the call.
 func (s *Stream) RestOfRecords(each func(*lines.Line)) {
@@ -90,7 +90,7 @@ func (s *Stream) LinesFrom() (offset int64, ok bool) {
 }
 
 // addLines feeds part of the scored text to a line meter. Parameter offset is the stream offset at
-// which the meter's lines begin. addLines calls function each, if not nil, with every line that
+// which the meter's lines begin. addLines calls function `each`, if not nil, with every line that
 // ends in the part. The offsets of these lines count from the beginning of the stream.
 func addLines(
 	m *lines.Meter, offset int64, scores Scores, from, to int, each func(*lines.Line),
@@ -104,15 +104,15 @@ func addLines(
 	})
 }
 
-// RestOfLines calls function each with the open line, if any, as if the line ended here. The stream
-// does not change. The line is valid during the call.
+// RestOfLines calls function `each` with the open line, if any, as if the line ended here. The
+// stream does not change. The line is valid during the call.
 func (s *Stream) RestOfLines(each func(*lines.Line)) {
 	if s.lines != nil && s.lines.Pending() > 0 {
 		s.lines.Clone().End(atOffset(s.Offset()-s.lines.Bytes(), each))
 	}
 }
 
-// atOffset wraps function each: the wrapper adds begin to a line's offsets before the call.
+// atOffset wraps function `each`: the wrapper adds begin to a line's offsets before the call.
 func atOffset(begin int64, each func(*lines.Line)) func(*lines.Line) {
 	return func(l *lines.Line) {
 		l.Offset += begin

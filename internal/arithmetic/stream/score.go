@@ -137,7 +137,7 @@ func (w *Worker) network(s *Stream, nll []float32) {
 // Commit does not change the weights: Settle updates them once the chunk is full.
 func (w *Worker) Commit(s *Stream, scores Scores) { w.CommitLines(s, scores, nil) }
 
-// CommitLines is like Commit. If the stream makes lines, CommitLines also calls function each, if
+// CommitLines is like Commit. If the stream makes lines, CommitLines also calls function `each`, if
 // not nil, with every line that ends in the text. If the stream makes records, each receives a
 // record before the line that begins the next record. Lines and records are valid during the call.
 func (w *Worker) CommitLines(s *Stream, scores Scores, each func(*lines.Line)) {

@@ -164,8 +164,8 @@ type described struct {
 
 const labelKey = "attack"
 
-// found checks a listed session against the client's knowledge. If the client does not know the
-// session, it must be in lost; found then adds it to the client's sessions.
+// found checks a listed session against the client's knowledge. A session that the client does not
+// know must be in cl.lost. The function found then adds this session to the client's sessions.
 func (cl *crashClient) found(d described) (mine bool, err error) {
 	if d.Error != nil {
 		return false, fmt.Errorf("session %s is damaged: %s", d.ID, d.Error)

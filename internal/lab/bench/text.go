@@ -7,7 +7,8 @@ import (
 	"github.com/lmserve/lmserve/txl"
 )
 
-// text computes segments of a text in the phases of a stream's worker or of a training step.
+// text computes segments of a text. It calls the same phases as a stream's worker or a training
+// step.
 type text struct {
 	stream.Step
 	language

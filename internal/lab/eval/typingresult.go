@@ -36,7 +36,7 @@ type TooShort struct {
 }
 
 // TypingScore is the score of a method in one document, or a mean over documents. Read is the
-// number of bytes that the session has read before.
+// number of bytes that the session has read before the typing.
 type TypingScore struct {
 	Document  string `json:"document,omitempty"`
 	Domain    string `json:"domain,omitempty"`

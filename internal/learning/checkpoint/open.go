@@ -84,7 +84,7 @@ func firstOf(dir string, names []string) string {
 	for _, name := range names {
 		path := filepath.Join(dir, name)
 		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-			return path // if Stat failed for another reason, opening the file returns the error
+			return path // if Stat failed otherwise, so will opening
 		}
 	}
 	return ""

@@ -63,8 +63,8 @@ func newGatherer(x *kernel.Exec, m *model.Model, length int) *gatherer {
 		squares: make([]float32, len(m.LM.W))}
 }
 
-// add adds the squared gradient of a document's chunk. The parameter at is the index of the chunk's
-// first token.
+// add adds the squared gradient of a document's chunk. The parameter `at` is the index of the
+// chunk's first token.
 func (g *gatherer) add(doc *corpus.Document, at int) {
 	length := len(g.text.targets)
 	g.text.Memory.Reset()

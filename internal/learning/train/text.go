@@ -96,9 +96,9 @@ func (t *textStep) backward() {
 	t.Backward(t.targets)
 }
 
-// backwardOfInput computes the gradient G that the fast weights learn from. The parameter done says
-// that backward was called for this chunk. Its gradient is then reused, unless the fast weights
-// learn from another loss.
+// backwardOfInput computes the gradient G that the fast weights learn from. The parameter `done`
+// says that backward was called for this chunk. Its gradient is then reused, unless the fast
+// weights learn from another loss.
 func (t *textStep) backwardOfInput(done bool) {
 	switch {
 	case t.mixer != nil && !(done && t.mixer.share == 1):

@@ -30,8 +30,8 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	return report, err
 }
 
-// phases runs the remaining phases, writes the model, and returns the report. The parameter last is
-// nil for a new run.
+// phases runs the remaining phases, writes the model, and returns the report. The parameter `last`
+// is nil for a new run.
 func (r *runner) phases(ctx context.Context, last *checkpoint) (Report, error) {
 	names := r.o.Phases
 	if last != nil {

@@ -76,7 +76,7 @@ func (v *validator) bits(ctx context.Context, m *model.Model, s stream.Step) (fl
 }
 
 // document scores a document as a separate stream, and returns the sum of bits. The stream adapts
-// if the step has a state. The parameter first is the token before the document's first token.
+// if the step has a state. The parameter `first` is the token before the document's first token.
 func (t *textStep) document(
 	ctx context.Context, doc *corpus.Document, first int32,
 ) (bits float64, err error) {

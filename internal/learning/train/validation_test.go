@@ -67,7 +67,7 @@ func TestValidationIsServing(t *testing.T) {
 }
 
 // served scores texts as a server does, with seed 5: as separate streams, or as one stream if the
-// parameter one is true.
+// parameter `one` is true.
 func served(
 	m *model.Model, texts []string, one bool, method string, companion bool,
 ) (adaptive, static tokenizer.Tally) {

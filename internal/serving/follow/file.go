@@ -21,7 +21,7 @@ type file struct {
 	before []byte // the bytes before the offset, at most sampleBytes
 	head   []byte
 	seen   []byte // the unfinished line after the offset, at most sampleBytes
-	// whether a newline was returned for a last line that has none in the file
+	// whether a newline was added to the last line, which has no newline in the file
 	ended  bool
 	number int
 	// when to close a rotated file; zero for the log's current file

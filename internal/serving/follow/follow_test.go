@@ -74,7 +74,7 @@ func (w *writer) shift() {
 	w.turns++
 }
 
-// rename rotates the log by renaming. The parameter more is the number of lines that the program
+// rename rotates the log by renaming. The parameter `more` is the number of lines that the program
 // still writes to the renamed file.
 func (w *writer) rename(more int) {
 	w.shift()

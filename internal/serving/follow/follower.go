@@ -173,8 +173,9 @@ func (w *Follower) Next(ctx context.Context) (Piece, error) {
 	}
 }
 
-// Peek returns the next piece without waiting, and advances past the piece. Without new bytes, the
-// piece is empty. If all its bytes were skipped, only its text is empty.
+// Peek returns the next piece without waiting, and advances past the piece. The piece is empty if
+// there are no new bytes. If all bytes of a piece were skipped, Text is empty, but From and To
+// differ.
 func (w *Follower) Peek() Piece {
 	for _, f := range slices.Clone(w.files) {
 		if w.current != nil && w.current != f && w.current.within() {

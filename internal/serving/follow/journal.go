@@ -150,7 +150,7 @@ func (j *Journal) Read(place Place, bytes int64) (text []byte, err error) {
 	return text[:bytes], nil
 }
 
-// journalctl runs the program, and calls the function give with each entry until give returns an
+// journalctl runs the program, and calls the function `give` with each entry until give returns an
 // error.
 func (j *Journal) journalctl(ctx context.Context, args []string, give func(Piece) error) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -179,7 +179,7 @@ func (j *Journal) journalctl(ctx context.Context, args []string, give func(Piece
 	return err
 }
 
-// entries parses the output of journalctl, calls the function give with each entry, and advances
+// entries parses the output of journalctl, calls the function `give` with each entry, and advances
 // the place.
 func (j *Journal) entries(out io.Reader, give func(Piece) error) error {
 	in := bufio.NewReaderSize(out, 1<<16)

@@ -141,7 +141,7 @@ func inside(v value, open json.Delim, visit func(dec *json.Decoder, v value) err
 	return nil
 }
 
-// next reads the decoder's next value into v. The parameter of is the value that contains v.
+// next reads the decoder's next value into v. The parameter `of` is the value that contains v.
 func (v *value) next(dec *json.Decoder, of value) error {
 	if err := dec.Decode(&v.text); err != nil {
 		return of.fault(err)

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// SnappyBytes returns the decompressed length that a body declares, limited to the parameter most.
-// It returns 0 if the body is invalid.
+// SnappyBytes returns the decompressed length that a body declares, limited to the parameter
+// `most`. It returns 0 if the body is invalid.
 func SnappyBytes(body []byte, most int64) int64 {
 	n, err := snappy.DecodedLen(body)
 	if err != nil {
@@ -22,7 +22,7 @@ func SnappyBytes(body []byte, most int64) int64 {
 }
 
 // Snappy decompresses a body. It refuses a body whose decompressed length exceeds the parameter
-// most.
+// `most`.
 func Snappy(body []byte, most int) ([]byte, error) {
 	n, err := snappy.DecodedLen(body)
 	if err == nil && n > most {

@@ -23,7 +23,7 @@ type field struct {
 
 var errDepth = errors.New("values are nested too deeply")
 
-// fields visits the fields of a message. The parameter at is the message's position
+// fields visits the fields of a message. The parameter `at` is the message's position
 // in the body.
 func fields(message []byte, at int, visit func(f field) error) error {
 	for rest := message; len(rest) > 0; {

@@ -98,8 +98,8 @@ func (w *watched) Alert(receiver, outcome string) {
 	w.alerts.WithLabelValues(receiver, outcome).Inc()
 }
 
-// AlertsWaiting changes the number of waiting alerts for a kind of receiver by the parameter more,
-// which may be negative. If more is 0, AlertsWaiting creates the receiver's metrics.
+// AlertsWaiting changes the number of waiting alerts for a kind of receiver by the parameter
+// `more`, which may be negative. If more is 0, AlertsWaiting creates the receiver's metrics.
 func (w *watched) AlertsWaiting(receiver string, more int) {
 	if more == 0 {
 		for _, outcome := range []string{"sent", "refused", "dropped", "failed"} {

@@ -29,7 +29,7 @@ func Open(path string) (*os.File, error) {
 	return f, nil
 }
 
-// ReadFile reads a regular file. If the file has more bytes than the parameter most, ReadFile
+// ReadFile reads a regular file. If the file has more bytes than the parameter `most`, ReadFile
 // returns most+1 bytes.
 func ReadFile(path string, most int64) ([]byte, error) {
 	f, err := Open(path)

@@ -180,7 +180,7 @@ func (s partStore) Read(
 }
 
 // exportPart writes the readable part of a damaged session to archive. Before it writes, it calls
-// the function part with a description of this part.
+// the function `part` with a description of this part.
 func (e *engine) exportPart(
 	ctx context.Context, s *session, archive io.Writer, part func(Part),
 ) error {

@@ -63,7 +63,7 @@ func heapBytes() float64 {
 	return float64(m.HeapInuse)
 }
 
-// together calls parameter do for all ids, from deletesAtOnce goroutines.
+// together calls parameter `do` for all ids, from deletesAtOnce goroutines.
 func together(ids []string, do func(id string)) {
 	next := make(chan string)
 	var wait sync.WaitGroup

@@ -174,7 +174,7 @@ func (g *generation) writeLocked(ctx context.Context, frozen *stream.Stream, d *
 	return g.catchUp(ctx)
 }
 
-// turnLocked waits for a worker, and then calls parameter do with this worker. It fails if the
+// turnLocked waits for a worker, and then calls parameter `do` with this worker. It fails if the
 // session was deleted or moved to another server.
 func (g *generation) turnLocked(ctx context.Context, do func(*stream.Worker)) error {
 	if err := g.s.alive(); err != nil {

@@ -173,7 +173,7 @@ func (r *reads) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// cut splits a text at random into pieces. Parameter most is the maximum length of a piece in
+// cut splits a text at random into pieces. Parameter `most` is the maximum length of a piece in
 // bytes.
 func cut(t *rapid.T, text string, most int) (pieces []string) {
 	for len(text) > 0 {

@@ -21,7 +21,7 @@ func keptOffsets(t *testing.T, sv *server, id string) (all []int64) {
 }
 
 // spread returns a server and a session of the given number of chunks, with a snapshot after each
-// chunk. Parameter most is the maximum number of snapshots kept for forks.
+// chunk. Parameter `most` is the maximum number of snapshots kept for forks.
 func spread(t *testing.T, chunks, most int) (sv *server, id, text string) {
 	sv = newServer(t, t.TempDir(), Options{ReplayMax: 1, ForkSnapshots: most})
 	t.Cleanup(func() { sv.stop() })

@@ -201,8 +201,8 @@ func (mg *Manager) Get(who Caller, id string) (Info, error) {
 // List describes up to limit sessions that the caller may see, ordered by id and so by time of
 // creation. The limit is at most ListMax; 0 means ListDefault. With labels, List returns only
 // sessions that have all these labels, and a page may be shorter than the limit. The page starts
-// after the id in parameter after. Result next is the value of after for the next page, or "" after
-// the last page.
+// after the id in parameter `after`. Result next is the value of after for the next page, or ""
+// after the last page.
 func (mg *Manager) List(
 	who Caller, after string, limit int, labels ...Label,
 ) (page []Info, next string, err error) {
@@ -447,8 +447,8 @@ func (mg *Manager) Fork(ctx context.Context, who Caller, id string, r ForkReques
 //
 // The archive of a damaged session contains only the readable text. Export calls part with a
 // description of this text before it writes to w. If part is nil, or no text is readable, the error
-// is an *UnusableError. Parameter wait limits the wait for the recovery of the session's state, but
-// not below 30 seconds; 0 means no limit.
+// is an *UnusableError. Parameter `wait` limits the wait for the recovery of the session's state,
+// but not below 30 seconds; 0 means no limit.
 func (mg *Manager) Export(
 	ctx context.Context, who Caller, id string, wait time.Duration, w io.Writer, part func(Part),
 ) error {

@@ -109,7 +109,7 @@ func (m *ModelInfo) CountTokens(text []byte) int64 {
 }
 
 // Spell appends the text of a token to dst. The text may depend on the token before it, whose id is
-// parameter after. Spell panics if an id is not in the vocabulary.
+// parameter `after`. Spell panics if an id is not in the vocabulary.
 func (m *ModelInfo) Spell(dst []byte, after, id int32) []byte {
 	return m.tokenizer().Spell(dst, after, id)
 }

@@ -84,8 +84,8 @@ func phaseSince(ctx context.Context, o Observer, p Phase, began time.Time) (now 
 	return now
 }
 
-// tellSettled reports the phases at the end of a full chunk. It reports nothing if parameter at is
-// the zero value, which means that no chunk was full.
+// tellSettled reports the phases at the end of a full chunk. It reports nothing if parameter `at`
+// is the zero value, which means that no chunk was full.
 func tellSettled(ctx context.Context, o Observer, at stream.Settled) {
 	from := at.Begun
 	for _, part := range []struct {

@@ -72,7 +72,7 @@ func (s *Spool) Bytes() (int64, error) {
 	return info.Size(), nil
 }
 
-// Fill calls the function write with a buffered writer that appends to the spool.
+// Fill calls the function `write` with a buffered writer that appends to the spool.
 func (s *Spool) Fill(write func(io.Writer) error) error {
 	out := bufio.NewWriterSize(s, BufferBytes)
 	if err := write(out); err != nil {

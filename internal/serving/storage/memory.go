@@ -85,8 +85,8 @@ func (m *Memory) with(ctx context.Context, id string, do func(s *memorySession) 
 	return do(s)
 }
 
-// owned calls the function do with a session that do may change. It returns a FencedError if epoch
-// is not that of the session's last claim.
+// owned calls the function `do` with a session that do may change. It returns a FencedError if
+// epoch is not that of the session's last claim.
 func (m *Memory) owned(ctx context.Context, id string, epoch uint64,
 	do func(s *memorySession) error) error {
 	return m.with(ctx, id, func(s *memorySession) error {

@@ -107,8 +107,8 @@ func (r *Record) CheckSkipped() error {
 }
 
 // CheckSnapshot returns an ErrRange or ErrInvalid if a session cannot have another snapshot at a
-// given offset, parameter at. The session's log has the offsets from start to end. Parameter has is
-// the number of the session's snapshots.
+// given offset, parameter `at`. The session's log has the offsets from start to end. Parameter has
+// is the number of the session's snapshots.
 func CheckSnapshot(id string, at, start, end int64, has int) error {
 	if at < start || at > end {
 		return &RangeError{Session: id, Offset: at, Start: start, End: end}
@@ -131,8 +131,8 @@ const (
 	snapshotWindow = 1 << 20
 )
 
-// CompressSnapshot calls the function write, compresses its output in the form of a stored
-// snapshot, and writes the result to the parameter to. It fails when the context ends.
+// CompressSnapshot calls the function `write`, compresses its output in the form of a stored
+// snapshot, and writes the result to the parameter `to`. It fails when the context ends.
 func CompressSnapshot(ctx context.Context, to io.Writer, write func(io.Writer) error) error {
 	z, err := zstd.NewWriter(&contextWriter{ctx, to}, zstd.WithEncoderLevel(snapshotLevel),
 		zstd.WithWindowSize(snapshotWindow), zstd.WithEncoderConcurrency(1))
@@ -158,8 +158,8 @@ func (c *contextWriter) Write(p []byte) (int, error) {
 	return c.w.Write(p)
 }
 
-// DecompressSnapshot decompresses the output of CompressSnapshot, and calls the function read with
-// the result.
+// DecompressSnapshot decompresses the output of CompressSnapshot, and calls the function `read`
+// with the result.
 func DecompressSnapshot(from io.Reader, read func(io.Reader) error) error {
 	z, err := zstd.NewReader(from, zstd.WithDecoderConcurrency(1),
 		zstd.WithDecoderMaxWindow(snapshotWindow))

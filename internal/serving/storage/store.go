@@ -101,8 +101,8 @@ func Each(ctx context.Context, s Store, visit func(Session) error) error {
 	}
 }
 
-// CopySnapshot returns a function that writes a snapshot of one store, parameter from. The function
-// can be passed to WriteSnapshot of another store.
+// CopySnapshot returns a function that writes a snapshot of one store, parameter `from`. The
+// function can be passed to WriteSnapshot of another store.
 func CopySnapshot(ctx context.Context, from Store, id string, at int64) func(io.Writer) error {
 	return func(w io.Writer) error {
 		return from.ReadSnapshot(ctx, id, at, func(r io.Reader) error {

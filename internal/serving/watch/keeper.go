@@ -40,8 +40,8 @@ func (k *keeper) announce(piece follow.Piece) error {
 			p.Parts[n-1].Mark = piece.Mark
 			return nil
 		}
-		// Drop the second part of this file. The file's first part then also covers the text of the
-		// dropped part.
+		// There are too many parts, so the file's second part is dropped. The file's first part
+		// then also covers the text of the dropped part.
 		if k.known++; k.known > knownMax {
 			p.Parts = slices.Delete(p.Parts, n-knownMax, n-knownMax+1)
 		}

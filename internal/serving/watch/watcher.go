@@ -180,7 +180,7 @@ func (f *feeding) records() bool {
 }
 
 // look tells the function Behind how far scoring is behind the arriving text. It does so if the
-// parameter must is true, or if the time lookEvery has passed since the last call.
+// parameter `must` is true, or if the time lookEvery has passed since the last call.
 func (f *feeding) look(must bool) {
 	if now := time.Now(); must || f.lag.due(now) {
 		b := f.lag.look(now, f.sent+f.unread(), f.done)

@@ -71,7 +71,7 @@ const Prose = "\"The cat-house?\" a dog said; it (the mat) isn't the cat's, and 
 	"(the-cat-and-a-dog-on-the-mat) a-b-c-d-e-f-g-h U.S. \"\"\u00a0\"(the)\".\n\n"
 
 // NewOfWords returns a random word model with adaptive softmax. The vocabulary consists of
-// Vocabulary and the words in parameter more.
+// Vocabulary and the words in parameter `more`.
 func NewOfWords(seed uint64, more ...string) (*model.Model, error) {
 	tok, err := tokenizer.NewWords(slices.Concat(Vocabulary, more))
 	if err != nil {

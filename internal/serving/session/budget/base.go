@@ -87,7 +87,7 @@ func (s *Base) leaveLocked() {
 }
 
 // dropSpareLocked drops the least recently used base of the list spare, except the base kept. It
-// drops nothing if the field since of this base is above the parameter before. It reports whether
+// drops nothing if the field since of this base is above the parameter `before`. It reports whether
 // it dropped a base.
 func (p *pool) dropSpareLocked(kept *Base, before uint64) bool {
 	place := p.spare.Front()

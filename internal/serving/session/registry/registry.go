@@ -138,8 +138,8 @@ func byDeadline[S any](a, b *Entry[S]) bool {
 
 // Reserve reserves a place for a new session, and its name unless the name is "". The error is
 // ErrName if another session of the owner has the name or is being made with it. The error is
-// ErrQuota if the owner has at least parameter most sessions, where 0 means no limit. The error is
-// ErrFull if all places are taken.
+// ErrQuota if the owner has at least parameter `most` sessions, where 0 means no limit. The error
+// is ErrFull if all places are taken.
 func (r *Registry[S]) Reserve(owner, name string, most int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -181,7 +181,7 @@ func checked(t require.TestingT, dir, what string, strays bool) {
 }
 
 // recovered opens the folder that a power cut leaves, and requires that its state equals one of the
-// states in the parameter may.
+// states in the parameter `may`.
 func recovered(
 	t require.TestingT, i *powercut.Image, dir, what string, s powercut.Survivor, may ...mark,
 ) {

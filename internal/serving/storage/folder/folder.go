@@ -146,7 +146,7 @@ func (f *Folder) usable() error {
 	return nil
 }
 
-// with locks a session and calls the function do with it.
+// with locks a session and calls the function `do` with it.
 func (f *Folder) with(ctx context.Context, id string, do func(s *session) error) error {
 	if err := f.usable(); err != nil {
 		return err
@@ -170,7 +170,7 @@ func (f *Folder) with(ctx context.Context, id string, do func(s *session) error)
 	return do(s)
 }
 
-// change locks a session and calls the function do, which may change the session's files. It
+// change locks a session and calls the function `do`, which may change the session's files. It
 // refuses a caller whose epoch is not the epoch of the session's last claim.
 func (f *Folder) change(
 	ctx context.Context, id string, epoch uint64, do func(s *session) error,

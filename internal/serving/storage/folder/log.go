@@ -205,8 +205,8 @@ func (f *Folder) readLog(
 	return nil
 }
 
-// readSegment visits the records of a segment that begin before the offset in the parameter before.
-// end is the offset at which the last of these records ends.
+// readSegment visits the records of a segment that begin before the offset in the parameter
+// `before`. end is the offset at which the last of these records ends.
 func (f *Folder) readSegment(
 	s *session, seg *segment, before int64,
 	visit func(int64, storage.Record) error,

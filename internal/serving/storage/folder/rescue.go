@@ -87,7 +87,7 @@ func (f *Folder) pieces(s *session, r *Rescued) (found []piece) {
 }
 
 // salvage visits the records in the valid frames of segment n, including frames after invalid ones.
-// It skips records that begin at or after the offset in the parameter before. The error is the
+// It skips records that begin at or after the offset in the parameter `before`. The error is the
 // first damage.
 func (f *Folder) salvage(
 	s *session, n int, before int64, visit func(at int64, r storage.Record),

@@ -56,7 +56,7 @@ func noBackup(format string, args ...any) error {
 	return fmt.Errorf("storage: %w: %w", storage.ErrNoBackup, fmt.Errorf(format, args...))
 }
 
-// readArchive reads a tar archive to its end, and calls the function take for each file of a
+// readArchive reads a tar archive to its end, and calls the function `take` for each file of a
 // session.
 func readArchive(r io.Reader, take func(in io.Reader, h *tar.Header) error) error {
 	in := tar.NewReader(r)

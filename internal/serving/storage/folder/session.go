@@ -136,8 +136,8 @@ func decodeHead(b []byte) (d headData, head []byte, err error) {
 	return d, head, nil
 }
 
-// corrupt returns a storage.CorruptError for a session's file. Parameter at is the position of the
-// damaged byte, or -1 if the damage is not at a single byte.
+// corrupt returns a storage.CorruptError for a session's file. Parameter `at` is the position of
+// the damaged byte, or -1 if the damage is not at a single byte.
 func corrupt(s *session, name string, at int64, what error) error {
 	path := filepath.ToSlash(filepath.Join(sessionsName, s.id, name))
 	return &storage.CorruptError{File: path, Byte: at, Session: s.id, Offset: -1,

@@ -168,7 +168,7 @@ func (f *Folder) ReadSnapshot(
 	return err
 }
 
-// readState verifies a snapshot's file, and then calls the function read with the file's content.
+// readState verifies a snapshot's file, and then calls the function `read` with the file's content.
 func (f *Folder) readState(
 	ctx context.Context, path, id string, at int64, read func(io.Reader) error,
 ) error {

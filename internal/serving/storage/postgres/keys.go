@@ -54,7 +54,7 @@ func UpdateKeys(ctx context.Context, url string, change func(text []byte) ([]byt
 }
 
 // FollowKeys reads the access keys of a database until the context ends, and waits for the duration
-// every before each reading. It calls the function tell with each text that differs from the
+// every before each reading. It calls the function `tell` with each text that differs from the
 // previous text. It compares the first reading with the parameter text. While the database cannot
 // be reached, FollowKeys reports nothing.
 func FollowKeys(

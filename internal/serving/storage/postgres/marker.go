@@ -30,7 +30,7 @@ const (
 	adoptLook = 16
 )
 
-// away returns the error for an object store without the right marker. Parameter found describes
+// away returns the error for an object store without the right marker. Parameter `found` describes
 // what was found instead of the marker.
 func (o *objects) away(found string) error {
 	return unavailable(fmt.Errorf("the object store %s does not belong to database %s: found %s, "+
@@ -174,7 +174,7 @@ const markedRow = `
 	select id, marked, not marked and not exists (select from objects) from object_store`
 
 // adopt writes a missing marker if the database has not used any object store yet, or if the
-// parameter asked is true. Otherwise it returns an error for a missing marker. adopt locks the
+// parameter `asked` is true. Otherwise it returns an error for a missing marker. adopt locks the
 // database's row. So if servers start at once with different object stores, only the first object
 // store is marked.
 func (s *Store) adopt(ctx context.Context, asked bool) error {

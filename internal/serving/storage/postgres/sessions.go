@@ -97,7 +97,7 @@ func (s *Store) Create(ctx context.Context, id string, head []byte, start int64)
 	return s.create(ctx, id, head, start, 0)
 }
 
-// create makes a session. Parameter most limits the number of the owner's sessions; 0 means no
+// create makes a session. Parameter `most` limits the number of the owner's sessions; 0 means no
 // limit. If the owner has reached the limit, the error is ErrQuota.
 func (s *Store) create(
 	ctx context.Context, id string, head []byte, start int64, most int,
@@ -193,8 +193,8 @@ func lock(ctx context.Context, tx pgx.Tx, id, how string) (e extent, err error) 
 	return e, err
 }
 
-// owned locks the row of a session, and calls the function do within the transaction. It returns a
-// FencedError if epoch is not that of the session's last claim.
+// owned locks the row of a session, and calls the function `do` within the transaction. It returns
+// a FencedError if epoch is not that of the session's last claim.
 func (s *Store) owned(
 	ctx context.Context, id string, epoch uint64,
 	do func(ctx context.Context, tx pgx.Tx, e extent) error,
@@ -237,7 +237,7 @@ func (s *Store) Delete(ctx context.Context, id string, epoch uint64) error {
 }
 
 // erase deletes a session, and the objects that no other session shares. It first locks the
-// session's row and calls the function may; an error of may prevents the deletion. erase also
+// session's row and calls the function `may`; an error of may prevents the deletion. erase also
 // returns an error if the object store lacks the marker of the database.
 func (s *Store) erase(
 	ctx context.Context, id string, may func(ctx context.Context, tx pgx.Tx, e extent) error,
@@ -279,8 +279,8 @@ func (s *Store) Fork(
 	return s.fork(ctx, from, id, head, c, 0)
 }
 
-// fork makes a fork of a session. Parameter most limits the number of the owner's sessions; 0 means
-// no limit. If the owner has reached the limit, the error is ErrQuota.
+// fork makes a fork of a session. Parameter `most` limits the number of the owner's sessions; 0
+// means no limit. If the owner has reached the limit, the error is ErrQuota.
 func (s *Store) fork(
 	ctx context.Context, from, id string, head []byte, c storage.Cut, most int,
 ) (epoch uint64, err error) {

@@ -23,8 +23,8 @@ type sighting struct {
 	renewed   bool // this server has seen at least one renewal
 }
 
-// over reports whether a server's lease has lapsed. lease is its duration. Parameter until is the
-// end of the lease by the database's clock. Parameter asked is a time before that end was read.
+// over reports whether a server's lease has lapsed. lease is its duration. Parameter `until` is the
+// end of the lease by the database's clock. Parameter `asked` is a time before that end was read.
 func (s *sightings) over(id string, until time.Time, lease time.Duration, asked time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -172,7 +172,7 @@ func exists(ctx context.Context, q queryer, id string) (err error) {
 }
 
 // ReadSnapshot implements storage.Store. It copies the object to a temporary file and verifies the
-// checksum before it calls the function read.
+// checksum before it calls the function `read`.
 func (s *Store) ReadSnapshot(
 	ctx context.Context, id string, at int64, read func(io.Reader) error,
 ) error {

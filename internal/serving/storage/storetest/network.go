@@ -185,7 +185,7 @@ const patience = time.Minute
 // slowest is how often the pause between two calls of disturb can double.
 const slowest = 6
 
-// again calls the function do until do returns neither ErrUnavailable nor ErrUnknown, or the time
+// again calls the function `do` until do returns neither ErrUnavailable nor ErrUnknown, or the time
 // patience has passed. It returns the last error.
 func (h *history) again(do func() error) error {
 	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
@@ -266,7 +266,7 @@ func (h *history) round(n int) {
 	}
 }
 
-// wrote records a write that returned err, and calls the function note if the write took place.
+// wrote records a write that returned err, and calls the function `note` if the write took place.
 // After a temporary error it claims the session again. The function made then reports whether the
 // write took place, which is possible only if the outcome was unknown.
 func (h *history) wrote(

@@ -121,8 +121,8 @@ func (p *Proxy) Cut() int {
 	return n
 }
 
-// Next makes a fault happen once. Parameter after is the number of requests that first pass without
-// a fault; the fault then affects the next request or its answer.
+// Next makes a fault happen once. Parameter `after` is the number of requests that first pass
+// without a fault; the fault then affects the next request or its answer.
 func (p *Proxy) Next(f Fault, after int) {
 	p.skip.Store(int32(after) + 1)
 	p.next.Store(int32(f))
