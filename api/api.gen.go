@@ -1312,7 +1312,7 @@ type History string
 // opens an incident. Every line with the incident's strangest word or value in the same place
 // also joins the incident.
 type Incident struct {
-	// Changes The first changes in the session's lines that belong to the incident, at most four. If the incident has no strange line, its `p` is 1.
+	// Changes The first changes of the incident, at most four. If an incident has only changes and no strange line, the field `p` of the incident is 1.
 	Changes []IncidentChange `json:"changes,omitempty"`
 
 	// First Line number of the incident's first line.
