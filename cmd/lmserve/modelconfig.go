@@ -52,7 +52,7 @@ func readBounded(ctx context.Context, name string) ([]byte, error) {
 	in := &patientReader{ctx: ctx, in: f}
 	text, err := io.ReadAll(io.LimitReader(in, configBytesMax+1))
 	if err == nil && len(text) > configBytesMax {
-		err = fmt.Errorf("%s has more than %d bytes, expected a smaller file, with settings",
+		err = fmt.Errorf("%s has more than %d bytes, expected fewer in a file of settings",
 			name, configBytesMax)
 	}
 	return text, err

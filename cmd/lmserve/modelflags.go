@@ -117,14 +117,15 @@ func (f *modelFlags) loader(name string) (load func() (*model.Model, error), err
 	}, nil
 }
 
-// modelFinder finds a model by the ID in a session or file. It knows only the model of the flag
-// --model or, without this flag, all named models.
+// modelFinder finds a model by the ID in a session or file, among the models in loaded and places.
 type modelFinder struct {
 	flags  *modelFlags
 	loaded []*model.Model
 	places []model.Place
 }
 
+// finder returns a finder for the model of the flag --model or, without this flag, for all named
+// models.
 func (f *modelFlags) finder() (*modelFinder, error) {
 	if f.path != "" {
 		m, err := f.load()
@@ -136,11 +137,11 @@ func (f *modelFlags) finder() (*modelFinder, error) {
 	return &modelFinder{flags: f, places: model.Places(modelFolders())}, nil
 }
 
-// finderOfAll returns a finder for sessions of several models: it knows the named models even if
-// --model is given.
+// finderOfAll returns a finder for sessions of several models: for the model of the flag --model,
+// and for all named models.
 func (f *modelFlags) finderOfAll() (*modelFinder, error) {
 	x, err := f.finder()
-	if err == nil {
+	if err == nil && f.path != "" {
 		x.places = model.Places(modelFolders())
 	}
 	return x, err
