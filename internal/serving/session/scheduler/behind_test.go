@@ -13,15 +13,7 @@ func TestJobBehindWaitsForPauseOfAllOthers(t *testing.T) {
 	upload := Job{Session: "upload", Chunk: 16}
 	s := mustAcquire(t, sc, upload)
 	got := make(chan string, 1)
-	go func() {
-		s, err := sc.acquire(context.Background(), Job{Session: "shadow", Chunk: 16, Behind: true})
-		if err != nil {
-			got <- err.Error()
-			return
-		}
-		got <- "shadow"
-		sc.release(s)
-	}()
+	start(t, sc, context.Background(), Job{Session: "shadow", Chunk: 16, Behind: true}, got)
 	soon(t, "it waits, although a worker is free", func() bool {
 		sc.mu.Lock()
 		defer sc.mu.Unlock()
@@ -39,22 +31,17 @@ func TestJobBehindWaitsForPauseOfAllOthers(t *testing.T) {
 func TestJobBehindDoesNotStarve(t *testing.T) {
 	sc := newTestScheduler(t, 1)
 	upload := Job{Session: "upload", Chunk: 16}
-	got := make(chan time.Duration, 1)
+	got := make(chan string, 1)
 	s := mustAcquire(t, sc, upload)
 	// This simulates another session that is always active.
 	sc.mu.behind.ahead++
 	begun := time.Now()
-	go func() {
-		s, err := sc.acquire(context.Background(), Job{Session: "shadow", Chunk: 16, Behind: true})
-		if err == nil {
-			got <- time.Since(begun)
-			sc.release(s)
-		}
-	}()
+	start(t, sc, context.Background(), Job{Session: "shadow", Chunk: 16, Behind: true}, got)
 	for {
 		select {
-		case waited := <-got:
-			require.GreaterOrEqual(t, waited, starving)
+		case who := <-got:
+			require.Equal(t, "shadow", who)
+			require.GreaterOrEqual(t, time.Since(begun), starving)
 			sc.release(s)
 			return
 		default:

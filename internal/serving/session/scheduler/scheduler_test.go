@@ -38,9 +38,12 @@ func mustAcquire(t *testing.T, sc *Scheduler, j Job) *slot {
 	return s
 }
 
-func inLine(t *testing.T, sc *Scheduler, ctx context.Context, j Job, got chan<- string) {
-	before := lineLength(sc)
+// start runs a job on another goroutine. The job sends its session's id, or the error, to got.
+func start(t *testing.T, sc *Scheduler, ctx context.Context, j Job, got chan<- string) {
+	done := make(chan struct{})
+	t.Cleanup(func() { <-done }) // Close ends only the workers of released slots.
 	go func() {
+		defer close(done)
 		s, err := sc.acquire(ctx, j)
 		if err != nil {
 			got <- err.Error()
@@ -49,6 +52,11 @@ func inLine(t *testing.T, sc *Scheduler, ctx context.Context, j Job, got chan<- 
 		got <- j.Session
 		sc.release(s)
 	}()
+}
+
+func inLine(t *testing.T, sc *Scheduler, ctx context.Context, j Job, got chan<- string) {
+	before := lineLength(sc)
+	start(t, sc, ctx, j, got)
 	soon(t, "it waits", func() bool { return lineLength(sc) > before })
 }
 
