@@ -62,9 +62,9 @@ func (m *MetaOptions) withDefaults() {
 	fill(&m.Final, 0.05)
 	fill(&m.Online.Chunks, 8)
 	fill(&m.Online.Sample, 8)
-	fill(&m.Online.Reset, 0.5)
+	fill(&m.Online.Reset, 0.75)
 	fill(&m.Online.PieceMin, 4<<10)
-	fill(&m.Online.PieceMax, 64<<10)
+	fill(&m.Online.PieceMax, 512<<10)
 	fill(&m.Window.Batch, 8)
 	fill(&m.Window.P, 0.05)
 }

@@ -211,10 +211,10 @@ type OnlineOptions struct {
 	// weights. 0 means 8.
 	Sample int `json:"sample"`
 	// Reset is the probability that fast weights and gradient averages become zero at the start of
-	// a piece of text. 0 means .5; below 0, they are never set to zero.
+	// a piece of text. 0 means .75; below 0, they are never set to zero.
 	Reset    float64 `json:"reset"`
 	PieceMin int     `json:"piece_min"` // tokens of the shortest pieces of text; 0 means 4096
-	PieceMax int     `json:"piece_max"` // tokens of the longest pieces of text; 0 means 65536
+	PieceMax int     `json:"piece_max"` // tokens of the longest pieces of text; 0 means 524288
 }
 
 // WindowOptions are the settings of the window scheme.
