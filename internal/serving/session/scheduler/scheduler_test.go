@@ -38,10 +38,22 @@ func mustAcquire(t *testing.T, sc *Scheduler, j Job) *slot {
 	return s
 }
 
-// start runs a job on another goroutine. The job sends its session's id, or the error, to got.
-func start(t *testing.T, sc *Scheduler, ctx context.Context, j Job, got chan<- string) {
+// start runs a job on another goroutine. The job sends its session's id, or the error, to got. The
+// test ends only after the job: Close ends only the workers of released slots. A job that still
+// waits for a slot is canceled.
+func start(t *testing.T, sc *Scheduler, ctx context.Context, j Job, got chan string) {
+	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
-	t.Cleanup(func() { <-done }) // Close ends only the workers of released slots.
+	t.Cleanup(func() {
+		cancel()
+		for {
+			select {
+			case <-got:
+			case <-done:
+				return
+			}
+		}
+	})
 	go func() {
 		defer close(done)
 		s, err := sc.acquire(ctx, j)
@@ -54,7 +66,7 @@ func start(t *testing.T, sc *Scheduler, ctx context.Context, j Job, got chan<- s
 	}()
 }
 
-func inLine(t *testing.T, sc *Scheduler, ctx context.Context, j Job, got chan<- string) {
+func inLine(t *testing.T, sc *Scheduler, ctx context.Context, j Job, got chan string) {
 	before := lineLength(sc)
 	start(t, sc, ctx, j, got)
 	soon(t, "it waits", func() bool { return lineLength(sc) > before })
